@@ -112,7 +112,7 @@ def film(browser, server, person: dict, folder: pathlib.Path) -> dict:
             meter.spent("between")
             stopped = page.event("agent.stopped_speaking", mark, timeout=60)
             meter.spent("talking")
-            shown = page.shown(started["t"] + 0.5, stopped["t"] - 0.5)
+            shown = page.displayed_frames(started["t"] + 0.5, stopped["t"] - 0.5)
             gaps += [later[0] - earlier[0] for earlier, later in zip(shown, shown[1:])]
             # It smiles, then leans toward the user.
             page.page.wait_for_timeout(7000)

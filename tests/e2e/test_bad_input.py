@@ -1,4 +1,4 @@
-"""Bad input gets a clear error, crashes nothing, and harms no other call."""
+"""Bad input gets a clear error, crashes nothing, and disturbs no other call."""
 
 import asyncio
 import json
@@ -8,33 +8,39 @@ import threading
 
 import pytest
 
-from kit import sdp, stores, talk
+from kit import sdp, stores, typed_call
 
 SDP = {"content-type": "application/sdp"}
 
 
-class Beside:
-    """A call in a thread of its own, which goes on while the test does something else."""
+class ConcurrentCall:
+    """A call in its own thread. It continues while the test does something else."""
 
     def __init__(self, server):
         self.server = server
-        self.conversation = server.conversation(talk.agent(server, knowledge="The museum has an old clock in the first room.")["id"])
+        self.conversation = server.conversation(
+            typed_call.agent(server, knowledge="The museum has an old clock in the first room.")["id"]
+        )
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
-        self.client = self.do(self.begin())
+        self.client = self.do(self.connect())
 
-    async def begin(self):
-        return await talk.Talk(self.server, self.conversation).begin()
+    async def connect(self):
+        return await typed_call.TypedCall(self.server, self.conversation).connect()
 
     def do(self, work):
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(3 * talk.PATIENCE)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(3 * typed_call.TEST_TIMEOUT)
 
-    def is_well(self):
-        """It is still connected, answers what is typed, and its sound comes in."""
+    def check_alive(self):
+        """Checks that it is still connected, answers what is typed, and receives audio."""
         self.client.messages.clear()
-        heard = len(self.client.heard)
+        received_before = len(self.client.received_audio)
         self.do(self.client.ask("What is in the first room?", "old clock"))
-        self.do(self.client.until(lambda: any(sound.any() for sound in self.client.heard[heard:]), what="a sound"))
+        self.do(
+            self.client.wait_for(
+                lambda: any(sound.any() for sound in self.client.received_audio[received_before:]), what="a sound"
+            )
+        )
         assert self.client.peer.connectionState == "connected"
 
     def close(self):
@@ -43,13 +49,13 @@ class Beside:
 
 
 @pytest.fixture
-def talking(server):
-    """A call that goes on beside the bad input, and is still well afterwards."""
-    beside = Beside(server)
-    yield beside
-    assert server.alive(), server.tail()
-    beside.is_well()
-    beside.close()
+def concurrent_call(server):
+    """A call that runs beside the bad input, and still works afterwards."""
+    other_call = ConcurrentCall(server)
+    yield other_call
+    assert server.alive(), server.log_tail()
+    other_call.check_alive()
+    other_call.close()
 
 
 @pytest.fixture(scope="module")
@@ -57,26 +63,41 @@ def good():
     return sdp.offer()
 
 
-def test_bad_offers(server, talking, good):
-    agent = talk.agent(server)
+def test_bad_offers(server, concurrent_call, good):
+    agent = typed_call.agent(server)
     conversation = server.conversation(agent["id"])
     where, token = f"/rtc/{conversation['id']}", {"authorization": f"Bearer {conversation['token']}"}
 
     def post(body, headers=token, path=where, kind=SDP):
-        return server.call("POST", path, key=None, raw=body, headers={**kind, **headers}, timeout=talk.PATIENCE)
+        return server.call(
+            "POST", path, key=None, raw=body, headers={**kind, **headers}, timeout=typed_call.TEST_TIMEOUT
+        )
 
-    for garbage in (b"", b"hello", b"v=0\r\n", b"\x00\xff" * 5000, good.replace("ice-ufrag", "x").encode(), good.replace("fingerprint", "x").encode()):
+    for garbage in (
+        b"",
+        b"hello",
+        b"v=0\r\n",
+        b"\x00\xff" * 5000,
+        good.replace("ice-ufrag", "x").encode(),
+        good.replace("fingerprint", "x").encode(),
+    ):
         reply = post(garbage)
         assert reply.status == 400 and reply.json()["error"], (garbage[:40], reply)
     assert post(good[:150].encode()).status in (400, 406), "an offer that ends before its first section"
     no_opus = re.sub(r"opus/48000/2", "foo/48000/2", good, flags=re.I)
     reply = post(no_opus.encode())
     assert reply.status == 406 and reply.json()["error"], reply
-    for headers in ({}, {"authorization": "Bearer nonsense"}, {"authorization": f"Bearer {conversation['token'][:-3]}abc"}):
+    for headers in (
+        {},
+        {"authorization": "Bearer nonsense"},
+        {"authorization": f"Bearer {conversation['token'][:-3]}abc"},
+    ):
         reply = post(good.encode(), headers)
         assert reply.status == 401 and reply.json()["error"], reply
     other = server.conversation(agent["id"])
-    assert post(good.encode(), {"authorization": f"Bearer {other['token']}"}).status == 401, "a token of another conversation"
+    assert post(good.encode(), {"authorization": f"Bearer {other['token']}"}).status == 401, (
+        "a token of another conversation"
+    )
     assert post(b"{}", kind={"content-type": "application/json"}).status == 415
     assert post(b"x" * 10_000_000).status == 413
     assert server.record(conversation["id"])["status"] == "STARTED", "a bad offer must not use the conversation up"
@@ -84,26 +105,31 @@ def test_bad_offers(server, talking, good):
     for body in ({}, {"sdp": 1, "type": "offer"}, {"sdp": "x", "type": "offer"}, {"sdp": good, "type": "answer"}):
         reply = server.call("POST", "/api/offer", body, key=None, headers=token)
         assert reply.status == 400 and reply.json()["error"], (body, reply)
-    reply = server.call("POST", "/api/offer", key=None, raw=b"not json", headers={**token, "content-type": "application/json"})
+    reply = server.call(
+        "POST", "/api/offer", key=None, raw=b"not json", headers={**token, "content-type": "application/json"}
+    )
     assert reply.status == 400, reply
     assert server.call("GET", where, key=None).status == 405
 
 
 def test_an_expired_link(server, call):
-    """What the page tells of a link whose first join comes an hour after it was made."""
-    conversation = server.conversation(talk.agent(server)["id"])
+    """What the page says about a link that is used for the first time an hour after its creation."""
+    conversation = server.conversation(typed_call.agent(server)["id"])
     page = call()
-    # The page asks about the conversation when it opens: the link must be good until that is answered.
+    # The page asks about the conversation when it opens. The link must be valid until that is
+    # answered.
     with page.page.expect_response(lambda answer: answer.url.endswith(f"/join/{conversation['id']}/about")) as met:
         page.open(conversation["join_link"])
     assert met.value.status == 200, met.value
-    stores.Sqlite().run(server, [f"UPDATE conversation SET created_at = created_at - 3600000000 WHERE id = '{conversation['id']}'"])
+    stores.Sqlite().run(
+        server, [f"UPDATE conversation SET created_at = created_at - 3600000000 WHERE id = '{conversation['id']}'"]
+    )
     page.page.click("#join")
-    page.page.wait_for_selector("#over-words:has-text('expired')", timeout=talk.PATIENCE * 1000)
-    page.shot("expired")
+    page.page.wait_for_selector("#over-words:has-text('expired')", timeout=typed_call.TEST_TIMEOUT * 1000)
+    page.save_screenshot("expired")
 
 
-def test_bad_requests(server, talking):
+def test_bad_requests(server, concurrent_call):
     wrong = {"error": "Unauthorized: not a valid authorization api key"}
     for key in (None, "nonsense", server.key + "x"):
         reply = server.call("GET", "/v1/ext/agent", key=key)
@@ -113,7 +139,9 @@ def test_bad_requests(server, talking):
     reply = server.call("POST", "/v1/ext/agent", {"agent_name": "x"})
     assert reply.status == 400 and reply.json()["error"] == "Invalid request body", reply
     huge = b'{"agent_name": "' + b"x" * 10_000_000 + b'"}'
-    reply = server.call("POST", "/v1/ext/agent", raw=huge, headers={"content-type": "application/json"}, timeout=talk.PATIENCE)
+    reply = server.call(
+        "POST", "/v1/ext/agent", raw=huge, headers={"content-type": "application/json"}, timeout=typed_call.TEST_TIMEOUT
+    )
     assert reply.status == 413 and reply.json()["error"], reply
     missing = "00000000-0000-4000-8000-000000000000"
     for method, path, body, status, answer in (
@@ -131,10 +159,14 @@ def test_bad_requests(server, talking):
     assert reply.status == 405 and reply.headers["allow"] and reply.json()["error"], reply
 
 
-def test_noise_at_the_media_port(server, talking):
-    """RTP, STUN and DTLS look-alikes and plain noise, at every UDP address that the server names; the call beside hears nothing of it."""
-    answer = talking.client.peer.remoteDescription.sdp
-    places = {(m[1], int(m[2])) for m in re.finditer(r"a=candidate:\S+ 1 udp \d+ (\d+\.\d+\.\d+\.\d+) (\d+) typ host", answer, re.I)}
+def test_noise_at_the_media_port(server, concurrent_call):
+    """Packets that look like RTP, STUN or DTLS, and plain noise, go to every UDP address that the
+    server names. The other call does not notice them."""
+    answer = concurrent_call.client.peer.remoteDescription.sdp
+    places = {
+        (m[1], int(m[2]))
+        for m in re.finditer(r"a=candidate:\S+ 1 udp \d+ (\d+\.\d+\.\d+\.\d+) (\d+) typ host", answer, re.I)
+    }
     assert places, answer
     packets = [
         bytes([0x80, 111]) + bytes(range(2, 12)) + b"\x55" * 160,  # RTP
@@ -151,16 +183,25 @@ def test_noise_at_the_media_port(server, talking):
     out.close()
 
 
-def test_text_where_sound_is_expected(talking):
-    """Nonsense on the data channel: answered or ignored, never the end of the call. No client sends more than the 65,536 bytes that the server's
-    description allows."""
-    client = talking.client
+def test_text_where_sound_is_expected(concurrent_call):
+    """Invalid text on the data channel is answered or ignored, and never ends the call. No client
+    sends more than the 65,536 bytes that the server's description allows."""
+    client = concurrent_call.client
     other = '{"label":"other","type":"send-text","id":"1","data":{"content":"x"}}'
     refused = {"a1": ("nobody-knows", {}), "a2": ("send-text", {}), "a3": ("client-message", {"t": "nonsense"}),
                "a4": ("llm-function-call-result", {"tool_call_id": "none", "result": {}})}  # fmt: skip
 
     async def work():
-        for nonsense in ("", "[1]", "nonsense", '{"label":"rtvi-ai"}', other, "x" * 65_536, '{"a":' * 2000, bytes(2000)):
+        for nonsense in (
+            "",
+            "[1]",
+            "nonsense",
+            '{"label":"rtvi-ai"}',
+            other,
+            "x" * 65_536,
+            '{"a":' * 2000,
+            bytes(2000),
+        ):
             client.channel.send(nonsense)
         for id, (type, data) in refused.items():
             client.channel.send(json.dumps({"label": "rtvi-ai", "type": type, "id": id, "data": data}))
@@ -169,35 +210,42 @@ def test_text_where_sound_is_expected(talking):
             found = [m for m in client.messages if m["type"] == "error-response"]
             return found if {m["id"] for m in found} == refused.keys() else None
 
-        assert all(m["data"]["error"] for m in await client.until(answers, what="four refusals"))
+        assert all(m["data"]["error"] for m in await client.wait_for(answers, what="four refusals"))
         errors = [m["data"]["error"] for m in client.messages if m["type"] == "error"]
         assert errors == ["Message without id"], errors
 
-    talking.do(work())
+    concurrent_call.do(work())
 
 
 def test_clients_that_only_hold_connections(start, tmp_path):
-    """Half a header, no header, a body that never comes: each is let go, and others are served meanwhile."""
-    # No call is made: it may lack its models, which take the longest of a start.
+    """Half a header, no header, a body that never arrives: the server closes each of these
+    connections, and serves others meanwhile."""
+    # This test makes no call. So the server needs no models, which take most of the time of a
+    # start.
     env = {"VISAVIS_TIMEOUTS_REQUEST": "1", "VISAVIS_LIMITS_CONNECTIONS": "12", "VISAVIS_MODELS_DIR": str(tmp_path)}
     server = start("slow", data=tmp_path, env=env).first_start()
     place = server.url.removeprefix("http://").split(":")
     post = f"POST /v1/ext/agent HTTP/1.1\r\nhost: localhost\r\nx-api-key: {server.key}\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{{"
-    wanted = [(b"GET /healthz HTTP/1.1\r\nhost: loc", b"")] * 10 + [(b"", b"")] * 10 + [(post.encode(), b"HTTP/1.1 408 ")] * 10
+    wanted = (
+        [(b"GET /healthz HTTP/1.1\r\nhost: loc", b"")] * 10
+        + [(b"", b"")] * 10
+        + [(post.encode(), b"HTTP/1.1 408 ")] * 10
+    )
     held = []
     for sent, answer in wanted:
-        connection = socket.create_connection(place, timeout=talk.PATIENCE)
+        connection = socket.create_connection(place, timeout=typed_call.TEST_TIMEOUT)
         connection.sendall(sent)
         held.append((connection, answer))
-    # More than there are places for: those that have been idle longest make room.
-    assert server.call("GET", "/healthz", key=None, timeout=talk.PATIENCE).status == 200
+    # There are more connections than the limit allows. The server closes those that were idle
+    # longest.
+    assert server.call("GET", "/healthz", key=None, timeout=typed_call.TEST_TIMEOUT).status == 200
     for connection, answer in held:
-        said = b""
+        received = b""
         try:
             while part := connection.recv(4096):
-                said += part
+                received += part
         except ConnectionResetError:
-            # It had to leave before what it sent was read.
+            # The server closed the connection before it had read everything.
             pass
         connection.close()
-        assert said.startswith(answer) and bool(said) == bool(answer), said
+        assert received.startswith(answer) and bool(received) == bool(answer), received

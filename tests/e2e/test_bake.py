@@ -1,4 +1,4 @@
-"""People that an operator draws with `visavis bake`, in files, and offers to everybody."""
+"""Avatars that an operator bakes with `visavis bake` into files, and offers to all workspaces."""
 
 import os
 import subprocess
@@ -32,9 +32,9 @@ def environment(folder):
     return {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
 
 
-def kept(folder, *arguments):
-    """Where the set will be kept that these arguments order: its drawing is stopped as soon as it has
-    begun."""
+def cache_folder(folder, *arguments):
+    """The folder in the cache for the pose set that these arguments order. The drawing is stopped
+    as soon as it starts."""
     process = subprocess.Popen(
         [binary(), "bake", *arguments],
         stdout=subprocess.DEVNULL,
@@ -45,7 +45,7 @@ def kept(folder, *arguments):
     end = time.monotonic() + 60
     try:
         while not (found := list((folder / "cache").glob("visavis/faces/*"))):
-            assert time.monotonic() < end and process.poll() is None, "nothing is kept"
+            assert time.monotonic() < end and process.poll() is None, "no pose set is cached"
             threading.Event().wait(0.01)
     finally:
         process.kill()
@@ -57,8 +57,8 @@ def kept(folder, *arguments):
 def test_a_person_of_ones_own_is_drawn_once_and_talks(start, call, tmp_path):
     (tmp_path / "zed.toml").write_text(BALD)
     order = ("zed.toml", "--size", "128x128", "--out", "faces/")
-    # A disk lost most of a set that was kept: it is drawn, and not handed out.
-    place = kept(tmp_path, *order)
+    # A disk lost most of a cached pose set: the set is drawn again, and not used as it is.
+    place = cache_folder(tmp_path, *order)
     for suffix in ("webp", "poses"):
         (place / suffix).write_bytes((ROOT / "assets" / "avatars" / f"theo.512.{suffix}").read_bytes()[:1000])
     assert f"{POSES} poses" in bake(tmp_path, *order)
@@ -72,7 +72,7 @@ def test_a_person_of_ones_own_is_drawn_once_and_talks(start, call, tmp_path):
     offered = {one["avatar_key_id"]: one for one in server.call("GET", "/v1/ext/avatars?limit=100").json()}
     assert offered["zed"]["avatar_name"] == "Zed"
     page = call().open(
-        server.conversation(server.agent(avatar={"avatar_key_id": "zed"}, hears=[])["id"])["join_link"]
+        server.conversation(server.agent(avatar={"avatar_key_id": "zed"}, transcripts=[])["id"])["join_link"]
     )
     page.join()
     video = page.video()

@@ -1,4 +1,5 @@
-"""What a person reads who starts the program wrongly: one sentence on stderr, exit status 2 (1 where it was asked rightly and failed)."""
+"""What the program prints if it is started wrongly: one sentence on stderr. The exit status is 2,
+or 1 if the arguments were right and the start failed."""
 
 import os
 import subprocess
@@ -10,11 +11,13 @@ from kit.server import binary
 
 def run(*arguments, cwd, **env):
     clean = {k: v for k, v in os.environ.items() if not k.startswith("VISAVIS_")}
-    return subprocess.run([binary(), *arguments], capture_output=True, text=True, timeout=60, cwd=cwd, env={**clean, **env})
+    return subprocess.run(
+        [binary(), *arguments], capture_output=True, text=True, timeout=60, cwd=cwd, env={**clean, **env}
+    )
 
 
 @pytest.mark.parametrize(
-    ("line", "env", "status", "said"),
+    ("line", "env", "status", "message"),
     [
         ("", {}, 2, "visavis needs a command: serve"),
         ("keys", {}, 2, "visavis keys needs a command: create, list, revoke"),
@@ -35,12 +38,12 @@ def run(*arguments, cwd, **env):
         ("serve --config none.toml", {}, 2, "none.toml: "),
     ],
 )
-def test_a_wrong_start(line, env, status, said, tmp_path):
+def test_a_wrong_start(line, env, status, message, tmp_path):
     (tmp_path / "bad.toml").write_text("# limits\n[timeouts]\njoin = -1\n")
     (tmp_path / "broken.toml").write_text("[timeouts\n")
     done = run(*line.split(), cwd=tmp_path, **env)
     sentence = done.stderr.strip()
     assert (done.returncode, done.stdout) == (status, ""), done
-    assert sentence.startswith(said) and "\n" not in sentence, sentence
+    assert sentence.startswith(message) and "\n" not in sentence, sentence
     cause = sentence.rsplit(": ", 1)[-1]
     assert sentence.count(cause) == 1, f"said twice: {sentence}"

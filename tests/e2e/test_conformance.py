@@ -1,8 +1,8 @@
-"""The contract, row by row (`conformance/`), against the one release binary on SQLite and on PostgreSQL; and
-who may ask what.
+"""Runs the contract, row by row (`conformance/`), against the release binary on SQLite and on
+PostgreSQL. Also checks which credentials each route accepts.
 
-`make test` asks every row on SQLite, and on PostgreSQL the chapters that try the store. The long tier asks
-every row on PostgreSQL.
+`make test` runs every row on SQLite, and on PostgreSQL the chapters that test the store. The long
+tier runs every row on PostgreSQL.
 """
 
 import base64
@@ -18,133 +18,158 @@ import uuid
 
 import pytest
 
-from conformance import NOBODY, UNAUTHORIZED, Kind, agents, conversations, fits, has, interface, protocol, resources, safety
+from conformance import (
+    UNKNOWN_ID,
+    UNAUTHORIZED,
+    Kind,
+    agents,
+    conversations,
+    fits,
+    has,
+    interface,
+    protocol,
+    resources,
+    safety,
+)
 from kit import sdp, stores
-from kit.receivers import Hooks
+from kit.receivers import WebhookReceiver
 from kit.server import ROOT, Reply, binary
 
 CHAPTERS = [chapter for module in (agents, resources, conversations, protocol) for chapter in module.CHAPTERS]
-PATIENCE = 60
+TEST_TIMEOUT = 60
 
 
 @pytest.fixture(scope="session")
-def stages(request, start, tmp_path_factory):
-    """The stage on a store of this kind, the same one each time."""
-    made = {}
+def store_runs(request, start, tmp_path_factory):
+    """Returns the run on a store of this kind, the same one each time."""
+    store_runs_by_kind = {}
 
     def of(kind):
-        if kind not in made:
-            store = (
-                stores.Sqlite() if kind == "sqlite" else stores.Postgres(request.getfixturevalue("postgres"))
-            )
-            made[kind] = Stage(store, start, tmp_path_factory, request.config.getoption("part"))
-        return made[kind]
+        if kind not in store_runs_by_kind:
+            store = stores.Sqlite() if kind == "sqlite" else stores.Postgres(request.getfixturevalue("postgres"))
+            store_runs_by_kind[kind] = StoreRun(store, start, tmp_path_factory, request.config.getoption("part"))
+        return store_runs_by_kind[kind]
 
     yield of
-    for stage in made.values():
-        for play in stage.plays.values():
-            play.hooks.close()
+    for store_run in store_runs_by_kind.values():
+        for chapter_run in store_run.chapter_runs.values():
+            chapter_run.hooks.close()
 
 
 @pytest.fixture(scope="session", params=["sqlite", pytest.param("postgres", marks=pytest.mark.long("store"))])
-def stage(request, stages):
-    return stages(request.param)
+def store_run(request, store_runs):
+    return store_runs(request.param)
 
 
 # --- rows ---
 
 
-class Stage:
-    """A store, the servers on it, and how far each chapter has come."""
+class StoreRun:
+    """A store, its servers, and the progress of each chapter."""
 
     def __init__(self, store, start, folders, part):
         self.store, self.start, self.folders, self.part = store, start, folders, part
-        self.servers, self.keys, self.plays = {}, {}, {}
+        self.servers, self.keys, self.chapter_runs = {}, {}, {}
         self.offer = sdp.offer()
 
     def server(self, env=None):
-        mark = json.dumps(env, sort_keys=True)
-        if mark not in self.servers:
+        env_key = json.dumps(env, sort_keys=True)
+        if env_key not in self.servers:
             number = len(self.servers)
             folder = self.folders.mktemp(f"{self.store.name}-{number}")
-            place = self.store.environment(folder)
+            store_env = self.store.environment(folder)
             own = {"VISAVIS_MODELS_DIR": str(folder), **env} if env else {}
             server = self.start(
-                f"conformance-{self.store.name}-{number}", data=folder, env={**place, **own}
+                f"conformance-{self.store.name}-{number}", data=folder, env={**store_env, **own}
             ).first_start()
-            server.place = place
-            self.servers[mark] = server
-        return self.servers[mark]
+            server.store_env = store_env
+            self.servers[env_key] = server
+        return self.servers[env_key]
 
     def fresh_key(self, server):
-        """A key in a workspace of its own, made by the command line beside the running server."""
+        """A key in a new workspace, created by the command line beside the running server."""
         command = [binary(), "keys", "create", "--workspace", uuid.uuid4().hex, "--data", str(server.data)]
-        made = subprocess.run(command, env={**os.environ, **server.place}, cwd=server.data, check=True, capture_output=True, text=True, timeout=20)
-        assert re.fullmatch(r"vv_[\w-]{43}\n", made.stdout), made.stdout
-        return made.stdout.strip()
+        completed = subprocess.run(
+            command,
+            env={**os.environ, **server.store_env},
+            cwd=server.data,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+        assert re.fullmatch(r"vv_[\w-]{43}\n", completed.stdout), completed.stdout
+        return completed.stdout.strip()
 
-    def play(self, chapter):
-        if chapter.name not in self.plays:
-            self.plays[chapter.name] = Play(self, chapter)
-        return self.plays[chapter.name]
+    def chapter_run(self, chapter):
+        if chapter.name not in self.chapter_runs:
+            self.chapter_runs[chapter.name] = ChapterRun(self, chapter)
+        return self.chapter_runs[chapter.name]
 
 
-class Play:
-    """A chapter on a server: its values, and what became of its rows."""
+class ChapterRun:
+    """A chapter on a server: its values, and the outcomes of its rows."""
 
-    def __init__(self, stage, chapter):
-        self.stage, self.chapter = stage, chapter
-        self.server = server = stage.server(chapter.env)
-        self.hooks = Hooks()
+    def __init__(self, store_run, chapter):
+        self.store_run, self.chapter = store_run, chapter
+        self.server = server = store_run.server(chapter.env)
+        self.hooks = WebhookReceiver()
         day = datetime.datetime.now(datetime.timezone.utc).date()
         self.values = {
-            "key": stage.fresh_key(server), "other": stage.fresh_key(server), "base": server.url, "hook": self.hooks.url, "nobody": NOBODY,
+            "key": store_run.fresh_key(server),
+            "other": store_run.fresh_key(server),
+            "base": server.url,
+            "hook": self.hooks.url,
+            "nobody": UNKNOWN_ID,
             "face": server.call("GET", "/v1/ext/avatars").json()[0]["avatar_key_id"],
-            "today": day.isoformat(), "tomorrow": (day + datetime.timedelta(days=1)).isoformat(),
-            "offer": stage.offer, "no_opus": re.sub("opus/48000/2", "other/48000/2", stage.offer, flags=re.I),
-        }  # fmt: skip
+            "today": day.isoformat(),
+            "tomorrow": (day + datetime.timedelta(days=1)).isoformat(),
+            "offer": store_run.offer,
+            "no_opus": re.sub("opus/48000/2", "other/48000/2", store_run.offer, flags=re.I),
+        }
         self.outcomes = []
 
-    def reach(self, number):
-        """Asks the rows up to this one, each once; the outcome of this one: None or what is wrong."""
+    def run_up_to(self, number):
+        """Runs the rows up to this one, each once. Returns the outcome of this one: None or what is
+        wrong."""
         while len(self.outcomes) <= number:
             row = self.chapter.rows[len(self.outcomes)]
-            if row.long and self.stage.part not in (row.long, "all"):
+            if row.long and self.store_run.part not in (row.long, "all"):
                 self.outcomes.append("this row belongs to the long tier")
                 continue
             try:
-                self.outcomes.append(self.ask(row))
-            except Exception as error:  # it belongs to its own row, not to the one that pytest is at
+                self.outcomes.append(self.run_row(row))
+            except Exception as error:  # it belongs to its own row, not to the row that pytest runs now
                 self.outcomes.append(f"{type(error).__name__}: {error}")
         return self.outcomes[number]
 
-    def filled(self, value):
+    def substitute(self, value):
         """`value` with the names of values replaced."""
         if isinstance(value, str):
             if value.startswith("$") and value[1:] in self.values:
                 return self.values[value[1:]]
             return re.sub(r"\$([a-z]\w*)", lambda m: str(self.values.get(m[1], m[0])), value)
         if isinstance(value, dict):
-            return {self.filled(k): self.filled(v) for k, v in value.items()}
+            return {self.substitute(k): self.substitute(v) for k, v in value.items()}
         if isinstance(value, list):
-            return [self.filled(item) for item in value]
+            return [self.substitute(item) for item in value]
         if isinstance(value, has):
-            return has(self.filled(value.part))
+            return has(self.substitute(value.part))
         return value
 
-    def ask(self, row):
-        end = time.monotonic() + PATIENCE
-        if row.ask.startswith("POST /v1/ext/apikey") and "$soon" in json.dumps(row.body):
-            soon = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=3)
-            self.values["soon"] = soon.isoformat()
+    def run_row(self, row):
+        end = time.monotonic() + TEST_TIMEOUT
+        if row.request.startswith("POST /v1/ext/apikey") and "$soon" in json.dumps(row.body):
+            expiry = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=3)
+            self.values["soon"] = expiry.isoformat()
         if row.sql:
-            self.stage.store.run(self.server, row.sql)
+            self.store_run.store.run(self.server, row.sql)
         try:
-            while (wrong := self.once(row)) and row.until and time.monotonic() < end:
+            while (wrong := self.check_row(row)) and row.retry and time.monotonic() < end:
                 threading.Event().wait(0.05)
         finally:
             if row.undo:
-                self.stage.store.run(self.server, row.undo)
+                self.store_run.store.run(self.server, row.undo)
         return wrong
 
     def send(self, method, path, body, key, headers, raw):
@@ -158,12 +183,12 @@ class Play:
         connection.close()
         return reply
 
-    def once(self, row):
+    def check_row(self, row):
         """What is wrong with the answer, or None."""
-        method, path = self.filled(row.ask).split(" ", 1)
+        method, path = self.substitute(row.request).split(" ", 1)
         key = self.values.get(row.key, row.key)
-        headers = {name: self.filled(value) for name, value in row.headers.items()}
-        body, raw = self.filled(row.body), self.filled(row.raw)
+        headers = {name: self.substitute(value) for name, value in row.headers.items()}
+        body, raw = self.substitute(row.body), self.substitute(row.raw)
         raw = raw.encode() if isinstance(raw, str) else raw
         if row.form is not None:
             raw, headers["content-type"] = form(row.form)
@@ -174,14 +199,14 @@ class Play:
         about = f"{method} {path}\n  came   {reply.status} {text[:1500]}\n  wanted {row.status} {row.answer!r}"
         if reply.status != row.status:
             return about
-        wanted = self.filled(row.answer)
+        wanted = self.substitute(row.answer)
         for name, value in row.heads.items():
-            given, value = reply.headers.get(name), self.filled(value)
+            given, value = reply.headers.get(name), self.substitute(value)
             if not (given is None if value is None else given is not None and fits(given, value)):
                 return f"{about}\n  header {name}: {given!r} instead of {value!r}"
         for part in row.never:
-            if str(self.filled(part)) in text:
-                return f"{about}\n  must not hold {self.filled(part)!r}"
+            if str(self.substitute(part)) in text:
+                return f"{about}\n  must not hold {self.substitute(part)!r}"
         if row.status >= 400 and isinstance(wanted, dict) and not holds_kind(wanted):
             if text != json.dumps(wanted, separators=(",", ":"), ensure_ascii=False):
                 return f"{about}\n  not byte for byte"
@@ -200,7 +225,7 @@ class Play:
                 self.hooks.secret = value
         if row.hook:
             conversation, name, payload = row.hook
-            event = self.hooks.until(self.values[conversation], name, timeout=PATIENCE)
+            event = self.hooks.wait_for(self.values[conversation], name, timeout=TEST_TIMEOUT)
             if (event["type"], event["event"]) != ("pipeline", {"name": name, "payload": payload}):
                 return f"the webhook says {event}"
         return None
@@ -219,13 +244,17 @@ def form(parts):
     raw = b""
     for name, file, content in parts:
         about = f'name="{name}"' + (f'; filename="{file}"' if file else "")
-        raw += f"--{edge}\r\ncontent-disposition: form-data; {about}\r\n\r\n".encode() + (content.encode() if isinstance(content, str) else content) + b"\r\n"
+        raw += (
+            f"--{edge}\r\ncontent-disposition: form-data; {about}\r\n\r\n".encode()
+            + (content.encode() if isinstance(content, str) else content)
+            + b"\r\n"
+        )
     return raw + f"--{edge}--\r\n".encode(), f"multipart/form-data; boundary={edge}"
 
 
-
 def long_part(kind, chapter, row):
-    """The part of the long tier that asks a row on a store of this kind; None where `make test` asks it."""
+    """The part of the long tier that runs a row on a store of this kind; None if `make test` runs
+    it."""
     if row.long:
         return row.long
     return "store" if kind == "postgres" and not chapter.store else None
@@ -237,15 +266,17 @@ def rows():
             for number, row in enumerate(chapter.rows):
                 part = long_part(kind, chapter, row)
                 marks = [pytest.mark.long(part)] if part else []
-                name = f"{kind}-{chapter.name}, {number}: {row.says}".replace("[", "(").replace("]", ")")
+                name = f"{kind}-{chapter.name}, {number}: {row.statement}".replace("[", "(").replace("]", ")")
                 yield pytest.param(kind, chapter, number, marks=marks, id=name)
 
 
 @pytest.mark.parametrize(("kind", "chapter", "number"), list(rows()))
-def test_row(stages, kind, chapter, number):
-    stage = stages(kind)
-    wrong = stage.play(chapter).reach(number)
-    assert wrong is None, f"{chapter.rows[number].says}: {wrong}\n{stage.play(chapter).server.tail(8)}"
+def test_row(store_runs, kind, chapter, number):
+    store_run = store_runs(kind)
+    wrong = store_run.chapter_run(chapter).run_up_to(number)
+    assert wrong is None, (
+        f"{chapter.rows[number].statement}: {wrong}\n{store_run.chapter_run(chapter).server.log_tail(8)}"
+    )
 
 
 # --- gaps in the table ---
@@ -255,7 +286,7 @@ ALL = [row for chapter in CHAPTERS for row in chapter.rows]
 
 def place(ask):
     """`PUT /v1/ext/agent/$id?x=1` → `PUT /v1/ext/agent/{}`."""
-    ask = ask.split("?")[0].replace(NOBODY, "{}")
+    ask = ask.split("?")[0].replace(UNKNOWN_ID, "{}")
     return re.sub(r"/(\$\w+|x|nonsense)(?=/|$)", "/{}", ask)
 
 
@@ -263,19 +294,24 @@ def template(endpoint):
     return re.sub(r"\{\w+\}", "{}", endpoint)
 
 
-# Their rows need a call: conformance/events.py, and control-api/tests/api/doors.rs::the_whip_door_answers_as_the_rfc_says.
+# Rows for these need a call: conformance/events.py, and
+# control-api/tests/api/doors.rs::the_whip_door_answers_as_the_rfc_says.
 OF_A_CALL = {"PATCH /rtc/{conversation_id}/{resource}", "DELETE /rtc/{conversation_id}/{resource}"}
 
 
 def test_every_endpoint_of_the_interface_has_a_row():
-    asked = {place(row.ask) for row in ALL}
-    missing = [endpoint for endpoint in interface.ENDPOINTS if endpoint not in OF_A_CALL and template(endpoint) not in asked]
+    requested = {place(row.request) for row in ALL}
+    missing = [
+        endpoint
+        for endpoint in interface.ENDPOINTS
+        if endpoint not in OF_A_CALL and template(endpoint) not in requested
+    ]
     assert not missing, missing
     document = json.loads((ROOT / "docs" / "openapi.json").read_text())
-    told = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
-    undocumented = [endpoint for endpoint in interface.ENDPOINTS if template(endpoint) not in map(template, told)]
+    documented = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
+    undocumented = [endpoint for endpoint in interface.ENDPOINTS if template(endpoint) not in map(template, documented)]
     assert not undocumented, undocumented
-    succeeded = {place(row.ask) for row in ALL if row.status < 400}
+    succeeded = {place(row.request) for row in ALL if row.status < 400}
     only_refused = [e for e in interface.ENDPOINTS if e not in OF_A_CALL and template(e) not in succeeded]
     # No meeting service is installed.
     assert only_refused == ["POST /v1/ext/externalmeeting"], only_refused
@@ -306,83 +342,107 @@ def within(value, field):
 
 @pytest.mark.parametrize("status,text", interface.ERRORS)
 def test_every_error_of_the_interface_has_a_row(status, text):
-    told = {(row.status, row.answer if isinstance(row.answer, str) else json.dumps(row.answer, separators=(",", ":"))) for row in ALL if row.status >= 400 and not holds_kind(row.answer)}
-    assert (status, text) in told
+    errors = {
+        (row.status, row.answer if isinstance(row.answer, str) else json.dumps(row.answer, separators=(",", ":")))
+        for row in ALL
+        if row.status >= 400 and not holds_kind(row.answer)
+    }
+    assert (status, text) in errors
 
 
 def test_every_event_of_the_interface_has_a_row():
-    accepted = {event for row in ALL if row.status == 200 and isinstance(row.body, dict) for event in row.body.get("callback_events", [])}
+    accepted = {
+        event
+        for row in ALL
+        if row.status == 200 and isinstance(row.body, dict)
+        for event in row.body.get("callback_events", [])
+    }
     assert set(interface.EVENTS) <= accepted
-    told = (ROOT / "control-api" / "tests" / "api" / "contract.rs").read_text()
+    contract = (ROOT / "control-api" / "tests" / "api" / "contract.rs").read_text()
     for event, fields in interface.EVENTS.items():
-        body = re.search(rf'"{re.escape(event)}",\s*json!\((\{{.*\}})\)', told)
+        body = re.search(rf'"{re.escape(event)}",\s*json!\((\{{.*\}})\)', contract)
         assert body and all(f'"{field}"' in body[1] for field in fields), event
 
 
 @pytest.mark.parametrize("sentence", safety.PROOFS)
 def test_every_sentence_about_safety_has_a_test_that_exists(sentence):
     for proof in safety.PROOFS[sentence]:
-        exists(proof)
+        check_exists(proof)
 
 
 def test_what_no_row_reaches_has_a_test_that_exists():
     for proof in interface.ELSEWHERE.values():
         if proof:
-            exists(proof)
+            check_exists(proof)
 
 
-def exists(proof):
-    """`file::test`."""
+def check_exists(proof):
+    """Checks that `file::test` exists."""
     file, name = proof.split("::")
     text = (ROOT / file).read_text()
     assert re.search(rf"\b(fn|def) {re.escape(name)}\(", text), f"{proof} is no test"
 
 
-# --- who may ask what ---
+# --- credentials ---
 
 
 @pytest.fixture(scope="session")
-def credentials(stage):
+def credentials(store_run):
     """Every kind of credential, and records of every kind in the workspace of the right key."""
-    server = stage.server()
-    right, other = stage.fresh_key(server), stage.fresh_key(server)
+    server = store_run.server()
+    right, other = store_run.fresh_key(server), store_run.fresh_key(server)
 
     def call(method, path, body=None, key=right, **more):
         return server.call(method, path, body, key=key, **more)
 
-    def made(path, body):
+    def create(path, body):
         reply = call("POST", path, body)
         assert reply.status < 300, (path, reply)
         return reply.json()
 
     face = server.call("GET", "/v1/ext/avatars").json()[0]["avatar_key_id"]
     bodies = {
-        "agent": {"agent_name": "A", "agent_system_prompt": "P", "avatars": [{"avatar_key_id": face}], },
+        "agent": {
+            "agent_name": "A",
+            "agent_system_prompt": "P",
+            "avatars": [{"avatar_key_id": face}],
+        },
         "guardrail": {"name": "n", "prompt": "p"},
         "mcp": {"name": "n", "request_config": {"url": "http://127.0.0.1:1/"}},
         "tool": {"schema": {"name": "t"}, "request_config": {"url": "http://127.0.0.1:1/"}},
         "template": {"template_name": "t", "template_system_prompt": "p"},
         "apikey": {"name": "n"},
     }
-    ids = {name: made(f"/v1/ext/{name}", body)["id"] for name, body in bodies.items()}
+    ids = {name: create(f"/v1/ext/{name}", body)["id"] for name, body in bodies.items()}
     raw, kind = form([("name", None, "k"), ("description", None, "d"), ("text", None, "x")])
     ids["kb"] = call("POST", "/v1/ext/kb", raw=raw, headers={"content-type": kind}).json()["id"]
     ids["doc"] = call("GET", f"/v1/ext/kb/{ids['kb']}").json()["documents"][0]["id"]
-    ids["custom-avatar"] = made("/v2/custom-avatar", {"avatar_name": "Z", "gender": "male", "input_image": "data:image/png;base64,iVBORw0KGgoAAAAN"})["id"]
-    conversation, another = (made("/v1/ext/conversation", {"agent_id": ids["agent"]}) for _ in range(2))
+    ids["custom-avatar"] = create(
+        "/v2/custom-avatar",
+        {"avatar_name": "Z", "gender": "male", "input_image": "data:image/png;base64,iVBORw0KGgoAAAAN"},
+    )["id"]
+    conversation, another = (create("/v1/ext/conversation", {"agent_id": ids["agent"]}) for _ in range(2))
     ids["conversation"] = conversation["id"]
-    revoked = made("/v1/ext/apikey", {"name": "revoked"})
+    revoked = create("/v1/ext/apikey", {"name": "revoked"})
     assert call("DELETE", f"/v1/ext/apikey/{revoked['id']}").status == 200
-    soon = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=3)
-    expired = made("/v1/ext/apikey", {"name": "expired", "expires_at": soon.isoformat()})["key"]
-    end = time.monotonic() + PATIENCE
+    expiry = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=3)
+    expired = create("/v1/ext/apikey", {"name": "expired", "expires_at": expiry.isoformat()})["key"]
+    end = time.monotonic() + TEST_TIMEOUT
     while call("GET", "/v1/ext/agent", key=expired).status != 401:
         assert time.monotonic() < end
         threading.Event().wait(0.05)
     return {
-        "server": server, "ids": ids, "bodies": bodies, "right": right, "other": other, "wrong": "vv_" + "x" * 43, "revoked": revoked["key"], "expired": expired,
-        "token": conversation["token"], "another": another["token"],
-    }  # fmt: skip
+        "server": server,
+        "ids": ids,
+        "bodies": bodies,
+        "right": right,
+        "other": other,
+        "wrong": "vv_" + "x" * 43,
+        "revoked": revoked["key"],
+        "expired": expired,
+        "token": conversation["token"],
+        "another": another["token"],
+    }
 
 
 def operations():
@@ -393,7 +453,7 @@ def operations():
 
 
 def id_of(path, ids):
-    """The id that belongs into a path, if it has one of a workspace."""
+    """The id to put into a path, if the path has one of a workspace."""
     found = re.match(r"/v\d/(?:ext/)?(kb/doc|[\w-]+)/\{id\}", path)
     return ids.get(found.group(1).removeprefix("kb/")) if found else None
 
@@ -406,42 +466,74 @@ def body_for(method, path, bodies):
 
 
 @pytest.mark.parametrize(("method", "path", "about"), list(operations()))
-def test_who_may_ask(stage, credentials, method, path, about):
-    """Every route, asked with each kind of credential."""
+def test_who_may_ask(store_run, credentials, method, path, about):
+    """Every route, requested with each kind of credential."""
     server, ids = credentials["server"], credentials["ids"]
-    url = path.replace("{id}", id_of(path, ids) or NOBODY).replace("{conversation_id}", ids["conversation"]).replace("{resource}", "x").replace("{agent_id}", ids["agent"])
+    url = (
+        path.replace("{id}", id_of(path, ids) or UNKNOWN_ID)
+        .replace("{conversation_id}", ids["conversation"])
+        .replace("{resource}", "x")
+        .replace("{agent_id}", ids["agent"])
+    )
     body = body_for(method, path, credentials["bodies"]) if method in ("POST", "PUT", "PATCH") else None
     sdp_body = {"raw": b"v=0", "body": None} if path.startswith("/rtc/") and body is not None else {"body": body}
-    kind = {"/rtc/{conversation_id}": "application/sdp", "/rtc/{conversation_id}/{resource}": "application/trickle-ice-sdpfrag"}.get(path)
+    kind = {
+        "/rtc/{conversation_id}": "application/sdp",
+        "/rtc/{conversation_id}/{resource}": "application/trickle-ice-sdpfrag",
+    }.get(path)
     if "multipart/form-data" in about.get("requestBody", {}).get("content", {}):
         raw, kind = form([("name", None, "k"), ("description", None, "d"), ("text", None, "x")])
         sdp_body = {"raw": raw, "body": None}
 
     def ask(key=None, bearer=None, query=""):
-        headers = {**({"content-type": kind} if kind and sdp_body["body"] is None and "raw" in sdp_body else {}), **({"authorization": f"Bearer {bearer}"} if bearer else {})}
+        headers = {
+            **({"content-type": kind} if kind and sdp_body["body"] is None and "raw" in sdp_body else {}),
+            **({"authorization": f"Bearer {bearer}"} if bearer else {}),
+        }
         return server.call(method, url + query, key=key, headers=headers, **sdp_body)
 
-    doors = about["security"]
-    if {"key": []} in doors:
+    accepted = about["security"]
+    if {"key": []} in accepted:
         refused = {name: ask(key=credentials[name]) for name in ("wrong", "revoked", "expired", "token")}
-        refused |= {"none": ask(), "bearer": ask(bearer=credentials["token"]), "another's bearer": ask(bearer=credentials["another"]), "in the query": ask(query=f"?token={credentials['token']}")}
+        refused |= {
+            "none": ask(),
+            "bearer": ask(bearer=credentials["token"]),
+            "another's bearer": ask(bearer=credentials["another"]),
+            "in the query": ask(query=f"?token={credentials['token']}"),
+        }
         refused |= {"the right key as a bearer": ask(bearer=credentials["right"])}
         for name, reply in refused.items():
             assert (reply.status, reply.json()) == (401, UNAUTHORIZED), (name, reply)
         if id_of(path, ids):
             reply = ask(key=credentials["other"])
             assert reply.status == 404, ("another workspace's", reply)
-            about_it = server.call("GET", f"/v1/ext/conversation/{ids['conversation']}", key=credentials["right"]).json()
-            assert (about_it["status"], about_it["feedback"]) == ("STARTED", None), "another workspace's key did something"
+            about_it = server.call(
+                "GET", f"/v1/ext/conversation/{ids['conversation']}", key=credentials["right"]
+            ).json()
+            assert (about_it["status"], about_it["feedback"]) == ("STARTED", None), (
+                "another workspace's key did something"
+            )
         elif method == "GET":
             reply = ask(key=credentials["other"])
             assert not any(mine in reply.body.decode() for mine in ids.values()), ("another workspace's list", reply)
-        # The right key passes; what would take a record away asks for another.
-        right = url.replace(id_of(path, ids), NOBODY) if method in ("DELETE", "POST", "PUT", "PATCH") and id_of(path, ids) else url
-        reply = server.call(method, right, key=credentials["right"], headers={"content-type": kind} if kind else {}, **sdp_body)
+        # The right key is accepted. A request that would remove a record names an unknown one
+        # instead.
+        right = (
+            url.replace(id_of(path, ids), UNKNOWN_ID)
+            if method in ("DELETE", "POST", "PUT", "PATCH") and id_of(path, ids)
+            else url
+        )
+        reply = server.call(
+            method, right, key=credentials["right"], headers={"content-type": kind} if kind else {}, **sdp_body
+        )
         assert reply.status not in (401, 403, 405) and reply.status < 500 or path == "/v1/ext/externalmeeting", reply
-    elif {"token": []} in doors and {} not in doors:
-        for name, reply in {"none": ask(), "the right key": ask(key=credentials["right"]), "the right key as a bearer": ask(bearer=credentials["right"]), "nonsense": ask(bearer="x.y.z")}.items():
+    elif {"token": []} in accepted and {} not in accepted:
+        for name, reply in {
+            "none": ask(),
+            "the right key": ask(key=credentials["right"]),
+            "the right key as a bearer": ask(bearer=credentials["right"]),
+            "nonsense": ask(bearer="x.y.z"),
+        }.items():
             assert (reply.status, reply.json()) == (401, UNAUTHORIZED), (name, reply)
         if "{conversation_id}" in path:
             assert ask(bearer=credentials["another"]).status == 401, "another conversation's token"
@@ -451,19 +543,23 @@ def test_who_may_ask(stage, credentials, method, path, about):
         assert ask().status not in (401, 405), "it needs none, or this machine needs none"
 
 
-def test_a_key_is_stored_as_its_hash_only(stage):
-    server = stage.server()
-    key = stage.fresh_key(server)
-    made = server.call("POST", "/v1/ext/apikey", {"name": "hashed"}, key=key).json()
-    kept = stage.store.content(server)
-    assert made["prefix"].encode() in kept, "the prefix is shown"
-    for secret in (key, made["key"], made["key"].removeprefix("vv_")):
-        assert secret.encode() not in kept, "the key itself is nowhere"
-    modes = {file.name: file.stat().st_mode & 0o777 for file in server.data.iterdir() if file.is_file() and file.suffix in (".key", ".db")}
+def test_a_key_is_stored_as_its_hash_only(store_run):
+    server = store_run.server()
+    key = store_run.fresh_key(server)
+    created = server.call("POST", "/v1/ext/apikey", {"name": "hashed"}, key=key).json()
+    stored = store_run.store.content(server)
+    assert created["prefix"].encode() in stored, "the prefix is shown"
+    for secret in (key, created["key"], created["key"].removeprefix("vv_")):
+        assert secret.encode() not in stored, "the key itself is nowhere"
+    modes = {
+        file.name: file.stat().st_mode & 0o777
+        for file in server.data.iterdir()
+        if file.is_file() and file.suffix in (".key", ".db")
+    }
     assert len(modes) >= 2 and set(modes.values()) == {0o600}, modes
 
 
-def test_a_session_token_is_a_jwt_for_one_conversation(stage, credentials):
+def test_a_session_token_is_a_jwt_for_one_conversation(store_run, credentials):
     head, claims, tag = credentials["token"].split(".")
     read = [json.loads(base64.urlsafe_b64decode(part + "==")) for part in (head, claims)]
     assert read[0]["typ"] == "JWT" and read[0]["alg"] == "HS256", read
@@ -471,15 +567,29 @@ def test_a_session_token_is_a_jwt_for_one_conversation(stage, credentials):
     assert len(base64.urlsafe_b64decode(tag + "==")) == 32
 
 
-def test_secrets_reach_no_log_and_no_answer(stage, credentials):
-    """After everything that the rows above asked: what is secret stands in no line of the logs."""
-    server = stage.server()
+def test_secrets_reach_no_log_and_no_answer(store_run, credentials):
+    """After all rows above, no line of the logs contains a secret."""
+    server = store_run.server()
     face = server.call("GET", "/v1/ext/avatars").json()[0]["avatar_key_id"]
-    avatar = {"avatar_key_id": face, "llm": {"provider": "custom", "url": "http://127.0.0.1:1/v1", "token": "sesame-log"}}
-    made = server.call("POST", "/v1/ext/agent", {"agent_name": "A", "agent_system_prompt": "P", "avatars": [avatar]}, key=credentials["right"]).json()
-    answer = server.call("GET", f"/v1/ext/agent/{made['id']}", key=credentials["right"])
-    assert b"sesame-log" not in answer.body and made["webhook_secret"].encode() not in answer.body
-    server.call("POST", f"/rtc/{credentials['ids']['conversation']}?token={credentials['token']}", key=None, raw=b"nonsense", headers={"content-type": "application/sdp"})
+    avatar = {
+        "avatar_key_id": face,
+        "llm": {"provider": "custom", "url": "http://127.0.0.1:1/v1", "token": "sesame-log"},
+    }
+    created = server.call(
+        "POST",
+        "/v1/ext/agent",
+        {"agent_name": "A", "agent_system_prompt": "P", "avatars": [avatar]},
+        key=credentials["right"],
+    ).json()
+    answer = server.call("GET", f"/v1/ext/agent/{created['id']}", key=credentials["right"])
+    assert b"sesame-log" not in answer.body and created["webhook_secret"].encode() not in answer.body
+    server.call(
+        "POST",
+        f"/rtc/{credentials['ids']['conversation']}?token={credentials['token']}",
+        key=None,
+        raw=b"nonsense",
+        headers={"content-type": "application/sdp"},
+    )
     log = server.log.read_text()
-    for secret in ("sesame", credentials["right"], credentials["token"], made["webhook_secret"], "token="):
+    for secret in ("sesame", credentials["right"], credentials["token"], created["webhook_secret"], "token="):
         assert secret not in log, secret

@@ -1,4 +1,5 @@
-"""The console: a newcomer makes an agent and talks to it, operators see what happened; by keyboard, in words, in every width."""
+"""The console. A new user creates an agent and talks to it; operators see what happened. Also
+keyboard use, texts, and every width."""
 
 import datetime
 import re
@@ -9,13 +10,17 @@ import pytest
 
 from kit.console import FOCUS_SHOWN, OUTSIDE, PALE, UNNAMED
 
-#: Long enough to be interrupted on a busy machine; it is never heard to its end.
-HAIRCUT = "A haircut costs thirty dollars, and we wash your hair before we cut it, and afterwards we dry it" + ", and we comb it" * 20 + "."
+#: Long enough to be interrupted on a busy machine. It never plays to its end.
+HAIRCUT = (
+    "A haircut costs thirty dollars, and we wash your hair before we cut it, and afterwards we dry it"
+    + ", and we comb it" * 20
+    + "."
+)
 
 
 @pytest.fixture
 def server(workspace):
-    """The shared server, as a workspace sees it in which nothing is yet."""
+    """The shared server with a new, empty workspace."""
     return workspace
 
 
@@ -23,20 +28,22 @@ def test_a_wrong_key_is_refused_in_words_and_a_right_one_lasts(server, console):
     one = console()
     page = one.page
     page.goto(f"{server.url}/console/agents")
-    with one.refused(401):
+    with one.expect_status(401):
         page.fill("#key", "vv_wrong")
         page.press("#key", "Enter")
         page.wait_for_selector("#login-problem:has-text('not a valid API key')")
     assert page.evaluate("document.activeElement.id") == "key" and page.get_attribute("#key", "aria-invalid") == "true"
     page.fill("#key", server.key)
     page.click("text=Log in >> nth=-1")
-    one.settled()
+    one.wait_until_loaded()
     assert one.title() == "Agents"
     page.reload()
-    one.settled()
-    # No script can read the key or the cookie, and neither is kept where one could.
-    kept = page.evaluate("[document.cookie, JSON.stringify(localStorage), JSON.stringify(sessionStorage), location.href, document.documentElement.outerHTML]")
-    assert kept[0] == "" and not any(server.key in text for text in kept)
+    one.wait_until_loaded()
+    # No script can read the key or the cookie, and neither is stored where a script could read it.
+    exposed = page.evaluate(
+        "[document.cookie, JSON.stringify(localStorage), JSON.stringify(sessionStorage), location.href, document.documentElement.outerHTML]"
+    )
+    assert exposed[0] == "" and not any(server.key in text for text in exposed)
     [cookie] = one.context.cookies()
     assert cookie["httpOnly"] and cookie["sameSite"] == "Strict" and server.key not in cookie["value"]
     page.click("text=Log out")
@@ -49,7 +56,12 @@ def test_a_wrong_key_is_refused_in_words_and_a_right_one_lasts(server, console):
 def test_the_cookie_alone_opens_nothing(server, console):
     one = console().login()
     page = one.page
-    assert page.evaluate("fetch('/v1/ext/agent', { headers: { 'x-csrf-token': 'guessed' } }).then((answer) => answer.status)") == 401
+    assert (
+        page.evaluate(
+            "fetch('/v1/ext/agent', { headers: { 'x-csrf-token': 'guessed' } }).then((answer) => answer.status)"
+        )
+        == 401
+    )
     assert page.evaluate("fetch('/v1/ext/agent').then((answer) => answer.status)") == 401
     one.expected.append("status of 401")
     reply = server.call("GET", "/console", key=None)
@@ -81,7 +93,7 @@ def test_a_newcomer_makes_an_agent_talks_to_it_and_reads_what_was_said(server, c
     call.press("#text", "Enter")
     page.wait_for_selector(".transcript [data-who=user]:has-text('How much does a haircut cost?')")
     page.wait_for_selector(".transcript [data-who=agent][data-open=true]:has-text('thirty dollars')")
-    # Captions run with the voice: some words have sounded, others are still ahead.
+    # Captions follow the voice: some words have been spoken, others are still ahead.
     page.wait_for_selector(".transcript [data-open=true] .spoken + .ahead")
     assert page.inner_text(".mood") == "Speaking"
     call.fill("#text", "Stop. When do you open?")
@@ -91,7 +103,7 @@ def test_a_newcomer_makes_an_agent_talks_to_it_and_reads_what_was_said(server, c
     assert "Ada: " in page.text_content("[role=log]")
     page.fill("[aria-label=Words]", "A message from the house.")
     page.click("text=Send")
-    # Whole, so that the end of the call interrupts nothing.
+    # A complete utterance, so that the end of the call interrupts nothing.
     page.wait_for_selector(".transcript [data-who=agent]:not([data-open=true]):has-text('A message from the house.')")
     page.click("text=End the call")
     page.click("dialog >> text=End the call >> nth=-1")
@@ -100,13 +112,19 @@ def test_a_newcomer_makes_an_agent_talks_to_it_and_reads_what_was_said(server, c
     live = page.evaluate("[...document.querySelectorAll('.transcript li')].map((line) => line.innerText)")
     page.reload()
     page.wait_for_selector(".transcript li")
-    assert page.evaluate("[...document.querySelectorAll('.transcript li')].map((line) => line.innerText)") == live, "the record reads as the live view did"
+    assert page.evaluate("[...document.querySelectorAll('.transcript li')].map((line) => line.innerText)") == live, (
+        "the record reads as the live view did"
+    )
     record = server.record(page.url.split("/")[-1])
     spoken = [text.strip() for text in page.locator(".transcript [data-who=agent] .spoken").all_inner_texts()]
-    assert spoken == [line["content"] for line in record["transcript"] if line["role"] == "assistant" and line["content"]]
+    assert spoken == [
+        line["content"] for line in record["transcript"] if line["role"] == "assistant" and line["content"]
+    ]
     page.click("role=tab[name=Times]")
     page.wait_for_selector(".turns tbody tr >> nth=1")
-    assert page.evaluate("[...document.querySelectorAll('.turns .fill')].some((bar) => bar.getBoundingClientRect().width > 3)")
+    assert page.evaluate(
+        "[...document.querySelectorAll('.turns .fill')].some((bar) => bar.getBoundingClientRect().width > 3)"
+    )
     page.keyboard.press("ArrowRight")
     page.wait_for_selector(".events li:has-text('utterance_committed')")
     assert page.get_attribute("role=tab[name=Events]", "aria-selected") == "true"
@@ -115,7 +133,7 @@ def test_a_newcomer_makes_an_agent_talks_to_it_and_reads_what_was_said(server, c
     call.close()
 
 
-def made(server, path: str, body: dict) -> str:
+def create(server, path: str, body: dict) -> str:
     reply = server.call("POST", path, body)
     assert reply.status in (200, 201), reply
     return reply.json()["id"]
@@ -123,13 +141,34 @@ def made(server, path: str, body: dict) -> str:
 
 def test_every_field_of_an_agent_can_be_set_and_what_is_not_touched_stays(server, console):
     kb = server.knowledge("The museum opens at ten.")
-    tool = made(server, "/v1/ext/tool", {"type": "tool.client", "schema": {"name": "open_map", "description": "Shows the map"}})
-    guardrail = made(server, "/v1/ext/guardrail", {"name": "No prices", "prompt": "The user asks for prices.", "response_message": "I cannot say."})
-    mcp = made(server, "/v1/ext/mcp", {"name": "Tickets", "request_config": {"url": "https://example.com/mcp", "headers": {"authorization": "secret"}}})
-    agent = server.agent(name="Museum", llm={"provider": "custom", "url": "http://127.0.0.1:9/v1", "token": "hidden", "model": "m"}, config={"turn": {"echo_warmup": 0, "min_interruption_words": 2}})["id"]
+    tool = create(
+        server, "/v1/ext/tool", {"type": "tool.client", "schema": {"name": "open_map", "description": "Shows the map"}}
+    )
+    guardrail = create(
+        server,
+        "/v1/ext/guardrail",
+        {"name": "No prices", "prompt": "The user asks for prices.", "response_message": "I cannot say."},
+    )
+    mcp = create(
+        server,
+        "/v1/ext/mcp",
+        {
+            "name": "Tickets",
+            "request_config": {"url": "https://example.com/mcp", "headers": {"authorization": "secret"}},
+        },
+    )
+    agent = server.agent(
+        name="Museum",
+        llm={"provider": "custom", "url": "http://127.0.0.1:9/v1", "token": "hidden", "model": "m"},
+        config={"turn": {"echo_warmup": 0, "min_interruption_words": 2}},
+    )["id"]
 
     def read():
-        return {key: value for key, value in server.call("GET", f"/v1/ext/agent/{agent}").json().items() if key != "updated_at"}
+        return {
+            key: value
+            for key, value in server.call("GET", f"/v1/ext/agent/{agent}").json().items()
+            if key != "updated_at"
+        }
 
     before = read()
     one = console().login()
@@ -153,7 +192,7 @@ def test_every_field_of_an_agent_can_be_set_and_what_is_not_touched_stays(server
     page.keyboard.type("viz a vee")
     page.get_by_label("Shortest pause that ends a turn").fill("9")
     page.fill("#f-callback-url", "ftp://nowhere")
-    with one.refused(400):
+    with one.expect_status(400):
         page.click("text=Save changes")
         page.wait_for_selector("#f-callback-url-fault:has-text('must be a valid http(s) URL')")
     fault = page.inner_text("[id$=max-endpointing-delay-fault]")
@@ -161,19 +200,32 @@ def test_every_field_of_an_agent_can_be_set_and_what_is_not_touched_stays(server
     assert page.get_attribute("#f-callback-url", "aria-invalid") == "true"
     page.fill("#f-callback-url", "https://example.com/hook")
     page.get_by_label("Shortest pause that ends a turn").fill("")
-    # A toast goes by itself, some time or other.
+    # A toast disappears by itself after some time.
     page.evaluate("document.querySelectorAll('.toast').forEach((one) => one.remove())")
     page.click("text=Save changes")
     page.wait_for_selector(".toast:has-text('Saved')")
     after = read()
-    assert [[item["id"] for item in after[list]] for list in ("knowledge_base", "tool", "guardrail", "mcp")] == [[kb], [tool], [guardrail], [mcp]]
+    assert [[item["id"] for item in after[list]] for list in ("knowledge_base", "tool", "guardrail", "mcp")] == [
+        [kb],
+        [tool],
+        [guardrail],
+        [mcp],
+    ]
     avatar = after["avatars"][0]
     assert avatar["turn_handling"] == "deliberate" and avatar["config"]["stt"]["min_endpointing_delay"] == 0.8
-    assert avatar["welcome_message"]["messages"] == ["Hello!", "Good day!"] and avatar["config"]["tts"]["custom_pronunciation"] == [{"word": "Visavis", "pronunciation": "viz a vee"}]
-    assert avatar["config"]["llm"] == before["avatars"][0]["config"]["llm"] and avatar["config"]["llm"]["token"] == "***"
+    assert avatar["welcome_message"]["messages"] == ["Hello!", "Good day!"] and avatar["config"]["tts"][
+        "custom_pronunciation"
+    ] == [{"word": "Visavis", "pronunciation": "viz a vee"}]
+    assert (
+        avatar["config"]["llm"] == before["avatars"][0]["config"]["llm"] and avatar["config"]["llm"]["token"] == "***"
+    )
     assert after["config"]["maxCallDuration"] == 120 and after["config"]["turn"] == before["config"]["turn"]
-    assert after["callback_url"] == "https://example.com/hook" and after["callback_events"] == ["call_ended"] and after["embed"] == {"enabled": True, "origins": ["https://shop.example"]}
-    # Changes are not lost by a wrong click.
+    assert (
+        after["callback_url"] == "https://example.com/hook"
+        and after["callback_events"] == ["call_ended"]
+        and after["embed"] == {"enabled": True, "origins": ["https://shop.example"]}
+    )
+    # A wrong click loses no changes.
     page.fill("#f-agent-name", "Another")
     page.click("nav >> text=Tools")
     page.click("dialog >> text=Stay here")
@@ -187,11 +239,33 @@ def test_every_field_of_an_agent_can_be_set_and_what_is_not_touched_stays(server
 @pytest.mark.parametrize(
     "kind, path, fill, wrong, check",
     [
-        ("guardrails", "/v1/ext/guardrail", {"Name": "No advice", "Rule": "Asks for advice.", "What the agent says then": "I may not."}, ("Tell this address", "ftp://x", "must be a valid http(s) URL"), lambda r: r["key"] == "no_advice" and r["response_message"] == "I may not."),
-        ("tools", "/v1/ext/tool", {"Name": "hours", "Description": "Opening hours", "Address": "https://example.com/{day}"}, ("Name", "two words", "must be at most 64 letters"), lambda r: r["schema"]["parameters"] == {"type": "object", "properties": {"day": {"type": "string"}}, "required": ["day"]} and r["request_config"]["method"] == "GET"),
-        ("mcp", "/v1/ext/mcp", {"Name": "Shop", "Address": "https://example.com/mcp"}, ("Address", "nonsense", "must be a valid http(s) URL"), lambda r: r["request_config"]["url"] == "https://example.com/mcp"),
+        (
+            "guardrails",
+            "/v1/ext/guardrail",
+            {"Name": "No advice", "Rule": "Asks for advice.", "What the agent says then": "I may not."},
+            ("Tell this address", "ftp://x", "must be a valid http(s) URL"),
+            lambda r: r["key"] == "no_advice" and r["response_message"] == "I may not.",
+        ),
+        (
+            "tools",
+            "/v1/ext/tool",
+            {"Name": "hours", "Description": "Opening hours", "Address": "https://example.com/{day}"},
+            ("Name", "two words", "must be at most 64 letters"),
+            lambda r: (
+                r["schema"]["parameters"]
+                == {"type": "object", "properties": {"day": {"type": "string"}}, "required": ["day"]}
+                and r["request_config"]["method"] == "GET"
+            ),
+        ),
+        (
+            "mcp",
+            "/v1/ext/mcp",
+            {"Name": "Shop", "Address": "https://example.com/mcp"},
+            ("Address", "nonsense", "must be a valid http(s) URL"),
+            lambda r: r["request_config"]["url"] == "https://example.com/mcp",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_hangs_on_agents_can_be_made_changed_and_deleted(server, console, kind, path, fill, wrong, check):
     one = console(width=390, height=844).login().open(f"{kind}/new")
     page = one.page
@@ -204,7 +278,7 @@ def test_what_hangs_on_agents_can_be_made_changed_and_deleted(server, console, k
     field = page.get_by_label(re.compile(f"^{label}")).first
     good = field.input_value()
     field.fill(text)
-    with one.refused(400):
+    with one.expect_status(400):
         page.click("button[type=submit]")
         page.wait_for_selector(f".fault:visible:has-text('{sentence}')")
     field.fill(good)
@@ -238,7 +312,10 @@ def test_an_agent_is_made_of_a_template(server, console):
     page.wait_for_selector("text=It is ready.")
     agent = server.call("GET", f"/v1/ext/agent/{page.url.split('/')[-1].split('?')[0]}").json()
     assert "You guide visitors." in agent["agent_system_prompt"] and "second room" in agent["agent_system_prompt"]
-    assert agent["avatars"][0]["idle_timeout"] == {"timeout": 30, "filler_phrases": [], "end_after": 3} and agent["config"]["error_message"]
+    assert (
+        agent["avatars"][0]["idle_timeout"] == {"timeout": 30, "filler_phrases": [], "end_after": 3}
+        and agent["config"]["error_message"]
+    )
 
 
 def test_documents_are_uploaded_with_progress(server, console, tmp_path):
@@ -257,11 +334,11 @@ def test_documents_are_uploaded_with_progress(server, console, tmp_path):
     pace = {"offline": False, "latency": 0, "downloadThroughput": -1}
     network.send("Network.emulateNetworkConditions", {**pace, "uploadThroughput": 20_000})
     page.set_input_files("#files", [large])
-    one.until("[document.querySelector('.uploads progress')].some((bar) => bar && bar.value > 0 && bar.value < 1)")
+    one.wait_for("[document.querySelector('.uploads progress')].some((bar) => bar && bar.value > 0 && bar.value < 1)")
     assert re.match(r"\d+ % of 266 KB", page.inner_text(".uploads .soft"))
     network.send("Network.emulateNetworkConditions", {**pace, "uploadThroughput": -1})
     page.wait_for_selector(".documents li:has-text('opening.txt'):has-text('Ready')")
-    with one.refused(400):
+    with one.expect_status(400):
         page.set_input_files("#files", [wrong])
         page.wait_for_selector(".uploads .fault:has-text('must be a file of type pdf')")
     page.click("text=Or paste text")
@@ -274,14 +351,14 @@ def test_documents_are_uploaded_with_progress(server, console, tmp_path):
 
 
 def test_a_dead_letter_is_sent_again(server, console, hooks):
-    # A receiver that is gone gets nothing more: what it refused is a dead letter at once.
-    hooks.refuse, hooks.refusal = 1, 410
+    # A receiver that answers 410 gets nothing more. What it rejected is a dead letter at once.
+    hooks.reject_count, hooks.reject_status = 1, 410
     agent = server.agent(name="Hooked", hooks=hooks, events=["call_ended"])
     conversation = server.conversation(agent["id"])["id"]
     assert server.call("DELETE", f"/v1/conversation/{conversation}").status == 200
     end = time.monotonic() + 60
     while not server.call("GET", "/v1/ext/deadletters").json():
-        assert time.monotonic() < end, server.tail()
+        assert time.monotonic() < end, server.log_tail()
         threading.Event().wait(0.05)
     one = console().login().open("webhooks")
     page = one.page
@@ -290,13 +367,13 @@ def test_a_dead_letter_is_sent_again(server, console, hooks):
     page.click("text=Send again")
     page.wait_for_selector("text=No dead letters")
     hooks.wait(lambda: hooks.events, 60, "the webhook")
-    # What the receiver has, the page may not yet list, and it lists once.
+    # The receiver may have a delivery before the page lists it, and the page loads its list once.
     while server.call("GET", f"/v1/ext/conversation/{conversation}/deliveries").json()[0]["state"] != "done":
-        assert time.monotonic() < end + 60, server.tail()
+        assert time.monotonic() < end + 60, server.log_tail()
         threading.Event().wait(0.05)
     page.click(".list a:has-text('Hooked')")
     page.wait_for_selector(".deliveries li[data-state=done]:has-text('call_ended')")
-    assert hooks.faults == []
+    assert hooks.errors == []
 
 
 def test_conversations_are_filtered_by_all_that_the_api_has(server, console):
@@ -316,16 +393,16 @@ def test_conversations_are_filtered_by_all_that_the_api_has(server, console):
     page.wait_for_selector("tbody tr:has-text('Maria <b>Rossi</b>')")
     assert rows.count() == 1 and page.locator("tbody b").count() == 0
     page.goto(f"{server.url}/console/conversations")
-    one.settled()
+    one.wait_until_loaded()
     page.fill("#by-type", "support")
     page.click("text=Filter")
-    one.until("document.querySelectorAll('tbody tr').length === 1")
+    one.wait_for("document.querySelectorAll('tbody tr').length === 1")
     today = datetime.datetime.now(datetime.UTC).date()
     page.fill("#by-from", str(today - datetime.timedelta(days=1)))
     page.fill("#by-to", str(today))
     page.click("text=Filter")
     page.wait_for_url("**to=*")
-    one.settled()
+    one.wait_until_loaded()
     assert rows.count() == 1, "a day that is named last counts whole"
     page.fill("#by-to", str(today - datetime.timedelta(days=1)))
     page.click("text=Filter")
@@ -351,7 +428,7 @@ def test_a_key_is_shown_once_and_revoking_the_own_one_logs_out(server, console):
     page.wait_for_selector("#key")
     one.login(key).open("keys")
     page.click("tr:has-text('Yours now') >> text=Revoke")
-    with one.refused(401):
+    with one.expect_status(401):
         page.click("dialog >> text=Revoke >> nth=-1")
         page.wait_for_selector("#login-problem:has-text('Your session is over')")
 
@@ -359,7 +436,9 @@ def test_a_key_is_shown_once_and_revoking_the_own_one_logs_out(server, console):
 def test_avatars_and_providers_show_their_state(server, console):
     one = console().login().open("avatars")
     page = one.page
-    one.until("((all) => all.length && all.every((picture) => picture.naturalWidth > 100))([...document.querySelectorAll('.tile img')])")
+    one.wait_for(
+        "((all) => all.length && all.every((picture) => picture.naturalWidth > 100))([...document.querySelectorAll('.tile img')])"
+    )
     page.click("text=From a picture")
     page.get_by_label(re.compile("^Name")).fill("Me")
     page.set_input_files("#picture", {"name": "me.png", "mimeType": "image/png", "buffer": b"\x89PNG\r\n\x1a\n...."})
@@ -372,28 +451,33 @@ def test_avatars_and_providers_show_their_state(server, console):
 
 
 def test_an_agent_is_sent_into_a_meeting(server, console):
-    """No meeting service is installed: the server says so, and what was typed stays."""
+    """No meeting service is installed: the server says so, and the typed text stays."""
     agent = server.agent(name="Mia")
     one = console().login().open(f"agents/{agent['id']}")
     page = one.page
     page.click("text=Send into a meeting")
     address = page.get_by_label(re.compile("^Address of the meeting"))
-    assert page.get_by_label("What wakes it").is_hidden() and page.get_by_label(re.compile("^Its name there")).input_value() == "Mia"
+    assert (
+        page.get_by_label("What wakes it").is_hidden()
+        and page.get_by_label(re.compile("^Its name there")).input_value() == "Mia"
+    )
     page.get_by_label("How it takes part").select_option("observer")
     page.get_by_label("What wakes it").fill("Hey Mia")
     page.click("dialog >> text=Send >> nth=-1")
     page.wait_for_selector("dialog .fault:has-text('The address is required.')")
     address.fill("https://example.com/room")
-    with one.refused(400):
+    with one.expect_status(400):
         page.click("dialog >> text=Send >> nth=-1")
-        page.wait_for_selector("dialog .fault:has-text('The address must be a meeting of Google Meet, Zoom or Microsoft Teams.')")
+        page.wait_for_selector(
+            "dialog .fault:has-text('The address must be a meeting of Google Meet, Zoom or Microsoft Teams.')"
+        )
     address.fill("https://meet.google.com/abc-defg-hij")
-    with one.refused(502):
+    with one.expect_status(502):
         page.click("dialog >> text=Send >> nth=-1")
         page.wait_for_selector("dialog .problem:has-text('Unable to create agent request.')")
     assert page.get_by_label("What wakes it").input_value() == "Hey Mia"
     assert page.evaluate(UNNAMED) == []
-    one.shot("console-meeting")
+    one.save_screenshot("console-meeting")
 
 
 def test_an_agent_is_made_with_the_keyboard_alone(server, console):
@@ -403,11 +487,12 @@ def test_an_agent_is_made_with_the_keyboard_alone(server, console):
     page.wait_for_selector("#key:focus")
     page.keyboard.type(server.key)
     page.keyboard.press("Enter")
-    one.settled()
+    one.wait_until_loaded()
 
-    def to(script: str, most: int = 60):
-        """Tabs on until what has the focus is wanted; at each stop it must be seen where one is."""
-        for _ in range(most):
+    def tab_to(script: str, max_tabs: int = 60):
+        """Presses Tab until the wanted element has the focus. At each stop the focus must be
+        visible."""
+        for _ in range(max_tabs):
             page.keyboard.press("Tab")
             assert page.evaluate(FOCUS_SHOWN), page.evaluate("document.activeElement.outerHTML")
             if page.evaluate(f"((node) => {script})(document.activeElement)"):
@@ -415,37 +500,52 @@ def test_an_agent_is_made_with_the_keyboard_alone(server, console):
         raise AssertionError(f"no way by Tab to {script}")
 
     page.reload()
-    one.settled()
-    to("node.id === 'skip'", 3)
+    one.wait_until_loaded()
+    tab_to("node.id === 'skip'", 3)
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
-    to("node.textContent === 'New agent'")
+    tab_to("node.textContent === 'New agent'")
     page.keyboard.press("Enter")
     page.wait_for_selector("h1:focus")
-    to("node.id === 'f-agent-name'")
+    tab_to("node.id === 'f-agent-name'")
     page.keyboard.type("Keyboard")
-    to("node.textContent === 'Receptionist'")
+    tab_to("node.textContent === 'Receptionist'")
     page.keyboard.press("Enter")
     page.wait_for_selector("#f-agent-system-prompt:focus")
-    to("node.textContent === 'Create agent'")
+    tab_to("node.textContent === 'Create agent'")
     page.keyboard.press("Enter")
     page.wait_for_selector("text=It is ready.")
     assert one.title() == "Keyboard"
     page.wait_for_selector("h1:focus")
-    to("node.tagName === 'SUMMARY'")
+    tab_to("node.tagName === 'SUMMARY'")
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.parentElement.open")
-    to("node.textContent === 'Delete this agent'")
+    tab_to("node.textContent === 'Delete this agent'")
     page.keyboard.press("Enter")
     page.wait_for_selector("dialog[open]")
     page.keyboard.press("Escape")
-    one.until("document.activeElement.textContent === 'Delete this agent'")
+    one.wait_for("document.activeElement.textContent === 'Delete this agent'")
 
 
 def test_every_page_has_names_contrast_and_room(server, console):
-    """With everything unfolded, in both schemes, at the widths of phones, tablets and desktops."""
-    agent = server.agent(name="A rather long name of an agent, with a Donaudampfschifffahrtsgesellschaftskapitän in it", extra={"embed": {"enabled": True, "origins": []}})["id"]
-    tool = made(server, "/v1/ext/tool", {"schema": {"name": "a" * 60, "description": "x" * 200, "parameters": {"properties": {"day": {"type": "string"}}, "required": ["day"]}}, "request_config": {"url": "https://example.com/" + "y" * 150, "headers": {"authorization": "z"}}})
+    """With everything unfolded, in both colour schemes, at the widths of phones, tablets and
+    desktops."""
+    agent = server.agent(
+        name="A rather long name of an agent, with a Donaudampfschifffahrtsgesellschaftskapitän in it",
+        extra={"embed": {"enabled": True, "origins": []}},
+    )["id"]
+    tool = create(
+        server,
+        "/v1/ext/tool",
+        {
+            "schema": {
+                "name": "a" * 60,
+                "description": "x" * 200,
+                "parameters": {"properties": {"day": {"type": "string"}}, "required": ["day"]},
+            },
+            "request_config": {"url": "https://example.com/" + "y" * 150, "headers": {"authorization": "z"}},
+        },
+    )
     kb = server.knowledge("The museum opens at ten.")
     conversation = server.conversation(agent, user_name="Somebody", context={"a": "b" * 300})["id"]
     one = console()
@@ -455,33 +555,53 @@ def test_every_page_has_names_contrast_and_room(server, console):
     wrong = {}
 
     def used(route):
-        """Keys that were used and that expire, as most have been: the server notes a use once a minute."""
+        """Keys that were used and that expire, as most keys. The server records a use once a
+        minute."""
         answer = route.fetch()
         now = datetime.datetime.now(datetime.UTC).isoformat()
         route.fulfill(response=answer, json=[{**key, "last_used_at": now, "expires_at": now} for key in answer.json()])
 
     page.route("**/v1/ext/apikey?*", used)
 
-    def look(what):
+    def check(what):
         page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         if found := page.evaluate(UNNAMED):
             wrong[what] = found
         for scheme in ("dark", "light"):
-            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # a colour on its way is none
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # a colour in transition is none
             if found := page.evaluate(PALE):
                 wrong[f"{what} in {scheme}"] = found
         for width in (320, 360, 768, 1440):
             page.set_viewport_size({"width": width, "height": 800})
             if found := page.evaluate(OUTSIDE):
                 wrong[f"{what} at {width}"] = found
-                one.shot(f"outside-{what}-{width}".replace("/", "-").replace("?", "-"))
+                one.save_screenshot(f"outside-{what}-{width}".replace("/", "-").replace("?", "-"))
 
-    look("login")
+    check("login")
     one.login()
     for path in (
-        "agents", "agents/new", f"agents/{agent}", "templates", "templates/new", "avatars", "knowledge", "knowledge/new", f"knowledge/{kb}", "tools", f"tools/{tool}", "guardrails/new", "mcp/new",
-        "conversations", f"conversations/{conversation}", f"conversations/{conversation}?tab=events", f"conversations/{conversation}?tab=about", "webhooks", "providers", "keys", "nothing",
-    ):  # fmt: skip
-        one.go(path)
-        look(path)
+        "agents",
+        "agents/new",
+        f"agents/{agent}",
+        "templates",
+        "templates/new",
+        "avatars",
+        "knowledge",
+        "knowledge/new",
+        f"knowledge/{kb}",
+        "tools",
+        f"tools/{tool}",
+        "guardrails/new",
+        "mcp/new",
+        "conversations",
+        f"conversations/{conversation}",
+        f"conversations/{conversation}?tab=events",
+        f"conversations/{conversation}?tab=about",
+        "webhooks",
+        "providers",
+        "keys",
+        "nothing",
+    ):
+        one.navigate(path)
+        check(path)
     assert not wrong, "\n".join(f"{what}: {found}" for what, found in wrong.items())

@@ -1,9 +1,10 @@
-"""A person talks with an agent, end to end: a browser with a microphone, the served binary, its webhooks and its record."""
+"""A person talks with an agent, end to end: a browser with a microphone, the served binary, its
+webhooks and its record."""
 
 import numpy as np
 import pytest
 
-from kit import calls_with_file, facts, lips, sound, voice
+from kit import calls_with_file, sample_knowledge, lips, audio_match, speech
 from kit.call import Call
 
 pytestmark = pytest.mark.usefixtures("server")
@@ -16,15 +17,20 @@ SHORT = "In the first room visitors see a large collection of old clocks. The ga
 
 
 def check_order(events: list[dict], conversation: str):
-    """What must hold of every conversation's events."""
+    """What must hold for the events of every conversation."""
     names = [event["event"]["name"] for event in events]
     assert [event["sequence"] for event in events] == list(range(1, len(events) + 1)), "sequence numbers have a gap"
     assert all(event["conversation_id"] == conversation for event in events)
     stamps = [event["timestamp"] for event in events]
     assert stamps == sorted(stamps), "time stamps run backwards"
-    for start, stop in (("user.started_speaking", "user.stopped_speaking"), ("agent.started_speaking", "agent.stopped_speaking")):
+    for start, stop in (
+        ("user.started_speaking", "user.stopped_speaking"),
+        ("agent.started_speaking", "agent.stopped_speaking"),
+    ):
         pair = [name for name in names if name in (start, stop)]
-        assert pair[::2] == [start] * len(pair[::2]) and pair[1::2] == [stop] * len(pair[1::2]), f"{start} and {stop} do not alternate: {names}"
+        assert pair[::2] == [start] * len(pair[::2]) and pair[1::2] == [stop] * len(pair[1::2]), (
+            f"{start} and {stop} do not alternate: {names}"
+        )
     assert names[-2:] == ["participant_left", "call_ended"], names
     for event in events:
         payload = event["event"]["payload"]
@@ -37,137 +43,180 @@ def check_order(events: list[dict], conversation: str):
                 assert payload == {}, event
 
 
-def test_a_whole_conversation(server, call, hooks, report, chance):
-    """Asks for invented facts, cuts in, hangs up: words, sound, face, captions, events and record agree."""
-    fact = facts.invent(chance)
-    said = [*fact.questions, fact.long_question, "Stop please. I have another question."]
-    agent = server.agent(knowledge=fact.text, hooks=hooks, greeting=GREETING, turn={"min_interruption_duration": 0.25}, hears=said, tap=True)
+def test_a_whole_conversation(server, call, hooks, report, rng):
+    """The user asks for invented facts, interrupts, and hangs up. Words, audio, video, captions,
+    events and record agree."""
+    invented = sample_knowledge.invent_knowledge(rng)
+    expected_transcripts = [*invented.questions, invented.long_question, "Stop please. I have another question."]
+    agent = server.agent(
+        knowledge=invented.text,
+        hooks=hooks,
+        greeting=GREETING,
+        turn={"min_interruption_duration": 0.25},
+        transcripts=expected_transcripts,
+        tap=True,
+    )
     conversation = server.conversation(agent["id"], user_name="Ada", user_id="ada-1")
-    assert conversation["status"] == "STARTED" and conversation["join_link"].startswith(f"{server.url}/join/{conversation['id']}#token=")
+    assert conversation["status"] == "STARTED" and conversation["join_link"].startswith(
+        f"{server.url}/join/{conversation['id']}#token="
+    )
 
     page = call(options={"packets": True}).open(conversation["join_link"])
-    page.shot("welcome-desktop-light")
+    page.save_screenshot("welcome-desktop-light")
     join = page.join()
     greeting = page.event("agent.stopped_speaking")
     assert greeting["payload"]["text"] == GREETING
-    page.quiet()
-    page.watch_face()
-    begun = page.now()
+    page.wait_for_silence()
+    page.capture_video()
+    started_at = page.now()
 
-    # Two questions, answered whole.
+    # Two questions with complete answers.
     turns = []
-    for question in fact.questions:
+    for question in invented.questions:
         mark, before = page.mark(), page.now()
-        speech = page.speak(question)
+        question_audio = page.speak(question)
         page.event("utterance_committed", mark)
         if not turns:
             page.event("agent.started_speaking", mark)
-            page.sound(speech.end)
-            page.shot("speaking-desktop-light")
+            page.wait_for_sound(question_audio.end)
+            page.save_screenshot("speaking-desktop-light")
         stopped = page.event("agent.stopped_speaking", mark)
         answer = stopped["payload"]["text"]
-        page.quiet(after=stopped["t"])
+        page.wait_for_silence(after=stopped["t"])
         mine, theirs = page.packets(before, page.now())
-        turns.append({"asked": question, "answer": answer, "arrived": sound.heard_by_page([answer], "rms", theirs)[0],
-                      "heard": sound.heard_by_server(mine, server.heard(agent))})  # fmt: skip
+        turns.append(
+            {
+                "asked": question,
+                "answer": answer,
+                "arrived": audio_match.match_page_audio([answer], "rms", theirs)[0],
+                "heard": audio_match.match_stt_audio(mine, server.stt_audio(agent)),
+            }
+        )
 
-    # The picture, while all of this sounded.
-    until = page.now()
-    _, agent_sound = page.recording(begun, until)
-    page.watch_face(False)
+    # The video during all of this.
+    ended_at = page.now()
+    _, agent_sound = page.recording(started_at, ended_at)
+    page.capture_video(False)
     times, _, luma = page.pictures()
     dark = lips.darkness(luma)
-    at, loud = lips.envelope(agent_sound, begun)
+    at, loud = lips.envelope(agent_sound, started_at)
     _, fit = lips.offset(times, dark, at, loud)
     busy, quiet = lips.motion(times, dark, at, loud)
-    steps = np.diff([media for _, media in page.shown(begun, until)])
+    steps = np.diff([media for _, media in page.displayed_frames(started_at, ended_at)])
 
-    # Cut in on the third answer.
+    # Barge-in on the third answer.
     mark = page.mark()
-    page.speak(fact.long_question)
-    page.speak_over(said[-1], into=1.0)
+    page.speak(invented.long_question)
+    page.barge_in(expected_transcripts[-1], into=1.0)
     page.event("agent.interrupted", mark)
     stopped = page.event("agent.stopped_speaking", mark)
     committed = page.event("utterance_committed", stopped["n"])
     page.page.wait_for_selector("#captions s.cut")
-    page.shot("interrupted-desktop-light")
+    page.save_screenshot("interrupted-desktop-light")
     page.event("agent.stopped_speaking", committed["n"])
 
     captions = page.complete_captions()
     page.page.click("#hang-up")
     page.page.wait_for_selector("#over-title:has-text('You hung up')")
-    hooks.until(conversation["id"], "call_ended")
-    record = server.until(conversation["id"], "ENDED")
-    report.add("conversation", {"join": join, "turns": [{**turn, "arrived": vars(turn["arrived"]), "heard": vars(turn["heard"])} for turn in turns],
-                                "lips": {"fit": fit, "busy": busy, "quiet": quiet}, "captions": captions})  # fmt: skip
+    hooks.wait_for(conversation["id"], "call_ended")
+    record = server.wait_for(conversation["id"], "ENDED")
+    report.add(
+        "conversation",
+        {
+            "join": join,
+            "turns": [{**turn, "arrived": vars(turn["arrived"]), "heard": vars(turn["heard"])} for turn in turns],
+            "lips": {"fit": fit, "busy": busy, "quiet": quiet},
+            "captions": captions,
+        },
+    )
 
-    # Words and sound.
-    understood = [e["event"]["payload"]["text"] for e in hooks.of(conversation["id"]) if e["event"]["name"] == "utterance_committed"]
-    assert understood == said
-    for turn, key in zip(turns, fact.answers, strict=True):
-        assert set(key) <= set(voice.words(turn["answer"])), f"the invented {key} is not in the answer: {turn}"
-        sound.expect(turn["arrived"], turn["answer"])
-        sound.expect(turn["heard"], turn["asked"])
+    # Words and audio.
+    understood = [
+        e["event"]["payload"]["text"]
+        for e in hooks.events_of(conversation["id"])
+        if e["event"]["name"] == "utterance_committed"
+    ]
+    assert understood == expected_transcripts
+    for turn, key in zip(turns, invented.answers, strict=True):
+        assert set(key) <= set(speech.words(turn["answer"])), f"the invented {key} is not in the answer: {turn}"
+        audio_match.expect_arrival(turn["arrived"], turn["answer"])
+        audio_match.expect_arrival(turn["heard"], turn["asked"])
 
-    # Face. The server's own time stamps tell how often it draws, whatever this machine had time to show.
-    assert 0 < steps[steps > 0].min() <= 0.05, f"less than 20 pictures a second: {np.percentile(steps, [5, 10, 50, 90])}"
-    # A busy browser shows sound and pictures late; how well they fit is judged in test_sync.py, on a quiet machine.
+    # Video. The server's own timestamps show how often it draws, whatever this machine had time to
+    # display.
+    assert 0 < steps[steps > 0].min() <= 0.05, (
+        f"less than 20 pictures a second: {np.percentile(steps, [5, 10, 50, 90])}"
+    )
+    # A busy browser displays audio and video late. test_sync.py checks how well they fit, on a
+    # quiet machine.
     assert busy > quiet, f"the mouth moves less in sound than in silence: {busy}, {quiet}; fit {fit}"
 
-    # Events, record, captions: one truth.
-    assert not hooks.faults, hooks.faults
-    events = hooks.of(conversation["id"])
+    # Events, record and captions are the same.
+    assert not hooks.errors, hooks.errors
+    events = hooks.events_of(conversation["id"])
     check_order(events, conversation["id"])
     names = hooks.names(conversation["id"])
     assert names.count("agent.interrupted") == 1, names
     left = next(e for e in events if e["event"]["name"] == "participant_left")
     assert left["event"]["payload"]["id"] == "ada-1"
     assert record["end_reason"] == "user_left" and record["user_name"] == "Ada"
-    told = [(("user" if e["event"]["name"] == "utterance_committed" else "assistant"), e["event"]["payload"]["text"])
-            for e in events if e["event"]["name"] in ("utterance_committed", "agent.stopped_speaking")]  # fmt: skip
-    kept = [(entry["role"], entry["content"]) for entry in record["transcript"]]
-    assert sorted(told) == sorted(kept), (told, kept)
+    event_texts = [
+        (("user" if e["event"]["name"] == "utterance_committed" else "assistant"), e["event"]["payload"]["text"])
+        for e in events
+        if e["event"]["name"] in ("utterance_committed", "agent.stopped_speaking")
+    ]
+    record_texts = [(entry["role"], entry["content"]) for entry in record["transcript"]]
+    assert sorted(event_texts) == sorted(record_texts), (event_texts, record_texts)
     cut = next(m for m in record["chat_history"]["messages"] if m["interrupted"])
     assert cut["content"] == stopped["payload"]["text"], (cut, stopped)
     shown = [(("user" if c["who"] == "user" else "assistant"), c["spoken"]) for c in captions]
-    assert sorted(text for _, text in shown) == sorted(text for _, text in kept), (shown, kept)
+    assert sorted(text for _, text in shown) == sorted(text for _, text in record_texts), (shown, record_texts)
     assert any(c["cut"] for c in captions), "no caption is struck through"
-    assert not page.complaints, page.complaints
+    assert not page.browser_errors, page.browser_errors
 
 
 @pytest.mark.long("faces")
-def test_a_picture_that_is_late_by_200_ms_is_found_out(server, call, report, own_offset):
-    """The control of the check on lips: what it judges good must not pass when it is delayed on purpose."""
-    agent = server.agent(knowledge=facts.LONG, hears=[FIRST_ROOM, GARDEN])
+def test_a_picture_that_is_late_by_200_ms_is_found_out(server, call, report, measurement_offset):
+    """The control of the lip-sync check: video that passes it must fail when the test delays it."""
+    agent = server.agent(knowledge=sample_knowledge.LONG, transcripts=[FIRST_ROOM, GARDEN])
     page = call().open(server.conversation(agent["id"])["join_link"])
     page.join()
-    page.watch_face(delay_ms=200)
-    begun = page.now()
+    page.capture_video(delay_ms=200)
+    started_at = page.now()
     for question in (FIRST_ROOM, GARDEN):
         mark = page.mark()
-        speech = page.speak(question)
+        question_audio = page.speak(question)
         page.event("agent.stopped_speaking", mark)
-        page.quiet(after=speech.end)
-    _, sound = page.recording(begun, page.now())
+        page.wait_for_silence(after=question_audio.end)
+    _, sound = page.recording(started_at, page.now())
     times, _, luma = page.pictures()
-    shift, fit = lips.offset(times, lips.darkness(luma), *lips.envelope(sound, begun))
-    shift -= own_offset
+    shift, fit = lips.offset(times, lips.darkness(luma), *lips.envelope(sound, started_at))
+    shift -= measurement_offset
     report.add("lips delayed by 200 ms", {"offset": shift, "fit": fit})
     assert fit > 0.3
-    # Found out as what it is: 200 ms later than pictures that pass.
+    # The measured delay is the real one: 200 ms more than for pictures that pass.
     late = 0.2
-    assert lips.EARLIEST + late <= shift <= lips.LATEST + late, f"a delay of 200 ms was measured as {shift * 1000:.0f} ms"
-    assert lips.EARLIEST + late > lips.LATEST, "and such a one never passes"
+    assert lips.MIN_OFFSET + late <= shift <= lips.MAX_OFFSET + late, (
+        f"a delay of 200 ms was measured as {shift * 1000:.0f} ms"
+    )
+    assert lips.MIN_OFFSET + late > lips.MAX_OFFSET, "and such a one never passes"
 
 
 def test_a_wav_as_the_browsers_microphone(server, playwright, hooks, tmp_path):
-    """Nothing of the page is replaced here: Chromium itself reads a file as the microphone, with pauses and one barge-in."""
+    """Nothing of the page is replaced here. Chromium itself reads a file as the microphone, with
+    pauses and one barge-in."""
     # The first answer takes 11 s, and the second question comes in the middle of it.
     script = [1.0, (FIRST_ROOM, "rms"), 5.0, (GARDEN, "rms"), 6.0]
     spoken = [part for part in script if not isinstance(part, float)]
-    agent = server.agent(knowledge=facts.LONG, hooks=hooks, turn={"min_interruption_duration": 0.25}, hears=spoken, tap=True)
+    agent = server.agent(
+        knowledge=sample_knowledge.LONG,
+        hooks=hooks,
+        turn={"min_interruption_duration": 0.25},
+        transcripts=spoken,
+        tap=True,
+    )
     conversation = server.conversation(agent["id"])
-    with calls_with_file(playwright, tmp_path, voice.script(script)) as chromium:
+    with calls_with_file(playwright, tmp_path, speech.concatenate(script)) as chromium:
         page = Call(chromium, options={"ownMicrophone": True, "late": True}).open(conversation["join_link"])
         page.join()
         first = page.event("utterance_committed")
@@ -176,70 +225,70 @@ def test_a_wav_as_the_browsers_microphone(server, playwright, hooks, tmp_path):
         second = page.event("utterance_committed", cut["n"])
         page.event("agent.started_speaking", second["n"])
         page.page.click("#hang-up")
-        hooks.until(conversation["id"], "call_ended")
+        hooks.wait_for(conversation["id"], "call_ended")
         page.close()
     assert [event["payload"]["text"] for event in (first, second)] == [text for text, _ in spoken]
     for part in spoken:
-        came = sound.heard_by_server(voice.script([part]), server.heard(agent))
-        sound.expect(came, part[0])
-    assert not hooks.faults, hooks.faults
-    check_order(hooks.of(conversation["id"]), conversation["id"])
+        arrival = audio_match.match_stt_audio(speech.concatenate([part]), server.stt_audio(agent))
+        audio_match.expect_arrival(arrival, part[0])
+    assert not hooks.errors, hooks.errors
+    check_order(hooks.events_of(conversation["id"]), conversation["id"])
 
 
-def test_typing_instead_of_speaking(server, call, chance):
+def test_typing_instead_of_speaking(server, call, rng):
     """A person without a microphone types, reads and hears the answer."""
-    fact = facts.invent(chance)
-    agent = server.agent(knowledge=fact.text)
+    invented = sample_knowledge.invent_knowledge(rng)
+    agent = server.agent(knowledge=invented.text)
     conversation = server.conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.page.click("#join-typing")
-    page.until("frames", {"more": 1})
+    page.wait_for("frames", {"more": 1})
     page.message("bot-ready")
-    page.page.fill("#text", fact.questions[0])
+    page.page.fill("#text", invented.questions[0])
     page.page.press("#text", "Enter")
     committed = page.event("utterance_committed")
-    assert committed["payload"]["text"] == fact.questions[0]
+    assert committed["payload"]["text"] == invented.questions[0]
     answer = page.event("agent.stopped_speaking", committed["n"])
-    for word in fact.answers[0]:
-        assert word in voice.words(answer["payload"]["text"]), answer
-    assert page.until("sound", {"after": 0})
+    for word in invented.answers[0]:
+        assert word in speech.words(answer["payload"]["text"]), answer
+    assert page.wait_for("sound", {"after": 0})
 
 
 def test_a_reload_in_mid_call_goes_on_with_the_same_call(server, call, hooks):
-    agent = server.agent(knowledge=SHORT, hooks=hooks, hears=[FIRST_ROOM, GARDEN, ("", 0.2)])
+    agent = server.agent(knowledge=SHORT, hooks=hooks, transcripts=[FIRST_ROOM, GARDEN, ("", 0.2)])
     conversation = server.conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
     first = page.speak(FIRST_ROOM)
     page.event("agent.started_speaking")
-    page.sound(first.end)
+    page.wait_for_sound(first.end)
     page.page.reload()
     page.page.evaluate("e2e.ready")
-    page.until("frames", {"more": 1})
+    page.wait_for("frames", {"more": 1})
     assert page.page.locator("#captions li[data-who=user]").count() == 1, "the captions of before are gone"
-    page.quiet(lasting=1.0)
+    page.wait_for_silence(lasting=1.0)
     mark = page.mark()
     page.speak(GARDEN)
     page.event("agent.started_speaking", mark)
     page.page.click("#hang-up")
-    hooks.until(conversation["id"], "call_ended")
+    hooks.wait_for(conversation["id"], "call_ended")
     names = hooks.names(conversation["id"])
     assert names.count("participant_left") == names.count("call_ended") == 1, names
     assert names.count("utterance_committed") == 2, names
-    record = server.until(conversation["id"], "ENDED")
+    record = server.wait_for(conversation["id"], "ENDED")
     assert [entry["role"] for entry in record["transcript"]].count("user") == 2
 
 
 def test_a_second_window_takes_the_call_over(server, call):
-    agent = server.agent(knowledge=facts.LONG, hears=[FIRST_ROOM])
+    agent = server.agent(knowledge=sample_knowledge.LONG, transcripts=[FIRST_ROOM])
     conversation = server.conversation(agent["id"])
     first = call().open(conversation["join_link"])
     first.join()
     second = call().open(conversation["join_link"])
     second.join()
     first.page.wait_for_selector("#over-title:has-text('The call goes on elsewhere')")
-    speech = second.speak(FIRST_ROOM)
-    second.sound(speech.end)
+    question_audio = second.speak(FIRST_ROOM)
+    second.wait_for_sound(question_audio.end)
     assert server.record(conversation["id"])["status"] == "IN_PROGRESS"
 
 
@@ -248,21 +297,23 @@ def test_the_api_makes_the_agent_speak_and_ends_the_call(server, call, hooks):
     conversation = server.conversation(agent["id"])
     page = call(options={"packets": True}).open(conversation["join_link"])
     page.join()
-    begun = page.now()
-    reply = server.call("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": "The museum closes in ten minutes."})
+    started_at = page.now()
+    reply = server.call(
+        "PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": "The museum closes in ten minutes."}
+    )
     assert reply.status == 200 and reply.json() == {"message": "Agent is speaking the provided text."}, reply
     started = page.event("agent.started_speaking")
     assert started["payload"]["text"] == "The museum closes in ten minutes."
     stopped = page.event("agent.stopped_speaking", started["n"])
-    page.quiet(after=stopped["t"])
-    _, heard = page.packets(begun, page.now())
-    came = sound.heard_by_page(["The museum closes in ten minutes."], "rms", heard)[0]
-    sound.expect(came, "what the API said")
+    page.wait_for_silence(after=stopped["t"])
+    _, agent_audio = page.packets(started_at, page.now())
+    arrival = audio_match.match_page_audio(["The museum closes in ten minutes."], "rms", agent_audio)[0]
+    audio_match.expect_arrival(arrival, "what the API said")
     assert stopped["payload"]["text"] == "The museum closes in ten minutes."
     reply = server.call("DELETE", f"/v1/conversation/{conversation['id']}")
     assert reply.status == 200 and reply.json()["message"] == "Conversation ended successfully", reply
     page.page.wait_for_selector("#over-title:has-text('The conversation is over')")
-    hooks.until(conversation["id"], "call_ended")
+    hooks.wait_for(conversation["id"], "call_ended")
     assert "participant_left" not in hooks.names(conversation["id"])
     assert server.record(conversation["id"])["end_reason"] == "ended_by_api"
     reply = server.call("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": "Too late."})
@@ -270,48 +321,56 @@ def test_the_api_makes_the_agent_speak_and_ends_the_call(server, call, hooks):
 
 
 def test_a_call_warns_before_its_limit_and_ends_at_it(server, call, hooks):
-    agent = server.agent(hooks=hooks, config={"maxCallDuration": 5},
-                         avatar={"exit_heads_up_message": {"callout_before": 3, "messages": []}, "exit_message": {"messages": ["Goodbye."]}})  # fmt: skip
+    agent = server.agent(
+        hooks=hooks,
+        config={"maxCallDuration": 5},
+        avatar={
+            "exit_heads_up_message": {"callout_before": 3, "messages": []},
+            "exit_message": {"messages": ["Goodbye."]},
+        },
+    )
     conversation = server.conversation(agent["id"])
     page = call().open(conversation["join_link"])
-    # The notice stands for as long as the call: a machine that joins late sees it pass.
+    # The notice stays for the rest of the call, so a machine that joins late sees it.
     page.page.evaluate("""() => { const notice = document.getElementById('notice');
         window.warned = new Promise((done) => { setTimeout(done, 60_000, false);
           new MutationObserver(() => /The call ends in/.test(notice.textContent) && done(true))
             .observe(notice, { subtree: true, childList: true, characterData: true }); }); }""")
     page.page.click("#join")
     assert page.page.evaluate("warned")
-    warning = hooks.until(conversation["id"], "max_call_duration_warning")
-    assert warning["event"]["payload"]["max_call_duration"] == 5 and 2 <= warning["event"]["payload"]["call_duration"] < 5
-    hooks.until(conversation["id"], "call_ended")
-    timeout = hooks.until(conversation["id"], "max_call_duration_timeout")
+    warning = hooks.wait_for(conversation["id"], "max_call_duration_warning")
+    assert (
+        warning["event"]["payload"]["max_call_duration"] == 5 and 2 <= warning["event"]["payload"]["call_duration"] < 5
+    )
+    hooks.wait_for(conversation["id"], "call_ended")
+    timeout = hooks.wait_for(conversation["id"], "max_call_duration_timeout")
     assert set(timeout["event"]["payload"]) == {"call_duration", "max_call_duration"}
     page.page.wait_for_selector("#over-title:has-text('Time is up')")
-    record = server.until(conversation["id"], "ENDED")
+    record = server.wait_for(conversation["id"], "ENDED")
     assert record["end_reason"] == "max_call_duration"
     assert record["transcript"][-1]["content"] == "Goodbye."
 
 
 def test_a_receiver_that_fails_gets_the_event_again(server, call, hooks):
-    hooks.refuse = 1
+    hooks.reject_count = 1
     agent = server.agent(hooks=hooks, events=["participant_left", "call_ended"])
     conversation = server.conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
     page.page.click("#hang-up")
-    hooks.until(conversation["id"], "call_ended")
+    hooks.wait_for(conversation["id"], "call_ended")
     assert hooks.names(conversation["id"]) == ["participant_left", "call_ended"]
-    assert not hooks.faults, hooks.faults
+    assert not hooks.errors, hooks.errors
 
 
 def test_the_demo_talks_without_any_set_up(server, call):
-    """Its recogniser listens, but what it understands is no matter of this test: the question is typed."""
+    """The recognizer runs, but this test does not check what it recognizes: the question is typed."""
     page = call(width=390, height=844, scheme="dark").open(server.demo)
-    page.shot("welcome-phone-dark")
+    page.save_screenshot("welcome-phone-dark")
     page.join()
     started = page.event("agent.started_speaking")
-    page.sound(started["t"] - 0.5)
-    page.shot("speaking-phone-dark")
+    page.wait_for_sound(started["t"] - 0.5)
+    page.save_screenshot("speaking-phone-dark")
     mark = page.mark()
     page.speak("What can you do?")
     page.message("user-started-speaking", mark)

@@ -1,9 +1,8 @@
-"""The editor of drawn people, end to end: a slider moves and the picture follows, the person is drawn in
-every pose, and then it talks.
+"""The avatar editor, end to end: a slider moves and the preview follows; the avatar is drawn in
+every pose; then it talks. Drawing has the lowest priority, so it may stop on a busy machine.
 
-Drawing has the lowest priority: on a busy machine it stands still. `make test` waits for no drawing: the page
-gets scripted previews (kit/painter.py), and of a person lies there already what would be drawn. The long tier
-draws.
+`make test` does not wait for drawing: the page gets stub previews (kit/preview_stub.py), and a
+shipped pose set takes the place of the drawn one. The long tier draws.
 """
 
 import os
@@ -18,16 +17,16 @@ import numpy as np
 import pytest
 
 from kit.console import OUTSIDE, PALE, UNNAMED
-from kit.painter import Painter
+from kit.preview_stub import PreviewStub
 from kit.server import ROOT
 
-#: Seconds until a change is seen, on a machine that has nothing else to do.
+#: Seconds until a change is visible, on an otherwise idle machine.
 PREVIEW = 1.5
-#: Seconds for a person on two cores that nobody else wants.
+#: Seconds to draw an avatar on two otherwise idle cores.
 BAKE = 360
-#: Seconds for what takes no time on a machine that has nothing else to do.
-PATIENCE = 120
-#: Hair is what takes most of a preview's time.
+#: Timeout in seconds for actions that take no time on an idle machine.
+TEST_TIMEOUT = 120
+#: Hair takes most of a preview's time.
 BALD = {"hair": {"style": "none"}}
 
 
@@ -38,7 +37,8 @@ def server(start):
 
 @pytest.fixture
 def luma(browser):
-    """Brightness of a picture, given as a data URI, as tests/e2e/page/instrument.js takes it of a video: 96 × 96."""
+    """The luma of a picture, given as a data URI, in the way tests/e2e/page/instrument.js computes
+    it for a video: 96 × 96."""
     context = browser.new_context()
     page = context.new_page()
 
@@ -61,99 +61,105 @@ def luma(browser):
     context.close()
 
 
-class Stage:
+class Preview:
     """The preview of an editor."""
 
     def __init__(self, one):
         self.one, self.page = one, one.page
-        self.settled()
+        self.wait_until_sharp()
 
-    def settled(self):
-        """Waits for the sharp picture of what is set now."""
-        self.one.until(
+    def wait_until_sharp(self):
+        """Waits for the sharp preview of the current settings."""
+        self.one.wait_for(
             "document.querySelector('.shown:not([aria-busy]) img.drawn')?.naturalWidth === 256",
-            timeout=PATIENCE,
+            timeout=TEST_TIMEOUT,
         )
         return self.page.get_attribute("img.drawn", "src")
 
-    def after(self, change):
-        """The picture after a change, and the seconds until it was there: a draft, then the sharp one."""
+    def change(self, change):
+        """The preview after a change, and the seconds until it was there: a draft first, then the
+        sharp one."""
         before = self.page.get_attribute("img.drawn", "src")
-        begun = time.monotonic()
+        started_at = time.monotonic()
         change()
-        self.one.until(f"document.querySelector('img.drawn').src !== {before!r}", timeout=PATIENCE)
-        draft = time.monotonic() - begun
-        sharp = self.settled()
-        return sharp, (draft, time.monotonic() - begun)
+        self.one.wait_for(f"document.querySelector('img.drawn').src !== {before!r}", timeout=TEST_TIMEOUT)
+        draft = time.monotonic() - started_at
+        sharp = self.wait_until_sharp()
+        return sharp, (draft, time.monotonic() - started_at)
 
 
-def set_a_face(one):
-    """Sets a face in the editor of a new person and saves it as Zoe: her preview (a data URI), and the seconds
-    from each kind of change to its sharp picture."""
-    page, took = one.page, {}
-    stage = Stage(one)
-    theo = stage.settled()
+def set_up_avatar(one):
+    """Sets up an avatar in the editor of a new avatar and saves it as Zoe. Returns her preview (a
+    data URI), and the seconds from each kind of change to its sharp preview."""
+    page, latencies = one.page, {}
+    preview = Preview(one)
+    theo = preview.wait_until_sharp()
 
     # A slider, by the keyboard.
     page.click("#eyes summary")
     page.locator("#f-character-eyes-size").focus()
-    sliders = [stage.after(lambda: page.keyboard.press(key)) for key in ("End", "Home", "PageUp", "PageUp")]
+    sliders = [preview.change(lambda: page.keyboard.press(key)) for key in ("End", "Home", "PageUp", "PageUp")]
     changed = sliders[-1][0]
-    took["a slider's change, draft"], took["a slider's change"] = zip(*[seconds for _, seconds in sliders])
+    latencies["a slider's change, draft"], latencies["a slider's change"] = zip(*[seconds for _, seconds in sliders])
     assert page.evaluate("document.activeElement.getAttribute('aria-valuetext')").startswith("× 0.")
 
-    # Somebody with much hair, a mouth, a smile.
+    # A character with much hair, a mouth, a smile.
     page.select_option("#begin", "clara")
-    one.until("document.querySelector('#f-gender').value === 'female'")
-    clara = stage.settled()
-    # The dearest there is: her long hair is lit anew, as all else.
+    one.wait_for("document.querySelector('#f-gender').value === 'female'")
+    clara = preview.wait_until_sharp()
+    # The most expensive change: her long hair is lit again, as everything else.
     page.locator("#f-character-age").focus()
-    took["a change of somebody with long hair"] = [
-        stage.after(lambda: page.keyboard.press(key))[1][1] for key in ("End", "Home", "PageUp")
+    latencies["a change of somebody with long hair"] = [
+        preview.change(lambda: page.keyboard.press(key))[1][1] for key in ("End", "Home", "PageUp")
     ]
-    for somebody in ("theo", "clara"):
-        page.select_option("#begin", somebody)
-        clara = stage.settled()
-    mouth, (_, seconds) = stage.after(lambda: page.click("[aria-label^='aa, as in']"))
-    took["a viseme"] = [seconds]
-    smile, _ = stage.after(lambda: page.click("text=Smile"))
+    for character in ("theo", "clara"):
+        page.select_option("#begin", character)
+        clara = preview.wait_until_sharp()
+    mouth, (_, seconds) = preview.change(lambda: page.click("[aria-label^='aa, as in']"))
+    latencies["a viseme"] = [seconds]
+    smile, _ = preview.change(lambda: page.click("text=Smile"))
     assert page.get_attribute("[aria-label^='aa, as in']", "aria-pressed") == "true"
     assert len({theo, changed, clara, mouth, smile}) == 5
     page.click("text=Smile")
     page.click("[aria-label^='sil, as in']")
 
-    # Chance, then colours and a covering that only she has.
+    # A random character, then colours and a covering that only she has.
     page.click("text=Surprise me")
-    stage.settled()
+    preview.wait_until_sharp()
     page.select_option("#begin", "mei")
-    stage.settled()
+    preview.wait_until_sharp()
     page.click("#hair summary")
     page.check("[aria-label='Headscarf: worn']")
     for field, colour in (("character-headscarf", "#2f6f4f"), ("character-clothes-colour", "#7a2436")):
-        page.evaluate("([id, colour]) => { const node = document.getElementById(id); node.closest('details').open = true; node.value = colour; node.dispatchEvent(new Event('input', { bubbles: true })); }", [f"f-{field}", colour])
-    zoe = stage.settled()
-    one.shot("editor")
+        page.evaluate(
+            "([id, colour]) => { const node = document.getElementById(id); node.closest('details').open = true; node.value = colour; node.dispatchEvent(new Event('input', { bubbles: true })); }",
+            [f"f-{field}", colour],
+        )
+    zoe = preview.wait_until_sharp()
+    one.save_screenshot("editor")
 
-    # Nothing is lost by a fault.
+    # An error loses nothing.
     page.click("text=Save and draw")
     page.wait_for_selector(".fault:has-text('Name is required.')")
     page.fill("#f-avatar-name", "Zoe")
     page.select_option("#f-voice", "slt")
     page.click("text=Save and draw")
     page.wait_for_selector("h1:has-text('Zoe')")
-    return zoe, took
+    return zoe, latencies
 
 
-def choose_the_face(one, avatar):
-    """Makes an agent from the page of a drawn person: the agent's id."""
+def create_agent_with_avatar(one, avatar):
+    """Creates an agent from the page of a custom avatar; returns the agent's id."""
     page = one.page
     one.open("avatars")
-    small = page.evaluate("[...document.querySelectorAll('img.face.small')].map((picture) => [picture.offsetWidth, picture.offsetHeight])")
+    small = page.evaluate(
+        "[...document.querySelectorAll('img.face.small')].map((picture) => [picture.offsetWidth, picture.offsetHeight])"
+    )
     assert small and all(side == [44, 44] for side in small), small
-    one.shot("editor-own")
+    one.save_screenshot("editor-own")
     one.open(f"avatars/{avatar}")
     page.click("a:has-text('Make an agent')")
-    one.settled()
+    one.wait_until_loaded()
     assert page.locator(f"input[value='{avatar}']").is_checked()
     page.fill("#f-agent-name", "Zoe")
     page.fill("#f-agent-system-prompt", "You chat with people.")
@@ -163,89 +169,95 @@ def choose_the_face(one, avatar):
     return page.url.split("/")[-1].split("?")[0]
 
 
-def seen_in_a_call(server, visit, agent):
+def pictures_in_call(server, visit, agent):
     """The pictures of an agent's first two seconds of speech."""
     visit.open(server.conversation(agent)["join_link"])
-    visit.watch_face()
+    visit.capture_video()
     visit.join()
     visit.event("agent.started_speaking")
-    spoken = visit.sound(0)
-    visit.pass_to(spoken["from"] + 2)
+    spoken = visit.wait_for_sound(0)
+    visit.wait_until_time(spoken["from"] + 2)
     _, _, seen = visit.pictures()
     assert seen[:, 55:75, 36:60].std(axis=0).max() > 3, "the lips move"
     return seen
 
 
-def alike(picture, seen):
+def similarity(picture, seen):
     return np.corrcoef(picture.ravel(), seen.mean(axis=0).ravel())[0, 1]
 
 
-def test_a_face_is_set_in_the_editor_and_then_it_talks(server, console, call, luma):
-    """A shipped set takes the place of what would be drawn."""
+def test_an_avatar_is_set_in_the_editor_and_then_it_talks(server, console, call, luma):
+    """A shipped pose set takes the place of the drawn one."""
     one = console().login()
-    painter = Painter(one)
+    preview_stub = PreviewStub(one)
     one.open("avatars")
     one.page.click("text=Draw a person")
-    one.settled()
-    zoe, _ = set_a_face(one)
-    assert {order["size"] for order in painter.orders} == {128, 256}
+    one.wait_until_loaded()
+    zoe, _ = set_up_avatar(one)
+    assert {order["size"] for order in preview_stub.requests} == {128, 256}
     avatar = one.page.url.split("/")[-1]
-    record = until(lambda: (found := server.call("GET", f"/v2/custom-avatar/{avatar}").json())["status"] != "QUEUED" and found, "it is taken")
+    record = wait_for(
+        lambda: (found := server.call("GET", f"/v2/custom-avatar/{avatar}").json())["status"] != "QUEUED" and found,
+        "it is taken",
+    )
     assert record["status"] == "PROCESSING" and record["character"]["headscarf"] == "#2f6f4f", record
-    assert record["character"] == painter.orders[-1]["character"], "what is drawn is what was shown"
+    assert record["character"] == preview_stub.requests[-1]["character"], "what is drawn is what was shown"
     assert one.page.evaluate(UNNAMED) == []
 
-    finish(server, avatar, "clara")
-    one.page.wait_for_selector("button:has-text('Talk to Zoe')", timeout=PATIENCE * 1000)
-    one.until("document.querySelector('.tags').textContent.includes('Ready')", timeout=PATIENCE)
+    finish_drawing(server, avatar, "clara")
+    one.page.wait_for_selector("button:has-text('Talk to Zoe')", timeout=TEST_TIMEOUT * 1000)
+    one.wait_for("document.querySelector('.tags').textContent.includes('Ready')", timeout=TEST_TIMEOUT)
     record = server.call("GET", f"/v2/custom-avatar/{avatar}").json()
     assert record["status"] == "COMPLETED" and record["progress"] == 100 and record["output"]["width"] == 512
-    one.shot("editor-ready")
+    one.save_screenshot("editor-ready")
 
     visit = call()
-    seen = seen_in_a_call(server, visit, choose_the_face(one, avatar))
+    seen = pictures_in_call(server, visit, create_agent_with_avatar(one, avatar))
     others = [
         stock["display_picture"]
         for stock in server.call("GET", "/v1/ext/avatars").json()
         if stock["avatar_name"] != "Clara"
     ]
-    found = alike(luma(record["output"]["preview_url"]), seen)
-    assert found > 0.98 and found > max(alike(luma(other), seen) for other in others) + 0.02, found
-    visit.shot("editor-call")
+    found = similarity(luma(record["output"]["preview_url"]), seen)
+    assert found > 0.98 and found > max(similarity(luma(other), seen) for other in others) + 0.02, found
+    visit.save_screenshot("editor-call")
 
 
 @pytest.mark.long("editor")
-def test_a_face_is_made_by_sliders_and_then_it_talks(server, console, call, luma, report):
+def test_an_avatar_is_made_by_sliders_and_then_it_talks(server, console, call, luma, report):
     one = console().login().open("avatars")
     page = one.page
     page.click("text=Draw a person")
-    one.settled()
-    zoe, took = set_a_face(one)
+    one.wait_until_loaded()
+    zoe, latencies = set_up_avatar(one)
     drawn = luma(zoe)
-    report.add("editor: a change is seen after, s", took)
+    report.add("editor: a change is seen after, s", latencies)
     for what in ("a slider's change", "a change of somebody with long hair", "a viseme"):
-        report.promise(f"editor: {what} is seen in 256², s", statistics.median(took[what]), PREVIEW)
+        report.promise(f"editor: {what} is seen in 256², s", statistics.median(latencies[what]), PREVIEW)
     avatar = page.url.split("/")[-1]
-    begun = time.monotonic()
-    one.until("document.querySelector('progress')?.value > 0", timeout=60)
+    started_at = time.monotonic()
+    one.wait_for("document.querySelector('progress')?.value > 0", timeout=60)
     assert page.evaluate(UNNAMED) == []
-    record = until(lambda: (found := server.call("GET", f"/v2/custom-avatar/{avatar}").json())["status"] != "QUEUED" and found, "it is taken")
+    record = wait_for(
+        lambda: (found := server.call("GET", f"/v2/custom-avatar/{avatar}").json())["status"] != "QUEUED" and found,
+        "it is taken",
+    )
     assert record["status"] == "PROCESSING" and record["character"]["headscarf"] == "#2f6f4f", record
     page.wait_for_selector("button:has-text('Talk to Zoe')", timeout=2 * BAKE * 1000)
-    report.add("editor: a person can talk after, s", time.monotonic() - begun)
-    one.until("document.querySelector('.tags').textContent.includes('Ready')", timeout=2 * BAKE)
-    report.add("editor: a person is drawn in, s", time.monotonic() - begun)
+    report.add("editor: a person can talk after, s", time.monotonic() - started_at)
+    one.wait_for("document.querySelector('.tags').textContent.includes('Ready')", timeout=2 * BAKE)
+    report.add("editor: a person is drawn in, s", time.monotonic() - started_at)
     record = server.call("GET", f"/v2/custom-avatar/{avatar}").json()
     assert record["status"] == "COMPLETED" and record["progress"] == 100 and record["output"]["width"] == 512
 
-    # The face is what callers see and hear.
+    # Callers see and hear this avatar.
     visit = call()
-    seen = seen_in_a_call(server, visit, choose_the_face(one, avatar))
+    seen = pictures_in_call(server, visit, create_agent_with_avatar(one, avatar))
     others = {
-        stock["avatar_name"]: alike(luma(stock["display_picture"]), seen)
+        stock["avatar_name"]: similarity(luma(stock["display_picture"]), seen)
         for stock in server.call("GET", "/v1/ext/avatars").json()
     }
-    found = alike(drawn, seen)
+    found = similarity(drawn, seen)
     report.add("editor: likeness of the call's face", {"what was set": found, **others})
     assert found > 0.98 and found > max(others.values()) + 0.02, (found, others)
 
@@ -255,136 +267,144 @@ def test_a_person_talks_while_it_is_drawn_and_gains_the_rest_in_the_call(start, 
     server = start("early").first_start().ready()
     clara = next(one for one in server.call("GET", "/v2/character").json()["people"] if one["name"] == "Clara")
     body = {"avatar_name": "Ida", **{field: clara[field] for field in ("gender", "voice", "character", "rest")}}
-    begun = time.monotonic()
+    started_at = time.monotonic()
     avatar = server.call("POST", "/v2/custom-avatar", body).json()["id"]
 
-    def once(wanted):
+    def wait_for_record(wanted):
         end = time.monotonic() + 2 * BAKE
         while not wanted(record := server.call("GET", f"/v2/custom-avatar/{avatar}").json()):
             assert time.monotonic() < end and record["status"] != "FAILED", record
             threading.Event().wait(0.1)
         return record
 
-    def renewed():
+    def avatar_upgrades():
         text = server.call("GET", "/metrics", key=None).body.decode()
-        return int(re.search(r"^visavis_faces_renewed_total (\d+)", text, re.M)[1])
+        return int(re.search(r"^visavis_avatar_upgrades_total (\d+)", text, re.M)[1])
 
-    record = once(lambda record: record["output"])
-    report.add("a drawn person can be shown after, s", time.monotonic() - begun)
+    record = wait_for_record(lambda record: record["output"])
+    report.add("a drawn person can be shown after, s", time.monotonic() - started_at)
     assert record["status"] == "PROCESSING" and record["progress"] < 60, record
-    agent = server.agent(greeting="Hello, my name is Ida, and much of me is still being drawn. You may look at me while that goes on, and talk with me.", avatar={"avatar_key_id": avatar})
+    agent = server.agent(
+        greeting="Hello, my name is Ida, and much of me is still being drawn. You may look at me while that goes on, and talk with me.",
+        avatar={"avatar_key_id": avatar},
+    )
     visit = call().open(server.conversation(agent["id"])["join_link"])
-    visit.watch_face()
+    visit.capture_video()
     visit.join()
 
     def speaks():
-        """The mean picture while the agent speaks for two seconds; its lips move."""
-        visit.sound(visit.now() - 0.1)
-        visit.watch_face()
-        visit.pass_to(visit.now() + 2)
+        """The mean picture while the agent speaks for two seconds. Its lips move."""
+        visit.wait_for_sound(visit.now() - 0.1)
+        visit.capture_video()
+        visit.wait_until_time(visit.now() + 2)
         _, _, seen = visit.pictures()
         assert seen[:, 55:75, 36:60].std(axis=0).max() > 3, "the lips move"
         return seen.mean(axis=0)
 
     early = speaks()
-    record = once(lambda _: True)
+    record = wait_for_record(lambda _: True)
     assert record["status"] == "PROCESSING", "the call began before the person was there"
-    # Of three sets it began with the first, or on a slow machine the second.
+    # It began with the first of three pose sets, or on a slow machine with the second.
     better = 2 if record["progress"] < 50 else 1
     drawn = luma(record["output"]["preview_url"])
     assert np.corrcoef(early.ravel(), drawn.ravel())[0, 1] > 0.98
-    visit.quiet()
+    visit.wait_for_silence()
     before, joined = visit.video(), visit.now()
 
-    record = once(lambda record: record["status"] == "COMPLETED")
-    report.add("a drawn person is complete after, s", time.monotonic() - begun)
+    record = wait_for_record(lambda record: record["status"] == "COMPLETED")
+    report.add("a drawn person is complete after, s", time.monotonic() - started_at)
     end = time.monotonic() + 3
-    while renewed() < better:
-        assert time.monotonic() < end, "the face goes on with what was drawn first"
+    while avatar_upgrades() < better:
+        assert time.monotonic() < end, "the call still shows the first pose set"
         threading.Event().wait(0.05)
     mark = visit.mark()
     visit.speak("Hello, who are you?")
     visit.event("agent.started_speaking", mark, timeout=30)
     late = speaks()
     after = visit.video()
-    # No key and no call for one, and pictures all the time: a still one is sent again within .4 s.
-    assert after["keyFramesDecoded"] == before["keyFramesDecoded"] and after["pliCount"] == before["pliCount"], (before, after)
+    # No key frame and no request for one, and pictures all the time: a still picture is sent again
+    # within .4 s.
+    assert after["keyFramesDecoded"] == before["keyFramesDecoded"] and after["pliCount"] == before["pliCount"], (
+        before,
+        after,
+    )
     assert after["framesDecoded"] > before["framesDecoded"] + 30
-    times = [at for at, _ in visit.shown(joined, visit.now())]
+    times = [at for at, _ in visit.displayed_frames(joined, visit.now())]
     gap = max(np.diff(times))
     report.add("a drawn person in the call: longest still, s", gap)
     assert gap < 2.5, gap
-    # The same person, though with its last set it may speak leaning: another one is below .87.
+    # The same avatar, although its last pose set may lean while it speaks. Another avatar is below
+    # .87.
     likeness = np.corrcoef(early.ravel(), late.ravel())[0, 1]
     report.add("a drawn person in the call: likeness before and after", likeness)
     assert likeness > 0.92
-    visit.shot("editor-early")
+    visit.save_screenshot("editor-early")
 
 
-def about(process):
-    """Fields of a process from its state on (proc(5)); nothing once it is gone."""
+def process_fields(process):
+    """Fields of a process from its state on (proc(5)); empty once it is gone."""
     try:
         return pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
         return None
 
 
-def gone(process):
-    fields = about(process)
+def has_exited(process):
+    fields = process_fields(process)
     return not fields or fields[0] == "Z"
 
 
 def children(server):
     """The living child processes of a server."""
-    everybody = {path.name: about(path.name) for path in pathlib.Path("/proc").glob("[0-9]*")}
+    processes = {path.name: process_fields(path.name) for path in pathlib.Path("/proc").glob("[0-9]*")}
     return [
         process
-        for process, fields in everybody.items()
+        for process, fields in processes.items()
         if fields and fields[0] != "Z" and int(fields[1]) == server.process.pid
     ]
 
 
-def until(wanted, what):
+def wait_for(wanted, what):
     """The first true value of `wanted()`."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TEST_TIMEOUT
     while not (value := wanted()):
-        assert time.monotonic() < end, f"waited {PATIENCE} s: {what}"
+        assert time.monotonic() < end, f"waited {TEST_TIMEOUT} s: {what}"
         threading.Event().wait(0.05)
     return value
 
 
-def finish(server, avatar, somebody):
-    """Puts the shipped set of somebody where the program that draws this person keeps finished sets, and has
-    the server start that program anew."""
+def finish_drawing(server, avatar, character):
+    """Puts the shipped pose set of `character` where the program that draws this avatar stores
+    finished sets, and makes the server start that program again."""
     parts = server.data / "bakes" / avatar / "parts"
-    (kept,) = until(lambda: parts.exists() and list(parts.iterdir()), "the drawing begins")
+    (cache_folder,) = wait_for(lambda: parts.exists() and list(parts.iterdir()), "the drawing begins")
     for suffix in ("webp", "poses"):
-        (kept / suffix).write_bytes((ROOT / "assets" / "avatars" / f"{somebody}.512.{suffix}").read_bytes())
+        (cache_folder / suffix).write_bytes((ROOT / "assets" / "avatars" / f"{character}.512.{suffix}").read_bytes())
     [child] = children(server)
     os.kill(int(child), signal.SIGKILL)
 
 
 def test_a_drawing_is_stopped_by_its_deletion_and_goes_on_after_a_restart(start, tmp_path):
-    """The real program that draws, and nothing of it stays behind."""
+    """The real drawing program; nothing of it is left behind."""
     server = start("drawing", data=tmp_path, env={"VISAVIS_MODELS_DIR": str(tmp_path / "none")}).first_start()
     avatar = server.call(
         "POST", "/v2/custom-avatar", {"avatar_name": "Ann", "gender": "female", "character": {}}
     ).json()["id"]
-    [child] = until(lambda: children(server), "the drawing begins")
-    until(lambda: about(child)[16] == "19", "calls come first")
+    [child] = wait_for(lambda: children(server), "the drawing begins")
+    wait_for(lambda: process_fields(child)[16] == "19", "calls come first")
     server.kill()
-    until(lambda: gone(child), "a child outlives its server")
+    wait_for(lambda: has_exited(child), "a child outlives its server")
     key = server.key
     server = start("drawing", data=tmp_path, env={"VISAVIS_MODELS_DIR": str(tmp_path / "none")})
     server.key = key
-    [child] = until(lambda: children(server), "nobody goes on after a restart")
+    [child] = wait_for(lambda: children(server), "the drawing does not continue after a restart")
 
-    # One that is killed, for its memory mostly, gets a second try.
+    # A drawing process that is killed, mostly for its memory, gets a second try.
     os.kill(int(child), signal.SIGKILL)
-    until(lambda: children(server) not in ([], [child]), "nobody goes on after a kill")
+    wait_for(lambda: children(server) not in ([], [child]), "the drawing does not continue after a kill")
     assert server.call("GET", f"/v2/custom-avatar/{avatar}").json()["status"] == "PROCESSING"
     assert server.call("DELETE", f"/v2/custom-avatar/{avatar}").status == 200
-    until(
+    wait_for(
         lambda: not children(server) and not list((tmp_path / "bakes").iterdir()),
         "a deleted person is still drawn",
     )
@@ -397,39 +417,40 @@ def test_a_drawing_keeps_what_was_drawn_before_a_restart_and_a_kill(start, tmp_p
         "POST", "/v2/custom-avatar", {"avatar_name": "Ann", "gender": "female", "character": {}}
     ).json()["id"]
 
-    def beyond(percent):
-        def look():
+    def progress_above(percent):
+        def check():
             record = server.call("GET", f"/v2/custom-avatar/{avatar}").json()
             assert record["status"] == "PROCESSING", record
             return record["progress"] > percent and record["progress"]
 
-        return until(look, f"more than {percent} % is drawn")
+        return wait_for(check, f"more than {percent} % is drawn")
 
-    before = beyond(2)
+    before = progress_above(2)
     server.kill()
     key = server.key
     server = start("keeping", data=tmp_path).ready()
     server.key = key
-    again = beyond(before)
+    again = progress_above(before)
     [child] = children(server)
     os.kill(int(child), signal.SIGKILL)
-    beyond(again)
+    progress_above(again)
     assert server.call("DELETE", f"/v2/custom-avatar/{avatar}").status == 200
 
 
 def test_a_preview_is_drawn_though_the_one_that_draws_was_killed(start, tmp_path):
-    """A real one. What a busy machine has no time for within 20 s is asked for again, as the editor does."""
+    """A real preview. If a busy machine does not finish it within 20 s, the test requests it again,
+    as the editor does."""
     server = start("preview", data=tmp_path, env={"VISAVIS_MODELS_DIR": str(tmp_path / "none")}).first_start()
 
     def preview(pose):
-        def look():
+        def check():
             answer = server.call(
                 "POST", "/v2/character/preview", {"character": BALD, "pose": pose, "size": 64}, timeout=60
             )
             assert answer.status in (200, 503), answer
             return answer.status == 200 and answer
 
-        answer = until(look, "a preview")
+        answer = wait_for(check, "a preview")
         assert (
             answer.headers["content-type"] == "image/webp"
             and answer.body[:4] == b"RIFF"
@@ -446,64 +467,67 @@ def test_a_preview_is_drawn_though_the_one_that_draws_was_killed(start, tmp_path
 
 def test_who_is_being_drawn_is_still_there_after_the_next_login(server, console):
     one = console().login()
-    Painter(one)
-    stage = Stage(one.open("avatars/new"))
+    PreviewStub(one)
+    preview = Preview(one.open("avatars/new"))
     page = one.page
     page.fill("#f-avatar-name", "Zoe")
     page.select_option("#begin", "mei")
-    mei = stage.settled()
+    mei = preview.wait_until_sharp()
     page.context.clear_cookies()
     one.expected.append("401")
     page.click("text=Save and draw")
     page.wait_for_selector("#key")
     page.fill("#key", server.key)
     page.press("#key", "Enter")
-    one.settled()
+    one.wait_until_loaded()
     page.wait_for_selector("#f-avatar-name")
     assert page.input_value("#f-avatar-name") == "Zoe"
-    assert stage.settled() == mei
+    assert preview.wait_until_sharp() == mei
 
 
 def test_whom_one_begins_with_leaves_nothing_behind_in_the_next(server, console):
-    """Half-shut lids cannot be set here, but a person made by the API may have them."""
-    made = server.call(
+    """The editor cannot set half-shut lids, but an avatar made by the API may have them."""
+    created = server.call(
         "POST",
         "/v2/custom-avatar",
         {"avatar_name": "Sleepy", "gender": "female", "character": {}, "rest": {"eyes": {"lids": 0.3}}},
     ).json()["id"]
-    # Her drawing would only take processors.
-    finish(server, made, "nia")
-    path = f"/v2/custom-avatar/{made}"
+    # Her drawing would only take CPU time.
+    finish_drawing(server, created, "nia")
+    path = f"/v2/custom-avatar/{created}"
     one = console().login()
-    Painter(one)
-    stage = Stage(one.open(f"avatars/new?from={made}"))
+    PreviewStub(one)
+    preview = Preview(one.open(f"avatars/new?from={created}"))
     page = one.page
 
-    def posed(begin):
-        with page.expect_request(lambda request: request.url.endswith("/v2/character/preview")) as asked:
+    def pose_of(begin):
+        with page.expect_request(lambda request: request.url.endswith("/v2/character/preview")) as preview_request:
             page.select_option("#begin", begin)
-        stage.settled()
-        return asked.value.post_data_json["pose"]
+        preview.wait_until_sharp()
+        return preview_request.value.post_data_json["pose"]
 
-    assert posed("amina")["eyes"]["lids"] == 0
-    assert posed(made)["eyes"]["lids"] == pytest.approx(0.3)
+    assert pose_of("amina")["eyes"]["lids"] == 0
+    assert pose_of(created)["eyes"]["lids"] == pytest.approx(0.3)
     shown = page.get_attribute("img.drawn", "src")
-    assert posed("mei")["eyes"]["lids"] == 0
+    assert pose_of("mei")["eyes"]["lids"] == 0
     mei = page.get_attribute("img.drawn", "src")
     assert mei != shown
     assert server.call("DELETE", path).status == 200
-    with one.refused(404):
-        page.select_option("#begin", made)
-        one.until("document.querySelector('.shown [role=status]').textContent.includes('not found')")
-        assert page.get_attribute("img.drawn", "src") == mei and page.eval_on_selector("#begin", "one => one.selectedIndex") == -1
-        one.open(f"avatars/new?from={made}")
-        one.until("document.querySelector('#main h1').textContent === 'Nothing here'")
+    with one.expect_status(404):
+        page.select_option("#begin", created)
+        one.wait_for("document.querySelector('.shown [role=status]').textContent.includes('not found')")
+        assert (
+            page.get_attribute("img.drawn", "src") == mei
+            and page.eval_on_selector("#begin", "one => one.selectedIndex") == -1
+        )
+        one.open(f"avatars/new?from={created}")
+        one.wait_for("document.querySelector('#main h1').textContent === 'Nothing here'")
 
 
 def test_a_preview_that_breaks_off_is_said_and_the_next_one_comes(server, console):
     one = console().login()
-    Painter(one)
-    stage = Stage(one.open("avatars/new"))
+    PreviewStub(one)
+    preview = Preview(one.open("avatars/new"))
     page = one.page
     page.evaluate("""() => {
       const blob = Response.prototype.blob;
@@ -513,19 +537,19 @@ def test_a_preview_that_breaks_off_is_said_and_the_next_one_comes(server, consol
       };
     }""")
     theo = page.get_attribute("img.drawn", "src")
-    mei, _ = stage.after(lambda: page.select_option("#begin", "mei"))
-    leo, _ = stage.after(lambda: page.select_option("#begin", "leo"))
+    mei, _ = preview.change(lambda: page.select_option("#begin", "mei"))
+    leo, _ = preview.change(lambda: page.select_option("#begin", "leo"))
     assert len({theo, mei, leo}) == 3
 
 
 def test_the_editor_has_names_contrast_and_room(server, console):
     one = console(width=390, height=844).login()
-    Painter(one)
+    PreviewStub(one)
     page = one.page
     wrong = {}
     for path in ("avatars/new", "avatars/new?from=amina"):
         one.open(path)
-        Stage(one)
+        Preview(one)
         page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         if found := page.evaluate(UNNAMED):
             wrong[path] = found
@@ -537,5 +561,5 @@ def test_the_editor_has_names_contrast_and_room(server, console):
             page.set_viewport_size({"width": width, "height": 800})
             if found := page.evaluate(OUTSIDE):
                 wrong[f"{path} at {width}"] = found
-            one.shot(f"editor-{width}")
+            one.save_screenshot(f"editor-{width}")
     assert not wrong, "\n".join(f"{what}: {found}" for what, found in wrong.items())

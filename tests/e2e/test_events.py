@@ -1,5 +1,5 @@
-"""What calls tell their receivers, a row for each statement (`conformance/events.py`), on SQLite, and in the
-long tier on PostgreSQL."""
+"""What calls send to their receivers, one row for each statement (`conformance/events.py`), on
+SQLite, and in the long tier on PostgreSQL."""
 
 import asyncio
 import dataclasses
@@ -9,11 +9,11 @@ import time
 import pytest
 
 from conformance import events
-from kit import stores, voice
-from kit.peer import Call, run
-from kit.receivers import Hooks, Model, Tool
+from kit import stores, speech
+from kit.webrtc_client import Call, run
+from kit.receivers import WebhookReceiver, Model, Tool
 from kit.server import ALL_EVENTS
-from test_guardrails import SORRY, Judge, Told, guardrail
+from test_guardrails import SORRY, ModerationModel, GuardrailReceiver, guardrail
 
 QUESTION, GREETING = ("How many places are free?", "rms"), ("Hello.", "rms")
 ANSWER = "I have found nine free places, and now you shall hear a long story of the old museum, of its many rooms, and of all the people who came to see the clocks."
@@ -24,47 +24,59 @@ RESULT = {"free": 9}
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of a call."""
+    """The outcome of a call."""
 
     id: str
-    begun: float
+    started_at: float
     events: list = dataclasses.field(default_factory=list)
-    faults: list = dataclasses.field(default_factory=list)
-    notices: list = dataclasses.field(default_factory=list)
-    door: dict = dataclasses.field(default_factory=dict)
+    errors: list = dataclasses.field(default_factory=list)
+    callbacks: list = dataclasses.field(default_factory=list)
+    signaling: dict = dataclasses.field(default_factory=dict)
     record: dict = dataclasses.field(default_factory=dict)
     ended: float = 0.0
     typed: str = TYPED
     answer: str = ANSWER
-    tool: dict = dataclasses.field(default_factory=lambda: {"tool_name": "look_up", "parameters": INPUTS, "result": RESULT})
+    tool: dict = dataclasses.field(
+        default_factory=lambda: {"tool_name": "look_up", "parameters": INPUTS, "result": RESULT}
+    )
 
 
-def thinker(asked):
-    """Asks the tool first, tells what it found, and is brief from then on."""
-    roles = [message["role"] for message in asked["messages"]]
+def scripted_reply(llm_request):
+    """Calls the tool first, says what it found, and answers briefly from then on."""
+    roles = [message["role"] for message in llm_request["messages"]]
     if "tool" not in roles:
-        call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "look_up", "arguments": json.dumps(INPUTS)}}
+        call = {
+            "index": 0,
+            "id": "call_1",
+            "type": "function",
+            "function": {"name": "look_up", "arguments": json.dumps(INPUTS)},
+        }
         return [{"tool_calls": [call]}]
     return [ANSWER] if roles[-1] == "tool" else ["All right."]
 
 
 async def whole(client):
-    client.mouth.queue = voice.script([QUESTION])
-    await client.until(lambda: client.events("agent.started_speaking"), 60, "the answer")
-    heard = len(client.heard)
-    await client.until(lambda: len(client.heard) > heard + 75, 60, "a second and a half of it")
+    client.microphone.queue = speech.concatenate([QUESTION])
+    await client.wait_for(lambda: client.events("agent.started_speaking"), 60, "the answer")
+    received_before = len(client.received_audio)
+    await client.wait_for(lambda: len(client.received_audio) > received_before + 75, 60, "a second and a half of it")
     client.type(TYPED)
-    await client.until(lambda: client.says(event="call_ended"), 90, "the end")
+    await client.wait_for(lambda: client.find_message(event="call_ended"), 90, "the end")
 
 
 async def brief(client):
-    client.mouth.queue = voice.script([GREETING])
-    await client.until(lambda: client.events("user.stopped_speaking"), 60, "the end of speech")
+    client.microphone.queue = speech.concatenate([GREETING])
+    await client.wait_for(lambda: client.events("user.stopped_speaking"), 60, "the end of speech")
 
 
 async def left(client):
-    headers = {"authorization": f"Bearer {client.conversation['token']}", "content-type": "application/trickle-ice-sdpfrag"}
-    reply = await asyncio.to_thread(client.server.call, "PATCH", client.resource, key=None, raw=b"a=end-of-candidates\r\n", headers=headers)
+    headers = {
+        "authorization": f"Bearer {client.conversation['token']}",
+        "content-type": "application/trickle-ice-sdpfrag",
+    }
+    reply = await asyncio.to_thread(
+        client.server.call, "PATCH", client.resource, key=None, raw=b"a=end-of-candidates\r\n", headers=headers
+    )
     return {"PATCH": reply.status}
 
 
@@ -74,33 +86,33 @@ async def guarded(client):
 
 async def silent(client):
     client.type("Hello.")
-    await client.until(client.spoken, 60, "an answer")
+    await client.wait_for(client.utterances, 60, "an answer")
 
 
-def play(server, agent, work, hooks=None, **more):
+def run_call(server, agent, work, hooks=None, **more):
     conversation = server.conversation(agent["id"], **more)
-    told = Outcome(conversation["id"], time.time())
+    outcome = Outcome(conversation["id"], time.time())
 
     async def talk():
-        client = await Call(server, conversation).begin()
-        told.door = await work(client) or {}
-        if client.says(event="call_ended"):
+        client = await Call(server, conversation).connect()
+        outcome.signaling = await work(client) or {}
+        if client.find_message(event="call_ended"):
             await client.peer.close()
         else:
-            told.door["DELETE"] = (await client.leave()).status
+            outcome.signaling["DELETE"] = (await client.leave()).status
 
     run(talk())
-    told.record = server.until(conversation["id"], "ENDED", timeout=60)
+    outcome.record = server.wait_for(conversation["id"], "ENDED", timeout=60)
     if hooks:
-        hooks.until(conversation["id"], "call_ended", timeout=60)
-        told.events, told.faults = hooks.of(conversation["id"]), hooks.faults
-    told.ended = time.time()
-    return told
+        hooks.wait_for(conversation["id"], "call_ended", timeout=60)
+        outcome.events, outcome.errors = hooks.events_of(conversation["id"]), hooks.errors
+    outcome.ended = time.time()
+    return outcome
 
 
 @pytest.fixture(scope="session", params=["sqlite", pytest.param("postgres", marks=pytest.mark.long("store"))])
 def calls(request, start, tmp_path_factory):
-    """The calls of the table, each played once on each store when the first of its rows is asked."""
+    """The calls of the table. Each runs once on each store, when the first of its rows needs it."""
     store = stores.Sqlite() if request.param == "sqlite" else stores.Postgres(request.getfixturevalue("postgres"))
     folder = tmp_path_factory.mktemp(f"events-{store.name}")
     server = start(f"events-{store.name}", data=folder, env=store.environment(folder)).first_start().ready()
@@ -113,38 +125,62 @@ def calls(request, start, tmp_path_factory):
     def of(name):
         if name in played:
             return played[name]
-        hooks, brain = receiver(Hooks), receiver(Model, thinker)
-        scripted = {"llm": {"provider": "custom", "url": brain.base, "model": "scripted"}, "turn": {"preemptive_generation": False}}
+        hooks, llm_server = receiver(WebhookReceiver), receiver(Model, scripted_reply)
+        scripted = {
+            "llm": {"provider": "custom", "url": llm_server.base_url, "model": "scripted"},
+            "turn": {"preemptive_generation": False},
+        }
         if name == "whole":
-            schema = {"type": "function", "name": "look_up", "description": "Looks something up.", "parameters": {"type": "object", "properties": {"what": {"type": "string"}}}}
-            made = server.call("POST", "/v1/ext/tool", {"type": "tool.api", "schema": schema, "request_config": {"method": "GET", "url": receiver(Tool, RESULT).url}})
-            assert made.status == 201, made
+            schema = {
+                "type": "function",
+                "name": "look_up",
+                "description": "Looks something up.",
+                "parameters": {"type": "object", "properties": {"what": {"type": "string"}}},
+            }
+            created = server.call(
+                "POST",
+                "/v1/ext/tool",
+                {
+                    "type": "tool.api",
+                    "schema": schema,
+                    "request_config": {"method": "GET", "url": receiver(Tool, RESULT).url},
+                },
+            )
+            assert created.status == 201, created
             warned = {"exit_heads_up_message": {"callout_before": 3, "messages": []}}
             agent = server.agent(
-                hooks=hooks, tools=[made.json()["id"]], config={"maxCallDuration": events.LIMIT},
-                avatar=warned, hears=[QUESTION], **scripted,
+                hooks=hooks, tools=[created.json()["id"]], config={"maxCallDuration": events.LIMIT},
+                avatar=warned, transcripts=[QUESTION], **scripted,
             )  # fmt: skip
-            played[name] = play(server, agent, whole, hooks)
+            played[name] = run_call(server, agent, whole, hooks)
         elif name == "brief":
-            played[name] = play(
+            played[name] = run_call(
                 server,
-                server.agent(hooks=hooks, events=["user.stopped_speaking", "call_ended"], hears=[GREETING]),
+                server.agent(hooks=hooks, events=["user.stopped_speaking", "call_ended"], transcripts=[GREETING]),
                 brief,
                 hooks,
             )
         elif name == "left":
-            played[name] = play(
-                server, server.agent(hooks=hooks, events=ALL_EVENTS, hears=[]), left, hooks, user_id="ada-1"
+            played[name] = run_call(
+                server, server.agent(hooks=hooks, events=ALL_EVENTS, transcripts=[]), left, hooks, user_id="ada-1"
             )
         elif name == "guarded":
-            judge, notice = receiver(Judge), receiver(Told)
-            ruled = {"llm": {"provider": "custom", "url": judge.base, "model": "scripted"}, "turn": {"preemptive_generation": False}}
-            told = play(server, server.agent(hooks=hooks, extra={"guardrail": [guardrail(server, notice)[0]]}, **ruled), guarded, hooks)
-            notice.wait(lambda: notice.notices, 60, "the notice")
-            told.notices = [one for one, _ in notice.notices]
-            played[name] = told
+            moderation, guardrail_receiver = receiver(ModerationModel), receiver(GuardrailReceiver)
+            ruled = {
+                "llm": {"provider": "custom", "url": moderation.base_url, "model": "scripted"},
+                "turn": {"preemptive_generation": False},
+            }
+            outcome = run_call(
+                server,
+                server.agent(hooks=hooks, extra={"guardrail": [guardrail(server, guardrail_receiver)[0]]}, **ruled),
+                guarded,
+                hooks,
+            )
+            guardrail_receiver.wait(lambda: guardrail_receiver.callbacks, 60, "the notice")
+            outcome.callbacks = [one for one, _ in guardrail_receiver.callbacks]
+            played[name] = outcome
         else:
-            played[name] = play(server, server.agent(), silent)
+            played[name] = run_call(server, server.agent(), silent)
         return played[name]
 
     yield of
@@ -159,5 +195,5 @@ def test_event(calls, says, name, holds):
 
 
 def test_every_event_of_the_interface_has_a_row():
-    told = " ".join(says for says, _, _ in events.ROWS)
-    assert [event for event in events.interface.EVENTS if event not in told] == []
+    outcome = " ".join(says for says, _, _ in events.ROWS)
+    assert [event for event in events.interface.EVENTS if event not in outcome] == []

@@ -1,4 +1,4 @@
-"""What goes wrong in real life: a killed server, a killed browser, a lost client, a second start."""
+"""Faults of real life: a killed server, a killed browser, a lost client, a second start."""
 
 import asyncio
 import os
@@ -10,28 +10,34 @@ import time
 
 import pytest
 
-from kit import calls_with_file, facts, talk, voice
+from kit import calls_with_file, sample_knowledge, typed_call, speech
 from kit.call import Call
 
 GARDEN = "Tell me about the garden behind the house."
 
 
 @pytest.fixture(scope="module")
-def hasty(start):
-    """A server that waits for lost clients 2 and 4 s instead of 5 and 25: engine/tests/media_thread.rs has the true lengths, in simulated time."""
+def short_timeout_server(start):
+    """A server that waits 2 and 4 s for lost clients instead of 5 and 25.
+    engine/tests/media_thread.rs tests the real times, in simulated time."""
     return start("hasty", env={"VISAVIS_TIMEOUTS_CLOSED": "2", "VISAVIS_TIMEOUTS_SILENCE": "4"}).first_start().ready()
 
 
 @pytest.fixture(scope="module")
-def patient(start):
+def long_timeout_server(start):
     """A server that waits an hour for lost clients."""
-    return start("patient", env={"VISAVIS_TIMEOUTS_CLOSED": "3600", "VISAVIS_TIMEOUTS_SILENCE": "3600"}).first_start().ready()
+    return (
+        start("patient", env={"VISAVIS_TIMEOUTS_CLOSED": "3600", "VISAVIS_TIMEOUTS_SILENCE": "3600"})
+        .first_start()
+        .ready()
+    )
 
 
 def second_starts(start, tmp_path, count: int) -> list[float]:
-    """Starts a server that has an agent and a conversation, and then again. Returns how long each later start took until it listened."""
+    """Starts a server with an agent and a conversation, and then starts it again `count` times.
+    Returns how long each later start took until the server listened."""
     first = start("restart", data=tmp_path).first_start().ready()
-    agent = first.agent(knowledge=facts.LONG)
+    agent = first.agent(knowledge=sample_knowledge.LONG)
     conversation = first.conversation(agent["id"])
     key, demo = first.key, first.demo
     first.stop()
@@ -40,7 +46,9 @@ def second_starts(start, tmp_path, count: int) -> list[float]:
         again = start("restart", data=tmp_path)
         times.append(again.listening_after)
         line = again._line(60)
-        assert line.startswith("Demo: ") and line.rsplit("/", 1)[1] == demo.rsplit("/", 1)[1], f"the key is shown once only; got {line!r}"
+        assert line.startswith("Demo: ") and line.rsplit("/", 1)[1] == demo.rsplit("/", 1)[1], (
+            f"the key is shown once only; got {line!r}"
+        )
         again.key = key
         assert again.record(conversation["id"])["status"] == "STARTED"
         assert [a["id"] for a in again.call("GET", "/v1/ext/agent").json()].count(agent["id"]) == 1
@@ -61,50 +69,59 @@ def test_the_second_start_listens_at_once(start, tmp_path, report):
 
 def test_a_server_killed_in_a_call_keeps_what_was_heard(start, call, hooks, tmp_path):
     server = start("killed", data=tmp_path).first_start().ready()
-    agent = server.agent(knowledge=facts.LONG, hooks=hooks, hears=[GARDEN])
+    agent = server.agent(knowledge=sample_knowledge.LONG, hooks=hooks, transcripts=[GARDEN])
     conversation = server.conversation(agent["id"])
     waiting = server.conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
-    said = page.speak(GARDEN)
+    user_speech = page.speak(GARDEN)
     page.event("agent.started_speaking")
-    page.sound(said.end)
-    page.until("speaking", {"into": 2.5})
+    page.wait_for_sound(user_speech.end)
+    page.wait_for("speaking", {"into": 2.5})
     server.kill()
 
     again = start("killed", data=tmp_path)
     again.key = server.key
     record = again.record(conversation["id"])
     assert record["status"] == "ENDED" and record["end_reason"] == "error", record
-    hooks.until(conversation["id"], "call_ended")
+    hooks.wait_for(conversation["id"], "call_ended")
     roles = [entry["role"] for entry in record["transcript"]]
     assert roles == ["user", "assistant"], record["transcript"]
-    heard = voice.words(record["transcript"][1]["content"])
-    full = voice.words(facts.LONG)
-    assert len(heard) >= 3, f"2.5 s were heard, at most the last may be missing: {heard}"
-    assert " ".join(heard) in " ".join(full), "what is on record was never written"
+    heard_words = speech.words(record["transcript"][1]["content"])
+    full = speech.words(sample_knowledge.LONG)
+    assert len(heard_words) >= 3, f"2.5 s were audible, at most the last word may be missing: {heard_words}"
+    assert " ".join(heard_words) in " ".join(full), "what is on record was never written"
     assert again.record(waiting["id"])["status"] == "STARTED", "a conversation that nobody had joined stays joinable"
-    reply = again.call("POST", f"/rtc/{conversation['id']}", key=None, raw=b"v=0\r\n", headers={"content-type": "application/sdp", "authorization": f"Bearer {conversation['token']}"})
+    reply = again.call(
+        "POST",
+        f"/rtc/{conversation['id']}",
+        key=None,
+        raw=b"v=0\r\n",
+        headers={"content-type": "application/sdp", "authorization": f"Bearer {conversation['token']}"},
+    )
     assert reply.status in (401, 409), reply
 
 
-def test_a_killed_browser_ends_the_call(hasty, playwright, hooks, tmp_path):
-    """Nothing at all is sent by a killed process: the server's own clock decides."""
-    server = hasty
+def test_a_killed_browser_ends_the_call(short_timeout_server, playwright, hooks, tmp_path):
+    """A killed process sends nothing at all: the server's own timeout ends the call."""
+    server = short_timeout_server
     agent = server.agent(hooks=hooks, avatar={"idle_timeout": {"timeout": 0}})
     conversation = server.conversation(agent["id"])
-    with calls_with_file(playwright, tmp_path, voice.script([1.0])) as chromium:
+    with calls_with_file(playwright, tmp_path, speech.concatenate([1.0])) as chromium:
         page = Call(chromium).open(conversation["join_link"])
         page.join()
         kill_processes_of(tmp_path)
-    left = hooks.until(conversation["id"], "participant_left")
-    assert left["event"]["payload"]["id"] == conversation["id"], "without a user id the participant is named by the conversation"
-    hooks.until(conversation["id"], "call_ended")
-    assert server.until(conversation["id"], "ENDED")["end_reason"] == "user_left"
+    left = hooks.wait_for(conversation["id"], "participant_left")
+    assert left["event"]["payload"]["id"] == conversation["id"], (
+        "without a user id the participant is named by the conversation"
+    )
+    hooks.wait_for(conversation["id"], "call_ended")
+    assert server.wait_for(conversation["id"], "ENDED")["end_reason"] == "user_left"
 
 
 def kill_processes_of(folder):
-    """Kills the Chromium that was started with the microphone file of this folder (and all of its processes): found by its own command line."""
+    """Kills the Chromium that was started with the microphone file of this folder, and all of its
+    processes. They are found by their command lines."""
     mark = f"--use-file-for-fake-audio-capture={folder}".encode()
     found = 0
     for entry in os.listdir("/proc"):
@@ -124,36 +141,41 @@ def kill_processes_of(folder):
     assert found, "the browser was not found"
 
 
-def test_a_tab_that_navigates_away_is_gone_after_a_while(hasty, call, hooks):
-    agent = hasty.agent(hooks=hooks)
-    conversation = hasty.conversation(agent["id"])
+def test_a_tab_that_navigates_away_is_gone_after_a_while(short_timeout_server, call, hooks):
+    agent = short_timeout_server.agent(hooks=hooks)
+    conversation = short_timeout_server.conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
     page.page.goto("about:blank")
-    hooks.until(conversation["id"], "participant_left")
-    assert hasty.until(conversation["id"], "ENDED")["end_reason"] == "user_left"
+    hooks.wait_for(conversation["id"], "participant_left")
+    assert short_timeout_server.wait_for(conversation["id"], "ENDED")["end_reason"] == "user_left"
 
 
-def test_a_hang_up_ends_the_call_at_once(patient, call, hooks):
-    """On a server that waits an hour for a lost client, nothing else can end it."""
-    agent = patient.agent(hooks=hooks)
-    conversation = patient.conversation(agent["id"])
+def test_a_hang_up_ends_the_call_at_once(long_timeout_server, call, hooks):
+    """The server waits an hour for a lost client, so nothing else can end the call."""
+    agent = long_timeout_server.agent(hooks=hooks)
+    conversation = long_timeout_server.conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
     page.page.click("#hang-up")
-    hooks.until(conversation["id"], "call_ended")
-    assert patient.until(conversation["id"], "ENDED")["end_reason"] == "user_left"
+    hooks.wait_for(conversation["id"], "call_ended")
+    assert long_timeout_server.wait_for(conversation["id"], "ENDED")["end_reason"] == "user_left"
 
 
 @pytest.mark.parametrize("joined", [True, False], ids=["once it has joined", "before it knows that it is connected"])
 def test_a_full_server_says_so(start, call, tmp_path, joined):
-    """One decoder, two calls: the second is told that all lines are busy, be it at its offer or once it has connected; it is never deaf."""
-    server = start("full", data=tmp_path, env={"VISAVIS_STT_POOL": "1", "VISAVIS_TIMEOUTS_OFFER": "120"}).first_start().ready()
+    """One decoder, two calls. The second caller is told that all lines are busy, at its offer or
+    after it has connected. It never gets a call without speech-to-text."""
+    server = (
+        start("full", data=tmp_path, env={"VISAVIS_STT_POOL": "1", "VISAVIS_TIMEOUTS_OFFER": "120"})
+        .first_start()
+        .ready()
+    )
     agent = server.agent()
     first = call().open(server.conversation(agent["id"])["join_link"])
     waiting = server.conversation(agent["id"])
     second = call()
-    # It waits for its answer as long as the first takes to join.
+    # The page waits for its answer as long as the first call takes to join.
     second.page.add_init_script("""AbortSignal.timeout = () => new AbortController().signal;
         const set = window.setTimeout; window.setTimeout = (what, ms, ...more) => set(what, ms >= 10_000 ? 120_000 : ms, ...more);""")
     if not joined:
@@ -163,79 +185,90 @@ def test_a_full_server_says_so(start, call, tmp_path, joined):
     second.open(waiting["join_link"])
     statuses = []
 
-    def meanwhile(route):
-        """The second offer is answered while there is room, and the first call takes it before the answer arrives."""
+    def answer_offer(route):
+        """The second offer is answered while there is capacity. The first call takes the decoder
+        before the answer arrives."""
         answer = route.fetch()
         statuses.append(answer.status)
         first.join()
         route.fulfill(response=answer)
 
-    second.page.route("**/rtc/*", meanwhile, times=1)
+    second.page.route("**/rtc/*", answer_offer, times=1)
     second.page.click("#join")
     second.page.wait_for_selector("#over-title:has-text('All lines are busy')")
     assert statuses == [201]
-    second.shot("full")
+    second.save_screenshot("full")
     assert server.call("GET", f"/v1/ext/conversation/{waiting['id']}").json()["status"] == "STARTED"
     second.page.click("#again")
     second.page.wait_for_selector("#problem:has-text('All lines are busy')")
     first.page.click("#hang-up")
     first.page.wait_for_selector("#over-title:has-text('You hung up')")
-    # The page says so before the server has let the decoder go.
-    until_ready(server, 200)
+    # The page reports the end before the server has released the decoder.
+    wait_until_ready(server, 200)
     second.page.click("#join")
     if joined:
-        second.until("frames", {"more": 1})
+        second.wait_for("frames", {"more": 1})
 
 
-def until_ready(server, status: int, reason: str | None = None, timeout: float = talk.PATIENCE):
+def wait_until_ready(server, status: int, reason: str | None = None, timeout: float = typed_call.TEST_TIMEOUT):
     end = time.monotonic() + timeout
-    while (reply := server.call("GET", "/readyz", key=None)).status != status or reason not in (None, reply.json().get("reason")):
-        assert time.monotonic() < end, f"/readyz never answered {status}: {reply}\n{server.tail()}"
+    while (reply := server.call("GET", "/readyz", key=None)).status != status or reason not in (
+        None,
+        reply.json().get("reason"),
+    ):
+        assert time.monotonic() < end, f"/readyz never answered {status}: {reply}\n{server.log_tail()}"
         threading.Event().wait(0.05)
     return reply
 
 
 def check_full_disk(server, hooks, fill, free):
-    """Two calls run while nothing can be written for a while: nothing is lost, no success is told, and nothing needs a restart."""
+    """Two calls run while nothing can be written for a while. Nothing is lost, no success is
+    reported, and nothing needs a restart."""
     knowledge = "The museum has an old clock in the first room. The garden has red roses."
-    agent = talk.agent(server, knowledge=knowledge, hooks=hooks)
+    agent = typed_call.agent(server, knowledge=knowledge, hooks=hooks)
     first, second = server.conversation(agent["id"]), server.conversation(agent["id"])
 
     async def work():
-        one = await talk.Talk(server, first).begin()
-        other = await talk.Talk(server, second).begin()
+        one = await typed_call.TypedCall(server, first).connect()
+        other = await typed_call.TypedCall(server, second).connect()
         await one.ask("What is in the first room?", "old clock")
         fill()
-        # The call goes on, and its facts wait.
+        # The call continues, and its events wait.
         await one.ask("What is in the garden?", "red roses")
-        # A server that is short of processors for a moment is not ready either.
-        reply = await asyncio.to_thread(until_ready, server, 503, "the store takes no writes")
+        # A server that lacks CPU time for a moment is not ready either.
+        reply = await asyncio.to_thread(wait_until_ready, server, 503, "the store takes no writes")
         assert reply.json()["status"] == "not ready", reply
-        for method, path, body in (("POST", "/v1/ext/conversation", {"agent_id": agent["id"]}), ("DELETE", f"/v1/conversation/{second['id']}", None)):
+        for method, path, body in (
+            ("POST", "/v1/ext/conversation", {"agent_id": agent["id"]}),
+            ("DELETE", f"/v1/conversation/{second['id']}", None),
+        ):
             reply = await asyncio.to_thread(server.call, method, path, body)
             assert reply.status == 503 and reply.headers["retry-after"] == "2", (path, reply)
-        await other.until(lambda: other.says(event="call_ended"), what="the end that was asked for")
+        await other.wait_for(lambda: other.find_message(event="call_ended"), what="the requested end")
         await one.ask("And what is in the first room?", "old clock")
         free()
-        await asyncio.to_thread(until_ready, server, 200)
+        await asyncio.to_thread(wait_until_ready, server, 200)
         await one.leave()
         await other.peer.close()
 
-    talk.run(work())
+    typed_call.run(work())
     for conversation in (first, second):
-        hooks.until(conversation["id"], "call_ended")
-        numbers = [event["sequence"] for event in hooks.of(conversation["id"])]
+        hooks.wait_for(conversation["id"], "call_ended")
+        numbers = [event["sequence"] for event in hooks.events_of(conversation["id"])]
         assert numbers == list(range(1, len(numbers) + 1)), numbers
-    asked = [entry["content"] for entry in server.until(first["id"], "ENDED")["transcript"] if entry["role"] == "user"]
-    assert asked == ["What is in the first room?", "What is in the garden?", "And what is in the first room?"]
+    user_texts = [
+        entry["content"] for entry in server.wait_for(first["id"], "ENDED")["transcript"] if entry["role"] == "user"
+    ]
+    assert user_texts == ["What is in the first room?", "What is in the garden?", "And what is in the first room?"]
     reply = server.call("DELETE", f"/v1/conversation/{second['id']}")
     assert reply.status == 200, reply
-    assert not hooks.faults, hooks.faults
+    assert not hooks.errors, hooks.errors
 
 
 def test_a_store_that_cannot_be_written_for_a_while_loses_nothing(start, hooks, tmp_path):
-    """The file-size limit of the running server is lowered to nothing: every write to a file fails, its log's too."""
-    # What the recogniser would need is not used.
+    """The test lowers the file-size limit of the running server to zero. Every write to a file
+    fails, including the log's."""
+    # The recognizer is not used, so one decoder is enough.
     server = start("full", data=tmp_path, env={"VISAVIS_STT_POOL": "1"}).first_start().ready()
     _, hard = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
 
@@ -243,12 +276,12 @@ def test_a_store_that_cannot_be_written_for_a_while_loses_nothing(start, hooks, 
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (soft, hard))
 
     check_full_disk(server, hooks, lambda: limit(0), lambda: limit(hard))
-    assert server.alive(), server.tail()
+    assert server.alive(), server.log_tail()
 
 
 @pytest.mark.long("store")
 def test_a_full_disk_that_gets_room_again_loses_nothing(start, hooks, tmp_path):
-    """A file system of 48 MiB. Mounting needs rights that not every machine gives."""
+    """A file system of 48 MiB. Not every machine grants the right to mount one."""
     disk, filler = tmp_path / "disk", tmp_path / "disk" / "filler"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(disk)], capture_output=True).returncode:

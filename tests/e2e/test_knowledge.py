@@ -1,4 +1,5 @@
-"""What agents know, in live calls: a document's fact spoken, and search by meaning beside search by words."""
+"""Knowledge of agents in live calls: a fact of a document is spoken, and search by embeddings works
+beside search by words."""
 
 import contextlib
 import json
@@ -9,12 +10,12 @@ import time
 
 import pytest
 
-from kit import talk
+from kit import typed_call
 from kit.receivers import Receiver
 
 
 def pdf(*lines):
-    """A PDF of one page: a header, objects, their places, a trailer."""
+    """A PDF of one page: a header, objects, their offsets, a trailer."""
     shown = " T* ".join(f"({line}) Tj" for line in lines)
     content = f"BT /F1 14 Tf 18 TL 72 700 Td {shown} ET"
     objects = [
@@ -33,9 +34,12 @@ def pdf(*lines):
 
 
 def test_a_fact_of_a_pdf_is_spoken(server):
-    base = server.knowledge("The museum opens at nine.", files={"keys.pdf": pdf("The lighthouse keeper is called Robert.", "He has forty seven silver keys.")})
+    base = server.knowledge(
+        "The museum opens at nine.",
+        files={"keys.pdf": pdf("The lighthouse keeper is called Robert.", "He has forty seven silver keys.")},
+    )
     gone = server.knowledge("The lighthouse keeper is called Susan.")
-    agent = talk.agent(server, extra={"knowledge_base": [gone, base]})
+    agent = typed_call.agent(server, extra={"knowledge_base": [gone, base]})
     assert server.call("DELETE", f"/v1/ext/kb/{gone}").status == 200
 
     async def work(client):
@@ -43,7 +47,7 @@ def test_a_fact_of_a_pdf_is_spoken(server):
         answer = await client.ask("Who is the lighthouse keeper?", "Robert")
         assert "Susan" not in answer
 
-    record = talk.talk(server, agent, work)
+    record = typed_call.run_call(server, agent, work)
     documents = {d["name"]: d["id"] for d in server.call("GET", f"/v1/ext/kb/{base}").json()["documents"]}
     items = record["snippets"]["items"]
     used = [item for item in items if item["doc_id"] == documents["keys.pdf"]]
@@ -51,35 +55,50 @@ def test_a_fact_of_a_pdf_is_spoken(server):
     assert all("Robert" in item["text"] and item["score"] > 0 and item["speech_id"] for item in used), used
 
 
-class Meaning(Receiver):
-    """An OpenAI-compatible server of embeddings that knows which words mean the same."""
+class EmbeddingServer(Receiver):
+    """An OpenAI-compatible embedding server that knows which words have the same meaning."""
 
-    TOPICS = (("dog", "puppy", "leash", "animals", "pets"), ("rain", "umbrella", "weather", "wet"), ("soup", "restaurant", "hungry", "lunch"))
+    TOPICS = (
+        ("dog", "puppy", "leash", "animals", "pets"),
+        ("rain", "umbrella", "weather", "wet"),
+        ("soup", "restaurant", "hungry", "lunch"),
+    )
 
     def __init__(self):
         super().__init__()
-        self.asked = []
+        self.requests = []
         self.broken = False
 
     def answer(self, request, body):
-        asked = json.loads(body)
+        payload = json.loads(body)
         with self.changed:
-            self.asked.append({"path": request.path, "key": request.headers.get("authorization"), **asked})
+            self.requests.append({"path": request.path, "key": request.headers.get("authorization"), **payload})
             self.changed.notify_all()
         if self.broken:
             return self.reply(request, 500)
-        texts = [asked["input"]] if isinstance(asked["input"], str) else asked["input"]
+        texts = [payload["input"]] if isinstance(payload["input"], str) else payload["input"]
         data = [{"object": "embedding", "index": i, "embedding": self.vector(text)} for i, text in enumerate(texts)]
-        # In no order, as the protocol allows.
-        self.reply(request, 200, json.dumps({"object": "list", "model": asked["model"], "data": data[::-1], "usage": {"prompt_tokens": 1, "total_tokens": 1}}).encode())
+        # In any order, as the protocol allows.
+        self.reply(
+            request,
+            200,
+            json.dumps(
+                {
+                    "object": "list",
+                    "model": payload["model"],
+                    "data": data[::-1],
+                    "usage": {"prompt_tokens": 1, "total_tokens": 1},
+                }
+            ).encode(),
+        )
 
     def vector(self, text):
         counts = [1e-3 + sum(word in text.lower() for word in topic) for topic in self.TOPICS]
         size = math.hypot(*counts)
         return [count / size for count in counts]
 
-    def seen(self):
-        return self.asked
+    def describe(self):
+        return self.requests
 
 
 TEXTS = {
@@ -90,57 +109,72 @@ TEXTS = {
 
 
 @pytest.fixture(scope="module")
-def meaning():
-    made = Meaning()
-    yield made
-    made.close()
+def embedding_server():
+    created = EmbeddingServer()
+    yield created
+    created.close()
 
 
 @pytest.fixture(scope="module")
-def knowing(start, meaning):
+def server_with_embeddings(start, embedding_server):
     """A server with embeddings."""
-    env = {"VISAVIS_KNOWLEDGE_EMBEDDINGS_URL": meaning.url + "/v1", "VISAVIS_KNOWLEDGE_EMBEDDINGS_MODEL": "meaning-1", "VISAVIS_KNOWLEDGE_EMBEDDINGS_TOKEN": "sesame"}
+    env = {
+        "VISAVIS_KNOWLEDGE_EMBEDDINGS_URL": embedding_server.url + "/v1",
+        "VISAVIS_KNOWLEDGE_EMBEDDINGS_MODEL": "meaning-1",
+        "VISAVIS_KNOWLEDGE_EMBEDDINGS_TOKEN": "sesame",
+    }
     return start("knowing", env=env).first_start().ready()
 
 
-def until_kept(server, bases):
-    """Until the vectors of the document of each base are in the store, which is a moment after they were asked for."""
-    end = time.monotonic() + talk.PATIENCE
+def wait_until_stored(server, bases):
+    """Waits until the embeddings of each base's document are stored, a moment after they were
+    requested."""
+    end = time.monotonic() + typed_call.TEST_TIMEOUT
     with contextlib.closing(sqlite3.connect(server.data / "visavis.db", timeout=10)) as store:
-        kept = f"SELECT count(*) FROM kb_document WHERE directions <> '' AND kb IN ({', '.join('?' * len(bases))})"
-        while store.execute(kept, bases).fetchone() != (len(bases),):
-            assert time.monotonic() < end, server.tail()
+        query = f"SELECT count(*) FROM kb_document WHERE directions <> '' AND kb IN ({', '.join('?' * len(bases))})"
+        while store.execute(query, bases).fetchone() != (len(bases),):
+            assert time.monotonic() < end, server.log_tail()
             threading.Event().wait(0.05)
 
 
 @pytest.mark.long("providers")
-def test_meaning_is_found_where_no_word_is_shared(knowing, meaning, model):
-    """A question waits at most 250 ms for its vector, so this depends on the machine; control-api/tests/api/meaning.rs holds the search."""
-    brain = model(lambda asked: ["I have looked."])
-    bases = {name: knowing.knowledge(text) for name, text in TEXTS.items()}
-    meaning.wait(lambda: {text for asked in meaning.asked for text in asked["input"]} >= set(TEXTS.values()), talk.PATIENCE, "the documents' embeddings")
-    assert all((asked["path"], asked["key"], asked["model"]) == ("/v1/embeddings", "Bearer sesame", "meaning-1") for asked in meaning.asked)
-    agent = talk.agent(knowing, brain=brain, extra={"knowledge_base": list(bases.values())})
+def test_meaning_is_found_where_no_word_is_shared(server_with_embeddings, embedding_server, model):
+    """A question waits at most 250 ms for its embedding, so this depends on the machine.
+    control-api/tests/api/meaning.rs tests the search."""
+    llm_server = model(lambda request: ["I have looked."])
+    bases = {name: server_with_embeddings.knowledge(text) for name, text in TEXTS.items()}
+    embedding_server.wait(
+        lambda: {text for request in embedding_server.requests for text in request["input"]} >= set(TEXTS.values()),
+        typed_call.TEST_TIMEOUT,
+        "the documents' embeddings",
+    )
+    assert all(
+        (request["path"], request["key"], request["model"]) == ("/v1/embeddings", "Bearer sesame", "meaning-1")
+        for request in embedding_server.requests
+    )
+    agent = typed_call.agent(
+        server_with_embeddings, llm_server=llm_server, extra={"knowledge_base": list(bases.values())}
+    )
 
     def first():
-        """The snippet that the model is told first."""
-        asked = brain.requests[-1]["messages"][0]["content"]
-        return min((asked.find(text), name) for name, text in TEXTS.items() if text in asked)[1]
+        """The name of the first snippet in the model's prompt."""
+        prompt = llm_server.requests[-1]["messages"][0]["content"]
+        return min((prompt.find(text), name) for name, text in TEXTS.items() if text in prompt)[1]
 
     async def by_meaning(client):
         await client.ask("May my dog come with me?", "I have looked.")
 
-    until_kept(knowing, list(bases.values()))
-    record = talk.talk(knowing, agent, by_meaning)
+    wait_until_stored(server_with_embeddings, list(bases.values()))
+    record = typed_call.run_call(server_with_embeddings, agent, by_meaning)
     assert record["snippets"]["items"][0]["kb_id"] == bases["pets"] and first() == "pets", record["snippets"]
 
     async def by_words(client):
         await client.ask("What is at noon in the restaurant?", "I have looked.")
 
-    talk.talk(knowing, agent, by_words)
+    typed_call.run_call(server_with_embeddings, agent, by_words)
     assert first() == "kitchen"
 
-    # Without the embeddings' server words still find what they find.
-    meaning.broken = True
-    record = talk.talk(knowing, agent, by_words)
+    # Without the embedding server, the search by words still works.
+    embedding_server.broken = True
+    record = typed_call.run_call(server_with_embeddings, agent, by_words)
     assert [item["kb_id"] for item in record["snippets"]["items"]] == [bases["kitchen"]], record["snippets"]

@@ -1,11 +1,12 @@
-"""Any OpenAI-compatible server: a slow one, broken ones, and one that calls a tool. The call always lives on."""
+"""Any OpenAI-compatible server: a slow one, broken ones, and one that calls a tool. The call always
+survives."""
 
 import re
 import threading
 
 import pytest
 
-from kit import sound
+from kit import audio_match
 
 #: In two pieces, as the voice speaks it.
 APOLOGY = ["I'm sorry, something went wrong.", "Please say that again."]
@@ -14,71 +15,81 @@ WEATHER = "What is the weather like over there?"
 
 
 def agent_with(server, model, **more):
-    return server.agent(llm={"provider": "custom", "url": model.base, "token": "secret-token", "model": "scripted"}, turn={"preemptive_generation": False}, **more)
+    return server.agent(
+        llm={"provider": "custom", "url": model.base_url, "token": "secret-token", "model": "scripted"},
+        turn={"preemptive_generation": False},
+        **more,
+    )
 
 
 def ask(page, text):
     mark = page.mark()
-    said = page.speak(text)
+    user_speech = page.speak(text)
     assert page.event("utterance_committed", mark)["payload"]["text"] == text
-    return mark, said
+    return mark, user_speech
 
 
 def test_sound_starts_while_the_words_still_stream(server, call, model):
-    """The first sentence is heard before the model writes the rest."""
+    """The first sentence is audible before the model writes the rest."""
     first, rest = "The first room is full of clocks. Then there ", "is a second room with many old pictures."
-    heard_first = threading.Event()
+    first_sentence_heard = threading.Event()
 
-    def words(asked):
-        """One that stays silent for five seconds is given up: a word now and then, until the first sentence is heard."""
+    def stream_words(llm_request):
+        """A model that stays silent for five seconds is given up. This one sends a word now and
+        then, until the first sentence is audible."""
         yield first
         for word in re.split(r"(?<= )", rest):
-            heard_first.wait(3)
+            first_sentence_heard.wait(3)
             yield word
 
-    slow = model(words)
-    agent = agent_with(server, slow, hears=[FIRST_ROOM])
+    slow = model(stream_words)
+    agent = agent_with(server, slow, transcripts=[FIRST_ROOM])
     page = call(options={"packets": True}).open(server.conversation(agent["id"])["join_link"])
     page.join()
-    mark, said = ask(page, FIRST_ROOM)
-    page.sound(said.end)
+    mark, user_speech = ask(page, FIRST_ROOM)
+    page.wait_for_sound(user_speech.end)
     assert not slow.done, "the stream had ended before the first sound"
-    heard_first.set()
+    first_sentence_heard.set()
     answer = page.event("agent.stopped_speaking", mark)
     assert answer["payload"]["text"] == first + rest
-    # A browser that gets no processor is silent amid an answer, too.
-    page.quiet(after=answer["t"])
-    _, heard = page.packets(said.end, page.now())
+    # A browser without CPU time has gaps within an answer, too.
+    page.wait_for_silence(after=answer["t"])
+    _, agent_audio = page.packets(user_speech.end, page.now())
     sentences = ["The first room is full of clocks.", "Then there is a second room with many old pictures."]
-    for sentence, came in zip(sentences, sound.heard_by_page(sentences, "rms", heard), strict=True):
-        sound.expect(came, sentence)
-    asked = slow.requests[0]
-    assert asked["stream"] is True and asked["model"] == "scripted"
-    assert asked["messages"][0]["role"] == "system" and "friendly assistant" in asked["messages"][0]["content"]
-    assert asked["messages"][-1] == {"role": "user", "content": FIRST_ROOM}
+    for sentence, arrival in zip(sentences, audio_match.match_page_audio(sentences, "rms", agent_audio), strict=True):
+        audio_match.expect_arrival(arrival, sentence)
+    llm_request = slow.requests[0]
+    assert llm_request["stream"] is True and llm_request["model"] == "scripted"
+    assert (
+        llm_request["messages"][0]["role"] == "system" and "friendly assistant" in llm_request["messages"][0]["content"]
+    )
+    assert llm_request["messages"][-1] == {"role": "user", "content": FIRST_ROOM}
 
 
 def check_apology(server, call, model, failures: list[tuple[list, list[str]]]):
-    """Each of the first questions fails as its script says: what came before and the apology are heard. The last question is answered."""
+    """Each of the first questions fails as its script says: the text before the failure and the
+    apology are audible. The last question is answered."""
     questions = ["Tell me more.", "And then?", "Is all well?"][-len(failures) - 1 :]
     scripts = {question: script for question, (script, _) in zip(questions, failures, strict=False)}
-    broken = model(lambda asked: scripts.get(asked["messages"][-1]["content"], ["All is well again."]))
-    agent = agent_with(server, broken, hears=questions)
+    broken = model(lambda llm_request: scripts.get(llm_request["messages"][-1]["content"], ["All is well again."]))
+    agent = agent_with(server, broken, transcripts=questions)
     conversation = server.conversation(agent["id"])
     page = call(options={"packets": True}).open(conversation["join_link"])
     page.join()
     for question, (_, before) in zip(questions, failures, strict=False):
-        at, said = ask(page, question)
+        at, user_speech = ask(page, question)
         texts = []
         while not texts or texts[-1] != " ".join(APOLOGY):
             stopped = page.event("agent.stopped_speaking", at)
             texts.append(stopped["payload"]["text"])
             at = stopped["n"] + 1
         assert texts[:-1] == before, texts
-        page.quiet(after=stopped["t"])
-        _, heard = page.packets(said.end, page.now())
-        for sentence, came in zip([*before, *APOLOGY], sound.heard_by_page([*before, *APOLOGY], "rms", heard), strict=True):
-            sound.expect(came, sentence)
+        page.wait_for_silence(after=stopped["t"])
+        _, agent_audio = page.packets(user_speech.end, page.now())
+        for sentence, arrival in zip(
+            [*before, *APOLOGY], audio_match.match_page_audio([*before, *APOLOGY], "rms", agent_audio), strict=True
+        ):
+            audio_match.expect_arrival(arrival, sentence)
     mark, _ = ask(page, questions[-1])
     again = page.event("agent.stopped_speaking", mark)
     assert again["payload"]["text"] == "All is well again."
@@ -98,26 +109,54 @@ def test_a_server_that_stalls_is_apologised_for(server, call, model):
 def test_a_tool_is_really_called(server, call, model, tool, hooks):
     weather = tool({"sky": "purple", "degrees": 21})
 
-    def script(asked):
-        if any(message["role"] == "tool" for message in asked["messages"]):
+    def script(llm_request):
+        if any(message["role"] == "tool" for message in llm_request["messages"]):
             return ["The sky is purple ", "and it has twenty one degrees."]
-        assert asked["tools"][0]["function"]["name"] == "sky_over", asked["tools"]
-        call_ = {"index": 0, "id": "call_7", "type": "function", "function": {"name": "sky_over", "arguments": '{"place": '}}
-        return [{"tool_calls": [call_]}, {"tool_calls": [{"index": 0, "function": {"arguments": '"Green Hill", "unit": "C"}'}}]}]
+        assert llm_request["tools"][0]["function"]["name"] == "sky_over", llm_request["tools"]
+        call_ = {
+            "index": 0,
+            "id": "call_7",
+            "type": "function",
+            "function": {"name": "sky_over", "arguments": '{"place": '},
+        }
+        return [
+            {"tool_calls": [call_]},
+            {"tool_calls": [{"index": 0, "function": {"arguments": '"Green Hill", "unit": "C"}'}}]},
+        ]
 
-    thinker = model(script)
-    schema = {"type": "function", "name": "sky_over", "description": "The weather at a place.",
-              "parameters": {"type": "object", "properties": {"place": {"type": "string"}, "unit": {"type": "string"}}, "required": ["place"]}}  # fmt: skip
-    made = server.call("POST", "/v1/ext/tool", {"type": "tool.api", "schema": schema, "event_messages": {"on_start": {"message": "One moment please."}},
-                                                "request_config": {"method": "GET", "url": weather.url + "/sky/{place}", "headers": {"x-secret": "s3cret"}}})  # fmt: skip
-    assert made.status == 201 and made.json()["message"] == "Tool details created successfully", made
-    agent = agent_with(server, thinker, hooks=hooks, tools=[made.json()["id"]], hears=[WEATHER])
+    llm_server = model(script)
+    schema = {
+        "type": "function",
+        "name": "sky_over",
+        "description": "The weather at a place.",
+        "parameters": {
+            "type": "object",
+            "properties": {"place": {"type": "string"}, "unit": {"type": "string"}},
+            "required": ["place"],
+        },
+    }
+    created = server.call(
+        "POST",
+        "/v1/ext/tool",
+        {
+            "type": "tool.api",
+            "schema": schema,
+            "event_messages": {"on_start": {"message": "One moment please."}},
+            "request_config": {"method": "GET", "url": weather.url + "/sky/{place}", "headers": {"x-secret": "s3cret"}},
+        },
+    )
+    assert created.status == 201 and created.json()["message"] == "Tool details created successfully", created
+    agent = agent_with(server, llm_server, hooks=hooks, tools=[created.json()["id"]], transcripts=[WEATHER])
     conversation = server.conversation(agent["id"])
     page = call(options={"packets": True}).open(conversation["join_link"])
     page.join()
-    mark, said = ask(page, WEATHER)
-    done = hooks.until(conversation["id"], "tool_call")
-    assert done["event"]["payload"] == {"tool_name": "sky_over", "parameters": {"place": "Green Hill", "unit": "C"}, "result": {"sky": "purple", "degrees": 21}}
+    mark, user_speech = ask(page, WEATHER)
+    done = hooks.wait_for(conversation["id"], "tool_call")
+    assert done["event"]["payload"] == {
+        "tool_name": "sky_over",
+        "parameters": {"place": "Green Hill", "unit": "C"},
+        "result": {"sky": "purple", "degrees": 21},
+    }
     first = page.event("agent.stopped_speaking", mark)
     assert first["payload"]["text"] == "One moment please."
     answer = page.event("agent.stopped_speaking", first["n"] + 1)
@@ -126,9 +165,11 @@ def test_a_tool_is_really_called(server, call, model, tool, hooks):
     assert (request["method"], request["path"]) == ("GET", "/sky/Green%20Hill?unit=C"), request
     assert {k.lower(): v for k, v in request["headers"].items()}["x-secret"] == "s3cret"
     assert len(weather.calls) == 1
-    order = [message["role"] for message in thinker.requests[-1]["messages"]]
-    assert order == ["system", "user", "assistant", "tool"], "what was said while the tool ran stands before its call, the result last"
-    assert thinker.requests[-1]["messages"][2]["content"] == "One moment please."
-    result = next(m for m in thinker.requests[-1]["messages"] if m["role"] == "tool")
-    asked = next(m for m in thinker.requests[-1]["messages"] if m.get("tool_calls"))
-    assert result["tool_call_id"] == asked["tool_calls"][0]["id"] and "purple" in result["content"]
+    order = [message["role"] for message in llm_server.requests[-1]["messages"]]
+    assert order == ["system", "user", "assistant", "tool"], (
+        "what was said while the tool ran stands before its call, the result last"
+    )
+    assert llm_server.requests[-1]["messages"][2]["content"] == "One moment please."
+    result = next(m for m in llm_server.requests[-1]["messages"] if m["role"] == "tool")
+    tool_call_message = next(m for m in llm_server.requests[-1]["messages"] if m.get("tool_calls"))
+    assert result["tool_call_id"] == tool_call_message["tool_calls"][0]["id"] and "purple" in result["content"]

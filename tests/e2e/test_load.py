@@ -1,19 +1,20 @@
-"""The load generator: what it measures and says, and how it ends. Times and many calls belong to the long
-tier."""
+"""The load generator: what it measures and reports, and how it exits. Times and many calls belong
+to the long tier."""
 
 import pytest
 
-from kit.loading import found_in, load, required
+from kit.load_generator import read_report, load, required
 
 UNMEASURED = {"n": 0, "p50": None, "p95": None, "p99": None, "max": None}
 
 
-#: What a run of one utterance a call must hold, whatever the machine does.
+#: What a run with one utterance per call must fulfil on any machine.
 STATES = ["failed == 0", "turns.wrong == 0", "turns.missing == 0", "turns.unanswered == 0"]
 
 
 def test_three_calls_in_an_engine_alone_are_answered_and_a_broken_limit_fails(tmp_path):
-    """No answer comes within 100 ms of its question: endpointing, model and voice take their time."""
+    """No answer arrives within 100 ms of its question: endpointing, model and voice take their
+    time."""
     out = tmp_path / "found.json"
     broken = ["p50(voice_to_voice) < 100ms", "max(ttff) < 9s"]
     arguments = "--engine-only --calls 3 --ramp 4/s --duration 9".split()
@@ -22,12 +23,12 @@ def test_three_calls_in_an_engine_alone_are_answered_and_a_broken_limit_fails(tm
     assert run.stdout.count("held    ") == len(STATES)
     assert "BROKEN  p50(voice_to_voice) < 100ms: it is " in run.stdout
     assert "BROKEN  max(ttff) < 9s: not measured" in run.stdout
-    found = found_in(out)
+    found = read_report(out)
     assert found["mode"] == "engine-only" and found["calls"] == 3 and found["cpu_model"]
     assert found["turns"]["right"] == found["turns"]["expected"] == 3
     # Endpointing, the first token and the first sound alone take 800 ms.
     assert found["ms"]["voice_to_voice"]["n"] == 3 and found["ms"]["voice_to_voice"]["p50"] > 800
-    # What has neither pictures nor webhooks measures none, and says so.
+    # A run without video and webhooks measures none, and says so.
     assert (
         found["ms"]["ttff"] == UNMEASURED
         and found["video"]["fps_speaking"] is None
@@ -40,14 +41,15 @@ def test_three_calls_in_an_engine_alone_are_answered_and_a_broken_limit_fails(tm
 @pytest.mark.long("load")
 def test_calls_in_an_engine_alone_are_answered_interrupt_and_are_measured(tmp_path, report):
     out = tmp_path / "found.json"
-    kept = [*STATES, "late_audio < 1%", "n(barge_in) == 4", "p95(voice_to_voice) < 2s", "p95(barge_in) < 1s"]
+    requirements = [*STATES, "late_audio < 1%", "n(barge_in) == 4", "p95(voice_to_voice) < 2s", "p95(barge_in) < 1s"]
     arguments = "--engine-only --calls 4 --ramp 4/s --duration 11".split()
-    run = load(*arguments, "--out", str(out), *required(kept))
+    run = load(*arguments, "--out", str(out), *required(requirements))
     assert run.returncode == 0, run.stdout + run.stderr
-    assert run.stdout.count("held    ") == len(kept)
-    found = found_in(out)
+    assert run.stdout.count("held    ") == len(requirements)
+    found = read_report(out)
     report.add("four calls in an engine alone", found)
-    # Two utterances each. An answer cannot come before its words were heard, and endpointing, model and voice took their time.
+    # Two utterances each. An answer cannot come before its words were heard, and endpointing, model
+    # and voice take their time.
     assert found["turns"]["right"] == found["turns"]["expected"] == 8
     for name in ("join", "voice_to_voice", "overhead", "barge_in", "duck"):
         spread = found["ms"][name]
@@ -76,11 +78,27 @@ def test_what_cannot_be_is_told_in_one_sentence(arguments, sentence):
 @pytest.mark.long("load")
 def test_a_hundred_calls_share_a_core(tmp_path, report):
     out = tmp_path / "found.json"
-    run = load("--engine-only", "--calls", "100", "--ramp", "50/s", "--duration", "20", "--out", str(out), "--require", "failed == 0", "--require", "turns.missing == 0")
+    run = load(
+        "--engine-only",
+        "--calls",
+        "100",
+        "--ramp",
+        "50/s",
+        "--duration",
+        "20",
+        "--out",
+        str(out),
+        "--require",
+        "failed == 0",
+        "--require",
+        "turns.missing == 0",
+    )
     assert run.returncode == 0, run.stdout + run.stderr
-    found = found_in(out)
+    found = read_report(out)
     assert found["asked"] == {"calls": 100, "ramp": 50, "duration": 20, "cycle": None}
-    # What docs/performance.md promises of four to eight times as many.
-    report.promise("a hundred calls in an engine alone: CPU a call-second, ms", found["server"]["cpu_ms_per_call_second"], 2)
+    # What docs/performance.md promises for four to eight times as many.
+    report.promise(
+        "a hundred calls in an engine alone: CPU a call-second, ms", found["server"]["cpu_ms_per_call_second"], 2
+    )
     report.promise("a hundred calls in an engine alone: overhead, p95, ms", found["ms"]["overhead"]["p95"], 100)
     report.promise("a hundred calls in an engine alone: share of late sound", found["late_audio"], 0.001)

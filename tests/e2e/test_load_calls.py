@@ -1,11 +1,11 @@
-"""The load generator against the server under test: real calls by WebRTC, and what it says of them. Times and
-many calls belong to the long tier."""
+"""The load generator against the server under test: real WebRTC calls, and the generator's report
+about them. Times and many calls belong to the long tier."""
 
 import json
 
 import pytest
 
-from kit.loading import found_in, load, required
+from kit.load_generator import read_report, load, required
 
 
 @pytest.fixture(scope="module")
@@ -13,12 +13,12 @@ def scripted(start):
     return start("load").first_start().ready()
 
 
-#: What must hold of three callers, whatever the machine does.
+#: What must hold for three callers on any machine.
 STATES = ["failed == 0", "errors == 0", "turns.wrong == 0", "turns.missing == 0", "turns.unanswered == 0",
           "events.missing == 0", "events.out_of_order == 0", "video.decode_errors == 0"]  # fmt: skip
 
 
-#: Packets of the microphone that come three at once, up to 60 ms late and in another order.
+#: Packets of the microphone that arrive three at a time, up to 60 ms late and reordered.
 UNEVENLY = ["--burst", "3", "--jitter", "60"]
 
 
@@ -26,7 +26,7 @@ def call_with_three(server, out, limits, line=()):
     arguments = [*"--scripted --calls 3 --ramp 4/s --duration 12".split(), *line]
     run = load("--server", server.url, "--key", server.key, *arguments, "--out", str(out), *required(STATES + limits))
     assert run.returncode == 0, run.stdout + run.stderr
-    return found_in(out)
+    return read_report(out)
 
 
 def test_three_callers_are_answered_interrupt_and_get_every_event(scripted, tmp_path, report):
@@ -37,15 +37,14 @@ def test_three_callers_are_answered_interrupt_and_get_every_event(scripted, tmp_
     for name in ("join", "voice_to_voice", "ttff"):
         spread = found["ms"][name]
         assert spread["n"] >= 3 and 0 < spread["p50"] <= spread["p95"] <= spread["p99"] <= spread["max"], (name, spread)
-    # The second utterance of a caller cuts the answer to the first. Who joined late has no time for it.
-    # An answer cannot come before its words were all heard, and endpointing, model and voice took their time.
+    # The second utterance of a caller interrupts the answer to the first. A caller that joined late
+    # has no time for it. An answer cannot come before all of its words were heard, and endpointing,
+    # model and voice take their time.
     assert found["calls"] == 3 and found["turns"]["right"] == found["turns"]["expected"] >= 3
     assert found["ms"]["voice_to_voice"]["p50"] > 800
     assert found["cpu_model"] and found["events"]["expected"] >= 9
     # CPU time: other programs change it little.
-    report.limit(
-        "three callers: CPU of the server a call-second, ms", found["server"]["cpu_ms_per_call_second"], 60
-    )
+    report.limit("three callers: CPU of the server a call-second, ms", found["server"]["cpu_ms_per_call_second"], 60)
     left = [agent["agent_name"] for agent in scripted.call("GET", "/v1/ext/agent?perpage=100").json()]
     assert "Load" not in left, "the run's agent is gone"
 
@@ -60,17 +59,29 @@ def test_three_callers_are_answered_soon(scripted, tmp_path):
 
 @pytest.mark.long("load")
 def test_three_callers_whose_packets_come_unevenly_are_understood(scripted, tmp_path, report):
-    """To the word: no turn is wrong or missing."""
+    """Word for word: no turn is wrong or missing."""
     found = call_with_three(scripted, tmp_path / "found.json", ["n(barge_in) == 3"], [*UNEVENLY, "--seed", "20"])
     report.add("three callers on an uneven line", found)
-    asked = found["asked"]
-    assert (asked["burst"], asked["jitter"], asked["seed"]) == (3, 60, 20), asked
+    requested = found["asked"]
+    assert (requested["burst"], requested["jitter"], requested["seed"]) == (3, 60, 20), requested
     assert found["turns"]["right"] == found["turns"]["expected"] >= 6, found["turns"]
 
 
 @pytest.mark.long("load")
 def test_a_broken_limit_fails(scripted):
-    run = load("--server", scripted.url, "--key", scripted.key, "--scripted", "--calls", "1", "--duration", "5", "--require", "p50(voice_to_voice) < 100ms")
+    run = load(
+        "--server",
+        scripted.url,
+        "--key",
+        scripted.key,
+        "--scripted",
+        "--calls",
+        "1",
+        "--duration",
+        "5",
+        "--require",
+        "p50(voice_to_voice) < 100ms",
+    )
     assert run.returncode == 1, run.stdout + run.stderr
     assert "BROKEN  p50(voice_to_voice) < 100ms: it is " in run.stdout
 
@@ -102,18 +113,40 @@ def test_a_server_without_scripted_models_says_so(start):
 
 @pytest.mark.long("load")
 def test_a_thousand_short_calls_leave_nothing_behind(start, tmp_path, report):
-    """Twenty callers, whose packets come late and in bursts, hang up at a random moment of 6 s and call again."""
+    """Twenty callers, whose packets arrive late and in bursts, hang up at a random moment within 6
+    s and call again."""
     server = start("soak").first_start().ready()
     out = tmp_path / "soak.json"
-    # The run is short, and a heap grows by steps; 10 000 calls are measured apart (`make soak`).
-    run = load("--server", server.url, "--key", server.key, "--scripted", "--calls", "20", "--ramp", "10/s", "--cycle", "6", "--duration", "176", *UNEVENLY,
-               "--out", str(out), "--require", "soak.rss_growth <= 10%", timeout=400)  # fmt: skip
+    # The run is short, and a heap grows in steps. 10 000 calls are measured separately (`make
+    # soak`).
+    run = load(
+        "--server",
+        server.url,
+        "--key",
+        server.key,
+        "--scripted",
+        "--calls",
+        "20",
+        "--ramp",
+        "10/s",
+        "--cycle",
+        "6",
+        "--duration",
+        "176",
+        *UNEVENLY,
+        "--out",
+        str(out),
+        "--require",
+        "soak.rss_growth <= 10%",
+        timeout=400,
+    )
     assert run.returncode == 0, run.stdout + run.stderr
     found = json.loads(out.read_text())
     soak = found["soak"] | {"asked": found["asked"]}
     report.add("soak", soak)
     assert soak["calls"] >= 1000, soak
     assert soak["calls_left"] == 0 and soak["decoders_left"] == 0, soak
-    # Since the middle of the run; a leak would be one a call, 500 of them. As twenty callers hang up at once, there are twenty connections and
-    # all that the store may open.
+    # Since the middle of the run. A leak would be one file per call, 500 in all. Twenty callers
+    # hang up at the same time, so there are twenty connections and the files that the store may
+    # open.
     assert soak["threads"][1] <= soak["threads"][0] + 8 and soak["files"][1] <= soak["files"][0] + 40, soak

@@ -1,4 +1,5 @@
-"""Servers of tools in live calls: the official Python SDK's, over both transports; and ones that are dead, deaf or die."""
+"""MCP servers in live calls: the official Python SDK's, over both transports; and servers that are
+down, do not answer, or die."""
 
 import asyncio
 import json
@@ -6,8 +7,8 @@ import socket
 
 import pytest
 
-from kit import talk
-from kit.toolbox import Toolbox
+from kit import typed_call
+from kit.mcp_server import McpServer
 
 GREETING = "Good day, I am the guide of the museum."
 APOLOGY = "I could not look that up."
@@ -17,40 +18,48 @@ PARAMETERS = {"type": "object", "properties": {}}
 
 
 @pytest.fixture(scope="module")
-def shared():
+def shared_mcp_server():
     """A process that every test may use and none may kill."""
-    box = Toolbox()
-    yield box
-    box.close()
+    mcp_server = McpServer()
+    yield mcp_server
+    mcp_server.close()
 
 
 @pytest.fixture
-def box(shared):
-    shared.forget()
-    return shared
+def mcp_server(shared_mcp_server):
+    shared_mcp_server.discard_lines()
+    return shared_mcp_server
 
 
 @pytest.fixture
-def mortal():
-    """A process to be killed."""
-    box = Toolbox()
-    yield box
-    box.close()
+def disposable_mcp_server():
+    """A process for a test to kill."""
+    mcp_server = McpServer()
+    yield mcp_server
+    mcp_server.close()
 
 
 def configure(server, kind, url):
-    made = server.call("POST", "/v1/ext/mcp", {"name": f"Toolbox {kind}", "type": kind, "request_config": {"url": url, "headers": {"Authorization": "Bearer sesame"}}})
-    assert made.status == 200, made
-    return made.json()["id"]
+    created = server.call(
+        "POST",
+        "/v1/ext/mcp",
+        {
+            "name": f"Toolbox {kind}",
+            "type": kind,
+            "request_config": {"url": url, "headers": {"Authorization": "Bearer sesame"}},
+        },
+    )
+    assert created.status == 200, created
+    return created.json()["id"]
 
 
-def thinker(asked):
-    """Calls the tool that the user names; tells what came of it."""
-    last = asked["messages"][-1]
+def scripted_reply(llm_request):
+    """Calls the tool that the user names; says what it returned."""
+    last = llm_request["messages"][-1]
     if last["role"] == "tool":
         found = last["content"]
         return [HOURS if '"seventeen"' in found else "Twelve are free." if '"Twelve"' in found else APOLOGY]
-    offered = [tool["function"]["name"] for tool in asked.get("tools") or []]
+    offered = [tool["function"]["name"] for tool in llm_request.get("tools") or []]
     if "tools" in last["content"]:
         return [READY if "never" in offered else "They are not there yet."]
     wanted = next((name for name in ("opening_hours", "never", "broken", "tickets") if name in last["content"]), None)
@@ -59,23 +68,34 @@ def thinker(asked):
     if wanted not in offered:
         return ["There is no such tool."]
     arguments = json.dumps({"day": "Sunday"} if wanted == "opening_hours" else {})
-    call = {"index": 0, "id": f"call_{len(asked['messages'])}", "type": "function", "function": {"name": wanted, "arguments": arguments}}
+    call = {
+        "index": 0,
+        "id": f"call_{len(llm_request['messages'])}",
+        "type": "function",
+        "function": {"name": wanted, "arguments": arguments},
+    }
     return [{"tool_calls": [call]}]
 
 
-def agent_with(server, brain, mcp, tools=()):
-    return talk.agent(server, brain=brain, config={"expose_tools": True}, avatar={"welcome_message": {"wait_time": 0, "messages": [GREETING]}},
-                      tools=tools, extra={"mcp": mcp})  # fmt: skip
+def agent_with(server, llm_server, mcp, tools=()):
+    return typed_call.agent(
+        server,
+        llm_server=llm_server,
+        config={"expose_tools": True},
+        avatar={"welcome_message": {"wait_time": 0, "messages": [GREETING]}},
+        tools=tools,
+        extra={"mcp": mcp},
+    )
 
 
-def greeted(box, work):
-    """Does `work` once the greeting is over and the model is offered the tools of `box`."""
+def after_greeting(mcp_server, work):
+    """Runs `work` once the greeting is over and the model is offered the tools of `mcp_server`."""
 
     async def whole(client):
-        await client.until_spoken(GREETING)
-        await asyncio.to_thread(box.asked)
-        # The list is under way until the model has it.
-        while READY not in client.spoken():
+        await client.wait_for_utterance(GREETING)
+        await asyncio.to_thread(mcp_server.wait_until_listed)
+        # The list of tools may still be in transit.
+        while READY not in client.utterances():
             client.messages.clear()
             await client.ask("Are the tools there?", "there")
         await work(client)
@@ -83,42 +103,58 @@ def greeted(box, work):
     return whole
 
 
-@pytest.mark.parametrize(("kind", "transport"), [("shttp", "shttp"), ("sse", "sse"), ("shttp/sse", "shttp"), ("shttp/sse", "sse")])
-def test_a_tool_of_a_server_is_called_in_a_call(server, model, box, kind, transport):
-    brain = model(thinker)
-    agent = agent_with(server, brain, [configure(server, kind, box.urls[transport])])
+@pytest.mark.parametrize(
+    ("kind", "transport"), [("shttp", "shttp"), ("sse", "sse"), ("shttp/sse", "shttp"), ("shttp/sse", "sse")]
+)
+def test_a_tool_of_a_server_is_called_in_a_call(server, model, mcp_server, kind, transport):
+    llm_server = model(scripted_reply)
+    agent = agent_with(server, llm_server, [configure(server, kind, mcp_server.urls[transport])])
 
     async def work(client):
         await client.ask("Ask opening_hours please.", HOURS)
         done = client.events("tool_call")[-1]
-        assert done == {"tool_name": "opening_hours", "parameters": {"day": "Sunday"}, "result": {"day": "Sunday", "opens": "nine", "closes": "seventeen"}}
+        assert done == {
+            "tool_name": "opening_hours",
+            "parameters": {"day": "Sunday"},
+            "result": {"day": "Sunday", "opens": "nine", "closes": "seventeen"},
+        }
         # A tool that fails says why.
         await client.ask("Ask broken please.", APOLOGY)
         assert "the drawer is stuck" in json.dumps(client.events("tool_call")[-1]["result"])
 
-    record = talk.talk(server, agent, greeted(box, work))
-    assert box.line() == "opening_hours Sunday Bearer sesame"
+    record = typed_call.run_call(server, agent, after_greeting(mcp_server, work))
+    assert mcp_server.next_line() == "opening_hours Sunday Bearer sesame"
     assert record["warnings"] == [], record["warnings"]
-    offered = {tool["function"]["name"]: tool["function"] for tool in brain.requests[-1]["tools"]}
+    offered = {tool["function"]["name"]: tool["function"] for tool in llm_server.requests[-1]["tools"]}
     assert offered.keys() == {"opening_hours", "never", "broken"}
     assert offered["opening_hours"]["description"] == "When the museum is open on a day of the week."
     assert offered["opening_hours"]["parameters"]["required"] == ["day"]
 
 
 @pytest.mark.parametrize("transport", ["shttp", "sse"])
-def test_a_server_that_dies_in_mid_call_costs_its_tools_only(server, model, tool, mortal, transport):
-    brain = model(thinker)
+def test_a_server_that_dies_in_mid_call_costs_its_tools_only(server, model, tool, disposable_mcp_server, transport):
+    llm_server = model(scripted_reply)
     request = {"method": "GET", "url": tool({"free": "Twelve"}).url}
-    schema = {"type": "function", "name": "tickets", "description": "How many tickets are left.", "parameters": PARAMETERS}
-    made = server.call("POST", "/v1/ext/tool", {"type": "tool.api", "schema": schema, "request_config": request})
-    assert made.status == 201, made
-    agent = agent_with(server, brain, [configure(server, transport, mortal.urls[transport])], [made.json()["id"]])
+    schema = {
+        "type": "function",
+        "name": "tickets",
+        "description": "How many tickets are left.",
+        "parameters": PARAMETERS,
+    }
+    created = server.call("POST", "/v1/ext/tool", {"type": "tool.api", "schema": schema, "request_config": request})
+    assert created.status == 201, created
+    agent = agent_with(
+        server,
+        llm_server,
+        [configure(server, transport, disposable_mcp_server.urls[transport])],
+        [created.json()["id"]],
+    )
 
     async def work(client):
         client.type("Ask never please.")
-        assert await asyncio.to_thread(mortal.line) == "never"
-        mortal.kill()
-        await client.until_spoken(APOLOGY)
+        assert await asyncio.to_thread(disposable_mcp_server.next_line) == "never"
+        disposable_mcp_server.kill()
+        await client.wait_for_utterance(APOLOGY)
         failed = json.dumps(client.events("tool_call")[-1]["result"])
         assert "took too long" not in failed, "a dead server is noticed, not waited for"
         await client.ask("Ask for tickets please.", "Twelve are free.")
@@ -126,33 +162,37 @@ def test_a_server_that_dies_in_mid_call_costs_its_tools_only(server, model, tool
         await client.ask("Ask opening_hours please.", APOLOGY)
         await client.ask("Just say something.", "Nothing to do.")
 
-    record = talk.talk(server, agent, greeted(mortal, work))
+    record = typed_call.run_call(server, agent, after_greeting(disposable_mcp_server, work))
     assert record["end_reason"] == "user_left"
 
 
-def test_servers_that_are_dead_or_deaf_cost_their_tools_only(server, model, box):
-    brain = model(thinker)
-    with socket.create_server(("127.0.0.1", 0)) as deaf, socket.create_server(("127.0.0.1", 0)) as dead:
-        urls = [f"http://127.0.0.1:{place.getsockname()[1]}/mcp" for place in (deaf, dead)]
-        dead.close()
-        deaf.settimeout(talk.PATIENCE)
-        ids = [configure(server, "shttp", url) for url in urls] + [configure(server, "shttp", box.urls["shttp"])]
-        # One that is deleted stays attached, and is skipped without a word.
-        deleted = configure(server, "shttp", box.urls["shttp"])
-        agent = agent_with(server, brain, [*ids, deleted])
+def test_servers_that_are_dead_or_silent_cost_their_tools_only(server, model, mcp_server):
+    llm_server = model(scripted_reply)
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as closed:
+        urls = [f"http://127.0.0.1:{place.getsockname()[1]}/mcp" for place in (silent, closed)]
+        closed.close()
+        silent.settimeout(typed_call.TEST_TIMEOUT)
+        ids = [configure(server, "shttp", url) for url in urls] + [configure(server, "shttp", mcp_server.urls["shttp"])]
+        # A deleted server stays attached, and is skipped without a warning.
+        deleted = configure(server, "shttp", mcp_server.urls["shttp"])
+        agent = agent_with(server, llm_server, [*ids, deleted])
         assert server.call("DELETE", f"/v1/ext/mcp/{deleted}").status == 204
 
         async def warnings(client, count):
-            return await client.recorded(lambda record: len(record["warnings"]) >= count and record["warnings"], f"{count} warnings")
+            return await client.wait_for_record_value(
+                lambda record: len(record["warnings"]) >= count and record["warnings"], f"{count} warnings"
+            )
 
         async def work(client):
-            # The greeting is over and another server's tools are there, while the deaf one has been asked and is still waited for.
-            asked, _ = await asyncio.to_thread(deaf.accept)
+            # The greeting is over and another server's tools are there. The silent server was asked
+            # and has not answered yet.
+            connection, _ = await asyncio.to_thread(silent.accept)
             await client.ask("Ask opening_hours please.", HOURS)
             warning = (await warnings(client, 1))[0]
-            # It hangs up: now its tools are left out too, and nobody waits for its time to run out.
-            asked.close()
+            # The silent server hangs up. Now its tools are left out, too, without waiting for its
+            # timeout.
+            connection.close()
             assert (await warnings(client, 2))[0] == warning
 
-        record = talk.talk(server, agent, greeted(box, work))
+        record = typed_call.run_call(server, agent, after_greeting(mcp_server, work))
     assert all("left out" in warning for warning in record["warnings"]), record["warnings"]

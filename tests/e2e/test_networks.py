@@ -1,11 +1,12 @@
-"""Networks and devices that are not as they should be: no UDP, a server that stands still, a microphone whose sound gets lost, another microphone."""
+"""Faulty networks and devices: no UDP, a stopped server, a microphone whose audio gets lost,
+another microphone."""
 
 import os
 import signal
 
 import pytest
 
-from kit import sound
+from kit import audio_match
 
 CLOCK = "Who built the oldest clock in the museum?"
 FIRST_ROOM = "What do visitors see in the first room?"
@@ -20,7 +21,7 @@ def link(server):
 # The page's policy forbids Playwright's own wait for a condition.
 WAIT = """() => new Promise((done, fail) => {{ const late = performance.now() + 60_000; const look = () => {{
     if ({0}) done(); else if (performance.now() > late) fail(new Error(`waited in vain for {0}`)); else requestAnimationFrame(look); }}; look(); }})"""
-# The protocols of the pair of candidates that the call takes, as soon as the browser tells of one.
+# The protocols of the candidate pair that the call uses, as soon as the browser reports one.
 PAIR = """async () => { for (let pair, stats; ; await new Promise(requestAnimationFrame)) {
     stats = [...(await e2e.peer.getStats()).values()];
     pair = stats.find((s) => s.type === 'candidate-pair' && s.nominated && s.state === 'succeeded');
@@ -30,9 +31,14 @@ PAIR = """async () => { for (let pair, stats; ; await new Promise(requestAnimati
 
 
 def test_without_udp_the_call_goes_by_tcp(server, call):
-    """The answer's UDP candidates lead nowhere, as where a firewall lets no UDP out: everything goes by ICE-TCP, sound, picture and captions."""
-    agent = server.agent(greeting="Hello, and welcome to the museum.", knowledge="The oldest clock in the museum was built by Tompion.",
-                         hears=[CLOCK], tap=True)  # fmt: skip
+    """The answer's UDP candidates lead nowhere, as behind a firewall without UDP. Everything uses
+    ICE-TCP: audio, video and captions."""
+    agent = server.agent(
+        greeting="Hello, and welcome to the museum.",
+        knowledge="The oldest clock in the museum was built by Tompion.",
+        transcripts=[CLOCK],
+        tap=True,
+    )
     conversation = server.conversation(agent["id"])
     page = call(options={"packets": True})
     page.context.add_init_script("""
@@ -45,33 +51,34 @@ def test_without_udp_the_call_goes_by_tcp(server, call):
     page.join()
     assert page.page.evaluate(PAIR) == {"local": "tcp", "remote": "tcp"}
     page.event("agent.stopped_speaking")
-    page.quiet(lasting=1.0)
+    page.wait_for_silence(lasting=1.0)
     mark, before = page.mark(), page.now()
-    said = page.speak(CLOCK)
+    user_speech = page.speak(CLOCK)
     page.event("utterance_committed", mark)
-    assert page.sound(said.end)["from"] > said.end
+    assert page.wait_for_sound(user_speech.end)["from"] > user_speech.end
     answer = page.event("agent.stopped_speaking", mark)
-    page.quiet(after=answer["t"])
+    page.wait_for_silence(after=answer["t"])
     mine, theirs = page.packets(before, page.now())
-    came = sound.heard_by_server(mine, server.heard(agent))
-    sound.expect(came, "the question")
-    came = sound.heard_by_page([answer["payload"]["text"]], "rms", theirs)[0]
-    sound.expect(came, "the answer")
+    arrival = audio_match.match_stt_audio(mine, server.stt_audio(agent))
+    audio_match.expect_arrival(arrival, "the question")
+    arrival = audio_match.match_page_audio([answer["payload"]["text"]], "rms", theirs)[0]
+    audio_match.expect_arrival(arrival, "the answer")
     page.page.click("#hang-up")
-    record = server.until(conversation["id"], "ENDED")
+    record = server.wait_for(conversation["id"], "ENDED")
     assert [turn["role"] for turn in record["transcript"]][:2] == ["assistant", "user"], record["transcript"]
 
 
 @pytest.mark.long("network")
 def test_a_server_that_stands_still_for_seconds_is_come_back_to(start, call):
-    """No packet for four seconds: the page says that the way is gone, tries again, and the same call goes on."""
+    """No packet for four seconds. The page reports the interruption and tries again, and the same
+    call continues."""
     server = start("standstill").first_start().ready()
-    agent = server.agent(greeting="Hello, and welcome to the museum.", hears=[FIRST_ROOM])
+    agent = server.agent(greeting="Hello, and welcome to the museum.", transcripts=[FIRST_ROOM])
     conversation = server.conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
     page.event("agent.stopped_speaking")
-    page.quiet(lasting=1.0)
+    page.wait_for_silence(lasting=1.0)
     offers = page.page.evaluate("e2e.offers.length")
     os.kill(server.process.pid, signal.SIGSTOP)
     try:
@@ -87,26 +94,30 @@ def test_a_server_that_stands_still_for_seconds_is_come_back_to(start, call):
 
 
 def test_sound_that_gets_lost_on_its_way_is_noticed(link, call):
-    """The microphone's bar moves and nothing arrives: the page says so, and offers the devices."""
+    """The level of the microphone moves and nothing arrives. The page says so, and offers the
+    devices."""
     page = call().open(link())
     page.join()
-    page.quiet(lasting=1.0)
+    page.wait_for_silence(lasting=1.0)
     sender = "e2e.peer.getTransceivers().find((t) => t.receiver.track.kind === 'audio').sender"
     page.page.evaluate(f"(e2e.kept = {sender}.track, {sender}.replaceTrack(null))")
-    told = "#notice:has-text('does not reach the agent')"
+    notice = "#notice:has-text('does not reach the agent')"
 
     def talk_until_told():
-        """A user who is not heard goes on talking. A page without processor looks at its microphone too rarely, and what was said before is
-        still answered: one sentence need not do (tests/js/deafness.test.mjs counts the seconds)."""
+        """A user who is not heard goes on talking. A page without CPU time samples its microphone
+        too rarely, and earlier speech is still answered. So one sentence may not be enough
+        (tests/js/unheard-microphone.test.mjs tests the exact time)."""
         for _ in range(12):
-            said = page.speak("Hello? Can you hear me? I have been talking for quite a while now, and nothing happens at all.")
-            page.pass_to(said.end)
-            if page.page.is_visible(told):
+            user_speech = page.speak(
+                "Hello? Can you hear me? I have been talking for quite a while now, and nothing happens at all."
+            )
+            page.wait_until_time(user_speech.end)
+            if page.page.is_visible(notice):
                 return
         raise AssertionError("the page never said that the sound does not arrive")
 
     talk_until_told()
-    # What is not so any more is not said.
+    # The notice disappears when it is no longer true.
     page.page.evaluate(f"{sender}.replaceTrack(e2e.kept)")
     page.speak("Can you hear me now?")
     page.page.wait_for_selector("#notice", state="hidden", timeout=60_000)
@@ -117,7 +128,8 @@ def test_sound_that_gets_lost_on_its_way_is_noticed(link, call):
 
 
 def test_another_microphone_is_chosen_in_mid_call(link, call):
-    """Chromium's made-up devices, each of which beeps: the chosen one is opened, sent, and heard by the server."""
+    """Chromium's fake devices, each of which beeps. The chosen one is opened, sent, and heard by
+    the server."""
     page = call(options={"ownMicrophone": True}).open(link())
     page.join()
     page.page.click("#devices")

@@ -1,8 +1,8 @@
-"""Random requests made from the API's own document (docs/openapi.json): no failure of the server, no answer
-that the document does not tell.
+"""Random requests from the API's own document (docs/openapi.json): the server never fails, and
+every answer is documented.
 
-`make test` sends a fixed number with a fixed seed. The long tier sends what it can in its time, on both
-stores, with a new seed that it prints.
+`make test` sends a fixed number with a fixed seed. The long tier sends as many as its time allows,
+on both stores, with a new seed that it prints.
 """
 
 import json
@@ -16,17 +16,17 @@ import sys
 import pytest
 
 from kit import stores
-from kit.server import OUT, ROOT, own_file
+from kit.server import OUT, ROOT, worker_file
 
 HERE = pathlib.Path(__file__).parent / "openapi"
 SEED = 20261121
-#: Requests that are drawn for each operation in `make test`. Those of each rule of the document take half a
-#: minute, and belong to the long tier.
+#: The number of random requests for each operation in `make test`. Requests for each rule of the
+#: document take half a minute, and belong to the long tier.
 EXAMPLES = 5
 #: Seconds for the requests of each store in the long tier.
 BUDGET = 120
-#: Each answer takes a second of a processor, with a low priority. control-api/tests/api/drawn.rs asks a
-#: scripted child process.
+#: Each answer takes a second of CPU time at a low priority. control-api/tests/api/drawn.rs asks a
+#: scripted child process instead.
 DRAWN = "/v2/character/preview"
 
 
@@ -51,30 +51,47 @@ def test_random_requests_get_only_documented_answers(request, start, tmp_path, k
 
 
 def ask(server, folder, seed, extent, operations):
-    """Has schemathesis send requests; every answer must be documented, and so many operations must have been
-    asked."""
+    """Runs schemathesis. Every answer must be documented, and at least this number of operations
+    must have been requested."""
     agent = server.call("GET", "/v1/ext/agent").json()[0]["id"]
     conversation = server.conversation(agent)
-    report = own_file("openapi", ".txt")
+    report = worker_file("openapi", ".txt")
     command = [
-        str(pathlib.Path(sys.executable).with_name("schemathesis")), "--config-file", str(HERE / "schemathesis.toml"), "run", str(ROOT / "docs" / "openapi.json"), "--url", server.url,
-        "--header", f"x-api-key: {server.key}", "--header", f"Authorization: Bearer {conversation['token']}",
-        "--seed", str(seed), *extent, "--request-timeout", "60", "--continue-on-failure", "--no-color", "--no-shrink",
-        "--generation-database", "none", "--warnings", "off",
-    ]  # fmt: skip
+        str(pathlib.Path(sys.executable).with_name("schemathesis")),
+        "--config-file",
+        str(HERE / "schemathesis.toml"),
+        "run",
+        str(ROOT / "docs" / "openapi.json"),
+        "--url",
+        server.url,
+        "--header",
+        f"x-api-key: {server.key}",
+        "--header",
+        f"Authorization: Bearer {conversation['token']}",
+        "--seed",
+        str(seed),
+        *extent,
+        "--request-timeout",
+        "60",
+        "--continue-on-failure",
+        "--no-color",
+        "--no-shrink",
+        "--generation-database",
+        "none",
+        "--warnings",
+        "off",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(HERE), "SCHEMATHESIS_HOOKS": "hooks"}
     OUT.mkdir(parents=True, exist_ok=True)
     with report.open("w") as out:
-        done = subprocess.run(
-            command, stdout=out, stderr=subprocess.STDOUT, cwd=folder, env=environment, timeout=900
-        )
-    told = report.read_text()
+        done = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, cwd=folder, env=environment, timeout=900)
+    text = report.read_text()
     print(f"seed {seed}: VISAVIS_OPENAPI_SEED={seed} repeats it in the long tier; all of it: {report}")
-    print(told[-6000:])
-    assert server.alive(), server.tail()
+    print(text[-6000:])
+    assert server.alive(), server.log_tail()
     assert done.returncode == 0, f"schemathesis ended with {done.returncode}"
-    tested = re.search(r"Tested: (\d+)", told)
-    assert tested and int(tested[1]) == operations, "every operation was asked"
+    tested = re.search(r"Tested: (\d+)", text)
+    assert tested and int(tested[1]) == operations, "every operation was requested"
 
 
 def told_operations() -> int:

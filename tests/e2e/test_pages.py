@@ -1,4 +1,4 @@
-"""The pages without luck: clear words, keyboard, screen reader, policy."""
+"""The pages when something goes wrong: clear words, keyboard, screen reader, policy."""
 
 import pytest
 
@@ -10,26 +10,26 @@ FIRST_ROOM = "What do visitors see in the first room?"
 
 @pytest.fixture(scope="module")
 def link(server):
-    agent = server.agent(greeting="Hello, and welcome to the museum.", hears=[FIRST_ROOM])
+    agent = server.agent(greeting="Hello, and welcome to the museum.", transcripts=[FIRST_ROOM])
     return lambda: server.conversation(agent["id"])["join_link"]
 
 
 @pytest.fixture(scope="module")
-def deaf(playwright):
-    """A Chromium without any microphone."""
+def browser_without_microphone(playwright):
+    """A Chromium without a microphone."""
     flags = [flag for flag in calls.FLAGS if "fake-ui" not in flag]
     chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
     yield chromium
     chromium.close()
 
 
-def test_without_a_microphone_one_can_still_type(link, deaf, call):
-    page = call(browser=deaf, width=390, height=844, options={"ownMicrophone": True}).open(link())
+def test_without_a_microphone_one_can_still_type(link, browser_without_microphone, call):
+    page = call(browser=browser_without_microphone, width=390, height=844, options={"ownMicrophone": True}).open(link())
     page.page.click("#join")
     page.page.wait_for_selector("#notice:has-text('No microphone was found')")
-    page.until("sound", {"after": 0})
+    page.wait_for("sound", {"after": 0})
     assert page.page.inner_text("#mute") == "Use mic"
-    page.shot("no-microphone-phone")
+    page.save_screenshot("no-microphone-phone")
     page.message("bot-ready")
     mark = page.mark()
     page.page.fill("#text", "Hello there")
@@ -39,16 +39,18 @@ def test_without_a_microphone_one_can_still_type(link, deaf, call):
 
 def test_a_refused_microphone_is_explained(link, call):
     page = call(options={"ownMicrophone": True})
-    page.context.add_init_script("navigator.mediaDevices.getUserMedia = async () => { throw new DOMException('no', 'NotAllowedError'); }")
+    page.context.add_init_script(
+        "navigator.mediaDevices.getUserMedia = async () => { throw new DOMException('no', 'NotAllowedError'); }"
+    )
     page.open(link())
     page.page.click("#join")
     page.page.wait_for_selector("#notice:has-text('The microphone is blocked')")
     assert page.page.is_visible("#notice-action:has-text('Try again')")
-    page.until("frames", {"more": 1})
+    page.wait_for("frames", {"more": 1})
 
 
 def test_blocked_media_are_explained(link, call):
-    """A network without UDP and TCP to the server: candidates of the answer lead nowhere."""
+    """A network without UDP and TCP to the server: the candidates of the answer lead nowhere."""
     page = call()
     page.context.add_init_script("""
         const set = RTCPeerConnection.prototype.setRemoteDescription;
@@ -56,7 +58,7 @@ def test_blocked_media_are_explained(link, call):
           const sdp = about.sdp.replace(/(a=candidate:\\S+ 1 \\S+ \\d+) \\S+ \\d+ /g, '$1 192.0.2.1 9 ');
           return set.call(this, { type: about.type, sdp });
         };""")
-    # The twelve seconds that the page waits for a connection pass in one.
+    # The page waits twelve seconds for a connection; here they pass in one.
     page.context.add_init_script("""
         const later = window.setTimeout;
         window.setTimeout = (work, ms, ...given) => {
@@ -67,14 +69,14 @@ def test_blocked_media_are_explained(link, call):
     page.page.click("#join")
     page.page.wait_for_selector("#problem:has-text('Your network blocks the call')")
     assert page.page.evaluate("window.waitedForConnection")
-    page.shot("blocked")
+    page.save_screenshot("blocked")
 
 
 def test_an_ended_conversation_says_so(server, link, call):
     url = link()
     conversation = url.split("/join/")[1].split("#")[0]
     assert server.call("DELETE", f"/v1/conversation/{conversation}").status == 200
-    page = call().open(url)  # nobody has to click to learn it
+    page = call().open(url)  # no click is needed to see it
     page.page.wait_for_selector("#over-title:has-text('The conversation is over')")
     page.page.wait_for_selector("#over-words:has-text('This conversation is over')")
 
@@ -96,19 +98,20 @@ def test_a_link_without_its_token_says_so(server, link, call):
 
 
 def test_a_network_that_comes_back_finds_the_same_call(server, link, call):
-    """The connection is lost without a word; the page comes back by itself, and the call goes on."""
+    """The connection is lost without a message. The page reconnects by itself, and the call
+    continues."""
     url = link()
     page = call().open(url)
     page.join()
     page.event("agent.stopped_speaking")
-    page.quiet(lasting=1.0)
+    page.wait_for_silence(lasting=1.0)
     offers = page.page.evaluate("e2e.offers.length")
     mark = page.mark()
-    page.page.evaluate("e2e.peer.close()")  # what a dead network looks like to the page, without the wait
+    page.page.evaluate("e2e.peer.close()")  # a dead network as the page sees it, without the wait
     page.page.evaluate("e2e.channel.dispatchEvent(new Event('close'))")
-    page.until("message", {"type": "bot-ready", "after": mark})  # a last picture of the old connection may still come
+    page.wait_for("message", {"type": "bot-ready", "after": mark})  # one more picture of the old connection may arrive
     page.page.evaluate("e2e.presented = 0")
-    page.until("frames", {"more": 1})
+    page.wait_for("frames", {"more": 1})
     assert page.page.evaluate("e2e.offers.length") > offers
     mark = page.mark()
     page.speak(FIRST_ROOM)
@@ -125,7 +128,7 @@ def test_everything_works_by_keyboard_and_has_a_name(link, call):
     assert order == ["join", "join-typing"]
     page.page.focus("#join")
     page.page.keyboard.press("Enter")
-    page.until("frames", {"more": 1})
+    page.wait_for("frames", {"more": 1})
     page.page.wait_for_selector("#mute:focus")
     page.page.keyboard.press("Space")
     assert page.page.get_attribute("#mute", "aria-pressed") == "true"
@@ -147,7 +150,9 @@ def test_everything_works_by_keyboard_and_has_a_name(link, call):
 
 
 def test_the_page_names_the_agent_as_its_persona(server, call):
-    agent = server.agent(name="Counter 3", greeting="Hello, and welcome to the museum.", avatar={"persona_name": "Theo <b>Winter</b>"})
+    agent = server.agent(
+        name="Counter 3", greeting="Hello, and welcome to the museum.", avatar={"persona_name": "Theo <b>Winter</b>"}
+    )
     page = call().open(server.conversation(agent["id"])["join_link"])
     name = "Theo <b>Winter</b>"
     page.page.wait_for_selector("#welcome-title:has-text('Ready to talk with Theo')")
@@ -161,12 +166,12 @@ def test_the_page_names_the_agent_as_its_persona(server, call):
     assert page.page.text_content("#theirs-name") == f"{name} hears"
     assert page.page.get_attribute("#face", "aria-label") == f"Video of {name}"
     page.page.reload()
-    page.until("frames", {"more": 1})
+    page.wait_for("frames", {"more": 1})
     page.page.wait_for_selector("#captions li[data-who=agent] .who:has-text('Winter')")
 
 
 SIZES = [(320, 568), (390, 844), (768, 1024), (1280, 800), (568, 320), (740, 360)]
-#: What lies outside of the window, or is too narrow to be used or read.
+#: Finds elements outside of the window, and elements too narrow to use or read.
 MISPLACED = """() => {
   const found = [];
   if (document.documentElement.scrollWidth > innerWidth) found.push(`the page is ${document.documentElement.scrollWidth} wide`);
@@ -187,24 +192,25 @@ MISPLACED = """() => {
 
 
 def test_nothing_overflows_at_any_size(server, call):
-    """Welcome, call without captions, call with long ones, call with a notice: at the sizes of phones (upright and lying), tablets, desktops."""
+    """Welcome, call without captions, call with long ones, call with a notice: at the sizes of
+    phones (portrait and landscape), tablets, desktops."""
     agent = server.agent(avatar={"persona_name": "Bartholomew Featherstonehaugh-Cholmondeley of Marylebone"})
     page = call().open(server.conversation(agent["id"])["join_link"])
     page.page.wait_for_selector("#welcome-title:has-text('Bartholomew')")
     wrong = {}
 
-    def look(what):
+    def check(what):
         for width, height in SIZES:
             page.page.set_viewport_size({"width": width, "height": height})
             if found := page.page.evaluate(MISPLACED):
                 wrong[f"{what} at {width} x {height}"] = found
-                page.shot(f"overflow-{what}-{width}x{height}".replace(" ", "-"))
+                page.save_screenshot(f"overflow-{what}-{width}x{height}".replace(" ", "-"))
 
-    look("welcome")
+    check("welcome")
     page.join()
-    look("no captions")
+    check("no captions")
     page.page.click("#devices")
-    look("devices")
+    check("devices")
     page.page.keyboard.press("Escape")
     for text in ("x" * 300, "A rather long sentence, with which somebody asks for many things at once. " * 6):
         mark = page.mark()
@@ -212,14 +218,17 @@ def test_nothing_overflows_at_any_size(server, call):
         page.page.press("#text", "Enter")
         page.event("utterance_committed", mark)
     page.page.wait_for_selector("#captions li[data-who=user] >> nth=1")
-    look("long captions")
-    page.page.evaluate("document.getElementById('notice').hidden = false; document.getElementById('notice-words').textContent = 'Your microphone works, but its sound does not reach the agent.'; const b = document.getElementById('notice-action'); b.hidden = false; b.textContent = 'Choose a device'")
-    look("notice")
+    check("long captions")
+    page.page.evaluate(
+        "document.getElementById('notice').hidden = false; document.getElementById('notice-words').textContent = 'Your microphone works, but its sound does not reach the agent.'; const b = document.getElementById('notice-action'); b.hidden = false; b.textContent = 'Choose a device'"
+    )
+    check("notice")
     assert not wrong, "\n".join(f"{what}: {found}" for what, found in wrong.items())
 
 
 def test_muting_and_both_levels(server, link, call):
-    """The bar of the own microphone and the one of what the server hears move with speech; a muted microphone is heard by nobody."""
+    """The level of the own microphone and the level that the server receives move with speech.
+    Nobody hears a muted microphone."""
     page = call().open(link())
     page.join()
     page.event("agent.stopped_speaking")
@@ -237,7 +246,7 @@ def test_muting_and_both_levels(server, link, call):
     answered = page.event("agent.stopped_speaking", mark)
     page.page.click("#mute")
     page.page.wait_for_selector("#mute[aria-pressed=true]")
-    page.pass_to(page.speak(FIRST_ROOM).end)
+    page.wait_until_time(page.speak(FIRST_ROOM).end)
     page.page.click("#mute")
     page.page.wait_for_selector("#mute[aria-pressed=false]")
     unmuted = page.now()
@@ -278,14 +287,25 @@ def test_an_agent_that_is_not_for_embedding_has_no_embed_page(server):
 
 
 def test_an_embedded_agent_knows_its_visitor(server, call):
-    agent = server.agent(greeting="Hello, and welcome to the museum.", extra={"embed": {"enabled": True, "origins": []}})
+    agent = server.agent(
+        greeting="Hello, and welcome to the museum.", extra={"embed": {"enabled": True, "origins": []}}
+    )
     page = call().open(f"{server.url}/embed/{agent['id']}?username=Ada&id=ada-7&context=likes%20clocks")
     page.join()
     page.event("agent.started_speaking")
-    rows = [row for row in server.call("GET", "/v1/ext/conversation?perpage=20").json() if row["agent_id"] == agent["id"]]
-    assert len(rows) == 1 and rows[0]["user_name"] == "Ada" and rows[0]["user_id"] == "ada-7" and "likes clocks" in rows[0]["context"]
+    rows = [
+        row for row in server.call("GET", "/v1/ext/conversation?perpage=20").json() if row["agent_id"] == agent["id"]
+    ]
+    assert (
+        len(rows) == 1
+        and rows[0]["user_name"] == "Ada"
+        and rows[0]["user_id"] == "ada-7"
+        and "likes clocks" in rows[0]["context"]
+    )
     page.page.reload()
     page.page.evaluate("e2e.ready")
-    page.until("frames", {"more": 1})
-    rows = [row for row in server.call("GET", "/v1/ext/conversation?perpage=20").json() if row["agent_id"] == agent["id"]]
+    page.wait_for("frames", {"more": 1})
+    rows = [
+        row for row in server.call("GET", "/v1/ext/conversation?perpage=20").json() if row["agent_id"] == agent["id"]
+    ]
     assert len(rows) == 1, "a reload made a second conversation"

@@ -1,4 +1,4 @@
-"""What the document of measured numbers says is what its files say, and a broken budget is told."""
+"""The document of measured figures agrees with its files, and a broken budget is reported."""
 
 import inspect
 import json
@@ -18,7 +18,9 @@ TABLE, BUDGETS = ROOT / "scripts" / "perf-table.py", ROOT / "scripts" / "budgets
 
 
 def run(script, *arguments, **env):
-    return subprocess.run([sys.executable, script, *map(str, arguments)], capture_output=True, text=True, env=os.environ | env, timeout=60)
+    return subprocess.run(
+        [sys.executable, script, *map(str, arguments)], capture_output=True, text=True, env=os.environ | env, timeout=60
+    )
 
 
 def test_the_document_says_what_the_measured_files_say():
@@ -33,26 +35,34 @@ def test_a_document_that_says_something_else_is_noticed_and_mended(tmp_path):
     found["ms"]["overhead"] |= {"p50": 12.4, "p95": 34.6}
     (results / "other.json").write_text(json.dumps(found))
     (results / "long-faces.json").write_text(json.dumps({"part": "faces", "tests": {}}))
-    (results / "benches.json").write_text(json.dumps({"mode": "benches", "median_ns": {"a step": 12345.6, "other": 1}, "instructions": {"a step": 98765}}))
+    (results / "benches.json").write_text(
+        json.dumps({"mode": "benches", "median_ns": {"a step": 12345.6, "other": 1}, "instructions": {"a step": 98765}})
+    )
     document = tmp_path / "performance.md"
     document.write_text((ROOT / "docs" / "performance.md").read_text())
     where = ("--document", document, "--results", results)
     assert run(TABLE, "--check", *where).returncode == 1
     assert run(TABLE, *where).returncode == 0 and run(TABLE, "--check", *where).returncode == 0
     text = document.read_text()
-    assert "| 1 | 12 / 35 ms |" in text and "| a step | 12 µs | 98\u202f765 |" in text and "| other | 1 ns | – |" in text
+    assert (
+        "| 1 | 12 / 35 ms |" in text and "| a step | 12 µs | 98\u202f765 |" in text and "| other | 1 ns | – |" in text
+    )
     (results / "benches.json").write_text(json.dumps({"mode": "benches", "median_ns": {"a step": 12345.6}}))
     assert run(TABLE, *where).returncode == 0 and "| a step | 12 µs |\n" in document.read_text()
 
 
 def dump(folder, counts):
-    """What Callgrind writes of benches of ten iterations, and at a program's end."""
+    """What Callgrind writes for benches of ten iterations, and at a program's end."""
     folder.mkdir(exist_ok=True)
     for old in folder.iterdir():
         old.unlink()
-    triggers = {f"Client Request: 10 x {bench}": round(10 * count) for bench, count in counts.items()} | {"Program termination": 10**12}
+    triggers = {f"Client Request: 10 x {bench}": round(10 * count) for bench, count in counts.items()} | {
+        "Program termination": 10**12
+    }
     for number, (trigger, count) in enumerate(triggers.items()):
-        (folder / f"7.{number}").write_text(f"version: 1\ncmd: steps --bench\ndesc: Trigger: {trigger}\n\nevents: Ir\nsummary: 0\n\nfn=(1) a\n+3 12\n\ntotals: {count}\n")
+        (folder / f"7.{number}").write_text(
+            f"version: 1\ncmd: steps --bench\ndesc: Trigger: {trigger}\n\nevents: Ir\nsummary: 0\n\nfn=(1) a\n+3 12\n\ntotals: {count}\n"
+        )
 
 
 @pytest.fixture
@@ -86,9 +96,9 @@ def benches(tmp_path):
 
 
 def test_kept_budgets_are_told(benches):
-    told = benches.check()
-    assert told.returncode == 0, told.stdout + told.stderr
-    assert told.stdout.count(" 50 %") == len(benches.limits) > 20
+    result = benches.check()
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count(" 50 %") == len(benches.limits) > 20
 
 
 def test_a_broken_budget_and_a_bench_or_budget_alone_are_told(benches):
@@ -96,47 +106,58 @@ def test_a_broken_budget_and_a_bench_or_budget_alone_are_told(benches):
     (benches.new[first] / "estimates.json").write_text(json.dumps({"median": {"point_estimate": 1e12}}))
     (benches.new[second] / "estimates.json").unlink()
     benches("nobody's", 1)
-    told = benches.check()
-    assert told.returncode == 1
+    result = benches.check()
+    assert result.returncode == 1
     for line in (f"BROKEN  {first}: ", f"MISSED  {second}: ", "FREE    nobody's: "):
-        assert told.stdout.count(line) == 1, told.stdout
+        assert result.stdout.count(line) == 1, result.stdout
 
 
 def test_counted_instructions_are_held_against_limits_of_their_own(benches):
     first, second, third, *_ = benches.counts
-    benches.dump({name: most / 2 for name, most in benches.counts.items()})
-    told = benches.check()
-    assert told.returncode == 0, told.stdout + told.stderr
-    assert told.stdout.count(" 50 %") == len(benches.limits) + len(benches.counts)
-    # A tenth too many is enough, and no slack is given.
+    benches.dump({name: limit / 2 for name, limit in benches.counts.items()})
+    result = benches.check()
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count(" 50 %") == len(benches.limits) + len(benches.counts)
+    # A tenth too many is enough, and there is no slack.
     benches.dump({first: benches.counts[first] * 1.1, second: benches.counts[second], "nobody's": 1})
-    told = benches.check("--slack", "3")
-    assert told.returncode == 1
-    for line in (f"BROKEN  {first}: ", f"MISSED  {third}: a limit of instructions", "FREE    nobody's: a bench without a limit of instructions"):
-        assert told.stdout.count(line) == 1, told.stdout
-    assert f"  {second}: " not in told.stdout
+    result = benches.check("--slack", "3")
+    assert result.returncode == 1
+    for line in (
+        f"BROKEN  {first}: ",
+        f"MISSED  {third}: a limit of instructions",
+        "FREE    nobody's: a bench without a limit of instructions",
+    ):
+        assert result.stdout.count(line) == 1, result.stdout
+    assert f"  {second}: " not in result.stdout
 
 
 def test_counts_of_another_compiler_are_told_and_not_judged(benches):
     first, *_ = benches.counts
     benches.dump(benches.counts | {first: benches.counts[first] * 1.1})
     benches.compiled_by("1.0.0")
-    told = benches.check()
-    assert told.returncode == 0 and told.stdout.count(f"BROKEN  {first}: ") == 1 and "this is 1.0.0: not judged" in told.stdout, told.stdout
+    result = benches.check()
+    assert (
+        result.returncode == 0
+        and result.stdout.count(f"BROKEN  {first}: ") == 1
+        and "this is 1.0.0: not judged" in result.stdout
+    ), result.stdout
 
 
 def test_new_limits_of_instructions_have_room(benches):
     first, *_ = benches.limits
     benches.dump({first: 1000, "nobody's": 123_456})
-    told = benches.check("--limits").stdout
-    assert tomllib.loads(told[told.index("[instructions]") :].split("\nMISSED")[0]) == {"instructions": {first: 1120, "nobody's": 139_000}}
+    result = benches.check("--limits").stdout
+    assert tomllib.loads(result[result.index("[instructions]") :].split("\nMISSED")[0]) == {
+        "instructions": {first: 1120, "nobody's": 139_000}
+    }
 
 
 @pytest.fixture
 def runner(benches, tmp_path):
-    """A `cargo` that measures what it is told to: the time of each bench in each of its runs, in ns, and under a `valgrind` the instructions."""
+    """A `cargo` that measures what the test tells it: the time of each bench in each of its runs,
+    in ns, and under a `valgrind` the instructions."""
 
-    def made(*runs, counts=None, what="run"):
+    def run_benches(*runs, counts=None, what="run"):
         (tmp_path / "runs.json").write_text(json.dumps(runs))
         (tmp_path / "counts.json").write_text(json.dumps(counts))
         programs = tmp_path / "programs"
@@ -145,15 +166,28 @@ def runner(benches, tmp_path):
         for name in ["cargo"] if counts is None else ["cargo", "valgrind"]:
             (programs / name).write_text(f"#!{sys.executable}\n{inspect.getsource(dump)}{RUNNER}")
             (programs / name).chmod(0o755)
-        told = run(BUDGETS, what, "--out", tmp_path / "found.json", CRITERION_HOME=str(tmp_path), PATH=str(programs), RUSTC=str(benches.rustc))
-        made.kept = json.loads((tmp_path / "found.json").read_text())
-        asked = tmp_path / "asked.json"
-        return told, made.kept["median_ns"], json.loads(asked.read_text()) if asked.exists() else []
+        result = run(
+            BUDGETS,
+            what,
+            "--out",
+            tmp_path / "found.json",
+            CRITERION_HOME=str(tmp_path),
+            PATH=str(programs),
+            RUSTC=str(benches.rustc),
+        )
+        run_benches.stored = json.loads((tmp_path / "found.json").read_text())
+        arguments_file = tmp_path / "asked.json"
+        return (
+            result,
+            run_benches.stored["median_ns"],
+            json.loads(arguments_file.read_text()) if arguments_file.exists() else [],
+        )
 
-    return made
+    return run_benches
 
 
-# Writes what criterion would, of all benches or of those that the last argument names, and keeps what it was asked.
+# Writes what Criterion would write, for all benches or for those that the last argument names.
+# Records the arguments.
 RUNNER = """
 import json, os, pathlib, re, sys
 home = pathlib.Path(os.environ["CRITERION_HOME"])
@@ -178,30 +212,32 @@ for bench, ns in json.loads((home / "runs.json").read_text())[len(before)].items
 def test_a_bench_over_its_budget_is_run_again_and_only_that(benches, runner):
     first, *others = benches.limits
     fast = dict.fromkeys(benches.limits, 1)
-    told, found, asked = runner(fast | {first: 1e12}, fast | {first: 2.0, others[0]: 3.0}, {})
-    assert told.returncode == 0, told.stdout + told.stderr
-    assert len(asked) == 2 and asked[0] == [] and re.fullmatch(asked[1][0], first), asked
+    result, found, run_arguments = runner(fast | {first: 1e12}, fast | {first: 2.0, others[0]: 3.0}, {})
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert len(run_arguments) == 2 and run_arguments[0] == [] and re.fullmatch(run_arguments[1][0], first), (
+        run_arguments
+    )
     assert found[first] == 2.0 and found[others[0]] == 1, "what was not run again keeps its time"
 
 
 def test_a_bench_that_stays_over_its_budget_fails(benches, runner):
     first = next(iter(benches.limits))
     slow = dict.fromkeys(benches.limits, 1) | {first: 1e12}
-    told, found, asked = runner(slow, slow, slow | {first: 1e11})
-    assert told.returncode == 1, told.stdout
-    assert told.stdout.count(f"BROKEN  {first}: ") == 1 and len(asked) == 3 and found[first] == 1e11
+    result, found, run_arguments = runner(slow, slow, slow | {first: 1e11})
+    assert result.returncode == 1, result.stdout
+    assert result.stdout.count(f"BROKEN  {first}: ") == 1 and len(run_arguments) == 3 and found[first] == 1e11
 
 
 def test_what_an_earlier_run_measured_is_forgotten(benches, runner):
-    told, found, _ = runner({"nobody's": 1})
-    assert told.returncode == 1 and told.stdout.count("MISSED") == len(benches.limits), told.stdout
+    result, found, _ = runner({"nobody's": 1})
+    assert result.returncode == 1 and result.stdout.count("MISSED") == len(benches.limits), result.stdout
 
 
 def test_without_valgrind_a_sentence_says_that_nothing_is_counted(benches, runner):
-    told, _, _ = runner(dict.fromkeys(benches.limits, 1))
-    assert told.returncode == 0, told.stdout + told.stderr
-    assert told.stdout.count("Valgrind is not installed: no instructions are counted") == 1
-    assert "instructions" not in runner.kept
+    result, _, _ = runner(dict.fromkeys(benches.limits, 1))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("Valgrind is not installed: no instructions are counted") == 1
+    assert "instructions" not in runner.stored
 
 
 needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="instructions are counted on x86-64")
@@ -211,33 +247,41 @@ needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="instructi
 def test_with_valgrind_instructions_are_counted_and_kept(benches, runner):
     first, *_ = benches.counts
     benches.dump({"of an earlier run": 1})
-    told, _, asked = runner(dict.fromkeys(benches.limits, 1), counts=benches.counts)
-    assert told.returncode == 0, told.stdout + told.stderr
-    assert len(asked) == 1 and runner.kept["instructions"] == benches.counts and "not installed" not in told.stdout
+    result, _, run_arguments = runner(dict.fromkeys(benches.limits, 1), counts=benches.counts)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert (
+        len(run_arguments) == 1
+        and runner.stored["instructions"] == benches.counts
+        and "not installed" not in result.stdout
+    )
 
 
 @needs_x86
 def test_a_run_under_valgrind_that_counts_nothing_fails(benches, runner):
-    told, _, _ = runner(dict.fromkeys(benches.limits, 1), counts={})
-    assert told.returncode == 1 and told.stdout.count("MISSED") == len(benches.counts), told.stdout
+    result, _, _ = runner(dict.fromkeys(benches.limits, 1), counts={})
+    assert result.returncode == 1 and result.stdout.count("MISSED") == len(benches.counts), result.stdout
 
 
 @needs_x86
 def test_a_broken_limit_of_instructions_fails_and_is_named(benches, runner):
     first, *_ = benches.counts
-    told, _, _ = runner(dict.fromkeys(benches.limits, 1), counts=benches.counts | {first: benches.counts[first] + 1})
-    assert told.returncode == 1 and told.stdout.count("BROKEN") == told.stdout.count(f"BROKEN  {first}: ") == 1, told.stdout
+    result, _, _ = runner(dict.fromkeys(benches.limits, 1), counts=benches.counts | {first: benches.counts[first] + 1})
+    assert result.returncode == 1 and result.stdout.count("BROKEN") == result.stdout.count(f"BROKEN  {first}: ") == 1, (
+        result.stdout
+    )
 
 
 @needs_x86
 def test_instructions_alone_are_judged_without_a_time(benches, runner):
     first, *_ = benches.counts
-    told, found, asked = runner(counts=benches.counts | {first: benches.counts[first] + 1}, what="count")
-    assert told.returncode == 1 and told.stdout.count("BROKEN") == told.stdout.count(f"BROKEN  {first}: ") == 1, told.stdout
-    assert "MISSED" not in told.stdout and not found and not asked, "a time was measured"
+    result, found, run_arguments = runner(counts=benches.counts | {first: benches.counts[first] + 1}, what="count")
+    assert result.returncode == 1 and result.stdout.count("BROKEN") == result.stdout.count(f"BROKEN  {first}: ") == 1, (
+        result.stdout
+    )
+    assert "MISSED" not in result.stdout and not found and not run_arguments, "a time was measured"
 
 
 @needs_x86
 def test_without_valgrind_a_count_fails_and_says_what_to_install(benches):
-    told = run(BUDGETS, "count", CRITERION_HOME=str(benches.rustc.parent), PATH="/nowhere")
-    assert told.returncode == 1 and "apt-get install valgrind" in told.stderr, told
+    result = run(BUDGETS, "count", CRITERION_HOME=str(benches.rustc.parent), PATH="/nowhere")
+    assert result.returncode == 1 and "apt-get install valgrind" in result.stderr, result

@@ -1,19 +1,21 @@
-"""Recognition from end to end, in a browser: the only two tests of `make test` that hear words. All others compare sound; the recogniser itself is tested on
-files (models/tests).
+"""Recognition from end to end, in a browser. These are the only two tests of `make test` that
+recognize words. All others compare audio. The recognizer itself is tested on files (models/tests).
 
-A browser without processor loses sound before it sends it, so no other test runs meanwhile, and this browser runs before other programs
-where that is allowed: it stands for the caller's own machine."""
+A browser without CPU time loses audio before it sends it. So no other test runs meanwhile, and this
+browser gets a higher priority than other programs where that is allowed. It stands for the caller's
+own machine.
+"""
 
 import os
 
 import pytest
 
-from kit import CHROMIUM, sound, voice
+from kit import CHROMIUM, audio_match, speech
 from kit import call as calls
 from kit.receivers import Model
 from kit.relay import JITTER, Relay
 
-#: As files, none of the forty words of the questions and one of those of the answer is misunderstood.
+#: On files, none of the forty words of the questions and one word of the answer is misrecognized.
 SPEAKER = "rms"
 QUESTIONS = [
     "What do visitors see in the first room of the museum?",
@@ -30,79 +32,94 @@ ANSWER = (
 @pytest.fixture(scope="module")
 def browser(playwright):
     args = [*calls.FLAGS, calls.FAKE_DEVICE]
-    chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=args, env={**os.environ, "CHROMIUM_NICE": "-10"})
+    chromium = playwright.chromium.launch(
+        executable_path=CHROMIUM, args=args, env={**os.environ, "CHROMIUM_NICE": "-10"}
+    )
     yield chromium
     chromium.close()
 
 
-def check_words(said: str, heard: str, most: float = 0.25):
-    wrong, count = voice.errors(said, heard)
-    assert count >= 40 and wrong <= most * count, f"{wrong} of {count} words are wrong: {said!r} / {heard!r}"
+def check_words(reference: str, hypothesis: str, max_error_rate: float = 0.25):
+    wrong, count = speech.word_errors(reference, hypothesis)
+    assert count >= 40 and wrong <= max_error_rate * count, (
+        f"{wrong} of {count} words are wrong: {reference!r} / {hypothesis!r}"
+    )
 
 
 def ask(page):
-    """Speaks the questions, one after the other's answer."""
+    """Speaks the questions, each after the answer to the last."""
     for question in QUESTIONS:
         mark = page.mark()
-        said = page.speak(question, SPEAKER)
-        # A sender that stands still for a moment parts a question in two turns; their words count together.
-        while page.event("utterance_committed", mark)["t"] < said.end:
+        user_speech = page.speak(question, SPEAKER)
+        # A sender that stops for a moment splits a question into two turns. Their words count
+        # together.
+        while page.event("utterance_committed", mark)["t"] < user_speech.end:
             mark = page.event("utterance_committed", mark)["n"] + 1
         stopped = page.event("agent.stopped_speaking", page.event("utterance_committed", mark)["n"])
-        page.quiet(after=stopped["t"])
+        page.wait_for_silence(after=stopped["t"])
 
 
 @pytest.mark.long("providers")
 def test_the_voice_is_fit_for_these_tests():
-    """As files."""
-    check_words(" ".join(QUESTIONS), " ".join(voice.recognise(voice.script([0.3, (question, SPEAKER), 0.3])) for question in QUESTIONS), most=0.1)
-    check_words(ANSWER, voice.recognise(voice.script([0.3, (ANSWER, SPEAKER), 0.3])), most=0.1)
+    """Recognition on files."""
+    check_words(
+        " ".join(QUESTIONS),
+        " ".join(speech.recognize(speech.concatenate([0.3, (question, SPEAKER), 0.3])) for question in QUESTIONS),
+        max_error_rate=0.1,
+    )
+    check_words(ANSWER, speech.recognize(speech.concatenate([0.3, (ANSWER, SPEAKER), 0.3])), max_error_rate=0.1)
 
 
 @pytest.mark.alone
 def test_the_server_understands_a_user(server, call, model):
-    """Forty words, from the page's microphone to the text that the language model is asked."""
-    attentive = model(lambda asked: ["I see."])
-    agent = server.agent(llm={"provider": "custom", "url": attentive.base, "model": "scripted"}, turn={"preemptive_generation": False})
+    """Forty words, from the page's microphone to the text that the language model gets."""
+    llm_server = model(lambda llm_request: ["I see."])
+    agent = server.agent(
+        llm={"provider": "custom", "url": llm_server.base_url, "model": "scripted"},
+        turn={"preemptive_generation": False},
+    )
     page = call().open(server.conversation(agent["id"])["join_link"])
     page.join()
     ask(page)
-    asked = [message["content"] for message in attentive.requests[-1]["messages"] if message["role"] == "user"]
-    check_words(" ".join(QUESTIONS), " ".join(asked))
+    recognized = [message["content"] for message in llm_server.requests[-1]["messages"] if message["role"] == "user"]
+    check_words(" ".join(QUESTIONS), " ".join(recognized))
     # Two turns without an answer between them are one message of two lines.
-    assert " ".join(asked).split() == " ".join(page.events("utterance_committed")).split()
+    assert " ".join(recognized).split() == " ".join(page.events("utterance_committed")).split()
 
 
-def recognised_over(relay, page, server, agent) -> str:
-    """What is recognised of the questions where the page's call takes this relay."""
-    relay.lead(page)
+def recognize_over(relay, page, server, agent) -> str:
+    """The recognized words of the questions if the page's call uses this relay."""
+    relay.intercept(page)
     relay.start()
     try:
         page.open(server.conversation(agent["id"])["join_link"])
         page.join()
         ask(page)
-        recognised = " ".join(page.events("utterance_committed"))
+        recognized = " ".join(page.events("utterance_committed"))
         page.close()
     finally:
         relay.close()
     assert relay.sound["packets"] > 500, f"the sound went another way: {relay.sound}"
-    return recognised
+    return recognized
 
 
 @pytest.fixture(scope="module")
-def attentive(server):
-    """An agent that answers every question alike."""
-    brain = Model(lambda asked: ["I see."])
-    yield server.agent(llm={"provider": "custom", "url": brain.base, "model": "scripted"}, turn={"preemptive_generation": False})
-    brain.close()
+def agreeing_agent(server):
+    """An agent that answers every question with the same words."""
+    llm_server = Model(lambda llm_request: ["I see."])
+    yield server.agent(
+        llm={"provider": "custom", "url": llm_server.base_url, "model": "scripted"},
+        turn={"preemptive_generation": False},
+    )
+    llm_server.close()
 
 
 @pytest.fixture(scope="module")
-def evenly(browser, server, attentive):
-    """What is recognised of the questions where all packets come, each on time."""
+def baseline_words(browser, server, agreeing_agent):
+    """The recognized words of the questions if all packets arrive on time."""
     page = calls.Call(browser)
     try:
-        return recognised_over(Relay(), page, server, attentive)
+        return recognize_over(Relay(), page, server, agreeing_agent)
     finally:
         page.close()
 
@@ -116,68 +133,81 @@ def evenly(browser, server, attentive):
         pytest.param({"burst": 5}, id="5 at once"),
         pytest.param({"jitter": JITTER}, id="late"),
         pytest.param({"jitter": JITTER, "burst": 3}, id="late, 3 at once"),
-        # The page's requests for what the way back lost come between the words.
+        # The page's requests for packets lost on the way back arrive between the words.
         pytest.param({"burst": 3, "loss": 0.1}, id="3 at once, a tenth lost on the way back"),
     ],
 )
-def test_words_that_come_unevenly_are_understood_as_those_that_come_evenly(server, call, attentive, evenly, report, line):
-    """All of the user's packets come: at most 2 of some 40 words differ."""
+def test_words_that_come_unevenly_are_understood_as_those_that_come_evenly(
+    server, call, agreeing_agent, baseline_words, report, line
+):
+    """All of the user's packets arrive: at most 2 of some 40 words differ."""
     relay = Relay(**line)
-    heard = recognised_over(relay, call(), server, attentive)
-    wrong, count = voice.errors(evenly, heard)
+    recognized = recognize_over(relay, call(), server, agreeing_agent)
+    wrong, count = speech.word_errors(baseline_words, recognized)
     report.add(f"words over {line}", {"wrong": wrong, "of": count, **relay.sound})
     assert relay.sound["bursts"] >= 500 // relay.burst and relay.sound["lost"] == 0, relay.sound
-    # An eighth changes places.
+    # An eighth of the packets is overtaken.
     assert "jitter" not in line or relay.sound["overtaken"] > relay.sound["packets"] / 20, relay.sound
-    assert count > 30 and wrong <= 2, f"{wrong} of {count} words differ: {evenly!r} / {heard!r}"
+    assert count > 30 and wrong <= 2, f"{wrong} of {count} words differ: {baseline_words!r} / {recognized!r}"
 
 
 @pytest.mark.long("network")
-@pytest.mark.parametrize("line", [pytest.param({}, id="each on time"), pytest.param({"jitter": JITTER, "burst": 3}, id="late, 3 at once")])
-def test_most_words_are_understood_though_a_tenth_of_their_packets_is_lost(server, call, attentive, evenly, report, line):
-    """Nobody sends sound again. What is lost is made of the copy in the next packet, once the browser knows of the loss and sends copies; where
-    the next is lost too, one packet in a hundred, it is invented. So no more words may differ than packets are lost."""
+@pytest.mark.parametrize(
+    "line", [pytest.param({}, id="each on time"), pytest.param({"jitter": JITTER, "burst": 3}, id="late, 3 at once")]
+)
+def test_most_words_are_understood_though_a_tenth_of_their_packets_is_lost(
+    server, call, agreeing_agent, baseline_words, report, line
+):
+    """No client retransmits audio. A lost packet is restored from the copy in the next one, once
+    the browser knows of the loss and sends copies. If the next one is lost, too (one packet in a
+    hundred), the audio is concealed. So the share of different words may not exceed the share of
+    lost packets."""
     relay = Relay(up_loss=0.1, **line)
-    heard = recognised_over(relay, call(), server, attentive)
-    wrong, count = voice.errors(evenly, heard)
+    recognized = recognize_over(relay, call(), server, agreeing_agent)
+    wrong, count = speech.word_errors(baseline_words, recognized)
     report.add(f"words over {line}, a tenth lost", {"wrong": wrong, "of": count, **relay.sound})
     assert 0.05 < relay.sound["lost"] / relay.sound["packets"] < 0.15, relay.sound
-    assert count > 30 and wrong <= count / 10, f"{wrong} of {count} words differ: {evenly!r} / {heard!r}"
+    assert count > 30 and wrong <= count / 10, f"{wrong} of {count} words differ: {baseline_words!r} / {recognized!r}"
 
 
 @pytest.mark.long("network")
 def test_nearly_all_of_the_sound_arrives_both_ways(server, call, model):
-    """Other browser tests are content with half of it."""
-    # One sentence without a comma: the first part of a longer one may be spoken by itself, which sounds otherwise than in the whole.
+    """Other browser tests accept half of it."""
+    # One sentence without a comma. The voice may speak the first part of a longer sentence alone,
+    # which sounds different.
     reply = "The museum shows its oldest clocks in the first room."
-    clock = model(lambda asked: [reply])
-    llm = {"provider": "custom", "url": clock.base, "model": "scripted"}
-    hears = [(question, SPEAKER) for question in QUESTIONS]
-    agent = server.agent(hears=hears, tap=True, llm=llm, turn={"preemptive_generation": False})
+    llm_server = model(lambda llm_request: [reply])
+    llm = {"provider": "custom", "url": llm_server.base_url, "model": "scripted"}
+    transcripts = [(question, SPEAKER) for question in QUESTIONS]
+    agent = server.agent(transcripts=transcripts, tap=True, llm=llm, turn={"preemptive_generation": False})
     conversation = server.conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
     for question in QUESTIONS:
         mark, before = page.mark(), page.now()
-        said = page.speak(question, SPEAKER)
+        page.speak(question, SPEAKER)
         stopped = page.event("agent.stopped_speaking", page.event("utterance_committed", mark)["n"])
         assert stopped["payload"]["text"] == reply
-        page.quiet(after=stopped["t"])
+        page.wait_for_silence(after=stopped["t"])
         mine, theirs = page.recording(before, page.now())
-        sound.expect(sound.heard_by_server(mine, server.heard(agent)), question, sound.NEARLY_ALL)
-        sound.expect(sound.heard_by_page([reply], "rms", theirs)[0], reply, sound.NEARLY_ALL)
+        audio_match.expect_arrival(
+            audio_match.match_stt_audio(mine, server.stt_audio(agent)), question, audio_match.STRICT_SHARE
+        )
+        audio_match.expect_arrival(
+            audio_match.match_page_audio([reply], "rms", theirs)[0], reply, audio_match.STRICT_SHARE
+        )
 
 
 @pytest.mark.alone
 def test_a_user_understands_the_agent(server, call):
-    """What the agent says, as the page is sent it."""
-    agent = server.agent(hears=[])
+    """What the agent says, as the page receives it."""
+    agent = server.agent(transcripts=[])
     conversation = server.conversation(agent["id"])
     page = call(options={"packets": True}).open(conversation["join_link"])
     page.join()
-    begun = page.now()
+    started_at = page.now()
     reply = server.call("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": ANSWER})
     assert reply.status == 200, reply
-    page.quiet(after=page.event("agent.stopped_speaking")["t"])
-    _, recording = page.packets(begun, page.now())
-    check_words(ANSWER, voice.recognise(recording))
+    page.wait_for_silence(after=page.event("agent.stopped_speaking")["t"])
+    _, recording = page.packets(started_at, page.now())
+    check_words(ANSWER, speech.recognize(recording))

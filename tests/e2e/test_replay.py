@@ -1,4 +1,5 @@
-"""A bad turn is reported by its trace: a whole call is replayed, and is the call that the record tells of."""
+"""A bad turn is reported with its trace. The replay of a whole call gives the same call as the
+record."""
 
 import json
 import stat
@@ -6,20 +7,23 @@ import subprocess
 import threading
 import time
 
-from kit import facts, talk, voice
-from kit.peer import run
+from kit import sample_knowledge, typed_call, speech
+from kit.webrtc_client import run
 from kit.server import binary
-from kit.talk import PATIENCE, Talk
+from kit.typed_call import TEST_TIMEOUT, TypedCall
 
 
 def replay(trace, *options):
-    """The lines that are printed, the sentence, and the exit status."""
-    done = subprocess.run([binary(), "replay", str(trace), *options], capture_output=True, text=True, timeout=PATIENCE)
+    """The printed lines, the summary, and the exit status."""
+    done = subprocess.run(
+        [binary(), "replay", str(trace), *options], capture_output=True, text=True, timeout=TEST_TIMEOUT
+    )
     return [json.loads(line) for line in done.stdout.splitlines()], done.stderr, done.returncode
 
 
-def written(trace, timeout=PATIENCE):
-    """Waits until the call's last line is in the file: the record is ended a moment before the last sound has left."""
+def wait_until_written(trace, timeout=TEST_TIMEOUT):
+    """Waits until the call's last line is in the file. The record ends a moment before the last
+    audio has left."""
     end = time.monotonic() + timeout
     while not trace.exists() or not ('{"End":' in (text := trace.read_text()) and text.endswith("\n")):
         assert time.monotonic() < end, f"no end in {trace} after {timeout} s"
@@ -30,50 +34,59 @@ QUESTION, CUT_IN = "Please tell me about the garden behind the house.", "Stop pl
 
 
 def test_a_call_replays_from_its_trace(server):
-    """Spoken, with an interruption: what the detector of speech told is in the trace too."""
-    agent = server.agent(knowledge=facts.LONG, greeting="Welcome.", hears=[QUESTION, CUT_IN],
+    """Spoken, with an interruption: the trace also has the decisions of the VAD."""
+    agent = server.agent(knowledge=sample_knowledge.LONG, greeting="Welcome.", transcripts=[QUESTION, CUT_IN],
                          turn={"min_interruption_duration": 0.25}, config={"record_trace": True})  # fmt: skip
     conversation = server.conversation(agent["id"])
 
     async def whole():
-        client = await Talk(server, conversation).begin()
-        await client.until(client.spoken, what="the greeting")
-        client.mouth.queue = voice.script([(QUESTION, "slt")])
-        await client.until(lambda: len(client.events("agent.started_speaking")) >= 2, what="the answer")
-        # Scripted hearing takes what follows an utterance at once for its rest.
-        heard = len(client.heard)
-        await client.until(lambda: len(client.heard) > heard + 50, what="a second of the answer")
-        client.mouth.queue = voice.script([(CUT_IN, "slt")])
-        await client.until(lambda: client.events("agent.interrupted"), what="the interruption")
-        await client.until(lambda: len(client.events("utterance_committed")) >= 2, what="the turn that cut in")
-        await client.until(lambda: len(client.spoken()) >= 3, what="the answer to it")
+        client = await TypedCall(server, conversation).connect()
+        await client.wait_for(client.utterances, what="the greeting")
+        client.microphone.queue = speech.concatenate([(QUESTION, "slt")])
+        await client.wait_for(lambda: len(client.events("agent.started_speaking")) >= 2, what="the answer")
+        # The scripted speech-to-text treats speech right after an utterance as its rest.
+        received_before = len(client.received_audio)
+        await client.wait_for(lambda: len(client.received_audio) > received_before + 50, what="a second of the answer")
+        client.microphone.queue = speech.concatenate([(CUT_IN, "slt")])
+        await client.wait_for(lambda: client.events("agent.interrupted"), what="the interruption")
+        await client.wait_for(lambda: len(client.events("utterance_committed")) >= 2, what="the turn that cut in")
+        await client.wait_for(lambda: len(client.utterances()) >= 3, what="the answer to it")
         await client.leave()
 
     run(whole())
-    record = server.until(conversation["id"], "ENDED", timeout=PATIENCE)
+    record = server.wait_for(conversation["id"], "ENDED", timeout=TEST_TIMEOUT)
     turns = server.call("GET", f"/v1/ext/conversation/{conversation['id']}/turns").json()
 
     trace = server.data / "traces" / f"{conversation['id']}.jsonl"
-    written(trace)
+    wait_until_written(trace)
     assert stat.S_IMODE(trace.stat().st_mode) == 0o600
     lines, sentence, status = replay(trace)
     assert status == 0 and sentence.startswith("identical: ") and sentence.count("\n") == 1, sentence
 
-    # What was said and heard, to the letter, and where each turn's time went.
-    said = [(item["role"], item["text"]) for item in lines[-1]["history"] if item["role"] in ("user", "assistant")]
-    assert said == [(entry["role"], entry["content"]) for entry in record["transcript"]], (said, record["transcript"])
+    # What was said and heard, letter by letter, and the latencies of each turn.
+    spoken_texts = [
+        (item["role"], item["text"]) for item in lines[-1]["history"] if item["role"] in ("user", "assistant")
+    ]
+    assert spoken_texts == [(entry["role"], entry["content"]) for entry in record["transcript"]], (
+        spoken_texts,
+        record["transcript"],
+    )
     cut = [item["text"] for item in lines[-1]["history"] if item.get("interrupted")]
     assert cut == [m["content"] for m in record["chat_history"]["messages"] if m["interrupted"]] and cut, cut
     assert len(turns) == len(lines[-1]["turns"]) >= 2, turns
-    for told, replayed in zip(turns, lines[-1]["turns"], strict=True):
+    for recorded, replayed in zip(turns, lines[-1]["turns"], strict=True):
         for name in ("endpointing", "llm_ttft", "tts_ttfb", "voice_to_voice"):
-            assert told[name] is None and replayed[name] is None or abs(told[name] - replayed[name]) <= 0.0005, (name, told, replayed)
+            assert (
+                recorded[name] is None and replayed[name] is None or abs(recorded[name] - replayed[name]) <= 0.0005
+            ), (name, recorded, replayed)
 
-    # Why each decision was taken.
+    # The reason of each decision.
     explained, sentence, status = replay(trace, "--explain")
     assert status == 0 and sentence.startswith("identical: "), sentence
     why = [line["why"] for line in explained if line["what"] == "explain"]
-    assert any(reason.startswith("held: ") for reason in why) and sum(reason.startswith("committed: ") for reason in why) == len(turns), why
+    assert any(reason.startswith("held: ") for reason in why) and sum(
+        reason.startswith("committed: ") for reason in why
+    ) == len(turns), why
     assert [line for line in explained if line["what"] != "explain"] == lines
 
     # Erasing the record erases the trace.
@@ -82,22 +95,56 @@ def test_a_call_replays_from_its_trace(server):
 
 
 def test_a_trace_holds_no_secret(server, hooks, model, tool):
-    """What opens doors, and what only the operator may know, stands in no line of it."""
+    """No line of the trace has credentials, or anything that only the operator may know."""
     counter = tool({"free": 12})
 
-    def thinker(asked):
-        if asked["messages"][-1]["role"] == "tool":
+    def scripted_reply(llm_request):
+        if llm_request["messages"][-1]["role"] == "tool":
             return ["Twelve are free."]
-        return [{"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": {"name": "tickets", "arguments": '{"day": "Sunday"}'}}]}]
+        return [
+            {
+                "tool_calls": [
+                    {
+                        "index": 0,
+                        "id": "call_1",
+                        "type": "function",
+                        "function": {"name": "tickets", "arguments": '{"day": "Sunday"}'},
+                    }
+                ]
+            }
+        ]
 
-    request = {"method": "GET", "url": counter.url + "/sesame-path?key=sesame-query", "headers": {"Authorization": "Bearer sesame-header"}}
-    made = server.call("POST", "/v1/ext/tool", {"schema": {"name": "tickets", "parameters": {"properties": {"day": {"type": "string"}}}}, "request_config": request})
-    mcp = server.call("POST", "/v1/ext/mcp", {"name": "Box", "request_config": {"url": "http://127.0.0.1:1/sesame-mcp", "headers": {"X-Key": "sesame-mcp-header"}}})
-    llm = {"provider": "custom", "url": model(thinker).base, "model": "m", "token": "sesame-token"}
-    agent = talk.agent(
-        server, prompt="You are a guide. The password of the staff is sesame-prompt.", hooks=hooks, llm=llm, tools=[made.json()["id"]],
-        config={"record_trace": True}, extra={"mcp": [mcp.json()["id"]], "webhook_secret": "sesame-webhook"},
-    )  # fmt: skip
+    request = {
+        "method": "GET",
+        "url": counter.url + "/sesame-path?key=sesame-query",
+        "headers": {"Authorization": "Bearer sesame-header"},
+    }
+    created = server.call(
+        "POST",
+        "/v1/ext/tool",
+        {
+            "schema": {"name": "tickets", "parameters": {"properties": {"day": {"type": "string"}}}},
+            "request_config": request,
+        },
+    )
+    mcp = server.call(
+        "POST",
+        "/v1/ext/mcp",
+        {
+            "name": "Box",
+            "request_config": {"url": "http://127.0.0.1:1/sesame-mcp", "headers": {"X-Key": "sesame-mcp-header"}},
+        },
+    )
+    llm = {"provider": "custom", "url": model(scripted_reply).base_url, "model": "m", "token": "sesame-token"}
+    agent = typed_call.agent(
+        server,
+        prompt="You are a guide. The password of the staff is sesame-prompt.",
+        hooks=hooks,
+        llm=llm,
+        tools=[created.json()["id"]],
+        config={"record_trace": True},
+        extra={"mcp": [mcp.json()["id"]], "webhook_secret": "sesame-webhook"},
+    )
 
     secrets = ["sesame", server.key, agent["webhook_secret"], agent["webhook_secret"].removeprefix("whsec_"), hooks.url]
 
@@ -105,12 +152,14 @@ def test_a_trace_holds_no_secret(server, hooks, model, tool):
         secrets.append(client.conversation["token"])
         await client.ask("How many tickets are left?", "Twelve are free.")
 
-    conversation = talk.talk(server, agent, work, context="sesame-context")
+    conversation = typed_call.run_call(server, agent, work, context="sesame-context")
     trace = server.data / "traces" / f"{conversation['id']}.jsonl"
-    written(trace)
+    wait_until_written(trace)
     text = trace.read_text()
     assert "How many tickets are left?" in text and '"Sunday"' in text, "it is the trace of this call"
     for secret in secrets:
         assert secret not in text, secret
     sent = {name.lower(): value for name, value in counter.calls[0]["headers"].items()}
-    assert sent["authorization"] == "Bearer sesame-header" and "sesame-query" in counter.calls[0]["path"], "the secrets were used"
+    assert sent["authorization"] == "Bearer sesame-header" and "sesame-query" in counter.calls[0]["path"], (
+        "the secrets were used"
+    )

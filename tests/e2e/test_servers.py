@@ -1,4 +1,5 @@
-"""Two servers, each a process with a data folder of its own, on one PostgreSQL database: with real calls, restarts and deaths."""
+"""Two servers, each a process with its own data folder, on one PostgreSQL database: real calls,
+restarts and crashes."""
 
 import asyncio
 import concurrent.futures
@@ -9,36 +10,45 @@ import time
 
 import pytest
 
-from kit import sdp, stores, talk
-from kit.peer import run
+from kit import sdp, stores, typed_call
+from kit.webrtc_client import run
 from kit.receivers import Receiver
-from kit.talk import PATIENCE, Talk
+from kit.typed_call import TEST_TIMEOUT, TypedCall
 
-#: Long enough for a busy machine to renew it in time. A test that kills a server ends its lease itself.
+#: Long enough for a busy machine to renew it in time. A test that kills a server ends its lease
+#: itself.
 LEASE = 18
 KNOWN = "The museum has an old clock in the first room. The garden opens at noon."
 
 
 class Inbox(Receiver):
-    """Keeps every webhook as it came: conversation, number, id, name and words."""
+    """Stores every webhook as it arrived: conversation, number, id, name and text."""
 
     def __init__(self):
         super().__init__()
-        self.came = []
+        self.received = []
 
     def answer(self, request, body):
         value = json.loads(body)
         with self.changed:
             event = value["event"]
-            self.came.append((value["conversation_id"], int(request.headers["visavis-sequence"]), request.headers["webhook-id"], event["name"], event["payload"].get("text")))
+            self.received.append(
+                (
+                    value["conversation_id"],
+                    int(request.headers["visavis-sequence"]),
+                    request.headers["webhook-id"],
+                    event["name"],
+                    event["payload"].get("text"),
+                )
+            )
             self.changed.notify_all()
         self.reply(request, 204)
 
-    def of(self, conversation):
-        return [one[1:] for one in self.came if one[0] == conversation]
+    def events_of(self, conversation):
+        return [one[1:] for one in self.received if one[0] == conversation]
 
-    def seen(self):
-        return self.came[-20:]
+    def describe(self):
+        return self.received[-20:]
 
 
 class Pair:
@@ -51,27 +61,26 @@ class Pair:
         for file in ("secrets.key", "tokens.key"):
             shutil.copy(folder / file, self.folders[1] / file)
         self.servers.append(None)
-        self.again(1)
+        self.restart(1)
         for server in self.servers:
             server.ready()
 
-    def again(self, number):
-        """Starts one of them (again)."""
+    def restart(self, number):
+        """Starts one of the servers (again)."""
         server = self.start(["one", "other"][number], data=self.folders[number], env=self.env)
         server.key = self.servers[0].key
         self.servers[number] = server
         return server.ready()
 
-
     def kill(self, number, conversation):
-        """Kills the one that holds this call, and ends its lease, as time would."""
+        """Kills the server that holds this call, and ends its lease, as time would."""
         self.servers[number].kill()
         row = f"UPDATE server SET lease_until = 0 WHERE id = (SELECT server FROM conversation WHERE id = '{conversation}')"
         self.store.run(self.servers[0], [row])
 
 
 @pytest.fixture(scope="module")
-def two(start, tmp_path_factory, postgres):
+def server_pair(start, tmp_path_factory, postgres):
     """Both servers, for all tests: a start costs more than any of them."""
     both = Pair(start, tmp_path_factory, stores.Postgres(postgres))
     yield both
@@ -80,23 +89,23 @@ def two(start, tmp_path_factory, postgres):
 
 
 @pytest.fixture
-def pair(two):
-    """Both servers alive, whatever the test before did."""
-    for number, server in enumerate(two.servers):
+def pair(server_pair):
+    """Both servers, running whatever the test before did."""
+    for number, server in enumerate(server_pair.servers):
         if not server.alive():
-            two.again(number)
-    return two
+            server_pair.restart(number)
+    return server_pair
 
 
 @pytest.fixture
 def inbox():
-    made = Inbox()
-    yield made
-    made.close()
+    created = Inbox()
+    yield created
+    created.close()
 
 
-def asked(server, conversation):
-    """What each of the commands is answered by a server, as (status, Retry-After)."""
+def command_replies(server, conversation):
+    """How a server answers each of the commands, as (status, Retry-After)."""
     path = f"/v1/conversation/{conversation}"
     replies = [
         server.call("PUT", f"{path}/speak", {"text": "Hello from elsewhere."}),
@@ -108,158 +117,185 @@ def asked(server, conversation):
     return [(reply.status, reply.headers["retry-after"]) for reply in replies]
 
 
-async def goes_on(client):
+async def check_call(client):
     client.messages.clear()
     await client.ask("Where is the clock?", "first room")
 
 
-def told(inbox, conversation):
-    """A conversation's webhooks in the order in which they first came, once its end was told; a try may have come twice."""
-    inbox.wait(lambda: any(name == "call_ended" for _, _, name, _ in inbox.of(conversation)), PATIENCE, "call_ended")
-    return list({id: (number, name) for number, id, name, _ in reversed(inbox.of(conversation))}.values())[::-1]
+def webhooks_of(inbox, conversation):
+    """A conversation's webhooks in the order of their first arrival, once its end has arrived. An
+    attempt may arrive twice."""
+    inbox.wait(
+        lambda: any(name == "call_ended" for _, _, name, _ in inbox.events_of(conversation)), TEST_TIMEOUT, "call_ended"
+    )
+    return list({id: (number, name) for number, id, name, _ in reversed(inbox.events_of(conversation))}.values())[::-1]
 
 
 def test_calls_on_both_lose_and_double_nothing(pair, inbox):
     one, other = pair.servers
-    agent = talk.agent(one, knowledge=KNOWN, hooks=inbox)["id"]
+    agent = typed_call.agent(one, knowledge=KNOWN, hooks=inbox)["id"]
     held = [one.conversation(agent), other.conversation(agent)]
 
     async def calling(server, conversation):
-        client = await Talk(server, conversation).begin()
+        client = await TypedCall(server, conversation).connect()
         for _ in range(3):
-            await goes_on(client)
+            await check_call(client)
         await client.leave()
 
     async def both():
-        # Each call is held by the server that did not make it.
+        # Each call is held by the server that did not create it.
         await asyncio.gather(calling(other, held[0]), calling(one, held[1]))
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        names = [pool.submit(server.call, "POST", "/v1/ext/guardrail", {"name": "Same name", "prompt": "p"}) for _ in range(20) for server in pair.servers]
+        names = [
+            pool.submit(server.call, "POST", "/v1/ext/guardrail", {"name": "Same name", "prompt": "p"})
+            for _ in range(20)
+            for server in pair.servers
+        ]
         run(both())
-        assert all(made.result().status == 201 for made in names)
+        assert all(item.result().status == 201 for item in names)
     keys = [guardrail["key"] for guardrail in one.call("GET", "/v1/ext/guardrail").json()]
     assert sorted(keys) == sorted(["same_name", *[f"same_name_{n}" for n in range(2, 41)]])
 
-    for conversation in (made["id"] for made in held):
-        records = [server.until(conversation, "ENDED", timeout=PATIENCE) for server in pair.servers]
+    for conversation in (item["id"] for item in held):
+        records = [server.wait_for(conversation, "ENDED", timeout=TEST_TIMEOUT) for server in pair.servers]
         assert records[0] == records[1] and sum(entry["role"] == "user" for entry in records[0]["transcript"]) == 3
         events = [server.call("GET", f"/v1/ext/conversation/{conversation}/events").json() for server in pair.servers]
         assert events[0] == events[1] and [event["seq"] for event in events[0]] == list(range(len(events[0])))
-        came = told(inbox, conversation)
-        assert [number for number, _ in came] == list(range(1, len(came) + 1)), "in order, without a gap"
-        assert sum(name == "utterance_committed" for _, name in came) == 3 and came[-1][1] == "call_ended"
+        received = webhooks_of(inbox, conversation)
+        assert [number for number, _ in received] == list(range(1, len(received) + 1)), "in order, without a gap"
+        assert sum(name == "utterance_committed" for _, name in received) == 3 and received[-1][1] == "call_ended"
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_the_end_of_one_leaves_the_other_s_calls_alone(pair, inbox, how):
     one, other = pair.servers
-    agent = talk.agent(one, knowledge=KNOWN, hooks=inbox, events=["utterance_committed", "call_ended"], config={"record_trace": True})["id"]
+    agent = typed_call.agent(
+        one, knowledge=KNOWN, hooks=inbox, events=["utterance_committed", "call_ended"], config={"record_trace": True}
+    )["id"]
     held, left = one.conversation(agent), one.conversation(agent)
     waiting = one.conversation(agent)
     offer = sdp.offer().encode()
-    assert other.call("PUT", f"/v1/conversation/{waiting['id']}/speak", {"text": "Welcome from the other server."}).status == 200
+    assert (
+        other.call("PUT", f"/v1/conversation/{waiting['id']}/speak", {"text": "Welcome from the other server."}).status
+        == 200
+    )
 
     async def calling():
-        client, dying = await Talk(one, held).begin(), await Talk(other, left).begin()
+        client, ending_client = await TypedCall(one, held).connect(), await TypedCall(other, left).connect()
         await client.ask("Where is the clock?", "first room")
-        await dying.ask("When does the garden open?", "noon")
-        # What is held elsewhere is told so: by its door too.
-        assert asked(other, held["id"]) == [(503, "2")] * 5
-        refused = other.call("POST", f"/rtc/{held['id']}", key=None, raw=offer, headers={"content-type": "application/sdp", "authorization": f"Bearer {held['token']}"})
+        await ending_client.ask("When does the garden open?", "noon")
+        # The other server rejects commands for this call, and signaling, too.
+        assert command_replies(other, held["id"]) == [(503, "2")] * 5
+        refused = other.call(
+            "POST",
+            f"/rtc/{held['id']}",
+            key=None,
+            raw=offer,
+            headers={"content-type": "application/sdp", "authorization": f"Bearer {held['token']}"},
+        )
         assert (refused.status, refused.headers["retry-after"]) == (503, "2")
         await asyncio.to_thread(getattr(other, how))
-        await goes_on(client)
-        await asyncio.to_thread(pair.again, 1)
-        await goes_on(client)
-        # What was given in STARTED takes effect at the join, on whichever server that is.
-        late = await Talk(pair.servers[1], waiting).begin()
-        await late.until_spoken("Welcome from the other server.")
+        await check_call(client)
+        await asyncio.to_thread(pair.restart, 1)
+        await check_call(client)
+        # What was sent before the join takes effect at the join, on whichever server that is.
+        late = await TypedCall(pair.servers[1], waiting).connect()
+        await late.wait_for_utterance("Welcome from the other server.")
         await late.leave()
         await client.leave()
-        await dying.peer.close()
+        await ending_client.peer.close()
 
     run(calling())
     one, other = pair.servers
-    assert one.until(held["id"], "ENDED", timeout=PATIENCE)["end_reason"] == "user_left"
-    # Its own calls a restart ends, and they are told once.
-    assert one.until(left["id"], "ENDED", timeout=PATIENCE)["end_reason"] == ("error" if how == "kill" else "ended_by_api")
+    assert one.wait_for(held["id"], "ENDED", timeout=TEST_TIMEOUT)["end_reason"] == "user_left"
+    # A restart ends the server's own calls, and reports their end once.
+    assert one.wait_for(left["id"], "ENDED", timeout=TEST_TIMEOUT)["end_reason"] == (
+        "error" if how == "kill" else "ended_by_api"
+    )
     for conversation in (held["id"], left["id"]):
-        came = told(inbox, conversation)
-        assert [number for number, _ in came] == list(range(1, len(came) + 1)) and came[-1][1] == "call_ended", came
+        received = webhooks_of(inbox, conversation)
+        assert [number for number, _ in received] == list(range(1, len(received) + 1)) and received[-1][
+            1
+        ] == "call_ended", received
 
 
 def test_a_dead_server_s_calls_are_ended_by_the_other_and_its_traces_go_when_it_is_back(pair, inbox):
     one, other = pair.servers
-    agent = talk.agent(one, knowledge=KNOWN, hooks=inbox, events=["utterance_committed", "call_ended"], config={"record_trace": True})["id"]
+    agent = typed_call.agent(
+        one, knowledge=KNOWN, hooks=inbox, events=["utterance_committed", "call_ended"], config={"record_trace": True}
+    )["id"]
     dead, ended = one.conversation(agent), one.conversation(agent)
 
     async def calling():
-        client = await Talk(one, ended).begin()
+        client = await TypedCall(one, ended).connect()
         await client.leave()
-        await asyncio.to_thread(one.until, ended["id"], "ENDED", PATIENCE)
-        dying = await Talk(one, dead).begin()
-        await dying.ask("Where is the clock?", "first room")
-        await dying.recorded(lambda record: "old clock" in json.dumps(record["transcript"]), "the answer on record")
+        await asyncio.to_thread(one.wait_for, ended["id"], "ENDED", TEST_TIMEOUT)
+        ending_client = await TypedCall(one, dead).connect()
+        await ending_client.ask("Where is the clock?", "first room")
+        await ending_client.wait_for_record_value(
+            lambda record: "old clock" in json.dumps(record["transcript"]), "the answer on record"
+        )
         await asyncio.to_thread(pair.kill, 0, dead["id"])
-        await dying.peer.close()
+        await ending_client.peer.close()
 
     run(calling())
-    record = other.until(dead["id"], "ENDED", timeout=PATIENCE)
-    # What was on record stays there; lifecycle.rs and crash.rs of control-api/tests/api hold what a crash keeps.
+    record = other.wait_for(dead["id"], "ENDED", timeout=TEST_TIMEOUT)
+    # What was recorded stays. lifecycle.rs and crash.rs of control-api/tests/api test what survives
+    # a crash.
     assert record["end_reason"] == "error" and "old clock" in json.dumps(record["transcript"])
-    assert [name for _, name in told(inbox, dead["id"])] == ["utterance_committed", "call_ended"]
-    assert asked(other, dead["id"]) == [(409, None)] * 5
+    assert [name for _, name in webhooks_of(inbox, dead["id"])] == ["utterance_committed", "call_ended"]
+    assert command_replies(other, dead["id"]) == [(409, None)] * 5
     traces = [pair.folders[0] / "traces" / f"{conversation['id']}.jsonl" for conversation in (dead, ended)]
     assert all(trace.exists() for trace in traces)
     for conversation in (dead, ended):
         assert other.call("DELETE", f"/v1/ext/conversation/{conversation['id']}").status == 204
-    assert all(trace.exists() for trace in traces), "nobody else can reach them"
-    pair.again(0)
+    assert all(trace.exists() for trace in traces), "only their own server can reach them"
+    pair.restart(0)
     assert not any(trace.exists() for trace in traces)
 
 
 def test_erasing_reaches_the_trace_on_the_other_server_s_disk(pair):
     one, other = pair.servers
-    conversation = one.conversation(talk.agent(one, config={"record_trace": True})["id"])
+    conversation = one.conversation(typed_call.agent(one, config={"record_trace": True})["id"])
 
     async def calling():
-        client = await Talk(one, conversation).begin()
+        client = await TypedCall(one, conversation).connect()
         await client.leave()
 
     run(calling())
-    other.until(conversation["id"], "ENDED", timeout=PATIENCE)
+    other.wait_for(conversation["id"], "ENDED", timeout=TEST_TIMEOUT)
     trace = pair.folders[0] / "traces" / f"{conversation['id']}.jsonl"
     assert trace.exists()
     assert other.call("DELETE", f"/v1/ext/conversation/{conversation['id']}").status == 204
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TEST_TIMEOUT
     while trace.exists():
         assert time.monotonic() < end, "the trace outlives its record"
         threading.Event().wait(0.05)
 
 
-class Tired(Inbox):
-    """Wants no more until it is mended."""
+class GoneReceiver(Inbox):
+    """Answers 410 until it recovers."""
 
     def __init__(self):
         super().__init__()
-        self.mended, self.refused = False, 0
+        self.recovered, self.rejected = False, 0
 
     def answer(self, request, body):
-        if self.mended:
+        if self.recovered:
             return super().answer(request, body)
         with self.changed:
-            self.refused += 1
+            self.rejected += 1
             self.changed.notify_all()
         self.reply(request, 410)
 
 
 def test_an_update_at_one_server_counts_at_the_other_at_once(pair):
-    """After a 410 nothing is sent; after the agent's update, wherever it was taken, nothing is lost."""
+    """After a 410 nothing is sent. After an update of the agent on either server, nothing is lost."""
     one, other = pair.servers
-    inbox = Tired()
+    inbox = GoneReceiver()
     try:
-        agent = talk.agent(one, extra={"callback_url": inbox.url, "callback_events": ["call_ended"]})
+        agent = typed_call.agent(one, extra={"callback_url": inbox.url, "callback_events": ["call_ended"]})
 
         def ended(server):
             conversation = server.conversation(agent["id"])
@@ -267,32 +303,34 @@ def test_an_update_at_one_server_counts_at_the_other_at_once(pair):
             return conversation["id"]
 
         first = ended(one)
-        inbox.wait(lambda: inbox.refused, PATIENCE, "the 410")
-        # What is told next is of a time behind the 410's being kept.
-        end = time.monotonic() + PATIENCE
-        while first not in [letter["conversation_id"] for letter in one.call("GET", "/v1/ext/deadletters").json()]:
-            assert time.monotonic() < end, one.tail()
+        inbox.wait(lambda: inbox.rejected, TEST_TIMEOUT, "the 410")
+        # Later events must happen after the 410 is stored.
+        end = time.monotonic() + TEST_TIMEOUT
+        while first not in [
+            dead_letter["conversation_id"] for dead_letter in one.call("GET", "/v1/ext/deadletters").json()
+        ]:
+            assert time.monotonic() < end, one.log_tail()
             threading.Event().wait(0.05)
         ended(other)
-        inbox.mended = True
+        inbox.recovered = True
         assert other.call("PATCH", f"/v1/ext/agent/{agent['id']}", {"agent_name": "Mended"}).status == 200
         last = ended(one)
-        inbox.wait(lambda: inbox.of(last), PATIENCE, "the first event behind the update")
-        assert inbox.refused == 1 and {event[0] for event in inbox.came} == {last}, inbox.came
+        inbox.wait(lambda: inbox.events_of(last), TEST_TIMEOUT, "the first event behind the update")
+        assert inbox.rejected == 1 and {event[0] for event in inbox.received} == {last}, inbox.received
     finally:
         inbox.close()
 
 
 def test_a_hang_up_at_the_wrong_server_is_told_to_come_again(pair):
     one, other = pair.servers
-    conversation = one.conversation(talk.agent(one)["id"])
+    conversation = one.conversation(typed_call.agent(one)["id"])
 
     async def work():
-        client = await Talk(one, conversation).begin()
+        client = await TypedCall(one, conversation).connect()
         headers = {"authorization": f"Bearer {conversation['token']}"}
         place = f"/rtc/{conversation['id']}/whatever"
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, lambda: one.until(conversation["id"], "IN_PROGRESS", timeout=PATIENCE))
+        await loop.run_in_executor(None, lambda: one.wait_for(conversation["id"], "IN_PROGRESS", timeout=TEST_TIMEOUT))
         refused = await loop.run_in_executor(None, lambda: other.call("DELETE", place, key=None, headers=headers))
         assert (refused.status, refused.json()["reason"]) == (503, "the call is held by another server"), refused
         missing = await loop.run_in_executor(None, lambda: one.call("DELETE", place, key=None, headers=headers))
@@ -300,4 +338,4 @@ def test_a_hang_up_at_the_wrong_server_is_told_to_come_again(pair):
         await client.leave()
 
     run(work())
-    one.until(conversation["id"], "ENDED", timeout=PATIENCE)
+    one.wait_for(conversation["id"], "ENDED", timeout=TEST_TIMEOUT)

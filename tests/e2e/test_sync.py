@@ -1,8 +1,8 @@
-"""Lips and sound. The measured avatar is the brighter the wider its mouth is open (`tests/e2e/flash`).
+"""Lip sync. The measured avatar is brighter the wider its mouth is open (`tests/e2e/flash`).
 
-`make test` measures on the server's clock, by RTP time stamps. The long tier measures in a browser: each of
-twenty utterances within what a person takes for one event, their mean closer, the flashes of a repeated word
-to half a picture, and a person's dark mouth.
+`make test` measures on the server's clock, by RTP timestamps. The long tier measures in a browser:
+each of twenty utterances is within the limits of perception and their mean is closer; the flashes
+of a repeated word fit to half a picture; and so does the dark mouth of a human avatar.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from kit import lips, rtp
-from kit.peer import Client, run
+from kit.webrtc_client import Client, run
 
 VOICE = "rms"
-#: Lips that close, round and open wide; each of some three seconds.
+#: The lips close, round and open wide; each utterance takes about three seconds.
 UTTERANCES = """
 Maybe Bob put the big map by the pump.
 My mother made a pot of soup for Papa.
@@ -39,30 +39,32 @@ Father and Mother are above in the upper room.
 A pint of milk with a pound of ham and a map of Rome.
 Please move a bit so that all of us may pass by.
 """.strip().splitlines()
-#: Of the mean of all, in seconds.
-EXACT = 0.04
-#: The stock person whose open mouth is the darkest beside the skin around it, and how many utterances of his are judged together.
-FAIR, SOME = "leo", 8
-#: Its brightness, as a browser shows it, when the mouth is open by half of what a vowel between two closures takes: between two of its steps.
-HALF = (40 + 0.325 / 0.9 * 180) / 255
+#: Limit for the mean of all, in seconds.
+MAX_MEAN_OFFSET = 0.04
+#: The stock avatar whose open mouth is the darkest beside the skin around it, and how many of his
+#: utterances are measured together.
+PERSON_AVATAR, PERSON_UTTERANCES = "leo", 8
+#: Its brightness in a browser when the mouth is half as open as for a vowel between two closures:
+#: between two of its steps.
+HALF_OPEN_BRIGHTNESS = (40 + 0.325 / 0.9 * 180) / 255
 FLASH = pathlib.Path(__file__).parent / "flash"
-#: A picture shows the mouth of its middle and 20 ms later: early sound is noticed soonest
+#: A picture shows the mouth at its middle and 20 ms later, because people notice early sound first
 #: (engine/src/show/animator.rs).
-LEAD = 0.04
-#: What is judged on the server's clock: one sentence, as a pause between two has a length of its own.
+VIDEO_LEAD = 0.04
+#: Measured on the server's clock: one sentence, because a pause between two has its own length.
 SENTENCE = "Maybe Bob put the big map by the pump where my mother made a pot of soup for Papa."
 
 
 def say(server, page, conversation, text):
-    """Has a text spoken; returns when that began."""
-    begun, mark = page.now(), page.mark()
+    """Makes the agent speak a text; returns when the speech began."""
+    started_at, mark = page.now(), page.mark()
     assert server.call("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": text}).status == 200
     page.event("agent.started_speaking", mark, timeout=20)
     stopped = page.event("agent.stopped_speaking", mark, timeout=30)
-    # The silence with which flite begins may be left out.
-    before = begun - 0.5
-    _, sound = page.recording(before, page.quiet(after=stopped["t"]) + 1)
-    start, fit = lips.beginning(text, VOICE, sound, before)
+    # The silence with which flite begins may be skipped.
+    before = started_at - 0.5
+    _, sound = page.recording(before, page.wait_for_silence(after=stopped["t"]) + 1)
+    start, fit = lips.find_start(text, VOICE, sound, before)
     assert fit > 0.8, f"{text!r} was not heard as it is spoken: {fit}"
     return start
 
@@ -76,25 +78,26 @@ def flash(start):
 @pytest.fixture
 def flashing(flash, call):
     """A call with the avatar that flashes: its server, page and conversation."""
-    return (flash, *begin(flash, call, "flash"))
+    return (flash, *start_call(flash, call, "flash"))
 
 
-def begin(server, call, avatar):
+def start_call(server, call, avatar):
     conversation = server.conversation(server.agent(greeting="", voice=VOICE, avatar={"avatar_key_id": avatar})["id"])
     page = call().open(conversation["join_link"])
     page.join()
-    # A browser needs a while to bring sound and picture together, whoever sends them.
-    page.pass_to(page.now() + 4)
+    # A browser needs time to synchronize audio and video, from any sender.
+    page.wait_until_time(page.now() + 4)
     return page, conversation
 
 
 def spoken(server, page, conversation, text, open_mouth):
-    """How far the mouth is open as the browser shows it (times and values, by `open_mouth` of pictures), and as it ought to be."""
-    page.watch_face()
+    """How far the mouth is open in the browser (times and values, by `open_mouth` of pictures), and
+    how far it should be open."""
+    page.capture_video()
     start = say(server, page, conversation, text)
-    page.watch_face(False)
+    page.capture_video(False)
     times, _, luma = page.pictures()
-    jaw = lips.opening(text, VOICE)
+    jaw = lips.jaw_opening(text, VOICE)
     inside = (times > start - 1) & (times < start + lips.STEP * len(jaw) + 1)
     still = np.zeros(int(0.5 / lips.STEP))
     jaw = np.concatenate([still, jaw, still])
@@ -106,103 +109,113 @@ def brightness(luma):
 
 
 @pytest.mark.long("faces")
-def test_lips_and_sound_of_twenty_utterances(flashing, report, own_offset):
+def test_lips_and_sound_of_twenty_utterances(flashing, report, measurement_offset):
     server, page, conversation = flashing
     found = []
     for text in UTTERANCES:
         times, shown, at, jaw = spoken(server, page, conversation, text, brightness)
-        shift, fit = lips.offset(times - own_offset, shown, at, jaw, reach=0.25)
+        shift, fit = lips.offset(times - measurement_offset, shown, at, jaw, reach=0.25)
         found.append((round(float(shift), 3), round(float(fit), 2)))
     shifts = [shift for shift, _ in found]
     mean = statistics.mean(shifts)
     report.add("lips and sound of twenty utterances", {"mean": mean, "shifts and fits": found})
     assert len(found) == 20 and min(fit for _, fit in found) > 0.7, found
-    assert abs(mean) <= EXACT, (mean, found)
-    assert all(lips.EARLIEST <= shift <= lips.LATEST for shift in shifts), found
+    assert abs(mean) <= MAX_MEAN_OFFSET, (mean, found)
+    assert all(lips.MIN_OFFSET <= shift <= lips.MAX_OFFSET for shift in shifts), found
 
 
 @pytest.mark.long("faces")
-def test_lips_and_sound_of_a_person(server, call, report, own_offset):
-    """All utterances as one: how dark the mouth of somebody is tells less than a flash does."""
-    page, conversation = begin(server, call, FAIR)
+def test_lips_and_sound_of_a_person(server, call, report, measurement_offset):
+    """All utterances as one: the darkness of a human mouth says less than a flash."""
+    page, conversation = start_call(server, call, PERSON_AVATAR)
     parts, ends = [], 0.0
-    for text in UTTERANCES[:SOME]:
+    for text in UTTERANCES[:PERSON_UTTERANCES]:
         times, shown, at, jaw = spoken(server, page, conversation, text, lips.darkness)
-        # One after the other on a clock of their own, a second between.
+        # One after the other on a common clock, a second apart.
         later = ends + 1 - min(times[0], at[0])
-        parts.append((times - own_offset + later, shown, at + later, jaw))
+        parts.append((times - measurement_offset + later, shown, at + later, jaw))
         ends = max(times[-1], at[-1]) + later
     shift, fit = lips.offset(*(np.concatenate(series) for series in zip(*parts)), reach=0.25)
     report.add("lips and sound of a person", {"shift": float(shift), "fit": float(fit)})
-    assert fit > 0.4 and abs(shift) <= EXACT, (shift, fit)
+    assert fit > 0.4 and abs(shift) <= MAX_MEAN_OFFSET, (shift, fit)
 
 
 def test_lips_and_sound_have_one_clock(flash, report):
-    """What the server sends, by its own time stamps: the load of the machine changes no figure."""
+    """What the server sends, by its own timestamps. The load of the machine changes no figure."""
     conversation = flash.conversation(
-        flash.agent(greeting="", voice=VOICE, avatar={"avatar_key_id": "flash"}, hears=[])["id"]
+        flash.agent(greeting="", voice=VOICE, avatar={"avatar_key_id": "flash"}, transcripts=[])["id"]
     )
 
     async def talk():
         client = Client(flash, conversation)
         voice, face = (rtp.Track(client, kind) for kind in ("audio", "video"))
         await client.join()
-        await client.until(lambda: client.says("bot-ready"), 60, "bot-ready")
+        await client.wait_for(lambda: client.find_message("bot-ready"), 60, "bot-ready")
         speak = await asyncio.to_thread(
             flash.call, "PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SENTENCE}
         )
         assert speak.status == 200, speak
-        await client.until(lambda: client.says(event="agent.stopped_speaking"), 60, "the end of the text")
-        await client.until(lambda: voice.reports and face.reports, 60, "sender reports")
+        await client.wait_for(lambda: client.find_message(event="agent.stopped_speaking"), 60, "the end of the text")
+        await client.wait_for(lambda: voice.reports and face.reports, 60, "sender reports")
         await client.leave()
         return voice, face
 
     voice, face = run(talk())
     began, samples = rtp.sound(voice)
     # The silence with which flite begins and ends is not sent.
-    begins, heard = lips.beginning(SENTENCE, VOICE, np.pad(samples, rtp.CODECS["audio"][1]), began - 1)
+    begins, start_fit = lips.find_start(SENTENCE, VOICE, np.pad(samples, rtp.CODECS["audio"][1]), began - 1)
     times, luma = rtp.pictures(face)
-    jaw = lips.opening(SENTENCE, VOICE)
+    jaw = lips.jaw_opening(SENTENCE, VOICE)
     inside = (times > begins) & (times < begins + lips.STEP * len(jaw))
-    late, fit = lips.lag(
+    late, fit = lips.jaw_offset(
         times[inside], brightness(luma[inside] * 255), begins + lips.STEP * (np.arange(len(jaw)) + 0.5), jaw
     )
     found = {
         "late": late,
         "fit": fit,
         "pictures": int(inside.sum()),
-        "heard": heard,
+        "heard": start_fit,
         "missing": [voice.missing(), face.missing()],
         "between reports": [voice.agreement(), face.agreement()],
     }
     report.add("lips by the server's time stamps", found)
-    assert heard > 0.8 and fit > 0.7 and inside.sum() > 40, found
-    assert abs(late + LEAD) <= EXACT, found
+    assert start_fit > 0.8 and fit > 0.7 and inside.sum() > 40, found
+    assert abs(late + VIDEO_LEAD) <= MAX_MEAN_OFFSET, found
 
 
 @pytest.mark.long("faces")
-def test_an_avatar_flashes_with_the_sound(flashing, report, own_offset):
-    """Each flash belongs to a vowel between two closures: its middle against the vowel's is the offset, to half a picture; lips that shut for
-    the closure make it early by some milliseconds."""
+def test_an_avatar_flashes_with_the_sound(flashing, report, measurement_offset):
+    """Each flash belongs to a vowel between two closures. The offset is the middle of the flash
+    against that of the vowel, to half a picture. Lips that shut for the closure make it early by
+    some milliseconds."""
     server, page, conversation = flashing
-    page.watch_face()
-    # An avatar that flashes shows three pictures a second while it is silent, as no face does, and what comes behind that the browser shows
-    # late: some words go before.
+    page.capture_video()
+    # A flashing avatar sends three pictures per second while it is silent, unlike a human one, and
+    # the browser displays the next ones late. So some words come first.
     text = "This is the very same thing as ever until we get to " + "Papa " * 12
     begins = say(server, page, conversation, text.strip())
     times, _, luma = page.pictures()
     # Lips are half open when a vowel begins or ends.
-    bright = brightness(luma) > HALF
-    # What is shown stays until the next picture: a shut mouth before the first.
+    bright = brightness(luma) > HALF_OPEN_BRIGHTNESS
+    # A picture stays until the next one. The mouth is shut before the first.
     before = [False, *bright[:-1]]
     edges = [[at for at, now, then in zip(times, bright, before) if now == to and then != to] for to in (True, False)]
     spoken = lips.phones(text.strip(), VOICE)
     vowels = [(begins + before, begins + end) for (_, before), (name, end) in zip(spoken, spoken[1:]) if name == "aa"]
     assert len(vowels) == 12
-    # Of an edge the one that is nearest.
-    found = [[min((edge - at for edge in every), key=abs) - own_offset for every, at in zip(edges, vowel)] for vowel in vowels]
+    # The nearest edge.
+    found = [
+        [min((edge - at for edge in every), key=abs) - measurement_offset for every, at in zip(edges, vowel)]
+        for vowel in vowels
+    ]
     middles = [(on + off) / 2 for on, off in found]
-    report.add("an avatar that flashes", {"offset": statistics.mean(middles), "spread": statistics.pstdev(middles), "edges": found})
-    assert all(len(every) >= len(vowels) for every in edges), f"{len(vowels)} vowels, flashes begin {edges[0]} and end {edges[1]}"
-    # Lips that shut for what follows are 20 ms early in the middle, and what the loop adds of itself is known to 20 ms.
-    assert abs(statistics.mean(middles)) <= EXACT + 0.02 and statistics.pstdev(middles) <= 0.02, found
+    report.add(
+        "an avatar that flashes",
+        {"offset": statistics.mean(middles), "spread": statistics.pstdev(middles), "edges": found},
+    )
+    assert all(len(every) >= len(vowels) for every in edges), (
+        f"{len(vowels)} vowels, flashes begin {edges[0]} and end {edges[1]}"
+    )
+    # Lips that shut for the next phone are 20 ms early in the middle, and the offset of the loop is
+    # known to 20 ms.
+    assert abs(statistics.mean(middles)) <= MAX_MEAN_OFFSET + 0.02 and statistics.pstdev(middles) <= 0.02, found

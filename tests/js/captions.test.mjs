@@ -1,12 +1,18 @@
-// Captions, folded from messages alone: `node --test`.
+// Captions built from the messages of a call: `node --test`.
 import assert from "node:assert/strict";
 import test from "node:test";
 
 import { Captions, reading } from "../../control-api/src/web/pages/captions.js";
 
-const event = (name, payload = {}) => ({ type: "server-message", data: { event: { type: "pipeline", event: { name, payload } } } });
-const output = (text, heard, status = "in-progress", id = 1) => ({ type: "bot-output", data: { text, segment_id: id, spoken_status: status, spoken_progress: { accumulated_text: heard } } });
-const fold = (...messages) => {
+const event = (name, payload = {}) => ({
+  type: "server-message",
+  data: { event: { type: "pipeline", event: { name, payload } } },
+});
+const output = (text, spoken, status = "in-progress", id = 1) => ({
+  type: "bot-output",
+  data: { text, segment_id: id, spoken_status: status, spoken_progress: { accumulated_text: spoken } },
+});
+const linesAfter = (...messages) => {
   const captions = new Captions();
   for (const message of messages) captions.handle(message);
   return captions.lines.map((line) => ({ who: line.who, open: line.open, ...reading(line) }));
@@ -15,14 +21,14 @@ const fold = (...messages) => {
 test("a partial is shown until its final replaces it, and the committed text replaces both", () => {
   const partial = { type: "user-transcription", data: { text: "tell me a", final: false } };
   const final = { type: "user-transcription", data: { text: "tell me a story", final: true } };
-  assert.deepEqual(fold(partial).map((line) => [line.spoken, line.partial]), [["", "tell me a"]]);
-  assert.deepEqual(fold(partial, final).map((line) => [line.spoken, line.partial]), [["tell me a story", ""]]);
-  const [line, ...more] = fold(partial, final, event("utterance_committed", { text: "Tell me a story." }));
+  assert.deepEqual(linesAfter(partial).map((line) => [line.spoken, line.partial]), [["", "tell me a"]]);
+  assert.deepEqual(linesAfter(partial, final).map((line) => [line.spoken, line.partial]), [["tell me a story", ""]]);
+  const [line, ...more] = linesAfter(partial, final, event("utterance_committed", { text: "Tell me a story." }));
   assert.deepEqual([line.spoken, line.partial, line.open, more.length], ["Tell me a story.", "", false, 0]);
 });
 
 test("words that were not heard are cut", () => {
-  const [line] = fold(
+  const [line] = linesAfter(
     event("agent.started_speaking", { text: "Here is a long story. The end." }),
     output("Here is a long story.", "Here is", "in-progress"),
     event("agent.interrupted"),
@@ -32,12 +38,16 @@ test("words that were not heard are cut", () => {
 });
 
 test("an utterance that was heard whole has nothing cut", () => {
-  const [line] = fold(event("agent.started_speaking", { text: "One two." }), output("One two.", "One two.", "completed"), event("agent.stopped_speaking", { text: "One two." }));
+  const [line] = linesAfter(
+    event("agent.started_speaking", { text: "One two." }),
+    output("One two.", "One two.", "completed"),
+    event("agent.stopped_speaking", { text: "One two." }),
+  );
   assert.deepEqual([line.spoken, line.ahead, line.cut], ["One two.", "", ""]);
 });
 
 test("later sentences of a streamed answer join its line", () => {
-  const [line, ...more] = fold(
+  const [line, ...more] = linesAfter(
     event("agent.started_speaking", { text: "One." }),
     output("One.", "One.", "completed", 1),
     output("Two three.", "Two", "in-progress", 2),
@@ -46,25 +56,37 @@ test("later sentences of a streamed answer join its line", () => {
 });
 
 test("progress that comes before the start belongs to the same line", () => {
-  const lines = fold(output("One two.", "", "new"), event("agent.started_speaking", { text: "One two." }), event("agent.stopped_speaking", { text: "One two." }));
+  const lines = linesAfter(
+    output("One two.", "", "new"),
+    event("agent.started_speaking", { text: "One two." }),
+    event("agent.stopped_speaking", { text: "One two." }),
+  );
   assert.equal(lines.length, 1);
 });
 
 test("each utterance has its own line, also when the same sentence is said twice", () => {
-  const once = (id) => [event("agent.started_speaking", { text: "Hello." }), output("Hello.", "Hello.", "completed", id), event("agent.stopped_speaking", { text: "Hello." })];
-  assert.deepEqual(fold(...once(1), ...once(2)).map((line) => line.spoken), ["Hello.", "Hello."]);
+  const once = (id) => [
+    event("agent.started_speaking", { text: "Hello." }),
+    output("Hello.", "Hello.", "completed", id),
+    event("agent.stopped_speaking", { text: "Hello." }),
+  ];
+  assert.deepEqual(linesAfter(...once(1), ...once(2)).map((line) => line.spoken), ["Hello.", "Hello."]);
 });
 
 test("an utterance of which nothing was heard reads as cut alone", () => {
-  const [line] = fold(event("agent.started_speaking", { text: "Never heard." }), event("agent.stopped_speaking", { text: "" }));
+  const [line] = linesAfter(
+    event("agent.started_speaking", { text: "Never heard." }),
+    event("agent.stopped_speaking", { text: "" }),
+  );
   assert.deepEqual([line.spoken, line.cut], ["", "Never heard."]);
 });
 
-test("captions survive a reload, open lines and strangers do not", () => {
+test("captions survive a reload, open lines and unknown speakers do not", () => {
   const before = new Captions();
   before.handle(event("utterance_committed", { text: "Hi." }));
   before.handle({ type: "user-transcription", data: { text: "half", final: false } });
-  const after = new Captions({ lines: [...JSON.parse(JSON.stringify(before.keep())).lines, { who: "evil" }] });
+  const stored = JSON.parse(JSON.stringify(before.keep())).lines;
+  const after = new Captions({ lines: [...stored, { who: "evil" }] });
   assert.deepEqual(after.lines.map((line) => reading(line).spoken), ["Hi."]);
   after.handle(event("agent.started_speaking", { text: "Hello." }));
   assert.deepEqual(after.lines.map((line) => line.id), [0, 1]);
@@ -72,7 +94,14 @@ test("captions survive a reload, open lines and strangers do not", () => {
 
 test("broken messages change nothing", () => {
   const captions = new Captions();
-  for (const message of [{ type: "bot-output" }, { type: "user-transcription", data: {} }, { type: "server-message" }, { type: "server-message", data: { event: {} } }, {}]) {
+  const broken = [
+    { type: "bot-output" },
+    { type: "user-transcription", data: {} },
+    { type: "server-message" },
+    { type: "server-message", data: { event: {} } },
+    {},
+  ];
+  for (const message of broken) {
     assert.equal(captions.handle(message), null);
   }
   assert.equal(captions.lines.length, 0);
@@ -80,8 +109,8 @@ test("broken messages change nothing", () => {
 
 test("blanks are the transcript's own, to the letter", () => {
   const text = "Hello   there\n\nmy  friend.\tTabbed  end.";
-  const [open] = fold(output(text, "Hello   there\n\nmy"));
+  const [open] = linesAfter(output(text, "Hello   there\n\nmy"));
   assert.deepEqual([open.spoken, open.ahead], ["Hello   there\n\nmy", "friend.\tTabbed  end."]);
-  const [closed] = fold(output(text, "Hello   there"), event("agent.stopped_speaking", { text }));
+  const [closed] = linesAfter(output(text, "Hello   there"), event("agent.stopped_speaking", { text }));
   assert.equal(closed.spoken, text);
 });

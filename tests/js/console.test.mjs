@@ -1,4 +1,4 @@
-// The parts of the console that need no browser: `node --test`.
+// Tests of the console that need no browser: `node --test`.
 import assert from "node:assert/strict";
 import test from "node:test";
 
@@ -8,49 +8,73 @@ import { owner, put, read } from "../../control-api/src/web/console/paths.js";
 import { guard, lesser, may, setScope } from "../../control-api/src/web/console/scope.js";
 import { Transcript, ofRecord, rest } from "../../control-api/src/web/console/transcript.js";
 
-const fold = (...events) => {
+const transcriptOf = (...events) => {
   const transcript = new Transcript();
   for (const event of events) transcript.handle({ at: 0, ...event });
   return transcript;
 };
-const shown = (transcript) => transcript.lines.filter((line) => !line.gone).map(({ who, spoken, partial, ahead, cut, open }) => ({ who, spoken, partial, ahead, cut, open }));
+const visible = (transcript) =>
+  transcript.lines
+    .filter((line) => !line.gone)
+    .map(({ who, spoken, partial, ahead, cut, open }) => ({ who, spoken, partial, ahead, cut, open }));
 const line = (who, about) => ({ who, spoken: "", partial: "", ahead: "", cut: "", open: false, ...about });
 const reply = [
   { what: "llm.started" }, { what: "llm.text", text: "One two " }, { what: "llm.text", text: "three. Four five." },
   { what: "tts.started", text: "One two three." },
   { what: "agent.started_speaking", text: "One two three.", utterance: 1 },
 ];
-const said = (text, interrupted) => [{ what: "agent.stopped_speaking", text, utterance: 1 }, { what: "history", role: "assistant", text, interrupted, utterance: 1 }];
+const stopped = (text, interrupted) => [
+  { what: "agent.stopped_speaking", text, utterance: 1 },
+  { what: "history", role: "assistant", text, interrupted, utterance: 1 },
+];
 
 test("what was meant and never heard of an interrupted reply is cut", () => {
-  assert.deepEqual(shown(fold(...reply, { what: "agent.heard", text: "One" }, ...said("One two", true))), [line("agent", { spoken: "One two", cut: "three. Four five." })]);
-  assert.deepEqual(shown(fold(...reply, ...said("", true))), [line("agent", { cut: "One two three. Four five." })]);
+  const interrupted = transcriptOf(...reply, { what: "agent.heard", text: "One" }, ...stopped("One two", true));
+  assert.deepEqual(visible(interrupted), [line("agent", { spoken: "One two", cut: "three. Four five." })]);
+  const unheard = transcriptOf(...reply, ...stopped("", true));
+  assert.deepEqual(visible(unheard), [line("agent", { cut: "One two three. Four five." })]);
 });
 
 test("a reply that was heard to its end has nothing cut, however the model worded it", () => {
-  assert.deepEqual(shown(fold(...reply, ...said("One two three.", false))), [line("agent", { spoken: "One two three." })]);
+  const complete = transcriptOf(...reply, ...stopped("One two three.", false));
+  assert.deepEqual(visible(complete), [line("agent", { spoken: "One two three." })]);
 });
 
 test("while it sounds, what is yet to come stands ahead of what was heard", () => {
-  assert.deepEqual(shown(fold(...reply, { what: "agent.heard", text: "One two" })), [line("agent", { spoken: "One two", ahead: "three. Four five.", open: true })]);
+  const speaking = transcriptOf(...reply, { what: "agent.heard", text: "One two" });
+  assert.deepEqual(visible(speaking), [
+    line("agent", { spoken: "One two", ahead: "three. Four five.", open: true }),
+  ]);
 });
 
 test("words of the next answer are not taken for the end of this one", () => {
-  const next = [{ what: "llm.started" }, { what: "llm.text", text: "Something else altogether, and longer than that." }];
-  assert.deepEqual(shown(fold(...reply, { what: "agent.heard", text: "One" }, ...next, ...said("One two", true))), [line("agent", { spoken: "One two", cut: "three." })]);
+  const next = [
+    { what: "llm.started" },
+    { what: "llm.text", text: "Something else altogether, and longer than that." },
+  ];
+  const heard = { what: "agent.heard", text: "One" };
+  const transcript = transcriptOf(...reply, heard, ...next, ...stopped("One two", true));
+  assert.deepEqual(visible(transcript), [line("agent", { spoken: "One two", cut: "three." })]);
 });
 
 test("a partial transcript gives way to its final, and both to what was committed", () => {
   const partial = { what: "user.transcript", text: "tell me", is_final: false };
   const final = { what: "user.transcript", text: "tell me more", is_final: true };
-  assert.deepEqual(shown(fold(partial)), [line("user", { partial: "tell me", open: true })]);
-  assert.deepEqual(shown(fold(partial, final)), [line("user", { spoken: "tell me more", open: true })]);
-  assert.deepEqual(shown(fold(partial, final, { what: "utterance_committed", text: "Tell me more." })), [line("user", { spoken: "Tell me more." })]);
-  assert.deepEqual(shown(fold({ what: "utterance_committed", text: "Typed." })), [line("user", { spoken: "Typed." })]);
+  assert.deepEqual(visible(transcriptOf(partial)), [line("user", { partial: "tell me", open: true })]);
+  assert.deepEqual(visible(transcriptOf(partial, final)), [line("user", { spoken: "tell me more", open: true })]);
+  const committed = { what: "utterance_committed", text: "Tell me more." };
+  assert.deepEqual(visible(transcriptOf(partial, final, committed)), [line("user", { spoken: "Tell me more." })]);
+  const typed = { what: "utterance_committed", text: "Typed." };
+  assert.deepEqual(visible(transcriptOf(typed)), [line("user", { spoken: "Typed." })]);
 });
 
 test("tools, warnings and guardrails have lines of their own", () => {
-  const transcript = fold({ what: "history", role: "tool", name: "hours", arguments: { day: "Monday" }, text: "{}" }, { what: "warning", text: "No voice." }, { what: "guardrail.triggered", key: "no_advice" }, { what: "ended", reason: "idle" });
+  const transcript = transcriptOf(
+    { what: "history", role: "tool", name: "hours", arguments: { day: "Monday" }, text: "{}" },
+    { what: "warning", text: "No voice." },
+    { what: "guardrail.triggered", key: "no_advice" },
+    { what: "ended", reason: "idle" },
+  );
   assert.deepEqual(transcript.lines.map((one) => one.who), ["tool", "note", "note"]);
   assert.equal(transcript.ended, "idle");
 });
@@ -63,8 +87,15 @@ test("the rest of a text begins behind what was heard, be a word cut in two or i
 });
 
 test("a record whose events are gone still reads", () => {
-  const record = { chat_history: { messages: [{ role: "user", content: "Hi.", seconds_from_start: 1, interrupted: false }, { role: "assistant", content: "Hel", seconds_from_start: 2, interrupted: true }] } };
-  assert.deepEqual(ofRecord(record).map(({ who, spoken, interrupted }) => [who, spoken, interrupted]), [["user", "Hi.", false], ["agent", "Hel", true]]);
+  const messages = [
+    { role: "user", content: "Hi.", seconds_from_start: 1, interrupted: false },
+    { role: "assistant", content: "Hel", seconds_from_start: 2, interrupted: true },
+  ];
+  const lines = ofRecord({ chat_history: { messages } });
+  assert.deepEqual(lines.map(({ who, spoken, interrupted }) => [who, spoken, interrupted]), [
+    ["user", "Hi.", false],
+    ["agent", "Hel", true],
+  ]);
 });
 
 test("a path is read and written as the server names it", () => {
@@ -76,7 +107,14 @@ test("a path is read and written as the server names it", () => {
 });
 
 test("a refused field finds its place in the form", () => {
-  const paths = ["agent_name", "avatars[0].config.llm.url", "callback_events", "config.turn", "event_messages.on_delay.delay", "avatars[0].avatar_key_id"];
+  const paths = [
+    "agent_name",
+    "avatars[0].config.llm.url",
+    "callback_events",
+    "config.turn",
+    "event_messages.on_delay.delay",
+    "avatars[0].avatar_key_id",
+  ];
   assert.equal(owner(paths, "avatars[0].llm.url"), "avatars[0].config.llm.url");
   assert.equal(owner(paths, "callback_events[3]"), "callback_events");
   assert.equal(owner(paths, "config.turn.echo_warmup"), "config.turn");
@@ -84,40 +122,77 @@ test("a refused field finds its place in the form", () => {
   assert.equal(owner(paths, "nothing"), null);
 });
 
-// A sheet as the server sends it, with two people of each gender.
-const slider = (name, least, most) => ({ name, group: name.split(".")[0], kind: "slider", unit: "factor", least, most });
-const one = (id, gender, size, hair) => ({ id, gender, voice: `voice of ${id}`, rest: { smile: 0.4 }, character: {
-  seed: 1, age: 0.3, headscarf: null, glasses: "none", frame: "#000000", earrings: false, beard: gender === "male" ? 0.5 : 0, skin: { colour: `#${id}`, blush: 0.5 }, eyes: { colour: `#${id}`, size }, hair: { style: hair, dark: `#${id}` },
-  clothes: { style: id }, background: [id, id] } });
-const sheet = {
-  character: [slider("age", 0, 1), slider("beard", 0, 1), slider("skin.blush", 0, 1.5), slider("eyes.size", 0.8, 1.3)],
-  people: [one("a", "female", 0.8, "long"), one("b", "female", 1, "bob"), one("c", "male", 1.1, "short"), one("d", "male", 1.3, "side")],
+// The description of a character as the server sends it, with two stock avatars of each gender.
+const slider = (name, min, max) => ({
+  name,
+  group: name.split(".")[0],
+  kind: "slider",
+  unit: "factor",
+  least: min,
+  most: max,
+});
+const stockAvatar = (id, gender, size, hair) => ({
+  id,
+  gender,
+  voice: `voice of ${id}`,
+  rest: { smile: 0.4 },
+  character: {
+    seed: 1,
+    age: 0.3,
+    headscarf: null,
+    glasses: "none",
+    frame: "#000000",
+    earrings: false,
+    beard: gender === "male" ? 0.5 : 0,
+    skin: { colour: `#${id}`, blush: 0.5 },
+    eyes: { colour: `#${id}`, size },
+    hair: { style: hair, dark: `#${id}` },
+    clothes: { style: id },
+    background: [id, id],
+  },
+});
+const description = {
+  character: [
+    slider("age", 0, 1),
+    slider("beard", 0, 1),
+    slider("skin.blush", 0, 1.5),
+    slider("eyes.size", 0.8, 1.3),
+  ],
+  people: [
+    stockAvatar("a", "female", 0.8, "long"),
+    stockAvatar("b", "female", 1, "bob"),
+    stockAvatar("c", "male", 1.1, "short"),
+    stockAvatar("d", "male", 1.3, "side"),
+  ],
 };
 
-test("somebody by chance is of one gender, in every range, and never the same twice", () => {
+test("a random character is of one gender, in every range, and never the same twice", () => {
   const seen = new Set();
   for (let n = 0; n < 500; n++) {
-    const { gender, voice, character } = surprise(sheet);
-    const alike = sheet.people.filter((person) => person.gender === gender);
-    assert.ok(alike.some((person) => person.voice === voice));
+    const { gender, voice, character } = surprise(description);
+    const sameGender = description.people.filter((person) => person.gender === gender);
+    assert.ok(sameGender.some((person) => person.voice === voice));
     assert.equal(character.beard, gender === "male" ? 0.5 : 0);
     assert.ok(character.eyes.size >= 0.8 && character.eyes.size <= 1.3, character.eyes.size);
-    // Skin and hair come from one person: colours that go together.
-    assert.ok(alike.some(({ character: known }) => known.skin.colour === character.skin.colour && known.hair.dark === character.hair.dark));
+    // Skin and hair come from one stock avatar, so their colours match.
+    const matches = ({ character: known }) =>
+      known.skin.colour === character.skin.colour && known.hair.dark === character.hair.dark;
+    assert.ok(sameGender.some(matches));
     seen.add(JSON.stringify(character));
   }
   assert.ok(seen.size > 490, seen.size);
-  assert.deepEqual(sheet.people[0], one("a", "female", 0.8, "long"), "nobody of the house was changed");
+  assert.deepEqual(description.people[0], stockAvatar("a", "female", 0.8, "long"), "no stock avatar was changed");
 });
 
 test("settings have names and values that people read", () => {
   assert.equal(nameOf({ name: "proportions.face_width" }), "Face width");
   assert.equal(nameOf({ name: "eyes.size" }), "Eye size");
   assert.equal(nameOf({ name: "background[1]" }), "Background, rim");
-  assert.deepEqual([valueOf(0.35, "share"), valueOf(1.05, "factor"), valueOf(-0.1, "radians"), valueOf(0.5, "steps")], ["35 %", "× 1.05", "-6°", "0.50"]);
+  const values = [valueOf(0.35, "share"), valueOf(1.05, "factor"), valueOf(-0.1, "radians"), valueOf(0.5, "steps")];
+  assert.deepEqual(values, ["35 %", "× 1.05", "-6°", "0.50"]);
 });
 
-/** A control as far as a guard touches it. */
+/** The part of a control that a guard uses. */
 const control = (localName) => ({
   localName, href: "/console/agents/new",
   removeAttribute(name) { delete this[name]; },
@@ -125,7 +200,13 @@ const control = (localName) => ({
 });
 
 test("what the session's key may not do is left in its place, without effect", () => {
-  for (const [scope, allowed] of [["read", ["read"]], ["operate", ["read", "operate"]], ["administer", ["read", "operate", "administer"]], ["unknown", ["read"]]]) {
+  const scopes = [
+    ["read", ["read"]],
+    ["operate", ["read", "operate"]],
+    ["administer", ["read", "operate", "administer"]],
+    ["unknown", ["read"]],
+  ];
+  for (const [scope, allowed] of scopes) {
     setScope(scope);
     assert.deepEqual(lesser(), allowed, scope);
     for (const needed of ["read", "operate", "administer"]) {
@@ -133,7 +214,8 @@ test("what the session's key may not do is left in its place, without effect", (
       assert.equal(may(needed), open, `${scope} ${needed}`);
       const [button, link] = [guard(control("button"), needed), guard(control("a"), needed)];
       assert.equal(button.disabled, open ? undefined : true);
-      assert.deepEqual([link.href, link["aria-disabled"]], open ? ["/console/agents/new", undefined] : [undefined, "true"]);
+      const expected = open ? ["/console/agents/new", undefined] : [undefined, "true"];
+      assert.deepEqual([link.href, link["aria-disabled"]], expected);
       assert.equal(Boolean(button.title), !open, "it says why");
     }
     assert.equal(guard(control("button")).disabled, undefined, "most controls need nothing");
@@ -141,8 +223,10 @@ test("what the session's key may not do is left in its place, without effect", (
   setScope("administer");
 });
 
-test("a limit of the workspace is told with its reason, and a limit of the key with its time", () => {
-  const limit = new Refused(429, { error: "Workspace limit reached", details: [{ field: "workspace_agents", reason: "a workspace may have 2 agents" }] });
+test("a limit of the workspace is reported with its reason, and a limit of the key with its time", () => {
+  const details = [{ field: "workspace_agents", reason: "a workspace may have 2 agents" }];
+  const limit = new Refused(429, { error: "Workspace limit reached", details });
   assert.equal(limit.sentence, "Workspace limit reached. A workspace may have 2 agents.");
-  assert.equal(new Refused(429, { error: "Too many requests" }, 7).sentence, "Too many requests. Try again in 7 seconds.");
+  const retry = new Refused(429, { error: "Too many requests" }, 7);
+  assert.equal(retry.sentence, "Too many requests. Try again in 7 seconds.");
 });

@@ -1,11 +1,12 @@
-"""The contract as a table: rows of statement, request and answer, in chapters. `tests/e2e/test_conformance.py` asks them of the real binary, on
-each store.
+"""The contract as a table of rows (statement, request, answer) in chapters.
+`tests/e2e/test_conformance.py` sends the requests to the real binary, on each store.
 
-A row is asked with a key of its chapter's own workspace. Its answer is compared so:
+A row's request uses a key of its chapter's own workspace. The answer is compared as follows:
 
-- of a refusal (status 400 and above) every byte is the contract: a dict is written as compact JSON, a text as it is;
-- a success must hold what the row says and may hold more: dicts are compared by their keys, lists element by element, and the names below
-  stand for any value of their kind.
+- For an error (status 400 and above) every byte is part of the contract: a dict is written as
+  compact JSON, a text as it is.
+- A success must contain what the row says and may contain more. Dicts are compared by their keys
+  and lists element by element. The names below stand for any value of their kind.
 
 `keep` takes values out of an answer; `$name` in later rows of the chapter stands for them.
 """
@@ -43,7 +44,10 @@ PICTURE = Kind("PICTURE", _is(r"data:image/(png|webp|jpeg);base64,[A-Za-z0-9+/]+
 SECRET = Kind("SECRET", _is(r"whsec_[A-Za-z0-9+/]{32,}=*"))
 JWT = Kind("JWT", _is(r"[\w-]+\.[\w-]+\.[\w-]+"))
 EMPTY = Kind("EMPTY", lambda value: value == "")
-DETAILS = Kind("DETAILS", lambda value: isinstance(value, list) and value and all(set(fault) == {"field", "reason"} for fault in value))
+DETAILS = Kind(
+    "DETAILS",
+    lambda value: isinstance(value, list) and value and all(set(fault) == {"field", "reason"} for fault in value),
+)
 
 
 def maybe(kind):
@@ -51,12 +55,15 @@ def maybe(kind):
 
 
 def each(wanted):
-    """A list of at least one element, each of which holds `wanted`."""
-    return Kind(f"each {wanted}", lambda value: isinstance(value, list) and bool(value) and all(fits(item, wanted) for item in value))
+    """A list of at least one element, each of which contains `wanted`."""
+    return Kind(
+        f"each {wanted}",
+        lambda value: isinstance(value, list) and bool(value) and all(fits(item, wanted) for item in value),
+    )
 
 
 class has(Kind):
-    """A text with this in it."""
+    """A text that contains this part."""
 
     def __init__(self, part):
         super().__init__(f"has {part!r}", lambda value: isinstance(value, str) and part in value)
@@ -68,54 +75,63 @@ def fits(given, wanted) -> bool:
     if isinstance(wanted, Kind):
         return wanted.fits(given)
     if isinstance(wanted, dict):
-        return isinstance(given, dict) and all(name in given and fits(given[name], value) for name, value in wanted.items())
+        return isinstance(given, dict) and all(
+            name in given and fits(given[name], value) for name, value in wanted.items()
+        )
     if isinstance(wanted, list):
         return isinstance(given, list) and len(given) == len(wanted) and all(map(fits, given, wanted))
-    # To Python true is 1.
+    # In Python, True equals 1.
     return given == wanted and isinstance(given, bool) == isinstance(wanted, bool)
 
 
 def invalid(*faults):
-    """The refusal of a body or a query: pairs of field and reason."""
+    """The error for an invalid body or query: pairs of field and reason."""
     if not faults:
         return {"error": "Invalid request body"}
-    return {"error": "Invalid request body", "details": [{"field": field, "reason": reason} for field, reason in faults]}
+    return {
+        "error": "Invalid request body",
+        "details": [{"field": field, "reason": reason} for field, reason in faults],
+    }
 
 
 UNAUTHORIZED = {"error": "Unauthorized: not a valid authorization api key"}
-# An id that names nothing.
-NOBODY = "00000000-0000-4000-8000-000000000000"
+# An id of nothing that exists.
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
 
 @dataclasses.dataclass
 class Row:
     # What the contract says, in its words or shorter.
-    says: str
+    statement: str
     # Method and path.
-    ask: str
+    request: str
     body: object = None
     status: int = 200
     answer: object = None
-    # Name → where its value stands in the answer: keys and numbers with dots between, "" = all of it.
+    # Name → where its value stands in the answer: keys and numbers with dots between, "" = all of
+    # it.
     keep: dict = dataclasses.field(default_factory=dict)
-    # Whose key: "key" = the chapter's, "other" = of another workspace, None = none; else the key itself.
+    # Whose key: "key" = the chapter's, "other" = of another workspace, None = none; else the key
+    # itself.
     key: str | None = "key"
-    # Headers of the request; raw bytes in place of a JSON body; parts of a form (name, file name or None, content).
+    # Headers of the request; raw bytes in place of a JSON body; parts of a form (name, file name or
+    # None, content).
     headers: dict = dataclasses.field(default_factory=dict)
     raw: object = None
     form: list | None = None
     # Headers of the answer: name → text or Kind.
     heads: dict = dataclasses.field(default_factory=dict)
-    # Asked again until it fits.
-    until: bool = False
-    # Statements for the store before and after the row.
+    # Whether the request is repeated until the answer fits.
+    retry: bool = False
+    # SQL statements for the store before and after the row.
     sql: tuple = ()
     undo: tuple = ()
     # The name of the resource whose fields the answer shows.
     shows: str | None = None
-    # A webhook that must have come: (key in the chapter's values of the conversation's id, event name, payload).
+    # A webhook that must arrive: (key in the chapter's values of the conversation's id, event name,
+    # payload).
     hook: tuple | None = None
-    # Parts that must not be in the answer.
+    # Parts that the answer must not contain.
     never: tuple = ()
     # The part of the long tier that the row belongs to; None = `make test`.
     long: str | None = None
@@ -125,7 +141,7 @@ class Row:
 class Chapter:
     name: str
     rows: list
-    # Environment of a server of the chapter's own, which has no models; None = the one that all share.
+    # Environment of the chapter's own server, which has no models; None = the shared server.
     env: dict | None = None
-    # Whether the rows try the store: `make test` asks these on PostgreSQL, too.
+    # Whether the rows test the store: `make test` runs these on PostgreSQL, too.
     store: bool = False

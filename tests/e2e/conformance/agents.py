@@ -1,6 +1,6 @@
-"""Agents: made, read, changed, listed, deleted."""
+"""Agents: create, read, update, list, delete."""
 
-from . import BOOL, DETAILS, ID, NOBODY, SECRET, TEXT, TIME, Chapter, Row, has, invalid, maybe
+from . import DETAILS, ID, UNKNOWN_ID, SECRET, TEXT, TIME, Chapter, Row, invalid
 
 BODY = {"agent_name": "Ann", "agent_system_prompt": "Be kind.", "avatars": [{"avatar_key_id": "$face"}]}
 MISSING = {"message": "Agent details not found"}
@@ -90,7 +90,7 @@ WHOLE = {
 
 
 def shown(body):
-    """A body as it is read back."""
+    """A body as the server returns it."""
     avatar = dict(body["avatars"][0])
     config = {**avatar["config"], "llm": {**avatar["config"]["llm"], "token": "***"}}
     return {**body, "avatars": [{**avatar, "config": config}]}
@@ -119,7 +119,7 @@ MAKING = Chapter("agents: making and reading", [
     Row("a body that is no object", "POST /v1/ext/agent", [], 400, invalid()),
     Row("unknown fields are ignored", "POST /v1/ext/agent", {**BODY, "no_such_field": {"x": 1}}, 200, MADE),
     *[
-        refused(f"attaching an unknown id is 400: {name}", {**BODY, name: [NOBODY]}, f"{name}[0]", "names nothing")
+        refused(f"attaching an unknown id is 400: {name}", {**BODY, name: [UNKNOWN_ID]}, f"{name}[0]", "names nothing")
         for name in ("knowledge_base", "tool", "guardrail", "mcp")
     ],
     refused("an attached record is an id or has one", {**BODY, "mcp": [1]}, "mcp[0]", "must be an id or an object with an id"),
@@ -147,7 +147,7 @@ MAKING = Chapter("agents: making and reading", [
     Row("a value of config.turn out of range is 400", "POST /v1/ext/agent", {**BODY, "config": {"turn": {"echo_warmup": -1}}}, 400, {"error": "Invalid request body", "details": DETAILS}),
     refused("maxCallDuration is a number of seconds", {**BODY, "config": {"maxCallDuration": "5m"}}, "config.maxCallDuration", "must be a number"),
     Row("maxCallDuration 0 is no limit of its own", "POST /v1/ext/agent", {**BODY, "config": {"maxCallDuration": 0}}, 200, MADE),
-    Row("agent to read does not exist", f"GET /v1/ext/agent/{NOBODY}", None, 404, MISSING),
+    Row("agent to read does not exist", f"GET /v1/ext/agent/{UNKNOWN_ID}", None, 404, MISSING),
     Row("a path id that is no UUID", "GET /v1/ext/agent/nonsense", None, 404, MISSING),
 ])
 
@@ -181,11 +181,11 @@ CHANGING = Chapter("agents: changing and deleting", [
     Row("*** where nothing is stored", f"PUT {ONE}", face(llm={"token": "***"}), 200, UPDATED),
     Row("stores nothing", f"GET {ONE}", None, 200, {"avatars": [{"config": {"llm": {"token": None}}}]}),
     Row("PUT needs the same fields as POST", f"PUT {ONE}", {}, 400, invalid(("agent_name", "is required"), ("agent_system_prompt", "is required"), ("avatars", "is required"))),
-    Row("a body at fault is told before a record that is not there", f"PUT /v1/ext/agent/{NOBODY}", {}, 400, invalid(("agent_name", "is required"), ("agent_system_prompt", "is required"), ("avatars", "is required"))),
-    Row("PUT of none", f"PUT /v1/ext/agent/{NOBODY}", BODY, 404, MISSING),
-    Row("PATCH of none", f"PATCH /v1/ext/agent/{NOBODY}", {"agent_name": "x"}, 404, MISSING),
+    Row("an invalid body is reported before a missing record", f"PUT /v1/ext/agent/{UNKNOWN_ID}", {}, 400, invalid(("agent_name", "is required"), ("agent_system_prompt", "is required"), ("avatars", "is required"))),
+    Row("PUT of none", f"PUT /v1/ext/agent/{UNKNOWN_ID}", BODY, 404, MISSING),
+    Row("PATCH of none", f"PATCH /v1/ext/agent/{UNKNOWN_ID}", {"agent_name": "x"}, 404, MISSING),
     Row("the webhook secret is renewed", f"POST {ONE}/webhook-secret", None, 200, {"id": "$agent", "webhook_secret": SECRET}),
-    Row("of none", f"POST /v1/ext/agent/{NOBODY}/webhook-secret", None, 404, MISSING),
+    Row("of none", f"POST /v1/ext/agent/{UNKNOWN_ID}/webhook-secret", None, 404, MISSING),
     Row("a tool", "POST /v1/ext/tool", {"schema": {"name": "t"}, "request_config": {"url": "http://127.0.0.1:1/"}}, 201, {"id": ID}, {"tool": "id"}),
     Row("a guardrail", "POST /v1/ext/guardrail", {"name": "g", "prompt": "p"}, 201, {"id": ID}, {"guardrail": "id"}),
     Row("an MCP configuration", "POST /v1/ext/mcp", {"name": "m", "request_config": {"url": "http://127.0.0.1:1/"}}, 200, {"id": ID}, {"mcp": "id"}),
@@ -238,13 +238,13 @@ TEMPLATES = Chapter("templates, and agents made of them", [
     Row("template_id is required", BY, {"avatar_key_id": "$face"}, 400, invalid(("template_id", "is required"))),
     Row("an avatar is required", BY, {"template_id": "$template"}, 400, invalid(("avatar_key_id", "is required"))),
     Row("a body at fault", BY, [], 400, invalid()),
-    Row("no template", BY, {"template_id": NOBODY, "avatar_key_id": "$face"}, 500, FETCH),
+    Row("no template", BY, {"template_id": UNKNOWN_ID, "avatar_key_id": "$face"}, 500, FETCH),
     Row("no avatar", BY, {"template_id": "$template", "avatar_key_id": "nobody"}, 500, FETCH),
     Row("another workspace's template", BY, {"template_id": "$template", "avatar_key_id": "$face"}, 500, FETCH, key="other"),
     Row("PUT", "PUT /v1/ext/template/$template", {"template_name": "New", "template_system_prompt": "y"}, 200, {"id": "$template", "message": "Template details updated successfully"}),
     Row("PUT replaces", "GET /v1/ext/template/$template", None, 200, {"template_name": "New", "guardrail": None, "avatars": [], "callback_url": ""}),
     Row("an agent copied the template when it was made", f"GET {ONE}", None, 200, {"agent_name": "Seller", "guardrail": [{"key": "g"}]}),
-    Row("PUT of none", f"PUT /v1/ext/template/{NOBODY}", {"template_name": "x", "template_system_prompt": "y"}, 404, NO_TEMPLATE),
+    Row("PUT of none", f"PUT /v1/ext/template/{UNKNOWN_ID}", {"template_name": "x", "template_system_prompt": "y"}, 404, NO_TEMPLATE),
     Row("another workspace does not see it", "GET /v1/ext/template/$template", None, 404, NO_TEMPLATE, key="other"),
     Row("DELETE", "DELETE /v1/ext/template/$template", None, 200, {"id": "$template", "message": "Template details deleted successfully"}),
     Row("DELETE of none", "DELETE /v1/ext/template/$template", None, 404, NO_TEMPLATE),

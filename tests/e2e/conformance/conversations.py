@@ -1,6 +1,6 @@
-"""Conversations, session tokens, control, events, and the doors that a client's connection comes in by."""
+"""Conversations, session tokens, control, events, and signaling."""
 
-from . import ANY, BOOL, ID, INTEGER, JSON_TEXT, JWT, LIST, NOBODY, NUMBER, OBJECT, PICTURE, TEXT, TIME, UNAUTHORIZED, Chapter, Row, each, has, invalid, maybe
+from . import ID, INTEGER, JSON_TEXT, JWT, UNKNOWN_ID, PICTURE, TEXT, TIME, UNAUTHORIZED, Chapter, Row, has, invalid
 
 MISSING = {"error": "Conversation not found"}
 NO_AGENT = {"message": "Agent details not found"}
@@ -10,7 +10,7 @@ AGENT = {
     "callback_url": "$hook", "callback_events": ["call_ended"],
 }  # fmt: skip
 MAKE = Row("an agent", "POST /v1/ext/agent", AGENT, 200, {"id": ID}, {"agent": "id", "secret": "webhook_secret"})
-WISH = {"agent_id": "$agent", "user_name": "Ada_Lovelace", "user_id": "u-1", "context": {"plan": "gold"}, "meta_data": {"x": [1, None]}}
+NEW_CONVERSATION = {"agent_id": "$agent", "user_name": "Ada_Lovelace", "user_id": "u-1", "context": {"plan": "gold"}, "meta_data": {"x": [1, None]}}
 
 SINGLE = {
     "id": "$c", "agent_id": "$agent", "agent_name": "Ann", "avatar_id": "$face", "user_id": "u-1", "user_name": "Ada_Lovelace", "context": '{"plan":"gold"}', "status": "STARTED",
@@ -26,7 +26,7 @@ LINK = {"token": JWT, "webrtcRequestParams": {"endpoint": has("/api/offer?token=
 
 RECORDS = Chapter("conversations: records and lists", [
     MAKE,
-    Row("POST /v1/ext/conversation answers 201: the single-record form, join_link, token", "POST /v1/ext/conversation", WISH, 201, {**SINGLE, "id": ID, **LINK, "join_link": TEXT}, {"c": "id", "token": "token", "join_link": "join_link"}),
+    Row("POST /v1/ext/conversation answers 201: the single-record form, join_link, token", "POST /v1/ext/conversation", NEW_CONVERSATION, 201, {**SINGLE, "id": ID, **LINK, "join_link": TEXT}, {"c": "id", "token": "token", "join_link": "join_link"}),
     Row("join_link = {base_url}/join/{conversation_id}#token=<session token>", "GET /v1/ext/conversation", None, 200, [{"join_link": "$base/join/$c#token=$token"}]),
     Row("200: Conversation (single-record form)", "GET /v1/ext/conversation/$c", None, 200, SINGLE, shows="Conversation, single-record form"),
     Row("200: array of Conversation (list form); X-Total-Count", "GET /v1/ext/conversation", None, 200, [LISTED], heads={"x-total-count": "1"}, shows="Conversation, list form"),
@@ -34,8 +34,8 @@ RECORDS = Chapter("conversations: records and lists", [
     Row("nothing else", "POST /v1/ext/conversation", {"agent_id": "$agent", "context": 5}, 400, invalid(("context", "must be a string or an object"))),
     Row("meta_data is an object", "POST /v1/ext/conversation", {"agent_id": "$agent", "meta_data": "x"}, 400, invalid(("meta_data", "must be an object"))),
     Row("agent_id is required", "POST /v1/ext/conversation", {}, 400, invalid(("agent_id", "is required"))),
-    Row("an agent_id that names nothing", "POST /v1/ext/conversation", {"agent_id": NOBODY}, 404, NO_AGENT),
-    Row("another workspace's agent", "POST /v1/ext/conversation", WISH, 404, NO_AGENT, key="other"),
+    Row("an agent_id that names nothing", "POST /v1/ext/conversation", {"agent_id": UNKNOWN_ID}, 404, NO_AGENT),
+    Row("another workspace's agent", "POST /v1/ext/conversation", NEW_CONVERSATION, 404, NO_AGENT, key="other"),
     Row("search matches the user's name", "GET /v1/ext/conversation?search=aDA_love", None, 200, [{"id": "$c"}], heads={"x-total-count": "1"}),
     Row("_ is literal", "GET /v1/ext/conversation?search=ada%25l", None, 200, [], heads={"x-total-count": "0"}),
     Row("search matches the id", "GET /v1/ext/conversation?search=$plain", None, 200, [{"id": "$plain"}]),
@@ -49,7 +49,7 @@ RECORDS = Chapter("conversations: records and lists", [
     Row("created before today", "GET /v1/ext/conversation?toDate=$today", None, 200, []),
     Row("offset and perpage", "GET /v1/ext/conversation?offset=1&perpage=1", None, 200, [{"id": "$c"}], heads={"x-total-count": "2"}),
     Row("another workspace's list", "GET /v1/ext/conversation", None, 200, [], key="other", heads={"x-total-count": "0"}),
-    Row("Conversation does not exist", f"GET /v1/ext/conversation/{NOBODY}", None, 404, MISSING),
+    Row("Conversation does not exist", f"GET /v1/ext/conversation/{UNKNOWN_ID}", None, 404, MISSING),
     Row("an id that is no UUID", "GET /v1/ext/conversation/x", None, 404, MISSING),
     Row("another workspace's", "GET /v1/ext/conversation/$c", None, 404, MISSING, key="other"),
     Row("feedback: in every state", "POST /v1/ext/conversation/$c/feedback", {"rating": 2, "feedback": "slow"}, 200, {"message": TEXT}),
@@ -57,7 +57,7 @@ RECORDS = Chapter("conversations: records and lists", [
     Row("rating is 1 to 5", "POST /v1/ext/conversation/$c/feedback", {"rating": 6}, 400, invalid(("rating", "must be between 1 and 5"))),
     Row("and whole", "POST /v1/ext/conversation/$c/feedback", {"rating": 2.5}, 400, invalid(("rating", "must be a whole number"))),
     Row("and required", "POST /v1/ext/conversation/$c/feedback", {}, 400, invalid(("rating", "is required"))),
-    Row("of none", f"POST /v1/ext/conversation/{NOBODY}/feedback", {"rating": 1}, 404, MISSING),
+    Row("of none", f"POST /v1/ext/conversation/{UNKNOWN_ID}/feedback", {"rating": 1}, 404, MISSING),
     Row("an agent that is not active", "PATCH /v1/ext/agent/$agent", {"is_active": False}, 200, {"id": "$agent"}),
     Row("takes no new conversations", "POST /v1/ext/conversation", {"agent_id": "$agent"}, 409, {"error": "Agent is not active"}),
 ], store=True)
@@ -69,7 +69,7 @@ SESSIONS = Chapter("session tokens", [
     Row("minted with userId, userName and context", "GET /v1/ext/conversation/$c", None, 200, {"user_name": "Ada", "user_id": "u-2", "context": '"c"', "status": "STARTED"}),
     Row("only agentId is required", "POST /v1/auth/conversation", {"agentId": "$agent"}, 200, {"conversationId": ID}, {"d": "conversationId", "other_token": "token"}),
     Row("agentId is required", "POST /v1/auth/conversation", {}, 400, invalid(("agentId", "is required"))),
-    Row("404 for an unknown agent", "POST /v1/auth/conversation", {"agentId": NOBODY}, 404, NO_AGENT),
+    Row("404 for an unknown agent", "POST /v1/auth/conversation", {"agentId": UNKNOWN_ID}, 404, NO_AGENT),
     Row("and for an id that is no UUID", "POST /v1/auth/conversation", {"agentId": "x"}, 404, NO_AGENT),
     Row("another workspace's agent", "POST /v1/auth/conversation", {"agentId": "$agent"}, 404, NO_AGENT, key="other"),
     Row("it opens no REST route: as a bearer", "GET /v1/ext/conversation/$c", None, 401, UNAUTHORIZED, key=None, headers={"authorization": "Bearer $token"}),
@@ -77,18 +77,18 @@ SESSIONS = Chapter("session tokens", [
     Row("in the query", "GET /v1/ext/conversation/$c?token=$token", None, 401, UNAUTHORIZED, key=None),
     Row("the page may know of its conversation", "GET /join/$c/about", None, 200, {"status": "STARTED", "persona_name": TEXT}, key=None, headers={"authorization": "Bearer $token"}),
     Row("with no other token", "GET /join/$c/about", None, 401, UNAUTHORIZED, key=None, headers={"authorization": "Bearer $other_token"}),
-    Row("an API key opens no door", "POST /rtc/$c", None, 401, UNAUTHORIZED, raw=b"v=0", headers={"content-type": "application/sdp"}),
-    Row("the door without a token", "POST /rtc/$c", None, 401, UNAUTHORIZED, key=None, raw=b"v=0", headers={"content-type": "application/sdp"}),
-    Row("the door with another conversation's", "POST /rtc/$c", None, 401, UNAUTHORIZED, key=None, raw=b"v=0", headers={"content-type": "application/sdp", "authorization": "Bearer $other_token"}),
-    Row("the door with a changed one", "POST /rtc/$c", None, 401, UNAUTHORIZED, key=None, raw=b"v=0", headers={"content-type": "application/sdp", "authorization": "Bearer $token.x"}),
+    Row("an API key is no session token", "POST /rtc/$c", None, 401, UNAUTHORIZED, raw=b"v=0", headers={"content-type": "application/sdp"}),
+    Row("the WHIP endpoint without a token", "POST /rtc/$c", None, 401, UNAUTHORIZED, key=None, raw=b"v=0", headers={"content-type": "application/sdp"}),
+    Row("the WHIP endpoint with another conversation's token", "POST /rtc/$c", None, 401, UNAUTHORIZED, key=None, raw=b"v=0", headers={"content-type": "application/sdp", "authorization": "Bearer $other_token"}),
+    Row("the WHIP endpoint with a changed token", "POST /rtc/$c", None, 401, UNAUTHORIZED, key=None, raw=b"v=0", headers={"content-type": "application/sdp", "authorization": "Bearer $token.x"}),
     Row("a bad SDP is 400", "POST /rtc/$c?token=$token", None, 400, {"error": has("SDP")}, key=None, raw=b"v=0", headers={"content-type": "application/sdp"}),
     Row("another media type is 415", "POST /rtc/$c?token=$token", None, 415, {"error": "Content-Type must be application/sdp"}, key=None, raw=b"{}", headers={"content-type": "application/json"}),
     Row("an offer without Opus is 406", "POST /rtc/$c?token=$token", None, 406, {"error": TEXT}, key=None, raw="$no_opus", headers={"content-type": "application/sdp"}),
-    Row("a method that the door does not have", "GET /rtc/$c", None, 405, {"error": "Method not allowed"}, key=None, heads={"allow": "POST, OPTIONS"}),
+    Row("a method that the WHIP endpoint does not have", "GET /rtc/$c", None, 405, {"error": "Method not allowed"}, key=None, heads={"allow": "POST, OPTIONS"}),
     Row("CORS on every reply, errors included", "POST /api/offer", {"sdp": "x", "type": "offer"}, 401, UNAUTHORIZED, key=None, headers={"origin": "https://shop.example"}, heads={"access-control-allow-origin": "*"}),
     Row("and OPTIONS", "OPTIONS /api/offer", None, 204, key=None, headers={"origin": "https://shop.example", "access-control-request-method": "POST"}, heads={"access-control-allow-origin": "*", "access-control-allow-methods": has("PATCH"), "access-control-allow-headers": "authorization, content-type"}),
-    Row("the RTVI door: an answer is no offer", "POST /api/offer?token=$token", {"sdp": "x", "type": "answer"}, 400, invalid(("type", "must be one of offer")), key=None),
-    Row("the RTVI door: sdp is required", "POST /api/offer?token=$token", {"type": "offer"}, 400, invalid(("sdp", "is required")), key=None),
+    Row("the RTVI endpoint: an answer is no offer", "POST /api/offer?token=$token", {"sdp": "x", "type": "answer"}, 400, invalid(("type", "must be one of offer")), key=None),
+    Row("the RTVI endpoint: sdp is required", "POST /api/offer?token=$token", {"type": "offer"}, 400, invalid(("sdp", "is required")), key=None),
     Row("PATCH answers 200 at once", "PATCH /api/offer?token=$token", {"pc_id": "nobody", "candidates": []}, 200, {"status": "success"}, key=None),
     Row("PATCH takes any candidates, an empty one too", "PATCH /api/offer?token=$token", {"candidates": [{"candidate": "", "sdp_mid": "0", "sdp_mline_index": 0}]}, 200, {"status": "success"}, key=None),
     Row("a PATCH without a body is 400", "PATCH /api/offer?token=$token", None, 400, invalid(), key=None),
@@ -98,15 +98,15 @@ SESSIONS = Chapter("session tokens", [
     Row("WHIP: 201, Location, the answer with all candidates", "POST /rtc/$c?token=$token", None, 201, has("a=candidate"), key=None, raw="$offer", headers={"content-type": "application/sdp"}, heads={"location": has("/rtc/$c/"), "content-type": "application/sdp"}, keep={"answer": ""}),
     Row("SmallWebRTC: sdp, type, pc_id", "POST /api/offer", {"sdp": "$offer", "type": "offer", "pc_id": None, "restart_pc": True, "requestData": {}}, 200, {"sdp": has("a=candidate"), "type": "answer", "pc_id": TEXT}, key=None, headers={"authorization": "Bearer $other_token"}),
     Row("once ENDED", "DELETE /v1/conversation/$c", None, 200, {"conversation_id": "$c"}),
-    Row("the door is 409", "POST /rtc/$c?token=$token", None, 409, OVER, key=None, raw="$offer", headers={"content-type": "application/sdp"}),
-    Row("the RTVI door too", "POST /api/offer?token=$token", {"sdp": "x", "type": "offer"}, 409, OVER, key=None),
+    Row("the WHIP endpoint is 409", "POST /rtc/$c?token=$token", None, 409, OVER, key=None, raw="$offer", headers={"content-type": "application/sdp"}),
+    Row("the RTVI endpoint, too", "POST /api/offer?token=$token", {"sdp": "x", "type": "offer"}, 409, OVER, key=None),
     Row("the page too", "GET /join/$c/about?token=$token", None, 409, OVER, key=None),
 ])
 
 C = "/v1/conversation/$c"
 CONTROL = Chapter("conversations: control, end, erasing", [
     MAKE,
-    Row("a conversation", "POST /v1/ext/conversation", WISH, 201, {"status": "STARTED"}, {"c": "id"}),
+    Row("a conversation", "POST /v1/ext/conversation", NEW_CONVERSATION, 201, {"status": "STARTED"}, {"c": "id"}),
     Row("speak", f"PUT {C}/speak", {"text": "Hello."}, 200, {"message": "Agent is speaking the provided text."}),
     Row("speak with interrupt, add_to_context", f"PUT {C}/speak", {"text": "Hello.", "interrupt": False, "add_to_context": True}, 200, {"message": "Agent is speaking the provided text."}),
     Row("speak needs text", f"PUT {C}/speak", {}, 400, invalid(("text", "is required"))),
@@ -118,7 +118,7 @@ CONTROL = Chapter("conversations: control, end, erasing", [
     Row("context, overwriting", f"POST {C}/context", {"text": "It rains.", "mode": "overwrite"}, 200, {"message": TEXT}),
     Row("context has two modes", f"POST {C}/context", {"text": "x", "mode": "replace"}, 400, invalid(("mode", "must be one of append, overwrite"))),
     Row("in STARTED commands are accepted and take effect at the join", "GET /v1/ext/conversation/$c", None, 200, {"status": "STARTED", "transcript": []}),
-    *[Row(f"{ask}: of none", f"{method} /v1/conversation/{NOBODY}{ask}", body, 404, MISSING)
+    *[Row(f"{ask}: of none", f"{method} /v1/conversation/{UNKNOWN_ID}{ask}", body, 404, MISSING)
       for method, ask, body in (("PUT", "/speak", {"text": "x"}), ("POST", "/respond", {"text": "x"}), ("POST", "/interrupt", None), ("POST", "/context", {"text": "x"}), ("DELETE", "", None))],
     Row("another workspace's", f"PUT {C}/speak", {"text": "x"}, 404, MISSING, key="other"),
     Row("another workspace's", f"DELETE {C}", None, 404, MISSING, key="other"),
@@ -131,7 +131,7 @@ CONTROL = Chapter("conversations: control, end, erasing", [
     Row("usage_json's fields", "GET /v1/ext/conversation/$c", None, 200, {"usage_json": has('"duration_seconds"')}),
     Row("usage_json's fields", "GET /v1/ext/conversation/$c", None, 200, {"usage_json": has('"voice_to_voice"')}),
     Row("call_ended is sent even if nobody joined", "GET /v1/ext/conversation/$c/events", None, 200, [{"what": "call_ended", "seq": INTEGER, "timestamp": TIME}, {"what": "ended", "reason": "ended_by_api"}], hook=("c", "call_ended", {})),
-    Row("what became of its webhooks", "GET /v1/ext/conversation/$c/deliveries", None, 200, [{"event": "call_ended", "state": "done", "sequence": 1, "url": "$hook", "tries": [{"attempt": 1, "status": 204}]}], until=True, heads={"x-total-count": "1"}),
+    Row("what became of its webhooks", "GET /v1/ext/conversation/$c/deliveries", None, 200, [{"event": "call_ended", "state": "done", "sequence": 1, "url": "$hook", "tries": [{"attempt": 1, "status": 204}]}], retry=True, heads={"x-total-count": "1"}),
     *[Row(f"once ENDED, {ask or 'DELETE'} is 409", f"{method} {C}{ask}", body, 409, OVER)
       for method, ask, body in (("PUT", "/speak", {"text": "x"}), ("POST", "/respond", {"text": "x"}), ("POST", "/interrupt", None), ("POST", "/context", {"text": "x"}), ("DELETE", "", None))],
     Row("feedback is accepted in every state", "POST /v1/ext/conversation/$c/feedback", {"rating": 3, "feedback": "good"}, 200, {"message": TEXT}),
@@ -148,14 +148,14 @@ CONTROL = Chapter("conversations: control, end, erasing", [
     Row("an id that is no UUID", "DELETE /v1/ext/conversation/x", None, 404, MISSING),
 ], store=True)
 
-# Nobody joins within a second; a token holds for as long.
+# A conversation ends if nobody joins within a second. A token is valid for as long.
 UNJOINED = Chapter("conversations: nobody joins", [
     MAKE,
     Row("a conversation", "POST /v1/ext/conversation", {"agent_id": "$agent"}, 201, {"status": "STARTED"}, {"c": "id", "token": "token"}),
-    Row("a token that nobody used expires", "POST /rtc/$c?token=$token", None, 401, UNAUTHORIZED, key=None, raw=b"v=0", headers={"content-type": "application/sdp"}, until=True),
-    Row("STARTED and nobody joins: ENDED, no_join", "GET /v1/ext/conversation/$c", None, 200, {"status": "ENDED", "end_reason": "no_join"}, until=True, hook=("c", "call_ended", {})),
+    Row("a token that nobody used expires", "POST /rtc/$c?token=$token", None, 401, UNAUTHORIZED, key=None, raw=b"v=0", headers={"content-type": "application/sdp"}, retry=True),
+    Row("STARTED and nobody joins: ENDED, no_join", "GET /v1/ext/conversation/$c", None, 200, {"status": "ENDED", "end_reason": "no_join"}, retry=True, hook=("c", "call_ended", {})),
     Row("never used and expired is 401 also then", "POST /rtc/$c?token=$token", None, 401, UNAUTHORIZED, key=None, raw=b"v=0", headers={"content-type": "application/sdp"}),
-    Row("retention erases by itself what ended longer ago", "GET /v1/ext/conversation/$c", None, 404, MISSING, until=True, sql=("UPDATE conversation SET ended_at = ended_at - 2 * 86400000000",)),
+    Row("retention erases by itself what ended longer ago", "GET /v1/ext/conversation/$c", None, 404, MISSING, retry=True, sql=("UPDATE conversation SET ended_at = ended_at - 2 * 86400000000",)),
     Row("with its events", "GET /v1/ext/conversation", None, 200, [], heads={"x-total-count": "0"}),
 ], env={"VISAVIS_TIMEOUTS_JOIN": "1", "VISAVIS_TIMEOUTS_TOKEN": "1", "VISAVIS_SERVER_RETENTION_DAYS": "1"})
 

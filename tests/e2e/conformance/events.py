@@ -1,7 +1,11 @@
-"""What a call tells its receivers, statement by statement: what happened in which call of `test_events.py`, and what must be true of it.
+"""What a call sends to its receivers. Each statement says what happened in which call of
+`test_events.py`, and what must be true of it.
 
-`whole` is a call that is told everything: the user speaks, the agent asks a tool and answers, a typed text interrupts it, the time runs out.
-`brief` wants only two events and is left; `left` names its user; `guarded` has a guardrail whose receiver refuses; `silent` has no receiver."""
+`whole` is a call that sends everything: the user speaks, the agent calls a tool and answers, a
+typed text interrupts it, the time runs out. `brief` subscribes to two events only, and the user
+leaves. `left` names its user. `guarded` has a guardrail whose receiver rejects the request.
+`silent` has no receiver.
+"""
 
 from . import NUMBER, TEXT, fits, interface
 
@@ -13,15 +17,15 @@ def payloads(call, name):
 
 
 def only(call, name, fields):
-    """Each event of this name has these fields and no other, and there is one."""
+    """There is one event of this name, and it has these fields and no others."""
     found = payloads(call, name)
     return bool(found) and all(set(payload) == set(fields) and fits(payload, fields) for payload in found)
 
 
 def order(call, *names):
-    """The first of each kind comes in this order."""
-    told = [one["event"]["name"] for one in call.events]
-    return all(name in told for name in names) and [told.index(name) for name in names] == sorted(told.index(name) for name in names)
+    """The first events of each kind arrive in this order."""
+    event_names = [one["event"]["name"] for one in call.events]
+    return all(name in event_names for name in names) and [event_names.index(name) for name in names] == sorted(event_names.index(name) for name in names)
 
 
 def bodies(call):
@@ -31,13 +35,13 @@ def bodies(call):
 
 def times(call):
     stamps = [one["timestamp"] for one in call.events]
-    return stamps == sorted(stamps) and call.begun - 1 < stamps[0] and stamps[-1] < call.ended + 1 and any(stamp % 1 for stamp in stamps)
+    return stamps == sorted(stamps) and call.started_at - 1 < stamps[0] and stamps[-1] < call.ended + 1 and any(stamp % 1 for stamp in stamps)
 
 
 def spoken(call):
-    """What is stopped was started, and only an interrupted text is shorter."""
-    begun, over = payloads(call, "agent.started_speaking"), payloads(call, "agent.stopped_speaking")
-    return len(begun) == len(over) and all(a["text"].startswith(b["text"].rstrip()) for a, b in zip(begun, over)) and any(a != b for a, b in zip(begun, over))
+    """What was stopped was started, and only an interrupted text is shorter."""
+    started, stopped = payloads(call, "agent.started_speaking"), payloads(call, "agent.stopped_speaking")
+    return len(started) == len(stopped) and all(a["text"].startswith(b["text"].rstrip()) for a, b in zip(started, stopped)) and any(a != b for a, b in zip(started, stopped))
 
 
 def limits(call):
@@ -49,7 +53,7 @@ LENGTH = {"call_duration": NUMBER, "max_call_duration": NUMBER}
 ROWS = [
     ("every event has the same body", "whole", bodies),
     ("its time is Unix time in seconds, with fractions, and never runs back", "whole", times),
-    ("every event is signed as Standard Webhooks asks", "whole", lambda call: not call.faults),
+    ("every event is signed as Standard Webhooks asks", "whole", lambda call: not call.errors),
     ("all eleven events are sent to who lists them, but for the one of a user who leaves", "whole", lambda call: {one["event"]["name"] for one in call.events} == set(interface.EVENTS) - {"participant_left"}),
     ("user.started_speaking holds nothing", "whole", lambda call: only(call, "user.started_speaking", {})),
     ("user.stopped_speaking holds nothing, and follows", "whole", lambda call: only(call, "user.stopped_speaking", {}) and order(call, "user.started_speaking", "user.stopped_speaking")),
@@ -61,15 +65,15 @@ ROWS = [
     ("agent.interrupted holds nothing, and comes before the agent has finished", "whole", lambda call: only(call, "agent.interrupted", {}) and order(call, "agent.started_speaking", "agent.interrupted", "agent.stopped_speaking")),
     ("max_call_duration_warning holds both durations", "whole", lambda call: only(call, "max_call_duration_warning", LENGTH)),
     ("max_call_duration_timeout holds both durations", "whole", lambda call: only(call, "max_call_duration_timeout", LENGTH)),
-    ("the warning precedes the timeout, and both are told in seconds", "whole", lambda call: order(call, "max_call_duration_warning", "max_call_duration_timeout") and limits(call)),
+    ("the warning precedes the timeout, and both are given in seconds", "whole", lambda call: order(call, "max_call_duration_warning", "max_call_duration_timeout") and limits(call)),
     ("call_ended holds nothing, and is the last", "whole", lambda call: only(call, "call_ended", {}) and [one["event"]["name"] for one in call.events].index("call_ended") == len(call.events) - 1),
     ("a call whose time ran out has the record of it", "whole", lambda call: call.record["end_reason"] == "max_call_duration"),
     ("participant_left holds who left", "left", lambda call: only(call, "participant_left", {"id": TEXT}) and payloads(call, "participant_left")[0]["id"] == "ada-1"),
     ("and precedes the end", "left", lambda call: order(call, "participant_left", "call_ended")),
     ("only listed events are sent", "brief", lambda call: {one["event"]["name"] for one in call.events} == {"user.stopped_speaking", "call_ended"} and call.events[-1]["event"]["name"] == "call_ended"),
     ("an agent without callback_url sends none", "silent", lambda call: call.events == []),
-    ("a guardrail that fires POSTs guardrail_triggered to its own address", "guarded", lambda call: [notice["event"] for notice in call.notices] == ["guardrail_triggered"]),
-    ("once: a receiver that fails is not told again", "guarded", lambda call: len(call.notices) == 1),
-    ("a trickled candidate at the door is taken", "left", lambda call: call.door["PATCH"] == 204),
-    ("a hang-up at the door ends the call", "left", lambda call: call.door["DELETE"] == 200 and call.record["end_reason"] == "user_left"),
+    ("a guardrail that fires POSTs guardrail_triggered to its own address", "guarded", lambda call: [notice["event"] for notice in call.callbacks] == ["guardrail_triggered"]),
+    ("once: the request to a receiver that fails is not repeated", "guarded", lambda call: len(call.callbacks) == 1),
+    ("a trickled candidate is accepted", "left", lambda call: call.signaling["PATCH"] == 204),
+    ("a DELETE of the WHIP resource ends the call", "left", lambda call: call.signaling["DELETE"] == 200 and call.record["end_reason"] == "user_left"),
 ]  # fmt: skip

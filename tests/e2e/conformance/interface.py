@@ -1,4 +1,5 @@
-"""What the interface names: endpoints, fields, errors, events. `tests/e2e/test_conformance.py` asks that a row of the table shows each of them."""
+"""What the interface names: endpoints, fields, errors, events. `tests/e2e/test_conformance.py`
+checks that a row of the table shows each of them."""
 
 ENDPOINTS = """
 GET /v2/custom-avatar/{id}
@@ -103,7 +104,7 @@ FIELDS = {
     "Knowledge base": "knowledge_base.id knowledge_base.name knowledge_base.description knowledge_base.no_of_rec knowledge_base.created_at knowledge_base.updated_at documents[].id documents[].name documents[].type documents[].status documents[].error_message",
 }  # fmt: skip
 
-# Every error's bytes, with its status.
+# The bytes of every error, with its status.
 ERRORS = [
     (401, '{"error":"Unauthorized: not a valid authorization api key"}'),
     (400, '{"error":"Invalid request body"}'),
@@ -140,10 +141,11 @@ ELSEWHERE = {
     "409 Agent speech cannot be interrupted": "control-api/tests/api/conversations.rs::a_running_call_answers_for_itself",
     "409 Conversation is ending": "control-api/tests/api/conversations.rs::a_running_call_answers_for_itself",
     "503 No capacity": "control-api/tests/api/doors.rs::a_refused_offer_says_why",
-    "Agent request successfully created.": None,  # No meeting service is installed yet: every request is refused.
+    "Agent request successfully created.": None,  # No meeting service is installed yet: every request fails.
 }
 
-# Event names, each with the fields of its payload. Their bodies as they are sent: control-api/tests/api/contract.rs.
+# Event names, each with the fields of its payload. Their bodies as they are sent:
+# control-api/tests/api/contract.rs.
 EVENTS = {
     "agent.interrupted": [],
     "agent.started_speaking": ["text"],

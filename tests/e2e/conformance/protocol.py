@@ -1,6 +1,7 @@
-"""What holds for every route: lists, the order of faults, failures of the store, pages, limits, CORS."""
+"""What holds for every route: lists, the order of errors, failures of the store, pages, limits,
+CORS."""
 
-from . import ANY, DETAILS, ID, NOBODY, TEXT, UNAUTHORIZED, Chapter, Row, each, has, invalid
+from . import ID, UNKNOWN_ID, TEXT, UNAUTHORIZED, Chapter, Row, has, invalid
 
 BODY = {"agent_name": "Ann", "agent_system_prompt": "Be kind.", "avatars": [{"avatar_key_id": "$face"}]}
 PAGED = ["/v1/ext/agent", "/v1/ext/templates", "/v1/ext/kbs", "/v2/custom-avatars", "/v1/ext/conversation", "/v1/ext/deadletters", "/v1/ext/apikey"]
@@ -40,8 +41,8 @@ ORDER = Chapter("the order of faults", [
     Row("before the body", "POST /v1/ext/agent", None, 415, {"error": "Content-Type must be application/json"}, raw=b"{", headers={"content-type": "text/plain"}),
     Row("none given counts as JSON", "POST /v1/ext/guardrail", None, 201, {"id": ID}, raw=b'{"name":"n","prompt":"p"}', headers={"content-type": None}),
     Row("the body", "POST /v1/ext/agent", None, 400, invalid(), raw=b"{"),
-    Row("before the resource", f"PUT /v1/ext/guardrail/{NOBODY}", {}, 400, {"error": "name is required"}),
-    Row("the resource", f"PUT /v1/ext/guardrail/{NOBODY}", {"name": "n", "prompt": "p"}, 404, {"message": "Guardrail not found"}),
+    Row("before the resource", f"PUT /v1/ext/guardrail/{UNKNOWN_ID}", {}, 400, {"error": "name is required"}),
+    Row("the resource", f"PUT /v1/ext/guardrail/{UNKNOWN_ID}", {"name": "n", "prompt": "p"}, 404, {"message": "Guardrail not found"}),
     Row("an id that is no text is no UUID", "GET /v1/ext/agent/%FF", None, 404, {"message": "Agent details not found"}),
     Row("a body in an encoding that is not UTF-8", "POST /v1/ext/guardrail", None, 400, invalid(), raw=b'{"name":"\xff","prompt":"p"}'),
     Row("a body nested too deep", "POST /v1/ext/guardrail", None, 400, invalid(), raw=b"[" * 100_000),
@@ -79,10 +80,10 @@ EMBEDDED = {**BODY, "embed": {"enabled": True, "origins": ["https://shop.example
 HTML = {"content-type": has("text/html")}
 SAFE = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "content-security-policy": has("default-src 'none'")}
 PAGES = Chapter("pages and what needs no key", [
-    *[Row(f"{path} needs no API key", f"GET {path}", None, 200, key=None, heads={**HTML, **SAFE}) for path in ("/", "/docs", f"/join/{NOBODY}")],
+    *[Row(f"{path} needs no API key", f"GET {path}", None, 200, key=None, heads={**HTML, **SAFE}) for path in ("/", "/docs", f"/join/{UNKNOWN_ID}")],
     Row("/openapi.json", "GET /openapi.json", None, 200, {"openapi": "3.1.0"}, key=None, heads=SAFE),
     Row("/healthz", "GET /healthz", None, 200, {"status": "ok"}, key=None, heads=SAFE),
-    Row("/readyz", "GET /readyz", None, 200, {"status": "ready"}, key=None, until=True),
+    Row("/readyz", "GET /readyz", None, 200, {"status": "ready"}, key=None, retry=True),
     Row("/metrics answers loopback peers", "GET /metrics", None, 200, has("visavis_calls"), key=None),
     Row("headers of an error", "GET /v1/ext/agent", None, 401, UNAUTHORIZED, key=None, heads={**SAFE, "cache-control": "no-store"}),
     Row("an agent that is not embedded", "POST /v1/ext/agent", BODY, 200, {"id": ID}, {"closed": "id"}),
@@ -115,7 +116,7 @@ CORS = Chapter("CORS by configuration, a public address", [
     Row("errors too", "GET /v1/ext/agent", None, 401, UNAUTHORIZED, key=None, headers=FROM, heads={"access-control-allow-origin": "https://shop.example"}),
     Row("no cookies are asked for", "GET /v1/ext/agent", None, 200, headers=FROM, heads={"access-control-allow-credentials": None}),
     Row("another origin may not", "GET /v1/ext/agent", None, 200, headers={"origin": "https://evil.example"}, heads={"access-control-allow-origin": None}),
-    Row("the doors stay open to any", "POST /api/offer", {"sdp": "x"}, 401, UNAUTHORIZED, key=None, headers={"origin": "https://evil.example"}, heads={"access-control-allow-origin": "*"}),
+    Row("the signaling endpoints accept any origin", "POST /api/offer", {"sdp": "x"}, 401, UNAUTHORIZED, key=None, headers={"origin": "https://evil.example"}, heads={"access-control-allow-origin": "*"}),
     Row("with a public address /metrics needs the token", "GET /metrics", None, 401, UNAUTHORIZED, key=None),
     Row("a wrong one", "GET /metrics", None, 401, UNAUTHORIZED, key=None, headers={"authorization": "Bearer nonsense"}),
     Row("the right one", "GET /metrics", None, 200, has("visavis_calls"), key=None, headers={"authorization": "Bearer look-inside"}),

@@ -1,9 +1,10 @@
-"""What hangs on agents: guardrails, tools, MCP configurations, knowledge bases, avatars; providers, API keys, meetings."""
+"""The resources that belong to agents: guardrails, tools, MCP configurations, knowledge bases,
+avatars; providers, API keys, meetings."""
 
 import base64
 import zlib
 
-from . import ANY, BOOL, DETAILS, EMPTY, ID, INTEGER, JWT, NOBODY, NUMBER, OBJECT, PICTURE, SECRET, TEXT, TIME, Chapter, Row, each, has, invalid, maybe
+from . import ANY, BOOL, ID, INTEGER, UNKNOWN_ID, NUMBER, OBJECT, PICTURE, TEXT, TIME, Chapter, Row, each, has, invalid, maybe
 
 NO_GUARDRAIL = {"message": "Guardrail not found"}
 ADVICE = {"name": "No advice!", "prompt": "The user asks for advice"}
@@ -37,7 +38,7 @@ GUARDRAILS = Chapter("guardrails", [
     Row("PUT needs name", "PUT /v1/ext/guardrail/$g1", {"prompt": "x"}, 400, {"error": "name is required"}),
     Row("PUT needs prompt", "PUT /v1/ext/guardrail/$g1", {"name": "x"}, 400, {"error": "prompt is required"}),
     Row("PUT checks callback_url", "PUT /v1/ext/guardrail/$g1", {**ADVICE, "callback_url": "ftp://x"}, 400, {"error": "callback_url must be a valid http(s) URL"}),
-    Row("PUT of none", f"PUT /v1/ext/guardrail/{NOBODY}", ADVICE, 404, NO_GUARDRAIL),
+    Row("PUT of none", f"PUT /v1/ext/guardrail/{UNKNOWN_ID}", ADVICE, 404, NO_GUARDRAIL),
     Row("another workspace's", "PUT /v1/ext/guardrail/$g1", ADVICE, 404, NO_GUARDRAIL, key="other"),
     Row("DELETE", "DELETE /v1/ext/guardrail/$g1", None, 200, {"id": "$g1", "message": "Guardrail deleted"}),
     Row("DELETE of none", "DELETE /v1/ext/guardrail/$g1", None, 404, NO_GUARDRAIL),
@@ -75,8 +76,8 @@ TOOLS = Chapter("tools", [
     Row("as here", "GET /v1/ext/tool/$client", None, 200, {"type": "tool.client", "request_config": None, "schema": {"name": "look", "type": "function", "description": "", "parameters": {"type": "object", "properties": {}, "required": []}}}),
     Row("PUT; *** keeps a header's value, and stores nothing where nothing is stored", "PUT /v1/ext/tool/$tool", tool_with(request_config={"method": "POST", "url": "https://x.example/", "headers": {"Authorization": "***", "Other": "***"}}), 200, {"id": "$tool", "message": "Tool details updated successfully"}),
     Row("as here", "GET /v1/ext/tool/$tool", None, 200, {"request_config": {"method": "POST", "url": "https://x.example/", "headers": {"Authorization": "***"}}}, never=("Other",)),
-    Row("PUT with a body at fault, of none", f"PUT /v1/ext/tool/{NOBODY}", {"request_config": {"url": "http://x.example/"}}, 400, invalid(("schema", "is required"))),
-    Row("PUT of none", f"PUT /v1/ext/tool/{NOBODY}", TOOL, 404, NO_TOOL),
+    Row("PUT with a body at fault, of none", f"PUT /v1/ext/tool/{UNKNOWN_ID}", {"request_config": {"url": "http://x.example/"}}, 400, invalid(("schema", "is required"))),
+    Row("PUT of none", f"PUT /v1/ext/tool/{UNKNOWN_ID}", TOOL, 404, NO_TOOL),
     Row("another workspace's", "GET /v1/ext/tool/$tool", None, 404, NO_TOOL, key="other"),
     Row("DELETE", "DELETE /v1/ext/tool/$tool", None, 200, {"id": "$tool", "message": "Tool details deleted successfully"}),
     Row("DELETE of none", "DELETE /v1/ext/tool/$tool", None, 404, NO_TOOL),
@@ -97,7 +98,7 @@ MCP = Chapter("MCP configurations", [
     Row("name is required", "POST /v1/ext/mcp", {"request_config": {"url": "http://x.example/"}}, 400, invalid(("name", "is required"))),
     Row("the address must be well formed", "POST /v1/ext/mcp", {"name": "x", "request_config": {"url": "x"}}, 400, invalid(("request_config.url", "must be a valid http(s) URL"))),
     Row("PUT answers the record", "PUT /v1/ext/mcp/$mcp", {**SERVER, "name": "New", "request_config": {"url": "https://mcp.example/", "headers": {"Authorization": "***"}}}, 200, {**WHOLE_SERVER, "name": "New"}, never=("sesame",)),
-    Row("PUT of none", f"PUT /v1/ext/mcp/{NOBODY}", SERVER, 404, NO_MCP),
+    Row("PUT of none", f"PUT /v1/ext/mcp/{UNKNOWN_ID}", SERVER, 404, NO_MCP),
     Row("another workspace's", "GET /v1/ext/mcp/$mcp", None, 404, NO_MCP, key="other"),
     Row("DELETE answers 204", "DELETE /v1/ext/mcp/$mcp", None, 204, ""),
     Row("DELETE of none", "DELETE /v1/ext/mcp/$mcp", None, 404, NO_MCP),
@@ -106,10 +107,10 @@ MCP = Chapter("MCP configurations", [
 ])
 
 def bomb():
-    """A PDF of a few hundred kB whose one page unfolds to more than the reader's memory."""
+    """A PDF of a few hundred kB whose one page expands to more than the reader's memory."""
     squeeze = zlib.compressobj(9)
     start = squeeze.compress(bytes(1 << 20)) + squeeze.flush(zlib.Z_FULL_FLUSH)
-    # From a full flush on the same bytes mean the same again.
+    # After a full flush the same bytes mean the same again.
     again = squeeze.compress(bytes(8 << 20)) + squeeze.flush(zlib.Z_FULL_FLUSH)
     stream = start + again * 200
     objects = [
@@ -132,14 +133,14 @@ KB = {"id": "$kb", "name": "Shop", "description": "About the shop", "no_of_rec":
 PAGE = "<html><body><h1>Hours</h1><p>Nine to five.</p></body></html>"
 KNOWLEDGE = Chapter("knowledge bases", [
     Row("POST is multipart: name, description, input, text", "POST /v1/ext/kb", None, 200, MADE_KB, {"kb": "id"}, form=[*NAMED, ("text", None, "The shop opens at nine.")]),
-    Row("GET tells the base and its documents", "GET /v1/ext/kb/$kb", None, 200, {"knowledge_base": KB, "documents": [{"id": ID, "name": TEXT, "type": TEXT, "status": "ready", "error_message": None}]}, shows="Knowledge base", until=True),
+    Row("GET tells the base and its documents", "GET /v1/ext/kb/$kb", None, 200, {"knowledge_base": KB, "documents": [{"id": ID, "name": TEXT, "type": TEXT, "status": "ready", "error_message": None}]}, shows="Knowledge base", retry=True),
     Row("GET /v1/ext/kbs", "GET /v1/ext/kbs", None, 200, [KB], heads={"x-total-count": "1"}),
     Row("input is repeatable, of these types", "POST /v1/ext/kb", None, 200, MADE_KB, {"files": "id"}, form=[*NAMED, ("input", "a.txt", "Text."), ("input", "b.md", "# Words"), ("input", "c.json", '{"hours": "nine to five"}'), ("input", "d.csv", "day,hours\nMonday,nine\n"), ("input", "e.html", PAGE), ("input", "f.pdf", "no PDF at all"), ("input", "g.docx", "no DOCX at all")]),
     Row("indexing ends in ready or error; what is broken says so", "GET /v1/ext/kb/$files", None, 200, {"knowledge_base": {"no_of_rec": 7}, "documents": [
         *[{"name": name, "type": name.split(".")[1], "status": "ready", "error_message": None} for name in ("a.txt", "b.md", "c.json", "d.csv", "e.html")],
-        {"name": "f.pdf", "status": "error", "error_message": TEXT}, {"name": "g.docx", "status": "error", "error_message": TEXT}]}, until=True),
+        {"name": "f.pdf", "status": "error", "error_message": TEXT}, {"name": "g.docx", "status": "error", "error_message": TEXT}]}, retry=True),
     Row("a document that takes too much memory", "POST /v1/ext/kb", None, 200, MADE_KB, {"bomb": "id"}, form=[*NAMED, ("input", "bomb.pdf", bomb()), ("input", "f.json", '{"a": "b"}')]),
-    Row("costs only itself", "GET /v1/ext/kb/$bomb", None, 200, {"documents": [{"status": "error", "error_message": "reading the document took too much time or memory"}, {"status": "ready"}]}, until=True),
+    Row("costs only itself", "GET /v1/ext/kb/$bomb", None, 200, {"documents": [{"status": "error", "error_message": "reading the document took too much time or memory"}, {"status": "ready"}]}, retry=True),
     Row("name is required", "POST /v1/ext/kb", None, 400, invalid(("name", "is required")), form=[NAMED[1], ("text", None, "x")]),
     Row("description is required", "POST /v1/ext/kb", None, 400, invalid(("description", "is required")), form=[NAMED[0], ("text", None, "x")]),
     Row("other types are 400", "POST /v1/ext/kb", None, 400, invalid(("input", "must be a file of type pdf, docx, txt, md, json, html or csv")), form=[*NAMED, ("input", "x.exe", "MZ")]),
@@ -150,7 +151,7 @@ KNOWLEDGE = Chapter("knowledge bases", [
     Row("only its last part is shown", "GET /v1/ext/kb/$kb", None, 200, {"knowledge_base": {"no_of_rec": 2}, "documents": [{}, {"id": "$doc", "name": "passwd.txt", "type": "txt"}]}),
     Row("/doc takes text too", "POST /v1/ext/kb/$kb/doc", None, 200, {"added": 1, "doc_id": ID}, form=[("text", None, "It closes at five.")]),
     Row("/doc needs something", "POST /v1/ext/kb/$kb/doc", None, 400, invalid(("input", "is required")), form=[("other", None, "x")]),
-    Row("/doc of none", f"POST /v1/ext/kb/{NOBODY}/doc", None, 404, NO_KB, form=[("text", None, "x")]),
+    Row("/doc of none", f"POST /v1/ext/kb/{UNKNOWN_ID}/doc", None, 404, NO_KB, form=[("text", None, "x")]),
     Row("DELETE of a document", "DELETE /v1/ext/kb/doc/$doc", None, 200, {"id": "$doc", "message": "Document deleted successfully"}),
     Row("DELETE of none", "DELETE /v1/ext/kb/doc/$doc", None, 404, NO_DOCUMENT),
     Row("an id that is no UUID", "DELETE /v1/ext/kb/doc/x", None, 404, NO_DOCUMENT),
@@ -158,7 +159,7 @@ KNOWLEDGE = Chapter("knowledge bases", [
     Row("PUT", "PUT /v1/ext/kb/$kb", {"name": "New", "description": "Other"}, 200, {"id": "$kb", "message": "Knowledge base updated successfully"}),
     Row("renames", "GET /v1/ext/kb/$kb", None, 200, {"knowledge_base": {"name": "New", "description": "Other"}}),
     Row("PUT needs both", "PUT /v1/ext/kb/$kb", {"name": "x"}, 400, invalid(("description", "is required"))),
-    Row("PUT of none", f"PUT /v1/ext/kb/{NOBODY}", {"name": "x", "description": "y"}, 404, NO_KB),
+    Row("PUT of none", f"PUT /v1/ext/kb/{UNKNOWN_ID}", {"name": "x", "description": "y"}, 404, NO_KB),
     Row("another workspace's", "GET /v1/ext/kb/$kb", None, 404, NO_KB, key="other"),
     Row("another workspace's", "DELETE /v1/ext/kb/$kb", None, 404, NO_KB, key="other"),
     Row("DELETE", "DELETE /v1/ext/kb/$kb", None, 200, {"id": "$kb", "message": "Knowledge base deleted successfully"}),
@@ -187,7 +188,7 @@ AVATARS = Chapter("avatars", [
     Row("GET /v1/ext/avatars: array of Stock avatar", "GET /v1/ext/avatars", None, 200, each({"avatar_key_id": TEXT, "avatar_name": TEXT, "gender": TEXT, "display_picture": PICTURE}), {"first": "0"}, shows="Stock avatar"),
     Row("in pages where asked", "GET /v1/ext/avatars?perpage=1", None, 200, ["$first"]),
     Row("POST /v2/custom-avatar answers the record, QUEUED", "POST /v2/custom-avatar", ZOE, 200, JOB, {"avatar": "id"}, shows="Custom avatar"),
-    Row("without a renderer the job ends FAILED, with its reason", "GET /v2/custom-avatar/$avatar", None, 200, {**JOB, "status": "FAILED", "error": "no renderer is installed"}, until=True),
+    Row("without a renderer the job ends FAILED, with its reason", "GET /v2/custom-avatar/$avatar", None, 200, {**JOB, "status": "FAILED", "error": "no renderer is installed"}, retry=True),
     Row("GET /v2/custom-avatars", "GET /v2/custom-avatars?search=zo", None, 200, [{"id": "$avatar"}], heads={"x-total-count": "1"}),
     Row("an agent cannot have one that is not COMPLETED", "POST /v1/ext/agent", {"agent_name": "x", "agent_system_prompt": "y", "avatars": [{"avatar_key_id": "$avatar"}]}, 400, invalid(("avatars[0].avatar_key_id", "names no avatar"))),
     Row("avatar_name is required", "POST /v2/custom-avatar", {**ZOE, "avatar_name": None}, 400, invalid(("avatar_name", "is required"))),
@@ -200,12 +201,12 @@ AVATARS = Chapter("avatars", [
     Row("no other pictures", "POST /v2/custom-avatar", picture("image/gif", b"GIF89a"), 400, invalid(("input_image", "must be PNG, JPEG or WebP"))),
     Row("a small file of very many pixels", "POST /v2/custom-avatar", picture("image/png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (100_000).to_bytes(4, "big") * 2 + b"\x08\x02\0\0\0"), 400, invalid(("input_image", "must hold at most 64 megapixels"))),
     Row("a character in place of the picture", "POST /v2/custom-avatar", DRAWN, 200, {**DRAWN, "status": "QUEUED", "progress": 0, "is_private": False, "output": None, "error": None}, {"drawn": "id"}),
-    Row("QUEUED → PROCESSING, and how far it is", "GET /v2/custom-avatar/$drawn", None, 200, {**DRAWN, "status": "PROCESSING", "progress": INTEGER}, until=True),
+    Row("QUEUED → PROCESSING, and how far it is", "GET /v2/custom-avatar/$drawn", None, 200, {**DRAWN, "status": "PROCESSING", "progress": INTEGER}, retry=True),
     Row("no agent can have it yet", "POST /v1/ext/agent", {"agent_name": "x", "agent_system_prompt": "y", "avatars": [{"avatar_key_id": "$drawn"}]}, 400, invalid(("avatars[0].avatar_key_id", "names no avatar"))),
     Row("it goes while it is drawn", "DELETE /v2/custom-avatar/$drawn", None, 200, {"id": "$drawn"}),
     Row("a setting out of its range", "POST /v2/custom-avatar", {**DRAWN, "character": {"eyes": {"size": 1.31}}}, 400, invalid(("character.eyes.size", "must be between 0.8 and 1.3"))),
     Row("a number that is none", "POST /v2/custom-avatar", {**DRAWN, "character": {"age": "0.5"}}, 400, invalid(("character.age", "must be a number"))),
-    Row("a setting that nobody has", "POST /v2/custom-avatar", {**DRAWN, "character": {"wings": {"span": 2}}}, 400, invalid(("character.wings", "is not known"))),
+    Row("an unknown setting", "POST /v2/custom-avatar", {**DRAWN, "character": {"wings": {"span": 2}}}, 400, invalid(("character.wings", "is not known"))),
     Row("a colour is #rrggbb", "POST /v2/custom-avatar", {**DRAWN, "character": {"skin": {"colour": "brown"}}}, 400, invalid(("character.skin.colour", "must be a colour such as #c0906f"))),
     Row("a word that is none of the choices", "POST /v2/custom-avatar", {**DRAWN, "character": {"glasses": "monocle"}}, 400, invalid(("character.glasses", "must be one of none, square, round, slim"))),
     Row("tables are objects", "POST /v2/custom-avatar", {**DRAWN, "character": {"hair": 1}}, 400, invalid(("character.hair", "must be an object"))),
@@ -213,9 +214,10 @@ AVATARS = Chapter("avatars", [
     Row("a character and a picture", "POST /v2/custom-avatar", {**DRAWN, "input_image": ZOE["input_image"]}, 400, invalid(("input_image", "must not come with a character"))),
     Row("a rest with an open mouth or shut eyes", "POST /v2/custom-avatar", {**DRAWN, "rest": {"mouth": {"jaw": 1}, "eyes": {"lids": 1}}}, 400, invalid(("rest.mouth.jaw", "must be 0"), ("rest.eyes.lids", "must be between 0 and 0.4"))),
     Row("what may be set, and people to begin with", "GET /v2/character", None, 200, {"character": each({"name": TEXT, "group": TEXT, "kind": TEXT}), "pose": each({"name": TEXT, "kind": "slider", "unit": TEXT, "least": NUMBER, "most": NUMBER}), "people": each({"id": TEXT, "name": TEXT, "gender": TEXT, "voice": TEXT, "character": OBJECT, "rest": OBJECT}), "visemes": each({"name": TEXT, "mouth": OBJECT})}),
-    # Drawn with a low priority and within 20 s. control-api/tests/api/drawn.rs asks the same of a scripted child process.
+    # The server draws it at a low priority and within 20 s. control-api/tests/api/drawn.rs asks the
+    # same of a scripted child process.
     Row("a preview is a picture", "POST /v2/character/preview", {"character": DRAWN["character"], "pose": {"smile": 1}, "size": 64}, 200, has("RIFF"), heads={"content-type": "image/webp"}, long="editor"),
-    Row("a preview of nobody", "POST /v2/character/preview", {"size": 63}, 400, invalid(("character", "is required"), ("size", "must be between 64 and 512"))),
+    Row("a preview without a character", "POST /v2/character/preview", {"size": 63}, 400, invalid(("character", "is required"), ("size", "must be between 64 and 512"))),
     Row("an image over 9 MiB is 413", "POST /v2/custom-avatar", picture("image/png", b"\x89PNG\r\n\x1a\n" + bytes(9 << 20)), 413, {"error": "Request body is too large"}),
     Row("a body over 14 MB is 413", "POST /v2/custom-avatar", {**ZOE, "input_image": "x" * (14 << 20)}, 413, {"error": "Request body is too large"}),
     Row("another workspace's", "GET /v2/custom-avatar/$avatar", None, 404, NO_AVATAR, key="other"),
@@ -233,7 +235,7 @@ KEYS = Chapter("API keys and providers", [
     Row("a name is required", "POST /v1/ext/apikey", {}, 400, invalid(("name", "is required"))),
     Row("expires_at is a time to come", "POST /v1/ext/apikey", {"name": "x", "expires_at": "2020-01-01T00:00:00Z"}, 400, invalid(("expires_at", "must be an ISO 8601 time to come"))),
     Row("a key that expires", "POST /v1/ext/apikey", {"name": "short", "expires_at": "$soon"}, 201, {"id": ID}, {"short": "key", "short_id": "id"}),
-    Row("opens nothing afterwards", "GET /v1/ext/agent", None, 401, {"error": "Unauthorized: not a valid authorization api key"}, key="short", until=True),
+    Row("opens nothing afterwards", "GET /v1/ext/agent", None, 401, {"error": "Unauthorized: not a valid authorization api key"}, key="short", retry=True),
     Row("is listed with its end", "GET /v1/ext/apikey?search=short", None, 200, [{"id": "$short_id", "expires_at": TIME}]),
     Row("another workspace does not see the key", "DELETE /v1/ext/apikey/$id", None, 404, NO_KEY, key="other"),
     Row("nor lists it", "GET /v1/ext/apikey", None, 200, [{"name": TEXT}], key="other", never=("$prefix",)),
@@ -258,7 +260,7 @@ MEETINGS = Chapter("external meetings", [
     Row("another platform is 400", SEND, {**MEET, "meeting_url": "https://example.com/x"}, 400, invalid(("meeting_url", "must be a meeting of Google Meet, Zoom or Microsoft Teams"))),
     Row("a host that only looks like one", SEND, {**MEET, "meeting_url": "https://meet.google.com.evil.example/"}, 400, invalid(("meeting_url", "must be a meeting of Google Meet, Zoom or Microsoft Teams"))),
     *[Row(f"{name} is required", SEND, {k: v for k, v in MEET.items() if k != name}, 400, invalid((name, "is required"))) for name in MEET],
-    Row("agent_id names nothing: 404, JSON", SEND, {**MEET, "agent_id": NOBODY}, 404, {"message": "Agent details not found"}),
+    Row("agent_id names nothing: 404, JSON", SEND, {**MEET, "agent_id": UNKNOWN_ID}, 404, {"message": "Agent details not found"}),
     Row("another workspace's agent", SEND, MEET, 404, {"message": "Agent details not found"}, key="other"),
     Row("401 is JSON", SEND, MEET, 401, {"error": "Unauthorized: not a valid authorization api key"}, key=None),
 ])

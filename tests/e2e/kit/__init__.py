@@ -1,4 +1,41 @@
-"""What the end-to-end tests are made of."""
+"""Building blocks of the end-to-end tests.
+
+The server and its surroundings:
+
+- server: the server under test, its HTTP API, CPU time and memory
+- stores: its database, SQLite or PostgreSQL
+- load_generator: runs the load generator and reads its report
+
+Clients:
+
+- call: a call in Chromium, on an instrumented page
+- console: the console in Chromium, with checks of names, contrast and layout
+- webrtc_client: a caller without a browser (aiortc at the WHIP endpoint)
+- typed_call: a whole call of that caller with typed words, from the join to the record
+- sdp: the offer of a third-party client, as text
+
+Stand-ins for what the server or the browser talks to:
+
+- receivers: a webhook receiver, a web site, a tool, an OpenAI-compatible model
+- webhook_receiver: a receiver of many webhooks, as a process
+- mcp_server: an MCP server, as a process
+- preview_stub: avatar previews without drawing
+- relay: a network with loss, delay, reordering and limited bandwidth
+
+Words and sounds:
+
+- sample_knowledge: invented knowledge for an agent
+- scripted_stt: the script of the scripted speech-to-text
+- speech: speech synthesis (flite), recognition (PocketSphinx), word errors
+- filler_sounds: voiced sounds without words
+
+Measurement:
+
+- audio_match: whether a sound arrived, by cross-correlation of spectra
+- lips: lip sync in a browser
+- rtp: audio and video on the server's clock
+- report: the figures of a run, in report.json
+"""
 
 import contextlib
 import pathlib
@@ -8,11 +45,11 @@ CHROMIUM = str(pathlib.Path(__file__).parent / "chromium.sh")
 
 @contextlib.contextmanager
 def calls_with_file(playwright, folder, samples):
-    """A Chromium whose microphone is a file (16-bit samples at 48 kHz), once."""
-    from . import call, voice
+    """A Chromium whose microphone plays a file once (16-bit samples at 48 kHz)."""
+    from . import call, speech
 
     file = folder / "microphone.wav"
-    file.write_bytes(voice.wav(samples, voice.RATE))
+    file.write_bytes(speech.wav(samples, speech.RATE))
     flags = [*call.FLAGS, call.FAKE_DEVICE, f"--use-file-for-fake-audio-capture={file}%noloop"]
     chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
     try:

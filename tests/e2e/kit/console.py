@@ -1,4 +1,4 @@
-"""The console in a headless Chromium, and what a person without eyes or mouse needs of it."""
+"""The console in a headless Chromium, and checks of what keyboard and screen-reader users need."""
 
 import contextlib
 
@@ -6,10 +6,10 @@ from playwright.sync_api import Page
 
 from .server import OUT
 
-#: Tells of what the page's policy refused, which no ordinary listener hears.
+#: Reports what the page's policy blocked. Ordinary listeners do not see it.
 VIOLATIONS = "document.addEventListener('securitypolicyviolation', (event) => console.error('policy: ' + event.violatedDirective + ' ' + event.blockedURI));"
 
-#: Names, labels, headings and ids as a screen reader needs them.
+#: Checks names, labels, headings and ids, as a screen reader needs them.
 UNNAMED = """() => {
   const found = [];
   const seen = (node) => node.checkVisibility({ visibilityProperty: true });
@@ -29,7 +29,8 @@ UNNAMED = """() => {
   return found;
 }"""
 
-#: Text whose colours are too near to each other (WCAG: 4.5, large text 3). Backgrounds are those of the nearest ancestor that has one.
+#: Finds text with too little contrast (WCAG: 4.5, large text 3). The background is that of the
+#: nearest ancestor that has one.
 PALE = """async () => {
   // Colours that change with the scheme are there once nothing is under way any more.
   for (let frames = 0; frames < 2 || document.getAnimations().some((one) => one instanceof CSSTransition && one.playState === 'running'); frames++) await new Promise(requestAnimationFrame);
@@ -79,11 +80,12 @@ PALE = """async () => {
   return [...new Set(found)];
 }"""
 
-#: What lies outside of the window.
+#: Finds elements outside of the window.
 OUTSIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] : [`the page is ${document.documentElement.scrollWidth} wide`,
   ...[...document.querySelectorAll('body *')].filter((node) => node.checkVisibility() && node.getBoundingClientRect().right > innerWidth + 1).slice(0, 3).map((node) => node.outerHTML.slice(0, 120))]"""
 
-#: Whether what has the focus shows it: an outline of its own, or of what stands for it.
+#: Whether the focused element shows its focus: by an outline of its own, or by one of its visible
+#: stand-in.
 FOCUS_SHOWN = """() => {
   const node = document.activeElement;
   if (!node || node === document.body) return true;
@@ -93,45 +95,50 @@ FOCUS_SHOWN = """() => {
 
 
 class Console:
-    """One browser profile with the console in it. Whatever the browser complains of is a fault, but for refusals that a test provokes."""
+    """One browser profile with the console in it. Every error that the browser logs fails the test,
+    except for the error responses that the test provokes."""
 
     def __init__(self, browser, server, *, width=1280, height=800, scheme="light"):
         self.server = server
         self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
         self.context.add_init_script(VIOLATIONS)
-        self.complaints: list[str] = []
+        self.browser_errors: list[str] = []
         self.expected: list[str] = []
         self.context.on("page", self._listen)
         self.page: Page = self.context.new_page()
 
     def _listen(self, page):
         page.set_default_timeout(60_000)
-        page.on("console", lambda message: message.type == "error" and self.complaints.append(message.text))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", lambda message: message.type == "error" and self.browser_errors.append(message.text))
+        page.on("pageerror", lambda error: self.browser_errors.append(str(error)))
 
     def login(self, key: str | None = None):
         self.page.goto(f"{self.server.url}/console")
         self.page.fill("#key", key or self.server.key)
         self.page.press("#key", "Enter")
-        self.settled()
+        self.wait_until_loaded()
         return self
 
     def open(self, path: str):
         self.page.goto(f"{self.server.url}/console/{path}")
-        return self.settled()
+        return self.wait_until_loaded()
 
-    def go(self, path: str):
-        """The same without loading the page anew."""
-        self.page.evaluate("(path) => { history.pushState(null, '', path); dispatchEvent(new PopStateEvent('popstate')); }", f"/console/{path}")
-        return self.settled()
+    def navigate(self, path: str):
+        """Like `open`, but without reloading the page."""
+        self.page.evaluate(
+            "(path) => { history.pushState(null, '', path); dispatchEvent(new PopStateEvent('popstate')); }",
+            f"/console/{path}",
+        )
+        return self.wait_until_loaded()
 
-    def settled(self):
-        """Waits until the view is there."""
+    def wait_until_loaded(self):
+        """Waits until the view is loaded."""
         self.page.wait_for_selector("#main:not([aria-busy]) h1")
         return self
 
-    def until(self, condition: str, timeout: float = 60):
-        """Waits for a condition in JavaScript. Playwright's own way needs `eval`, which the page's policy forbids."""
+    def wait_for(self, condition: str, timeout: float = 60):
+        """Waits for a condition in JavaScript. Playwright's own wait needs `eval`, which the page's
+        policy forbids."""
         self.page.evaluate(f"""new Promise((done, fail) => {{
           const end = performance.now() + {timeout * 1000};
           const look = () => {{ if ({condition}) done(); else if (performance.now() > end) fail(new Error('waited in vain')); else requestAnimationFrame(look); }};
@@ -141,15 +148,16 @@ class Console:
         return self.page.inner_text("#main h1")
 
     @contextlib.contextmanager
-    def refused(self, status: int):
-        """Within it the server may refuse with this status, which the browser tells of in its log."""
+    def expect_status(self, status: int):
+        """Inside this context the server may answer with this error status. The browser logs such
+        answers."""
         self.expected.append(f"status of {status}")
         yield
 
-    def unexpected(self) -> list[str]:
-        return [text for text in self.complaints if not any(known in text for known in self.expected)]
+    def unexpected_errors(self) -> list[str]:
+        return [text for text in self.browser_errors if not any(known in text for known in self.expected)]
 
-    def shot(self, name: str):
+    def save_screenshot(self, name: str):
         OUT.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=str(OUT / f"{name}.png"))
 

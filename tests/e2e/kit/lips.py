@@ -1,29 +1,33 @@
-"""Whether lips and sound belong together, from what the browser showed and played.
+"""Lip sync, measured from what the browser displayed and played.
 
-An open mouth is dark: its darkness is compared with the loudness of the agent's sound, or with how far its phones open the jaw. Offsets are
-in seconds, positive where the picture is late. Sound that is early by 45 ms, or late by 125 ms, is noticed (ITU-R BT.1359): the offset must be within −125 … +45 ms.
+An open mouth is dark. Its darkness is compared with the loudness of the agent's audio, or with the
+jaw opening of its phones. Offsets are in seconds and positive where the picture is late. People
+notice sound that is early by 45 ms or late by 125 ms (ITU-R BT.1359). So the offset must be within
+−125 … +45 ms.
 """
 
 import subprocess
 
 import numpy as np
 
-from . import voice
+from . import speech
 
 STEP = 0.005
-EARLIEST, LATEST = -0.125, 0.045
+MIN_OFFSET, MAX_OFFSET = -0.125, 0.045
 
 
 def darkness(luma: np.ndarray) -> np.ndarray:
-    """How much darker (0..1) than in the middle one of these pictures (n × 96 × 96) the mouth is in each, as a mean over it. What moves with
-    the head becomes darker here and brighter there, and only the former counts."""
+    """How much darker (0..1) the mouth is in each of these pictures (n × 96 × 96) than in the
+    median one, as a mean over the mouth. Head motion makes some parts darker and others brighter;
+    only the darker parts count."""
     mouth = luma[:, 56:78, 34:62].astype(np.float64)
     return np.clip(np.median(mouth, axis=0) - mouth, 0, None).mean(axis=(1, 2)) / 255
 
 
 def envelope(agent: np.ndarray, start: float) -> tuple[np.ndarray, np.ndarray]:
-    """Times and loudness (0..1, on a root scale, as mouths open) of 16-bit samples that begin at `start`."""
-    loud = np.sqrt(voice.loudness(agent, step=STEP))
+    """Times and loudness (0..1, on a root scale, as mouths open) of 16-bit samples that begin at
+    `start`."""
+    loud = np.sqrt(speech.loudness(agent, step=STEP))
     return start + STEP * (np.arange(len(loud)) + 0.5), smooth(loud, 0.03)
 
 
@@ -33,8 +37,10 @@ def smooth(values: np.ndarray, width: float) -> np.ndarray:
     return np.convolve(values, kernel / kernel.sum(), mode="same")
 
 
-def offset(times: np.ndarray, dark: np.ndarray, at: np.ndarray, loud: np.ndarray, reach: float = 0.4) -> tuple[float, float]:
-    """The shift of the picture against the sound that fits best, and how well (correlation)."""
+def offset(
+    times: np.ndarray, dark: np.ndarray, at: np.ndarray, loud: np.ndarray, reach: float = 0.4
+) -> tuple[float, float]:
+    """The shift of the picture against the sound with the best fit, and that fit (correlation)."""
     inside = (at > times[0] + reach) & (at < times[-1] - reach)
     at, loud = at[inside], loud[inside]
     best = (-2.0, 0.0)
@@ -46,19 +52,22 @@ def offset(times: np.ndarray, dark: np.ndarray, at: np.ndarray, loud: np.ndarray
     return best[1], best[0]
 
 
-def lag(
+def jaw_offset(
     times: np.ndarray, shown: np.ndarray, at: np.ndarray, jaw: np.ndarray, reach: float = 0.25
 ) -> tuple[float, float]:
-    """The shift of the pictures against the jaw's opening that fits best, and how well (correlation). Only
-    moments with a picture count: a picture that was left out changes nothing."""
+    """The shift of the pictures against the jaw opening with the best fit, and that fit
+    (correlation). Only moments with a picture count, so a skipped picture changes nothing."""
     shifts = np.arange(-reach, reach + STEP, STEP)
     fits = [np.corrcoef(shown, np.interp(times - shift, at, jaw))[0, 1] for shift in shifts]
     best = int(np.argmax(fits))
     return float(shifts[best]), float(fits[best])
 
 
-def motion(times: np.ndarray, dark: np.ndarray, at: np.ndarray, loud: np.ndarray, threshold: float = 0.06) -> tuple[float, float]:
-    """How much the mouth moves (standard deviation of its darkness) in sound and in silence. Moments within .25 s of a change count as neither."""
+def motion(
+    times: np.ndarray, dark: np.ndarray, at: np.ndarray, loud: np.ndarray, threshold: float = 0.06
+) -> tuple[float, float]:
+    """How much the mouth moves (standard deviation of its darkness) in sound and in silence.
+    Moments within .25 s of a change count as neither."""
     sounding = loud > threshold
     reach = int(0.25 / STEP)
     near = np.convolve(sounding, np.ones(2 * reach + 1), mode="same")
@@ -71,32 +80,58 @@ def motion(times: np.ndarray, dark: np.ndarray, at: np.ndarray, loud: np.ndarray
     return float(busy.std()), float(quiet.std())
 
 
-#: How far a phone opens the jaw; what is not named .2.
+#: How far a phone opens the jaw; .2 for phones not listed.
 JAW = {
-    "pau": 0, "p": 0, "b": 0, "m": 0, "f": 0.1, "v": 0.1, "aa": 0.8, "ae": 0.7, "ah": 0.5, "ax": 0.3, "ao": 0.7, "aw": 0.65, "ay": 0.65,
-    "eh": 0.5, "ey": 0.45, "ih": 0.3, "iy": 0.25, "ow": 0.6, "oy": 0.6, "uh": 0.3, "uw": 0.28, "er": 0.25,
-}  # fmt: skip
+    "pau": 0,
+    "p": 0,
+    "b": 0,
+    "m": 0,
+    "f": 0.1,
+    "v": 0.1,
+    "aa": 0.8,
+    "ae": 0.7,
+    "ah": 0.5,
+    "ax": 0.3,
+    "ao": 0.7,
+    "aw": 0.65,
+    "ay": 0.65,
+    "eh": 0.5,
+    "ey": 0.45,
+    "ih": 0.3,
+    "iy": 0.25,
+    "ow": 0.6,
+    "oy": 0.6,
+    "uh": 0.3,
+    "uw": 0.28,
+    "er": 0.25,
+}
 
 
 def phones(text: str, speaker: str) -> list[tuple[str, float]]:
     """The phones of a text as flite speaks it, each with its end in seconds."""
-    told = subprocess.run(["flite", "-voice", speaker, "-psdur", "-t", text, "none"], capture_output=True, check=True, text=True).stdout
-    return [(name, float(end)) for name, end in (word.split(":") for word in told.split())]
+    output = subprocess.run(
+        ["flite", "-voice", speaker, "-psdur", "-t", text, "none"], capture_output=True, check=True, text=True
+    ).stdout
+    return [(name, float(end)) for name, end in (word.split(":") for word in output.split())]
 
 
-def opening(text: str, speaker: str) -> np.ndarray:
-    """How far the jaw is open in each step of a text that flite speaks."""
+def jaw_opening(text: str, speaker: str) -> np.ndarray:
+    """The jaw opening in each step of a text that flite speaks."""
     spoken = phones(text, speaker)
     at = STEP * (np.arange(int(spoken[-1][1] / STEP)) + 0.5)
     which = np.searchsorted([end for _, end in spoken], at)
     return smooth(np.array([JAW.get(spoken[i][0], 0.2) for i in which]), 0.03)
 
 
-def beginning(text: str, speaker: str, sound: np.ndarray, start: float) -> tuple[float, float]:
-    """When a text that flite spoke began in 16-bit samples (48 kHz) that begin at `start`, and how well it was found (correlation)."""
-    samples, rate = voice.flite(text, speaker)
-    said = np.sqrt(voice.loudness(np.repeat(samples, voice.RATE // rate), step=STEP))
-    heard = np.sqrt(voice.loudness(sound, step=STEP))
-    fits = [np.corrcoef(said, heard[i : i + len(said)])[0, 1] if heard[i : i + len(said)].std() else 0 for i in range(len(heard) - len(said))]
+def find_start(text: str, speaker: str, sound: np.ndarray, start: float) -> tuple[float, float]:
+    """When a text that flite spoke began in 16-bit samples (48 kHz) that begin at `start`, and the
+    fit (correlation)."""
+    samples, rate = speech.flite(text, speaker)
+    reference = np.sqrt(speech.loudness(np.repeat(samples, speech.RATE // rate), step=STEP))
+    received = np.sqrt(speech.loudness(sound, step=STEP))
+    fits = [
+        np.corrcoef(reference, received[i : i + len(reference)])[0, 1] if received[i : i + len(reference)].std() else 0
+        for i in range(len(received) - len(reference))
+    ]
     best = int(np.argmax(fits))
     return start + STEP * best, float(fits[best])

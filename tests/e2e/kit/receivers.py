@@ -1,4 +1,5 @@
-"""Servers that the server under test talks to: a webhook receiver, a tool, and a scripted OpenAI-compatible model."""
+"""Servers that the server under test talks to: a webhook receiver, a tool, and a scripted
+OpenAI-compatible model."""
 
 import json
 import threading
@@ -9,7 +10,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 
 class Receiver:
-    """An HTTP server on a port of its own. Subclasses answer."""
+    """An HTTP server on its own port. Subclasses answer the requests."""
 
     def __init__(self):
         self.changed = threading.Condition()
@@ -50,73 +51,84 @@ class Receiver:
             end = time.monotonic() + timeout
             while not (value := found()):
                 left = end - time.monotonic()
-                assert left > 0, f"waited {timeout} s for {what}; so far: {self.seen()}"
+                assert left > 0, f"waited {timeout} s for {what}; so far: {self.describe()}"
                 self.changed.wait(left)
             return value
 
-    def seen(self):
+    def describe(self):
         return ""
 
     def close(self):
         self.server.shutdown()
 
 
-class Hooks(Receiver):
-    """Receives events. `secret` is the agent's; every signature is checked as it comes."""
+class WebhookReceiver(Receiver):
+    """Receives events. `secret` is the agent's. Every signature is checked on arrival."""
 
     def __init__(self):
         super().__init__()
         self.secret = None
         self.events: list[dict] = []
-        self.faults: list[str] = []
-        #: So many deliveries are refused, with this status.
-        self.refuse, self.refusal = 0, 500
+        self.errors: list[str] = []
+        #: The number of deliveries still to reject, and the status of the rejection.
+        self.reject_count, self.reject_status = 0, 500
 
     def answer(self, request, body):
         with self.changed:
-            if self.refuse > 0:
-                self.refuse -= 1
-                self.reply(request, self.refusal)
+            if self.reject_count > 0:
+                self.reject_count -= 1
+                self.reply(request, self.reject_status)
                 return
-            fault = self.fault(request.headers, body)
-            if fault:
-                self.faults.append(fault)
+            error = self.delivery_error(request.headers, body)
+            if error:
+                self.errors.append(error)
             else:
                 sequence = int(request.headers["visavis-sequence"])
-                if sequence not in [event["sequence"] for event in self.events if event["conversation_id"] == json.loads(body)["conversation_id"]]:
+                if sequence not in [
+                    event["sequence"]
+                    for event in self.events
+                    if event["conversation_id"] == json.loads(body)["conversation_id"]
+                ]:
                     self.events.append({**json.loads(body), "sequence": sequence})
             self.changed.notify_all()
         self.reply(request, 204)
 
-    def fault(self, headers, body: bytes) -> str | None:
-        """What is wrong with a delivery, or None. The signature is checked by the official library of Standard Webhooks."""
+    def delivery_error(self, headers, body: bytes) -> str | None:
+        """What is wrong with a delivery, or None. The official library of Standard Webhooks checks
+        the signature."""
         try:
             Webhook(self.secret).verify(body, dict(headers.items()))
         except WebhookVerificationError as error:
             return str(error)
         value = json.loads(body)
-        if set(value) != {"timestamp", "conversation_id", "type", "event"} or set(value["event"]) != {"name", "payload"} or value["type"] != "pipeline":
+        if (
+            set(value) != {"timestamp", "conversation_id", "type", "event"}
+            or set(value["event"]) != {"name", "payload"}
+            or value["type"] != "pipeline"
+        ):
             return f"the fields are not the interface's: {body[:300]!r}"
         if abs(time.time() - value["timestamp"]) > 3600:
             return "the event's time is no Unix time in seconds"
         return None
 
-    def of(self, conversation: str) -> list[dict]:
-        """Events of a conversation in the order of their numbers."""
+    def events_of(self, conversation: str) -> list[dict]:
+        """The events of a conversation in the order of their numbers."""
         return sorted((e for e in self.events if e["conversation_id"] == conversation), key=lambda e: e["sequence"])
 
     def names(self, conversation: str) -> list[str]:
-        return [e["event"]["name"] for e in self.of(conversation)]
+        return [e["event"]["name"] for e in self.events_of(conversation)]
 
-    def until(self, conversation: str, name: str, timeout: float = 60) -> dict:
-        return self.wait(lambda: next((e for e in self.of(conversation) if e["event"]["name"] == name), None), timeout, name)
+    def wait_for(self, conversation: str, name: str, timeout: float = 60) -> dict:
+        return self.wait(
+            lambda: next((e for e in self.events_of(conversation) if e["event"]["name"] == name), None), timeout, name
+        )
 
-    def seen(self):
-        return [e["event"]["name"] for e in self.events] + self.faults
+    def describe(self):
+        return [e["event"]["name"] for e in self.events] + self.errors
 
 
 class Site(Receiver):
-    """Somebody else's web site: `files` by path, as (body, media type)."""
+    """A third-party web site: `files` by path, as (body, media type)."""
 
     def __init__(self, files: dict[str, tuple[bytes, str]]):
         super().__init__()
@@ -137,17 +149,20 @@ class Tool(Receiver):
 
     def answer(self, request, body):
         with self.changed:
-            self.calls.append({"method": request.command, "path": request.path, "body": body, "headers": dict(request.headers)})
+            self.calls.append(
+                {"method": request.command, "path": request.path, "body": body, "headers": dict(request.headers)}
+            )
             self.changed.notify_all()
         self.reply(request, 200, json.dumps(self.result).encode())
 
-    def seen(self):
+    def describe(self):
         return self.calls
 
 
 class Model(Receiver):
-    """An OpenAI-compatible server. `script` answers a request: a list of steps, each one a delay in seconds (float), an event to wait for
-    (`threading.Event`), a text, a dict (a `delta`), `"!500"`, `"!stall"`, `"!cut"`; without `"!cut"` the stream ends properly."""
+    """An OpenAI-compatible server. `script` answers a request with a list of steps. A step is a
+    delay in seconds (float), an event to wait for (`threading.Event`), a text, a dict (a `delta`),
+    `"!500"`, `"!stall"` or `"!cut"`. Without `"!cut"` the stream ends properly."""
 
     def __init__(self, script):
         super().__init__()
@@ -158,18 +173,18 @@ class Model(Receiver):
         self.released = threading.Event()
 
     @property
-    def base(self):
+    def base_url(self):
         return self.url + "/v1"
 
     def answer(self, request, body):
         if request.path != "/v1/chat/completions":
             self.reply(request, 404, b'{"error":{"message":"no such path"}}')
             return
-        asked = json.loads(body)
+        llm_request = json.loads(body)
         with self.changed:
-            self.requests.append(asked)
+            self.requests.append(llm_request)
             self.changed.notify_all()
-        steps = self.script(asked)
+        steps = self.script(llm_request)
         if steps == ["!500"]:
             self.reply(request, 500, b'{"error":{"message":"broken on purpose"}}')
             return
@@ -178,7 +193,8 @@ class Model(Receiver):
             request.send_response(200)
             request.send_header("content-type", "text/event-stream")
             request.send_header("transfer-encoding", "chunked")
-            # The connection closes behind this answer. A client that were not told so would send its next request into the closing connection.
+            # The connection closes after this answer. Without this header, a client would send its
+            # next request into the closing connection.
             request.send_header("connection", "close")
             request.end_headers()
             finish = "stop"
@@ -202,15 +218,17 @@ class Model(Receiver):
                         self.sent.append((time.time(), str(step)))
                         self.changed.notify_all()
             self._event(request, {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
-            if (asked.get("stream_options") or {}).get("include_usage"):
-                self._event(request, {"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}})
+            if (llm_request.get("stream_options") or {}).get("include_usage"):
+                self._event(
+                    request, {"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}}
+                )
             self._chunk(request, b"data: [DONE]\n\n")
             self._chunk(request, b"")
             with self.changed:
                 self.done.append(time.time())
                 self.changed.notify_all()
         except OSError:
-            pass  # the asker hung up, as it may
+            pass  # the client may hang up
 
     def _event(self, request, value):
         about = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "scripted"}
@@ -225,5 +243,5 @@ class Model(Receiver):
         self.released.set()
         super().close()
 
-    def seen(self):
+    def describe(self):
         return f"{len(self.requests)} requests, sent {self.sent[-3:]}"

@@ -1,8 +1,8 @@
-"""The voice and the face of a call on the server's clock: RTP time stamps, which sender reports map to one
-time (RFC 3550, section 6.4.1).
+"""The audio and the video of a call on the server's clock, from RTP timestamps. Sender reports map
+them to one time (RFC 3550, section 6.4.1).
 
-No clock of this machine is read: what is measured so is what the server sent, however late it was sent or
-came.
+The clock of this machine is not used. The result shows what the server sent, however late the
+packets were sent or arrived.
 """
 
 import re
@@ -16,44 +16,40 @@ CODECS = {"audio": ("opus", 48_000), "video": ("VP8", 90_000)}
 
 
 def ahead(value: int, base: int, bits: int) -> int:
-    """How far a counter of so many bits is ahead of another; negative where it is behind."""
+    """How far a counter of `bits` bits is ahead of another; negative where it is behind."""
     half = 1 << (bits - 1)
     return ((value - base + half) & ((1 << bits) - 1)) - half
 
 
 class Track:
-    """Keeps the packets and the sender reports that a receiver of aiortc is given, from now on."""
+    """Records the packets and the sender reports that an aiortc receiver gets from now on."""
 
     def __init__(self, client, kind: str):
         self.client = client
         self.name, self.rate = CODECS[kind]
-        #: By sequence number, counted from the first packet's: time stamp and payload.
+        #: Timestamp and payload by sequence number, which counts from the first packet.
         self.packets: dict[int, tuple[int, bytes]] = {}
-        #: (NTP seconds, time stamp)
+        #: (NTP seconds, timestamp)
         self.reports: list[tuple[float, int]] = []
         self.first = None
         (receiver,) = (one.receiver for one in client.peer.getTransceivers() if one.kind == kind)
         handle_rtp, handle_rtcp = receiver._handle_rtp_packet, receiver._handle_rtcp_packet
 
         async def rtp(packet, arrival_time_ms):
-            self._keep(packet)
+            self._store(packet)
             await handle_rtp(packet, arrival_time_ms=arrival_time_ms)
 
         async def rtcp(packet):
             if isinstance(packet, RtcpSrPacket):
-                self.reports.append(
-                    (packet.sender_info.ntp_timestamp / 2**32, packet.sender_info.rtp_timestamp)
-                )
+                self.reports.append((packet.sender_info.ntp_timestamp / 2**32, packet.sender_info.rtp_timestamp))
             await handle_rtcp(packet)
 
         receiver._handle_rtp_packet, receiver._handle_rtcp_packet = rtp, rtcp
 
-    def _keep(self, packet):
-        """Retransmissions have a payload type of their own."""
-        told = re.search(
-            rf"a=rtpmap:(\d+) {self.name}/{self.rate}", self.client.peer.remoteDescription.sdp, re.I
-        )
-        if packet.payload_type == int(told[1]) and packet.payload:
+    def _store(self, packet):
+        """Stores a packet of the codec's payload type. Retransmissions have a different one."""
+        match = re.search(rf"a=rtpmap:(\d+) {self.name}/{self.rate}", self.client.peer.remoteDescription.sdp, re.I)
+        if packet.payload_type == int(match[1]) and packet.payload:
             self.first = packet.sequence_number if self.first is None else self.first
             self.packets[ahead(packet.sequence_number, self.first, 16)] = (packet.timestamp, packet.payload)
 
@@ -61,24 +57,25 @@ class Track:
         return max(self.packets) - min(self.packets) + 1 - len(self.packets)
 
     def at(self, stamp: int) -> float:
-        """The time of a time stamp, in seconds of the server's clock, by the last sender report."""
+        """The time of a timestamp, in seconds of the server's clock, by the last sender report."""
         ntp, base = self.reports[-1]
         return ntp + ahead(stamp, base, 32) / self.rate
 
     def agreement(self) -> float:
-        """Seconds between what the first and the last sender report say of one time stamp."""
+        """The difference in seconds between the first and the last sender report for one timestamp."""
         (ntp, stamp), *_ = self.reports
         return abs(self.at(stamp) - ntp)
 
 
 def sound(track: Track) -> tuple[float, np.ndarray]:
-    """When the voice began, and its samples (16 bit, 48 kHz); silence where nothing was sent."""
+    """When the audio began, and its samples (16 bit, 48 kHz). Gaps are silent."""
     ordered = [track.packets[n] for n in sorted(track.packets)]
     return track.at(ordered[0][0]), decoded(ordered)
 
 
 def decoded(packets: list[tuple[int, bytes]]) -> np.ndarray:
-    """The samples (16 bit, 48 kHz) of Opus packets with their time stamps, from the first on; silence where there is none."""
+    """The samples (16 bit, 48 kHz) of Opus packets with their timestamps, from the first one on.
+    Gaps are silent."""
     if not packets:
         return np.zeros(0, np.int16)
     decoder = av.CodecContext.create("libopus", "r")
@@ -105,7 +102,5 @@ def pictures(track: Track) -> tuple[np.ndarray, np.ndarray]:
     for stamp, data in frames.items():
         for picture in decoder.decode(av.Packet(data)):
             times.append(track.at(stamp))
-            luma.append(
-                (picture.to_ndarray(format="yuv420p")[: picture.height].astype(np.float64) - 16) / 219
-            )
+            luma.append((picture.to_ndarray(format="yuv420p")[: picture.height].astype(np.float64) - 16) / 219)
     return np.array(times), np.stack(luma)

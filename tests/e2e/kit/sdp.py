@@ -1,4 +1,4 @@
-"""An offer of a client that is not ours, as text."""
+"""The offer of a third-party client, as text."""
 
 import asyncio
 import concurrent.futures
@@ -7,7 +7,8 @@ from aiortc import RTCPeerConnection
 
 
 def offer() -> str:
-    """Sound both ways, a face to receive, a data channel. Nobody will answer its checks."""
+    """Audio in both directions, video to receive, a data channel. The ICE checks of this offer are
+    never answered."""
 
     async def make():
         peer = RTCPeerConnection()
@@ -15,10 +16,10 @@ def offer() -> str:
         peer.addTransceiver("video", direction="recvonly")
         peer.createDataChannel("chat")
         await peer.setLocalDescription(await peer.createOffer())
-        made = peer.localDescription.sdp
+        sdp = peer.localDescription.sdp
         await peer.close()
-        return made
+        return sdp
 
-    # Beside Playwright, whose own loop may hold this thread.
+    # In another thread, because Playwright's own loop may occupy this one.
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, make()).result()

@@ -1,4 +1,4 @@
-"""The server under test: the one release binary, on a port of its own, with a data folder of its own."""
+"""The server under test: the release binary, on its own port, with its own data folder."""
 
 import copy
 import json
@@ -16,16 +16,16 @@ import uuid
 
 import numpy as np
 
-from . import hearing
+from . import scripted_stt
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-#: Logs, pictures and figures of a run. Two runs at the same time need two folders.
+#: Logs, pictures and figures of a run. Two concurrent runs need two folders.
 OUT = pathlib.Path(os.environ.get("E2E_OUT") or ROOT / "target" / "e2e")
-#: The name of this pytest-xdist worker; None in the controller, and where there is none.
+#: The name of this pytest-xdist worker; None in the controller, and without pytest-xdist.
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 
 
-def own_file(name: str, suffix: str) -> pathlib.Path:
+def worker_file(name: str, suffix: str) -> pathlib.Path:
     """A file in `OUT` that no other worker writes."""
     return OUT / (f"{name}-{WORKER}{suffix}" if WORKER else f"{name}{suffix}")
 
@@ -49,31 +49,50 @@ class Reply:
 
 
 class Server:
-    """Starts at once; `ready()` waits until calls can be taken. `scripted`: agents may name scripted models."""
+    """Starts at once. `ready()` waits until the server accepts calls. `scripted`: agents may use
+    scripted models."""
 
-    def __init__(self, data: pathlib.Path, *flags: str, env: dict | None = None, name: str = "server", scripted: bool = True):
+    def __init__(
+        self, data: pathlib.Path, *flags: str, env: dict | None = None, name: str = "server", scripted: bool = True
+    ):
         self.data = data
         self.key = None
         self.demo = None
         self.public = bool((env or {}).get("VISAVIS_SERVER_PUBLIC_URL"))
         OUT.mkdir(parents=True, exist_ok=True)
-        self.log = own_file(name, ".log")
-        self.begun = time.monotonic()
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("OPENAI_") and k not in ("VISAVIS_BIN", "VISAVIS_RTVI_BUNDLE")}
+        self.log = worker_file(name, ".log")
+        self.started_at = time.monotonic()
+        clean = {
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith("OPENAI_") and k not in ("VISAVIS_BIN", "VISAVIS_RTVI_BUNDLE")
+        }
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [binary(), "serve", "--listen", "127.0.0.1:0", "--data", str(data), *(["--allow-scripted"] if scripted else []), *flags],
-                stdout=subprocess.PIPE, stderr=log, text=True, cwd=data,
-                # Tests type faster than visitors may.
+                [
+                    binary(),
+                    "serve",
+                    "--listen",
+                    "127.0.0.1:0",
+                    "--data",
+                    str(data),
+                    *(["--allow-scripted"] if scripted else []),
+                    *flags,
+                ],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=data,
+                # Tests type faster than visitors are allowed to.
                 env={"VISAVIS_LOG": "info,str0m=warn", "VISAVIS_LIMITS_QUESTIONS": "0", **clean, **(env or {})},
-            )  # fmt: skip
+            )
         self.lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
         line = self._line(60)
         found = re.fullmatch(r"Visavis is listening on (http://[^ ]+)", line)
-        assert found, f"first line: {line!r}\n{self.tail()}"
+        assert found, f"first line: {line!r}\n{self.log_tail()}"
         self.url = found.group(1)
-        self.listening_after = time.monotonic() - self.begun
+        self.listening_after = time.monotonic() - self.started_at
 
     def _read(self):
         for line in self.process.stdout:
@@ -84,12 +103,13 @@ class Server:
         try:
             line = self.lines.get(timeout=timeout)
         except queue.Empty:
-            raise AssertionError(f"the server said nothing for {timeout} s\n{self.tail()}") from None
-        assert line is not None, f"the server stopped with {self.process.wait()}\n{self.tail()}"
+            raise AssertionError(f"the server said nothing for {timeout} s\n{self.log_tail()}") from None
+        assert line is not None, f"the server stopped with {self.process.wait()}\n{self.log_tail()}"
         return line
 
     def first_start(self):
-        """Reads what a first start prints: the key, and the demo's link where the server has no public address."""
+        """Reads what a first start prints: the key, and the demo's link if the server has no public
+        address."""
         line = self._line(60)
         assert line.startswith("API key: "), line
         self.key = line.removeprefix("API key: ")
@@ -101,29 +121,39 @@ class Server:
         return self
 
     def ready(self, timeout: float = 120):
-        """Waits until `/readyz` says 200."""
+        """Waits until `/readyz` answers 200."""
         end = time.monotonic() + timeout
         while (reply := self.call("GET", "/readyz", key=None)).status != 200:
-            assert time.monotonic() < end, f"not ready after {timeout} s: {reply}\n{self.tail()}"
-            assert self.process.poll() is None, f"the server stopped\n{self.tail()}"
+            assert time.monotonic() < end, f"not ready after {timeout} s: {reply}\n{self.log_tail()}"
+            assert self.process.poll() is None, f"the server stopped\n{self.log_tail()}"
             threading.Event().wait(0.05)
         return self
 
     def workspace(self, name: str | None = None) -> "Server":
-        """This server with the key of a workspace of its own: everything that is made through it is seen by this workspace only."""
+        """This server with the key of a new workspace. Everything that is created through it
+        belongs to this workspace only."""
         other = copy.copy(self)
         name = name or f"test-{uuid.uuid4().hex[:12]}"
         command = [binary(), "keys", "create", "--workspace", name, "--data", str(self.data)]
         other.key = subprocess.run(command, capture_output=True, text=True, check=True, cwd=self.data).stdout.strip()
         return other
 
-    def tail(self, lines: int = 40) -> str:
+    def log_tail(self, lines: int = 40) -> str:
         text = self.log.read_text(errors="replace").splitlines()
         return f"--- last lines of {self.log} ---\n" + "\n".join(text[-lines:])
 
     # --- HTTP ---
 
-    def call(self, method: str, path: str, body=None, key: str | None = "own", headers: dict | None = None, raw: bytes | None = None, timeout=60) -> Reply:
+    def call(
+        self,
+        method: str,
+        path: str,
+        body=None,
+        key: str | None = "own",
+        headers: dict | None = None,
+        raw: bytes | None = None,
+        timeout=60,
+    ) -> Reply:
         """`key`: "own" = the server's first key, None = without."""
         url = path if path.startswith("http") else self.url + path
         headers = dict(headers or {})
@@ -139,17 +169,38 @@ class Server:
         except urllib.error.HTTPError as answer:
             return Reply(answer.code, answer.headers, answer.read())
 
-    def agent(self, *, name="Test agent", prompt="You are a friendly assistant.", knowledge: str | None = None, greeting: str | None = None,
-              hooks=None, events=None, tools=(), llm: dict | None = None, voice: str = "rms", turn: dict | None = None,
-              config: dict | None = None, avatar: dict | None = None, extra: dict | None = None, hears: list | None = None,
-              tap: bool = False) -> dict:  # fmt: skip
-        """Makes an agent; returns its id and webhook secret. `hears`: what scripted speech-to-text understands (see hearing.py); without it the
-        recogniser listens. `tap`: what that speech-to-text is given is kept for `heard`; the file's name is in `tap` of what is returned."""
+    def agent(
+        self,
+        *,
+        name="Test agent",
+        prompt="You are a friendly assistant.",
+        knowledge: str | None = None,
+        greeting: str | None = None,
+        hooks=None,
+        events=None,
+        tools=(),
+        llm: dict | None = None,
+        voice: str = "rms",
+        turn: dict | None = None,
+        config: dict | None = None,
+        avatar: dict | None = None,
+        extra: dict | None = None,
+        transcripts: list | None = None,
+        tap: bool = False,
+    ) -> dict:
+        """Creates an agent; returns its id and webhook secret. `transcripts`: what the scripted
+        speech-to-text recognizes (see scripted_stt.py); without it the real recognizer runs. `tap`:
+        the samples given to the speech-to-text are stored for `stt_audio`; the returned `tap` has
+        the file's name."""
         tapped = uuid.uuid4().hex if tap else None
-        stt = {"stt": {"provider": "script", "model": hearing.script(hears or [], tapped)}} if tap or hears is not None else {}
+        stt = (
+            {"stt": {"provider": "script", "model": scripted_stt.script(transcripts or [], tapped)}}
+            if tap or transcripts is not None
+            else {}
+        )
         pictures = self.call("GET", "/v1/ext/avatars").json()
         assert pictures, "there is no stock avatar"
-        look = {
+        avatar_config = {
             "avatar_key_id": pictures[0]["avatar_key_id"],
             "persona_name": name,
             "welcome_message": {"wait_time": 0, "messages": [greeting] if greeting else []},
@@ -159,7 +210,7 @@ class Server:
         body = {
             "agent_name": name,
             "agent_system_prompt": prompt,
-            "avatars": [look],
+            "avatars": [avatar_config],
             "config": {"turn": {"echo_warmup": 0, **(turn or {})}, **(config or {})},
             "tool": list(tools),
             **(extra or {}),
@@ -170,31 +221,43 @@ class Server:
             body |= {"callback_url": hooks.url, "callback_events": events or ALL_EVENTS}
         reply = self.call("POST", "/v1/ext/agent", body)
         assert reply.status == 200, reply
-        made = reply.json()
-        assert made["message"] == "Agent created successfully", made
+        created = reply.json()
+        assert created["message"] == "Agent created successfully", created
         if hooks:
-            hooks.secret = made["webhook_secret"]
-        return {**made, "tap": tapped} if tap else made
+            hooks.secret = created["webhook_secret"]
+        return {**created, "tap": tapped} if tap else created
 
-    def heard(self, agent: dict) -> np.ndarray:
+    def stt_audio(self, agent: dict) -> np.ndarray:
         """The samples (16 bit, 16 kHz) that the speech-to-text of a tapped agent was given so far."""
         file = self.data / "taps" / f"{agent['tap']}.pcm"
         return np.frombuffer(file.read_bytes(), np.int16) if file.exists() else np.zeros(0, np.int16)
 
     def knowledge(self, text: str, files: dict[str, bytes] | None = None) -> str:
-        """Makes a knowledge base of a text and files, waits until all is indexed, returns its id."""
+        """Creates a knowledge base of a text and files, waits until all is indexed, and returns its
+        id."""
         edge = uuid.uuid4().hex
-        parts = [(f'name="{k}"', v.encode()) for k, v in (("name", "Test knowledge"), ("description", "What the tests ask for"), ("text", text))]
+        parts = [
+            (f'name="{k}"', v.encode())
+            for k, v in (("name", "Test knowledge"), ("description", "What the tests ask for"), ("text", text))
+        ]
         parts += [(f'name="input"; filename="{name}"', body) for name, body in (files or {}).items()]
-        raw = b"".join(f"--{edge}\r\ncontent-disposition: form-data; {head}\r\n\r\n".encode() + body + b"\r\n" for head, body in parts) + f"--{edge}--\r\n".encode()
-        reply = self.call("POST", "/v1/ext/kb", raw=raw, headers={"content-type": f"multipart/form-data; boundary={edge}"})
+        raw = (
+            b"".join(
+                f"--{edge}\r\ncontent-disposition: form-data; {head}\r\n\r\n".encode() + body + b"\r\n"
+                for head, body in parts
+            )
+            + f"--{edge}--\r\n".encode()
+        )
+        reply = self.call(
+            "POST", "/v1/ext/kb", raw=raw, headers={"content-type": f"multipart/form-data; boundary={edge}"}
+        )
         assert reply.status == 200, reply
-        made = reply.json()["id"]
+        created = reply.json()["id"]
         end = time.monotonic() + 60
         while True:
-            documents = self.call("GET", f"/v1/ext/kb/{made}").json()["documents"]
+            documents = self.call("GET", f"/v1/ext/kb/{created}").json()["documents"]
             if documents and all(document["status"] == "ready" for document in documents):
-                return made
+                return created
             assert time.monotonic() < end, documents
             threading.Event().wait(0.05)
 
@@ -208,40 +271,43 @@ class Server:
         assert reply.status == 200, reply
         return reply.json()
 
-    def until(self, conversation: str, status: str, timeout: float = 60) -> dict:
+    def wait_for(self, conversation: str, status: str, timeout: float = 60) -> dict:
         """The record as soon as its status is `status`."""
-        return self.until_record(conversation, lambda record: record["status"] == status, timeout)
+        return self.wait_for_record(conversation, lambda record: record["status"] == status, timeout)
 
-    def until_record(self, conversation: str, holds, timeout: float = 60) -> dict:
+    def wait_for_record(self, conversation: str, holds, timeout: float = 60) -> dict:
         """The record as soon as `holds(record)`."""
         end = time.monotonic() + timeout
         while not holds(record := self.record(conversation)):
-            assert time.monotonic() < end, f"after {timeout} s the record still is {record}\n{self.tail()}"
+            assert time.monotonic() < end, f"after {timeout} s the record still is {record}\n{self.log_tail()}"
             threading.Event().wait(0.1)
         return record
 
-    def turns(self, conversation: str, least: int = 0, timeout: float = 60) -> list[dict]:
-        """Where the time of each turn went, as soon as so many turns are recorded: the record follows the call."""
+    def turns(self, conversation: str, min_turns: int = 0, timeout: float = 60) -> list[dict]:
+        """The latencies of each turn, as soon as `min_turns` turns are recorded. The record is
+        written after the call."""
         end = time.monotonic() + timeout
-        while len(turns := self.call("GET", f"/v1/ext/conversation/{conversation}/turns").json()) < least:
-            assert time.monotonic() < end, f"{len(turns)} turns instead of {least} after {timeout} s\n{self.tail()}"
+        while len(turns := self.call("GET", f"/v1/ext/conversation/{conversation}/turns").json()) < min_turns:
+            assert time.monotonic() < end, (
+                f"{len(turns)} turns instead of {min_turns} after {timeout} s\n{self.log_tail()}"
+            )
             threading.Event().wait(0.1)
         return turns
 
     # --- the process ---
 
     def rss(self) -> float:
-        """MB."""
+        """Resident memory in MB."""
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) / 1000
 
     def cpu(self) -> float:
-        """Seconds of CPU used so far."""
+        """Seconds of CPU time used so far."""
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def waited(self) -> float:
-        """Seconds so far in which a thread of the server could run and had no processor."""
+    def cpu_wait_seconds(self) -> float:
+        """Seconds so far in which a thread of the server was runnable and had no CPU."""
         files = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
         return sum(int(file.read_text().split()[1]) for file in files) / 1e9
 
@@ -253,7 +319,8 @@ class Server:
         self.process.wait()
 
     def stop(self):
-        """SIGTERM until it is gone: the second does not wait for calls. Two that come before a busy server takes the first are one."""
+        """Sends SIGTERM until the server is gone. The second signal does not wait for calls. Two
+        signals that arrive before a busy server handles the first count as one."""
         end = time.monotonic() + 60
         while self.alive():
             self.process.terminate()
@@ -262,10 +329,19 @@ class Server:
             except subprocess.TimeoutExpired:
                 if time.monotonic() > end:
                     self.kill()
-                    raise AssertionError(f"the server did not stop\n{self.tail()}") from None
+                    raise AssertionError(f"the server did not stop\n{self.log_tail()}") from None
 
 
 ALL_EVENTS = [
-    "agent.interrupted", "agent.started_speaking", "agent.stopped_speaking", "call_ended", "max_call_duration_timeout",
-    "max_call_duration_warning", "participant_left", "tool_call", "utterance_committed", "user.started_speaking", "user.stopped_speaking",
-]  # fmt: skip
+    "agent.interrupted",
+    "agent.started_speaking",
+    "agent.stopped_speaking",
+    "call_ended",
+    "max_call_duration_timeout",
+    "max_call_duration_warning",
+    "participant_left",
+    "tool_call",
+    "utterance_committed",
+    "user.started_speaking",
+    "user.stopped_speaking",
+]

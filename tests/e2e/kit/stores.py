@@ -1,4 +1,5 @@
-"""Where a server under test keeps its data: SQLite in its folder, or a database of its own in PostgreSQL."""
+"""Where a server under test stores its data: SQLite in its folder, or its own database in
+PostgreSQL."""
 
 import contextlib
 import itertools
@@ -12,7 +13,8 @@ from kit.server import ROOT
 
 @contextlib.contextmanager
 def postgres_server():
-    """Where a PostgreSQL server is, as an URL without a database: the one of the whole run, else one of our own."""
+    """The URL of a PostgreSQL server without a database: the server of the whole run if there is
+    one, else a new one."""
     if given := os.environ.get("VISAVIS_TEST_POSTGRES"):
         yield given
         return
@@ -29,7 +31,7 @@ class Sqlite:
     name = "sqlite"
 
     def environment(self, _folder) -> dict:
-        """What a server on this folder is told of its database."""
+        """The environment that tells a server with this folder about its database."""
         return {}
 
     def run(self, server, statements):
@@ -39,7 +41,7 @@ class Sqlite:
             connection.commit()
 
     def content(self, server) -> bytes:
-        """Everything that is kept."""
+        """Everything that is stored."""
         return b"".join(file.read_bytes() for file in server.data.glob("visavis.db*"))
 
 
@@ -64,4 +66,10 @@ class Postgres:
 
     def _psql(self, database, statements):
         command = ["psql", "-q", "-v", "ON_ERROR_STOP=1", f"{self.url}/{database}"]
-        subprocess.run([*command, *itertools.chain.from_iterable(("-c", s) for s in statements)], check=True, capture_output=True, text=True, timeout=60)
+        subprocess.run(
+            [*command, *itertools.chain.from_iterable(("-c", s) for s in statements)],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )

@@ -1,4 +1,4 @@
-"""How texts of the WHIP door are sent: as they are."""
+"""Sends the text bodies of the WHIP endpoint unchanged."""
 
 import schemathesis
 

@@ -1,4 +1,4 @@
-// What the page says to a refusal: `node --test`.
+// What the page says when a call is rejected: `node --test`.
 import assert from "node:assert/strict";
 import test from "node:test";
 
@@ -7,14 +7,14 @@ import { whyNoCall } from "../../control-api/src/web/pages/words.js";
 
 const words = (status, reason, retryAfter) => whyNoCall(new Refused(status, { error: "x", reason }, retryAfter)).words;
 
-test("each refusal has words of its own", () => {
+test("each rejection has its own words", () => {
   const all = [400, 401, 403, 404, 406, 408, 409, 421, 429, 500, 503].map((status) => words(status));
   assert.equal(new Set(all).size, all.length);
   for (const sentence of all) assert.match(sentence, /\.$/);
 });
 
-test("a server without room, one that is busy and one that is not ready are told apart", () => {
-  // The reasons as the engine and the control plane word them.
+test("a full server, a busy one and one that is not ready have different words", () => {
+  // The reasons in the words of the engine and the control plane.
   assert.match(words(503, "all 2 speech decoders are taken"), /lines are busy/);
   assert.match(words(503, "the server is full"), /lines are busy/);
   assert.match(words(503, "too many offers at once"), /too busy/);
@@ -24,20 +24,20 @@ test("a server without room, one that is busy and one that is not ready are told
   assert.match(words(503, "flite: libflite.so.1 is not there"), /cannot take calls/);
 });
 
-test("a limit of the workspace is not laid at the visitor's door", () => {
+test("a limit of the workspace is not blamed on the visitor", () => {
   const limit = new Refused(429, { error: "Workspace limit reached", details: [] }, 7200);
   assert.equal(whyNoCall(limit).words, "This agent takes no more calls for now. Try again in 120 minutes.");
   assert.match(words(429), /your network/);
   assert.match(words(503, "the workspace is full: it holds as many calls as it may", 2), /lines are busy/);
 });
 
-test("what the server says of the time to wait is told", () => {
+test("the page says how long to wait, as the server does", () => {
   assert.match(words(429, "", 42), /Try again in 42 seconds/);
   assert.match(words(429, "", 300), /Try again in 5 minutes/);
   assert.match(words(503, "the server is full", 2), /in a moment/);
 });
 
-test("trying again is offered only where it may help", () => {
+test("the page offers to try again only if that may help", () => {
   const final = (status) => Boolean(whyNoCall(new Refused(status)).final);
   assert.deepEqual([401, 404, 409].map(final), [true, true, true]);
   assert.deepEqual([408, 429, 500, 503].map(final), [false, false, false, false]);

@@ -1,4 +1,4 @@
-"""What a person who runs it sees: the metrics and what is written about them, the log, and a server that drains."""
+"""What an operator sees: the metrics and their documentation, the log, and a server that drains."""
 
 import asyncio
 import contextlib
@@ -10,17 +10,17 @@ import time
 
 import pytest
 
-from kit import sdp, talk, voice
-from kit.peer import run
+from kit import sdp, typed_call, speech
+from kit.webrtc_client import run
 from kit.receivers import Receiver
 from kit.server import ROOT
-from kit.talk import PATIENCE, Talk
+from kit.typed_call import TEST_TIMEOUT, TypedCall
 
 QUESTION = "Hello, who are you?"
 
 
 def families(server) -> dict[str, str]:
-    """Kind of each family, by the name under which its numbers are queried."""
+    """The type of each metric family, by the name under which it is queried."""
     text = server.call("GET", "/metrics", key=None).body.decode()
     assert text.endswith("# EOF\n")
     kinds = dict(line.split(" ")[2:4] for line in text.splitlines() if line.startswith("# TYPE "))
@@ -34,57 +34,77 @@ def number(server, name: str) -> float:
 
 def test_the_dashboard_asks_for_nothing_that_is_not_served(server):
     served = families(server)
-    queried = {f"{name}_bucket" if kind == "histogram" else name for name, kind in served.items()}
+    served_names = {f"{name}_bucket" if kind == "histogram" else name for name, kind in served.items()}
     dashboard = json.loads((ROOT / "docs/grafana/visavis.json").read_text())
-    asked = {name for panel in dashboard["panels"] for target in panel.get("targets", []) for name in re.findall(r"\b(?:visavis|process|tokio)_\w+", target["expr"])}
-    assert len(asked) > 30 and asked <= queried, asked - queried
+    dashboard_names = {
+        name
+        for panel in dashboard["panels"]
+        for target in panel.get("targets", [])
+        for name in re.findall(r"\b(?:visavis|process|tokio)_\w+", target["expr"])
+    }
+    assert len(dashboard_names) > 30 and dashboard_names <= served_names, dashboard_names - served_names
 
 
 def test_each_metric_is_explained_and_nothing_else_is(server):
     page = (ROOT / "docs/operations.md").read_text()
-    named = set(re.findall(r"`((?:visavis|process|tokio)_\w+)(?:\{\w+\})?`", page))
+    explained = set(re.findall(r"`((?:visavis|process|tokio)_\w+)(?:\{\w+\})?`", page))
+    renamed = re.findall(
+        r"^  \| `(visavis_\w+).*?` \| `(visavis_\w+).*?` \|", (ROOT / "CHANGELOG.md").read_text(), re.M
+    )
+    previous = {old for old, _ in renamed}
     served = set(families(server))
-    assert served <= named, f"not explained: {served - named}"
-    assert named <= served, f"explained, not served: {named - served}"
+    assert len(previous) == 20 and {new for _, new in renamed} <= explained
+    assert previous <= served, f"no longer exported under the old name: {previous - served}"
+    assert served - previous <= explained, f"not explained: {served - previous - explained}"
+    assert explained <= served, f"explained, not served: {explained - served}"
 
 
-def until(found, server, what: str):
+def wait_for(found, server, what: str):
     """The first true value of `found()`."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TEST_TIMEOUT
     while not (value := found()):
-        assert time.monotonic() < end, f"waited {PATIENCE} s for {what}\n{server.tail()}"
+        assert time.monotonic() < end, f"waited {TEST_TIMEOUT} s for {what}\n{server.log_tail()}"
         threading.Event().wait(0.05)
     return value
 
 
 def one_turn(server, conversation, meanwhile=lambda: None):
-    """A question that is spoken, and its answer; then a hang-up."""
+    """A spoken question and its answer; then the user hangs up."""
 
     async def whole():
-        client = await Talk(server, conversation).begin()
-        client.mouth.queue = voice.script([(QUESTION, "slt")])
-        await client.until(client.spoken, what="the answer")
+        client = await TypedCall(server, conversation).connect()
+        client.microphone.queue = speech.concatenate([(QUESTION, "slt")])
+        await client.wait_for(client.utterances, what="the answer")
         await asyncio.to_thread(meanwhile)
         await client.leave()
 
     run(whole())
-    server.until(conversation["id"], "ENDED", timeout=PATIENCE)
+    server.wait_for(conversation["id"], "ENDED", timeout=TEST_TIMEOUT)
 
 
 def test_a_call_is_counted(server):
-    conversation = server.conversation(talk.agent(server, hears=[QUESTION])["id"])
+    conversation = server.conversation(typed_call.agent(server, transcripts=[QUESTION])["id"])
     names = ("visavis_audio_frames_total", "visavis_media_ticks_total", "visavis_turn_voice_to_voice_seconds_count")
     before = [number(server, name) for name in names]
 
     def counted():
-        return all(number(server, name) - then >= least for name, then, least in zip(names, before, (100, 200, 1), strict=True))
+        return all(
+            number(server, name) - then >= minimum
+            for name, then, minimum in zip(names, before, (100, 200, 1), strict=True)
+        )
 
-    one_turn(server, conversation, lambda: until(counted, server, "the counters to rise"))
-    # The client is told first, the record a moment later.
-    turn = until(lambda: next((t for t in turns(server, conversation) if t["timeline"]["heard_end"] is not None), None), server, "the turn's record")
+    one_turn(server, conversation, lambda: wait_for(counted, server, "the counters to rise"))
+    # The client gets the message first, the record a moment later.
+    turn = wait_for(
+        lambda: next((t for t in turns(server, conversation) if t["timeline"]["heard_end"] is not None), None),
+        server,
+        "the turn's record",
+    )
     line = turn["timeline"]
     steps = [line[step] for step in ("speech_end", "committed", "first_sample", "heard_end")]
-    assert steps == sorted(steps) and abs(line["first_sample"] - line["speech_end"] - turn["voice_to_voice"]) < 1e-5, turn
+    assert steps == sorted(steps) and abs(line["first_sample"] - line["speech_end"] - turn["voice_to_voice"]) < 1e-5, (
+        turn
+    )
     assert turn["barge_in"] is None and line["interrupted"] is None, turn
 
 
@@ -93,19 +113,19 @@ def turns(server, conversation) -> list[dict]:
 
 
 class Collector(Receiver):
-    """Takes spans, and keeps a collector's rules: a body of JSON at its path."""
+    """Receives spans by the rules of a collector: a JSON body at its path."""
 
     def __init__(self):
         self.spans, self.resources, self.headers = [], [], []
-        # It is busy at first: what it refuses so must come again.
-        self.refusals = 1
+        # It is busy at first. The server must send a rejected batch again.
+        self.rejections = 1
         super().__init__()
 
     def answer(self, request, body: bytes):
         good = request.path == "/v1/traces" and request.headers.get("content-type") == "application/json"
         with self.changed:
-            busy = self.refusals > 0
-            self.refusals -= busy
+            busy = self.rejections > 0
+            self.rejections -= busy
             for resource in json.loads(body)["resourceSpans"] if good and not busy else []:
                 self.resources.append(resource["resource"])
                 self.headers.append(dict(request.headers))
@@ -113,55 +133,71 @@ class Collector(Receiver):
             self.changed.notify_all()
         self.reply(request, 503 if busy else 200 if good else 400, b"{}")
 
-    def seen(self):
+    def describe(self):
         return [span["name"] for span in self.spans]
 
-    def go_away(self):
-        """From now on its port is closed."""
+    def close_port(self):
+        """Closes its port."""
         self.close()
         self.server.server_close()
 
 
 @pytest.fixture(scope="module")
 def collector():
-    made = Collector()
-    yield made
-    made.close()
+    created = Collector()
+    yield created
+    created.close()
 
 
 @pytest.fixture(scope="module")
 def observed(start, collector):
-    """A server that tells all it can: its log as JSON, its spans to the collector."""
-    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url + "/", "OTEL_EXPORTER_OTLP_HEADERS": "x-team=talk, authorization=Bearer c0llect",
-           "VISAVIS_SERVER_LOG_FORMAT": "json", "VISAVIS_LOG": "debug,sqlx=warn"}  # fmt: skip
+    """A server with all of its outputs: the log as JSON, spans to the collector."""
+    env = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url + "/",
+        "OTEL_EXPORTER_OTLP_HEADERS": "x-team=talk, authorization=Bearer c0llect",
+        "VISAVIS_SERVER_LOG_FORMAT": "json",
+        "VISAVIS_LOG": "debug,sqlx=warn",
+    }
     return start("observed", env=env).first_start().ready()
 
 
 def test_spans_of_a_call_reach_the_collector(observed, collector):
-    conversation = observed.conversation(talk.agent(observed, hears=[QUESTION])["id"])
+    conversation = observed.conversation(typed_call.agent(observed, transcripts=[QUESTION])["id"])
     one_turn(observed, conversation)
-    root = collector.wait(lambda: next((span for span in collector.spans if span["name"] == "conversation"), None), PATIENCE, "the conversation's span")
+    root = collector.wait(
+        lambda: next((span for span in collector.spans if span["name"] == "conversation"), None),
+        TEST_TIMEOUT,
+        "the conversation's span",
+    )
     assert root["traceId"] == conversation["id"].replace("-", "") and "parentSpanId" not in root
     turn = next(span for span in collector.spans if span["name"] == "turn")
     assert turn["parentSpanId"] == root["spanId"]
     stages = {span["name"]: span for span in collector.spans if span.get("parentSpanId") == turn["spanId"]}
-    assert {"endpointing", "llm", "tts", "playout", "speaking"} <= stages.keys(), collector.seen()
+    assert {"endpointing", "llm", "tts", "playout", "speaking"} <= stages.keys(), collector.describe()
     times = lambda span: (int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"]))
     assert all(times(root)[0] <= times(span)[0] <= times(span)[1] <= times(root)[1] + 1e9 for span in collector.spans)
-    told = turns(observed, conversation)[0]
+    recorded_turn = turns(observed, conversation)[0]
     length = lambda span: (times(span)[1] - times(span)[0]) / 1e9
-    assert abs(length(stages["endpointing"]) - told["endpointing"]) < 1e-5 and abs(length(stages["llm"]) - told["llm_ttft"]) < 1e-5
+    assert (
+        abs(length(stages["endpointing"]) - recorded_turn["endpointing"]) < 1e-5
+        and abs(length(stages["llm"]) - recorded_turn["llm_ttft"]) < 1e-5
+    )
     assert {"key": "service.name", "value": {"stringValue": "visavis"}} in collector.resources[0]["attributes"]
-    assert all(headers.get("x-team") == "talk" and headers.get("authorization") == "Bearer c0llect" for headers in collector.headers)
-    assert collector.refusals == 0 and len({span["spanId"] for span in collector.spans}) == len(collector.spans), collector.seen()
+    assert all(
+        headers.get("x-team") == "talk" and headers.get("authorization") == "Bearer c0llect"
+        for headers in collector.headers
+    )
+    assert collector.rejections == 0 and len({span["spanId"] for span in collector.spans}) == len(collector.spans), (
+        collector.describe()
+    )
     assert "c0llect" not in observed.log.read_text()
 
 
 def test_a_log_of_json_names_the_call_and_no_secret_and_a_collector_that_is_away_hurts_no_call(observed, collector):
-    collector.go_away()
-    # A model that nobody serves: the failure is logged.
+    collector.close_port()
+    # No server runs at the model's address: the failure is logged.
     llm = {"provider": "custom", "url": "http://127.0.0.1:9/v1", "token": "hush-hush-token", "model": "m"}
-    conversation = observed.conversation(talk.agent(observed, llm=llm, hears=[QUESTION])["id"])
+    conversation = observed.conversation(typed_call.agent(observed, llm=llm, transcripts=[QUESTION])["id"])
     id = conversation["id"]
     one_turn(observed, conversation)
     assert turns(observed, conversation)[0]["voice_to_voice"] is not None, "the apology is heard"
@@ -170,12 +206,14 @@ def test_a_log_of_json_names_the_call_and_no_secret_and_a_collector_that_is_away
         text = observed.log.read_text()
         return any("a conversation has ended" in line and id in line for line in text.splitlines()) and text
 
-    text = until(ended, observed, "the call's last line")
+    text = wait_for(ended, observed, "the call's last line")
     lines = [json.loads(line) for line in text.splitlines()]
     failed = [line for line in lines if "language model failed" in line.get("message", "")]
     assert failed and all(line["conversation"] == id for line in failed), lines[-20:]
-    assert {"a conversation begins", "a conversation has ended"} <= {line.get("message") for line in lines if line.get("conversation") == id}
-    # What a library says on a media thread is of the call that the thread works for.
+    assert {"a conversation begins", "a conversation has ended"} <= {
+        line.get("message") for line in lines if line.get("conversation") == id
+    }
+    # What a library logs on a media thread belongs to the call that the thread works for.
     media = [line for line in lines if line["target"].startswith("str0m")]
     assert any(line.get("conversation") == id for line in media), media[:5]
     known = [one["id"] for one in observed.call("GET", "/v1/ext/conversation").json()]
@@ -189,14 +227,14 @@ def offer(server, conversation, sdp: str):
     return server.call("POST", f"/rtc/{conversation['id']}", key=None, raw=sdp.encode(), headers=headers)
 
 
-class House:
-    """A data folder, and one server at a time on it, which is started again after each drain."""
+class RestartableServer:
+    """A data folder with one server at a time, which is started again after each drain."""
 
     def __init__(self, start, data):
         self.start, self.data, self.server, self.drain, self.key = start, data, None, None, None
 
-    def up(self, drain: float):
-        """A server that drains for so long."""
+    def server_with_drain(self, drain: float):
+        """A server whose drain takes at most this long."""
         if self.server is None or not self.server.alive() or self.drain != drain:
             if self.server:
                 self.server.stop()
@@ -208,27 +246,27 @@ class House:
 
 
 @pytest.fixture(scope="module")
-def house(start, tmp_path_factory):
-    return House(start, tmp_path_factory.mktemp("drain"))
+def restartable_server(start, tmp_path_factory):
+    return RestartableServer(start, tmp_path_factory.mktemp("drain"))
 
 
 @contextlib.asynccontextmanager
-async def draining(server, told=True, **more):
-    """A call on a server that was asked to stop; the server goes on until this is over, or its drain. `told`: waits until the server says that it
-    drains, for which a drain must be long."""
-    conversation = server.conversation(talk.agent(server, **more)["id"])
-    client = await Talk(server, conversation).begin()
+async def draining(server, wait=True, **more):
+    """A call on a server that was asked to stop. The server runs until this context or its drain
+    ends. `wait`: waits until the server reports the drain, which must be long enough."""
+    conversation = server.conversation(typed_call.agent(server, **more)["id"])
+    client = await TypedCall(server, conversation).connect()
     server.process.send_signal(signal.SIGTERM)
 
     def ready():
         reply = server.call("GET", "/readyz", key=None)
         return reply.status == 503 and reply.json().get("reason") == "draining" and reply
 
-    if told:
-        reply = await asyncio.to_thread(until, ready, server, "the drain")
+    if wait:
+        reply = await asyncio.to_thread(wait_for, ready, server, "the drain")
         assert reply.json() == {"status": "not ready", "reason": "draining"}
     yield client
-    await asyncio.to_thread(server.process.wait, PATIENCE)
+    await asyncio.to_thread(server.process.wait, TEST_TIMEOUT)
     await client.peer.close()
     assert server.process.returncode == 0
 
@@ -237,47 +275,52 @@ LONG, SHORT = 600, 11
 GOODBYE = "Good bye, and thank you."
 
 
-def test_a_draining_server_finishes_its_call_and_takes_no_other(house):
-    server = house.up(LONG)
-    agent = talk.agent(server)["id"]
+def test_a_draining_server_finishes_its_call_and_takes_no_other(restartable_server):
+    server = restartable_server.server_with_drain(LONG)
+    agent = typed_call.agent(server)["id"]
     waiting = server.conversation(agent)
     refused = {"error": "No capacity", "reason": "the server is shutting down"}
     offered = sdp.offer()
 
     async def work():
         async with draining(server) as client:
-            for reply in (offer(server, waiting, offered), server.call("POST", "/v1/ext/conversation", {"agent_id": agent})):
+            for reply in (
+                offer(server, waiting, offered),
+                server.call("POST", "/v1/ext/conversation", {"agent_id": agent}),
+            ):
                 assert (reply.status, reply.json(), reply.headers["retry-after"]) == (503, refused, "2")
             client.type(QUESTION)
-            await client.until(client.spoken, what="the answer")
+            await client.wait_for(client.utterances, what="the answer")
             assert server.alive() and server.record(client.conversation["id"])["status"] == "IN_PROGRESS"
             await client.leave()
             return client.conversation["id"]
 
     ended = run(work())
-    again = house.up(SHORT)
+    again = restartable_server.server_with_drain(SHORT)
     record = again.record(ended)
     assert (record["status"], record["end_reason"]) == ("ENDED", "user_left")
     assert [entry["role"] for entry in record["transcript"]].count("assistant") >= 1
     assert again.record(waiting["id"])["status"] == "STARTED", "it stays joinable"
 
 
-def test_what_still_runs_before_the_end_of_a_drain_says_good_bye(house):
-    """The last ten seconds of a drain are for farewells: here they begin after one second."""
+def test_what_still_runs_before_the_end_of_a_drain_says_good_bye(restartable_server):
+    """The last ten seconds of a drain are for goodbyes. Here they begin after one second."""
 
     async def work():
-        async with draining(house.up(SHORT), told=False, avatar={"exit_message": {"messages": [GOODBYE]}}) as client:
+        async with draining(
+            restartable_server.server_with_drain(SHORT), wait=False, avatar={"exit_message": {"messages": [GOODBYE]}}
+        ) as client:
             return client.conversation["id"]
 
     ended = run(work())
-    record = house.up(LONG).record(ended)
+    record = restartable_server.server_with_drain(LONG).record(ended)
     assert (record["status"], record["end_reason"]) == ("ENDED", "ended_by_api")
     assert record["transcript"][-1]["content"] == GOODBYE
 
 
-def test_a_second_signal_ends_a_drain_at_once(house):
-    """Not after the ten minutes that the drain may take."""
-    server = house.up(LONG)
+def test_a_second_signal_ends_a_drain_at_once(restartable_server):
+    """It does not wait for the ten minutes that the drain may take."""
+    server = restartable_server.server_with_drain(LONG)
 
     async def work():
         async with draining(server) as client:
@@ -286,4 +329,4 @@ def test_a_second_signal_ends_a_drain_at_once(house):
             return client.conversation["id"]
 
     ended = run(work())
-    assert house.up(LONG).record(ended)["end_reason"] == "ended_by_api"
+    assert restartable_server.server_with_drain(LONG).record(ended)["end_reason"] == "ended_by_api"

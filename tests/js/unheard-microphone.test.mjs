@@ -1,17 +1,17 @@
-// When the page says that the microphone's sound does not arrive: `node --test`.
+// When the page reports that the microphone's audio does not arrive: `node --test`.
 import assert from "node:assert/strict";
 import test from "node:test";
 
 import { Deafness } from "../../control-api/src/web/pages/deafness.js";
 
-/** Gives the microphone a level every 50 ms from `from` to `to` ms; when the user was told. */
+/** Sets the microphone level every 50 ms from `from` to `to` ms. Returns the times of the notices. */
 function speak(deafness, from, to, level = 0.7) {
-  const told = [];
-  for (let now = from; now <= to; now += 50) if (deafness.microphone(level, now)) told.push(now);
-  return told;
+  const notices = [];
+  for (let now = from; now <= to; now += 50) if (deafness.microphone(level, now)) notices.push(now);
+  return notices;
 }
 
-test("two seconds of voice of which nothing is heard are told, once", () => {
+test("two seconds of unheard voice give one notice", () => {
   const deafness = new Deafness();
   assert.deepEqual(speak(deafness, 0, 10_000), [2000]);
 });
@@ -25,11 +25,14 @@ test("two short sounds with silence between are no voice", () => {
 
 test("the gaps between words belong to the voice", () => {
   const deafness = new Deafness();
-  for (let now = 0; now < 1800; now += 600) assert.deepEqual([...speak(deafness, now, now + 200), ...speak(deafness, now + 250, now + 550, 0.1)], []);
+  for (let now = 0; now < 1800; now += 600) {
+    const notices = [...speak(deafness, now, now + 200), ...speak(deafness, now + 250, now + 550, 0.1)];
+    assert.deepEqual(notices, []);
+  }
   assert.deepEqual(speak(deafness, 1800, 2400), [2000]);
 });
 
-test("a voice of which something is heard is told of as soon as it is not", () => {
+test("a voice that is partly heard gives a notice once it is not heard any more", () => {
   const deafness = new Deafness();
   for (let now = 0; now < 10_000; now += 1000) {
     assert.deepEqual(speak(deafness, now, now + 950), []);
@@ -38,7 +41,7 @@ test("a voice of which something is heard is told of as soon as it is not", () =
   assert.deepEqual(speak(deafness, 10_000, 12_500), [12_000]);
 });
 
-test("what was told is taken back by a level or by words, and may be told again", () => {
+test("a level or words withdraw the notice, and it may come again", () => {
   const deafness = new Deafness();
   speak(deafness, 0, 2500);
   assert.equal(deafness.server(0.02), false, "a level of silence says nothing");

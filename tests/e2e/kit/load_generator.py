@@ -1,4 +1,4 @@
-"""Running the load generator, and what its report must hold."""
+"""Runs the load generator and checks the common fields of its report."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ NUMBERS = {"calls", "seconds", "late_audio_frames", "audio_frames", "concealed_m
 
 
 def generator() -> list[str]:
-    """The load generator is a program of its own beside the server's."""
+    """The command of the load generator, which is a separate program beside the server's."""
     own = Path(binary()).with_name("visavis-load")
     return [str(own)] if own.exists() else [binary(), "load"]
 
@@ -30,8 +30,8 @@ def required(limits: list[str]) -> list[str]:
     return [word for limit in limits for word in ("--require", limit)]
 
 
-def found_in(out: Path) -> dict:
-    """The report in a file, with all that any report has."""
+def read_report(out: Path) -> dict:
+    """The report in a file. Fails if a field that every report has is missing."""
     found = json.loads(out.read_text())
     assert NUMBERS <= {key for key, value in found.items() if isinstance(value, int | float)}
     for group, keys in KEYS.items():

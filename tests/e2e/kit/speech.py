@@ -1,4 +1,4 @@
-"""Spoken test sentences (flite), and recognition of what was heard (PocketSphinx)."""
+"""Spoken test sentences (flite), and recognition of received audio (PocketSphinx)."""
 
 import base64
 import functools
@@ -28,7 +28,8 @@ def flite(text: str, voice: str) -> tuple[np.ndarray, int]:
 
 
 def read(data: bytes) -> tuple[np.ndarray, int]:
-    """16-bit samples of a WAV and their rate. flite writes to a pipe without knowing the length, so the header's is not used."""
+    """16-bit samples of a WAV and their rate. flite writes to a pipe without knowing the length, so
+    the length in the header is not used."""
     start = data.index(b"data") + 8
     rate = int.from_bytes(data[24:28], "little")
     body = data[start : start + (len(data) - start) // 2 * 2]
@@ -36,7 +37,7 @@ def read(data: bytes) -> tuple[np.ndarray, int]:
 
 
 def trim(samples: np.ndarray) -> np.ndarray:
-    """From the first to the last sample that counts as speech: 3 % of the loudest."""
+    """The samples from the first to the last one that counts as speech: 3 % of the loudest."""
     loud = np.flatnonzero(np.abs(samples.astype(int)) > 0.03 * np.abs(samples.astype(int)).max())
     return samples[loud[0] : loud[-1] + 1]
 
@@ -55,8 +56,8 @@ def wav(samples: np.ndarray, rate: int) -> bytes:
     return out.getvalue()
 
 
-def script(parts: list[tuple[str, str] | float], rate: int = RATE) -> np.ndarray:
-    """Sentences `(text, voice)` and pauses in seconds, in a row, at `rate`."""
+def concatenate(parts: list[tuple[str, str] | float], rate: int = RATE) -> np.ndarray:
+    """Sentences `(text, voice)` and pauses in seconds, one after the other, at `rate`."""
     sound = []
     for part in parts:
         if isinstance(part, float):
@@ -76,8 +77,8 @@ def loudness(samples: np.ndarray, rate: int = RATE, step: float = 0.01) -> np.nd
     return np.sqrt((whole**2).mean(axis=1))
 
 
-def recognise(samples: np.ndarray, rate: int = RATE) -> str:
-    """What PocketSphinx hears in 16-bit samples."""
+def recognize(samples: np.ndarray, rate: int = RATE) -> str:
+    """What PocketSphinx recognizes in 16-bit samples."""
     if rate == 48_000:
         samples = samples[: len(samples) // 3 * 3].reshape(-1, 3).mean(axis=1)
     elif rate != 16_000:
@@ -94,9 +95,9 @@ def words(text: str) -> list[str]:
     return re.findall(r"[a-z0-9']+", text.lower().replace("’", "'"))
 
 
-def errors(said: str, heard: str) -> tuple[int, int]:
-    """Word errors (substituted, left out, put in), and words said."""
-    a, b = words(said), words(heard)
+def word_errors(reference: str, hypothesis: str) -> tuple[int, int]:
+    """Word errors (substitutions, deletions, insertions), and the number of reference words."""
+    a, b = words(reference), words(hypothesis)
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
         last, row[0] = row[0], i

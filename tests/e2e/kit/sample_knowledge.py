@@ -1,4 +1,4 @@
-"""Facts that no model can know."""
+"""Invented knowledge that no language model can have."""
 
 import dataclasses
 import random
@@ -6,7 +6,7 @@ import random
 NAMES = ["Robert", "Michael", "David", "Richard", "Susan", "Margaret", "Patricia", "William", "Daniel", "Elizabeth"]
 NUMBERS = ["seventeen", "thirty six", "forty seven", "fifty one", "sixty eight", "ninety two"]
 
-#: Long sentences, so that there is time to cut in.
+#: Long sentences, so that a test has time to interrupt.
 LONG = """In the first room visitors see a large collection of old clocks, and every clock shows a different time because nobody
 winds them in the same order, which surprises most people. The garden behind the house has red roses, a small river, and a bridge
 made of stone, where people sit in the afternoon and listen to the water for a long time. The restaurant has soup and bread and
@@ -16,8 +16,9 @@ the car behind the church on the other side of the river, because the street in 
 
 
 @dataclasses.dataclass
-class Fact:
-    """A text, two questions, the words that their answers must hold, and a question with a long answer."""
+class InventedKnowledge:
+    """A text, two questions, the words that their answers must contain, and a question with a long
+    answer."""
 
     text: str
     questions: list[str]
@@ -25,10 +26,10 @@ class Fact:
     long_question: str
 
 
-def invent(chance: random.Random) -> Fact:
-    name, number = chance.choice(NAMES), chance.choice(NUMBERS)
+def invent_knowledge(rng: random.Random) -> InventedKnowledge:
+    name, number = rng.choice(NAMES), rng.choice(NUMBERS)
     text = f"The night guard of the museum is called {name}. There are {number} silver keys in the wooden box behind the door. {LONG}"
-    return Fact(
+    return InventedKnowledge(
         text=text,
         questions=["What is the name of the night guard of the museum?", "How many silver keys are in the wooden box?"],
         answers=[[name.lower()], number.split()],

@@ -1,6 +1,8 @@
-"""What the control plane costs: CPU time of a request, memory of an idle server. CPU time, because neighbours
-on the machine change it little: caches and the processor's shared units add to it. `make test` allows for
-that; the long tier judges the promise itself."""
+"""The cost of the control plane: CPU time of a request, memory of an idle server.
+
+CPU time is measured because other programs on the machine change it little: caches and shared units
+of the CPU add to it. `make test` allows for that. The long tier checks the promise itself.
+"""
 
 import asyncio
 import json
@@ -8,7 +10,7 @@ import time
 
 import pytest
 
-from kit.peer import run
+from kit.webrtc_client import run
 from kit.report import spread
 
 CONNECTIONS = 8
@@ -17,7 +19,8 @@ SHARED = 3
 
 
 async def drive(server, method, path, body, count):
-    """Sends `count` requests over a few connections, each one when the last was answered; how long each took, and the CPU time of one."""
+    """Sends `count` requests over a few connections, each one after the answer to the last. Returns
+    the latency of each, and the CPU time of one."""
     raw = json.dumps(body).encode() if body is not None else b""
     host, port = server.url.removeprefix("http://").split(":")
     head = f"{method} {path} HTTP/1.1\r\nhost: {host}:{port}\r\nx-api-key: {server.key}\r\ncontent-type: application/json\r\ncontent-length: {len(raw)}\r\n\r\n"
@@ -26,13 +29,13 @@ async def drive(server, method, path, body, count):
     async def client():
         reader, writer = await asyncio.open_connection(host, int(port))
         for _ in left:
-            begun = time.perf_counter()
+            started_at = time.perf_counter()
             writer.write(request)
             answer = await reader.readuntil(b"\r\n\r\n")
             assert answer.split()[1] in (b"200", b"201"), answer
             length = next(line for line in answer.lower().split(b"\r\n") if line.startswith(b"content-length:"))
             await reader.readexactly(int(length.split(b":")[1]))
-            took.append(time.perf_counter() - begun)
+            took.append(time.perf_counter() - started_at)
         writer.close()
 
     cpu = server.cpu()
@@ -41,17 +44,17 @@ async def drive(server, method, path, body, count):
 
 
 @pytest.fixture(scope="module")
-def bare(start, tmp_path_factory):
+def server_without_models(start, tmp_path_factory):
     """A server without models: nothing but the control plane works."""
     empty = tmp_path_factory.mktemp("no-models")
     return start("bare", env={"VISAVIS_MODELS_DIR": str(empty)}).first_start()
 
 
-def test_an_idle_server_is_small(bare, report):
-    report.limit("RSS of an idle server without models, MB", bare.rss(), 60)
+def test_an_idle_server_is_small(server_without_models, report):
+    report.limit("RSS of an idle server without models, MB", server_without_models.rss(), 60)
 
 
-#: Requests of `make test`; the long tier sends five times as many.
+#: The number of requests in `make test`; the long tier sends five times as many.
 @pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.long("store"))])
 @pytest.mark.parametrize(
     "what, method, path, count, promised",
@@ -62,17 +65,28 @@ def test_an_idle_server_is_small(bare, report):
         ("creation of an agent", "POST", "/v1/ext/agent", 400, 500),
     ],
 )
-def test_a_request_costs_little(bare, report, what, method, path, count, promised, times):
-    """Promised: so many a second of one core."""
-    agent = bare.agent()["id"]
-    conversation = bare.conversation(agent)["id"]
-    picture = bare.call("GET", "/v1/ext/avatars").json()[0]["avatar_key_id"]
+def test_a_request_costs_little(server_without_models, report, what, method, path, count, promised, times):
+    """Promised: so many requests per second of one core."""
+    agent = server_without_models.agent()["id"]
+    conversation = server_without_models.conversation(agent)["id"]
+    picture = server_without_models.call("GET", "/v1/ext/avatars").json()[0]["avatar_key_id"]
     bodies = {
         "/v1/ext/conversation": {"agent_id": agent},
-        "/v1/ext/agent": {"agent_name": "A", "agent_system_prompt": "Be kind.", "avatars": [{"avatar_key_id": picture}]},
+        "/v1/ext/agent": {
+            "agent_name": "A",
+            "agent_system_prompt": "Be kind.",
+            "avatars": [{"avatar_key_id": picture}],
+        },
     }
     path = path.format(agent=agent, conversation=conversation)
-    took, cpu = run(drive(bare, method, path, bodies.get(path), count * times))
-    report.add(what, {"a second of a core": round(1 / cpu), "took": spread(took), "p99": round(sorted(took)[int(0.99 * len(took))], 4)})
+    took, cpu = run(drive(server_without_models, method, path, bodies.get(path), count * times))
+    report.add(
+        what,
+        {
+            "a second of a core": round(1 / cpu),
+            "took": spread(took),
+            "p99": round(sorted(took)[int(0.99 * len(took))], 4),
+        },
+    )
     report.promise(f"CPU time of a {what}, s", cpu, 1 / promised)
     report.limit(f"CPU time of a {what} beside other programs, s", cpu, SHARED / promised)

@@ -1,4 +1,5 @@
-"""A caller without a browser: aiortc at the WHIP door. Quick to start, and no code of ours."""
+"""A caller without a browser: aiortc at the WHIP endpoint. It starts quickly and contains none of
+our code."""
 
 import asyncio
 import concurrent.futures
@@ -19,12 +20,14 @@ class Speaker(MediaStreamTrack):
         super().__init__()
         self.queue = np.zeros(0, np.int16)
         self.sent = 0
-        self.begun = None
+        self.started_at = None
 
     async def recv(self):
         clock = asyncio.get_running_loop().time
-        self.begun = self.begun or clock()
-        await asyncio.sleep(max(0, self.begun + self.sent / 48_000 - clock()))  # the pace of sound, not a wait for somebody
+        self.started_at = self.started_at or clock()
+        await asyncio.sleep(
+            max(0, self.started_at + self.sent / 48_000 - clock())
+        )  # paces the audio; this does not wait for another party
         part, self.queue = self.queue[:960], self.queue[960:]
         frame = AudioFrame.from_ndarray(np.pad(part, (0, 960 - len(part))).reshape(1, -1), format="s16", layout="mono")
         frame.sample_rate, frame.pts, frame.time_base = 48_000, self.sent, fractions.Fraction(1, 48_000)
@@ -33,37 +36,42 @@ class Speaker(MediaStreamTrack):
 
 
 class Client:
-    """aiortc at the WHIP door."""
+    """aiortc at the WHIP endpoint."""
 
     def __init__(self, server, conversation, video=True, channel=True):
         self.server, self.conversation = server, conversation
         self.peer = RTCPeerConnection()
-        self.mouth = Speaker()
-        self.heard: list[np.ndarray] = []
+        self.microphone = Speaker()
+        self.received_audio: list[np.ndarray] = []
         self.pictures = []
         self.messages = []
         self.changed = asyncio.Condition()
-        self.peer.addTrack(self.mouth)
+        self.peer.addTrack(self.microphone)
         if video:
             self.peer.addTransceiver("video", direction="recvonly")
         self.channel = self.peer.createDataChannel("anything") if channel else None
         if self.channel:
             self.channel.on("open", lambda: self.send("client-ready", {"version": "2.1.0", "about": {}}))
             self.channel.on("message", self._message)
-        self.peer.on("track", lambda track: asyncio.ensure_future(self._hear(track) if track.kind == "audio" else self._see(track)))
+        self.peer.on(
+            "track",
+            lambda track: asyncio.ensure_future(
+                self._receive_audio(track) if track.kind == "audio" else self._receive_video(track)
+            ),
+        )
 
     def send(self, type, data):
         self.channel.send(json.dumps({"label": "rtvi-ai", "type": type, "id": "1", "data": data}))
 
     def _message(self, text):
         self.messages.append(json.loads(text))
-        asyncio.ensure_future(self._tell())
+        asyncio.ensure_future(self._notify())
 
-    async def _tell(self):
+    async def _notify(self):
         async with self.changed:
             self.changed.notify_all()
 
-    async def _hear(self, track):
+    async def _receive_audio(self, track):
         resampler = AudioResampler(format="s16", layout="mono", rate=48_000)
         while True:
             try:
@@ -71,24 +79,28 @@ class Client:
             except Exception:
                 return
             for part in resampler.resample(frame):
-                self.heard.append(part.to_ndarray().reshape(-1).copy())
-            await self._tell()
+                self.received_audio.append(part.to_ndarray().reshape(-1).copy())
+            await self._notify()
 
-    async def _see(self, track):
+    async def _receive_video(self, track):
         while True:
             try:
                 frame = await track.recv()
             except Exception:
                 return
             self.pictures.append((frame.width, frame.height))
-            await self._tell()
+            await self._notify()
 
     async def join(self):
         await self.peer.setLocalDescription(await self.peer.createOffer())
         reply = await asyncio.to_thread(
-            self.server.call, "POST", f"/rtc/{self.conversation['id']}", key=None, raw=self.peer.localDescription.sdp.encode(),
+            self.server.call,
+            "POST",
+            f"/rtc/{self.conversation['id']}",
+            key=None,
+            raw=self.peer.localDescription.sdp.encode(),
             headers={"content-type": "application/sdp", "authorization": f"Bearer {self.conversation['token']}"},
-        )  # fmt: skip
+        )
         assert reply.status == 201 and reply.headers["content-type"].startswith("application/sdp"), reply
         self.resource = reply.headers["location"]
         assert self.resource.startswith(f"/rtc/{self.conversation['id']}/"), self.resource
@@ -96,7 +108,7 @@ class Client:
         await self.peer.setRemoteDescription(RTCSessionDescription(reply.body.decode(), "answer"))
         return self
 
-    async def until(self, found, timeout=60, what=""):
+    async def wait_for(self, found, timeout=60, what=""):
         async def wait():
             async with self.changed:
                 while not (value := found()):
@@ -106,55 +118,74 @@ class Client:
         try:
             return await asyncio.wait_for(wait(), timeout)
         except TimeoutError:
-            raise AssertionError(f"waited {timeout} s for {what}; {len(self.heard)} sounds, {len(self.pictures)} pictures, {self.messages[-5:]}") from None
+            raise AssertionError(
+                f"waited {timeout} s for {what}; {len(self.received_audio)} sounds, {len(self.pictures)} pictures, {self.messages[-5:]}"
+            ) from None
 
-    def says(self, type=None, event=None):
+    def find_message(self, type=None, event=None):
         for message in self.messages:
-            told = (message.get("data") or {}).get("event") or {}
-            if (not type or message.get("type") == type) and (not event or told.get("event", told).get("name") == event):
+            server_event = (message.get("data") or {}).get("event") or {}
+            if (not type or message.get("type") == type) and (
+                not event or server_event.get("event", server_event).get("name") == event
+            ):
                 return message
         return None
 
     async def leave(self):
-        reply = await asyncio.to_thread(self.server.call, "DELETE", self.resource, key=None, headers={"authorization": f"Bearer {self.conversation['token']}"})
+        reply = await asyncio.to_thread(
+            self.server.call,
+            "DELETE",
+            self.resource,
+            key=None,
+            headers={"authorization": f"Bearer {self.conversation['token']}"},
+        )
         await self.peer.close()
         return reply
 
 
 def run(work):
-    """Runs a coroutine beside Playwright, whose own loop holds this thread."""
+    """Runs a coroutine in another thread, because Playwright's own loop occupies this one."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, work).result()
 
 
 class Call(Client):
-    """A call by data channel and sound: what is typed counts as said, so that a test need not wait for speech."""
+    """A call with data channel and audio. Typed text counts as speech, so a test need not wait for
+    speech."""
 
     def __init__(self, server, conversation):
         super().__init__(server, conversation, video=False)
 
-    async def begin(self):
+    async def connect(self):
         await self.join()
-        await self.until(lambda: self.says("bot-ready"), what="bot-ready")
+        await self.wait_for(lambda: self.find_message("bot-ready"), what="bot-ready")
         return self
 
     def events(self, name=None):
-        """The conversation's events so far: all, or the payloads of one kind."""
-        told = [m["data"]["event"] for m in self.messages if m.get("type") == "server-message" and "event" in (m.get("data") or {})]
-        told = [event.get("event", event) for event in told]
-        return [event["payload"] for event in told if event["name"] == name] if name else told
+        """The conversation's events so far: all of them, or the payloads of one kind."""
+        found = [
+            m["data"]["event"]
+            for m in self.messages
+            if m.get("type") == "server-message" and "event" in (m.get("data") or {})
+        ]
+        found = [event.get("event", event) for event in found]
+        return [event["payload"] for event in found if event["name"] == name] if name else found
 
-    def spoken(self):
-        """What the agent has said, utterance by utterance."""
+    def utterances(self):
+        """What the agent has said, one text for each utterance."""
         return [payload["text"] for payload in self.events("agent.stopped_speaking")]
 
     def type(self, text):
         self.send("send-text", {"content": text, "options": {}})
 
-    async def until_spoken(self, words, timeout=60):
-        """Until an utterance holds `words`."""
-        return await self.until(lambda: next((text for text in self.spoken() if words in text), None), timeout, f"{words!r} in {self.spoken()}")
+    async def wait_for_utterance(self, words, timeout=60):
+        """Waits until an utterance contains `words`."""
+        return await self.wait_for(
+            lambda: next((text for text in self.utterances() if words in text), None),
+            timeout,
+            f"{words!r} in {self.utterances()}",
+        )
 
     async def ask(self, text, words, timeout=60):
         self.type(text)
-        return await self.until_spoken(words, timeout)
+        return await self.wait_for_utterance(words, timeout)
