@@ -1,23 +1,42 @@
-//! Rules about the shape of the source that no compiler checks.
+//! Rules about the structure of the source that the compiler does not check.
+
+#[path = "tidy/modules.rs"]
+mod modules;
+#[path = "tidy/names.rs"]
+mod names;
+#[path = "tidy/source.rs"]
+mod source;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Which crate may use which of ours. Arrows only point down.
+/// The allowed dependencies between our crates. They only point down.
 const ARROWS: &[(&str, &[&str])] = &[
+    ("egress", &[]),
     ("engine/conversation", &[]),
-    ("engine/knowledge", &[]),
+    ("engine/api", &["conversation"]),
+    ("knowledge", &[]),
     ("models/character", &[]),
-    ("models", &["conversation", "knowledge", "character"]),
-    ("engine", &["models", "conversation"]),
+    ("models", &["egress", "engine-api", "conversation", "knowledge", "character"]),
+    ("engine", &["egress", "engine-api", "models", "conversation"]),
     ("control-api/documents", &[]),
-    ("control-api", &["documents", "models", "knowledge", "conversation"]),
-    ("benches/load", &["engine", "models", "conversation"]),
+    ("control-api", &["documents", "egress", "engine-api", "models", "knowledge", "conversation"]),
+    ("benches/load", &["egress", "engine", "engine-api", "models", "conversation"]),
     ("tests/fuzz", &["control-api", "engine", "conversation"]),
 ];
-const OURS: &[&str] =
-    &["conversation", "knowledge", "character", "models", "engine", "documents", "control-api", "load"];
-/// All that the pure crate may stand on.
+const OURS: &[&str] = &[
+    "egress",
+    "conversation",
+    "engine-api",
+    "knowledge",
+    "character",
+    "models",
+    "engine",
+    "documents",
+    "control-api",
+    "load",
+];
+/// The allowed dependencies of the pure crate.
 const PURE: &[&str] = &[
     "serde",
     "serde_json",
@@ -26,11 +45,11 @@ const PURE: &[&str] = &[
     "thiserror",
     "unicode-normalization",
     "unicode-segmentation",
-    // It holds no code (docs/decisions/0002).
+    // Contains no code (docs/decisions/0002).
     "workspace-hack",
 ];
-/// Words of tests that depend on the machine: tests that are tried again, that wait for a time, that judge one, or that draw another
-/// seed each time.
+/// Signs of a test that depends on the machine: a test that is repeated, sleeps, checks a duration,
+/// or draws a random seed.
 const CHANCE: &[&str] = &[
     "reruns",
     "flaky",
@@ -45,12 +64,12 @@ const CHANCE: &[&str] = &[
     "random.randrange(",
     "random.random()",
 ];
-/// Files of tests that may use one of them, each with its reason.
+/// Test files that may contain one of them, each with its reason.
 const CHANCES: &[(&str, &str, &str)] = &[
     ("tests/e2e/conftest.py", "random.randrange(", "the seed of the long tier, which is printed"),
-    ("tests/e2e/kit/peer.py", "asyncio.sleep(", "the pace at which a microphone gives sound"),
+    ("tests/e2e/kit/webrtc_client.py", "asyncio.sleep(", "the pace at which a microphone gives sound"),
     ("tests/e2e/kit/relay.py", "random.random()", "a generator with a fixed seed"),
-    ("tests/e2e/test_control_plane_numbers.py", "perf_counter", "a time that only the long tier judges"),
+    ("tests/e2e/test_control_plane_performance.py", "perf_counter", "a time that only the long tier judges"),
     ("tests/e2e/test_openapi.py", "random.randrange(", "the seed of the long tier, which is printed"),
     ("engine/src/hear/jitter_tests.rs", "rand::random", "the seed of the long tier, which is printed"),
     ("engine/src/transport/webrtc_tests.rs", "elapsed() <", "the elapsed virtual time"),
@@ -59,9 +78,9 @@ const CHANCES: &[(&str, &str, &str)] = &[
     ("control-api/tests/api/painter.rs", "thread::sleep(", "the pace at which a file is looked for"),
     ("tests/fuzz/tests/seeds.rs", "rand::random", "the seed of the long tier, which is printed"),
 ];
-/// Lines of code a file may have, tests apart.
+/// Maximum number of lines of code in a file, without tests.
 const CEILING: usize = 400;
-/// Files above the ceiling, each with its reason.
+/// Files above that limit, each with its reason.
 const LONGER: &[(&str, usize, &str)] = &[
     (
         "engine/src/engine.rs",
@@ -102,7 +121,7 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Lines that are neither blank nor comment, before the file's tests.
+/// Number of lines that are neither blank nor comments, before the tests of the file.
 fn code_lines(text: &str) -> usize {
     let code = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(text);
     code.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with("//")).count()
@@ -158,12 +177,12 @@ fn a_file_has_one_purpose_and_about_four_hundred_lines() {
     assert!(long.is_empty(), "split these files, or name them with a reason: {long:#?}");
 }
 
-/// Whether a file holds tests and nothing else.
+/// Whether a file contains only tests.
 fn is_test(file: &str) -> bool {
     let folder = file.starts_with("tests/") || file.contains("/tests/");
     (folder
         && (file.ends_with(".rs") || file.ends_with(".py") || file.ends_with(".ini"))
-        && file != "tests/tidy.rs")
+        && !file.starts_with("tests/tidy"))
         || file.ends_with("_tests.rs")
         || file.ends_with("/tests.rs")
 }
