@@ -97,16 +97,6 @@ def attentive(server):
     brain.close()
 
 
-@pytest.fixture(scope="module")
-def evenly(browser, server, attentive):
-    """What is recognised of the questions where all packets come, each on time."""
-    page = calls.Call(browser)
-    try:
-        return recognised_over(Relay(), page, server, attentive)
-    finally:
-        page.close()
-
-
 @pytest.mark.long("network")
 @pytest.mark.parametrize(
     "line",
@@ -120,29 +110,65 @@ def evenly(browser, server, attentive):
         pytest.param({"burst": 3, "loss": 0.1}, id="3 at once, a tenth lost on the way back"),
     ],
 )
-def test_words_that_come_unevenly_are_understood_as_those_that_come_evenly(server, call, attentive, evenly, report, line):
-    """All of the user's packets come: at most 2 of some 40 words differ."""
+def test_words_that_come_unevenly_are_understood(server, call, attentive, report, line):
+    """All of the user's packets come. The recogniser misunderstands other words each time, also where they come evenly: up to five of forty
+    differ between two calls whose sound is the same. So its words are judged as in `check_words`, and the sound itself below."""
     relay = Relay(**line)
     heard = recognised_over(relay, call(), server, attentive)
-    wrong, count = voice.errors(evenly, heard)
+    wrong, count = voice.errors(" ".join(QUESTIONS), heard)
     report.add(f"words over {line}", {"wrong": wrong, "of": count, **relay.sound})
+    check_line(relay)
+    check_words(" ".join(QUESTIONS), heard)
+
+
+@pytest.mark.long("network")
+@pytest.mark.parametrize("line", [pytest.param({"burst": 5}, id="5 at once"), pytest.param({"jitter": JITTER, "burst": 3}, id="late, 3 at once")])
+def test_no_sound_is_lost_or_moved_where_it_comes_unevenly(server, call, model, report, line):
+    """What speech-to-text is given is what the microphone gave: no piece of it is missing, twice there or elsewhere."""
+    clock = model(lambda asked: ["I see."])
+    llm = {"provider": "custom", "url": clock.base, "model": "scripted"}
+    hears = [(question, SPEAKER) for question in QUESTIONS]
+    agent = server.agent(hears=hears, tap=True, llm=llm, turn={"preemptive_generation": False})
+    relay, page = Relay(**line), call()
+    relay.lead(page)
+    relay.start()
+    page.open(server.conversation(agent["id"])["join_link"])
+    page.join()
+    for question in QUESTIONS:
+        mark, before = page.mark(), page.now()
+        page.speak(question, SPEAKER)
+        stopped = page.event("agent.stopped_speaking", page.event("utterance_committed", mark)["n"])
+        page.quiet(after=stopped["t"])
+        mine, _ = page.recording(before, page.now())
+        pieces = sound.places(sound.resample(mine, voice.RATE), server.heard(agent))
+        offsets = [piece.place - piece.at for piece in pieces]
+        report.add(f"sound over {line}", {"pieces": len(pieces), "least fit": round(min(piece.fit for piece in pieces), 3), "moved by, s": round(max(offsets) - min(offsets), 3)})
+        assert len(pieces) >= 10 and min(piece.fit for piece in pieces) >= 0.9, (question, pieces)
+        # Two spectra: each piece is placed to one.
+        assert max(offsets) - min(offsets) <= 0.021, (question, offsets)
+    page.close()
+    relay.close()
+    check_line(relay)
+
+
+def check_line(relay):
+    """The line did to the sound what it should."""
     assert relay.sound["bursts"] >= 500 // relay.burst and relay.sound["lost"] == 0, relay.sound
     # An eighth changes places.
-    assert "jitter" not in line or relay.sound["overtaken"] > relay.sound["packets"] / 20, relay.sound
-    assert count > 30 and wrong <= 2, f"{wrong} of {count} words differ: {evenly!r} / {heard!r}"
+    assert not relay.jitter[1] or relay.sound["overtaken"] > relay.sound["packets"] / 20, relay.sound
 
 
 @pytest.mark.long("network")
 @pytest.mark.parametrize("line", [pytest.param({}, id="each on time"), pytest.param({"jitter": JITTER, "burst": 3}, id="late, 3 at once")])
-def test_most_words_are_understood_though_a_tenth_of_their_packets_is_lost(server, call, attentive, evenly, report, line):
+def test_most_words_are_understood_though_a_tenth_of_their_packets_is_lost(server, call, attentive, report, line):
     """Nobody sends sound again. What is lost is made of the copy in the next packet, once the browser knows of the loss and sends copies; where
-    the next is lost too, one packet in a hundred, it is invented. So no more words may differ than packets are lost."""
+    the next is lost too, one packet in a hundred, it is invented."""
     relay = Relay(up_loss=0.1, **line)
     heard = recognised_over(relay, call(), server, attentive)
-    wrong, count = voice.errors(evenly, heard)
+    wrong, count = voice.errors(" ".join(QUESTIONS), heard)
     report.add(f"words over {line}, a tenth lost", {"wrong": wrong, "of": count, **relay.sound})
     assert 0.05 < relay.sound["lost"] / relay.sound["packets"] < 0.15, relay.sound
-    assert count > 30 and wrong <= count / 10, f"{wrong} of {count} words differ: {evenly!r} / {heard!r}"
+    check_words(" ".join(QUESTIONS), heard)
 
 
 @pytest.mark.long("network")
