@@ -9,12 +9,12 @@ fn main() {
     // this build script.
     let package = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let root = if package.ends_with("tests") { package.join("..") } else { package };
-    vpx(&root);
-    face_version(&root);
+    build_vp8_shim(&root);
+    emit_face_version(&root);
 }
 
 /// The VP8 shim of `src/face/vp8.c` over libvpx.
-fn vpx(root: &Path) {
+fn build_vp8_shim(root: &Path) {
     let library = pkg_config::Config::new()
         .atleast_version("1.8")
         .probe("vpx")
@@ -32,7 +32,7 @@ fn vpx(root: &Path) {
 
 /// Sets `FACE_VERSION`, a hash of the source that turns an avatar into a pose set. It changes with
 /// that source, so that outdated pose sets are detected.
-fn face_version(root: &Path) {
+fn emit_face_version(root: &Path) {
     let folder = root.join("src/face");
     println!("cargo::rerun-if-changed={}", folder.display());
     let mut files: Vec<PathBuf> =

@@ -13,8 +13,8 @@ use std::time::Instant;
 use anyhow::Context as _;
 use bytes::Bytes;
 use models::face::PoseSet;
-use models::face::bake::{self, Baked, News, Parts, Plan};
-use models::face::people::{self, Person};
+use models::face::avatar_spec::{self, AvatarSpec};
+use models::face::bake::{self, BakeEvent, BakeOutput, PatchCache, PosePlan};
 
 use crate::{Failure, child};
 
@@ -44,9 +44,9 @@ pub(crate) fn run(person: Option<&str>, wish: &Wish<'_>, background: bool) -> Re
         child::end_with_input()?;
     }
     let pixels = parse_size(size).map_err(|why| Failure::Usage(format!("--size {size}: {why}")))?;
-    let everybody: Vec<Person> = match person {
+    let everybody: Vec<AvatarSpec> = match person {
         Some(who) => vec![find(who)?],
-        None => people::names().filter_map(people::find).collect(),
+        None => avatar_spec::ids().filter_map(avatar_spec::find).collect(),
     };
     if everybody.len() > 1 && wish.first.is_some() {
         return Err(Failure::Usage("--first: of one person only".into()));
@@ -71,17 +71,17 @@ pub(crate) fn run(person: Option<&str>, wish: &Wish<'_>, background: bool) -> Re
     Ok(ExitCode::SUCCESS)
 }
 
-fn find(who: &str) -> Result<Person, Failure> {
+fn find(who: &str) -> Result<AvatarSpec, Failure> {
     if !who.ends_with(".toml") {
-        let names: Vec<&str> = people::names().collect();
+        let names: Vec<&str> = avatar_spec::ids().collect();
         let unknown =
             || format!("{who}: nobody of that name; there are {} and files (*.toml)", names.join(", "));
-        return people::find(who).ok_or_else(|| Failure::Usage(unknown()));
+        return avatar_spec::find(who).ok_or_else(|| Failure::Usage(unknown()));
     }
     let bad = |why: String| Failure::Usage(format!("{who}: {why}"));
     let text = fs::read_to_string(who).map_err(|e| bad(e.to_string()))?;
     let id = Path::new(who).file_stem().unwrap_or_default().to_string_lossy();
-    people::parse(&id, &text).map_err(bad)
+    avatar_spec::parse(&id, &text).map_err(bad)
 }
 
 /// Width and height of `512`, `720p` or `1280x720`.
@@ -129,9 +129,9 @@ fn prepare(file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn one(person: &Person, size: (usize, usize), file: &Path, wish: &Wish<'_>) -> Result<(), Failure> {
+fn one(person: &AvatarSpec, size: (usize, usize), file: &Path, wish: &Wish<'_>) -> Result<(), Failure> {
     let start = Instant::now();
-    let plan = Plan::of_size(size);
+    let plan = PosePlan::for_size(size);
     let kept = wish.keep.map(Path::to_owned).or_else(store);
     let kept = kept.map(|store| store.join(bake::fingerprint(person, size, &plan)));
     let tell = |sentence: String| {
@@ -149,23 +149,24 @@ fn one(person: &Person, size: (usize, usize), file: &Path, wish: &Wish<'_>) -> R
         tell(format!("{}: {} KB, baked before", file.display(), set.len() / 1000));
         return Ok(());
     }
-    let parts = Parts::new(kept.as_deref())?;
+    let parts = PatchCache::new(kept.as_deref())?;
     let mut bar = Bar::new(&person.name, wish.json);
-    let shares = if wish.first.is_some() { Plan::shares() } else { Vec::new() };
+    let shares = if wish.first.is_some() { PosePlan::progressive_subsets() } else { Vec::new() };
     let mut written = Ok(());
-    let baked = bake::bake_by_shares(person, size, &plan, &shares, &parts, |news| match (news, wish.first) {
-        (News::Progress(done), _) => bar.show(done),
-        (News::Share(share), Some(first)) if written.is_ok() => {
-            written = write_both(first, &share).map(|()| bar.first());
-        }
-        (News::Share(_), _) => {}
-    });
+    let baked =
+        bake::bake_progressively(person, size, &plan, &shares, &parts, |news| match (news, wish.first) {
+            (BakeEvent::Progress(done), _) => bar.show(done),
+            (BakeEvent::PartialSet(share), Some(first)) if written.is_ok() => {
+                written = write_both(first, &share).map(|()| bar.first());
+            }
+            (BakeEvent::PartialSet(_), _) => {}
+        });
     bar.clear();
     written?;
     let baked = baked?;
     write_both(file, &baked)?;
-    let Baked { set, display_picture, psnr, colours } = baked;
-    let bytes = set.to_file();
+    let BakeOutput { pose_set: set, display_picture, luma_psnr: psnr, chroma_psnr: colours } = baked;
+    let bytes = set.to_bytes();
     if let Some(kept) = &kept {
         write(&kept.join("webp"), &display_picture)?;
         write(&kept.join("poses"), &bytes)?;
@@ -183,17 +184,17 @@ fn one(person: &Person, size: (usize, usize), file: &Path, wish: &Wish<'_>) -> R
         colours.1,
         start.elapsed().as_secs_f64()
     ));
-    if bytes.len() > bake::LARGEST {
-        eprintln!("{}: larger than {} KB", file.display(), bake::LARGEST / 1000);
+    if bytes.len() > bake::MAX_SET_BYTES {
+        eprintln!("{}: larger than {} KB", file.display(), bake::MAX_SET_BYTES / 1000);
     }
     Ok(())
 }
 
 /// Writes a set and its display picture. The picture is first: a reader that finds the set also
 /// finds the picture.
-fn write_both(file: &Path, baked: &Baked) -> Result<(), Failure> {
+fn write_both(file: &Path, baked: &BakeOutput) -> Result<(), Failure> {
     write(&file.with_extension("webp"), &baked.display_picture)?;
-    write(file, &baked.set.to_file())
+    write(file, &baked.pose_set.to_bytes())
 }
 
 /// The temporary file next to `file`, renamed to it once it is complete.

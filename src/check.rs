@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use engine::show::Avatars;
 use engine::transport::socket::{self, Socket};
-use models::registry::Operator;
+use models::registry::OperatorLlm;
 
 use crate::cli::Place;
 use crate::{Failure, configuration};
@@ -33,7 +33,7 @@ pub(crate) fn run(place: &Place, json: bool) -> Result<ExitCode, Failure> {
             detail: c.detail,
         })
         .collect();
-    lines.push(match Operator::from_env(|name| std::env::var(name).ok()) {
+    lines.push(match OperatorLlm::from_env(|name| std::env::var(name).ok()) {
         // A request would cost the operator money. The first call shows whether the server
         // responds.
         Some(operator) => line(

@@ -9,7 +9,7 @@
 use std::io::{BufRead as _, Write as _};
 use std::process::ExitCode;
 
-use models::face::{Character, Head, Pose, Rect, Sitter, Stage, webp};
+use models::face::{Character, CharacterRenderer, Head, HeadView, Pose, Rect, webp};
 use serde::Deserialize;
 
 use crate::{Failure, child};
@@ -33,7 +33,7 @@ pub(crate) fn run() -> Result<ExitCode, Failure> {
     child::step_back(child::DRAWING)?;
     let mut next = take()?;
     while let Some(order) = next {
-        next = match Sitter::new(&order.character) {
+        next = match CharacterRenderer::new(&order.character) {
             Ok(sitter) => one_person(&sitter, order)?,
             Err(_) => {
                 answer(&[])?;
@@ -45,9 +45,9 @@ pub(crate) fn run() -> Result<ExitCode, Failure> {
 }
 
 /// Answers consecutive requests for one character; returns the first request for another one.
-fn one_person(sitter: &Sitter, first: Order) -> Result<Option<Order>, Failure> {
+fn one_person(sitter: &CharacterRenderer, first: Order) -> Result<Option<Order>, Failure> {
     let character = first.character.clone();
-    let mut stages: Vec<(Head, usize, Stage<'_>)> = Vec::new();
+    let mut stages: Vec<(Head, usize, HeadView<'_>)> = Vec::new();
     let mut now = first;
     loop {
         let (head, size) = (now.pose.head, now.size);
@@ -56,10 +56,10 @@ fn one_person(sitter: &Sitter, first: Order) -> Result<Option<Order>, Failure> {
             if stages.len() == STAGES {
                 stages.remove(0);
             }
-            stages.push((head, size, sitter.stage(&Pose { head, ..Pose::default() }, (size, size))));
+            stages.push((head, size, sitter.head_view(&Pose { head, ..Pose::default() }, (size, size))));
             stages.len() - 1
         });
-        let picture = stages[at].2.draw(&now.pose, Rect::whole(size, size)).finish();
+        let picture = stages[at].2.draw(&now.pose, Rect::whole(size, size)).to_picture();
         answer(&webp::encode(&picture, QUANTIZER)?)?;
         match take()? {
             Some(order) if order.character == character => now = order,

@@ -40,7 +40,7 @@ struct Local {
     decoders: usize,
     detector: OnceLock<Arc<vad::Network>>,
     /// Also in the registry. Here it has its concrete type, because its load is queried.
-    ears: OnceLock<Arc<stt::Pool>>,
+    ears: OnceLock<Arc<stt::DecoderPool>>,
     voices: OnceLock<Arc<tts::Flite>>,
     turn: OnceLock<Arc<SmartTurn>>,
 }
@@ -49,8 +49,8 @@ struct Local {
 pub(crate) fn settings(config: &Config) -> registry::Config {
     registry::Config {
         allow_scripted: config.server.allow_scripted,
-        openai: registry::Operator::from_env(|name| std::env::var(name).ok()),
-        taps: config.server.allow_scripted.then(|| config.server.data.join("taps")),
+        openai: registry::OperatorLlm::from_env(|name| std::env::var(name).ok()),
+        tap_folder: config.server.allow_scripted.then(|| config.server.data.join("taps")),
         ..registry::Config::default()
     }
 }
@@ -73,13 +73,14 @@ pub(crate) fn models(config: &Config, client: egress::Client, runtime: &Handle) 
 impl Models for Local {
     fn load(&self) -> Result<(), String> {
         // The decoders load in parallel to the rest, each on its own thread.
-        let pool = Arc::new(stt::Pool::start(stt::Config { dir: self.dir.clone(), decoders: self.decoders }));
+        let pool =
+            Arc::new(stt::DecoderPool::start(stt::Config { dir: self.dir.clone(), decoders: self.decoders }));
         let file = paths::vad(&self.dir);
         let network =
             vad::Network::load(&file).map_err(|e| format!("the speech detector cannot be loaded ({e})"))?;
         let _ = self.detector.set(Arc::new(network));
         let threads = (engine::thread::cores() / CORES_A_TURN).max(1);
-        let turn = SmartTurn::find(turn::Config { dir: self.dir.clone(), threads }).map(Arc::new);
+        let turn = SmartTurn::open(turn::Config { dir: self.dir.clone(), threads }).map(Arc::new);
         self.registry.set_turn(turn.clone().map(|turn| turn as _));
         // `load` runs once, so each cell is empty here.
         let _ = turn.map(|turn| self.turn.set(turn));
@@ -90,7 +91,7 @@ impl Models for Local {
             }
             Err(error) => tracing::warn!(%error, "no embedded voice"),
         }
-        while pool.loading() {
+        while pool.is_loading() {
             std::thread::sleep(LOOK);
         }
         if let Some(why) = pool.failure() {
@@ -113,7 +114,7 @@ impl Models for Local {
     }
 
     fn turn_model(&self) -> Result<Arc<dyn TurnModel>, Error> {
-        self.registry.turn()
+        self.registry.turn_model()
     }
 
     fn llm(&self, choice: &LlmChoice, agent_name: &str, fallback: bool) -> WithWarning<Arc<dyn llm::Llm>> {
@@ -125,9 +126,9 @@ impl Models for Local {
     }
 
     fn overloaded(&self) -> Option<String> {
-        let decoders = self.ears.get().map_or(0, |pool| pool.ready() - pool.free());
-        let heard = self.ears.get().is_some_and(|pool| pool.waiting().0 > decoders.max(1) * BEHIND);
-        let said = self.voices.get().is_some_and(|voices| voices.waiting().0 > TEXTS);
+        let decoders = self.ears.get().map_or(0, |pool| pool.loaded_count() - pool.free_count());
+        let heard = self.ears.get().is_some_and(|pool| pool.queue_usage().0 > decoders.max(1) * BEHIND);
+        let said = self.voices.get().is_some_and(|voices| voices.queue_usage().0 > TEXTS);
         match (heard, said) {
             (true, _) => Some("the speech decoders are behind".into()),
             (_, true) => Some("the voices are behind".into()),
@@ -137,16 +138,17 @@ impl Models for Local {
 
     fn stt_unavailable(&self) -> Option<String> {
         let pool = self.ears.get()?;
-        (pool.free() == 0).then(|| format!("all {} speech decoders are taken", pool.ready()))
+        (pool.free_count() == 0).then(|| format!("all {} speech decoders are taken", pool.loaded_count()))
     }
 
     fn metrics(&self) -> Vec<MetricFamily> {
         let (ears, voices, turn) = (self.ears.get(), self.voices.get(), self.turn.get());
-        let states = ears.map(|pool| [("free", pool.free()), ("taken", pool.ready() - pool.free())]);
+        let states = ears
+            .map(|pool| [("free", pool.free_count()), ("taken", pool.loaded_count() - pool.free_count())]);
         let queues = [
-            ("stt", ears.map(|pool| pool.waiting())),
-            ("tts", voices.map(|voices| voices.waiting())),
-            ("turn", turn.map(|turn| turn.waiting())),
+            ("stt", ears.map(|pool| pool.queue_usage())),
+            ("tts", voices.map(|voices| voices.queue_usage())),
+            ("turn", turn.map(|turn| turn.queue_usage())),
         ];
         let queues = queues.into_iter().filter_map(|(model, queue)| Some((model, queue?)));
         vec![

@@ -214,7 +214,7 @@ impl Sender {
         }
         let request = request.json(body.to_string()).timeout(Some(PATIENCE));
         let response = self.client.send(request).await.map_err(away)?;
-        let (status, success) = (response.status(), response.success());
+        let (status, success) = (response.status(), response.is_success());
         // Read the body to its end, so that the connection can be reused.
         drop(response.body().await);
         if success {

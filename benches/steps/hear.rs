@@ -16,7 +16,7 @@ use engine::clock;
 use engine::hear::AudioInput;
 use engine::hear::decode::Decoder;
 use engine::hear::jitter::{Frame, FrameKind, JitterBuffer};
-use engine::hear::vad::{Silero, State, Vad as _, WINDOW};
+use engine::hear::vad::{NetworkState, Silero, Vad as _, WINDOW};
 use models::vad::{Isa, Network};
 
 /// Duration of a packet.
@@ -34,8 +34,9 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
 /// The VAD network from the model folder. When instructions are counted, it runs without fused
 /// multiply-add: Valgrind emulates that lane by lane, which takes minutes.
 pub(crate) fn network() -> Arc<Network> {
-    let named = std::env::var_os(models::paths::VARIABLE).map(PathBuf::from);
-    let checkout = || Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(models::paths::DEFAULT);
+    let named = std::env::var_os(models::paths::MODELS_DIR_VARIABLE).map(PathBuf::from);
+    let checkout =
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(models::paths::DEFAULT_MODELS_DIR);
     let dir = named.unwrap_or_else(checkout);
     let path = models::paths::vad(&dir);
     let file = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -114,12 +115,12 @@ fn decode(c: &mut Criterion<CpuTime>) {
 /// An STT stream that ignores its input.
 struct Deaf;
 
-impl models::stt::Stream for Deaf {
-    fn begin(&mut self) {}
-    fn audio(&mut self, pcm: &[i16]) {
+impl models::stt::SttStream for Deaf {
+    fn start_speech(&mut self) {}
+    fn push_audio(&mut self, pcm: &[i16]) {
         black_box(pcm);
     }
-    fn end(&mut self) {}
+    fn end_speech(&mut self) {}
 }
 
 /// Everything around decoder and network: windows, level, STT input, and the VAD's state machine.
@@ -155,11 +156,11 @@ fn detector(c: &mut Criterion<CpuTime>) {
     for (name, streams) in [("detector: one window alone", 1), ("detector: sixteen windows together", BATCH)]
     {
         let mut silero = Silero::new(Arc::clone(&network));
-        let mut states = vec![State::default(); streams];
+        let mut states = vec![NetworkState::default(); streams];
         let mut probabilities = vec![0.0; streams];
         let mut number = 0;
         let mut judge = || {
-            let mut states: Vec<&mut State> = states.iter_mut().collect();
+            let mut states: Vec<&mut NetworkState> = states.iter_mut().collect();
             // Each stream is at a different position of the recording.
             let given: Vec<&[f32; WINDOW]> =
                 (0..streams).map(|stream| &windows[(number + stream * 31) % windows.len()]).collect();

@@ -9,7 +9,7 @@ use conversation::input::{Epoch, SegmentId};
 use criterion::Criterion;
 use engine::speak::encode::{self, Encoder};
 use engine::speak::playout::{FRAME_SAMPLES, Playout};
-use models::lips::Lips;
+use models::lips::PhoneRecognizer;
 
 /// Frames of one segment: two seconds.
 const PIECE: usize = 100;
@@ -25,7 +25,7 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
 /// Runs on the TTS thread if the TTS reports no phones.
 fn lips(c: &mut Criterion<CpuTime>) {
     let speech = sound::speech();
-    let mut lips = Lips::new();
+    let mut lips = PhoneRecognizer::new();
     let mut next = speech.iter().cycle();
     bench_each(c, "lips: 20 ms of speech without phones", || {
         if let Some(block) = next.next() {

@@ -195,7 +195,7 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
         .iter()
         .filter(|(pose, _)| pose.mouth != 0)
         .map(|(pose, _)| VideoFrame {
-            payload: set.frame(set.index(*pose), 0).clone(),
+            payload: set.frame(set.frame_index(*pose), 0).clone(),
             is_key_frame: false,
             base_layer: false,
         })

@@ -12,7 +12,7 @@ use conversation::settings::Settings;
 use engine::clock;
 use engine::clock::TICK_INTERVAL;
 use engine::context::{EngineContext, PresenceGuard, Slot};
-use engine::hear::vad::{Silero, State, Vad, WINDOW};
+use engine::hear::vad::{NetworkState, Silero, Vad, WINDOW};
 use engine::media_thread::{Inbox, MediaThread};
 use engine::messages::{CallId, CallModels, CallSetup, LoopbackCall, Message, StageEvent, ThreadResources};
 use engine::transport::loopback::{self, LoopbackClient, LoopbackOutput};
@@ -95,15 +95,15 @@ struct Scripted {
 
 struct Ear(Agenda, Sink<stt::Event>);
 
-impl stt::Stream for Ear {
-    fn begin(&mut self) {
+impl stt::SttStream for Ear {
+    fn start_speech(&mut self) {
         let sink = self.1.clone();
         self.0.after(Duration::from_millis(150), move || sink.send(stt::Event::Interim("Could you".into())));
     }
 
-    fn audio(&mut self, _: &[i16]) {}
+    fn push_audio(&mut self, _: &[i16]) {}
 
-    fn end(&mut self) {
+    fn end_speech(&mut self) {
         let sink = self.1.clone();
         let last = "Could you tell me about the plan for today.";
         self.0.after(Duration::from_millis(1), move || sink.send(stt::Event::Final(last.into())));
@@ -126,7 +126,7 @@ impl llm::Llm for Scripted {
         }
         self.agenda
             .after(at, move || sink.send(llm::Event::End { prompt_tokens: 200, completion_tokens: 20 }));
-        Handle::done()
+        Handle::noop()
     }
 }
 
@@ -140,7 +140,7 @@ impl tts::Tts for Scripted {
             at += Duration::from_millis(20);
         }
         self.agenda.after(at, move || sink.send(tts::Event::End));
-        Ok(Handle::done())
+        Ok(Handle::noop())
     }
 }
 
@@ -158,7 +158,7 @@ impl EventSink for Nobody {
 struct Loudness;
 
 impl Vad for Loudness {
-    fn infer(&mut self, _: &mut [&mut State], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]) {
+    fn infer(&mut self, _: &mut [&mut NetworkState], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]) {
         for (probability, window) in probabilities.iter_mut().zip(windows) {
             *probability = if window.iter().any(|sample| sample.abs() > 0.02) { 0.9 } else { 0.05 };
         }

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use conversation::id::ConversationId;
 use engine_api::{Engine, EventSink};
-use models::embeddings::Embeddings;
+use models::embeddings::EmbeddingClient;
 use tokio::sync::{Notify, broadcast, mpsc};
 
 use crate::auth::Given;
@@ -287,7 +287,8 @@ impl App {
         let (facts, facts_queue) = ledger::channel();
         let (outbox, outbox_queue) = mpsc::unbounded_channel();
         let (notices, notices_queue) = mpsc::unbounded_channel();
-        let meaning = config.embeddings.clone().map(|to| Arc::new(Meaning::new(Embeddings::new(to, &net))));
+        let meaning =
+            config.embeddings.clone().map(|to| Arc::new(Meaning::new(EmbeddingClient::new(to, &net))));
         let shared = Shared {
             given: Given::new(config.api_key.as_deref().map(|key| (key, workspace.as_str()))),
             uses: Uses::default(),

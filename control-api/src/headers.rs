@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use axum::http::{HeaderName, HeaderValue};
-use egress::FRAMING;
+use egress::FRAMING_HEADERS;
 use serde_json::{Map, Value};
 
 use crate::agent::secrets::STARS;
@@ -27,7 +27,9 @@ pub(crate) fn take(request: &Fields<'_>, old: Option<&Headers>) -> (Value, Heade
         let Some(value) = value else { continue };
         let header = HeaderName::try_from(name.as_str());
         let reason = match (&header, HeaderValue::try_from(value.as_str())) {
-            (Ok(header), Ok(_)) if FRAMING.contains(&header.as_str()) => Some("is set by the request itself"),
+            (Ok(header), Ok(_)) if FRAMING_HEADERS.contains(&header.as_str()) => {
+                Some("is set by the request itself")
+            }
             (Ok(_), Ok(_)) => None,
             _ => Some("is no valid header"),
         };

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Class of an address for outgoing requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reach {
+pub enum AddressClass {
     /// On the public internet.
     Public,
     /// This machine, its networks, or a range that is not routed: allowed only by the operator.
@@ -19,10 +19,10 @@ pub enum Reach {
 
 /// Class of `address`.
 #[must_use]
-pub fn reach(address: IpAddr) -> Reach {
+pub fn classify(address: IpAddr) -> AddressClass {
     match address {
-        IpAddr::V4(v4) => reach_v4(v4),
-        IpAddr::V6(v6) => reach_v6(v6),
+        IpAddr::V4(v4) => classify_v4(v4),
+        IpAddr::V6(v6) => classify_v6(v6),
     }
 }
 
@@ -43,9 +43,9 @@ const METADATA_V6: [Ipv6Addr; 3] = [
     Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
 ];
 
-fn reach_v4(address: Ipv4Addr) -> Reach {
+fn classify_v4(address: Ipv4Addr) -> AddressClass {
     if METADATA_V4.contains(&address) {
-        return Reach::Metadata;
+        return AddressClass::Metadata;
     }
     let private = match address.octets() {
         [0 | 10 | 127 | 224.., ..] => true, // this network, private, loopback, multicast, reserved
@@ -60,34 +60,34 @@ fn reach_v4(address: Ipv4Addr) -> Reach {
         [203, 0, 113, _] => true,           // documentation
         _ => false,
     };
-    if private { Reach::Private } else { Reach::Public }
+    if private { AddressClass::Private } else { AddressClass::Public }
 }
 
-fn reach_v6(address: Ipv6Addr) -> Reach {
+fn classify_v6(address: Ipv6Addr) -> AddressClass {
     if METADATA_V6.contains(&address) {
-        return Reach::Metadata;
+        return AddressClass::Metadata;
     }
-    let inner = embedded(address).map(reach_v4);
-    if inner == Some(Reach::Metadata) {
-        return Reach::Metadata;
+    let inner = embedded_ipv4(address).map(classify_v4);
+    if inner == Some(AddressClass::Metadata) {
+        return AddressClass::Metadata;
     }
     let s = address.segments();
     let outer = match s {
-        [0x64, 0xff9b, 0, 0, 0, 0, ..] => Reach::Public, // NAT64: what it carries decides
-        [0x2001, 0x0db8, ..] => Reach::Private,          // documentation
-        [0x2001, b, ..] if b < 0x200 => Reach::Private,  // protocol assignments, Teredo
-        [0x3fff, b, ..] if b < 0x1000 => Reach::Private, // documentation
-        [0x2002, ..] => Reach::Public,                   // 6to4: what it carries decides
-        [a, ..] if a & 0xe000 == 0x2000 => Reach::Public, // global unicast
-        [0, 0, 0, 0, 0, 0xffff, ..] => Reach::Public,    // mapped: what it carries decides
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => AddressClass::Public, // NAT64: what it carries decides
+        [0x2001, 0x0db8, ..] => AddressClass::Private,          // documentation
+        [0x2001, b, ..] if b < 0x200 => AddressClass::Private,  // protocol assignments, Teredo
+        [0x3fff, b, ..] if b < 0x1000 => AddressClass::Private, // documentation
+        [0x2002, ..] => AddressClass::Public,                   // 6to4: what it carries decides
+        [a, ..] if a & 0xe000 == 0x2000 => AddressClass::Public, // global unicast
+        [0, 0, 0, 0, 0, 0xffff, ..] => AddressClass::Public,    // mapped: what it carries decides
         // Loopback, unspecified, unique local, link-local, site-local, multicast, unassigned.
-        _ => Reach::Private,
+        _ => AddressClass::Private,
     };
     inner.map_or(outer, |inner| inner.max(outer))
 }
 
 /// The IPv4 address that an IPv6 address carries, if it has one of these forms.
-fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let s = address.segments();
     let v4 = |high: u16, low: u16| Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
     match s {
@@ -106,8 +106,8 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Reach {
-        reach(text.parse().unwrap())
+    fn class_of(text: &str) -> AddressClass {
+        classify(text.parse().unwrap())
     }
 
     #[test]
@@ -121,12 +121,12 @@ mod tests {
             "192.1.1.1",
             "223.255.255.255",
         ] {
-            assert_eq!(of(text), Reach::Public, "{text}");
+            assert_eq!(class_of(text), AddressClass::Public, "{text}");
         }
         for text in
             ["2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::8.8.8.8", "2002:0808:0808::1", "2a00:1450::1"]
         {
-            assert_eq!(of(text), Reach::Public, "{text}");
+            assert_eq!(class_of(text), AddressClass::Public, "{text}");
         }
     }
 
@@ -156,7 +156,7 @@ mod tests {
             "240.0.0.1",
             "255.255.255.255",
         ] {
-            assert_eq!(of(text), Reach::Private, "{text}");
+            assert_eq!(class_of(text), AddressClass::Private, "{text}");
         }
     }
 
@@ -178,7 +178,7 @@ mod tests {
             "4000::1",
             "5f00::1",
         ] {
-            assert_eq!(of(text), Reach::Private, "{text}");
+            assert_eq!(class_of(text), AddressClass::Private, "{text}");
         }
     }
 
@@ -196,7 +196,7 @@ mod tests {
             "2a00::200:5efe:127.0.0.1",
             "::ffff:0:127.0.0.1",
         ] {
-            assert_eq!(of(text), Reach::Private, "{text}");
+            assert_eq!(class_of(text), AddressClass::Private, "{text}");
         }
     }
 
@@ -216,7 +216,7 @@ mod tests {
             "2002:a9fe:a9fe::1",
             "64:ff9b:1::169.254.169.254",
         ] {
-            assert_eq!(of(text), Reach::Metadata, "{text}");
+            assert_eq!(class_of(text), AddressClass::Metadata, "{text}");
         }
     }
 }

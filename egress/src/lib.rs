@@ -28,7 +28,7 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::redirect;
 use url::{Host, Url};
 
-pub use address::{Reach, reach};
+pub use address::{AddressClass, classify};
 pub use reqwest::Method;
 
 /// What the operator allows.
@@ -43,7 +43,7 @@ pub struct Policy {
 pub enum Error {
     /// The policy forbids the address.
     #[error("refused address")]
-    Refused,
+    ForbiddenAddress,
     /// The request itself is not allowed: another scheme, an invalid header.
     #[error("{0}")]
     Invalid(String),
@@ -52,7 +52,7 @@ pub enum Error {
     Timeout,
     /// The connection could not be opened, or failed.
     #[error("{0}")]
-    Broken(String),
+    Connection(String),
     /// The response is longer than allowed.
     #[error("response too large")]
     TooLarge,
@@ -70,13 +70,13 @@ pub struct Request {
 }
 
 /// Default timeout of a whole request.
-pub const TIMEOUT: Duration = Duration::from_secs(20);
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Timeout for name resolution, connection and TLS.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Default maximum size of a response's body, in bytes.
-pub const LIMIT: usize = 1 << 20;
+pub const DEFAULT_BODY_LIMIT: usize = 1 << 20;
 
 impl Request {
     /// A request to `url`. The response must be complete within [`DEFAULT_TIMEOUT`] and have at
@@ -94,8 +94,8 @@ impl Request {
             url,
             headers: Vec::new(),
             body: Bytes::new(),
-            timeout: Some(TIMEOUT),
-            limit: LIMIT,
+            timeout: Some(DEFAULT_TIMEOUT),
+            limit: DEFAULT_BODY_LIMIT,
         })
     }
 
@@ -107,7 +107,7 @@ impl Request {
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, Error> {
         let bad = || Error::Invalid(format!("bad header {:?}", name.chars().take(64).collect::<String>()));
         let header = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| bad())?;
-        if FRAMING.contains(&header.as_str()) {
+        if FRAMING_HEADERS.contains(&header.as_str()) {
             return Err(bad());
         }
         let mut value = HeaderValue::from_str(value.trim_matches([' ', '\t'])).map_err(|_| bad())?;
@@ -158,7 +158,7 @@ impl Request {
 
 /// Headers that frame the message or choose another host. Only the client sets them, and a request
 /// rejects them ([`Request::header`]).
-pub const FRAMING: [&str; 8] = [
+pub const FRAMING_HEADERS: [&str; 8] = [
     "host",
     "content-length",
     "transfer-encoding",
@@ -193,7 +193,8 @@ impl Client {
     /// # Errors
     /// As [`Client::new`].
     pub fn with_lookup(policy: Policy, lookup: Lookup) -> Result<Self, Error> {
-        let build = |allow_private| build(Checked { lookup: Arc::clone(&lookup), allow_private });
+        let build =
+            |allow_private| build_client(CheckedResolver { lookup: Arc::clone(&lookup), allow_private });
         Ok(Self {
             guarded: build(policy.allow_private)?,
             trusted: build(true)?,
@@ -208,8 +209,11 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::new`].
-    pub fn apart(&self) -> Result<Self, Error> {
-        let own = build(Checked { lookup: Arc::clone(&self.lookup), allow_private: self.allow_private })?;
+    pub fn with_own_connections(&self) -> Result<Self, Error> {
+        let own = build_client(CheckedResolver {
+            lookup: Arc::clone(&self.lookup),
+            allow_private: self.allow_private,
+        })?;
         Ok(Self { guarded: own, ..self.clone() })
     }
 
@@ -234,8 +238,8 @@ impl Client {
             Some(Host::Domain(_)) => None,
             None => return Err(Error::Invalid("URL without a host".into())),
         };
-        if literal.is_some_and(|address| !allowed(address, self.allow_private)) {
-            return Err(Error::Refused);
+        if literal.is_some_and(|address| !is_allowed(address, self.allow_private)) {
+            return Err(Error::ForbiddenAddress);
         }
         let host = url.host_str().unwrap_or_default().to_owned();
         let mut builder = self.guarded.request(method, url).body(body);
@@ -245,8 +249,8 @@ impl Client {
         if let Some(timeout) = timeout {
             builder = builder.timeout(timeout);
         }
-        let inner = builder.send().await.map_err(|e| told(&host, &e))?;
-        Ok(Response { inner, host, left: limit })
+        let inner = builder.send().await.map_err(|e| classify_error(&host, &e))?;
+        Ok(Response { inner, host, remaining: limit })
     }
 }
 
@@ -255,7 +259,7 @@ impl Client {
 pub struct Response {
     inner: reqwest::Response,
     host: String,
-    left: usize,
+    remaining: usize,
 }
 
 impl Response {
@@ -267,7 +271,7 @@ impl Response {
 
     /// Whether the status is 2xx.
     #[must_use]
-    pub fn success(&self) -> bool {
+    pub fn is_success(&self) -> bool {
         self.inner.status().is_success()
     }
 
@@ -280,7 +284,7 @@ impl Response {
     /// Sets another limit for the rest of the body, in bytes.
     #[must_use]
     pub fn limit(mut self, bytes: usize) -> Self {
-        self.left = bytes;
+        self.remaining = bytes;
         self
     }
 
@@ -290,9 +294,9 @@ impl Response {
     /// # Errors
     /// [`Error::TooLarge`] when the limit is exceeded; other errors of the connection.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
-        let chunk = self.inner.chunk().await.map_err(|e| told(&self.host, &e))?;
+        let chunk = self.inner.chunk().await.map_err(|e| classify_error(&self.host, &e))?;
         if let Some(chunk) = &chunk {
-            self.left = self.left.checked_sub(chunk.len()).ok_or(Error::TooLarge)?;
+            self.remaining = self.remaining.checked_sub(chunk.len()).ok_or(Error::TooLarge)?;
         }
         Ok(chunk)
     }
@@ -303,14 +307,14 @@ impl Response {
     /// Errors of the connection.
     pub async fn body(mut self) -> Result<Body, Error> {
         let mut bytes = Vec::new();
-        while let Some(chunk) = self.inner.chunk().await.map_err(|e| told(&self.host, &e))? {
-            let room = self.left - bytes.len();
+        while let Some(chunk) = self.inner.chunk().await.map_err(|e| classify_error(&self.host, &e))? {
+            let room = self.remaining - bytes.len();
             bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
             if chunk.len() > room {
-                return Ok(Body { bytes, cut: true });
+                return Ok(Body { bytes, truncated: true });
             }
         }
-        Ok(Body { bytes, cut: false })
+        Ok(Body { bytes, truncated: false })
     }
 }
 
@@ -320,7 +324,7 @@ pub struct Body {
     /// At most the limit.
     pub bytes: Vec<u8>,
     /// Whether the body was longer.
-    pub cut: bool,
+    pub truncated: bool,
 }
 
 impl Body {
@@ -329,7 +333,7 @@ impl Body {
     #[must_use]
     pub fn text(&self) -> String {
         let bytes = match std::str::from_utf8(&self.bytes) {
-            Err(e) if self.cut && e.error_len().is_none() => &self.bytes[..e.valid_up_to()],
+            Err(e) if self.truncated && e.error_len().is_none() => &self.bytes[..e.valid_up_to()],
             _ => &self.bytes,
         };
         String::from_utf8_lossy(bytes).into_owned()
@@ -337,25 +341,25 @@ impl Body {
 }
 
 /// Resolves a name to its addresses.
-pub type Lookup = Arc<dyn Fn(String) -> LookedUp + Send + Sync>;
+pub type Lookup = Arc<dyn Fn(String) -> LookupFuture + Send + Sync>;
 
 /// Future of the addresses.
-pub type LookedUp = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+pub type LookupFuture = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
 async fn system_lookup(name: String) -> io::Result<Vec<IpAddr>> {
     Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect())
 }
 
-fn allowed(address: IpAddr, allow_private: bool) -> bool {
-    match reach(address) {
-        Reach::Public => true,
-        Reach::Private => allow_private,
-        Reach::Metadata => false,
+fn is_allowed(address: IpAddr, allow_private: bool) -> bool {
+    match classify(address) {
+        AddressClass::Public => true,
+        AddressClass::Private => allow_private,
+        AddressClass::Metadata => false,
     }
 }
 
 /// A resolver that returns only addresses to which a connection is allowed.
-struct Checked {
+struct CheckedResolver {
     lookup: Lookup,
     allow_private: bool,
 }
@@ -363,17 +367,17 @@ struct Checked {
 /// Passes through the connector's errors, so that [`classify_error`] can find it.
 #[derive(Debug, thiserror::Error)]
 #[error("refused address")]
-struct RefusedAddress;
+struct ForbiddenAddress;
 
-impl Resolve for Checked {
+impl Resolve for CheckedResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let found = (self.lookup)(name.as_str().to_owned());
         let allow_private = self.allow_private;
         Box::pin(async move {
             let found = found.await?;
             // One forbidden address rejects the name, because the connector may choose any of them.
-            if found.iter().any(|&address| !allowed(address, allow_private)) {
-                return Err(RefusedAddress.into());
+            if found.iter().any(|&address| !is_allowed(address, allow_private)) {
+                return Err(ForbiddenAddress.into());
             }
             // Port 0 stands for the port of the URL.
             let addresses: Addrs = Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0)));
@@ -382,7 +386,7 @@ impl Resolve for Checked {
     }
 }
 
-fn build(resolver: Checked) -> Result<reqwest::Client, Error> {
+fn build_client(resolver: CheckedResolver) -> Result<reqwest::Client, Error> {
     let resolver: Arc<dyn Resolve> = Arc::new(resolver);
     let builder = || {
         reqwest::Client::builder()
@@ -399,15 +403,15 @@ fn build(resolver: Checked) -> Result<reqwest::Client, Error> {
     // Without CA certificates, the system's verifier cannot be created. The client then works
     // without https.
     let no_tls = |_| builder().tls_certs_only([]).build();
-    builder().build().or_else(no_tls).map_err(|e| Error::Broken(format!("no TLS: {}", innermost(&e))))
+    builder().build().or_else(no_tls).map_err(|e| Error::Connection(format!("no TLS: {}", root_cause(&e))))
 }
 
 /// Converts `error` for a reader who must not learn the URL.
-fn told(host: &str, error: &reqwest::Error) -> Error {
+fn classify_error(host: &str, error: &reqwest::Error) -> Error {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
     while let Some(current) = cause {
-        if current.is::<RefusedAddress>() {
-            return Error::Refused;
+        if current.is::<ForbiddenAddress>() {
+            return Error::ForbiddenAddress;
         }
         cause = current.source();
     }
@@ -424,11 +428,11 @@ fn told(host: &str, error: &reqwest::Error) -> Error {
     } else {
         "connection broke:"
     };
-    Error::Broken(format!("{what} {host}: {}", innermost(error)))
+    Error::Connection(format!("{what} {host}: {}", root_cause(error)))
 }
 
 /// Message of the root cause; outer errors repeat the URL.
-fn innermost(error: &(dyn StdError + 'static)) -> String {
+fn root_cause(error: &(dyn StdError + 'static)) -> String {
     let mut current = error;
     while let Some(source) = current.source() {
         current = source;

@@ -9,7 +9,9 @@ use engine::show::idle_motion::PoseState;
 use engine::show::pose_cache::PoseCache;
 use engine::show::visemes::Viseme;
 use models::face::picture::I420;
-use models::face::plan::{ASIDE, AWAY, LISTENING, NOD_DEPTH, PONDERING, STRESSING};
+use models::face::pose_plan::{
+    EMPHASIS_BROWS, LISTENING_HEAD, NOD_DEPTH, SIDE_GLANCE, THINKING_BROWS, THINKING_GAZE,
+};
 use models::face::vp8::Decoder;
 use models::face::{Brows, Eyes, Head, Look, Mouth, PoseSet, Stance, webp};
 
@@ -52,20 +54,20 @@ fn mood_poses() -> [PoseState; 12] {
     };
     let (user, level) = ([0.0; 2], Brows::default());
     let stance = |head, smile| PoseState { stance: Stance { head, smile }, ..calm };
-    let nod = Head { pitch: LISTENING.pitch + NOD_DEPTH, ..LISTENING };
+    let nod = Head { pitch: LISTENING_HEAD.pitch + NOD_DEPTH, ..LISTENING_HEAD };
     [
         calm,
         PoseState { breath: 1.0, ..calm },
         stance(Head::default(), 0.5),
         stance(Head::default(), 1.0),
-        stance(LISTENING, 0.0),
+        stance(LISTENING_HEAD, 0.0),
         stance(nod, 0.0),
-        look(0.0, AWAY, PONDERING),
-        stance(LISTENING, 1.0),
+        look(0.0, THINKING_GAZE, THINKING_BROWS),
+        stance(LISTENING_HEAD, 1.0),
         look(0.55, user, level),
         look(1.0, user, level),
-        look(0.0, ASIDE, level),
-        look(0.0, user, STRESSING),
+        look(0.0, SIDE_GLANCE, level),
+        look(0.0, user, EMPHASIS_BROWS),
     ]
 }
 

@@ -164,7 +164,11 @@ impl Call {
         // default.
         let voice_of = |tts: &dyn models::tts::Tts| {
             let names = [&config.tts.voice_id, &avatar_voice].into_iter();
-            names.filter(|name| !name.is_empty()).find(|name| tts.knows(name)).cloned().unwrap_or_default()
+            names
+                .filter(|name| !name.is_empty())
+                .find(|name| tts.has_voice(name))
+                .cloned()
+                .unwrap_or_default()
         };
         let voice = voice_of(&*tts);
         let fallback_voice = tts_fallback.as_deref().map(voice_of).unwrap_or_default();
@@ -201,7 +205,7 @@ impl Call {
             fallback_voice_id: fallback_voice,
             generations: Vec::with_capacity(4),
             server_tools: Vec::new(),
-            tool_listing: Handle::done(),
+            tool_listing: Handle::noop(),
             guardrail_checks: Vec::new(),
             last_user_text: String::new(),
             client_tools: Vec::new(),

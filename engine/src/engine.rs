@@ -21,7 +21,7 @@ use engine_api::metrics::MetricFamily;
 use engine_api::{
     AcceptedOffer, BoxFuture, CallConfig, CommandError, Engine, EventSink, OfferError, PoseSetFile,
 };
-use models::contain::{contained, lasting};
+use models::panic_isolation::{catch_panic, restart_forever};
 use models::{Error, Sink};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
@@ -202,7 +202,7 @@ impl CallEngine {
         let loader = Arc::clone(&engine);
         thread::spawn("warm-up", move || {
             let panicked = || Err("a panic while the models were loaded: see the log".to_owned());
-            let readiness = match contained(|| loader.load_resources()).unwrap_or_else(panicked) {
+            let readiness = match catch_panic(|| loader.load_resources()).unwrap_or_else(panicked) {
                 Ok(()) => Readiness::Ready,
                 Err(missing) => {
                     tracing::error!(%missing, "no call can be taken");
@@ -429,7 +429,7 @@ pub fn resolve_models(
     let turn = hear::turn::resolve_turn_model(models, call, &mut warnings);
     warnings.extend(crate::speak::tts::missing_voice_warning(&*tts, &call.tts.voice_id));
     let stt = stt?.open(Sink::new(move |event| events.send(StageEvent::Stt(event))))?;
-    llm.warm();
+    llm.warm_up();
     Ok(CallModels { stt, turn_model: turn, llm, llm_fallback, tts, tts_fallback: None, warnings })
 }
 
@@ -449,7 +449,7 @@ fn serve_tcp(
             drop(inbox.tcp.send(Message::Tcp(Box::new(datagram))));
             true
         };
-        lasting(|| {
+        restart_forever(|| {
             if let Err(error) = server.run(clock::now, deliver) {
                 tracing::error!(%error, "ICE-TCP has ended");
             }

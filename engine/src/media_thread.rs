@@ -20,7 +20,7 @@ use conversation::id::ConversationId;
 use crossbeam_channel::Receiver;
 use mio::{Interest, Poll, Token, Waker};
 use models::Sink;
-use models::contain::contained;
+use models::panic_isolation::catch_panic;
 use smallvec::SmallVec;
 
 use crate::call::pending_call::PendingCall;
@@ -28,7 +28,7 @@ use crate::call::{Call, Lifecycle};
 use crate::channel::{self, Sender};
 use crate::clock::TICK_INTERVAL;
 use crate::context::EngineContext;
-use crate::hear::vad::{State, WINDOW};
+use crate::hear::vad::{NetworkState, WINDOW};
 use crate::messages::{CallId, Message, ThreadResources};
 use crate::stats::{StepMeter, ThreadStats};
 use crate::thread;
@@ -339,7 +339,7 @@ impl MediaThread {
         self.probabilities.clear();
         let mut calls = self.calls.values_mut().peekable();
         while calls.peek().is_some() {
-            let mut states: SmallVec<[&mut State; VAD_BATCH_SIZE]> = SmallVec::new();
+            let mut states: SmallVec<[&mut NetworkState; VAD_BATCH_SIZE]> = SmallVec::new();
             let mut windows: SmallVec<[&[f32; WINDOW]; VAD_BATCH_SIZE]> = SmallVec::new();
             for call in calls.by_ref() {
                 let hearing = call.audio_input();
@@ -375,7 +375,7 @@ impl MediaThread {
         let Some(call) = self.calls.get_mut(&key) else { return self.serve_pending_call(now, key) };
         thread::set_current_call(Some(call.config.id));
         let (socket, tcp, meter, next_tick) = (&mut self.socket, &self.tcp, &mut self.meter, self.next_tick);
-        let served = contained(|| {
+        let served = catch_panic(|| {
             if tick {
                 call.tick_conversation(now);
                 call.send_media(now, meter);

@@ -7,7 +7,7 @@ use conversation::id::ConversationId;
 use conversation::input::{Command, GenerationId, SegmentId, ToolCallId};
 use conversation::output::CommandOutcome;
 use engine_api::{AcceptedOffer, CallConfig, CommandError, OfferError, Tool};
-use models::stt::Stream;
+use models::stt::SttStream;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -148,7 +148,7 @@ pub struct LoopbackCall {
 /// The models of one call, resolved before it starts.
 pub struct CallModels {
     /// The stream to the speech-to-text engine.
-    pub stt: Box<dyn Stream>,
+    pub stt: Box<dyn SttStream>,
     /// The model that predicts whether the user's turn is over, if the agent uses one.
     pub turn_model: Option<Arc<dyn models::turn::TurnModel>>,
     /// The language model.

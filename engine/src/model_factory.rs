@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use engine_api::metrics::MetricFamily;
 use engine_api::{LlmChoice, SttChoice, TtsChoice};
-use models::vad::{State, WINDOW};
-use models::{Error, Kind};
+use models::vad::{NetworkState, WINDOW};
+use models::{Error, ErrorKind};
 
 /// A model for a choice, and a warning for the operator or the caller (a vendor that is not
 /// configured, for example).
@@ -34,7 +34,7 @@ pub trait Models: Send + Sync + 'static {
     /// # Errors
     /// There is none on this server, or it does not work; turns are then decided without it.
     fn turn_model(&self) -> Result<Arc<dyn models::turn::TurnModel>, Error> {
-        Err(Error::new(Kind::Missing, "this server has no turn model"))
+        Err(Error::new(ErrorKind::NotAvailable, "this server has no turn model"))
     }
 
     /// The language model for `choice`.
@@ -70,5 +70,10 @@ pub trait Models: Send + Sync + 'static {
 pub trait Vad: Send {
     /// Processes the next window of each stream: `probabilities[i]` becomes P(speech) in
     /// `windows[i]`.
-    fn infer(&mut self, states: &mut [&mut State], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]);
+    fn infer(
+        &mut self,
+        states: &mut [&mut NetworkState],
+        windows: &[&[f32; WINDOW]],
+        probabilities: &mut [f32],
+    );
 }

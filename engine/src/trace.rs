@@ -19,7 +19,7 @@ use conversation::time::Time;
 use conversation::trace;
 use crossbeam_channel::{Receiver, select, tick};
 use engine_api::CallConfig;
-use models::contain::lasting;
+use models::panic_isolation::restart_forever;
 use tokio::sync::oneshot;
 
 use crate::channel::{self, Sender};
@@ -69,7 +69,7 @@ fn start_with_interval(
         tracing::warn!(folder = %folder.display(), %error, "the folder of traces cannot be closed to others");
     }
     let (sender, lines) = channel::open(&channel::TRACE, None);
-    let thread = thread::spawn("disk", move || lasting(|| write_traces(&folder, &lines, flush)))?;
+    let thread = thread::spawn("disk", move || restart_forever(|| write_traces(&folder, &lines, flush)))?;
     Ok((sender, thread))
 }
 

@@ -18,7 +18,7 @@ use conversation::output::{CommandOutcome, Rejection};
 use conversation::settings::AgentTurnConfig;
 use engine::WithWarning;
 use engine::clock;
-use engine::hear::vad::{State, Vad, WINDOW};
+use engine::hear::vad::{NetworkState, Vad, WINDOW};
 use engine::show::Avatars;
 use engine::transport::loopback::LoopbackClient;
 use engine::{CallEngine, Config, Models, Timeouts};
@@ -26,7 +26,7 @@ use engine_api::{
     AcceptedOffer, Caller, CommandError, Engine, EventSink, LlmChoice, Offer, OfferError, SttChoice,
     TtsChoice,
 };
-use models::{Error, Handle, Kind, Sink, llm, stt, tts};
+use models::{Error, ErrorKind, Handle, Sink, llm, stt, tts};
 use str0m::change::SdpAnswer;
 use str0m::media::{Direction, MediaKind};
 use str0m::net::{Protocol, Receive};
@@ -40,7 +40,12 @@ struct PanickingVad(LoudnessVad);
 const PANIC_AMPLITUDE: i16 = 32_000;
 
 impl Vad for PanickingVad {
-    fn infer(&mut self, states: &mut [&mut State], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]) {
+    fn infer(
+        &mut self,
+        states: &mut [&mut NetworkState],
+        windows: &[&[f32; WINDOW]],
+        probabilities: &mut [f32],
+    ) {
         let loudest = windows.iter().flat_map(|window| window.iter()).fold(0.0_f32, |a, b| a.max(b.abs()));
         assert!(loudest < 0.95, "the test's own panic");
         self.0.infer(states, windows, probabilities);
@@ -68,21 +73,21 @@ struct LimitedStt(Arc<Mutex<usize>>);
 struct LimitedSttStream(Arc<Mutex<usize>>);
 
 impl stt::Stt for LimitedStt {
-    fn open(&self, _: Sink<stt::Event>) -> Result<Box<dyn stt::Stream>, Error> {
+    fn open(&self, _: Sink<stt::Event>) -> Result<Box<dyn stt::SttStream>, Error> {
         let mut left = self.0.lock().unwrap();
-        *left = left.checked_sub(1).ok_or_else(|| Error::new(Kind::Busy, "all decoders are in use"))?;
+        *left = left.checked_sub(1).ok_or_else(|| Error::new(ErrorKind::Busy, "all decoders are in use"))?;
         Ok(Box::new(LimitedSttStream(Arc::clone(&self.0))))
     }
 
-    fn full(&self) -> Option<Error> {
-        (*self.0.lock().unwrap() == 0).then(|| Error::new(Kind::Busy, "all decoders are in use"))
+    fn capacity_error(&self) -> Option<Error> {
+        (*self.0.lock().unwrap() == 0).then(|| Error::new(ErrorKind::Busy, "all decoders are in use"))
     }
 }
 
-impl stt::Stream for LimitedSttStream {
-    fn begin(&mut self) {}
-    fn audio(&mut self, _: &[i16]) {}
-    fn end(&mut self) {}
+impl stt::SttStream for LimitedSttStream {
+    fn start_speech(&mut self) {}
+    fn push_audio(&mut self, _: &[i16]) {}
+    fn end_speech(&mut self) {}
 }
 
 impl Drop for LimitedSttStream {
@@ -95,7 +100,7 @@ struct SilentLlm;
 
 impl llm::Llm for SilentLlm {
     fn ask(&self, _: llm::Request, _: Sink<llm::Event>) -> Handle {
-        Handle::done()
+        Handle::noop()
     }
 }
 
@@ -106,7 +111,7 @@ impl tts::Tts for EndlessTts {
     fn speak(&self, _: tts::Request, sink: Sink<tts::Event>) -> Result<Handle, Error> {
         sink.send(tts::Event::Audio { pcm: vec![1_000; 120 * 16_000], sample_rate: 16_000 });
         sink.send(tts::Event::End);
-        Ok(Handle::done())
+        Ok(Handle::noop())
     }
 }
 

@@ -11,11 +11,11 @@ use engine::show::pose_cache::PoseCache;
 use engine::show::visemes::VisemeTrack;
 use engine::show::{AvatarAnimator, Avatars};
 use engine::transport::VideoFrame;
-use models::face::bake::{self, News, Parts, Plan, Share};
-use models::face::people;
+use models::face::avatar_spec;
+use models::face::bake::{self, BakeEvent, PatchCache, PlanSubset, PosePlan};
 use models::face::picture::I420;
 use models::face::vp8::Decoder;
-use models::face::{Key, PoseSet};
+use models::face::{PoseId, PoseSet};
 use models::tts::Phone;
 
 /// "Hello there, my name is Theo, and I am pleased to meet you.", flite 2.2, voice rms. Phones with
@@ -46,8 +46,8 @@ fn first_pose_set() -> Arc<PoseSet> {
 
 fn decoder_for(set: &PoseSet) -> Decoder {
     let mut decoder = Decoder::new(set.manifest().width as usize, set.manifest().height as usize).unwrap();
-    decoder.decode(set.key()).unwrap();
-    decoder.decode(set.anchor()).unwrap();
+    decoder.decode(set.key_frame()).unwrap();
+    decoder.decode(set.altref_frame()).unwrap();
     decoder
 }
 
@@ -61,12 +61,12 @@ struct MouthDarkness {
 impl MouthDarkness {
     fn new(set: &PoseSet, stance: u8) -> Self {
         let mut decoder = decoder_for(set);
-        let still = Key { stance, ..Key::default() };
-        let rest = decoder.decode(set.frame(set.index(still), 0)).unwrap();
+        let still = PoseId { stance, ..PoseId::default() };
+        let rest = decoder.decode(set.frame(set.frame_index(still), 0)).unwrap();
         let mouths = &set.manifest().mouths;
         let widest = (0..mouths.len()).max_by(|a, b| mouths[*a].jaw.total_cmp(&mouths[*b].jaw)).unwrap();
-        let key = Key { mouth: widest as u8, ..still };
-        let open = decoder.decode(set.frame(set.index(key), 0)).unwrap();
+        let key = PoseId { mouth: widest as u8, ..still };
+        let open = decoder.decode(set.frame(set.frame_index(key), 0)).unwrap();
         let pixels = (0..rest.height()).flat_map(|y| (0..rest.width()).map(move |x| (x, y)));
         let mask = pixels.filter(|(x, y)| rest.luma(*x, *y) > open.luma(*x, *y).saturating_add(30)).collect();
         Self { rest, mask }
@@ -178,7 +178,7 @@ fn mouths_that_are_called_closed_look_closed() {
             let darkness = MouthDarkness::new(&set, stance);
             let mut decoder = decoder_for(&set);
             let mut seen = |mouth: u8, look: u8, rung: usize| {
-                let index = set.index(Key { stance, look, mouth, breath: 0 });
+                let index = set.frame_index(PoseId { stance, look, mouth, breath: 0 });
                 darkness.measure(&decoder.decode(set.frame(index, rung)).unwrap())
             };
             let jaws = manifest.mouths.iter().map(|mouth| mouth.jaw);
@@ -194,7 +194,7 @@ fn mouths_that_are_called_closed_look_closed() {
                     (_, true) => 0.35,
                     _ => continue,
                 };
-                for rung in 0..set.rungs() {
+                for rung in 0..set.quality_levels() {
                     shut += 1;
                     let part = seen(key.mouth, key.look, rung) / open;
                     if part > max {
@@ -214,8 +214,8 @@ fn mouths_that_are_called_closed_look_closed() {
 #[test]
 fn frames_that_are_lost_or_repeated_spoil_no_other_frame() {
     let set = first_pose_set();
-    let rungs = set.rungs();
-    let keys = set.manifest().frames.iter().map(|(key, _)| set.index(*key));
+    let rungs = set.quality_levels();
+    let keys = set.manifest().frames.iter().map(|(key, _)| set.frame_index(*key));
     let frames: Vec<_> = keys
         .flat_map(|at| (0..rungs).map(move |rung| (at, rung)))
         .map(|(at, rung)| set.frame(at, rung).clone())
@@ -235,29 +235,29 @@ fn frames_that_are_lost_or_repeated_spoil_no_other_frame() {
 
 /// Two partial sets of an avatar and the whole one, baked as for a call, but small.
 fn growing_pose_sets() -> Vec<Arc<PoseSet>> {
-    let all = Plan::new();
-    let plan = Plan {
+    let all = PosePlan::new();
+    let plan = PosePlan {
         stances: all.stances[..5].to_vec(),
         stance_looks: vec![vec![0]; 3].into_iter().chain([vec![0, 1, 2]]).collect(),
         looks: all.looks[..3].to_vec(),
         mouths: [0, 1, 5, 12, 15, 19, 25].map(|m| all.mouths[m]).to_vec(),
-        talking: vec![(0, vec![0, 1]), (4, vec![0])],
-        anchored: vec![4],
-        breathing: vec![(0, 0), (4, 0)],
+        speaking_stances: vec![(0, vec![0, 1]), (4, vec![0])],
+        altref_stances: vec![4],
+        breathing_poses: vec![(0, 0), (4, 0)],
         ..all
     };
     let shares = [
-        Share { stances: vec![0, 4], looks: vec![0, 2], mouths: vec![0, 1, 4] },
-        Share { stances: vec![0, 2, 4], looks: vec![0, 1, 2], mouths: vec![0, 1, 2, 4, 5] },
+        PlanSubset { stances: vec![0, 4], looks: vec![0, 2], mouths: vec![0, 1, 4] },
+        PlanSubset { stances: vec![0, 2, 4], looks: vec![0, 1, 2], mouths: vec![0, 1, 2, 4, 5] },
     ];
-    let (person, parts) = (people::find("theo").unwrap(), Parts::new(None).unwrap());
+    let (person, parts) = (avatar_spec::find("theo").unwrap(), PatchCache::new(None).unwrap());
     let mut sets = Vec::new();
-    let whole = bake::bake_by_shares(&person, (128, 128), &plan, &shares, &parts, |news| {
-        if let News::Share(share) = news {
-            sets.push(Arc::new(share.set));
+    let whole = bake::bake_progressively(&person, (128, 128), &plan, &shares, &parts, |news| {
+        if let BakeEvent::PartialSet(share) = news {
+            sets.push(Arc::new(share.pose_set));
         }
     });
-    sets.push(Arc::new(whole.unwrap().set));
+    sets.push(Arc::new(whole.unwrap().pose_set));
     sets
 }
 
@@ -312,7 +312,7 @@ fn a_face_that_changes_over_to_better_sets_shows_each_frame_as_it_was_baked() {
             let baked = if frame.is_key_frame {
                 Decoder::new(128, 128).unwrap().decode(&frame.payload).unwrap()
             } else {
-                leant += u32::from(frame.payload == *sets[at].anchor());
+                leant += u32::from(frame.payload == *sets[at].altref_frame());
                 decoder_for(&sets[at]).decode(&frame.payload).unwrap()
             };
             assert!(seen == baked, "seed {seed}, frame {n}, set {at}");
@@ -327,7 +327,7 @@ fn a_face_that_changes_over_to_better_sets_shows_each_frame_as_it_was_baked() {
 #[test]
 fn a_person_is_small_and_has_a_picture() {
     for avatar in Avatars::built_in().unwrap().as_slice() {
-        let file = avatar.pose_set.to_file();
+        let file = avatar.pose_set.to_bytes();
         assert!(file.len() <= 600_000, "{} bytes", file.len());
         assert!(avatar.display_picture.starts_with("data:image/webp;base64,UklGR"));
         assert!(avatar.display_picture.len() <= 40_000 * 4 / 3);

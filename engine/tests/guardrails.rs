@@ -101,14 +101,14 @@ impl llm::Llm for ToolCallingLlm {
             sink.send(llm::Event::Text("I had better not.".into()));
         } else {
             let rule = request.tools.iter().find(|tool| tool.rule.is_some()).expect("the rule is offered");
-            sink.send(llm::Event::Call {
+            sink.send(llm::Event::ToolCall {
                 id: "call_1".into(),
                 name: rule.name.clone(),
                 arguments: serde_json::json!({}),
             });
         }
         sink.send(llm::Event::End { prompt_tokens: 1, completion_tokens: 1 });
-        Handle::done()
+        Handle::noop()
     }
 }
 

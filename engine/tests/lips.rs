@@ -25,7 +25,7 @@ use lips::{CLOSURE_TOLERANCE, LipComparison, closures, correlation, is_closure, 
 use models::face::{Mouth, PoseSet};
 use models::tts::{Event, Flite, Phone, Request, Tts, Word};
 use models::{Handle, Sink};
-use noise::same_noise;
+use noise::seed_voice_noise;
 use support::{Harness, VirtualTime, call_config};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -156,22 +156,22 @@ fn synthesize(texts: &[String], voices: &[&str]) -> Vec<Vec<SpokenSentence>> {
 /// The mouth that each video frame of a pose set shows, keyed by the address of its bytes.
 fn mouths_by_frame(set: &PoseSet) -> HashMap<*const u8, Mouth> {
     let manifest = set.manifest();
-    let shown = |key| set.frame(set.index(key), 0).as_ptr();
+    let shown = |key| set.frame(set.frame_index(key), 0).as_ptr();
     let poses = manifest.frames.iter().map(|(key, _)| (shown(*key), manifest.mouths[usize::from(key.mouth)]));
     // The altref frame shows a head that leans in a pause: lips at rest.
-    poses.chain([(set.anchor().as_ptr(), Mouth::default())]).collect()
+    poses.chain([(set.altref_frame().as_ptr(), Mouth::default())]).collect()
 }
 
 #[test]
 fn every_closure_of_twelve_sentences_is_shown_by_every_person() {
-    let _alone = same_noise();
+    let _alone = seed_voice_noise();
     assert_closures_shown(&sentences()[..12]);
 }
 
 #[test]
 #[ignore = "long: faces"]
 fn long_faces_every_closure_of_two_hundred_sentences_is_shown_by_every_person() {
-    let _alone = same_noise();
+    let _alone = seed_voice_noise();
     assert_closures_shown(&sentences());
 }
 
@@ -225,14 +225,14 @@ fn assert_closures_shown(sentences: &[String]) {
 
 #[test]
 fn lips_that_are_read_from_sound_follow_the_phones() {
-    let _alone = same_noise();
+    let _alone = seed_voice_noise();
     assert_lips_follow(&sentences()[..32]);
 }
 
 #[test]
 #[ignore = "long: faces"]
 fn long_faces_lips_that_are_read_from_the_sound_of_two_hundred_sentences_follow_the_phones() {
-    let _alone = same_noise();
+    let _alone = seed_voice_noise();
     assert_lips_follow(&sentences());
 }
 
@@ -292,7 +292,7 @@ fn collect_phones(events: &[SynthesisEvent]) -> Vec<Phone> {
 
 #[test]
 fn phones_come_before_their_sound_and_a_voice_that_tells_its_own_keeps_them() {
-    let _alone = same_noise();
+    let _alone = seed_voice_noise();
     let sentence = &synthesize(&["Maybe Bob will improve.".to_owned()], &["kal16"])[0][0];
     let read = run_tts_sink(true, sentence, vec![]);
     let (mut known, mut given) = (0.0, 0.0);
@@ -302,7 +302,10 @@ fn phones_come_before_their_sound_and_a_voice_that_tells_its_own_keeps_them() {
             SynthesisEvent::Samples(samples) => {
                 given += samples.len() as f32 / 48_000.0;
                 let behind = given - known;
-                assert!(behind <= models::lips::Lips::look_ahead() + 1e-3, "{given} s given, {known} known");
+                assert!(
+                    behind <= models::lips::PhoneRecognizer::look_ahead() + 1e-3,
+                    "{given} s given, {known} known"
+                );
             }
             SynthesisEvent::End => {
                 assert!((given - known).abs() < 0.011, "all of it is known: {known} of {given}")
@@ -345,13 +348,13 @@ impl Tts for RecordedTts {
                 }
             });
         }
-        Ok(Handle::done())
+        Ok(Handle::noop())
     }
 }
 
 #[test]
 fn in_a_call_the_face_follows_a_vendor_that_gives_nothing_but_sound_or_words_with_it() {
-    let _alone = same_noise();
+    let _alone = seed_voice_noise();
     let sentence =
         synthesize(&["My brother may have moved the big apple box above the map.".to_owned()], &["slt"]);
     let sentence = &sentence[0][0];

@@ -362,10 +362,10 @@ struct RejectingTts(Arc<Mutex<Vec<tts::Request>>>, &'static str);
 impl tts::Tts for RejectingTts {
     fn speak(&self, request: tts::Request, _: Sink<tts::Event>) -> Result<Handle, models::Error> {
         self.0.lock().unwrap().push(request);
-        Err(models::Error::new(models::Kind::Busy, "too many texts wait for the voice"))
+        Err(models::Error::new(models::ErrorKind::Busy, "too many texts wait for the voice"))
     }
 
-    fn knows(&self, voice: &str) -> bool {
+    fn has_voice(&self, voice: &str) -> bool {
         voice.is_empty() || voice == self.1
     }
 }
@@ -522,7 +522,7 @@ impl llm::Llm for RecordingLlm {
             sink.send(llm::Event::Text("Fine.".into()));
             sink.send(llm::Event::End { prompt_tokens: 1, completion_tokens: 1 });
         });
-        Handle::done()
+        Handle::noop()
     }
 }
 

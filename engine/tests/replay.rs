@@ -119,9 +119,9 @@ impl llm::Llm for FlakyLlm {
         let events = match *asked {
             1 => {
                 let arguments = json!({"far": 1e23, "near": 0.1, "text": "\u{2028}日本"});
-                vec![llm::Event::Call { id: "c1".into(), name: "map".into(), arguments }, end]
+                vec![llm::Event::ToolCall { id: "c1".into(), name: "map".into(), arguments }, end]
             }
-            3 => vec![llm::Event::Failed(models::Error::new(models::Kind::Broken, "it broke"))],
+            3 => vec![llm::Event::Failed(models::Error::new(models::ErrorKind::Failed, "it broke"))],
             _ => {
                 let words = "This is one long answer that goes on and on without any pause until it ends.";
                 words.split_inclusive(' ').map(|word| llm::Event::Text(word.into())).chain([end]).collect()
@@ -131,7 +131,7 @@ impl llm::Llm for FlakyLlm {
             let sink = sink.clone();
             self.time.schedule_after(Duration::from_millis(5 + 2 * n as u64), move || sink.send(event));
         }
-        Handle::done()
+        Handle::noop()
     }
 }
 

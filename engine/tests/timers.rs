@@ -52,7 +52,7 @@ impl llm::Llm for TimedLlm {
             let sink = sink.clone();
             self.time.schedule_after(at, move || sink.send(event));
         }
-        Handle::done()
+        Handle::noop()
     }
 }
 
@@ -201,7 +201,7 @@ fn ticket_script(last: &HistoryItem) -> Vec<(Duration, llm::Event)> {
         Role::Tool => vec![text_event("Nobody can tell."), end_event()],
         _ if last.text.contains("tickets") => {
             let (id, name) = ("call_1".into(), "tickets_left".into());
-            vec![after_5_ms(llm::Event::Call { id, name, arguments: json!({}) }), end_event()]
+            vec![after_5_ms(llm::Event::ToolCall { id, name, arguments: json!({}) }), end_event()]
         }
         _ => vec![text_event("I am still here."), end_event()],
     }
@@ -326,7 +326,7 @@ impl llm::Llm for ToolRecordingLlm {
             let sink = sink.clone();
             self.time.schedule_after(pause, move || sink.send(event));
         }
-        Handle::done()
+        Handle::noop()
     }
 }
 
@@ -621,7 +621,7 @@ impl llm::Llm for EndlessLlm {
                 let sink = sink.clone();
                 self.time.schedule_after(Duration::from_millis(5), move || sink.send(event));
             }
-            return Handle::done();
+            return Handle::noop();
         }
         let stopped = Arc::clone(&self.stopped);
         write_words(self.time.clone(), Arc::clone(&self.written), Arc::clone(&self.stopped), sink);

@@ -17,7 +17,7 @@ use conversation::settings::AgentTurnConfig;
 use conversation::time::Time;
 use engine::hear::turn::TurnDetector;
 use engine::hear::vad::Silero;
-use models::turn::{Config, Question, SmartTurn, TurnModel};
+use models::turn::{Config, SmartTurn, TurnModel, TurnRequest};
 use models::{Handle, Sink, paths, tts, vad};
 use support::{Harness, ScriptedTurnModel, VirtualTime, call_config, call_config_of, user_audio};
 
@@ -138,11 +138,11 @@ fn the_model_is_asked_after_each_stretch_about_the_sound_and_the_words_of_the_tu
         .collect();
     assert_eq!(committed_texts, ["Well, I think we should go.", "Now."]);
     let asked = oracle.questions.lock().unwrap();
-    let words: Vec<&str> = asked.iter().map(|q| q.words.as_str()).collect();
+    let words: Vec<&str> = asked.iter().map(|q| q.transcript.as_str()).collect();
     assert_eq!(words, ["", "Well, I think", ""], "the last words come after the question");
     // Onset and end of the speech of each question, in seconds of the user's audio.
     for (question, (onset, end)) in asked.iter().zip([(1.0, 2.0), (1.0, 3.2), (7.2, 7.7)]) {
-        let heard = &question.sound;
+        let heard = &question.audio;
         let lead = heard.iter().position(|s| *s != 0).unwrap();
         let from = (onset * 16_000.0) as usize - lead;
         assert_eq!(heard[..], sound[from..from + heard.len()], "the user's sound and nothing else");
@@ -162,7 +162,7 @@ fn a_long_turn_is_judged_by_its_last_seconds_and_a_model_that_only_reads_keeps_n
         client.send_audio(user_audio(&[(0.5, 12.0), (1.0, 0.0)]));
         harness.run_for(14 * SECOND);
         let asked = oracle.questions.lock().unwrap();
-        assert_eq!(asked.iter().map(|q| q.sound.len()).collect::<Vec<_>>(), [length]);
+        assert_eq!(asked.iter().map(|q| q.audio.len()).collect::<Vec<_>>(), [length]);
     }
 }
 
@@ -192,8 +192,8 @@ fn keeping_the_sound_for_the_model_allocates_nothing() {
 }
 
 fn models_dir() -> PathBuf {
-    std::env::var_os(paths::VARIABLE).map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(paths::DEFAULT),
+    std::env::var_os(paths::MODELS_DIR_VARIABLE).map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(paths::DEFAULT_MODELS_DIR),
         PathBuf::from,
     )
 }
@@ -230,18 +230,18 @@ impl TurnModel for RealTurnModel {
         self.model.prepare()
     }
 
-    fn span(&self) -> Duration {
-        self.model.span()
+    fn max_audio(&self) -> Duration {
+        self.model.max_audio()
     }
 
-    fn ask(&self, question: Question, answer: Sink<f32>) -> Handle {
+    fn predict(&self, question: TurnRequest, answer: Sink<f32>) -> Handle {
         let (tell, received) = crossbeam_channel::bounded(1);
-        let asked = self.model.ask(question, Sink::new(move |p| tell.send(p).unwrap()));
+        let asked = self.model.predict(question, Sink::new(move |p| tell.send(p).unwrap()));
         let p = received.recv().expect("an answer");
         drop(asked);
         self.probabilities.lock().unwrap().push(p);
         self.time.schedule_after(EARLY_ANSWER, move || answer.send(p));
-        Handle::done()
+        Handle::noop()
     }
 }
 
@@ -253,7 +253,7 @@ fn a_whole_sentence_is_answered_at_once_and_one_that_breaks_off_is_waited_for() 
     let dir = models_dir();
     let mut waits = Vec::new();
     for (text, wait) in [("Tell me a story.", 0.4), ("So what I mean is", 3.0)] {
-        let found = SmartTurn::find(Config { dir: dir.clone(), threads: 1 });
+        let found = SmartTurn::open(Config { dir: dir.clone(), threads: 1 });
         let Ok(model) = found.inspect_err(|why| eprintln!("LEFT OUT, it proves nothing here: {why}")) else {
             return;
         };

@@ -7,7 +7,7 @@ use crate::{paths, stt, turn, vad};
 
 /// One row of the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
+pub struct ModelStatus {
     /// Name: `Silero`, `PocketSphinx`, `flite slt` …
     pub name: String,
     /// Purpose: `vad`, `stt`, `tts`, `turn`.
@@ -24,9 +24,9 @@ pub struct Check {
 /// loaded. The files of the STT are only checked for presence, because loading them takes half a
 /// second.
 #[must_use]
-pub fn check(dir: &Path) -> Vec<Check> {
+pub fn check(dir: &Path) -> Vec<ModelStatus> {
     let mut all = vec![
-        row(
+        model_status(
             "Silero",
             "vad",
             false,
@@ -34,16 +34,16 @@ pub fn check(dir: &Path) -> Vec<Check> {
                 .map(|n| format!("version 6, {:?}", n.isa()))
                 .map_err(|e| e.to_string()),
         ),
-        row(
+        model_status(
             "PocketSphinx",
             "stt",
             false,
-            stt::pocketsphinx::installed(dir).map(|()| "US English, offline".to_owned()),
+            stt::pocketsphinx::check_installed(dir).map(|()| "US English, offline".to_owned()),
         ),
     ];
     all.extend(Voice::ALL.into_iter().map(|voice| {
-        let state = flite::installed(voice).map(|()| format!("{} Hz", voice.sample_rate()));
-        row(&format!("flite {}", voice.name()), "tts", voice != Voice::Slt, state)
+        let state = flite::check_installed(voice).map(|()| format!("{} Hz", voice.sample_rate()));
+        model_status(&format!("flite {}", voice.name()), "tts", voice != Voice::Slt, state)
     }));
     let runtime = paths::onnx_runtime(dir);
     let state = if runtime.is_file() {
@@ -51,15 +51,21 @@ pub fn check(dir: &Path) -> Vec<Check> {
     } else {
         Err(format!("{} is missing, which only the turn model needs: run `make setup`", runtime.display()))
     };
-    all.push(row("ONNX Runtime", "turn", true, state));
-    let state = turn::check(dir).map(|pace| format!("version 3.2, {} ms to an answer", pace.as_millis()));
-    all.push(row("smart-turn", "turn", true, state));
+    all.push(model_status("ONNX Runtime", "turn", true, state));
+    let state =
+        turn::measure_latency(dir).map(|pace| format!("version 3.2, {} ms to an answer", pace.as_millis()));
+    all.push(model_status("smart-turn", "turn", true, state));
     all
 }
 
-fn row(name: &str, kind: &'static str, optional: bool, state: Result<String, String>) -> Check {
+fn model_status(
+    name: &str,
+    kind: &'static str,
+    optional: bool,
+    state: Result<String, String>,
+) -> ModelStatus {
     let ready = state.is_ok();
-    Check { name: name.to_owned(), kind, ready, optional, detail: state.unwrap_or_else(|why| why) }
+    ModelStatus { name: name.to_owned(), kind, ready, optional, detail: state.unwrap_or_else(|why| why) }
 }
 
 #[cfg(test)]

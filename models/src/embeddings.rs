@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::{Error, Kind};
+use crate::{Error, ErrorKind};
 use egress::Method;
 
 /// Maximum size of a response in bytes: some hundred texts with some thousand numbers each.
-const LIMIT: usize = 64 << 20;
+const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
 /// Server and model.
 #[derive(Clone, PartialEq, Eq)]
@@ -31,23 +31,23 @@ impl core::fmt::Debug for Config {
 
 /// Client of an embeddings server.
 #[derive(Clone)]
-pub struct Embeddings {
+pub struct EmbeddingClient {
     config: Config,
     client: egress::Client,
 }
 
 #[derive(Deserialize)]
-struct Answer {
-    data: Vec<One>,
+struct EmbeddingsResponse {
+    data: Vec<EmbeddingItem>,
 }
 
 #[derive(Deserialize)]
-struct One {
+struct EmbeddingItem {
     index: usize,
     embedding: Vec<f32>,
 }
 
-impl Embeddings {
+impl EmbeddingClient {
     /// A client of the server that the operator configured, which may therefore have a private
     /// address.
     #[must_use]
@@ -68,23 +68,25 @@ impl Embeddings {
     /// not match the request.
     pub async fn embed(&self, texts: &[String], timeout: Duration) -> Result<Vec<Vec<f32>>, Error> {
         let url = format!("{}/embeddings", self.config.url.trim_end_matches('/'));
-        let mut request = egress::Request::new(Method::POST, &url)?.timeout(Some(timeout)).limit(LIMIT);
+        let mut request =
+            egress::Request::new(Method::POST, &url)?.timeout(Some(timeout)).limit(MAX_RESPONSE_BYTES);
         if let Some(token) = &self.config.token {
             request = request.bearer(token)?;
         }
         let body = json!({"model": self.config.model, "input": texts, "encoding_format": "float"});
         let response = self.client.send(request.json(body.to_string())).await?;
         let status = response.status();
-        if !response.success() {
+        if !response.is_success() {
             // 429 and 5xx are transient; other statuses mean that this request is at fault.
-            let kind = if status == 429 || status >= 500 { Kind::Broken } else { Kind::Refused };
+            let kind = if status == 429 || status >= 500 { ErrorKind::Failed } else { ErrorKind::Rejected };
             return Err(Error::new(kind, format!("the server of embeddings answered {status}")));
         }
         let body = response.body().await?;
-        let odd = |why: &str| Error::new(Kind::Broken, format!("the server of embeddings told {why}"));
-        let answer: Answer = serde_json::from_slice(&body.bytes).map_err(|_| odd("no list of vectors"))?;
+        let odd = |why: &str| Error::new(ErrorKind::Failed, format!("the server of embeddings told {why}"));
+        let answer: EmbeddingsResponse =
+            serde_json::from_slice(&body.bytes).map_err(|_| odd("no list of vectors"))?;
         let mut vectors = vec![Vec::new(); texts.len()];
-        for One { index, embedding } in answer.data {
+        for EmbeddingItem { index, embedding } in answer.data {
             *vectors.get_mut(index).ok_or_else(|| odd("more vectors than texts"))? = embedding;
         }
         let length = vectors.first().map_or(0, Vec::len);
@@ -102,7 +104,7 @@ mod tests {
     use super::*;
 
     /// Answers one request with `status` and `body`; the thread returns the request.
-    fn server(status: u16, body: &'static str) -> (String, std::thread::JoinHandle<String>) {
+    fn serve_once(status: u16, body: &'static str) -> (String, std::thread::JoinHandle<String>) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1/", listener.local_addr().unwrap());
         let thread = std::thread::spawn(move || {
@@ -122,18 +124,18 @@ mod tests {
         (url, thread)
     }
 
-    async fn asked(status: u16, body: &'static str) -> (Result<Vec<Vec<f32>>, Error>, String) {
-        let (url, thread) = server(status, body);
+    async fn embed_through(status: u16, body: &'static str) -> (Result<Vec<Vec<f32>>, Error>, String) {
+        let (url, thread) = serve_once(status, body);
         let client = egress::Client::new(egress::Policy::default()).unwrap();
         let config = Config { url, model: "m".into(), token: Some("sesame".into()) };
         let texts = ["one".to_owned(), "two".to_owned()];
-        let vectors = Embeddings::new(config, &client).embed(&texts, Duration::from_secs(10)).await;
+        let vectors = EmbeddingClient::new(config, &client).embed(&texts, Duration::from_secs(10)).await;
         (vectors, thread.join().unwrap())
     }
 
     #[tokio::test]
     async fn each_text_gets_its_own_vector_in_whatever_order_they_come() {
-        let (vectors, asked) = asked(
+        let (vectors, asked) = embed_through(
             200,
             r#"{"data": [{"index": 1, "embedding": [0, 2.5]}, {"index": 0, "embedding": [1, 0]}]}"#,
         )
@@ -146,18 +148,18 @@ mod tests {
     #[tokio::test]
     async fn what_does_not_fit_is_refused() {
         for (status, body, kind) in [
-            (200, r#"{"data": [{"index": 0, "embedding": [1]}]}"#, Kind::Broken),
+            (200, r#"{"data": [{"index": 0, "embedding": [1]}]}"#, ErrorKind::Failed),
             (
                 200,
                 r#"{"data": [{"index": 0, "embedding": [1]}, {"index": 1, "embedding": [1, 2]}]}"#,
-                Kind::Broken,
+                ErrorKind::Failed,
             ),
-            (200, r#"{"data": [{"index": 2, "embedding": [1]}]}"#, Kind::Broken),
-            (200, "no JSON", Kind::Broken),
-            (400, "{}", Kind::Refused),
-            (503, "{}", Kind::Broken),
+            (200, r#"{"data": [{"index": 2, "embedding": [1]}]}"#, ErrorKind::Failed),
+            (200, "no JSON", ErrorKind::Failed),
+            (400, "{}", ErrorKind::Rejected),
+            (503, "{}", ErrorKind::Failed),
         ] {
-            let (vectors, _) = asked(status, body).await;
+            let (vectors, _) = embed_through(status, body).await;
             assert_eq!(vectors.unwrap_err().kind(), kind, "{status} {body}");
         }
     }
@@ -167,7 +169,8 @@ mod tests {
         let client = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
         for url in ["http://169.254.169.254/v1", "http://[fd00:ec2::254]/v1"] {
             let config = Config { url: url.into(), model: "m".into(), token: None };
-            let asked = Embeddings::new(config, &client).embed(&["x".into()], Duration::from_secs(10)).await;
+            let asked =
+                EmbeddingClient::new(config, &client).embed(&["x".into()], Duration::from_secs(10)).await;
             assert_eq!(asked.unwrap_err().to_string(), "refused address", "{url}");
         }
     }
@@ -178,7 +181,8 @@ mod tests {
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let client = egress::Client::new(egress::Policy::default()).unwrap();
         let config = Config { url, model: "m".into(), token: None };
-        let asked = Embeddings::new(config, &client).embed(&["x".into()], Duration::from_millis(50)).await;
-        assert_eq!(asked.unwrap_err().kind(), Kind::Timeout);
+        let asked =
+            EmbeddingClient::new(config, &client).embed(&["x".into()], Duration::from_millis(50)).await;
+        assert_eq!(asked.unwrap_err().kind(), ErrorKind::Timeout);
     }
 }

@@ -5,24 +5,24 @@ use std::fmt;
 
 /// Kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ErrorKind {
     /// Not installed on this server, or not configured. A retry does not help.
-    Missing,
+    NotAvailable,
     /// The request was rejected: invalid key, unknown model, content. A retry does not help.
-    Refused,
+    Rejected,
     /// Too many requests; retry later.
     Busy,
     /// The connection or the server failed; a retry may succeed.
-    Broken,
+    Failed,
     /// The time limit expired.
     Timeout,
 }
 
-impl Kind {
+impl ErrorKind {
     /// Whether the same request may succeed later.
     #[must_use]
-    pub fn retryable(self) -> bool {
-        matches!(self, Self::Busy | Self::Broken | Self::Timeout)
+    pub fn is_retryable(self) -> bool {
+        matches!(self, Self::Busy | Self::Failed | Self::Timeout)
     }
 }
 
@@ -30,14 +30,14 @@ impl Kind {
 /// never contains a secret.
 #[derive(Debug)]
 pub struct Error {
-    kind: Kind,
+    kind: ErrorKind,
     message: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
 impl Error {
     /// A failure of `kind`, described in one sentence.
-    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), source: None }
     }
 
@@ -50,7 +50,7 @@ impl Error {
 
     /// Kind of failure.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 }
@@ -70,9 +70,11 @@ impl StdError for Error {
 impl From<egress::Error> for Error {
     fn from(error: egress::Error) -> Self {
         let kind = match error {
-            egress::Error::Refused | egress::Error::Invalid(_) | egress::Error::TooLarge => Kind::Refused,
-            egress::Error::Timeout => Kind::Timeout,
-            egress::Error::Broken(_) => Kind::Broken,
+            egress::Error::ForbiddenAddress | egress::Error::Invalid(_) | egress::Error::TooLarge => {
+                ErrorKind::Rejected
+            }
+            egress::Error::Timeout => ErrorKind::Timeout,
+            egress::Error::Connection(_) => ErrorKind::Failed,
         };
         Self::new(kind, error.to_string())
     }

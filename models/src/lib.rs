@@ -6,15 +6,15 @@
 //! may still arrive. Adapters reconnect; the conversation decides about fallback.
 
 pub mod check;
-pub mod contain;
 pub mod embeddings;
 pub mod error;
 pub mod face;
 pub mod lips;
 pub mod llm;
+pub mod panic_isolation;
 pub mod paths;
 pub mod registry;
-pub mod script;
+pub mod scripted;
 pub mod stt;
 mod thread;
 pub mod tts;
@@ -23,8 +23,8 @@ pub mod vad;
 
 use std::sync::Arc;
 
-pub use check::{Check, check};
-pub use error::{Error, Kind};
+pub use check::{ModelStatus, check};
+pub use error::{Error, ErrorKind};
 
 /// Where an adapter sends its events. Cheap to clone. May block the calling thread for a short
 /// time: the engine's sink waits up to 200 ms while its channel is full, then drops the event.
@@ -60,7 +60,7 @@ impl Handle {
     }
 
     /// A handle of a request that cannot be cancelled.
-    pub fn done() -> Self {
+    pub fn noop() -> Self {
         Self(None)
     }
 

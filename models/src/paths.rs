@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 
 /// Environment variable with the models' directory, for when no configuration names it.
-pub const VARIABLE: &str = "VISAVIS_MODELS_DIR";
+pub const MODELS_DIR_VARIABLE: &str = "VISAVIS_MODELS_DIR";
 /// Default directory of the setup script, relative to the checkout.
-pub const DEFAULT: &str = ".cache/models";
+pub const DEFAULT_MODELS_DIR: &str = ".cache/models";
 
 /// The models' directory: the configured one, else that of [`MODELS_DIR_VARIABLE`], else
 /// [`DEFAULT_MODELS_DIR`] in the working directory.
 #[must_use]
-pub fn dir(configured: Option<&Path>) -> PathBuf {
-    let named = || std::env::var_os(VARIABLE).filter(|dir| !dir.is_empty()).map(PathBuf::from);
-    configured.map(Path::to_owned).or_else(named).unwrap_or_else(|| PathBuf::from(DEFAULT))
+pub fn models_dir(configured: Option<&Path>) -> PathBuf {
+    let named = || std::env::var_os(MODELS_DIR_VARIABLE).filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    configured.map(Path::to_owned).or_else(named).unwrap_or_else(|| PathBuf::from(DEFAULT_MODELS_DIR))
 }
 
 /// Weights of the VAD.
@@ -45,6 +45,6 @@ mod tests {
 
     #[test]
     fn a_configured_directory_wins() {
-        assert_eq!(dir(Some(Path::new("/srv/models"))), Path::new("/srv/models"));
+        assert_eq!(models_dir(Some(Path::new("/srv/models"))), Path::new("/srv/models"));
     }
 }

@@ -14,15 +14,15 @@ use engine_api::{LlmChoice, SttChoice, TtsChoice};
 use tokio::runtime::Handle as Runtime;
 
 use crate::llm::Llm;
-use crate::llm::builtin::Builtin;
-use crate::llm::openai::{self, OpenAi, Times};
-use crate::script::{Script, Scripted};
+use crate::llm::builtin::BuiltinLlm;
+use crate::llm::openai::{self, OpenAi, Timeouts};
+use crate::scripted::{Script, ScriptedProvider};
 use crate::stt::Stt;
 use crate::tts::Tts;
 use crate::turn::TurnModel;
-use crate::{Error, Kind};
+use crate::{Error, ErrorKind};
 
-pub use providers::{Field, Item, Provider, providers};
+pub use providers::{Provider, ProviderField, ProviderOption, providers};
 
 /// The operator's configuration.
 #[derive(Clone, Default)]
@@ -30,16 +30,16 @@ pub struct Config {
     /// Whether agents may name `script`.
     pub allow_scripted: bool,
     /// The language model of all agents that name no other.
-    pub openai: Option<Operator>,
+    pub openai: Option<OperatorLlm>,
     /// Script of the scripted models when the agent provides none.
     pub script: Script,
     /// Folder for the samples that the scripted STT receives, if a script requests them.
-    pub taps: Option<PathBuf>,
+    pub tap_folder: Option<PathBuf>,
 }
 
 /// The operator's own OpenAI-compatible server, which is trusted.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Operator {
+pub struct OperatorLlm {
     /// Base URL that ends in `/v1`.
     pub url: String,
     /// Bearer token. Secret.
@@ -54,7 +54,7 @@ const OPENAI_URL: &str = "https://api.openai.com/v1";
 /// Default model on OpenAI's own server; it has a short time to the first token.
 const OPENAI_MODEL: &str = "gpt-4.1-mini";
 
-impl Operator {
+impl OperatorLlm {
     /// Reads `OPENAI_API_KEY`, `OPENAI_BASE_URL` and `OPENAI_MODEL` through `variable`; `None` if
     /// neither of the first two is set.
     #[must_use]
@@ -81,7 +81,7 @@ pub struct Registry {
 }
 
 /// A model for a choice, and an optional warning for the operator or the caller.
-pub type Chosen<T> = (T, Option<String>);
+pub type WithWarning<T> = (T, Option<String>);
 
 impl Registry {
     /// A registry without built-in STT, TTS and turn model.
@@ -110,8 +110,9 @@ impl Registry {
     /// # Errors
     /// There is none on this server, or it is known not to work. The error's source tells the
     /// operator what to do.
-    pub fn turn(&self) -> Result<Arc<dyn TurnModel>, Error> {
-        let missing = || Error::new(Kind::Missing, "the turn model is not installed on this server");
+    pub fn turn_model(&self) -> Result<Arc<dyn TurnModel>, Error> {
+        let missing =
+            || Error::new(ErrorKind::NotAvailable, "the turn model is not installed on this server");
         let turn = match self.turn.get() {
             Some(Ok(turn)) => turn,
             Some(Err(why)) => return Err(missing().with_source(why.clone())),
@@ -123,7 +124,7 @@ impl Registry {
 
     /// The language model for `choice`. With `fallback`, the model to use after the first one
     /// failed. The result knows its model name: leave [`crate::llm::Request::model`] empty.
-    pub fn llm(&self, choice: &LlmChoice, agent_name: &str, fallback: bool) -> Chosen<Arc<dyn Llm>> {
+    pub fn llm(&self, choice: &LlmChoice, agent_name: &str, fallback: bool) -> WithWarning<Arc<dyn Llm>> {
         let model = Some(&choice.fallback_model)
             .filter(|_| fallback)
             .and_then(Option::as_deref)
@@ -133,22 +134,25 @@ impl Registry {
         let token = choice.token.as_deref().map(str::trim).filter(|token| !token.is_empty());
         let own = |url: &str| {
             let model = if model.is_empty() && url == OPENAI_URL { OPENAI_MODEL } else { model };
-            self.openai(url, token, model, self.client.clone())
+            self.openai_llm(url, token, model, self.client.clone())
         };
-        match (name(&choice.provider).as_str(), url) {
+        match (normalize_name(&choice.provider).as_str(), url) {
             ("", _) => (self.default_llm(agent_name, None), None),
-            ("builtin" | "visavis", _) => (self.builtin(agent_name), None),
+            ("builtin" | "visavis", _) => (self.builtin_llm(agent_name), None),
             ("custom", Some(url)) => (own(url), None),
-            ("custom", None) => self.instead(agent_name, "The LLM provider \"custom\" needs a url"),
+            ("custom", None) => self.fallback_llm(agent_name, "The LLM provider \"custom\" needs a url"),
             // The agent's own account.
             ("openai", url) if token.is_some() => (own(url.unwrap_or(OPENAI_URL)), None),
             ("openai", _) if self.config.openai.is_some() => {
                 (self.default_llm(agent_name, Some(model)), None)
             }
-            ("script", _) => self.scripted(&choice.model, agent_name),
-            _ => self.instead(
+            ("script", _) => self.scripted_llm(&choice.model, agent_name),
+            _ => self.fallback_llm(
                 agent_name,
-                &format!("The LLM provider {:?} is not available on this server", brief(&choice.provider)),
+                &format!(
+                    "The LLM provider {:?} is not available on this server",
+                    truncate_for_message(&choice.provider)
+                ),
             ),
         }
     }
@@ -156,14 +160,14 @@ impl Registry {
     /// The operator's server, else the built-in answerer. `model` is the model that the agent
     /// requests, if it names one of that server.
     fn default_llm(&self, agent_name: &str, model: Option<&str>) -> Arc<dyn Llm> {
-        let Some(operator) = &self.config.openai else { return self.builtin(agent_name) };
+        let Some(operator) = &self.config.openai else { return self.builtin_llm(agent_name) };
         let wish = model.filter(|model| !model.is_empty()).or(operator.model.as_deref());
         let model =
             wish.unwrap_or(if operator.url.trim_end_matches('/') == OPENAI_URL { OPENAI_MODEL } else { "" });
-        self.openai(&operator.url, operator.token.as_deref(), model, self.client.trusted())
+        self.openai_llm(&operator.url, operator.token.as_deref(), model, self.client.trusted())
     }
 
-    fn instead(&self, agent_name: &str, why: &str) -> Chosen<Arc<dyn Llm>> {
+    fn fallback_llm(&self, agent_name: &str, why: &str) -> WithWarning<Arc<dyn Llm>> {
         let who = if self.config.openai.is_some() {
             "the server's own language model"
         } else {
@@ -172,29 +176,35 @@ impl Registry {
         (self.default_llm(agent_name, None), Some(format!("{why}; {who} answers instead.")))
     }
 
-    fn openai(&self, url: &str, token: Option<&str>, model: &str, client: egress::Client) -> Arc<dyn Llm> {
+    fn openai_llm(
+        &self,
+        url: &str,
+        token: Option<&str>,
+        model: &str,
+        client: egress::Client,
+    ) -> Arc<dyn Llm> {
         let config = openai::Config {
             url: url.into(),
             token: token.map(str::to_owned),
             model: model.into(),
-            times: Times::default(),
+            timeouts: Timeouts::default(),
         };
         Arc::new(OpenAi::new(config, client, self.runtime.clone()))
     }
 
-    fn builtin(&self, agent_name: &str) -> Arc<dyn Llm> {
-        Arc::new(Builtin::new(agent_name, self.runtime.clone()))
+    fn builtin_llm(&self, agent_name: &str) -> Arc<dyn Llm> {
+        Arc::new(BuiltinLlm::new(agent_name, self.runtime.clone()))
     }
 
-    fn scripted(&self, model: &str, agent_name: &str) -> Chosen<Arc<dyn Llm>> {
-        match self.script(model) {
+    fn scripted_llm(&self, model: &str, agent_name: &str) -> WithWarning<Arc<dyn Llm>> {
+        match self.scripted_models(model) {
             Ok(scripted) => (Arc::new(scripted), None),
-            Err(why) => self.instead(agent_name, &why),
+            Err(why) => self.fallback_llm(agent_name, &why),
         }
     }
 
     /// The scripted models for an agent. `model` may hold the agent's own script as JSON.
-    fn script(&self, model: &str) -> Result<Scripted, String> {
+    fn scripted_models(&self, model: &str) -> Result<ScriptedProvider, String> {
         if !self.config.allow_scripted {
             return Err("The provider \"script\" is not allowed on this server".into());
         }
@@ -204,25 +214,26 @@ impl Registry {
             }
             _ => self.config.script.clone(),
         };
-        Ok(Scripted::new(script, self.runtime.clone()).with_taps(self.config.taps.clone()))
+        Ok(ScriptedProvider::new(script, self.runtime.clone())
+            .with_tap_folder(self.config.tap_folder.clone()))
     }
 
     /// The STT for `choice`.
-    pub fn stt(&self, choice: &SttChoice) -> Chosen<Result<Arc<dyn Stt>, Error>> {
+    pub fn stt(&self, choice: &SttChoice) -> WithWarning<Result<Arc<dyn Stt>, Error>> {
         let built_in = || {
             self.stt
                 .get()
                 .cloned()
-                .ok_or_else(|| Error::new(Kind::Missing, "no speech recogniser is installed"))
+                .ok_or_else(|| Error::new(ErrorKind::NotAvailable, "no speech recogniser is installed"))
         };
-        let mut warning = match name(&choice.provider).as_str() {
+        let mut warning = match normalize_name(&choice.provider).as_str() {
             "" | "builtin" | "visavis" | "pocketsphinx" => None,
-            "script" => match self.script(&choice.model) {
+            "script" => match self.scripted_models(&choice.model) {
                 Ok(scripted) => return (Ok(Arc::new(scripted)), None),
                 Err(why) => Some(format!("{why}; the built-in recogniser listens instead.")),
             },
             _ => {
-                let asked = brief(&choice.provider);
+                let asked = truncate_for_message(&choice.provider);
                 Some(format!(
                     "The speech-to-text provider {asked:?} is not available on this server; the built-in recogniser listens instead."
                 ))
@@ -236,24 +247,28 @@ impl Registry {
         if warning.is_none() && !english && language != "multi" && language != "auto" {
             warning = Some(format!(
                 "The built-in recogniser understands English only, not {:?}.",
-                brief(&choice.language)
+                truncate_for_message(&choice.language)
             ));
         }
         (built_in(), warning)
     }
 
     /// The TTS for `choice`. The engine resolves the voice.
-    pub fn tts(&self, choice: &TtsChoice) -> Chosen<Result<Arc<dyn Tts>, Error>> {
-        let built_in =
-            || self.tts.get().cloned().ok_or_else(|| Error::new(Kind::Missing, "no voice is installed"));
-        match name(&choice.provider).as_str() {
+    pub fn tts(&self, choice: &TtsChoice) -> WithWarning<Result<Arc<dyn Tts>, Error>> {
+        let built_in = || {
+            self.tts
+                .get()
+                .cloned()
+                .ok_or_else(|| Error::new(ErrorKind::NotAvailable, "no voice is installed"))
+        };
+        match normalize_name(&choice.provider).as_str() {
             "" | "builtin" | "visavis" | "flite" => (built_in(), None),
-            "script" => match self.script(&choice.model_id) {
+            "script" => match self.scripted_models(&choice.model_id) {
                 Ok(scripted) => (Ok(Arc::new(scripted)), None),
                 Err(why) => (built_in(), Some(format!("{why}; a built-in voice speaks instead."))),
             },
             _ => {
-                let asked = brief(&choice.provider);
+                let asked = truncate_for_message(&choice.provider);
                 (
                     built_in(),
                     Some(format!(
@@ -266,12 +281,12 @@ impl Registry {
 }
 
 /// Normalizes a vendor's name: without case, blanks and dashes, `Built-in` is `builtin`.
-fn name(provider: &str) -> String {
+fn normalize_name(provider: &str) -> String {
     provider.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
 /// Truncates a free string to 40 characters, for use in a sentence.
-fn brief(text: &str) -> String {
+fn truncate_for_message(text: &str) -> String {
     text.chars().take(40).collect()
 }
 

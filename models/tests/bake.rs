@@ -12,43 +12,43 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
-use character::{Rect, Sitter};
-use models::face::bake::{self, Baked, News, Parts, Plan, Share};
+use character::{CharacterRenderer, Rect};
+use models::face::bake::{self, BakeEvent, BakeOutput, PatchCache, PlanSubset, PosePlan};
 use models::face::picture::I420;
-use models::face::vp8::{Block, Decoder, Encoder, Quantizers};
-use models::face::{Key, Look, Mouth, PoseSet, people};
+use models::face::vp8::{BlockMode, Decoder, Encoder, Quantizers};
+use models::face::{Look, Mouth, PoseId, PoseSet, avatar_spec};
 
 const SIDE: usize = 128;
 /// Difference in levels from which a change is visible, as in the measurements of the first sketch.
-const SEEN: u8 = 10;
+const VISIBLE_LEVELS: u8 = 10;
 
 /// A plan with a few poses of each kind.
-fn plan() -> Plan {
-    let mut plan = Plan::new();
+fn small_plan() -> PosePlan {
+    let mut plan = PosePlan::new();
     plan.stances.truncate(2);
     plan.stance_looks = vec![vec![0, 1]];
-    plan.breathing = vec![(0, 0), (1, 1)];
-    plan.anchored = vec![1];
+    plan.breathing_poses = vec![(0, 0), (1, 1)];
+    plan.altref_stances = vec![1];
     plan.looks.truncate(3);
-    plan.talking = vec![(0, vec![0, 1])];
+    plan.speaking_stances = vec![(0, vec![0, 1])];
     plan.mouths = [0, 1, 5, 14].map(|m| plan.mouths[m]).to_vec();
     plan
 }
 
-fn shown(set: &PoseSet, key: Key) -> I420 {
+fn decode_pose(set: &PoseSet, key: PoseId) -> I420 {
     let mut decoder = Decoder::new(set.manifest().width as usize, set.manifest().height as usize).unwrap();
-    decoder.decode(set.key()).unwrap();
-    if !set.anchor().is_empty() {
-        decoder.decode(set.anchor()).unwrap();
+    decoder.decode(set.key_frame()).unwrap();
+    if !set.altref_frame().is_empty() {
+        decoder.decode(set.altref_frame()).unwrap();
     }
-    decoder.decode(set.frame(set.index(key), 0)).unwrap()
+    decoder.decode(set.frame(set.frame_index(key), 0)).unwrap()
 }
 
 /// The shipped avatar that is cheapest to draw, because a headscarf hides the hair.
-const SAMPLE: &str = "amina";
+const SAMPLE_AVATAR: &str = "amina";
 
 /// PSNR in dB, chroma included, of the macroblocks that move.
-fn likeness(moves: &[bool], a: &I420, b: &I420) -> f64 {
+fn moving_psnr(moves: &[bool], a: &I420, b: &I420) -> f64 {
     let (width, height) = (a.width(), a.height());
     let (mut sum, mut count) = (0, 0);
     for block in (0..moves.len()).filter(|block| moves[*block]) {
@@ -71,7 +71,7 @@ fn likeness(moves: &[bool], a: &I420, b: &I420) -> f64 {
 
 /// Whether two poses with the same head must differ visibly. One of them has lips at rest:
 /// neighbouring mouths may look alike, and so may lips at rest and pressed lips.
-fn differs(mouths: &[Mouth], a: Key, b: Key) -> bool {
+fn must_differ(mouths: &[Mouth], a: PoseId, b: PoseId) -> bool {
     (a.stance, a.breath) == (b.stance, b.breath)
         && (a.mouth == 0) != (b.mouth == 0)
         && mouths[usize::from(a.mouth.max(b.mouth))].press < 0.7
@@ -80,32 +80,33 @@ fn differs(mouths: &[Mouth], a: Key, b: Key) -> bool {
 #[test]
 fn lips_move_and_no_macroblock_outside_of_their_rectangle() {
     // A beard on the jaw.
-    lips_move_alone("martin");
+    assert_only_lips_move("martin");
 }
 
 #[test]
 #[ignore = "long: faces"]
 fn long_faces_lips_move_and_no_macroblock_outside_of_their_rectangle_beside_hair() {
-    lips_move_alone("clara");
+    assert_only_lips_move("clara");
 }
 
-fn lips_move_alone(id: &str) {
-    let person = people::find(id).unwrap();
-    let plan = plan();
-    let set = bake::bake(&person, (SIDE, SIDE), &plan, &Parts::new(None).unwrap(), |_| ()).unwrap().set;
-    let sitter = Sitter::new(&person.character).unwrap();
-    let rect = sitter.stage(&person.rest, (SIDE, SIDE)).mouth_rect();
+fn assert_only_lips_move(id: &str) {
+    let person = avatar_spec::find(id).unwrap();
+    let plan = small_plan();
+    let set =
+        bake::bake(&person, (SIDE, SIDE), &plan, &PatchCache::new(None).unwrap(), |_| ()).unwrap().pose_set;
+    let sitter = CharacterRenderer::new(&person.character).unwrap();
+    let rect = sitter.head_view(&person.rest, (SIDE, SIDE)).mouth_rect();
     let outside = |r: Rect, block: usize| {
         let (x, y) = (block % (SIDE / 16) * 16, block / (SIDE / 16) * 16);
         x < r.x0 || x >= r.x1 || y < r.y0 || y >= r.y1
     };
-    let still = shown(&set, Key::default());
+    let still = decode_pose(&set, PoseId::default());
     let moving = (1..).zip(&plan.mouths[1..]).filter(|(_, mouth)| mouth.press < 0.7).map(|(n, _)| n);
     for mouth in moving {
-        let moved = shown(&set, Key { mouth, ..Key::default() });
+        let moved = decode_pose(&set, PoseId { mouth, ..PoseId::default() });
         // The decoder's loop filter between macroblocks differs slightly from frame to frame. The
         // drawing does not, as a unit test shows.
-        let changed = moved.changed_blocks(&still, SEEN);
+        let changed = moved.changed_blocks(&still, VISIBLE_LEVELS);
         let blocks: Vec<usize> = (0..changed.len()).filter(|b| changed[*b]).collect();
         assert!(!blocks.is_empty(), "{id}: mouth {mouth} does not move");
         let strays = blocks.iter().filter(|b| outside(rect, **b)).count();
@@ -115,41 +116,41 @@ fn lips_move_alone(id: &str) {
 
 /// Maximum difference in levels of unchanged areas between two mouths of one look, and how far in
 /// pixels from the mouth's macroblocks the loop filter may reach.
-const STEADY: u8 = 6;
-const SMOOTHED: usize = 8;
+const MAX_FLICKER_LEVELS: u8 = 6;
+const LOOP_FILTER_PIXELS: usize = 8;
 
 /// Whether a macroblock of the mouth's rectangle is so close to this pixel that the loop filter
 /// affects it.
-fn near(rect: Rect, x: usize, y: usize) -> bool {
-    let begin = |from: usize| (from / 16 * 16).saturating_sub(SMOOTHED);
-    let end = |to: usize| to.div_ceil(16) * 16 + SMOOTHED;
+fn near_mouth_blocks(rect: Rect, x: usize, y: usize) -> bool {
+    let begin = |from: usize| (from / 16 * 16).saturating_sub(LOOP_FILTER_PIXELS);
+    let end = |to: usize| to.div_ceil(16) * 16 + LOOP_FILTER_PIXELS;
     (begin(rect.x0)..end(rect.x1)).contains(&x) && (begin(rect.y0)..end(rect.y1)).contains(&y)
 }
 
 /// Maximum difference in levels, luma and chroma, between two mouths of one look and head, outside
 /// the mouth.
-fn flicker(set: &PoseSet, person: &people::Person, rung: usize) -> (u8, Key) {
+fn max_flicker(set: &PoseSet, person: &avatar_spec::AvatarSpec, rung: usize) -> (u8, PoseId) {
     let manifest = set.manifest();
     let (width, height) = (manifest.width as usize, manifest.height as usize);
     let mut decoder = Decoder::new(width, height).unwrap();
-    for reference in [set.key(), set.anchor()].into_iter().filter(|bytes| !bytes.is_empty()) {
+    for reference in [set.key_frame(), set.altref_frame()].into_iter().filter(|bytes| !bytes.is_empty()) {
         decoder.decode(reference).unwrap();
     }
-    let sitter = Sitter::new(&person.character).unwrap();
+    let sitter = CharacterRenderer::new(&person.character).unwrap();
     let mut talking: Vec<(u8, u8)> = (manifest.frames.iter())
         .filter(|(key, _)| key.mouth > 0 && key.breath == 0)
         .map(|(key, _)| (key.stance, key.look))
         .collect();
     talking.sort_unstable();
     talking.dedup();
-    let mut worst = (0, Key::default());
+    let mut worst = (0, PoseId::default());
     for (stance, look) in talking {
-        let base = bake::pose(&person.rest, manifest.stances[usize::from(stance)], Look::default());
-        let mouth = sitter.stage(&base, (width, height)).mouth_rect();
+        let base = bake::compose_pose(&person.rest, manifest.stances[usize::from(stance)], Look::default());
+        let mouth = sitter.head_view(&base, (width, height)).mouth_rect();
         let (mut least, mut most) = (vec![u8::MAX; width * height * 3 / 2], vec![0; width * height * 3 / 2]);
         let keys = manifest.frames.iter().map(|(key, _)| *key);
         for key in keys.filter(|key| (key.stance, key.look, key.breath) == (stance, look, 0)) {
-            let picture = decoder.decode(set.frame(set.index(key), rung)).unwrap();
+            let picture = decoder.decode(set.frame(set.frame_index(key), rung)).unwrap();
             for ((least, most), level) in least.iter_mut().zip(&mut most).zip(picture.bytes()) {
                 (*least, *most) = ((*least).min(*level), (*most).max(*level));
             }
@@ -158,8 +159,8 @@ fn flicker(set: &PoseSet, person: &people::Person, rung: usize) -> (u8, Key) {
             let columns = width >> half;
             for i in 0..columns * (height >> half) {
                 let span = most[first + i] - least[first + i];
-                if span > worst.0 && !near(mouth, (i % columns) << half, (i / columns) << half) {
-                    worst = (span, Key { stance, look, ..Key::default() });
+                if span > worst.0 && !near_mouth_blocks(mouth, (i % columns) << half, (i / columns) << half) {
+                    worst = (span, PoseId { stance, look, ..PoseId::default() });
                 }
             }
         }
@@ -169,54 +170,58 @@ fn flicker(set: &PoseSet, person: &people::Person, rung: usize) -> (u8, Key) {
 
 #[test]
 fn eyes_and_brows_hold_still_while_lips_move() {
-    eyes_hold_still("martin");
+    assert_eyes_hold_still("martin");
 }
 
 #[test]
 #[ignore = "long: faces"]
 fn long_faces_eyes_and_brows_of_another_person_hold_still_while_lips_move() {
-    eyes_hold_still("mei");
+    assert_eyes_hold_still("mei");
 }
 
-fn eyes_hold_still(id: &str) {
-    let person = people::find(id).unwrap();
+fn assert_eyes_hold_still(id: &str) {
+    let person = avatar_spec::find(id).unwrap();
     let size = (SIDE * 2, SIDE * 2);
     // Coarse lips next to finer eyes, as in large pictures.
-    let plan = Plan { quantizers: vec![44], ..plan() };
-    let set = bake::bake(&person, size, &plan, &Parts::new(None).unwrap(), |_| ()).unwrap().set;
-    for rung in 0..set.rungs() {
-        let (levels, key) = flicker(&set, &person, rung);
-        assert!(levels <= STEADY, "{id}, rung {rung}, {key:?}: {levels} levels");
+    let plan = PosePlan { lip_quantizers: vec![44], ..small_plan() };
+    let set = bake::bake(&person, size, &plan, &PatchCache::new(None).unwrap(), |_| ()).unwrap().pose_set;
+    for rung in 0..set.quality_levels() {
+        let (levels, key) = max_flicker(&set, &person, rung);
+        assert!(levels <= MAX_FLICKER_LEVELS, "{id}, rung {rung}, {key:?}: {levels} levels");
     }
 }
 
 #[test]
 fn eyes_and_brows_of_a_shipped_set_hold_still_while_lips_move() {
-    hold_still(shipped().into_iter().filter(|(_, set)| set.manifest().id == SAMPLE), 1);
+    assert_sets_hold_still(
+        shipped_sets().into_iter().filter(|(_, set)| set.manifest().id == SAMPLE_AVATAR),
+        1,
+    );
 }
 
 #[test]
 #[ignore = "long: faces"]
 fn long_faces_eyes_and_brows_of_shipped_sets_hold_still_while_lips_move() {
-    hold_still(shipped(), usize::MAX);
+    assert_sets_hold_still(shipped_sets(), usize::MAX);
 }
 
 /// Checks this many quality levels, the finest first.
-fn hold_still(sets: impl IntoIterator<Item = (String, PoseSet)>, rungs: usize) {
+fn assert_sets_hold_still(sets: impl IntoIterator<Item = (String, PoseSet)>, rungs: usize) {
     for (path, set) in sets {
         let manifest = set.manifest();
-        let person = people::find(&manifest.id).unwrap();
-        let leans = |(key, _): &(Key, Vec<_>)| key.mouth > 0 && manifest.anchored.contains(&key.stance);
+        let person = avatar_spec::find(&manifest.id).unwrap();
+        let leans =
+            |(key, _): &(PoseId, Vec<_>)| key.mouth > 0 && manifest.altref_stances.contains(&key.stance);
         assert!(manifest.frames.iter().any(leans), "{path}: nobody speaks leaning");
-        for rung in 0..set.rungs().min(rungs) {
-            let (levels, key) = flicker(&set, &person, rung);
-            assert!(levels <= STEADY, "{path}, rung {rung}, {key:?}: {levels} levels");
+        for rung in 0..set.quality_levels().min(rungs) {
+            let (levels, key) = max_flicker(&set, &person, rung);
+            assert!(levels <= MAX_FLICKER_LEVELS, "{path}, rung {rung}, {key:?}: {levels} levels");
         }
     }
 }
 
 /// The sets in the binary, with their paths.
-fn shipped() -> Vec<(String, PoseSet)> {
+fn shipped_sets() -> Vec<(String, PoseSet)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/avatars");
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let sets = paths.filter(|path| path.extension().is_some_and(|e| e == "poses"));
@@ -227,7 +232,7 @@ fn shipped() -> Vec<(String, PoseSet)> {
 }
 
 /// CPU time of this thread so far, independent of other load (proc_pid_schedstat(5)).
-fn own_time() -> Duration {
+fn thread_cpu_time() -> Duration {
     let told = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(told.split(' ').next().unwrap().parse().unwrap())
 }
@@ -235,37 +240,40 @@ fn own_time() -> Duration {
 /// Maximum time to encode one drawn pose that is not in the set: 8 ms of a core. It is doubled for
 /// another program that shares the core's units and caches. Calls never wait for it: they show
 /// baked poses (decision 25).
-const MISS: Duration = Duration::from_millis(16);
+const MAX_POSE_ENCODE_TIME: Duration = Duration::from_millis(16);
 /// Factor for a fully loaded machine, which is possible here but not in the long tier.
-const BUSY: u32 = 2;
+const BUSY_FACTOR: u32 = 2;
 
 #[test]
 fn a_pose_that_is_not_there_is_encoded_soon() {
-    encoded_soon(shipped().into_iter().filter(|(_, set)| set.manifest().id == SAMPLE), BUSY * MISS);
+    assert_encoded_within(
+        shipped_sets().into_iter().filter(|(_, set)| set.manifest().id == SAMPLE_AVATAR),
+        BUSY_FACTOR * MAX_POSE_ENCODE_TIME,
+    );
 }
 
 #[test]
 #[ignore = "long: faces"]
 fn long_faces_a_pose_of_each_person_that_is_not_there_is_encoded_soon() {
-    encoded_soon(shipped(), MISS);
+    assert_encoded_within(shipped_sets(), MAX_POSE_ENCODE_TIME);
 }
 
-fn encoded_soon(sets: impl IntoIterator<Item = (String, PoseSet)>, most: Duration) {
+fn assert_encoded_within(sets: impl IntoIterator<Item = (String, PoseSet)>, most: Duration) {
     for (path, set) in sets {
         let jaws = set.manifest().mouths.iter().map(|mouth| mouth.jaw);
         let widest = jaws.enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap().0 as u8;
-        let rest = shown(&set, Key::default());
-        let open = shown(&set, Key { mouth: widest, ..Key::default() });
+        let rest = decode_pose(&set, PoseId::default());
+        let open = decode_pose(&set, PoseId { mouth: widest, ..PoseId::default() });
         let mut encoder = Encoder::new(rest.width(), rest.height()).unwrap();
-        encoder.key(&rest, 8).unwrap();
-        const TIMES: u32 = 40;
-        let begun = own_time();
-        for _ in 0..TIMES {
-            let blocks = |changed: &bool| if *changed { Block::Lips } else { Block::Still };
-            let blocks: Vec<Block> = open.changed_blocks(&rest, 3).iter().map(blocks).collect();
-            assert!(encoder.pose(&open, Quantizers::all(30), &blocks).unwrap().len() > 100);
+        encoder.encode_key_frame(&rest, 8).unwrap();
+        const REPEATS: u32 = 40;
+        let begun = thread_cpu_time();
+        for _ in 0..REPEATS {
+            let blocks = |changed: &bool| if *changed { BlockMode::Lips } else { BlockMode::Skipped };
+            let blocks: Vec<BlockMode> = open.changed_blocks(&rest, 3).iter().map(blocks).collect();
+            assert!(encoder.encode_pose(&open, Quantizers::uniform(30), &blocks).unwrap().len() > 100);
         }
-        let took = (own_time() - begun) / TIMES;
+        let took = (thread_cpu_time() - begun) / REPEATS;
         println!("{path}: {took:?} for a pose");
         assert!(took <= most, "{path}: {took:?}");
     }
@@ -273,40 +281,40 @@ fn encoded_soon(sets: impl IntoIterator<Item = (String, PoseSet)>, most: Duratio
 
 /// Maximum core-seconds to draw a mouth and a whole picture of 512², hair included: .35 and 3,
 /// doubled as above.
-const DRAWN: [f64; 2] = [2.0 * 0.35, 2.0 * 3.0];
+const MAX_DRAW_SECONDS: [f64; 2] = [2.0 * 0.35, 2.0 * 3.0];
 
 #[test]
 fn a_mouth_and_a_picture_are_drawn_in_little_time() {
     // Long hair is most of the cost. A quarter of the pixels costs more than a quarter, because
     // part of the cost is per hair.
-    drawn_soon(256, &["clara"], f64::from(BUSY) * 0.5);
+    assert_drawn_within(256, &["clara"], f64::from(BUSY_FACTOR) * 0.5);
 }
 
 #[test]
 #[ignore = "long: faces"]
 fn long_faces_a_mouth_and_a_picture_are_drawn_in_little_time() {
     // A headscarf, long hair, a beard.
-    drawn_soon(512, &["amina", "clara", "martin"], 1.0);
+    assert_drawn_within(512, &["amina", "clara", "martin"], 1.0);
 }
 
 /// `budget`: share of the limits of a picture of 512².
-fn drawn_soon(side: usize, names: &[&str], part: f64) {
+fn assert_drawn_within(side: usize, names: &[&str], part: f64) {
     let core = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-    let open = Plan::new().mouths.into_iter().max_by(|a, b| a.jaw.total_cmp(&b.jaw)).unwrap();
-    let limits = DRAWN.map(|limit| limit * part);
+    let open = PosePlan::new().mouths.into_iter().max_by(|a, b| a.jaw.total_cmp(&b.jaw)).unwrap();
+    let limits = MAX_DRAW_SECONDS.map(|limit| limit * part);
     for name in names {
-        let person = people::find(name).unwrap();
+        let person = avatar_spec::find(name).unwrap();
         let (rest, size) = (person.rest, (side, side));
         let wide = character::Pose { mouth: open, ..rest };
         let timed = |draw: &mut (dyn FnMut() + Send)| {
             core.install(|| {
-                let begun = own_time();
+                let begun = thread_cpu_time();
                 draw();
-                (own_time() - begun).as_secs_f64()
+                (thread_cpu_time() - begun).as_secs_f64()
             })
         };
-        let sitter = Sitter::new(&person.character).unwrap();
-        let stage = sitter.stage(&rest, size);
+        let sitter = CharacterRenderer::new(&person.character).unwrap();
+        let stage = sitter.head_view(&rest, size);
         let whole = timed(&mut || drop(stage.draw(&wide, Rect::whole(side, side))));
         let mouth = || timed(&mut || drop(stage.draw(&wide, stage.mouth_rect())));
         let mouth = std::iter::repeat_with(mouth).take(3).fold(f64::MAX, f64::min);
@@ -316,34 +324,35 @@ fn drawn_soon(side: usize, names: &[&str], part: f64) {
 }
 
 /// Maximum memory of a set of one avatar in one size, in bytes.
-const MEMORY: usize = 2_000_000;
+const MAX_SET_MEMORY: usize = 2_000_000;
 
 #[test]
 fn a_person_takes_little_memory() {
-    for (path, set) in shipped() {
+    for (path, set) in shipped_sets() {
         let manifest = set.manifest();
         // A parsed set keeps its file, because its frames are slices of it.
-        let file = set.to_file().len();
+        let file = set.to_bytes().len();
         let lengths = manifest.frames.iter().map(|(_, lengths)| size_of_val(&**lengths));
         let poses = size_of_val(&*manifest.frames) + lengths.sum::<usize>();
-        let frames = manifest.frames.len() * set.rungs() * size_of::<Bytes>();
+        let frames = manifest.frames.len() * set.quality_levels() * size_of::<Bytes>();
         let states =
             [&manifest.stances.len(), &manifest.looks.len(), &manifest.mouths.len(), &manifest.breaths.len()];
         let table = states.into_iter().product::<usize>() * size_of::<u16>();
         let all = file + poses + frames + table;
         println!("{path}: {} KB beside the {} KB of its file", (all - file) / 1000, file / 1000);
-        assert!(all <= MEMORY, "{path}: {all} bytes, {file} of them in the file");
+        assert!(all <= MAX_SET_MEMORY, "{path}: {all} bytes, {file} of them in the file");
     }
 }
 
 /// A set of Theo at twice the size, drawn once.
-fn theo() -> (people::Person, PoseSet) {
+fn theo_set() -> (avatar_spec::AvatarSpec, PoseSet) {
     static FILE: OnceLock<Bytes> = OnceLock::new();
-    let person = people::find("theo").unwrap();
+    let person = avatar_spec::find("theo").unwrap();
     let file = FILE.get_or_init(|| {
         let size = (SIDE * 2, SIDE * 2);
-        let baked = bake::bake(&person, size, &plan(), &Parts::new(None).unwrap(), |_| ()).unwrap();
-        baked.set.to_file().into()
+        let baked =
+            bake::bake(&person, size, &small_plan(), &PatchCache::new(None).unwrap(), |_| ()).unwrap();
+        baked.pose_set.to_bytes().into()
     });
     let set = PoseSet::parse(file).unwrap();
     (person, set)
@@ -351,14 +360,14 @@ fn theo() -> (people::Person, PoseSet) {
 
 #[test]
 fn a_breath_lifts_what_is_below_the_chin_and_costs_little() {
-    let (person, set) = theo();
-    let sitter = Sitter::new(&person.character).unwrap();
-    let stage = sitter.stage(&person.rest, (SIDE * 2, SIDE * 2));
+    let (person, set) = theo_set();
+    let sitter = CharacterRenderer::new(&person.character).unwrap();
+    let stage = sitter.head_view(&person.rest, (SIDE * 2, SIDE * 2));
     let (eyes, mouth) = (stage.eyes_rect(), stage.mouth_rect());
-    let rest = shown(&set, Key::default());
-    let key = Key { breath: set.manifest().breaths.len() as u8 - 1, ..Key::default() };
-    let breath = shown(&set, key);
-    let changed = breath.changed_blocks(&rest, SEEN);
+    let rest = decode_pose(&set, PoseId::default());
+    let key = PoseId { breath: set.manifest().breaths.len() as u8 - 1, ..PoseId::default() };
+    let breath = decode_pose(&set, key);
+    let changed = breath.changed_blocks(&rest, VISIBLE_LEVELS);
     let wide = SIDE * 2 / 16;
     assert!(changed.iter().any(|c| *c), "nothing moves");
     let middle = (eyes.y0 + eyes.y1) / 2;
@@ -368,20 +377,20 @@ fn a_breath_lifts_what_is_below_the_chin_and_costs_little() {
         let (x, y) = (block % wide * 16, block / wide * 16);
         assert!(!face(x, y), "the face moves at {x}, {y}");
     }
-    let bytes = |key| set.frame(set.index(key), 0).len();
-    let mouth = bytes(Key { mouth: 3, ..Key::default() });
+    let bytes = |key| set.frame(set.frame_index(key), 0).len();
+    let mouth = bytes(PoseId { mouth: 3, ..PoseId::default() });
     assert!(bytes(key) < 3 * mouth, "{} bytes beside {mouth} of a mouth", bytes(key));
 }
 
 #[test]
 fn a_coarser_rung_shows_the_same_with_fewer_bytes() {
-    let (_, set) = theo();
-    let rest = shown(&set, Key::default());
+    let (_, set) = theo_set();
+    let rest = decode_pose(&set, PoseId::default());
     let (mut fine, mut coarse, mut open) = (0, 0, 0);
     for mouth in 1..set.manifest().mouths.len() as u8 {
-        let index = set.index(Key { mouth, ..Key::default() });
+        let index = set.frame_index(PoseId { mouth, ..PoseId::default() });
         let mut decoder = Decoder::new(SIDE * 2, SIDE * 2).unwrap();
-        decoder.decode(set.key()).unwrap();
+        decoder.decode(set.key_frame()).unwrap();
         let pictures = [0, 1].map(|rung| decoder.decode(set.frame(index, rung)).unwrap());
         // Pressed lips differ too little from rest for this comparison.
         if pictures[0].psnr(&rest) < 34.0 {
@@ -399,18 +408,18 @@ fn a_coarser_rung_shows_the_same_with_fewer_bytes() {
 #[test]
 fn a_bake_that_was_stopped_goes_on_and_makes_the_same_set() {
     let folder = std::env::temp_dir().join(format!("visavis-bake-{}", std::process::id()));
-    let person = people::find("raj").unwrap();
-    let plan = plan();
-    let run = |parts: &Parts| {
+    let person = avatar_spec::find("raj").unwrap();
+    let plan = small_plan();
+    let run = |parts: &PatchCache| {
         let mut steps = Vec::new();
         let baked = bake::bake(&person, (SIDE, SIDE), &plan, parts, |done| steps.push(done)).unwrap();
         assert!(steps.is_sorted() && steps.last() == Some(&1.0), "{steps:?}");
         let encoding = steps.iter().filter(|done| (0.8..1.0).contains(*done)).count();
         assert!(encoding > 10, "it stands still while it encodes: {steps:?}");
-        baked.set.to_file()
+        baked.pose_set.to_bytes()
     };
-    let fresh = run(&Parts::new(None).unwrap());
-    let parts = Parts::new(Some(&folder)).unwrap();
+    let fresh = run(&PatchCache::new(None).unwrap());
+    let parts = PatchCache::new(Some(&folder)).unwrap();
     assert!(run(&parts) == fresh);
     // As if the bake had been stopped halfway, during a write to the cache.
     let kept: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
@@ -428,44 +437,51 @@ fn a_bake_that_was_stopped_goes_on_and_makes_the_same_set() {
 
 #[test]
 fn a_share_has_the_key_and_the_anchor_of_the_whole_and_the_whole_is_what_it_would_be_without() {
-    let person = people::find("raj").unwrap();
-    let plan = Plan { quantizers: vec![30, 48], stance_looks: vec![vec![0, 1], vec![0, 1, 2]], ..plan() };
-    let plan = Plan { stances: Plan::new().stances[..3].to_vec(), anchored: vec![2], ..plan };
+    let person = avatar_spec::find("raj").unwrap();
+    let plan = PosePlan {
+        lip_quantizers: vec![30, 48],
+        stance_looks: vec![vec![0, 1], vec![0, 1, 2]],
+        ..small_plan()
+    };
+    let plan = PosePlan { stances: PosePlan::new().stances[..3].to_vec(), altref_stances: vec![2], ..plan };
     let shares = [
-        Share { stances: vec![0, 2], looks: vec![0, 2], mouths: vec![0, 2] },
-        Share { stances: vec![0, 2], looks: vec![0, 1, 2], mouths: vec![0, 1, 2] },
+        PlanSubset { stances: vec![0, 2], looks: vec![0, 2], mouths: vec![0, 2] },
+        PlanSubset { stances: vec![0, 2], looks: vec![0, 1, 2], mouths: vec![0, 1, 2] },
     ];
     let (mut sets, mut steps) = (Vec::new(), Vec::new());
     // Drawn once: the test compares the encoding.
     let folder = std::env::temp_dir().join(format!("visavis-shares-{}", std::process::id()));
-    let parts = Parts::new(Some(&folder)).unwrap();
-    let whole = bake::bake_by_shares(&person, (SIDE, SIDE), &plan, &shares, &parts, |news| match news {
-        News::Progress(done) => steps.push(done),
-        News::Share(share) => {
-            let Baked { set, display_picture, .. } = *share;
+    let parts = PatchCache::new(Some(&folder)).unwrap();
+    let whole = bake::bake_progressively(&person, (SIDE, SIDE), &plan, &shares, &parts, |news| match news {
+        BakeEvent::Progress(done) => steps.push(done),
+        BakeEvent::PartialSet(share) => {
+            let BakeOutput { pose_set: set, display_picture, .. } = *share;
             assert!(display_picture.starts_with(b"RIFF"));
             // As a reader of the file gets it.
-            sets.push(PoseSet::parse(&set.to_file().into()).unwrap());
+            sets.push(PoseSet::parse(&set.to_bytes().into()).unwrap());
         }
     });
-    let whole = whole.unwrap().set;
+    let whole = whole.unwrap().pose_set;
     assert!(steps.is_sorted() && steps.last() == Some(&1.0), "{steps:?}");
-    let at_once = bake::bake(&person, (SIDE, SIDE), &plan, &parts, |_| ()).unwrap().set;
-    assert!(whole.to_file() == at_once.to_file());
-    let plan = Plan { quantizers: vec![54], ..plan };
-    let coarse = bake::bake(&person, (SIDE, SIDE), &plan, &parts, |_| ()).unwrap().set;
+    let at_once = bake::bake(&person, (SIDE, SIDE), &plan, &parts, |_| ()).unwrap().pose_set;
+    assert!(whole.to_bytes() == at_once.to_bytes());
+    let plan = PosePlan { lip_quantizers: vec![54], ..plan };
+    let coarse = bake::bake(&person, (SIDE, SIDE), &plan, &parts, |_| ()).unwrap().pose_set;
     assert_ne!(coarse.manifest().quantizers, whole.manifest().quantizers);
-    assert!(coarse.key() == whole.key() && coarse.anchor() == whole.anchor(), "of lips they know nothing");
+    assert!(
+        coarse.key_frame() == whole.key_frame() && coarse.altref_frame() == whole.altref_frame(),
+        "of lips they know nothing"
+    );
     for (share, set) in shares.iter().zip(&sets) {
-        assert!(set.key() == whole.key() && set.anchor() == whole.anchor());
-        assert_eq!(set.manifest().anchored, [1]);
+        assert!(set.key_frame() == whole.key_frame() && set.altref_frame() == whole.altref_frame());
+        assert_eq!(set.manifest().altref_stances, [1]);
         for (i, (key, _)) in set.manifest().frames.iter().enumerate() {
-            let there = share.whole(*key);
-            let same = whole.index(there);
+            let there = share.to_full_plan(*key);
+            let same = whole.frame_index(there);
             assert_eq!(whole.manifest().frames[usize::from(same)].0, there);
-            assert_eq!(set.is_anchored(i as u16), whole.is_anchored(same));
+            assert_eq!(set.uses_altref(i as u16), whole.uses_altref(same));
             // The full set may be coarser, but only where lips move.
-            let alike = shown(set, *key).psnr(&shown(&whole, there));
+            let alike = decode_pose(set, *key).psnr(&decode_pose(&whole, there));
             assert!(alike > if key.mouth == 0 { 45.0 } else { 32.0 }, "{key:?}: {alike:.1} dB");
         }
     }
@@ -476,7 +492,8 @@ fn a_share_has_the_key_and_the_anchor_of_the_whole_and_the_whole_is_what_it_woul
 
 #[test]
 fn a_fingerprint_tells_people_sizes_and_plans_apart() {
-    let (raj, mei, plan) = (people::find("raj").unwrap(), people::find("mei").unwrap(), plan());
+    let (raj, mei, plan) =
+        (avatar_spec::find("raj").unwrap(), avatar_spec::find("mei").unwrap(), small_plan());
     let print = bake::fingerprint(&raj, (SIDE, SIDE), &plan);
     assert_eq!(print, bake::fingerprint(&raj, (SIDE, SIDE), &plan));
     let mut older = raj.clone();
@@ -485,7 +502,7 @@ fn a_fingerprint_tells_people_sizes_and_plans_apart() {
         bake::fingerprint(&mei, (SIDE, SIDE), &plan),
         bake::fingerprint(&older, (SIDE, SIDE), &plan),
         bake::fingerprint(&raj, (SIDE, 2 * SIDE), &plan),
-        bake::fingerprint(&raj, (SIDE, SIDE), &Plan::new()),
+        bake::fingerprint(&raj, (SIDE, SIDE), &PosePlan::new()),
     ] {
         assert_ne!(print, other);
     }
@@ -493,11 +510,11 @@ fn a_fingerprint_tells_people_sizes_and_plans_apart() {
 
 #[test]
 fn shipped_sets_are_those_of_today_s_plan() {
-    for (path, set) in shipped() {
-        let (manifest, plan) = (set.manifest(), Plan::new());
+    for (path, set) in shipped_sets() {
+        let (manifest, plan) = (set.manifest(), PosePlan::new());
         let bytes = fs::metadata(&path).unwrap().len();
-        assert!(bytes <= bake::LARGEST as u64, "{path}: {bytes} bytes");
-        let person = people::find(&manifest.id).unwrap();
+        assert!(bytes <= bake::MAX_SET_BYTES as u64, "{path}: {bytes} bytes");
+        let person = avatar_spec::find(&manifest.id).unwrap();
         assert_eq!((&manifest.name, &manifest.voice), (&person.name, &person.voice));
         assert_eq!(
             (&manifest.stances, &manifest.looks, &manifest.mouths, &manifest.breaths),
@@ -508,44 +525,48 @@ fn shipped_sets_are_those_of_today_s_plan() {
 
 #[test]
 fn a_shipped_set_shows_what_would_be_drawn_today() {
-    show_what_would_be_drawn(shipped().into_iter().filter(|(_, set)| set.manifest().id == SAMPLE), 1);
+    assert_matches_drawing(
+        shipped_sets().into_iter().filter(|(_, set)| set.manifest().id == SAMPLE_AVATAR),
+        1,
+    );
 }
 
 #[test]
 #[ignore = "long: faces"]
 fn long_faces_shipped_sets_show_what_would_be_drawn_today() {
-    show_what_would_be_drawn(shipped(), 3);
+    assert_matches_drawing(shipped_sets(), 3);
 }
 
 /// Redraws this many poses of each set.
-fn show_what_would_be_drawn(sets: impl IntoIterator<Item = (String, PoseSet)>, poses: u32) {
-    let (plan, mut seen) = (Plan::new(), 0);
+fn assert_matches_drawing(sets: impl IntoIterator<Item = (String, PoseSet)>, poses: u32) {
+    let (plan, mut seen) = (PosePlan::new(), 0);
     for (path, set) in sets {
-        let (manifest, file) = (set.manifest(), set.to_file());
-        let person = people::find(&manifest.id).unwrap();
+        let (manifest, file) = (set.manifest(), set.to_bytes());
+        let person = avatar_spec::find(&manifest.id).unwrap();
         // The poses differ from set to set, and after each new bake.
         let mut random = file[file.len() - 4..].iter().fold(0, |n, b| n * 256 + usize::from(*b));
         let size = (manifest.width as usize, manifest.height as usize);
-        let rest = bake::redraw(&person, size, &plan, Key::default()).unwrap();
+        let rest = bake::redraw(&person, size, &plan, PoseId::default()).unwrap();
         let mut whole = 0.0;
         for _ in 0..poses {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let key = manifest.frames[1 + (random >> 8) % (manifest.frames.len() - 1)].0;
             let drawn = bake::redraw(&person, size, &plan, key).unwrap();
-            let picture = shown(&set, key);
+            let picture = decode_pose(&set, key);
             whole += picture.psnr(&drawn) / f64::from(poses);
             // Where the pose moves, and no other pose would fit as well.
-            let moves = drawn.changed_blocks(&rest, SEEN);
-            let likeness = likeness(&moves, &picture, &drawn);
+            let moves = drawn.changed_blocks(&rest, VISIBLE_LEVELS);
+            let likeness = moving_psnr(&moves, &picture, &drawn);
             let told = format!("{path}, {key:?}: {likeness:.1} dB where it moves");
             assert!(likeness > 32.0, "{told}");
             for (other, _) in
-                manifest.frames.iter().filter(|(other, _)| differs(&manifest.mouths, *other, key))
+                manifest.frames.iter().filter(|(other, _)| must_differ(&manifest.mouths, *other, key))
             {
-                let other_picture = shown(&set, *other);
-                let either = other_picture.changed_blocks(&rest, SEEN);
+                let other_picture = decode_pose(&set, *other);
+                let either = other_picture.changed_blocks(&rest, VISIBLE_LEVELS);
                 let either: Vec<bool> = moves.iter().zip(either).map(|(a, b)| *a || b).collect();
-                let [right, wrong] = [&picture, &other_picture].map(|p| self::likeness(&either, p, &drawn));
+                let [right, wrong] =
+                    [&picture, &other_picture].map(|p| self::moving_psnr(&either, p, &drawn));
                 assert!(wrong < right, "{told}, and {other:?} shows it as well: {wrong:.1} dB");
             }
         }
@@ -557,11 +578,11 @@ fn show_what_would_be_drawn(sets: impl IntoIterator<Item = (String, PoseSet)>, p
 
 #[test]
 fn everybody_can_be_read_and_differs() {
-    let people: Vec<_> = people::names().map(|id| people::find(id).unwrap()).collect();
+    let people: Vec<_> = avatar_spec::ids().map(|id| avatar_spec::find(id).unwrap()).collect();
     assert!(people.len() >= 8);
     for (i, a) in people.iter().enumerate() {
         assert!(people[..i].iter().all(|b| a.name != b.name && a.character != b.character), "{}", a.id);
-        let (_, warning) = models::tts::resolve(&a.voice);
+        let (_, warning) = models::tts::resolve_voice(&a.voice);
         assert!(warning.is_none(), "{}: {warning:?}", a.id);
     }
 }
@@ -584,9 +605,9 @@ fn a_wrong_file_is_told_in_one_sentence() {
         ("[rest]", "[rest", "line "),
     ] {
         assert!(right.contains(from), "{from}");
-        let told = people::parse("theo", &right.replacen(from, to, 1)).unwrap_err();
+        let told = avatar_spec::parse("theo", &right.replacen(from, to, 1)).unwrap_err();
         assert!(told.contains(said) && !told.contains('\n'), "{to}: {told}");
     }
-    assert!(people::parse("a/b", right).unwrap_err().contains("letters"));
-    assert_eq!(people::parse("theo", right).unwrap().id, "theo");
+    assert!(avatar_spec::parse("a/b", right).unwrap_err().contains("letters"));
+    assert_eq!(avatar_spec::parse("theo", right).unwrap().id, "theo");
 }

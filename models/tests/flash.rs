@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use models::face::picture::I420;
-use models::face::plan::LISTENING;
-use models::face::set::Manifest;
-use models::face::vp8::{Block, Decoder, Encoder, Quantizers};
-use models::face::{Key, Look, Mouth, PoseSet, Stance, webp};
+use models::face::pose_plan::LISTENING_HEAD;
+use models::face::pose_set::Manifest;
+use models::face::vp8::{BlockMode, Decoder, Encoder, Quantizers};
+use models::face::{Look, Mouth, PoseId, PoseSet, Stance, webp};
 
 const SIDE: usize = 64;
 const QUANTIZERS: [u32; 2] = [8, 30];
@@ -31,14 +31,15 @@ fn luma(jaw: f32) -> u8 {
 
 fn flash() -> PoseSet {
     let mut encoder = Encoder::new(SIDE, SIDE).unwrap();
-    let key = encoder.key(&plain(luma(0.0)), QUANTIZERS[0]).unwrap();
-    let blocks = vec![Block::Moving; SIDE * SIDE / 256];
-    let mut pose = |jaw| encoder.pose(&plain(luma(jaw)), Quantizers::all(QUANTIZERS[1]), &blocks).unwrap();
+    let key = encoder.encode_key_frame(&plain(luma(0.0)), QUANTIZERS[0]).unwrap();
+    let blocks = vec![BlockMode::Coded; SIDE * SIDE / 256];
+    let mut pose =
+        |jaw| encoder.encode_pose(&plain(luma(jaw)), Quantizers::uniform(QUANTIZERS[1]), &blocks).unwrap();
     // It speaks leaning and upright, so that no head has to move before the first flash.
-    let stances = vec![Stance::default(), Stance { head: LISTENING, smile: 0.0 }];
-    let frames: Vec<(Key, Bytes)> = (0..stances.len() as u8)
+    let stances = vec![Stance::default(), Stance { head: LISTENING_HEAD, smile: 0.0 }];
+    let frames: Vec<(PoseId, Bytes)> = (0..stances.len() as u8)
         .flat_map(|stance| jaws().enumerate().map(move |(mouth, jaw)| (stance, mouth as u8, jaw)))
-        .map(|(stance, mouth, jaw)| (Key { stance, mouth, ..Key::default() }, Bytes::from(pose(jaw))))
+        .map(|(stance, mouth, jaw)| (PoseId { stance, mouth, ..PoseId::default() }, Bytes::from(pose(jaw))))
         .collect();
     let manifest = Manifest {
         id: "flash".into(),
@@ -63,10 +64,11 @@ fn flash() -> PoseSet {
 fn the_avatar_that_flashes_is_the_one_that_lies_there() {
     let set = flash();
     let mut decoder = Decoder::new(SIDE, SIDE).unwrap();
-    decoder.decode(set.key()).unwrap();
+    decoder.decode(set.key_frame()).unwrap();
     for stance in 0..2 {
         for (mouth, jaw) in jaws().enumerate() {
-            let frame = set.frame(set.index(Key { stance, mouth: mouth as u8, ..Key::default() }), 0);
+            let frame =
+                set.frame(set.frame_index(PoseId { stance, mouth: mouth as u8, ..PoseId::default() }), 0);
             let shown = decoder.decode(frame).unwrap().luma(SIDE / 2, SIDE / 2);
             // Limited range: 16 to 235 of 0 to 255.
             let wanted = 16.0 + f32::from(luma(jaw)) * 219.0 / 255.0;
@@ -74,7 +76,7 @@ fn the_avatar_that_flashes_is_the_one_that_lies_there() {
         }
     }
     let files = [
-        ("flash.64.poses", set.to_file()),
+        ("flash.64.poses", set.to_bytes()),
         ("flash.64.webp", webp::encode_i420(&plain(luma(0.9)), QUANTIZERS[1]).unwrap()),
     ];
     if let Some(out) = std::env::var_os("FLASH_OUT") {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use models::lips::{BANDS, Features, Lips};
+use models::lips::{FeatureExtractor, MEL_BANDS, PhoneRecognizer};
 use serde::Deserialize;
 
 /// The script's results for [`common::sound::test_signal`], taken as samples at 48 kHz.
@@ -21,9 +21,9 @@ fn expected() -> Expected {
 
 #[test]
 fn features_are_those_that_the_network_was_trained_on() {
-    let mut features = Features::new();
-    features.push(&common::sound::sound());
-    let mut frames: Vec<[f32; BANDS]> = features.by_ref().collect();
+    let mut features = FeatureExtractor::new();
+    features.push(&common::sound::test_signal());
+    let mut frames: Vec<[f32; MEL_BANDS]> = features.by_ref().collect();
     frames.extend(features.finish());
     assert_eq!(frames.len(), 204_800 / 480);
     let expected = expected();
@@ -37,8 +37,8 @@ fn features_are_those_that_the_network_was_trained_on() {
 
 #[test]
 fn phones_are_those_that_the_script_finds() {
-    let mut lips = Lips::new();
-    let mut phones = lips.push(&common::sound::sound());
+    let mut lips = PhoneRecognizer::new();
+    let mut phones = lips.push(&common::sound::test_signal());
     phones.extend(lips.finish());
     let mut found = Vec::new();
     for phone in &phones {

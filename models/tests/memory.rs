@@ -5,10 +5,10 @@ mod common;
 
 use crossbeam_channel::unbounded;
 use models::Sink;
-use models::stt::{Config, Event, Pool, Stt};
+use models::stt::{Config, DecoderPool, Event, Stt};
 
 /// Resident memory of this process in MB (millions of bytes).
-fn resident() -> f64 {
+fn resident_memory_mb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() * 1024.0 / 1e6
@@ -17,11 +17,11 @@ fn resident() -> f64 {
 #[test]
 fn a_decoder_that_has_heard_a_sentence_holds_at_most_95_megabytes() {
     const DECODERS: usize = 2;
-    let speech = common::say(common::SENTENCES[1], "slt");
-    let before = resident();
-    let pool = Pool::start(Config { dir: common::models(), decoders: DECODERS });
-    common::wait(|| !pool.loading());
-    assert_eq!(pool.ready(), DECODERS, "{:?}", pool.failure());
+    let speech = common::synthesise(common::SENTENCES[1], "slt");
+    let before = resident_memory_mb();
+    let pool = DecoderPool::start(Config { dir: common::models_dir(), decoders: DECODERS });
+    common::wait_for(|| !pool.is_loading());
+    assert_eq!(pool.loaded_count(), DECODERS, "{:?}", pool.failure());
     let (news, heard) = unbounded();
     let mut streams: Vec<_> = (0..DECODERS)
         .map(|_| {
@@ -31,9 +31,9 @@ fn a_decoder_that_has_heard_a_sentence_holds_at_most_95_megabytes() {
         })
         .collect();
     for stream in &mut streams {
-        stream.begin();
-        stream.audio(&speech);
-        stream.end();
+        stream.start_speech();
+        stream.push_audio(&speech);
+        stream.end_speech();
     }
     let mut finals = 0;
     while finals < DECODERS {
@@ -43,7 +43,7 @@ fn a_decoder_that_has_heard_a_sentence_holds_at_most_95_megabytes() {
             finals += 1;
         }
     }
-    let each = (resident() - before) / DECODERS as f64;
+    let each = (resident_memory_mb() - before) / DECODERS as f64;
     println!("{each:.1} MB a decoder");
     assert!((30.0..95.0).contains(&each), "{each:.1} MB a decoder");
 }

@@ -9,37 +9,37 @@ use std::time::Duration;
 use conversation::spec;
 use crossbeam_channel::unbounded;
 use models::Sink;
-use models::stt::{Config, Event, Pool, Stt};
-use models::vad::{Detector, Network, Report, SAMPLE_RATE, Scratch, State, WINDOW};
+use models::stt::{Config, DecoderPool, Event, Stt};
+use models::vad::{Detector, Network, NetworkState, SAMPLE_RATE, Scratch, VadEvent, WINDOW};
 
 const SECOND: usize = SAMPLE_RATE as usize;
 /// Audio before the onset that the STT also receives.
 const PRE_ROLL: usize = SECOND / 2;
 
-struct Truth {
+struct SpokenSentence {
     sentence: &'static str,
     from: usize,
     to: usize,
 }
 
 /// Sentences with pauses of 1.2 s, in noise with the given peak.
-fn call(sentences: &[&'static str], voice: &str, peak: f64) -> (Vec<i16>, Vec<Truth>) {
+fn build_recording(sentences: &[&'static str], voice: &str, peak: f64) -> (Vec<i16>, Vec<SpokenSentence>) {
     let mut sound = vec![0; SECOND];
     let mut truth = Vec::new();
     for &sentence in sentences {
         let from = sound.len();
-        sound.extend(common::say(sentence, voice));
-        truth.push(Truth { sentence, from, to: sound.len() });
+        sound.extend(common::synthesise(sentence, voice));
+        truth.push(SpokenSentence { sentence, from, to: sound.len() });
         sound.extend(vec![0; SECOND * 6 / 5]);
     }
-    let noise = common::noise(3, sound.len(), peak);
+    let noise = common::white_noise(3, sound.len(), peak);
     let sound = sound.iter().zip(noise).map(|(a, b): (&i16, i16)| a.saturating_add(b)).collect();
     (sound, truth)
 }
 
 fn detect(sound: &[i16]) -> Vec<(usize, usize)> {
-    let network = Network::load(&models::paths::vad(&common::models())).unwrap_or_else(|e| panic!("{e}"));
-    let (mut scratch, mut state) = (Scratch::new(&network), State::default());
+    let network = Network::load(&models::paths::vad(&common::models_dir())).unwrap_or_else(|e| panic!("{e}"));
+    let (mut scratch, mut state) = (Scratch::new(&network), NetworkState::default());
     let mut detector = Detector::new(spec::VadTiming {
         min_speech_duration: Duration::from_millis(50),
         min_silence_duration: Duration::from_millis(250),
@@ -49,7 +49,7 @@ fn detect(sound: &[i16]) -> Vec<(usize, usize)> {
         let window = window.map(|x| f32::from(x) / 32_768.0);
         let mut probability = [0.0];
         network.run(&mut scratch, &mut [&mut state], &[&window], &mut probability);
-        if let Some(Report::End { onset, end }) = detector.window(probability[0]) {
+        if let Some(VadEvent::End { onset, end }) = detector.on_probability(probability[0]) {
             found.push((onset as usize, end as usize));
         }
     }
@@ -58,27 +58,27 @@ fn detect(sound: &[i16]) -> Vec<(usize, usize)> {
 
 #[test]
 fn sentences_in_noise_are_found_where_they_are_and_understood() {
-    found_and_understood(&common::SENTENCES[..3], &[("rms", 60.0)]);
+    assert_found_and_understood(&common::SENTENCES[..3], &[("rms", 60.0)]);
 }
 
 #[test]
 #[ignore = "long: providers"]
 fn long_providers_all_sentences_with_and_without_noise_are_found_and_understood() {
-    found_and_understood(&common::SENTENCES, &[("slt", 0.0), ("slt", 60.0), ("rms", 60.0)]);
+    assert_found_and_understood(&common::SENTENCES, &[("slt", 0.0), ("slt", 60.0), ("rms", 60.0)]);
 }
 
 /// Speaks the sentences with each voice, in noise with the paired peak.
-fn found_and_understood(sentences: &[&'static str], calls: &[(&str, f64)]) {
-    let pool = Pool::start(Config { dir: common::models(), decoders: 1 });
-    common::wait(|| !pool.loading());
+fn assert_found_and_understood(sentences: &[&'static str], calls: &[(&str, f64)]) {
+    let pool = DecoderPool::start(Config { dir: common::models_dir(), decoders: 1 });
+    common::wait_for(|| !pool.is_loading());
     for &(voice, peak) in calls {
-        let (sound, truth) = call(sentences, voice, peak);
+        let (sound, truth) = build_recording(sentences, voice, peak);
         let found = detect(&sound);
 
         // Position: each sentence is covered except its soft edges, and nothing is detected between
         // two.
         let (mut late, mut early) = (Vec::new(), Vec::new());
-        for &Truth { sentence, from, to } in &truth {
+        for &SpokenSentence { sentence, from, to } in &truth {
             let mine: Vec<_> = found.iter().filter(|(onset, end)| *onset < to && *end > from).collect();
             assert!(!mine.is_empty(), "{voice}, noise {peak}: {sentence:?} is not heard");
             late.push(mine[0].0.saturating_sub(from) * 1000 / SECOND);
@@ -100,13 +100,13 @@ fn found_and_understood(sentences: &[&'static str], calls: &[(&str, f64)]) {
             .unwrap_or_else(|e| panic!("{e}"));
         let mut texts = vec![String::new(); truth.len()];
         for &(onset, end) in &found {
-            stream.begin();
+            stream.start_speech();
             for frame in
                 sound[onset.saturating_sub(PRE_ROLL)..(end + SECOND / 4).min(sound.len())].chunks(320)
             {
-                stream.audio(frame);
+                stream.push_audio(frame);
             }
-            stream.end();
+            stream.end_speech();
             let text = loop {
                 match heard.recv_timeout(Duration::from_secs(60)).expect("an answer") {
                     Event::Final(text) => break text,

@@ -6,30 +6,30 @@ mod common;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, unbounded};
-use models::stt::{Config, Event, Pool, Stream, Stt};
-use models::{Kind, Sink};
+use models::stt::{Config, DecoderPool, Event, Stt, SttStream};
+use models::{ErrorKind, Sink};
 
 /// Waits until all decoders are loaded.
-fn pool(decoders: usize) -> Pool {
-    let pool = Pool::start(Config { dir: common::models(), decoders });
-    common::wait(|| !pool.loading());
-    assert_eq!((pool.ready(), pool.failure()), (decoders, None));
+fn loaded_pool(decoders: usize) -> DecoderPool {
+    let pool = DecoderPool::start(Config { dir: common::models_dir(), decoders });
+    common::wait_for(|| !pool.is_loading());
+    assert_eq!((pool.loaded_count(), pool.failure()), (decoders, None));
     pool
 }
 
-fn open(pool: &Pool) -> (Box<dyn Stream>, Receiver<Event>) {
+fn open(pool: &DecoderPool) -> (Box<dyn SttStream>, Receiver<Event>) {
     let (news, heard) = unbounded();
     let stream = pool.open(Sink::new(move |event| news.send(event).unwrap_or_default()));
     (stream.unwrap_or_else(|e| panic!("{e}")), heard)
 }
 
 /// Interim and final transcripts of `pcm`, passed in frames of 20 ms.
-fn hear(stream: &mut dyn Stream, heard: &Receiver<Event>, pcm: &[i16]) -> (Vec<String>, String) {
-    stream.begin();
+fn transcribe(stream: &mut dyn SttStream, heard: &Receiver<Event>, pcm: &[i16]) -> (Vec<String>, String) {
+    stream.start_speech();
     for frame in pcm.chunks(320) {
-        stream.audio(frame);
+        stream.push_audio(frame);
     }
-    stream.end();
+    stream.end_speech();
     let mut interims = Vec::new();
     loop {
         match heard.recv_timeout(Duration::from_secs(60)).expect("an answer") {
@@ -41,14 +41,14 @@ fn hear(stream: &mut dyn Stream, heard: &Receiver<Event>, pcm: &[i16]) -> (Vec<S
 }
 
 /// Asserts that at most a fifth of the words of each of two voices is misrecognised.
-fn understood(sentences: &[&str]) {
-    let pool = pool(1);
+fn assert_understood(sentences: &[&str]) {
+    let pool = loaded_pool(1);
     for voice in ["slt", "rms"] {
         // As in two calls: each starts with a fresh channel.
         let (mut stream, heard) = open(&pool);
         let (mut wrong, mut words) = (0, 0);
         for sentence in sentences {
-            let (interims, text) = hear(&mut *stream, &heard, &common::say(sentence, voice));
+            let (interims, text) = transcribe(&mut *stream, &heard, &common::synthesise(sentence, voice));
             let errors = common::word_errors(sentence, &text);
             println!("{voice}: {errors} wrong in {text:?}");
             assert!(!interims.is_empty(), "{voice}: words show while somebody speaks");
@@ -63,79 +63,79 @@ fn understood(sentences: &[&str]) {
 
 #[test]
 fn sentences_of_two_voices_are_understood() {
-    understood(&common::SENTENCES[..3]);
+    assert_understood(&common::SENTENCES[..3]);
 }
 
 #[test]
 #[ignore = "long: providers"]
 fn long_providers_all_sentences_of_two_voices_are_understood() {
-    understood(&common::SENTENCES);
+    assert_understood(&common::SENTENCES);
 }
 
 #[test]
 fn sound_without_words_gives_an_empty_final() {
-    let pool = pool(1);
+    let pool = loaded_pool(1);
     let (mut stream, heard) = open(&pool);
-    assert_eq!(hear(&mut *stream, &heard, &[]).1, "", "no sound");
-    assert_eq!(hear(&mut *stream, &heard, &[0; 16_000]).1, "", "silence");
+    assert_eq!(transcribe(&mut *stream, &heard, &[]).1, "", "no sound");
+    assert_eq!(transcribe(&mut *stream, &heard, &[0; 16_000]).1, "", "silence");
     for peak in [300.0, 8_000.0] {
-        let noise = common::noise(1, 16_000, peak);
-        assert_eq!(hear(&mut *stream, &heard, &noise), (vec![], String::new()), "noise of {peak}");
+        let noise = common::white_noise(1, 16_000, peak);
+        assert_eq!(transcribe(&mut *stream, &heard, &noise), (vec![], String::new()), "noise of {peak}");
     }
 }
 
 #[test]
 fn a_speaker_does_not_spoil_the_next_ones_words() {
-    let pool = pool(1);
-    let speech = common::say(common::SENTENCES[0], "slt");
+    let pool = loaded_pool(1);
+    let speech = common::synthesise(common::SENTENCES[0], "slt");
     let first = {
         let (mut stream, heard) = open(&pool);
-        hear(&mut *stream, &heard, &speech).1
+        transcribe(&mut *stream, &heard, &speech).1
     };
     {
         // A caller with a very noisy connection.
         let (mut stream, heard) = open(&pool);
-        let noise = common::noise(7, 10 * 16_000, 8_000.0);
-        hear(&mut *stream, &heard, &noise);
+        let noise = common::white_noise(7, 10 * 16_000, 8_000.0);
+        transcribe(&mut *stream, &heard, &noise);
     }
     let (mut stream, heard) = open(&pool);
-    assert_eq!(hear(&mut *stream, &heard, &speech).1, first);
+    assert_eq!(transcribe(&mut *stream, &heard, &speech).1, first);
 }
 
 #[test]
 fn a_call_without_a_decoder_is_refused_and_gets_the_one_that_comes_free() {
-    let pool = pool(1);
+    let pool = loaded_pool(1);
     let (mut stream, _) = open(&pool);
-    assert_eq!(pool.free(), 0);
+    assert_eq!(pool.free_count(), 0);
     let refused = pool.open(Sink::new(|_| ())).err().expect("refused");
     assert_eq!(
         (refused.kind(), refused.to_string().as_str()),
-        (Kind::Busy, "all 1 speech decoders are taken")
+        (ErrorKind::Busy, "all 1 speech decoders are taken")
     );
     // Returned in the middle of a speech segment, and taken at once: nothing of the old call
     // reaches the new one.
-    stream.begin();
-    for frame in common::say(common::SENTENCES[1], "rms").chunks(320) {
-        stream.audio(frame);
+    stream.start_speech();
+    for frame in common::synthesise(common::SENTENCES[1], "rms").chunks(320) {
+        stream.push_audio(frame);
     }
     drop(stream);
     let (mut stream, heard) = open(&pool);
-    assert_eq!(hear(&mut *stream, &heard, &[0; 8_000]), (vec![], String::new()));
+    assert_eq!(transcribe(&mut *stream, &heard, &[0; 8_000]), (vec![], String::new()));
 }
 
 #[test]
 fn a_pool_that_is_still_loading_or_cannot_load_says_so() {
-    let pool = Pool::start(Config { dir: common::models(), decoders: 1 });
-    if pool.loading() {
+    let pool = DecoderPool::start(Config { dir: common::models_dir(), decoders: 1 });
+    if pool.is_loading() {
         let error = pool.open(Sink::new(|_| ())).err();
-        assert!(error.is_none_or(|e| e.kind() == Kind::Busy), "busy while it loads");
+        assert!(error.is_none_or(|e| e.kind() == ErrorKind::Busy), "busy while it loads");
     }
-    let nowhere = Pool::start(Config { dir: "no/such/directory".into(), decoders: 1 });
-    common::wait(|| !nowhere.loading());
+    let nowhere = DecoderPool::start(Config { dir: "no/such/directory".into(), decoders: 1 });
+    common::wait_for(|| !nowhere.is_loading());
     let error = nowhere.open(Sink::new(|_| ())).err().expect("refused");
-    assert_eq!(error.kind(), Kind::Missing);
+    assert_eq!(error.kind(), ErrorKind::NotAvailable);
     assert!(error.to_string().contains("make setup"), "{error}");
-    assert_eq!(nowhere.ready(), 0);
+    assert_eq!(nowhere.loaded_count(), 0);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn damaged_models_are_refused_before_the_library_sees_them() {
     let dir = std::env::temp_dir().join(format!("visavis-damaged-models-{}", std::process::id()));
     let copy = dir.join("pocketsphinx");
     std::fs::create_dir_all(copy.join("en-us")).unwrap();
-    let source = models::paths::pocketsphinx(&common::models());
+    let source = models::paths::pocketsphinx(&common::models_dir());
     for file in ["en-us.dict", "en-us.lm.bin"] {
         std::os::unix::fs::symlink(source.join(file), copy.join(file)).unwrap();
     }
@@ -151,23 +151,23 @@ fn damaged_models_are_refused_before_the_library_sees_them() {
         std::fs::copy(entry.path(), copy.join("en-us").join(entry.file_name())).unwrap();
     }
     std::fs::write(copy.join("en-us/mdef"), b"cut short").unwrap();
-    let reason = models::stt::pocketsphinx::installed(&dir).unwrap_err();
+    let reason = models::stt::pocketsphinx::check_installed(&dir).unwrap_err();
     std::fs::remove_dir_all(&dir).unwrap();
     assert!(reason.contains("mdef has 9 bytes"), "{reason}");
 }
 
 /// Transcript of a long speech segment, passed as fast as it is decoded, and the maximum number of
 /// words of an interim transcript.
-fn hear_long(pcm: &[i16]) -> (String, usize) {
-    let pool = pool(1);
+fn transcribe_long(pcm: &[i16]) -> (String, usize) {
+    let pool = loaded_pool(1);
     let (mut stream, heard) = open(&pool);
-    stream.begin();
+    stream.start_speech();
     for frame in pcm.chunks(320) {
-        stream.audio(frame);
+        stream.push_audio(frame);
         // The queue holds 40 s.
-        common::wait(|| pool.waiting().0 < 1000);
+        common::wait_for(|| pool.queue_usage().0 < 1000);
     }
-    stream.end();
+    stream.end_speech();
     let mut longest = 0;
     loop {
         match heard.recv_timeout(Duration::from_secs(60)).expect("an answer") {
@@ -182,10 +182,10 @@ fn hear_long(pcm: &[i16]) -> (String, usize) {
 fn a_speech_of_longer_than_an_utterance_may_be_keeps_the_words_before_and_after() {
     // An utterance is ended after 30 s.
     let (first, last) = (common::SENTENCES[0], common::SENTENCES[1]);
-    let mut pcm = common::say(first, "slt");
+    let mut pcm = common::synthesise(first, "slt");
     pcm.resize(31 * 16_000, 0);
-    pcm.extend(common::say(last, "slt"));
-    let text = hear_long(&pcm).0;
+    pcm.extend(common::synthesise(last, "slt"));
+    let text = transcribe_long(&pcm).0;
     let said = format!("{first} {last}");
     let (wrong, words) = (common::word_errors(&said, &text), said.split_whitespace().count());
     assert!(wrong * 4 < words, "{wrong} of {words} words wrong in {text:?}");
@@ -194,12 +194,12 @@ fn a_speech_of_longer_than_an_utterance_may_be_keeps_the_words_before_and_after(
 #[test]
 #[ignore = "long: providers"]
 fn long_providers_a_speech_without_a_pause_for_longer_than_an_utterance_may_be_keeps_its_words() {
-    let sentence = common::say(common::SENTENCES[0], "slt");
+    let sentence = common::synthesise(common::SENTENCES[0], "slt");
     let mut pcm = Vec::new();
     while pcm.len() < 35 * 16_000 {
         pcm.extend(&sentence);
     }
-    let (text, longest) = hear_long(&pcm);
+    let (text, longest) = transcribe_long(&pcm);
     let words = text.split_whitespace().count();
     let spoken = pcm.len() / sentence.len() * common::SENTENCES[0].split_whitespace().count();
     assert!(
@@ -212,21 +212,21 @@ fn long_providers_a_speech_without_a_pause_for_longer_than_an_utterance_may_be_k
 /// final transcript.
 #[test]
 fn little_work_is_left_at_the_end_of_sound_that_comes_as_it_is_spoken() {
-    let pool = pool(1);
+    let pool = loaded_pool(1);
     let (news, heard) = unbounded();
     // Called on the decoder's thread.
-    let sink = Sink::new(move |event| news.send((event, common::Thread::this())).unwrap_or_default());
+    let sink = Sink::new(move |event| news.send((event, common::ThreadClock::current())).unwrap_or_default());
     let mut stream = pool.open(sink).unwrap_or_else(|e| panic!("{e}"));
     for sentence in common::SENTENCES.iter().take(2) {
-        stream.begin();
-        for frame in common::say(sentence, "slt").chunks(320) {
-            stream.audio(frame);
+        stream.start_speech();
+        for frame in common::synthesise(sentence, "slt").chunks(320) {
+            stream.push_audio(frame);
         }
         // All but the end is decoded when the queue is empty, as in a live call.
-        common::wait(|| pool.waiting().0 == 0);
+        common::wait_for(|| pool.queue_usage().0 == 0);
         let (_, decoder) = heard.try_iter().last().expect("an interim");
         let before = decoder.cpu_time();
-        stream.end();
+        stream.end_speech();
         while !matches!(heard.recv_timeout(Duration::from_secs(60)).expect("an answer").0, Event::Final(_)) {}
         let work = decoder.cpu_time() - before;
         println!("final after {work:?} of work");
@@ -237,19 +237,19 @@ fn little_work_is_left_at_the_end_of_sound_that_comes_as_it_is_spoken() {
 #[test]
 #[ignore = "long: providers"]
 fn long_providers_the_final_comes_soon_after_the_end() {
-    let pool = pool(1);
+    let pool = loaded_pool(1);
     let (mut stream, heard) = open(&pool);
     let mut waits = Vec::new();
     for sentence in common::SENTENCES.iter().take(3) {
-        let pcm = common::say(sentence, "slt");
-        stream.begin();
+        let pcm = common::synthesise(sentence, "slt");
+        stream.start_speech();
         for frame in pcm.chunks(320) {
-            stream.audio(frame);
+            stream.push_audio(frame);
         }
         // All but the end is decoded when the queue is empty, as in a live call.
-        common::wait(|| pool.waiting().0 == 0);
+        common::wait_for(|| pool.queue_usage().0 == 0);
         let start = Instant::now();
-        stream.end();
+        stream.end_speech();
         while !matches!(heard.recv_timeout(Duration::from_secs(60)).expect("an answer"), Event::Final(_)) {}
         waits.push(start.elapsed());
     }
@@ -260,7 +260,7 @@ fn long_providers_the_final_comes_soon_after_the_end() {
 
 #[test]
 fn the_check_finds_what_set_up_brought() {
-    for found in models::check(&common::models()) {
+    for found in models::check(&common::models_dir()) {
         assert!(found.ready || found.optional, "{found:?}");
     }
 }

@@ -7,13 +7,18 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, unbounded};
 use models::tts::{Event, Flite, Phone, Request, Tts, Voice};
-use models::{Handle, Kind, Sink};
+use models::{ErrorKind, Handle, Sink};
 
 fn flite() -> Flite {
     Flite::start(2).unwrap_or_else(|e| panic!("{e}"))
 }
 
-fn ask(flite: &Flite, text: &str, voice: &str, pronunciation: &[(&str, &str)]) -> (Handle, Receiver<Event>) {
+fn request_speech(
+    flite: &Flite,
+    text: &str,
+    voice: &str,
+    pronunciation: &[(&str, &str)],
+) -> (Handle, Receiver<Event>) {
     let (news, heard) = unbounded();
     let pronunciation = pronunciation.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect();
     let request = Request { text: text.into(), voice: voice.into(), pronunciation };
@@ -22,24 +27,24 @@ fn ask(flite: &Flite, text: &str, voice: &str, pronunciation: &[(&str, &str)]) -
 }
 
 #[derive(Default)]
-struct Said {
+struct SpeechResult {
     phones: Vec<Phone>,
     words: Vec<(String, f64)>,
     pcm: Vec<i16>,
     rate: u32,
     /// Number of words before the first audio.
-    first_words: usize,
+    words_before_audio: usize,
 }
 
-impl Said {
+impl SpeechResult {
     fn seconds(&self) -> f64 {
         self.pcm.len() as f64 / f64::from(self.rate)
     }
 }
 
-fn say(flite: &Flite, text: &str, voice: &str, pronunciation: &[(&str, &str)]) -> Said {
-    let (_handle, heard) = ask(flite, text, voice, pronunciation);
-    let mut said = Said::default();
+fn synthesise(flite: &Flite, text: &str, voice: &str, pronunciation: &[(&str, &str)]) -> SpeechResult {
+    let (_handle, heard) = request_speech(flite, text, voice, pronunciation);
+    let mut said = SpeechResult::default();
     loop {
         match heard.recv_timeout(Duration::from_secs(60)).expect("flite goes on") {
             Event::Phones(phones) => said.phones.extend(phones),
@@ -47,7 +52,7 @@ fn say(flite: &Flite, text: &str, voice: &str, pronunciation: &[(&str, &str)]) -
             Event::Audio { pcm, sample_rate } => {
                 assert!(said.rate == 0 || said.rate == sample_rate, "one rate");
                 if said.rate == 0 {
-                    said.first_words = said.words.len();
+                    said.words_before_audio = said.words.len();
                 }
                 said.rate = sample_rate;
                 said.pcm.extend(pcm);
@@ -66,9 +71,9 @@ fn loudness(pcm: &[i16]) -> f64 {
 fn every_voice_says_the_words_with_marks_before_the_first_sound() {
     let flite = flite();
     for voice in Voice::ALL {
-        let said = say(&flite, "Hello, it's Dr. Smith's e-mail.", voice.name(), &[]);
+        let said = synthesise(&flite, "Hello, it's Dr. Smith's e-mail.", voice.name(), &[]);
         assert_eq!(said.rate, voice.sample_rate(), "{voice:?}");
-        assert_eq!(said.first_words, 5, "{voice:?}");
+        assert_eq!(said.words_before_audio, 5, "{voice:?}");
         let words: Vec<_> = said.words.iter().map(|(w, _)| w.as_str()).collect();
         assert_eq!(words, ["Hello,", "it's", "Dr.", "Smith's", "e-mail."], "{voice:?}");
         assert!(
@@ -99,7 +104,7 @@ fn every_voice_says_the_words_with_marks_before_the_first_sound() {
 fn the_silence_at_both_ends_is_short_and_is_silence() {
     let flite = flite();
     for voice in ["slt", "rms", "awb", "kal16"] {
-        let said = say(&flite, "Good morning to you.", voice, &[]);
+        let said = synthesise(&flite, "Good morning to you.", voice, &[]);
         let last_word = said.words.last().unwrap().1;
         assert!(
             said.seconds() - last_word < 0.25,
@@ -120,33 +125,37 @@ fn the_silence_at_both_ends_is_short_and_is_silence() {
 #[test]
 fn a_listed_word_sounds_otherwise_and_is_reported_as_written() {
     let flite = flite();
-    let said = say(&flite, "Ask NGINX now.", "slt", &[("nginx", "engine ex")]);
+    let said = synthesise(&flite, "Ask NGINX now.", "slt", &[("nginx", "engine ex")]);
     let words: Vec<_> = said.words.iter().map(|(w, _)| w.as_str()).collect();
     assert_eq!(words, ["Ask", "NGINX", "now."]);
-    let phones = |s: &Said| s.phones.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
-    assert_eq!(phones(&said), phones(&say(&flite, "Ask engine ex now.", "slt", &[])));
-    assert_ne!(phones(&said), phones(&say(&flite, "Ask NGINX now.", "slt", &[])));
+    let phones = |s: &SpeechResult| s.phones.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
+    assert_eq!(phones(&said), phones(&synthesise(&flite, "Ask engine ex now.", "slt", &[])));
+    assert_ne!(phones(&said), phones(&synthesise(&flite, "Ask NGINX now.", "slt", &[])));
 }
 
 #[test]
 fn a_long_text_goes_on_in_parts_with_one_time_line() {
     let flite = flite();
     let text = "This is a sentence of some length, as people say it when they explain a thing to somebody. And this is the next one. ".repeat(4);
-    let said = say(&flite, &text, "slt", &[]);
+    let said = synthesise(&flite, &text, "slt", &[]);
     assert_eq!(
         said.words.iter().map(|(w, _)| w.as_str()).collect::<Vec<_>>(),
         text.split_whitespace().collect::<Vec<_>>()
     );
     assert!(said.words.is_sorted_by(|a, b| a.1 <= b.1) && said.phones.is_sorted_by(|a, b| a.end <= b.end));
     assert!((said.seconds() - f64::from(said.phones.last().unwrap().end)).abs() < 0.05);
-    assert!(said.first_words < said.words.len() / 2, "the first sound does not wait for the whole text");
+    assert!(
+        said.words_before_audio < said.words.len() / 2,
+        "the first sound does not wait for the whole text"
+    );
 }
 
 #[test]
 fn the_same_text_lasts_as_long_each_time_on_any_thread() {
     let flite = flite();
-    let all: Vec<_> =
-        (0..8).map(|_| ask(&flite, "Eight of these run at a time, two by two.", "rms", &[])).collect();
+    let all: Vec<_> = (0..8)
+        .map(|_| request_speech(&flite, "Eight of these run at a time, two by two.", "rms", &[]))
+        .collect();
     let lengths: Vec<usize> = all
         .iter()
         .map(|(_, heard)| {
@@ -164,13 +173,13 @@ fn the_same_text_lasts_as_long_each_time_on_any_thread() {
 fn a_cancelled_request_stops_before_its_end() {
     let flite = Flite::start(1).unwrap();
     let text = "This text is long enough to be cancelled in the middle of it. ".repeat(200);
-    let (handle, heard) = ask(&flite, &text, "slt", &[]);
+    let (handle, heard) = request_speech(&flite, &text, "slt", &[]);
     let first = heard.iter().find(|e| matches!(e, Event::Audio { .. }));
     assert!(first.is_some());
     handle.cancel();
     // The thread is free for the next request, whose events follow the last ones of the cancelled
     // request.
-    let next = say(&flite, "Next.", "slt", &[]);
+    let next = synthesise(&flite, "Next.", "slt", &[]);
     assert_eq!(next.words.len(), 1);
     let rest: Vec<Event> = heard.try_iter().collect();
     assert!(
@@ -186,15 +195,15 @@ fn a_cancelled_request_stops_before_its_end() {
 fn empty_and_huge_texts_are_refused_and_marks_alone_are_a_moment_of_silence() {
     let flite = flite();
     for text in ["", " \n ", &"long ".repeat(5000)] {
-        let (_handle, heard) = ask(&flite, text, "slt", &[]);
+        let (_handle, heard) = request_speech(&flite, text, "slt", &[]);
         assert!(
-            matches!(heard.recv(), Ok(Event::Failed(e)) if e.kind() == Kind::Refused),
+            matches!(heard.recv(), Ok(Event::Failed(e)) if e.kind() == ErrorKind::Rejected),
             "{} bytes",
             text.len()
         );
         assert!(heard.recv().is_err(), "nothing follows");
     }
-    let said = say(&flite, "👍 ...", "slt", &[]);
+    let said = synthesise(&flite, "👍 ...", "slt", &[]);
     assert_eq!(said.words.iter().map(|(w, _)| w.as_str()).collect::<Vec<_>>(), ["👍", "..."]);
     assert!(said.seconds() < 0.05 && said.pcm.iter().all(|x| *x == 0));
 }
@@ -225,7 +234,7 @@ fn no_text_makes_flite_fall() {
         "-5 -.5 .5 5. 0",
     ];
     for text in odd {
-        let said = say(&flite, text, "kal16", &[]);
+        let said = synthesise(&flite, text, "kal16", &[]);
         assert_eq!(said.words.len(), text.split_whitespace().count(), "{text:?}");
         assert!(
             said.words.iter().all(|(_, end)| *end <= said.seconds() * 1.05 + 0.1),
@@ -244,7 +253,7 @@ fn the_first_sound_takes_little_work() {
     let spoken = || {
         let (news, heard) = unbounded();
         let sink = Sink::new(move |event| {
-            let at = common::Thread::this().cpu_time();
+            let at = common::ThreadClock::current().cpu_time();
             news.send((matches!(event, Event::Audio { .. }), at)).unwrap_or_default();
         });
         let request = Request { text: REPLY.into(), voice: "slt".into(), pronunciation: Vec::new() };
@@ -265,7 +274,7 @@ fn long_providers_the_first_sound_comes_soon() {
     let best = (0..5)
         .map(|_| {
             let start = Instant::now();
-            let (_handle, heard) = ask(&flite, REPLY, "slt", &[]);
+            let (_handle, heard) = request_speech(&flite, REPLY, "slt", &[]);
             heard.iter().find(|e| matches!(e, Event::Audio { .. })).expect("sound");
             start.elapsed()
         })

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, unbounded};
-use models::turn::{Config, FRAMES, Features, MELS, Question, SAMPLES, SmartTurn, TurnModel};
+use models::turn::{
+    BUFFER_SAMPLES, Config, FRAMES, FeatureExtractor, MEL_BANDS, SmartTurn, TurnModel, TurnRequest,
+};
 use models::{Handle, Sink};
 use serde::Deserialize;
 
@@ -31,12 +33,12 @@ fn expected() -> Vec<Expected> {
 
 /// The sounds of `turn/expected.py`.
 fn sounds() -> BTreeMap<&'static str, Vec<i16>> {
-    let whole = common::sound::sound();
+    let whole = common::sound::test_signal();
     let mut click = vec![0; 16_002];
     click[8_000..8_002].copy_from_slice(&[i16::MAX, i16::MIN]);
     BTreeMap::from([
         ("one sentence", whole[12_800..33_600].to_vec()),
-        ("eight seconds", whole[..SAMPLES].to_vec()),
+        ("eight seconds", whole[..BUFFER_SAMPLES].to_vec()),
         ("hardly audible", whole[12_800..60_000].iter().map(|x| x >> 7).collect()),
         ("more than eight seconds", whole),
         ("a click", click),
@@ -46,8 +48,8 @@ fn sounds() -> BTreeMap<&'static str, Vec<i16>> {
 
 #[test]
 fn features_equal_the_reference_within_a_thousandth() {
-    let (sounds, mut features) = (sounds(), Features::new());
-    let mut out = vec![0.0; MELS * FRAMES];
+    let (sounds, mut features) = (sounds(), FeatureExtractor::new());
+    let mut out = vec![0.0; MEL_BANDS * FRAMES];
     let mut worst = 0.0f64;
     let expected = expected();
     assert_eq!(expected.len(), sounds.len());
@@ -59,9 +61,9 @@ fn features_equal_the_reference_within_a_thousandth() {
             worst = worst.max(difference);
             assert!(difference < 1e-3, "{}, {what}: {found} is not {wanted}", case.sound);
         };
-        assert!(case.frames.len() == 9 && case.bands.len() == MELS && case.means.len() == FRAMES);
+        assert!(case.frames.len() == 9 && case.bands.len() == MEL_BANDS && case.means.len() == FRAMES);
         for (frame, bands) in &case.frames {
-            assert_eq!(bands.len(), MELS);
+            assert_eq!(bands.len(), MEL_BANDS);
             for (band, wanted) in bands.iter().enumerate() {
                 compare(&format!("band {band} of frame {frame}"), at(band, *frame), f64::from(*wanted));
             }
@@ -71,7 +73,7 @@ fn features_equal_the_reference_within_a_thousandth() {
             compare(&format!("mean of band {band}"), mean, *wanted);
         }
         for (frame, wanted) in case.means.iter().enumerate() {
-            let mean = (0..MELS).map(|band| at(band, frame)).sum::<f64>() / MELS as f64;
+            let mean = (0..MEL_BANDS).map(|band| at(band, frame)).sum::<f64>() / MEL_BANDS as f64;
             compare(&format!("mean of frame {frame}"), mean, *wanted);
         }
     }
@@ -84,15 +86,15 @@ fn features_equal_the_reference_within_a_thousandth() {
 
 /// The real network. `None`, with a message, if the setup could not install it: it is optional.
 fn smart_turn() -> Option<SmartTurn> {
-    let found = SmartTurn::find(Config { dir: common::models(), threads: 1 });
+    let found = SmartTurn::open(Config { dir: common::models_dir(), threads: 1 });
     found.inspect_err(|why| eprintln!("LEFT OUT, without the turn model nothing is proved here: {why}")).ok()
 }
 
 /// Requests the probability for a sound.
-fn ask(model: &SmartTurn, sound: &[i16]) -> (Handle, Receiver<f32>) {
+fn predict(model: &SmartTurn, sound: &[i16]) -> (Handle, Receiver<f32>) {
     let (answer, answered) = unbounded();
-    let question = Question { sound: sound.to_vec(), words: String::new() };
-    (model.ask(question, Sink::new(move |p| answer.send(p).unwrap())), answered)
+    let question = TurnRequest { audio: sound.to_vec(), transcript: String::new() };
+    (model.predict(question, Sink::new(move |p| answer.send(p).unwrap())), answered)
 }
 
 /// Whether the output matches the reference, as closely as two rounding networks can.
@@ -108,7 +110,7 @@ fn probabilities_are_those_of_the_reference_one_by_one_and_together() {
     let mut spent = Vec::new();
     for case in &expected {
         let begun = Instant::now();
-        let (_handle, answered) = ask(&model, &sounds[case.sound.as_str()]);
+        let (_handle, answered) = predict(&model, &sounds[case.sound.as_str()]);
         let p = answered.recv().unwrap();
         spent.push(begun.elapsed().as_secs_f64() * 1e3);
         assert!(is_expected(p, case), "{}: {p} is not within {:?}", case.sound, case.p);
@@ -117,7 +119,7 @@ fn probabilities_are_those_of_the_reference_one_by_one_and_together() {
     println!("loaded and answered in {:.0} ms, then in {:.0?} ms each", spent[0], &spent[1..]);
     let begun = Instant::now();
     let asked: Vec<_> =
-        expected.iter().map(|case| (ask(&model, &sounds[case.sound.as_str()]), case)).collect();
+        expected.iter().map(|case| (predict(&model, &sounds[case.sound.as_str()]), case)).collect();
     for ((_handle, answered), case) in &asked {
         let p = answered.recv().unwrap();
         assert!(is_expected(p, case), "{} among others: {p} is not within {:?}", case.sound, case.p);

@@ -4,15 +4,15 @@
 
 mod common;
 
-use models::vad::{Error, Isa, Network, Scratch, State, WINDOW};
+use models::vad::{Error, Isa, Network, NetworkState, Scratch, WINDOW};
 
 /// The common test signal as the network's input.
-fn sound() -> Vec<f32> {
-    common::sound::sound().into_iter().map(|sample| f32::from(sample) / 32_768.0).collect()
+fn test_samples() -> Vec<f32> {
+    common::sound::test_signal().into_iter().map(|sample| f32::from(sample) / 32_768.0).collect()
 }
 
-fn file() -> Vec<u8> {
-    let path = models::paths::vad(&common::models());
+fn network_file() -> Vec<u8> {
+    let path = models::paths::vad(&common::models_dir());
     std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}: run `make setup`", path.display()))
 }
 
@@ -21,8 +21,8 @@ fn expected() -> Vec<f32> {
 }
 
 /// The probabilities of one stream alone.
-fn alone(network: &Network, sound: &[f32]) -> Vec<f32> {
-    let (mut scratch, mut state) = (Scratch::new(network), State::default());
+fn probabilities_alone(network: &Network, sound: &[f32]) -> Vec<f32> {
+    let (mut scratch, mut state) = (Scratch::new(network), NetworkState::default());
     let mut probability = [0.0];
     let windows = sound.as_chunks::<WINDOW>().0.iter();
     windows
@@ -40,29 +40,29 @@ fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
 
 #[test]
 fn every_instruction_set_equals_onnx_runtime() {
-    let (file, sound, expected) = (file(), sound(), expected());
+    let (file, sound, expected) = (network_file(), test_samples(), expected());
     assert!(
         expected.iter().any(|p| *p > 0.99) && expected.iter().any(|p| *p < 0.01),
         "the sound has speech and none"
     );
-    for isa in Isa::all() {
+    for isa in Isa::available() {
         let network = Network::from_bytes(&file, isa).unwrap();
         assert_eq!(network.isa(), isa);
-        let difference = largest_difference(&alone(&network, &sound), &expected);
+        let difference = largest_difference(&probabilities_alone(&network, &sound), &expected);
         assert!(difference < 2e-5, "{isa:?} differs by {difference:e}");
     }
 }
 
 #[test]
 fn a_stream_in_a_batch_of_any_size_gives_what_it_gives_alone() {
-    let (file, sound) = (file(), sound());
-    for isa in Isa::all() {
+    let (file, sound) = (network_file(), test_samples());
+    for isa in Isa::available() {
         let network = Network::from_bytes(&file, isa).unwrap();
         let mut scratch = Scratch::new(&network);
         let all = sound.as_chunks::<WINDOW>().0;
         for batch in [2, 3, 5, 8, 16, 17, 40] {
             // Stream i starts i windows into the signal.
-            let mut states = vec![State::default(); batch];
+            let mut states = vec![NetworkState::default(); batch];
             let mut heard = vec![Vec::new(); batch];
             for step in 0..60 {
                 let windows: Vec<_> = (0..batch).map(|i| &all[30 + i + step]).collect();
@@ -78,8 +78,10 @@ fn a_stream_in_a_batch_of_any_size_gives_what_it_gives_alone() {
                 }
             }
             for (i, heard) in heard.iter().enumerate() {
-                let difference =
-                    largest_difference(heard, &alone(&network, &sound[(30 + i) * WINDOW..][..60 * WINDOW]));
+                let difference = largest_difference(
+                    heard,
+                    &probabilities_alone(&network, &sound[(30 + i) * WINDOW..][..60 * WINDOW]),
+                );
                 assert!(difference < 5e-6, "{isa:?}, stream {i} of {batch} differs by {difference:e}");
             }
         }
@@ -88,13 +90,13 @@ fn a_stream_in_a_batch_of_any_size_gives_what_it_gives_alone() {
 
 #[test]
 fn an_empty_batch_is_no_work() {
-    let network = Network::from_bytes(&file(), Isa::best()).unwrap();
+    let network = Network::from_bytes(&network_file(), Isa::best()).unwrap();
     network.run(&mut Scratch::new(&network), &mut [], &[], &mut []);
 }
 
 #[test]
 fn a_damaged_file_and_another_file_are_refused_with_a_sentence() {
-    let file = file();
+    let file = network_file();
     for damaged in [&file[..0], &file[..1000], &file[..file.len() - 1], b"<html>"] {
         let error = Network::from_bytes(damaged, Isa::best()).err().unwrap();
         assert!(matches!(error, Error::Hash { .. }), "{error}");
@@ -111,27 +113,27 @@ fn a_damaged_file_and_another_file_are_refused_with_a_sentence() {
 
 #[test]
 fn a_network_is_shared_by_threads_and_a_state_is_small() {
-    fn shared<T: Send + Sync>() {}
-    shared::<Network>();
-    assert_eq!(size_of::<State>(), 1280);
+    fn assert_send_sync<T: Send + Sync>() {}
+    assert_send_sync::<Network>();
+    assert_eq!(size_of::<NetworkState>(), 1280);
 }
 
 /// A window must cost far less than the budget of a media thread; the benchmark measures it
 /// exactly. Measured is the CPU time of this thread.
 #[test]
 fn a_window_in_a_batch_of_eight_costs_less_than_a_tenth_of_a_millisecond() {
-    let (network, sound) = (Network::from_bytes(&file(), Isa::best()).unwrap(), sound());
+    let (network, sound) = (Network::from_bytes(&network_file(), Isa::best()).unwrap(), test_samples());
     let mut scratch = Scratch::new(&network);
-    let mut states = vec![State::default(); 8];
+    let mut states = vec![NetworkState::default(); 8];
     let windows: Vec<_> = sound.as_chunks::<WINDOW>().0[30..38].iter().collect();
     let mut probabilities = [0.0; 8];
-    const TIMES: u32 = 400;
-    let (thread, mut states) = (common::Thread::this(), states.iter_mut().collect::<Vec<_>>());
+    const REPEATS: u32 = 400;
+    let (thread, mut states) = (common::ThreadClock::current(), states.iter_mut().collect::<Vec<_>>());
     let before = thread.cpu_time();
-    for _ in 0..TIMES {
+    for _ in 0..REPEATS {
         network.run(&mut scratch, &mut states, &windows, &mut probabilities);
     }
-    let each = (thread.cpu_time() - before) / (TIMES * 8);
+    let each = (thread.cpu_time() - before) / (REPEATS * 8);
     println!("{:?}: {each:?} a window", network.isa());
     assert!(each.as_micros() < 100, "{each:?}");
 }

@@ -118,7 +118,7 @@ fn main() -> ExitCode {
 /// Folder of the VAD model, for an in-process engine.
 fn models() -> PathBuf {
     std::env::var_os("VISAVIS_MODELS_DIR")
-        .map_or_else(|| PathBuf::from(models::paths::DEFAULT), PathBuf::from)
+        .map_or_else(|| PathBuf::from(models::paths::DEFAULT_MODELS_DIR), PathBuf::from)
 }
 
 /// Runs the calls, prints the table and writes the report. Returns whether the run completed and

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use models::script::{Providers, Script};
+use models::scripted::{ProviderTimings, Script};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -169,23 +169,23 @@ impl Workload {
         let pace = &self.script.providers;
         let tokens = tokens_of_first_sentence(&self.utterances[number].reply);
         let sentence = tokens.saturating_sub(1) as f64 / pace.llm.tokens_per_s;
-        endpointing + pace.llm.first_token + sentence + pace.tts.first_audio
+        endpointing + pace.llm.first_token_delay + sentence + pace.tts.first_audio_delay
     }
 }
 
 /// Checks that scripted models support this timing.
-fn paces(pace: &Providers) -> Result<(), String> {
-    let Providers { stt, llm, tts } = pace;
+fn paces(pace: &ProviderTimings) -> Result<(), String> {
+    let ProviderTimings { stt, llm, tts } = pace;
     let bounds = [
-        ("stt.interim_after_onset_s", stt.interim, 0.0, LONGEST),
-        ("stt.final_after_end_s", stt.last, 0.0, LONGEST),
-        ("llm.first_token_s", llm.first_token, 0.0, LONGEST),
+        ("stt.interim_after_onset_s", stt.interim_delay, 0.0, LONGEST),
+        ("stt.final_after_end_s", stt.final_delay, 0.0, LONGEST),
+        ("llm.first_token_s", llm.first_token_delay, 0.0, LONGEST),
         ("llm.tokens_per_s", llm.tokens_per_s, 0.1, 10_000.0),
-        ("tts.first_audio_s", tts.first_audio, 0.0, LONGEST),
+        ("tts.first_audio_s", tts.first_audio_delay, 0.0, LONGEST),
         ("tts.speed_x_realtime", tts.speed_x_realtime, 0.1, 1_000.0),
         ("tts.sample_rate", f64::from(tts.sample_rate), 8_000.0, 48_000.0),
-        ("tts.chunk_s", tts.chunk, 0.01, LONGEST),
-        ("tts.s_per_char", tts.per_char, 0.001, 1.0),
+        ("tts.chunk_s", tts.chunk_seconds, 0.01, LONGEST),
+        ("tts.s_per_char", tts.seconds_per_char, 0.001, 1.0),
         ("tts.tone_hz", f64::from(tts.tone_hz), 20.0, 4_000.0),
     ];
     match bounds.iter().find(|(_, value, least, most)| !(least..=most).contains(&value)) {

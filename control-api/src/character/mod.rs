@@ -12,8 +12,8 @@ use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use bytes::Bytes;
-use models::face::form::{self, Setting};
-use models::face::people::{self, Person};
+use models::face::avatar_spec::{self, AvatarSpec};
+use models::face::character_schema::{self, Setting};
 use models::face::{Character, Pose};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -48,18 +48,18 @@ struct Sheet<'a> {
     /// A pose with default settings.
     default_pose: Pose,
     /// Built-in characters to start from.
-    people: Vec<Person>,
+    people: Vec<AvatarSpec>,
     /// The visemes.
     visemes: &'a [Viseme],
 }
 
 async fn sheet(State(shared): State<Arc<Shared>>, _: Caller) -> Response {
     let sheet = Sheet {
-        character: form::of_character(),
-        pose: form::of_pose(),
+        character: character_schema::character_settings(),
+        pose: character_schema::pose_settings(),
         default: Character::default(),
         default_pose: Pose::default(),
-        people: people::names().filter_map(people::find).collect(),
+        people: avatar_spec::ids().filter_map(avatar_spec::find).collect(),
         visemes: &shared.config.visemes,
     };
     axum::Json(sheet).into_response()

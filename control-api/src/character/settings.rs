@@ -3,17 +3,17 @@
 
 use std::sync::LazyLock;
 
-use models::face::form::{self, Kind, Setting};
+use models::face::character_schema::{self, Setting, SettingKind};
 use serde_json::{Map, Value};
 
 use crate::fields::Fields;
 
 /// The settings of a character.
-pub(crate) static OF_CHARACTER: LazyLock<Vec<Setting>> = LazyLock::new(form::of_character);
+pub(crate) static OF_CHARACTER: LazyLock<Vec<Setting>> = LazyLock::new(character_schema::character_settings);
 /// The settings of a pose.
-pub(crate) static OF_POSE: LazyLock<Vec<Setting>> = LazyLock::new(form::of_pose);
+pub(crate) static OF_POSE: LazyLock<Vec<Setting>> = LazyLock::new(character_schema::pose_settings);
 /// The settings of a character's expression at rest.
-pub(crate) static OF_REST: LazyLock<Vec<Setting>> = LazyLock::new(form::of_rest);
+pub(crate) static OF_REST: LazyLock<Vec<Setting>> = LazyLock::new(character_schema::rest_settings);
 
 /// Maximum number of errors reported for one character.
 const TOLD: usize = 32;
@@ -97,26 +97,26 @@ impl Reader<'_, '_> {
 }
 
 /// The error in a setting's value, if any.
-fn fault(kind: Kind, value: &Value) -> Option<String> {
+fn fault(kind: SettingKind, value: &Value) -> Option<String> {
     match kind {
-        Kind::Slider { least, most, .. } => match value.as_f64() {
+        SettingKind::Slider { min: least, max: most, .. } => match value.as_f64() {
             // Compared as it is stored: a slider is an `f32`.
             Some(n) if (least..=most).contains(&(n as f32)) => None,
             Some(_) if least == most => Some(format!("must be {least}")),
             Some(_) => Some(format!("must be between {least} and {most}")),
             None => Some("must be a number".into()),
         },
-        Kind::Whole { most } => {
+        SettingKind::Integer { max: most } => {
             let fits = value.as_u64().is_some_and(|n| n <= u64::from(most));
             (!fits).then(|| format!("must be a whole number between 0 and {most}"))
         }
-        Kind::Flag => (!value.is_boolean()).then(|| "must be true or false".into()),
-        Kind::Colour { .. } => {
+        SettingKind::Flag => (!value.is_boolean()).then(|| "must be true or false".into()),
+        SettingKind::Colour { .. } => {
             let digits = value.as_str().and_then(|text| text.strip_prefix('#'));
             let fits = digits.is_some_and(|d| d.len() == 6 && d.bytes().all(|b| b.is_ascii_hexdigit()));
             (!fits).then(|| "must be a colour such as #c0906f".into())
         }
-        Kind::Choice { choices } => {
+        SettingKind::Choice { choices } => {
             let fits = value.as_str().is_some_and(|word| choices.contains(&word));
             (!fits).then(|| format!("must be one of {}", choices.join(", ")))
         }
@@ -125,7 +125,7 @@ fn fault(kind: Kind, value: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use models::face::people;
+    use models::face::avatar_spec;
     use models::face::{Character, Pose};
     use serde_json::json;
 
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn everybody_of_the_house_is_taken_as_it_is() {
-        for person in people::names().filter_map(people::find) {
+        for person in avatar_spec::ids().filter_map(avatar_spec::find) {
             let given = serde_json::to_value(&person.character).unwrap();
             let taken: Character = serde_json::from_value(read(given).unwrap()).unwrap();
             assert_eq!(taken, person.character);
@@ -167,7 +167,7 @@ mod tests {
     fn both_ends_of_every_slider_are_taken_and_what_is_beyond_is_not() {
         for (list, of_character) in [(&OF_CHARACTER, true), (&OF_POSE, false)] {
             for setting in list.iter() {
-                let Kind::Slider { least, most, .. } = setting.kind else { continue };
+                let SettingKind::Slider { min: least, max: most, .. } = setting.kind else { continue };
                 let with = |n: &str| -> Value {
                     let n: Value = serde_json::from_str(n).unwrap();
                     match setting.name.split_once('.') {

@@ -26,7 +26,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use engine_api::PoseSetFile;
 use models::face::PoseSet;
-use models::face::people::{self, Person};
+use models::face::avatar_spec::{self, AvatarSpec};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
@@ -133,11 +133,11 @@ async fn sweep(folder: &Path, kept: Option<&str>) {
     }
 }
 
-fn person(job: Job) -> Result<Person, serde_json::Error> {
+fn person(job: Job) -> Result<AvatarSpec, serde_json::Error> {
     let mut person: Value = serde_json::from_str(&job.person)?;
     person["name"] = job.name.into();
     person["gender"] = job.gender.into();
-    Ok(Person { id: job.id, ..serde_json::from_value(person)? })
+    Ok(AvatarSpec { id: job.id, ..serde_json::from_value(person)? })
 }
 
 /// A child's progress message, `{"progress": 0.25}`, in percent.
@@ -155,7 +155,7 @@ fn first(line: &str) -> Option<u8> {
 /// Draws an avatar; `None` if this server no longer owns the job.
 async fn draw(
     shared: &Shared,
-    person: &Person,
+    person: &AvatarSpec,
     folder: &Path,
 ) -> Result<Option<Result<Made, &'static str>>, Error> {
     let at = |path: &Path| {
@@ -171,7 +171,7 @@ async fn draw(
     #[cfg(unix)]
     private.mode(0o700);
     private.create(folder).await.map_err(at(folder))?;
-    tokio::fs::write(&file, people::to_file(person)).await.map_err(at(&file))?;
+    tokio::fs::write(&file, avatar_spec::to_toml(person)).await.map_err(at(&file))?;
     let mut killed = false;
     loop {
         match child(shared, &person.id, &file, &poses, folder).await? {

@@ -139,7 +139,7 @@ fn drawn_person(fields: &Fields<'_>, gender: &str) -> Value {
     let voice = fields.text("voice").filter(|voice| !voice.trim().is_empty());
     if voice.as_ref().is_some_and(|voice| voice.chars().count() > NAME) {
         fields.fault("voice", format!("must be at most {NAME} characters"));
-    } else if voice.as_ref().is_some_and(|voice| models::tts::resolve(voice).1.is_some()) {
+    } else if voice.as_ref().is_some_and(|voice| models::tts::resolve_voice(voice).1.is_some()) {
         let known: Vec<&str> = models::tts::Voice::ALL.iter().map(|voice| voice.name()).collect();
         fields.fault("voice", format!("must be one of {}", known.join(", ")));
     }

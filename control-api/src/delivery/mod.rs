@@ -300,7 +300,7 @@ async fn attempt(shared: &Shared, row: &Row) -> (Try, bool) {
     Moment::AfterSend.tell(shared.config.watch);
     let (status, error, fatal) = match sent {
         Ok(status) => (Some(status), None, false),
-        Err(SendError::Net(error @ (egress::Error::Refused | egress::Error::Invalid(_)))) => {
+        Err(SendError::Net(error @ (egress::Error::ForbiddenAddress | egress::Error::Invalid(_)))) => {
             (None, Some(error.to_string()), true)
         }
         Err(error) => (None, Some(error.to_string()), false),

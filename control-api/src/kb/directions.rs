@@ -18,8 +18,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use knowledge::Embedding;
-use models::Kind;
-use models::embeddings::Embeddings;
+use models::ErrorKind;
+use models::embeddings::EmbeddingClient;
 use tokio::sync::watch;
 
 use crate::app::Shared;
@@ -41,13 +41,13 @@ const REST: i64 = 10_000_000;
 
 /// The embedding server, as queries use it.
 pub(crate) struct Meaning {
-    pub(crate) server: Embeddings,
+    pub(crate) server: EmbeddingClient,
     /// Until when it is not used, in the time of [`clock::now`].
     rests_until: AtomicI64,
 }
 
 impl Meaning {
-    pub(crate) fn new(server: Embeddings) -> Self {
+    pub(crate) fn new(server: EmbeddingClient) -> Self {
         Self { server, rests_until: AtomicI64::new(0) }
     }
 
@@ -119,7 +119,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
 
 /// Requests the embeddings of all documents that have none of this model. An error has been logged;
 /// a later attempt may succeed.
-async fn all(shared: &Shared, server: &Embeddings) -> Result<(), ()> {
+async fn all(shared: &Shared, server: &EmbeddingClient) -> Result<(), ()> {
     loop {
         let meant = shared.store.without_directions(server.model()).await;
         let meant =
@@ -127,7 +127,7 @@ async fn all(shared: &Shared, server: &Embeddings) -> Result<(), ()> {
         let Some(Meant { id, workspace, kb, body }) = meant else { return Ok(()) };
         let bytes = match asked(server, &body).await {
             Ok(bytes) => bytes,
-            Err(error) if error.kind().retryable() => {
+            Err(error) if error.kind().is_retryable() => {
                 tracing::warn!(document = %id, %error, "a document's embeddings are asked for again in half a minute");
                 return Err(());
             }
@@ -142,7 +142,7 @@ async fn all(shared: &Shared, server: &Embeddings) -> Result<(), ()> {
     }
 }
 
-async fn asked(server: &Embeddings, body: &str) -> Result<Vec<u8>, models::Error> {
+async fn asked(server: &EmbeddingClient, body: &str) -> Result<Vec<u8>, models::Error> {
     let texts: Vec<String> = knowledge::chunks(body).into_iter().map(|chunk| chunk.text).collect();
     let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
     for batch in texts.chunks(BATCH) {
@@ -150,7 +150,7 @@ async fn asked(server: &Embeddings, body: &str) -> Result<Vec<u8>, models::Error
     }
     let length = vectors.first().map_or(0, Vec::len);
     if vectors.iter().any(|vector| vector.len() != length) {
-        return Err(models::Error::new(Kind::Refused, "the embeddings are not all of one length"));
+        return Err(models::Error::new(ErrorKind::Rejected, "the embeddings are not all of one length"));
     }
     Ok(joined(&vectors))
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use conversation::event::{Event, EventEnvelope};
 use conversation::id::ConversationId;
 use conversation::input::Command;
-use models::contain::contained;
+use models::panic_isolation::catch_panic;
 use tokio::sync::watch;
 
 use super::Queue;
@@ -146,7 +146,7 @@ impl Writer {
     /// Applies an event of a loaded conversation. An event whose code panics is quarantined.
     async fn prepare(&mut self, id: ConversationId, fact: EventEnvelope) {
         let Some(live) = self.live.get_mut(&id) else { return };
-        let follows = contained(|| {
+        let follows = catch_panic(|| {
             Moment::BeforeFact.tell(self.shared.config.watch);
             live.follow(&self.shared, &fact)
         });
@@ -304,7 +304,7 @@ impl Writer {
                 self.shared.pending.forget(id);
             }
         }
-        if contained(|| fold::announce(&self.shared, prepared, written)).is_none() {
+        if catch_panic(|| fold::announce(&self.shared, prepared, written)).is_none() {
             self.look();
         }
     }

@@ -100,7 +100,7 @@ impl Budget {
 
     /// The error of a request in a closed session.
     fn closed(&self) -> egress::Error {
-        egress::Error::Broken(match self.passed() {
+        egress::Error::Connection(match self.passed() {
             Some(limit) => format!("the MCP server's session was closed: {limit}"),
             None => "the MCP server's session is over".into(),
         })
@@ -204,7 +204,7 @@ impl<T: Transport<RoleClient> + 'static> Transport<RoleClient> for Within<T> {
         async move {
             let Some(sending) = sending else { return Err(budget.closed()) };
             let sent = budget.within(sending).await?;
-            sent.map_err(|error| egress::Error::Broken(error.to_string()))
+            sent.map_err(|error| egress::Error::Connection(error.to_string()))
         }
     }
 

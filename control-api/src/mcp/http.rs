@@ -119,7 +119,7 @@ impl StreamableHttpClient for Http {
             _ => {}
         }
         let given = response.header(SESSION).map(str::to_owned);
-        if response.success() && is_stream(&response) {
+        if response.is_success() && is_stream(&response) {
             return Ok(StreamableHttpPostResponse::Sse(events(response, self.budget.clone()), given));
         }
         let body = self.budget.body(response).await.map_err(StreamableHttpError::Client)?;

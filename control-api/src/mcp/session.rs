@@ -105,7 +105,9 @@ async fn opened(client: &egress::Client, budget: &Budget, mcp: &Configuration) -
     // The session has its own connections, so that none stays open after its end. The client loads
     // the certificates again, which blocks; therefore it is not created on an async thread.
     let client = client.clone();
-    let client = tokio::task::spawn_blocking(move || client.apart()).await.map_err(|e| e.to_string())?;
+    let client = tokio::task::spawn_blocking(move || client.with_own_connections())
+        .await
+        .map_err(|e| e.to_string())?;
     let client = client.map_err(|e| e.to_string())?;
     let headers: HashMap<HeaderName, HeaderValue> = mcp
         .headers

@@ -66,7 +66,7 @@ impl Older {
         let request = with(Request::new(Method::GET, url)?.timeout(None).limit(usize::MAX), &headers)?;
         let base = request.url().clone();
         let response = budget.send(&client, request.header("accept", STREAM)?).await?;
-        if !response.success() {
+        if !response.is_success() {
             return Err(Error::Status(response.status()));
         }
         if !is_stream(&response) {
@@ -108,7 +108,7 @@ impl Transport<RoleClient> for Older {
         let (client, budget, request) = (self.client.clone(), self.budget.clone(), self.post(&item));
         async move {
             let response = budget.send(&client, request?).await?;
-            if response.success() { Ok(()) } else { Err(Error::Status(response.status())) }
+            if response.is_success() { Ok(()) } else { Err(Error::Status(response.status())) }
         }
     }
 

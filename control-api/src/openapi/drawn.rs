@@ -1,22 +1,24 @@
 //! Schemas of characters, built from the list of their settings.
 
-use models::face::form::{self, Kind, Setting};
+use models::face::character_schema::{self, Setting, SettingKind};
 use serde_json::{Map, Value, json};
 
 use super::build::{list, maybe, object, one_of, refer, text};
 
 /// The schema of a setting's value. Null means the same as absent.
-fn schema(kind: Kind) -> Value {
+fn schema(kind: SettingKind) -> Value {
     // As written in decimal, not as stored in an `f32`.
     let plain = |n: f32| n.to_string().parse::<f64>().unwrap_or_default();
     match kind {
-        Kind::Slider { least, most, .. } => {
+        SettingKind::Slider { min: least, max: most, .. } => {
             json!({"type": ["number", "null"], "minimum": plain(least), "maximum": plain(most)})
         }
-        Kind::Whole { most } => json!({"type": ["integer", "null"], "minimum": 0, "maximum": most}),
-        Kind::Flag => maybe("boolean"),
-        Kind::Colour { .. } => json!({"type": ["string", "null"], "pattern": "^#[0-9a-fA-F]{6}$"}),
-        Kind::Choice { choices } => {
+        SettingKind::Integer { max: most } => {
+            json!({"type": ["integer", "null"], "minimum": 0, "maximum": most})
+        }
+        SettingKind::Flag => maybe("boolean"),
+        SettingKind::Colour { .. } => json!({"type": ["string", "null"], "pattern": "^#[0-9a-fA-F]{6}$"}),
+        SettingKind::Choice { choices } => {
             let all: Vec<Value> = choices.iter().map(|c| json!(c)).chain([Value::Null]).collect();
             json!({"type": ["string", "null"], "enum": all})
         }
@@ -85,9 +87,9 @@ pub(super) fn all() -> Vec<(&'static str, Value)> {
         ("size", json!({"type": "integer", "minimum": 64, "maximum": 512, "multipleOf": 2, "default": 256})),
     ]);
     vec![
-        ("Character", table(&form::of_character())),
-        ("Pose", table(&form::of_pose())),
-        ("Rest", table(&form::of_rest())),
+        ("Character", table(&character_schema::character_settings())),
+        ("Pose", table(&character_schema::pose_settings())),
+        ("Rest", table(&character_schema::rest_settings())),
         ("Setting", setting),
         ("CharacterSheet", sheet),
         ("Preview", preview),

@@ -5,7 +5,7 @@
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::path::Path;
 
-use models::face::people;
+use models::face::avatar_spec;
 
 /// Behaviour of a bake, indexed by the character's seed. Any other seed yields a pose set.
 const DOES: [&str; 7] = ["draw", "crash", "refuse", "nonsense", "half", "shares", "torn"];
@@ -35,7 +35,7 @@ fn bake(arguments: &[String]) {
     );
     let file = Path::new(&arguments[0]);
     let id = file.file_stem().unwrap().to_str().unwrap();
-    let person = people::parse(id, &std::fs::read_to_string(file).unwrap()).unwrap();
+    let person = avatar_spec::parse(id, &std::fs::read_to_string(file).unwrap()).unwrap();
     let tell = |progress: f64| println!("{{\"progress\":{progress}}}");
     tell(0.1);
     let part = |poses: &[u8], share: f64| {

@@ -98,7 +98,7 @@ impl Call {
                 self.ended_at = Some(now);
                 // Sessions with tool servers end with the call, not with its last packet. The
                 // runtime's threads close them.
-                self.tool_listing = Handle::done();
+                self.tool_listing = Handle::noop();
                 let brought = std::mem::take(&mut self.server_tools);
                 self.context.runtime.spawn(async move { drop(brought) });
             }

@@ -81,7 +81,7 @@ impl CallEngine {
     /// Checks whether a call would get STT and TTS if it started now; takes no resources.
     fn check_models(&self, call: &CallConfig) -> Result<(), Error> {
         self.models.tts(&call.tts).0?;
-        self.models.stt(&call.stt).0?.full().map_or(Ok(()), Err)
+        self.models.stt(&call.stt).0?.capacity_error().map_or(Ok(()), Err)
     }
 
     fn new_call(

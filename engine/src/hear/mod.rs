@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use conversation::spec;
 use conversation::time::Time;
-use models::stt::Stream;
+use models::stt::SttStream;
 use models::turn::TurnModel;
 
 use decode::LevelMeter;
-use vad::{SpeechDetector, SpeechEvent, State, VadFramer, WINDOW};
+use vad::{NetworkState, SpeechDetector, SpeechEvent, VadFramer, WINDOW};
 
 /// Samples between two reports of the user's level: .1 s at 16 kHz.
 const LEVEL_INTERVAL_SAMPLES: u32 = 1_600;
@@ -27,7 +27,7 @@ const LEVEL_INTERVAL_SAMPLES: u32 = 1_600;
 pub struct AudioInput {
     framer: VadFramer,
     /// State of the VAD network for this user.
-    pub(crate) network_state: State,
+    pub(crate) network_state: NetworkState,
     /// Windows to be processed, oldest first, with the time of their end.
     pub(crate) pending_windows: VecDeque<([f32; WINDOW], Time)>,
     speech_detector: SpeechDetector,
@@ -42,10 +42,10 @@ pub struct AudioInput {
 impl AudioInput {
     /// The input of one call; `turn` is the turn model, if the call uses one.
     #[must_use]
-    pub fn new(times: spec::VadTiming, stream: Box<dyn Stream>, turn: Option<Arc<dyn TurnModel>>) -> Self {
+    pub fn new(times: spec::VadTiming, stream: Box<dyn SttStream>, turn: Option<Arc<dyn TurnModel>>) -> Self {
         Self {
             framer: VadFramer::default(),
-            network_state: State::default(),
+            network_state: NetworkState::default(),
             pending_windows: VecDeque::with_capacity(4),
             speech_detector: SpeechDetector::new(times),
             stt_input: stt::SttInput::new(stream),

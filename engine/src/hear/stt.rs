@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use models::stt::Stream;
+use models::stt::SttStream;
 
 /// Samples buffered from before the detector's report: .5 s at 16 kHz. The report comes some .1 s
 /// after the onset; the rest covers soft onsets.
@@ -10,7 +10,7 @@ const PRE_ROLL_SAMPLES: usize = 8_000;
 
 /// The STT input of one call.
 pub struct SttInput {
-    stream: Box<dyn Stream>,
+    stream: Box<dyn SttStream>,
     pre_roll: VecDeque<i16>,
     in_speech: bool,
     /// Samples sent to the STT.
@@ -20,7 +20,7 @@ pub struct SttInput {
 impl SttInput {
     /// An input that sends to `stream`.
     #[must_use]
-    pub fn new(stream: Box<dyn Stream>) -> Self {
+    pub fn new(stream: Box<dyn SttStream>) -> Self {
         Self {
             stream,
             pre_roll: VecDeque::with_capacity(PRE_ROLL_SAMPLES + 512),
@@ -33,7 +33,7 @@ impl SttInput {
     pub fn push_audio(&mut self, pcm: &[i16]) {
         if self.in_speech {
             self.samples_sent += pcm.len() as u64;
-            self.stream.audio(pcm);
+            self.stream.push_audio(pcm);
         } else {
             let surplus = (self.pre_roll.len() + pcm.len()).saturating_sub(PRE_ROLL_SAMPLES);
             self.pre_roll.drain(..surplus.min(self.pre_roll.len()));
@@ -47,14 +47,14 @@ impl SttInput {
             return;
         }
         self.in_speech = true;
-        self.stream.begin();
+        self.stream.start_speech();
         self.samples_sent += self.pre_roll.len() as u64;
         let (a, b) = self.pre_roll.as_slices();
         if !a.is_empty() {
-            self.stream.audio(a);
+            self.stream.push_audio(a);
         }
         if !b.is_empty() {
-            self.stream.audio(b);
+            self.stream.push_audio(b);
         }
         self.pre_roll.clear();
     }
@@ -63,7 +63,7 @@ impl SttInput {
     pub fn end_speech(&mut self) {
         if self.in_speech {
             self.in_speech = false;
-            self.stream.end();
+            self.stream.end_speech();
         }
     }
 
@@ -83,14 +83,14 @@ mod tests {
     #[derive(Clone, Default)]
     struct RecordingStream(Arc<Mutex<Vec<String>>>, Arc<Mutex<Vec<i16>>>);
 
-    impl Stream for RecordingStream {
-        fn begin(&mut self) {
+    impl SttStream for RecordingStream {
+        fn start_speech(&mut self) {
             self.0.lock().unwrap().push("begin".into());
         }
-        fn audio(&mut self, pcm: &[i16]) {
+        fn push_audio(&mut self, pcm: &[i16]) {
             self.1.lock().unwrap().extend(pcm);
         }
-        fn end(&mut self) {
+        fn end_speech(&mut self) {
             self.0.lock().unwrap().push("end".into());
         }
     }

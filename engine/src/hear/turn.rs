@@ -29,7 +29,7 @@ use conversation::input::SpeechSegmentId;
 use conversation::output::OpenTurn;
 use conversation::time::Time;
 use engine_api::CallConfig;
-use models::turn::{Question, SAMPLE_RATE, TurnModel};
+use models::turn::{SAMPLE_RATE, TurnModel, TurnRequest};
 use models::{Error, Handle, Sink};
 
 use crate::model_factory::Models;
@@ -81,7 +81,7 @@ impl TurnDetector {
     /// Buffers at most as much audio as the model's span: 256 KB for 8 s, allocated here.
     #[must_use]
     pub fn new(model: Arc<dyn TurnModel>) -> Self {
-        let audio = SampleRing::new(samples_in(model.span()));
+        let audio = SampleRing::new(samples_in(model.max_audio()));
         Self { model, audio, pending: None, request_count: 0 }
     }
 
@@ -99,7 +99,9 @@ impl TurnDetector {
         let request_id = self.request_count;
         // Cancel the previous request first, so that the model does not work on both.
         self.pending = None;
-        let handle = self.model.ask(Question { sound, words: turn.transcript }, answer_sink(request_id));
+        let handle = self
+            .model
+            .predict(TurnRequest { audio: sound, transcript: turn.transcript }, answer_sink(request_id));
         self.pending =
             Some(PendingRequest { request_id, _handle: handle, speech_segment: None, probability: None });
     }

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use conversation::spec;
 use conversation::time::Time;
-use models::vad::{Detector, Network, Report, Scratch};
-pub use models::vad::{State, WINDOW};
+use models::vad::{Detector, Network, Scratch, VadEvent};
+pub use models::vad::{NetworkState, WINDOW};
 
 use super::loudness::LoudnessHistory;
 pub use crate::model_factory::Vad;
@@ -107,7 +107,12 @@ impl Silero {
 }
 
 impl Vad for Silero {
-    fn infer(&mut self, states: &mut [&mut State], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]) {
+    fn infer(
+        &mut self,
+        states: &mut [&mut NetworkState],
+        windows: &[&[f32; WINDOW]],
+        probabilities: &mut [f32],
+    ) {
         self.network.run(&mut self.scratch, states, windows, probabilities);
     }
 }
@@ -133,7 +138,7 @@ impl SpeechDetector {
         end: Time,
     ) -> Option<SpeechEvent> {
         self.loudness.push(samples, probability < NOISE_THRESHOLD && !self.is_speaking());
-        match self.detector.window(probability) {
+        match self.detector.on_probability(probability) {
             Some(report) => Some(self.to_event(report, end)),
             None => (self.is_speaking() && probability >= CONTINUE_THRESHOLD)
                 .then_some(SpeechEvent::Continued { window_end: end }),
@@ -150,19 +155,19 @@ impl SpeechDetector {
     /// Whether the detector reports speech.
     #[must_use]
     pub fn is_speaking(&self) -> bool {
-        self.detector.speaking()
+        self.detector.is_speaking()
     }
 
     /// Positions count back from the end of the last window. The drift between the sender's clock
     /// and ours is thus limited to that of one speech segment.
-    fn to_event(&self, report: Report, end: Time) -> SpeechEvent {
+    fn to_event(&self, report: VadEvent, end: Time) -> SpeechEvent {
         let ago = |position: u64| self.detector.position() - position;
         let at = |ago: u64| end - samples_duration(ago as usize);
         match report {
-            Report::Start { onset } => {
+            VadEvent::Start { onset } => {
                 SpeechEvent::Started { onset: at(self.loudness.refine_onset(ago(onset))), window_end: end }
             }
-            Report::End { end, .. } => SpeechEvent::Stopped { end: at(self.loudness.refine_end(ago(end))) },
+            VadEvent::End { end, .. } => SpeechEvent::Stopped { end: at(self.loudness.refine_end(ago(end))) },
         }
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use models::contain::contained;
+use models::panic_isolation::catch_panic;
 
 use super::{MediaThread, transmit};
 use crate::call::Call;
@@ -21,7 +21,7 @@ impl MediaThread {
         let Some(mut socket) = self.socket.take() else { return false };
         let (mut taken, mut more) = (0, true);
         while more && taken < MAX_DATAGRAMS_PER_STEP {
-            let read = contained(|| {
+            let read = catch_panic(|| {
                 socket.receive(|source, destination, datagram| {
                     self.handle_datagram(now, Protocol::Udp, source, destination, datagram);
                 })
@@ -72,7 +72,7 @@ impl MediaThread {
             thread::set_current_call(Some(pending.conversation));
             let receive =
                 || pending.receive_datagram(now, connection, protocol, source, destination, datagram);
-            contained(receive).unwrap_or_else(|| {
+            catch_panic(receive).unwrap_or_else(|| {
                 tracing::error!("the code of a call that has not begun panicked: its offers are dropped");
                 self.drop_pending_call(target.call);
                 false

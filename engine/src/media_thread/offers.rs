@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use engine_api::{AcceptedOffer, OfferError};
-use models::contain::contained;
+use models::panic_isolation::catch_panic;
 
 use super::{ConnectionRef, MAX_CONNECTIONS_PER_CALL, MediaThread};
 use crate::call::Call;
@@ -19,7 +19,7 @@ use crate::transport::webrtc::{AcceptError, PeerConnection};
 impl MediaThread {
     pub(super) fn handle_offer(&mut self, now: Instant, mut offer: OfferRequest) {
         let conversation = offer.conversation;
-        let reply = contained(|| self.answer_offer(now, &mut offer)).unwrap_or_else(|| {
+        let reply = catch_panic(|| self.answer_offer(now, &mut offer)).unwrap_or_else(|| {
             // An existing call may be left inconsistent by the panic.
             if let Some(key) = self.by_conversation.get(&conversation).copied() {
                 self.fail_call(now, key);
@@ -122,7 +122,7 @@ impl MediaThread {
         };
         let (id, connections) = (pending.conversation, pending.connection_numbers().collect::<Vec<_>>());
         let (handover, events) = pending.into_handover();
-        let started = contained(|| self.insert_call(now, *setup, handover));
+        let started = catch_panic(|| self.insert_call(now, *setup, handover));
         if let Some(Ok(())) = started {
             self.with_call(now, key, |call| {
                 for (number, event) in events {

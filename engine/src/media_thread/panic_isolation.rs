@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use models::contain::contained;
+use models::panic_isolation::catch_panic;
 use smallvec::SmallVec;
 
 use super::{MediaThread, transmit};
@@ -25,7 +25,7 @@ impl MediaThread {
     ) -> Option<T> {
         let call = self.calls.get_mut(&key)?;
         thread::set_current_call(Some(call.config.id));
-        let done = contained(|| work(call));
+        let done = catch_panic(|| work(call));
         if done.is_none() {
             self.fail_call(now, key);
         }
@@ -37,7 +37,7 @@ impl MediaThread {
         let mut broken: SmallVec<[CallId; 4]> = SmallVec::new();
         for (key, call) in &mut self.calls {
             thread::set_current_call(Some(call.config.id));
-            if contained(|| work(call, &mut self.meter)).is_none() {
+            if catch_panic(|| work(call, &mut self.meter)).is_none() {
                 broken.push(*key);
             }
         }
@@ -69,8 +69,8 @@ impl MediaThread {
         self.report_failed_calls();
         let mut final_datagrams = Vec::new();
         // If this panics too, the client detects the failure only because nothing more arrives.
-        contained(|| call.abort(now, &mut |datagram| final_datagrams.push(datagram)));
-        contained(|| drop(call));
+        catch_panic(|| call.abort(now, &mut |datagram| final_datagrams.push(datagram)));
+        catch_panic(|| drop(call));
         if self.socket.is_some() {
             final_datagrams.into_iter().for_each(|datagram| transmit(&mut self.socket, &self.tcp, datagram));
         } else {
@@ -84,7 +84,7 @@ impl MediaThread {
     /// of them.
     fn report_failed_calls(&mut self) -> bool {
         let ledger = &self.context.event_sink;
-        self.unreported_failures.retain(|id| contained(|| ledger.call_panicked(*id)).is_none());
+        self.unreported_failures.retain(|id| catch_panic(|| ledger.call_panicked(*id)).is_none());
         self.unreported_failures.is_empty()
     }
 
@@ -97,10 +97,10 @@ impl MediaThread {
         let now = clock::now();
         thread::set_current_call(None);
         for key in self.calls.keys().copied().collect::<Vec<_>>() {
-            contained(|| self.end_failed_call(now, key));
+            catch_panic(|| self.end_failed_call(now, key));
         }
         for key in self.pending_calls.keys().copied().collect::<Vec<_>>() {
-            contained(|| self.drop_pending_call(key));
+            catch_panic(|| self.drop_pending_call(key));
         }
         // State that the failure may have left inconsistent is discarded.
         self.demux = Demux::new();

@@ -6,7 +6,7 @@ use conversation::id::ConversationId;
 use conversation::input::Command;
 use conversation::output::CommandOutcome;
 use engine_api::CommandError;
-use models::contain::contained;
+use models::panic_isolation::catch_panic;
 use tokio::sync::oneshot;
 
 use super::{ConnectionRef, MediaThread, transmit};
@@ -55,7 +55,7 @@ impl MediaThread {
         thread::set_current_call(Some(pending.conversation));
         let (socket, tcp) = (&mut self.socket, &self.tcp);
         let state =
-            contained(|| pending.poll_connections(now, &mut |datagram| transmit(socket, tcp, datagram)));
+            catch_panic(|| pending.poll_connections(now, &mut |datagram| transmit(socket, tcp, datagram)));
         for connection in pending.take_dropped_connections() {
             self.demux.remove(&ConnectionRef { call: key, connection });
         }
@@ -80,6 +80,6 @@ impl MediaThread {
             self.demux.remove(&ConnectionRef { call: key, connection });
         }
         self.by_conversation.remove(&pending.conversation);
-        contained(|| drop(pending));
+        catch_panic(|| drop(pending));
     }
 }

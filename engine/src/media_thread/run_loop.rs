@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use mio::{Events, Interest};
-use models::contain::{Restarts, contained};
+use models::panic_isolation::{RestartBackoff, catch_panic};
 
 use super::{MediaThread, SOCKET_TOKEN};
 use crate::messages::{Message, OfferReply, OfferRequest};
@@ -38,9 +38,9 @@ impl MediaThread {
         }
         let mut events = Events::with_capacity(64);
         let mut socket_registered = true;
-        let mut restarts = Restarts::default();
+        let mut restarts = RestartBackoff::default();
         loop {
-            let why = match contained(|| self.run_until_stopped(&mut events, &mut socket_registered)) {
+            let why = match catch_panic(|| self.run_until_stopped(&mut events, &mut socket_registered)) {
                 Some(Ok(())) => return,
                 Some(Err(error)) => format!("it cannot wait for its socket: {error}"),
                 None => "it panicked".to_owned(),
@@ -92,7 +92,7 @@ impl MediaThread {
 
     /// Ends the thread's calls, resets the thread, and pauses if failures are too frequent. A panic
     /// in the restart counts as one more failure; the next restart does the remaining work.
-    fn recover(&mut self, restarts: &mut Restarts) {
+    fn recover(&mut self, restarts: &mut RestartBackoff) {
         let pause = self.record_failure(restarts);
         let restarted = self.try_restart();
         self.pause(pause);
@@ -106,8 +106,8 @@ impl MediaThread {
     }
 
     /// Counts a failure. Returns how long the thread must pause.
-    fn record_failure(&self, restarts: &mut Restarts) -> Duration {
-        let pause = restarts.pause(clock::now());
+    fn record_failure(&self, restarts: &mut RestartBackoff) -> Duration {
+        let pause = restarts.next_backoff(clock::now());
         if !pause.is_zero() {
             self.meter.stats().restart_pauses.fetch_add(1, Relaxed);
             tracing::error!(?pause, "a media thread fails again and again: it takes no calls for a while");
@@ -117,9 +117,9 @@ impl MediaThread {
 
     /// Tries a restart. Returns whether it succeeded.
     fn try_restart(&mut self) -> bool {
-        let done = contained(|| self.reset_after_failure()).is_some();
+        let done = catch_panic(|| self.reset_after_failure()).is_some();
         // The last datagrams of the calls are sent before a pause.
-        contained(|| self.socket.as_mut().map(Socket::flush));
+        catch_panic(|| self.socket.as_mut().map(Socket::flush));
         done
     }
 
@@ -129,7 +129,7 @@ impl MediaThread {
         let end = clock::now() + pause;
         while self.running && clock::now() < end {
             let Ok(message) = self.messages.recv_deadline(end) else { return };
-            contained(|| self.reject_message(message));
+            catch_panic(|| self.reject_message(message));
         }
     }
 
@@ -159,7 +159,7 @@ mod tests {
     fn a_thread_that_ends_by_a_panic_takes_no_calls() {
         let stats = Arc::new(ThreadStats::default());
         let thread_stats = Arc::clone(&stats);
-        let ended = contained::<()>(move || {
+        let ended = catch_panic::<()>(move || {
             let _gone = DeadGuard(thread_stats);
             panic!("the test's own panic");
         });

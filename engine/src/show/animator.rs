@@ -291,8 +291,8 @@ impl AvatarAnimator {
 mod tests {
     use bytes::Bytes;
 
-    use models::face::set::Manifest;
-    use models::face::{Key, Look, Stance};
+    use models::face::pose_set::Manifest;
+    use models::face::{Look, PoseId, Stance};
 
     use super::*;
     use crate::show::visemes::Viseme;
@@ -307,10 +307,10 @@ mod tests {
         let mut frames = Vec::new();
         for look in 0..2 {
             for mouth in 0..mouths.len() as u8 {
-                frames.push((Key { look, mouth, ..Key::default() }, Vec::new()));
+                frames.push((PoseId { look, mouth, ..PoseId::default() }, Vec::new()));
             }
         }
-        frames.push((Key { stance: 1, ..Key::default() }, Vec::new()));
+        frames.push((PoseId { stance: 1, ..PoseId::default() }, Vec::new()));
         // The coarse quality level has a third of the bytes.
         let bytes =
             (0..frames.len() * 2).map(|i| Bytes::from(vec![i as u8 / 2; 1000 - i % 2 * 660])).collect();
@@ -318,8 +318,11 @@ mod tests {
             width: 16,
             height: 16,
             quantizers: vec![8, 30, 50],
-            anchored: vec![1],
-            stances: vec![Stance::default(), Stance { head: models::face::plan::LISTENING, smile: 0.0 }],
+            altref_stances: vec![1],
+            stances: vec![
+                Stance::default(),
+                Stance { head: models::face::pose_plan::LISTENING_HEAD, smile: 0.0 },
+            ],
             breaths: vec![0.0],
             looks,
             mouths,
@@ -630,6 +633,6 @@ mod tests {
     fn frames_are_shared_and_not_copied() {
         let set = test_pose_set();
         let mut animator = AvatarAnimator::new(Arc::clone(&set), 25, 1);
-        assert_eq!(animator.next_frame(at(0), None).unwrap().payload.as_ptr(), set.key().as_ptr());
+        assert_eq!(animator.next_frame(at(0), None).unwrap().payload.as_ptr(), set.key_frame().as_ptr());
     }
 }

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use engine_api::{CallConfig, PoseSetFile};
-use models::face::{PoseSet, set};
+use models::face::{PoseSet, pose_set};
 use serde::Serialize;
 
 use super::pose_cache::PoseCache;
@@ -61,7 +61,7 @@ pub enum Error {
     Read(String, #[source] io::Error),
     /// A file is no valid pose set: its path, and the cause.
     #[error("{0}: {1}")]
-    Set(String, #[source] set::Error),
+    Set(String, #[source] pose_set::Error),
 }
 
 /// All stock avatars. Never empty if made by [`Avatars::built_in`].
@@ -230,7 +230,7 @@ impl AvatarLibrary {
         }
     }
 
-    fn load_custom(&self, id: &str, face: &PoseSetFile) -> Result<Arc<PoseCache>, set::Error> {
+    fn load_custom(&self, id: &str, face: &PoseSetFile) -> Result<Arc<PoseCache>, pose_set::Error> {
         if let Some(poses) = self.lock_custom().find(id, face.completeness) {
             return Ok(poses);
         }

@@ -35,7 +35,9 @@ use std::time::Duration;
 
 use conversation::event::AgentState;
 use conversation::time::Time;
-use models::face::plan::{ASIDE, AWAY, LISTENING, NOD_DEPTH, PONDERING, STRESSING};
+use models::face::pose_plan::{
+    EMPHASIS_BROWS, LISTENING_HEAD, NOD_DEPTH, SIDE_GLANCE, THINKING_BROWS, THINKING_GAZE,
+};
 use models::face::{Brows, Eyes, Head, Look, Stance};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -153,7 +155,7 @@ impl IdleMotion {
             next_blink: Time::ZERO,
             gaze: [0.0; 2],
             next_glance: Time::ZERO,
-            brows: (STRESSING, Easing::default()),
+            brows: (EMPHASIS_BROWS, Easing::default()),
             stressing: false,
             lean_from: Time::ZERO,
             can_speak_leaning: true,
@@ -282,8 +284,8 @@ impl IdleMotion {
     /// two.
     fn update_brows(&mut self, dt: f32) -> Brows {
         let wanted = match self.state {
-            AgentState::Thinking if self.gaze != [0.0; 2] => Some(PONDERING),
-            _ => self.stressing.then_some(STRESSING),
+            AgentState::Thinking if self.gaze != [0.0; 2] => Some(THINKING_BROWS),
+            _ => self.stressing.then_some(EMPHASIS_BROWS),
         };
         let (shape, ease) = &mut self.brows;
         if let Some(wanted) = wanted.filter(|_| ease.is_at_start()) {
@@ -383,7 +385,11 @@ impl IdleMotion {
     fn head_pose(&self) -> Head {
         let k = self.lean.value();
         let nod = NOD_DEPTH * self.nod.value();
-        Head { yaw: LISTENING.yaw * k, pitch: LISTENING.pitch * k + nod, roll: LISTENING.roll * k }
+        Head {
+            yaw: LISTENING_HEAD.yaw * k,
+            pitch: LISTENING_HEAD.pitch * k + nod,
+            roll: LISTENING_HEAD.roll * k,
+        }
     }
 
     fn eyelids(&mut self, now: Time) -> f32 {
@@ -436,10 +442,14 @@ impl IdleMotion {
         let gaze_time;
         (self.gaze, gaze_time) = match (self.state, at_user) {
             // The gaze moves away to think, and back to check on the user.
-            (AgentState::Thinking, true) => (AWAY, self.random_seconds(0.9, 2.2)),
+            (AgentState::Thinking, true) => (THINKING_GAZE, self.random_seconds(0.9, 2.2)),
             (AgentState::Thinking, false) => ([0.0; 2], self.random_seconds(0.5, 1.2)),
-            (AgentState::Speaking, true) => ([ASIDE[0] * side, ASIDE[1]], self.random_seconds(0.3, 0.9)),
-            (AgentState::Listening, true) => ([ASIDE[0] * side, ASIDE[1]], self.random_seconds(0.25, 0.6)),
+            (AgentState::Speaking, true) => {
+                ([SIDE_GLANCE[0] * side, SIDE_GLANCE[1]], self.random_seconds(0.3, 0.9))
+            }
+            (AgentState::Listening, true) => {
+                ([SIDE_GLANCE[0] * side, SIDE_GLANCE[1]], self.random_seconds(0.25, 0.6))
+            }
             (AgentState::Speaking, false) => ([0.0; 2], self.random_seconds(1.5, 4.0)),
             (AgentState::Listening, false) => ([0.0; 2], self.random_seconds(3.0, 7.0)),
         };
@@ -550,7 +560,7 @@ mod tests {
                 idle_motion.on_speech_pause(now);
             }
             let pose_state = idle_motion.update(now);
-            let lean = pose_state.stance.head.roll / LISTENING.roll;
+            let lean = pose_state.stance.head.roll / LISTENING_HEAD.roll;
             if pose_state.ready_to_speak {
                 let leans = lean > 0.5;
                 shifts += usize::from(last.replace(leans).is_some_and(|last| last != leans));
@@ -670,7 +680,7 @@ mod tests {
             // The smile falls faster when the agent speaks again.
             assert!((stance.smile - shown).abs() < if n % 250 < 4 { 0.5 } else { 0.2 }, "a jump at {n}");
             if stance.smile > 0.0 {
-                assert_eq!(stance.head, LISTENING, "frame {n}");
+                assert_eq!(stance.head, LISTENING_HEAD, "frame {n}");
                 smiles += usize::from(shown == 0.0);
             }
             shown = stance.smile;

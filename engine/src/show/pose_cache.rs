@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use models::face::{Brows, Eyes, Key, Look, Mouth, PoseSet, Stance};
+use models::face::{Brows, Eyes, Look, Mouth, PoseId, PoseSet, Stance};
 
 use super::idle_motion::PoseState;
 
@@ -76,30 +76,30 @@ impl PoseCache {
     /// The key frame; it shows rest.
     #[must_use]
     pub fn key_frame(&self) -> &Bytes {
-        self.pose_set.key()
+        self.pose_set.key_frame()
     }
 
     /// The altref frame, the second reference frame.
     #[must_use]
     pub fn altref_frame(&self) -> &Bytes {
-        self.pose_set.anchor()
+        self.pose_set.altref_frame()
     }
 
     /// Whether a frame refers to the altref frame.
     #[must_use]
     pub fn uses_altref(&self, index: u16) -> bool {
-        self.pose_set.is_anchored(index)
+        self.pose_set.uses_altref(index)
     }
 
     /// Number of the frame nearest to this pose. Equal numbers mean the same picture. `speaking`
     /// restricts the eyes to looks that are baked with every mouth.
     #[must_use]
     pub fn nearest_frame(&self, manner: &PoseState, mouth: Mouth, speaking: bool) -> u16 {
-        self.pose_set.index(self.nearest_pose_id(manner, mouth, speaking))
+        self.pose_set.frame_index(self.nearest_pose_id(manner, mouth, speaking))
     }
 
     /// The nearest value of each part of the pose; the combination may not be baked.
-    fn nearest_pose_id(&self, pose_state: &PoseState, mouth: Mouth, speaking: bool) -> Key {
+    fn nearest_pose_id(&self, pose_state: &PoseState, mouth: Mouth, speaking: bool) -> PoseId {
         let mouth = self.nearest_mouth(mouth);
         if mouth != 0 {
             let nearest = index_of_min(
@@ -108,7 +108,7 @@ impl PoseCache {
                     .map(|(stance, _)| self.stance_distance(*stance, pose_state.stance)),
             );
             let (stance, looks) = &self.speaking_stances[usize::from(nearest)];
-            return Key {
+            return PoseId {
                 stance: *stance,
                 look: self.nearest_look(looks, pose_state.look),
                 mouth,
@@ -133,7 +133,7 @@ impl PoseCache {
         };
         let breaths = &self.pose_set.manifest().breaths;
         let breath = index_of_min(breaths.iter().map(|breath| (breath - pose_state.breath).abs()));
-        Key { stance, look, mouth, breath }
+        PoseId { stance, look, mouth, breath }
     }
 
     /// Whether lips also move in a stance other than rest.
@@ -215,8 +215,8 @@ fn index_of_min(distances: impl Iterator<Item = f32>) -> u8 {
 mod tests {
     use conversation::event::AgentState;
     use conversation::time::Time;
-    use models::face::bake::Plan;
-    use models::face::set::Manifest;
+    use models::face::bake::PosePlan;
+    use models::face::pose_set::Manifest;
 
     use super::*;
     use crate::show::idle_motion::IdleMotion;
@@ -224,11 +224,11 @@ mod tests {
 
     /// All poses that are baked today, one byte each.
     fn cache() -> PoseCache {
-        let Plan { stances, looks, mouths, breaths, anchored, .. } = Plan::new();
-        let keys = Plan::new().keys();
+        let PosePlan { stances, looks, mouths, breaths, altref_stances: anchored, .. } = PosePlan::new();
+        let keys = PosePlan::new().pose_ids();
         let manifest = Manifest {
             quantizers: vec![8, 30],
-            anchored,
+            altref_stances: anchored,
             stances,
             looks,
             mouths,
@@ -243,13 +243,13 @@ mod tests {
 
     /// Distance of two pictures, in five units: quarters of the lean, thirds of a nod, halves of a
     /// smile, fifths of a breath, and the raise or knit of the brows.
-    fn pose_jump(cache: &PoseCache, a: Key, b: Key) -> [f32; 5] {
+    fn pose_jump(cache: &PoseCache, a: PoseId, b: PoseId) -> [f32; 5] {
         let (stances, looks) = (&cache.pose_set.manifest().stances, &cache.pose_set.manifest().looks);
-        let measures = |key: Key| {
+        let measures = |key: PoseId| {
             let Stance { head, smile } = stances[usize::from(key.stance)];
-            let lean = head.roll / models::face::plan::LISTENING.roll;
-            let nod =
-                (head.pitch - lean * models::face::plan::LISTENING.pitch) / models::face::plan::NOD_DEPTH;
+            let lean = head.roll / models::face::pose_plan::LISTENING_HEAD.roll;
+            let nod = (head.pitch - lean * models::face::pose_plan::LISTENING_HEAD.pitch)
+                / models::face::pose_plan::NOD_DEPTH;
             let brows = looks[usize::from(key.look)].brows;
             ([lean * 4.0, nod * 3.0, smile * 2.0, f32::from(key.breath)], [brows.raise, brows.knit])
         };
@@ -270,7 +270,7 @@ mod tests {
         let mut seen = std::collections::HashSet::new();
         for (seed, hurry) in (0..40).flat_map(|seed| [25, 150].map(|hurry| (seed, hurry))) {
             let mut idle_motion = IdleMotion::new(seed);
-            let mut last = Key::default();
+            let mut last = PoseId::default();
             let mut state = 0;
             for n in 0..25 * 120u64 {
                 let now = Time::from_micros(n * 40_000);
@@ -292,14 +292,14 @@ mod tests {
                 let lips =
                     if speaking && pose_state.ready_to_speak { Viseme::Aa.mouth() } else { Mouth::default() };
                 let key = cache.nearest_pose_id(&pose_state, lips, speaking);
-                let shown = cache.pose_set.manifest().frames[usize::from(cache.pose_set.index(key))].0;
+                let shown = cache.pose_set.manifest().frames[usize::from(cache.pose_set.frame_index(key))].0;
                 assert_eq!(shown, key, "seed {seed}, frame {n}: {pose_state:?}");
                 let [lean, nod, smile, breath, brows] = pose_jump(&cache, last, key);
                 let details = format!("seed {seed}, frame {n}: {last:?} to {key:?}");
                 assert!(lean <= 2.01 && nod <= 2.1 && smile <= 1.01 && breath <= 2.01, "{details}");
                 // At most half of the brows' range per frame. The full range is allowed behind lids
                 // that close or open, and where speech ends a thought: lips do not wait for brows.
-                let look = |key: Key| cache.pose_set.manifest().looks[usize::from(key.look)];
+                let look = |key: PoseId| cache.pose_set.manifest().looks[usize::from(key.look)];
                 let blinks = look(last).eyes.lids + look(key).eyes.lids > 0.2;
                 let begins = last.mouth == 0 && key.mouth != 0;
                 assert!(brows <= if blinks || begins { 0.46 } else { 0.26 }, "{details}");
@@ -307,13 +307,13 @@ mod tests {
                 last = key;
             }
         }
-        let unseen = |key: &&Key| {
+        let unseen = |key: &&PoseId| {
             [(0, key.stance, 0), (1, key.look, 0), (2, key.stance, key.breath)]
                 .iter()
                 .any(|k| !seen.contains(k))
         };
-        let keys = Plan::new().keys();
-        let unseen: Vec<&Key> = keys.iter().filter(unseen).collect();
+        let keys = PosePlan::new().pose_ids();
+        let unseen: Vec<&PoseId> = keys.iter().filter(unseen).collect();
         assert!(unseen.is_empty(), "baked for nothing: {unseen:?}");
     }
 }

@@ -2,7 +2,7 @@
 //! TTS, phones aligned from its words, phones recognized in its audio. Runs on the thread of the
 //! TTS.
 
-use models::lips::Lips;
+use models::lips::PhoneRecognizer;
 use models::tts::{Aligner, Phone, Word};
 
 /// Phone source of one segment.
@@ -15,7 +15,7 @@ pub(super) struct PhoneSource {
     pending_words: Vec<Word>,
     /// Created with the first samples, on the thread of the TTS. It reads all of them, since the
     /// words may end before the audio does.
-    phone_recognizer: Option<Lips>,
+    phone_recognizer: Option<PhoneRecognizer>,
     /// End of the last emitted phone, in seconds. Emitted phones are never revised.
     emitted_until: f32,
 }
@@ -62,8 +62,11 @@ impl PhoneSource {
 
     /// The segment is over: returns the rest of its phones.
     pub(super) fn finish(&mut self) -> Vec<Phone> {
-        let read =
-            self.phone_recognizer.as_mut().filter(|_| self.enabled).map_or_else(Vec::new, Lips::finish);
+        let read = self
+            .phone_recognizer
+            .as_mut()
+            .filter(|_| self.enabled)
+            .map_or_else(Vec::new, PhoneRecognizer::finish);
         self.skip_emitted(read)
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use conversation::time::{Position, SAMPLE_RATE};
 use models::tts::{Event, Phone, Tts};
-use models::{Error, Kind, Sink};
+use models::{Error, ErrorKind, Sink};
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
 use rubato::{Fft, FixedSync, Indexing, Resampler};
 
@@ -33,7 +33,7 @@ pub fn missing_voice_warning(engine: &dyn Tts, voice: &str) -> Option<String> {
     let name: String = voice.chars().take(40).collect();
     let warning =
         || format!("The voice {name:?} is not available on this server; the avatar's own speaks instead.");
-    (!engine.knows(voice)).then(warning)
+    (!engine.has_voice(voice)).then(warning)
 }
 
 /// A sink for a TTS that forwards its events, with samples at 48 kHz. With `make_phones`, phones
@@ -133,7 +133,7 @@ impl Upsampler {
         let rate = u64::from(rate);
         if !(8_000..=96_000).contains(&rate) {
             return Err(Error::new(
-                Kind::Refused,
+                ErrorKind::Rejected,
                 format!("the voice has an impossible sample rate of {rate} Hz"),
             ));
         }
@@ -148,7 +148,7 @@ impl Upsampler {
         };
         if rate != SAMPLE_RATE {
             let resampler = Fft::new(rate as usize, SAMPLE_RATE as usize, CHUNK_SAMPLES, 1, FixedSync::Input)
-                .map_err(|e| Error::new(Kind::Refused, "no resampler for the voice").with_source(e))?;
+                .map_err(|e| Error::new(ErrorKind::Rejected, "no resampler for the voice").with_source(e))?;
             this.delay_left = resampler.output_delay();
             this.output = vec![0.0; resampler.output_frames_max()];
             this.resampler = Some(resampler);
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn an_impossible_rate_is_a_failure_of_the_voice() {
-        assert_eq!(Upsampler::new(0).err().unwrap().kind(), Kind::Refused);
+        assert_eq!(Upsampler::new(0).err().unwrap().kind(), ErrorKind::Rejected);
     }
 
     #[test]

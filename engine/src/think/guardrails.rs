@@ -6,7 +6,7 @@ use std::sync::Arc;
 use conversation::id::ConversationId;
 use engine_api::Guardrail;
 use models::llm::Llm;
-use models::llm::check::{Check, Rule};
+use models::llm::guardrails::{GuardrailCheck, GuardrailRule};
 use models::{Handle, Sink};
 use serde_json::{Value, json};
 use tokio::runtime::Handle as Runtime;
@@ -27,13 +27,15 @@ pub(crate) fn check(
 ) -> Option<Handle> {
     // Guardrails without a response message are tools of the reply's generation instead.
     let checked = guardrails.iter().enumerate().filter(|(_, rule)| rule.response_message.is_some());
-    let (keys, rules): (Vec<(usize, String)>, Vec<Rule>) = checked
-        .map(|(i, rule)| ((i, rule.key.clone()), Rule { key: rule.key.clone(), prompt: rule.prompt.clone() }))
+    let (keys, rules): (Vec<(usize, String)>, Vec<GuardrailRule>) = checked
+        .map(|(i, rule)| {
+            ((i, rule.key.clone()), GuardrailRule { key: rule.key.clone(), prompt: rule.prompt.clone() })
+        })
         .unzip();
     if rules.is_empty() || user_text.trim().is_empty() {
         return None;
     }
-    let checking = llm.check(Check { said: user_text.to_owned(), rules });
+    let checking = llm.check_guardrails(GuardrailCheck { user_text: user_text.to_owned(), rules });
     let user_text = user_text.to_owned();
     let judging = async move {
         match checking.await {

@@ -58,7 +58,7 @@ pub fn start_generation(
 pub fn to_llm_event(event: Event) -> (LlmEvent, bool) {
     match event {
         Event::Text(text) => (LlmEvent::Text(text), false),
-        Event::Call { id, name, arguments } => (LlmEvent::ToolCall { id, name, arguments }, false),
+        Event::ToolCall { id, name, arguments } => (LlmEvent::ToolCall { id, name, arguments }, false),
         Event::End { prompt_tokens, completion_tokens } => {
             (LlmEvent::End { prompt_tokens, completion_tokens }, true)
         }

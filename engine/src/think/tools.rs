@@ -39,7 +39,7 @@ pub async fn run(client: &egress::Client, tool: &Tool, arguments: Value) -> Resu
     let request = build_request(method, url, headers, arguments)?;
     let describe = |error: egress::Error| error.to_string();
     let response = client.send(request).await.map_err(describe)?;
-    let (status, success) = (response.status(), response.success());
+    let (status, success) = (response.status(), response.is_success());
     let body = response.body().await.map_err(describe)?;
     if success {
         return Ok(parse_result(&body));
@@ -164,7 +164,7 @@ fn value_to_text(value: &Value) -> String {
 
 fn parse_result(body: &egress::Body) -> Value {
     let text = body.text();
-    if body.cut {
+    if body.truncated {
         return json!({"result": text, "truncated": true, "note": "cut after 256 KiB"});
     }
     match serde_json::from_str(text.trim()) {

@@ -7,7 +7,7 @@ use engine::speak::tts::SynthesisEvent;
 use models::tts::{Aligner, Event, Phone, Voice, Word};
 
 use crate::lips::{self, CLOSURE_TOLERANCE, LipComparison, closures, is_closure};
-use crate::noise::same_noise;
+use crate::noise::seed_voice_noise;
 use crate::{SpokenSentence, collect_phones, run_tts_sink, sentences, synthesize};
 
 /// The words of a sentence with start times, as from a vendor whose words exclude pauses.
@@ -94,14 +94,14 @@ fn print_scores(what: &str, sentence: &[SpokenSentence], shown: &[Vec<Phone>]) -
 
 #[test]
 fn lips_that_are_made_of_words_follow_the_phones() {
-    let _alone = same_noise();
+    let _alone = seed_voice_noise();
     assert_word_lips_follow(&sentences()[..32]);
 }
 
 #[test]
 #[ignore = "long: faces"]
 fn long_faces_lips_that_are_made_of_the_words_of_two_hundred_sentences_follow_the_phones() {
-    let _alone = same_noise();
+    let _alone = seed_voice_noise();
     assert_word_lips_follow(&sentences());
 }
 
@@ -157,7 +157,7 @@ fn assert_word_lips_follow(sentences: &[String]) {
 
 #[test]
 fn a_voice_that_tells_words_has_lips_by_them_from_when_it_tells_them() {
-    let _alone = same_noise();
+    let _alone = seed_voice_noise();
     let sentence = &synthesize(
         &["Maybe Bob will improve the map before my mother moves above the farm.".to_owned()],
         &["slt"],

@@ -11,7 +11,7 @@ use conversation::id::ConversationId;
 use conversation::input::Command;
 use conversation::settings::AgentTurnConfig;
 use engine::context::{EngineContext, PresenceGuard, Slot};
-use engine::hear::vad::{State, Vad, WINDOW};
+use engine::hear::vad::{NetworkState, Vad, WINDOW};
 use engine::latency::LatencyMetrics;
 use engine::media_thread::{Inbox, MediaThread};
 use engine::messages::{
@@ -24,7 +24,7 @@ use engine::transport::socket::Socket;
 use engine::transport::webrtc::Certificate;
 use engine_api::{AcceptedOffer, CallConfig, EventSink};
 use models::face::PoseSet;
-use models::turn::{Question, TurnModel};
+use models::turn::{TurnModel, TurnRequest};
 use models::{Handle, Sink, llm, stt, tts};
 
 /// An action that is due at an instant of virtual time.
@@ -75,7 +75,7 @@ impl VirtualTime {
 pub struct LoudnessVad;
 
 impl Vad for LoudnessVad {
-    fn infer(&mut self, _: &mut [&mut State], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]) {
+    fn infer(&mut self, _: &mut [&mut NetworkState], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]) {
         for (window, p) in windows.iter().zip(probabilities) {
             let power = window.iter().map(|s| s * s).sum::<f32>() / WINDOW as f32;
             *p = if power > 0.01 { 0.95 } else { 0.02 };
@@ -102,7 +102,7 @@ struct ScriptedStream {
 }
 
 impl stt::Stt for ScriptedStt {
-    fn open(&self, sink: Sink<stt::Event>) -> Result<Box<dyn stt::Stream>, models::Error> {
+    fn open(&self, sink: Sink<stt::Event>) -> Result<Box<dyn stt::SttStream>, models::Error> {
         *self.open_streams.lock().unwrap() += 1;
         let script = self.script.clone().into_iter();
         Ok(Box::new(ScriptedStream {
@@ -114,10 +114,10 @@ impl stt::Stt for ScriptedStt {
     }
 }
 
-impl stt::Stream for ScriptedStream {
-    fn begin(&mut self) {}
-    fn audio(&mut self, _: &[i16]) {}
-    fn end(&mut self) {
+impl stt::SttStream for ScriptedStream {
+    fn start_speech(&mut self) {}
+    fn push_audio(&mut self, _: &[i16]) {}
+    fn end_speech(&mut self) {
         assert_ne!(self.script.as_slice().first(), Some(&PANIC_TEXT), "the test's own panic");
         let (text, sink) = (self.script.next().unwrap_or_default().to_owned(), self.sink.clone());
         self.time.schedule_after(Duration::from_millis(25), move || sink.send(stt::Event::Final(text)));
@@ -147,13 +147,13 @@ impl llm::Llm for ScriptedLlm {
         }
         let end = llm::Event::End { prompt_tokens: 1, completion_tokens: 1 };
         self.time.schedule_after(at, move || sink.send(end));
-        Handle::done()
+        Handle::noop()
     }
 
-    fn check(&self, check: llm::check::Check) -> llm::check::Checking {
+    fn check_guardrails(&self, check: llm::guardrails::GuardrailCheck) -> llm::guardrails::GuardrailFuture {
         let (tell, verdict) = tokio::sync::oneshot::channel();
         let broken =
-            check.rules.iter().find(|rule| check.said.contains(&rule.key)).map(|rule| rule.key.clone());
+            check.rules.iter().find(|rule| check.user_text.contains(&rule.key)).map(|rule| rule.key.clone());
         self.time.schedule_after(Duration::from_millis(300), move || drop(tell.send(broken)));
         Box::pin(async move { Ok(verdict.await.unwrap_or_default()) })
     }
@@ -182,7 +182,7 @@ impl tts::Tts for ScriptedTts {
             sink.send(tts::Event::Audio { pcm, sample_rate: 48_000 });
             sink.send(tts::Event::End);
         });
-        Ok(Handle::done())
+        Ok(Handle::noop())
     }
 }
 
@@ -192,7 +192,7 @@ pub struct ScriptedTurnModel {
     pub time: VirtualTime,
     pub span: Duration,
     pub script: Vec<Option<(Duration, f32)>>,
-    pub questions: Arc<Mutex<Vec<Question>>>,
+    pub questions: Arc<Mutex<Vec<TurnRequest>>>,
     /// Numbers of the questions whose handle was dropped: withdrawn, or answered and finished.
     pub withdrawn: Arc<Mutex<Vec<usize>>>,
 }
@@ -214,11 +214,11 @@ impl TurnModel for ScriptedTurnModel {
         Ok(())
     }
 
-    fn span(&self) -> Duration {
+    fn max_audio(&self) -> Duration {
         self.span
     }
 
-    fn ask(&self, question: Question, answer: Sink<f32>) -> Handle {
+    fn predict(&self, question: TurnRequest, answer: Sink<f32>) -> Handle {
         let mut asked = self.questions.lock().unwrap();
         let number = asked.len();
         asked.push(question);

@@ -18,7 +18,7 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::time::Instant;
 
-use character::{Character, Mouth, Pose, Rect, SLIDERS, Sitter, render};
+use character::{Character, CharacterRenderer, Mouth, Pose, Rect, SLIDERS, render};
 use serde::Deserialize;
 
 /// The tables of an avatar's file that are used here.
@@ -40,54 +40,54 @@ fn main() {
         match word.split_once('=') {
             Some(("size", n)) => size = n.parse().expect("a size"),
             Some(("from", n)) => first = n.parse().expect("a slider's number"),
-            Some((name, value)) => set(&mut pose, name, value.parse().expect("a number")),
+            Some((name, value)) => set_slider(&mut pose, name, value.parse().expect("a number")),
             None => sheet = Some(word.as_str()),
         }
     }
-    let watch = Watch::new();
+    let watch = Stopwatch::new();
     if sheet == Some("extremes") {
         let (tiles, columns) = (extremes(&person.character, &pose, first, size), 8);
         save_tiles(out, &tiles, columns, size, size);
-        return watch.say("extremes");
+        return watch.print_lap("extremes");
     }
-    let sitter = Sitter::new(&person.character).expect("sliders in range");
-    let stage = sitter.stage(&pose, (size, size));
+    let sitter = CharacterRenderer::new(&person.character).expect("sliders in range");
+    let stage = sitter.head_view(&pose, (size, size));
     let _ = stage.draw(&pose, Rect { x0: 0, y0: 0, x1: 8, y1: 8 });
-    watch.say("hair and the light in it, once a head pose");
+    watch.print_lap("hair and the light in it, once a head pose");
     match sheet {
         None => {
             let patch = stage.draw(&pose, Rect::whole(size, size));
-            watch.say("whole picture");
+            watch.print_lap("whole picture");
             let _ = stage.draw(&pose, stage.mouth_rect());
-            watch.say("mouth rectangle");
+            watch.print_lap("mouth rectangle");
             let _ = stage.draw(&pose, stage.eyes_rect());
-            watch.say("eyes rectangle");
-            let picture = patch.finish();
-            watch.say("finish");
+            watch.print_lap("eyes rectangle");
+            let picture = patch.to_picture();
+            watch.print_lap("finish");
             save(out, &picture.rgb(), size, size);
         }
         Some(what) => {
             let eyes = what == "looks";
             let rect = if eyes { stage.eyes_rect() } else { stage.mouth_rect() };
             let poses = if eyes { looks(&pose) } else { visemes(&pose, what) };
-            let tiles: Vec<_> = poses.iter().map(|pose| stage.draw(pose, rect).finish().rgb()).collect();
-            watch.say(what);
+            let tiles: Vec<_> = poses.iter().map(|pose| stage.draw(pose, rect).to_picture().rgb()).collect();
+            watch.print_lap(what);
             save_tiles(out, &tiles, if eyes { 4 } else { 5 }, rect.x1 - rect.x0, rect.y1 - rect.y0);
         }
     }
 }
 
 /// Number of sliders on a sheet.
-const SLIDERS_A_SHEET: usize = 24;
+const SLIDERS_PER_SHEET: usize = 24;
 
 /// Each slider at its minimum and its maximum. The names are printed in drawing order.
 fn extremes(character: &Character, pose: &Pose, first: usize, size: usize) -> Vec<Vec<u8>> {
     let mut tiles = Vec::new();
-    for slider in SLIDERS.iter().skip(first).take(SLIDERS_A_SHEET) {
-        println!("{} {} … {}", slider.name, slider.least, slider.most);
-        for value in [slider.least, slider.most] {
+    for slider in SLIDERS.iter().skip(first).take(SLIDERS_PER_SHEET) {
+        println!("{} {} … {}", slider.name, slider.min, slider.max);
+        for value in [slider.min, slider.max] {
             let mut somebody = character.clone();
-            *(slider.of)(&mut somebody) = value;
+            *(slider.field)(&mut somebody) = value;
             tiles.push(render(&somebody, pose, (size, size), None).expect("sliders in range").rgb());
         }
     }
@@ -142,27 +142,27 @@ fn looks(rest: &Pose) -> Vec<Pose> {
 }
 
 /// Measures wall-clock and CPU seconds between two calls.
-struct Watch(std::cell::Cell<(Instant, f64)>);
+struct Stopwatch(std::cell::Cell<(Instant, f64)>);
 
-impl Watch {
+impl Stopwatch {
     fn new() -> Self {
-        Self(std::cell::Cell::new((Instant::now(), Self::processor())))
+        Self(std::cell::Cell::new((Instant::now(), Self::cpu_seconds())))
     }
 
-    fn say(&self, what: &str) {
-        let (wall, cpu) = self.0.replace((Instant::now(), Self::processor()));
-        println!("{what}: {:.2} core-s, {:.2} s", Self::processor() - cpu, wall.elapsed().as_secs_f64());
+    fn print_lap(&self, what: &str) {
+        let (wall, cpu) = self.0.replace((Instant::now(), Self::cpu_seconds()));
+        println!("{what}: {:.2} core-s, {:.2} s", Self::cpu_seconds() - cpu, wall.elapsed().as_secs_f64());
     }
 
     /// User time of this process in seconds, in steps of 10 ms (field 14 of stat in proc(5)).
-    fn processor() -> f64 {
+    fn cpu_seconds() -> f64 {
         let stat = fs::read_to_string("/proc/self/stat").expect("Linux");
         let behind_name = stat.rsplit(')').next().unwrap_or_default();
         behind_name.split_whitespace().nth(11).and_then(|n| n.parse::<f64>().ok()).expect("a number") / 100.0
     }
 }
 
-fn set(pose: &mut Pose, name: &str, value: f32) {
+fn set_slider(pose: &mut Pose, name: &str, value: f32) {
     let field = match name {
         "jaw" => &mut pose.mouth.jaw,
         "width" => &mut pose.mouth.width,

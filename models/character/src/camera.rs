@@ -2,7 +2,7 @@
 
 use glam::{Vec3, vec3};
 
-use crate::math::{square, step};
+use crate::math::{smoothstep, square};
 
 /// A camera in front of the face, 90 cm away.
 pub(crate) struct Camera {
@@ -10,19 +10,24 @@ pub(crate) struct Camera {
     pub(crate) height: usize,
     pub(crate) eye: Vec3,
     /// Half the picture's height at distance 1.
-    half: f32,
+    half_height: f32,
 }
 
 /// Height of the picture's centre.
-const MIDDLE: f32 = -0.20;
+const PICTURE_CENTRE_Y: f32 = -0.20;
 /// Distance of the camera.
-pub(crate) const DISTANCE: f32 = 9.0;
+pub(crate) const CAMERA_DISTANCE: f32 = 9.0;
 /// Half of the height that the picture shows at the face.
-const FIELD: f32 = 1.82;
+const HALF_FIELD_HEIGHT: f32 = 1.82;
 
 impl Camera {
     pub(crate) fn new(width: usize, height: usize) -> Self {
-        Self { width, height, eye: vec3(0.0, MIDDLE, DISTANCE), half: FIELD / DISTANCE }
+        Self {
+            width,
+            height,
+            eye: vec3(0.0, PICTURE_CENTRE_Y, CAMERA_DISTANCE),
+            half_height: HALF_FIELD_HEIGHT / CAMERA_DISTANCE,
+        }
     }
 
     /// Direction through a point of the picture, in pixels.
@@ -30,7 +35,7 @@ impl Camera {
         let half_height = self.height as f32 * 0.5;
         let a = (x - self.width as f32 * 0.5) / half_height;
         let b = (half_height - y) / half_height;
-        vec3(a * self.half, b * self.half, -1.0).normalize()
+        vec3(a * self.half_height, b * self.half_height, -1.0).normalize()
     }
 
     /// Pixel and depth of a point of the world.
@@ -42,7 +47,7 @@ impl Camera {
 
     /// Pixels per unit at this depth.
     pub(crate) fn scale(&self, depth: f32) -> f32 {
-        self.height as f32 * 0.5 / self.half / depth
+        self.height as f32 * 0.5 / self.half_height / depth
     }
 
     pub(crate) fn depth(&self, p: Vec3) -> f32 {
@@ -78,14 +83,14 @@ pub(crate) fn lights() -> [Light; 4] {
 }
 
 /// Light from all around.
-pub(crate) fn sky(n: Vec3) -> Vec3 {
+pub(crate) fn sky_light(n: Vec3) -> Vec3 {
     let t = n.y * 0.5 + 0.5;
     let c = vec3(0.44, 0.39, 0.37).lerp(vec3(0.64, 0.69, 0.78), t * t * (3.0 - 2.0 * t));
     c * (0.80 + 0.20 * n.z)
 }
 
 /// The reflection in a mirror: soft boxes over a gradient.
-pub(crate) fn studio(d: Vec3) -> Vec3 {
+pub(crate) fn studio_reflection(d: Vec3) -> Vec3 {
     let soft_box = |middle: Vec3, width: f32, height: f32, soft: f32| {
         let middle = middle.normalize();
         let right = middle.cross(Vec3::Y).normalize();
@@ -95,16 +100,16 @@ pub(crate) fn studio(d: Vec3) -> Vec3 {
             return 0.0;
         }
         let (a, b) = ((d.dot(right) / z).abs(), (d.dot(up) / z).abs());
-        step(width + soft, width - soft, a) * step(height + soft, height - soft, b)
+        smoothstep(width + soft, width - soft, a) * smoothstep(height + soft, height - soft, b)
     };
-    sky(d) * 0.35
+    sky_light(d) * 0.35
         + vec3(1.0, 0.97, 0.93) * 7.0 * soft_box(vec3(-0.50, 0.48, 0.72), 0.26, 0.32, 0.03)
         + vec3(0.85, 0.92, 1.0) * 2.2 * soft_box(vec3(0.62, -0.34, 0.70), 0.16, 0.16, 0.10)
         + Vec3::ONE * 2.0 * soft_box(vec3(0.8, 0.45, -0.5), 0.3, 0.6, 0.1)
 }
 
 /// Glossy reflection of a light (GGX, Walter et al. 2007, with Schlick's approximations).
-pub(crate) fn gloss(n: Vec3, v: Vec3, l: Vec3, roughness: f32, f0: f32) -> f32 {
+pub(crate) fn ggx_specular(n: Vec3, v: Vec3, l: Vec3, roughness: f32, f0: f32) -> f32 {
     let h = (v + l).normalize_or_zero();
     let (nl, nv) = (n.dot(l).max(0.0), n.dot(v).max(0.05));
     let (nh, vh) = (n.dot(h).max(0.0), v.dot(h).max(0.0));

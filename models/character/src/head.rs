@@ -2,14 +2,14 @@
 
 use glam::{Mat3, Vec3, Vec4, vec3, vec4};
 
-use crate::math::{Ellipsoids, bell, capsule, ellipsoid, smax, smin, square, step};
-use crate::person::Proportions;
+use crate::character::Proportions;
+use crate::math::{Ellipsoids, capsule, ellipsoid, gaussian, smax, smin, smoothstep, square};
 use crate::pose::Pose;
 use crate::scene::Scene;
 
 impl Scene {
     /// The ellipsoids of skull, jaw, cheeks and sockets; the last three belong to the jaw.
-    pub(crate) fn solids(c: &Proportions, eye_x: f32, pose: &Pose) -> Ellipsoids {
+    pub(crate) fn head_ellipsoids(c: &Proportions, eye_x: f32, pose: &Pose) -> Ellipsoids {
         let (wide, short) = (c.face_width, 1.0 - c.jaw_height);
         // Cheeks, lifted by a smile.
         let lift = pose.smile * 0.7 + pose.eyes.squint * 0.3;
@@ -31,15 +31,15 @@ impl Scene {
     }
 
     /// Skull, jaw, cheeks and sockets; no nose, lips or lids.
-    pub(crate) fn bones(&self, p: Vec3) -> f32 {
-        let c = &self.c.proportions;
+    pub(crate) fn skull(&self, p: Vec3) -> f32 {
+        let c = &self.character.proportions;
         let q = vec3(p.x.abs(), p.y, p.z);
         // The jaw, in its own space: it rotates about the x axis.
-        let j = self.unjaw(q);
+        let j = self.to_jaw_space(q);
         // A mirrored part at the side must not meet its mirror image in a crease down the middle of
         // the forehead.
         let x = (q.x * q.x + 0.0036).sqrt();
-        let ([skull, middle, cheek, socket], [teeth, jaw, angle, chin]) = self.solids.distances(
+        let ([skull, middle, cheek, socket], [teeth, jaw, angle, chin]) = self.ellipsoids.distances(
             [vec4(q.x, q.x, x, x), Vec4::splat(q.y), Vec4::splat(q.z)],
             [Vec4::splat(q.x), vec4(q.y, j.y, j.y, j.y), vec4(q.z, j.z, j.z, j.z)],
         );
@@ -56,12 +56,12 @@ impl Scene {
 
     /// Height and depth of the nose's tip.
     pub(crate) fn nose_tip(&self) -> (f32, f32) {
-        let n = &self.c.nose;
+        let n = &self.character.nose;
         (-0.335 * n.length + 0.03 * n.upturn, 0.945 + 0.05 * (n.length - 1.0))
     }
 
     fn nose(&self, p: Vec3) -> f32 {
-        let n = &self.c.nose;
+        let n = &self.character.nose;
         let q = vec3(p.x.abs(), p.y, p.z);
         let (y, z) = self.nose_tip();
         let bridge = 0.078 * (0.5 + 0.5 * n.width);
@@ -78,14 +78,14 @@ impl Scene {
     /// Distance to the nostrils' hollow.
     pub(crate) fn nostril(&self, p: Vec3) -> f32 {
         let (y, z) = self.nose_tip();
-        let width = self.c.nose.width;
+        let width = self.character.nose.width;
         let q = vec3(p.x.abs(), p.y, p.z) - vec3(0.060 * width, y - 0.082, z - 0.050);
         ellipsoid(Mat3::from_rotation_z(-0.45) * q, vec3(0.042 * width, 0.027, 0.05))
     }
 
     /// From head space to ear space: x outward from the shell, y up, z to the face.
     fn ear_space(&self, p: Vec3) -> Vec3 {
-        let q = vec3(p.x.abs(), p.y, p.z) - vec3(0.80 * self.c.proportions.face_width, -0.07, -0.12);
+        let q = vec3(p.x.abs(), p.y, p.z) - vec3(0.80 * self.character.proportions.face_width, -0.07, -0.12);
         Mat3::from_rotation_x(0.18) * (Mat3::from_rotation_y(0.58) * q)
     }
 
@@ -114,16 +114,16 @@ impl Scene {
     pub(crate) fn ear_hollow(&self, p: Vec3) -> f32 {
         let q = self.ear_space(p);
         let within = ellipsoid(vec3(0.0, q.y - 0.02, q.z + 0.02), vec3(1.0, 0.215, 0.145));
-        step(0.042, -0.012, q.x) * step(0.012, -0.02, within)
+        smoothstep(0.042, -0.012, q.x) * smoothstep(0.012, -0.02, within)
     }
 
     /// The skin of the head.
     pub(crate) fn head(&self, p: Vec3) -> f32 {
-        self.head_over(self.bones(p), p)
+        self.head_from_skull(self.skull(p), p)
     }
 
     /// Like [`Scene::head`], for a known distance to the skull.
-    pub(crate) fn head_over(&self, bones: f32, p: Vec3) -> f32 {
+    pub(crate) fn head_from_skull(&self, bones: f32, p: Vec3) -> f32 {
         let mut d = bones;
         let ax = p.x.abs();
         if d > 0.55 {
@@ -133,7 +133,7 @@ impl Scene {
             d = smin(d, self.nose(p), 0.06);
             d = smax(d, -self.nostril(p), 0.03);
         }
-        if ax > 0.5 && p.y.abs() < 0.5 && p.z < 0.35 && self.c.headscarf.is_none() {
+        if ax > 0.5 && p.y.abs() < 0.5 && p.z < 0.35 && self.character.headscarf.is_none() {
             d = smin(d, self.ear(p), 0.05);
         }
         d = self.with_lids(d, vec3(ax, p.y, p.z) - self.eye);
@@ -144,21 +144,21 @@ impl Scene {
     /// Lids: a sphere slightly larger than the eye, cut by the almond shape of its opening. `e` is
     /// relative to the eye's centre.
     fn with_lids(&self, mut d: f32, e: Vec3) -> f32 {
-        let radius = self.looks.eye_radius;
+        let radius = self.appearance.eye_radius;
         let length = e.length();
         if length >= radius + 0.22 || e.z <= -0.1 {
             return d;
         }
         let shut = self.pose.eyes.lids;
-        let (upper, lower) = self.lids(e.x);
+        let (upper, lower) = self.lid_contours(e.x);
         let half = self.lid_half_width();
         d = smin(d, length - radius - 0.020 - 0.006 * shut, 0.055);
         // A crease over the upper lid, a soft bag under the lower one.
-        let fade = step(1.15, 0.75, (e.x / half).abs());
+        let fade = smoothstep(1.15, 0.75, (e.x / half).abs());
         let crease = upper.max(-0.02) + 0.050 + 0.018 * shut;
-        d += 0.016 * bell((e.y - crease) / 0.017) * fade * (1.0 - 0.5 * shut);
-        let bag = 0.0045 + 0.008 * self.c.age + 0.006 * self.pose.smile;
-        d += bag * bell((e.y - (lower - 0.060)) / 0.022) * fade;
+        d += 0.016 * gaussian((e.y - crease) / 0.017) * fade * (1.0 - 0.5 * shut);
+        let bag = 0.0045 + 0.008 * self.character.age + 0.006 * self.pose.smile;
+        d += bag * gaussian((e.y - (lower - 0.060)) / 0.022) * fade;
         let almond = (e.y - upper).max(lower - e.y).max(e.x.abs() - half) * 0.8;
         smax(d, -almond.max(-e.z), 0.022)
     }

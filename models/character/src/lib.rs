@@ -12,34 +12,34 @@
 //!           ─► Picture
 //! ```
 
-mod bend;
 mod camera;
-mod comb;
+mod character;
+mod clothing;
 mod eye;
 mod face_hair;
-mod finish;
-mod groom;
 mod head;
+mod head_hair;
 mod light_grid;
 mod math;
-mod person;
 mod pose;
+mod ray_march;
 mod render;
 mod scene;
 mod shade;
+mod side_part;
 mod skin;
 mod slider;
+mod soft_limits;
 mod strand;
-mod trace;
-mod wear;
+mod tonemap;
 
 use std::sync::OnceLock;
 
 use glam::Vec3;
 
-pub use person::{
-    BrowShape, Character, Clothes, ClothesStyle, Colour, EyeShape, Glasses, Hair, HairStyle, Lips, NoColour,
-    Nose, Proportions, SLIDERS, Skin,
+pub use character::{
+    BrowShape, Character, Clothes, ClothesStyle, Colour, EyeShape, Glasses, Hair, HairStyle, InvalidColour,
+    Lips, Nose, Proportions, SLIDERS, Skin,
 };
 pub use pose::{Brows, Eyes, Head, Mouth, POSE_SLIDERS, Pose};
 pub use slider::{OutOfRange, Slider};
@@ -47,10 +47,10 @@ pub use slider::{OutOfRange, Slider};
 use camera::{Camera, lights};
 use face_hair::Whisker;
 use light_grid::LightGrid;
-use math::step;
+use math::smoothstep;
 use scene::Scene;
 use shade::Shader;
-use strand::{Layer, Strand};
+use strand::{HairLayer, Strand};
 
 /// Changes with the renderer's source: pictures of different versions may differ.
 pub const VERSION: &str = env!("CHARACTER_VERSION");
@@ -75,7 +75,7 @@ impl Rect {
         Self { x0: 0, y0: 0, x1: width, y1: height }
     }
 
-    fn array(self) -> [usize; 4] {
+    fn to_array(self) -> [usize; 4] {
         [self.x0, self.y0, self.x1, self.y1]
     }
 }
@@ -115,13 +115,13 @@ pub fn render(
     (width, height): (usize, usize),
     rect: Option<Rect>,
 ) -> Result<Picture, OutOfRange> {
-    let sitter = Sitter::new(character)?;
-    let stage = sitter.stage(pose, (width, height));
+    let sitter = CharacterRenderer::new(character)?;
+    let stage = sitter.head_view(pose, (width, height));
     let whole = Rect::whole(width, height);
-    let Some(r) = rect else { return Ok(stage.draw(pose, whole).finish()) };
+    let Some(r) = rect else { return Ok(stage.draw(pose, whole).to_picture()) };
     assert!(r.x0 < r.x1 && r.x1 <= width && r.y0 < r.y1 && r.y1 <= height, "{r:?} of {width}×{height}");
     // Light spreads into the rectangle from this many pixels around it.
-    let reach = finish::reach(height) + render::reach(&stage.camera);
+    let reach = tonemap::bloom_radius(height) + render::dependency_radius(&stage.camera);
     let around = Rect {
         x0: r.x0.saturating_sub(reach),
         y0: r.y0.saturating_sub(reach),
@@ -133,65 +133,67 @@ pub fn render(
     for (y, row) in (around.y0..).zip(part.light.chunks_exact(around.x1 - around.x0)) {
         light[y * width + around.x0..y * width + around.x1].copy_from_slice(row);
     }
-    let whole = Patch { rect: whole, light }.finish();
+    let whole = Patch { rect: whole, light }.to_picture();
     let rows = (r.y0..r.y1).flat_map(|y| &whole.rgba[(y * width + r.x0) * 4..(y * width + r.x1) * 4]);
     Ok(Picture { width: r.x1 - r.x0, height: r.y1 - r.y0, rgba: rows.copied().collect() })
 }
 
 /// Renders pictures of one character. Owns its hair.
-pub struct Sitter {
+pub struct CharacterRenderer {
     character: Character,
-    grown: OnceLock<(Vec<Strand>, Vec<Whisker>)>,
+    hair_and_beard: OnceLock<(Vec<Strand>, Vec<Whisker>)>,
 }
 
-impl Sitter {
+impl CharacterRenderer {
     /// Creates the renderer. The hair is grown with the first picture, in some tenths of a second.
     ///
     /// # Errors
     /// If a slider is out of range.
     pub fn new(character: &Character) -> Result<Self, OutOfRange> {
         character.check()?;
-        Ok(Self { character: character.clone(), grown: OnceLock::new() })
+        Ok(Self { character: character.clone(), hair_and_beard: OnceLock::new() })
     }
 
     /// Hair and beard, grown at the first use.
-    fn grown(&self) -> &(Vec<Strand>, Vec<Whisker>) {
-        self.grown.get_or_init(|| {
+    fn hair_and_beard(&self) -> &(Vec<Strand>, Vec<Whisker>) {
+        self.hair_and_beard.get_or_init(|| {
             let calm = Scene::new(&self.character, &Pose::default());
-            (groom::head_hair(&calm), face_hair::beard(&calm))
+            (head_hair::grow_head_hair(&calm), face_hair::beard_whiskers(&calm))
         })
     }
 
     /// A view of the head in one pose, at one picture size. All poses of lips and eyes share it.
     #[must_use]
-    pub fn stage(&self, rest: &Pose, (width, height): (usize, usize)) -> Stage<'_> {
-        Stage { sitter: self, camera: Camera::new(width, height), rest: *rest, hair: OnceLock::new() }
+    pub fn head_view(&self, rest: &Pose, (width, height): (usize, usize)) -> HeadView<'_> {
+        HeadView { renderer: self, camera: Camera::new(width, height), rest: *rest, hair: OnceLock::new() }
     }
 }
 
 /// A character with the head in one pose, ready to be drawn with many mouths and eyes.
-pub struct Stage<'a> {
-    sitter: &'a Sitter,
+pub struct HeadView<'a> {
+    renderer: &'a CharacterRenderer,
     camera: Camera,
     rest: Pose,
-    hair: OnceLock<(Option<LightGrid>, Layer)>,
+    hair: OnceLock<(Option<LightGrid>, HairLayer)>,
 }
 
-impl Stage<'_> {
+impl HeadView<'_> {
     /// The head's hair, and the light that passes through it; drawn in seconds with the first
     /// picture.
-    fn hair(&self) -> &(Option<LightGrid>, Layer) {
+    fn hair(&self) -> &(Option<LightGrid>, HairLayer) {
         self.hair.get_or_init(|| {
-            let (hair, _) = self.sitter.grown();
-            let scene = Scene::new(&self.sitter.character, &self.rest);
+            let (hair, _) = self.renderer.hair_and_beard();
+            let scene = Scene::new(&self.renderer.character, &self.rest);
             let lights = lights();
             let directions = lights.each_ref().map(|l| l.direction);
             let grid = (!hair.is_empty()).then(|| LightGrid::new(&scene, hair, &directions));
-            let mut layer = Layer::new([0, 0, self.camera.width, self.camera.height]);
+            let mut layer = HairLayer::new([0, 0, self.camera.width, self.camera.height]);
             let shader = Shader { scene: &scene, camera: &self.camera, lights, grid: grid.as_ref() };
             let strands: Vec<&Strand> = hair.iter().collect();
-            let hidden = render::hidden(&scene, &self.camera);
-            layer.draw(&strands, &self.camera, &scene, Some(&hidden), |s, p, t, k| shader.hair(s, p, t, k));
+            let hidden = render::hidden_depths(&scene, &self.camera);
+            layer.draw(&strands, &self.camera, &scene, Some(&hidden), |s, p, t, k| {
+                shader.shade_hair(s, p, t, k)
+            });
             (grid, layer)
         })
     }
@@ -204,30 +206,30 @@ impl Stage<'_> {
     pub fn draw(&self, pose: &Pose, rect: Rect) -> Patch {
         let (width, height) = (self.camera.width, self.camera.height);
         assert!(rect.x0 < rect.x1 && rect.y0 < rect.y1 && rect.x1 <= width && rect.y1 <= height, "{rect:?}");
-        let scene = Scene::new(&self.sitter.character, &Pose { head: self.rest.head, ..*pose });
+        let scene = Scene::new(&self.renderer.character, &Pose { head: self.rest.head, ..*pose });
         let (grid, hair) = self.hair();
         let shader = Shader { scene: &scene, camera: &self.camera, lights: lights(), grid: grid.as_ref() };
         // An open jaw moves a hair down by less than this.
-        let reach = self.camera.scale(camera::DISTANCE - 0.7) * 0.4;
+        let reach = self.camera.scale(camera::CAMERA_DISTANCE - 0.7) * 0.4;
         let near = |p: Vec3| {
             let (x, y, _) = self.camera.project(scene.to_world(p));
-            let [left, top, right, bottom] = rect.array().map(|v| v as f32);
+            let [left, top, right, bottom] = rect.to_array().map(|v| v as f32);
             x > left - reach && x < right + reach && y > top - reach && y < bottom + reach
         };
-        let mut strands = face_hair::posed(&scene, &self.sitter.grown().1, near);
+        let mut strands = face_hair::pose_beard(&scene, &self.renderer.hair_and_beard().1, near);
         // Brows and lashes do not extend below this.
-        let lids = self.around(Vec3::new(-0.70, -0.19, 0.0), Vec3::new(0.70, 0.46, 0.0), 1);
+        let lids = self.bounding_rect(Vec3::new(-0.70, -0.19, 0.0), Vec3::new(0.70, 0.46, 0.0), 1);
         if rect.y0 < lids.y1 {
             strands.extend(face_hair::brows_and_lashes(&scene));
         }
-        let light = render::draw(&shader, hair.cut(rect.array()), &strands, rect.array());
+        let light = render::draw_rect(&shader, hair.crop(rect.to_array()), &strands, rect.to_array());
         Patch { rect, light }
     }
 
     /// The rectangle of the picture that contains this part of the head in the rest pose, aligned
     /// to a grid of this many pixels.
-    fn around(&self, low: Vec3, high: Vec3, grid: usize) -> Rect {
-        let scene = Scene::new(&self.sitter.character, &self.rest);
+    fn bounding_rect(&self, low: Vec3, high: Vec3, grid: usize) -> Rect {
+        let scene = Scene::new(&self.renderer.character, &self.rest);
         let corners = [(low.x, low.y), (high.x, low.y), (low.x, high.y), (high.x, high.y)]
             .map(|(x, y)| self.camera.project(scene.to_world(Vec3::new(x, y, 0.7))));
         let least = |f: fn(&(f32, f32, f32)) -> f32| corners.iter().map(f).fold(f32::MAX, f32::min);
@@ -245,13 +247,13 @@ impl Stage<'_> {
     /// The rectangle in which lips and jaw move.
     #[must_use]
     pub fn mouth_rect(&self) -> Rect {
-        self.around(Vec3::new(-0.66, -1.36, 0.0), Vec3::new(0.66, -0.34, 0.0), MACROBLOCK)
+        self.bounding_rect(Vec3::new(-0.66, -1.36, 0.0), Vec3::new(0.66, -0.34, 0.0), MACROBLOCK)
     }
 
     /// The rectangle in which lids, eyes and brows move.
     #[must_use]
     pub fn eyes_rect(&self) -> Rect {
-        self.around(Vec3::new(-0.70, -0.22, 0.0), Vec3::new(0.70, 0.46, 0.0), MACROBLOCK)
+        self.bounding_rect(Vec3::new(-0.70, -0.22, 0.0), Vec3::new(0.70, 0.46, 0.0), MACROBLOCK)
     }
 }
 
@@ -277,7 +279,7 @@ impl Patch {
             for x in r.x0..r.x1 {
                 let edge = (x - r.x0).min(r.x1 - 1 - x).min(y - r.y0).min(r.y1 - 1 - y);
                 let i = (y - r.y0) * (r.x1 - r.x0) + x - r.x0;
-                let change = (moved.light[i] - rest.light[i]) * step(0.0, feather as f32, edge as f32);
+                let change = (moved.light[i] - rest.light[i]) * smoothstep(0.0, feather as f32, edge as f32);
                 self.light[(y - whole.y0) * (whole.x1 - whole.x0) + x - whole.x0] += change;
             }
         }
@@ -312,9 +314,9 @@ impl Patch {
 
     /// Converts the light to a picture.
     #[must_use]
-    pub fn finish(&self) -> Picture {
+    pub fn to_picture(&self) -> Picture {
         let (width, height) = (self.rect.x1 - self.rect.x0, self.rect.y1 - self.rect.y0);
-        let rgb = finish::finish(&self.light, width, height);
+        let rgb = tonemap::tonemap(&self.light, width, height);
         let rgba = rgb.chunks_exact(3).flat_map(|p| [p[0], p[1], p[2], 255]).collect();
         Picture { width, height, rgba }
     }

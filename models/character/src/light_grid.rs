@@ -11,20 +11,20 @@ use crate::scene::Scene;
 use crate::strand::Strand;
 
 /// Side of a cell, in units.
-const CELL: f32 = 0.034;
+const CELL_SIZE: f32 = 0.034;
 /// Number of directions of the sky.
-const SKY: usize = 12;
+const SKY_DIRECTIONS: usize = 12;
 
 pub(crate) struct LightGrid {
-    n: [usize; 3],
-    low: Vec3,
+    cell_counts: [usize; 3],
+    origin: Vec3,
     /// Transmittance of the hair, and of hair and head.
-    pub(crate) hair: Field,
-    pub(crate) all: Field,
+    pub(crate) through_hair: Transmittance,
+    pub(crate) through_hair_and_head: Transmittance,
 }
 
 /// For each cell, the share of each light and of the sky that arrives.
-pub(crate) struct Field {
+pub(crate) struct Transmittance {
     lights: Vec<Vec4>,
     sky: Vec<f32>,
 }
@@ -38,51 +38,54 @@ impl LightGrid {
         }
         low -= Vec3::splat(0.35);
         high += Vec3::splat(0.35);
-        let cells = (high - low) / CELL;
+        let cells = (high - low) / CELL_SIZE;
         let n = [cells.x as usize + 2, cells.y as usize + 2, cells.z as usize + 2];
-        let none = || Field { lights: Vec::new(), sky: Vec::new() };
-        let mut grid = Self { n, low, hair: none(), all: none() };
+        let none = || Transmittance { lights: Vec::new(), sky: Vec::new() };
+        let mut grid =
+            Self { cell_counts: n, origin: low, through_hair: none(), through_hair_and_head: none() };
         let hair = grid.density(strands);
         let all: Vec<f32> = hair
             .par_iter()
             .enumerate()
             .map(|(i, d)| {
                 let cell = vec3((i % n[0]) as f32, (i / n[0] % n[1]) as f32, (i / n[0] / n[1]) as f32);
-                d + if scene.is_solid(low + cell * CELL) { 60.0 } else { 0.0 }
+                d + if scene.is_inside_collider(low + cell * CELL_SIZE) { 60.0 } else { 0.0 }
             })
             .collect();
-        let directions = lights.map(|l| scene.unturn * l);
-        grid.hair = grid.field(&hair, &directions);
-        grid.all = grid.field(&all, &directions);
+        let directions = lights.map(|l| scene.inverse_head_rotation * l);
+        grid.through_hair = grid.transmittance(&hair, &directions);
+        grid.through_hair_and_head = grid.transmittance(&all, &directions);
         grid
     }
 
-    fn field(&self, density: &[f32], lights: &[Vec3; 4]) -> Field {
+    fn transmittance(&self, density: &[f32], lights: &[Vec3; 4]) -> Transmittance {
         let sweeps: Vec<Vec<f32>> = lights.par_iter().map(|l| self.sweep(density, *l)).collect();
         let lights = (0..density.len())
             .into_par_iter()
             .map(|i| vec4(sweeps[0][i], sweeps[1][i], sweeps[2][i], sweeps[3][i]))
             .collect();
-        Field { lights, sky: self.sky(density) }
+        Transmittance { lights, sky: self.sky_transmittance(density) }
     }
 
     /// Projected area of the hair in a cell's volume.
     fn density(&self, strands: &[Strand]) -> Vec<f32> {
         // A fixed number of parts, so that the sum does not depend on the number of threads.
-        let parts: Vec<Vec<f32>> =
-            strands.par_chunks(strands.len().div_ceil(4).max(1)).map(|part| self.area(part)).collect();
+        let parts: Vec<Vec<f32>> = strands
+            .par_chunks(strands.len().div_ceil(4).max(1))
+            .map(|part| self.projected_area(part))
+            .collect();
         let sum = |i: usize| parts.iter().map(|part| part[i]).sum::<f32>();
-        let share = 0.75 / (CELL * CELL * CELL);
-        (0..self.n.iter().product()).into_par_iter().map(|i| sum(i) * share).collect()
+        let share = 0.75 / (CELL_SIZE * CELL_SIZE * CELL_SIZE);
+        (0..self.cell_counts.iter().product()).into_par_iter().map(|i| sum(i) * share).collect()
     }
 
     /// Projected area of the hair in each cell.
-    fn area(&self, strands: &[Strand]) -> Vec<f32> {
-        let n = self.n;
+    fn projected_area(&self, strands: &[Strand]) -> Vec<f32> {
+        let n = self.cell_counts;
         let mut out = vec![0.0f32; n[0] * n[1] * n[2]];
         for strand in strands {
             for pair in strand.points.windows(2) {
-                let middle = ((pair[0] + pair[1]) * 0.5 - self.low) / CELL;
+                let middle = ((pair[0] + pair[1]) * 0.5 - self.origin) / CELL_SIZE;
                 let area = strand.width * (pair[1] - pair[0]).length();
                 // All coordinates in the grid are positive, so casts round down.
                 let at = [middle.x as usize, middle.y as usize, middle.z as usize];
@@ -98,24 +101,24 @@ impl LightGrid {
         out
     }
 
-    fn sky(&self, density: &[f32]) -> Vec<f32> {
-        let directions: Vec<Vec3> = (0..SKY)
+    fn sky_transmittance(&self, density: &[f32]) -> Vec<f32> {
+        let directions: Vec<Vec3> = (0..SKY_DIRECTIONS)
             .map(|i| {
-                let y = 1.0 - (i as f32 + 0.5) / SKY as f32 * 1.5;
+                let y = 1.0 - (i as f32 + 0.5) / SKY_DIRECTIONS as f32 * 1.5;
                 let angle = i as f32 * 2.399_96; // the golden angle
                 let r = (1.0 - y * y).sqrt();
                 vec3(angle.cos() * r, y, angle.sin() * r)
             })
             .collect();
         let sweeps: Vec<Vec<f32>> = directions.par_iter().map(|l| self.sweep(density, *l)).collect();
-        let mean = |i: usize| sweeps.iter().map(|s| s[i]).sum::<f32>() / SKY as f32;
+        let mean = |i: usize| sweeps.iter().map(|s| s[i]).sum::<f32>() / SKY_DIRECTIONS as f32;
         (0..density.len()).into_par_iter().map(mean).collect()
     }
 
     /// Light that arrives at each cell from direction `l`, computed slice by slice along the
     /// longest axis, starting at the light.
     fn sweep(&self, density: &[f32], l: Vec3) -> Vec<f32> {
-        let n = self.n;
+        let n = self.cell_counts;
         let stride = [1, n[0], n[0] * n[1]];
         let l = l.to_array();
         let a = l.map(f32::abs);
@@ -129,7 +132,7 @@ impl LightGrid {
         // Rows run along the shorter stride.
         let (u, w) = [(1, 2), (0, 2), (0, 1)][axis];
         let k = 1.0 / a[axis];
-        let (du, dw, length) = (l[u] * k, l[w] * k, CELL * k);
+        let (du, dw, length) = (l[u] * k, l[w] * k, CELL_SIZE * k);
         // The lateral offset is the same for all cells, and at most one whole cell.
         let (ru, rw) = (du - du.floor(), dw - dw.floor());
         let (su, sw) = ((du.floor() + 1.0) as usize, (dw.floor() + 1.0) as usize);
@@ -163,9 +166,9 @@ impl LightGrid {
 
     /// Value of one transmittance at a point of head space: the lights, and the sky. Outside the
     /// grid all light arrives.
-    pub(crate) fn at(&self, field: &Field, p: Vec3) -> (Vec4, f32) {
-        let q = (p - self.low) / CELL;
-        let n = self.n;
+    pub(crate) fn sample(&self, field: &Transmittance, p: Vec3) -> (Vec4, f32) {
+        let q = (p - self.origin) / CELL_SIZE;
+        let n = self.cell_counts;
         let outside = |v: f32, n: usize| !(v >= 0.0 && v < (n - 1) as f32);
         if outside(q.x, n[0]) || outside(q.y, n[1]) || outside(q.z, n[2]) {
             return (Vec4::ONE, 1.0);

@@ -4,21 +4,21 @@ use glam::{Vec3, Vec4, vec3, vec4};
 
 /// The smaller of two numbers in one instruction; `f32::min` needs five, to treat NaN correctly.
 #[inline]
-fn least(a: f32, b: f32) -> f32 {
+fn fast_min(a: f32, b: f32) -> f32 {
     if a < b { a } else { b }
 }
 
 /// The larger of two numbers in one instruction.
 #[inline]
-fn most(a: f32, b: f32) -> f32 {
+fn fast_max(a: f32, b: f32) -> f32 {
     if a > b { a } else { b }
 }
 
 /// Smooth minimum with a seam of width `k` (quadratic).
 #[inline]
 pub(crate) fn smin(a: f32, b: f32, k: f32) -> f32 {
-    let h = most(k - (a - b).abs(), 0.0);
-    least(a, b) - h * h * (0.25 / k)
+    let h = fast_max(k - (a - b).abs(), 0.0);
+    fast_min(a, b) - h * h * (0.25 / k)
 }
 
 /// Smooth maximum.
@@ -29,8 +29,8 @@ pub(crate) fn smax(a: f32, b: f32, k: f32) -> f32 {
 
 /// 0 at `a`, 1 at `b`, smooth at both ends; `a` may be the larger one.
 #[inline]
-pub(crate) fn step(a: f32, b: f32, x: f32) -> f32 {
-    let t = least(most((x - a) * (1.0 / (b - a)), 0.0), 1.0);
+pub(crate) fn smoothstep(a: f32, b: f32, x: f32) -> f32 {
+    let t = fast_min(fast_max((x - a) * (1.0 / (b - a)), 0.0), 1.0);
     t * t * (3.0 - 2.0 * t)
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn mix(a: f32, b: f32, t: f32) -> f32 {
 
 /// exp(−x²).
 #[inline]
-pub(crate) fn bell(x: f32) -> f32 {
+pub(crate) fn gaussian(x: f32) -> f32 {
     // Denormal numbers of an `f32` are slow.
     if x * x > 80.0 { 0.0 } else { (-x * x).exp() }
 }
@@ -109,7 +109,7 @@ impl Lanes {
 #[inline]
 pub(crate) fn capsule(p: Vec3, a: Vec3, b: Vec3, ra: f32, rb: f32) -> f32 {
     let ab = b - a;
-    let h = least(most((p - a).dot(ab) * (1.0 / ab.length_squared()), 0.0), 1.0);
+    let h = fast_min(fast_max((p - a).dot(ab) * (1.0 / ab.length_squared()), 0.0), 1.0);
     (p - a - ab * h).length() - mix(ra, rb, h)
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn noise(p: Vec3) -> f32 {
 }
 
 /// Three octaves of noise, 0 … 1.
-pub(crate) fn clouds(p: Vec3) -> f32 {
+pub(crate) fn fractal_noise(p: Vec3) -> f32 {
     noise(p) * 0.55 + noise(p * 2.03) * 0.28 + noise(p * 4.1) * 0.17
 }
 

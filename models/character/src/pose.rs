@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::slider::{OutOfRange, Slider, check, checked, sliders};
+use crate::slider::{OutOfRange, Slider, check, sliders, validated_serde};
 
 /// All movable parameters. The default is a calm face that looks straight ahead with closed lips.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -104,4 +104,4 @@ impl Pose {
     }
 }
 
-checked!(Pose);
+validated_serde!(Pose);

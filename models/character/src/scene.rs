@@ -8,15 +8,15 @@ pub(crate) mod mouth;
 
 use glam::{EulerRot, Mat3, Vec3, vec3};
 
-use crate::math::{Ellipsoids, Random, capsule, mix, smin, square, step};
-use crate::person::{Character, Glasses, HairStyle};
+use crate::character::{Character, Glasses, HairStyle};
+use crate::math::{Ellipsoids, Random, capsule, mix, smin, smoothstep, square};
 use crate::pose::Pose;
 use mouth::MouthShape;
 
 /// Material of a surface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Material {
-    Nothing,
+    None,
     Skin,
     Eye,
     Teeth,
@@ -30,7 +30,7 @@ pub(crate) enum Material {
 }
 
 /// Colours in linear light and measures in units, computed from the sliders once.
-pub(crate) struct Looks {
+pub(crate) struct Appearance {
     pub(crate) skin: Vec3,
     pub(crate) lip: Vec3,
     pub(crate) iris: Vec3,
@@ -47,7 +47,7 @@ pub(crate) struct Looks {
     pub(crate) mouth_width: f32,
 }
 
-impl Looks {
+impl Appearance {
     fn new(c: &Character) -> Self {
         Self {
             skin: c.skin.colour.linear(),
@@ -70,137 +70,144 @@ impl Looks {
 
 /// A character in a pose.
 pub(crate) struct Scene {
-    pub(crate) c: Character,
-    pub(crate) looks: Looks,
+    pub(crate) character: Character,
+    pub(crate) appearance: Appearance,
     pub(crate) pose: Pose,
     /// How far the upper lip is lifted from the teeth, 0 … 1.
     pub(crate) upper_lift: f32,
     /// How far a smile parts the lips to show the edges of the upper teeth, 0 … 1.
-    pub(crate) parted: f32,
+    pub(crate) smile_parting: f32,
     /// Tongue: raised 0 … 1, and out between the teeth 0 … 1.
     pub(crate) tongue: (f32, f32),
     /// Rotation from head space to the world, about the pivot.
-    pub(crate) turn: Mat3,
+    pub(crate) head_rotation: Mat3,
     /// Inverse rotation.
-    pub(crate) unturn: Mat3,
+    pub(crate) inverse_head_rotation: Mat3,
     /// Centre of the right eyeball; the left one is mirrored.
     pub(crate) eye: Vec3,
     /// Gaze directions of the picture's left and right eye, in head space.
     pub(crate) gaze: [Vec3; 2],
     /// Rotation of the jaw in radians.
     pub(crate) jaw_angle: f32,
-    jaw_turn: Mat3,
+    jaw_rotation: Mat3,
     pub(crate) mouth: MouthShape,
     neck_top: Vec3,
     /// Upper bound of z in the world.
-    pub(crate) foremost: f32,
-    pub(crate) solids: Ellipsoids,
+    pub(crate) max_z: f32,
+    pub(crate) ellipsoids: Ellipsoids,
     /// Slopes of mouth and eyes, shifts of jaw and nose.
-    skew: [f32; 4],
+    asymmetry: [f32; 4],
     /// How much deeper the fold of the right cheek is than that of the left.
-    pub(crate) lopsided: f32,
+    pub(crate) fold_asymmetry: f32,
     /// How far this character's mouth turns up at its corners, and how close to them (an exponent).
-    pub(crate) corners: [f32; 2],
+    pub(crate) mouth_corners: [f32; 2],
 }
 
 /// The head rotates about this point.
-const PIVOT: Vec3 = vec3(0.0, -1.0, -0.3);
+const HEAD_PIVOT: Vec3 = vec3(0.0, -1.0, -0.3);
 /// Above this height a headscarf hides neck and clothes.
-pub(crate) const COLLAR: f32 = -1.25;
+pub(crate) const COLLAR_Y: f32 = -1.25;
 /// The jaw rotates about this axis (along x).
-const HINGE: Vec3 = vec3(0.0, -0.18, -0.12);
+const JAW_HINGE: Vec3 = vec3(0.0, -0.18, -0.12);
 
 impl Scene {
     pub(crate) fn new(character: &Character, pose: &Pose) -> Self {
-        let character = &character.bent();
+        let character = &character.with_soft_limits();
         let m = pose.mouth;
         let turn = Mat3::from_euler(EulerRot::YXZ, pose.head.yaw, pose.head.pitch, pose.head.roll);
         let jaw_angle = m.jaw * 0.30 - m.press * 0.012;
-        let open = step(0.0, 0.14, m.jaw) * (1.0 - m.press);
+        let open = smoothstep(0.0, 0.14, m.jaw) * (1.0 - m.press);
         let mut scene = Self {
-            c: character.clone(),
-            looks: Looks::new(character),
+            character: character.clone(),
+            appearance: Appearance::new(character),
             pose: Pose::default(),
             upper_lift: (0.55 + 0.25 * m.width.max(0.0) - 0.38 * m.round) * open,
-            parted: step(0.58, 1.0, pose.smile) * (1.0 - m.press) * (1.0 - m.tuck) * (1.0 - m.round),
+            smile_parting: smoothstep(0.58, 1.0, pose.smile)
+                * (1.0 - m.press)
+                * (1.0 - m.tuck)
+                * (1.0 - m.round),
             tongue: ((m.tongue / 0.6).min(1.0), ((m.tongue - 0.6) / 0.4).max(0.0)),
-            turn,
-            unturn: turn.transpose(),
+            head_rotation: turn,
+            inverse_head_rotation: turn.transpose(),
             eye: Vec3::ZERO,
             gaze: [Vec3::Z; 2],
             jaw_angle: 0.0,
-            jaw_turn: Mat3::IDENTITY,
+            jaw_rotation: Mat3::IDENTITY,
             mouth: MouthShape::default(),
             neck_top: Vec3::ZERO,
-            foremost: 0.0,
-            solids: Self::solids(&character.proportions, 0.322 * character.eyes.spacing, &Pose::default()),
-            skew: skew(character, pose.smile),
-            lopsided: 0.0,
-            corners: corners(character),
+            max_z: 0.0,
+            ellipsoids: Self::head_ellipsoids(
+                &character.proportions,
+                0.322 * character.eyes.spacing,
+                &Pose::default(),
+            ),
+            asymmetry: random_asymmetry(character, pose.smile),
+            fold_asymmetry: 0.0,
+            mouth_corners: random_mouth_corners(character),
         };
         scene.neck_top = scene.to_world(vec3(0.0, -0.62, -0.22));
         // The nose ends in a ball, and the bridge of glasses at 1.06.
         let (tip_y, tip_z) = scene.nose_tip();
         let nose = scene.to_world(vec3(0.0, tip_y, tip_z)).z + 0.10 * character.nose.tip;
-        scene.foremost = nose.max(scene.to_world(vec3(0.0, 0.1, 1.06)).z);
+        scene.max_z = nose.max(scene.to_world(vec3(0.0, 0.1, 1.06)).z);
         // The eye lies in the socket of the face at rest: it must not move with jaw or cheeks.
-        let looks = &scene.looks;
-        scene.eye = vec3(looks.eye_x, 0.0, scene.front(looks.eye_x, 0.0) - looks.eye_radius * 0.93);
+        let looks = &scene.appearance;
+        scene.eye = vec3(looks.eye_x, 0.0, scene.face_depth(looks.eye_x, 0.0) - looks.eye_radius * 0.93);
         scene.pose = *pose;
-        scene.solids = Self::solids(&character.proportions, scene.looks.eye_x, pose);
+        scene.ellipsoids = Self::head_ellipsoids(&character.proportions, scene.appearance.eye_x, pose);
         scene.jaw_angle = jaw_angle;
-        scene.jaw_turn = Mat3::from_rotation_x(-jaw_angle);
+        scene.jaw_rotation = Mat3::from_rotation_x(-jaw_angle);
         for (i, side) in [-1.0, 1.0].into_iter().enumerate() {
             let (yaw, up) = (pose.eyes.gaze_x * 0.45 - side * 0.035, pose.eyes.gaze_y * 0.35);
             scene.gaze[i] = vec3(yaw.sin() * up.cos(), up.sin(), yaw.cos() * up.cos());
         }
-        scene.lopsided = 0.16 * scene.skew[0].signum() * character.asymmetry;
+        scene.fold_asymmetry = 0.16 * scene.asymmetry[0].signum() * character.asymmetry;
         scene.mouth = scene.shape_mouth();
         scene
     }
 
     pub(crate) fn to_head(&self, p: Vec3) -> Vec3 {
-        let p = self.unturn * (p - PIVOT) + PIVOT;
-        p + self.skew(p)
+        let p = self.inverse_head_rotation * (p - HEAD_PIVOT) + HEAD_PIVOT;
+        p + self.asymmetry_offset(p)
     }
 
     pub(crate) fn to_world(&self, p: Vec3) -> Vec3 {
         // The asymmetry is small and smooth: its value here approximates that at the result.
-        self.turn * (p - self.skew(p) - PIVOT) + PIVOT
+        self.head_rotation * (p - self.asymmetry_offset(p) - HEAD_PIVOT) + HEAD_PIVOT
     }
 
     /// Offset from the real face to the symmetric one that all other code describes, because no
     /// face is symmetric. At most about 2 mm.
-    fn skew(&self, p: Vec3) -> Vec3 {
-        let [mouth, eyes, jaw, nose] = self.skew;
+    fn asymmetry_offset(&self, p: Vec3) -> Vec3 {
+        let [mouth, eyes, jaw, nose] = self.asymmetry;
         if p.z < -0.1 || p.y < -1.4 {
             return Vec3::ZERO;
         }
         let hump = |x: f32| 1.0 / (1.0 + square(x)); // like a Gaussian, and fast
-        let front = step(-0.1, 0.5, p.z);
+        let front = smoothstep(-0.1, 0.5, p.z);
         let tilt = mouth * hump((p.y + 0.64) * 5.0) + eyes * hump(p.y * 5.0);
-        let mut aside = jaw * step(-0.35, -0.95, p.y);
+        let mut aside = jaw * smoothstep(-0.35, -0.95, p.y);
         if p.z > 0.5 {
-            aside += nose * hump((p.y + 0.28) * (1.0 / 0.12)) * step(0.5, 0.9, p.z);
+            aside += nose * hump((p.y + 0.28) * (1.0 / 0.12)) * smoothstep(0.5, 0.9, p.z);
         }
         vec3(aside, tilt * p.x, 0.0) * front
     }
 
     /// Position of a point that moves with the jaw, when the jaw is shut.
-    pub(crate) fn unjaw(&self, p: Vec3) -> Vec3 {
-        self.jaw_turn * (p - HINGE) + HINGE
+    pub(crate) fn to_jaw_space(&self, p: Vec3) -> Vec3 {
+        self.jaw_rotation * (p - JAW_HINGE) + JAW_HINGE
     }
 
     /// Current position of a point of the shut jaw.
-    pub(crate) fn jawed(&self, p: Vec3) -> Vec3 {
-        self.jaw_turn.transpose() * (p - HINGE) + HINGE
+    pub(crate) fn move_with_jaw(&self, p: Vec3) -> Vec3 {
+        self.jaw_rotation.transpose() * (p - JAW_HINGE) + JAW_HINGE
     }
 
     /// z of the bare face in front of (x, y), in head space.
-    pub(crate) fn front(&self, x: f32, y: f32) -> f32 {
+    pub(crate) fn face_depth(&self, x: f32, y: f32) -> f32 {
         let mut z = 1.6;
         for _ in 0..60 {
-            let d = self.bones(vec3(x, y, z));
+            let d = self.skull(vec3(x, y, z));
             if d < 0.0005 || z < -1.0 {
                 break;
             }
@@ -211,7 +218,7 @@ impl Scene {
 
     /// Whether hair grows on the head.
     pub(crate) fn has_hair(&self) -> bool {
-        self.c.hair.style != HairStyle::None && self.c.headscarf.is_none()
+        self.character.hair.style != HairStyle::None && self.character.headscarf.is_none()
     }
 
     /// Distance to the nearest surface and its material, in the world.
@@ -222,26 +229,26 @@ impl Scene {
         let hp = self.to_head(p);
         let bound = (hp - vec3(0.0, -0.02, -0.02)).length() - 1.32;
         let near = bound < 0.4;
-        let mut best = (9.0, Material::Nothing);
+        let mut best = (9.0, Material::None);
         let mut add = |d: f32, material: Material| {
             if d < best.0 {
                 best = (d, material);
             }
         };
-        let bones = if near { self.bones(hp) } else { bound };
-        let opening = if self.c.headscarf.is_some() { self.scarf_opening(hp) } else { f32::MIN };
+        let bones = if near { self.skull(hp) } else { bound };
+        let opening = if self.character.headscarf.is_some() { self.scarf_opening(hp) } else { f32::MIN };
         // Behind the hem of a headscarf nothing else is visible.
         let wrapped = opening > 0.1;
-        let mut skin = if near && !wrapped { self.head_over(bones, hp) } else { bones };
+        let mut skin = if near && !wrapped { self.head_from_skull(bones, hp) } else { bones };
         let mut nearest = skin;
-        if self.c.headscarf.is_some() {
+        if self.character.headscarf.is_some() {
             let scarf = self.scarf(hp, p, bones, opening, skin);
             nearest = nearest.min(scarf);
             add(scarf, Material::Scarf);
         }
         if p.y >= -0.15 {
             add(p.y + 0.6, Material::Cloth);
-        } else if !(wrapped && p.y > COLLAR) && skin > before_neck(p) {
+        } else if !(wrapped && p.y > COLLAR_Y) && skin > neck_clearance(p) {
             let torso = self.torso(p);
             let body = smin(torso, self.neck(p), 0.25);
             skin = smin(skin, body, 0.10);
@@ -252,17 +259,17 @@ impl Scene {
         if near && !wrapped {
             if bones < 0.3 {
                 add(self.eyeball(hp), Material::Eye);
-                if self.mouth.is_open() && self.near_room(hp, skin) {
+                if self.mouth.is_open() && self.near_mouth_cavity(hp, skin) {
                     for upper in [true, false] {
                         add(self.teeth(hp, upper, skin / 0.9) * 0.9, Material::Teeth);
                     }
                     add(self.tongue(hp, skin), Material::Tongue);
                 }
             }
-            if self.c.glasses != Glasses::None {
+            if self.character.glasses != Glasses::None {
                 add(self.glasses(hp), Material::Frame);
             }
-            if self.c.earrings {
+            if self.character.earrings {
                 add(self.earrings(hp), Material::Gold);
             }
         }
@@ -283,14 +290,14 @@ impl Scene {
             Material::Tongue => self.tongue(hp, f32::MAX),
             Material::Frame => self.glasses(hp),
             Material::Gold => self.earrings(hp),
-            Material::Scarf => self.scarf(hp, p, self.bones(hp), self.scarf_opening(hp), f32::MAX),
+            Material::Scarf => self.scarf(hp, p, self.skull(hp), self.scarf_opening(hp), f32::MAX),
             Material::Cloth | Material::Shirt => {
                 let torso = self.torso(p);
                 self.cloth(p, torso, smin(torso, self.neck(p), 0.25), f32::MAX).0
             }
-            Material::Skin | Material::Nothing => {
+            Material::Skin | Material::None => {
                 let head = self.head(hp);
-                if p.y >= -0.15 || head < before_neck(p) {
+                if p.y >= -0.15 || head < neck_clearance(p) {
                     return head;
                 }
                 smin(head, smin(self.torso(p), self.neck(p), 0.25), 0.10)
@@ -299,32 +306,32 @@ impl Scene {
     }
 
     /// An approximate solid for hair to lie on, in head space: head, ears, neck, bust.
-    pub(crate) fn solid(&self, hp: Vec3) -> f32 {
-        let mut d = self.bones(hp);
-        if hp.x.abs() > 0.5 && hp.y.abs() < 0.5 && self.c.headscarf.is_none() {
+    pub(crate) fn hair_collider(&self, hp: Vec3) -> f32 {
+        let mut d = self.skull(hp);
+        if hp.x.abs() > 0.5 && hp.y.abs() < 0.5 && self.character.headscarf.is_none() {
             d = smin(d, self.ear_shell(hp), 0.05);
         }
         d.min(self.neck(hp)).min(self.torso(hp) - 0.10)
     }
 
     /// Whether a point lies in that solid, deeper than the skin.
-    pub(crate) fn is_solid(&self, hp: Vec3) -> bool {
+    pub(crate) fn is_inside_collider(&self, hp: Vec3) -> bool {
         // Most points of the air around the head are decided quickly.
         if hp.y > -0.3 && (hp - vec3(0.0, 0.1, -0.05)).length_squared() > 1.69 {
             return false;
         }
-        self.solid(hp) < -0.05
+        self.hair_collider(hp) < -0.05
     }
 
     fn eyeball(&self, p: Vec3) -> f32 {
-        (vec3(p.x.abs(), p.y, p.z) - self.eye).length() - self.looks.eye_radius
+        (vec3(p.x.abs(), p.y, p.z) - self.eye).length() - self.appearance.eye_radius
     }
 
     pub(crate) fn neck(&self, p: Vec3) -> f32 {
         if p.y > -0.25 {
             return 0.35;
         }
-        let r = self.looks.neck_radius;
+        let r = self.appearance.neck_radius;
         let q = vec3(p.x.abs(), p.y, p.z);
         let column = capsule(p, self.neck_top, vec3(0.0, -1.95, -0.36), r, r * 1.12);
         let tendon = capsule(q, vec3(0.34, -0.75, -0.25), vec3(0.08, -1.70, 0.0), 0.05, 0.05);
@@ -334,22 +341,23 @@ impl Scene {
 
     /// Height of the closed mouth.
     pub(crate) fn mouth_rest_y(&self) -> f32 {
-        -0.615 + 0.5 * (1.0 - self.c.proportions.jaw_height) - 0.02 * (self.c.nose.length - 1.0)
+        -0.615 + 0.5 * (1.0 - self.character.proportions.jaw_height)
+            - 0.02 * (self.character.nose.length - 1.0)
     }
 
     /// How far the parts of the skull below the nose move up on a short face.
-    pub(crate) fn short_face(&self) -> f32 {
-        1.0 - self.c.proportions.jaw_height
+    pub(crate) fn face_shortening(&self) -> f32 {
+        1.0 - self.character.proportions.jaw_height
     }
 
     /// Half the width of the eye's opening.
     pub(crate) fn lid_half_width(&self) -> f32 {
-        0.212 * self.c.eyes.size
+        0.212 * self.character.eyes.size
     }
 
     /// Contours of the upper and the lower lid at `dx` from the eye's centre, outward positive.
-    pub(crate) fn lids(&self, dx: f32) -> (f32, f32) {
-        let (e, p) = (&self.c.eyes, &self.pose);
+    pub(crate) fn lid_contours(&self, dx: f32) -> (f32, f32) {
+        let (e, p) = (&self.character.eyes, &self.pose);
         let k = e.size;
         let u = (dx / self.lid_half_width()).clamp(-1.0, 1.0);
         let raise =
@@ -371,7 +379,7 @@ impl Scene {
 
 /// Skin of the head that is closer than this is not affected by neck, bust and clothes: in front of
 /// the throat they are far away.
-fn before_neck(p: Vec3) -> f32 {
+fn neck_clearance(p: Vec3) -> f32 {
     if p.y < -1.3 || p.z < 0.0 {
         return f32::MIN;
     }
@@ -379,7 +387,7 @@ fn before_neck(p: Vec3) -> f32 {
 }
 
 /// Asymmetry of this character's face. A smile lifts one corner slightly more.
-fn skew(c: &Character, smile: f32) -> [f32; 4] {
+fn random_asymmetry(c: &Character, smile: f32) -> [f32; 4] {
     let mut random = Random::new(c.seed.wrapping_mul(2_654_435_761).wrapping_add(99));
     let mut amount = || {
         let side = if random.unit() < 0.5 { -1.0 } else { 1.0 };
@@ -389,7 +397,7 @@ fn skew(c: &Character, smile: f32) -> [f32; 4] {
 }
 
 /// Shape of this character's closed lips.
-fn corners(c: &Character) -> [f32; 2] {
+fn random_mouth_corners(c: &Character) -> [f32; 2] {
     let mut random = Random::new(c.seed.wrapping_mul(747_796_405).wrapping_add(7));
     for _ in 0..4 {
         random.unit();

@@ -8,34 +8,34 @@ pub struct Slider<T> {
     /// `slope` (rise per unit of width), `radians`, or `steps` of a pose (1 = the full range).
     pub unit: &'static str,
     /// Minimum.
-    pub least: f32,
+    pub min: f32,
     /// Maximum.
-    pub most: f32,
+    pub max: f32,
     /// Accessor of the field.
-    pub of: fn(&mut T) -> &mut f32,
+    pub field: fn(&mut T) -> &mut f32,
 }
 
 /// A slider's value is out of its range.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("{name} is {value}, but must be from {least} to {most}")]
+#[error("{name} is {value}, but must be from {min} to {max}")]
 pub struct OutOfRange {
     /// Name of the slider.
     pub name: &'static str,
     /// The rejected value.
     pub value: f32,
     /// Minimum.
-    pub least: f32,
+    pub min: f32,
     /// Maximum.
-    pub most: f32,
+    pub max: f32,
 }
 
 /// Checks that all sliders of `target` are in range; returns the first that is not.
 pub(crate) fn check<T: Clone>(sliders: &[Slider<T>], of: &T) -> Result<(), OutOfRange> {
     let mut of = of.clone();
-    for &Slider { name, least, most, of: field, .. } in sliders {
+    for &Slider { name, min: least, max: most, field, .. } in sliders {
         let value = *field(&mut of);
         if !(least..=most).contains(&value) {
-            return Err(OutOfRange { name, value, least, most });
+            return Err(OutOfRange { name, value, min: least, max: most });
         }
     }
     Ok(())
@@ -47,9 +47,9 @@ macro_rules! sliders {
         &[$($crate::slider::Slider::<$of> {
             name: sliders!(@name $($name).+),
             unit: $unit,
-            least: $least,
-            most: $most,
-            of: |all| &mut all.$($name).+,
+            min: $least,
+            max: $most,
+            field: |all| &mut all.$($name).+,
         }),*]
     };
     (@name $only:ident) => { stringify!($only) };
@@ -59,7 +59,7 @@ pub(crate) use sliders;
 
 /// Implements `Serialize` and `Deserialize` for a type that was derived with `remote = "Self"`, and
 /// rejects values out of range.
-macro_rules! checked {
+macro_rules! validated_serde {
     ($of:ty) => {
         impl serde::Serialize for $of {
             fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
@@ -76,4 +76,4 @@ macro_rules! checked {
         }
     };
 }
-pub(crate) use checked;
+pub(crate) use validated_serde;

@@ -20,16 +20,16 @@ pub(crate) struct Strand {
     pub(crate) shine: f32,
     /// For brows, lashes and beard, the normal of the skin they grow on; `None` for the hair of the
     /// head.
-    pub(crate) skin: Option<Vec3>,
+    pub(crate) skin_normal: Option<Vec3>,
 }
 
 /// Samples per side of a pixel.
-pub(crate) const FINE: usize = 4;
+pub(crate) const SUBPIXELS: usize = 4;
 
 /// A z-buffer of hair for a rectangle of the picture, with [`SUBPIXELS`] × [`SUBPIXELS`] samples
 /// per pixel.
 #[derive(Clone)]
-pub(crate) struct Layer {
+pub(crate) struct HairLayer {
     /// Column and row of the first sample in the whole picture.
     x0: usize,
     y0: usize,
@@ -49,19 +49,19 @@ struct Vertex {
 
 /// What a sample shows: a segment (the index of its first vertex plus one; 0: none of these
 /// strands), and the position along it, 0 … 1.
-type Seen = (u32, f32);
+type VisibleSegment = (u32, f32);
 
 /// Rows of a layer that one task draws. Fixed, so that the result does not depend on the number of
 /// threads.
-const BAND: usize = 32;
+const BAND_ROWS: usize = 32;
 
-impl Layer {
+impl HairLayer {
     /// A layer without hair, over the pixels `x0..x1 × y0..y1`.
     pub(crate) fn new([x0, y0, x1, y1]: [usize; 4]) -> Self {
-        let (width, height) = ((x1 - x0) * FINE, (y1 - y0) * FINE);
+        let (width, height) = ((x1 - x0) * SUBPIXELS, (y1 - y0) * SUBPIXELS);
         Self {
-            x0: x0 * FINE,
-            y0: y0 * FINE,
+            x0: x0 * SUBPIXELS,
+            y0: y0 * SUBPIXELS,
             width,
             depth: vec![f32::MAX; width * height],
             colour: vec![Vec3::ZERO; width * height],
@@ -69,7 +69,7 @@ impl Layer {
     }
 
     /// The part of this layer over some pixels.
-    pub(crate) fn cut(&self, rect: [usize; 4]) -> Self {
+    pub(crate) fn crop(&self, rect: [usize; 4]) -> Self {
         let mut part = Self::new(rect);
         for (row, (depth, colour)) in
             part.depth.chunks_mut(part.width).zip(part.colour.chunks_mut(part.width)).enumerate()
@@ -82,17 +82,17 @@ impl Layer {
     }
 
     /// Depth and colour of sample (u, v) of pixel (x, y).
-    pub(crate) fn at(&self, x: usize, y: usize, u: usize, v: usize) -> (f32, Vec3) {
-        let i = (y * FINE + v - self.y0) * self.width + x * FINE + u - self.x0;
+    pub(crate) fn sample(&self, x: usize, y: usize, u: usize, v: usize) -> (f32, Vec3) {
+        let i = (y * SUBPIXELS + v - self.y0) * self.width + x * SUBPIXELS + u - self.x0;
         (self.depth[i], self.colour[i])
     }
 
     /// Depth of the farthest hair in a pixel; beyond any surface if a sample has none.
-    pub(crate) fn farthest(&self, x: usize, y: usize) -> f32 {
+    pub(crate) fn farthest_depth(&self, x: usize, y: usize) -> f32 {
         let mut far = 0.0f32;
-        for v in 0..FINE {
-            let i = (y * FINE + v - self.y0) * self.width + x * FINE - self.x0;
-            far = self.depth[i..i + FINE].iter().fold(far, |a, b| a.max(*b));
+        for v in 0..SUBPIXELS {
+            let i = (y * SUBPIXELS + v - self.y0) * self.width + x * SUBPIXELS - self.x0;
+            far = self.depth[i..i + SUBPIXELS].iter().fold(far, |a, b| a.max(*b));
         }
         far
     }
@@ -105,22 +105,24 @@ impl Layer {
         strands: &[&Strand],
         camera: &Camera,
         scene: &Scene,
-        hidden: Option<&Hidden>,
+        hidden: Option<&OcclusionDepths>,
         shade: impl Fn(&Strand, Vec3, Vec3, f32) -> Vec3 + Sync,
     ) {
         let (x0, y0) = (self.x0 as f32, self.y0 as f32);
         let project = |strand: &Strand, i: usize| {
             let t = i as f32 / (strand.points.len() - 1) as f32;
             let (x, y, z) = camera.project(scene.to_world(strand.points[i]));
-            let width = strand.width * mix(1.0, strand.tip, t * t) * camera.scale(z) * FINE as f32;
-            Vertex { x: x * FINE as f32 - x0, y: y * FINE as f32 - y0, z, width }
+            let width = strand.width * mix(1.0, strand.tip, t * t) * camera.scale(z) * SUBPIXELS as f32;
+            Vertex { x: x * SUBPIXELS as f32 - x0, y: y * SUBPIXELS as f32 - y0, z, width }
         };
         let (width, rows) = (self.width, self.depth.len() / self.width);
-        let bundles: Vec<Bundle> = strands
-            .par_chunks(BUNDLE)
+        let bundles: Vec<StrandBundle> = strands
+            .par_chunks(BUNDLE_STRANDS)
             .map(|strands| {
                 let lines = strands.iter().map(|s| (0..s.points.len()).map(|i| project(s, i)));
-                Bundle::new(lines, (width, rows), |v| hidden.is_some_and(|h| h.hides(v, self.x0, self.y0)))
+                StrandBundle::new(lines, (width, rows), |v| {
+                    hidden.is_some_and(|h| h.occludes(v, self.x0, self.y0))
+                })
             })
             .collect();
         let mut first = Vec::with_capacity(bundles.len());
@@ -130,13 +132,13 @@ impl Layer {
             vertices += bundle.vertices.len() as u32;
         }
 
-        let mut seen: Vec<Seen> = vec![(0, 0.0); self.depth.len()];
-        let bands = self.depth.par_chunks_mut(width * BAND).zip(seen.par_chunks_mut(width * BAND));
+        let mut seen: Vec<VisibleSegment> = vec![(0, 0.0); self.depth.len()];
+        let bands = self.depth.par_chunks_mut(width * BAND_ROWS).zip(seen.par_chunks_mut(width * BAND_ROWS));
         bands.enumerate().for_each(|(band, (depth, seen))| {
-            let top = band * BAND;
+            let top = band * BAND_ROWS;
             if let Some(hidden) = hidden {
                 for (row, depth) in depth.chunks_mut(width).enumerate() {
-                    hidden.limit(depth, (top + row + self.y0) / FINE, self.x0);
+                    hidden.clamp_depths(depth, (top + row + self.y0) / SUBPIXELS, self.x0);
                 }
             }
             let bottom = top + depth.len() / width;
@@ -162,7 +164,7 @@ impl Layer {
         }
         // Colours of the wanted vertices, and the index of each vertex's colour.
         let chosen: Vec<Vec<Vec3>> = strands
-            .par_chunks(BUNDLE)
+            .par_chunks(BUNDLE_STRANDS)
             .zip(&first)
             .map(|(strands, first)| {
                 let mut colours = Vec::new();
@@ -171,7 +173,7 @@ impl Layer {
                     let n = strand.points.len();
                     for i in (0..n).filter(|i| wanted[at + i]) {
                         let along = strand.points[(i + 1).min(n - 1)] - strand.points[i.max(1) - 1];
-                        let tangent = scene.turn * along.normalize_or_zero();
+                        let tangent = scene.head_rotation * along.normalize_or_zero();
                         let p = scene.to_world(strand.points[i]);
                         let colour = shade(strand, p, tangent, i as f32 / (n - 1) as f32);
                         colours.push(colour.min(Vec3::splat(3.0)));
@@ -199,10 +201,10 @@ impl Layer {
 }
 
 /// Number of strands of a [`StrandBundle`].
-const BUNDLE: usize = 1024;
+const BUNDLE_STRANDS: usize = 1024;
 
 /// Some strands on the screen.
-struct Bundle {
+struct StrandBundle {
     /// The vertices of all strands, strand by strand.
     vertices: Vec<Vertex>,
     /// For each band of the layer, the segments that may touch it, by the index of their first
@@ -210,14 +212,14 @@ struct Bundle {
     bands: Vec<Vec<u32>>,
 }
 
-impl Bundle {
+impl StrandBundle {
     /// `width` and `rows` are the layer's, in samples. A segment with two `hidden` ends is omitted.
     fn new(
         lines: impl Iterator<Item = impl Iterator<Item = Vertex>>,
         (width, rows): (usize, usize),
         hidden: impl Fn(&Vertex) -> bool,
     ) -> Self {
-        let mut out = Self { vertices: Vec::new(), bands: vec![Vec::new(); rows.div_ceil(BAND)] };
+        let mut out = Self { vertices: Vec::new(), bands: vec![Vec::new(); rows.div_ceil(BAND_ROWS)] };
         for line in lines {
             let first = out.vertices.len();
             out.vertices.extend(line);
@@ -229,8 +231,8 @@ impl Bundle {
                 if aside || bottom < 0.0 || top > rows as f32 || hidden(&a) && hidden(&b) {
                     continue;
                 }
-                let last = (bottom as usize / BAND).min(out.bands.len() - 1);
-                for band in &mut out.bands[top.max(0.0) as usize / BAND..=last] {
+                let last = (bottom as usize / BAND_ROWS).min(out.bands.len() - 1);
+                for band in &mut out.bands[top.max(0.0) as usize / BAND_ROWS..=last] {
                     band.push(i as u32);
                 }
             }
@@ -240,30 +242,31 @@ impl Bundle {
 }
 
 /// Depths behind which solids hide all hair, one for each square of the picture.
-pub(crate) struct Hidden {
+pub(crate) struct OcclusionDepths {
     /// Side of a square in pixels.
-    pub(crate) side: usize,
+    pub(crate) tile_pixels: usize,
     /// Number of squares in a row.
-    pub(crate) across: usize,
+    pub(crate) columns: usize,
     pub(crate) depths: Vec<f32>,
 }
 
-impl Hidden {
+impl OcclusionDepths {
     /// Whether a vertex of a layer that starts at sample (`x0`, `y0`) is invisible.
-    fn hides(&self, v: &Vertex, x0: usize, y0: usize) -> bool {
+    fn occludes(&self, v: &Vertex, x0: usize, y0: usize) -> bool {
         let (x, y) = (v.x + x0 as f32, v.y + y0 as f32);
         if x < 0.0 || y < 0.0 {
             return false;
         }
-        let (column, row) = (x as usize / (FINE * self.side), y as usize / (FINE * self.side));
-        column < self.across && self.depths.get(row * self.across + column).is_some_and(|d| v.z > *d)
+        let (column, row) =
+            (x as usize / (SUBPIXELS * self.tile_pixels), y as usize / (SUBPIXELS * self.tile_pixels));
+        column < self.columns && self.depths.get(row * self.columns + column).is_some_and(|d| v.z > *d)
     }
 
     /// Clamps the depths of a row of samples that starts at column `x0` to these depths.
-    fn limit(&self, depths: &mut [f32], y: usize, x0: usize) {
-        let row = &self.depths[y / self.side * self.across..][..self.across];
+    fn clamp_depths(&self, depths: &mut [f32], y: usize, x0: usize) {
+        let row = &self.depths[y / self.tile_pixels * self.columns..][..self.columns];
         for (i, depth) in depths.iter_mut().enumerate() {
-            *depth = depth.min(row[(x0 + i) / (FINE * self.side)]);
+            *depth = depth.min(row[(x0 + i) / (SUBPIXELS * self.tile_pixels)]);
         }
     }
 }
@@ -275,7 +278,7 @@ fn draw_segment(
     [top, bottom]: [usize; 2],
     width: usize,
     depth: &mut [f32],
-    seen: &mut [Seen],
+    seen: &mut [VisibleSegment],
     number: u32,
 ) {
     let (dx, dy) = (b.x - a.x, b.y - a.y);

@@ -1,11 +1,11 @@
 //! Properties of the renderer.
 
 use character::{
-    Character, Clothes, ClothesStyle, Colour, Eyes, Glasses, Hair, HairStyle, Mouth, POSE_SLIDERS, Picture,
-    Pose, Rect, SLIDERS, Sitter, Skin, render,
+    Character, CharacterRenderer, Clothes, ClothesStyle, Colour, Eyes, Glasses, Hair, HairStyle, Mouth,
+    POSE_SLIDERS, Picture, Pose, Rect, SLIDERS, Skin, render,
 };
 
-fn somebody() -> Character {
+fn sample_character() -> Character {
     Character {
         seed: 3,
         age: 0.3,
@@ -16,16 +16,16 @@ fn somebody() -> Character {
 }
 
 fn bald() -> Character {
-    Character { hair: Hair { style: HairStyle::None, ..Hair::default() }, ..somebody() }
+    Character { hair: Hair { style: HairStyle::None, ..Hair::default() }, ..sample_character() }
 }
 
-fn sit(character: &Character) -> Sitter {
-    Sitter::new(character).unwrap()
+fn model_of(character: &Character) -> CharacterRenderer {
+    CharacterRenderer::new(character).unwrap()
 }
 
 const SIDE: usize = 96;
 
-fn whole() -> Rect {
+fn whole_rect() -> Rect {
     Rect::whole(SIDE, SIDE)
 }
 
@@ -42,12 +42,12 @@ fn brightness(picture: &Picture, r: Rect) -> f64 {
 }
 
 /// Characters that together need every part of the renderer.
-fn everybody() -> Vec<Character> {
+fn feature_coverage() -> Vec<Character> {
     use ClothesStyle::{Blazer, Crew, Shirt, Suit, Turtleneck};
     let person = |style, clothes| Character {
         hair: Hair { style, ..Hair::default() },
         clothes: Clothes { style: clothes, ..Clothes::default() },
-        ..somebody()
+        ..sample_character()
     };
     vec![
         Character { beard: 1.0, glasses: Glasses::Square, ..person(HairStyle::Short, Blazer) },
@@ -65,16 +65,16 @@ fn everybody() -> Vec<Character> {
 
 #[test]
 fn any_number_of_threads_draws_the_same_bits() {
-    same_bits(everybody().into_iter().step_by(2));
+    assert_same_bits(feature_coverage().into_iter().step_by(2));
 }
 
 #[test]
 #[ignore = "long: faces"]
 fn long_faces_any_number_of_threads_draws_the_same_bits() {
-    same_bits(everybody());
+    assert_same_bits(feature_coverage());
 }
 
-fn same_bits(people: impl IntoIterator<Item = Character>) {
+fn assert_same_bits(people: impl IntoIterator<Item = Character>) {
     for character in people {
         let draw = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -89,16 +89,16 @@ fn same_bits(people: impl IntoIterator<Item = Character>) {
 
 #[test]
 fn a_part_is_drawn_as_in_the_whole() {
-    same_part(everybody().into_iter().skip(1).step_by(2));
+    assert_part_matches_whole(feature_coverage().into_iter().skip(1).step_by(2));
 }
 
 #[test]
 #[ignore = "long: faces"]
 fn long_faces_a_part_is_drawn_as_in_the_whole() {
-    same_part(everybody());
+    assert_part_matches_whole(feature_coverage());
 }
 
-fn same_part(people: impl IntoIterator<Item = Character>) {
+fn assert_part_matches_whole(people: impl IntoIterator<Item = Character>) {
     for character in people {
         let pose = Pose { mouth: Mouth { jaw: 0.6, ..Mouth::default() }, ..Pose::default() };
         let r = Rect { x0: 37, y0: 51, x1: 77, y1: 90 };
@@ -115,11 +115,11 @@ fn same_part(people: impl IntoIterator<Item = Character>) {
 
 #[test]
 fn lips_and_lids_move_and_nothing_else_does() {
-    let sitter = sit(&somebody());
+    let sitter = model_of(&sample_character());
     let rest = Pose::default();
-    let stage = sitter.stage(&rest, (SIDE, SIDE));
-    let base = stage.draw(&rest, whole());
-    let still = base.finish();
+    let stage = sitter.head_view(&rest, (SIDE, SIDE));
+    let base = stage.draw(&rest, whole_rect());
+    let still = base.to_picture();
 
     let open = Pose { mouth: Mouth { jaw: 0.9, ..Mouth::default() }, ..rest };
     let shut = Pose { eyes: Eyes { lids: 1.0, ..Eyes::default() }, ..rest };
@@ -128,7 +128,7 @@ fn lips_and_lids_move_and_nothing_else_does() {
     {
         let mut moved = base.clone();
         moved.add_change(&stage.draw(&rest, rect), &stage.draw(&pose, rect), 3);
-        let moved = moved.finish();
+        let moved = moved.to_picture();
         let differs = |x: usize, y: usize| {
             let i = (y * SIDE + x) * 4;
             still.rgba[i..i + 3].iter().zip(&moved.rgba[i..i + 3]).any(|(a, b)| a.abs_diff(*b) > 3)
@@ -147,10 +147,10 @@ fn lips_and_lids_move_and_nothing_else_does() {
 #[test]
 fn an_open_mouth_is_dark_inside_and_shut_lids_hide_the_white() {
     let bald = bald();
-    let sitter = sit(&bald);
+    let sitter = model_of(&bald);
     let rest = Pose::default();
-    let stage = sitter.stage(&rest, (SIDE, SIDE));
-    let draw = |pose: &Pose| stage.draw(pose, whole()).finish();
+    let stage = sitter.head_view(&rest, (SIDE, SIDE));
+    let draw = |pose: &Pose| stage.draw(pose, whole_rect()).to_picture();
     let still = draw(&rest);
     let mouth = Rect { x0: 44, y0: 58, x1: 52, y1: 64 };
     let mut last = brightness(&still, mouth);
@@ -167,24 +167,24 @@ fn an_open_mouth_is_dark_inside_and_shut_lids_hide_the_white() {
 fn a_slider_out_of_range_is_refused_and_named() {
     for slider in SLIDERS {
         for (bad, fine) in [
-            (slider.least - 0.01, slider.least),
-            (slider.most + 0.01, slider.most),
-            (f32::NAN, (slider.least + slider.most) / 2.0),
+            (slider.min - 0.01, slider.min),
+            (slider.max + 0.01, slider.max),
+            (f32::NAN, (slider.min + slider.max) / 2.0),
         ] {
-            let mut wild = somebody();
-            *(slider.of)(&mut wild) = fine;
+            let mut wild = sample_character();
+            *(slider.field)(&mut wild) = fine;
             assert_eq!(wild.check(), Ok(()), "{}", slider.name);
-            *(slider.of)(&mut wild) = bad;
-            let told = Sitter::new(&wild).err().unwrap().to_string();
+            *(slider.field)(&mut wild) = bad;
+            let told = CharacterRenderer::new(&wild).err().unwrap().to_string();
             assert!(told.starts_with(slider.name) && told.contains("must be from"), "{told}");
         }
     }
     let mut wild = Pose::default();
     for slider in POSE_SLIDERS {
         assert_eq!(wild.check(), Ok(()));
-        *(slider.of)(&mut wild) = slider.most * 2.0;
+        *(slider.field)(&mut wild) = slider.max * 2.0;
         assert_eq!(wild.check().unwrap_err().name, slider.name);
-        *(slider.of)(&mut wild) = slider.least;
+        *(slider.field)(&mut wild) = slider.min;
     }
 }
 
@@ -207,18 +207,18 @@ fn a_file_may_leave_out_what_is_average_and_nothing_unknown_is_taken() {
 
 #[test]
 fn a_part_can_be_kept_and_read_again() {
-    let (sitter, rest) = (sit(&bald()), Pose::default());
-    let part = sitter.stage(&rest, (32, 32)).draw(&rest, Rect::whole(32, 32));
+    let (sitter, rest) = (model_of(&bald()), Pose::default());
+    let part = sitter.head_view(&rest, (32, 32)).draw(&rest, Rect::whole(32, 32));
     let bytes = part.to_bytes();
     let again = character::Patch::from_bytes(part.rect(), &bytes).unwrap();
-    assert!(again.finish() == part.finish());
+    assert!(again.to_picture() == part.to_picture());
     assert!(character::Patch::from_bytes(part.rect(), &bytes[1..]).is_none());
 }
 
 #[test]
 fn a_person_survives_json_and_bad_colours_are_refused() {
-    let text = serde_json::to_string(&somebody()).unwrap();
-    assert_eq!(serde_json::from_str::<Character>(&text).unwrap(), somebody());
+    let text = serde_json::to_string(&sample_character()).unwrap();
+    assert_eq!(serde_json::from_str::<Character>(&text).unwrap(), sample_character());
     assert!(text.contains("\"#d0a080\""), "{text}");
     for bad in ["d0a080", "#d0a08", "#d0a0801", "#g0a080", "#+0a080"] {
         assert!(bad.parse::<Colour>().is_err(), "{bad}");

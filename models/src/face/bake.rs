@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::{fs, io};
 
-use character::{OutOfRange, Patch, Picture, Pose, Rect, Sitter};
+use character::{CharacterRenderer, OutOfRange, Patch, Picture, Pose, Rect};
 use sha2::{Digest, Sha256};
 
-use super::drawn::{Drawn, FEATHER, chest};
-use super::people::Person;
+use super::avatar_spec::AvatarSpec;
 use super::picture::I420;
-use super::set::{self, Key, Look, PoseSet, Stance};
+use super::pose_set::{self, Look, PoseId, PoseSet, Stance};
+use super::rasterize::{FEATHER, Rasterizer, locate_chest};
 use super::{frames, vp8, webp};
 
-pub use super::plan::{Plan, Share};
+pub use super::pose_plan::{PlanSubset, PosePlan};
 
 /// Error of baking.
 #[derive(Debug, thiserror::Error)]
@@ -28,33 +28,33 @@ pub enum Error {
     Vp8(#[from] vp8::Error),
     /// The set is inconsistent.
     #[error(transparent)]
-    Set(#[from] set::Error),
+    Set(#[from] pose_set::Error),
     /// Drawn parts could not be stored.
     #[error("{0}: {1}")]
-    Keep(String, #[source] io::Error),
+    Cache(String, #[source] io::Error),
 }
 
 /// Result of baking.
-pub struct Baked {
+pub struct BakeOutput {
     /// The pose set.
-    pub set: PoseSet,
+    pub pose_set: PoseSet,
     /// A small WebP picture of the avatar at rest.
     pub display_picture: Vec<u8>,
     /// Luma PSNR of the poses in the finest quality level against the drawn pictures, in dB: mean
     /// and minimum.
-    pub psnr: (f64, f64),
+    pub luma_psnr: (f64, f64),
     /// As `luma_psnr`, for the worse of the two chroma planes.
-    pub colours: (f64, f64),
+    pub chroma_psnr: (f64, f64),
 }
 
 /// Maximum size of a set, in bytes.
-pub const LARGEST: usize = 600_000;
+pub const MAX_SET_BYTES: usize = 600_000;
 /// Maximum mean size of a frame with moving lips, in bytes, up to 512 × 512 pixels. Speech then
 /// takes less than 170 kbit/s. More pixels may take proportionally more.
-pub(super) const SPOKEN: usize = 735;
+pub(super) const MAX_SPEECH_FRAME_BYTES: usize = 735;
 /// Fractions of the total time for the final encoding, and for that of each subset.
-const ENCODING: f64 = 0.2;
-const ENCODING_SHARE: f64 = 0.05;
+const FINAL_ENCODING_FRACTION: f64 = 0.2;
+const SUBSET_ENCODING_FRACTION: f64 = 0.05;
 /// Quantizer of the display picture.
 const DISPLAY_QUANTIZER: u32 = 14;
 
@@ -64,29 +64,34 @@ const DISPLAY_QUANTIZER: u32 = 14;
 /// # Panics
 /// Never: the hashed values are plain data.
 #[must_use]
-pub fn fingerprint(person: &Person, size: (usize, usize), plan: &Plan) -> String {
+pub fn fingerprint(person: &AvatarSpec, size: (usize, usize), plan: &PosePlan) -> String {
     let versions = (character::VERSION, env!("FACE_VERSION"));
     let all = serde_json::to_vec(&(versions, person, size, plan)).expect("plain data is JSON");
     Sha256::digest(&all).iter().take(16).map(|b| format!("{b:02x}")).collect()
 }
 
 /// Stores drawn parts in a folder, so that an interrupted bake can continue.
-pub struct Parts(Option<PathBuf>);
+pub struct PatchCache(Option<PathBuf>);
 
-impl Parts {
+impl PatchCache {
     /// A cache in this folder, which is created if it is missing. `None` stores nothing.
     ///
     /// # Errors
     /// If the folder cannot be created.
     pub fn new(folder: Option<&Path>) -> Result<Self, Error> {
         if let Some(folder) = folder {
-            fs::create_dir_all(folder).map_err(|e| Error::Keep(folder.display().to_string(), e))?;
+            fs::create_dir_all(folder).map_err(|e| Error::Cache(folder.display().to_string(), e))?;
         }
         Ok(Self(folder.map(Path::to_owned)))
     }
 
     /// The part of this name: from the cache, or else drawn and stored.
-    pub(super) fn part(&self, name: &str, rect: Rect, draw: impl FnOnce() -> Patch) -> Result<Patch, Error> {
+    pub(super) fn get_or_draw(
+        &self,
+        name: &str,
+        rect: Rect,
+        draw: impl FnOnce() -> Patch,
+    ) -> Result<Patch, Error> {
         let Some(folder) = &self.0 else { return Ok(draw()) };
         let path = folder.join(name);
         if let Some(patch) = fs::read(&path).ok().and_then(|bytes| Patch::from_bytes(rect, &bytes)) {
@@ -97,7 +102,7 @@ impl Parts {
         let fresh = path.with_extension("new");
         fs::write(&fresh, patch.to_bytes())
             .and_then(|()| fs::rename(&fresh, &path))
-            .map_err(|e| Error::Keep(path.display().to_string(), e))?;
+            .map_err(|e| Error::Cache(path.display().to_string(), e))?;
         Ok(patch)
     }
 }
@@ -107,25 +112,25 @@ impl Parts {
 /// # Errors
 /// See [`Error`].
 pub fn bake(
-    person: &Person,
+    person: &AvatarSpec,
     size: (usize, usize),
-    plan: &Plan,
-    parts: &Parts,
+    plan: &PosePlan,
+    parts: &PatchCache,
     mut progress: impl FnMut(f64) + Send,
-) -> Result<Baked, Error> {
-    bake_by_shares(person, size, plan, &[], parts, |news| {
-        if let News::Progress(done) = news {
+) -> Result<BakeOutput, Error> {
+    bake_progressively(person, size, plan, &[], parts, |news| {
+        if let BakeEvent::Progress(done) = news {
             progress(done);
         }
     })
 }
 
 /// Event of a bake in progress.
-pub enum News {
+pub enum BakeEvent {
     /// Completed fraction, 0 … 1.
     Progress(f64),
     /// A subset is drawn: a complete set with the key frame and altref frame of the full set.
-    Share(Box<Baked>),
+    PartialSet(Box<BakeOutput>),
 }
 
 /// As [`bake`], with the same result. These subsets of the plan are drawn first, one after the
@@ -133,66 +138,66 @@ pub enum News {
 ///
 /// # Errors
 /// See [`Error`].
-pub fn bake_by_shares(
-    person: &Person,
+pub fn bake_progressively(
+    person: &AvatarSpec,
     size: (usize, usize),
-    plan: &Plan,
-    shares: &[Share],
-    parts: &Parts,
-    tell: impl FnMut(News) + Send,
-) -> Result<Baked, Error> {
-    let sitter = Sitter::new(&person.character)?;
-    let mut drawn = Drawn::new(&sitter, person, size, plan, parts)?;
+    plan: &PosePlan,
+    shares: &[PlanSubset],
+    parts: &PatchCache,
+    tell: impl FnMut(BakeEvent) + Send,
+) -> Result<BakeOutput, Error> {
+    let sitter = CharacterRenderer::new(&person.character)?;
+    let mut drawn = Rasterizer::new(&sitter, person, size, plan, parts)?;
     let told = Mutex::new((tell, 0.0_f64));
-    let tell = |news: News| {
+    let tell = |news: BakeEvent| {
         let (tell, far) = &mut *told.lock().unwrap_or_else(PoisonError::into_inner);
         tell(match news {
             // Encoding threads overtake each other, so progress is limited to increase.
-            News::Progress(done) => {
+            BakeEvent::Progress(done) => {
                 *far = far.max(done);
-                News::Progress(*far)
+                BakeEvent::Progress(*far)
             }
             share => share,
         });
     };
-    let drawing = 1.0 - ENCODING - ENCODING_SHARE * shares.len() as f64;
+    let drawing = 1.0 - FINAL_ENCODING_FRACTION - SUBSET_ENCODING_FRACTION * shares.len() as f64;
     // Encoding takes time, so a subset starts with the quantizer at which the previous one was
     // small enough.
     let mut from = 0;
     for (at, share) in shares.iter().enumerate() {
-        let before = ENCODING_SHARE * at as f64;
+        let before = SUBSET_ENCODING_FRACTION * at as f64;
         let mut far = 0.0;
         drawn.draw(share, &mut |done| {
             far = before + done * drawing;
-            tell(News::Progress(far));
+            tell(BakeEvent::Progress(far));
         })?;
-        let told = |done| tell(News::Progress(far + done * ENCODING_SHARE));
+        let told = |done| tell(BakeEvent::Progress(far + done * SUBSET_ENCODING_FRACTION));
         let baked;
         (baked, from) = encode(person, size, plan, share, &drawn, from, &told)?;
-        tell(News::Share(Box::new(baked)));
+        tell(BakeEvent::PartialSet(Box::new(baked)));
     }
-    let all = Share::of_all(plan);
-    let before = ENCODING_SHARE * shares.len() as f64;
-    drawn.draw(&all, &mut |done| tell(News::Progress(before + done * drawing)))?;
-    let told = |done| tell(News::Progress(1.0 - ENCODING * (1.0 - done)));
+    let all = PlanSubset::full(plan);
+    let before = SUBSET_ENCODING_FRACTION * shares.len() as f64;
+    drawn.draw(&all, &mut |done| tell(BakeEvent::Progress(before + done * drawing)))?;
+    let told = |done| tell(BakeEvent::Progress(1.0 - FINAL_ENCODING_FRACTION * (1.0 - done)));
     let baked = encode(person, size, plan, &all, &drawn, 0, &told)?.0;
-    tell(News::Progress(1.0));
+    tell(BakeEvent::Progress(1.0));
     Ok(baked)
 }
 
 /// As [`frames::encode_within_limits`], with the display picture.
 fn encode(
-    person: &Person,
+    person: &AvatarSpec,
     size: (usize, usize),
-    plan: &Plan,
-    share: &Share,
-    drawn: &Drawn<'_>,
+    plan: &PosePlan,
+    share: &PlanSubset,
+    drawn: &Rasterizer<'_>,
     from: usize,
     told: &(dyn Fn(f64) + Sync),
-) -> Result<(Baked, usize), Error> {
-    let (baked, at) = frames::encode_small(person, size, plan, share, drawn, from, told)?;
-    let display_picture = webp::encode(&half(drawn.rest_picture()), DISPLAY_QUANTIZER)?;
-    Ok((Baked { display_picture, ..baked }, at))
+) -> Result<(BakeOutput, usize), Error> {
+    let (baked, at) = frames::encode_within_limits(person, size, plan, share, drawn, from, told)?;
+    let display_picture = webp::encode(&downscale_by_two(drawn.rest_picture()), DISPLAY_QUANTIZER)?;
+    Ok((BakeOutput { display_picture, ..baked }, at))
 }
 
 /// Draws the picture of one pose again, for tests.
@@ -202,36 +207,41 @@ fn encode(
 ///
 /// # Panics
 /// If the plan has no such pose.
-pub fn redraw(person: &Person, size: (usize, usize), plan: &Plan, key: Key) -> Result<I420, Error> {
-    let sitter = Sitter::new(&person.character)?;
+pub fn redraw(
+    person: &AvatarSpec,
+    size: (usize, usize),
+    plan: &PosePlan,
+    key: PoseId,
+) -> Result<I420, Error> {
+    let sitter = CharacterRenderer::new(&person.character)?;
     let stance = plan.stances[usize::from(key.stance)];
-    let base = pose(&person.rest, stance, Look::default());
-    let stage = sitter.stage(&base, size);
+    let base = compose_pose(&person.rest, stance, Look::default());
+    let stage = sitter.head_view(&base, size);
     let mut whole = stage.draw(&base, Rect::whole(size.0, size.1));
-    let look = pose(&person.rest, stance, plan.looks[usize::from(key.look)]);
+    let look = compose_pose(&person.rest, stance, plan.looks[usize::from(key.look)]);
     for (rect, moved) in [
         (stage.mouth_rect(), Pose { mouth: plan.mouths[usize::from(key.mouth)], ..base }),
         (stage.eyes_rect(), look),
     ] {
         whole.add_change(&stage.draw(&base, rect), &stage.draw(&moved, rect), FEATHER);
     }
-    let rgb = whole.finish().rgb();
-    let chest = chest(&sitter.stage(&person.rest, size));
-    Ok(I420::from_rgb(&chest.lift(rgb, size, plan.breaths[usize::from(key.breath)]), size.0, size.1))
+    let rgb = whole.to_picture().rgb();
+    let chest = locate_chest(&sitter.head_view(&person.rest, size));
+    Ok(I420::from_rgb(&chest.apply_breath(rgb, size, plan.breaths[usize::from(key.breath)]), size.0, size.1))
 }
 
 /// How much a smile narrows the eyes. Without it, a smile looks like a mask.
-const SMILING_EYES: f32 = 0.25;
+const SMILE_SQUINT: f32 = 0.25;
 
 /// The pose at rest, with a stance and a look applied to it. The eyes remain on the user while the
 /// head moves.
 #[must_use]
-pub fn pose(rest: &Pose, stance: Stance, look: Look) -> Pose {
+pub fn compose_pose(rest: &Pose, stance: Stance, look: Look) -> Pose {
     let Stance { head, smile } = stance;
     let mut pose = *rest;
     // Limited by the range above the smile at rest.
     pose.smile += smile * (1.0 - rest.smile);
-    pose.eyes.squint = (pose.eyes.squint + smile * SMILING_EYES).min(1.0);
+    pose.eyes.squint = (pose.eyes.squint + smile * SMILE_SQUINT).min(1.0);
     pose.head.yaw += head.yaw;
     pose.head.pitch += head.pitch;
     pose.head.roll += head.roll;
@@ -245,7 +255,7 @@ pub fn pose(rest: &Pose, stance: Stance, look: Look) -> Pose {
 }
 
 /// Halves width and height by the mean of four pixels. The result has even sides, as VP8 requires.
-fn half(picture: &Picture) -> Picture {
+fn downscale_by_two(picture: &Picture) -> Picture {
     let (width, height) = (picture.width / 4 * 2, picture.height / 4 * 2);
     let at = |x: usize, y: usize, k: usize| u32::from(picture.rgba[(y * picture.width + x) * 4 + k]);
     let rgba = (0..width * height * 4)

@@ -8,49 +8,52 @@
 use character::Rect;
 
 /// Maximum rise of the shoulders, as a fraction of the picture's height: 2.5 pixels of 512.
-const RISE: f32 = 2.5 / 512.0;
+const MAX_SHOULDER_RISE: f32 = 2.5 / 512.0;
 /// Half the width of the head, hair included, relative to its height from the eyes to below the
 /// chin.
-const SLIM: f32 = 0.75;
+const HEAD_ASPECT: f32 = 0.75;
 /// Distance over which the displacement grows from zero to its full value, relative to the head.
-const GIVE: f32 = 0.35;
+const BLEND_WIDTH: f32 = 0.35;
 
 /// The border between head and chest, in pixels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chest {
     /// Center of the eyes.
-    x: f32,
-    y: f32,
+    eye_x: f32,
+    eye_y: f32,
     /// Distance from the eyes to below the chin.
-    head: f32,
+    head_height: f32,
 }
 
 impl Chest {
     /// Of a face whose eyes and lips move within these rectangles.
-    pub(super) fn below(eyes: Rect, mouth: Rect) -> Self {
+    pub(super) fn from_face(eyes: Rect, mouth: Rect) -> Self {
         let y = (eyes.y0 + eyes.y1) as f32 / 2.0;
-        Self { x: (mouth.x0 + mouth.x1) as f32 / 2.0, y, head: mouth.y1 as f32 - y }
+        Self { eye_x: (mouth.x0 + mouth.x1) as f32 / 2.0, eye_y: y, head_height: mouth.y1 as f32 - y }
     }
 
     /// Weight of the displacement of a pixel: 0 … 1.
-    fn share(self, x: usize, y: usize) -> f32 {
-        let (dx, dy) = ((x as f32 - self.x) / (self.head * SLIM), (y as f32 - self.y) / self.head);
+    fn displacement_weight(self, x: usize, y: usize) -> f32 {
+        let (dx, dy) = (
+            (x as f32 - self.eye_x) / (self.head_height * HEAD_ASPECT),
+            (y as f32 - self.eye_y) / self.head_height,
+        );
         let smooth = |k: f32| k * k * (3.0 - 2.0 * k);
         // Zero above the eyes, and full from half the head's height below them, beside the mouth.
-        smooth((dy * 2.0).clamp(0.0, 1.0)) * smooth(((dx.hypot(dy) - 1.0) / GIVE).clamp(0.0, 1.0))
+        smooth((dy * 2.0).clamp(0.0, 1.0)) * smooth(((dx.hypot(dy) - 1.0) / BLEND_WIDTH).clamp(0.0, 1.0))
     }
 
     /// Returns `rgb`, a picture of this width and height, with the shoulders raised by the fraction
     /// `breath` (0 … 1) of [`MAX_SHOULDER_RISE`].
-    pub(super) fn lift(self, rgb: Vec<u8>, (width, height): (usize, usize), breath: f32) -> Vec<u8> {
-        let rise = breath * RISE * height as f32;
+    pub(super) fn apply_breath(self, rgb: Vec<u8>, (width, height): (usize, usize), breath: f32) -> Vec<u8> {
+        let rise = breath * MAX_SHOULDER_RISE * height as f32;
         if rise == 0.0 {
             return rgb;
         }
         let mut out = rgb.clone();
-        let first = self.y.max(0.0) as usize;
+        let first = self.eye_y.max(0.0) as usize;
         for (y, x) in (first..height).flat_map(|y| (0..width).map(move |x| (y, x))) {
-            let share = self.share(x, y);
+            let share = self.displacement_weight(x, y);
             if share == 0.0 {
                 continue;
             }
@@ -83,7 +86,7 @@ mod tests {
 
     fn chest() -> Chest {
         let eyes = Rect { x0: 180, y0: 190, x1: 332, y1: 260 };
-        Chest::below(eyes, Rect { x0: 180, y0: 270, x1: 332, y1: 400 })
+        Chest::from_face(eyes, Rect { x0: 180, y0: 270, x1: 332, y1: 400 })
     }
 
     /// Dark and light stripes of 8 rows.
@@ -93,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_head_stays_and_the_shoulders_rise_by_the_same() {
-        let (before, after) = (lines(), chest().lift(lines(), (SIDE, SIDE), 0.8));
+        let (before, after) = (lines(), chest().apply_breath(lines(), (SIDE, SIDE), 0.8));
         let level = |picture: &[u8], x: usize, y: usize| picture[y * STRIDE + x * 3];
         for y in 0..395 {
             for x in 230..282 {
@@ -112,8 +115,8 @@ mod tests {
     fn nothing_is_torn() {
         let chest = chest();
         for (x, y) in (1..SIDE).flat_map(|y| (1..SIDE).map(move |x| (x, y))) {
-            let here = chest.share(x, y);
-            for other in [chest.share(x - 1, y), chest.share(x, y - 1)] {
+            let here = chest.displacement_weight(x, y);
+            for other in [chest.displacement_weight(x - 1, y), chest.displacement_weight(x, y - 1)] {
                 assert!((here - other).abs() < 0.06, "{x}, {y}");
             }
         }
@@ -121,7 +124,7 @@ mod tests {
 
     #[test]
     fn breathed_out_is_the_picture_itself() {
-        assert_eq!(chest().lift(lines(), (SIDE, SIDE), 0.0), lines());
+        assert_eq!(chest().apply_breath(lines(), (SIDE, SIDE), 0.0), lines());
     }
 
     #[test]

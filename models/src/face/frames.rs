@@ -11,45 +11,48 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use rayon::prelude::*;
 
-use super::bake::{Baked, Error, LARGEST, SPOKEN};
-use super::drawn::Drawn;
-use super::people::Person;
+use super::avatar_spec::AvatarSpec;
+use super::bake::{BakeOutput, Error, MAX_SET_BYTES, MAX_SPEECH_FRAME_BYTES};
 use super::picture::I420;
-use super::plan::{LARGE, Plan, Share};
-use super::set::{self, Key, Manifest, PoseSet};
-use super::vp8::{self, Block, Decoder, Encoder, Quantizers};
+use super::pose_plan::{LARGE_PICTURE_PIXELS, PlanSubset, PosePlan};
+use super::pose_set::{self, Manifest, PoseId, PoseSet};
+use super::rasterize::Rasterizer;
+use super::vp8::{self, BlockMode, Decoder, Encoder, Quantizers};
 
 /// Differences of levels up to this do not justify a macroblock: a turned head changes the bloom of
 /// every bright area.
-const TOLERANCE: u8 = 3;
+const LEVEL_TOLERANCE: u8 = 3;
 
 /// Fraction of the remaining work that one more attempt is estimated to take. The number of
 /// attempts is not known in advance.
-const ATTEMPT: f64 = 0.6;
+const ATTEMPT_FRACTION: f64 = 0.6;
 
 /// Encodes a subset with the first of the plan's lip quantizers, starting at `first_quantizer`,
 /// that makes the set small enough. If none does, it uses the last one. Returns the set and the
 /// index of its quantizer. `on_progress` receives the completed fraction, 0 … 1, from any thread.
-pub(super) fn encode_small(
-    person: &Person,
+pub(super) fn encode_within_limits(
+    person: &AvatarSpec,
     size: (usize, usize),
-    plan: &Plan,
-    share: &Share,
-    drawn: &Drawn<'_>,
+    plan: &PosePlan,
+    share: &PlanSubset,
+    drawn: &Rasterizer<'_>,
     from: usize,
     told: &(dyn Fn(f64) + Sync),
-) -> Result<(Baked, usize), Error> {
-    let pixels = (size.0 * size.1).max(LARGE);
-    let small = |set: &PoseSet| set.to_file().len() <= LARGEST && spoken(set) * LARGE <= SPOKEN * pixels;
+) -> Result<(BakeOutput, usize), Error> {
+    let pixels = (size.0 * size.1).max(LARGE_PICTURE_PIXELS);
+    let small = |set: &PoseSet| {
+        set.to_bytes().len() <= MAX_SET_BYTES
+            && mean_speech_frame_bytes(set) * LARGE_PICTURE_PIXELS <= MAX_SPEECH_FRAME_BYTES * pixels
+    };
     let mut before = 0.0;
     let mut at = |at: usize| {
-        let span = (1.0 - before) * ATTEMPT;
+        let span = (1.0 - before) * ATTEMPT_FRACTION;
         let of_this = |part: f64| told(before + span * part);
-        let encoded = encode(person, size, plan, share, drawn, plan.quantizers[at], &of_this);
+        let encoded = encode(person, size, plan, share, drawn, plan.lip_quantizers[at], &of_this);
         before += span;
         encoded
     };
-    let last = plan.quantizers.len().checked_sub(1).ok_or(set::Error::Damaged("no quantiser"))?;
+    let last = plan.lip_quantizers.len().checked_sub(1).ok_or(pose_set::Error::Damaged("no quantiser"))?;
     // The finest quantizer is enough for most avatars. Otherwise each attempt excludes half of the
     // remaining ones.
     let (mut low, mut high, mut middle) = (from.min(last), last, from.min(last));
@@ -71,13 +74,13 @@ pub(super) fn encode_small(
         Some(best) => best,
         None => at(last).map(|(set, likeness)| (set, likeness, last))?,
     };
-    let [psnr, colours] = likeness.told();
-    Ok((Baked { set, display_picture: Vec::new(), psnr, colours }, at))
+    let [psnr, colours] = likeness.mean_and_min();
+    Ok((BakeOutput { pose_set: set, display_picture: Vec::new(), luma_psnr: psnr, chroma_psnr: colours }, at))
 }
 
 /// Mean length of a speech frame in the finest quality level, in bytes. Looks other than the
 /// resting one count for a quarter of the time.
-fn spoken(set: &PoseSet) -> usize {
+fn mean_speech_frame_bytes(set: &PoseSet) -> usize {
     let mean = |resting: bool| {
         let lips =
             set.manifest().frames.iter().filter(|(key, _)| key.mouth != 0 && (key.look == 0) == resting);
@@ -89,11 +92,11 @@ fn spoken(set: &PoseSet) -> usize {
 
 /// PSNR of the frames against the drawn pictures, by plane.
 #[derive(Default)]
-struct Likeness(Vec<[f64; 3]>);
+struct PsnrStats(Vec<[f64; 3]>);
 
-impl Likeness {
+impl PsnrStats {
     /// PSNR of luma, and of the worse chroma plane: mean and minimum.
-    fn told(&self) -> [(f64, f64); 2] {
+    fn mean_and_min(&self) -> [(f64, f64); 2] {
         let of = |one: fn(&[f64; 3]) -> f64| {
             let all = self.0.iter().map(one);
             (all.clone().sum::<f64>() / self.0.len().max(1) as f64, all.fold(f64::MAX, f64::min))
@@ -106,28 +109,28 @@ impl Likeness {
 #[derive(Clone)]
 struct Layer {
     picture: I420,
-    blocks: Vec<Block>,
+    blocks: Vec<BlockMode>,
 }
 
 impl Layer {
     /// A layer equal to the reference frame.
-    fn still(picture: &I420) -> Self {
+    fn unchanged(picture: &I420) -> Self {
         let count = picture.width().div_ceil(16) * picture.height().div_ceil(16);
-        Self { picture: picture.clone(), blocks: vec![Block::Still; count] }
+        Self { picture: picture.clone(), blocks: vec![BlockMode::Skipped; count] }
     }
 
     /// This layer, with the blocks of `now` that differ from `before`.
-    fn with(&self, before: &I420, now: &I420, block: Block) -> Self {
+    fn overlay(&self, before: &I420, now: &I420, block: BlockMode) -> Self {
         let mut layer = self.clone();
-        for (at, _) in now.changed_blocks(before, TOLERANCE).iter().enumerate().filter(|(_, c)| **c) {
+        for (at, _) in now.changed_blocks(before, LEVEL_TOLERANCE).iter().enumerate().filter(|(_, c)| **c) {
             layer.blocks[at] = block;
-            layer.picture.take_block(now, at);
+            layer.picture.copy_block(now, at);
         }
         layer
     }
 
-    fn is_still(&self) -> bool {
-        self.blocks.iter().all(|block| *block == Block::Still)
+    fn is_unchanged(&self) -> bool {
+        self.blocks.iter().all(|block| *block == BlockMode::Skipped)
     }
 }
 
@@ -139,28 +142,32 @@ struct Codec {
 
 impl Codec {
     /// Starts from a key frame, and an altref frame unless that is empty.
-    fn behind((width, height): (usize, usize), key: &[u8], anchor: &[u8]) -> Result<Self, vp8::Error> {
+    fn with_references(
+        (width, height): (usize, usize),
+        key: &[u8],
+        anchor: &[u8],
+    ) -> Result<Self, vp8::Error> {
         let mut decoder = Decoder::new(width, height)?;
         let key = decoder.decode(key)?;
         let anchor = if anchor.is_empty() { key.clone() } else { decoder.decode(anchor)? };
-        Ok(Self { encoder: Encoder::behind(key, anchor)?, decoder })
+        Ok(Self { encoder: Encoder::with_references(key, anchor)?, decoder })
     }
 
-    fn frame(&mut self, layer: &Layer, quantizers: Quantizers, anchored: bool) -> Result<Vec<u8>, Error> {
+    fn encode(&mut self, layer: &Layer, quantizers: Quantizers, anchored: bool) -> Result<Vec<u8>, Error> {
         let Layer { picture, blocks } = layer;
         Ok(if anchored {
-            self.encoder.anchored_pose(picture, quantizers, blocks)?
+            self.encoder.encode_altref_pose(picture, quantizers, blocks)?
         } else {
-            self.encoder.pose(picture, quantizers, blocks)?
+            self.encoder.encode_pose(picture, quantizers, blocks)?
         })
     }
 
     /// The layer as a decoder shows it.
-    fn settle(&mut self, layer: Layer, quantizers: Quantizers, anchored: bool) -> Result<Layer, Error> {
-        if layer.is_still() {
+    fn reconstruct(&mut self, layer: Layer, quantizers: Quantizers, anchored: bool) -> Result<Layer, Error> {
+        if layer.is_unchanged() {
             return Ok(layer);
         }
-        let frame = self.frame(&layer, quantizers, anchored)?;
+        let frame = self.encode(&layer, quantizers, anchored)?;
         Ok(Layer { picture: self.decoder.decode(&frame)?, ..layer })
     }
 }
@@ -169,77 +176,78 @@ impl Codec {
 /// finest quality level. The first offset is that of this quality level. The second one is added
 /// for transient stances and looks in large pictures.
 fn quantizers(
-    plan: &Plan,
+    plan: &PosePlan,
     (stance, look): (u8, u8),
     speaks: bool,
     lips: u32,
     (coarser, larger): (u32, u32),
 ) -> Quantizers {
     let more = |list: &(Vec<u8>, u32), one: u8| if list.0.contains(&one) { list.1 + larger } else { 0 };
-    let coarser = coarser + more(&plan.passing, stance) + more(&plan.brief, look);
-    let (finest, finer) = plan.quantizer;
+    let coarser = coarser + more(&plan.transient_stances, stance) + more(&plan.transient_looks, look);
+    let (finest, finer) = plan.base_quantizer;
     let rest = finest.max(lips.saturating_sub(finer)) + coarser;
     let lips = if speaks { lips + coarser } else { rest };
-    Quantizers { lips: lips.min(vp8::MAX_QUANTIZER), rest: rest.min(vp8::MAX_QUANTIZER) }
+    Quantizers { lips: lips.min(vp8::MAX_QUANTIZER), other: rest.min(vp8::MAX_QUANTIZER) }
 }
 
 fn encode(
-    person: &Person,
+    person: &AvatarSpec,
     (width, height): (usize, usize),
-    whole: &Plan,
-    share: &Share,
-    drawn: &Drawn<'_>,
+    whole: &PosePlan,
+    share: &PlanSubset,
+    drawn: &Rasterizer<'_>,
     quantizer: u32,
     told: &(dyn Fn(f64) + Sync),
-) -> Result<(PoseSet, Likeness), Error> {
-    let plan = whole.of(share);
-    let picture = |key: Key| drawn.picture(share.whole(key), plan.breaths[usize::from(key.breath)]);
-    let rest = picture(Key::default());
+) -> Result<(PoseSet, PsnrStats), Error> {
+    let plan = whole.subset(share);
+    let picture = |key: PoseId| drawn.picture(share.to_full_plan(key), plan.breaths[usize::from(key.breath)]);
+    let rest = picture(PoseId::default());
     let mut encoder = Encoder::new(width, height)?;
-    let larger = if width * height > LARGE { plan.larger } else { 0 };
-    let key = encoder.key(&rest, plan.key_quantizer + larger)?;
-    let (lean, anchor) = match plan.anchored.first() {
+    let larger = if width * height > LARGE_PICTURE_PIXELS { plan.large_picture_offset } else { 0 };
+    let key = encoder.encode_key_frame(&rest, plan.key_quantizer + larger)?;
+    let (lean, anchor) = match plan.altref_stances.first() {
         None => (rest.clone(), Vec::new()),
         Some(&stance) => {
-            let lean = picture(Key { stance, ..Key::default() });
-            let blocks = Layer::still(&rest).with(&rest, &lean, Block::Moving).blocks;
-            let anchor = encoder.anchor(&lean, plan.anchor_quantizer + larger, &blocks)?;
+            let lean = picture(PoseId { stance, ..PoseId::default() });
+            let blocks = Layer::unchanged(&rest).overlay(&rest, &lean, BlockMode::Coded).blocks;
+            let anchor = encoder.encode_altref(&lean, plan.altref_quantizer + larger, &blocks)?;
             (lean, anchor)
         }
     };
-    let keys = plan.keys();
+    let keys = plan.pose_ids();
     let done = AtomicUsize::new(0);
-    let rungs: Vec<u32> = std::iter::once(0).chain(plan.coarser.iter().copied()).collect();
+    let rungs: Vec<u32> = std::iter::once(0).chain(plan.level_offsets.iter().copied()).collect();
     // Encodes the poses of a stance with a look in all quality levels, and measures the PSNR of the
     // finest level.
-    let group = |group: &[(usize, Key)]| -> Result<(Vec<Vec<u8>>, Likeness), Error> {
-        let Some((_, Key { stance, look, .. })) = group.first().copied() else {
+    let group = |group: &[(usize, PoseId)]| -> Result<(Vec<Vec<u8>>, PsnrStats), Error> {
+        let Some((_, PoseId { stance, look, .. })) = group.first().copied() else {
             return Ok(Default::default());
         };
-        let mut codec = Codec::behind((width, height), &key, &anchor)?;
-        let anchored = plan.anchored.contains(&stance);
+        let mut codec = Codec::with_references((width, height), &key, &anchor)?;
+        let anchored = plan.altref_stances.contains(&stance);
         let reference = if anchored { &lean } else { &rest };
-        let held = picture(Key { stance, ..Key::default() });
-        let head = Layer::still(reference).with(reference, &held, Block::Moving);
+        let held = picture(PoseId { stance, ..PoseId::default() });
+        let head = Layer::unchanged(reference).overlay(reference, &held, BlockMode::Coded);
         // If the head itself is encoded again, brows and eyes are filtered with it.
-        let eyes = if head.is_still() { Block::Steady } else { Block::Moving };
+        let eyes = if head.is_unchanged() { BlockMode::Unfiltered } else { BlockMode::Coded };
         let speaks = group.iter().any(|(_, key)| key.mouth != 0);
-        let seen = picture(Key { stance, look, ..Key::default() });
+        let seen = picture(PoseId { stance, look, ..PoseId::default() });
         let mut faces = Vec::with_capacity(rungs.len());
         for coarser in &rungs {
             let quantizers = quantizers(&plan, (stance, look), speaks, quantizer, (*coarser, larger));
-            let head = codec.settle(head.clone(), quantizers, anchored)?;
-            let face = codec.settle(head.with(&held, &seen, eyes), quantizers, anchored)?;
+            let head = codec.reconstruct(head.clone(), quantizers, anchored)?;
+            let face = codec.reconstruct(head.overlay(&held, &seen, eyes), quantizers, anchored)?;
             faces.push((face, quantizers));
         }
-        let (mut frames, mut likeness) = (Vec::with_capacity(group.len() * rungs.len()), Likeness::default());
+        let (mut frames, mut likeness) =
+            (Vec::with_capacity(group.len() * rungs.len()), PsnrStats::default());
         for (_, key) in group {
             let drawn = picture(*key);
-            let block = if key.mouth == 0 { Block::Moving } else { Block::Lips };
+            let block = if key.mouth == 0 { BlockMode::Coded } else { BlockMode::Lips };
             for (rung, (face, quantizers)) in faces.iter().enumerate() {
-                let frame = codec.frame(&face.with(&seen, &drawn, block), *quantizers, anchored)?;
+                let frame = codec.encode(&face.overlay(&seen, &drawn, block), *quantizers, anchored)?;
                 if rung == 0 {
-                    likeness.0.push(codec.decoder.decode(&frame)?.psnr_of_planes(&drawn));
+                    likeness.0.push(codec.decoder.decode(&frame)?.plane_psnrs(&drawn));
                 }
                 frames.push(frame);
             }
@@ -247,13 +255,13 @@ fn encode(
         }
         Ok((frames, likeness))
     };
-    let mut sorted: Vec<(usize, Key)> = keys.iter().copied().enumerate().collect();
+    let mut sorted: Vec<(usize, PoseId)> = keys.iter().copied().enumerate().collect();
     sorted.sort_by_key(|(at, key)| (key.stance, key.look, *at));
     let groups: Vec<_> = sorted.chunk_by(|(_, a), (_, b)| (a.stance, a.look) == (b.stance, b.look)).collect();
     let encoded: Vec<_> =
         groups.par_iter().with_max_len(1).map(|one| group(one)).collect::<Result<_, Error>>()?;
     let mut frames = vec![Bytes::new(); keys.len() * rungs.len()];
-    let mut likeness = Likeness::default();
+    let mut likeness = PsnrStats::default();
     for (group, (encoded, alike)) in groups.iter().zip(encoded) {
         likeness.0.extend(alike.0);
         let places = group.iter().flat_map(|(at, _)| at * rungs.len()..(at + 1) * rungs.len());
@@ -265,19 +273,19 @@ fn encode(
     let manifest = Manifest {
         id: person.id.clone(),
         name: person.name.clone(),
-        gender: person.gender.word().into(),
+        gender: person.gender.as_str().into(),
         voice: person.voice.clone(),
         width: width as u32,
         height: height as u32,
         quantizers: std::iter::once(plan.key_quantizer + larger).chain(lips).collect(),
-        anchored: plan.anchored,
+        altref_stances: plan.altref_stances,
         stances: plan.stances,
         looks: plan.looks,
         mouths: plan.mouths,
         breaths: plan.breaths,
         frames: keys.iter().map(|key| (*key, Vec::new())).collect(),
         key_length: 0,
-        anchor_length: 0,
+        altref_length: 0,
     };
     Ok((PoseSet::new(manifest, key.into(), anchor.into(), frames)?, likeness))
 }

@@ -1,17 +1,17 @@
 //! Avatars: each pose is drawn and encoded once, and shared by every call.
 
+pub mod avatar_spec;
 pub mod bake;
 mod breath;
-mod drawn;
-pub mod form;
+pub mod character_schema;
 mod frames;
-pub mod people;
 pub mod picture;
-pub mod plan;
-pub mod set;
+pub mod pose_plan;
+pub mod pose_set;
+mod rasterize;
 pub mod vp8;
 mod vp8_header;
 pub mod webp;
 
-pub use character::{Brows, Character, Eyes, Head, Mouth, Pose, Rect, Sitter, Stage};
-pub use set::{Key, Look, PoseSet, Stance};
+pub use character::{Brows, Character, CharacterRenderer, Eyes, Head, HeadView, Mouth, Pose, Rect};
+pub use pose_set::{Look, PoseId, PoseSet, Stance};

@@ -137,7 +137,7 @@ impl I420 {
     ///
     /// # Panics
     /// If the sizes differ or the macroblock does not exist.
-    pub fn take_block(&mut self, other: &Self, at: usize) {
+    pub fn copy_block(&mut self, other: &Self, at: usize) {
         assert_eq!((self.width, self.height), (other.width, other.height), "pictures of one size");
         let columns = self.width.div_ceil(16);
         let (x, y) = (at % columns * 16, at / columns * 16);
@@ -159,7 +159,7 @@ impl I420 {
     /// Peak signal-to-noise ratio of luma in dB; infinite for equal pictures.
     #[must_use]
     pub fn psnr(&self, other: &Self) -> f64 {
-        self.psnr_of_planes(other)[0]
+        self.plane_psnrs(other)[0]
     }
 
     /// As [`Self::psnr`], for luma and both chroma planes.
@@ -167,7 +167,7 @@ impl I420 {
     /// # Panics
     /// If the sizes differ.
     #[must_use]
-    pub fn psnr_of_planes(&self, other: &Self) -> [f64; 3] {
+    pub fn plane_psnrs(&self, other: &Self) -> [f64; 3] {
         assert_eq!((self.width, self.height), (other.width, other.height), "pictures of one size");
         self.planes().map(|(first, half)| {
             let plane = first..first + ((self.width * self.height) >> (2 * half));

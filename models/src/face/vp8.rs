@@ -25,24 +25,24 @@ pub const MAX_QUANTIZER: u32 = 63;
 
 /// What a frame refers to, and which reference it replaces: as in `vp8.c`.
 #[derive(Clone, Copy)]
-enum Kind {
-    Key,
-    Anchor,
+enum FrameKind {
+    KeyFrame,
+    Altref,
     Pose,
-    AnchoredPose,
+    AltrefPose,
 }
 
 /// Coding of a macroblock in a frame that is not a key frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Block {
+pub enum BlockMode {
     /// Copied from the reference frame.
-    Still,
+    Skipped,
     /// Encoded without the loop filter, so that it looks the same in all frames with the same
     /// content here.
-    Steady,
+    Unfiltered,
     /// Encoded.
-    Moving,
+    Coded,
     /// Encoded with a quantizer of its own.
     Lips,
 }
@@ -53,21 +53,21 @@ pub struct Quantizers {
     /// Quantizer of the lips.
     pub lips: u32,
     /// Quantizer of all other blocks, accurate to one or two steps; at most that of the lips.
-    pub rest: u32,
+    pub other: u32,
 }
 
 impl Quantizers {
     /// One quantizer for all blocks.
     #[must_use]
-    pub fn all(quantizer: u32) -> Self {
-        Self { lips: quantizer, rest: quantizer }
+    pub fn uniform(quantizer: u32) -> Self {
+        Self { lips: quantizer, other: quantizer }
     }
 
     /// Reduction of the lips' quantizer for all other blocks, as libvpx expects it. libvpx converts
     /// a difference of quantizers as if it started at 0, where a step is smaller. The factor
     /// compensates for that.
-    fn finer(self) -> u32 {
-        self.lips.saturating_sub(self.rest) * 7 / 4
+    fn segment_delta(self) -> u32 {
+        self.lips.saturating_sub(self.other) * 7 / 4
     }
 }
 
@@ -106,7 +106,7 @@ impl Encoder {
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn behind(key: I420, anchor: I420) -> Result<Self, Error> {
+    pub fn with_references(key: I420, anchor: I420) -> Result<Self, Error> {
         let mut new = Self::new(key.width(), key.height())?;
         (new.golden, new.altref) = (key, anchor);
         Ok(new)
@@ -116,8 +116,8 @@ impl Encoder {
     ///
     /// # Errors
     /// Error of libvpx.
-    pub fn key(&mut self, picture: &I420, quantizer: u32) -> Result<Vec<u8>, Error> {
-        let frame = self.encode(picture, Kind::Key, Quantizers::all(quantizer), None)?;
+    pub fn encode_key_frame(&mut self, picture: &I420, quantizer: u32) -> Result<Vec<u8>, Error> {
+        let frame = self.encode(picture, FrameKind::KeyFrame, Quantizers::uniform(quantizer), None)?;
         self.golden = self.decoder.decode(&frame)?;
         Ok(frame)
     }
@@ -130,13 +130,13 @@ impl Encoder {
     ///
     /// # Panics
     /// If `blocks` does not have one entry for each macroblock.
-    pub fn pose(
+    pub fn encode_pose(
         &mut self,
         picture: &I420,
         quantizers: Quantizers,
-        blocks: &[Block],
+        blocks: &[BlockMode],
     ) -> Result<Vec<u8>, Error> {
-        self.encode(picture, Kind::Pose, quantizers, Some(blocks))
+        self.encode(picture, FrameKind::Pose, quantizers, Some(blocks))
     }
 
     /// Encodes an altref frame, a second reference frame derived from the key frame: the reference
@@ -147,8 +147,13 @@ impl Encoder {
     ///
     /// # Panics
     /// As [`Self::encode_pose`].
-    pub fn anchor(&mut self, picture: &I420, quantizer: u32, blocks: &[Block]) -> Result<Vec<u8>, Error> {
-        let frame = self.encode(picture, Kind::Anchor, Quantizers::all(quantizer), Some(blocks))?;
+    pub fn encode_altref(
+        &mut self,
+        picture: &I420,
+        quantizer: u32,
+        blocks: &[BlockMode],
+    ) -> Result<Vec<u8>, Error> {
+        let frame = self.encode(picture, FrameKind::Altref, Quantizers::uniform(quantizer), Some(blocks))?;
         self.altref = self.decoder.decode(&frame)?;
         Ok(frame)
     }
@@ -161,21 +166,21 @@ impl Encoder {
     ///
     /// # Panics
     /// As [`Self::encode_pose`].
-    pub fn anchored_pose(
+    pub fn encode_altref_pose(
         &mut self,
         picture: &I420,
         quantizers: Quantizers,
-        blocks: &[Block],
+        blocks: &[BlockMode],
     ) -> Result<Vec<u8>, Error> {
-        self.encode(picture, Kind::AnchoredPose, quantizers, Some(blocks))
+        self.encode(picture, FrameKind::AltrefPose, quantizers, Some(blocks))
     }
 
     fn encode(
         &mut self,
         picture: &I420,
-        kind: Kind,
+        kind: FrameKind,
         quantizers: Quantizers,
-        blocks: Option<&[Block]>,
+        blocks: Option<&[BlockMode]>,
     ) -> Result<Vec<u8>, Error> {
         assert_eq!(
             (picture.width(), picture.height()),
@@ -183,10 +188,10 @@ impl Encoder {
             "a picture of the encoder's size"
         );
         let count = self.width.div_ceil(16) * self.height.div_ceil(16);
-        let map: Vec<u8> =
-            blocks.map_or_else(|| vec![Block::Moving as u8; count], |b| b.iter().map(|b| *b as u8).collect());
+        let map: Vec<u8> = blocks
+            .map_or_else(|| vec![BlockMode::Coded as u8; count], |b| b.iter().map(|b| *b as u8).collect());
         assert_eq!(map.len(), count, "one entry for each macroblock");
-        let reference = if matches!(kind, Kind::AnchoredPose) { &self.altref } else { &self.golden };
+        let reference = if matches!(kind, FrameKind::AltrefPose) { &self.altref } else { &self.golden };
         let mut data = ptr::null();
         // SAFETY: the picture's size was checked, the map's length too, and references are of the
         // same size; `data` is copied before the next call.
@@ -196,7 +201,7 @@ impl Encoder {
                 picture.bytes().as_ptr(),
                 kind as c_int,
                 quantizers.lips.min(MAX_QUANTIZER),
-                quantizers.finer().min(MAX_QUANTIZER) as c_int,
+                quantizers.segment_delta().min(MAX_QUANTIZER) as c_int,
                 map.as_ptr(),
                 reference.bytes().as_ptr(),
                 &raw mut data,
@@ -206,7 +211,7 @@ impl Encoder {
             // SAFETY: libvpx says that `length` bytes live at `data` until the next call.
             Ok(length) if length > 0 => {
                 let mut frame = unsafe { std::slice::from_raw_parts(data, length) }.to_vec();
-                vp8_header::end_at_zero(&mut frame);
+                vp8_header::clamp_filter_level(&mut frame);
                 Ok(frame)
             }
             _ => Err(Error(length as i64)),
@@ -326,8 +331,8 @@ mod tests {
     }
 
     /// Marks every changed block as coded.
-    fn moving(picture: &I420, from: &I420) -> Vec<Block> {
-        let moves = |changed| if changed { Block::Moving } else { Block::Still };
+    fn changed_block_modes(picture: &I420, from: &I420) -> Vec<BlockMode> {
+        let moves = |changed| if changed { BlockMode::Coded } else { BlockMode::Skipped };
         picture.changed_blocks(from, 0).into_iter().map(moves).collect()
     }
 
@@ -335,11 +340,13 @@ mod tests {
     fn random_splices_with_loss_decode_to_the_same_bits_as_each_pose_alone() {
         let rest = scene(0);
         let mut encoder = Encoder::new(SIDE, SIDE).unwrap();
-        let key = encoder.key(&rest, 8).unwrap();
+        let key = encoder.encode_key_frame(&rest, 8).unwrap();
         let poses: Vec<Vec<u8>> = (1..40)
             .map(|n| {
                 let picture = scene(n);
-                encoder.pose(&picture, Quantizers::all(24), &moving(&picture, &rest)).unwrap()
+                encoder
+                    .encode_pose(&picture, Quantizers::uniform(24), &changed_block_modes(&picture, &rest))
+                    .unwrap()
             })
             .collect();
         // The picture of each pose directly after the key frame.
@@ -371,17 +378,27 @@ mod tests {
     fn poses_of_key_and_anchor_may_be_mixed_and_lost() {
         let (rest, lean) = (scene(0), scene(5));
         let mut encoder = Encoder::new(SIDE, SIDE).unwrap();
-        let key = encoder.key(&rest, 8).unwrap();
-        let anchor = encoder.anchor(&lean, 16, &moving(&lean, &rest)).unwrap();
+        let key = encoder.encode_key_frame(&rest, 8).unwrap();
+        let anchor = encoder.encode_altref(&lean, 16, &changed_block_modes(&lean, &rest)).unwrap();
         let poses: Vec<Vec<u8>> = (1..40)
             .map(|n| {
                 let picture = scene(n);
                 if n % 2 == 0 {
                     encoder
-                        .pose(&picture, Quantizers { lips: 34, rest: 24 }, &moving(&picture, &rest))
+                        .encode_pose(
+                            &picture,
+                            Quantizers { lips: 34, other: 24 },
+                            &changed_block_modes(&picture, &rest),
+                        )
                         .unwrap()
                 } else {
-                    encoder.anchored_pose(&picture, Quantizers::all(24), &moving(&picture, &lean)).unwrap()
+                    encoder
+                        .encode_altref_pose(
+                            &picture,
+                            Quantizers::uniform(24),
+                            &changed_block_modes(&picture, &lean),
+                        )
+                        .unwrap()
                 }
             })
             .collect();
@@ -411,11 +428,11 @@ mod tests {
     fn a_pose_resembles_its_picture_and_keeps_the_key_elsewhere() {
         let rest = scene(0);
         let mut encoder = Encoder::new(SIDE, SIDE).unwrap();
-        let key = encoder.key(&rest, 8).unwrap();
+        let key = encoder.encode_key_frame(&rest, 8).unwrap();
         let picture = scene(3);
-        let blocks = moving(&picture, &rest);
-        assert!(blocks.contains(&Block::Moving) && blocks.contains(&Block::Still));
-        let pose = encoder.pose(&picture, Quantizers::all(20), &blocks).unwrap();
+        let blocks = changed_block_modes(&picture, &rest);
+        assert!(blocks.contains(&BlockMode::Coded) && blocks.contains(&BlockMode::Skipped));
+        let pose = encoder.encode_pose(&picture, Quantizers::uniform(20), &blocks).unwrap();
         let mut decoder = Decoder::new(SIDE, SIDE).unwrap();
         decoder.decode(&key).unwrap();
         assert!(decoder.decode(&pose).unwrap().psnr(&picture) > 34.0);

@@ -11,54 +11,54 @@
 //! [`PhoneRecognizer::look_ahead`] after it. With a voice that is synthesized faster than real
 //! time, the phones are still in time.
 
-mod decode;
 mod features;
 mod network;
+mod viterbi;
 
 use crate::tts::Phone;
 
-use decode::Decoder;
-pub use features::{BANDS, Features};
+pub use features::{FeatureExtractor, MEL_BANDS};
 use network::Stream;
 pub use network::{Error, Network};
+use viterbi::ViterbiDecoder;
 
 /// Duration of a frame in seconds.
-const FRAME: f32 = 0.01;
+const FRAME_SECONDS: f32 = 0.01;
 
 /// Phone recognizer for one segment. It takes about 15 µs of CPU time for 10 ms of audio.
-pub struct Lips {
+pub struct PhoneRecognizer {
     network: &'static Network,
-    features: Features,
+    features: FeatureExtractor,
     stream: Stream,
-    decoder: Decoder,
+    decoder: ViterbiDecoder,
     /// Number of frames that the network has processed, without the silence around the segment, and
     /// number of frames whose phone is known.
-    heard: usize,
-    known: usize,
+    frames_heard: usize,
+    frames_decoded: usize,
 }
 
-impl Default for Lips {
+impl Default for PhoneRecognizer {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Lips {
+impl PhoneRecognizer {
     /// A recognizer for a new segment.
     #[must_use]
     pub fn new() -> Self {
         let network = Network::built_in();
         let mut lips = Self {
             network,
-            features: Features::new(),
+            features: FeatureExtractor::new(),
             stream: Stream::new(network),
-            decoder: Decoder::new(network),
-            heard: 0,
-            known: 0,
+            decoder: ViterbiDecoder::new(network),
+            frames_heard: 0,
+            frames_decoded: 0,
         };
         let mut none = Vec::new();
-        for _ in 0..network.past() {
-            lips.hear(&features::SILENCE, &mut none);
+        for _ in 0..network.past_frames() {
+            lips.push_frame(&features::SILENT_FRAME, &mut none);
         }
         lips
     }
@@ -67,7 +67,7 @@ impl Lips {
     #[must_use]
     pub fn look_ahead() -> f32 {
         let network = Network::built_in();
-        (network.future() + network.lag() + 1) as f32 * FRAME + features::AFTER
+        (network.future_frames() + network.lag() + 1) as f32 * FRAME_SECONDS + features::SECONDS_AFTER
     }
 
     /// Takes mono samples at 48 kHz. Returns the phones that are known by now, after those of
@@ -76,8 +76,8 @@ impl Lips {
         self.features.push(pcm);
         let mut phones = Vec::new();
         while let Some(frame) = self.features.next() {
-            self.heard += 1;
-            self.hear(&frame, &mut phones);
+            self.frames_heard += 1;
+            self.push_frame(&frame, &mut phones);
         }
         phones
     }
@@ -87,32 +87,32 @@ impl Lips {
         let mut phones = Vec::new();
         let last: Vec<_> = self.features.finish().collect();
         for frame in last {
-            self.heard += 1;
-            self.hear(&frame, &mut phones);
+            self.frames_heard += 1;
+            self.push_frame(&frame, &mut phones);
         }
-        if self.heard > 0 {
-            for _ in 0..self.network.future() {
-                self.hear(&features::SILENCE, &mut phones);
+        if self.frames_heard > 0 {
+            for _ in 0..self.network.future_frames() {
+                self.push_frame(&features::SILENT_FRAME, &mut phones);
             }
             for class in self.decoder.finish() {
-                self.tell(class, &mut phones);
+                self.append_phone(class, &mut phones);
             }
         }
         phones
     }
 
-    fn hear(&mut self, frame: &[f32; BANDS], phones: &mut Vec<Phone>) {
+    fn push_frame(&mut self, frame: &[f32; MEL_BANDS], phones: &mut Vec<Phone>) {
         if let Some(logits) = self.stream.push(self.network, frame)
             && let Some(class) = self.decoder.push(self.network, logits)
         {
-            self.tell(class, phones);
+            self.append_phone(class, phones);
         }
     }
 
     /// Appends the class of the next frame.
-    fn tell(&mut self, class: u8, phones: &mut Vec<Phone>) {
-        self.known += 1;
-        let end = self.known as f32 * FRAME;
+    fn append_phone(&mut self, class: u8, phones: &mut Vec<Phone>) {
+        self.frames_decoded += 1;
+        let end = self.frames_decoded as f32 * FRAME_SECONDS;
         let name = self.network.name(class);
         match phones.last_mut().filter(|phone| phone.name == name) {
             Some(same) => same.end = end,
@@ -125,8 +125,8 @@ impl Lips {
 mod tests {
     use super::*;
 
-    fn all(pcm: &[i16], portion: usize) -> Vec<Phone> {
-        let mut lips = Lips::new();
+    fn recognize(pcm: &[i16], portion: usize) -> Vec<Phone> {
+        let mut lips = PhoneRecognizer::new();
         let mut phones: Vec<Phone> = pcm.chunks(portion).flat_map(|part| lips.push(part)).collect();
         phones.extend(lips.finish());
         phones
@@ -136,14 +136,14 @@ mod tests {
     fn frames(phones: &[Phone]) -> Vec<&str> {
         let mut out = Vec::new();
         for phone in phones {
-            out.resize((phone.end / FRAME).round() as usize, phone.name.as_str());
+            out.resize((phone.end / FRAME_SECONDS).round() as usize, phone.name.as_str());
         }
         out
     }
 
     #[test]
     fn silence_is_a_pause_as_long_as_it_lasts() {
-        let phones = all(&[0; 48_000], 4_800);
+        let phones = recognize(&[0; 48_000], 4_800);
         assert!(phones.iter().all(|p| p.name == "pau"), "{phones:?}");
         assert!((phones.last().unwrap().end - 1.0).abs() < 0.011, "{phones:?}");
     }
@@ -155,28 +155,31 @@ mod tests {
                 ((i * i / 7 + i * 311) % 20_000 - 10_000) as i16 / if i / 9_000 % 2 == 0 { 1 } else { 50 }
             })
             .collect();
-        let whole = all(&sound, sound.len());
+        let whole = recognize(&sound, sound.len());
         for portion in [1, 479, 480, 4_801] {
-            assert_eq!(frames(&all(&sound, portion)), frames(&whole), "{portion}");
+            assert_eq!(frames(&recognize(&sound, portion)), frames(&whole), "{portion}");
         }
         assert!(whole.is_sorted_by(|a, b| a.end < b.end));
     }
 
     #[test]
     fn a_phone_is_known_after_the_look_ahead_at_the_latest() {
-        let mut lips = Lips::new();
+        let mut lips = PhoneRecognizer::new();
         let mut known: f32 = 0.0;
         for n in 1..100 {
             known = lips.push(&[100; 480]).last().map_or(known, |p| p.end);
-            let given = n as f32 * FRAME;
-            assert!(known >= given - Lips::look_ahead() - 1e-4, "{given} s were given, {known} are known");
+            let given = n as f32 * FRAME_SECONDS;
+            assert!(
+                known >= given - PhoneRecognizer::look_ahead() - 1e-4,
+                "{given} s were given, {known} are known"
+            );
         }
-        assert!(Lips::look_ahead() <= 0.15);
+        assert!(PhoneRecognizer::look_ahead() <= 0.15);
     }
 
     #[test]
     fn a_piece_without_sound_has_no_phones() {
-        assert_eq!(all(&[], 1), []);
-        assert_eq!(all(&[1; 100], 1), [], "shorter than a frame");
+        assert_eq!(recognize(&[], 1), []);
+        assert_eq!(recognize(&[1; 100], 1), [], "shorter than a frame");
     }
 }

@@ -4,9 +4,9 @@
 
 use std::sync::LazyLock;
 
-use super::features::BANDS;
+use super::features::MEL_BANDS;
 
-const FILE: &[u8] = include_bytes!("../../../assets/lips/network.bin");
+const NETWORK_FILE: &[u8] = include_bytes!("../../../assets/lips/network.bin");
 const MAGIC: &[u8; 5] = b"VLIPS";
 const VERSION: u16 = 1;
 /// Number of outputs that are computed together: they fit into the registers of every machine.
@@ -36,7 +36,7 @@ struct Layer {
 
 impl Layer {
     /// Computes the outputs in whole blocks: those beyond the last output are 0.
-    fn run(&self, x: &[f32], out: &mut [f32], relu: bool) {
+    fn forward(&self, x: &[f32], out: &mut [f32], relu: bool) {
         debug_assert_eq!(x.len(), self.inputs);
         let blocks = self.weights.chunks_exact(self.inputs).zip(&self.bias);
         for ((weights, bias), out) in blocks.zip(out.as_chunks_mut::<BLOCK>().0) {
@@ -45,11 +45,11 @@ impl Layer {
             let (pairs, rest) = weights.as_chunks::<2>();
             let (x_pairs, x_rest) = x.as_chunks::<2>();
             for ([w, v], [a, b]) in pairs.iter().zip(x_pairs) {
-                add(&mut even, w, *a);
-                add(&mut odd, v, *b);
+                multiply_add(&mut even, w, *a);
+                multiply_add(&mut odd, v, *b);
             }
             for (w, a) in rest.iter().zip(x_rest) {
-                add(&mut even, w, *a);
+                multiply_add(&mut even, w, *a);
             }
             for (to, (a, b)) in out.iter_mut().zip(even.iter().zip(&odd)) {
                 *to = if relu { (a + b).max(0.0) } else { a + b };
@@ -59,7 +59,7 @@ impl Layer {
 }
 
 #[inline(always)]
-fn add(sums: &mut [f32; BLOCK], weights: &[f32; BLOCK], x: f32) {
+fn multiply_add(sums: &mut [f32; BLOCK], weights: &[f32; BLOCK], x: f32) {
     for (sum, weight) in sums.iter_mut().zip(weights) {
         *sum += weight * x;
     }
@@ -72,17 +72,17 @@ pub struct Network {
     lag: usize,
     /// Frame offsets of the input of the first layer, without a gap, and of the second layer
     /// relative to the first.
-    near: Vec<isize>,
-    far: Vec<isize>,
-    mean: [f32; BANDS],
-    scale: [f32; BANDS],
+    first_context: Vec<isize>,
+    second_context: Vec<isize>,
+    mean: [f32; MEL_BANDS],
+    scale: [f32; MEL_BANDS],
     layers: [Layer; 3],
     /// Added to the logit of each class.
-    pub(super) offsets: Vec<f32>,
+    pub(super) logit_offsets: Vec<f32>,
     /// Transition scores, as logarithms: [from][to].
-    pub(super) moves: Vec<f32>,
+    pub(super) transitions: Vec<f32>,
     /// Minimum duration of each class, in frames.
-    pub(super) least: Vec<u8>,
+    pub(super) min_frames: Vec<u8>,
 }
 
 impl Network {
@@ -91,7 +91,7 @@ impl Network {
     pub fn built_in() -> &'static Self {
         static NETWORK: LazyLock<Network> = LazyLock::new(|| {
             #[allow(clippy::expect_used, reason = "a constant of the binary, which a test reads")]
-            Network::read(FILE).expect("the network in the binary")
+            Network::parse(NETWORK_FILE).expect("the network in the binary")
         });
         &NETWORK
     }
@@ -100,49 +100,49 @@ impl Network {
     ///
     /// # Errors
     /// If it is not a network, has another version or is damaged.
-    pub fn read(file: &[u8]) -> Result<Self, Error> {
+    pub fn parse(file: &[u8]) -> Result<Self, Error> {
         let mut rest = file.strip_prefix(MAGIC).ok_or(Error::Magic)?;
         let reader = &mut rest;
-        let version = u16::from_le_bytes(take(reader)?);
+        let version = u16::from_le_bytes(read_array(reader)?);
         if version != VERSION {
             return Err(Error::Version(version));
         }
-        let mut count = || take(reader).map(|bytes| usize::from(u16::from_le_bytes(bytes)));
+        let mut count = || read_array(reader).map(|bytes| usize::from(u16::from_le_bytes(bytes)));
         let [bands, hidden, deeper, near, far, lag, names] =
             [count()?, count()?, count()?, count()?, count()?, count()?, count()?];
-        let names = std::str::from_utf8(bytes(reader, names)?).map_err(|_| Error::Damaged("names"))?;
+        let names = std::str::from_utf8(read_bytes(reader, names)?).map_err(|_| Error::Damaged("names"))?;
         let names: Vec<String> = names.split(' ').map(str::to_owned).collect();
         let classes = names.len();
         let fits = |n: usize| (1..=1024).contains(&n);
-        if bands != BANDS || ![hidden, deeper, classes, near, far].into_iter().all(fits) || classes > 64 {
+        if bands != MEL_BANDS || ![hidden, deeper, classes, near, far].into_iter().all(fits) || classes > 64 {
             return Err(Error::Damaged("sizes"));
         }
-        let near = offsets(reader, near)?;
-        let far = offsets(reader, far)?;
+        let near = read_offsets(reader, near)?;
+        let far = read_offsets(reader, far)?;
         if !near.windows(2).all(|pair| pair[1] == pair[0] + 1) {
             return Err(Error::Damaged("gaps in what the first layer sees"));
         }
-        let (mean, scale) = (floats(reader, BANDS)?, floats(reader, BANDS)?);
+        let (mean, scale) = (read_floats(reader, MEL_BANDS)?, read_floats(reader, MEL_BANDS)?);
         let all = |values: Vec<f32>| std::array::from_fn(|n| values[n]);
         let layers = [
-            layer(reader, near.len() * BANDS, hidden)?,
-            layer(reader, far.len() * hidden, deeper)?,
-            layer(reader, deeper, classes)?,
+            read_layer(reader, near.len() * MEL_BANDS, hidden)?,
+            read_layer(reader, far.len() * hidden, deeper)?,
+            read_layer(reader, deeper, classes)?,
         ];
         let network = Self {
             lag,
-            near,
-            far,
+            first_context: near,
+            second_context: far,
             mean: all(mean),
             scale: all(scale),
             layers,
-            offsets: floats(reader, classes)?,
-            moves: floats(reader, classes * classes)?,
-            least: bytes(reader, classes)?.to_vec(),
+            logit_offsets: read_floats(reader, classes)?,
+            transitions: read_floats(reader, classes * classes)?,
+            min_frames: read_bytes(reader, classes)?.to_vec(),
             names,
         };
-        let lasts = |n: &u8| (1..=super::decode::DEPTH as u8).contains(n);
-        if !reader.is_empty() || !network.least.iter().all(lasts) {
+        let lasts = |n: &u8| (1..=super::viterbi::MAX_MIN_FRAMES as u8).contains(n);
+        if !reader.is_empty() || !network.min_frames.iter().all(lasts) {
             return Err(Error::Damaged("its end"));
         }
         Ok(network)
@@ -161,13 +161,14 @@ impl Network {
     }
 
     /// Number of frames before its own on which a result depends.
-    pub(super) fn past(&self) -> usize {
-        (-self.near[0] - self.far[0]) as usize
+    pub(super) fn past_frames(&self) -> usize {
+        (-self.first_context[0] - self.second_context[0]) as usize
     }
 
     /// Number of frames after its own on which a result depends.
-    pub(super) fn future(&self) -> usize {
-        (self.near[self.near.len() - 1] + self.far[self.far.len() - 1]) as usize
+    pub(super) fn future_frames(&self) -> usize {
+        (self.first_context[self.first_context.len() - 1]
+            + self.second_context[self.second_context.len() - 1]) as usize
     }
 
     /// Look-ahead of the decoder, in frames.
@@ -176,37 +177,41 @@ impl Network {
     }
 }
 
-fn take<const N: usize>(reader: &mut &[u8]) -> Result<[u8; N], Error> {
+fn read_array<const N: usize>(reader: &mut &[u8]) -> Result<[u8; N], Error> {
     let (first, rest) = reader.split_first_chunk().ok_or(Error::Damaged("cut short"))?;
     *reader = rest;
     Ok(*first)
 }
 
-fn bytes<'a>(reader: &mut &'a [u8], count: usize) -> Result<&'a [u8], Error> {
+fn read_bytes<'a>(reader: &mut &'a [u8], count: usize) -> Result<&'a [u8], Error> {
     let (first, rest) = reader.split_at_checked(count).ok_or(Error::Damaged("cut short"))?;
     *reader = rest;
     Ok(first)
 }
 
-fn floats(reader: &mut &[u8], count: usize) -> Result<Vec<f32>, Error> {
+fn read_floats(reader: &mut &[u8], count: usize) -> Result<Vec<f32>, Error> {
     let all: Vec<f32> =
-        bytes(reader, 4 * count)?.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        read_bytes(reader, 4 * count)?.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
     if all.iter().all(|x| x.is_finite()) { Ok(all) } else { Err(Error::Damaged("numbers")) }
 }
 
 /// Frame offsets relative to the result: ascending, from at most 0 to at least 0.
-fn offsets(reader: &mut &[u8], count: usize) -> Result<Vec<isize>, Error> {
-    let all: Vec<isize> =
-        bytes(reader, 2 * count)?.as_chunks().0.iter().map(|b| isize::from(i16::from_le_bytes(*b))).collect();
+fn read_offsets(reader: &mut &[u8], count: usize) -> Result<Vec<isize>, Error> {
+    let all: Vec<isize> = read_bytes(reader, 2 * count)?
+        .as_chunks()
+        .0
+        .iter()
+        .map(|b| isize::from(i16::from_le_bytes(*b)))
+        .collect();
     let fits = all.is_sorted_by(|a, b| a < b) && all[0] <= 0 && all[count - 1] >= 0;
     let near = all.iter().all(|o| o.abs() < 100);
     if fits && near { Ok(all) } else { Err(Error::Damaged("offsets")) }
 }
 
 /// For each output: a scale, a bias, and an 8-bit weight for each input.
-fn layer(reader: &mut &[u8], inputs: usize, outputs: usize) -> Result<Layer, Error> {
-    let (scales, biases) = (floats(reader, outputs)?, floats(reader, outputs)?);
-    let quantised = bytes(reader, inputs * outputs)?;
+fn read_layer(reader: &mut &[u8], inputs: usize, outputs: usize) -> Result<Layer, Error> {
+    let (scales, biases) = (read_floats(reader, outputs)?, read_floats(reader, outputs)?);
+    let quantised = read_bytes(reader, inputs * outputs)?;
     let blocks = outputs.div_ceil(BLOCK);
     let mut weights = vec![[0.0; BLOCK]; blocks * inputs];
     let mut bias = vec![[0.0; BLOCK]; blocks];
@@ -224,13 +229,13 @@ fn layer(reader: &mut &[u8], inputs: usize, outputs: usize) -> Result<Layer, Err
 pub(super) struct Stream {
     /// Normalized features, the latest frame last; outputs of the first layer; inputs and outputs
     /// of the second layer; and results.
-    near: Vec<f32>,
-    first: Vec<f32>,
-    seen: Vec<f32>,
-    second: Vec<f32>,
+    features: Vec<f32>,
+    first_outputs: Vec<f32>,
+    second_inputs: Vec<f32>,
+    second_outputs: Vec<f32>,
     logits: Vec<f32>,
     /// Number of frames until the first result.
-    wait: usize,
+    frames_to_fill: usize,
 }
 
 impl Stream {
@@ -238,41 +243,41 @@ impl Stream {
         let span = |offsets: &[isize]| (offsets[offsets.len() - 1] - offsets[0]) as usize + 1;
         let width = |layer: usize| network.layers[layer].bias.len() * BLOCK;
         Self {
-            near: vec![0.0; span(&network.near) * BANDS],
-            first: vec![0.0; span(&network.far) * width(0)],
-            seen: vec![0.0; network.layers[1].inputs],
-            second: vec![0.0; width(1)],
+            features: vec![0.0; span(&network.first_context) * MEL_BANDS],
+            first_outputs: vec![0.0; span(&network.second_context) * width(0)],
+            second_inputs: vec![0.0; network.layers[1].inputs],
+            second_outputs: vec![0.0; width(1)],
             logits: vec![0.0; width(2)],
-            wait: network.past() + network.future(),
+            frames_to_fill: network.past_frames() + network.future_frames(),
         }
     }
 
-    /// Takes the next frame. Returns the logits of the frame [`Network::future_frames`] frames
-    /// before it, if [`Network::past_frames`] frames precede that one.
-    pub(super) fn push(&mut self, network: &Network, frame: &[f32; BANDS]) -> Option<&[f32]> {
+    /// Takes the next frame. Returns the logits of the frame [`BatchNetwork::future_frames`] frames
+    /// before it, if [`BatchNetwork::past_frames`] frames precede that one.
+    pub(super) fn push(&mut self, network: &Network, frame: &[f32; MEL_BANDS]) -> Option<&[f32]> {
         let [first, second, third] = &network.layers;
-        self.near.copy_within(BANDS.., 0);
-        let newest = self.near.len() - BANDS;
+        self.features.copy_within(MEL_BANDS.., 0);
+        let newest = self.features.len() - MEL_BANDS;
         for (to, ((x, mean), scale)) in
-            self.near[newest..].iter_mut().zip(frame.iter().zip(&network.mean).zip(&network.scale))
+            self.features[newest..].iter_mut().zip(frame.iter().zip(&network.mean).zip(&network.scale))
         {
             *to = (x - mean) * scale;
         }
         let width = first.bias.len() * BLOCK;
-        self.first.copy_within(width.., 0);
-        let newest = self.first.len() - width;
-        first.run(&self.near, &mut self.first[newest..], true);
-        if self.wait > 0 {
-            self.wait -= 1;
+        self.first_outputs.copy_within(width.., 0);
+        let newest = self.first_outputs.len() - width;
+        first.forward(&self.features, &mut self.first_outputs[newest..], true);
+        if self.frames_to_fill > 0 {
+            self.frames_to_fill -= 1;
             return None;
         }
-        let each = second.inputs / network.far.len();
-        for (to, offset) in self.seen.chunks_exact_mut(each).zip(&network.far) {
-            let at = (offset - network.far[0]) as usize * width;
-            to.copy_from_slice(&self.first[at..at + each]);
+        let each = second.inputs / network.second_context.len();
+        for (to, offset) in self.second_inputs.chunks_exact_mut(each).zip(&network.second_context) {
+            let at = (offset - network.second_context[0]) as usize * width;
+            to.copy_from_slice(&self.first_outputs[at..at + each]);
         }
-        second.run(&self.seen, &mut self.second, true);
-        third.run(&self.second[..third.inputs], &mut self.logits, false);
+        second.forward(&self.second_inputs, &mut self.second_outputs, true);
+        third.forward(&self.second_outputs[..third.inputs], &mut self.logits, false);
         Some(&self.logits[..network.classes()])
     }
 }
@@ -283,8 +288,8 @@ mod tests {
 
     #[test]
     fn the_network_in_the_binary_is_whole_and_small() {
-        let network = Network::read(FILE).unwrap();
-        assert!(FILE.len() <= 64 * 1024, "{} bytes", FILE.len());
+        let network = Network::parse(NETWORK_FILE).unwrap();
+        assert!(NETWORK_FILE.len() <= 64 * 1024, "{} bytes", NETWORK_FILE.len());
         for closure in ["p", "f", "pau"] {
             assert!(network.names.iter().any(|name| name == closure), "{closure}");
         }
@@ -292,17 +297,17 @@ mod tests {
 
     #[test]
     fn a_damaged_file_is_told() {
-        assert_eq!(Network::read(b"what").err(), Some(Error::Magic));
-        let mut other = FILE.to_vec();
+        assert_eq!(Network::parse(b"what").err(), Some(Error::Magic));
+        let mut other = NETWORK_FILE.to_vec();
         other[5] = 9;
-        assert_eq!(Network::read(&other).err(), Some(Error::Version(9)));
-        for length in (5..FILE.len()).step_by(97) {
+        assert_eq!(Network::parse(&other).err(), Some(Error::Version(9)));
+        for length in (5..NETWORK_FILE.len()).step_by(97) {
             assert!(
-                matches!(Network::read(&FILE[..length]), Err(Error::Damaged(_))),
+                matches!(Network::parse(&NETWORK_FILE[..length]), Err(Error::Damaged(_))),
                 "cut short at {length}"
             );
         }
-        let longer = [FILE, &[0]].concat();
-        assert!(matches!(Network::read(&longer), Err(Error::Damaged(_))));
+        let longer = [NETWORK_FILE, &[0]].concat();
+        assert!(matches!(Network::parse(&longer), Err(Error::Damaged(_))));
     }
 }

@@ -17,20 +17,20 @@ use conversation::event::{HistoryItem, Role};
 use serde_json::{Value, json};
 use tokio::runtime::Handle as Runtime;
 
-use super::check::{Check, Checking, Rule};
+use super::guardrails::{GuardrailCheck, GuardrailFuture, GuardrailRule};
 use super::{Event, Llm, Request, Tool};
 use crate::{Handle, Sink};
 
 /// Reply to a message that violates a guardrail, if the guardrail has no reply of its own.
-const DECLINED: &str = "I'm sorry, I can't help with that.";
+const DECLINE_MESSAGE: &str = "I'm sorry, I can't help with that.";
 
 /// The built-in answerer, under an agent's name.
-pub struct Builtin {
+pub struct BuiltinLlm {
     name: String,
     runtime: Runtime,
 }
 
-impl Builtin {
+impl BuiltinLlm {
     /// An answerer that calls itself `name`.
     #[must_use]
     pub fn new(name: &str, runtime: Runtime) -> Self {
@@ -38,7 +38,7 @@ impl Builtin {
     }
 }
 
-impl Llm for Builtin {
+impl Llm for BuiltinLlm {
     fn ask(&self, request: Request, sink: Sink<Event>) -> Handle {
         let name = self.name.clone();
         let task = self.runtime.spawn(async move {
@@ -53,12 +53,12 @@ impl Llm for Builtin {
                         sink.send(Event::Text(token.to_owned()));
                     }
                 }
-                Answer::Call { name, arguments } => {
+                Answer::ToolCall { name, arguments } => {
                     let id = format!(
                         "call_{}",
                         request.history.iter().filter(|item| item.role == Role::Tool).count() + 1
                     );
-                    sink.send(Event::Call { id, name, arguments });
+                    sink.send(Event::ToolCall { id, name, arguments });
                 }
             }
             sink.send(Event::End { prompt_tokens, completion_tokens });
@@ -66,8 +66,8 @@ impl Llm for Builtin {
         Handle::new(move || task.abort())
     }
 
-    fn check(&self, check: Check) -> Checking {
-        Box::pin(async move { Ok(rules::broken(&check.rules, &check.said).map(str::to_owned)) })
+    fn check_guardrails(&self, check: GuardrailCheck) -> GuardrailFuture {
+        Box::pin(async move { Ok(rules::first_match(&check.rules, &check.user_text).map(str::to_owned)) })
     }
 }
 
@@ -75,7 +75,7 @@ impl Llm for Builtin {
 #[derive(Debug, PartialEq)]
 enum Answer {
     Say(String),
-    Call { name: String, arguments: Value },
+    ToolCall { name: String, arguments: Value },
 }
 
 fn answer(request: &Request, name: &str) -> Answer {
@@ -88,8 +88,8 @@ fn answer(request: &Request, name: &str) -> Answer {
             .rev()
             .take_while(|item| item.role == Role::Tool)
             .map(|item| match request.tools.iter().find(|tool| Some(&tool.name) == item.name.as_ref()) {
-                Some(Tool { rule: Some(_), .. }) => DECLINED.to_owned(),
-                _ => tools::spoken(&item.text),
+                Some(Tool { rule: Some(_), .. }) => DECLINE_MESSAGE.to_owned(),
+                _ => tools::spoken_result(&item.text),
             })
             .collect();
         return Answer::Say(results.into_iter().rev().collect::<Vec<_>>().join(" "));
@@ -97,40 +97,40 @@ fn answer(request: &Request, name: &str) -> Answer {
     // Adjacent items of the user are one turn.
     let turn = seen.iter().rposition(|item| item.role != Role::User).map_or(0, |i| i + 1);
     let said = seen[turn..].iter().map(|item| item.text.as_str()).collect::<Vec<_>>().join(" ");
-    if let Some(name) = rules::broken(&rules(&request.tools), &said) {
-        return Answer::Call { name: name.to_owned(), arguments: json!({}) };
+    if let Some(name) = rules::first_match(&guardrail_rules(&request.tools), &said) {
+        return Answer::ToolCall { name: name.to_owned(), arguments: json!({}) };
     }
-    let talk = Talk { request, before: &seen[..turn], said: &said, name };
+    let talk = TurnContext { request, history: &seen[..turn], user_text: &said, agent_name: name };
     if let Some(words) = small_talk::reply(&talk) {
         return Answer::Say(words);
     }
-    if let Some((tool, arguments)) = tools::fitting(&request.tools, &said) {
-        return Answer::Call { name: tool.name.clone(), arguments };
+    if let Some((tool, arguments)) = tools::select_tool(&request.tools, &said) {
+        return Answer::ToolCall { name: tool.name.clone(), arguments };
     }
-    Answer::Say(facts::reply(&talk).unwrap_or_else(|| small_talk::unknown(&talk)))
+    Answer::Say(facts::reply(&talk).unwrap_or_else(|| small_talk::unknown_reply(&talk)))
 }
 
 /// The guardrails among the tools.
-fn rules(tools: &[Tool]) -> Vec<Rule> {
-    let rule = |tool: &Tool| Some(Rule { key: tool.name.clone(), prompt: tool.rule.clone()? });
+fn guardrail_rules(tools: &[Tool]) -> Vec<GuardrailRule> {
+    let rule = |tool: &Tool| Some(GuardrailRule { key: tool.name.clone(), prompt: tool.rule.clone()? });
     tools.iter().filter_map(rule).collect()
 }
 
 /// Everything that a reply is made from.
-struct Talk<'a> {
+struct TurnContext<'a> {
     request: &'a Request,
     /// The items before this turn.
-    before: &'a [&'a HistoryItem],
+    history: &'a [&'a HistoryItem],
     /// The user's text of this turn.
-    said: &'a str,
+    user_text: &'a str,
     /// The agent's name.
-    name: &'a str,
+    agent_name: &'a str,
 }
 
-impl<'a> Talk<'a> {
+impl<'a> TurnContext<'a> {
     /// The last text of `role` before this turn.
-    fn last(&self, role: Role) -> Option<&'a str> {
-        self.before.iter().rev().find(|item| item.role == role).map(|item| item.text.as_str())
+    fn last_text(&self, role: Role) -> Option<&'a str> {
+        self.history.iter().rev().find(|item| item.role == role).map(|item| item.text.as_str())
     }
 }
 

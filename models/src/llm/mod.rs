@@ -1,7 +1,7 @@
 //! Language models.
 
 pub mod builtin;
-pub mod check;
+pub mod guardrails;
 pub mod openai;
 mod sse;
 mod wire;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use conversation::event::{HistoryItem, Snippet};
 use serde_json::Value;
 
-use check::{Check, Checking};
+use guardrails::{GuardrailCheck, GuardrailFuture};
 
-use crate::{Error, Handle, Kind, Sink};
+use crate::{Error, ErrorKind, Handle, Sink};
 
 /// The response of a moderation endpoint. Dropping the future cancels the request.
-pub type Moderating = core::pin::Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;
+pub type ModerationFuture = core::pin::Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;
 
 /// A request for a reply (one generation).
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ pub enum Event {
     /// More text; the first one is the first token.
     Text(String),
     /// A complete tool call.
-    Call {
+    ToolCall {
         /// The model's id of the call.
         id: String,
         /// Name of the tool.
@@ -79,18 +79,21 @@ pub trait Llm: Send + Sync {
     fn ask(&self, request: Request, sink: Sink<Event>) -> Handle;
 
     /// Prepares for the first request (opens the connection). Returns immediately; may do nothing.
-    fn warm(&self) {}
+    fn warm_up(&self) {}
 
     /// Checks the user's text against rules. The default, for a model that cannot check, finds no
     /// match.
-    fn check(&self, check: Check) -> Checking {
+    fn check_guardrails(&self, check: GuardrailCheck) -> GuardrailFuture {
         drop(check);
         Box::pin(core::future::ready(Ok(None)))
     }
 
     /// The response of the server's moderation endpoint for a text: its JSON, else `{"raw": text}`.
-    fn moderate(&self, text: String) -> Moderating {
+    fn moderate(&self, text: String) -> ModerationFuture {
         drop(text);
-        Box::pin(core::future::ready(Err(Error::new(Kind::Missing, "there is no moderation endpoint"))))
+        Box::pin(core::future::ready(Err(Error::new(
+            ErrorKind::NotAvailable,
+            "there is no moderation endpoint",
+        ))))
     }
 }

@@ -11,11 +11,11 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 use url::Url;
 
-use super::check::{self, Check, Checking};
-use super::sse::Decoder;
-use super::wire::{Answer, body, status_kind, words_of};
-use super::{Event, Llm, Moderating, Request};
-use crate::{Error, Handle, Kind, Sink};
+use super::guardrails::{self, GuardrailCheck, GuardrailFuture};
+use super::sse::SseDecoder;
+use super::wire::{AnswerParser, error_message, request_body, status_kind};
+use super::{Event, Llm, ModerationFuture, Request};
+use crate::{Error, ErrorKind, Handle, Sink};
 
 /// Server and model.
 #[derive(Clone)]
@@ -27,41 +27,41 @@ pub struct Config {
     /// Model for requests that name none; empty = the server gets no model name.
     pub model: String,
     /// Time limits.
-    pub times: Times,
+    pub timeouts: Timeouts,
 }
 
 /// Time limits after which a request fails.
 #[derive(Clone, Copy, Debug)]
-pub struct Times {
+pub struct Timeouts {
     /// From the request to the first token.
     pub first_token: Duration,
     /// Between tokens.
-    pub gap: Duration,
+    pub between_tokens: Duration,
     /// For the token counts, after the end of the reply.
     pub usage: Duration,
 }
 
-impl Default for Times {
+impl Default for Timeouts {
     fn default() -> Self {
         Self {
             first_token: Duration::from_secs(5),
-            gap: Duration::from_secs(5),
+            between_tokens: Duration::from_secs(5),
             usage: Duration::from_millis(250),
         }
     }
 }
 
 /// Maximum size of a whole response in bytes.
-const LIMIT: usize = 16 << 20;
+const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
 /// Maximum size of an error's body in bytes.
-const ERROR_LIMIT: usize = 16 << 10;
+const MAX_ERROR_BODY_BYTES: usize = 16 << 10;
 
 /// Timeout of a moderation request.
-const MODERATION: Duration = Duration::from_secs(5);
+const MODERATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of characters of a server's message in an error.
-const WORDS: usize = 240;
+const MAX_REASON_CHARS: usize = 240;
 
 /// A client of one server.
 pub struct OpenAi {
@@ -73,14 +73,14 @@ struct Server {
     config: Config,
     client: egress::Client,
     /// Whether the server accepts `stream_options`, as far as known.
-    usage: AtomicBool,
+    supports_usage: AtomicBool,
 }
 
 impl OpenAi {
     /// A client of the server at `config.url` that sends through `client` and runs on `runtime`.
     #[must_use]
     pub fn new(config: Config, client: egress::Client, runtime: tokio::runtime::Handle) -> Self {
-        Self { server: Arc::new(Server { config, client, usage: AtomicBool::new(true) }), runtime }
+        Self { server: Arc::new(Server { config, client, supports_usage: AtomicBool::new(true) }), runtime }
     }
 }
 
@@ -96,21 +96,21 @@ impl Llm for OpenAi {
         Handle::new(move || task.abort())
     }
 
-    fn check(&self, check: Check) -> Checking {
-        check::by_asking(self, check)
+    fn check_guardrails(&self, check: GuardrailCheck) -> GuardrailFuture {
+        guardrails::check_by_tool_calls(self, check)
     }
 
-    fn moderate(&self, text: String) -> Moderating {
+    fn moderate(&self, text: String) -> ModerationFuture {
         let server = Arc::clone(&self.server);
-        Box::pin(async move { server.moderated(&text).await })
+        Box::pin(async move { server.moderate(&text).await })
     }
 
-    fn warm(&self) {
+    fn warm_up(&self) {
         let server = Arc::clone(&self.server);
         self.runtime.spawn(async move {
             // Any response is sufficient: only the open connection matters.
-            if let Ok(request) = server.request(egress::Method::GET, "models") {
-                let request = request.timeout(Some(server.config.times.first_token));
+            if let Ok(request) = server.build_request(egress::Method::GET, "models") {
+                let request = request.timeout(Some(server.config.timeouts.first_token));
                 if let Ok(response) = server.client.send(request).await {
                     drop(response.body().await);
                 }
@@ -121,62 +121,64 @@ impl Llm for OpenAi {
 
 impl Server {
     async fn answer(&self, request: &Request, sink: &Sink<Event>) -> Result<(), Error> {
-        let deadline = Instant::now() + self.config.times.first_token;
-        let response = timeout_at(deadline, self.asked(request)).await.map_err(|_| late())??;
-        let answer = Answer::new(&request.tools);
+        let deadline = Instant::now() + self.config.timeouts.first_token;
+        let response =
+            timeout_at(deadline, self.send_until_accepted(request)).await.map_err(|_| timeout_error())??;
+        let answer = AnswerParser::new(&request.tools);
         let result =
             if response.header("content-type").is_some_and(|kind| kind.starts_with("application/json")) {
-                let body = timeout_at(deadline, response.limit(egress::LIMIT).body())
+                let body = timeout_at(deadline, response.limit(egress::DEFAULT_BODY_LIMIT).body())
                     .await
-                    .map_err(|_| late())??;
-                whole(answer, &body.text(), sink)
+                    .map_err(|_| timeout_error())??;
+                read_whole(answer, &body.text(), sink)
             } else {
                 let chunks = stream::unfold(response, |mut response| async move {
                     response.chunk().await.transpose().map(|chunk| (chunk, response))
                 });
-                read(std::pin::pin!(chunks), answer, self.config.times, deadline, sink).await
+                read_stream(std::pin::pin!(chunks), answer, self.config.timeouts, deadline, sink).await
             };
-        result.map_err(|error| Error::new(error.kind(), self.clean(&error.to_string())))
+        result.map_err(|error| Error::new(error.kind(), self.redact(&error.to_string())))
     }
 
     /// Sends the request until the server accepts it. It is repeated without `stream_options` if
     /// the server rejects these, and once if a pooled connection turns out to be closed.
-    async fn asked(&self, request: &Request) -> Result<egress::Response, Error> {
+    async fn send_until_accepted(&self, request: &Request) -> Result<egress::Response, Error> {
         let mut again = true;
         loop {
-            let usage = self.usage.load(Ordering::Relaxed);
-            let response = match self.sent(request, usage).await {
-                Err(egress::Error::Broken(_)) if again => {
+            let usage = self.supports_usage.load(Ordering::Relaxed);
+            let response = match self.send_request(request, usage).await {
+                Err(egress::Error::Connection(_)) if again => {
                     again = false;
                     continue;
                 }
                 sent => sent.map_err(|error| {
-                    Error::new(Error::from(error.clone()).kind(), self.clean(&error.to_string()))
+                    Error::new(Error::from(error.clone()).kind(), self.redact(&error.to_string()))
                 })?,
             };
             match response.status() {
                 200..=299 => return Ok(response),
-                400 | 422 if usage => match self.sent(request, false).await? {
-                    response if response.success() => {
-                        self.usage.store(false, Ordering::Relaxed);
+                400 | 422 if usage => match self.send_request(request, false).await? {
+                    response if response.is_success() => {
+                        self.supports_usage.store(false, Ordering::Relaxed);
                         return Ok(response);
                     }
-                    response => return Err(self.refused(response).await),
+                    response => return Err(self.response_error(response).await),
                 },
-                _ => return Err(self.refused(response).await),
+                _ => return Err(self.response_error(response).await),
             }
         }
     }
 
-    async fn sent(&self, request: &Request, usage: bool) -> Result<egress::Response, egress::Error> {
+    async fn send_request(&self, request: &Request, usage: bool) -> Result<egress::Response, egress::Error> {
         let model = if request.model.is_empty() { &self.config.model } else { &request.model };
-        let body = body(request, model, usage).to_string();
-        let asked =
-            self.request(egress::Method::POST, "chat/completions")?.header("accept", "text/event-stream")?;
-        self.client.send(asked.json(body).timeout(None).limit(LIMIT)).await
+        let body = request_body(request, model, usage).to_string();
+        let asked = self
+            .build_request(egress::Method::POST, "chat/completions")?
+            .header("accept", "text/event-stream")?;
+        self.client.send(asked.json(body).timeout(None).limit(MAX_RESPONSE_BYTES)).await
     }
 
-    fn request(&self, method: egress::Method, path: &str) -> Result<egress::Request, egress::Error> {
+    fn build_request(&self, method: egress::Method, path: &str) -> Result<egress::Request, egress::Error> {
         let mut url = Url::parse(self.config.url.trim())
             .map_err(|_| egress::Error::Invalid("llm.url is no URL".into()))?;
         let base = url.path().trim_end_matches('/').trim_end_matches("/chat/completions").to_owned();
@@ -188,27 +190,31 @@ impl Server {
         }
     }
 
-    async fn moderated(&self, text: &str) -> Result<Value, Error> {
+    async fn moderate(&self, text: &str) -> Result<Value, Error> {
         let body = json!({ "input": text }).to_string();
-        let asked = self.request(egress::Method::POST, "moderations")?.json(body).timeout(Some(MODERATION));
-        let response = self.client.send(asked.limit(egress::LIMIT)).await?;
-        if !response.success() {
-            return Err(self.refused(response).await);
+        let asked = self
+            .build_request(egress::Method::POST, "moderations")?
+            .json(body)
+            .timeout(Some(MODERATION_TIMEOUT));
+        let response = self.client.send(asked.limit(egress::DEFAULT_BODY_LIMIT)).await?;
+        if !response.is_success() {
+            return Err(self.response_error(response).await);
         }
         let text = response.body().await?.text();
         Ok(serde_json::from_str(&text).unwrap_or_else(|_| json!({ "raw": text })))
     }
 
-    async fn refused(&self, response: egress::Response) -> Error {
+    async fn response_error(&self, response: egress::Response) -> Error {
         let status = response.status();
-        let text = response.limit(ERROR_LIMIT).body().await.map(|body| body.text()).unwrap_or_default();
-        let words = serde_json::from_str::<Value>(&text).map_or(text, |body| words_of(&body));
-        Error::new(status_kind(status), self.clean(&format!("the server answered {status}: {words}")))
+        let text =
+            response.limit(MAX_ERROR_BODY_BYTES).body().await.map(|body| body.text()).unwrap_or_default();
+        let words = serde_json::from_str::<Value>(&text).map_or(text, |body| error_message(&body));
+        Error::new(status_kind(status), self.redact(&format!("the server answered {status}: {words}")))
     }
 
     /// A server's message on one line, truncated, without our secrets: some servers repeat the key
     /// or a part of it.
-    fn clean(&self, words: &str) -> String {
+    fn redact(&self, words: &str) -> String {
         let url = Url::parse(&self.config.url).ok();
         let mut secrets: Vec<String> =
             self.config.token.iter().map(|token| token.trim().to_owned()).collect();
@@ -230,39 +236,39 @@ impl Server {
         let words = words
             .split_whitespace()
             .map(|word| if secret(word) || secret(&bare(word)) { "***" } else { word });
-        words.collect::<Vec<_>>().join(" ").chars().take(WORDS).collect()
+        words.collect::<Vec<_>>().join(" ").chars().take(MAX_REASON_CHARS).collect()
     }
 }
 
-fn late() -> Error {
-    Error::new(Kind::Timeout, "timeout")
+fn timeout_error() -> Error {
+    Error::new(ErrorKind::Timeout, "timeout")
 }
 
 /// Reads a stream to its end and emits text as it arrives.
-async fn read<S>(
+async fn read_stream<S>(
     mut chunks: S,
-    mut answer: Answer,
-    times: Times,
+    mut answer: AnswerParser,
+    times: Timeouts,
     mut deadline: Instant,
     sink: &Sink<Event>,
 ) -> Result<(), Error>
 where
     S: Stream<Item = Result<Bytes, egress::Error>> + Unpin,
 {
-    let mut decoder = Decoder::default();
+    let mut decoder = SseDecoder::default();
     let mut ended = false;
     loop {
         let mut pieces: Vec<String> = Vec::new();
         let mut over = false;
         match timeout_at(deadline, chunks.next()).await {
             Ok(Some(Ok(chunk))) => {
-                let too_long = |_| Error::new(Kind::Broken, "the server sent an endless event");
+                let too_long = |_| Error::new(ErrorKind::Failed, "the server sent an endless event");
                 decoder.push(&chunk, |data| pieces.push(data.to_owned())).map_err(too_long)?;
             }
             // The reply is complete. Neither a wait for the token counts nor a broken connection is
             // a failure.
-            Err(_) | Ok(Some(Err(_))) if answer.ended() => over = true,
-            Err(_) => return Err(late()),
+            Err(_) | Ok(Some(Err(_))) if answer.is_finished() => over = true,
+            Err(_) => return Err(timeout_error()),
             Ok(Some(Err(error))) => return Err(error.into()),
             Ok(None) => {
                 decoder.finish(|data| pieces.push(data.to_owned()));
@@ -270,19 +276,19 @@ where
             }
         }
         for piece in pieces {
-            let news = answer.take(&piece)?;
-            if news.token {
-                deadline = Instant::now() + times.gap;
+            let news = answer.push(&piece)?;
+            if news.progressed {
+                deadline = Instant::now() + times.between_tokens;
             }
             if !news.text.is_empty() {
                 sink.send(Event::Text(news.text));
             }
         }
-        if answer.ended() && !ended {
+        if answer.is_finished() && !ended {
             ended = true;
             deadline = Instant::now() + times.usage;
         }
-        if answer.done() && !over {
+        if answer.is_closed() && !over {
             // The bytes that end the body usually arrive with the last event. If they are read, the
             // connection can be reused.
             let rest = async { while let Some(Ok(_)) = chunks.next().await {} };
@@ -293,19 +299,19 @@ where
             break;
         }
     }
-    told(answer, sink)
+    finish_answer(answer, sink)
 }
 
 /// Reads a response that is not a stream.
-fn whole(mut answer: Answer, text: &str, sink: &Sink<Event>) -> Result<(), Error> {
-    let news = answer.take(text)?;
+fn read_whole(mut answer: AnswerParser, text: &str, sink: &Sink<Event>) -> Result<(), Error> {
+    let news = answer.push(text)?;
     if !news.text.is_empty() {
         sink.send(Event::Text(news.text));
     }
-    told(answer, sink)
+    finish_answer(answer, sink)
 }
 
-fn told(answer: Answer, sink: &Sink<Event>) -> Result<(), Error> {
+fn finish_answer(answer: AnswerParser, sink: &Sink<Event>) -> Result<(), Error> {
     for event in answer.finish()? {
         sink.send(event);
     }

@@ -2,26 +2,26 @@
 //! the data of each event.
 
 /// Maximum size of an event in bytes; a longer one is no part of a reply.
-const MAX: usize = 1 << 20;
+const MAX_EVENT_BYTES: usize = 1 << 20;
 
 /// Turns bytes into the data of complete events. Fields other than `data` are ignored.
 #[derive(Debug, Default)]
-pub(super) struct Decoder {
+pub(super) struct SseDecoder {
     line: Vec<u8>,
     data: Option<String>,
     /// The last byte was a CR: a following LF belongs to it.
     after_cr: bool,
     /// Whether the first line is complete; before that, a byte order mark may come.
-    begun: bool,
+    started: bool,
 }
 
 /// An event does not end.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooLong;
+pub(super) struct EventTooLong;
 
-impl Decoder {
+impl SseDecoder {
     /// Processes more bytes and calls `event` with the data of each event that they complete.
-    pub(super) fn push(&mut self, bytes: &[u8], mut event: impl FnMut(&str)) -> Result<(), TooLong> {
+    pub(super) fn push(&mut self, bytes: &[u8], mut event: impl FnMut(&str)) -> Result<(), EventTooLong> {
         for &byte in bytes {
             match byte {
                 b'\n' if self.after_cr => {}
@@ -31,7 +31,7 @@ impl Decoder {
             self.after_cr = byte == b'\r';
         }
         let held = self.line.len() + self.data.as_ref().map_or(0, String::len);
-        if held > MAX { Err(TooLong) } else { Ok(()) }
+        if held > MAX_EVENT_BYTES { Err(EventTooLong) } else { Ok(()) }
     }
 
     /// Ends the stream. A last event without the final blank line counts, because some servers omit
@@ -45,7 +45,7 @@ impl Decoder {
 
     fn end_line(&mut self, event: &mut impl FnMut(&str)) {
         let mut line = std::mem::take(&mut self.line);
-        if !std::mem::replace(&mut self.begun, true) && line.starts_with(b"\xef\xbb\xbf") {
+        if !std::mem::replace(&mut self.started, true) && line.starts_with(b"\xef\xbb\xbf") {
             line.drain(..3);
         }
         if line.is_empty() {
@@ -78,7 +78,7 @@ mod tests {
     const STREAM: &str = "\u{feff}: hello\r\n\r\nevent: x\r\nid: 1\r\ndata: {\"a\":1}\r\n\r\ndata:two\ndata: lines\n\n:keep-alive\n\ndata\n\rdata: Grüße 你好 🎈\r\rdatax: no\n\ndata: [DONE]\n\n";
 
     fn events(chunks: &[&[u8]]) -> Vec<String> {
-        let (mut decoder, mut all) = (Decoder::default(), Vec::new());
+        let (mut decoder, mut all) = (SseDecoder::default(), Vec::new());
         for chunk in chunks {
             decoder.push(chunk, |data| all.push(data.to_owned())).unwrap();
         }
@@ -108,10 +108,10 @@ mod tests {
 
     #[test]
     fn an_event_without_end_is_refused() {
-        let mut decoder = Decoder::default();
+        let mut decoder = SseDecoder::default();
         let piece = vec![b'x'; 600_000];
         assert_eq!(decoder.push(&piece, |_| ()), Ok(()));
-        assert_eq!(decoder.push(&piece, |_| ()), Err(TooLong));
+        assert_eq!(decoder.push(&piece, |_| ()), Err(EventTooLong));
     }
 
     #[test]

@@ -22,10 +22,10 @@ use serde_json::{Map, Value, json};
 
 use self::messages::messages;
 use super::{Event, Request, Tool};
-use crate::{Error, Kind};
+use crate::{Error, ErrorKind};
 
 /// The body of a request. `usage`: request the token counts.
-pub(super) fn body(request: &Request, model: &str, usage: bool) -> Value {
+pub(super) fn request_body(request: &Request, model: &str, usage: bool) -> Value {
     let mut body = Map::new();
     // Servers with a single model accept no name.
     if !model.is_empty() {
@@ -37,9 +37,9 @@ pub(super) fn body(request: &Request, model: &str, usage: bool) -> Value {
         body.insert("stream_options".into(), json!({"include_usage": true}));
     }
     if !request.tools.is_empty() {
-        let names = names(&request.tools);
+        let names = server_tool_names(&request.tools);
         let tools = request.tools.iter().zip(names).map(|(tool, name)| {
-            json!({"type": "function", "function": {"name": name, "description": tool.description, "parameters": schema(tool)}})
+            json!({"type": "function", "function": {"name": name, "description": tool.description, "parameters": parameters_schema(tool)}})
         });
         body.insert("tools".into(), tools.collect());
     }
@@ -48,10 +48,10 @@ pub(super) fn body(request: &Request, model: &str, usage: bool) -> Value {
 
 /// The names under which the server knows the tools: letters, digits, `_` and `-`, at most 64
 /// characters, each unique.
-fn names(tools: &[Tool]) -> Vec<String> {
+fn server_tool_names(tools: &[Tool]) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(tools.len());
     for tool in tools {
-        let name = clean_name(&tool.name);
+        let name = sanitize_tool_name(&tool.name);
         let mut unique = name.clone();
         for n in 2.. {
             if !names.contains(&unique) {
@@ -64,14 +64,14 @@ fn names(tools: &[Tool]) -> Vec<String> {
     names
 }
 
-fn clean_name(name: &str) -> String {
+fn sanitize_tool_name(name: &str) -> String {
     let name: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).take(60).collect();
     if name.is_empty() { "tool".into() } else { name }
 }
 
 /// The schema of an object, even if the tool's own schema is none.
-fn schema(tool: &Tool) -> Value {
+fn parameters_schema(tool: &Tool) -> Value {
     match &tool.parameters {
         Value::Object(schema) if schema.get("type").is_some_and(|kind| kind == "object") => {
             tool.parameters.clone()
@@ -82,25 +82,25 @@ fn schema(tool: &Tool) -> Value {
 
 /// Maximum number of tool calls in one reply, and of bytes in all their names and arguments. A
 /// model that exceeds them does not stop on its own.
-const CALLS: usize = 64;
-const ARGUMENTS: usize = 256 << 10;
+const MAX_TOOL_CALLS: usize = 64;
+const MAX_ARGUMENT_BYTES: usize = 256 << 10;
 
 /// Parser of a streamed reply.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct AnswerParser {
     /// Pairs: the server's name of a tool, and the agent's.
-    names: Vec<(String, String)>,
-    calls: Vec<Call>,
-    thoughts: Thoughts,
-    spoke: bool,
-    reason: Option<String>,
-    done: bool,
+    tool_names: Vec<(String, String)>,
+    calls: Vec<PartialToolCall>,
+    think_filter: ThinkFilter,
+    has_text: bool,
+    finish_reason: Option<String>,
+    closed: bool,
     usage: (u32, u32),
 }
 
 /// A tool call, assembled from fragments.
 #[derive(Debug, Default)]
-struct Call {
+struct PartialToolCall {
     index: u64,
     id: String,
     name: String,
@@ -109,58 +109,59 @@ struct Call {
 
 /// Content of one chunk of the stream.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct News {
+pub(super) struct AnswerDelta {
     /// Text to be spoken.
     pub(super) text: String,
     /// Whether the reply progressed: text, or part of a tool call.
-    pub(super) token: bool,
+    pub(super) progressed: bool,
 }
 
-impl Answer {
+impl AnswerParser {
     pub(super) fn new(tools: &[Tool]) -> Self {
-        let names = names(tools).into_iter().zip(tools.iter().map(|tool| tool.name.clone())).collect();
+        let names =
+            server_tool_names(tools).into_iter().zip(tools.iter().map(|tool| tool.name.clone())).collect();
         Self {
-            names,
+            tool_names: names,
             calls: Vec::new(),
-            thoughts: Thoughts::default(),
-            spoke: false,
-            reason: None,
-            done: false,
+            think_filter: ThinkFilter::default(),
+            has_text: false,
+            finish_reason: None,
+            closed: false,
             usage: (0, 0),
         }
     }
 
     /// Whether the end mark has arrived.
-    pub(super) fn ended(&self) -> bool {
-        self.done || self.reason.is_some()
+    pub(super) fn is_finished(&self) -> bool {
+        self.closed || self.finish_reason.is_some()
     }
 
     /// Whether no more data can arrive.
-    pub(super) fn done(&self) -> bool {
-        self.done
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
     }
 
     /// Processes the data of an event. An error contains the server's message, from which the
     /// caller must remove secrets.
-    pub(super) fn take(&mut self, data: &str) -> Result<News, Error> {
+    pub(super) fn push(&mut self, data: &str) -> Result<AnswerDelta, Error> {
         let data = data.trim();
         if data == "[DONE]" {
-            self.done = true;
-            return Ok(News { text: self.say(Thoughts::end), token: false });
+            self.closed = true;
+            return Ok(AnswerDelta { text: self.filter_text(ThinkFilter::finish), progressed: false });
         }
         let Ok(piece) = serde_json::from_str::<Value>(data) else {
             return if data.is_empty() {
-                Ok(News::default())
+                Ok(AnswerDelta::default())
             } else {
-                Err(Error::new(Kind::Broken, "the server sent something that is no JSON"))
+                Err(Error::new(ErrorKind::Failed, "the server sent something that is no JSON"))
             };
         };
         if let Some(error) = piece.get("error").filter(|error| !error.is_null()) {
             let kind = match error["code"].as_u64().or_else(|| error["status"].as_u64()) {
                 Some(code) => status_kind(u16::try_from(code).unwrap_or(500)),
-                None => Kind::Broken,
+                None => ErrorKind::Failed,
             };
-            return Err(Error::new(kind, words_of(&piece)));
+            return Err(Error::new(kind, error_message(&piece)));
         }
         if let Some(usage) = piece.get("usage").filter(|usage| usage.is_object()) {
             let count = |name: &str| usage[name].as_u64().map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX));
@@ -169,34 +170,34 @@ impl Answer {
         let choice = &piece["choices"][0];
         // A server that does not stream sends its whole message.
         let delta = choice.get("delta").or_else(|| choice.get("message")).unwrap_or(&Value::Null);
-        let mut news = News::default();
-        let text = content(&delta["content"]);
+        let mut news = AnswerDelta::default();
+        let text = content_text(&delta["content"]);
         if !text.is_empty() {
-            news.text = self.say(|thoughts| thoughts.push(&text));
-            news.token = !news.text.is_empty();
+            news.text = self.filter_text(|thoughts| thoughts.push(&text));
+            news.progressed = !news.text.is_empty();
         }
         for fragment in delta["tool_calls"].as_array().into_iter().flatten() {
-            news.token = true;
-            self.fragment(fragment);
+            news.progressed = true;
+            self.add_call_fragment(fragment);
         }
         let arguments: usize = self.calls.iter().map(|call| call.arguments.len() + call.name.len()).sum();
-        if self.calls.len() > CALLS || arguments > ARGUMENTS {
-            return Err(Error::new(Kind::Broken, "the model's calls of tools do not end"));
+        if self.calls.len() > MAX_TOOL_CALLS || arguments > MAX_ARGUMENT_BYTES {
+            return Err(Error::new(ErrorKind::Failed, "the model's calls of tools do not end"));
         }
         if let Some(reason) = choice["finish_reason"].as_str().filter(|reason| !reason.is_empty()) {
-            self.reason = Some(reason.to_owned());
-            news.text.push_str(&self.say(Thoughts::end));
+            self.finish_reason = Some(reason.to_owned());
+            news.text.push_str(&self.filter_text(ThinkFilter::finish));
         }
         Ok(news)
     }
 
-    fn say(&mut self, words: impl FnOnce(&mut Thoughts) -> String) -> String {
-        let text = words(&mut self.thoughts);
-        self.spoke |= !text.trim().is_empty();
+    fn filter_text(&mut self, words: impl FnOnce(&mut ThinkFilter) -> String) -> String {
+        let text = words(&mut self.think_filter);
+        self.has_text |= !text.trim().is_empty();
         text
     }
 
-    fn fragment(&mut self, fragment: &Value) {
+    fn add_call_fragment(&mut self, fragment: &Value) {
         let id = fragment["id"].as_str().unwrap_or_default();
         let function = &fragment["function"];
         let name = function["name"].as_str().unwrap_or_default();
@@ -211,7 +212,7 @@ impl Answer {
         let i = match known {
             Some(i) if !fresh => i,
             _ => {
-                self.calls.push(Call { index, ..Call::default() });
+                self.calls.push(PartialToolCall { index, ..PartialToolCall::default() });
                 self.calls.len() - 1
             }
         };
@@ -235,34 +236,37 @@ impl Answer {
     /// A tool call whose arguments are not an object fails the reply: a tool that runs with
     /// unintended arguments may do harm.
     pub(super) fn finish(self) -> Result<Vec<Event>, Error> {
-        match self.reason.as_deref() {
-            _ if !self.ended() => return Err(Error::new(Kind::Broken, "the stream broke off")),
+        match self.finish_reason.as_deref() {
+            _ if !self.is_finished() => return Err(Error::new(ErrorKind::Failed, "the stream broke off")),
             Some("content_filter") => {
-                return Err(Error::new(Kind::Refused, "the server's content filter stopped the answer"));
+                return Err(Error::new(
+                    ErrorKind::Rejected,
+                    "the server's content filter stopped the answer",
+                ));
             }
             Some("error") => {
-                return Err(Error::new(Kind::Broken, "the server stopped the answer with an error"));
+                return Err(Error::new(ErrorKind::Failed, "the server stopped the answer with an error"));
             }
             _ => {}
         }
-        if !self.spoke && self.calls.is_empty() {
-            return Err(Error::new(Kind::Broken, "the answer is empty"));
+        if !self.has_text && self.calls.is_empty() {
+            return Err(Error::new(ErrorKind::Failed, "the answer is empty"));
         }
         let mut events = Vec::with_capacity(self.calls.len() + 1);
         for (n, call) in self.calls.into_iter().enumerate() {
             let name = self
-                .names
+                .tool_names
                 .iter()
                 .find(|(known, _)| *known == call.name)
                 .map_or(call.name, |(_, own)| own.clone());
-            let arguments = arguments(&call.arguments).ok_or_else(|| {
+            let arguments = parse_arguments(&call.arguments).ok_or_else(|| {
                 Error::new(
-                    Kind::Broken,
+                    ErrorKind::Failed,
                     format!("the model called {name:?} with arguments that are no JSON object"),
                 )
             })?;
             let id = if call.id.is_empty() { format!("call_{}", n + 1) } else { call.id };
-            events.push(Event::Call { id, name, arguments });
+            events.push(Event::ToolCall { id, name, arguments });
         }
         events.push(Event::End { prompt_tokens: self.usage.0, completion_tokens: self.usage.1 });
         Ok(events)
@@ -270,7 +274,7 @@ impl Answer {
 }
 
 /// Text, or the text parts of a list.
-fn content(content: &Value) -> String {
+fn content_text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
         Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
@@ -279,7 +283,7 @@ fn content(content: &Value) -> String {
 }
 
 /// Missing arguments are an empty object. An object in a string is that object.
-fn arguments(text: &str) -> Option<Value> {
+fn parse_arguments(text: &str) -> Option<Value> {
     if text.trim().is_empty() {
         return Some(json!({}));
     }
@@ -292,7 +296,7 @@ fn arguments(text: &str) -> Option<Value> {
 }
 
 /// The message in an error's body, in the shapes that servers use.
-pub(super) fn words_of(body: &Value) -> String {
+pub(super) fn error_message(body: &Value) -> String {
     let error = &body["error"];
     [&error["message"], error, &body["message"], &body["detail"]]
         .into_iter()
@@ -302,23 +306,23 @@ pub(super) fn words_of(body: &Value) -> String {
 }
 
 /// The kind of error of a status other than 2xx.
-pub(super) fn status_kind(status: u16) -> Kind {
+pub(super) fn status_kind(status: u16) -> ErrorKind {
     match status {
-        408 | 504 => Kind::Timeout,
-        429 | 503 | 529 => Kind::Busy,
-        500.. => Kind::Broken,
-        _ => Kind::Refused,
+        408 | 504 => ErrorKind::Timeout,
+        429 | 503 | 529 => ErrorKind::Busy,
+        500.. => ErrorKind::Failed,
+        _ => ErrorKind::Rejected,
     }
 }
 
 /// Removes the thoughts of a model before its reply: `<think>…</think>` at the start.
 #[derive(Debug, Default)]
-enum Thoughts {
+enum ThinkFilter {
     /// No text yet.
     #[default]
-    Unknown,
+    Start,
     /// The text may be the start of the tag.
-    Maybe(String),
+    PartialTag(String),
     /// In the thoughts; holds the end of the text so far.
     Inside(String),
     /// Before the first word of the reply.
@@ -327,14 +331,14 @@ enum Thoughts {
     Outside,
 }
 
-impl Thoughts {
+impl ThinkFilter {
     fn push(&mut self, text: &str) -> String {
         const OPEN: &str = "<think>";
         const CLOSE: &str = "</think>";
         let held = match std::mem::replace(self, Self::Outside) {
             Self::Outside => return text.to_owned(),
-            Self::Unknown => text.to_owned(),
-            Self::Maybe(held) => held + text,
+            Self::Start => text.to_owned(),
+            Self::PartialTag(held) => held + text,
             Self::After => {
                 let text = text.trim_start();
                 if text.is_empty() {
@@ -366,16 +370,16 @@ impl Thoughts {
             return self.push(inside);
         }
         if OPEN.starts_with(start) {
-            *self = Self::Maybe(held);
+            *self = Self::PartialTag(held);
             return String::new();
         }
         held
     }
 
     /// The text ends. Held-back text was no tag, so it is returned.
-    fn end(&mut self) -> String {
+    fn finish(&mut self) -> String {
         match std::mem::replace(self, Self::Outside) {
-            Self::Maybe(held) => held,
+            Self::PartialTag(held) => held,
             _ => String::new(),
         }
     }

@@ -20,12 +20,12 @@ pub struct Provider {
     /// own key.
     pub configured: bool,
     /// Further fields that may be chosen.
-    pub additional_fields: Vec<Field>,
+    pub additional_fields: Vec<ProviderField>,
 }
 
 /// A further field of a provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Field {
+pub struct ProviderField {
     /// Name of the field in the agent's configuration.
     pub name: &'static str,
     /// Always `ENUM`.
@@ -33,21 +33,21 @@ pub struct Field {
     /// Display name.
     pub label: &'static str,
     /// Possible values.
-    pub items: Vec<Item>,
+    pub items: Vec<ProviderOption>,
     /// Default, if the agent names none.
     pub default_value: &'static str,
 }
 
 /// One value of a [`ProviderField`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Item {
+pub struct ProviderOption {
     /// Display name.
     pub label: &'static str,
     /// Value that an agent uses.
     pub value: &'static str,
 }
 
-fn voice(voice: Voice) -> Item {
+fn voice_option(voice: Voice) -> ProviderOption {
     let label = match voice {
         Voice::Slt => "Woman, American English",
         Voice::Rms => "Man, American English",
@@ -55,15 +55,20 @@ fn voice(voice: Voice) -> Item {
         Voice::Kal16 => "Man, American English, robotic",
         Voice::Kal => "Man, American English, robotic, telephone quality",
     };
-    Item { label, value: voice.name() }
+    ProviderOption { label, value: voice.name() }
 }
 
 /// All providers that [`super::Registry`] can serve.
 #[must_use]
 pub fn providers(config: &Config) -> Vec<Provider> {
-    let field =
-        |name, label, items, default_value| Field { name, r#type: "ENUM", label, items, default_value };
-    let english = vec![Item { label: "English", value: "en" }];
+    let field = |name, label, items, default_value| ProviderField {
+        name,
+        r#type: "ENUM",
+        label,
+        items,
+        default_value,
+    };
+    let english = vec![ProviderOption { label: "English", value: "en" }];
     let operator = config.openai.as_ref();
     let own = operator.and_then(|operator| operator.model.clone());
     let at_openai = operator.is_none_or(|operator| operator.url.trim_end_matches('/') == OPENAI_URL);
@@ -109,7 +114,7 @@ pub fn providers(config: &Config) -> Vec<Provider> {
             additional_fields: vec![field(
                 "voice_id",
                 "Voice",
-                Voice::ALL.into_iter().map(voice).collect(),
+                Voice::ALL.into_iter().map(voice_option).collect(),
                 Voice::Slt.name(),
             )],
         },
@@ -119,7 +124,7 @@ pub fn providers(config: &Config) -> Vec<Provider> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::Operator;
+    use crate::registry::OperatorLlm;
 
     #[test]
     fn the_openai_provider_works_where_the_operator_has_a_key() {
@@ -130,7 +135,7 @@ mod tests {
         };
         assert_eq!(openai(&Config::default()), (false, OPENAI_MODEL.to_owned()));
         let at = |url: &str, model: Option<&str>| Config {
-            openai: Some(Operator { url: url.into(), token: None, model: model.map(str::to_owned) }),
+            openai: Some(OperatorLlm { url: url.into(), token: None, model: model.map(str::to_owned) }),
             ..Config::default()
         };
         assert_eq!(openai(&at("http://127.0.0.1:1/v1", None)), (true, String::new()));

@@ -5,11 +5,11 @@ use super::*;
 use crate::llm::{Event, Request};
 use crate::{Sink, stt};
 
-struct Deaf;
+struct BusyStt;
 
-impl Stt for Deaf {
-    fn open(&self, _: Sink<stt::Event>) -> Result<Box<dyn stt::Stream>, Error> {
-        Err(Error::new(Kind::Busy, "deaf"))
+impl Stt for BusyStt {
+    fn open(&self, _: Sink<stt::Event>) -> Result<Box<dyn stt::SttStream>, Error> {
+        Err(Error::new(ErrorKind::Busy, "deaf"))
     }
 }
 
@@ -43,7 +43,7 @@ async fn answer(llm: &Arc<dyn Llm>, text: &str) -> Result<String, String> {
 }
 
 /// A server that replies with the model and the key of the request.
-async fn server() -> String {
+async fn echo_server() -> String {
     use axum::http::HeaderMap;
     let echo = |headers: HeaderMap, body: String| async move {
         let body: serde_json::Value = serde_json::from_str(&body).unwrap();
@@ -79,7 +79,8 @@ async fn unknown_vendors_fall_back_to_the_built_in_answerer_and_say_so() {
 
 #[tokio::test]
 async fn the_operators_server_answers_for_all_that_name_no_other_and_is_trusted() {
-    let operator = Operator { url: server().await, token: Some("op".into()), model: Some("ours".into()) };
+    let operator =
+        OperatorLlm { url: echo_server().await, token: Some("op".into()), model: Some("ours".into()) };
     let registry = registry(Config { openai: Some(operator), ..Config::default() });
     let (llm, warning) = registry.llm(&choice(""), "Ada", false);
     assert_eq!((answer(&llm, "hi").await, warning), (Ok("\"ours\" Bearer op".into()), None));
@@ -95,7 +96,7 @@ async fn the_operators_server_answers_for_all_that_name_no_other_and_is_trusted(
 
 #[tokio::test]
 async fn an_agents_own_server_is_asked_under_the_policy() {
-    let url = server().await;
+    let url = echo_server().await;
     let custom = LlmChoice {
         url: Some(url),
         token: Some("mine".into()),
@@ -142,8 +143,8 @@ async fn scripts_need_the_operators_leave() {
 async fn ears_and_voices_that_are_not_here_are_told() {
     let registry = registry(Config::default());
     let (ear, _) = registry.stt(&SttChoice::default());
-    assert_eq!(ear.err().map(|error| error.kind()), Some(Kind::Missing));
-    registry.set_stt(Arc::new(Deaf));
+    assert_eq!(ear.err().map(|error| error.kind()), Some(ErrorKind::NotAvailable));
+    registry.set_stt(Arc::new(BusyStt));
     let ask = |provider: &str, language: &str| {
         let (ear, warning) = registry.stt(&SttChoice {
             provider: provider.into(),
@@ -157,14 +158,16 @@ async fn ears_and_voices_that_are_not_here_are_told() {
     assert!(ask("deepgram", "").unwrap().contains("\"deepgram\""));
     assert!(ask("", "de").unwrap().contains("English only"));
     let (voice, warning) = registry.tts(&TtsChoice { provider: "elevenlabs".into(), ..TtsChoice::default() });
-    assert_eq!(voice.err().map(|error| error.kind()), Some(Kind::Missing));
+    assert_eq!(voice.err().map(|error| error.kind()), Some(ErrorKind::NotAvailable));
     assert!(warning.unwrap().contains("\"elevenlabs\""));
 }
 
 #[test]
 fn the_operators_server_is_read_from_the_environment() {
     let env = |pairs: &'static [(&str, &str)]| {
-        Operator::from_env(move |name| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned()))
+        OperatorLlm::from_env(move |name| {
+            pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned())
+        })
     };
     assert!(
         env(&[]).is_none()

@@ -1,9 +1,9 @@
 //! Speech to text.
 
-mod clean;
 pub mod pocketsphinx;
+mod transcript_cleanup;
 
-pub use pocketsphinx::{Config, Pool};
+pub use pocketsphinx::{Config, DecoderPool};
 
 use crate::{Error, Sink};
 
@@ -27,21 +27,21 @@ pub trait Stt: Send + Sync {
     /// # Errors
     /// [`crate::ErrorKind::Busy`] if no decoder is available. The call is then rejected; it never
     /// runs without STT.
-    fn open(&self, sink: Sink<Event>) -> Result<Box<dyn Stream>, Error>;
+    fn open(&self, sink: Sink<Event>) -> Result<Box<dyn SttStream>, Error>;
 
     /// Why [`Stt::open`] would fail now; `None` if it would succeed, or if only an attempt can
     /// show.
-    fn full(&self) -> Option<Error> {
+    fn capacity_error(&self) -> Option<Error> {
         None
     }
 }
 
 /// The recognition stream of one call. Its methods never block. Dropping it releases the decoder.
-pub trait Stream: Send {
+pub trait SttStream: Send {
     /// The user starts to speak: mono samples at 16 kHz follow, the pre-roll first.
-    fn begin(&mut self);
+    fn start_speech(&mut self);
     /// The next samples of the speech.
-    fn audio(&mut self, pcm: &[i16]);
+    fn push_audio(&mut self, pcm: &[i16]);
     /// The speech ended: all samples so far are decoded, and one [`Event::Final`] is sent for them.
-    fn end(&mut self);
+    fn end_speech(&mut self);
 }

@@ -4,25 +4,25 @@
 //! supplies the times of the words. The phones of each word are scaled by one factor to fill its
 //! time.
 
-use super::flite::{Pronounced, pronounce};
+use super::flite::{WordPronunciation, pronounce};
 use super::{Phone, Voice, Word};
 
 /// The voice that supplies the phone lengths. The other voices take ten times the work and are no
 /// better.
-const LENGTHS: Voice = Voice::Kal16;
+const REFERENCE_VOICE: Voice = Voice::Kal16;
 /// A shorter gap between two words is not a pause, in seconds. The lips also close this long for a
 /// stop, which belongs to its word.
-const PAUSE: f64 = 0.06;
+const MIN_PAUSE_SECONDS: f64 = 0.06;
 /// Permitted ratio of word lengths to flite's. Beyond it, the times do not belong to these words;
 /// milliseconds instead of seconds, for example.
-const SPEED: std::ops::RangeInclusive<f64> = 0.25..=4.0;
+const SPEED_RANGE: std::ops::RangeInclusive<f64> = 0.25..=4.0;
 /// A word without a start time that takes more than this multiple of its expected time follows a
 /// pause, even where flite has none. A smaller factor would also match words that are only
 /// stressed.
-const SLOW: f64 = 3.0;
+const HIDDEN_PAUSE_FACTOR: f64 = 3.0;
 /// One of this many words may contain letters that English does not use. With more of them, the
 /// text is not English, the only language that flite knows.
-const FOREIGN: usize = 8;
+const WORDS_PER_FOREIGN_WORD: usize = 8;
 
 /// Aligner of one segment. Words arrive in batches.
 pub struct Aligner {
@@ -33,7 +33,7 @@ pub struct Aligner {
 
 impl Default for Aligner {
     fn default() -> Self {
-        Self::new(LENGTHS)
+        Self::new(REFERENCE_VOICE)
     }
 }
 
@@ -56,18 +56,18 @@ impl Aligner {
     pub fn phones(&mut self, words: &[Word]) -> Result<Vec<Phone>, String> {
         let texts: Vec<&str> = words.iter().flat_map(|word| word.text.split_whitespace()).collect();
         let foreign = |text: &&&str| text.chars().any(|c| c.is_alphabetic() && !c.is_ascii());
-        if texts.iter().filter(foreign).count() * FOREIGN > texts.len() {
+        if texts.iter().filter(foreign).count() * WORDS_PER_FOREIGN_WORD > texts.len() {
             return Err("the words are not English".to_owned());
         }
         if !in_order(self.end, words) {
             return Err("the times of the words are not in order".to_owned());
         }
         let mut pronounced = pronounce(self.voice, &texts.join(" "), &[])?.into_iter();
-        let sounds: Vec<Pronounced> = words
+        let sounds: Vec<WordPronunciation> = words
             .iter()
-            .map(|word| join(pronounced.by_ref().take(word.text.split_whitespace().count())))
+            .map(|word| join_pronunciations(pronounced.by_ref().take(word.text.split_whitespace().count())))
             .collect();
-        let phones = stretch(self.end, words, &sounds);
+        let phones = stretch_phones(self.end, words, &sounds);
         self.end = words.last().map_or(self.end, |word| word.end);
         phones.ok_or_else(|| "the times of the words are none of this text".to_owned())
     }
@@ -77,16 +77,18 @@ fn in_order(mut from: f64, words: &[Word]) -> bool {
     words.iter().all(|word| {
         let begin = word.begin.unwrap_or(from);
         // Vendors round, so a word may begin slightly before the end of the last one.
-        let fits =
-            begin.is_finite() && word.end.is_finite() && begin > from - PAUSE && word.end >= begin.max(from);
+        let fits = begin.is_finite()
+            && word.end.is_finite()
+            && begin > from - MIN_PAUSE_SECONDS
+            && word.end >= begin.max(from);
         from = word.end;
         fits
     })
 }
 
 /// Joins the pronunciations of one word of the voice, which may be several written words.
-fn join(parts: impl Iterator<Item = Pronounced>) -> Pronounced {
-    let mut whole = Pronounced::default();
+fn join_pronunciations(parts: impl Iterator<Item = WordPronunciation>) -> WordPronunciation {
+    let mut whole = WordPronunciation::default();
     for part in parts {
         if whole.phones.is_empty() {
             whole.pause += part.pause;
@@ -108,7 +110,7 @@ struct Span<'a> {
     length: f64,
 }
 
-fn spans<'a>(mut from: f64, words: &[Word], sounds: &'a [Pronounced]) -> Vec<Span<'a>> {
+fn spans<'a>(mut from: f64, words: &[Word], sounds: &'a [WordPronunciation]) -> Vec<Span<'a>> {
     let mut all: Vec<Span> = Vec::new();
     let mut open: Option<Span> = None;
     for (word, sound) in words.iter().zip(sounds) {
@@ -137,7 +139,7 @@ fn spans<'a>(mut from: f64, words: &[Word], sounds: &'a [Pronounced]) -> Vec<Spa
 
 /// Scales flite's phones to the words. The first word begins at `from`, or after a pause there.
 /// `None` if no speed of flite yields their lengths.
-fn stretch(mut from: f64, words: &[Word], sounds: &[Pronounced]) -> Option<Vec<Phone>> {
+fn stretch_phones(mut from: f64, words: &[Word], sounds: &[WordPronunciation]) -> Option<Vec<Phone>> {
     let spans = spans(from, words, sounds);
     let mut speeds = Vec::new();
     for (n, span) in spans.iter().enumerate() {
@@ -149,19 +151,19 @@ fn stretch(mut from: f64, words: &[Word], sounds: &[Pronounced]) -> Option<Vec<P
     }
     speeds.sort_by(f64::total_cmp);
     let speed = speeds.get(speeds.len() / 2).copied().unwrap_or(1.0);
-    if !SPEED.contains(&speed) {
+    if !SPEED_RANGE.contains(&speed) {
         return None;
     }
     let mut phones = Vec::new();
     for span in spans {
         let begin = match span.begin {
             _ if span.length == 0.0 => span.end,
-            Some(begin) if begin - from < PAUSE => from,
+            Some(begin) if begin - from < MIN_PAUSE_SECONDS => from,
             Some(begin) => begin,
             None => {
                 let usual = span.length * speed;
-                let pauses = span.pause > 0.0 || span.end - from > SLOW * usual;
-                if pauses && span.end - from - usual > PAUSE { span.end - usual } else { from }
+                let pauses = span.pause > 0.0 || span.end - from > HIDDEN_PAUSE_FACTOR * usual;
+                if pauses && span.end - from - usual > MIN_PAUSE_SECONDS { span.end - usual } else { from }
             }
         };
         if begin > from {
@@ -192,14 +194,14 @@ mod tests {
         told.iter().map(word).collect()
     }
 
-    fn sound(pause: f32, phones: &[(&str, f32)]) -> Pronounced {
-        Pronounced {
+    fn sound(pause: f32, phones: &[(&str, f32)]) -> WordPronunciation {
+        WordPronunciation {
             pause,
             phones: phones.iter().map(|(name, length)| ((*name).to_owned(), *length)).collect(),
         }
     }
 
-    fn told(phones: &[Phone]) -> Vec<(&str, i32)> {
+    fn phone_ends_ms(phones: &[Phone]) -> Vec<(&str, i32)> {
         phones.iter().map(|p| (p.name.as_str(), (p.end * 1e3).round() as i32)).collect()
     }
 
@@ -209,16 +211,16 @@ mod tests {
     fn phones_fill_their_word_in_the_proportion_of_their_lengths() {
         let sounds = [sound(0.0, &[("b", 0.1), ("iy", 0.3)]), sound(0.0, &[("m", 0.1), ("iy", 0.1)])];
         let said = words(&[("be", NONE, 1.2), ("me", NONE, 1.5)]);
-        let phones = stretch(1.0, &said, &sounds).unwrap();
-        assert_eq!(told(&phones), [("b", 1_050), ("iy", 1_200), ("m", 1_350), ("iy", 1_500)]);
+        let phones = stretch_phones(1.0, &said, &sounds).unwrap();
+        assert_eq!(phone_ends_ms(&phones), [("b", 1_050), ("iy", 1_200), ("m", 1_350), ("iy", 1_500)]);
     }
 
     #[test]
     fn a_pause_that_is_told_is_kept_and_a_moment_between_words_is_the_next_words() {
         let sounds = [sound(0.2, &[("b", 0.1), ("iy", 0.1)]), sound(0.0, &[("m", 0.1), ("iy", 0.1)])];
         let said = words(&[("be", 0.3, 0.5), ("me", 0.54, 0.7)]);
-        let phones = stretch(0.0, &said, &sounds).unwrap();
-        assert_eq!(told(&phones), [("pau", 300), ("b", 400), ("iy", 500), ("m", 600), ("iy", 700)]);
+        let phones = stretch_phones(0.0, &said, &sounds).unwrap();
+        assert_eq!(phone_ends_ms(&phones), [("pau", 300), ("b", 400), ("iy", 500), ("m", 600), ("iy", 700)]);
     }
 
     #[test]
@@ -227,12 +229,12 @@ mod tests {
         let after_comma = sound(0.2, &[("m", 0.1), ("iy", 0.1)]);
         let sounds = [me.clone(), me.clone(), after_comma, me];
         let said = words(&[("me", NONE, 0.2), ("me,", NONE, 0.4), ("me", NONE, 0.9), ("me", NONE, 1.7)]);
-        let phones = stretch(0.0, &said, &sounds).unwrap();
+        let phones = stretch_phones(0.0, &said, &sounds).unwrap();
         let wanted =
             [("m", 100), ("iy", 200), ("m", 300), ("iy", 400), ("pau", 700), ("m", 800), ("iy", 900)];
-        assert_eq!(told(&phones)[..7], wanted, "where flite pauses");
+        assert_eq!(phone_ends_ms(&phones)[..7], wanted, "where flite pauses");
         assert_eq!(
-            told(&phones)[7..],
+            phone_ends_ms(&phones)[7..],
             [("pau", 1_500), ("m", 1_600), ("iy", 1_700)],
             "or it is far too long"
         );
@@ -242,13 +244,16 @@ mod tests {
     fn words_without_time_of_their_own_share_their_neighbours() {
         let me = sound(0.0, &[("m", 0.1), ("iy", 0.1)]);
         let said = words(&[("me", NONE, 0.0), ("me", NONE, 0.4), ("me", 0.4, 0.4)]);
-        let phones = stretch(0.0, &said, &vec![me; 3]).unwrap();
+        let phones = stretch_phones(0.0, &said, &vec![me; 3]).unwrap();
         assert_eq!(phones.len(), 6);
-        assert_eq!(told(&phones)[5], ("iy", 400));
+        assert_eq!(phone_ends_ms(&phones)[5], ("iy", 400));
         assert!(phones.is_sorted_by(|a, b| a.end < b.end));
         let silent = words(&[("👍", NONE, 0.3)]);
-        assert_eq!(told(&stretch(0.0, &silent, &[Pronounced::default()]).unwrap()), [("pau", 300)]);
-        assert_eq!(stretch(0.0, &[], &[]), Some(vec![]));
+        assert_eq!(
+            phone_ends_ms(&stretch_phones(0.0, &silent, &[WordPronunciation::default()]).unwrap()),
+            [("pau", 300)]
+        );
+        assert_eq!(stretch_phones(0.0, &[], &[]), Some(vec![]));
     }
 
     #[test]
@@ -259,8 +264,8 @@ mod tests {
         assert!(phones.is_sorted_by(|a, b| a.end < b.end), "{phones:?}");
         let names: Vec<&str> = phones.iter().map(|p| p.name.as_str()).collect();
         assert_eq!(names.join(" "), "pau m ey b iy b aa b pau w ih l ih m p r uw v");
-        assert_eq!(told(&phones)[8], ("pau", 1_000));
-        assert_eq!(told(&phones).last(), Some(&("v", 1_700)));
+        assert_eq!(phone_ends_ms(&phones)[8], ("pau", 1_000));
+        assert_eq!(phone_ends_ms(&phones).last(), Some(&("v", 1_700)));
     }
 
     #[test]
@@ -269,7 +274,7 @@ mod tests {
         let phones = Aligner::default().phones(&said).unwrap();
         let names: Vec<&str> = phones.iter().map(|p| p.name.as_str()).collect();
         assert_eq!(names.join(" "), "n uw y ao r k pau b aa b");
-        assert_eq!(told(&phones)[6], ("pau", 800));
+        assert_eq!(phone_ends_ms(&phones)[6], ("pau", 800));
     }
 
     #[test]

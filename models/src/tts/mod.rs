@@ -1,15 +1,15 @@
 //! Text to speech.
 
 mod align;
-mod characters;
+mod character_timing;
 pub mod flite;
 mod text;
 mod voice;
 
 pub use align::Aligner;
-pub use characters::words_of;
+pub use character_timing::words_from_characters;
 pub use flite::Flite;
-pub use voice::{Voice, resolve};
+pub use voice::{Voice, resolve_voice};
 
 use crate::{Error, Handle, Sink};
 
@@ -83,7 +83,7 @@ pub trait Tts: Send + Sync {
 
     /// Whether a voice of this name exists. The empty name is the default voice. An implementation
     /// without names of its own accepts any name.
-    fn knows(&self, voice: &str) -> bool {
+    fn has_voice(&self, voice: &str) -> bool {
         let _ = voice;
         true
     }

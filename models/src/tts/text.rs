@@ -5,24 +5,24 @@ use unicode_normalization::UnicodeNormalization as _;
 
 /// A segment longer than this ends with its sentence, in bytes. The first audio of a segment waits
 /// for the work on the whole segment.
-const SENTENCE: usize = 80;
+const SENTENCE_SPLIT_BYTES: usize = 80;
 /// A segment ends here even within a sentence, in bytes.
-const PART: usize = 400;
+const MAX_SEGMENT_BYTES: usize = 400;
 /// A longer spoken word is split, in bytes.
-const WORD: usize = 60;
+const MAX_WORD_BYTES: usize = 60;
 
 /// Text of one synthesis.
 #[derive(Debug, PartialEq)]
-pub(super) struct Part {
+pub(super) struct TextSegment {
     /// Words in ASCII, separated by one blank; empty if nothing in it can be spoken.
     pub(super) spoken: String,
     /// The written words, in order.
-    pub(super) words: Vec<Word>,
+    pub(super) words: Vec<WrittenWord>,
 }
 
 /// A written word in a segment.
 #[derive(Debug, PartialEq)]
-pub(super) struct Word {
+pub(super) struct WrittenWord {
     pub(super) written: String,
     /// End of its spoken form in [`TextSegment::spoken`]; that of the previous word if it is not
     /// spoken.
@@ -31,14 +31,14 @@ pub(super) struct Word {
 
 /// Splits `text` into segments. `pronunciation`: (as written, as it should sound), compared without
 /// case and surrounding punctuation.
-pub(super) fn parts(text: &str, pronunciation: &[(String, String)]) -> Vec<Part> {
+pub(super) fn split_segments(text: &str, pronunciation: &[(String, String)]) -> Vec<TextSegment> {
     let mut parts = Vec::new();
-    let mut part = Part { spoken: String::new(), words: Vec::new() };
+    let mut part = TextSegment { spoken: String::new(), words: Vec::new() };
     for written in text.split_whitespace() {
-        let sound = plain(&pronounce(written, pronunciation));
+        let sound = to_plain_ascii(&apply_pronunciation(written, pronunciation));
         let spoken = &mut part.spoken;
         if sound.bytes().any(|b| b.is_ascii_alphanumeric()) {
-            for piece in sound.split(' ').flat_map(|word| word.as_bytes().chunks(WORD)) {
+            for piece in sound.split(' ').flat_map(|word| word.as_bytes().chunks(MAX_WORD_BYTES)) {
                 if !spoken.is_empty() && !piece.is_empty() {
                     spoken.push(' ');
                 }
@@ -54,11 +54,12 @@ pub(super) fn parts(text: &str, pronunciation: &[(String, String)]) -> Vec<Part>
             }
         }
         let end = spoken.len();
-        part.words.push(Word { written: written.to_owned(), end });
+        part.words.push(WrittenWord { written: written.to_owned(), end });
         let ends_sentence =
             written.trim_end_matches(['"', '\'', ')', '”', '’']).ends_with(['.', '!', '?', '…']);
-        if end > PART || end > SENTENCE && ends_sentence {
-            parts.push(std::mem::replace(&mut part, Part { spoken: String::new(), words: Vec::new() }));
+        if end > MAX_SEGMENT_BYTES || end > SENTENCE_SPLIT_BYTES && ends_sentence {
+            parts
+                .push(std::mem::replace(&mut part, TextSegment { spoken: String::new(), words: Vec::new() }));
         }
     }
     if !part.words.is_empty() {
@@ -68,7 +69,7 @@ pub(super) fn parts(text: &str, pronunciation: &[(String, String)]) -> Vec<Part>
 }
 
 /// Replaces the core of `written` according to the list. A possessive `'s` remains.
-fn pronounce(written: &str, list: &[(String, String)]) -> String {
+fn apply_pronunciation(written: &str, list: &[(String, String)]) -> String {
     let core = written.trim_matches(|c: char| !c.is_alphanumeric());
     if core.is_empty() {
         return written.to_owned();
@@ -91,7 +92,7 @@ fn pronounce(written: &str, list: &[(String, String)]) -> String {
 
 /// Converts to printable ASCII. Accents are dropped, typographic marks become plain ones, a dash
 /// becomes a comma, and other scripts are removed.
-fn plain(word: &str) -> String {
+fn to_plain_ascii(word: &str) -> String {
     let mut out = String::with_capacity(word.len());
     for c in word.nfkd() {
         match c {
@@ -123,35 +124,38 @@ fn plain(word: &str) -> String {
 mod tests {
     use super::*;
 
-    fn spoken(text: &str, pronunciation: &[(&str, &str)]) -> String {
+    fn spoken_text(text: &str, pronunciation: &[(&str, &str)]) -> String {
         let list: Vec<_> = pronunciation.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
-        parts(text, &list).into_iter().map(|p| p.spoken).collect::<Vec<_>>().join("|")
+        split_segments(text, &list).into_iter().map(|p| p.spoken).collect::<Vec<_>>().join("|")
     }
 
     #[test]
     fn plain_english_is_left_alone() {
-        assert_eq!(spoken("Hello,  Dr. Smith's\n$5.50 e-mail!", &[]), "Hello, Dr. Smith's $5.50 e-mail!");
+        assert_eq!(
+            spoken_text("Hello,  Dr. Smith's\n$5.50 e-mail!", &[]),
+            "Hello, Dr. Smith's $5.50 e-mail!"
+        );
     }
 
     #[test]
     fn typography_becomes_ascii() {
-        assert_eq!(spoken("“It’s” a café — naïve…", &[]), "\"It's\" a cafe, naive...");
-        assert_eq!(spoken("well—yes", &[]), "well, yes");
-        assert_eq!(spoken("**Bold** `code` 👍", &[]), "Bold code");
+        assert_eq!(spoken_text("“It’s” a café — naïve…", &[]), "\"It's\" a cafe, naive...");
+        assert_eq!(spoken_text("well—yes", &[]), "well, yes");
+        assert_eq!(spoken_text("**Bold** `code` 👍", &[]), "Bold code");
     }
 
     #[test]
     fn a_word_is_pronounced_as_listed_whatever_its_case_and_marks() {
         let list = [("nginx", "engine ex"), ("SQL", "sequel")];
         assert_eq!(
-            spoken("Use NGINX, not nginx's \"SQL\" or mysql.", &list),
+            spoken_text("Use NGINX, not nginx's \"SQL\" or mysql.", &list),
             "Use engine ex, not engine ex's \"sequel\" or mysql."
         );
     }
 
     #[test]
     fn the_written_words_are_all_there_with_the_places_of_their_sounds() {
-        let part = parts("Ask nginx 👍 now", &[("nginx".into(), "engine ex".into())]).remove(0);
+        let part = split_segments("Ask nginx 👍 now", &[("nginx".into(), "engine ex".into())]).remove(0);
         assert_eq!(part.spoken, "Ask engine ex now");
         let words: Vec<_> = part.words.iter().map(|w| (w.written.as_str(), w.end)).collect();
         assert_eq!(words, [("Ask", 3), ("nginx", 13), ("👍", 13), ("now", 17)]);
@@ -159,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_mark_by_itself_belongs_to_the_word_before() {
-        let part = parts("Ask 42 - now", &[]).remove(0);
+        let part = split_segments("Ask 42 - now", &[]).remove(0);
         assert_eq!(part.spoken, "Ask 42, now");
         let words: Vec<_> = part.words.iter().map(|w| (w.written.as_str(), w.end)).collect();
         assert_eq!(words, [("Ask", 3), ("42", 7), ("-", 7), ("now", 11)]);
@@ -168,7 +172,7 @@ mod tests {
     #[test]
     fn long_text_is_cut_after_sentences_and_loses_no_word() {
         let text = "This sentence goes on for quite a while, so that it alone is longer than eighty bytes. Short one. ".repeat(5);
-        let parts = parts(&text, &[]);
+        let parts = split_segments(&text, &[]);
         assert_eq!(parts.len(), 6, "a part after each long sentence, and the last short one");
         assert!(parts[0].spoken.ends_with("bytes."));
         let words: Vec<_> = parts.iter().flat_map(|p| &p.words).map(|w| w.written.as_str()).collect();
@@ -177,17 +181,21 @@ mod tests {
 
     #[test]
     fn text_without_sentences_and_endless_words_are_cut_too() {
-        assert!(parts(&"word ".repeat(1000), &[]).iter().all(|p| p.spoken.len() <= PART + WORD));
-        let part = parts(&"a".repeat(1000), &[]).remove(0);
-        assert!(part.spoken.split(' ').all(|w| w.len() <= WORD));
+        assert!(
+            split_segments(&"word ".repeat(1000), &[])
+                .iter()
+                .all(|p| p.spoken.len() <= MAX_SEGMENT_BYTES + MAX_WORD_BYTES)
+        );
+        let part = split_segments(&"a".repeat(1000), &[]).remove(0);
+        assert!(part.spoken.split(' ').all(|w| w.len() <= MAX_WORD_BYTES));
         assert_eq!(part.words.len(), 1);
     }
 
     #[test]
     fn what_has_no_sound_has_no_spoken_text() {
         for silent in ["...", "👍 🎉", "?!", "***", "—"] {
-            assert_eq!(spoken(silent, &[]), "", "{silent}");
+            assert_eq!(spoken_text(silent, &[]), "", "{silent}");
         }
-        assert!(parts(" \n", &[]).is_empty());
+        assert!(split_segments(" \n", &[]).is_empty());
     }
 }

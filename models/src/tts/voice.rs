@@ -41,7 +41,7 @@ impl Voice {
 /// The voice of this name (`slt` or `cmu_us_slt`, in any case; empty = the default). An unknown
 /// name becomes the default voice, with a sentence that says so.
 #[must_use]
-pub fn resolve(name: &str) -> (Voice, Option<String>) {
+pub fn resolve_voice(name: &str) -> (Voice, Option<String>) {
     let asked = name.trim().to_ascii_lowercase();
     let short = asked.strip_prefix("cmu_us_").unwrap_or(&asked);
     if short.is_empty() {
@@ -60,15 +60,15 @@ mod tests {
     #[test]
     fn every_voice_is_found_by_its_name() {
         for voice in Voice::ALL {
-            assert_eq!(resolve(voice.name()), (voice, None));
-            assert_eq!(resolve(&format!("CMU_US_{}", voice.name())), (voice, None));
+            assert_eq!(resolve_voice(voice.name()), (voice, None));
+            assert_eq!(resolve_voice(&format!("CMU_US_{}", voice.name())), (voice, None));
         }
-        assert_eq!(resolve(" "), (Voice::Slt, None));
+        assert_eq!(resolve_voice(" "), (Voice::Slt, None));
     }
 
     #[test]
     fn an_unknown_voice_falls_back_and_says_so() {
-        let (voice, warning) = resolve("Joanna");
+        let (voice, warning) = resolve_voice("Joanna");
         assert_eq!(voice, Voice::Slt);
         assert!(warning.is_some_and(|w| w.contains("Joanna") && w.contains("slt")));
     }

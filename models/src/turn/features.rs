@@ -10,24 +10,24 @@ use realfft::num_complex::Complex;
 use realfft::{RealFftPlanner, RealToComplex};
 
 /// Samples of a buffer: 8 s at 16 kHz.
-pub const SAMPLES: usize = 128_000;
+pub const BUFFER_SAMPLES: usize = 128_000;
 /// Number of mel bands.
-pub const MELS: usize = 80;
+pub const MEL_BANDS: usize = 80;
 /// Frames of a buffer, 10 ms apart.
-pub const FRAMES: usize = SAMPLES / HOP;
+pub const FRAMES: usize = BUFFER_SAMPLES / HOP;
 
 const HOP: usize = 160;
 /// Samples of a frame.
-const FFT: usize = 400;
-const BINS: usize = FFT / 2 + 1;
+const FFT_SIZE: usize = 400;
+const BINS: usize = FFT_SIZE / 2 + 1;
 /// Width of an FFT bin, Hz.
-const BIN: f64 = 40.0;
+const BIN_HZ: f64 = 40.0;
 /// Lower bound of the power of a band.
-const FLOOR: f64 = 1e-10;
+const POWER_FLOOR: f64 = 1e-10;
 /// Added to the variance, which is zero for silence.
-const EPSILON: f64 = 1e-7;
+const VARIANCE_EPSILON: f64 = 1e-7;
 /// Dynamic range below the loudest value of the spectrogram, in decades of power.
-const RANGE: f32 = 8.0;
+const DYNAMIC_RANGE: f32 = 8.0;
 
 /// One triangle of the filter bank: weights from bin `from` on.
 struct Filter {
@@ -36,7 +36,7 @@ struct Filter {
 }
 
 /// Feature extractor with its buffers.
-pub struct Features {
+pub struct FeatureExtractor {
     fft: Arc<dyn RealToComplex<f64>>,
     window: Vec<f64>,
     filters: Vec<Filter>,
@@ -48,24 +48,24 @@ pub struct Features {
     scratch: Vec<Complex<f64>>,
 }
 
-impl Default for Features {
+impl Default for FeatureExtractor {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Features {
+impl FeatureExtractor {
     /// Creates an extractor: about 10 ms of work and 1 MiB.
     #[must_use]
     pub fn new() -> Self {
-        let fft = RealFftPlanner::new().plan_fft_forward(FFT);
+        let fft = RealFftPlanner::new().plan_fft_forward(FFT_SIZE);
         // The periodic Hann window: one period of a cosine. Its last sample would be the first of
         // the next period.
-        let hann = |n| 0.5 - 0.5 * (std::f64::consts::TAU * n as f64 / FFT as f64).cos();
+        let hann = |n| 0.5 - 0.5 * (std::f64::consts::TAU * n as f64 / FFT_SIZE as f64).cos();
         Self {
-            window: (0..FFT).map(hann).collect(),
+            window: (0..FFT_SIZE).map(hann).collect(),
             filters: filter_bank(),
-            padded: vec![0.0; SAMPLES + FFT],
+            padded: vec![0.0; BUFFER_SAMPLES + FFT_SIZE],
             frame: fft.make_input_vec(),
             bins: fft.make_output_vec(),
             power: vec![0.0; BINS],
@@ -80,8 +80,8 @@ impl Features {
     /// # Panics
     /// If `out` has another length.
     pub fn extract(&mut self, sound: &[i16], out: &mut [f32]) {
-        assert_eq!(out.len(), MELS * FRAMES, "features of one buffer");
-        self.fill(sound);
+        assert_eq!(out.len(), MEL_BANDS * FRAMES, "features of one buffer");
+        self.fill_normalized(sound);
         let mut loudest = f32::MIN;
         for at in 0..FRAMES {
             for ((to, from), window) in self.frame.iter_mut().zip(&self.padded[at * HOP..]).zip(&self.window)
@@ -97,37 +97,37 @@ impl Features {
             }
             for (band, filter) in self.filters.iter().enumerate() {
                 let power = filter.weights.iter().zip(&self.power[filter.from..]).map(|(w, p)| w * p);
-                let log = power.sum::<f64>().max(FLOOR).log10() as f32;
+                let log = power.sum::<f64>().max(POWER_FLOOR).log10() as f32;
                 loudest = loudest.max(log);
                 out[band * FRAMES + at] = log;
             }
         }
         for value in out {
-            *value = (value.max(loudest - RANGE) + 4.0) / 4.0;
+            *value = (value.max(loudest - DYNAMIC_RANGE) + 4.0) / 4.0;
         }
     }
 
     /// Fills the buffer with samples of mean 0 and variance 1, then reflects its ends. The silence
     /// before short audio counts in both.
-    fn fill(&mut self, sound: &[i16]) {
-        const HALF: usize = FFT / 2;
-        let sound = &sound[sound.len().saturating_sub(SAMPLES)..];
-        let count = SAMPLES as f64;
+    fn fill_normalized(&mut self, sound: &[i16]) {
+        const HALF: usize = FFT_SIZE / 2;
+        let sound = &sound[sound.len().saturating_sub(BUFFER_SAMPLES)..];
+        let count = BUFFER_SAMPLES as f64;
         let mean = sound.iter().map(|s| f64::from(*s)).sum::<f64>() / count / 32_768.0;
-        let silence = SAMPLES - sound.len();
-        let heard = &mut self.padded[HALF..HALF + SAMPLES];
+        let silence = BUFFER_SAMPLES - sound.len();
+        let heard = &mut self.padded[HALF..HALF + BUFFER_SAMPLES];
         heard[..silence].fill(-mean);
         for (to, from) in heard[silence..].iter_mut().zip(sound) {
             *to = f64::from(*from) / 32_768.0 - mean;
         }
         let variance = heard.iter().map(|x| x * x).sum::<f64>() / count;
-        let scale = 1.0 / (variance + EPSILON).sqrt();
+        let scale = 1.0 / (variance + VARIANCE_EPSILON).sqrt();
         for x in heard {
             *x *= scale;
         }
         for i in 0..HALF {
-            self.padded[i] = self.padded[FFT - i];
-            self.padded[HALF + SAMPLES + i] = self.padded[HALF + SAMPLES - 2 - i];
+            self.padded[i] = self.padded[FFT_SIZE - i];
+            self.padded[HALF + BUFFER_SAMPLES + i] = self.padded[HALF + BUFFER_SAMPLES - 2 - i];
         }
     }
 }
@@ -136,11 +136,12 @@ impl Features {
 /// scale is linear below 1 kHz and logarithmic above.
 fn filter_bank() -> Vec<Filter> {
     let last = mel(8_000.0);
-    let edges: Vec<f64> = (0..MELS + 2).map(|n| hertz(last * n as f64 / (MELS + 1) as f64)).collect();
+    let edges: Vec<f64> =
+        (0..MEL_BANDS + 2).map(|n| hertz(last * n as f64 / (MEL_BANDS + 1) as f64)).collect();
     let filter = |edges: &[f64]| {
         let [low, middle, high] = [edges[0], edges[1], edges[2]];
         let weight = |bin: usize| {
-            let f = bin as f64 * BIN;
+            let f = bin as f64 * BIN_HZ;
             let rises = (f - low) / (middle - low);
             let falls = (high - f) / (high - middle);
             rises.min(falls).max(0.0) * 2.0 / (high - low)
@@ -152,18 +153,22 @@ fn filter_bank() -> Vec<Filter> {
 }
 
 /// Where the mel scale becomes logarithmic: 1 kHz, 15 mel. A factor of 6.4 is 27 mel.
-const LINEAR: (f64, f64) = (1_000.0, 15.0);
+const LINEAR_LIMIT: (f64, f64) = (1_000.0, 15.0);
 
 fn mel(hertz: f64) -> f64 {
-    if hertz < LINEAR.0 {
+    if hertz < LINEAR_LIMIT.0 {
         hertz * 3.0 / 200.0
     } else {
-        LINEAR.1 + (hertz / LINEAR.0).ln() * 27.0 / 6.4f64.ln()
+        LINEAR_LIMIT.1 + (hertz / LINEAR_LIMIT.0).ln() * 27.0 / 6.4f64.ln()
     }
 }
 
 fn hertz(mel: f64) -> f64 {
-    if mel < LINEAR.1 { mel * 200.0 / 3.0 } else { LINEAR.0 * ((mel - LINEAR.1) * 6.4f64.ln() / 27.0).exp() }
+    if mel < LINEAR_LIMIT.1 {
+        mel * 200.0 / 3.0
+    } else {
+        LINEAR_LIMIT.0 * ((mel - LINEAR_LIMIT.1) * 6.4f64.ln() / 27.0).exp()
+    }
 }
 
 #[cfg(test)]
@@ -173,31 +178,31 @@ mod tests {
     #[test]
     fn every_band_hears_something_and_each_bin_between_them_is_heard() {
         let filters = filter_bank();
-        assert_eq!(filters.len(), MELS);
+        assert_eq!(filters.len(), MEL_BANDS);
         assert!(filters.iter().all(|f| !f.weights.is_empty()));
         for bin in 1..BINS - 1 {
             assert!(
                 filters.iter().any(|f| (f.from..f.from + f.weights.len()).contains(&bin)),
                 "{} Hz is heard by no band",
-                bin as f64 * BIN
+                bin as f64 * BIN_HZ
             );
         }
     }
 
     #[test]
     fn silence_is_one_value_and_no_number_is_missing() {
-        let mut out = vec![0.0; MELS * FRAMES];
-        Features::new().extract(&[0; 16_000], &mut out);
+        let mut out = vec![0.0; MEL_BANDS * FRAMES];
+        FeatureExtractor::new().extract(&[0; 16_000], &mut out);
         assert!(out.iter().all(|x| *x == -1.5), "(log10 of 1e-10 + 4) / 4 everywhere");
-        Features::new().extract(&[i16::MIN; 1], &mut out);
+        FeatureExtractor::new().extract(&[i16::MIN; 1], &mut out);
         assert!(out.iter().all(|x| x.is_finite()));
     }
 
     #[test]
     fn only_the_last_eight_seconds_count_and_buffers_are_used_again() {
-        let sound: Vec<i16> = (0..SAMPLES + 5_000).map(|i| ((i * i) % 9_001) as i16 - 4_500).collect();
-        let (mut whole, mut last) = (vec![0.0; MELS * FRAMES], vec![0.0; MELS * FRAMES]);
-        let mut features = Features::new();
+        let sound: Vec<i16> = (0..BUFFER_SAMPLES + 5_000).map(|i| ((i * i) % 9_001) as i16 - 4_500).collect();
+        let (mut whole, mut last) = (vec![0.0; MEL_BANDS * FRAMES], vec![0.0; MEL_BANDS * FRAMES]);
+        let mut features = FeatureExtractor::new();
         features.extract(&sound, &mut whole);
         features.extract(&[1_000; 40_000], &mut last);
         features.extract(&sound[5_000..], &mut last);

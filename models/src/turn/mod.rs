@@ -16,8 +16,8 @@ mod sound;
 
 use std::time::Duration;
 
-pub use features::{FRAMES, Features, MELS, SAMPLES};
-pub use smart_turn::{Config, SHA256, SmartTurn, check};
+pub use features::{BUFFER_SAMPLES, FRAMES, FeatureExtractor, MEL_BANDS};
+pub use smart_turn::{Config, SHA256, SmartTurn, measure_latency};
 
 use crate::{Error, Handle, Sink};
 
@@ -26,12 +26,12 @@ pub const SAMPLE_RATE: u32 = 16_000;
 
 /// The user's turn at the end of a speech segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Question {
+pub struct TurnRequest {
     /// Audio of the turn so far, mono at [`SAMPLE_RATE`]. It starts shortly before the first speech
     /// and includes the silence that ended the segment. No longer than [`TurnModel::max_audio`].
-    pub sound: Vec<i16>,
+    pub audio: Vec<i16>,
     /// Transcript of the turn so far. Its last words usually arrive later.
-    pub words: String,
+    pub transcript: String,
 }
 
 /// A model that predicts whether the user has finished. One for all calls. It uses the audio, the
@@ -45,10 +45,10 @@ pub trait TurnModel: Send + Sync {
 
     /// Maximum audio that the model uses. Zero for a model of text only; no audio is recorded for
     /// it.
-    fn span(&self) -> Duration;
+    fn max_audio(&self) -> Duration;
 
     /// Requests P(turn is over), from 0 to 1. Returns at once and never blocks. `answer` is called
     /// at most once. It is never called if the model is overloaded or fails. Dropping the handle
     /// cancels the request.
-    fn ask(&self, question: Question, answer: Sink<f32>) -> Handle;
+    fn predict(&self, question: TurnRequest, answer: Sink<f32>) -> Handle;
 }

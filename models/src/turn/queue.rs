@@ -6,72 +6,72 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 
-use super::features::{FRAMES, Features, MELS};
-use super::{Question, SAMPLE_RATE};
+use super::features::{FRAMES, FeatureExtractor, MEL_BANDS};
+use super::{SAMPLE_RATE, TurnRequest};
 use crate::{Handle, Sink};
 
 /// Maximum number of waiting requests: far more than can be answered in time.
-pub(super) const DEPTH: usize = 64;
+pub(super) const MAX_QUEUED: usize = 64;
 
 /// A queued request.
-pub(super) struct Asked {
-    sound: Vec<i16>,
+pub(super) struct QueuedRequest {
+    audio: Vec<i16>,
     answer: Sink<f32>,
-    withdrawn: Arc<AtomicBool>,
+    cancelled: Arc<AtomicBool>,
 }
 
 /// Sending end of the queue.
-pub(super) struct Questions(Sender<Asked>);
+pub(super) struct RequestQueue(Sender<QueuedRequest>);
 
 /// Creates a queue.
-pub(super) fn open() -> (Questions, Receiver<Asked>) {
-    let (sender, receiver) = crossbeam_channel::bounded(DEPTH);
-    (Questions(sender), receiver)
+pub(super) fn request_queue() -> (RequestQueue, Receiver<QueuedRequest>) {
+    let (sender, receiver) = crossbeam_channel::bounded(MAX_QUEUED);
+    (RequestQueue(sender), receiver)
 }
 
-impl Questions {
+impl RequestQueue {
     /// Number of waiting requests.
-    pub(super) fn waiting(&self) -> usize {
+    pub(super) fn waiting_count(&self) -> usize {
         self.0.len()
     }
 
     /// Queues a request. A request that finds the queue full is not answered; the answer would be
     /// too late anyway.
-    pub(super) fn put(&self, question: Question, answer: Sink<f32>) -> Handle {
+    pub(super) fn push(&self, question: TurnRequest, answer: Sink<f32>) -> Handle {
         let withdrawn = Arc::new(AtomicBool::new(false));
-        let asked = Asked { sound: question.sound, answer, withdrawn: Arc::clone(&withdrawn) };
+        let asked = QueuedRequest { audio: question.audio, answer, cancelled: Arc::clone(&withdrawn) };
         match self.0.try_send(asked) {
             Ok(()) => Handle::new(move || withdrawn.store(true, Ordering::Relaxed)),
             Err(TrySendError::Full(_)) => {
                 tracing::warn!(
-                    waiting = DEPTH,
+                    waiting = MAX_QUEUED,
                     "the turn model is too slow here: a turn is decided without it"
                 );
-                Handle::done()
+                Handle::noop()
             }
             // The worker could not load the network, which was logged.
-            Err(TrySendError::Disconnected(_)) => Handle::done(),
+            Err(TrySendError::Disconnected(_)) => Handle::noop(),
         }
     }
 }
 
 /// The network: computes P(turn is over) for each [`MEL_BANDS`] × [`FRAMES`] block of `features`
 /// and replaces `probabilities` with the results.
-pub(super) trait Network {
+pub(super) trait BatchNetwork {
     /// Current maximum number of requests in a batch. At least one.
-    fn most(&self) -> usize;
+    fn max_batch(&self) -> usize;
 
-    fn judge(&mut self, features: &[f32], probabilities: &mut Vec<f32>) -> Result<(), String>;
+    fn infer(&mut self, features: &[f32], probabilities: &mut Vec<f32>) -> Result<(), String>;
 }
 
 /// Worker loop: answers requests until every sender is dropped.
-pub(super) fn answer(mut network: impl Network, questions: &Receiver<Asked>) {
-    let mut transform = Features::new();
+pub(super) fn run_worker(mut network: impl BatchNetwork, questions: &Receiver<QueuedRequest>) {
+    let mut transform = FeatureExtractor::new();
     let (mut batch, mut features, mut probabilities) = (Vec::new(), Vec::new(), Vec::new());
-    let wanted = |asked: &Asked| !asked.withdrawn.load(Ordering::Relaxed);
+    let wanted = |asked: &QueuedRequest| !asked.cancelled.load(Ordering::Relaxed);
     while let Ok(first) = questions.recv() {
         batch.extend(Some(first).filter(wanted));
-        while batch.len() < network.most()
+        while batch.len() < network.max_batch()
             && let Ok(next) = questions.try_recv()
         {
             batch.extend(Some(next).filter(wanted));
@@ -79,14 +79,14 @@ pub(super) fn answer(mut network: impl Network, questions: &Receiver<Asked>) {
         if batch.is_empty() {
             continue;
         }
-        features.resize(batch.len() * MELS * FRAMES, 0.0);
-        for (asked, out) in batch.iter().zip(features.chunks_exact_mut(MELS * FRAMES)) {
-            transform.extract(&asked.sound, out);
+        features.resize(batch.len() * MEL_BANDS * FRAMES, 0.0);
+        for (asked, out) in batch.iter().zip(features.chunks_exact_mut(MEL_BANDS * FRAMES)) {
+            transform.extract(&asked.audio, out);
         }
-        match network.judge(&features, &mut probabilities) {
+        match network.infer(&features, &mut probabilities) {
             Ok(()) => {
                 for (asked, p) in batch.iter().zip(&probabilities) {
-                    tracing::debug!(p, seconds = asked.sound.len() as f32 / SAMPLE_RATE as f32, "turn model");
+                    tracing::debug!(p, seconds = asked.audio.len() as f32 / SAMPLE_RATE as f32, "turn model");
                     asked.answer.send(*p);
                 }
             }
@@ -105,19 +105,19 @@ mod tests {
     use super::*;
 
     /// Answers with the loudness of the last frame, when the test permits it.
-    struct Gated {
-        most: usize,
+    struct GatedNetwork {
+        max_batch: usize,
         entered: Sender<usize>,
         gate: Receiver<Result<(), String>>,
     }
 
-    impl Network for Gated {
-        fn most(&self) -> usize {
-            self.most
+    impl BatchNetwork for GatedNetwork {
+        fn max_batch(&self) -> usize {
+            self.max_batch
         }
 
-        fn judge(&mut self, features: &[f32], probabilities: &mut Vec<f32>) -> Result<(), String> {
-            let each = features.chunks_exact(MELS * FRAMES);
+        fn infer(&mut self, features: &[f32], probabilities: &mut Vec<f32>) -> Result<(), String> {
+            let each = features.chunks_exact(MEL_BANDS * FRAMES);
             self.entered.send(each.len()).unwrap();
             self.gate.recv().unwrap()?;
             probabilities.clear();
@@ -126,8 +126,8 @@ mod tests {
         }
     }
 
-    struct Bench {
-        questions: Questions,
+    struct Harness {
+        requests: RequestQueue,
         entered: Receiver<usize>,
         gate: Sender<Result<(), String>>,
         answers: Receiver<(usize, f32)>,
@@ -135,14 +135,14 @@ mod tests {
         thread: thread::JoinHandle<()>,
     }
 
-    impl Bench {
+    impl Harness {
         fn new(most: usize) -> Self {
-            let (questions, received) = open();
+            let (questions, received) = request_queue();
             let ((entering, entered), (gate, gated), (sink, answers)) =
                 (unbounded(), unbounded(), unbounded());
-            let network = Gated { most, entered: entering, gate: gated };
-            let thread = thread::spawn(move || answer(network, &received));
-            Self { questions, entered, gate, answers, sink, thread }
+            let network = GatedNetwork { max_batch: most, entered: entering, gate: gated };
+            let thread = thread::spawn(move || run_worker(network, &received));
+            Self { requests: questions, entered, gate, answers, sink, thread }
         }
 
         /// Sends request number `n`: a tone for an even number, silence otherwise.
@@ -151,13 +151,13 @@ mod tests {
                 (0..4_000).map(|i| if n.is_multiple_of(2) && i % 40 < 20 { 9_000 } else { 0 }).collect();
             let sink = self.sink.clone();
             let answer = Sink::new(move |p| sink.send((n, p)).unwrap());
-            self.questions.put(Question { sound, words: String::new() }, answer)
+            self.requests.push(TurnRequest { audio: sound, transcript: String::new() }, answer)
         }
     }
 
     #[test]
     fn what_waits_is_answered_together_each_with_its_own_answer() {
-        let bench = Bench::new(3);
+        let bench = Harness::new(3);
         let mut handles = vec![bench.ask(0)];
         assert_eq!(bench.entered.recv(), Ok(1), "the first does not wait for company");
         handles.extend((1..6).map(|n| bench.ask(n)));
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_withdrawn_question_is_left_out_and_costs_nothing() {
-        let bench = Bench::new(4);
+        let bench = Harness::new(4);
         let _first = bench.ask(0);
         assert_eq!(bench.entered.recv(), Ok(1));
         let (second, _third) = (bench.ask(1), bench.ask(2));
@@ -189,22 +189,22 @@ mod tests {
 
     #[test]
     fn a_full_queue_leaves_the_question_unanswered_and_never_blocks() {
-        let bench = Bench::new(DEPTH);
+        let bench = Harness::new(MAX_QUEUED);
         let _first = bench.ask(0);
         assert_eq!(bench.entered.recv(), Ok(1));
-        let _handles: Vec<_> = (0..=DEPTH).map(|n| bench.ask(n)).collect();
+        let _handles: Vec<_> = (0..=MAX_QUEUED).map(|n| bench.ask(n)).collect();
         bench.gate.send(Ok(())).unwrap();
-        assert_eq!(bench.entered.recv(), Ok(DEPTH), "one more than there is room for was asked");
+        assert_eq!(bench.entered.recv(), Ok(MAX_QUEUED), "one more than there is room for was asked");
         bench.gate.send(Ok(())).unwrap();
-        let Bench { questions, sink, answers, thread, .. } = bench;
+        let Harness { requests: questions, sink, answers, thread, .. } = bench;
         drop((questions, sink));
         thread.join().unwrap();
-        assert_eq!(answers.iter().count(), 1 + DEPTH);
+        assert_eq!(answers.iter().count(), 1 + MAX_QUEUED);
     }
 
     #[test]
     fn a_network_that_fails_answers_nothing_and_is_asked_again() {
-        let bench = Bench::new(1);
+        let bench = Harness::new(1);
         let _handles = [bench.ask(0), bench.ask(1)];
         assert_eq!(bench.entered.recv(), Ok(1));
         bench.gate.send(Err("out of memory".into())).unwrap();

@@ -17,11 +17,11 @@ use ort::session::builder::GraphOptimizationLevel;
 use ort::value::TensorRef;
 use sha2::{Digest, Sha256};
 
-use super::features::{FRAMES, MELS, SAMPLES};
-use super::queue::{self, Asked, Network, Questions};
-use super::{Question, SAMPLE_RATE, TurnModel};
-use crate::contain::restarting;
-use crate::{Error, Handle, Kind, Sink, paths};
+use super::features::{BUFFER_SAMPLES, FRAMES, MEL_BANDS};
+use super::queue::{self, BatchNetwork, QueuedRequest, RequestQueue};
+use super::{SAMPLE_RATE, TurnModel, TurnRequest};
+use crate::panic_isolation::restart_on_panic;
+use crate::{Error, ErrorKind, Handle, Sink, paths};
 
 /// SHA-256 of `smart-turn-v3.2-cpu.onnx` in the Python package `pipecat-ai` 1.14.0 (BSD-2-Clause).
 pub const SHA256: &str = "2bb026316b14a660486a75b1733cd3fbab8c2fd0314dc9af7be49f8cca967e4f";
@@ -29,12 +29,12 @@ pub const SHA256: &str = "2bb026316b14a660486a75b1733cd3fbab8c2fd0314dc9af7be49f
 /// Maximum duration of a batch. With the default settings, .15 s pass between the VAD's report and
 /// the commit. All results of a batch arrive with the last one, so batching must not make the first
 /// one late.
-const BATCH: Duration = Duration::from_millis(130);
+const MAX_BATCH_TIME: Duration = Duration::from_millis(130);
 /// Maximum number of requests in a batch. Larger batches are not faster.
-const MOST: usize = 8;
+const MAX_BATCH: usize = 8;
 /// Number of inferences after loading. The first one allocates memory; the fastest of the others is
 /// the initial latency.
-const TRIALS: usize = 3;
+const WARM_UP_RUNS: usize = 3;
 
 /// Location of the network, and number of worker threads.
 #[derive(Clone, Debug)]
@@ -49,8 +49,8 @@ pub struct Config {
 pub struct SmartTurn {
     config: Config,
     /// Receiver for the worker threads, until they start.
-    waiting: Mutex<Option<Receiver<Asked>>>,
-    questions: Questions,
+    receiver: Mutex<Option<Receiver<QueuedRequest>>>,
+    requests: RequestQueue,
     failure: Arc<OnceLock<String>>,
 }
 
@@ -59,49 +59,49 @@ impl SmartTurn {
     ///
     /// # Errors
     /// One sentence that says what is missing, and what to do.
-    pub fn find(config: Config) -> Result<Self, String> {
-        installed(&config.dir)?;
-        let (questions, waiting) = queue::open();
-        Ok(Self { config, waiting: Mutex::new(Some(waiting)), questions, failure: Arc::default() })
+    pub fn open(config: Config) -> Result<Self, String> {
+        check_installed(&config.dir)?;
+        let (questions, waiting) = queue::request_queue();
+        Ok(Self { config, receiver: Mutex::new(Some(waiting)), requests: questions, failure: Arc::default() })
     }
 
     /// Number of requests that wait for a thread, and the maximum.
     #[must_use]
-    pub fn waiting(&self) -> (usize, usize) {
-        (self.questions.waiting(), queue::DEPTH)
+    pub fn queue_usage(&self) -> (usize, usize) {
+        (self.requests.waiting_count(), queue::MAX_QUEUED)
     }
 
-    fn start(&self) {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+    fn start_threads(&self) {
+        let waiting = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(waiting) = waiting else { return };
         for n in 0..self.config.threads.max(1) {
             let (dir, failure, waiting) =
                 (self.config.dir.clone(), Arc::clone(&self.failure), waiting.clone());
             let failed = Arc::clone(&failure);
-            let started = thread::spawn(format!("model-turn-{n}"), move || {
+            let started = thread::spawn_low_priority(format!("model-turn-{n}"), move || {
                 let mut given_up = true;
-                restarting(|| {
-                    match Loaded::load(&dir) {
+                restart_on_panic(|| {
+                    match LoadedNetwork::load(&dir) {
                         Ok(network) => {
-                            tracing::info!(pace = ?network.pace, "the turn model is loaded");
-                            queue::answer(network, &waiting);
+                            tracing::info!(pace = ?network.latency, "the turn model is loaded");
+                            queue::run_worker(network, &waiting);
                         }
-                        Err(reason) => fail(&failure, reason),
+                        Err(reason) => record_failure(&failure, reason),
                     }
                     given_up = false;
                 });
                 if given_up {
-                    fail(&failure, "it panics again and again".into());
+                    record_failure(&failure, "it panics again and again".into());
                 }
             });
             if let Err(error) = started {
-                fail(&failed, format!("a thread for the turn model could not be started: {error}"));
+                record_failure(&failed, format!("a thread for the turn model could not be started: {error}"));
             }
         }
     }
 }
 
-fn fail(failure: &OnceLock<String>, reason: String) {
+fn record_failure(failure: &OnceLock<String>, reason: String) {
     tracing::error!(reason, "the turn model could not be loaded: turns are decided without it");
     // Only the first reason is stored.
     let _ = failure.set(reason);
@@ -109,37 +109,38 @@ fn fail(failure: &OnceLock<String>, reason: String) {
 
 impl TurnModel for SmartTurn {
     fn prepare(&self) -> Result<(), Error> {
-        self.start();
+        self.start_threads();
         self.failure.get().map_or(Ok(()), |reason| {
-            Err(Error::new(Kind::Missing, "the turn model could not be loaded").with_source(reason.clone()))
+            Err(Error::new(ErrorKind::NotAvailable, "the turn model could not be loaded")
+                .with_source(reason.clone()))
         })
     }
 
-    fn span(&self) -> Duration {
-        Duration::from_secs((SAMPLES / SAMPLE_RATE as usize) as u64)
+    fn max_audio(&self) -> Duration {
+        Duration::from_secs((BUFFER_SAMPLES / SAMPLE_RATE as usize) as u64)
     }
 
-    fn ask(&self, question: Question, answer: Sink<f32>) -> Handle {
-        self.questions.put(question, answer)
+    fn predict(&self, question: TurnRequest, answer: Sink<f32>) -> Handle {
+        self.requests.push(question, answer)
     }
 }
 
 /// Maximum number of requests that one batch can answer in time.
-fn most(pace: Duration) -> usize {
-    let fit = BATCH.as_micros() / pace.as_micros().max(1);
-    usize::try_from(fit).unwrap_or(MOST).clamp(1, MOST)
+fn max_batch_for(pace: Duration) -> usize {
+    let fit = MAX_BATCH_TIME.as_micros() / pace.as_micros().max(1);
+    usize::try_from(fit).unwrap_or(MAX_BATCH).clamp(1, MAX_BATCH)
 }
 
 /// Loads the network and runs it: latency of one request on this machine.
 ///
 /// # Errors
 /// One sentence that says what is missing, and what to do.
-pub fn check(dir: &Path) -> Result<Duration, String> {
-    installed(dir)?;
-    Loaded::load(dir).map(|network| network.pace)
+pub fn measure_latency(dir: &Path) -> Result<Duration, String> {
+    check_installed(dir)?;
+    LoadedNetwork::load(dir).map(|network| network.latency)
 }
 
-fn installed(dir: &Path) -> Result<(), String> {
+fn check_installed(dir: &Path) -> Result<(), String> {
     let runtime = paths::onnx_runtime(dir);
     if !runtime.is_file() {
         return Err(format!(
@@ -184,31 +185,31 @@ fn environment(library: &Path) -> Result<Environment, String> {
 }
 
 /// A loaded network.
-struct Loaded {
+struct LoadedNetwork {
     session: Session,
     /// Current estimate of the latency of one request.
-    pace: Duration,
+    latency: Duration,
 }
 
-impl Loaded {
+impl LoadedNetwork {
     fn load(dir: &Path) -> Result<Self, String> {
         let environment = environment(&paths::onnx_runtime(dir))?;
         let weights = paths::turn(dir);
-        let session = session(&environment, &weights)
+        let session = open_session(&environment, &weights)
             .map_err(|error| format!("{} cannot be loaded: {error}", weights.display()))?;
-        let mut network = Self { session, pace: Duration::MAX };
-        let (features, mut answer) = (vec![0.0; MELS * FRAMES], Vec::new());
-        for trial in 0..TRIALS {
+        let mut network = Self { session, latency: Duration::MAX };
+        let (features, mut answer) = (vec![0.0; MEL_BANDS * FRAMES], Vec::new());
+        for trial in 0..WARM_UP_RUNS {
             let took = network.run(&features, &mut answer)?;
             if trial > 0 {
-                network.pace = network.pace.min(took);
+                network.latency = network.latency.min(took);
             }
         }
         Ok(network)
     }
 }
 
-fn session(environment: &Environment, weights: &Path) -> ort::Result<Session> {
+fn open_session(environment: &Environment, weights: &Path) -> ort::Result<Session> {
     // One thread: the network parallelizes so badly that two threads are slower than one, and the
     // calls need the cores.
     Session::builder(environment)?
@@ -218,14 +219,14 @@ fn session(environment: &Environment, weights: &Path) -> ort::Result<Session> {
         .commit_from_file(weights)
 }
 
-impl Loaded {
+impl LoadedNetwork {
     /// Runs the network. Returns the mean time of one request in the batch.
     fn run(&mut self, features: &[f32], probabilities: &mut Vec<f32>) -> Result<Duration, String> {
         let begun = Instant::now();
-        let count = features.len() / (MELS * FRAMES);
+        let count = features.len() / (MEL_BANDS * FRAMES);
         probabilities.clear();
         let mut run = || -> ort::Result<()> {
-            let input = TensorRef::from_array_view(([count, MELS, FRAMES], features))?;
+            let input = TensorRef::from_array_view(([count, MEL_BANDS, FRAMES], features))?;
             let outputs = self.session.run(ort::inputs!["input_features" => input])?;
             // The output is named "logits" but contains probabilities: the network ends in a
             // sigmoid.
@@ -242,15 +243,15 @@ impl Loaded {
     }
 }
 
-impl Network for Loaded {
-    fn most(&self) -> usize {
-        most(self.pace)
+impl BatchNetwork for LoadedNetwork {
+    fn max_batch(&self) -> usize {
+        max_batch_for(self.latency)
     }
 
-    fn judge(&mut self, features: &[f32], probabilities: &mut Vec<f32>) -> Result<(), String> {
+    fn infer(&mut self, features: &[f32], probabilities: &mut Vec<f32>) -> Result<(), String> {
         let took = self.run(features, probabilities)?;
         // The load of the machine varies, so the latency is a moving average.
-        self.pace = (self.pace * 3 + took) / 4;
+        self.latency = (self.latency * 3 + took) / 4;
         Ok(())
     }
 }
@@ -260,34 +261,34 @@ mod tests {
     #![allow(clippy::print_stderr)] // a skipped test prints the reason
 
     use super::*;
-    use crate::turn::{Features, sound};
+    use crate::turn::{FeatureExtractor, sound};
 
     #[test]
     fn a_batch_never_takes_longer_than_a_turn_waits_for_it() {
-        let most = |ms| most(Duration::from_millis(ms));
+        let most = |ms| max_batch_for(Duration::from_millis(ms));
         assert_eq!([most(0), most(12), most(40), most(63), most(70), most(500)], [8, 8, 3, 2, 1, 1]);
     }
 
     #[test]
     fn a_batch_says_of_each_sound_what_is_said_of_it_alone() {
-        let dir = paths::dir(None);
+        let dir = paths::models_dir(None);
         // Tests run in the crate's directory; the set-up runs in the workspace's.
         let dir = if dir.is_relative() { Path::new("..").join(dir) } else { dir };
-        if let Err(why) = installed(&dir) {
+        if let Err(why) = check_installed(&dir) {
             return eprintln!("LEFT OUT, it proves nothing here: {why}");
         }
-        let mut network = Loaded::load(&dir).unwrap();
-        let (sound, mut transform) = (sound::sound(), Features::new());
-        let mut features = vec![0.0; 4 * MELS * FRAMES];
+        let mut network = LoadedNetwork::load(&dir).unwrap();
+        let (sound, mut transform) = (sound::test_signal(), FeatureExtractor::new());
+        let mut features = vec![0.0; 4 * MEL_BANDS * FRAMES];
         let parts = [&sound[12_800..33_600], &sound[..100_000], &[0; 16_000], &sound[40_000..60_000]];
         let (mut alone, mut together) = (Vec::new(), Vec::new());
-        for (part, out) in parts.iter().zip(features.chunks_exact_mut(MELS * FRAMES)) {
+        for (part, out) in parts.iter().zip(features.chunks_exact_mut(MEL_BANDS * FRAMES)) {
             transform.extract(part, out);
             let mut p = Vec::new();
-            network.judge(out, &mut p).unwrap();
+            network.infer(out, &mut p).unwrap();
             alone.extend(p);
         }
-        network.judge(&features, &mut together).unwrap();
+        network.infer(&features, &mut together).unwrap();
         assert!(alone.iter().zip(&together).all(|(a, b)| (a - b).abs() < 1e-3), "{alone:?} {together:?}");
         assert!(alone.windows(2).all(|p| (p[0] - p[1]).abs() > 0.01), "they can be told apart: {alone:?}");
     }
@@ -295,7 +296,7 @@ mod tests {
     #[test]
     fn what_is_missing_or_foreign_is_told_with_the_way_to_get_it() {
         let dir = std::env::temp_dir().join(format!("visavis-turn-{}", std::process::id()));
-        let find = || SmartTurn::find(Config { dir: dir.clone(), threads: 1 }).err().unwrap();
+        let find = || SmartTurn::open(Config { dir: dir.clone(), threads: 1 }).err().unwrap();
         let put = |path: PathBuf| {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "something else").unwrap();

@@ -15,15 +15,15 @@ use conversation::spec;
 use super::{SAMPLE_RATE, WINDOW};
 
 /// Speech starts with a window of at least this probability.
-const START: f32 = 0.5;
+const START_THRESHOLD: f32 = 0.5;
 /// Speech continues while windows have at least this probability. It is lower than
 /// [`START_THRESHOLD`], so that a soft syllable does not end the segment.
-const STAY: f32 = 0.35;
+const END_THRESHOLD: f32 = 0.35;
 
-/// Event of a [`Detector`]. All positions are samples at [`SAMPLE_RATE`], counted from the first
+/// Event of a [`DetectorTiming`]. All positions are samples at [`SAMPLE_RATE`], counted from the first
 /// sample of the first window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Report {
+pub enum VadEvent {
     /// Speech has lasted for the configured minimum.
     Start {
         /// Start of the speech: the start of its first window.
@@ -47,15 +47,15 @@ pub enum Report {
 #[derive(Clone, Debug)]
 pub struct Detector {
     /// Hold times in samples.
-    start: u64,
-    silence: u64,
+    start_hold: u64,
+    end_hold: u64,
     /// Number of samples processed.
     position: u64,
-    stage: Stage,
+    state: DetectorState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum DetectorState {
     Silent,
     /// At least [`START_THRESHOLD`] since `onset`, but not yet for long enough.
     Rising {
@@ -75,39 +75,39 @@ impl Detector {
         let samples =
             |t: core::time::Duration| (t.as_micros() * u128::from(SAMPLE_RATE)).div_ceil(1_000_000) as u64;
         Self {
-            start: samples(times.min_speech_duration),
-            silence: samples(times.min_silence_duration),
+            start_hold: samples(times.min_speech_duration),
+            end_hold: samples(times.min_silence_duration),
             position: 0,
-            stage: Stage::Silent,
+            state: DetectorState::Silent,
         }
     }
 
     /// Processes the probability of the next window.
-    pub fn window(&mut self, probability: f32) -> Option<Report> {
+    pub fn on_probability(&mut self, probability: f32) -> Option<VadEvent> {
         let from = self.position;
         let to = from + WINDOW as u64;
         self.position = to;
-        match self.stage {
-            Stage::Silent | Stage::Rising { .. } if probability >= START => {
-                let onset = if let Stage::Rising { onset } = self.stage { onset } else { from };
-                if to - onset < self.start {
-                    self.stage = Stage::Rising { onset };
+        match self.state {
+            DetectorState::Silent | DetectorState::Rising { .. } if probability >= START_THRESHOLD => {
+                let onset = if let DetectorState::Rising { onset } = self.state { onset } else { from };
+                if to - onset < self.start_hold {
+                    self.state = DetectorState::Rising { onset };
                     return None;
                 }
-                self.stage = Stage::Speaking { onset, end: to };
-                Some(Report::Start { onset })
+                self.state = DetectorState::Speaking { onset, end: to };
+                Some(VadEvent::Start { onset })
             }
-            Stage::Silent | Stage::Rising { .. } => {
-                self.stage = Stage::Silent;
+            DetectorState::Silent | DetectorState::Rising { .. } => {
+                self.state = DetectorState::Silent;
                 None
             }
-            Stage::Speaking { onset, .. } if probability >= STAY => {
-                self.stage = Stage::Speaking { onset, end: to };
+            DetectorState::Speaking { onset, .. } if probability >= END_THRESHOLD => {
+                self.state = DetectorState::Speaking { onset, end: to };
                 None
             }
-            Stage::Speaking { onset, end } => (to - end >= self.silence).then(|| {
-                self.stage = Stage::Silent;
-                Report::End { onset, end }
+            DetectorState::Speaking { onset, end } => (to - end >= self.end_hold).then(|| {
+                self.state = DetectorState::Silent;
+                VadEvent::End { onset, end }
             }),
         }
     }
@@ -120,16 +120,16 @@ impl Detector {
 
     /// Whether a start was reported and no end yet.
     #[must_use]
-    pub fn speaking(&self) -> bool {
-        matches!(self.stage, Stage::Speaking { .. })
+    pub fn is_speaking(&self) -> bool {
+        matches!(self.state, DetectorState::Speaking { .. })
     }
 
     /// The stream has a gap and restarts (a lost connection). A running speech segment ends with
     /// its last window. Positions continue.
-    pub fn interrupt(&mut self) -> Option<Report> {
-        match std::mem::replace(&mut self.stage, Stage::Silent) {
-            Stage::Speaking { onset, end } => Some(Report::End { onset, end }),
-            Stage::Silent | Stage::Rising { .. } => None,
+    pub fn interrupt(&mut self) -> Option<VadEvent> {
+        match std::mem::replace(&mut self.state, DetectorState::Silent) {
+            DetectorState::Speaking { onset, end } => Some(VadEvent::End { onset, end }),
+            DetectorState::Silent | DetectorState::Rising { .. } => None,
         }
     }
 }
@@ -150,14 +150,14 @@ mod tests {
     }
 
     /// Every event with the index of the window that caused it.
-    fn run(detector: &mut Detector, probabilities: &[(f32, usize)]) -> Vec<(u64, Report)> {
+    fn run(detector: &mut Detector, probabilities: &[(f32, usize)]) -> Vec<(u64, VadEvent)> {
         let windows = probabilities.iter().flat_map(|&(p, n)| std::iter::repeat_n(p, n));
-        windows.enumerate().filter_map(|(i, p)| Some((i as u64, detector.window(p)?))).collect()
+        windows.enumerate().filter_map(|(i, p)| Some((i as u64, detector.on_probability(p)?))).collect()
     }
 
     #[test]
     fn a_start_is_reported_after_two_windows_and_says_where_the_first_began() {
-        assert_eq!(run(&mut detector(), &[(0.1, 5), (0.5, 10)]), [(6, Report::Start { onset: 5 * W })]);
+        assert_eq!(run(&mut detector(), &[(0.1, 5), (0.5, 10)]), [(6, VadEvent::Start { onset: 5 * W })]);
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn an_end_is_reported_after_eight_quiet_windows_and_says_where_the_speech_ended() {
         let reports = run(&mut detector(), &[(0.9, 10), (0.1, 20)]);
-        assert_eq!(reports[1], (17, Report::End { onset: 0, end: 10 * W }));
+        assert_eq!(reports[1], (17, VadEvent::End { onset: 0, end: 10 * W }));
         assert_eq!(reports.len(), 2);
     }
 
@@ -177,7 +177,7 @@ mod tests {
         let reports = run(&mut detector(), &[(0.9, 10), (0.1, 7), (0.4, 1), (0.1, 20)]);
         assert_eq!(
             reports[1],
-            (25, Report::End { onset: 0, end: 18 * W }),
+            (25, VadEvent::End { onset: 0, end: 18 * W }),
             "the soft window at .4 is speech still"
         );
     }
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_probability_between_the_thresholds_keeps_speech_but_does_not_begin_it() {
         assert_eq!(run(&mut detector(), &[(0.4, 100)]), []);
-        assert_eq!(run(&mut detector(), &[(0.6, 2), (0.4, 100)]), [(1, Report::Start { onset: 0 })]);
+        assert_eq!(run(&mut detector(), &[(0.6, 2), (0.4, 100)]), [(1, VadEvent::Start { onset: 0 })]);
     }
 
     #[test]
@@ -195,15 +195,15 @@ mod tests {
             min_silence_duration: Duration::ZERO,
         });
         let reports = run(&mut detector, &[(0.9, 1), (0.1, 2)]);
-        assert_eq!(reports, [(0, Report::Start { onset: 0 }), (1, Report::End { onset: 0, end: W })]);
+        assert_eq!(reports, [(0, VadEvent::Start { onset: 0 }), (1, VadEvent::End { onset: 0, end: W })]);
     }
 
     #[test]
     fn a_gap_in_the_stream_ends_speech_once() {
         let mut detector = detector();
         run(&mut detector, &[(0.9, 4)]);
-        assert!(detector.speaking());
-        assert_eq!(detector.interrupt(), Some(Report::End { onset: 0, end: 4 * W }));
+        assert!(detector.is_speaking());
+        assert_eq!(detector.interrupt(), Some(VadEvent::End { onset: 0, end: 4 * W }));
         assert_eq!(detector.interrupt(), None);
         assert_eq!(detector.position(), 4 * W);
     }

@@ -13,7 +13,7 @@
 use super::weights::BINS;
 
 /// Distance between the magnitudes of two frames: [`BINS`] rounded up to whole vectors.
-pub(super) const FRAME: usize = 144;
+pub(super) const FRAME_STRIDE: usize = 144;
 
 /// A vector of `L` lanes. `FMA`: the target has fused multiply-add; without it, `mul_add` is a
 /// library call.
@@ -59,7 +59,7 @@ pub(super) fn conv_129x4<const L: usize, const FMA: bool, const S: usize>(
     let mut rows = [[&[0f32; BINS]; 4]; S];
     for s in 0..S {
         for t in 0..4 {
-            rows[s][t] = x[(s * 4 + t) * FRAME..][..BINS].try_into().unwrap();
+            rows[s][t] = x[(s * 4 + t) * FRAME_STRIDE..][..BINS].try_into().unwrap();
         }
     }
     let mut sum = [[[Lanes::<L, FMA>(b[0]), Lanes(b[1])]; 4]; S];
@@ -134,7 +134,7 @@ pub(super) fn conv_128x4<const L: usize, const FMA: bool, const S: usize>(
 /// Layout of a dense layer's input and output: the distances between the rows of two streams, and
 /// whether ReLU follows.
 #[derive(Clone, Copy)]
-pub(super) struct Rows {
+pub(super) struct RowLayout {
     pub(super) input: usize,
     pub(super) output: usize,
     pub(super) relu: bool,
@@ -148,7 +148,7 @@ pub(super) fn dense<const L: usize, const FMA: bool, const K: usize, const S: us
     x: &[f32],
     y: &mut [f32],
     at: usize,
-    rows: Rows,
+    rows: RowLayout,
 ) {
     let w: &[[[f32; L]; 2]; K] = w.as_chunks().0.try_into().unwrap();
     let mut input = [&[0f32; K]; S];

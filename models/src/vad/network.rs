@@ -8,21 +8,21 @@ use realfft::num_complex::Complex;
 use realfft::{RealFftPlanner, RealToComplex};
 use sha2::{Digest as _, Sha256};
 
-use super::aligned::Aligned;
-use super::kernels::{self, FRAME, Rows};
-use super::simd::{Detected, Isa};
-use super::weights::{BINS, FFT, Layer, Weights};
+use super::aligned::AlignedFloats;
+use super::kernels::{self, FRAME_STRIDE, RowLayout};
+use super::simd::{DetectedIsa, Isa};
+use super::weights::{BINS, FFT_SIZE, Layer, Weights};
 use super::{Error, SHA256, WINDOW, onnx};
 
 /// Samples of the previous window, which the network gets again.
-const CONTEXT: usize = 64;
+const CONTEXT_SAMPLES: usize = 64;
 /// Maximum number of streams that pass through all layers together; [`Scratch`] has space for as
 /// many.
-const CHUNK: usize = 16;
+const MAX_BATCH: usize = 16;
 
 /// The weights: one instance per process, shared by its threads.
 pub struct Network {
-    isa: Detected,
+    isa: DetectedIsa,
     weights: Weights,
     fft: Arc<dyn RealToComplex<f32>>,
 }
@@ -31,15 +31,15 @@ pub struct Network {
 /// first window.
 #[derive(Clone)]
 #[repr(align(64))]
-pub struct State {
+pub struct NetworkState {
     h: [f32; 128],
     c: [f32; 128],
-    context: [f32; CONTEXT],
+    context: [f32; CONTEXT_SAMPLES],
 }
 
-impl Default for State {
+impl Default for NetworkState {
     fn default() -> Self {
-        Self { h: [0.0; 128], c: [0.0; 128], context: [0.0; CONTEXT] }
+        Self { h: [0.0; 128], c: [0.0; 128], context: [0.0; CONTEXT_SAMPLES] }
     }
 }
 
@@ -47,11 +47,11 @@ impl Default for State {
 pub struct Scratch {
     /// Magnitudes, the outputs of successive layers, and `x` next to `h`: one row per stream. A
     /// kernel that always takes two streams needs one additional row.
-    magnitudes: Aligned,
-    layers: [Aligned; 3],
-    xh: Aligned,
-    gates: Aligned,
-    samples: [f32; CONTEXT + WINDOW + CONTEXT],
+    magnitudes: AlignedFloats,
+    layers: [AlignedFloats; 3],
+    xh: AlignedFloats,
+    gates: AlignedFloats,
+    samples: [f32; CONTEXT_SAMPLES + WINDOW + CONTEXT_SAMPLES],
     frame: Vec<f32>,
     spectrum: Vec<Complex<f32>>,
     fft: Vec<Complex<f32>>,
@@ -62,15 +62,15 @@ impl Scratch {
     #[must_use]
     pub fn new(network: &Network) -> Self {
         Self {
-            magnitudes: Aligned::zeros((CHUNK + 1) * 4 * FRAME),
+            magnitudes: AlignedFloats::zeros((MAX_BATCH + 1) * 4 * FRAME_STRIDE),
             layers: [
-                Aligned::zeros((CHUNK + 1) * 512),
-                Aligned::zeros((CHUNK + 1) * 128),
-                Aligned::zeros(CHUNK * 64),
+                AlignedFloats::zeros((MAX_BATCH + 1) * 512),
+                AlignedFloats::zeros((MAX_BATCH + 1) * 128),
+                AlignedFloats::zeros(MAX_BATCH * 64),
             ],
-            xh: Aligned::zeros(CHUNK * 256),
-            gates: Aligned::zeros(CHUNK * 512),
-            samples: [0.0; CONTEXT + WINDOW + CONTEXT],
+            xh: AlignedFloats::zeros(MAX_BATCH * 256),
+            gates: AlignedFloats::zeros(MAX_BATCH * 512),
+            samples: [0.0; CONTEXT_SAMPLES + WINDOW + CONTEXT_SAMPLES],
             frame: network.fft.make_input_vec(),
             spectrum: network.fft.make_output_vec(),
             fft: network.fft.make_scratch_vec(),
@@ -89,7 +89,7 @@ impl Network {
         Self::from_bytes(&file, Isa::best())
     }
 
-    /// Like [`Network::load`], from the bytes of the file and for a chosen instruction set (for
+    /// Like [`BatchNetwork::load`], from the bytes of the file and for a chosen instruction set (for
     /// tests and benches). If the machine lacks `isa`, the portable code runs.
     ///
     /// # Errors
@@ -106,9 +106,9 @@ impl Network {
     }
 
     fn from_tensors(file: &[u8], isa: Isa) -> Result<Self, Error> {
-        let isa = Detected::new(isa);
-        let weights = Weights::pack(&onnx::tensors(file), isa.isa().block())?;
-        Ok(Self { isa, weights, fft: RealFftPlanner::new().plan_fft_forward(FFT) })
+        let isa = DetectedIsa::new(isa);
+        let weights = Weights::pack(&onnx::tensors(file), isa.isa().output_block())?;
+        Ok(Self { isa, weights, fft: RealFftPlanner::new().plan_fft_forward(FFT_SIZE) })
     }
 
     /// The instruction set in use.
@@ -131,7 +131,7 @@ impl Network {
     pub fn run(
         &self,
         scratch: &mut Scratch,
-        states: &mut [&mut State],
+        states: &mut [&mut NetworkState],
         windows: &[&[f32; WINDOW]],
         probabilities: &mut [f32],
     ) {
@@ -139,7 +139,10 @@ impl Network {
             states.len() == windows.len() && windows.len() == probabilities.len(),
             "one state, window and probability per stream"
         );
-        let chunks = states.chunks_mut(CHUNK).zip(windows.chunks(CHUNK)).zip(probabilities.chunks_mut(CHUNK));
+        let chunks = states
+            .chunks_mut(MAX_BATCH)
+            .zip(windows.chunks(MAX_BATCH))
+            .zip(probabilities.chunks_mut(MAX_BATCH));
         for ((states, windows), probabilities) in chunks {
             for (slot, (state, window)) in states.iter_mut().zip(windows).enumerate() {
                 self.magnitudes(scratch, slot, state, window);
@@ -150,24 +153,30 @@ impl Network {
 
     /// Computes four frames of 129 magnitudes from context and window, reflected by 64 samples at
     /// the right end only.
-    fn magnitudes(&self, scratch: &mut Scratch, slot: usize, state: &mut State, window: &[f32; WINDOW]) {
+    fn magnitudes(
+        &self,
+        scratch: &mut Scratch,
+        slot: usize,
+        state: &mut NetworkState,
+        window: &[f32; WINDOW],
+    ) {
         let samples = &mut scratch.samples;
-        samples[..CONTEXT].copy_from_slice(&state.context);
-        samples[CONTEXT..CONTEXT + WINDOW].copy_from_slice(window);
-        for i in 0..CONTEXT {
-            samples[CONTEXT + WINDOW + i] = samples[CONTEXT + WINDOW - 2 - i];
+        samples[..CONTEXT_SAMPLES].copy_from_slice(&state.context);
+        samples[CONTEXT_SAMPLES..CONTEXT_SAMPLES + WINDOW].copy_from_slice(window);
+        for i in 0..CONTEXT_SAMPLES {
+            samples[CONTEXT_SAMPLES + WINDOW + i] = samples[CONTEXT_SAMPLES + WINDOW - 2 - i];
         }
-        state.context.copy_from_slice(&window[WINDOW - CONTEXT..]);
+        state.context.copy_from_slice(&window[WINDOW - CONTEXT_SAMPLES..]);
 
         for t in 0..4 {
-            let frame = &samples[t * FFT / 2..][..FFT];
+            let frame = &samples[t * FFT_SIZE / 2..][..FFT_SIZE];
             for ((to, x), w) in scratch.frame.iter_mut().zip(frame).zip(&self.weights.hann) {
                 *to = x * w;
             }
             let done =
                 self.fft.process_with_scratch(&mut scratch.frame, &mut scratch.spectrum, &mut scratch.fft);
             debug_assert!(done.is_ok(), "the buffers are of the plan's own lengths");
-            let row = &mut scratch.magnitudes.slice_mut()[(slot * 4 + t) * FRAME..][..BINS];
+            let row = &mut scratch.magnitudes.as_mut_slice()[(slot * 4 + t) * FRAME_STRIDE..][..BINS];
             for (to, x) in row.iter_mut().zip(&scratch.spectrum) {
                 *to = (x.re * x.re + x.im * x.im).sqrt();
             }
@@ -180,17 +189,17 @@ impl Network {
     pub(super) fn layers<const L: usize, const FMA: bool>(
         &self,
         scratch: &mut Scratch,
-        states: &mut [&mut State],
+        states: &mut [&mut NetworkState],
         probabilities: &mut [f32],
     ) {
         let n = states.len();
         let block = 2 * L;
         // With 32 registers, more streams can share a weight.
         let wide = L == 16;
-        let magnitudes = scratch.magnitudes.slice();
+        let magnitudes = scratch.magnitudes.as_slice();
         let [first, second, third] = &mut scratch.layers;
-        let (first, second, third) = (first.slice_mut(), second.slice_mut(), third.slice_mut());
-        let (xh, gates) = (scratch.xh.slice_mut(), scratch.gates.slice_mut());
+        let (first, second, third) = (first.as_mut_slice(), second.as_mut_slice(), third.as_mut_slice());
+        let (xh, gates) = (scratch.xh.as_mut_slice(), scratch.gates.as_mut_slice());
         let [conv1, conv2, conv3, conv4] = &self.weights.convolutions;
 
         for q in 0..128 / block {
@@ -198,7 +207,7 @@ impl Network {
                 (&conv1.weight.vectors::<L>()[q * BINS * 6..][..BINS * 6], &conv1.bias.vectors()[q * 2..]);
             let mut s = 0;
             while s < n {
-                let (x, y) = (&magnitudes[s * 4 * FRAME..], &mut first[s * 512..]);
+                let (x, y) = (&magnitudes[s * 4 * FRAME_STRIDE..], &mut first[s * 512..]);
                 s += if wide && n - s >= 2 {
                     kernels::conv_129x4::<L, FMA, 2>(w, b, x, y, q * block);
                     2
@@ -224,8 +233,8 @@ impl Network {
                 };
             }
         }
-        dense::<L, FMA, 128>(n, conv3, 64, second, third, Rows { input: 128, output: 64, relu: true });
-        dense::<L, FMA, 64>(n, conv4, 128, third, xh, Rows { input: 64, output: 256, relu: true });
+        dense::<L, FMA, 128>(n, conv3, 64, second, third, RowLayout { input: 128, output: 64, relu: true });
+        dense::<L, FMA, 64>(n, conv4, 128, third, xh, RowLayout { input: 64, output: 256, relu: true });
         for (row, state) in xh.as_chunks_mut::<256>().0.iter_mut().zip(states.iter()) {
             row[128..].copy_from_slice(&state.h);
         }
@@ -235,10 +244,10 @@ impl Network {
             512,
             xh,
             gates,
-            Rows { input: 256, output: 512, relu: false },
+            RowLayout { input: 256, output: 512, relu: false },
         );
         for (s, gates) in gates.as_chunks::<512>().0.iter().take(n).enumerate() {
-            let State { h, c, .. } = &mut *states[s];
+            let NetworkState { h, c, .. } = &mut *states[s];
             kernels::lstm(gates, h, c);
             probabilities[s] = kernels::output(h, &self.weights.output, self.weights.output_bias);
         }
@@ -253,7 +262,7 @@ fn dense<const L: usize, const FMA: bool, const K: usize>(
     outputs: usize,
     x: &[f32],
     y: &mut [f32],
-    rows: Rows,
+    rows: RowLayout,
 ) {
     let block = 2 * L;
     for q in 0..outputs / block {

@@ -4,7 +4,7 @@
 //! an instruction set may be called only on a machine that has it.
 #![allow(unsafe_code)]
 
-use super::network::{Network, Scratch, State};
+use super::network::{Network, NetworkState, Scratch};
 
 /// Instruction set of the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,17 +20,17 @@ pub enum Isa {
 impl Isa {
     /// All instruction sets of this machine, the best one last.
     #[must_use]
-    pub fn all() -> Vec<Self> {
-        [Self::Portable, Self::Avx2, Self::Avx512].into_iter().filter(|isa| isa.here()).collect()
+    pub fn available() -> Vec<Self> {
+        [Self::Portable, Self::Avx2, Self::Avx512].into_iter().filter(|isa| isa.is_available()).collect()
     }
 
     /// The best instruction set of this machine.
     #[must_use]
     pub fn best() -> Self {
-        Self::all().pop().unwrap_or(Self::Portable)
+        Self::available().pop().unwrap_or(Self::Portable)
     }
 
-    fn here(self) -> bool {
+    fn is_available(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         {
             let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
@@ -47,19 +47,19 @@ impl Isa {
     }
 
     /// Number of outputs that are computed together: two vectors.
-    pub(super) fn block(self) -> usize {
+    pub(super) fn output_block(self) -> usize {
         if self == Self::Avx512 { 32 } else { 16 }
     }
 }
 
 /// An instruction set that was detected on this machine.
 #[derive(Clone, Copy)]
-pub(super) struct Detected(Isa);
+pub(super) struct DetectedIsa(Isa);
 
-impl Detected {
+impl DetectedIsa {
     /// `isa`, or the portable one if the machine lacks it.
     pub(super) fn new(isa: Isa) -> Self {
-        Self(if isa.here() { isa } else { Isa::Portable })
+        Self(if isa.is_available() { isa } else { Isa::Portable })
     }
 
     pub(super) fn isa(self) -> Isa {
@@ -71,7 +71,7 @@ impl Detected {
         self,
         network: &Network,
         scratch: &mut Scratch,
-        states: &mut [&mut State],
+        states: &mut [&mut NetworkState],
         probabilities: &mut [f32],
     ) {
         match self.0 {
@@ -89,12 +89,22 @@ impl Detected {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx2,fma")]
-fn avx512(network: &Network, scratch: &mut Scratch, states: &mut [&mut State], probabilities: &mut [f32]) {
+fn avx512(
+    network: &Network,
+    scratch: &mut Scratch,
+    states: &mut [&mut NetworkState],
+    probabilities: &mut [f32],
+) {
     network.layers::<16, true>(scratch, states, probabilities);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn avx2(network: &Network, scratch: &mut Scratch, states: &mut [&mut State], probabilities: &mut [f32]) {
+fn avx2(
+    network: &Network,
+    scratch: &mut Scratch,
+    states: &mut [&mut NetworkState],
+    probabilities: &mut [f32],
+) {
     network.layers::<8, true>(scratch, states, probabilities);
 }

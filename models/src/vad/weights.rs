@@ -18,19 +18,19 @@ use std::collections::HashMap;
 use std::f64::consts::TAU;
 
 use super::Error;
-use super::aligned::Aligned;
+use super::aligned::AlignedFloats;
 use super::onnx::Tensor;
 
 /// FFT length.
-pub(super) const FFT: usize = 256;
+pub(super) const FFT_SIZE: usize = 256;
 /// Number of frequencies of a frame.
-pub(super) const BINS: usize = FFT / 2 + 1;
+pub(super) const BINS: usize = FFT_SIZE / 2 + 1;
 
 /// One layer. `weight` is stored as [block of outputs][input][tap][output in block], so that the
 /// kernels read it sequentially.
 pub(super) struct Layer {
-    pub(super) weight: Aligned,
-    pub(super) bias: Aligned,
+    pub(super) weight: AlignedFloats,
+    pub(super) bias: AlignedFloats,
 }
 
 pub(super) struct Weights {
@@ -39,7 +39,7 @@ pub(super) struct Weights {
     pub(super) lstm: Layer,
     pub(super) output: [f32; 128],
     pub(super) output_bias: f32,
-    pub(super) hann: [f32; FFT],
+    pub(super) hann: [f32; FFT_SIZE],
 }
 
 impl Weights {
@@ -49,16 +49,16 @@ impl Weights {
             let found = tensors.get(name).filter(|(s, _)| s == shape).map(|(_, values)| values.as_slice());
             found.ok_or_else(|| Error::Shape { name, shape: shape.to_vec() })
         };
-        let hann = std::array::from_fn(|n| (0.5 - 0.5 * (TAU * n as f64 / FFT as f64).cos()) as f32);
-        check_filter_bank(find("model.stft.forward_basis_buffer", &[2 * BINS, 1, FFT])?, &hann)?;
+        let hann = std::array::from_fn(|n| (0.5 - 0.5 * (TAU * n as f64 / FFT_SIZE as f64).cos()) as f32);
+        check_filter_bank(find("model.stft.forward_basis_buffer", &[2 * BINS, 1, FFT_SIZE])?, &hann)?;
 
         // Arguments: names of weights and bias; numbers of outputs and inputs; used values of an
         // output's row; and which value of the row is the kernel's k-th.
         let conv =
             |weight, bias, [outputs, inputs]: [usize; 2], used: usize, pick: &dyn Fn(usize) -> usize| {
                 let (w, b) = (find(weight, &[outputs, inputs, 3])?, find(bias, &[outputs])?);
-                let weight = pack(block, outputs, used, |o, k| w[o * inputs * 3 + pick(k)]);
-                Ok::<_, Error>(Layer { weight, bias: Aligned::build(outputs, |o| b[o]) })
+                let weight = pack_weights(block, outputs, used, |o, k| w[o * inputs * 3 + pick(k)]);
+                Ok::<_, Error>(Layer { weight, bias: AlignedFloats::from_fn(outputs, |o| b[o]) })
             };
         let convolutions = [
             conv(
@@ -101,8 +101,8 @@ impl Weights {
             (find("model.decoder.rnn.bias_ih", &[512])?, find("model.decoder.rnn.bias_hh", &[512])?);
         let gate = |o: usize, k: usize| if k < 128 { input[o * 128 + k] } else { hidden[o * 128 + k - 128] };
         let lstm = Layer {
-            weight: pack(block, 512, 256, gate),
-            bias: Aligned::build(512, |o| input_bias[o] + hidden_bias[o]),
+            weight: pack_weights(block, 512, 256, gate),
+            bias: AlignedFloats::from_fn(512, |o| input_bias[o] + hidden_bias[o]),
         };
 
         let mut output = [0.0; 128];
@@ -114,12 +114,17 @@ impl Weights {
     /// Size in memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let layers = self.convolutions.iter().chain([&self.lstm]);
-        layers.map(|l| 4 * (l.weight.slice().len() + l.bias.slice().len())).sum()
+        layers.map(|l| 4 * (l.weight.as_slice().len() + l.bias.as_slice().len())).sum()
     }
 }
 
-fn pack(block: usize, outputs: usize, inputs: usize, value: impl Fn(usize, usize) -> f32) -> Aligned {
-    Aligned::build(outputs * inputs, |at| {
+fn pack_weights(
+    block: usize,
+    outputs: usize,
+    inputs: usize,
+    value: impl Fn(usize, usize) -> f32,
+) -> AlignedFloats {
+    AlignedFloats::from_fn(outputs * inputs, |at| {
         let (row, lane) = (at / block, at % block);
         value(row / inputs * block + lane, row % inputs)
     })
@@ -127,11 +132,11 @@ fn pack(block: usize, outputs: usize, inputs: usize, value: impl Fn(usize, usize
 
 /// Checks that the filter bank in the file is what the FFT computes: cosines, then negative sines,
 /// times the window. All 66 048 values are compared.
-fn check_filter_bank(bank: &[f32], hann: &[f32; FFT]) -> Result<(), Error> {
-    for (row, filter) in bank.as_chunks::<FFT>().0.iter().enumerate() {
+fn check_filter_bank(bank: &[f32], hann: &[f32; FFT_SIZE]) -> Result<(), Error> {
+    for (row, filter) in bank.as_chunks::<FFT_SIZE>().0.iter().enumerate() {
         for (n, &tap) in filter.iter().enumerate() {
             // Reduced modulo the FFT length first: the product of row and n would lose digits.
-            let angle = TAU * ((row % BINS) * n % FFT) as f64 / FFT as f64;
+            let angle = TAU * ((row % BINS) * n % FFT_SIZE) as f64 / FFT_SIZE as f64;
             let expected = if row < BINS { angle.cos() } else { -angle.sin() } * f64::from(hann[n]);
             // NaN must fail too.
             let error = (expected - f64::from(tap)).abs();

@@ -24,16 +24,17 @@ pub(crate) const SENTENCES: [&str; 8] = [
 ];
 
 /// The models' directory: that of the environment variable, else that of the checkout.
-pub(crate) fn models() -> PathBuf {
-    let named = std::env::var_os(models::paths::VARIABLE).map(PathBuf::from);
-    let dir = named
-        .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(models::paths::DEFAULT));
+pub(crate) fn models_dir() -> PathBuf {
+    let named = std::env::var_os(models::paths::MODELS_DIR_VARIABLE).map(PathBuf::from);
+    let dir = named.unwrap_or_else(|| {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(models::paths::DEFAULT_MODELS_DIR)
+    });
     assert!(dir.is_dir(), "the models are missing ({}): run `make setup`", dir.display());
     dir
 }
 
 /// Waits until `done` holds, at most a minute.
-pub(crate) fn wait(mut done: impl FnMut() -> bool) {
+pub(crate) fn wait_for(mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !done() {
         assert!(Instant::now() < deadline, "it took longer than a minute");
@@ -43,11 +44,11 @@ pub(crate) fn wait(mut done: impl FnMut() -> bool) {
 
 /// A thread of this process whose CPU time other threads may read.
 #[derive(Clone, Debug)]
-pub(crate) struct Thread(PathBuf);
+pub(crate) struct ThreadClock(PathBuf);
 
-impl Thread {
+impl ThreadClock {
     /// The current thread.
-    pub(crate) fn this() -> Self {
+    pub(crate) fn current() -> Self {
         Self(std::fs::canonicalize("/proc/thread-self").unwrap())
     }
 
@@ -60,9 +61,9 @@ impl Thread {
 }
 
 /// A sentence at 16 kHz.
-pub(crate) fn say(text: &str, voice: &str) -> Vec<i16> {
+pub(crate) fn synthesise(text: &str, voice: &str) -> Vec<i16> {
     // Before the voice's thread starts: it warms up with a word, which consumes noise too.
-    let _guard = noise::same_noise();
+    let _guard = noise::seed_voice_noise();
     let flite = Flite::start(1).unwrap_or_else(|e| panic!("{e}"));
     let (news, heard) = unbounded();
     let request = Request { text: text.into(), voice: voice.into(), pronunciation: Vec::new() };
@@ -84,7 +85,7 @@ pub(crate) fn say(text: &str, voice: &str) -> Vec<i16> {
 }
 
 /// White noise, uniformly distributed, with the given peak.
-pub(crate) fn noise(seed: u64, samples: usize, peak: f64) -> Vec<i16> {
+pub(crate) fn white_noise(seed: u64, samples: usize, peak: f64) -> Vec<i16> {
     let mut state = seed;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

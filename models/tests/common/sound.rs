@@ -1,7 +1,7 @@
 //! Syllables, noise and tones that a script can generate too.
 
 /// The signal for which the reference code was run: `sound.py`, line by line.
-pub(crate) fn sound() -> Vec<i16> {
+pub(crate) fn test_signal() -> Vec<i16> {
     const RESONANCES: [[[f64; 2]; 3]; 3] = [
         [[1.8608, -0.9409], [1.7652, -0.9409], [1.1050, -0.9216]],
         [[1.9291, -0.9409], [1.2049, -0.9409], [0.7296, -0.9216]],

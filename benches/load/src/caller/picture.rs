@@ -182,9 +182,11 @@ mod tests {
     fn frames() -> Vec<Vec<u8>> {
         let mut encoder = vp8::Encoder::new(64, 64).unwrap();
         let picture = |n: usize| I420::from_rgb(&vec![n as u8 * 20; 64 * 64 * 3], 64, 64);
-        let mut frames = vec![encoder.key(&picture(0), 10).unwrap()];
+        let mut frames = vec![encoder.encode_key_frame(&picture(0), 10).unwrap()];
         frames.extend((1..6).map(|n| {
-            encoder.pose(&picture(n), vp8::Quantizers::all(10), &[vp8::Block::Moving; 16]).unwrap()
+            encoder
+                .encode_pose(&picture(n), vp8::Quantizers::uniform(10), &[vp8::BlockMode::Coded; 16])
+                .unwrap()
         }));
         frames
     }

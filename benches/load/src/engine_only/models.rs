@@ -6,20 +6,20 @@ use std::sync::{Arc, OnceLock};
 use engine::hear::vad::{Silero, Vad};
 use engine::{Models, WithWarning};
 use engine_api::{LlmChoice, SttChoice, TtsChoice};
-use models::script::{Script, Scripted};
+use models::scripted::{Script, ScriptedProvider};
 use models::{Error, llm, paths, stt, tts, vad};
 use tokio::runtime::Handle;
 
 /// Scripted models.
 pub(super) struct ScriptedModels {
-    scripted: Arc<Scripted>,
+    scripted: Arc<ScriptedProvider>,
     weights: PathBuf,
     detector: OnceLock<Arc<vad::Network>>,
 }
 
 impl ScriptedModels {
     pub(super) fn new(dir: &Path, script: Script, runtime: Handle) -> Self {
-        let scripted = Arc::new(Scripted::new(script, runtime));
+        let scripted = Arc::new(ScriptedProvider::new(script, runtime));
         Self { scripted, weights: paths::vad(dir), detector: OnceLock::new() }
     }
 }

@@ -6,16 +6,17 @@
 
 use glam::{Vec3, vec3};
 
-use crate::math::{bell, capsule, ellipsoid, mix, smax, smin, square, step};
+use crate::math::{capsule, ellipsoid, gaussian, mix, smax, smin, smoothstep, square};
 use crate::scene::Scene;
 
-const POINTS: usize = 12;
+const CURVE_POINTS: usize = 12;
 /// Positions of the curve points as shares of the mouth's half width, from the middle outward.
-const SHARES: [f32; POINTS] = [0.0, 0.09, 0.18, 0.28, 0.39, 0.50, 0.61, 0.71, 0.80, 0.88, 0.95, 1.0];
+const CURVE_POSITIONS: [f32; CURVE_POINTS] =
+    [0.0, 0.09, 0.18, 0.28, 0.39, 0.50, 0.61, 0.71, 0.80, 0.88, 0.95, 1.0];
 
 /// Depth of the upper incisors, radii of the arch of the upper teeth, and the angle of one tooth on
 /// it.
-const TEETH: f32 = 0.745;
+const UPPER_TEETH_Z: f32 = 0.745;
 const UPPER_ARCH: Vec3 = vec3(0.275, 1.0, 0.27);
 const UPPER_PITCH: f32 = 0.26;
 
@@ -23,9 +24,9 @@ const UPPER_PITCH: f32 = 0.26;
 #[derive(Clone, Copy, Default)]
 pub(crate) struct MouthShape {
     /// Centre line and radius of the upper lip.
-    upper: [(Vec3, f32); POINTS],
+    upper: [(Vec3, f32); CURVE_POINTS],
     /// Centre line and radius of the lower lip.
-    lower: [(Vec3, f32); POINTS],
+    lower: [(Vec3, f32); CURVE_POINTS],
     /// Half width.
     pub(crate) width: f32,
     /// Height of the seam in the middle.
@@ -33,48 +34,48 @@ pub(crate) struct MouthShape {
     /// Depth of the upper lip in the middle.
     pub(crate) z: f32,
     /// Distance of the upper and the lower edge from the seam in the middle.
-    up: f32,
-    down: f32,
+    upper_gap: f32,
+    lower_gap: f32,
     /// Exponent of the opening's outline: 0.5 is an ellipse; larger values give pointed corners.
-    arc: f32,
+    opening_exponent: f32,
     /// Position where the fold of the cheek passes the corner: offset to the side, and height over
     /// the seam.
-    fold: (f32, f32),
+    fold_corner: (f32, f32),
     /// How much higher the edges of the upper teeth are at the corner than in the middle, and how
     /// much lower than at rest in the middle. A smile with a level row looks like a strip of paper.
-    teeth: (f32, f32),
+    upper_teeth_shift: (f32, f32),
     /// Lift of the lower teeth relative to the jaw: between spread lips, as in "s", the rows nearly
     /// meet.
-    bite: f32,
+    lower_teeth_lift: f32,
     /// How much less than the jaw the lower lip moves down when it is tucked under the teeth.
-    held: f32,
+    tucked_lip_lift: f32,
 }
 
 /// Thickness of the upper lip with its bow.
 fn upper_profile(s: f32) -> f32 {
-    0.14 + 0.96 * (1.0 - s.powf(1.25)).max(0.0).powf(0.9) - 0.22 * bell(s / 0.085)
+    0.14 + 0.96 * (1.0 - s.powf(1.25)).max(0.0).powf(0.9) - 0.22 * gaussian(s / 0.085)
 }
 
 fn lower_profile(s: f32) -> f32 {
-    0.12 + 0.92 * (1.0 - s.powf(1.75)).max(0.0).powf(0.9) - 0.06 * bell(s / 0.12)
+    0.12 + 0.92 * (1.0 - s.powf(1.75)).max(0.0).powf(0.9) - 0.06 * gaussian(s / 0.12)
 }
 
 impl MouthShape {
     /// Shape of the opening from the middle (1) to the corner (0).
-    fn opening(&self, s: f32) -> f32 {
-        (1.0 - s * s).max(0.0).powf(self.arc)
+    fn opening_profile(&self, s: f32) -> f32 {
+        (1.0 - s * s).max(0.0).powf(self.opening_exponent)
     }
 
     /// Whether anything behind the lips is visible.
     pub(crate) fn is_open(&self) -> bool {
-        self.up + self.down > 0.008
+        self.upper_gap + self.lower_gap > 0.008
     }
 }
 
 impl Scene {
     /// Whether a point is so close to the cavity that teeth and tongue matter; `skin` is its
     /// distance to the skin.
-    pub(crate) fn near_room(&self, p: Vec3, skin: f32) -> bool {
+    pub(crate) fn near_mouth_cavity(&self, p: Vec3, skin: f32) -> bool {
         let m = &self.mouth;
         // The point is farther than that in front of the teeth, or of the tip of the tongue.
         let front = if self.tongue.1 > 0.0 { 0.93 } else { 0.76 };
@@ -88,8 +89,8 @@ impl Scene {
 
     pub(crate) fn shape_mouth(&self) -> MouthShape {
         let (m, smile) = (&self.pose.mouth, self.pose.smile);
-        let fullness = self.c.lips.fullness;
-        let width = self.looks.mouth_width
+        let fullness = self.character.lips.fullness;
+        let width = self.appearance.mouth_width
             * (1.0 + 0.20 * m.width + 0.20 * smile - 0.44 * m.round)
             * (1.0 - 0.04 * m.jaw);
         // The opening follows the jaw; pressing and tucking close it.
@@ -100,71 +101,77 @@ impl Scene {
         let mut shape = MouthShape {
             width,
             y: self.mouth_rest_y(),
-            up: 0.0035
+            upper_gap: 0.0035
                 + open * 0.22
                 + self.upper_lift * 0.045 * (1.0 - 0.85 * m.tuck)
                 + m.round * m.jaw * 0.015
                 // Two millimetres of teeth: a lip that is lifted farther looks like a snarl.
                 + m.tuck * 0.030
-                + self.parted * 0.050,
+                + self.smile_parting * 0.050,
             // Lower than the jaw moves it, so that the lower teeth are visible, above all between
             // spread lips.
-            down: 0.0035 + open * (0.86 + 0.10 * m.width.max(0.0) - 0.06 * m.round) - m.tuck * 0.012
-                + self.parted * 0.010,
+            lower_gap: 0.0035 + open * (0.86 + 0.10 * m.width.max(0.0) - 0.06 * m.round) - m.tuck * 0.012
+                + self.smile_parting * 0.010,
             // When tucked, the lips touch except in the middle.
-            arc: 0.62 - 0.13 * m.round * (m.jaw * 4.0).min(1.0) + 0.55 * m.tuck,
+            opening_exponent: 0.62 - 0.13 * m.round * (m.jaw * 4.0).min(1.0) + 0.55 * m.tuck,
             // Speech moves it little.
-            fold: (
-                self.looks.mouth_width * (1.0 + 0.20 * smile + 0.05 * m.width - 0.08 * m.round) + 0.060,
+            fold_corner: (
+                self.appearance.mouth_width * (1.0 + 0.20 * smile + 0.05 * m.width - 0.08 * m.round) + 0.060,
                 smile * 0.06,
             ),
-            teeth: (smile * 0.095 * (1.0 - 0.8 * m.round), self.parted * 0.012 + m.tuck * 0.012),
-            bite: 0.050 * (m.width * 2.0).clamp(0.0, 1.0) * step(0.45, 0.13, m.jaw) * (1.0 - m.tuck),
+            upper_teeth_shift: (
+                smile * 0.095 * (1.0 - 0.8 * m.round),
+                self.smile_parting * 0.012 + m.tuck * 0.012,
+            ),
+            lower_teeth_lift: 0.050
+                * (m.width * 2.0).clamp(0.0, 1.0)
+                * smoothstep(0.45, 0.13, m.jaw)
+                * (1.0 - m.tuck),
             ..MouthShape::default()
         };
-        shape.held = m.tuck * (self.jaw_angle * 0.87 - shape.down + 0.0455);
+        shape.tucked_lip_lift = m.tuck * (self.jaw_angle * 0.87 - shape.lower_gap + 0.0455);
         let forward =
             |s: f32| m.round * 0.115 * (1.0 - s * 0.8) - m.press * 0.010 - 0.03 * smile * (1.0 - s * 0.3);
-        for (i, s) in SHARES.into_iter().enumerate() {
+        for (i, s) in CURVE_POSITIONS.into_iter().enumerate() {
             let x = width * s;
-            let lift = self.corner(s);
+            let lift = self.corner_lift(s);
             let (ra, rb) = (upper_radius * upper_profile(s), lower_radius * lower_profile(s));
-            let ya = shape.y + shape.up * shape.opening(s) + lift + ra * 0.86;
-            let yb = shape.y - shape.down * shape.opening(s) + lift - rb * 0.86;
-            let (za, zb) = (self.front(x, ya), self.front(x, yb));
+            let ya = shape.y + shape.upper_gap * shape.opening_profile(s) + lift + ra * 0.86;
+            let yb = shape.y - shape.lower_gap * shape.opening_profile(s) + lift - rb * 0.86;
+            let (za, zb) = (self.face_depth(x, ya), self.face_depth(x, yb));
             let bow = if i == 0 { -0.006 } else { 0.0 };
             shape.upper[i] = (vec3(x, ya + bow, za - ra * 0.30 + 0.012 + forward(s)), ra);
             let tuck = m.tuck * (1.0 - s * s) * 0.022;
             shape.lower[i] = (vec3(x, yb + tuck, zb - rb * 0.42 + 0.004 + forward(s) - tuck), rb);
         }
-        let corner_z = (shape.upper[POINTS - 1].0.z + shape.lower[POINTS - 1].0.z) * 0.5 - 0.012;
-        shape.upper[POINTS - 1].0.z = corner_z;
-        shape.lower[POINTS - 1].0.z = corner_z;
+        let corner_z = (shape.upper[CURVE_POINTS - 1].0.z + shape.lower[CURVE_POINTS - 1].0.z) * 0.5 - 0.012;
+        shape.upper[CURVE_POINTS - 1].0.z = corner_z;
+        shape.lower[CURVE_POINTS - 1].0.z = corner_z;
         shape.z = shape.upper[0].0.z;
         shape
     }
 
     /// Lift of the seam at a share of the half width.
-    pub(crate) fn corner(&self, s: f32) -> f32 {
+    pub(crate) fn corner_lift(&self, s: f32) -> f32 {
         let smile = self.pose.smile;
         // Round lips that open have no corners to lift: they would become pointed at the bottom.
         let m = &self.pose.mouth;
         let corners = 1.0 - 0.55 * m.round - 0.30 * m.round * (m.jaw * 2.0).min(1.0);
-        let [turn, exponent] = self.corners;
+        let [turn, exponent] = self.mouth_corners;
         (smile * 0.115 * corners + turn - m.round * 0.01) * s.powf(exponent)
-            - smile * 0.026 * (1.0 - 0.5 * self.parted)
+            - smile * 0.026 * (1.0 - 0.5 * self.smile_parting)
     }
 
     /// How far the lips move the skin around them up, where the face at rest has `p`; without the
     /// jaw.
-    pub(crate) fn lifted(&self, p: Vec3) -> f32 {
+    pub(crate) fn skin_lift(&self, p: Vec3) -> f32 {
         let m = &self.mouth;
         let above = p.y - m.y;
         let s = (p.x.abs() / m.width).min(1.1);
-        let arc = m.opening(s.min(1.0));
-        let lip = if above > 0.0 { (m.up - 0.0035) * arc } else { 0.0 };
-        let held = if above < 0.0 { m.held * arc * bell(above / 0.38) } else { 0.0 };
-        (self.corner(s) - 0.006 * s + lip) * bell(above / 0.16) + held
+        let arc = m.opening_profile(s.min(1.0));
+        let lip = if above > 0.0 { (m.upper_gap - 0.0035) * arc } else { 0.0 };
+        let held = if above < 0.0 { m.tucked_lip_lift * arc * gaussian(above / 0.38) } else { 0.0 };
+        (self.corner_lift(s) - 0.006 * s + lip) * gaussian(above / 0.16) + held
     }
 
     /// Distances to the upper and the lower lip.
@@ -172,9 +179,9 @@ impl Scene {
         let q = vec3(p.x.abs(), p.y, p.z);
         // The curves run along x: only the segments around x can be close.
         let at = segment(q.x / self.mouth.width);
-        let tube = |curve: &[(Vec3, f32); POINTS]| {
+        let tube = |curve: &[(Vec3, f32); CURVE_POINTS]| {
             let mut d = 9.0;
-            for i in at.saturating_sub(2)..(at + 3).min(POINTS - 1) {
+            for i in at.saturating_sub(2)..(at + 3).min(CURVE_POINTS - 1) {
                 let ((a, ra), (b, rb)) = (curve[i], curve[i + 1]);
                 d = smin(d, capsule(q, a, b, ra, rb), 0.02);
             }
@@ -188,7 +195,7 @@ impl Scene {
     fn lip_depth(&self, x: f32, y: f32) -> f32 {
         let s = (x.abs() / self.mouth.width).min(1.0);
         let i = segment(s);
-        let k = (s - SHARES[i]) / (SHARES[i + 1] - SHARES[i]);
+        let k = (s - CURVE_POSITIONS[i]) / (CURVE_POSITIONS[i + 1] - CURVE_POSITIONS[i]);
         let upper = self.mouth.upper[i].0.lerp(self.mouth.upper[i + 1].0, k);
         let lower = self.mouth.lower[i].0.lerp(self.mouth.lower[i + 1].0, k);
         let beyond = if s >= 1.0 { 0.9 * (x.abs() - self.mouth.width) } else { 0.0 };
@@ -196,14 +203,14 @@ impl Scene {
     }
 
     /// Distance to the cavity between the lips: negative inside.
-    fn room(&self, p: Vec3) -> f32 {
+    fn mouth_cavity(&self, p: Vec3) -> f32 {
         let m = &self.mouth;
         let s = (p.x.abs() / m.width).min(1.0);
-        let (arc, lift) = (m.opening(s), self.corner(s));
-        let (upper, lower) = (m.y + m.up * arc + lift, m.y - m.down * arc + lift);
+        let (arc, lift) = (m.opening_profile(s), self.corner_lift(s));
+        let (upper, lower) = (m.y + m.upper_gap * arc + lift, m.y - m.lower_gap * arc + lift);
         // Each lip retains its thickness: the jaw has moved the lower one back.
         let widening = |z: f32| ((z - 0.05 - p.z).max(0.0) * 0.40).min(0.12);
-        let share = ((m.up + m.down) * 8.0).min(1.0) * (arc * 1.6).min(1.0);
+        let share = ((m.upper_gap + m.lower_gap) * 8.0).min(1.0) * (arc * 1.6).min(1.0);
         let back = mix(m.z, m.lower[0].0.z.min(m.z), 0.5);
         let gap = (p.y - upper - widening(m.z) * share).max(lower - p.y - widening(back) * share);
         gap.max(p.x.abs() - m.width * 0.95).max(m.z - 0.62 - p.z) * 0.75
@@ -211,21 +218,21 @@ impl Scene {
 
     /// How much a smile folds the cheek on this side: late in the smile, and slightly more on one
     /// side.
-    fn laugh(&self, x: f32) -> f32 {
+    fn smile_fold(&self, x: f32) -> f32 {
         let smile = self.pose.smile;
-        smile * (0.30 + 0.70 * smile) * (1.0 + self.lopsided * (x * 8.0).clamp(-1.0, 1.0))
+        smile * (0.30 + 0.70 * smile) * (1.0 + self.fold_asymmetry * (x * 8.0).clamp(-1.0, 1.0))
     }
 
     /// The fold from the nose past the corner: an arc that a smile moves outward and up, so that it
     /// never meets the lips. Returns its depth, the lateral distance of the point from it, and 1
     /// between its ends.
     pub(crate) fn cheek_fold(&self, p: Vec3) -> (f32, f32, f32) {
-        let fold = self.laugh(p.x) * 0.55 + self.c.age * 0.60;
+        let fold = self.smile_fold(p.x) * 0.55 + self.character.age * 0.60;
         let y = p.y - self.mouth.y;
-        let (aside, below) = self.mouth.fold;
+        let (aside, below) = self.mouth.fold_corner;
         let k = ((0.27 - y) / (0.27 - below)).clamp(0.0, 1.6);
         let across = p.x.abs() - mix(0.165, aside, k * (1.75 - 0.75 * k));
-        (fold, across, step(below - 0.13, below + 0.12, y) * step(0.33, 0.16, y))
+        (fold, across, smoothstep(below - 0.13, below + 0.12, y) * smoothstep(0.33, 0.16, y))
     }
 
     /// Adds lips, folds and the cavity to the face.
@@ -243,26 +250,26 @@ impl Scene {
                 false => d,
             };
         }
-        let philtrum = step(0.04, 0.10, m.y) * step(0.23, 0.13, m.y);
+        let philtrum = smoothstep(0.04, 0.10, m.y) * smoothstep(0.23, 0.13, m.y);
         if philtrum > 0.0 {
-            d += 0.010 * bell(m.x / 0.035) * philtrum;
+            d += 0.010 * gaussian(m.x / 0.035) * philtrum;
         }
         let (fold, across, along) = self.cheek_fold(p);
-        let (age, laugh) = (self.c.age, self.laugh(p.x));
+        let (age, laugh) = (self.character.age, self.smile_fold(p.x));
         // A soft valley, narrower in an old face.
         if along > 0.0 {
-            d += fold * 0.012 * bell(across / mix(0.058, 0.036, age)) * along;
+            d += fold * 0.012 * gaussian(across / mix(0.058, 0.036, age)) * along;
         }
         // The cheek bulges over the fold, most at its apple.
-        let apple = bell((across - 0.125) / 0.105) * bell((m.y - 0.235) / 0.165);
+        let apple = gaussian((across - 0.125) / 0.105) * gaussian((m.y - 0.235) / 0.165);
         d -= (laugh * 0.018 + fold * 0.004) * apple;
 
         // Sunken cheeks hang beside the chin.
-        let sunk = step(0.45, 0.95, age);
+        let sunk = smoothstep(0.45, 0.95, age);
         if sunk > 0.0 && m.y < 0.05 {
-            let j = self.unjaw(p);
-            d -= sunk * 0.030 * bell((j.x.abs() - 0.345) / 0.10) * bell((j.y + 0.845) / 0.12);
-            d += sunk * 0.010 * bell((j.x.abs() - 0.215) / 0.05) * bell((j.y + 0.85) / 0.10);
+            let j = self.to_jaw_space(p);
+            d -= sunk * 0.030 * gaussian((j.x.abs() - 0.345) / 0.10) * gaussian((j.y + 0.845) / 0.12);
+            d += sunk * 0.010 * gaussian((j.x.abs() - 0.215) / 0.05) * gaussian((j.y + 0.85) / 0.10);
         }
 
         let (lower, lower_radius) = shape.lower[0];
@@ -270,15 +277,16 @@ impl Scene {
         if far > 0.05 {
             return d;
         }
-        let room = self.room(p);
+        let room = self.mouth_cavity(p);
         d = smax(d, -room, 0.03);
         let (a, b) = self.lips(p);
-        let dimple = vec3(p.x.abs() - shape.width - 0.022, p.y - shape.y - self.corner(1.0), 0.0).length();
-        d += (0.004 + 0.005 * smile) * bell(dimple / 0.052);
+        let dimple =
+            vec3(p.x.abs() - shape.width - 0.022, p.y - shape.y - self.corner_lift(1.0), 0.0).length();
+        d += (0.004 + 0.005 * smile) * gaussian(dimple / 0.052);
         // The hollow under the lower lip.
         let hollow = lower.y - lower_radius - 0.055;
-        d += 0.011 * bell((p.y - hollow) / 0.045) * bell(p.x / 0.13);
-        d = smin(d, smin(a, b, 0.004), mix(0.004, 0.040, step(0.004, 0.045, room)));
+        d += 0.011 * gaussian((p.y - hollow) / 0.045) * gaussian(p.x / 0.13);
+        d = smin(d, smin(a, b, 0.004), mix(0.004, 0.040, smoothstep(0.004, 0.045, room)));
         smax(d, -(room + 0.012), 0.012)
     }
 
@@ -287,47 +295,54 @@ impl Scene {
         let (a, b) = self.lips(p);
         let z = self.lip_depth(p.x, p.y);
         // When stretched over the teeth, the lower lip lies deeper in the face.
-        step(0.017, 0.001, a.min(b - 0.006 * self.parted)) * step(z - 0.14, z - 0.06, p.z)
+        smoothstep(0.017, 0.001, a.min(b - 0.006 * self.smile_parting)) * smoothstep(z - 0.14, z - 0.06, p.z)
     }
 
     /// 1 on the dark seam between closed lips.
     pub(crate) fn seam(&self, p: Vec3) -> f32 {
         let (a, b) = self.lips(p);
         let width = self.mouth.width;
-        bell((a - b) / 0.011) * step(0.05, 0.02, a.min(b)) * step(width + 0.01, width - 0.03, p.x.abs())
+        gaussian((a - b) / 0.011)
+            * smoothstep(0.05, 0.02, a.min(b))
+            * smoothstep(width + 0.01, width - 0.03, p.x.abs())
     }
 
     /// 1 on the walls of the cavity.
-    pub(crate) fn inside(&self, p: Vec3) -> f32 {
-        let room = self.room(p);
+    pub(crate) fn cavity_mask(&self, p: Vec3) -> f32 {
+        let room = self.mouth_cavity(p);
         if room >= 0.03 {
             return 0.0;
         }
         let z = self.lip_depth(p.x, p.y);
-        step(z + 0.015, z - 0.07, p.z) * step(0.03, 0.012, room)
+        smoothstep(z + 0.015, z - 0.07, p.z) * smoothstep(0.03, 0.012, room)
     }
 
     /// How close a point of the upper teeth is to the gap between two of them, 0 … 1, and its
     /// height over their edges.
     pub(crate) fn between_teeth(&self, p: Vec3) -> (f32, f32) {
-        let angle = (p.x / UPPER_ARCH.x).atan2((p.z - TEETH + UPPER_ARCH.z).max(0.001) / UPPER_ARCH.z);
+        let angle =
+            (p.x / UPPER_ARCH.x).atan2((p.z - UPPER_TEETH_Z + UPPER_ARCH.z).max(0.001) / UPPER_ARCH.z);
         let cell = (angle / UPPER_PITCH).abs();
         let aside = 0.5 - (cell - cell.floor() - 0.5).abs();
-        (step(0.16, 0.02, aside), p.y - self.upper_edge(p.x))
+        (smoothstep(0.16, 0.02, aside), p.y - self.upper_teeth_edge(p.x))
     }
 
     /// Height of the edges of the upper teeth.
-    fn upper_edge(&self, x: f32) -> f32 {
-        let (lift, drop) = self.mouth.teeth;
+    fn upper_teeth_edge(&self, x: f32) -> f32 {
+        let (lift, drop) = self.mouth.upper_teeth_shift;
         self.mouth_rest_y() - 0.016 - drop + lift * square((x / self.mouth.width).clamp(-1.0, 1.0))
     }
 
     /// A row of teeth: an arch with shallow grooves over a solid band. A distance above
     /// `near_enough` may be inexact.
     pub(crate) fn teeth(&self, p: Vec3, upper: bool, near: f32) -> f32 {
-        let q = if upper { p } else { self.unjaw(p) };
-        let front = TEETH - if upper { 0.0 } else { 0.05 };
-        let gum = if upper { self.upper_edge(q.x) } else { self.mouth_rest_y() - 0.034 + self.mouth.bite };
+        let q = if upper { p } else { self.to_jaw_space(p) };
+        let front = UPPER_TEETH_Z - if upper { 0.0 } else { 0.05 };
+        let gum = if upper {
+            self.upper_teeth_edge(q.x)
+        } else {
+            self.mouth_rest_y() - 0.034 + self.mouth.lower_teeth_lift
+        };
         let radii = if upper { UPPER_ARCH } else { vec3(0.235, 1.0, 0.25) };
         let half = if upper { 0.075 } else { 0.055 };
         // Above or below the row. Its teeth differ in height.
@@ -351,7 +366,7 @@ impl Scene {
             n => 0.94 - 0.05 * (n - 2.0),
         };
         // The lower arch descends toward the back, or it would protrude in the corners of a smile.
-        let shorter = (1.0 - size) * (0.10 - 0.06 * self.parted);
+        let shorter = (1.0 - size) * (0.10 - 0.06 * self.smile_parting);
         let middle = if upper { gum + half + shorter } else { gum - half - 0.03 * angle * angle };
         let height = (q.y - middle).abs();
         // Lower incisors are flat: only their edges are visible, and round ones would look like
@@ -367,7 +382,7 @@ impl Scene {
 
     /// Distance to the tongue. A distance above `near` may be inexact.
     pub(crate) fn tongue(&self, p: Vec3, near: f32) -> f32 {
-        let q = self.unjaw(p);
+        let q = self.to_jaw_space(p);
         let (up, out) = self.tongue;
         let y = self.mouth_rest_y();
         // The whole tongue lies below this height.
@@ -384,14 +399,14 @@ impl Scene {
         // The tip is broad and flat behind the teeth, and round between them.
         let round = vec3(0.030, 0.018, 0.010) * out;
         d = smin(d, ellipsoid(q - tip, vec3(0.115, 0.036, 0.085) + round), 0.05);
-        d + 0.006 * bell(q.x / 0.02)
+        d + 0.006 * gaussian(q.x / 0.02)
     }
 }
 
 /// The segment of the curves that contains a share of the half width.
 fn segment(s: f32) -> usize {
     let mut i = 0;
-    while i < POINTS - 2 && SHARES[i + 1] < s {
+    while i < CURVE_POINTS - 2 && CURVE_POSITIONS[i + 1] < s {
         i += 1;
     }
     i

@@ -3,16 +3,16 @@
 use conversation::event::Role;
 use knowledge::{Index, is_stop_word, normalize_words, sentences, words};
 
-use super::{Talk, speakable};
+use super::{TurnContext, speakable};
 
 /// Minimum share of the question that a sentence must contain to count as an answer.
-const ENOUGH: f32 = 0.34;
+const MIN_COVERAGE: f32 = 0.34;
 
 /// Minimum share for a question that refers to the previous one.
-const ENOUGH_TOGETHER: f32 = 0.25;
+const MIN_FOLLOW_UP_COVERAGE: f32 = 0.25;
 
 /// Maximum length of an answer in bytes, because it is spoken.
-const LONG: usize = 320;
+const MAX_ANSWER_BYTES: usize = 320;
 
 /// Source of a sentence, and its weight.
 #[derive(Clone, Copy, PartialEq)]
@@ -20,12 +20,12 @@ struct Origin {
     /// Sentences with the same number follow each other.
     part: usize,
     bonus: f32,
-    users: bool,
+    from_user: bool,
 }
 
 /// One or two sentences that answer the turn; `None` if none does.
-pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
-    let facts = facts(talk);
+pub(super) fn reply(talk: &TurnContext<'_>) -> Option<String> {
+    let facts = collect_facts(talk);
     let mut index: Index<usize> = Index::new();
     for (i, (_, sentence)) in facts.iter().enumerate() {
         index.insert_chunk(&i, 0, sentence.clone());
@@ -34,29 +34,32 @@ pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
             index.insert_chunk(&(facts.len() + i), 0, format!("{sentence} {next}"));
         }
     }
-    let said = normalize_words(talk.said);
-    let follows = follows(&said) && !talk.before.is_empty();
+    let said = normalize_words(talk.user_text);
+    let follows = is_follow_up(&said) && !talk.history.is_empty();
     let (before_user, before_agent) =
-        (talk.last(Role::User).unwrap_or_default(), talk.last(Role::Assistant).unwrap_or_default());
+        (talk.last_text(Role::User).unwrap_or_default(), talk.last_text(Role::Assistant).unwrap_or_default());
     let query: &[(&str, f32)] = if follows {
-        &[(talk.said, 1.0), (before_user, 0.4), (before_agent, 0.2)]
+        &[(talk.user_text, 1.0), (before_user, 0.4), (before_agent, 0.2)]
     } else {
-        &[(talk.said, 1.0)]
+        &[(talk.user_text, 1.0)]
     };
     let hits = index.search_weighted(query, 16);
     let top = hits.first()?.score.max(f32::EPSILON);
-    let wants = Wants::of(&said);
-    let asked: Vec<String> = words(talk.said).into_iter().map(|word| word.stem).collect();
+    let wants = ExpectedAnswer::from_question(&said);
+    let asked: Vec<String> = words(talk.user_text).into_iter().map(|word| word.stem).collect();
     let value = |hit: &knowledge::Hit<'_, usize>| {
         let pair = *hit.id >= facts.len();
         let origin = facts[*hit.id % facts.len()].0;
         // A sentence that only repeats the question adds nothing.
         let news = words(hit.text).iter().any(|word| !word.is_stop_word() && !asked.contains(&word.stem));
-        hit.coverage + 0.3 * hit.score / top + origin.bonus + if wants.met(hit.text) { 0.1 } else { 0.0 }
+        hit.coverage
+            + 0.3 * hit.score / top
+            + origin.bonus
+            + if wants.is_met_by(hit.text) { 0.1 } else { 0.0 }
             - if pair { 0.12 } else { 0.0 }
             - if news { 0.0 } else { 0.4 }
     };
-    let enough = if follows { ENOUGH_TOGETHER } else { ENOUGH };
+    let enough = if follows { MIN_FOLLOW_UP_COVERAGE } else { MIN_COVERAGE };
     let best =
         hits.iter().filter(|hit| hit.coverage >= enough).max_by(|a, b| value(a).total_cmp(&value(b)))?;
     let (at, pair) = (*best.id % facts.len(), *best.id >= facts.len());
@@ -81,13 +84,13 @@ pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
         Some(next_one) if pair => format!("{} {}", speakable(first), speakable(next_one)),
         _ => speakable(first),
     };
-    let answer = cut(&answer);
-    Some(if origin.users { format!("You said: {answer}") } else { answer })
+    let answer = truncate_at_clause(&answer);
+    Some(if origin.from_user { format!("You said: {answer}") } else { answer })
 }
 
 /// All candidate sentences, in this order: knowledge, context, the prompt's statements about the
 /// agent, notes of the user's client, the user's earlier statements.
-fn facts(talk: &Talk<'_>) -> Vec<(Origin, String)> {
+fn collect_facts(talk: &TurnContext<'_>) -> Vec<(Origin, String)> {
     let mut facts = Vec::new();
     let mut part = 0;
     let mut add = |text: &str, bonus: f32, users: bool, keep: &dyn Fn(&str) -> Option<String>| {
@@ -96,23 +99,23 @@ fn facts(talk: &Talk<'_>) -> Vec<(Origin, String)> {
             sentences(text)
                 .iter()
                 .filter_map(|sentence| keep(sentence))
-                .map(|sentence| (Origin { part, bonus, users }, sentence)),
+                .map(|sentence| (Origin { part, bonus, from_user: users }, sentence)),
         );
     };
     let whole = |sentence: &str| Some(sentence.to_owned());
     for (rank, snippet) in talk.request.snippets.iter().enumerate() {
         add(&snippet.text, -0.01 * rank as f32, false, &whole);
     }
-    for item in talk.before.iter().filter(|item| item.role == Role::System) {
+    for item in talk.history.iter().filter(|item| item.role == Role::System) {
         add(&item.text, 0.0, false, &whole);
     }
-    add(&talk.request.prompt, -0.05, false, &told);
+    add(&talk.request.prompt, -0.05, false, &to_first_person);
     for item in talk.request.history.iter().filter(|item| item.role == Role::Visitor && item.in_context) {
         add(&item.text, -0.2, true, &whole);
     }
-    for item in talk.before.iter().filter(|item| item.role == Role::User) {
+    for item in talk.history.iter().filter(|item| item.role == Role::User) {
         let question =
-            normalize_words(&item.text).first().is_some_and(|word| QUESTIONS.contains(&word.as_str()))
+            normalize_words(&item.text).first().is_some_and(|word| QUESTION_OPENERS.contains(&word.as_str()))
                 || item.text.contains('?');
         if !question {
             add(&item.text, -0.2, true, &whole);
@@ -121,7 +124,7 @@ fn facts(talk: &Talk<'_>) -> Vec<(Origin, String)> {
     facts
 }
 
-const QUESTIONS: [&str; 28] = [
+const QUESTION_OPENERS: [&str; 28] = [
     "what", "whats", "who", "whos", "when", "where", "wheres", "why", "how", "which", "is", "are", "do",
     "does", "did", "can", "could", "will", "would", "should", "tell", "explain", "describe", "give", "show",
     "and", "hello", "hi",
@@ -129,8 +132,8 @@ const QUESTIONS: [&str; 28] = [
 
 /// A sentence of the prompt in the first person: "You are Ada." becomes "I am Ada." Instructions
 /// are not spoken: `None`.
-fn told(sentence: &str) -> Option<String> {
-    const INSTRUCTIONS: [&str; 47] = [
+fn to_first_person(sentence: &str) -> Option<String> {
+    const INSTRUCTION_VERBS: [&str; 47] = [
         "always",
         "never",
         "do",
@@ -181,7 +184,7 @@ fn told(sentence: &str) -> Option<String> {
     ];
     let words = normalize_words(sentence);
     let first = words.first()?.as_str();
-    if INSTRUCTIONS.contains(&first) {
+    if INSTRUCTION_VERBS.contains(&first) {
         return None;
     }
     let second = words.get(1).map_or("", String::as_str);
@@ -192,11 +195,11 @@ fn told(sentence: &str) -> Option<String> {
     if first == "you" && bidden.contains(&second) {
         return None;
     }
-    let replaced: Vec<String> = sentence.split(' ').map(mirrored).collect();
+    let replaced: Vec<String> = sentence.split(' ').map(mirror_pronoun).collect();
     Some(replaced.join(" ").replace("I are", "I am").replace("I were", "I was"))
 }
 
-fn mirrored(word: &str) -> String {
+fn mirror_pronoun(word: &str) -> String {
     let bare = word.trim_end_matches(|c: char| !c.is_alphanumeric());
     let after = &word[bare.len()..];
     let mirror = match bare {
@@ -219,32 +222,32 @@ pub(super) fn identity(prompt: &str) -> Option<String> {
         ["You are", "You're", "Your name is"].iter().any(|start| sentence.starts_with(start))
     };
     let sentence = sentences(prompt).into_iter().find(starts)?;
-    told(&sentence).filter(|sentence| sentence.len() <= LONG)
+    to_first_person(&sentence).filter(|sentence| sentence.len() <= MAX_ANSWER_BYTES)
 }
 
 /// Whether the text refers to the previous turn: it has a pronoun, starts with "and" ("and on
 /// sunday"), or has at most one content word.
-fn follows(said: &[String]) -> bool {
-    const LEANING: [&str; 20] = [
+fn is_follow_up(said: &[String]) -> bool {
+    const ANAPHORS: [&str; 20] = [
         "it", "its", "they", "them", "their", "he", "him", "his", "she", "her", "hers", "that", "there",
         "those", "these", "this", "one", "ones", "else", "then",
     ];
     let telling = said.iter().filter(|word| !is_stop_word(word)).count();
     telling <= 1
         || said.first().is_some_and(|word| word == "and")
-        || said.iter().any(|word| LEANING.contains(&word.as_str()))
+        || said.iter().any(|word| ANAPHORS.contains(&word.as_str()))
 }
 
 /// Kind of information that a question requests.
-struct Wants {
+struct ExpectedAnswer {
     number: bool,
     time: bool,
     place: bool,
     person: bool,
 }
 
-impl Wants {
-    fn of(said: &[String]) -> Self {
+impl ExpectedAnswer {
+    fn from_question(said: &[String]) -> Self {
         let has = |word: &str| said.iter().any(|said| said == word);
         Self {
             number: has("much") || has("many") || has("number"),
@@ -254,7 +257,7 @@ impl Wants {
         }
     }
 
-    fn met(&self, sentence: &str) -> bool {
+    fn is_met_by(&self, sentence: &str) -> bool {
         const TIMES: [&str; 14] = [
             "am",
             "pm",
@@ -300,13 +303,16 @@ fn is_title(sentence: &str) -> bool {
 
 /// Limits an answer to [`MAX_ANSWER_BYTES`] bytes and a final period, cut after a clause if
 /// necessary.
-fn cut(answer: &str) -> String {
-    if answer.len() <= LONG {
+fn truncate_at_clause(answer: &str) -> String {
+    if answer.len() <= MAX_ANSWER_BYTES {
         return answer.to_owned();
     }
-    let end = (0..=LONG).rev().find(|i| answer.is_char_boundary(*i)).unwrap_or(0);
+    let end = (0..=MAX_ANSWER_BYTES).rev().find(|i| answer.is_char_boundary(*i)).unwrap_or(0);
     let head = &answer[..end];
-    let at =
-        head.rfind(['.', ';', ',']).filter(|at| *at > LONG / 3).or_else(|| head.rfind(' ')).unwrap_or(end);
+    let at = head
+        .rfind(['.', ';', ','])
+        .filter(|at| *at > MAX_ANSWER_BYTES / 3)
+        .or_else(|| head.rfind(' '))
+        .unwrap_or(end);
     format!("{}.", head[..at].trim_end_matches([',', ';', '.', ' ']))
 }

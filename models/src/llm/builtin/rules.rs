@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use knowledge::{Word, words};
 
-use crate::llm::check::Rule;
+use crate::llm::guardrails::GuardrailRule;
 
 /// Words of rules that do not belong to their topic.
-const FRAME: &[&str] = &[
+const FILLER_WORDS: &[&str] = &[
     "user",
     "users",
     "ask",
@@ -71,10 +71,10 @@ const FRAME: &[&str] = &[
 
 /// The first rule whose topic words occur in the text. A rule of one or two words needs all of
 /// them. A longer one needs half of them (rounded up), but at least two and at most three.
-pub(super) fn broken<'a>(rules: &'a [Rule], said: &str) -> Option<&'a str> {
-    let said: HashSet<String> = stems(said);
-    let fits = |rule: &&Rule| {
-        let about = stems(&rule.prompt);
+pub(super) fn first_match<'a>(rules: &'a [GuardrailRule], said: &str) -> Option<&'a str> {
+    let said: HashSet<String> = topic_stems(said);
+    let fits = |rule: &&GuardrailRule| {
+        let about = topic_stems(&rule.prompt);
         let found = about.intersection(&said).count();
         let needed = if about.len() <= 2 { about.len() } else { 2.max(about.len().div_ceil(2).min(3)) };
         needed > 0 && found >= needed
@@ -82,8 +82,8 @@ pub(super) fn broken<'a>(rules: &'a [Rule], said: &str) -> Option<&'a str> {
     rules.iter().find(fits).map(|rule| rule.key.as_str())
 }
 
-fn stems(text: &str) -> HashSet<String> {
-    let frame = |word: &Word| FRAME.contains(&word.normalized.as_str());
+fn topic_stems(text: &str) -> HashSet<String> {
+    let frame = |word: &Word| FILLER_WORDS.contains(&word.normalized.as_str());
     words(text)
         .into_iter()
         .filter(|word| !word.is_stop_word() && !frame(word))
@@ -95,33 +95,33 @@ fn stems(text: &str) -> HashSet<String> {
 mod tests {
     use super::*;
 
-    fn broken_by(prompt: &str, said: &str) -> bool {
-        let rules = [Rule { key: "k".into(), prompt: prompt.into() }];
-        broken(&rules, said) == Some("k")
+    fn matches_rule(prompt: &str, said: &str) -> bool {
+        let rules = [GuardrailRule { key: "k".into(), prompt: prompt.into() }];
+        first_match(&rules, said) == Some("k")
     }
 
     #[test]
     fn a_rule_fits_where_its_subject_is_spoken_of() {
         let medical = "The user asks for medical advice";
-        assert!(broken_by(medical, "Can you give me some medical advice about my knee?"));
-        assert!(!broken_by(medical, "Can you give me advice about a gift?"));
-        assert!(!broken_by(medical, "When are you open?"));
-        assert!(broken_by(
+        assert!(matches_rule(medical, "Can you give me some medical advice about my knee?"));
+        assert!(!matches_rule(medical, "Can you give me advice about a gift?"));
+        assert!(!matches_rule(medical, "When are you open?"));
+        assert!(matches_rule(
             "The user mentions a competitor such as Acme or Globex",
             "Is Acme your competitor?"
         ));
-        assert!(broken_by("politics", "What do you think about politics?"));
+        assert!(matches_rule("politics", "What do you think about politics?"));
         assert!(
-            !broken_by("If the user asks about anything", "What is your name?"),
+            !matches_rule("If the user asks about anything", "What is your name?"),
             "a rule about nothing fits nothing"
         );
     }
 
     #[test]
     fn the_first_rule_that_fits_counts() {
-        let rule = |key: &str, prompt: &str| Rule { key: key.into(), prompt: prompt.into() };
+        let rule = |key: &str, prompt: &str| GuardrailRule { key: key.into(), prompt: prompt.into() };
         let rules = [rule("a", "weather"), rule("b", "weather"), rule("c", "money")];
-        assert_eq!(broken(&rules, "How is the weather?"), Some("a"));
-        assert_eq!(broken(&[], "How is the weather?"), None);
+        assert_eq!(first_match(&rules, "How is the weather?"), Some("a"));
+        assert_eq!(first_match(&[], "How is the weather?"), None);
     }
 }

@@ -3,12 +3,12 @@
 use conversation::event::Role;
 use knowledge::normalize_words;
 
-use super::{Talk, facts, speakable};
+use super::{TurnContext, facts, speakable};
 
 /// The reply to greetings and questions about the agent itself; `None` for anything else.
-pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
-    let all = normalize_words(talk.said);
-    let name: Vec<String> = normalize_words(talk.name);
+pub(super) fn reply(talk: &TurnContext<'_>) -> Option<String> {
+    let all = normalize_words(talk.user_text);
+    let name: Vec<String> = normalize_words(talk.agent_name);
     let filler = |word: &String| {
         matches!(
             word.as_str(),
@@ -24,9 +24,10 @@ pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
     let count = end - start;
     let is = |phrases: &[&str]| phrases.contains(&words.as_str());
     // Whether a phrase occurs in a text of at most this many words: "and who are you then".
-    let has =
-        |phrases: &[&str], most: usize| count <= most && phrases.iter().any(|phrase| within(&words, phrase));
-    let me = talk.name;
+    let has = |phrases: &[&str], most: usize| {
+        count <= most && phrases.iter().any(|phrase| contains_phrase(&words, phrase))
+    };
+    let me = talk.agent_name;
 
     if all.is_empty() {
         return Some("I'm sorry, I didn't catch that.".into());
@@ -112,7 +113,7 @@ pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
     ) || is(&["pardon", "repeat", "sorry", "again"])
     {
         return Some(
-            talk.last(Role::Assistant)
+            talk.last_text(Role::Assistant)
                 .map_or_else(|| "I didn't say anything yet.".into(), |said| said.trim().to_owned()),
         );
     }
@@ -132,7 +133,7 @@ pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
     if has(&["goodbye", "bye", "see you", "good bye", "good night", "talk to you later", "take care"], 6) {
         return Some("Goodbye!".into());
     }
-    if has(&["thank you", "thanks", "thank"], 5) && !asks(&all) {
+    if has(&["thank you", "thanks", "thank"], 5) && !is_question(&all) {
         return Some("You're welcome.".into());
     }
     if is(&[
@@ -188,19 +189,19 @@ pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
     ]) {
         return Some("Good. What would you like to know?".into());
     }
-    if let Some(theirs) = own_name(&words) {
-        return Some(format!("Nice to meet you, {}.", titled(theirs)));
+    if let Some(theirs) = stated_name(&words) {
+        return Some(format!("Nice to meet you, {}.", title_case(theirs)));
     }
     if has(
         &["what is my name", "whats my name", "what my name", "know my name", "remember my name", "who am i"],
         7,
     ) {
         let told = talk
-            .before
+            .history
             .iter()
             .rev()
             .filter(|item| item.role == Role::User)
-            .find_map(|item| own_name(&normalize_words(&item.text).join(" ")).map(titled));
+            .find_map(|item| stated_name(&normalize_words(&item.text).join(" ")).map(title_case));
         return Some(told.map_or_else(
             || "You haven't told me your name.".into(),
             |name| format!("Your name is {name}."),
@@ -210,12 +211,12 @@ pub(super) fn reply(talk: &Talk<'_>) -> Option<String> {
 }
 
 /// The reply when no answer is known, in rotation.
-pub(super) fn unknown(talk: &Talk<'_>) -> String {
-    let words = normalize_words(talk.said);
-    if !asks(&words) && words.len() > 2 {
+pub(super) fn unknown_reply(talk: &TurnContext<'_>) -> String {
+    let words = normalize_words(talk.user_text);
+    if !is_question(&words) && words.len() > 2 {
         return "I see. Ask me anything about what I was told.".into();
     }
-    let turns = talk.before.iter().filter(|item| item.role == Role::Assistant).count();
+    let turns = talk.history.iter().filter(|item| item.role == Role::Assistant).count();
     [
         "I'm sorry, I don't know that.",
         "I don't know. I was told nothing about it.",
@@ -225,7 +226,7 @@ pub(super) fn unknown(talk: &Talk<'_>) -> String {
 }
 
 /// Whether the text is a question or a request; transcripts have no question mark.
-fn asks(words: &[String]) -> bool {
+fn is_question(words: &[String]) -> bool {
     const OPENERS: [&str; 44] = [
         "what", "whats", "who", "whos", "whom", "whose", "when", "where", "wheres", "why", "how", "which",
         "is", "are", "was", "were", "do", "does", "did", "can", "could", "will", "would", "should", "may",
@@ -235,18 +236,18 @@ fn asks(words: &[String]) -> bool {
     words.iter().any(|word| OPENERS.contains(&word.as_str()))
 }
 
-fn greeting(talk: &Talk<'_>) -> String {
-    let known = talk.last(Role::Assistant).is_some();
-    match talk.name {
+fn greeting(talk: &TurnContext<'_>) -> String {
+    let known = talk.last_text(Role::Assistant).is_some();
+    match talk.agent_name {
         "" => "Hello! How can I help you?".into(),
         _ if known => "Hello! How can I help you?".into(),
         name => format!("Hello! I'm {name}. How can I help you?"),
     }
 }
 
-fn introduction(talk: &Talk<'_>) -> String {
+fn introduction(talk: &TurnContext<'_>) -> String {
     let known = facts::identity(&talk.request.prompt).map(|sentence| speakable(&sentence));
-    match (talk.name, known) {
+    match (talk.agent_name, known) {
         ("", Some(known)) => known,
         ("", None) => "I'm the assistant of this place.".into(),
         (name, Some(known)) if known.contains(name) => known,
@@ -256,7 +257,7 @@ fn introduction(talk: &Talk<'_>) -> String {
 }
 
 /// The name in "my name is john smith".
-fn own_name(words: &str) -> Option<&str> {
+fn stated_name(words: &str) -> Option<&str> {
     let openers = ["my name is ", "my name ", "i am called ", "call me ", "you can call me "];
     let name = openers.iter().find_map(|opener| {
         words.strip_prefix(opener).or_else(|| words.split_once(&format!(" {opener}")).map(|(_, name)| name))
@@ -268,7 +269,7 @@ fn own_name(words: &str) -> Option<&str> {
     .then_some(name)
 }
 
-fn titled(name: &str) -> String {
+fn title_case(name: &str) -> String {
     let title = |word: &str| {
         let mut chars = word.chars();
         chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
@@ -277,7 +278,7 @@ fn titled(name: &str) -> String {
 }
 
 /// Whether `phrase` occurs in `words` as whole words.
-fn within(words: &str, phrase: &str) -> bool {
+fn contains_phrase(words: &str, phrase: &str) -> bool {
     words.match_indices(phrase).any(|(at, _)| {
         let end = at + phrase.len();
         (at == 0 || words.as_bytes()[at - 1] == b' ') && (end == words.len() || words.as_bytes()[end] == b' ')

@@ -56,7 +56,7 @@ fn request(history: Vec<HistoryItem>, tools: &[Tool]) -> Request {
     }
 }
 
-fn said(turns: &[(Role, &str)]) -> String {
+fn reply_text(turns: &[(Role, &str)]) -> String {
     match ask_all(turns, &[]) {
         Answer::Say(text) => text,
         call => panic!("{call:?}"),
@@ -64,7 +64,7 @@ fn said(turns: &[(Role, &str)]) -> String {
 }
 
 fn ask(text: &str) -> String {
-    said(&[(Role::User, text)])
+    reply_text(&[(Role::User, text)])
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn small_talk_is_answered_by_rule() {
     assert_eq!(ask("are you a robot"), "I'm Ada, a computer program that talks with you.");
     assert_eq!(ask("my name is john"), "Nice to meet you, John.");
     assert_eq!(
-        said(&[
+        reply_text(&[
             (Role::User, "hi my name is john"),
             (Role::Assistant, "Hello."),
             (Role::User, "what is my name")
@@ -85,7 +85,11 @@ fn small_talk_is_answered_by_rule() {
         "Your name is John."
     );
     assert_eq!(
-        said(&[(Role::User, "hi"), (Role::Assistant, "Hello, friend."), (Role::User, "what did you say")]),
+        reply_text(&[
+            (Role::User, "hi"),
+            (Role::Assistant, "Hello, friend."),
+            (Role::User, "what did you say")
+        ]),
         "Hello, friend."
     );
     assert_eq!(ask("..."), "I'm sorry, I didn't catch that.");
@@ -140,13 +144,13 @@ fn a_follow_up_leans_on_the_turn_before() {
         (Role::Assistant, "Doctor Zorblax is the head of surgery."),
         (Role::User, "and where is his room"),
     ];
-    assert_eq!(said(&turns), "His room is 427 on the fourth floor.");
+    assert_eq!(reply_text(&turns), "His room is 427 on the fourth floor.");
     let turns = [
         (Role::User, "when do you open on weekdays"),
         (Role::Assistant, "Monday to Friday from 9 to 5."),
         (Role::User, "and on saturday"),
     ];
-    assert_eq!(said(&turns), "On Saturday we close at noon.");
+    assert_eq!(reply_text(&turns), "On Saturday we close at noon.");
 }
 
 #[test]
@@ -156,7 +160,7 @@ fn what_it_does_not_know_it_says() {
     {
         assert!(ask(question).contains("don't know"), "{question}: {}", ask(question));
     }
-    let later = said(&[
+    let later = reply_text(&[
         (Role::User, "x"),
         (Role::Assistant, "I'm sorry, I don't know that."),
         (Role::User, "what is the capital of mongolia"),
@@ -170,16 +174,16 @@ fn context_and_what_the_user_told_count_too() {
         (Role::System, "The user has order 7731, shipped on Tuesday."),
         (Role::User, "when was my order shipped"),
     ];
-    assert_eq!(said(&turns), "The user has order 7731, shipped on Tuesday.");
+    assert_eq!(reply_text(&turns), "The user has order 7731, shipped on Tuesday.");
     let turns = [
         (Role::User, "my dog is called rex"),
         (Role::Assistant, "I see."),
         (Role::User, "how is my dog called"),
     ];
-    assert_eq!(said(&turns), "You said: My dog is called rex.");
+    assert_eq!(reply_text(&turns), "You said: My dog is called rex.");
     // A note of the user's client counts as the user's statement, wherever it comes.
     let turns = [(Role::User, "how is my dog called"), (Role::Visitor, "My dog is called rex.")];
-    assert_eq!(said(&turns), "You said: My dog is called rex.");
+    assert_eq!(reply_text(&turns), "You said: My dog is called rex.");
 }
 
 #[test]
@@ -203,7 +207,7 @@ fn weather() -> Tool {
 
 fn call(text: &str, tools: &[Tool]) -> Option<(String, Value)> {
     match ask_all(&[(Role::User, text)], tools) {
-        Answer::Call { name, arguments } => Some((name, arguments)),
+        Answer::ToolCall { name, arguments } => Some((name, arguments)),
         Answer::Say(_) => None,
     }
 }
@@ -259,12 +263,12 @@ fn a_rule_that_fits_is_called_before_anything_else_and_then_it_declines() {
         ..item(Role::Tool, r#"{"error":"there is no moderation endpoint"}"#)
     };
     let asked = request(vec![item(Role::User, "how is the weather"), result], &tools);
-    assert_eq!(answer(&asked, "Ada"), Answer::Say(DECLINED.into()));
+    assert_eq!(answer(&asked, "Ada"), Answer::Say(DECLINE_MESSAGE.into()));
 }
 
 #[test]
 fn a_tools_result_is_spoken() {
-    let spoken = |text: &str| said(&[(Role::User, "weather in rome"), (Role::Tool, text)]);
+    let spoken = |text: &str| reply_text(&[(Role::User, "weather in rome"), (Role::Tool, text)]);
     assert_eq!(spoken("Sunny"), "Sunny.");
     assert_eq!(spoken(r#"{"result":"Sunny, 21 degrees."}"#), "Sunny, 21 degrees.");
     assert_eq!(
@@ -288,8 +292,8 @@ async fn the_answer_streams_word_by_word() {
         tools: Vec::new(),
         model: String::new(),
     };
-    let _handle =
-        Builtin::new("Ada", Runtime::current()).ask(request, Sink::new(move |event| drop(tell.send(event))));
+    let _handle = BuiltinLlm::new("Ada", Runtime::current())
+        .ask(request, Sink::new(move |event| drop(tell.send(event))));
     let mut tokens = Vec::new();
     let end = loop {
         match told.recv().await.unwrap() {

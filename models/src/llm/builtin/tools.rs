@@ -10,12 +10,12 @@ use super::super::Tool;
 use super::speakable;
 
 /// The tool that the text requests, with its arguments.
-pub(super) fn fitting<'a>(tools: &'a [Tool], said: &str) -> Option<(&'a Tool, Value)> {
+pub(super) fn select_tool<'a>(tools: &'a [Tool], said: &str) -> Option<(&'a Tool, Value)> {
     let stems: HashSet<String> = words(said).into_iter().map(|word| word.stem).collect();
     let mut best: Option<(f32, &Tool, Value)> = None;
     for tool in tools.iter().filter(|tool| tool.rule.is_none()) {
-        let Some(fit) = fit(tool, &stems) else { continue };
-        let Some(arguments) = filled(&tool.parameters, said) else { continue };
+        let Some(fit) = match_score(tool, &stems) else { continue };
+        let Some(arguments) = extract_arguments(&tool.parameters, said) else { continue };
         if best.as_ref().is_none_or(|(most, ..)| fit > *most) {
             best = Some((fit, tool, arguments));
         }
@@ -24,9 +24,9 @@ pub(super) fn fitting<'a>(tools: &'a [Tool], said: &str) -> Option<(&'a Tool, Va
 }
 
 /// How well the text matches the tool's name and description; `None` if not clearly.
-fn fit(tool: &Tool, stems: &HashSet<String>) -> Option<f32> {
+fn match_score(tool: &Tool, stems: &HashSet<String>) -> Option<f32> {
     // Words that occur in the names of many tools, and therefore identify none.
-    const GENERIC: [&str; 30] = [
+    const GENERIC_WORDS: [&str; 30] = [
         "get",
         "fetch",
         "look",
@@ -59,9 +59,9 @@ fn fit(tool: &Tool, stems: &HashSet<String>) -> Option<f32> {
         "new",
     ];
     let telling = |text: &str| -> HashSet<String> {
-        words(&parted(text))
+        words(&split_words(text))
             .into_iter()
-            .filter(|word| !word.is_stop_word() && !GENERIC.contains(&word.normalized.as_str()))
+            .filter(|word| !word.is_stop_word() && !GENERIC_WORDS.contains(&word.normalized.as_str()))
             .map(|word| word.stem)
             .collect()
     };
@@ -74,7 +74,7 @@ fn fit(tool: &Tool, stems: &HashSet<String>) -> Option<f32> {
 }
 
 /// Splits a name into words: `getOrderStatus` and `get_order-status` become "get order status".
-fn parted(name: &str) -> String {
+fn split_words(name: &str) -> String {
     let mut out = String::with_capacity(name.len() + 4);
     let mut lower = false;
     for c in name.chars() {
@@ -88,7 +88,7 @@ fn parted(name: &str) -> String {
 }
 
 /// The arguments in the text; `None` if a required one is missing.
-fn filled(schema: &Value, said: &str) -> Option<Value> {
+fn extract_arguments(schema: &Value, said: &str) -> Option<Value> {
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let mut numbers = words(said)
@@ -97,7 +97,7 @@ fn filled(schema: &Value, said: &str) -> Option<Value> {
         .map(|word| word.normalized)
         .collect::<Vec<_>>()
         .into_iter();
-    let mut object = said_object(said);
+    let mut object = prepositional_object(said);
     let mut arguments = Map::new();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         let must = required.contains(&name.as_str());
@@ -114,7 +114,7 @@ fn filled(schema: &Value, said: &str) -> Option<Value> {
         } else {
             match property["type"].as_str().unwrap_or("string") {
                 "integer" | "number" => numbers.next().and_then(|number| serde_json::from_str(&number).ok()),
-                "string" => text(name, said, &mut object).map(Value::from),
+                "string" => string_argument(name, said, &mut object).map(Value::from),
                 _ => None,
             }
         };
@@ -127,7 +127,7 @@ fn filled(schema: &Value, said: &str) -> Option<Value> {
     required.iter().all(|name| arguments.contains_key(*name)).then_some(Value::Object(arguments))
 }
 
-fn text(name: &str, said: &str, object: &mut Option<String>) -> Option<String> {
+fn string_argument(name: &str, said: &str, object: &mut Option<String>) -> Option<String> {
     const DAYS: [&str; 10] = [
         "today",
         "tomorrow",
@@ -140,7 +140,7 @@ fn text(name: &str, said: &str, object: &mut Option<String>) -> Option<String> {
         "saturday",
         "sunday",
     ];
-    let kind = normalize_words(&parted(name));
+    let kind = normalize_words(&split_words(name));
     let is = |list: &[&str]| kind.iter().any(|word| list.contains(&word.as_str()));
     if is(&["query", "q", "question", "text", "message", "search", "prompt", "input", "utterance"]) {
         return Some(said.trim().to_owned());
@@ -162,10 +162,10 @@ fn text(name: &str, said: &str, object: &mut Option<String>) -> Option<String> {
 }
 
 /// The object of the last preposition: "new york" in "the weather in new york please".
-fn said_object(said: &str) -> Option<String> {
-    const BEFORE: [&str; 13] =
+fn prepositional_object(said: &str) -> Option<String> {
+    const PREPOSITIONS: [&str; 13] =
         ["in", "for", "at", "of", "to", "about", "from", "on", "near", "with", "named", "called", "by"];
-    const AFTER: [&str; 12] = [
+    const TRAILING_WORDS: [&str; 12] = [
         "please",
         "today",
         "tomorrow",
@@ -186,10 +186,10 @@ fn said_object(said: &str) -> Option<String> {
         .collect();
     let lower: Vec<String> = tokens.iter().map(|token| token.to_lowercase()).collect();
     let mut end = lower.len();
-    while end > 0 && AFTER.contains(&lower[end - 1].as_str()) {
+    while end > 0 && TRAILING_WORDS.contains(&lower[end - 1].as_str()) {
         end -= 1;
     }
-    let mut from = lower[..end].iter().rposition(|word| BEFORE.contains(&word.as_str()))? + 1;
+    let mut from = lower[..end].iter().rposition(|word| PREPOSITIONS.contains(&word.as_str()))? + 1;
     while from < end && matches!(lower[from].as_str(), "the" | "a" | "an" | "my") {
         from += 1;
     }
@@ -199,8 +199,8 @@ fn said_object(said: &str) -> Option<String> {
 }
 
 /// A tool's result as spoken text.
-pub(super) fn spoken(result: &str) -> String {
-    const LONG: usize = 320;
+pub(super) fn spoken_result(result: &str) -> String {
+    const MAX_SPOKEN_BYTES: usize = 320;
     let failed = [
         "timeout",
         "unknown tool",
@@ -221,9 +221,9 @@ pub(super) fn spoken(result: &str) -> String {
     let text = text.filter(|text| !text.trim().is_empty()).unwrap_or_else(|| "Done.".into());
     let mut said = String::new();
     for sentence in knowledge::sentences(&text).iter().take(3).map(|sentence| speakable(sentence)) {
-        if said.is_empty() || said.len() + sentence.len() < LONG {
+        if said.is_empty() || said.len() + sentence.len() < MAX_SPOKEN_BYTES {
             said.push_str(if said.is_empty() { "" } else { " " });
-            said.extend(sentence.chars().take(LONG));
+            said.extend(sentence.chars().take(MAX_SPOKEN_BYTES));
         }
     }
     if said.is_empty() { "Done.".into() } else { said }
@@ -232,7 +232,7 @@ pub(super) fn spoken(result: &str) -> String {
 /// The main text of a result: a field with a typical name, else its plain fields one after the
 /// other.
 fn main_text(value: &Value) -> Option<String> {
-    const MAIN: [&str; 11] = [
+    const MAIN_FIELDS: [&str; 11] = [
         "answer",
         "speech",
         "message",
@@ -255,7 +255,7 @@ fn main_text(value: &Value) -> Option<String> {
         }
         Value::Object(fields) => {
             if let Some(main) =
-                MAIN.iter().find_map(|name| fields.get(*name)).filter(|value| !value.is_null())
+                MAIN_FIELDS.iter().find_map(|name| fields.get(*name)).filter(|value| !value.is_null())
             {
                 return main_text(main);
             }
@@ -266,7 +266,11 @@ fn main_text(value: &Value) -> Option<String> {
                 .take(4)
                 .map(|(name, value)| {
                     let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                    format!("The {} is {}.", parted(name).to_lowercase().trim(), value.trim_end_matches('.'))
+                    format!(
+                        "The {} is {}.",
+                        split_words(name).to_lowercase().trim(),
+                        value.trim_end_matches('.')
+                    )
                 })
                 .collect();
             match said.is_empty() {

@@ -13,11 +13,11 @@ use super::*;
 
 /// The reply to a request.
 #[derive(Debug, Default)]
-struct Told {
+struct Reply {
     text: String,
     calls: Vec<String>,
     end: Option<(u32, u32)>,
-    failed: Option<(Kind, String)>,
+    failed: Option<(ErrorKind, String)>,
 }
 
 fn question() -> Request {
@@ -45,12 +45,12 @@ fn sink() -> (Sink<Event>, mpsc::UnboundedReceiver<Event>) {
     (Sink::new(move |event| drop(tell.send(event))), told)
 }
 
-async fn all(mut events: mpsc::UnboundedReceiver<Event>) -> Told {
-    let mut told = Told::default();
+async fn collect_reply(mut events: mpsc::UnboundedReceiver<Event>) -> Reply {
+    let mut told = Reply::default();
     while let Some(event) = events.recv().await {
         match event {
             Event::Text(text) => told.text += &text,
-            Event::Call { name, .. } => told.calls.push(name),
+            Event::ToolCall { name, .. } => told.calls.push(name),
             Event::End { prompt_tokens, completion_tokens } => {
                 told.end = Some((prompt_tokens, completion_tokens));
                 break;
@@ -64,7 +64,7 @@ async fn all(mut events: mpsc::UnboundedReceiver<Event>) -> Told {
     told
 }
 
-fn words(text: &str) -> String {
+fn text_frame(text: &str) -> String {
     format!("data: {}\n\n", json!({"choices": [{"delta": {"content": text}, "finish_reason": null}]}))
 }
 
@@ -74,106 +74,122 @@ const DONE: &str = "data: [DONE]\n\n";
 
 /// Runs a stream of these frames, each after a pause on the (paused) clock. Then the stream ends,
 /// or stays open.
-async fn streamed(frames: Vec<(u64, Result<String, egress::Error>)>, ends: bool) -> (Told, Duration) {
+async fn run_stream(frames: Vec<(u64, Result<String, egress::Error>)>, ends: bool) -> (Reply, Duration) {
     let start = Instant::now();
     let frames = stream::iter(frames).then(|(pause, frame)| async move {
         tokio::time::sleep(Duration::from_millis(pause)).await;
         frame.map(Bytes::from)
     });
     let (sink, events) = sink();
-    let times = Times::default();
+    let times = Timeouts::default();
     let deadline = start + times.first_token;
     let result = if ends {
-        read(std::pin::pin!(frames), Answer::new(&[]), times, deadline, &sink).await
+        read_stream(std::pin::pin!(frames), AnswerParser::new(&[]), times, deadline, &sink).await
     } else {
-        read(std::pin::pin!(frames.chain(stream::pending())), Answer::new(&[]), times, deadline, &sink).await
+        read_stream(
+            std::pin::pin!(frames.chain(stream::pending())),
+            AnswerParser::new(&[]),
+            times,
+            deadline,
+            &sink,
+        )
+        .await
     };
     if let Err(error) = result {
         sink.send(Event::Failed(error));
     }
     let took = start.elapsed();
-    (all(events).await, took)
+    (collect_reply(events).await, took)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_never_says_a_word_fails_after_five_seconds() {
     let (told, took) =
-        streamed(vec![(1000, Ok(": keep-alive\n\n".into())), (1000, Ok(words("")))], false).await;
-    assert_eq!((told.failed, took), (Some((Kind::Timeout, "timeout".into())), Duration::from_secs(5)));
+        run_stream(vec![(1000, Ok(": keep-alive\n\n".into())), (1000, Ok(text_frame("")))], false).await;
+    assert_eq!((told.failed, took), (Some((ErrorKind::Timeout, "timeout".into())), Duration::from_secs(5)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_gap_of_five_seconds_fails_what_had_begun_and_comments_are_no_tokens() {
-    let (told, took) = streamed(
-        vec![(4900, Ok(words("Hello "))), (4900, Ok(words("there"))), (3000, Ok(": still here\n\n".into()))],
+    let (told, took) = run_stream(
+        vec![
+            (4900, Ok(text_frame("Hello "))),
+            (4900, Ok(text_frame("there"))),
+            (3000, Ok(": still here\n\n".into())),
+        ],
         false,
     )
     .await;
-    assert_eq!((told.text.as_str(), told.failed.unwrap().0), ("Hello there", Kind::Timeout));
+    assert_eq!((told.text.as_str(), told.failed.unwrap().0), ("Hello there", ErrorKind::Timeout));
     assert_eq!(took, Duration::from_millis(14_800));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_breaks_off_failed_whether_it_ends_or_breaks() {
-    let (told, _) = streamed(vec![(10, Ok(words("Once upon")))], true).await;
+    let (told, _) = run_stream(vec![(10, Ok(text_frame("Once upon")))], true).await;
     assert_eq!(
         (told.text.as_str(), told.failed),
-        ("Once upon", Some((Kind::Broken, "the stream broke off".into())))
+        ("Once upon", Some((ErrorKind::Failed, "the stream broke off".into())))
     );
-    let (told, _) = streamed(
-        vec![(10, Ok(words("Once"))), (10, Err(egress::Error::Broken("connection broke".into())))],
+    let (told, _) = run_stream(
+        vec![(10, Ok(text_frame("Once"))), (10, Err(egress::Error::Connection("connection broke".into())))],
         true,
     )
     .await;
-    assert_eq!(told.failed, Some((Kind::Broken, "connection broke".into())));
+    assert_eq!(told.failed, Some((ErrorKind::Failed, "connection broke".into())));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_end_does_not_wait_long_for_the_count_of_tokens() {
-    let (told, took) = streamed(vec![(100, Ok(words("Hi"))), (0, Ok(STOP.into()))], false).await;
+    let (told, took) = run_stream(vec![(100, Ok(text_frame("Hi"))), (0, Ok(STOP.into()))], false).await;
     assert_eq!((told.end, took), (Some((0, 0)), Duration::from_millis(350)));
     let (told, took) =
-        streamed(vec![(100, Ok(words("Hi") + STOP)), (50, Ok(USAGE.to_owned() + DONE))], true).await;
+        run_stream(vec![(100, Ok(text_frame("Hi") + STOP)), (50, Ok(USAGE.to_owned() + DONE))], true).await;
     assert_eq!((told.end, took), (Some((9, 3)), Duration::from_millis(150)));
     // Without [DONE], and broken after the end mark: still a reply.
-    let (told, _) =
-        streamed(vec![(100, Ok(words("Hi") + STOP)), (50, Err(egress::Error::Broken("reset".into())))], true)
-            .await;
+    let (told, _) = run_stream(
+        vec![(100, Ok(text_frame("Hi") + STOP)), (50, Err(egress::Error::Connection("reset".into())))],
+        true,
+    )
+    .await;
     assert!(told.failed.is_none() && told.end.is_some());
 }
 
 /// The requests that a server received, and its next responses.
-struct Server {
-    seen: Mutex<Vec<(HeaderMap, Uri, Value, u16)>>,
-    answers: Mutex<Vec<Response>>,
+struct MockServer {
+    requests: Mutex<Vec<(HeaderMap, Uri, Value, u16)>>,
+    responses: Mutex<Vec<Response>>,
     count: AtomicUsize,
 }
 
 async fn handle(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<MockServer>>,
     ConnectInfo(peer): ConnectInfo<std::net::SocketAddr>,
     uri: Uri,
     headers: HeaderMap,
     body: Frame,
 ) -> Response {
     let body = serde_json::from_slice(&body).unwrap_or_default();
-    server.seen.lock().unwrap().push((headers, uri, body, peer.port()));
+    server.requests.lock().unwrap().push((headers, uri, body, peer.port()));
     server.count.fetch_add(1, Ordering::SeqCst);
-    let mut answers = server.answers.lock().unwrap();
-    if answers.is_empty() { sse(&(words("Hello.") + STOP + DONE)) } else { answers.remove(0) }
+    let mut answers = server.responses.lock().unwrap();
+    if answers.is_empty() { sse(&(text_frame("Hello.") + STOP + DONE)) } else { answers.remove(0) }
 }
 
 fn sse(text: &str) -> Response {
     ([("content-type", "text/event-stream")], text.to_owned()).into_response()
 }
 
-fn refusal(status: u16, body: &str) -> Response {
+fn error_response(status: u16, body: &str) -> Response {
     (StatusCode::from_u16(status).unwrap(), body.to_owned()).into_response()
 }
 
-async fn serve(answers: Vec<Response>) -> (Arc<Server>, String) {
-    let server =
-        Arc::new(Server { seen: Mutex::default(), answers: Mutex::new(answers), count: AtomicUsize::new(0) });
+async fn serve(answers: Vec<Response>) -> (Arc<MockServer>, String) {
+    let server = Arc::new(MockServer {
+        requests: Mutex::default(),
+        responses: Mutex::new(answers),
+        count: AtomicUsize::new(0),
+    });
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let router = Router::new().fallback(handle).with_state(Arc::clone(&server));
@@ -187,8 +203,8 @@ fn client(url: String, token: Option<&str>) -> OpenAi {
     // These tests do not depend on time: on a machine that stalls, a server must not count as
     // silent.
     let patient = Duration::from_secs(60);
-    let times = Times { first_token: patient, gap: patient, ..Times::default() };
-    let config = Config { url, token: token.map(str::to_owned), model: "tiny".into(), times };
+    let times = Timeouts { first_token: patient, between_tokens: patient, ..Timeouts::default() };
+    let config = Config { url, token: token.map(str::to_owned), model: "tiny".into(), timeouts: times };
     OpenAi::new(
         config,
         egress::Client::new(egress::Policy { allow_private: true }).unwrap(),
@@ -196,20 +212,21 @@ fn client(url: String, token: Option<&str>) -> OpenAi {
     )
 }
 
-async fn ask(llm: &OpenAi) -> Told {
+async fn ask(llm: &OpenAi) -> Reply {
     let (sink, events) = sink();
     let handle = llm.ask(question(), sink);
-    let told = all(events).await;
+    let told = collect_reply(events).await;
     drop(handle);
     told
 }
 
 #[tokio::test]
 async fn a_question_reaches_the_server_and_its_answer_comes_back() {
-    let (server, url) = serve(vec![sse(&(words("Good ") + &words("day.") + STOP + USAGE + DONE))]).await;
+    let (server, url) =
+        serve(vec![sse(&(text_frame("Good ") + &text_frame("day.") + STOP + USAGE + DONE))]).await;
     let told = ask(&client(url + "/?api-version=7", Some("secret"))).await;
     assert_eq!((told.text.as_str(), told.end), ("Good day.", Some((9, 3))));
-    let seen = server.seen.lock().unwrap();
+    let seen = server.requests.lock().unwrap();
     let (headers, uri, body, _) = &seen[0];
     assert_eq!(uri.to_string(), "/v1/chat/completions?api-version=7");
     assert_eq!(headers["authorization"], "Bearer secret");
@@ -231,10 +248,10 @@ async fn the_first_words_are_told_before_the_stream_ends() {
     let (sink, mut events) = sink();
     let llm = client(url, None);
     let _handle = llm.ask(question(), sink);
-    tell.send(words("Early ")).unwrap();
+    tell.send(text_frame("Early ")).unwrap();
     assert!(matches!(events.recv().await, Some(Event::Text(text)) if text == "Early "));
-    tell.send(words("late.") + STOP + DONE).unwrap();
-    assert_eq!(all(events).await.text, "late.");
+    tell.send(text_frame("late.") + STOP + DONE).unwrap();
+    assert_eq!(collect_reply(events).await.text, "late.");
 }
 
 #[tokio::test]
@@ -245,19 +262,19 @@ async fn one_connection_serves_question_after_question() {
         assert_eq!(ask(&llm).await.text, "Hello.");
     }
     let ports: std::collections::HashSet<u16> =
-        server.seen.lock().unwrap().iter().map(|seen| seen.3).collect();
+        server.requests.lock().unwrap().iter().map(|seen| seen.3).collect();
     assert_eq!(ports.len(), 1);
 }
 
 #[tokio::test]
 async fn a_server_that_knows_no_stream_options_is_asked_without_them() {
     let (server, url) =
-        serve(vec![refusal(400, "{\"error\":{\"message\":\"unknown field stream_options\"}}")]).await;
+        serve(vec![error_response(400, "{\"error\":{\"message\":\"unknown field stream_options\"}}")]).await;
     let llm = client(url, None);
     assert_eq!(ask(&llm).await.text, "Hello.");
     assert_eq!(ask(&llm).await.text, "Hello.");
     let asked: Vec<bool> =
-        server.seen.lock().unwrap().iter().map(|seen| seen.2.get("stream_options").is_some()).collect();
+        server.requests.lock().unwrap().iter().map(|seen| seen.2.get("stream_options").is_some()).collect();
     assert_eq!(asked, [true, false, false], "it is remembered");
 }
 
@@ -269,28 +286,33 @@ async fn refusals_are_told_in_the_servers_words_without_secrets() {
         (
             401,
             says(&format!("Incorrect API key provided: {key}.")),
-            Kind::Refused,
+            ErrorKind::Rejected,
             "the server answered 401: Incorrect API key provided: ***",
         ),
         (
             404,
             "{\"message\":\"no model tiny\"}".into(),
-            Kind::Refused,
+            ErrorKind::Rejected,
             "the server answered 404: no model tiny",
         ),
-        (429, "{\"detail\":\"slow down\"}".into(), Kind::Busy, "the server answered 429: slow down"),
+        (429, "{\"detail\":\"slow down\"}".into(), ErrorKind::Busy, "the server answered 429: slow down"),
         (
             500,
             "it\n  broke at ?key=hushhush".into(),
-            Kind::Broken,
+            ErrorKind::Failed,
             "the server answered 500: it broke at ***",
         ),
-        (503, "{\"error\":\"loading model\"}".into(), Kind::Busy, "the server answered 503: loading model"),
-        (504, String::new(), Kind::Timeout, "the server answered 504:"),
-        (302, "{}".into(), Kind::Refused, "the server answered 302: no reason given"),
+        (
+            503,
+            "{\"error\":\"loading model\"}".into(),
+            ErrorKind::Busy,
+            "the server answered 503: loading model",
+        ),
+        (504, String::new(), ErrorKind::Timeout, "the server answered 504:"),
+        (302, "{}".into(), ErrorKind::Rejected, "the server answered 302: no reason given"),
     ];
     for (status, body, kind, reason) in cases {
-        let (_, url) = serve(vec![refusal(status, &body)]).await;
+        let (_, url) = serve(vec![error_response(status, &body)]).await;
         let told = ask(&client(url + "?key=hushhush", Some(key))).await;
         assert_eq!(told.failed, Some((kind, reason.to_owned())));
     }
@@ -302,17 +324,17 @@ async fn a_refused_address_is_a_failed_model() {
         url: "http://127.0.0.1:1/v1".into(),
         token: None,
         model: String::new(),
-        times: Times::default(),
+        timeouts: Timeouts::default(),
     };
     let llm = OpenAi::new(
         config,
         egress::Client::new(egress::Policy::default()).unwrap(),
         tokio::runtime::Handle::current(),
     );
-    assert_eq!(ask(&llm).await.failed, Some((Kind::Refused, "refused address".into())));
+    assert_eq!(ask(&llm).await.failed, Some((ErrorKind::Rejected, "refused address".into())));
     assert_eq!(
         ask(&client("nonsense".into(), None)).await.failed,
-        Some((Kind::Refused, "llm.url is no URL".into()))
+        Some((ErrorKind::Rejected, "llm.url is no URL".into()))
     );
 }
 
@@ -337,7 +359,7 @@ async fn a_cancelled_question_tells_nothing_more() {
     let (sink, mut events) = sink();
     let llm = client(url, None);
     let handle = llm.ask(question(), sink);
-    tell.send(words("One")).unwrap();
+    tell.send(text_frame("One")).unwrap();
     assert!(matches!(events.recv().await, Some(Event::Text(_))));
     handle.cancel();
     // The task is gone with its sink: the channel closes, although the server would continue.
@@ -348,14 +370,14 @@ async fn a_cancelled_question_tells_nothing_more() {
 
 #[tokio::test]
 async fn warming_opens_the_connection_that_the_question_uses() {
-    let (server, url) = serve(vec![refusal(404, "no models here")]).await;
+    let (server, url) = serve(vec![error_response(404, "no models here")]).await;
     let llm = client(url, Some("secret"));
-    llm.warm();
+    llm.warm_up();
     while server.count.load(Ordering::SeqCst) == 0 {
         tokio::task::yield_now().await;
     }
     assert_eq!(ask(&llm).await.text, "Hello.");
-    let seen = server.seen.lock().unwrap();
+    let seen = server.requests.lock().unwrap();
     assert_eq!((seen[0].1.path(), seen[1].1.path()), ("/v1/models", "/v1/chat/completions"));
 }
 
@@ -364,13 +386,19 @@ async fn rules_are_tools_and_the_one_that_is_called_fits() {
     let call = r#"data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"law","arguments":"{}"}}]}}]}"#;
     let end = "\n\ndata: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n";
     let (server, url) =
-        serve(vec![sse(&(call.to_owned() + end + DONE)), sse(&(words("OK") + STOP + DONE))]).await;
+        serve(vec![sse(&(call.to_owned() + end + DONE)), sse(&(text_frame("OK") + STOP + DONE))]).await;
     let llm = client(url, None);
-    let rule = |key: &str| check::Rule { key: key.into(), prompt: format!("The user speaks of {key}") };
-    let check = || Check { said: "May I sue?".into(), rules: vec![rule("money"), rule("law")] };
-    assert_eq!(llm.check(check()).await.unwrap().as_deref(), Some("law"));
-    assert_eq!(llm.check(check()).await.unwrap(), None);
-    let seen = server.seen.lock().unwrap();
+    let rule = |key: &str| guardrails::GuardrailRule {
+        key: key.into(),
+        prompt: format!("The user speaks of {key}"),
+    };
+    let check = || guardrails::GuardrailCheck {
+        user_text: "May I sue?".into(),
+        rules: vec![rule("money"), rule("law")],
+    };
+    assert_eq!(llm.check_guardrails(check()).await.unwrap().as_deref(), Some("law"));
+    assert_eq!(llm.check_guardrails(check()).await.unwrap(), None);
+    let seen = server.requests.lock().unwrap();
     let body = &seen[0].2;
     assert_eq!(body["tools"][1]["function"]["name"], "law");
     assert_eq!(body["tools"][1]["function"]["description"], "The user speaks of law");
@@ -383,14 +411,14 @@ async fn a_moderation_is_told_as_the_server_says_it() {
     let answers = vec![
         axum::Json(verdict.clone()).into_response(),
         "fine".into_response(),
-        refusal(404, "no such thing"),
+        error_response(404, "no such thing"),
     ];
     let (server, url) = serve(answers).await;
     let llm = client(url, Some("secret"));
     assert_eq!(llm.moderate("Hm".into()).await.unwrap(), verdict);
     assert_eq!(llm.moderate("Hm".into()).await.unwrap(), json!({"raw": "fine"}));
     assert!(llm.moderate("Hm".into()).await.is_err());
-    let seen = server.seen.lock().unwrap();
+    let seen = server.requests.lock().unwrap();
     let (headers, uri, body, _) = &seen[0];
     assert_eq!((uri.to_string().as_str(), body), ("/v1/moderations", &json!({"input": "Hm"})));
     assert_eq!(headers["authorization"], "Bearer secret");

@@ -3,10 +3,10 @@
 use conversation::event::{HistoryItem, Role};
 use serde_json::{Value, json};
 
-use super::{Request, clean_name};
+use super::{Request, sanitize_tool_name};
 
 /// Instruction for every model: its text becomes speech.
-const SPOKEN: &str = "Your words are spoken aloud in a live conversation: answer briefly, in plain sentences, without markup, lists or emoji.";
+const SPEECH_INSTRUCTION: &str = "Your words are spoken aloud in a live conversation: answer briefly, in plain sentences, without markup, lists or emoji.";
 
 /// The system prompt comes first. Then come turns that alternate, because the templates of some
 /// servers require it. A tool's item becomes its call and its result.
@@ -15,8 +15,8 @@ const SPOKEN: &str = "Your words are spoken aloud in a live conversation: answer
 /// it as the start of the reply. Agent speech that was heard after the turn to answer (speech that
 /// could not be interrupted, for example) is therefore moved before that turn.
 pub(super) fn messages(request: &Request) -> Vec<Value> {
-    let mut messages = vec![json!({"role": "system", "content": system(request)})];
-    if let Some(told) = visitors(request) {
+    let mut messages = vec![json!({"role": "system", "content": system_prompt(request)})];
+    if let Some(told) = visitor_message(request) {
         push_text(&mut messages, "user", &told);
     }
     let items = request.history.iter().map(AsRef::as_ref);
@@ -70,7 +70,7 @@ fn push_calls(messages: &mut Vec<Value>, items: &[&HistoryItem], before: usize) 
         .iter()
         .enumerate()
         .map(|(i, item)| {
-            let name = clean_name(item.name.as_deref().unwrap_or_default());
+            let name = sanitize_tool_name(item.name.as_deref().unwrap_or_default());
             let arguments = item.arguments.as_ref().map_or_else(|| "{}".to_owned(), Value::to_string);
             json!({"id": id(i), "type": "function", "function": {"name": name, "arguments": arguments}})
         })
@@ -86,7 +86,7 @@ fn push_calls(messages: &mut Vec<Value>, items: &[&HistoryItem], before: usize) 
 
 /// The notes of the visitor's client about the conversation. They take the place of a user message
 /// and name their source. Each note is quoted, so that only the quotes mark its end.
-fn visitors(request: &Request) -> Option<String> {
+fn visitor_message(request: &Request) -> Option<String> {
     let told = request.history.iter().filter(|item| item.role == Role::Visitor && item.in_context);
     let told: Vec<String> = told.map(|item| Value::from(item.text.trim()).to_string()).collect();
     (!told.is_empty()).then(|| {
@@ -98,7 +98,7 @@ fn visitors(request: &Request) -> Option<String> {
 }
 
 /// Builds the only system message: many servers reject several, or one in the middle.
-fn system(request: &Request) -> String {
+fn system_prompt(request: &Request) -> String {
     let mut system = request.prompt.trim().to_owned();
     let mut add = |text: &str| {
         if !system.is_empty() {
@@ -106,7 +106,7 @@ fn system(request: &Request) -> String {
         }
         system.push_str(text);
     };
-    add(SPOKEN);
+    add(SPEECH_INSTRUCTION);
     let context: Vec<&str> = request
         .history
         .iter()

@@ -36,11 +36,11 @@ fn tool(name: &str) -> Tool {
 }
 
 /// The events of a reply whose stream contains these data.
-fn answer(tools: &[Tool], data: &[&str]) -> (String, Result<Vec<Event>, Error>) {
-    let mut answer = Answer::new(tools);
+fn parse_stream(tools: &[Tool], data: &[&str]) -> (String, Result<Vec<Event>, Error>) {
+    let mut answer = AnswerParser::new(tools);
     let mut text = String::new();
     for data in data {
-        match answer.take(data) {
+        match answer.push(data) {
             Ok(news) => text.push_str(&news.text),
             Err(error) => return (text, Err(error)),
         }
@@ -48,23 +48,23 @@ fn answer(tools: &[Tool], data: &[&str]) -> (String, Result<Vec<Event>, Error>) 
     (text, answer.finish())
 }
 
-fn delta(delta: Value) -> String {
+fn delta_chunk(delta: Value) -> String {
     json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]}).to_string()
 }
 
-fn stop(reason: &str) -> String {
+fn finish_chunk(reason: &str) -> String {
     json!({"choices": [{"delta": {}, "finish_reason": reason}]}).to_string()
 }
 
 #[test]
 fn a_question_holds_no_more_than_it_must() {
-    let body = body(&request(vec![item(Role::User, "Hi")]), "m", true);
+    let body = request_body(&request(vec![item(Role::User, "Hi")]), "m", true);
     assert_eq!(
         body.as_object().unwrap().keys().collect::<Vec<_>>(),
         ["model", "messages", "stream", "stream_options"]
     );
     assert_eq!(body["messages"][1], json!({"role": "user", "content": "Hi"}));
-    let body = super::body(&request(Vec::new()), "", false);
+    let body = super::request_body(&request(Vec::new()), "", false);
     assert_eq!(body.as_object().unwrap().keys().collect::<Vec<_>>(), ["messages", "stream"]);
 }
 
@@ -166,7 +166,7 @@ fn what_a_client_tells_is_a_marked_word_of_the_user_and_no_part_of_the_system_me
 }
 
 /// Checks the message order that an OpenAI-compatible server requires; it rejects others.
-fn check_order(messages: &[Value]) {
+fn assert_message_order(messages: &[Value]) {
     let shown = serde_json::to_string_pretty(messages).unwrap();
     assert!(matches!(messages.last().unwrap()["role"].as_str(), Some("user" | "tool")), "{shown}");
     let mut open: Vec<&Value> = Vec::new();
@@ -199,7 +199,7 @@ fn whatever_was_heard_the_last_message_is_to_be_answered_and_results_follow_thei
     for history in histories {
         let words: usize = history.iter().map(|item| item.text.len()).sum();
         let messages = messages(&request(history));
-        check_order(&messages[1..]);
+        assert_message_order(&messages[1..]);
         let kept: usize = messages[1..]
             .iter()
             .map(|m| m["content"].as_str().unwrap_or_default().replace('\n', "").len())
@@ -214,16 +214,16 @@ fn whatever_was_heard_the_last_message_is_to_be_answered_and_results_follow_thei
 #[test]
 fn calls_that_do_not_end_fail_the_answer() {
     let call = |n: u64, arguments: &str| {
-        delta(
+        delta_chunk(
             json!({"tool_calls": [{"index": n, "id": format!("c{n}"), "function": {"name": "look", "arguments": arguments}}]}),
         )
     };
     let many: Vec<String> = (0..65).map(|n| call(n, "{}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
-    assert!(answer(&[tool("look")], &many).1.is_err_and(|e| e.kind() == Kind::Broken));
+    assert!(parse_stream(&[tool("look")], &many).1.is_err_and(|e| e.kind() == ErrorKind::Failed));
     let long = vec![call(0, &"x".repeat(5_000)); 60];
     let long: Vec<&str> = long.iter().map(String::as_str).collect();
-    assert!(answer(&[tool("look")], &long).1.is_err_and(|e| e.to_string().contains("do not end")));
+    assert!(parse_stream(&[tool("look")], &long).1.is_err_and(|e| e.to_string().contains("do not end")));
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn tools_have_clean_names_of_their_own_and_a_schema() {
     let mut request = request(vec![item(Role::User, "Hi")]);
     request.tools = vec![tool("get weather"), tool("get.weather"), tool("")];
     request.tools[0].parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}});
-    let body = body(&request, "m", false);
+    let body = request_body(&request, "m", false);
     let functions: Vec<(&str, &Value)> = body["tools"]
         .as_array()
         .unwrap()
@@ -245,14 +245,14 @@ fn tools_have_clean_names_of_their_own_and_a_schema() {
 
 #[test]
 fn words_come_as_they_are_and_the_end_counts_tokens() {
-    let (text, events) = answer(
+    let (text, events) = parse_stream(
         &[],
         &[
-            &delta(json!({"role": "assistant", "content": ""})),
-            &delta(json!({"content": "Hel"})),
-            &delta(json!({"content": "lo."})),
-            &delta(json!({"content": null})),
-            &stop("stop"),
+            &delta_chunk(json!({"role": "assistant", "content": ""})),
+            &delta_chunk(json!({"content": "Hel"})),
+            &delta_chunk(json!({"content": "lo."})),
+            &delta_chunk(json!({"content": null})),
+            &finish_chunk("stop"),
             r#"{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":2}}"#,
             "[DONE]",
         ],
@@ -263,40 +263,44 @@ fn words_come_as_they_are_and_the_end_counts_tokens() {
 
 #[test]
 fn an_answer_without_an_end_mark_or_without_words_failed() {
-    let (text, events) = answer(&[], &[&delta(json!({"content": "Half of"}))]);
-    assert_eq!((text.as_str(), events.unwrap_err().kind()), ("Half of", Kind::Broken));
-    for end in ["[DONE]".to_owned(), stop("stop")] {
-        assert_eq!(answer(&[], &[&end]).1.unwrap_err().to_string(), "the answer is empty");
-        assert!(answer(&[], &[&delta(json!({"content": "Hi"})), &end]).1.is_ok());
+    let (text, events) = parse_stream(&[], &[&delta_chunk(json!({"content": "Half of"}))]);
+    assert_eq!((text.as_str(), events.unwrap_err().kind()), ("Half of", ErrorKind::Failed));
+    for end in ["[DONE]".to_owned(), finish_chunk("stop")] {
+        assert_eq!(parse_stream(&[], &[&end]).1.unwrap_err().to_string(), "the answer is empty");
+        assert!(parse_stream(&[], &[&delta_chunk(json!({"content": "Hi"})), &end]).1.is_ok());
     }
     assert_eq!(
-        answer(&[], &[&delta(json!({"content": "Hi"})), &stop("content_filter")]).1.unwrap_err().kind(),
-        Kind::Refused
+        parse_stream(&[], &[&delta_chunk(json!({"content": "Hi"})), &finish_chunk("content_filter")])
+            .1
+            .unwrap_err()
+            .kind(),
+        ErrorKind::Rejected
     );
 }
 
 #[test]
 fn calls_are_put_together_from_fragments() {
-    let call = |index: u64, more: Value| delta(json!({"tool_calls": [{"index": index, "function": more}]}));
-    let (_, events) = answer(
+    let call =
+        |index: u64, more: Value| delta_chunk(json!({"tool_calls": [{"index": index, "function": more}]}));
+    let (_, events) = parse_stream(
         &[tool("get weather"), tool("time")],
         &[
-            &delta(
+            &delta_chunk(
                 json!({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "get_weather", "arguments": ""}}]}),
             ),
-            &delta(
+            &delta_chunk(
                 json!({"tool_calls": [{"index": 1, "id": "b", "type": "function", "function": {"name": "time", "arguments": ""}}]}),
             ),
             &call(0, json!({"arguments": "{\"ci"})),
             &call(1, json!({"arguments": ""})),
             &call(0, json!({"arguments": "ty\":\"Rome\"}"})),
-            &stop("tool_calls"),
+            &finish_chunk("tool_calls"),
         ],
     );
     let events = events.unwrap();
     let [
-        Event::Call { id, name, arguments },
-        Event::Call { id: id_b, name: name_b, arguments: arguments_b },
+        Event::ToolCall { id, name, arguments },
+        Event::ToolCall { id: id_b, name: name_b, arguments: arguments_b },
         Event::End { .. },
     ] = &events[..]
     else {
@@ -309,19 +313,19 @@ fn calls_are_put_together_from_fragments() {
 #[test]
 fn calls_without_numbers_are_told_apart_by_their_ids() {
     let whole = |id: &str| {
-        delta(
+        delta_chunk(
             json!({"tool_calls": [{"index": 0, "id": id, "function": {"name": "time", "arguments": "{}"}}]}),
         )
     };
-    let (_, events) = answer(&[tool("time")], &[&whole("a"), &whole("b"), &stop("tool_calls")]);
+    let (_, events) = parse_stream(&[tool("time")], &[&whole("a"), &whole("b"), &finish_chunk("tool_calls")]);
     assert_eq!(events.unwrap().len(), 3);
-    let both = delta(
+    let both = delta_chunk(
         json!({"tool_calls": [{"id": "a", "function": {"name": "time", "arguments": {"x": 1}}}, {"id": "b", "function": {"name": "time"}}]}),
     );
-    let (_, events) = answer(&[tool("time")], &[&both, &stop("stop")]);
+    let (_, events) = parse_stream(&[tool("time")], &[&both, &finish_chunk("stop")]);
     let events = events.unwrap();
     assert!(
-        matches!(&events[0], Event::Call { arguments, .. } if *arguments == json!({"x": 1})),
+        matches!(&events[0], Event::ToolCall { arguments, .. } if *arguments == json!({"x": 1})),
         "{events:?}"
     );
     assert_eq!(events.len(), 3);
@@ -330,26 +334,34 @@ fn calls_without_numbers_are_told_apart_by_their_ids() {
 #[test]
 fn arguments_that_are_no_object_fail_the_answer() {
     let call = |arguments: &str| {
-        delta(
+        delta_chunk(
             json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "time", "arguments": arguments}}]}),
         )
     };
     for bad in ["{\"a\":", "[1]", "7", "\"text\""] {
-        let (_, events) = answer(&[tool("time")], &[&call(bad), &stop("tool_calls")]);
+        let (_, events) = parse_stream(&[tool("time")], &[&call(bad), &finish_chunk("tool_calls")]);
         assert!(events.unwrap_err().to_string().contains("no JSON object"), "{bad}");
     }
     for fine in ["", "null", " {} ", r#""{\"a\":1}""#] {
-        assert!(answer(&[tool("time")], &[&call(fine), &stop("tool_calls")]).1.is_ok(), "{fine}");
+        assert!(
+            parse_stream(&[tool("time")], &[&call(fine), &finish_chunk("tool_calls")]).1.is_ok(),
+            "{fine}"
+        );
     }
 }
 
 #[test]
 fn an_error_within_the_stream_is_told_in_its_words() {
-    let (text, events) =
-        answer(&[], &[&delta(json!({"content": "Hi"})), r#"{"error":{"message":"overloaded","code":529}}"#]);
+    let (text, events) = parse_stream(
+        &[],
+        &[&delta_chunk(json!({"content": "Hi"})), r#"{"error":{"message":"overloaded","code":529}}"#],
+    );
     let error = events.unwrap_err();
-    assert_eq!((text.as_str(), error.to_string().as_str(), error.kind()), ("Hi", "overloaded", Kind::Busy));
-    assert!(answer(&[], &["<html>"]).1.is_err());
+    assert_eq!(
+        (text.as_str(), error.to_string().as_str(), error.kind()),
+        ("Hi", "overloaded", ErrorKind::Busy)
+    );
+    assert!(parse_stream(&[], &["<html>"]).1.is_err());
 }
 
 #[test]
@@ -359,16 +371,16 @@ fn thoughts_are_left_out_however_they_are_cut() {
         let pieces: Vec<String> = stream
             .as_bytes()
             .chunks(size)
-            .map(|c| delta(json!({"content": std::str::from_utf8(c).unwrap()})))
+            .map(|c| delta_chunk(json!({"content": std::str::from_utf8(c).unwrap()})))
             .collect();
         let mut data: Vec<&str> = pieces.iter().map(String::as_str).collect();
         data.push("[DONE]");
-        assert_eq!(answer(&[], &data).0, "It is <think> four.", "pieces of {size}");
+        assert_eq!(parse_stream(&[], &data).0, "It is <think> four.", "pieces of {size}");
     }
-    let end = stop("stop");
-    assert_eq!(answer(&[], &[&delta(json!({"content": "<th"})), &end]).0, "<th");
+    let end = finish_chunk("stop");
+    assert_eq!(parse_stream(&[], &[&delta_chunk(json!({"content": "<th"})), &end]).0, "<th");
     assert_eq!(
-        answer(&[], &[&delta(json!({"content": "<think>ää"})), &end]).1.unwrap_err().to_string(),
+        parse_stream(&[], &[&delta_chunk(json!({"content": "<think>ää"})), &end]).1.unwrap_err().to_string(),
         "the answer is empty"
     );
 }

@@ -54,7 +54,7 @@ api! {
 /// The files that a decoder needs, with their sizes in PocketSphinx 5.1.1. The set-up creates
 /// `en-us.dict`: the words of the dictionary that the language model knows. The library ends the
 /// process on a damaged file, so a file of another size is never passed to it.
-pub(super) const FILES: [(&str, u64); 9] = [
+pub(super) const MODEL_FILES: [(&str, u64); 9] = [
     ("en-us.dict", 1_949_928),
     ("en-us.lm.bin", 27_114_385),
     ("en-us/feat.params", 164),
@@ -66,11 +66,11 @@ pub(super) const FILES: [(&str, u64); 9] = [
     ("en-us/variances", 838_732),
 ];
 /// File name of the library.
-pub(super) const LIBRARY: &str = "libpocketsphinx.so";
+pub(super) const LIBRARY_FILE: &str = "libpocketsphinx.so";
 
 /// Checks that all files exist and have the expected sizes.
-pub(super) fn complete(dir: &Path) -> Result<(), String> {
-    for (file, size) in FILES {
+pub(super) fn check_files(dir: &Path) -> Result<(), String> {
+    for (file, size) in MODEL_FILES {
         let path = dir.join(file);
         let found = std::fs::metadata(&path)
             .map_err(|_| format!("{} is missing: run `make setup`", path.display()))?
@@ -82,7 +82,7 @@ pub(super) fn complete(dir: &Path) -> Result<(), String> {
             ));
         }
     }
-    let library = dir.join(LIBRARY);
+    let library = dir.join(LIBRARY_FILE);
     if library.is_file() {
         Ok(())
     } else {
@@ -106,8 +106,8 @@ impl Decoder {
     pub(super) fn load(dir: &Path) -> Result<Self, String> {
         static LOADING: Mutex<()> = Mutex::new(());
         let _one = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
-        complete(dir)?;
-        let path = dir.join(LIBRARY);
+        check_files(dir)?;
+        let path = dir.join(LIBRARY_FILE);
         // SAFETY: the library has no constructors.
         let library = unsafe { Library::new(&path) }
             .map_err(|e| format!("{} cannot be opened: {e}", path.display()))?;
@@ -146,7 +146,7 @@ impl Decoder {
     }
 
     /// The decoder's estimate of the channel (its cepstral mean).
-    pub(super) fn channel(&mut self) -> CString {
+    pub(super) fn cepstral_mean(&mut self) -> CString {
         // SAFETY: the string is the decoder's and copied at once.
         unsafe {
             let mean = (self.api.ps_get_cmn)(self.handle.as_ptr(), 0);
@@ -155,7 +155,7 @@ impl Decoder {
     }
 
     /// Restores the value of [`Self::cepstral_mean`] for the next speaker.
-    pub(super) fn set_channel(&mut self, channel: &CStr) {
+    pub(super) fn set_cepstral_mean(&mut self, channel: &CStr) {
         // SAFETY: no utterance is under way, the string is copied. A rejected mean leaves the old
         // one, which is no failure.
         unsafe {
@@ -165,7 +165,7 @@ impl Decoder {
     }
 
     /// Starts an utterance.
-    pub(super) fn begin(&mut self) -> Result<(), String> {
+    pub(super) fn start_utterance(&mut self) -> Result<(), String> {
         // SAFETY: the handle is a decoder; it rejects the call by itself if an utterance is under
         // way.
         let done = unsafe { (self.api.ps_start_utt)(self.handle.as_ptr()) };
@@ -180,14 +180,14 @@ impl Decoder {
     }
 
     /// Ends the utterance. [`Self::hypothesis`] is final after it.
-    pub(super) fn end(&mut self) -> Result<(), String> {
+    pub(super) fn end_utterance(&mut self) -> Result<(), String> {
         // SAFETY: the handle is a decoder.
         let done = unsafe { (self.api.ps_end_utt)(self.handle.as_ptr()) };
         if done < 0 { Err("PocketSphinx failed at the end of an utterance".to_owned()) } else { Ok(()) }
     }
 
     /// The most likely words so far, including markers.
-    pub(super) fn words(&mut self) -> String {
+    pub(super) fn hypothesis(&mut self) -> String {
         // SAFETY: null or a string of the decoder, copied at once; the score may be null.
         unsafe {
             let words = (self.api.ps_get_hyp)(self.handle.as_ptr(), std::ptr::null_mut());

@@ -13,7 +13,7 @@
 //!       └──► STATE_FAILED ◄──┴────── thread failed ──────┘
 //! ```
 
-mod decode;
+mod decoder_thread;
 mod ffi;
 
 use crate::thread;
@@ -23,15 +23,15 @@ use std::sync::{Arc, OnceLock};
 
 use crossbeam_channel::{Receiver, Sender};
 
-use self::decode::Command;
-use super::{Event, Stream, Stt};
-use crate::contain::restarting;
-use crate::{Error, Kind, Sink, paths};
+use self::decoder_thread::Command;
+use super::{Event, Stt, SttStream};
+use crate::panic_isolation::restart_on_panic;
+use crate::{Error, ErrorKind, Sink, paths};
 
 /// Maximum number of queued commands of a decoder: 40 s of audio in frames of 20 ms.
-const QUEUE: usize = 2048;
+const MAX_QUEUED_COMMANDS: usize = 2048;
 /// Queue entries that audio may not use, so that starts and ends of speech always pass.
-const RESERVED: usize = 64;
+const RESERVED_COMMANDS: usize = 64;
 
 /// Location of the models, and number of decoders.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ pub struct Config {
 }
 
 /// Pool of decoders, each on a thread of its own.
-pub struct Pool {
+pub struct DecoderPool {
     slots: Vec<Arc<Slot>>,
 }
 
@@ -55,15 +55,15 @@ struct Slot {
     failure: OnceLock<String>,
     commands: Sender<Command>,
     /// Used buffers return here.
-    spare: Receiver<Vec<i16>>,
+    spare_buffers: Receiver<Vec<i16>>,
 }
 
-const LOADING: u8 = 0;
-const FREE: u8 = 1;
-const TAKEN: u8 = 2;
-const FAILED: u8 = 3;
+const STATE_LOADING: u8 = 0;
+const STATE_FREE: u8 = 1;
+const STATE_TAKEN: u8 = 2;
+const STATE_FAILED: u8 = 3;
 
-impl Pool {
+impl DecoderPool {
     /// Starts the decoders' threads and returns at once. They load one after the other, .4 s each.
     #[must_use]
     pub fn start(config: Config) -> Self {
@@ -79,20 +79,20 @@ impl Pool {
 
     /// Number of loaded decoders, free or taken.
     #[must_use]
-    pub fn ready(&self) -> usize {
-        self.count(FREE) + self.count(TAKEN)
+    pub fn loaded_count(&self) -> usize {
+        self.count(STATE_FREE) + self.count(STATE_TAKEN)
     }
 
     /// Number of decoders that are available to a new call.
     #[must_use]
-    pub fn free(&self) -> usize {
-        self.count(FREE)
+    pub fn free_count(&self) -> usize {
+        self.count(STATE_FREE)
     }
 
     /// Whether any decoder is still loading.
     #[must_use]
-    pub fn loading(&self) -> bool {
-        self.count(LOADING) > 0
+    pub fn is_loading(&self) -> bool {
+        self.count(STATE_LOADING) > 0
     }
 
     /// Why a decoder failed, if one did.
@@ -104,19 +104,19 @@ impl Pool {
     /// Number of commands that wait for their decoders, and the maximum. Most of them are 20 ms of
     /// audio each. Near zero unless the machine is overloaded.
     #[must_use]
-    pub fn waiting(&self) -> (usize, usize) {
-        (self.slots.iter().map(|slot| slot.commands.len()).sum(), self.slots.len() * QUEUE)
+    pub fn queue_usage(&self) -> (usize, usize) {
+        (self.slots.iter().map(|slot| slot.commands.len()).sum(), self.slots.len() * MAX_QUEUED_COMMANDS)
     }
 
     /// Why no decoder is available while none is free.
-    fn refusal(&self) -> Error {
-        if self.loading() {
-            Error::new(Kind::Busy, "the speech recogniser is still loading, try again in a second")
-        } else if self.ready() > 0 {
-            Error::new(Kind::Busy, format!("all {} speech decoders are taken", self.ready()))
+    fn unavailable_error(&self) -> Error {
+        if self.is_loading() {
+            Error::new(ErrorKind::Busy, "the speech recogniser is still loading, try again in a second")
+        } else if self.loaded_count() > 0 {
+            Error::new(ErrorKind::Busy, format!("all {} speech decoders are taken", self.loaded_count()))
         } else {
             Error::new(
-                Kind::Missing,
+                ErrorKind::NotAvailable,
                 self.failure().unwrap_or_else(|| "the speech decoders broke down".to_owned()),
             )
         }
@@ -131,56 +131,69 @@ impl Pool {
 ///
 /// # Errors
 /// One sentence that says what to do.
-pub fn installed(dir: &Path) -> Result<(), String> {
-    ffi::complete(&paths::pocketsphinx(dir))
+pub fn check_installed(dir: &Path) -> Result<(), String> {
+    ffi::check_files(&paths::pocketsphinx(dir))
 }
 
-impl Stt for Pool {
-    fn open(&self, sink: Sink<Event>) -> Result<Box<dyn Stream>, Error> {
+impl Stt for DecoderPool {
+    fn open(&self, sink: Sink<Event>) -> Result<Box<dyn SttStream>, Error> {
         for slot in &self.slots {
-            if slot.state.compare_exchange(FREE, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            if slot
+                .state
+                .compare_exchange(STATE_FREE, STATE_TAKEN, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+            {
                 let lease = slot.lease.load(Ordering::Acquire);
                 let open = Command::Open { lease, sink: sink.clone() };
                 if slot.commands.try_send(open).is_ok() {
-                    return Ok(Box::new(Ear { slot: Arc::clone(slot), sink, begun: false, lost: 0 }));
+                    return Ok(Box::new(DecoderLease {
+                        slot: Arc::clone(slot),
+                        sink,
+                        in_speech: false,
+                        dropped_samples: 0,
+                    }));
                 }
                 // The decoder's thread has ended.
-                slot.state.store(FAILED, Ordering::Release);
+                slot.state.store(STATE_FAILED, Ordering::Release);
             }
         }
-        Err(self.refusal())
+        Err(self.unavailable_error())
     }
 
-    fn full(&self) -> Option<Error> {
-        (self.free() == 0).then(|| self.refusal())
+    fn capacity_error(&self) -> Option<Error> {
+        (self.free_count() == 0).then(|| self.unavailable_error())
     }
 }
 
 impl Slot {
     fn start(n: usize, dir: PathBuf) -> Arc<Self> {
-        let (commands, received) = crossbeam_channel::bounded(QUEUE);
-        let (used, spare) = crossbeam_channel::bounded(QUEUE);
+        let (commands, received) = crossbeam_channel::bounded(MAX_QUEUED_COMMANDS);
+        let (used, spare) = crossbeam_channel::bounded(MAX_QUEUED_COMMANDS);
         let slot = Arc::new(Self {
-            state: AtomicU8::new(LOADING),
+            state: AtomicU8::new(STATE_LOADING),
             lease: AtomicU64::new(0),
             failure: OnceLock::new(),
             commands,
-            spare,
+            spare_buffers: spare,
         });
         // The thread must not hold its own channel open: it ends when the pool and the streams are
         // dropped.
         let shared = Arc::downgrade(&slot);
-        let started = thread::spawn(format!("model-stt-{n}"), move || {
+        let started = thread::spawn_low_priority(format!("model-stt-{n}"), move || {
             let mut call = None;
-            restarting(|| match ffi::Decoder::load(&dir) {
+            restart_on_panic(|| match ffi::Decoder::load(&dir) {
                 Ok(decoder) => {
                     if let Some(slot) = shared.upgrade() {
                         // After a panic the state may be taken: the call continues with the new
                         // decoder.
-                        let _ =
-                            slot.state.compare_exchange(LOADING, FREE, Ordering::AcqRel, Ordering::Relaxed);
+                        let _ = slot.state.compare_exchange(
+                            STATE_LOADING,
+                            STATE_FREE,
+                            Ordering::AcqRel,
+                            Ordering::Relaxed,
+                        );
                     }
-                    decode::run(decoder, &shared, &received, &used, &mut call);
+                    decoder_thread::run_decoder(decoder, &shared, &received, &used, &mut call);
                 }
                 Err(reason) => {
                     if let Some(slot) = shared.upgrade() {
@@ -203,67 +216,69 @@ impl Slot {
         tracing::error!(reason, "a speech decoder could not be loaded");
         // Only the first reason is stored.
         let _ = self.failure.set(reason);
-        self.state.store(FAILED, Ordering::Release);
+        self.state.store(STATE_FAILED, Ordering::Release);
     }
 }
 
 /// A call's lease of a decoder.
-struct Ear {
+struct DecoderLease {
     slot: Arc<Slot>,
     sink: Sink<Event>,
-    begun: bool,
+    in_speech: bool,
     /// Samples of this speech that were dropped because the queue was full.
-    lost: usize,
+    dropped_samples: usize,
 }
 
-impl Ear {
+impl DecoderLease {
     fn send(&mut self, command: Command) {
         if self.slot.commands.try_send(command).is_err() {
-            self.sink.send(Event::Failed(Error::new(Kind::Broken, "the speech decoder does not answer")));
+            self.sink
+                .send(Event::Failed(Error::new(ErrorKind::Failed, "the speech decoder does not answer")));
         }
     }
 }
 
-impl Stream for Ear {
-    fn begin(&mut self) {
-        self.begun = true;
-        self.lost = 0;
-        self.send(Command::Begin);
+impl SttStream for DecoderLease {
+    fn start_speech(&mut self) {
+        self.in_speech = true;
+        self.dropped_samples = 0;
+        self.send(Command::StartSpeech);
     }
 
-    fn audio(&mut self, pcm: &[i16]) {
-        if !self.begun || pcm.is_empty() {
+    fn push_audio(&mut self, pcm: &[i16]) {
+        if !self.in_speech || pcm.is_empty() {
             return;
         }
-        if self.slot.commands.len() >= QUEUE - RESERVED {
-            self.lost += pcm.len();
+        if self.slot.commands.len() >= MAX_QUEUED_COMMANDS - RESERVED_COMMANDS {
+            self.dropped_samples += pcm.len();
             return;
         }
-        let mut buffer = self.slot.spare.try_recv().unwrap_or_default();
+        let mut buffer = self.slot.spare_buffers.try_recv().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(pcm);
         self.send(Command::Audio(buffer));
     }
 
-    fn end(&mut self) {
-        if std::mem::take(&mut self.begun) {
-            if self.lost > 0 {
+    fn end_speech(&mut self) {
+        if std::mem::take(&mut self.in_speech) {
+            if self.dropped_samples > 0 {
                 tracing::warn!(
-                    samples = self.lost,
+                    samples = self.dropped_samples,
                     "speech recognition is too slow here: sound was left out"
                 );
             }
-            self.send(Command::End);
+            self.send(Command::EndSpeech);
         }
     }
 }
 
-impl Drop for Ear {
+impl Drop for DecoderLease {
     fn drop(&mut self) {
         // The lease comes first, so that the thread skips queued commands. The state comes second,
         // so that the commands of the next call are queued after them.
         self.slot.lease.fetch_add(1, Ordering::AcqRel);
         let _ = self.slot.commands.try_send(Command::Close);
-        let _ = self.slot.state.compare_exchange(TAKEN, FREE, Ordering::AcqRel, Ordering::Relaxed);
+        let _ =
+            self.slot.state.compare_exchange(STATE_TAKEN, STATE_FREE, Ordering::AcqRel, Ordering::Relaxed);
     }
 }

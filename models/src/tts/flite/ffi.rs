@@ -18,7 +18,7 @@ use libloading::Library;
 use super::super::Voice;
 
 /// Phones and tokens of an utterance, known before its first sample.
-pub(super) struct Marks {
+pub(super) struct SpeechMarks {
     /// Phones with their end, in seconds.
     pub(super) phones: Vec<(String, f32)>,
     /// Tokens: a position in the text, at most one byte after the token's end, and the end of its
@@ -27,11 +27,11 @@ pub(super) struct Marks {
 }
 
 /// Receives the result of a synthesis in progress.
-pub(super) trait Listener {
+pub(super) trait SynthesisListener {
     /// Called once, before the first samples.
-    fn marks(&mut self, marks: Marks);
+    fn on_marks(&mut self, marks: SpeechMarks);
     /// The next samples. `false` ends the synthesis here.
-    fn samples(&mut self, pcm: &[i16]) -> bool;
+    fn on_samples(&mut self, pcm: &[i16]) -> bool;
 }
 
 #[repr(C)]
@@ -63,7 +63,7 @@ const STOP: c_int = -1;
 /// Opaque pointers of the library.
 type Item = *const c_void;
 type CVoice = *mut c_void;
-type Register = unsafe extern "C" fn(*const c_char) -> CVoice;
+type RegisterFn = unsafe extern "C" fn(*const c_char) -> CVoice;
 
 macro_rules! api {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ty),*) $(-> $result:ty)?;)*) => {
@@ -105,17 +105,17 @@ api! {
 /// The library. One for the process, and never closed: its voices are static data of C.
 pub(super) struct Engine {
     api: Api,
-    voices: [OnceLock<Result<Registered, String>>; Voice::ALL.len()],
+    voices: [OnceLock<Result<RegisteredVoice, String>>; Voice::ALL.len()],
 }
 
 /// A voice, registered once. The synthesizer only reads it.
-struct Registered(CVoice);
+struct RegisteredVoice(CVoice);
 
 // SAFETY: flite copies a voice's features into each utterance and never writes to the voice after
 // its registration.
-unsafe impl Send for Registered {}
+unsafe impl Send for RegisteredVoice {}
 // SAFETY: as above.
-unsafe impl Sync for Registered {}
+unsafe impl Sync for RegisteredVoice {}
 
 impl Engine {
     /// The engine, opened at the first call.
@@ -125,7 +125,7 @@ impl Engine {
     }
 
     fn open() -> Result<Self, String> {
-        let library = library("libflite.so.1")?;
+        let library = open_library("libflite.so.1")?;
         // SAFETY: the soname says flite, and the library is leaked.
         let api = unsafe { Api::load(library) }.map_err(|e| format!("libflite.so.1 is not flite 2: {e}"))?;
         // SAFETY: called once, before anything else of the library.
@@ -133,33 +133,33 @@ impl Engine {
         Ok(Self { api, voices: [const { OnceLock::new() }; Voice::ALL.len()] })
     }
 
-    fn voice(&self, voice: Voice) -> Result<CVoice, String> {
+    fn registered_voice(&self, voice: Voice) -> Result<CVoice, String> {
         let at = Voice::ALL.iter().position(|v| *v == voice).unwrap_or(0);
         // One registration at a time: two voices set up the same static language and lexicon.
         static REGISTERING: Mutex<()> = Mutex::new(());
         let registered = self.voices[at].get_or_init(|| {
             let _one = REGISTERING.lock().unwrap_or_else(PoisonError::into_inner);
-            let library = library(&format!("libflite_cmu_us_{}.so.1", voice.name()))?;
+            let library = open_library(&format!("libflite_cmu_us_{}.so.1", voice.name()))?;
             // SAFETY: every voice's library exports this function with this type
             // (`register_cmu_us_slt(const char *)`). The cell runs it once; null means no directory
             // of voice data, which built-in voices do not have.
             let made = unsafe {
                 let register =
-                    library.get::<Register>(format!("register_cmu_us_{}\0", voice.name()).as_bytes());
+                    library.get::<RegisterFn>(format!("register_cmu_us_{}\0", voice.name()).as_bytes());
                 register.map_err(|e| e.to_string())?(std::ptr::null())
             };
             if made.is_null() {
                 Err(format!("flite could not make the voice {}", voice.name()))
             } else {
-                Ok(Registered(made))
+                Ok(RegisteredVoice(made))
             }
         });
         registered.as_ref().map(|r| r.0).map_err(Clone::clone)
     }
 
     /// Checks that `voice` is installed; registers it.
-    pub(super) fn has(&self, voice: Voice) -> Result<(), String> {
-        self.voice(voice).map(drop)
+    pub(super) fn check_voice(&self, voice: Voice) -> Result<(), String> {
+        self.registered_voice(voice).map(drop)
     }
 
     /// Synthesizes `text` (ASCII). Blocks until the synthesis is complete or the listener stops it.
@@ -167,15 +167,15 @@ impl Engine {
         &self,
         voice: Voice,
         text: &str,
-        listener: &mut dyn Listener,
+        listener: &mut dyn SynthesisListener,
     ) -> Result<(), String> {
-        let voice = self.voice(voice)?;
+        let voice = self.registered_voice(voice)?;
         let text = CString::new(text).map_err(|_| "the text holds a zero byte".to_owned())?;
-        let mut call = Call {
+        let mut call = CallbackState {
             api: &self.api,
             utterance: std::ptr::null(),
             listener,
-            begun: false,
+            marks_sent: false,
             stopped: false,
             panicked: false,
         };
@@ -215,7 +215,7 @@ impl Engine {
 }
 
 /// Opens a library for the lifetime of the process.
-fn library(name: &str) -> Result<&'static Library, String> {
+fn open_library(name: &str) -> Result<&'static Library, String> {
     // SAFETY: flite's libraries have no constructors that do anything of their own.
     let library = unsafe { Library::new(name) };
     library
@@ -224,11 +224,11 @@ fn library(name: &str) -> Result<&'static Library, String> {
 }
 
 /// The callback's state, to which `userdata` points.
-struct Call<'a> {
+struct CallbackState<'a> {
     api: &'a Api,
     utterance: *const Utterance,
-    listener: &'a mut dyn Listener,
-    begun: bool,
+    listener: &'a mut dyn SynthesisListener,
+    marks_sent: bool,
     stopped: bool,
     panicked: bool,
 }
@@ -242,15 +242,15 @@ unsafe extern "C" fn callback(
 ) -> c_int {
     // SAFETY: `synthesise` put a `CallbackState` there that lives until `utt_synth` returns, and
     // nothing else uses it meanwhile.
-    let call = unsafe { &mut *(*streaming).userdata.cast::<Call<'_>>() };
+    let call = unsafe { &mut *(*streaming).userdata.cast::<CallbackState<'_>>() };
     // A panic must not unwind through C.
     let go_on = catch_unwind(AssertUnwindSafe(|| {
-        if !call.begun {
-            call.begun = true;
+        if !call.marks_sent {
+            call.marks_sent = true;
             // SAFETY: the utterance is alive and its segments have their times before the first
             // sample is made.
-            let marks = unsafe { marks(call.api, call.utterance) };
-            call.listener.marks(marks);
+            let marks = unsafe { read_marks(call.api, call.utterance) };
+            call.listener.on_marks(marks);
         }
         let (Ok(start), Ok(size)) = (usize::try_from(start), usize::try_from(size)) else { return true };
         if size == 0 {
@@ -258,7 +258,7 @@ unsafe extern "C" fn callback(
         }
         // SAFETY: flite says that samples start..start+size of its buffer are made.
         let pcm = unsafe { std::slice::from_raw_parts((*wave).samples.add(start), size) };
-        call.listener.samples(pcm)
+        call.listener.on_samples(pcm)
     }));
     call.panicked = go_on.is_err();
     call.stopped = !matches!(go_on, Ok(true));
@@ -267,10 +267,10 @@ unsafe extern "C" fn callback(
 
 /// # Safety
 /// `utterance` is alive and synthesized up to its segments.
-unsafe fn marks(api: &Api, utterance: *const Utterance) -> Marks {
+unsafe fn read_marks(api: &Api, utterance: *const Utterance) -> SpeechMarks {
     // SAFETY: the caller's; names are static, strings are copied before anything else is called.
     unsafe {
-        let phones = items(api, utterance, c"Segment")
+        let phones = relation_items(api, utterance, c"Segment")
             .map(|segment| {
                 let name = (api.item_feat_string)(segment, c"name".as_ptr());
                 let name = if name.is_null() {
@@ -281,7 +281,7 @@ unsafe fn marks(api: &Api, utterance: *const Utterance) -> Marks {
                 (name, (api.item_feat_float)(segment, c"end".as_ptr()))
             })
             .collect();
-        let tokens = items(api, utterance, c"Token")
+        let tokens = relation_items(api, utterance, c"Token")
             .map(|token| {
                 let at = usize::try_from((api.item_feat_int)(token, c"file_pos".as_ptr())).unwrap_or(0);
                 let words = std::iter::successors(non_null((api.item_daughter)(token)), |w| {
@@ -292,13 +292,13 @@ unsafe fn marks(api: &Api, utterance: *const Utterance) -> Marks {
                 (at, words.map(|word| (api.ffeature_float)(word, path)).fold(0.0, f32::max))
             })
             .collect();
-        Marks { phones, tokens }
+        SpeechMarks { phones, tokens }
     }
 }
 
 /// # Safety
 /// As [`read_marks`].
-unsafe fn items<'a>(
+unsafe fn relation_items<'a>(
     api: &'a Api,
     utterance: *const Utterance,
     relation: &CStr,

@@ -17,29 +17,29 @@ use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 
-use self::ffi::{Engine, Listener, Marks};
-pub(super) use self::pronounce::{Pronounced, pronounce};
-use self::queue::{Queue, Ticket};
-use super::text::{self, Part};
-use super::{Event, Phone, Request, Tts, Voice, Word, resolve};
-use crate::contain::contained;
-use crate::{Error, Handle, Kind, Sink};
+use self::ffi::{Engine, SpeechMarks, SynthesisListener};
+pub(super) use self::pronounce::{WordPronunciation, pronounce};
+use self::queue::{JobQueue, Ticket};
+use super::text::{self, TextSegment};
+use super::{Event, Phone, Request, Tts, Voice, Word, resolve_voice};
+use crate::panic_isolation::catch_panic;
+use crate::{Error, ErrorKind, Handle, Sink};
 
 /// Maximum length of a text, in bytes: about twenty minutes of speech. Longer texts are rejected.
-const TEXT: usize = 20_000;
+const MAX_TEXT_BYTES: usize = 20_000;
 /// Silence that remains before the first phone and after the last one, in seconds.
-const LEAD: f32 = 0.03;
-const TAIL: f32 = 0.2;
+const LEADING_SILENCE_SECONDS: f32 = 0.03;
+const TRAILING_SILENCE_SECONDS: f32 = 0.2;
 /// Duration of the first chunk and of the others, in seconds. The first is short for a low latency.
-const FIRST_CHUNK: f32 = 0.02;
-const CHUNK: f32 = 0.1;
+const FIRST_CHUNK_SECONDS: f32 = 0.02;
+const CHUNK_SECONDS: f32 = 0.1;
 
 /// The built-in voices, on threads of their own.
 pub struct Flite {
-    queue: Queue<Job>,
+    queue: JobQueue<SynthesisJob>,
 }
 
-struct Job {
+struct SynthesisJob {
     request: Request,
     sink: Sink<Event>,
 }
@@ -51,13 +51,13 @@ impl Flite {
     /// # Errors
     /// [`ErrorKind::NotAvailable`] if flite or its default voice is not installed.
     pub fn start(threads: usize) -> Result<Self, Error> {
-        let missing = |reason: String| Error::new(Kind::Missing, reason);
+        let missing = |reason: String| Error::new(ErrorKind::NotAvailable, reason);
         let engine = Engine::shared().map_err(missing)?;
-        engine.has(Voice::Slt).map_err(missing)?;
-        let (queue, jobs) = Queue::open();
+        engine.check_voice(Voice::Slt).map_err(missing)?;
+        let (queue, jobs) = JobQueue::channel();
         // The first utterance pages the voice in. It is an ordinary job, so a panic in it ends no
         // thread.
-        queue.push(Job {
+        queue.push(SynthesisJob {
             request: Request { text: "Hello.".into(), voice: String::new(), pronunciation: Vec::new() },
             sink: Sink::new(|event| {
                 if let Event::Failed(error) = event {
@@ -67,9 +67,10 @@ impl Flite {
         });
         for n in 0..threads.max(1) {
             let jobs = jobs.clone();
-            let started = thread::spawn(format!("model-tts-{n}"), move || work(engine, &jobs));
+            let started =
+                thread::spawn_low_priority(format!("model-tts-{n}"), move || run_worker(engine, &jobs));
             started.map_err(|e| {
-                Error::new(Kind::Broken, "a thread for the voice could not be started").with_source(e)
+                Error::new(ErrorKind::Failed, "a thread for the voice could not be started").with_source(e)
             })?;
         }
         Ok(Self { queue })
@@ -77,20 +78,21 @@ impl Flite {
 
     /// Number of texts that wait for a thread, and the maximum.
     #[must_use]
-    pub fn waiting(&self) -> (usize, usize) {
-        (self.queue.waiting(), queue::WAITING)
+    pub fn queue_usage(&self) -> (usize, usize) {
+        (self.queue.waiting_count(), queue::MAX_WAITING)
     }
 }
 
 impl Tts for Flite {
     fn speak(&self, request: Request, sink: Sink<Event>) -> Result<Handle, Error> {
-        let ticket = self.queue.push(Job { request, sink });
-        let ticket = ticket.ok_or_else(|| Error::new(Kind::Busy, "too many texts wait for the voice"))?;
+        let ticket = self.queue.push(SynthesisJob { request, sink });
+        let ticket =
+            ticket.ok_or_else(|| Error::new(ErrorKind::Busy, "too many texts wait for the voice"))?;
         Ok(Handle::new(move || ticket.cancel()))
     }
 
-    fn knows(&self, voice: &str) -> bool {
-        resolve(voice).1.is_none()
+    fn has_voice(&self, voice: &str) -> bool {
+        resolve_voice(voice).1.is_none()
     }
 }
 
@@ -98,102 +100,106 @@ impl Tts for Flite {
 ///
 /// # Errors
 /// One sentence that says what to install.
-pub fn installed(voice: Voice) -> Result<(), String> {
-    Engine::shared()?.has(voice)
+pub fn check_installed(voice: Voice) -> Result<(), String> {
+    Engine::shared()?.check_voice(voice)
 }
 
-fn work(engine: &Engine, jobs: &Receiver<(Job, Arc<Ticket>)>) {
+fn run_worker(engine: &Engine, jobs: &Receiver<(SynthesisJob, Arc<Ticket>)>) {
     for (job, ticket) in jobs {
-        if ticket.begin() && contained(|| speak(engine, &job, &|| ticket.is_cancelled())).is_none() {
-            job.sink.send(Event::Failed(Error::new(Kind::Broken, "the voice failed")));
+        if ticket.start() && catch_panic(|| synthesise_job(engine, &job, &|| ticket.is_cancelled())).is_none()
+        {
+            job.sink.send(Event::Failed(Error::new(ErrorKind::Failed, "the voice failed")));
         }
     }
 }
 
-fn speak(engine: &Engine, job: &Job, cancelled: &dyn Fn() -> bool) {
-    let refuse = |reason| job.sink.send(Event::Failed(Error::new(Kind::Refused, reason)));
-    if job.request.text.len() > TEXT {
+fn synthesise_job(engine: &Engine, job: &SynthesisJob, cancelled: &dyn Fn() -> bool) {
+    let refuse = |reason| job.sink.send(Event::Failed(Error::new(ErrorKind::Rejected, reason)));
+    if job.request.text.len() > MAX_TEXT_BYTES {
         return refuse("the text is too long to be said");
     }
-    let parts = text::parts(&job.request.text, &job.request.pronunciation);
+    let parts = text::split_segments(&job.request.text, &job.request.pronunciation);
     if parts.is_empty() {
         return refuse("there is no text to be said");
     }
-    let (voice, _) = resolve(&job.request.voice);
-    let mut speaker = Speaker::new(job, cancelled, voice.sample_rate());
+    let (voice, _) = resolve_voice(&job.request.voice);
+    let mut speaker = EventEmitter::new(job, cancelled, voice.sample_rate());
     for part in &parts {
-        speaker.begin(part);
+        speaker.start_segment(part);
         if part.spoken.is_empty() {
             // Only punctuation and emoji: reported as words, with a short silence as audio.
-            speaker.marks(Marks { phones: vec![("pau".to_owned(), LEAD)], tokens: Vec::new() });
-            let silence = vec![0; speaker.samples_in(LEAD)];
-            speaker.samples(&silence);
+            speaker.on_marks(SpeechMarks {
+                phones: vec![("pau".to_owned(), LEADING_SILENCE_SECONDS)],
+                tokens: Vec::new(),
+            });
+            let silence = vec![0; speaker.sample_count(LEADING_SILENCE_SECONDS)];
+            speaker.on_samples(&silence);
         } else if let Err(reason) = engine.synthesise(voice, &part.spoken, &mut speaker) {
-            return job.sink.send(Event::Failed(Error::new(Kind::Broken, reason)));
+            return job.sink.send(Event::Failed(Error::new(ErrorKind::Failed, reason)));
         }
         if cancelled() {
             return;
         }
-        speaker.finish();
+        speaker.finish_segment();
     }
     job.sink.send(Event::End);
 }
 
 /// Converts flite's utterances to the events of one request.
-struct Speaker<'a> {
-    job: &'a Job,
+struct EventEmitter<'a> {
+    job: &'a SynthesisJob,
     cancelled: &'a dyn Fn() -> bool,
     sample_rate: u32,
-    part: Option<&'a Part>,
+    segment: Option<&'a TextSegment>,
     /// Number of samples sent in earlier segments, and in this one.
-    before: usize,
-    given: usize,
+    samples_before: usize,
+    samples_sent: usize,
     /// Number of samples that flite made of this segment, and the range of them that is sent.
-    made: usize,
-    keep: std::ops::Range<usize>,
+    samples_made: usize,
+    kept_range: std::ops::Range<usize>,
     chunk: Vec<i16>,
 }
 
-impl<'a> Speaker<'a> {
-    fn new(job: &'a Job, cancelled: &'a dyn Fn() -> bool, sample_rate: u32) -> Self {
+impl<'a> EventEmitter<'a> {
+    fn new(job: &'a SynthesisJob, cancelled: &'a dyn Fn() -> bool, sample_rate: u32) -> Self {
         Self {
             job,
             cancelled,
             sample_rate,
-            part: None,
-            before: 0,
-            given: 0,
-            made: 0,
-            keep: 0..0,
+            segment: None,
+            samples_before: 0,
+            samples_sent: 0,
+            samples_made: 0,
+            kept_range: 0..0,
             chunk: Vec::new(),
         }
     }
 
-    fn begin(&mut self, part: &'a Part) {
-        self.part = Some(part);
-        self.before += std::mem::take(&mut self.given);
-        self.made = 0;
+    fn start_segment(&mut self, part: &'a TextSegment) {
+        self.segment = Some(part);
+        self.samples_before += std::mem::take(&mut self.samples_sent);
+        self.samples_made = 0;
     }
 
-    fn samples_in(&self, seconds: f32) -> usize {
+    fn sample_count(&self, seconds: f32) -> usize {
         (seconds.max(0.0) * self.sample_rate as f32).round() as usize
     }
 
-    fn give(&mut self) {
+    fn flush_chunk(&mut self) {
         if !self.chunk.is_empty() {
-            self.given += self.chunk.len();
+            self.samples_sent += self.chunk.len();
             let pcm = std::mem::take(&mut self.chunk);
             self.job.sink.send(Event::Audio { pcm, sample_rate: self.sample_rate });
         }
     }
 
-    fn finish(&mut self) {
-        self.give();
+    fn finish_segment(&mut self) {
+        self.flush_chunk();
     }
 }
 
-impl Listener for Speaker<'_> {
-    fn marks(&mut self, marks: Marks) {
+impl SynthesisListener for EventEmitter<'_> {
+    fn on_marks(&mut self, marks: SpeechMarks) {
         let end = marks.phones.last().map_or(0.0, |(_, end)| *end);
         let first = marks.phones.first().filter(|(name, _)| name == "pau").map_or(0.0, |(_, end)| *end);
         // The last pause begins where the previous phone ends.
@@ -201,35 +207,38 @@ impl Listener for Speaker<'_> {
             [.., (_, sound), (name, _)] if name == "pau" => *sound,
             _ => end,
         };
-        let (from, to) = ((first - LEAD).max(0.0), (last + TAIL).min(end));
-        self.keep = self.samples_in(from)..self.samples_in(to);
-        let base = self.before as f64 / f64::from(self.sample_rate);
+        let (from, to) =
+            ((first - LEADING_SILENCE_SECONDS).max(0.0), (last + TRAILING_SILENCE_SECONDS).min(end));
+        self.kept_range = self.sample_count(from)..self.sample_count(to);
+        let base = self.samples_before as f64 / f64::from(self.sample_rate);
         let time = |t: f32| base + f64::from(t.clamp(from, to) - from);
 
         let phones = marks.phones.into_iter().map(|(name, end)| Phone { name, end: time(end) as f32 });
         self.job.sink.send(Event::Phones(phones.collect()));
 
-        let words = self.part.map_or(&[][..], |part| &part.words);
-        let words = words.iter().zip(pronounce::ends(words, &marks.tokens)).map(|(word, end)| Word {
-            text: word.written.clone(),
-            // flite reports phones, so pauses between words are not needed.
-            begin: None,
-            end: time(end),
-        });
+        let words = self.segment.map_or(&[][..], |part| &part.words);
+        let words =
+            words.iter().zip(pronounce::word_end_times(words, &marks.tokens)).map(|(word, end)| Word {
+                text: word.written.clone(),
+                // flite reports phones, so pauses between words are not needed.
+                begin: None,
+                end: time(end),
+            });
         self.job.sink.send(Event::Words(words.collect()));
     }
 
-    fn samples(&mut self, pcm: &[i16]) -> bool {
+    fn on_samples(&mut self, pcm: &[i16]) -> bool {
         if (self.cancelled)() {
             return false;
         }
-        let (from, to) = (self.made, self.made + pcm.len());
-        self.made = to;
-        let kept = self.keep.start.clamp(from, to) - from..self.keep.end.clamp(from, to) - from;
+        let (from, to) = (self.samples_made, self.samples_made + pcm.len());
+        self.samples_made = to;
+        let kept = self.kept_range.start.clamp(from, to) - from..self.kept_range.end.clamp(from, to) - from;
         self.chunk.extend_from_slice(&pcm[kept.start.min(kept.end)..kept.end]);
-        let enough = if self.before + self.given == 0 { FIRST_CHUNK } else { CHUNK };
-        if self.chunk.len() >= self.samples_in(enough) {
-            self.give();
+        let enough =
+            if self.samples_before + self.samples_sent == 0 { FIRST_CHUNK_SECONDS } else { CHUNK_SECONDS };
+        if self.chunk.len() >= self.sample_count(enough) {
+            self.flush_chunk();
         }
         true
     }

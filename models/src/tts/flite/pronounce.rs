@@ -2,12 +2,12 @@
 //! phone lengths of one of its voices. For voices that report words but no phones.
 
 use super::super::Voice;
-use super::super::text::{self, Word};
-use super::ffi::{Engine, Listener, Marks};
+use super::super::text::{self, WrittenWord};
+use super::ffi::{Engine, SpeechMarks, SynthesisListener};
 
 /// Pronunciation of a written word, lengths in seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::tts) struct Pronounced {
+pub(in crate::tts) struct WordPronunciation {
     /// The pause before it.
     pub(in crate::tts) pause: f32,
     /// Its phones with their lengths; empty for a word without audio.
@@ -23,40 +23,40 @@ pub(in crate::tts) fn pronounce(
     voice: Voice,
     text: &str,
     list: &[(String, String)],
-) -> Result<Vec<Pronounced>, String> {
+) -> Result<Vec<WordPronunciation>, String> {
     let engine = Engine::shared()?;
     let mut words = Vec::new();
-    for part in text::parts(text, list) {
-        let mut told = Told(None);
+    for part in text::split_segments(text, list) {
+        let mut told = MarksCollector(None);
         if !part.spoken.is_empty() {
             engine.synthesise(voice, &part.spoken, &mut told)?;
         }
         // Punctuation alone has no audio, and therefore no utterance.
-        let marks = told.0.unwrap_or(Marks { phones: Vec::new(), tokens: Vec::new() });
-        words.extend(of_words(&part.words, &marks));
+        let marks = told.0.unwrap_or(SpeechMarks { phones: Vec::new(), tokens: Vec::new() });
+        words.extend(word_pronunciations(&part.words, &marks));
     }
     Ok(words)
 }
 
 /// Stores the marks, and stops the synthesis before any sample.
-struct Told(Option<Marks>);
+struct MarksCollector(Option<SpeechMarks>);
 
-impl Listener for Told {
-    fn marks(&mut self, marks: Marks) {
+impl SynthesisListener for MarksCollector {
+    fn on_marks(&mut self, marks: SpeechMarks) {
         self.0 = Some(marks);
     }
 
-    fn samples(&mut self, _: &[i16]) -> bool {
+    fn on_samples(&mut self, _: &[i16]) -> bool {
         false
     }
 }
 
 /// End of each word in the utterance, in seconds. A word without audio has the end of the previous
 /// one.
-pub(super) fn ends(words: &[Word], tokens: &[(usize, f32)]) -> Vec<f32> {
+pub(super) fn word_end_times(words: &[WrittenWord], tokens: &[(usize, f32)]) -> Vec<f32> {
     let mut tokens = tokens.iter().peekable();
     let mut heard: f32 = 0.0;
-    let end = |word: &Word| {
+    let end = |word: &WrittenWord| {
         // The position of a token may be the blank after it.
         while let Some((_, end)) = tokens.next_if(|(at, _)| *at <= word.end + 1) {
             heard = heard.max(*end);
@@ -66,12 +66,12 @@ pub(super) fn ends(words: &[Word], tokens: &[(usize, f32)]) -> Vec<f32> {
     words.iter().map(end).collect()
 }
 
-fn of_words(words: &[Word], marks: &Marks) -> Vec<Pronounced> {
+fn word_pronunciations(words: &[WrittenWord], marks: &SpeechMarks) -> Vec<WordPronunciation> {
     let mut phones = marks.phones.iter().peekable();
     let mut begin = 0.0;
     let mut all = Vec::with_capacity(words.len());
-    for end in ends(words, &marks.tokens) {
-        let mut word = Pronounced::default();
+    for end in word_end_times(words, &marks.tokens) {
+        let mut word = WordPronunciation::default();
         while let Some((name, end)) = phones.next_if(|(_, e)| *e <= end + 1e-4) {
             let length = end - begin;
             begin = *end;
@@ -90,7 +90,7 @@ fn of_words(words: &[Word], marks: &Marks) -> Vec<Pronounced> {
 mod tests {
     use super::*;
 
-    fn names(word: &Pronounced) -> String {
+    fn phone_names(word: &WordPronunciation) -> String {
         word.phones.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" ")
     }
 
@@ -99,7 +99,7 @@ mod tests {
         let list = [("nginx".to_owned(), "engine ex".to_owned())];
         for voice in Voice::ALL {
             let words = pronounce(voice, "Bob, 👍 ask nginx 42 - maps.", &list).unwrap();
-            let found: Vec<String> = words.iter().map(names).collect();
+            let found: Vec<String> = words.iter().map(phone_names).collect();
             assert_eq!(found[..3], ["b aa b", "", "ae s k"], "{voice:?}");
             assert_eq!(found[3], "eh n jh ax n eh k s", "{voice:?}");
             assert_eq!(found[4..], ["f ao r t iy t uw", "", "m ae p s"], "{voice:?}");
@@ -116,7 +116,7 @@ mod tests {
         let words = pronounce(Voice::Kal16, &text, &[]).unwrap();
         assert_eq!(words.len(), text.split_whitespace().count());
         assert!(words.iter().all(|word| !word.phones.is_empty()));
-        assert_eq!(pronounce(Voice::Kal16, "... 👍", &[]).unwrap(), vec![Pronounced::default(); 2]);
+        assert_eq!(pronounce(Voice::Kal16, "... 👍", &[]).unwrap(), vec![WordPronunciation::default(); 2]);
         assert_eq!(pronounce(Voice::Kal16, "", &[]).unwrap(), []);
     }
 }

@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 /// Maximum number of waiting texts.
-pub(super) const WAITING: usize = 256;
+pub(super) const MAX_WAITING: usize = 256;
 /// The same, including cancelled texts that were not skipped yet.
-const PLACES: usize = 16 * WAITING;
+const MAX_QUEUED: usize = 16 * MAX_WAITING;
 
-const WAITS: u8 = 0;
-const BEGUN: u8 = 1;
-const CANCELLED: u8 = 2;
+const STATE_WAITING: u8 = 0;
+const STATE_STARTED: u8 = 1;
+const STATE_CANCELLED: u8 = 2;
 
 /// The state of a queued text, shared by the caller and the synthesis thread.
 pub(super) struct Ticket {
@@ -31,23 +31,24 @@ pub(super) struct Ticket {
 
 impl Ticket {
     /// Starts the job; false if it was cancelled.
-    pub(super) fn begin(&self) -> bool {
-        self.leave(BEGUN)
+    pub(super) fn start(&self) -> bool {
+        self.leave_queue(STATE_STARTED)
     }
 
     /// Cancels the job, waiting or started.
     pub(super) fn cancel(&self) {
-        if !self.leave(CANCELLED) {
-            self.state.store(CANCELLED, Ordering::Relaxed);
+        if !self.leave_queue(STATE_CANCELLED) {
+            self.state.store(STATE_CANCELLED, Ordering::Relaxed);
         }
     }
 
     pub(super) fn is_cancelled(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == CANCELLED
+        self.state.load(Ordering::Relaxed) == STATE_CANCELLED
     }
 
-    fn leave(&self, to: u8) -> bool {
-        let waited = self.state.compare_exchange(WAITS, to, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    fn leave_queue(&self, to: u8) -> bool {
+        let waited =
+            self.state.compare_exchange(STATE_WAITING, to, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if waited {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
@@ -56,29 +57,30 @@ impl Ticket {
 }
 
 /// Sending end of the queue.
-pub(super) struct Queue<T> {
+pub(super) struct JobQueue<T> {
     jobs: Sender<(T, Arc<Ticket>)>,
     waiting: Arc<AtomicUsize>,
 }
 
-impl<T> Queue<T> {
-    pub(super) fn open() -> (Self, Receiver<(T, Arc<Ticket>)>) {
-        let (jobs, taken) = bounded(PLACES);
+impl<T> JobQueue<T> {
+    pub(super) fn channel() -> (Self, Receiver<(T, Arc<Ticket>)>) {
+        let (jobs, taken) = bounded(MAX_QUEUED);
         (Self { jobs, waiting: Arc::default() }, taken)
     }
 
     /// Number of waiting jobs.
-    pub(super) fn waiting(&self) -> usize {
+    pub(super) fn waiting_count(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
     /// Queues a job; `None` if too many wait, or no thread receives them. Never blocks.
     pub(super) fn push(&self, job: T) -> Option<Arc<Ticket>> {
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        let ticket = Arc::new(Ticket { state: AtomicU8::new(WAITS), waiting: Arc::clone(&self.waiting) });
+        let ticket =
+            Arc::new(Ticket { state: AtomicU8::new(STATE_WAITING), waiting: Arc::clone(&self.waiting) });
         if self.jobs.try_send((job, Arc::clone(&ticket))).is_err() {
             ticket.cancel();
             return None;
@@ -93,29 +95,29 @@ mod tests {
 
     #[test]
     fn a_full_queue_refuses_and_what_is_cancelled_makes_room_at_once() {
-        let (queue, jobs) = Queue::open();
-        let tickets: Vec<_> = (0..WAITING).map(|n| queue.push(n).unwrap()).collect();
+        let (queue, jobs) = JobQueue::channel();
+        let tickets: Vec<_> = (0..MAX_WAITING).map(|n| queue.push(n).unwrap()).collect();
         assert!(queue.push(0).is_none());
         tickets.iter().for_each(|ticket| ticket.cancel());
         tickets.iter().for_each(|ticket| ticket.cancel());
         assert!(
-            (0..WAITING).all(|n| queue.push(n).is_some()),
+            (0..MAX_WAITING).all(|n| queue.push(n).is_some()),
             "there is room for as many, and not for more:"
         );
         assert!(queue.push(0).is_none());
-        let wanted = jobs.try_iter().filter(|(_, ticket)| ticket.begin()).count();
-        assert_eq!(wanted, WAITING);
+        let wanted = jobs.try_iter().filter(|(_, ticket)| ticket.start()).count();
+        assert_eq!(wanted, MAX_WAITING);
         assert!(queue.push(0).is_some());
     }
 
     #[test]
     fn a_text_that_is_spoken_can_be_cancelled_and_counts_once() {
-        let (queue, jobs) = Queue::open();
+        let (queue, jobs) = JobQueue::channel();
         let ticket = queue.push(()).unwrap();
         let (_, taken) = jobs.recv().unwrap();
-        assert!(taken.begin() && !taken.is_cancelled());
+        assert!(taken.start() && !taken.is_cancelled());
         ticket.cancel();
-        assert!(taken.is_cancelled() && !taken.begin());
+        assert!(taken.is_cancelled() && !taken.start());
         assert_eq!(queue.waiting.load(Ordering::Relaxed), 0);
     }
 }

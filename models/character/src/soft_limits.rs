@@ -1,12 +1,12 @@
 //! Soft limits of sliders: far from the average, a slider's effect decreases, so that its ends
 //! still give plausible faces.
 
-use crate::person::Character;
+use crate::character::Character;
 
 /// Limits a factor for drawing. Within `linear_range` of the average it is unchanged. Beyond, it
 /// approaches `min` or `max` asymptotically, so that every movement of the slider still has an
 /// effect.
-fn bend(factor: &mut f32, free: f32, least: f32, most: f32) {
+fn soft_clamp(factor: &mut f32, free: f32, least: f32, most: f32) {
     let from_average = *factor - 1.0;
     let reach = if from_average < 0.0 { 1.0 - least } else { most - 1.0 };
     let (beyond, room) = (from_average.abs() - free, reach - free);
@@ -18,16 +18,16 @@ fn bend(factor: &mut f32, free: f32, least: f32, most: f32) {
 impl Character {
     /// The character as it is drawn. Fields that are not listed here apply unchanged over their
     /// full range.
-    pub(crate) fn bent(&self) -> Self {
+    pub(crate) fn with_soft_limits(&self) -> Self {
         let mut c = self.clone();
         let (bones, nose) = (&mut c.proportions, &mut c.nose);
-        bend(&mut bones.face_width, 0.05, 0.83, 1.15);
-        bend(&mut bones.jaw_width, 0.12, 0.76, 1.16);
+        soft_clamp(&mut bones.face_width, 0.05, 0.83, 1.15);
+        soft_clamp(&mut bones.jaw_width, 0.12, 0.76, 1.16);
         // A mouth needs its space between nose and chin, and a chin its space over the neck.
-        bend(&mut bones.jaw_height, 0.06, 0.90, 1.10);
-        bend(&mut nose.length, 0.07, 0.75, 1.17);
-        bend(&mut nose.tip, 0.12, 0.70, 1.28);
-        bend(&mut c.lips.width, 0.10, 0.75, 1.20);
+        soft_clamp(&mut bones.jaw_height, 0.06, 0.90, 1.10);
+        soft_clamp(&mut nose.length, 0.07, 0.75, 1.17);
+        soft_clamp(&mut nose.tip, 0.12, 0.70, 1.28);
+        soft_clamp(&mut c.lips.width, 0.10, 0.75, 1.20);
         c
     }
 }
@@ -40,7 +40,7 @@ mod tests {
     fn a_bent_factor_is_itself_near_the_average_and_grows_up_to_its_ends() {
         let bent = |factor: f32| {
             let mut bent = factor;
-            bend(&mut bent, 0.06, 0.88, 1.13);
+            soft_clamp(&mut bent, 0.06, 0.88, 1.13);
             bent
         };
         for factor in [0.94, 0.99, 1.0, 1.05, 1.06] {

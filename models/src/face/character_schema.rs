@@ -13,26 +13,30 @@ pub struct Setting {
     pub group: &'static str,
     /// Its type.
     #[serde(flatten)]
-    pub kind: Kind,
+    pub kind: SettingKind,
 }
 
 /// Type of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Kind {
+pub enum SettingKind {
     /// A number with a unit, as defined by [`character::Slider`], and a range.
     Slider {
         /// Unit of the value.
         unit: &'static str,
         /// Minimum value.
-        least: f32,
+        #[serde(rename = "least")]
+        min: f32,
         /// Maximum value.
-        most: f32,
+        #[serde(rename = "most")]
+        max: f32,
     },
     /// An integer from 0 on.
-    Whole {
+    #[serde(rename = "whole")]
+    Integer {
         /// Maximum value.
-        most: u32,
+        #[serde(rename = "most")]
+        max: u32,
     },
     /// True or false.
     Flag,
@@ -48,30 +52,30 @@ pub enum Kind {
     },
 }
 
-const COLOUR: Kind = Kind::Colour { optional: false };
+const REQUIRED_COLOUR: SettingKind = SettingKind::Colour { optional: false };
 
 /// The settings of a character that are not sliders.
-const OTHERS: &[(&str, Kind)] = &[
-    ("seed", Kind::Whole { most: u32::MAX }),
-    ("skin.colour", COLOUR),
-    ("eyes.colour", COLOUR),
-    ("brows.colour", COLOUR),
-    ("lips.colour", COLOUR),
+const NON_SLIDERS: &[(&str, SettingKind)] = &[
+    ("seed", SettingKind::Integer { max: u32::MAX }),
+    ("skin.colour", REQUIRED_COLOUR),
+    ("eyes.colour", REQUIRED_COLOUR),
+    ("brows.colour", REQUIRED_COLOUR),
+    ("lips.colour", REQUIRED_COLOUR),
     (
         "hair.style",
-        Kind::Choice { choices: &["none", "buzz", "short", "side", "curly", "bob", "long", "bun"] },
+        SettingKind::Choice { choices: &["none", "buzz", "short", "side", "curly", "bob", "long", "bun"] },
     ),
-    ("hair.dark", COLOUR),
-    ("hair.light", COLOUR),
-    ("headscarf", Kind::Colour { optional: true }),
-    ("glasses", Kind::Choice { choices: &["none", "square", "round", "slim"] }),
-    ("frame", COLOUR),
-    ("earrings", Kind::Flag),
-    ("clothes.style", Kind::Choice { choices: &["crew", "turtleneck", "shirt", "blazer", "suit"] }),
-    ("clothes.colour", COLOUR),
-    ("clothes.under", COLOUR),
-    ("background[0]", COLOUR),
-    ("background[1]", COLOUR),
+    ("hair.dark", REQUIRED_COLOUR),
+    ("hair.light", REQUIRED_COLOUR),
+    ("headscarf", SettingKind::Colour { optional: true }),
+    ("glasses", SettingKind::Choice { choices: &["none", "square", "round", "slim"] }),
+    ("frame", REQUIRED_COLOUR),
+    ("earrings", SettingKind::Flag),
+    ("clothes.style", SettingKind::Choice { choices: &["crew", "turtleneck", "shirt", "blazer", "suit"] }),
+    ("clothes.colour", REQUIRED_COLOUR),
+    ("clothes.under", REQUIRED_COLOUR),
+    ("background[0]", REQUIRED_COLOUR),
+    ("background[1]", REQUIRED_COLOUR),
 ];
 
 /// Groups of the settings of a [`Character`], in the order of a form. A slider that no group lists
@@ -89,25 +93,25 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("background", &["background[0]", "background[1]"]),
 ];
 
-fn slider<T>(slider: &Slider<T>) -> Kind {
-    Kind::Slider { unit: slider.unit, least: slider.least, most: slider.most }
+fn slider_kind<T>(slider: &Slider<T>) -> SettingKind {
+    SettingKind::Slider { unit: slider.unit, min: slider.min, max: slider.max }
 }
 
 /// The table of a path: `eyes` of `eyes.size`.
-fn table(name: &str) -> &str {
+fn table_name(name: &str) -> &str {
     name.split(['.', '[']).next().unwrap_or(name)
 }
 
 /// All settings of a [`Character`].
 #[must_use]
-pub fn of_character() -> Vec<Setting> {
+pub fn character_settings() -> Vec<Setting> {
     let kind = |name: &str| {
-        let other = OTHERS.iter().find(|(other, _)| *other == name).map(|(_, kind)| *kind);
-        other.or_else(|| Some(slider::<Character>(SLIDERS.iter().find(|s| s.name == name)?)))
+        let other = NON_SLIDERS.iter().find(|(other, _)| *other == name).map(|(_, kind)| *kind);
+        other.or_else(|| Some(slider_kind::<Character>(SLIDERS.iter().find(|s| s.name == name)?)))
     };
     let mut all: Vec<Setting> = Vec::new();
     for (group, names) in GROUPS {
-        let rest = SLIDERS.iter().map(|s| s.name).filter(|name| table(name) == *group);
+        let rest = SLIDERS.iter().map(|s| s.name).filter(|name| table_name(name) == *group);
         for name in names.iter().copied().chain(rest) {
             if all.iter().all(|known| known.name != name)
                 && let Some(kind) = kind(name)
@@ -121,29 +125,29 @@ pub fn of_character() -> Vec<Setting> {
 
 /// All settings of a [`Pose`].
 #[must_use]
-pub fn of_pose() -> Vec<Setting> {
+pub fn pose_settings() -> Vec<Setting> {
     let setting = |s: &Slider<Pose>| Setting {
         name: s.name,
         group: if s.name == "smile" { "mouth" } else { s.name.split('.').next().unwrap_or(s.name) },
-        kind: slider(s),
+        kind: slider_kind(s),
     };
     POSE_SLIDERS.iter().map(setting).collect()
 }
 
 /// Maximum closure of the lids at rest. Beyond it an avatar looks asleep.
-const LIDS: f32 = 0.4;
+const MAX_REST_LIDS: f32 = 0.4;
 
 /// All settings of an avatar's rest pose ([`super::avatar_spec::AvatarSpec::rest`]): a [`Pose`]
 /// with closed mouth and open eyes.
 #[must_use]
-pub fn of_rest() -> Vec<Setting> {
-    let mut all = of_pose();
+pub fn rest_settings() -> Vec<Setting> {
+    let mut all = pose_settings();
     for setting in &mut all {
         match &mut setting.kind {
-            Kind::Slider { least, most, .. } if setting.name.starts_with("mouth.") => {
+            SettingKind::Slider { min: least, max: most, .. } if setting.name.starts_with("mouth.") => {
                 (*least, *most) = (0.0, 0.0)
             }
-            Kind::Slider { most, .. } if setting.name == "eyes.lids" => *most = LIDS,
+            SettingKind::Slider { max: most, .. } if setting.name == "eyes.lids" => *most = MAX_REST_LIDS,
             _ => {}
         }
     }
@@ -158,9 +162,9 @@ pub fn check_rest(rest: &Pose) -> Result<(), String> {
     if rest.mouth != Mouth::default() {
         return Err("rest.mouth: the mouth is closed at rest, and nothing of it can be set".into());
     }
-    if rest.eyes.lids > LIDS {
+    if rest.eyes.lids > MAX_REST_LIDS {
         return Err(format!(
-            "rest.eyes.lids is {}, but the eyes are open at rest: at most {LIDS}",
+            "rest.eyes.lids is {}, but the eyes are open at rest: at most {MAX_REST_LIDS}",
             rest.eyes.lids
         ));
     }
@@ -203,9 +207,10 @@ mod tests {
 
     #[test]
     fn everything_that_a_person_has_may_be_set_once() {
-        for (settings, leaves) in
-            [(of_character(), all_leaves(Character::default())), (of_pose(), all_leaves(Pose::default()))]
-        {
+        for (settings, leaves) in [
+            (character_settings(), all_leaves(Character::default())),
+            (pose_settings(), all_leaves(Pose::default())),
+        ] {
             let names: BTreeSet<String> = settings.iter().map(|s| s.name.to_owned()).collect();
             assert_eq!(names.len(), settings.len(), "one name twice");
             assert_eq!(names, leaves);
@@ -214,8 +219,8 @@ mod tests {
 
     #[test]
     fn every_choice_is_understood_and_no_other_word() {
-        for Setting { name, kind, .. } in of_character() {
-            let Kind::Choice { choices } = kind else { continue };
+        for Setting { name, kind, .. } in character_settings() {
+            let SettingKind::Choice { choices } = kind else { continue };
             let with = |word: &str| {
                 let mut file = json!({});
                 match name.split_once('.') {
@@ -235,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_form_is_served_with_numbers_as_people_write_them() {
-        let told = serde_json::to_string(&of_character()).unwrap();
+        let told = serde_json::to_string(&character_settings()).unwrap();
         assert!(
             told.contains(r#"{"name":"eyes.size","group":"eyes","kind":"slider","unit":"factor","least":0.8,"most":1.3}"#),
             "{told}"

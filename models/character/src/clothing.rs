@@ -2,9 +2,9 @@
 
 use glam::{Vec3, vec3};
 
-use crate::math::{capsule, ellipsoid, mix, noise, smax, smin, square, step};
-use crate::person::{ClothesStyle, Glasses};
-use crate::scene::{COLLAR, Material, Scene};
+use crate::character::{ClothesStyle, Glasses};
+use crate::math::{capsule, ellipsoid, mix, noise, smax, smin, smoothstep, square};
+use crate::scene::{COLLAR_Y, Material, Scene};
 
 impl Scene {
     /// Shoulders and chest, in the world.
@@ -12,7 +12,7 @@ impl Scene {
         if p.y > -0.65 {
             return p.y + 1.05;
         }
-        let s = self.c.proportions.shoulders;
+        let s = self.character.proportions.shoulders;
         let q = vec3(p.x.abs(), p.y - 0.20, p.z);
         let mut d = ellipsoid(q - vec3(0.0, -3.05, -0.30), vec3(1.10 * s, 1.10, 0.66));
         d = smin(d, capsule(q, vec3(0.0, -2.02, -0.38), vec3(1.10 * s, -2.17, -0.42), 0.34, 0.34), 0.30);
@@ -23,22 +23,22 @@ impl Scene {
     /// Clothes, in the world. `torso` and `body` (torso and neck) are the distances to the body
     /// below them. A distance above `near` may be inexact.
     pub(crate) fn cloth(&self, p: Vec3, torso: f32, body: f32, near: f32) -> (f32, Material) {
-        if self.c.headscarf.is_some() && p.y > COLLAR {
+        if self.character.headscarf.is_some() && p.y > COLLAR_Y {
             // The clothes are hidden.
             return (body + 0.05, Material::Cloth);
         }
         if body > 0.4 || body - 0.15 > near {
             return (body - 0.15, Material::Cloth);
         }
-        match self.c.clothes.style {
+        match self.character.clothes.style {
             ClothesStyle::Crew | ClothesStyle::Turtleneck => (self.jumper(p, body), Material::Cloth),
             ClothesStyle::Shirt => (self.shirt(p, body), Material::Cloth),
             ClothesStyle::Blazer | ClothesStyle::Suit => {
-                let under = if self.c.clothes.style == ClothesStyle::Suit {
+                let under = if self.character.clothes.style == ClothesStyle::Suit {
                     self.shirt(p, body)
                 } else {
                     let over = (p.y + 1.50) * 0.86 + (p.z + 0.35) * 0.50;
-                    let shell = smax(body - 0.03 - folds(p) * 0.3, over, 0.015).max(-(body + 0.1));
+                    let shell = smax(body - 0.03 - cloth_folds(p) * 0.3, over, 0.015).max(-(body + 0.1));
                     smin(shell, (square(body - 0.028) + square(over + 0.03) * 0.5).sqrt() - 0.028, 0.01)
                 };
                 let jacket = jacket(p, torso);
@@ -48,14 +48,14 @@ impl Scene {
     }
 
     fn jumper(&self, p: Vec3, body: f32) -> f32 {
-        let high = self.c.clothes.style == ClothesStyle::Turtleneck;
+        let high = self.character.clothes.style == ClothesStyle::Turtleneck;
         let over = if high {
             (p.y + 1.22) * 0.97 + (p.z + 0.30) * 0.20
         } else {
             (p.y + 1.38) * 0.90 + (p.z + 0.35) * 0.26
         };
         let thickness = if high { 0.055 } else { 0.045 };
-        let shell = body - thickness - folds(p) * step(0.05, -0.3, over);
+        let shell = body - thickness - cloth_folds(p) * smoothstep(0.05, -0.3, over);
         let d = smax(shell, over, 0.02).max(-(body + 0.1));
         // The collar: a tube along the line where the body meets the neckline.
         if high {
@@ -70,17 +70,17 @@ impl Scene {
     /// A shirt with the top button open.
     fn shirt(&self, p: Vec3, body: f32) -> f32 {
         let ax = p.x.abs();
-        let front = step(-0.25, 0.0, p.z);
+        let front = smoothstep(-0.25, 0.0, p.z);
         let over = (p.y + 1.36) * 0.92 + (p.z + 0.35) * 0.34;
         let throat = mix(1.0, ax - (over + 0.30).max(0.0) * 0.62, front);
-        let placket = 0.010 * step(0.062, 0.052, ax) * front;
-        let shell = smax(body - 0.035 - placket - folds(p) * 0.45, over, 0.015);
+        let placket = 0.010 * smoothstep(0.062, 0.052, ax) * front;
+        let shell = smax(body - 0.035 - placket - cloth_folds(p) * 0.45, over, 0.015);
         let d = smax(shell, -throat * 0.8, 0.012).max(-(body + 0.1));
         // The collar's leaves stand off the neck, fold over and end in points.
-        let aside = p.x.hypot(p.z + 0.28) - self.looks.neck_radius;
+        let aside = p.x.hypot(p.z + 0.28) - self.appearance.neck_radius;
         // Beside the neck they lie on the shirt: an edge with a gap under it would be jagged there.
-        let off = mix(0.035, mix(0.055, 0.10, step(0.50, 0.25, ax)), step(0.13, -0.20, over));
-        let point = step(0.48, 0.12, ax) * front;
+        let off = mix(0.035, mix(0.055, 0.10, smoothstep(0.50, 0.25, ax)), smoothstep(0.13, -0.20, over));
+        let point = smoothstep(0.48, 0.12, ax) * front;
         let gap =
             (((0.30 + over).max(0.0) * 0.62 + 0.012).max(0.12 - over * 0.60) - ax) * front - (1.0 - front);
         let end = (aside - 0.155 - 0.20 * point).max(-0.17 - 0.17 * point - over);
@@ -98,25 +98,25 @@ impl Scene {
         if q.z < -0.3 || aside > 0.12 {
             return aside.clamp(0.12, 0.25);
         }
-        let (outline, sheet) = self.lens(q);
-        let thick = if self.c.glasses == Glasses::Round { 0.012 } else { 0.016 };
+        let (outline, sheet) = self.lens_distances(q);
+        let thick = if self.character.glasses == Glasses::Round { 0.012 } else { 0.016 };
         let rim = (outline * outline + sheet * sheet * 0.55).sqrt() - thick;
         let bridge = capsule(q, vec3(0.0, 0.015, 1.02), vec3(0.11, 0.0, self.lens_depth(0.11)), 0.02, 0.02);
         let hinge = vec3(0.60, 0.05, self.lens_depth(0.60));
-        let ear = vec3(0.815 * self.c.proportions.face_width, 0.05, -0.1);
+        let ear = vec3(0.815 * self.character.proportions.face_width, 0.05, -0.1);
         let temple = capsule(q, hinge, ear, thick + 0.003, thick);
         let joint = capsule(q, hinge, vec3(0.56, 0.05, self.lens_depth(0.56)), 0.02, 0.02);
         rim.min(smin(bridge, rim, 0.02)).min(smin(temple, joint, 0.01))
     }
 
     fn lens_depth(&self, x: f32) -> f32 {
-        self.eye.z + self.looks.eye_radius + 0.17 - x * x * 0.32
+        self.eye.z + self.appearance.eye_radius + 0.17 - x * x * 0.32
     }
 
     /// Distance to a lens's outline as seen from the front, and to its sheet.
-    pub(crate) fn lens(&self, q: Vec3) -> (f32, f32) {
+    pub(crate) fn lens_distances(&self, q: Vec3) -> (f32, f32) {
         // Half sides of the box inside the round corners, and the corners' radius.
-        let (width, height, round) = match self.c.glasses {
+        let (width, height, round) = match self.character.glasses {
             Glasses::Slim => (0.125, 0.035, 0.125),
             Glasses::Round => (0.012, 0.0, 0.215),
             Glasses::None | Glasses::Square => (0.075, 0.045, 0.17),
@@ -128,7 +128,7 @@ impl Scene {
 
     /// Studs in the ear lobes, in head space.
     pub(crate) fn earrings(&self, p: Vec3) -> f32 {
-        let lobe = vec3(0.80 * self.c.proportions.face_width + 0.035, -0.295, -0.045);
+        let lobe = vec3(0.80 * self.character.proportions.face_width + 0.035, -0.295, -0.045);
         (vec3(p.x.abs(), p.y, p.z) - lobe).length() - 0.034
     }
 
@@ -148,7 +148,7 @@ impl Scene {
             ellipsoid(p - vec3(0.0, -2.0, -0.2), vec3(1.06, 0.52, 0.82)),
             0.45,
         );
-        let chin = ellipsoid(self.unjaw(q) - vec3(0.0, -1.10, 0.16), vec3(0.50, 0.20, 0.50));
+        let chin = ellipsoid(self.to_jaw_space(q) - vec3(0.0, -1.10, 0.16), vec3(0.50, 0.20, 0.50));
         let least = cap.min(wrap);
         if least.min(chin) > 0.45 {
             return (least.min(chin) - 0.12) * 0.8;
@@ -161,14 +161,17 @@ impl Scene {
                 // Folds that radiate from a pin make it look like cloth.
                 let pin = p - vec3(-0.55, -1.10, 0.45);
                 let far = pin.x.hypot(pin.y);
-                let depth = 0.050 * step(0.05, 0.55, far) * step(1.25, 0.9, far) * step(-0.80, -1.15, p.y);
+                let depth = 0.050
+                    * smoothstep(0.05, 0.55, far)
+                    * smoothstep(1.25, 0.9, far)
+                    * smoothstep(-0.80, -1.15, p.y);
                 if depth > 0.0 {
                     let angle = pin.y.atan2(pin.x + 0.15);
                     let wave = (angle * 8.5 + far * 1.4 + noise(p * 1.9) * 3.4).sin();
                     chest = depth * (0.6 - square(1.0 - wave.abs()));
                 }
             }
-            let depth = 0.020 * step(0.03, 0.12, opening) * step(1.1, 0.5, opening);
+            let depth = 0.020 * smoothstep(0.03, 0.12, opening) * smoothstep(1.1, 0.5, opening);
             if cap < 0.3 && depth > 0.0 {
                 // Folds along the hem, wider apart and shallower toward the back.
                 let drift = noise(hp * 2.3 + vec3(4.0, 0.0, 0.0));
@@ -185,7 +188,7 @@ impl Scene {
 
     /// Distance to the edge of a headscarf's opening, as seen from the front; negative in the face.
     pub(crate) fn scarf_opening(&self, hp: Vec3) -> f32 {
-        let bottom = 0.99 * (1.0 - 0.55 * self.short_face()) + self.jaw_angle * 0.55;
+        let bottom = 0.99 * (1.0 - 0.55 * self.face_shortening()) + self.jaw_angle * 0.55;
         let middle = (0.63 - bottom) * 0.5;
         let egg = ellipsoid(vec3(hp.x, hp.y - middle, 0.0), vec3(0.685, (0.63 + bottom) * 0.5, 5.0));
         egg.max(-(hp.z + 0.02 - hp.y.abs() * 0.05))
@@ -196,16 +199,16 @@ impl Scene {
 fn jacket(p: Vec3, torso: f32) -> f32 {
     let ax = p.x.abs();
     let edge = (0.07 + (p.y + 2.95).max(0.0) * 0.42).min(0.52 + (p.y + 1.9).max(0.0) * 0.1);
-    let v = ax - edge + step(-0.2, -0.5, p.z) * 0.6;
-    let coat = smax(torso - 0.095 - folds(p) * 0.8, -v * 0.85, 0.03);
-    let width = 0.30 * step(-3.0, -2.3, p.y) + 0.04;
+    let v = ax - edge + smoothstep(-0.2, -0.5, p.z) * 0.6;
+    let coat = smax(torso - 0.095 - cloth_folds(p) * 0.8, -v * 0.85, 0.03);
+    let width = 0.30 * smoothstep(-3.0, -2.3, p.y) + 0.04;
     let notch = ((p.y + 1.88) - (ax - 0.55) * 0.35).abs() - 0.012;
     let lapel = smax(smax(torso - 0.135, -v * 0.85, 0.03), v - width, 0.03);
     let lapel = lapel.max(-notch.min(0.02) - if v > 0.13 { 0.0 } else { 0.1 });
     coat.min(lapel).max(-(torso + 0.1))
 }
 
-fn folds(p: Vec3) -> f32 {
+fn cloth_folds(p: Vec3) -> f32 {
     if p.y > -1.2 {
         return 0.0;
     }

@@ -8,18 +8,25 @@ use crate::math::gradient;
 use crate::scene::{Material, Scene};
 
 /// Range of z in the world that contains all surfaces.
-const FRONT: f32 = 1.75;
-const BACK: f32 = -1.6;
+const MAX_Z: f32 = 1.75;
+const MIN_Z: f32 = -1.6;
 /// All surfaces above the shoulders lie within 1.45 of this point.
-const HEAD: Vec3 = vec3(0.0, -0.02, -0.02);
+const HEAD_CENTRE: Vec3 = vec3(0.0, -0.02, -0.02);
 
 /// Distance that all rays through a square of the picture may travel before one of them may come
 /// closer to a surface than `clearance`. The search starts at distance `t`. `spread` is the radius
 /// of the cone around the central `ray`, at distance 1.
-pub(crate) fn free_way(scene: &Scene, camera: &Camera, ray: Vec3, spread: f32, mut t: f32, air: f32) -> f32 {
+pub(crate) fn free_distance(
+    scene: &Scene,
+    camera: &Camera,
+    ray: Vec3,
+    spread: f32,
+    mut t: f32,
+    air: f32,
+) -> f32 {
     let origin = camera.eye;
-    t = t.max((FRONT - origin.z) / ray.z);
-    let end = (BACK - origin.z) / ray.z;
+    t = t.max((MAX_Z - origin.z) / ray.z);
+    let end = (MIN_Z - origin.z) / ray.z;
     while t < end {
         let d = scene.distance(origin + ray * t) - spread * t;
         if d < air {
@@ -36,9 +43,9 @@ pub(crate) fn free_way(scene: &Scene, camera: &Camera, ray: Vec3, spread: f32, m
 /// where most of the work is, it is nearly twice the distance; toward a surface it is little more
 /// than the distance. If the free spheres around two points then leave a gap, the ray returns to
 /// the end of the first sphere.
-pub(crate) fn hit(scene: &Scene, camera: &Camera, ray: Vec3, mut t: f32) -> Option<(Vec3, Material)> {
+pub(crate) fn intersect(scene: &Scene, camera: &Camera, ray: Vec3, mut t: f32) -> Option<(Vec3, Material)> {
     let origin = camera.eye;
-    let end = (BACK - origin.z) / ray.z;
+    let end = (MIN_Z - origin.z) / ray.z;
     // Free distance at the last point, and the step from there.
     let (mut before, mut step) = (0.0, 0.0);
     // Most rays need seven steps. Rays along a jaw with the neck behind it need ten times as many.
@@ -68,27 +75,27 @@ pub(crate) fn hit(scene: &Scene, camera: &Camera, ray: Vec3, mut t: f32) -> Opti
     (d <= 0.02).then_some((p, material))
 }
 
-pub(crate) fn normal(scene: &Scene, material: Material, p: Vec3) -> Vec3 {
+pub(crate) fn surface_normal(scene: &Scene, material: Material, p: Vec3) -> Vec3 {
     let e = if material == Material::Skin { 0.004 } else { 0.003 };
     gradient(|q| scene.distance_to(material, q), p, e)
 }
 
 /// Share of a light that arrives, 0 … 1. The penumbra is estimated from the distances along the
 /// ray.
-pub(crate) fn shadow(scene: &Scene, p: Vec3, light: Vec3, hardness: f32) -> f32 {
+pub(crate) fn soft_shadow(scene: &Scene, p: Vec3, light: Vec3, hardness: f32) -> f32 {
     let mut t = 0.035;
     let mut least = 1.0f32;
     for _ in 0..26 {
         let q = p + light * t;
         // The lamps are above the head. A ray above the head, or beside it and moving away, hits
         // nothing more.
-        let from_head = q - HEAD;
+        let from_head = q - HEAD_CENTRE;
         let far = from_head.length_squared();
         if far > 2.1 && q.y > -0.9 && from_head.dot(light) > 0.0 {
             break;
         }
         // Neither does a ray in front of all surfaces, if it is too far away for a penumbra.
-        if light.z > 0.0 && (q.z - scene.foremost) * hardness > t {
+        if light.z > 0.0 && (q.z - scene.max_z) * hardness > t {
             break;
         }
         let d = scene.distance(q);
@@ -103,11 +110,11 @@ pub(crate) fn shadow(scene: &Scene, p: Vec3, light: Vec3, hardness: f32) -> f32 
 }
 
 /// Below this visibility of the sky, a growing share of the light is reflected by other surfaces.
-const CORNER: f32 = 0.30;
+const MIN_OPENNESS: f32 = 0.30;
 
 /// Visible share of the sky, 0 … 1: sampled near the surface along the normal, and farther to four
 /// sides.
-pub(crate) fn openness(scene: &Scene, p: Vec3, n: Vec3) -> f32 {
+pub(crate) fn sky_visibility(scene: &Scene, p: Vec3, n: Vec3) -> f32 {
     let mut hidden = 0.0;
     let mut weight = 1.0;
     for i in 1..5 {
@@ -125,5 +132,5 @@ pub(crate) fn openness(scene: &Scene, p: Vec3, n: Vec3) -> f32 {
     }
     // No corner is black: other surfaces reflect light into it.
     let open = (1.0 - hidden).min(1.0);
-    if open < CORNER { CORNER * (open / CORNER - 1.0).exp() } else { open }
+    if open < MIN_OPENNESS { MIN_OPENNESS * (open / MIN_OPENNESS - 1.0).exp() } else { open }
 }

@@ -3,32 +3,33 @@
 use character::{Brows, Eyes, Head, Mouth};
 use serde::Serialize;
 
-use super::set::{Key, Look, Stance};
+use super::pose_set::{Look, PoseId, Stance};
 
 /// Head of a listener, in radians.
-pub const LISTENING: Head = Head { yaw: 0.025, pitch: 0.012, roll: 0.038 };
+pub const LISTENING_HEAD: Head = Head { yaw: 0.025, pitch: 0.012, roll: 0.038 };
 /// Deepest point of a nod, relative to the head's position, in radians.
 pub const NOD_DEPTH: f32 = 0.05;
 /// Gaze while thinking.
-pub const AWAY: [f32; 2] = [0.55, 0.5];
+pub const THINKING_GAZE: [f32; 2] = [0.55, 0.5];
 /// Brows while thinking.
-pub const PONDERING: Brows = Brows { raise: 0.4, knit: 0.3 };
+pub const THINKING_BROWS: Brows = Brows { raise: 0.4, knit: 0.3 };
 /// Brows that emphasize speech.
-pub const STRESSING: Brows = Brows { raise: 0.45, knit: 0.0 };
+pub const EMPHASIS_BROWS: Brows = Brows { raise: 0.45, knit: 0.0 };
 /// A side glance while speaking or listening. The other side has the opposite sign of the first
 /// number.
-pub const ASIDE: [f32; 2] = [0.4, -0.05];
+pub const SIDE_GLANCE: [f32; 2] = [0.4, -0.05];
 
 /// Poses to draw, relative to rest.
 #[derive(Serialize)]
-pub struct Plan {
+pub struct PosePlan {
     /// Heads and smiles, rest first.
     pub stances: Vec<Stance>,
     /// Eyes and brows, rest first.
     pub looks: Vec<Look>,
     /// The stances in which lips move, rest first, each with the looks that are baked with every
     /// mouth.
-    pub talking: Vec<(u8, Vec<u8>)>,
+    #[serde(rename = "talking")]
+    pub speaking_stances: Vec<(u8, Vec<u8>)>,
     /// Mouths, the closed one first.
     pub mouths: Vec<Mouth>,
     /// For each stance but the first: the looks with which it is baked.
@@ -36,34 +37,43 @@ pub struct Plan {
     /// Rise of the chest, breathed out first.
     pub breaths: Vec<f32>,
     /// Pairs of stance and look that breathe, with closed mouth.
-    pub breathing: Vec<(u8, u8)>,
+    #[serde(rename = "breathing")]
+    pub breathing_poses: Vec<(u8, u8)>,
     /// Stances whose frames refer to the altref frame, which shows the first of them. The frames of
     /// all others refer to the key frame.
-    pub anchored: Vec<u8>,
+    #[serde(rename = "anchored")]
+    pub altref_stances: Vec<u8>,
     /// Quantizer of the key frame.
     pub key_quantizer: u32,
     /// Quantizer of the altref frame. It determines the quality of all that does not move in the
     /// poses that refer to it.
-    pub anchor_quantizer: u32,
+    #[serde(rename = "anchor_quantizer")]
+    pub altref_quantizer: u32,
     /// Quantizer offset in large pictures, for the key frame, the altref frame, and transient
     /// stances and looks.
-    pub larger: u32,
+    #[serde(rename = "larger")]
+    pub large_picture_offset: u32,
     /// Quantizer of all changes except lips, and how much finer than the lips' it may be at most.
     /// With coarse lips, finer eyes would take too many bytes.
-    pub quantizer: (u32, u32),
+    #[serde(rename = "quantizer")]
+    pub base_quantizer: (u32, u32),
     /// Quantizers of moving lips, finest first. The first one that makes the set small enough is
     /// used.
-    pub quantizers: Vec<u32>,
+    #[serde(rename = "quantizers")]
+    pub lip_quantizers: Vec<u32>,
     /// Stances that are only seen in transitions, for a tenth of a second each, and their quantizer
     /// offset.
-    pub passing: (Vec<u8>, u32),
+    #[serde(rename = "passing")]
+    pub transient_stances: (Vec<u8>, u32),
     /// Looks that are only seen for one or two frames, and their quantizer offset.
-    pub brief: (Vec<u8>, u32),
+    #[serde(rename = "brief")]
+    pub transient_looks: (Vec<u8>, u32),
     /// Quantizer offsets of the further quality levels.
-    pub coarser: Vec<u32>,
+    #[serde(rename = "coarser")]
+    pub level_offsets: Vec<u32>,
 }
 
-impl Plan {
+impl PosePlan {
     /// The poses that the users of [`crate::face`] request: blinks, glances, a thinker's gaze, a
     /// listener's lean and nods.
     #[must_use]
@@ -80,9 +90,9 @@ impl Plan {
         };
         let stance = |lean: f32, nod: f32, smile: f32| Stance {
             head: Head {
-                yaw: LISTENING.yaw * lean,
-                pitch: LISTENING.pitch * lean + nod * NOD_DEPTH,
-                roll: LISTENING.roll * lean,
+                yaw: LISTENING_HEAD.yaw * lean,
+                pitch: LISTENING_HEAD.pitch * lean + nod * NOD_DEPTH,
+                roll: LISTENING_HEAD.roll * lean,
             },
             smile,
         };
@@ -119,7 +129,7 @@ impl Plan {
                 blinks,
             ],
             breaths: vec![0.0, 0.2, 0.4, 0.6, 0.8, 1.0],
-            breathing: [0, 4]
+            breathing_poses: [0, 4]
                 .into_iter()
                 .flat_map(|stance| calm.clone().map(move |look| (stance, look)))
                 .collect(),
@@ -128,67 +138,72 @@ impl Plan {
                 look(0.55, user),
                 look(1.0, user),
                 look(0.25, user),
-                look(0.0, [-ASIDE[0], ASIDE[1]]),
-                look(0.0, ASIDE),
-                with(STRESSING, 1.0, look(0.0, user)),
-                with(STRESSING, 0.5, look(0.0, user)),
-                with(PONDERING, 1.0, look(0.0, AWAY)),
-                with(PONDERING, 1.0, look(0.55, AWAY)),
-                with(PONDERING, 1.0, look(1.0, user)),
-                with(PONDERING, 0.5, look(0.0, AWAY)),
-                with(PONDERING, 0.5, look(0.0, user)),
+                look(0.0, [-SIDE_GLANCE[0], SIDE_GLANCE[1]]),
+                look(0.0, SIDE_GLANCE),
+                with(EMPHASIS_BROWS, 1.0, look(0.0, user)),
+                with(EMPHASIS_BROWS, 0.5, look(0.0, user)),
+                with(THINKING_BROWS, 1.0, look(0.0, THINKING_GAZE)),
+                with(THINKING_BROWS, 1.0, look(0.55, THINKING_GAZE)),
+                with(THINKING_BROWS, 1.0, look(1.0, user)),
+                with(THINKING_BROWS, 0.5, look(0.0, THINKING_GAZE)),
+                with(THINKING_BROWS, 0.5, look(0.0, user)),
             ],
-            talking: vec![(0, (0..8).collect()), (4, vec![0, 1, 2])],
-            mouths: mouths(),
-            anchored: vec![4, 5, 6, 7, 10, 11],
+            speaking_stances: vec![(0, (0..8).collect()), (4, vec![0, 1, 2])],
+            mouths: speech_mouths(),
+            altref_stances: vec![4, 5, 6, 7, 10, 11],
             key_quantizer: 8,
-            anchor_quantizer: 20,
-            larger: 4,
-            quantizer: (30, 2),
-            quantizers: vec![30, 32, 34, 36, 38, 40, 42, 44, 46, 48, 54],
-            passing: (vec![1, 2, 3, 5, 6, 7], 8),
-            brief: (vec![1, 2, 3], 8),
-            coarser: vec![20],
+            altref_quantizer: 20,
+            large_picture_offset: 4,
+            base_quantizer: (30, 2),
+            lip_quantizers: vec![30, 32, 34, 36, 38, 40, 42, 44, 46, 48, 54],
+            transient_stances: (vec![1, 2, 3, 5, 6, 7], 8),
+            transient_looks: (vec![1, 2, 3], 8),
+            level_offsets: vec![20],
         }
     }
 }
 
 /// Pictures with more pixels are large. A larger part of them is flat, so key frame and altref
 /// frame may be coarser.
-pub(super) const LARGE: usize = 512 * 512;
+pub(super) const LARGE_PICTURE_PIXELS: usize = 512 * 512;
 
-impl Plan {
+impl PosePlan {
     /// The plan for pictures of this size. In large ones, lips move only with the upright head and
     /// without raised brows, so that the set is no larger than others.
     #[must_use]
-    pub fn of_size((width, height): (usize, usize)) -> Self {
+    pub fn for_size((width, height): (usize, usize)) -> Self {
         let mut plan = Self::new();
-        if width * height > LARGE {
-            plan.talking = vec![(0, (0..6).collect())];
+        if width * height > LARGE_PICTURE_PIXELS {
+            plan.speaking_stances = vec![(0, (0..6).collect())];
         }
         plan
     }
 
     /// Whether lips move in this stance with this look.
-    fn talks(&self, stance: u8, look: u8) -> bool {
-        self.talking.iter().any(|(talks, looks)| *talks == stance && looks.contains(&look))
+    fn lips_move(&self, stance: u8, look: u8) -> bool {
+        self.speaking_stances.iter().any(|(talks, looks)| *talks == stance && looks.contains(&look))
     }
 
     /// The poses in the order of a set: rest first.
     #[must_use]
-    pub fn keys(&self) -> Vec<Key> {
+    pub fn pose_ids(&self) -> Vec<PoseId> {
         let mut keys = Vec::new();
         let calm: Vec<u8> = (0..self.looks.len() as u8).collect();
         for (stance, looks) in
             (0..self.stances.len() as u8).zip(std::iter::once(&calm).chain(&self.stance_looks))
         {
             for &look in looks {
-                let mouths = if self.talks(stance, look) { self.mouths.len() } else { 1 };
-                keys.extend((0..mouths as u8).map(|mouth| Key { stance, look, mouth, breath: 0 }));
+                let mouths = if self.lips_move(stance, look) { self.mouths.len() } else { 1 };
+                keys.extend((0..mouths as u8).map(|mouth| PoseId { stance, look, mouth, breath: 0 }));
             }
         }
-        for &(stance, look) in &self.breathing {
-            keys.extend((1..self.breaths.len() as u8).map(|breath| Key { stance, look, mouth: 0, breath }));
+        for &(stance, look) in &self.breathing_poses {
+            keys.extend((1..self.breaths.len() as u8).map(|breath| PoseId {
+                stance,
+                look,
+                mouth: 0,
+                breath,
+            }));
         }
         keys
     }
@@ -197,7 +212,7 @@ impl Plan {
 /// A subset of a plan's states that can be shown by itself. Each list is in ascending order and
 /// includes rest.
 #[derive(Clone, Debug)]
-pub struct Share {
+pub struct PlanSubset {
     /// Indices into [`PosePlan::stances`]. A subset with an altref stance includes the first of
     /// these.
     pub stances: Vec<u8>,
@@ -207,11 +222,11 @@ pub struct Share {
     pub mouths: Vec<u8>,
 }
 
-impl Share {
+impl PlanSubset {
     /// Converts a pose of this subset to that of the full plan.
     #[must_use]
-    pub fn whole(&self, key: Key) -> Key {
-        Key {
+    pub fn to_full_plan(&self, key: PoseId) -> PoseId {
+        PoseId {
             stance: self.stances[usize::from(key.stance)],
             look: self.looks[usize::from(key.look)],
             mouth: self.mouths[usize::from(key.mouth)],
@@ -220,42 +235,42 @@ impl Share {
     }
 }
 
-impl Plan {
+impl PosePlan {
     /// The subsets of [`PosePlan::new`] that are drawn first, because they are needed soonest. The
     /// first one is enough to speak, blink, breathe and lean; the second one lacks only nods and
     /// smiles. Both include the closures of the lips: a missed closure is what viewers notice.
     #[must_use]
-    pub fn shares() -> Vec<Share> {
-        let all = Share::of_all(&Self::new());
+    pub fn progressive_subsets() -> Vec<PlanSubset> {
+        let all = PlanSubset::full(&Self::new());
         // A lean includes its middle: a head must not jump further than in the full set.
-        let first = Share {
+        let first = PlanSubset {
             stances: vec![0, 2, 4],
             looks: vec![0, 1, 2, 3],
             // Pressed, tucked; jaw slightly open, half open and wide; spread, rounded, pursed.
             mouths: vec![0, 1, 5, 11, 13, 15, 19, 24, 28],
         };
-        vec![first, Share { stances: vec![0, 1, 2, 3, 4], ..all }]
+        vec![first, PlanSubset { stances: vec![0, 1, 2, 3, 4], ..all }]
     }
 
     /// The plan of a subset alone, with its states renumbered.
     #[must_use]
-    pub fn of(&self, share: &Share) -> Self {
+    pub fn subset(&self, share: &PlanSubset) -> Self {
         fn chosen<T: Copy>(list: &[T], which: &[u8]) -> Vec<T> {
             which.iter().map(|i| list[usize::from(*i)]).collect()
         }
         let place = |which: &[u8], i: u8| which.iter().position(|one| *one == i).map(|place| place as u8);
         let stances = |list: &[u8]| list.iter().filter_map(|i| place(&share.stances, *i)).collect();
         let looks = |list: &[u8]| list.iter().filter_map(|i| place(&share.looks, *i)).collect::<Vec<u8>>();
-        let breathing = self.breathing.iter().filter_map(|(stance, look)| {
+        let breathing = self.breathing_poses.iter().filter_map(|(stance, look)| {
             Some((place(&share.stances, *stance)?, place(&share.looks, *look)?))
         });
         // A leaning head speaks with all mouths or none, so that the first subset is ready soon.
         let whole = share.mouths.len() == self.mouths.len();
-        let talking = self.talking.iter().filter(|(stance, _)| *stance == 0 || whole);
+        let talking = self.speaking_stances.iter().filter(|(stance, _)| *stance == 0 || whole);
         Self {
             stances: chosen(&self.stances, &share.stances),
             looks: chosen(&self.looks, &share.looks),
-            talking: talking
+            speaking_stances: talking
                 .filter_map(|(s, list)| Some((place(&share.stances, *s)?, looks(list))))
                 .collect(),
             mouths: chosen(&self.mouths, &share.mouths),
@@ -264,24 +279,24 @@ impl Plan {
                 .filter_map(|stance| self.stance_looks.get(usize::from(*stance) - 1).map(|list| looks(list)))
                 .collect(),
             breaths: self.breaths.clone(),
-            breathing: breathing.collect(),
-            anchored: stances(&self.anchored),
+            breathing_poses: breathing.collect(),
+            altref_stances: stances(&self.altref_stances),
             key_quantizer: self.key_quantizer,
-            anchor_quantizer: self.anchor_quantizer,
-            larger: self.larger,
-            quantizer: self.quantizer,
-            quantizers: self.quantizers.clone(),
-            passing: (stances(&self.passing.0), self.passing.1),
-            brief: (looks(&self.brief.0), self.brief.1),
-            coarser: self.coarser.clone(),
+            altref_quantizer: self.altref_quantizer,
+            large_picture_offset: self.large_picture_offset,
+            base_quantizer: self.base_quantizer,
+            lip_quantizers: self.lip_quantizers.clone(),
+            transient_stances: (stances(&self.transient_stances.0), self.transient_stances.1),
+            transient_looks: (looks(&self.transient_looks.0), self.transient_looks.1),
+            level_offsets: self.level_offsets.clone(),
         }
     }
 }
 
-impl Share {
+impl PlanSubset {
     /// All states of a plan.
     #[must_use]
-    pub fn of_all(plan: &Plan) -> Self {
+    pub fn full(plan: &PosePlan) -> Self {
         let all = |n: usize| (0..n as u8).collect();
         Self {
             stances: all(plan.stances.len()),
@@ -291,14 +306,14 @@ impl Share {
     }
 }
 
-impl Default for Plan {
+impl Default for PosePlan {
     fn default() -> Self {
         Self::new()
     }
 }
 
 /// Mouths of speech: closures, then openings by shape.
-fn mouths() -> Vec<Mouth> {
+fn speech_mouths() -> Vec<Mouth> {
     let m = |jaw, width, round, tongue| Mouth { jaw, width, round, tongue, ..Mouth::default() };
     let mut all = vec![
         Mouth::default(),
@@ -325,27 +340,27 @@ mod tests {
 
     #[test]
     fn large_pictures_have_some_of_the_poses_of_others() {
-        let (all, large) = (Plan::of_size((512, 512)), Plan::of_size((1280, 720)));
-        assert_eq!(all.keys(), Plan::new().keys());
-        assert!(large.keys().iter().all(|key| all.keys().contains(key)));
-        assert!(large.keys().len() * 3 < all.keys().len() * 2, "{} poses", large.keys().len());
+        let (all, large) = (PosePlan::for_size((512, 512)), PosePlan::for_size((1280, 720)));
+        assert_eq!(all.pose_ids(), PosePlan::new().pose_ids());
+        assert!(large.pose_ids().iter().all(|key| all.pose_ids().contains(key)));
+        assert!(large.pose_ids().len() * 3 < all.pose_ids().len() * 2, "{} poses", large.pose_ids().len());
         // A speaking avatar blinks and glances to the side.
-        assert!(large.talks(0, 2) && large.talks(0, 4));
+        assert!(large.lips_move(0, 2) && large.lips_move(0, 4));
     }
 
     #[test]
     fn a_share_is_a_part_of_the_plan_and_each_holds_what_the_one_before_holds() {
-        let plan = Plan::new();
-        let all = plan.keys();
-        let mut shares = Plan::shares();
-        shares.push(Share::of_all(&plan));
+        let plan = PosePlan::new();
+        let all = plan.pose_ids();
+        let mut shares = PosePlan::progressive_subsets();
+        shares.push(PlanSubset::full(&plan));
         let mut before = Vec::new();
         for share in &shares {
-            let part = plan.of(share);
-            let keys: Vec<Key> = part.keys().into_iter().map(|key| share.whole(key)).collect();
-            assert_eq!(keys[0], Key::default());
+            let part = plan.subset(share);
+            let keys: Vec<PoseId> = part.pose_ids().into_iter().map(|key| share.to_full_plan(key)).collect();
+            assert_eq!(keys[0], PoseId::default());
             assert!(keys.iter().all(|key| all.contains(key)) && before.iter().all(|key| keys.contains(key)));
-            assert_eq!(share.stances[usize::from(part.anchored[0])], plan.anchored[0]);
+            assert_eq!(share.stances[usize::from(part.altref_stances[0])], plan.altref_stances[0]);
             assert!(part.mouths.iter().any(|m| m.press == 1.0) && part.mouths.iter().any(|m| m.tuck == 1.0));
             before = keys;
         }

@@ -14,38 +14,38 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender};
 
-use super::super::clean::clean;
+use super::super::transcript_cleanup::clean_transcript;
 use super::ffi::Decoder;
 use super::{Event, Slot};
-use crate::{Error, Kind, Sink};
+use crate::{Error, ErrorKind, Sink};
 
 /// Samples between two interim hypotheses: .1 s.
-const LOOK: usize = 1_600;
+const INTERIM_INTERVAL_SAMPLES: usize = 1_600;
 /// An utterance is ended and restarted after this many samples (30 s), because its memory grows. A
 /// word may be split there.
-const LONGEST: usize = 480_000;
+const MAX_UTTERANCE_SAMPLES: usize = 480_000;
 
 /// Commands of a decoder, in order.
 pub(super) enum Command {
     Open { lease: u64, sink: Sink<Event> },
-    Begin,
+    StartSpeech,
     Audio(Vec<i16>),
-    End,
+    EndSpeech,
     Close,
 }
 
 /// Serves commands until the pool and the streams are dropped. `session` holds the session that a
 /// panicked decoder left, and then the current one.
-pub(super) fn run(
+pub(super) fn run_decoder(
     mut decoder: Decoder,
     slot: &Weak<Slot>,
     commands: &Receiver<Command>,
     used: &Sender<Vec<i16>>,
-    call: &mut Option<Call>,
+    call: &mut Option<DecoderSession>,
 ) {
-    let channel = decoder.channel();
+    let channel = decoder.cepstral_mean();
     if let Some(call) = call {
-        call.lost_its_decoder();
+        call.on_decoder_panic();
     }
     for command in commands {
         let current =
@@ -55,8 +55,8 @@ pub(super) fn run(
                 if let Some(mut old) = call.take() {
                     old.abandon(&mut decoder);
                 }
-                decoder.set_channel(&channel);
-                *call = Some(Call { lease, sink, speech: None, broken: false });
+                decoder.set_cepstral_mean(&channel);
+                *call = Some(DecoderSession { lease, sink, speech: None, failed: false });
             }
             Command::Close => {
                 // The `Open` of a later call may already be queued; its lease differs.
@@ -66,102 +66,102 @@ pub(super) fn run(
             }
             Command::Audio(buffer) => {
                 if let Some(call) = call.as_mut().filter(|call| current(call.lease)) {
-                    call.audio(&mut decoder, &buffer);
+                    call.push_audio(&mut decoder, &buffer);
                 }
                 let _ = used.try_send(buffer);
             }
-            Command::Begin => {
+            Command::StartSpeech => {
                 if let Some(call) = call.as_mut().filter(|call| current(call.lease)) {
-                    call.begin(&mut decoder);
+                    call.start_speech(&mut decoder);
                 }
             }
-            Command::End => {
+            Command::EndSpeech => {
                 if let Some(call) = call.as_mut().filter(|call| current(call.lease)) {
-                    call.end(&mut decoder);
+                    call.end_speech(&mut decoder);
                 }
             }
         }
     }
 }
 
-pub(super) struct Call {
+pub(super) struct DecoderSession {
     lease: u64,
     sink: Sink<Event>,
-    speech: Option<Speech>,
+    speech: Option<SpeechSegment>,
     /// A failure was reported, and no recovery yet.
-    broken: bool,
+    failed: bool,
 }
 
 /// State between the start and the end of speech.
 #[derive(Default)]
-struct Speech {
+struct SpeechSegment {
     /// Transcript of utterances that were ended for their length.
-    before: String,
+    previous_text: String,
     /// The last interim transcript.
-    told: String,
+    last_interim: String,
     /// Samples of the utterance, and those since the last interim hypothesis.
     samples: usize,
-    unseen: usize,
+    samples_since_interim: usize,
 }
 
-impl Speech {
-    fn with(&self, words: &str) -> String {
-        match (self.before.is_empty(), words.is_empty()) {
+impl SpeechSegment {
+    fn full_text(&self, words: &str) -> String {
+        match (self.previous_text.is_empty(), words.is_empty()) {
             (true, _) => words.to_owned(),
-            (false, true) => self.before.clone(),
-            (false, false) => format!("{} {words}", self.before),
+            (false, true) => self.previous_text.clone(),
+            (false, false) => format!("{} {words}", self.previous_text),
         }
     }
 }
 
-impl Call {
-    fn begin(&mut self, decoder: &mut Decoder) {
+impl DecoderSession {
+    fn start_speech(&mut self, decoder: &mut Decoder) {
         if self.speech.is_some() {
             // Two starts without an end between them: no word is lost.
-            self.end(decoder);
+            self.end_speech(decoder);
         }
-        self.speech = Some(Speech::default());
-        let begun = decoder.begin();
-        self.judge(begun);
+        self.speech = Some(SpeechSegment::default());
+        let begun = decoder.start_utterance();
+        self.report_result(begun);
     }
 
-    fn audio(&mut self, decoder: &mut Decoder, pcm: &[i16]) {
+    fn push_audio(&mut self, decoder: &mut Decoder, pcm: &[i16]) {
         let Some(speech) = &mut self.speech else { return };
         let processed = decoder.process(pcm);
         speech.samples += pcm.len();
-        speech.unseen += pcm.len();
-        if speech.unseen >= LOOK {
-            speech.unseen = 0;
-            let text = speech.with(&clean(&decoder.words()));
-            if text != speech.told {
-                speech.told.clone_from(&text);
+        speech.samples_since_interim += pcm.len();
+        if speech.samples_since_interim >= INTERIM_INTERVAL_SAMPLES {
+            speech.samples_since_interim = 0;
+            let text = speech.full_text(&clean_transcript(&decoder.hypothesis()));
+            if text != speech.last_interim {
+                speech.last_interim.clone_from(&text);
                 self.sink.send(Event::Interim(text));
             }
         }
-        if speech.samples >= LONGEST {
-            let ended = decoder.end();
-            speech.before = speech.with(&clean(&decoder.words()));
+        if speech.samples >= MAX_UTTERANCE_SAMPLES {
+            let ended = decoder.end_utterance();
+            speech.previous_text = speech.full_text(&clean_transcript(&decoder.hypothesis()));
             speech.samples = 0;
-            let begun = decoder.begin();
-            self.judge(ended.and(begun));
+            let begun = decoder.start_utterance();
+            self.report_result(ended.and(begun));
         } else {
-            self.judge(processed);
+            self.report_result(processed);
         }
     }
 
-    fn end(&mut self, decoder: &mut Decoder) {
+    fn end_speech(&mut self, decoder: &mut Decoder) {
         let Some(speech) = self.speech.take() else { return };
-        let ended = decoder.end();
-        let text = speech.with(&clean(&decoder.words()));
-        self.judge(ended);
+        let ended = decoder.end_utterance();
+        let text = speech.full_text(&clean_transcript(&decoder.hypothesis()));
+        self.report_result(ended);
         self.sink.send(Event::Final(text));
     }
 
     /// The decoder panicked. Its last interim transcript is all that is known of the speech.
-    fn lost_its_decoder(&mut self) {
-        self.judge(Err("the speech recogniser failed".into()));
+    fn on_decoder_panic(&mut self) {
+        self.report_result(Err("the speech recogniser failed".into()));
         if let Some(speech) = self.speech.take() {
-            self.sink.send(Event::Final(speech.told));
+            self.sink.send(Event::Final(speech.last_interim));
         }
     }
 
@@ -169,19 +169,19 @@ impl Call {
     fn abandon(&mut self, decoder: &mut Decoder) {
         if self.speech.take().is_some() {
             // The next start shows whether the decoder still works.
-            let _ = decoder.end();
+            let _ = decoder.end_utterance();
         }
     }
 
     /// Reports a failure once, and the recovery.
-    fn judge(&mut self, result: Result<(), String>) {
-        match (result, self.broken) {
+    fn report_result(&mut self, result: Result<(), String>) {
+        match (result, self.failed) {
             (Err(reason), false) => {
-                self.broken = true;
-                self.sink.send(Event::Failed(Error::new(Kind::Broken, reason)));
+                self.failed = true;
+                self.sink.send(Event::Failed(Error::new(ErrorKind::Failed, reason)));
             }
             (Ok(()), true) => {
-                self.broken = false;
+                self.failed = false;
                 self.sink.send(Event::Recovered);
             }
             _ => {}

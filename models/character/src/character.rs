@@ -6,7 +6,7 @@ use core::str::FromStr;
 use glam::{Vec3, vec3};
 use serde::{Deserialize, Serialize};
 
-use crate::slider::{OutOfRange, Slider, check, checked, sliders};
+use crate::slider::{OutOfRange, Slider, check, sliders, validated_serde};
 
 /// A character. A field that is missing in a file is as in [`Character::default`]. Unknown fields
 /// and values out of range ([`SLIDERS`]) are rejected.
@@ -355,7 +355,7 @@ impl Character {
     }
 }
 
-checked!(Character);
+validated_serde!(Character);
 
 /// An sRGB colour, written `#rrggbb`.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -388,22 +388,22 @@ impl From<Colour> for String {
 /// The text is not a colour of the form `#rrggbb`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a colour of the form #rrggbb")]
-pub struct NoColour;
+pub struct InvalidColour;
 
 impl FromStr for Colour {
-    type Err = NoColour;
+    type Err = InvalidColour;
 
-    fn from_str(text: &str) -> Result<Self, NoColour> {
+    fn from_str(text: &str) -> Result<Self, InvalidColour> {
         let digits =
-            text.strip_prefix('#').filter(|d| d.len() == 6 && !d.starts_with('+')).ok_or(NoColour)?;
-        u32::from_str_radix(digits, 16).map(Self).map_err(|_| NoColour)
+            text.strip_prefix('#').filter(|d| d.len() == 6 && !d.starts_with('+')).ok_or(InvalidColour)?;
+        u32::from_str_radix(digits, 16).map(Self).map_err(|_| InvalidColour)
     }
 }
 
 impl TryFrom<String> for Colour {
-    type Error = NoColour;
+    type Error = InvalidColour;
 
-    fn try_from(text: String) -> Result<Self, NoColour> {
+    fn try_from(text: String) -> Result<Self, InvalidColour> {
         text.parse()
     }
 }

@@ -2,17 +2,17 @@ use serde_json::json;
 
 use super::*;
 
-type Told<T> = mpsc::UnboundedReceiver<(T, Duration)>;
+type TimedReceiver<T> = mpsc::UnboundedReceiver<(T, Duration)>;
 
 /// A sink and its events, stamped with the (paused) clock.
-fn sink<T: Send + 'static>() -> (Sink<T>, Told<T>) {
+fn sink<T: Send + 'static>() -> (Sink<T>, TimedReceiver<T>) {
     let (tell, told) = mpsc::unbounded_channel();
     let start = Instant::now();
     (Sink::new(move |news| drop(tell.send((news, start.elapsed())))), told)
 }
 
-fn scripted(script: Value) -> Scripted {
-    Scripted::new(serde_json::from_value(script).unwrap(), Runtime::current())
+fn scripted(script: Value) -> ScriptedProvider {
+    ScriptedProvider::new(serde_json::from_value(script).unwrap(), Runtime::current())
 }
 
 fn question(text: &str) -> llm::Request {
@@ -35,38 +35,38 @@ async fn words_are_understood_by_the_true_times_of_speech() {
     let script = json!({"utterances": [{"onset_s": 1.0, "end_s": 3.0, "transcript": "Tell me a story.", "interim": "Tell"}, {"transcript": "Stop it now"}]});
     let (sink, mut told) = sink();
     let mut ear = scripted(script).open(sink).unwrap();
-    ear.begin();
+    ear.start_speech();
     let (stt::Event::Interim(text), at) = told.recv().await.unwrap() else { panic!("no interim") };
     assert_eq!((text.as_str(), millis(at)), ("Tell", 150));
     // A pause splits the speech but not the utterance.
-    ear.end();
-    ear.begin();
+    ear.end_speech();
+    ear.start_speech();
     let (stt::Event::Final(text), at) = told.recv().await.unwrap() else { panic!("no final") };
     assert_eq!((text.as_str(), millis(at)), ("Tell me a story.", 2100));
     // Without a length, the VAD's end of speech decides.
-    ear.begin();
+    ear.start_speech();
     assert!(matches!(told.recv().await.unwrap().0, stt::Event::Interim(text) if text == "Stop it"));
-    ear.end();
+    ear.end_speech();
     assert!(matches!(told.recv().await.unwrap().0, stt::Event::Final(text) if text == "Stop it now"));
     drop(ear);
     assert!(told.recv().await.is_none(), "a dropped ear hears no more");
 }
 
 /// Audio as the engine passes it on: `seconds` of it, while the clock advances.
-async fn sound(ear: &mut dyn Stream, seconds: f64) {
+async fn feed_audio(ear: &mut dyn SttStream, seconds: f64) {
     for _ in 0..(seconds / 0.02) as usize {
-        ear.audio(&[0; 320]);
+        ear.push_audio(&[0; 320]);
         tokio::time::advance(Duration::from_millis(20)).await;
     }
 }
 
 /// A speech segment as the engine passes it on: audio before the VAD's report, `seconds` of speech,
 /// and the silence that ends it.
-async fn stretch(ear: &mut dyn Stream, before: f64, seconds: f64) {
-    ear.begin();
-    ear.audio(&vec![0; (before * 16_000.0) as usize]);
-    sound(ear, seconds + 0.25).await;
-    ear.end();
+async fn feed_speech_segment(ear: &mut dyn SttStream, before: f64, seconds: f64) {
+    ear.start_speech();
+    ear.push_audio(&vec![0; (before * 16_000.0) as usize]);
+    feed_audio(ear, seconds + 0.25).await;
+    ear.end_speech();
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,28 +74,28 @@ async fn an_utterance_of_known_sound_ends_when_so_much_was_heard() {
     let script = json!({"utterances": [{"sound_s": 4.0, "transcript": "Tell me a story."}, {"sound_s": 0.4, "transcript": "Okay."}]});
     let (sink, mut told) = sink();
     let mut ear = scripted(script).open(sink).unwrap();
-    let finals = |told: &mut Told<stt::Event>| {
+    let finals = |told: &mut TimedReceiver<stt::Event>| {
         std::iter::from_fn(|| told.try_recv().ok())
             .filter_map(|(event, _)| if let stt::Event::Final(text) = event { Some(text) } else { None })
             .collect::<Vec<_>>()
     };
     // A pause within the utterance splits it, and its sender stalls for a second.
-    stretch(&mut *ear, 0.5, 1.5).await;
+    feed_speech_segment(&mut *ear, 0.5, 1.5).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(finals(&mut told), [""; 0]);
-    stretch(&mut *ear, 0.2, 2.3).await;
+    feed_speech_segment(&mut *ear, 0.2, 2.3).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(finals(&mut told), ["Tell me a story."]);
     // Speech directly after it belongs to it; later speech is the next utterance.
-    stretch(&mut *ear, 0.1, 0.2).await;
+    feed_speech_segment(&mut *ear, 0.1, 0.2).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(finals(&mut told), [""; 0]);
-    stretch(&mut *ear, 0.5, 0.3).await;
+    feed_speech_segment(&mut *ear, 0.5, 0.3).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(finals(&mut told), ["Okay."]);
     // An incomplete utterance ends after a timeout.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    stretch(&mut *ear, 0.5, 1.5).await;
+    feed_speech_segment(&mut *ear, 0.5, 1.5).await;
     tokio::time::sleep(Duration::from_millis(1400)).await;
     assert_eq!(finals(&mut told), [""; 0]);
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -107,16 +107,16 @@ async fn a_tap_keeps_the_samples_where_the_operator_gave_a_folder() {
     let folder = std::env::temp_dir().join(format!("visavis-taps-{}", std::process::id()));
     let model = |name: &str| scripted(json!({"tap": name}));
     for name in ["", "../keys", "a.b", "a/b", "é"] {
-        let ear = model(name).with_taps(Some(folder.clone())).open(sink().0);
-        assert_eq!(ear.err().map(|error| error.kind()), Some(Kind::Broken), "{name}");
+        let ear = model(name).with_tap_folder(Some(folder.clone())).open(sink().0);
+        assert_eq!(ear.err().map(|error| error.kind()), Some(ErrorKind::Failed), "{name}");
     }
     assert!(model("call_1").open(sink().0).is_ok());
     assert!(!folder.exists(), "without a folder nothing is written");
     let samples: [&[i16]; 2] = [&[1, -2, i16::MAX], &[i16::MIN]];
     for part in samples {
-        let mut ear = model("call_1").with_taps(Some(folder.clone())).open(sink().0).unwrap();
-        ear.begin();
-        ear.audio(part);
+        let mut ear = model("call_1").with_tap_folder(Some(folder.clone())).open(sink().0).unwrap();
+        ear.start_speech();
+        ear.push_audio(part);
         drop(ear);
         let file = folder.join("call_1.pcm");
         let least = if part.len() == 3 { 6 } else { 8 };
@@ -157,7 +157,7 @@ async fn replies_may_call_tools_and_fail() {
     let mut calls = 0;
     loop {
         match told.recv().await.unwrap().0 {
-            llm::Event::Call { name, arguments, .. } => {
+            llm::Event::ToolCall { name, arguments, .. } => {
                 assert_eq!((name.as_str(), arguments), ("get_weather", json!({"city": "Rome"})));
                 calls += 1;
             }

@@ -30,20 +30,20 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use crate::llm::Llm;
-use crate::stt::{Stream, Stt};
+use crate::stt::{Stt, SttStream};
 use crate::tts::Tts;
-use crate::{Error, Handle, Kind, Sink, llm, stt, tts};
+use crate::{Error, ErrorKind, Handle, Sink, llm, stt, tts};
 
 /// Content and timing of the models.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Script {
     /// Timing of each model.
-    pub providers: Providers,
+    pub providers: ProviderTimings,
     /// What the user says, in order and repeated from the beginning, and the replies.
     pub utterances: Vec<Utterance>,
     /// The times of the VAD, from which the true onset is computed.
-    pub settings: Settings,
+    pub settings: ScriptSettings,
     /// Name of a file that receives the samples of the STT, so that a test can compare them with
     /// what was sent. Letters, digits, `_` and `-`.
     pub tap: Option<String>,
@@ -52,34 +52,34 @@ pub struct Script {
 /// Timing of each model.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Providers {
+pub struct ProviderTimings {
     /// Speech to text.
-    pub stt: SttPace,
+    pub stt: SttTiming,
     /// Language model.
-    pub llm: LlmPace,
+    pub llm: LlmTiming,
     /// Text to speech.
-    pub tts: TtsPace,
+    pub tts: TtsTiming,
 }
 
 /// Timing of the STT.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default)]
-pub struct SttPace {
+pub struct SttTiming {
     /// From the true onset to the interim transcript, in seconds.
     #[serde(rename = "interim_after_onset_s")]
-    pub interim: f64,
+    pub interim_delay: f64,
     /// From the true end to the final transcript, in seconds.
     #[serde(rename = "final_after_end_s")]
-    pub last: f64,
+    pub final_delay: f64,
 }
 
 /// Timing of the LLM. A token is a word with its blank.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default)]
-pub struct LlmPace {
+pub struct LlmTiming {
     /// From the request to the first token, in seconds.
     #[serde(rename = "first_token_s")]
-    pub first_token: f64,
+    pub first_token_delay: f64,
     /// Tokens per second after that.
     pub tokens_per_s: f64,
 }
@@ -87,20 +87,20 @@ pub struct LlmPace {
 /// Timing of the TTS, which generates a tone for the text.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default)]
-pub struct TtsPace {
+pub struct TtsTiming {
     /// From the request to the first chunk, in seconds.
     #[serde(rename = "first_audio_s")]
-    pub first_audio: f64,
+    pub first_audio_delay: f64,
     /// Seconds of audio generated per second.
     pub speed_x_realtime: f64,
     /// Sample rate in Hz.
     pub sample_rate: u32,
     /// Audio per chunk, in seconds.
     #[serde(rename = "chunk_s")]
-    pub chunk: f64,
+    pub chunk_seconds: f64,
     /// Audio per character, in seconds.
     #[serde(rename = "s_per_char")]
-    pub per_char: f64,
+    pub seconds_per_char: f64,
     /// Frequency of the tone in Hz.
     pub tone_hz: f32,
 }
@@ -108,15 +108,15 @@ pub struct TtsPace {
 /// The settings that the script uses.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Settings {
+pub struct ScriptSettings {
     /// The VAD.
-    pub vad: Detector,
+    pub vad: DetectorTiming,
 }
 
 /// When the VAD reports speech.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default)]
-pub struct Detector {
+pub struct DetectorTiming {
     /// Seconds after the true onset.
     pub start: f64,
     /// Seconds after the true end.
@@ -143,7 +143,7 @@ pub struct Utterance {
     /// Reply of the LLM.
     pub reply: String,
     /// Tool calls of the reply.
-    pub calls: Vec<Call>,
+    pub calls: Vec<ScriptedToolCall>,
     /// The reply fails for this reason.
     pub fail: Option<String>,
     /// Key of the guardrail that the transcript violates.
@@ -153,39 +153,39 @@ pub struct Utterance {
 /// A tool call.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Call {
+pub struct ScriptedToolCall {
     /// Name of the tool.
     pub tool: String,
     /// Its arguments.
     pub arguments: serde_json::Map<String, Value>,
 }
 
-impl Default for SttPace {
+impl Default for SttTiming {
     fn default() -> Self {
-        Self { interim: 0.2, last: 0.15 }
+        Self { interim_delay: 0.2, final_delay: 0.15 }
     }
 }
 
-impl Default for LlmPace {
+impl Default for LlmTiming {
     fn default() -> Self {
-        Self { first_token: 0.2, tokens_per_s: 50.0 }
+        Self { first_token_delay: 0.2, tokens_per_s: 50.0 }
     }
 }
 
-impl Default for TtsPace {
+impl Default for TtsTiming {
     fn default() -> Self {
         Self {
-            first_audio: 0.1,
+            first_audio_delay: 0.1,
             speed_x_realtime: 5.0,
             sample_rate: 24_000,
-            chunk: 0.1,
-            per_char: 0.06,
+            chunk_seconds: 0.1,
+            seconds_per_char: 0.06,
             tone_hz: 220.0,
         }
     }
 }
 
-impl Default for Detector {
+impl Default for DetectorTiming {
     fn default() -> Self {
         Self { start: 0.05, silence: 0.25 }
     }
@@ -198,23 +198,23 @@ fn seconds(seconds: f64) -> Duration {
 
 /// The three models of a script.
 #[derive(Clone)]
-pub struct Scripted {
+pub struct ScriptedProvider {
     script: Arc<Script>,
     runtime: Runtime,
-    taps: Option<PathBuf>,
+    tap_folder: Option<PathBuf>,
 }
 
-impl Scripted {
+impl ScriptedProvider {
     /// Models that follow `script`, timed on `runtime`.
     #[must_use]
     pub fn new(script: Script, runtime: Runtime) -> Self {
-        Self { script: Arc::new(script), runtime, taps: None }
+        Self { script: Arc::new(script), runtime, tap_folder: None }
     }
 
     /// Sets the folder for the files that [`Script::tap`] names. Without one, no file is written.
     #[must_use]
-    pub fn with_taps(self, folder: Option<PathBuf>) -> Self {
-        Self { taps: folder, ..self }
+    pub fn with_tap_folder(self, folder: Option<PathBuf>) -> Self {
+        Self { tap_folder: folder, ..self }
     }
 
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> Handle {
@@ -223,84 +223,88 @@ impl Scripted {
     }
 }
 
-impl Stt for Scripted {
-    fn open(&self, sink: Sink<stt::Event>) -> Result<Box<dyn Stream>, Error> {
-        let tap = match (&self.taps, &self.script.tap) {
+impl Stt for ScriptedProvider {
+    fn open(&self, sink: Sink<stt::Event>) -> Result<Box<dyn SttStream>, Error> {
+        let tap = match (&self.tap_folder, &self.script.tap) {
             (Some(folder), Some(name)) => Some(tap::open(folder, name)?),
             _ => None,
         };
         let (tell, told) = mpsc::unbounded_channel();
         let script = Arc::clone(&self.script);
-        self.runtime.spawn(listen(script, told, sink));
-        Ok(Box::new(Ear { tell, given: 0, tap }))
+        self.runtime.spawn(run_stt(script, told, sink));
+        Ok(Box::new(ScriptedSttStream { edges: tell, samples: 0, tap }))
     }
 }
 
 /// A stream of the scripted STT. It uses only the edges of speech and the number of samples.
-struct Ear {
-    tell: mpsc::UnboundedSender<Mark>,
+struct ScriptedSttStream {
+    edges: mpsc::UnboundedSender<SpeechEdge>,
     /// Number of samples so far.
-    given: u64,
+    samples: u64,
     tap: Option<tap::Tap>,
 }
 
 /// The start or end of a speech segment.
 #[derive(Clone, Copy)]
-struct Mark {
-    begins: bool,
+struct SpeechEdge {
+    is_start: bool,
     at: Instant,
     /// Number of samples before it.
-    given: u64,
+    samples: u64,
 }
 
-impl Ear {
-    fn mark(&self, begins: bool) {
+impl ScriptedSttStream {
+    fn send_edge(&self, begins: bool) {
         // Fails only when the runtime, and therefore the call, has ended.
-        let _ = self.tell.send(Mark { begins, at: Instant::now(), given: self.given });
+        let _ = self.edges.send(SpeechEdge { is_start: begins, at: Instant::now(), samples: self.samples });
     }
 }
 
-impl Stream for Ear {
-    fn begin(&mut self) {
-        self.mark(true);
+impl SttStream for ScriptedSttStream {
+    fn start_speech(&mut self) {
+        self.send_edge(true);
     }
 
-    fn audio(&mut self, pcm: &[i16]) {
-        self.given += pcm.len() as u64;
+    fn push_audio(&mut self, pcm: &[i16]) {
+        self.samples += pcm.len() as u64;
         if let Some(tap) = &self.tap {
-            tap.take(pcm);
+            tap.write(pcm);
         }
     }
 
-    fn end(&mut self) {
-        self.mark(false);
+    fn end_speech(&mut self) {
+        self.send_edge(false);
     }
 }
 
 /// Seconds of audio before the VAD's report that a stream receives first.
-const PRE_ROLL: f64 = 0.5;
+const PRE_ROLL_SECONDS: f64 = 0.5;
 
 /// Audio of an utterance that the VAD may miss at its ends, in seconds.
-const MISSED: f64 = 0.4;
+const MAX_MISSED_SECONDS: f64 = 0.4;
 
 /// An utterance with incomplete audio ends when no more audio follows for this long. It is shorter
 /// than the time for which a call waits for a transcript (`transcript_timeout`).
-const BROKEN_OFF: Duration = Duration::from_millis(1500);
+const INCOMPLETE_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// A speech segment that starts within this time after an utterance of known length belongs to it.
-const REST: Duration = Duration::from_millis(500);
+const CONTINUATION_WINDOW: Duration = Duration::from_millis(500);
 
 /// The utterance that is being spoken.
-struct Heard {
-    number: usize,
-    interim: Option<Instant>,
-    last: Option<Instant>,
+struct PendingUtterance {
+    index: usize,
+    interim_due: Option<Instant>,
+    final_due: Option<Instant>,
     /// Number of samples before it.
-    before: u64,
+    samples_before: u64,
 }
 
-async fn listen(script: Arc<Script>, mut marks: mpsc::UnboundedReceiver<Mark>, sink: Sink<stt::Event>) {
-    let mut heard: Option<Heard> = None;
+async fn run_stt(
+    script: Arc<Script>,
+    mut marks: mpsc::UnboundedReceiver<SpeechEdge>,
+    sink: Sink<stt::Event>,
+) {
+    let mut heard: Option<PendingUtterance> = None;
     let mut next = 0;
     // End of the last speech segment of an utterance of known length.
     let mut ended: Option<Instant> = None;
@@ -308,7 +312,8 @@ async fn listen(script: Arc<Script>, mut marks: mpsc::UnboundedReceiver<Mark>, s
     let pace = &script.providers.stt;
     let utterance = |number: usize| script.utterances.get(number % script.utterances.len().max(1));
     loop {
-        let due = heard.as_ref().and_then(|heard| [heard.interim, heard.last].into_iter().flatten().min());
+        let due =
+            heard.as_ref().and_then(|heard| [heard.interim_due, heard.final_due].into_iter().flatten().min());
         let timer = async {
             match due {
                 Some(due) => sleep_until(due).await,
@@ -319,39 +324,39 @@ async fn listen(script: Arc<Script>, mut marks: mpsc::UnboundedReceiver<Mark>, s
             mark = marks.recv() => match (mark, &mut heard) {
                 (None, _) => return,
                 // The VAD split one utterance at a pause: it continues.
-                (Some(Mark { begins: true, .. }), Some(heard)) => {
-                    if utterance(heard.number).is_some_and(|utterance| utterance.sound_s.is_some()) {
-                        heard.last = None;
+                (Some(SpeechEdge { is_start: true, .. }), Some(heard)) => {
+                    if utterance(heard.index).is_some_and(|utterance| utterance.sound_s.is_some()) {
+                        heard.final_due = None;
                     }
                 }
-                (Some(Mark { begins: true, at, .. }), None) if ended.is_some_and(|ended| at < ended + REST) => {}
-                (Some(Mark { begins: true, at, given }), None) => {
+                (Some(SpeechEdge { is_start: true, at, .. }), None) if ended.is_some_and(|ended| at < ended + CONTINUATION_WINDOW) => {}
+                (Some(SpeechEdge { is_start: true, at, samples: given }), None) => {
                     let onset = at.checked_sub(seconds(detector.start)).unwrap_or(at);
                     let said = utterance(next);
                     let length = said.and_then(|said| Some(said.end_s? - said.onset_s?).filter(|_| said.sound_s.is_none()));
-                    let last = length.map(|length| onset + seconds(length + pace.last));
-                    heard = Some(Heard { number: next, interim: Some(onset + seconds(pace.interim)), last, before: given });
+                    let last = length.map(|length| onset + seconds(length + pace.final_delay));
+                    heard = Some(PendingUtterance { index: next, interim_due: Some(onset + seconds(pace.interim_delay)), final_due: last, samples_before: given });
                     next += 1;
                 }
-                (Some(Mark { begins: false, at, given }), Some(heard)) => {
-                    let end = at.checked_sub(seconds(detector.silence)).unwrap_or(at) + seconds(pace.last);
-                    match utterance(heard.number).and_then(|utterance| utterance.sound_s) {
+                (Some(SpeechEdge { is_start: false, at, samples: given }), Some(heard)) => {
+                    let end = at.checked_sub(seconds(detector.silence)).unwrap_or(at) + seconds(pace.final_delay);
+                    match utterance(heard.index).and_then(|utterance| utterance.sound_s) {
                         Some(length) => {
-                            let sound = (given - heard.before) as f64 / 16_000.0 - PRE_ROLL - detector.silence;
-                            heard.last = Some(if sound + MISSED >= length { end } else { at + BROKEN_OFF });
+                            let sound = (given - heard.samples_before) as f64 / 16_000.0 - PRE_ROLL_SECONDS - detector.silence;
+                            heard.final_due = Some(if sound + MAX_MISSED_SECONDS >= length { end } else { at + INCOMPLETE_TIMEOUT });
                             ended = Some(at);
                         }
-                        None => heard.last = heard.last.or(Some(end)),
+                        None => heard.final_due = heard.final_due.or(Some(end)),
                     }
                 }
-                (Some(Mark { begins: false, at, .. }), None) => ended = ended.map(|_| at),
+                (Some(SpeechEdge { is_start: false, at, .. }), None) => ended = ended.map(|_| at),
             },
             () = timer => {
                 let Some(now) = heard.as_mut() else { continue };
-                let said = utterance(now.number);
+                let said = utterance(now.index);
                 let transcript = said.map_or("", |said| said.transcript.as_str());
                 // If both are due at the same time, the interim transcript comes first.
-                if now.interim.take_if(|at| *at <= Instant::now()).is_some() {
+                if now.interim_due.take_if(|at| *at <= Instant::now()).is_some() {
                     let own = said.map_or("", |said| said.interim.as_str());
                     let first = if own.is_empty() { transcript.split_whitespace().take(2).collect::<Vec<_>>().join(" ") } else { own.to_owned() };
                     if !first.is_empty() {
@@ -366,17 +371,17 @@ async fn listen(script: Arc<Script>, mut marks: mpsc::UnboundedReceiver<Mark>, s
     }
 }
 
-impl Llm for Scripted {
+impl Llm for ScriptedProvider {
     fn ask(&self, request: llm::Request, sink: Sink<llm::Event>) -> Handle {
         let script = Arc::clone(&self.script);
         let start = Instant::now();
         self.spawn(async move {
             let pace = &script.providers.llm;
-            let first = start + seconds(pace.first_token);
-            let (reply, calls, fail) = reply(&script, &request);
+            let first = start + seconds(pace.first_token_delay);
+            let (reply, calls, fail) = scripted_reply(&script, &request);
             if let Some(reason) = fail {
                 sleep_until(first).await;
-                sink.send(llm::Event::Failed(Error::new(Kind::Broken, reason)));
+                sink.send(llm::Event::Failed(Error::new(ErrorKind::Failed, reason)));
                 return;
             }
             let mut tokens = 0;
@@ -387,7 +392,7 @@ impl Llm for Scripted {
             }
             sleep_until(first + seconds(f64::from(tokens) / pace.tokens_per_s)).await;
             for (n, call) in (1..).zip(calls) {
-                sink.send(llm::Event::Call {
+                sink.send(llm::Event::ToolCall {
                     id: format!("call_{n}"),
                     name: call.tool,
                     arguments: Value::Object(call.arguments),
@@ -397,12 +402,12 @@ impl Llm for Scripted {
         })
     }
 
-    fn check(&self, check: llm::check::Check) -> llm::check::Checking {
+    fn check_guardrails(&self, check: llm::guardrails::GuardrailCheck) -> llm::guardrails::GuardrailFuture {
         let script = Arc::clone(&self.script);
-        let at = Instant::now() + seconds(script.providers.llm.first_token);
+        let at = Instant::now() + seconds(script.providers.llm.first_token_delay);
         Box::pin(async move {
             sleep_until(at).await;
-            let words = knowledge::normalize_words(&check.said);
+            let words = knowledge::normalize_words(&check.user_text);
             let said = script.utterances.iter().find(|u| knowledge::normalize_words(&u.transcript) == words);
             let broken = said.and_then(|utterance| utterance.guardrail.clone());
             Ok(broken.filter(|key| check.rules.iter().any(|rule| rule.key == *key)))
@@ -412,7 +417,10 @@ impl Llm for Scripted {
 
 /// The scripted reply to the last turn. After a tool, it is the tool's result. Otherwise it belongs
 /// to the utterance with the user's words, or to the first one without a transcript.
-fn reply(script: &Script, request: &llm::Request) -> (String, Vec<Call>, Option<String>) {
+fn scripted_reply(
+    script: &Script,
+    request: &llm::Request,
+) -> (String, Vec<ScriptedToolCall>, Option<String>) {
     let last = request.history.iter().rev().find(|item| matches!(item.role, Role::User | Role::Tool));
     match last.map(AsRef::as_ref) {
         Some(HistoryItem { role: Role::Tool, text, .. }) => (text.clone(), Vec::new(), None),
@@ -433,7 +441,7 @@ fn reply(script: &Script, request: &llm::Request) -> (String, Vec<Call>, Option<
                 .find(|tool| tool.rule.is_some() && found.guardrail.as_ref() == Some(&tool.name));
             match rule {
                 Some(rule) => {
-                    let call = Call { tool: rule.name.clone(), arguments: Map::new() };
+                    let call = ScriptedToolCall { tool: rule.name.clone(), arguments: Map::new() };
                     (String::new(), vec![call], None)
                 }
                 None => (found.reply.clone(), found.calls.clone(), found.fail.clone()),
@@ -443,16 +451,18 @@ fn reply(script: &Script, request: &llm::Request) -> (String, Vec<Call>, Option<
 }
 
 /// Number of samples in one period of the tone.
-const WAVE: usize = 2_048;
+const SINE_SAMPLES: usize = 2_048;
 
 /// One period of the tone that every voice uses. A table avoids the computation: in a measurement,
 /// a call should cost what it costs a server.
-fn wave() -> &'static [i16; WAVE] {
-    static TURN: OnceLock<[i16; WAVE]> = OnceLock::new();
-    TURN.get_or_init(|| std::array::from_fn(|i| ((i as f32 / WAVE as f32 * TAU).sin() * 8_000.0) as i16))
+fn sine_table() -> &'static [i16; SINE_SAMPLES] {
+    static TABLE: OnceLock<[i16; SINE_SAMPLES]> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        std::array::from_fn(|i| ((i as f32 / SINE_SAMPLES as f32 * TAU).sin() * 8_000.0) as i16)
+    })
 }
 
-impl Tts for Scripted {
+impl Tts for ScriptedProvider {
     fn speak(&self, request: tts::Request, sink: Sink<tts::Event>) -> Result<Handle, Error> {
         let script = Arc::clone(&self.script);
         let start = Instant::now();
@@ -460,17 +470,18 @@ impl Tts for Scripted {
             let pace = &script.providers.tts;
             let rate = pace.sample_rate.clamp(8_000, 48_000);
             let total = (request.text.chars().count() as f64
-                * pace.per_char.clamp(0.0, 1.0)
+                * pace.seconds_per_char.clamp(0.0, 1.0)
                 * f64::from(rate)) as usize;
-            let chunk = (pace.chunk.clamp(0.01, 1.0) * f64::from(rate)) as usize;
+            let chunk = (pace.chunk_seconds.clamp(0.01, 1.0) * f64::from(rate)) as usize;
             for (n, from) in (0..total).step_by(chunk).enumerate() {
-                let made = n as f64 * pace.chunk / pace.speed_x_realtime.max(0.01);
-                sleep_until(start + seconds(pace.first_audio + made)).await;
-                let wave = wave();
+                let made = n as f64 * pace.chunk_seconds / pace.speed_x_realtime.max(0.01);
+                sleep_until(start + seconds(pace.first_audio_delay + made)).await;
+                let wave = sine_table();
                 // Periods per sample in units of 2⁻³². The phase wraps around when the integer
                 // overflows.
                 let turn = (f64::from(pace.tone_hz) / f64::from(rate) * 4_294_967_296.0) as u32;
-                let sample = |i: usize| wave[((i as u32).wrapping_mul(turn) >> (32 - WAVE.ilog2())) as usize];
+                let sample =
+                    |i: usize| wave[((i as u32).wrapping_mul(turn) >> (32 - SINE_SAMPLES.ilog2())) as usize];
                 let pcm = (from..total.min(from + chunk)).map(sample).collect();
                 sink.send(tts::Event::Audio { pcm, sample_rate: rate });
             }

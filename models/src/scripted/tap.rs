@@ -7,14 +7,14 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 
-use crate::{Error, Kind};
+use crate::{Error, ErrorKind};
 
 /// File for the samples of one stream: 16 kHz, 16 bits, little endian, without a header. New
 /// samples are appended to an existing file.
 pub(super) struct Tap(mpsc::Sender<Vec<u8>>);
 
 impl Tap {
-    pub(super) fn take(&self, pcm: &[i16]) {
+    pub(super) fn write(&self, pcm: &[i16]) {
         // Fails only after a write error, which is logged.
         let _ = self.0.send(pcm.iter().flat_map(|sample| sample.to_le_bytes()).collect());
     }
@@ -27,9 +27,10 @@ impl Tap {
 pub(super) fn open(folder: &Path, name: &str) -> Result<Tap, Error> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if name.is_empty() || !name.chars().all(plain) {
-        return Err(Error::new(Kind::Broken, "the name of a tap has letters, digits, _ and - only"));
+        return Err(Error::new(ErrorKind::Failed, "the name of a tap has letters, digits, _ and - only"));
     }
-    let broken = |error: io::Error| Error::new(Kind::Broken, "the tap cannot be opened").with_source(error);
+    let broken =
+        |error: io::Error| Error::new(ErrorKind::Failed, "the tap cannot be opened").with_source(error);
     fs::create_dir_all(folder).map_err(broken)?;
     let mut file = File::options()
         .create(true)

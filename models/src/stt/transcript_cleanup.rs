@@ -3,7 +3,7 @@
 /// Profanity that a small recognizer finds in harmless words, each with the most likely of these.
 /// With an empty replacement the word is dropped. A user who really says one of them loses little;
 /// an agent that reads it aloud or answers it offends.
-const RUDE: &[(&str, &str)] = &[
+const PROFANITY: &[(&str, &str)] = &[
     ("ass", "as"),
     ("asses", "as"),
     ("asshole", ""),
@@ -55,7 +55,7 @@ const RUDE: &[(&str, &str)] = &[
 
 /// Words without meaning by themselves. Hiss, hum and the noise of keys are recognized as one of
 /// them, or as profanity.
-const WEAK: &[&str] = &[
+const STOP_WORDS: &[&str] = &[
     "a", "an", "and", "as", "at", "be", "but", "by", "for", "from", "had", "has", "he", "her", "his", "huh",
     "if", "in", "is", "it", "its", "of", "on", "or", "the", "their", "to", "uh", "um", "was", "were", "with",
 ];
@@ -63,7 +63,7 @@ const WEAK: &[&str] = &[
 /// Words of a hypothesis, without fillers (`<sil>`, `[NOISE]`, `++UM++`), pronunciation numbers
 /// (`the(2)`) and profanity. Empty if no word has a meaning by itself: the audio was then noise,
 /// and any word would interrupt the agent.
-pub(super) fn clean(hypothesis: &str) -> String {
+pub(super) fn clean_transcript(hypothesis: &str) -> String {
     let mut out = String::with_capacity(hypothesis.len());
     let mut meaning = false;
     for token in hypothesis.split_whitespace() {
@@ -71,10 +71,10 @@ pub(super) fn clean(hypothesis: &str) -> String {
             continue;
         }
         let word = token.split_once('(').map_or(token, |(word, _)| word);
-        let word = match RUDE.binary_search_by_key(&word, |(rude, _)| rude) {
-            Ok(at) => RUDE[at].1,
+        let word = match PROFANITY.binary_search_by_key(&word, |(rude, _)| rude) {
+            Ok(at) => PROFANITY[at].1,
             Err(_) => {
-                meaning |= WEAK.binary_search(&word).is_err();
+                meaning |= STOP_WORDS.binary_search(&word).is_err();
                 word
             }
         };
@@ -94,35 +94,38 @@ mod tests {
 
     #[test]
     fn the_lists_are_sorted() {
-        assert!(RUDE.is_sorted_by(|a, b| a.0 < b.0));
-        assert!(WEAK.is_sorted_by(|a, b| a < b));
+        assert!(PROFANITY.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(STOP_WORDS.is_sorted_by(|a, b| a < b));
     }
 
     #[test]
     fn no_neighbour_is_rude_itself() {
-        assert!(RUDE.iter().all(|(_, neighbour)| RUDE.iter().all(|(rude, _)| rude != neighbour)));
+        assert!(PROFANITY.iter().all(|(_, neighbour)| PROFANITY.iter().all(|(rude, _)| rude != neighbour)));
     }
 
     #[test]
     fn markers_and_numbers_of_pronunciations_are_removed() {
-        assert_eq!(clean("<s> the(2) weather <sil> [NOISE] ++UM++ in tokyo </s>"), "the weather in tokyo");
-        assert_eq!(clean(" <sil> "), "");
+        assert_eq!(
+            clean_transcript("<s> the(2) weather <sil> [NOISE] ++UM++ in tokyo </s>"),
+            "the weather in tokyo"
+        );
+        assert_eq!(clean_transcript(" <sil> "), "");
     }
 
     #[test]
     fn rude_words_become_harmless_or_nothing() {
-        assert_eq!(clean("please shit down you bastard"), "please sit down you");
-        assert_eq!(clean("what the fuck"), "what the folk");
-        assert_eq!(clean("pass the class assignment"), "pass the class assignment");
+        assert_eq!(clean_transcript("please shit down you bastard"), "please sit down you");
+        assert_eq!(clean_transcript("what the fuck"), "what the folk");
+        assert_eq!(clean_transcript("pass the class assignment"), "pass the class assignment");
     }
 
     #[test]
     fn what_noise_sounds_like_is_nothing() {
         for noise in ["if", "be", "if if if", "shit", "the fuck", "and the"] {
-            assert_eq!(clean(noise), "", "{noise}");
+            assert_eq!(clean_transcript(noise), "", "{noise}");
         }
         for word in ["yes", "no", "stop", "i", "okay", "that", "and then"] {
-            assert_eq!(clean(word), word);
+            assert_eq!(clean_transcript(word), word);
         }
     }
 }

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use crate::camera::luminance;
 
 /// `width × height` RGB triples in sRGB.
-pub(crate) fn finish(light: &[Vec3], width: usize, height: usize) -> Vec<u8> {
+pub(crate) fn tonemap(light: &[Vec3], width: usize, height: usize) -> Vec<u8> {
     let glow = bloom(light, width, height);
     let mut out = vec![0u8; width * height * 3];
     out.par_chunks_mut(width * 3).enumerate().for_each(|(y, row)| {
@@ -18,8 +18,8 @@ pub(crate) fn finish(light: &[Vec3], width: usize, height: usize) -> Vec<u8> {
             // Applied partly to luminance, which preserves hues, and mostly to the channels, which
             // looks like film.
             let l = luminance(c).max(1e-5);
-            let kept = c * (curve(l) / l);
-            let film = Vec3::new(curve(c.x), curve(c.y), curve(c.z));
+            let kept = c * (filmic_curve(l) / l);
+            let film = Vec3::new(filmic_curve(c.x), filmic_curve(c.y), filmic_curve(c.z));
             let c = kept.lerp(film, 0.85);
             let c = Vec3::splat(luminance(c)).lerp(c, 0.90);
             for (k, e) in c.to_array().into_iter().enumerate() {
@@ -34,25 +34,25 @@ pub(crate) fn finish(light: &[Vec3], width: usize, height: usize) -> Vec<u8> {
 }
 
 /// A curve with a toe and a shoulder (after Narkowicz's fit of the ACES curve, 2015).
-fn curve(x: f32) -> f32 {
+fn filmic_curve(x: f32) -> f32 {
     let x = x.max(0.0);
     (x * (2.51 * x * 0.66 + 0.045)) / (x * (2.43 * x * 0.66 + 0.55) + 0.105)
 }
 
 /// Spread of the bloom, as a standard deviation in pixels.
-fn spread(height: usize) -> f32 {
+fn bloom_sigma(height: usize) -> f32 {
     height as f32 * 0.012
 }
 
 /// Radius in pixels from which light spreads into a pixel.
-pub(crate) fn reach(height: usize) -> usize {
-    (spread(height) * 2.5) as usize
+pub(crate) fn bloom_radius(height: usize) -> usize {
+    (bloom_sigma(height) * 2.5) as usize
 }
 
 /// The overexposed light, spread.
 fn bloom(light: &[Vec3], width: usize, height: usize) -> Vec<Vec3> {
-    let sigma = spread(height);
-    let reach = reach(height) as isize;
+    let sigma = bloom_sigma(height);
+    let reach = bloom_radius(height) as isize;
     let taps: Vec<f32> =
         (-reach..=reach).map(|k| (-((k * k) as f32) / (2.0 * sigma * sigma)).exp()).collect();
     let bright: Vec<Vec3> =

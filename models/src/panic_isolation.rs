@@ -20,77 +20,77 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Number of failures within [`FAILURE_WINDOW`] that cause no delay.
-const MOST: usize = 5;
+const MAX_IMMEDIATE_RESTARTS: usize = 5;
 /// How long a failure counts, and how long a thread must run after a delay to count as recovered.
-const WITHIN: Duration = Duration::from_secs(10);
+const FAILURE_WINDOW: Duration = Duration::from_secs(10);
 /// First delay; each further one is twice as long.
-const FIRST: Duration = Duration::from_secs(1);
+const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 /// Maximum delay.
-const LONGEST: Duration = Duration::from_secs(30);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// Minimum wait before a restart, so that a thread that panics immediately does not take a core.
-const PAUSE: Duration = Duration::from_millis(100);
+const RESTART_DELAY: Duration = Duration::from_millis(100);
 
 /// Runs `work`; `None` if it panicked. The caller must discard or repair what `work` may have left
 /// incomplete.
-pub fn contained<T>(work: impl FnOnce() -> T) -> Option<T> {
+pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
 /// Counts the failures of one thread.
 #[derive(Debug, Default)]
-pub struct Restarts {
+pub struct RestartBackoff {
     /// Failures within the last [`FAILURE_WINDOW`].
-    recent: Vec<Instant>,
+    recent_failures: Vec<Instant>,
     /// The last delay, and its end.
-    paused: Option<(Duration, Instant)>,
+    last_backoff: Option<(Duration, Instant)>,
 }
 
-impl Restarts {
+impl RestartBackoff {
     /// Records a failure at `now` and returns the delay before the restart. The first five failures
     /// within 10 s cause no delay. After that the delay is 1 s and doubles each time, up to 30 s.
     /// It is reset when the thread has run for 10 s after a delay.
-    pub fn pause(&mut self, now: Instant) -> Duration {
-        if self.paused.is_some_and(|(_, end)| now.saturating_duration_since(end) >= WITHIN) {
-            self.paused = None;
+    pub fn next_backoff(&mut self, now: Instant) -> Duration {
+        if self.last_backoff.is_some_and(|(_, end)| now.saturating_duration_since(end) >= FAILURE_WINDOW) {
+            self.last_backoff = None;
         }
-        self.recent.retain(|at| now.saturating_duration_since(*at) < WITHIN);
-        self.recent.push(now);
-        let pause = match self.paused {
-            Some((last, _)) => (last * 2).min(LONGEST),
-            None if self.recent.len() <= MOST => return Duration::ZERO,
-            None => FIRST,
+        self.recent_failures.retain(|at| now.saturating_duration_since(*at) < FAILURE_WINDOW);
+        self.recent_failures.push(now);
+        let pause = match self.last_backoff {
+            Some((last, _)) => (last * 2).min(MAX_BACKOFF),
+            None if self.recent_failures.len() <= MAX_IMMEDIATE_RESTARTS => return Duration::ZERO,
+            None => INITIAL_BACKOFF,
         };
-        self.paused = Some((pause, now + pause));
+        self.last_backoff = Some((pause, now + pause));
         pause
     }
 }
 
 /// Body of a thread: runs `work` until it returns, and again after each panic. The sixth panic
 /// within 10 s ends the thread.
-pub fn restarting(mut work: impl FnMut()) {
-    let mut restarts = Restarts::default();
-    while contained(&mut work).is_none() {
-        if !restarts.pause(Instant::now()).is_zero() {
-            tracing::error!(thread = own_name(), "a thread panicked too often and is not restarted");
+pub fn restart_on_panic(mut work: impl FnMut()) {
+    let mut restarts = RestartBackoff::default();
+    while catch_panic(&mut work).is_none() {
+        if !restarts.next_backoff(Instant::now()).is_zero() {
+            tracing::error!(thread = thread_name(), "a thread panicked too often and is not restarted");
             return;
         }
-        tracing::error!(thread = own_name(), "a thread panicked and is restarted");
-        thread::sleep(PAUSE);
+        tracing::error!(thread = thread_name(), "a thread panicked and is restarted");
+        thread::sleep(RESTART_DELAY);
     }
 }
 
 /// Body of a thread that has no replacement: like [`restart_on_panic`], but it never gives up. It
 /// waits instead, see [`RestartBackoff::next_backoff`].
-pub fn lasting(mut work: impl FnMut()) {
-    let mut restarts = Restarts::default();
-    while contained(&mut work).is_none() {
-        let pause = restarts.pause(Instant::now()).max(PAUSE);
-        tracing::error!(thread = own_name(), ?pause, "a thread panicked and is restarted after a pause");
+pub fn restart_forever(mut work: impl FnMut()) {
+    let mut restarts = RestartBackoff::default();
+    while catch_panic(&mut work).is_none() {
+        let pause = restarts.next_backoff(Instant::now()).max(RESTART_DELAY);
+        tracing::error!(thread = thread_name(), ?pause, "a thread panicked and is restarted after a pause");
         thread::sleep(pause);
     }
 }
 
-fn own_name() -> String {
+fn thread_name() -> String {
     thread::current().name().unwrap_or("unnamed").to_owned()
 }
 
@@ -101,12 +101,12 @@ mod tests {
     #[test]
     fn work_that_panics_is_done_again_until_it_returns() {
         let mut tries = 0;
-        restarting(|| {
+        restart_on_panic(|| {
             tries += 1;
             assert!(tries > 2, "the test's own panic");
         });
         assert_eq!(tries, 3);
-        lasting(|| {
+        restart_forever(|| {
             tries += 1;
             assert!(tries > 5, "the test's own panic");
         });
@@ -115,25 +115,25 @@ mod tests {
 
     #[test]
     fn a_thread_that_fails_all_the_time_pauses_longer_and_longer_until_it_is_mended() {
-        let (mut restarts, begin) = (Restarts::default(), Instant::now());
+        let (mut restarts, begin) = (RestartBackoff::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
-        assert!((0..5).all(|n| restarts.pause(at(n)).is_zero()));
+        assert!((0..5).all(|n| restarts.next_backoff(at(n)).is_zero()));
         let (mut now, mut pauses) = (5, Vec::new());
         for _ in 0..7 {
-            let pause = restarts.pause(at(now)).as_secs();
+            let pause = restarts.next_backoff(at(now)).as_secs();
             pauses.push(pause);
             // The thread fails again one second after the delay.
             now += pause + 1;
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
         now += 9;
-        assert!((0..5).all(|n| restarts.pause(at(now + n)).is_zero()), "it worked for ten seconds");
-        assert_eq!(restarts.pause(at(now + 5)), FIRST);
+        assert!((0..5).all(|n| restarts.next_backoff(at(now + n)).is_zero()), "it worked for ten seconds");
+        assert_eq!(restarts.next_backoff(at(now + 5)), INITIAL_BACKOFF);
     }
 
     #[test]
     fn failures_far_apart_cost_no_pause() {
-        let (mut restarts, begin) = (Restarts::default(), Instant::now());
-        assert!((0..20).all(|n| restarts.pause(begin + Duration::from_secs(3 * n)).is_zero()));
+        let (mut restarts, begin) = (RestartBackoff::default(), Instant::now());
+        assert!((0..20).all(|n| restarts.next_backoff(begin + Duration::from_secs(3 * n)).is_zero()));
     }
 }

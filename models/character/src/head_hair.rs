@@ -6,14 +6,14 @@ use core::f32::consts::TAU;
 use glam::{Vec3, vec3};
 use rayon::prelude::*;
 
-use crate::comb;
-use crate::math::{Random, gradient, mix, noise, step};
-use crate::person::{Character, HairStyle};
+use crate::character::{Character, HairStyle};
+use crate::math::{Random, gradient, mix, noise, smoothstep};
 use crate::scene::Scene;
+use crate::side_part;
 use crate::strand::Strand;
 
 /// Height over the hairline at a point of the head: positive where hair grows.
-pub(crate) fn over_hairline(c: &Character, p: Vec3) -> f32 {
+pub(crate) fn height_over_hairline(c: &Character, p: Vec3) -> f32 {
     let around = p.x.abs().atan2(p.z + 0.13);
     let recede = if matches!(c.hair.style, HairStyle::Short | HairStyle::Side | HairStyle::Buzz) {
         0.06 + 0.06 * c.age
@@ -37,7 +37,7 @@ pub(crate) fn over_hairline(c: &Character, p: Vec3) -> f32 {
     ];
     let height = line.windows(2).find(|w| around < w[1].0).map_or(line[line.len() - 1].1, |w| {
         let k = ((around - w[0].0) / (w[1].0 - w[0].0)).max(0.0);
-        mix(w[0].1, w[1].1, step(0.0, 1.0, k))
+        mix(w[0].1, w[1].1, smoothstep(0.0, 1.0, k))
     });
     p.y - height
 }
@@ -49,7 +49,7 @@ struct Guide {
 }
 
 /// Parameters of a cut.
-struct Cut {
+struct HairCut {
     guides: usize,
     strands: usize,
     /// How closely strands follow their guide toward the tip, and how far they deviate.
@@ -62,8 +62,8 @@ struct Cut {
     combed: bool,
 }
 
-impl Cut {
-    fn of(style: HairStyle) -> Self {
+impl HairCut {
+    fn from_style(style: HairStyle) -> Self {
         let cut = |guides, strands, clump, fuzz, width, part| Self {
             guides,
             strands,
@@ -92,71 +92,71 @@ impl Cut {
         if self.combed {
             // Some hairs lie across the part.
             let across = 0.05 * random.signed() * random.unit();
-            return if comb::beside(root) + across > 0.0 { 1.0 } else { -1.0 };
+            return if side_part::distance_from_part(root) + across > 0.0 { 1.0 } else { -1.0 };
         }
-        let stray = mix(0.022, 0.26, step(0.30, 0.0, root.z)) * random.signed();
+        let stray = mix(0.022, 0.26, smoothstep(0.30, 0.0, root.z)) * random.signed();
         self.part
             .map_or(0.0, |part| if root.x + stray > part + 0.03 * (root.z * 7.0).sin() { 1.0 } else { -1.0 })
     }
 }
 
 /// Position and radius of the knot of a [`HairStyle::Bun`].
-const KNOT: Vec3 = vec3(0.03, 1.10, -0.62);
-const KNOT_RADIUS: f32 = 0.30;
+const BUN_CENTRE: Vec3 = vec3(0.03, 1.10, -0.62);
+const BUN_RADIUS: f32 = 0.30;
 
 /// All strands of the head, at rest.
-pub(crate) fn head_hair(scene: &Scene) -> Vec<Strand> {
+pub(crate) fn grow_head_hair(scene: &Scene) -> Vec<Strand> {
     if !scene.has_hair() {
         return Vec::new();
     }
-    let cut = Cut::of(scene.c.hair.style);
-    let mut random = Random::new(scene.c.seed.wrapping_mul(7919).wrapping_add(17));
+    let cut = HairCut::from_style(scene.character.hair.style);
+    let mut random = Random::new(scene.character.seed.wrapping_mul(7919).wrapping_add(17));
     let mut seeds = |n: usize| (0..n).map(|_| random.seed()).collect::<Vec<u32>>();
     let (guides, children) = (seeds(cut.guides), seeds(cut.strands));
     let guides: Vec<Guide> = guides
         .par_iter()
         .map(|seed| {
             let mut random = Random::new(*seed);
-            let root = root(scene, &mut random);
-            grow(scene, &cut, root, &mut random)
+            let root = random_root(scene, &mut random);
+            grow_guide(scene, &cut, root, &mut random)
         })
         .collect();
     let mut strands: Vec<Strand> = children
         .par_iter()
         .map(|seed| {
             let mut random = Random::new(*seed);
-            let root = root(scene, &mut random);
-            follow(scene, &cut, &guides, root, &mut random)
+            let root = random_root(scene, &mut random);
+            interpolate_strand(scene, &cut, &guides, root, &mut random)
         })
         .collect();
-    if scene.c.hair.style == HairStyle::Bun {
-        strands.extend((0..9_000).map(|_| wound(scene, &mut random)));
+    if scene.character.hair.style == HairStyle::Bun {
+        strands.extend((0..9_000).map(|_| bun_strand(scene, &mut random)));
     }
     strands
 }
 
 /// A strand of the knot: part of a turn around it.
-fn wound(scene: &Scene, random: &mut Random) -> Strand {
+fn bun_strand(scene: &Scene, random: &mut Random) -> Strand {
     let axis = (vec3(0.35, 0.9, 0.5) + random.vector() * 0.35).normalize();
     let u = axis.cross(Vec3::X).normalize();
     let w = axis.cross(u);
     let height = random.signed() * 0.8;
     let (start, turn) = (random.unit() * TAU, 1.2 + 1.2 * random.unit());
-    let radius = KNOT_RADIUS * (0.86 + 0.14 * random.unit());
+    let radius = BUN_RADIUS * (0.86 + 0.14 * random.unit());
     let ring = (1.0 - height * height).sqrt();
     let points = (0..14)
         .map(|i| {
             let angle = start + turn * i as f32 / 13.0;
             let swell = radius * (1.0 + 0.035 * (angle * 3.0 + height * 9.0).sin());
-            KNOT + (axis * height + (u * angle.cos() + w * angle.sin()) * ring) * swell
+            BUN_CENTRE + (axis * height + (u * angle.cos() + w * angle.sin()) * ring) * swell
         })
         .collect();
-    let colour = colour(scene, random.unit(), random);
-    Strand { points, width: 0.0052, tip: 0.5, colour, shine: 1.0, skin: None }
+    let colour = strand_colour(scene, random.unit(), random);
+    Strand { points, width: 0.0052, tip: 0.5, colour, shine: 1.0, skin_normal: None }
 }
 
 /// A random point of the scalp, less likely near the hairline.
-fn root(scene: &Scene, random: &mut Random) -> Vec3 {
+fn random_root(scene: &Scene, random: &mut Random) -> Vec3 {
     let centre = vec3(0.0, 0.30, -0.13);
     // The first numbers of similar seeds are similar.
     for _ in 0..4 {
@@ -166,16 +166,16 @@ fn root(scene: &Scene, random: &mut Random) -> Vec3 {
         let direction = vec3(random.normal(), random.normal(), random.normal()).normalize_or_zero();
         let mut t = 1.6;
         for _ in 0..40 {
-            let d = scene.bones(centre + direction * t);
+            let d = scene.skull(centre + direction * t);
             if d < 0.001 {
                 break;
             }
             t -= d * 0.9;
         }
         let p = centre + direction * t;
-        let over = over_hairline(&scene.c, p);
-        let grows = match scene.c.hair.style {
-            HairStyle::Side => comb::grows(p, over, random),
+        let over = height_over_hairline(&scene.character, p);
+        let grows = match scene.character.hair.style {
+            HairStyle::Side => side_part::hair_grows(p, over, random),
             _ => over > 0.15 * random.unit() * random.unit() - 0.012,
         };
         if grows {
@@ -186,21 +186,21 @@ fn root(scene: &Scene, random: &mut Random) -> Vec3 {
 
 /// 1 at the crown of a [`HairStyle::Bob`], where hair runs back. Hair to either side would leave a
 /// notch in the outline of the head.
-fn crown(style: HairStyle, p: Vec3) -> f32 {
-    if style == HairStyle::Bob { step(0.36, 0.02, p.z) * step(0.80, 1.0, p.y) } else { 0.0 }
+fn crown_weight(style: HairStyle, p: Vec3) -> f32 {
+    if style == HairStyle::Bob { smoothstep(0.36, 0.02, p.z) * smoothstep(0.80, 1.0, p.y) } else { 0.0 }
 }
 
-fn grow(scene: &Scene, cut: &Cut, root: Vec3, random: &mut Random) -> Guide {
-    let style = scene.c.hair.style;
-    let solid = |p: Vec3| scene.solid(p);
-    let normal = gradient(|p| scene.bones(p), root, 0.01);
+fn grow_guide(scene: &Scene, cut: &HairCut, root: Vec3, random: &mut Random) -> Guide {
+    let style = scene.character.hair.style;
+    let solid = |p: Vec3| scene.hair_collider(p);
+    let normal = gradient(|p| scene.skull(p), root, 0.01);
     let side = cut.side(root, random);
     if style == HairStyle::Side {
-        return Guide { points: comb::guide(scene, root, side, random), seed: random.unit(), side };
+        return Guide { points: side_part::grow_guide(scene, root, side, random), seed: random.unit(), side };
     }
-    let back = step(0.15, -0.45, root.z);
-    let top = step(0.45, 0.85, root.y);
-    let front = step(0.2, 0.6, root.z);
+    let back = smoothstep(0.15, -0.45, root.z);
+    let top = smoothstep(0.45, 0.85, root.y);
+    let front = smoothstep(0.2, 0.6, root.z);
     let part = cut.part.unwrap_or(0.0);
     let (length, steps, lift, mut v);
     match style {
@@ -212,31 +212,32 @@ fn grow(scene: &Scene, cut: &Cut, root: Vec3, random: &mut Random) -> Guide {
             };
             length = (root.y - end) * 1.06 + 0.55 * top;
             (steps, lift) = (44, 0.02 + 0.055 * random.unit());
-            let crown = crown(style, root);
+            let crown = crown_weight(style, root);
             let away =
                 vec3(side * (1.0 - 0.8 * crown), 0.12, -0.42 - 0.5 * crown + 0.20 * (root.x - part).abs())
                     .lerp(vec3(root.x * 0.9, 0.1, -0.9), back);
             // Flat at the part, higher away from it.
-            let rise = step(0.0, 0.25, (root.x - part).abs()).max(crown);
+            let rise = smoothstep(0.0, 0.25, (root.x - part).abs()).max(crown);
             v = (away + normal * (mix(0.30, 0.42, rise) * top + 0.05)).normalize();
         }
         HairStyle::Curly => {
-            length = mix(0.07, 0.36, step(0.15, 0.85, root.y - 0.05 * back)) * (0.8 + 0.45 * random.unit());
+            length =
+                mix(0.07, 0.36, smoothstep(0.15, 0.85, root.y - 0.05 * back)) * (0.8 + 0.45 * random.unit());
             (steps, lift) = (40, 0.05);
             v = (normal + random.vector() * 0.35 + vec3(0.0, 0.1, 0.12 * top)).normalize();
         }
         HairStyle::Buzz => {
-            length = mix(0.022, 0.05, step(0.1, 0.6, root.y)) * (0.8 + 0.4 * random.unit());
+            length = mix(0.022, 0.05, smoothstep(0.1, 0.6, root.y)) * (0.8 + 0.4 * random.unit());
             (steps, lift) = (4, 0.012);
             v = (normal + vec3(0.0, -0.35, 0.35 * top) + random.vector() * 0.15).normalize();
         }
         HairStyle::Bun => {
-            length = (KNOT - root).length() * 1.25 + 0.1;
+            length = (BUN_CENTRE - root).length() * 1.25 + 0.1;
             (steps, lift) = (36, 0.018 + 0.022 * random.unit());
-            v = ((KNOT - root).normalize() + normal * 0.25).normalize();
+            v = ((BUN_CENTRE - root).normalize() + normal * 0.25).normalize();
         }
         HairStyle::Short | HairStyle::Side | HairStyle::None => {
-            let crown = step(0.42, 0.74, root.y - 0.10 * back);
+            let crown = smoothstep(0.42, 0.74, root.y - 0.10 * back);
             length = mix(0.085, 0.40 + 0.10 * front, crown) * (0.85 + 0.3 * random.unit());
             (steps, lift) = (12, 0.02 + 0.10 * top * random.unit());
             let combed = vec3(0.55 * top, 0.15 + 0.75 * front * top, -0.25 - 0.4 * back) * top;
@@ -254,21 +255,21 @@ fn grow(scene: &Scene, cut: &Cut, root: Vec3, random: &mut Random) -> Guide {
         let d = solid(p);
         let (want, k) = match style {
             HairStyle::Long | HairStyle::Bob => {
-                let falls = step(0.85, 0.35, p.y).max(step(0.50, 0.85, p.x.abs()));
-                let falls = falls.max(back * step(0.5, 0.1, p.y));
-                let crown = crown(style, p);
+                let falls = smoothstep(0.85, 0.35, p.y).max(smoothstep(0.50, 0.85, p.x.abs()));
+                let falls = falls.max(back * smoothstep(0.5, 0.1, p.y));
+                let crown = crown_weight(style, p);
                 let aside = side * (1.0 - 0.8 * crown);
-                let away = vec3(aside, -0.15 - 0.45 * step(0.45, 0.7, p.z), -0.30 - 0.6 * crown)
+                let away = vec3(aside, -0.15 - 0.45 * smoothstep(0.45, 0.7, p.z), -0.30 - 0.6 * crown)
                     .lerp(vec3(p.x * 0.6, -0.35, -0.9), back);
                 let mut want = away.lerp(vec3(0.06 * side, -1.0, -0.05), falls);
                 if d > lift && p.y > -0.9 {
                     want -= gradient(solid, p, 0.01) * ((d - lift) / 0.08).min(1.2) * 0.9;
                 }
                 let angle = waves * t * length + phase;
-                let swing = swing * step(0.25, 0.6, t);
+                let swing = swing * smoothstep(0.25, 0.6, t);
                 want += vec3(side * angle.sin(), 0.0, angle.cos() * 0.6) * swing;
                 // Tips turn inward, and no hair falls over the face.
-                want += vec3(-side * 0.9, 0.0, 0.25) * step(0.80, 1.0, t);
+                want += vec3(-side * 0.9, 0.0, 0.25) * smoothstep(0.80, 1.0, t);
                 if p.z > 0.30 && p.y < 0.5 && p.x.abs() < 0.80 {
                     want += vec3(side * 1.2, 0.0, -0.7);
                 }
@@ -277,8 +278,8 @@ fn grow(scene: &Scene, cut: &Cut, root: Vec3, random: &mut Random) -> Guide {
             HairStyle::Curly => (v + vec3(0.0, -0.25, 0.0), 0.05),
             HairStyle::Buzz => (v, 0.1),
             HairStyle::Bun => {
-                let home = KNOT - p;
-                if home.length() < KNOT_RADIUS * 0.7 {
+                let home = BUN_CENTRE - p;
+                if home.length() < BUN_RADIUS * 0.7 {
                     break;
                 }
                 let mut want = home.normalize();
@@ -286,7 +287,7 @@ fn grow(scene: &Scene, cut: &Cut, root: Vec3, random: &mut Random) -> Guide {
                     want -= gradient(solid, p, 0.01)
                         * ((d - lift) / 0.05).min(1.2)
                         * 0.8
-                        * step(0.3, 0.6, home.length());
+                        * smoothstep(0.3, 0.6, home.length());
                 }
                 (want, 0.30)
             }
@@ -319,7 +320,13 @@ fn grow(scene: &Scene, cut: &Cut, root: Vec3, random: &mut Random) -> Guide {
 }
 
 /// A strand between its three nearest guides, clumped to the nearest one toward the tip.
-fn follow(scene: &Scene, cut: &Cut, guides: &[Guide], root: Vec3, random: &mut Random) -> Strand {
+fn interpolate_strand(
+    scene: &Scene,
+    cut: &HairCut,
+    guides: &[Guide],
+    root: Vec3,
+    random: &mut Random,
+) -> Strand {
     let mut best = [(9.0f32, 0usize); 3];
     let side = cut.side(root, random);
     for (i, guide) in guides.iter().enumerate().filter(|(_, g)| g.side == side) {
@@ -334,11 +341,11 @@ fn follow(scene: &Scene, cut: &Cut, guides: &[Guide], root: Vec3, random: &mut R
     let weights = best.map(|(d, _)| 1.0 / (d + 0.0008));
     let total: f32 = weights.iter().sum();
     // Along the hairline, hair is short and fine.
-    let over = over_hairline(&scene.c, root);
+    let over = height_over_hairline(&scene.character, root);
     let (fine, thinnest) = if cut.combed {
-        (comb::fineness(root, over), 0.45)
+        (side_part::fineness(root, over), 0.45)
     } else {
-        (step(0.07, -0.01, over + 0.03 * random.signed()), 0.62)
+        (smoothstep(0.07, -0.01, over + 0.03 * random.signed()), 0.62)
     };
     let even = if cut.combed { 0.62 } else { 0.80 };
     let share = (even + (1.0 - even) * random.unit()) * mix(1.0, 0.35 + 0.5 * random.unit(), fine);
@@ -358,33 +365,34 @@ fn follow(scene: &Scene, cut: &Cut, guides: &[Guide], root: Vec3, random: &mut R
             let g = &guides[guide].points;
             q += (g[i] - g[0]) * (weight / total);
         }
-        let clump = cut.clump * step(0.0, 0.75, t) * if stray > 1.5 { 0.55 } else { 1.0 };
+        let clump = cut.clump * smoothstep(0.0, 0.75, t) * if stray > 1.5 { 0.55 } else { 1.0 };
         q = q.lerp(lead.points[i] + (root - lead.points[0]) * 0.16, clump);
         q += (va * (waves * t * 2.0).sin() + vb * (waves * t * 3.3 + 1.0).cos() - vb)
             * cut.fuzz
             * t.sqrt()
             * stray;
-        if scene.c.hair.style == HairStyle::Curly {
+        if scene.character.hair.style == HairStyle::Curly {
             // A helix around the guide.
             let along =
                 (lead.points[(i + 1).min(n - 1)] - lead.points[i.saturating_sub(1)]).normalize_or_zero();
             let u = along.cross(vec3(0.3, 0.9, 0.2)).normalize_or_zero();
             let w = along.cross(u);
             let angle = phase + handed * i as f32 * pace * 44.0;
-            q += (u * angle.cos() + w * angle.sin()) * radius * step(0.0, 0.2, t);
+            q += (u * angle.cos() + w * angle.sin()) * radius * smoothstep(0.0, 0.2, t);
         }
         points.push(q);
     }
     let tone = noise(lead.points[0] * 7.0 + Vec3::splat(lead.seed * 3.0)) * 0.7 + random.unit() * 0.5 - 0.1;
-    let colour = colour(scene, tone.clamp(0.0, 1.0), random).lerp(scene.looks.skin * 0.5, fine * 0.25);
+    let colour =
+        strand_colour(scene, tone.clamp(0.0, 1.0), random).lerp(scene.appearance.skin * 0.5, fine * 0.25);
     let width = cut.width * mix(1.0, thinnest, fine);
-    Strand { points, width, tip: 0.15, colour, shine: 1.0 - 0.5 * fine, skin: None }
+    Strand { points, width, tip: 0.15, colour, shine: 1.0 - 0.5 * fine, skin_normal: None }
 }
 
 /// Colour of a strand between dark (0) and light (1), or grey.
-fn colour(scene: &Scene, tone: f32, random: &mut Random) -> Vec3 {
-    let [dark, light] = scene.looks.hair;
-    if random.unit() < scene.c.hair.grey {
+fn strand_colour(scene: &Scene, tone: f32, random: &mut Random) -> Vec3 {
+    let [dark, light] = scene.appearance.hair;
+    if random.unit() < scene.character.hair.grey {
         return vec3(0.30, 0.292, 0.285) * (0.7 + 0.4 * random.unit());
     }
     dark.lerp(light, tone)

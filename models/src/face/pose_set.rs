@@ -23,14 +23,14 @@ use sha2::{Digest, Sha256};
 
 const MAGIC: &[u8; 6] = b"VPOSES";
 const VERSION: u16 = 2;
-const CHECKSUM: usize = 32;
+const CHECKSUM_BYTES: usize = 32;
 /// Maximum number of combinations of states in a set. The table of best frames takes two bytes for
 /// each.
-const COMBINATIONS: usize = 1 << 18;
+const MAX_COMBINATIONS: usize = 1 << 18;
 
 /// Identifies a pose: indices into the manifest's lists. 0 is rest in each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Key {
+pub struct PoseId {
     /// Index into [`Manifest::stances`].
     pub stance: u8,
     /// Index into [`Manifest::looks`].
@@ -78,7 +78,8 @@ pub struct Manifest {
     pub quantizers: Vec<u32>,
     /// Stances whose frames refer to the altref frame, which shows the first of them. The frames of
     /// all others refer to the key frame.
-    pub anchored: Vec<u8>,
+    #[serde(rename = "anchored")]
+    pub altref_stances: Vec<u8>,
     /// Heads and smiles relative to rest, rest first.
     pub stances: Vec<Stance>,
     /// Eyes and brows relative to rest, rest first.
@@ -89,43 +90,48 @@ pub struct Manifest {
     pub breaths: Vec<f32>,
     /// The pose frames in order, each with its length in bytes in every quality level. Rest is
     /// among them.
-    #[serde(with = "list")]
-    pub frames: Vec<(Key, Vec<u32>)>,
+    #[serde(with = "frame_list")]
+    pub frames: Vec<(PoseId, Vec<u32>)>,
     /// Length of the key frame in bytes.
     pub key_length: u32,
     /// Length of the altref frame in bytes; 0 if no stance needs it.
-    pub anchor_length: u32,
+    #[serde(rename = "anchor_length")]
+    pub altref_length: u32,
 }
 
 /// Compact JSON of the list of frames: for each pose one row of its four states and its lengths.
-mod list {
+mod frame_list {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use super::Key;
+    use super::PoseId;
 
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Row {
-        Short(Vec<u32>),
+        #[serde(rename = "Short")]
+        Compact(Vec<u32>),
         /// Format of sets that were baked by earlier versions.
-        Long(Key, Vec<u32>),
+        #[serde(rename = "Long")]
+        Legacy(PoseId, Vec<u32>),
     }
 
-    pub(super) fn serialize<S: Serializer>(frames: &[(Key, Vec<u32>)], to: S) -> Result<S::Ok, S::Error> {
-        let row = |(key, lengths): &(Key, Vec<u32>)| -> Vec<u32> {
+    pub(super) fn serialize<S: Serializer>(frames: &[(PoseId, Vec<u32>)], to: S) -> Result<S::Ok, S::Error> {
+        let row = |(key, lengths): &(PoseId, Vec<u32>)| -> Vec<u32> {
             let states = [key.stance, key.look, key.mouth, key.breath].map(u32::from);
             states.iter().chain(lengths).copied().collect()
         };
         frames.iter().map(row).collect::<Vec<_>>().serialize(to)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(Key, Vec<u32>)>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<(PoseId, Vec<u32>)>, D::Error> {
         let read = |row: Row| match row {
-            Row::Long(key, lengths) => Some((key, lengths)),
-            Row::Short(row) => {
+            Row::Legacy(key, lengths) => Some((key, lengths)),
+            Row::Compact(row) => {
                 let (states, lengths) = row.split_at_checked(4)?;
                 let state = |i: usize| u8::try_from(states[i]).ok();
-                let key = Key { stance: state(0)?, look: state(1)?, mouth: state(2)?, breath: state(3)? };
+                let key = PoseId { stance: state(0)?, look: state(1)?, mouth: state(2)?, breath: state(3)? };
                 Some((key, lengths.to_vec()))
             }
         };
@@ -155,13 +161,13 @@ pub enum Error {
 /// All poses of an avatar at one size. Frames are shared, never copied.
 pub struct PoseSet {
     manifest: Manifest,
-    key: Bytes,
-    anchor: Bytes,
+    key_frame: Bytes,
+    altref_frame: Bytes,
     /// By pose, then by quality level.
     frames: Vec<Bytes>,
-    rungs: usize,
+    quality_levels: usize,
     /// For each combination of states: the pose that shows it best.
-    table: Vec<u16>,
+    best_frames: Vec<u16>,
 }
 
 impl PoseSet {
@@ -174,18 +180,25 @@ impl PoseSet {
         if rungs == 0 || poses * rungs != frames.len() || poses > usize::from(u16::MAX) {
             return Err(Error::Damaged("number of frames"));
         }
-        if anchor.is_empty() != manifest.anchored.is_empty() {
+        if anchor.is_empty() != manifest.altref_stances.is_empty() {
             return Err(Error::Damaged("anchor"));
         }
         manifest.key_length = u32::try_from(key.len()).map_err(|_| Error::Damaged("key too long"))?;
-        manifest.anchor_length =
+        manifest.altref_length =
             u32::try_from(anchor.len()).map_err(|_| Error::Damaged("anchor too long"))?;
         for ((_, lengths), frames) in manifest.frames.iter_mut().zip(frames.chunks_exact(rungs)) {
             let all = frames.iter().map(|frame| u32::try_from(frame.len()));
             *lengths = all.collect::<Result<_, _>>().map_err(|_| Error::Damaged("frame too long"))?;
         }
-        let table = Self::table(&manifest)?;
-        Ok(Self { manifest, key, anchor, frames, rungs, table })
+        let table = Self::build_best_frames(&manifest)?;
+        Ok(Self {
+            manifest,
+            key_frame: key,
+            altref_frame: anchor,
+            frames,
+            quality_levels: rungs,
+            best_frames: table,
+        })
     }
 
     /// The best frame for each combination, in the order of [`Manifest::table_index`]. The first
@@ -197,31 +210,39 @@ impl PoseSet {
     /// - with a closed mouth: the same head with the resting look, then the same look with the
     ///   resting head;
     /// - rest.
-    fn table(manifest: &Manifest) -> Result<Vec<u16>, Error> {
-        let [stances, looks, mouths, breaths] = manifest.states();
+    fn build_best_frames(manifest: &Manifest) -> Result<Vec<u16>, Error> {
+        let [stances, looks, mouths, breaths] = manifest.state_counts();
         let states = [stances, looks, mouths, breaths];
         // The product of four numbers up to 256 cannot overflow.
-        if !states.iter().all(|n| (1..=256).contains(n)) || states.iter().product::<usize>() > COMBINATIONS {
+        if !states.iter().all(|n| (1..=256).contains(n))
+            || states.iter().product::<usize>() > MAX_COMBINATIONS
+        {
             return Err(Error::Damaged("number of states"));
         }
         let mut baked = vec![None; stances * looks * mouths * breaths];
         for (i, (key, _)) in manifest.frames.iter().enumerate() {
-            *baked.get_mut(manifest.place(*key)).ok_or(Error::Damaged("state out of range"))? =
+            *baked.get_mut(manifest.table_index(*key)).ok_or(Error::Damaged("state out of range"))? =
                 Some(i as u16);
-            if manifest.within(*key) != *key {
+            if manifest.with_valid_states(*key) != *key {
                 return Err(Error::Damaged("state out of range"));
             }
         }
-        let best = |key: Key| {
-            let out = Key { breath: 0, ..key };
+        let best = |key: PoseId| {
+            let out = PoseId { breath: 0, ..key };
             let tries = if key.mouth == 0 {
-                [key, out, Key { look: 0, ..out }, Key { stance: 0, ..out }, Key::default()]
+                [key, out, PoseId { look: 0, ..out }, PoseId { stance: 0, ..out }, PoseId::default()]
             } else {
-                [key, out, Key { stance: 0, ..out }, Key { stance: 0, look: 0, ..out }, Key::default()]
+                [
+                    key,
+                    out,
+                    PoseId { stance: 0, ..out },
+                    PoseId { stance: 0, look: 0, ..out },
+                    PoseId::default(),
+                ]
             };
             tries
                 .into_iter()
-                .find_map(|key| baked[manifest.place(key)])
+                .find_map(|key| baked[manifest.table_index(key)])
                 .ok_or(Error::Damaged("rest is missing"))
         };
         let mut table = Vec::with_capacity(baked.len());
@@ -230,7 +251,7 @@ impl PoseSet {
                 for mouth in 0..mouths as u16 {
                     for breath in 0..breaths as u16 {
                         let [stance, look, mouth, breath] = [stance, look, mouth, breath].map(|n| n as u8);
-                        table.push(best(Key { stance, look, mouth, breath })?);
+                        table.push(best(PoseId { stance, look, mouth, breath })?);
                     }
                 }
             }
@@ -251,7 +272,7 @@ impl PoseSet {
         if version != VERSION {
             return Err(Error::Version(version));
         }
-        let body = file.len().checked_sub(CHECKSUM).ok_or(Error::Damaged("too short"))?;
+        let body = file.len().checked_sub(CHECKSUM_BYTES).ok_or(Error::Damaged("too short"))?;
         if Sha256::digest(&file[..body])[..] != file[body..] {
             return Err(Error::Damaged("checksum"));
         }
@@ -272,7 +293,7 @@ impl PoseSet {
             return Err(Error::Damaged("number of frames"));
         }
         let key = take(manifest.key_length)?;
-        let anchor = take(manifest.anchor_length)?;
+        let anchor = take(manifest.altref_length)?;
         let frames = manifest.frames.iter().flat_map(|(_, lengths)| lengths).map(|length| take(*length));
         let frames = frames.collect::<Result<_, _>>()?;
         if at != body {
@@ -283,14 +304,14 @@ impl PoseSet {
 
     /// The set as a file.
     #[must_use]
-    pub fn to_file(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         let manifest = serde_json::to_vec(&self.manifest).expect("plain data is JSON");
         let mut file = MAGIC.to_vec();
         file.extend(VERSION.to_le_bytes());
         file.extend((manifest.len() as u32).to_le_bytes());
         file.extend(manifest);
-        file.extend(&self.key);
-        file.extend(&self.anchor);
+        file.extend(&self.key_frame);
+        file.extend(&self.altref_frame);
         for frame in &self.frames {
             file.extend(frame);
         }
@@ -307,15 +328,15 @@ impl PoseSet {
 
     /// The key frame: rest.
     #[must_use]
-    pub fn key(&self) -> &Bytes {
-        &self.key
+    pub fn key_frame(&self) -> &Bytes {
+        &self.key_frame
     }
 
     /// The altref frame: the first of [`Manifest::altref_stances`] at rest. It is sent after a key
     /// frame and before frames that depend on it.
     #[must_use]
-    pub fn anchor(&self) -> &Bytes {
-        &self.anchor
+    pub fn altref_frame(&self) -> &Bytes {
+        &self.altref_frame
     }
 
     /// Whether a frame depends on the altref frame instead of the key frame.
@@ -323,21 +344,21 @@ impl PoseSet {
     /// # Panics
     /// If the index is not from [`Self::frame_index`].
     #[must_use]
-    pub fn is_anchored(&self, index: u16) -> bool {
+    pub fn uses_altref(&self, index: u16) -> bool {
         let (key, _) = &self.manifest.frames[usize::from(index)];
-        self.manifest.anchored.contains(&key.stance)
+        self.manifest.altref_stances.contains(&key.stance)
     }
 
     /// Number of quality levels, at least one.
     #[must_use]
-    pub fn rungs(&self) -> usize {
-        self.rungs
+    pub fn quality_levels(&self) -> usize {
+        self.quality_levels
     }
 
     /// Index of the frame that shows this pose best. A state out of range counts as rest.
     #[must_use]
-    pub fn index(&self, key: Key) -> u16 {
-        self.table[self.manifest.place(self.manifest.within(key))]
+    pub fn frame_index(&self, key: PoseId) -> u16 {
+        self.best_frames[self.manifest.table_index(self.manifest.with_valid_states(key))]
     }
 
     /// A frame by its index, in a quality level (0 = the finest; beyond the last one, the last
@@ -347,28 +368,28 @@ impl PoseSet {
     /// If the index is not from [`Self::frame_index`].
     #[must_use]
     pub fn frame(&self, index: u16, rung: usize) -> &Bytes {
-        &self.frames[usize::from(index) * self.rungs + rung.min(self.rungs - 1)]
+        &self.frames[usize::from(index) * self.quality_levels + rung.min(self.quality_levels - 1)]
     }
 }
 
 impl Manifest {
     /// Number of stances, looks, mouths and breaths.
-    fn states(&self) -> [usize; 4] {
+    fn state_counts(&self) -> [usize; 4] {
         [self.stances.len(), self.looks.len(), self.mouths.len(), self.breaths.len()]
     }
 
     /// Index of a combination among all.
-    fn place(&self, key: Key) -> usize {
-        let [_, looks, mouths, breaths] = self.states();
+    fn table_index(&self, key: PoseId) -> usize {
+        let [_, looks, mouths, breaths] = self.state_counts();
         let [stance, look, mouth, breath] = [key.stance, key.look, key.mouth, key.breath].map(usize::from);
         ((stance * looks + look) * mouths + mouth) * breaths + breath
     }
 
     /// The same pose with 0 for states out of range.
-    fn within(&self, key: Key) -> Key {
-        let [stances, looks, mouths, breaths] = self.states();
+    fn with_valid_states(&self, key: PoseId) -> PoseId {
+        let [stances, looks, mouths, breaths] = self.state_counts();
         let within = |i: u8, n: usize| if usize::from(i) < n { i } else { 0 };
-        Key {
+        PoseId {
             stance: within(key.stance, stances),
             look: within(key.look, looks),
             mouth: within(key.mouth, mouths),
@@ -381,18 +402,18 @@ impl Manifest {
 mod tests {
     use super::*;
 
-    fn key(stance: u8, look: u8, mouth: u8, breath: u8) -> Key {
-        Key { stance, look, mouth, breath }
+    fn pose(stance: u8, look: u8, mouth: u8, breath: u8) -> PoseId {
+        PoseId { stance, look, mouth, breath }
     }
 
     fn sample() -> PoseSet {
-        let keys = [key(0, 0, 0, 0), key(0, 1, 0, 0), key(0, 0, 1, 0), key(1, 0, 0, 0), key(0, 0, 0, 1)];
+        let keys = [pose(0, 0, 0, 0), pose(0, 1, 0, 0), pose(0, 0, 1, 0), pose(1, 0, 0, 0), pose(0, 0, 0, 1)];
         let manifest = Manifest {
             id: "ada".into(),
             width: 512,
             height: 512,
             quantizers: vec![8, 30, 50],
-            anchored: vec![1],
+            altref_stances: vec![1],
             stances: vec![Stance::default(); 2],
             looks: vec![Look::default(); 2],
             mouths: vec![Mouth::default(); 2],
@@ -408,10 +429,10 @@ mod tests {
     #[test]
     fn a_set_survives_its_file() {
         let set = sample();
-        let again = PoseSet::parse(&set.to_file().into()).unwrap();
+        let again = PoseSet::parse(&set.to_bytes().into()).unwrap();
         assert_eq!(again.manifest(), set.manifest());
-        assert_eq!((again.key(), again.anchor()), (set.key(), set.anchor()));
-        assert!(again.is_anchored(3) && !again.is_anchored(4));
+        assert_eq!((again.key_frame(), again.altref_frame()), (set.key_frame(), set.altref_frame()));
+        assert!(again.uses_altref(3) && !again.uses_altref(4));
         for i in 0..5 {
             for rung in 0..2 {
                 assert_eq!(again.frame(i, rung)[0], i as u8 * 2 + rung as u8);
@@ -422,7 +443,7 @@ mod tests {
 
     #[test]
     fn every_damage_is_noticed() {
-        let file = sample().to_file();
+        let file = sample().to_bytes();
         for i in 0..file.len() {
             let mut bad = file.clone();
             bad[i] ^= 0x40;
@@ -433,7 +454,7 @@ mod tests {
 
     #[test]
     fn a_set_of_another_version_says_so_in_one_sentence() {
-        let mut file = sample().to_file();
+        let mut file = sample().to_bytes();
         file[MAGIC.len()] = 1;
         let told = PoseSet::parse(&file.into()).err().unwrap().to_string();
         assert_eq!(told, "a pose set of version 1, while this program shows version 2: bake it anew");
@@ -457,13 +478,13 @@ mod tests {
     #[test]
     fn a_missing_pose_keeps_the_lips_first_and_then_the_head() {
         let set = sample();
-        assert_eq!(set.index(key(0, 1, 0, 0)), 1);
-        assert_eq!(set.index(key(0, 1, 1, 0)), 2, "lips matter more than eyes");
-        assert_eq!(set.index(key(1, 1, 1, 0)), 2, "lips matter more than the head");
-        assert_eq!(set.index(key(1, 1, 0, 0)), 3, "the head matters more than eyes");
-        assert_eq!(set.index(key(0, 0, 0, 1)), 4);
-        assert_eq!(set.index(key(0, 1, 1, 1)), 2, "all matters more than the breath");
-        assert_eq!(set.index(key(9, 9, 9, 9)), 0, "unknown states are rest");
+        assert_eq!(set.frame_index(pose(0, 1, 0, 0)), 1);
+        assert_eq!(set.frame_index(pose(0, 1, 1, 0)), 2, "lips matter more than eyes");
+        assert_eq!(set.frame_index(pose(1, 1, 1, 0)), 2, "lips matter more than the head");
+        assert_eq!(set.frame_index(pose(1, 1, 0, 0)), 3, "the head matters more than eyes");
+        assert_eq!(set.frame_index(pose(0, 0, 0, 1)), 4);
+        assert_eq!(set.frame_index(pose(0, 1, 1, 1)), 2, "all matters more than the breath");
+        assert_eq!(set.frame_index(pose(9, 9, 9, 9)), 0, "unknown states are rest");
     }
 
     #[test]
@@ -473,8 +494,8 @@ mod tests {
             let frames = vec![Bytes::from_static(b"x"); 2];
             PoseSet::new(manifest, Bytes::new(), Bytes::from_static(b"a"), frames).err()
         };
-        assert!(with(key(0, 0, 0, 0)).is_none());
-        for bad in [key(0, 1, 0, 0), key(2, 0, 0, 0), key(0, 0, 0, 2), key(0, 9, 0, 0)] {
+        assert!(with(pose(0, 0, 0, 0)).is_none());
+        for bad in [pose(0, 1, 0, 0), pose(2, 0, 0, 0), pose(0, 0, 0, 2), pose(0, 9, 0, 0)] {
             assert!(with(bad).is_some(), "{bad:?}");
         }
     }

@@ -4,13 +4,13 @@
 use character::{Character, Pose};
 use serde::{Deserialize, Serialize};
 
-use super::form;
+use super::character_schema;
 use crate::tts;
 
 /// Specification of an avatar: its character, rest pose and voice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Person {
+pub struct AvatarSpec {
     /// `avatar_key_id`: the file's name.
     #[serde(skip_deserializing)]
     pub id: String,
@@ -41,7 +41,7 @@ pub enum Gender {
 impl Gender {
     /// The serialized word.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Female => "female",
             Self::Male => "male",
@@ -50,7 +50,7 @@ impl Gender {
 }
 
 /// The files by id.
-const FILES: &[(&str, &str)] = &[
+const AVATAR_FILES: &[(&str, &str)] = &[
     ("theo", include_str!("../../../assets/people/theo.toml")),
     ("clara", include_str!("../../../assets/people/clara.toml")),
     ("martin", include_str!("../../../assets/people/martin.toml")),
@@ -66,24 +66,24 @@ const FILES: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// One sentence that says what is not TOML, missing, unknown or out of range, and where.
-pub fn parse(id: &str, file: &str) -> Result<Person, String> {
+pub fn parse(id: &str, file: &str) -> Result<AvatarSpec, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if id.is_empty() || id.len() > 64 || !id.chars().all(fits) {
         return Err(format!("the name {id:?} is not made of 1 to 64 letters, digits, - and _"));
     }
-    let person: Person = toml::from_str(file).map_err(|error| {
+    let person: AvatarSpec = toml::from_str(file).map_err(|error| {
         let line = error.span().map_or(1, |span| file[..span.start.min(file.len())].lines().count().max(1));
         format!("line {line}: {}", error.message().replace('\n', " "))
     })?;
     if person.name.trim().is_empty() {
         return Err("the name is empty".into());
     }
-    if let (_, Some(_)) = tts::resolve(&person.voice) {
+    if let (_, Some(_)) = tts::resolve_voice(&person.voice) {
         let known = tts::Voice::ALL.map(tts::Voice::name).join(", ");
         return Err(format!("voice: {:?} is not built in; there are {known}", person.voice));
     }
-    form::check_rest(&person.rest)?;
-    Ok(Person { id: id.into(), ..person })
+    character_schema::check_rest(&person.rest)?;
+    Ok(AvatarSpec { id: id.into(), ..person })
 }
 
 /// The avatar as a file that [`parse`] reads. The id is not in it; it is the file's name.
@@ -91,15 +91,15 @@ pub fn parse(id: &str, file: &str) -> Result<Person, String> {
 /// # Panics
 /// Never: an avatar is plain data.
 #[must_use]
-pub fn to_file(person: &Person) -> String {
+pub fn to_toml(person: &AvatarSpec) -> String {
     let mut table = toml::Table::try_from(person).expect("plain data is TOML");
     table.remove("id");
     table.to_string()
 }
 
 /// Ids of all avatars of the project.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    FILES.iter().map(|(id, _)| *id)
+pub fn ids() -> impl Iterator<Item = &'static str> {
+    AVATAR_FILES.iter().map(|(id, _)| *id)
 }
 
 /// The avatar with this id.
@@ -107,8 +107,8 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// # Panics
 /// If a file of this project is invalid, which a test excludes.
 #[must_use]
-pub fn find(id: &str) -> Option<Person> {
-    let (id, file) = FILES.iter().find(|(name, _)| *name == id)?;
+pub fn find(id: &str) -> Option<AvatarSpec> {
+    let (id, file) = AVATAR_FILES.iter().find(|(name, _)| *name == id)?;
     Some(parse(id, file).expect("files of the project are right"))
 }
 
@@ -118,17 +118,17 @@ mod tests {
 
     #[test]
     fn everybody_survives_his_file() {
-        for person in names().filter_map(find) {
-            assert_eq!(parse(&person.id, &to_file(&person)), Ok(person));
+        for person in ids().filter_map(find) {
+            assert_eq!(parse(&person.id, &to_toml(&person)), Ok(person));
         }
-        let odd = Person { name: "\"Zo\u{eb}\"\n[rest]".into(), ..find("amina").unwrap() };
-        assert_eq!(parse(&odd.id, &to_file(&odd)), Ok(odd));
+        let odd = AvatarSpec { name: "\"Zo\u{eb}\"\n[rest]".into(), ..find("amina").unwrap() };
+        assert_eq!(parse(&odd.id, &to_toml(&odd)), Ok(odd));
     }
 
     #[test]
     fn a_voice_that_nobody_has_is_named() {
-        let mute = Person { voice: "nobody".into(), ..find("amina").unwrap() };
-        let why = parse(&mute.id, &to_file(&mute)).unwrap_err();
+        let mute = AvatarSpec { voice: "nobody".into(), ..find("amina").unwrap() };
+        let why = parse(&mute.id, &to_toml(&mute)).unwrap_err();
         assert!(why.starts_with("voice: \"nobody\"") && why.contains("slt, rms"), "{why}");
     }
 }

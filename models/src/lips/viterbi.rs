@@ -6,95 +6,95 @@ use super::network::Network;
 
 /// Maximum of the minimum durations of all classes, in frames. A class lasts at least its own
 /// minimum, which is at least one frame.
-pub(super) const DEPTH: usize = 4;
+pub(super) const MAX_MIN_FRAMES: usize = 4;
 
 /// Decoder of one stream. A state is a class and the number of its frames so far, up to its minimum
 /// duration.
-pub(super) struct Decoder {
+pub(super) struct ViterbiDecoder {
     classes: usize,
     /// Score of the best path into each state, `-inf` if there is none: [passed][class].
     scores: Vec<f32>,
-    next: Vec<f32>,
+    next_scores: Vec<f32>,
     /// For each recent frame, the predecessor of each state: a ring of `lag` frames.
-    back: Vec<Vec<u8>>,
+    backpointers: Vec<Vec<u8>>,
     lag: usize,
     frames: usize,
 }
 
-impl Decoder {
+impl ViterbiDecoder {
     pub(super) fn new(network: &Network) -> Self {
-        let states = DEPTH * network.classes();
+        let states = MAX_MIN_FRAMES * network.classes();
         Self {
             classes: network.classes(),
             scores: vec![f32::NEG_INFINITY; states],
-            next: vec![f32::NEG_INFINITY; states],
-            back: vec![vec![0; states]; network.lag().max(1)],
+            next_scores: vec![f32::NEG_INFINITY; states],
+            backpointers: vec![vec![0; states]; network.lag().max(1)],
             lag: network.lag(),
             frames: 0,
         }
     }
 
-    /// Takes the logits of the next frame. Returns the class of the frame [`Network::lag`] frames
+    /// Takes the logits of the next frame. Returns the class of the frame [`BatchNetwork::lag`] frames
     /// before it.
     pub(super) fn push(&mut self, network: &Network, logits: &[f32]) -> Option<u8> {
-        let score = |class: usize| logits[class] + network.offsets[class];
+        let score = |class: usize| logits[class] + network.logit_offsets[class];
         if self.frames == 0 {
             for class in 0..self.classes {
                 self.scores[class] = score(class);
             }
         } else {
-            let slot = self.frames % self.back.len();
-            let mut back = std::mem::take(&mut self.back[slot]);
-            self.step(network, &mut back);
+            let slot = self.frames % self.backpointers.len();
+            let mut back = std::mem::take(&mut self.backpointers[slot]);
+            self.transition(network, &mut back);
             for class in 0..self.classes {
                 let here = score(class);
-                for passed in 0..usize::from(network.least[class]) {
-                    self.next[passed * self.classes + class] += here;
+                for passed in 0..usize::from(network.min_frames[class]) {
+                    self.next_scores[passed * self.classes + class] += here;
                 }
             }
-            self.back[slot] = back;
-            std::mem::swap(&mut self.scores, &mut self.next);
+            self.backpointers[slot] = back;
+            std::mem::swap(&mut self.scores, &mut self.next_scores);
             // Only differences matter. Without this, scores would grow with the length of the
             // speech.
-            let best = self.scores[self.best()];
+            let best = self.scores[self.best_state()];
             self.scores.iter_mut().for_each(|s| *s -= best);
         }
         self.frames += 1;
-        (self.frames > self.lag).then(|| self.trace(self.lag))
+        (self.frames > self.lag).then(|| self.backtrack(self.lag))
     }
 
     /// Transition from all states to those of the next frame, without the score of that frame.
-    fn step(&mut self, network: &Network, back: &mut [u8]) {
+    fn transition(&mut self, network: &Network, back: &mut [u8]) {
         let classes = self.classes;
-        self.next.fill(f32::NEG_INFINITY);
-        let last = |class: usize| (usize::from(network.least[class]) - 1) * classes + class;
+        self.next_scores.fill(f32::NEG_INFINITY);
+        let last = |class: usize| (usize::from(network.min_frames[class]) - 1) * classes + class;
         for from in 0..classes {
             let ends = self.scores[last(from)];
             if ends == f32::NEG_INFINITY {
                 continue;
             }
-            let moves = &network.moves[from * classes..][..classes];
+            let moves = &network.transitions[from * classes..][..classes];
             for (to, cost) in moves.iter().enumerate() {
-                if to != from && ends + cost > self.next[to] {
-                    self.next[to] = ends + cost;
+                if to != from && ends + cost > self.next_scores[to] {
+                    self.next_scores[to] = ends + cost;
                     back[to] = last(from) as u8;
                 }
             }
         }
-        for passed in 1..DEPTH {
+        for passed in 1..MAX_MIN_FRAMES {
             for class in 0..classes {
-                if passed < usize::from(network.least[class]) {
+                if passed < usize::from(network.min_frames[class]) {
                     let (before, here) = ((passed - 1) * classes + class, passed * classes + class);
-                    self.next[here] = self.scores[before];
+                    self.next_scores[here] = self.scores[before];
                     back[here] = before as u8;
                 }
             }
         }
         for class in 0..classes {
             let here = last(class);
-            let stay = self.scores[here] + network.moves[class * classes + class];
-            if stay > self.next[here] {
-                self.next[here] = stay;
+            let stay = self.scores[here] + network.transitions[class * classes + class];
+            if stay > self.next_scores[here] {
+                self.next_scores[here] = stay;
                 back[here] = here as u8;
             }
         }
@@ -102,10 +102,10 @@ impl Decoder {
 
     /// Ends the segment: the classes of the remaining frames.
     pub(super) fn finish(&self) -> Vec<u8> {
-        (0..self.frames.min(self.lag)).rev().map(|ago| self.trace(ago)).collect()
+        (0..self.frames.min(self.lag)).rev().map(|ago| self.backtrack(ago)).collect()
     }
 
-    fn best(&self) -> usize {
+    fn best_state(&self) -> usize {
         let mut best = 0;
         for (state, score) in self.scores.iter().enumerate() {
             if *score > self.scores[best] {
@@ -116,10 +116,10 @@ impl Decoder {
     }
 
     /// The class that the current best path had `ago` frames before the last one.
-    fn trace(&self, ago: usize) -> u8 {
-        let mut state = self.best();
+    fn backtrack(&self, ago: usize) -> u8 {
+        let mut state = self.best_state();
         for n in 0..ago {
-            state = usize::from(self.back[(self.frames - 1 - n) % self.back.len()][state]);
+            state = usize::from(self.backpointers[(self.frames - 1 - n) % self.backpointers.len()][state]);
         }
         (state % self.classes) as u8
     }
@@ -130,12 +130,12 @@ mod tests {
     use super::*;
 
     /// Decodes frames of the given classes, with logits of this clarity.
-    fn decoded(frames: &[u8], clearly: f32) -> Vec<u8> {
+    fn decode_frames(frames: &[u8], clearly: f32) -> Vec<u8> {
         let network = Network::built_in();
-        let mut decoder = Decoder::new(network);
+        let mut decoder = ViterbiDecoder::new(network);
         let mut out = Vec::new();
         for class in frames {
-            let mut logits: Vec<f32> = network.offsets.iter().map(|o| -o).collect();
+            let mut logits: Vec<f32> = network.logit_offsets.iter().map(|o| -o).collect();
             logits[usize::from(*class)] += clearly;
             out.extend(decoder.push(network, &logits));
         }
@@ -146,9 +146,9 @@ mod tests {
     #[test]
     fn what_is_clear_is_kept_frame_by_frame() {
         let frames = [vec![0; 10], vec![10; 8], vec![1; 6], vec![14; 7], vec![0; 9]].concat();
-        assert_eq!(decoded(&frames, 30.0), frames);
+        assert_eq!(decode_frames(&frames, 30.0), frames);
         for short in [0, 1, 3, 5] {
-            assert_eq!(decoded(&vec![2; short], 30.0), vec![2; short]);
+            assert_eq!(decode_frames(&vec![2; short], 30.0), vec![2; short]);
         }
     }
 
@@ -156,13 +156,13 @@ mod tests {
     fn a_single_frame_between_others_is_no_phone() {
         let mut frames = vec![10; 20];
         frames[9] = 8;
-        assert_eq!(decoded(&frames, 4.0), vec![10; 20]);
+        assert_eq!(decode_frames(&frames, 4.0), vec![10; 20]);
     }
 
     #[test]
     fn numbers_stay_small_however_long_it_lasts() {
         let network = Network::built_in();
-        let mut decoder = Decoder::new(network);
+        let mut decoder = ViterbiDecoder::new(network);
         let logits = vec![900.0; network.classes()];
         for _ in 0..10_000 {
             decoder.push(network, &logits);

@@ -13,53 +13,58 @@ use super::Word;
 /// - A time before one that was already returned is raised to that one.
 /// - The lists of times may be shorter or longer than `characters`, or empty.
 #[must_use]
-pub fn words_of<C: AsRef<str>>(characters: &[C], begins: &[f64], ends: &[f64], offset: f64) -> Vec<Word> {
-    let offset = known(&[offset], 0).unwrap_or(0.0);
-    let mut words = Words { all: Vec::new(), word: None, last: offset };
+pub fn words_from_characters<C: AsRef<str>>(
+    characters: &[C],
+    begins: &[f64],
+    ends: &[f64],
+    offset: f64,
+) -> Vec<Word> {
+    let offset = valid_time(&[offset], 0).unwrap_or(0.0);
+    let mut words = WordBuilder { words: Vec::new(), current: None, latest_time: offset };
     for (n, character) in characters.iter().enumerate() {
-        let before = n.checked_sub(1).and_then(|before| known(ends, before));
-        let begin = known(begins, n).or(before).map(|t| t + offset);
-        let end = known(ends, n).or_else(|| known(begins, n + 1)).map(|t| t + offset);
+        let before = n.checked_sub(1).and_then(|before| valid_time(ends, before));
+        let begin = valid_time(begins, n).or(before).map(|t| t + offset);
+        let end = valid_time(ends, n).or_else(|| valid_time(begins, n + 1)).map(|t| t + offset);
         for c in character.as_ref().chars() {
             if c.is_whitespace() {
-                words.close();
+                words.finish_word();
             } else {
                 words.push(c, begin, end);
             }
         }
     }
-    words.close();
-    words.all
+    words.finish_word();
+    words.words
 }
 
 /// The time at `n`, if it is valid.
-fn known(times: &[f64], n: usize) -> Option<f64> {
+fn valid_time(times: &[f64], n: usize) -> Option<f64> {
     times.get(n).copied().filter(|t| t.is_finite() && *t >= 0.0)
 }
 
 /// Words under construction.
-struct Words {
-    all: Vec<Word>,
-    word: Option<Word>,
+struct WordBuilder {
+    words: Vec<Word>,
+    current: Option<Word>,
     /// The latest time of any word so far.
-    last: f64,
+    latest_time: f64,
 }
 
-impl Words {
+impl WordBuilder {
     fn push(&mut self, c: char, begin: Option<f64>, end: Option<f64>) {
-        let word = self.word.get_or_insert_with(|| {
-            let begin = begin.map(|begin| begin.max(self.last));
-            self.last = begin.unwrap_or(self.last);
-            Word { text: String::new(), begin, end: self.last }
+        let word = self.current.get_or_insert_with(|| {
+            let begin = begin.map(|begin| begin.max(self.latest_time));
+            self.latest_time = begin.unwrap_or(self.latest_time);
+            Word { text: String::new(), begin, end: self.latest_time }
         });
         word.text.push(c);
         // A last character without an end has no duration, but its start is known.
-        self.last = end.or(begin).map_or(self.last, |end| end.max(self.last));
-        word.end = self.last;
+        self.latest_time = end.or(begin).map_or(self.latest_time, |end| end.max(self.latest_time));
+        word.end = self.latest_time;
     }
 
-    fn close(&mut self) {
-        self.all.extend(self.word.take());
+    fn finish_word(&mut self) {
+        self.words.extend(self.current.take());
     }
 }
 
@@ -77,7 +82,7 @@ mod tests {
         (times(0), times(1))
     }
 
-    fn told(words: &[Word]) -> Vec<(&str, Option<f64>, f64)> {
+    fn word_times(words: &[Word]) -> Vec<(&str, Option<f64>, f64)> {
         let round = |t: f64| (t * 1e6).round() / 1e6;
         words.iter().map(|w| (w.text.as_str(), w.begin.map(round), round(w.end))).collect()
     }
@@ -85,12 +90,12 @@ mod tests {
     #[test]
     fn blanks_part_words_and_their_time_is_nobodys() {
         let (begins, ends) = even(12);
-        let words = words_of(&split(" Hi, \n Bob. "), &begins, &ends, 2.0);
-        assert_eq!(told(&words), [("Hi,", Some(2.1), 2.4), ("Bob.", Some(2.7), 3.1)]);
-        assert_eq!(words_of(&split(" \t "), &begins, &ends, 0.0), []);
-        assert_eq!(words_of(&[] as &[&str], &begins, &ends, 0.0), []);
+        let words = words_from_characters(&split(" Hi, \n Bob. "), &begins, &ends, 2.0);
+        assert_eq!(word_times(&words), [("Hi,", Some(2.1), 2.4), ("Bob.", Some(2.7), 3.1)]);
+        assert_eq!(words_from_characters(&split(" \t "), &begins, &ends, 0.0), []);
+        assert_eq!(words_from_characters(&[] as &[&str], &begins, &ends, 0.0), []);
         assert_eq!(
-            told(&words_of(&["a b"], &begins, &ends, 0.0)),
+            word_times(&words_from_characters(&["a b"], &begins, &ends, 0.0)),
             [("a", Some(0.0), 0.1), ("b", Some(0.1), 0.1)]
         );
     }
@@ -98,8 +103,9 @@ mod tests {
     #[test]
     fn a_character_may_be_several_code_points_or_none() {
         let (begins, ends) = even(6);
-        let words = words_of(&["e\u{301}", "", "t", " ", "👩\u{200d}🚀", "字"], &begins, &ends, 0.0);
-        assert_eq!(told(&words), [("e\u{301}t", Some(0.0), 0.3), ("👩\u{200d}🚀字", Some(0.4), 0.6)]);
+        let words =
+            words_from_characters(&["e\u{301}", "", "t", " ", "👩\u{200d}🚀", "字"], &begins, &ends, 0.0);
+        assert_eq!(word_times(&words), [("e\u{301}t", Some(0.0), 0.3), ("👩\u{200d}🚀字", Some(0.4), 0.6)]);
     }
 
     #[test]
@@ -107,20 +113,26 @@ mod tests {
         let (begins, ends) = even(5);
         let text = split("ab cd");
         let whole = [("ab", Some(0.0), 0.2), ("cd", Some(0.3), 0.5)];
-        assert_eq!(told(&words_of(&text, &begins, &ends, 0.0)), whole);
+        assert_eq!(word_times(&words_from_characters(&text, &begins, &ends, 0.0)), whole);
         let more = [&ends[..], &[7.0, 8.0]].concat();
-        assert_eq!(told(&words_of(&text, &begins, &more, 0.0)), whole, "times of nothing");
+        assert_eq!(word_times(&words_from_characters(&text, &begins, &more, 0.0)), whole, "times of nothing");
         assert_eq!(
-            told(&words_of(&text, &begins, &[], 0.0)),
+            word_times(&words_from_characters(&text, &begins, &[], 0.0)),
             [("ab", Some(0.0), 0.2), ("cd", Some(0.3), 0.4)],
             "without ends a character ends where the next begins, and the last one has its begin alone"
         );
-        assert_eq!(told(&words_of(&text, &[], &ends, 0.0)), [("ab", None, 0.2), ("cd", Some(0.3), 0.5)]);
         assert_eq!(
-            told(&words_of(&text, &begins[..2], &ends[..2], 0.0)),
+            word_times(&words_from_characters(&text, &[], &ends, 0.0)),
+            [("ab", None, 0.2), ("cd", Some(0.3), 0.5)]
+        );
+        assert_eq!(
+            word_times(&words_from_characters(&text, &begins[..2], &ends[..2], 0.0)),
             [("ab", Some(0.0), 0.2), ("cd", None, 0.2)]
         );
-        assert_eq!(told(&words_of(&text, &[], &[], 1.0)), [("ab", None, 1.0), ("cd", None, 1.0)]);
+        assert_eq!(
+            word_times(&words_from_characters(&text, &[], &[], 1.0)),
+            [("ab", None, 1.0), ("cd", None, 1.0)]
+        );
     }
 
     #[test]
@@ -132,7 +144,7 @@ mod tests {
                 for offset in [0.0, 3.0, bad] {
                     let (mut b, mut e) = (begins.clone(), ends.clone());
                     (b[n], e[n]) = (bad, bad);
-                    let words = words_of(&text, &b, &e, offset);
+                    let words = words_from_characters(&text, &b, &e, offset);
                     assert_eq!(words.iter().map(|w| w.text.as_str()).collect::<Vec<_>>(), ["ab", "cd"]);
                     let mut last = 0.0;
                     for word in &words {
@@ -148,7 +160,7 @@ mod tests {
         }
         let backwards: Vec<f64> = ends.iter().rev().copied().collect();
         assert_eq!(
-            told(&words_of(&text, &begins, &backwards, 0.0)),
+            word_times(&words_from_characters(&text, &begins, &backwards, 0.0)),
             [("ab", Some(0.0), 0.5), ("cd", Some(0.5), 0.5)]
         );
     }
@@ -156,8 +168,8 @@ mod tests {
     #[test]
     fn a_batch_counts_from_its_own_beginning() {
         let (begins, ends) = even(2);
-        let first = words_of(&split("ab"), &begins, &ends, 0.0);
-        let second = words_of(&split("cd"), &begins, &ends, first[0].end + 0.05);
-        assert_eq!(told(&second), [("cd", Some(0.25), 0.45)]);
+        let first = words_from_characters(&split("ab"), &begins, &ends, 0.0);
+        let second = words_from_characters(&split("cd"), &begins, &ends, first[0].end + 0.05);
+        assert_eq!(word_times(&second), [("cd", Some(0.25), 0.45)]);
     }
 }
