@@ -238,9 +238,9 @@ fn only_http_and_clean_headers_are_taken() {
 
 #[tokio::test]
 async fn the_request_is_sent_as_asked() {
-    let (tell, told) = mpsc::channel();
+    let (head_sender, head_receiver) = mpsc::channel();
     let port = serve(move |stream, head| {
-        tell.send(head).unwrap();
+        head_sender.send(head).unwrap();
         // The body is not read: the connection ends here.
         respond_ok(stream, "");
         stream.shutdown(std::net::Shutdown::Both).unwrap();
@@ -248,7 +248,7 @@ async fn the_request_is_sent_as_asked() {
     let request = Request::new(Method::POST, &format!("http://127.0.0.1:{port}/a?b=c")).unwrap();
     let request = request.header("X-One", "1").unwrap().bearer("token").unwrap().json("{}");
     assert_eq!(permissive_client().send(request).await.unwrap().status(), 200);
-    let head = told.recv().unwrap().to_lowercase();
+    let head = head_receiver.recv().unwrap().to_lowercase();
     assert!(head.starts_with("post /a?b=c http/1.1"));
     for line in [
         "x-one: 1\r\n",

@@ -150,7 +150,7 @@ impl Call {
         news: Sink<StageEvent>,
         now: Instant,
     ) -> Result<Self, crate::speak::encode::Error> {
-        let CallSetup { id: key, config, models, poses: stock_poses, slot: seat } = setup;
+        let CallSetup { id: key, config, models, poses: stock_poses, slot } = setup;
         let CallHandover {
             connections: links,
             next_connection: next_link,
@@ -222,7 +222,7 @@ impl Call {
             next_tick: now,
             cached_deadline: None,
             past_handshake: false,
-            _slot: seat,
+            _slot: slot,
             _presence: presence,
         })
     }

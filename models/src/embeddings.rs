@@ -82,16 +82,17 @@ impl EmbeddingClient {
             return Err(Error::new(kind, format!("the server of embeddings answered {status}")));
         }
         let body = response.body().await?;
-        let odd = |why: &str| Error::new(ErrorKind::Failed, format!("the server of embeddings told {why}"));
+        let invalid_response =
+            |why: &str| Error::new(ErrorKind::Failed, format!("the server of embeddings told {why}"));
         let answer: EmbeddingsResponse =
-            serde_json::from_slice(&body.bytes).map_err(|_| odd("no list of vectors"))?;
+            serde_json::from_slice(&body.bytes).map_err(|_| invalid_response("no list of vectors"))?;
         let mut vectors = vec![Vec::new(); texts.len()];
         for EmbeddingItem { index, embedding } in answer.data {
-            *vectors.get_mut(index).ok_or_else(|| odd("more vectors than texts"))? = embedding;
+            *vectors.get_mut(index).ok_or_else(|| invalid_response("more vectors than texts"))? = embedding;
         }
         let length = vectors.first().map_or(0, Vec::len);
         if vectors.iter().any(|v| v.is_empty() || v.len() != length || v.iter().any(|x| !x.is_finite())) {
-            return Err(odd("vectors that do not fit the texts"));
+            return Err(invalid_response("vectors that do not fit the texts"));
         }
         Ok(vectors)
     }
@@ -109,17 +110,17 @@ mod tests {
         let url = format!("http://{}/v1/", listener.local_addr().unwrap());
         let thread = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            let mut asked = String::new();
+            let mut request = String::new();
             let mut part = [0; 4096];
-            while !asked.ends_with("}") {
+            while !request.ends_with("}") {
                 let count = stream.read(&mut part).unwrap();
-                asked.push_str(std::str::from_utf8(&part[..count]).unwrap());
+                request.push_str(std::str::from_utf8(&part[..count]).unwrap());
             }
             let head =
                 format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
             stream.write_all(head.as_bytes()).unwrap();
             stream.write_all(body.as_bytes()).unwrap();
-            asked
+            request
         });
         (url, thread)
     }
@@ -135,14 +136,17 @@ mod tests {
 
     #[tokio::test]
     async fn each_text_gets_its_own_vector_in_whatever_order_they_come() {
-        let (vectors, asked) = embed_through(
+        let (vectors, request) = embed_through(
             200,
             r#"{"data": [{"index": 1, "embedding": [0, 2.5]}, {"index": 0, "embedding": [1, 0]}]}"#,
         )
         .await;
         assert_eq!(vectors.unwrap(), [[1.0, 0.0], [0.0, 2.5]]);
-        assert!(asked.starts_with("POST /v1/embeddings HTTP/1.1"), "{asked}");
-        assert!(asked.contains("Bearer sesame") && asked.contains(r#""input":["one","two"]"#), "{asked}");
+        assert!(request.starts_with("POST /v1/embeddings HTTP/1.1"), "{request}");
+        assert!(
+            request.contains("Bearer sesame") && request.contains(r#""input":["one","two"]"#),
+            "{request}"
+        );
     }
 
     #[tokio::test]
@@ -169,9 +173,9 @@ mod tests {
         let client = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
         for url in ["http://169.254.169.254/v1", "http://[fd00:ec2::254]/v1"] {
             let config = Config { url: url.into(), model: "m".into(), token: None };
-            let asked =
+            let result =
                 EmbeddingClient::new(config, &client).embed(&["x".into()], Duration::from_secs(10)).await;
-            assert_eq!(asked.unwrap_err().to_string(), "refused address", "{url}");
+            assert_eq!(result.unwrap_err().to_string(), "refused address", "{url}");
         }
     }
 
@@ -181,8 +185,8 @@ mod tests {
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let client = egress::Client::new(egress::Policy::default()).unwrap();
         let config = Config { url, model: "m".into(), token: None };
-        let asked =
+        let result =
             EmbeddingClient::new(config, &client).embed(&["x".into()], Duration::from_millis(50)).await;
-        assert_eq!(asked.unwrap_err().kind(), ErrorKind::Timeout);
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::Timeout);
     }
 }

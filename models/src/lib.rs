@@ -44,8 +44,8 @@ impl<T> Sink<T> {
     }
 
     /// Delivers one event. May block, see [`Sink`].
-    pub fn send(&self, news: T) {
-        (self.0)(news);
+    pub fn send(&self, event: T) {
+        (self.0)(event);
     }
 }
 

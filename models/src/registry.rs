@@ -161,9 +161,12 @@ impl Registry {
     /// requests, if it names one of that server.
     fn default_llm(&self, agent_name: &str, model: Option<&str>) -> Arc<dyn Llm> {
         let Some(operator) = &self.config.openai else { return self.builtin_llm(agent_name) };
-        let wish = model.filter(|model| !model.is_empty()).or(operator.model.as_deref());
-        let model =
-            wish.unwrap_or(if operator.url.trim_end_matches('/') == OPENAI_URL { OPENAI_MODEL } else { "" });
+        let requested = model.filter(|model| !model.is_empty()).or(operator.model.as_deref());
+        let model = requested.unwrap_or(if operator.url.trim_end_matches('/') == OPENAI_URL {
+            OPENAI_MODEL
+        } else {
+            ""
+        });
         self.openai_llm(&operator.url, operator.token.as_deref(), model, self.client.trusted())
     }
 
@@ -233,9 +236,9 @@ impl Registry {
                 Err(why) => Some(format!("{why}; the built-in recogniser listens instead.")),
             },
             _ => {
-                let asked = truncate_for_message(&choice.provider);
+                let requested = truncate_for_message(&choice.provider);
                 Some(format!(
-                    "The speech-to-text provider {asked:?} is not available on this server; the built-in recogniser listens instead."
+                    "The speech-to-text provider {requested:?} is not available on this server; the built-in recogniser listens instead."
                 ))
             }
         };
@@ -268,11 +271,11 @@ impl Registry {
                 Err(why) => (built_in(), Some(format!("{why}; a built-in voice speaks instead."))),
             },
             _ => {
-                let asked = truncate_for_message(&choice.provider);
+                let requested = truncate_for_message(&choice.provider);
                 (
                     built_in(),
                     Some(format!(
-                        "The text-to-speech provider {asked:?} is not available on this server; a built-in voice speaks instead."
+                        "The text-to-speech provider {requested:?} is not available on this server; a built-in voice speaks instead."
                     )),
                 )
             }

@@ -229,10 +229,10 @@ impl Stt for ScriptedProvider {
             (Some(folder), Some(name)) => Some(tap::open(folder, name)?),
             _ => None,
         };
-        let (tell, told) = mpsc::unbounded_channel();
+        let (edge_sender, edge_receiver) = mpsc::unbounded_channel();
         let script = Arc::clone(&self.script);
-        self.runtime.spawn(run_stt(script, told, sink));
-        Ok(Box::new(ScriptedSttStream { edges: tell, samples: 0, tap }))
+        self.runtime.spawn(run_stt(script, edge_receiver, sink));
+        Ok(Box::new(ScriptedSttStream { edges: edge_sender, samples: 0, tap }))
     }
 }
 
@@ -301,32 +301,33 @@ struct PendingUtterance {
 
 async fn run_stt(
     script: Arc<Script>,
-    mut marks: mpsc::UnboundedReceiver<SpeechEdge>,
+    mut edges: mpsc::UnboundedReceiver<SpeechEdge>,
     sink: Sink<stt::Event>,
 ) {
-    let mut heard: Option<PendingUtterance> = None;
+    let mut current: Option<PendingUtterance> = None;
     let mut next = 0;
     // End of the last speech segment of an utterance of known length.
     let mut ended: Option<Instant> = None;
     let detector = &script.settings.vad;
-    let pace = &script.providers.stt;
+    let timing = &script.providers.stt;
     let utterance = |number: usize| script.utterances.get(number % script.utterances.len().max(1));
     loop {
-        let due =
-            heard.as_ref().and_then(|heard| [heard.interim_due, heard.final_due].into_iter().flatten().min());
+        let next_due = current
+            .as_ref()
+            .and_then(|current| [current.interim_due, current.final_due].into_iter().flatten().min());
         let timer = async {
-            match due {
-                Some(due) => sleep_until(due).await,
+            match next_due {
+                Some(next_due) => sleep_until(next_due).await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            mark = marks.recv() => match (mark, &mut heard) {
+            mark = edges.recv() => match (mark, &mut current) {
                 (None, _) => return,
                 // The VAD split one utterance at a pause: it continues.
-                (Some(SpeechEdge { is_start: true, .. }), Some(heard)) => {
-                    if utterance(heard.index).is_some_and(|utterance| utterance.sound_s.is_some()) {
-                        heard.final_due = None;
+                (Some(SpeechEdge { is_start: true, .. }), Some(current)) => {
+                    if utterance(current.index).is_some_and(|utterance| utterance.sound_s.is_some()) {
+                        current.final_due = None;
                     }
                 }
                 (Some(SpeechEdge { is_start: true, at, .. }), None) if ended.is_some_and(|ended| at < ended + CONTINUATION_WINDOW) => {}
@@ -334,25 +335,25 @@ async fn run_stt(
                     let onset = at.checked_sub(seconds(detector.start)).unwrap_or(at);
                     let said = utterance(next);
                     let length = said.and_then(|said| Some(said.end_s? - said.onset_s?).filter(|_| said.sound_s.is_none()));
-                    let last = length.map(|length| onset + seconds(length + pace.final_delay));
-                    heard = Some(PendingUtterance { index: next, interim_due: Some(onset + seconds(pace.interim_delay)), final_due: last, samples_before: given });
+                    let last = length.map(|length| onset + seconds(length + timing.final_delay));
+                    current = Some(PendingUtterance { index: next, interim_due: Some(onset + seconds(timing.interim_delay)), final_due: last, samples_before: given });
                     next += 1;
                 }
-                (Some(SpeechEdge { is_start: false, at, samples: given }), Some(heard)) => {
-                    let end = at.checked_sub(seconds(detector.silence)).unwrap_or(at) + seconds(pace.final_delay);
-                    match utterance(heard.index).and_then(|utterance| utterance.sound_s) {
+                (Some(SpeechEdge { is_start: false, at, samples: given }), Some(current)) => {
+                    let end = at.checked_sub(seconds(detector.silence)).unwrap_or(at) + seconds(timing.final_delay);
+                    match utterance(current.index).and_then(|utterance| utterance.sound_s) {
                         Some(length) => {
-                            let sound = (given - heard.samples_before) as f64 / 16_000.0 - PRE_ROLL_SECONDS - detector.silence;
-                            heard.final_due = Some(if sound + MAX_MISSED_SECONDS >= length { end } else { at + INCOMPLETE_TIMEOUT });
+                            let sound = (given - current.samples_before) as f64 / 16_000.0 - PRE_ROLL_SECONDS - detector.silence;
+                            current.final_due = Some(if sound + MAX_MISSED_SECONDS >= length { end } else { at + INCOMPLETE_TIMEOUT });
                             ended = Some(at);
                         }
-                        None => heard.final_due = heard.final_due.or(Some(end)),
+                        None => current.final_due = current.final_due.or(Some(end)),
                     }
                 }
                 (Some(SpeechEdge { is_start: false, at, .. }), None) => ended = ended.map(|_| at),
             },
             () = timer => {
-                let Some(now) = heard.as_mut() else { continue };
+                let Some(now) = current.as_mut() else { continue };
                 let said = utterance(now.index);
                 let transcript = said.map_or("", |said| said.transcript.as_str());
                 // If both are due at the same time, the interim transcript comes first.
@@ -364,7 +365,7 @@ async fn run_stt(
                     }
                 } else {
                     sink.send(stt::Event::Final(transcript.to_owned()));
-                    heard = None;
+                    current = None;
                 }
             }
         }

@@ -35,10 +35,13 @@ mod tests {
     #[test]
     fn a_model_s_thread_stands_behind_the_one_that_starts_it() {
         let nice = || rustix::process::getpriority_process(None).unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let own = nice();
-        spawn_low_priority("model-test".into(), move || tell.send(nice()).unwrap()).unwrap().join().unwrap();
-        assert_eq!(told.recv().unwrap(), (own + 5).min(19));
+        spawn_low_priority("model-test".into(), move || sender.send(nice()).unwrap())
+            .unwrap()
+            .join()
+            .unwrap();
+        assert_eq!(receiver.recv().unwrap(), (own + 5).min(19));
         assert_eq!(nice(), own, "and nobody else does");
     }
 }

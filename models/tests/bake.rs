@@ -90,12 +90,12 @@ fn long_faces_lips_move_and_no_macroblock_outside_of_their_rectangle_beside_hair
 }
 
 fn assert_only_lips_move(id: &str) {
-    let person = avatar_spec::find(id).unwrap();
+    let avatar = avatar_spec::find(id).unwrap();
     let plan = small_plan();
     let set =
-        bake::bake(&person, (SIDE, SIDE), &plan, &PatchCache::new(None).unwrap(), |_| ()).unwrap().pose_set;
-    let sitter = CharacterRenderer::new(&person.character).unwrap();
-    let rect = sitter.head_view(&person.rest, (SIDE, SIDE)).mouth_rect();
+        bake::bake(&avatar, (SIDE, SIDE), &plan, &PatchCache::new(None).unwrap(), |_| ()).unwrap().pose_set;
+    let renderer = CharacterRenderer::new(&avatar.character).unwrap();
+    let rect = renderer.head_view(&avatar.rest, (SIDE, SIDE)).mouth_rect();
     let outside = |r: Rect, block: usize| {
         let (x, y) = (block % (SIDE / 16) * 16, block / (SIDE / 16) * 16);
         x < r.x0 || x >= r.x1 || y < r.y0 || y >= r.y1
@@ -129,14 +129,14 @@ fn near_mouth_blocks(rect: Rect, x: usize, y: usize) -> bool {
 
 /// Maximum difference in levels, luma and chroma, between two mouths of one look and head, outside
 /// the mouth.
-fn max_flicker(set: &PoseSet, person: &avatar_spec::AvatarSpec, rung: usize) -> (u8, PoseId) {
+fn max_flicker(set: &PoseSet, avatar: &avatar_spec::AvatarSpec, quality_level: usize) -> (u8, PoseId) {
     let manifest = set.manifest();
     let (width, height) = (manifest.width as usize, manifest.height as usize);
     let mut decoder = Decoder::new(width, height).unwrap();
     for reference in [set.key_frame(), set.altref_frame()].into_iter().filter(|bytes| !bytes.is_empty()) {
         decoder.decode(reference).unwrap();
     }
-    let sitter = CharacterRenderer::new(&person.character).unwrap();
+    let renderer = CharacterRenderer::new(&avatar.character).unwrap();
     let mut talking: Vec<(u8, u8)> = (manifest.frames.iter())
         .filter(|(key, _)| key.mouth > 0 && key.breath == 0)
         .map(|(key, _)| (key.stance, key.look))
@@ -145,20 +145,23 @@ fn max_flicker(set: &PoseSet, person: &avatar_spec::AvatarSpec, rung: usize) -> 
     talking.dedup();
     let mut worst = (0, PoseId::default());
     for (stance, look) in talking {
-        let base = bake::compose_pose(&person.rest, manifest.stances[usize::from(stance)], Look::default());
-        let mouth = sitter.head_view(&base, (width, height)).mouth_rect();
-        let (mut least, mut most) = (vec![u8::MAX; width * height * 3 / 2], vec![0; width * height * 3 / 2]);
+        let base = bake::compose_pose(&avatar.rest, manifest.stances[usize::from(stance)], Look::default());
+        let mouth = renderer.head_view(&base, (width, height)).mouth_rect();
+        let (mut min_levels, mut max_levels) =
+            (vec![u8::MAX; width * height * 3 / 2], vec![0; width * height * 3 / 2]);
         let keys = manifest.frames.iter().map(|(key, _)| *key);
         for key in keys.filter(|key| (key.stance, key.look, key.breath) == (stance, look, 0)) {
-            let picture = decoder.decode(set.frame(set.frame_index(key), rung)).unwrap();
-            for ((least, most), level) in least.iter_mut().zip(&mut most).zip(picture.bytes()) {
-                (*least, *most) = ((*least).min(*level), (*most).max(*level));
+            let picture = decoder.decode(set.frame(set.frame_index(key), quality_level)).unwrap();
+            for ((min_levels, max_levels), level) in
+                min_levels.iter_mut().zip(&mut max_levels).zip(picture.bytes())
+            {
+                (*min_levels, *max_levels) = ((*min_levels).min(*level), (*max_levels).max(*level));
             }
         }
         for (first, half) in [(0, 0), (width * height, 1), (width * height * 5 / 4, 1)] {
             let columns = width >> half;
             for i in 0..columns * (height >> half) {
-                let span = most[first + i] - least[first + i];
+                let span = max_levels[first + i] - min_levels[first + i];
                 if span > worst.0 && !near_mouth_blocks(mouth, (i % columns) << half, (i / columns) << half) {
                     worst = (span, PoseId { stance, look, ..PoseId::default() });
                 }
@@ -180,14 +183,14 @@ fn long_faces_eyes_and_brows_of_another_person_hold_still_while_lips_move() {
 }
 
 fn assert_eyes_hold_still(id: &str) {
-    let person = avatar_spec::find(id).unwrap();
+    let avatar = avatar_spec::find(id).unwrap();
     let size = (SIDE * 2, SIDE * 2);
     // Coarse lips next to finer eyes, as in large pictures.
     let plan = PosePlan { lip_quantizers: vec![44], ..small_plan() };
-    let set = bake::bake(&person, size, &plan, &PatchCache::new(None).unwrap(), |_| ()).unwrap().pose_set;
-    for rung in 0..set.quality_levels() {
-        let (levels, key) = max_flicker(&set, &person, rung);
-        assert!(levels <= MAX_FLICKER_LEVELS, "{id}, rung {rung}, {key:?}: {levels} levels");
+    let set = bake::bake(&avatar, size, &plan, &PatchCache::new(None).unwrap(), |_| ()).unwrap().pose_set;
+    for level in 0..set.quality_levels() {
+        let (levels, key) = max_flicker(&set, &avatar, level);
+        assert!(levels <= MAX_FLICKER_LEVELS, "{id}, rung {level}, {key:?}: {levels} levels");
     }
 }
 
@@ -206,16 +209,16 @@ fn long_faces_eyes_and_brows_of_shipped_sets_hold_still_while_lips_move() {
 }
 
 /// Checks this many quality levels, the finest first.
-fn assert_sets_hold_still(sets: impl IntoIterator<Item = (String, PoseSet)>, rungs: usize) {
+fn assert_sets_hold_still(sets: impl IntoIterator<Item = (String, PoseSet)>, max_levels: usize) {
     for (path, set) in sets {
         let manifest = set.manifest();
-        let person = avatar_spec::find(&manifest.id).unwrap();
+        let avatar = avatar_spec::find(&manifest.id).unwrap();
         let leans =
             |(key, _): &(PoseId, Vec<_>)| key.mouth > 0 && manifest.altref_stances.contains(&key.stance);
         assert!(manifest.frames.iter().any(leans), "{path}: nobody speaks leaning");
-        for rung in 0..set.quality_levels().min(rungs) {
-            let (levels, key) = max_flicker(&set, &person, rung);
-            assert!(levels <= MAX_FLICKER_LEVELS, "{path}, rung {rung}, {key:?}: {levels} levels");
+        for level in 0..set.quality_levels().min(max_levels) {
+            let (levels, key) = max_flicker(&set, &avatar, level);
+            assert!(levels <= MAX_FLICKER_LEVELS, "{path}, rung {level}, {key:?}: {levels} levels");
         }
     }
 }
@@ -233,8 +236,8 @@ fn shipped_sets() -> Vec<(String, PoseSet)> {
 
 /// CPU time of this thread so far, independent of other load (proc_pid_schedstat(5)).
 fn thread_cpu_time() -> Duration {
-    let told = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(told.split(' ').next().unwrap().parse().unwrap())
+    let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
 }
 
 /// Maximum time to encode one drawn pose that is not in the set: 8 ms of a core. It is doubled for
@@ -258,7 +261,7 @@ fn long_faces_a_pose_of_each_person_that_is_not_there_is_encoded_soon() {
     assert_encoded_within(shipped_sets(), MAX_POSE_ENCODE_TIME);
 }
 
-fn assert_encoded_within(sets: impl IntoIterator<Item = (String, PoseSet)>, most: Duration) {
+fn assert_encoded_within(sets: impl IntoIterator<Item = (String, PoseSet)>, max_time: Duration) {
     for (path, set) in sets {
         let jaws = set.manifest().mouths.iter().map(|mouth| mouth.jaw);
         let widest = jaws.enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap().0 as u8;
@@ -267,15 +270,15 @@ fn assert_encoded_within(sets: impl IntoIterator<Item = (String, PoseSet)>, most
         let mut encoder = Encoder::new(rest.width(), rest.height()).unwrap();
         encoder.encode_key_frame(&rest, 8).unwrap();
         const REPEATS: u32 = 40;
-        let begun = thread_cpu_time();
+        let started = thread_cpu_time();
         for _ in 0..REPEATS {
             let blocks = |changed: &bool| if *changed { BlockMode::Lips } else { BlockMode::Skipped };
             let blocks: Vec<BlockMode> = open.changed_blocks(&rest, 3).iter().map(blocks).collect();
             assert!(encoder.encode_pose(&open, Quantizers::uniform(30), &blocks).unwrap().len() > 100);
         }
-        let took = (thread_cpu_time() - begun) / REPEATS;
+        let took = (thread_cpu_time() - started) / REPEATS;
         println!("{path}: {took:?} for a pose");
-        assert!(took <= most, "{path}: {took:?}");
+        assert!(took <= max_time, "{path}: {took:?}");
     }
 }
 
@@ -298,25 +301,25 @@ fn long_faces_a_mouth_and_a_picture_are_drawn_in_little_time() {
 }
 
 /// `budget`: share of the limits of a picture of 512².
-fn assert_drawn_within(side: usize, names: &[&str], part: f64) {
+fn assert_drawn_within(side: usize, names: &[&str], budget: f64) {
     let core = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let open = PosePlan::new().mouths.into_iter().max_by(|a, b| a.jaw.total_cmp(&b.jaw)).unwrap();
-    let limits = MAX_DRAW_SECONDS.map(|limit| limit * part);
+    let limits = MAX_DRAW_SECONDS.map(|limit| limit * budget);
     for name in names {
-        let person = avatar_spec::find(name).unwrap();
-        let (rest, size) = (person.rest, (side, side));
+        let avatar = avatar_spec::find(name).unwrap();
+        let (rest, size) = (avatar.rest, (side, side));
         let wide = character::Pose { mouth: open, ..rest };
         let timed = |draw: &mut (dyn FnMut() + Send)| {
             core.install(|| {
-                let begun = thread_cpu_time();
+                let started = thread_cpu_time();
                 draw();
-                (thread_cpu_time() - begun).as_secs_f64()
+                (thread_cpu_time() - started).as_secs_f64()
             })
         };
-        let sitter = CharacterRenderer::new(&person.character).unwrap();
-        let stage = sitter.head_view(&rest, size);
-        let whole = timed(&mut || drop(stage.draw(&wide, Rect::whole(side, side))));
-        let mouth = || timed(&mut || drop(stage.draw(&wide, stage.mouth_rect())));
+        let renderer = CharacterRenderer::new(&avatar.character).unwrap();
+        let view = renderer.head_view(&rest, size);
+        let whole = timed(&mut || drop(view.draw(&wide, Rect::whole(side, side))));
+        let mouth = || timed(&mut || drop(view.draw(&wide, view.mouth_rect())));
         let mouth = std::iter::repeat_with(mouth).take(3).fold(f64::MAX, f64::min);
         println!("{name}: a mouth in {mouth:.2} s, a picture in {whole:.2} s of one core");
         assert!(mouth <= limits[0] && whole <= limits[1], "{name}: {mouth} s, {whole} s");
@@ -347,23 +350,23 @@ fn a_person_takes_little_memory() {
 /// A set of Theo at twice the size, drawn once.
 fn theo_set() -> (avatar_spec::AvatarSpec, PoseSet) {
     static FILE: OnceLock<Bytes> = OnceLock::new();
-    let person = avatar_spec::find("theo").unwrap();
+    let avatar = avatar_spec::find("theo").unwrap();
     let file = FILE.get_or_init(|| {
         let size = (SIDE * 2, SIDE * 2);
         let baked =
-            bake::bake(&person, size, &small_plan(), &PatchCache::new(None).unwrap(), |_| ()).unwrap();
+            bake::bake(&avatar, size, &small_plan(), &PatchCache::new(None).unwrap(), |_| ()).unwrap();
         baked.pose_set.to_bytes().into()
     });
     let set = PoseSet::parse(file).unwrap();
-    (person, set)
+    (avatar, set)
 }
 
 #[test]
 fn a_breath_lifts_what_is_below_the_chin_and_costs_little() {
-    let (person, set) = theo_set();
-    let sitter = CharacterRenderer::new(&person.character).unwrap();
-    let stage = sitter.head_view(&person.rest, (SIDE * 2, SIDE * 2));
-    let (eyes, mouth) = (stage.eyes_rect(), stage.mouth_rect());
+    let (avatar, set) = theo_set();
+    let renderer = CharacterRenderer::new(&avatar.character).unwrap();
+    let view = renderer.head_view(&avatar.rest, (SIDE * 2, SIDE * 2));
+    let (eyes, mouth) = (view.eyes_rect(), view.mouth_rect());
     let rest = decode_pose(&set, PoseId::default());
     let key = PoseId { breath: set.manifest().breaths.len() as u8 - 1, ..PoseId::default() };
     let breath = decode_pose(&set, key);
@@ -391,7 +394,7 @@ fn a_coarser_rung_shows_the_same_with_fewer_bytes() {
         let index = set.frame_index(PoseId { mouth, ..PoseId::default() });
         let mut decoder = Decoder::new(SIDE * 2, SIDE * 2).unwrap();
         decoder.decode(set.key_frame()).unwrap();
-        let pictures = [0, 1].map(|rung| decoder.decode(set.frame(index, rung)).unwrap());
+        let pictures = [0, 1].map(|level| decoder.decode(set.frame(index, level)).unwrap());
         // Pressed lips differ too little from rest for this comparison.
         if pictures[0].psnr(&rest) < 34.0 {
             open += 1;
@@ -408,81 +411,82 @@ fn a_coarser_rung_shows_the_same_with_fewer_bytes() {
 #[test]
 fn a_bake_that_was_stopped_goes_on_and_makes_the_same_set() {
     let folder = std::env::temp_dir().join(format!("visavis-bake-{}", std::process::id()));
-    let person = avatar_spec::find("raj").unwrap();
+    let avatar = avatar_spec::find("raj").unwrap();
     let plan = small_plan();
-    let run = |parts: &PatchCache| {
+    let run = |cache: &PatchCache| {
         let mut steps = Vec::new();
-        let baked = bake::bake(&person, (SIDE, SIDE), &plan, parts, |done| steps.push(done)).unwrap();
+        let baked = bake::bake(&avatar, (SIDE, SIDE), &plan, cache, |done| steps.push(done)).unwrap();
         assert!(steps.is_sorted() && steps.last() == Some(&1.0), "{steps:?}");
         let encoding = steps.iter().filter(|done| (0.8..1.0).contains(*done)).count();
         assert!(encoding > 10, "it stands still while it encodes: {steps:?}");
         baked.pose_set.to_bytes()
     };
     let fresh = run(&PatchCache::new(None).unwrap());
-    let parts = PatchCache::new(Some(&folder)).unwrap();
-    assert!(run(&parts) == fresh);
+    let cache = PatchCache::new(Some(&folder)).unwrap();
+    assert!(run(&cache) == fresh);
     // As if the bake had been stopped halfway, during a write to the cache.
-    let kept: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
-    assert!(kept.len() > 8);
-    for (i, part) in kept.iter().enumerate() {
+    let patches: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
+    assert!(patches.len() > 8);
+    for (i, part) in patches.iter().enumerate() {
         match i % 3 {
             0 => fs::remove_file(part).unwrap(),
             1 => fs::write(part, b"half").unwrap(),
             _ => {}
         }
     }
-    assert!(run(&parts) == fresh);
+    assert!(run(&cache) == fresh);
     fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn a_share_has_the_key_and_the_anchor_of_the_whole_and_the_whole_is_what_it_would_be_without() {
-    let person = avatar_spec::find("raj").unwrap();
+    let avatar = avatar_spec::find("raj").unwrap();
     let plan = PosePlan {
         lip_quantizers: vec![30, 48],
         stance_looks: vec![vec![0, 1], vec![0, 1, 2]],
         ..small_plan()
     };
     let plan = PosePlan { stances: PosePlan::new().stances[..3].to_vec(), altref_stances: vec![2], ..plan };
-    let shares = [
+    let subsets = [
         PlanSubset { stances: vec![0, 2], looks: vec![0, 2], mouths: vec![0, 2] },
         PlanSubset { stances: vec![0, 2], looks: vec![0, 1, 2], mouths: vec![0, 1, 2] },
     ];
     let (mut sets, mut steps) = (Vec::new(), Vec::new());
     // Drawn once: the test compares the encoding.
     let folder = std::env::temp_dir().join(format!("visavis-shares-{}", std::process::id()));
-    let parts = PatchCache::new(Some(&folder)).unwrap();
-    let whole = bake::bake_progressively(&person, (SIDE, SIDE), &plan, &shares, &parts, |news| match news {
-        BakeEvent::Progress(done) => steps.push(done),
-        BakeEvent::PartialSet(share) => {
-            let BakeOutput { pose_set: set, display_picture, .. } = *share;
-            assert!(display_picture.starts_with(b"RIFF"));
-            // As a reader of the file gets it.
-            sets.push(PoseSet::parse(&set.to_bytes().into()).unwrap());
-        }
-    });
+    let cache = PatchCache::new(Some(&folder)).unwrap();
+    let whole =
+        bake::bake_progressively(&avatar, (SIDE, SIDE), &plan, &subsets, &cache, |event| match event {
+            BakeEvent::Progress(done) => steps.push(done),
+            BakeEvent::PartialSet(subset) => {
+                let BakeOutput { pose_set: set, display_picture, .. } = *subset;
+                assert!(display_picture.starts_with(b"RIFF"));
+                // As a reader of the file gets it.
+                sets.push(PoseSet::parse(&set.to_bytes().into()).unwrap());
+            }
+        });
     let whole = whole.unwrap().pose_set;
     assert!(steps.is_sorted() && steps.last() == Some(&1.0), "{steps:?}");
-    let at_once = bake::bake(&person, (SIDE, SIDE), &plan, &parts, |_| ()).unwrap().pose_set;
+    let at_once = bake::bake(&avatar, (SIDE, SIDE), &plan, &cache, |_| ()).unwrap().pose_set;
     assert!(whole.to_bytes() == at_once.to_bytes());
     let plan = PosePlan { lip_quantizers: vec![54], ..plan };
-    let coarse = bake::bake(&person, (SIDE, SIDE), &plan, &parts, |_| ()).unwrap().pose_set;
+    let coarse = bake::bake(&avatar, (SIDE, SIDE), &plan, &cache, |_| ()).unwrap().pose_set;
     assert_ne!(coarse.manifest().quantizers, whole.manifest().quantizers);
     assert!(
         coarse.key_frame() == whole.key_frame() && coarse.altref_frame() == whole.altref_frame(),
         "of lips they know nothing"
     );
-    for (share, set) in shares.iter().zip(&sets) {
+    for (subset, set) in subsets.iter().zip(&sets) {
         assert!(set.key_frame() == whole.key_frame() && set.altref_frame() == whole.altref_frame());
         assert_eq!(set.manifest().altref_stances, [1]);
         for (i, (key, _)) in set.manifest().frames.iter().enumerate() {
-            let there = share.to_full_plan(*key);
+            let there = subset.to_full_plan(*key);
             let same = whole.frame_index(there);
             assert_eq!(whole.manifest().frames[usize::from(same)].0, there);
             assert_eq!(set.uses_altref(i as u16), whole.uses_altref(same));
             // The full set may be coarser, but only where lips move.
-            let alike = decode_pose(set, *key).psnr(&decode_pose(&whole, there));
-            assert!(alike > if key.mouth == 0 { 45.0 } else { 32.0 }, "{key:?}: {alike:.1} dB");
+            let psnr = decode_pose(set, *key).psnr(&decode_pose(&whole, there));
+            assert!(psnr > if key.mouth == 0 { 45.0 } else { 32.0 }, "{key:?}: {psnr:.1} dB");
         }
     }
     fs::remove_dir_all(folder).unwrap();
@@ -514,8 +518,8 @@ fn shipped_sets_are_those_of_today_s_plan() {
         let (manifest, plan) = (set.manifest(), PosePlan::new());
         let bytes = fs::metadata(&path).unwrap().len();
         assert!(bytes <= bake::MAX_SET_BYTES as u64, "{path}: {bytes} bytes");
-        let person = avatar_spec::find(&manifest.id).unwrap();
-        assert_eq!((&manifest.name, &manifest.voice), (&person.name, &person.voice));
+        let avatar = avatar_spec::find(&manifest.id).unwrap();
+        assert_eq!((&manifest.name, &manifest.voice), (&avatar.name, &avatar.voice));
         assert_eq!(
             (&manifest.stances, &manifest.looks, &manifest.mouths, &manifest.breaths),
             (&plan.stances, &plan.looks, &plan.mouths, &plan.breaths)
@@ -539,26 +543,26 @@ fn long_faces_shipped_sets_show_what_would_be_drawn_today() {
 
 /// Redraws this many poses of each set.
 fn assert_matches_drawing(sets: impl IntoIterator<Item = (String, PoseSet)>, poses: u32) {
-    let (plan, mut seen) = (PosePlan::new(), 0);
+    let (plan, mut checked_sets) = (PosePlan::new(), 0);
     for (path, set) in sets {
         let (manifest, file) = (set.manifest(), set.to_bytes());
-        let person = avatar_spec::find(&manifest.id).unwrap();
+        let avatar = avatar_spec::find(&manifest.id).unwrap();
         // The poses differ from set to set, and after each new bake.
         let mut random = file[file.len() - 4..].iter().fold(0, |n, b| n * 256 + usize::from(*b));
         let size = (manifest.width as usize, manifest.height as usize);
-        let rest = bake::redraw(&person, size, &plan, PoseId::default()).unwrap();
+        let rest = bake::redraw(&avatar, size, &plan, PoseId::default()).unwrap();
         let mut whole = 0.0;
         for _ in 0..poses {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let key = manifest.frames[1 + (random >> 8) % (manifest.frames.len() - 1)].0;
-            let drawn = bake::redraw(&person, size, &plan, key).unwrap();
+            let drawn = bake::redraw(&avatar, size, &plan, key).unwrap();
             let picture = decode_pose(&set, key);
             whole += picture.psnr(&drawn) / f64::from(poses);
             // Where the pose moves, and no other pose would fit as well.
             let moves = drawn.changed_blocks(&rest, VISIBLE_LEVELS);
             let likeness = moving_psnr(&moves, &picture, &drawn);
-            let told = format!("{path}, {key:?}: {likeness:.1} dB where it moves");
-            assert!(likeness > 32.0, "{told}");
+            let message = format!("{path}, {key:?}: {likeness:.1} dB where it moves");
+            assert!(likeness > 32.0, "{message}");
             for (other, _) in
                 manifest.frames.iter().filter(|(other, _)| must_differ(&manifest.mouths, *other, key))
             {
@@ -567,13 +571,13 @@ fn assert_matches_drawing(sets: impl IntoIterator<Item = (String, PoseSet)>, pos
                 let either: Vec<bool> = moves.iter().zip(either).map(|(a, b)| *a || b).collect();
                 let [right, wrong] =
                     [&picture, &other_picture].map(|p| self::moving_psnr(&either, p, &drawn));
-                assert!(wrong < right, "{told}, and {other:?} shows it as well: {wrong:.1} dB");
+                assert!(wrong < right, "{message}, and {other:?} shows it as well: {wrong:.1} dB");
             }
         }
         assert!(whole >= 40.0, "{path}: {whole:.1} dB");
-        seen += 1;
+        checked_sets += 1;
     }
-    assert!(seen >= 1);
+    assert!(checked_sets >= 1);
 }
 
 #[test]
@@ -605,8 +609,8 @@ fn a_wrong_file_is_told_in_one_sentence() {
         ("[rest]", "[rest", "line "),
     ] {
         assert!(right.contains(from), "{from}");
-        let told = avatar_spec::parse("theo", &right.replacen(from, to, 1)).unwrap_err();
-        assert!(told.contains(said) && !told.contains('\n'), "{to}: {told}");
+        let error = avatar_spec::parse("theo", &right.replacen(from, to, 1)).unwrap_err();
+        assert!(error.contains(said) && !error.contains('\n'), "{to}: {error}");
     }
     assert!(avatar_spec::parse("a/b", right).unwrap_err().contains("letters"));
     assert_eq!(avatar_spec::parse("theo", right).unwrap().id, "theo");

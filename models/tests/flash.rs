@@ -69,10 +69,10 @@ fn the_avatar_that_flashes_is_the_one_that_lies_there() {
         for (mouth, jaw) in jaws().enumerate() {
             let frame =
                 set.frame(set.frame_index(PoseId { stance, mouth: mouth as u8, ..PoseId::default() }), 0);
-            let shown = decoder.decode(frame).unwrap().luma(SIDE / 2, SIDE / 2);
+            let level = decoder.decode(frame).unwrap().luma(SIDE / 2, SIDE / 2);
             // Limited range: 16 to 235 of 0 to 255.
             let wanted = 16.0 + f32::from(luma(jaw)) * 219.0 / 255.0;
-            assert!((f32::from(shown) - wanted).abs() < 6.0, "jaw {jaw}: {shown} for {wanted}");
+            assert!((f32::from(level) - wanted).abs() < 6.0, "jaw {jaw}: {level} for {wanted}");
         }
     }
     let files = [

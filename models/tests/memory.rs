@@ -22,11 +22,11 @@ fn a_decoder_that_has_heard_a_sentence_holds_at_most_95_megabytes() {
     let pool = DecoderPool::start(Config { dir: common::models_dir(), decoders: DECODERS });
     common::wait_for(|| !pool.is_loading());
     assert_eq!(pool.loaded_count(), DECODERS, "{:?}", pool.failure());
-    let (news, heard) = unbounded();
+    let (sender, receiver) = unbounded();
     let mut streams: Vec<_> = (0..DECODERS)
         .map(|_| {
-            let news = news.clone();
-            pool.open(Sink::new(move |event| news.send(event).unwrap_or_default()))
+            let sender = sender.clone();
+            pool.open(Sink::new(move |event| sender.send(event).unwrap_or_default()))
                 .unwrap_or_else(|e| panic!("{e}"))
         })
         .collect();
@@ -37,7 +37,8 @@ fn a_decoder_that_has_heard_a_sentence_holds_at_most_95_megabytes() {
     }
     let mut finals = 0;
     while finals < DECODERS {
-        if let Event::Final(text) = heard.recv_timeout(std::time::Duration::from_secs(60)).expect("an answer")
+        if let Event::Final(text) =
+            receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("an answer")
         {
             assert!(!text.is_empty());
             finals += 1;

@@ -94,9 +94,9 @@ fn assert_found_and_understood(sentences: &[&'static str], calls: &[(&str, f64)]
         assert_eq!(outside, 0, "{voice}, noise {peak}: speech is found where nobody speaks");
 
         // Text.
-        let (news, heard) = unbounded();
+        let (sender, receiver) = unbounded();
         let mut stream = pool
-            .open(Sink::new(move |event| news.send(event).unwrap_or_default()))
+            .open(Sink::new(move |event| sender.send(event).unwrap_or_default()))
             .unwrap_or_else(|e| panic!("{e}"));
         let mut texts = vec![String::new(); truth.len()];
         for &(onset, end) in &found {
@@ -108,7 +108,7 @@ fn assert_found_and_understood(sentences: &[&'static str], calls: &[(&str, f64)]
             }
             stream.end_speech();
             let text = loop {
-                match heard.recv_timeout(Duration::from_secs(60)).expect("an answer") {
+                match receiver.recv_timeout(Duration::from_secs(60)).expect("an answer") {
                     Event::Final(text) => break text,
                     Event::Interim(_) => {}
                     other => panic!("{other:?}"),

@@ -18,13 +18,13 @@ fn loaded_pool(decoders: usize) -> DecoderPool {
 }
 
 fn open(pool: &DecoderPool) -> (Box<dyn SttStream>, Receiver<Event>) {
-    let (news, heard) = unbounded();
-    let stream = pool.open(Sink::new(move |event| news.send(event).unwrap_or_default()));
-    (stream.unwrap_or_else(|e| panic!("{e}")), heard)
+    let (sender, receiver) = unbounded();
+    let stream = pool.open(Sink::new(move |event| sender.send(event).unwrap_or_default()));
+    (stream.unwrap_or_else(|e| panic!("{e}")), receiver)
 }
 
 /// Interim and final transcripts of `pcm`, passed in frames of 20 ms.
-fn transcribe(stream: &mut dyn SttStream, heard: &Receiver<Event>, pcm: &[i16]) -> (Vec<String>, String) {
+fn transcribe(stream: &mut dyn SttStream, events: &Receiver<Event>, pcm: &[i16]) -> (Vec<String>, String) {
     stream.start_speech();
     for frame in pcm.chunks(320) {
         stream.push_audio(frame);
@@ -32,7 +32,7 @@ fn transcribe(stream: &mut dyn SttStream, heard: &Receiver<Event>, pcm: &[i16]) 
     stream.end_speech();
     let mut interims = Vec::new();
     loop {
-        match heard.recv_timeout(Duration::from_secs(60)).expect("an answer") {
+        match events.recv_timeout(Duration::from_secs(60)).expect("an answer") {
             Event::Interim(text) => interims.push(text),
             Event::Final(text) => return (interims, text),
             other => panic!("{other:?}"),
@@ -45,10 +45,10 @@ fn assert_understood(sentences: &[&str]) {
     let pool = loaded_pool(1);
     for voice in ["slt", "rms"] {
         // As in two calls: each starts with a fresh channel.
-        let (mut stream, heard) = open(&pool);
+        let (mut stream, events) = open(&pool);
         let (mut wrong, mut words) = (0, 0);
         for sentence in sentences {
-            let (interims, text) = transcribe(&mut *stream, &heard, &common::synthesise(sentence, voice));
+            let (interims, text) = transcribe(&mut *stream, &events, &common::synthesise(sentence, voice));
             let errors = common::word_errors(sentence, &text);
             println!("{voice}: {errors} wrong in {text:?}");
             assert!(!interims.is_empty(), "{voice}: words show while somebody speaks");
@@ -75,12 +75,12 @@ fn long_providers_all_sentences_of_two_voices_are_understood() {
 #[test]
 fn sound_without_words_gives_an_empty_final() {
     let pool = loaded_pool(1);
-    let (mut stream, heard) = open(&pool);
-    assert_eq!(transcribe(&mut *stream, &heard, &[]).1, "", "no sound");
-    assert_eq!(transcribe(&mut *stream, &heard, &[0; 16_000]).1, "", "silence");
+    let (mut stream, events) = open(&pool);
+    assert_eq!(transcribe(&mut *stream, &events, &[]).1, "", "no sound");
+    assert_eq!(transcribe(&mut *stream, &events, &[0; 16_000]).1, "", "silence");
     for peak in [300.0, 8_000.0] {
         let noise = common::white_noise(1, 16_000, peak);
-        assert_eq!(transcribe(&mut *stream, &heard, &noise), (vec![], String::new()), "noise of {peak}");
+        assert_eq!(transcribe(&mut *stream, &events, &noise), (vec![], String::new()), "noise of {peak}");
     }
 }
 
@@ -89,17 +89,17 @@ fn a_speaker_does_not_spoil_the_next_ones_words() {
     let pool = loaded_pool(1);
     let speech = common::synthesise(common::SENTENCES[0], "slt");
     let first = {
-        let (mut stream, heard) = open(&pool);
-        transcribe(&mut *stream, &heard, &speech).1
+        let (mut stream, events) = open(&pool);
+        transcribe(&mut *stream, &events, &speech).1
     };
     {
         // A caller with a very noisy connection.
-        let (mut stream, heard) = open(&pool);
+        let (mut stream, events) = open(&pool);
         let noise = common::white_noise(7, 10 * 16_000, 8_000.0);
-        transcribe(&mut *stream, &heard, &noise);
+        transcribe(&mut *stream, &events, &noise);
     }
-    let (mut stream, heard) = open(&pool);
-    assert_eq!(transcribe(&mut *stream, &heard, &speech).1, first);
+    let (mut stream, events) = open(&pool);
+    assert_eq!(transcribe(&mut *stream, &events, &speech).1, first);
 }
 
 #[test]
@@ -119,8 +119,8 @@ fn a_call_without_a_decoder_is_refused_and_gets_the_one_that_comes_free() {
         stream.push_audio(frame);
     }
     drop(stream);
-    let (mut stream, heard) = open(&pool);
-    assert_eq!(transcribe(&mut *stream, &heard, &[0; 8_000]), (vec![], String::new()));
+    let (mut stream, events) = open(&pool);
+    assert_eq!(transcribe(&mut *stream, &events, &[0; 8_000]), (vec![], String::new()));
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn damaged_models_are_refused_before_the_library_sees_them() {
 /// words of an interim transcript.
 fn transcribe_long(pcm: &[i16]) -> (String, usize) {
     let pool = loaded_pool(1);
-    let (mut stream, heard) = open(&pool);
+    let (mut stream, events) = open(&pool);
     stream.start_speech();
     for frame in pcm.chunks(320) {
         stream.push_audio(frame);
@@ -168,11 +168,13 @@ fn transcribe_long(pcm: &[i16]) -> (String, usize) {
         common::wait_for(|| pool.queue_usage().0 < 1000);
     }
     stream.end_speech();
-    let mut longest = 0;
+    let mut max_interim_words = 0;
     loop {
-        match heard.recv_timeout(Duration::from_secs(60)).expect("an answer") {
-            Event::Final(text) => return (text, longest),
-            Event::Interim(text) => longest = longest.max(text.split_whitespace().count()),
+        match events.recv_timeout(Duration::from_secs(60)).expect("an answer") {
+            Event::Final(text) => return (text, max_interim_words),
+            Event::Interim(text) => {
+                max_interim_words = max_interim_words.max(text.split_whitespace().count())
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -199,12 +201,12 @@ fn long_providers_a_speech_without_a_pause_for_longer_than_an_utterance_may_be_k
     while pcm.len() < 35 * 16_000 {
         pcm.extend(&sentence);
     }
-    let (text, longest) = transcribe_long(&pcm);
+    let (text, max_interim_words) = transcribe_long(&pcm);
     let words = text.split_whitespace().count();
     let spoken = pcm.len() / sentence.len() * common::SENTENCES[0].split_whitespace().count();
     assert!(
-        words > spoken * 3 / 4 && words + 3 > longest,
-        "{words} of {spoken} words, {longest} in the interims"
+        words > spoken * 3 / 4 && words + 3 > max_interim_words,
+        "{words} of {spoken} words, {max_interim_words} in the interims"
     );
 }
 
@@ -213,9 +215,10 @@ fn long_providers_a_speech_without_a_pause_for_longer_than_an_utterance_may_be_k
 #[test]
 fn little_work_is_left_at_the_end_of_sound_that_comes_as_it_is_spoken() {
     let pool = loaded_pool(1);
-    let (news, heard) = unbounded();
+    let (sender, receiver) = unbounded();
     // Called on the decoder's thread.
-    let sink = Sink::new(move |event| news.send((event, common::ThreadClock::current())).unwrap_or_default());
+    let sink =
+        Sink::new(move |event| sender.send((event, common::ThreadClock::current())).unwrap_or_default());
     let mut stream = pool.open(sink).unwrap_or_else(|e| panic!("{e}"));
     for sentence in common::SENTENCES.iter().take(2) {
         stream.start_speech();
@@ -224,10 +227,12 @@ fn little_work_is_left_at_the_end_of_sound_that_comes_as_it_is_spoken() {
         }
         // All but the end is decoded when the queue is empty, as in a live call.
         common::wait_for(|| pool.queue_usage().0 == 0);
-        let (_, decoder) = heard.try_iter().last().expect("an interim");
+        let (_, decoder) = receiver.try_iter().last().expect("an interim");
         let before = decoder.cpu_time();
         stream.end_speech();
-        while !matches!(heard.recv_timeout(Duration::from_secs(60)).expect("an answer").0, Event::Final(_)) {}
+        while !matches!(receiver.recv_timeout(Duration::from_secs(60)).expect("an answer").0, Event::Final(_))
+        {
+        }
         let work = decoder.cpu_time() - before;
         println!("final after {work:?} of work");
         assert!(work < Duration::from_millis(300), "{work:?}");
@@ -238,7 +243,7 @@ fn little_work_is_left_at_the_end_of_sound_that_comes_as_it_is_spoken() {
 #[ignore = "long: providers"]
 fn long_providers_the_final_comes_soon_after_the_end() {
     let pool = loaded_pool(1);
-    let (mut stream, heard) = open(&pool);
+    let (mut stream, events) = open(&pool);
     let mut waits = Vec::new();
     for sentence in common::SENTENCES.iter().take(3) {
         let pcm = common::synthesise(sentence, "slt");
@@ -250,7 +255,7 @@ fn long_providers_the_final_comes_soon_after_the_end() {
         common::wait_for(|| pool.queue_usage().0 == 0);
         let start = Instant::now();
         stream.end_speech();
-        while !matches!(heard.recv_timeout(Duration::from_secs(60)).expect("an answer"), Event::Final(_)) {}
+        while !matches!(events.recv_timeout(Duration::from_secs(60)).expect("an answer"), Event::Final(_)) {}
         waits.push(start.elapsed());
     }
     let best = waits.into_iter().min().unwrap();

@@ -19,11 +19,11 @@ fn request_speech(
     voice: &str,
     pronunciation: &[(&str, &str)],
 ) -> (Handle, Receiver<Event>) {
-    let (news, heard) = unbounded();
+    let (sender, receiver) = unbounded();
     let pronunciation = pronunciation.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect();
     let request = Request { text: text.into(), voice: voice.into(), pronunciation };
-    let sink = Sink::new(move |event| news.send(event).unwrap_or_default());
-    (flite.speak(request, sink).unwrap(), heard)
+    let sink = Sink::new(move |event| sender.send(event).unwrap_or_default());
+    (flite.speak(request, sink).unwrap(), receiver)
 }
 
 #[derive(Default)]
@@ -43,10 +43,10 @@ impl SpeechResult {
 }
 
 fn synthesise(flite: &Flite, text: &str, voice: &str, pronunciation: &[(&str, &str)]) -> SpeechResult {
-    let (_handle, heard) = request_speech(flite, text, voice, pronunciation);
+    let (_handle, events) = request_speech(flite, text, voice, pronunciation);
     let mut said = SpeechResult::default();
     loop {
-        match heard.recv_timeout(Duration::from_secs(60)).expect("flite goes on") {
+        match events.recv_timeout(Duration::from_secs(60)).expect("flite goes on") {
             Event::Phones(phones) => said.phones.extend(phones),
             Event::Words(words) => said.words.extend(words.into_iter().map(|w| (w.text, w.end))),
             Event::Audio { pcm, sample_rate } => {
@@ -158,8 +158,8 @@ fn the_same_text_lasts_as_long_each_time_on_any_thread() {
         .collect();
     let lengths: Vec<usize> = all
         .iter()
-        .map(|(_, heard)| {
-            heard
+        .map(|(_, events)| {
+            events
                 .iter()
                 .take_while(|e| !matches!(e, Event::End))
                 .map(|e| if let Event::Audio { pcm, .. } = e { pcm.len() } else { 0 })
@@ -173,15 +173,15 @@ fn the_same_text_lasts_as_long_each_time_on_any_thread() {
 fn a_cancelled_request_stops_before_its_end() {
     let flite = Flite::start(1).unwrap();
     let text = "This text is long enough to be cancelled in the middle of it. ".repeat(200);
-    let (handle, heard) = request_speech(&flite, &text, "slt", &[]);
-    let first = heard.iter().find(|e| matches!(e, Event::Audio { .. }));
+    let (handle, events) = request_speech(&flite, &text, "slt", &[]);
+    let first = events.iter().find(|e| matches!(e, Event::Audio { .. }));
     assert!(first.is_some());
     handle.cancel();
     // The thread is free for the next request, whose events follow the last ones of the cancelled
     // request.
     let next = synthesise(&flite, "Next.", "slt", &[]);
     assert_eq!(next.words.len(), 1);
-    let rest: Vec<Event> = heard.try_iter().collect();
+    let rest: Vec<Event> = events.try_iter().collect();
     assert!(
         !rest.iter().any(|e| matches!(e, Event::End | Event::Failed(_))),
         "no end is told for what was cancelled"
@@ -195,13 +195,13 @@ fn a_cancelled_request_stops_before_its_end() {
 fn empty_and_huge_texts_are_refused_and_marks_alone_are_a_moment_of_silence() {
     let flite = flite();
     for text in ["", " \n ", &"long ".repeat(5000)] {
-        let (_handle, heard) = request_speech(&flite, text, "slt", &[]);
+        let (_handle, events) = request_speech(&flite, text, "slt", &[]);
         assert!(
-            matches!(heard.recv(), Ok(Event::Failed(e)) if e.kind() == ErrorKind::Rejected),
+            matches!(events.recv(), Ok(Event::Failed(e)) if e.kind() == ErrorKind::Rejected),
             "{} bytes",
             text.len()
         );
-        assert!(heard.recv().is_err(), "nothing follows");
+        assert!(events.recv().is_err(), "nothing follows");
     }
     let said = synthesise(&flite, "👍 ...", "slt", &[]);
     assert_eq!(said.words.iter().map(|(w, _)| w.as_str()).collect::<Vec<_>>(), ["👍", "..."]);
@@ -251,14 +251,14 @@ const REPLY: &str = "Certainly, I can help you with that.";
 fn the_first_sound_takes_little_work() {
     let flite = Flite::start(1).unwrap();
     let spoken = || {
-        let (news, heard) = unbounded();
+        let (sender, receiver) = unbounded();
         let sink = Sink::new(move |event| {
             let at = common::ThreadClock::current().cpu_time();
-            news.send((matches!(event, Event::Audio { .. }), at)).unwrap_or_default();
+            sender.send((matches!(event, Event::Audio { .. }), at)).unwrap_or_default();
         });
         let request = Request { text: REPLY.into(), voice: "slt".into(), pronunciation: Vec::new() };
         let _handle = flite.speak(request, sink).unwrap();
-        heard.into_iter().collect::<Vec<_>>()
+        receiver.into_iter().collect::<Vec<_>>()
     };
     let (before, after) = (spoken(), spoken());
     let first = after.iter().find(|(sound, _)| *sound).expect("sound").1;
@@ -274,8 +274,8 @@ fn long_providers_the_first_sound_comes_soon() {
     let best = (0..5)
         .map(|_| {
             let start = Instant::now();
-            let (_handle, heard) = request_speech(&flite, REPLY, "slt", &[]);
-            heard.iter().find(|e| matches!(e, Event::Audio { .. })).expect("sound");
+            let (_handle, events) = request_speech(&flite, REPLY, "slt", &[]);
+            events.iter().find(|e| matches!(e, Event::Audio { .. })).expect("sound");
             start.elapsed()
         })
         .min()

@@ -77,11 +77,11 @@ fn features_equal_the_reference_within_a_thousandth() {
             compare(&format!("mean of frame {frame}"), mean, *wanted);
         }
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     for _ in 0..20 {
         features.extract(&sounds["eight seconds"], &mut out);
     }
-    println!("features differ by {worst:.1e} at most; {:.2} ms each", begun.elapsed().as_secs_f64() * 50.0);
+    println!("features differ by {worst:.1e} at most; {:.2} ms each", started.elapsed().as_secs_f64() * 50.0);
 }
 
 /// The real network. `None`, with a message, if the setup could not install it: it is optional.
@@ -109,20 +109,20 @@ fn probabilities_are_those_of_the_reference_one_by_one_and_together() {
     let (sounds, expected) = (sounds(), expected());
     let mut spent = Vec::new();
     for case in &expected {
-        let begun = Instant::now();
+        let started = Instant::now();
         let (_handle, answered) = predict(&model, &sounds[case.sound.as_str()]);
         let p = answered.recv().unwrap();
-        spent.push(begun.elapsed().as_secs_f64() * 1e3);
+        spent.push(started.elapsed().as_secs_f64() * 1e3);
         assert!(is_expected(p, case), "{}: {p} is not within {:?}", case.sound, case.p);
     }
     // The first request waited for the network to load.
     println!("loaded and answered in {:.0} ms, then in {:.0?} ms each", spent[0], &spent[1..]);
-    let begun = Instant::now();
-    let asked: Vec<_> =
+    let started = Instant::now();
+    let pending: Vec<_> =
         expected.iter().map(|case| (predict(&model, &sounds[case.sound.as_str()]), case)).collect();
-    for ((_handle, answered), case) in &asked {
+    for ((_handle, answered), case) in &pending {
         let p = answered.recv().unwrap();
         assert!(is_expected(p, case), "{} among others: {p} is not within {:?}", case.sound, case.p);
     }
-    println!("{} at once in {:.0} ms", asked.len(), begun.elapsed().as_secs_f64() * 1e3);
+    println!("{} at once in {:.0} ms", pending.len(), started.elapsed().as_secs_f64() * 1e3);
 }

@@ -63,7 +63,7 @@ fn a_stream_in_a_batch_of_any_size_gives_what_it_gives_alone() {
         for batch in [2, 3, 5, 8, 16, 17, 40] {
             // Stream i starts i windows into the signal.
             let mut states = vec![NetworkState::default(); batch];
-            let mut heard = vec![Vec::new(); batch];
+            let mut results = vec![Vec::new(); batch];
             for step in 0..60 {
                 let windows: Vec<_> = (0..batch).map(|i| &all[30 + i + step]).collect();
                 let mut probabilities = vec![0.0; batch];
@@ -73,13 +73,13 @@ fn a_stream_in_a_batch_of_any_size_gives_what_it_gives_alone() {
                     &windows,
                     &mut probabilities,
                 );
-                for (heard, p) in heard.iter_mut().zip(probabilities) {
-                    heard.push(p);
+                for (results, p) in results.iter_mut().zip(probabilities) {
+                    results.push(p);
                 }
             }
-            for (i, heard) in heard.iter().enumerate() {
+            for (i, results) in results.iter().enumerate() {
                 let difference = largest_difference(
-                    heard,
+                    results,
                     &probabilities_alone(&network, &sound[(30 + i) * WINDOW..][..60 * WINDOW]),
                 );
                 assert!(difference < 5e-6, "{isa:?}, stream {i} of {batch} differs by {difference:e}");

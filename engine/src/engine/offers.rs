@@ -32,14 +32,14 @@ impl CallEngine {
         thread: usize,
         key: CallId,
         call: Arc<CallConfig>,
-        seat: Slot,
+        slot: Slot,
     ) -> Result<CallSetup, OfferError> {
         let news = self.threads[thread].inbox.stage_event_sink(key);
         let mut models = resolve_models(&*self.models, &call, news)
             .map_err(|error| self.rejections.reject(&RejectReason::CallModels(error.to_string())))?;
         let (poses, warnings) = self.library.resolve_avatar(&call);
         models.warnings.extend(warnings);
-        Ok(CallSetup { id: key, config: call, models, poses, slot: seat })
+        Ok(CallSetup { id: key, config: call, models, poses, slot })
     }
 
     /// Gives a call whose client has connected its slot and models, or the reason of the rejection.

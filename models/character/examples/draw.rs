@@ -44,34 +44,34 @@ fn main() {
             None => sheet = Some(word.as_str()),
         }
     }
-    let watch = Stopwatch::new();
+    let stopwatch = Stopwatch::new();
     if sheet == Some("extremes") {
         let (tiles, columns) = (extremes(&person.character, &pose, first, size), 8);
         save_tiles(out, &tiles, columns, size, size);
-        return watch.print_lap("extremes");
+        return stopwatch.print_lap("extremes");
     }
-    let sitter = CharacterRenderer::new(&person.character).expect("sliders in range");
-    let stage = sitter.head_view(&pose, (size, size));
-    let _ = stage.draw(&pose, Rect { x0: 0, y0: 0, x1: 8, y1: 8 });
-    watch.print_lap("hair and the light in it, once a head pose");
+    let renderer = CharacterRenderer::new(&person.character).expect("sliders in range");
+    let view = renderer.head_view(&pose, (size, size));
+    let _ = view.draw(&pose, Rect { x0: 0, y0: 0, x1: 8, y1: 8 });
+    stopwatch.print_lap("hair and the light in it, once a head pose");
     match sheet {
         None => {
-            let patch = stage.draw(&pose, Rect::whole(size, size));
-            watch.print_lap("whole picture");
-            let _ = stage.draw(&pose, stage.mouth_rect());
-            watch.print_lap("mouth rectangle");
-            let _ = stage.draw(&pose, stage.eyes_rect());
-            watch.print_lap("eyes rectangle");
+            let patch = view.draw(&pose, Rect::whole(size, size));
+            stopwatch.print_lap("whole picture");
+            let _ = view.draw(&pose, view.mouth_rect());
+            stopwatch.print_lap("mouth rectangle");
+            let _ = view.draw(&pose, view.eyes_rect());
+            stopwatch.print_lap("eyes rectangle");
             let picture = patch.to_picture();
-            watch.print_lap("finish");
+            stopwatch.print_lap("finish");
             save(out, &picture.rgb(), size, size);
         }
         Some(what) => {
             let eyes = what == "looks";
-            let rect = if eyes { stage.eyes_rect() } else { stage.mouth_rect() };
+            let rect = if eyes { view.eyes_rect() } else { view.mouth_rect() };
             let poses = if eyes { looks(&pose) } else { visemes(&pose, what) };
-            let tiles: Vec<_> = poses.iter().map(|pose| stage.draw(pose, rect).to_picture().rgb()).collect();
-            watch.print_lap(what);
+            let tiles: Vec<_> = poses.iter().map(|pose| view.draw(pose, rect).to_picture().rgb()).collect();
+            stopwatch.print_lap(what);
             save_tiles(out, &tiles, if eyes { 4 } else { 5 }, rect.x1 - rect.x0, rect.y1 - rect.y0);
         }
     }
@@ -86,9 +86,9 @@ fn extremes(character: &Character, pose: &Pose, first: usize, size: usize) -> Ve
     for slider in SLIDERS.iter().skip(first).take(SLIDERS_PER_SHEET) {
         println!("{} {} … {}", slider.name, slider.min, slider.max);
         for value in [slider.min, slider.max] {
-            let mut somebody = character.clone();
-            *(slider.field)(&mut somebody) = value;
-            tiles.push(render(&somebody, pose, (size, size), None).expect("sliders in range").rgb());
+            let mut character_variant = character.clone();
+            *(slider.field)(&mut character_variant) = value;
+            tiles.push(render(&character_variant, pose, (size, size), None).expect("sliders in range").rgb());
         }
     }
     tiles

@@ -136,9 +136,9 @@ impl Scene {
     /// the chest. `hp` is in head space, `p` in the world. `bones` is the distance to the skull,
     /// `opening` that to the opening's edge. A distance above `near` may be inexact.
     pub(crate) fn scarf(&self, hp: Vec3, p: Vec3, bones: f32, opening: f32, near: f32) -> f32 {
-        let least = (-opening - 0.05) * 0.8;
-        if least > near {
-            return least;
+        let lower_bound = (-opening - 0.05) * 0.8;
+        if lower_bound > near {
+            return lower_bound;
         }
         let q = vec3(hp.x.abs(), hp.y, hp.z);
         let mut cap = ellipsoid(q - vec3(0.0, 0.30, -0.20), vec3(0.91, 0.92, 1.03));
@@ -149,14 +149,14 @@ impl Scene {
             0.45,
         );
         let chin = ellipsoid(self.to_jaw_space(q) - vec3(0.0, -1.10, 0.16), vec3(0.50, 0.20, 0.50));
-        let least = cap.min(wrap);
-        if least.min(chin) > 0.45 {
-            return (least.min(chin) - 0.12) * 0.8;
+        let lower_bound = cap.min(wrap);
+        if lower_bound.min(chin) > 0.45 {
+            return (lower_bound.min(chin) - 0.12) * 0.8;
         }
         let (mut chest, mut crown) = (0.0, 0.0);
         // Farther out, the folds have no effect through the widest seam below, or the surface would
         // have a step there.
-        if least < 0.23 {
+        if lower_bound < 0.23 {
             if wrap < 0.3 {
                 // Folds that radiate from a pin make it look like cloth.
                 let pin = p - vec3(-0.55, -1.10, 0.45);

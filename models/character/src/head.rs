@@ -123,8 +123,8 @@ impl Scene {
     }
 
     /// Like [`Scene::head`], for a known distance to the skull.
-    pub(crate) fn head_from_skull(&self, bones: f32, p: Vec3) -> f32 {
-        let mut d = bones;
+    pub(crate) fn head_from_skull(&self, skull: f32, p: Vec3) -> f32 {
+        let mut d = skull;
         let ax = p.x.abs();
         if d > 0.55 {
             return d - 0.22;

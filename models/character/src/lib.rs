@@ -115,20 +115,20 @@ pub fn render(
     (width, height): (usize, usize),
     rect: Option<Rect>,
 ) -> Result<Picture, OutOfRange> {
-    let sitter = CharacterRenderer::new(character)?;
-    let stage = sitter.head_view(pose, (width, height));
+    let renderer = CharacterRenderer::new(character)?;
+    let view = renderer.head_view(pose, (width, height));
     let whole = Rect::whole(width, height);
-    let Some(r) = rect else { return Ok(stage.draw(pose, whole).to_picture()) };
+    let Some(r) = rect else { return Ok(view.draw(pose, whole).to_picture()) };
     assert!(r.x0 < r.x1 && r.x1 <= width && r.y0 < r.y1 && r.y1 <= height, "{r:?} of {width}×{height}");
     // Light spreads into the rectangle from this many pixels around it.
-    let reach = tonemap::bloom_radius(height) + render::dependency_radius(&stage.camera);
+    let reach = tonemap::bloom_radius(height) + render::dependency_radius(&view.camera);
     let around = Rect {
         x0: r.x0.saturating_sub(reach),
         y0: r.y0.saturating_sub(reach),
         x1: (r.x1 + reach).min(width),
         y1: (r.y1 + reach).min(height),
     };
-    let part = stage.draw(pose, around);
+    let part = view.draw(pose, around);
     let mut light = vec![Vec3::ZERO; width * height];
     for (y, row) in (around.y0..).zip(part.light.chunks_exact(around.x1 - around.x0)) {
         light[y * width + around.x0..y * width + around.x1].copy_from_slice(row);
@@ -232,15 +232,15 @@ impl HeadView<'_> {
         let scene = Scene::new(&self.renderer.character, &self.rest);
         let corners = [(low.x, low.y), (high.x, low.y), (low.x, high.y), (high.x, high.y)]
             .map(|(x, y)| self.camera.project(scene.to_world(Vec3::new(x, y, 0.7))));
-        let least = |f: fn(&(f32, f32, f32)) -> f32| corners.iter().map(f).fold(f32::MAX, f32::min);
-        let most = |f: fn(&(f32, f32, f32)) -> f32| corners.iter().map(f).fold(f32::MIN, f32::max);
+        let min_of = |f: fn(&(f32, f32, f32)) -> f32| corners.iter().map(f).fold(f32::MAX, f32::min);
+        let max_of = |f: fn(&(f32, f32, f32)) -> f32| corners.iter().map(f).fold(f32::MIN, f32::max);
         let down = |v: f32| (v.max(0.0) as usize) / grid * grid;
         let up = |v: f32, end: usize| ((v.max(0.0) as usize).div_ceil(grid) * grid).min(end);
         Rect {
-            x0: down(least(|c| c.0)),
-            y0: down(least(|c| c.1)),
-            x1: up(most(|c| c.0), self.camera.width),
-            y1: up(most(|c| c.1), self.camera.height),
+            x0: down(min_of(|c| c.0)),
+            y0: down(min_of(|c| c.1)),
+            x1: up(max_of(|c| c.0), self.camera.width),
+            y1: up(max_of(|c| c.1), self.camera.height),
         }
     }
 

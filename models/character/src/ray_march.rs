@@ -22,14 +22,14 @@ pub(crate) fn free_distance(
     ray: Vec3,
     spread: f32,
     mut t: f32,
-    air: f32,
+    clearance: f32,
 ) -> f32 {
     let origin = camera.eye;
     t = t.max((MAX_Z - origin.z) / ray.z);
     let end = (MIN_Z - origin.z) / ray.z;
     while t < end {
         let d = scene.distance(origin + ray * t) - spread * t;
-        if d < air {
+        if d < clearance {
             break;
         }
         t += d * 0.82;
@@ -84,7 +84,7 @@ pub(crate) fn surface_normal(scene: &Scene, material: Material, p: Vec3) -> Vec3
 /// ray.
 pub(crate) fn soft_shadow(scene: &Scene, p: Vec3, light: Vec3, hardness: f32) -> f32 {
     let mut t = 0.035;
-    let mut least = 1.0f32;
+    let mut min_ratio = 1.0f32;
     for _ in 0..26 {
         let q = p + light * t;
         // The lamps are above the head. A ray above the head, or beside it and moving away, hits
@@ -99,13 +99,13 @@ pub(crate) fn soft_shadow(scene: &Scene, p: Vec3, light: Vec3, hardness: f32) ->
             break;
         }
         let d = scene.distance(q);
-        least = least.min(hardness * d / t);
+        min_ratio = min_ratio.min(hardness * d / t);
         t += d.clamp(0.025, 0.30);
-        if least < -0.3 || t > 2.2 {
+        if min_ratio < -0.3 || t > 2.2 {
             break;
         }
     }
-    let open = (least.clamp(-0.3, 1.0) + 0.3) / 1.3;
+    let open = (min_ratio.clamp(-0.3, 1.0) + 0.3) / 1.3;
     open * open * (3.0 - 2.0 * open)
 }
 

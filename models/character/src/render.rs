@@ -168,7 +168,7 @@ fn sample_pixels(shader: &Shader<'_>, hair: &HairLayer, [x0, y0, x1, y1]: [usize
             };
             // Nothing that is closer by half a centimetre hides between the pixel and its
             // neighbours.
-            let nearest = near.clone().fold(a.depth, |least, j| least.min(hits[j].depth));
+            let nearest = near.clone().fold(a.depth, |nearest_depth, j| nearest_depth.min(hits[j].depth));
             let start =
                 if nearest < BACKGROUND_DEPTH { start(x, y).max(nearest - 0.05) } else { start(x, y) };
             supersample(shader, a, [x as f32, y as f32], start, behind, trace)

@@ -327,8 +327,8 @@ impl Shader<'_> {
             }
         }
         // Cloth reflects light into its own folds, white cloth the most: they are deep, not black.
-        let least = if scarf { 0.45 } else { 0.16 + 0.50 * luminance(base) };
-        out * 0.60 + colour * ambient * mix(least, 1.0, light.sky_visibility) * under_hair * 0.75
+        let min_ambient = if scarf { 0.45 } else { 0.16 + 0.50 * luminance(base) };
+        out * 0.60 + colour * ambient * mix(min_ambient, 1.0, light.sky_visibility) * under_hair * 0.75
     }
 
     fn shade_frame(&self, material: Material, v: Vec3, n: Vec3, light: &Lighting, ambient: Vec3) -> Vec3 {

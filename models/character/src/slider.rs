@@ -30,12 +30,12 @@ pub struct OutOfRange {
 }
 
 /// Checks that all sliders of `target` are in range; returns the first that is not.
-pub(crate) fn check<T: Clone>(sliders: &[Slider<T>], of: &T) -> Result<(), OutOfRange> {
-    let mut of = of.clone();
-    for &Slider { name, min: least, max: most, field, .. } in sliders {
-        let value = *field(&mut of);
-        if !(least..=most).contains(&value) {
-            return Err(OutOfRange { name, value, min: least, max: most });
+pub(crate) fn check<T: Clone>(sliders: &[Slider<T>], target: &T) -> Result<(), OutOfRange> {
+    let mut target = target.clone();
+    for &Slider { name, min, max, field, .. } in sliders {
+        let value = *field(&mut target);
+        if !(min..=max).contains(&value) {
+            return Err(OutOfRange { name, value, min: min, max: max });
         }
     }
     Ok(())

@@ -6,12 +6,12 @@ use crate::character::Character;
 /// Limits a factor for drawing. Within `linear_range` of the average it is unchanged. Beyond, it
 /// approaches `min` or `max` asymptotically, so that every movement of the slider still has an
 /// effect.
-fn soft_clamp(factor: &mut f32, free: f32, least: f32, most: f32) {
+fn soft_clamp(factor: &mut f32, linear_range: f32, min: f32, max: f32) {
     let from_average = *factor - 1.0;
-    let reach = if from_average < 0.0 { 1.0 - least } else { most - 1.0 };
-    let (beyond, room) = (from_average.abs() - free, reach - free);
+    let reach = if from_average < 0.0 { 1.0 - min } else { max - 1.0 };
+    let (beyond, room) = (from_average.abs() - linear_range, reach - linear_range);
     if beyond > 0.0 {
-        *factor = 1.0 + (free + room * (1.0 - (-beyond / room).exp())).copysign(from_average);
+        *factor = 1.0 + (linear_range + room * (1.0 - (-beyond / room).exp())).copysign(from_average);
     }
 }
 

@@ -291,13 +291,13 @@ fn draw_segment(
     let ((mut along, pace), (mut across, slope)) =
         if flat { ((x, pace_x), (y, pace_y)) } else { ((y, pace_y), (x, pace_x)) };
     let (mut half, swell) = (fixed(a.width * 0.5), fixed((b.width - a.width) * 0.5 * share));
-    let (least, dz) = (fixed(0.3), b.z - a.z);
+    let (min_half_width, dz) = (fixed(0.3), b.z - a.z);
     let (rows, columns) = (top as i64..bottom as i64, 0..width as i64);
     let (lengthwise, crosswise) = if flat { (columns, rows) } else { (rows, columns) };
     for k in 0..steps as usize {
         let at = along >> 16;
         if lengthwise.contains(&at) {
-            let wide = half.max(least);
+            let wide = half.max(min_half_width);
             let from = (across - wide + 32_768) >> 16;
             let to = ((across + wide + 32_768) >> 16).max(from + 1);
             let t = k as f32 * share;

@@ -18,9 +18,9 @@ pub(crate) fn tonemap(light: &[Vec3], width: usize, height: usize) -> Vec<u8> {
             // Applied partly to luminance, which preserves hues, and mostly to the channels, which
             // looks like film.
             let l = luminance(c).max(1e-5);
-            let kept = c * (filmic_curve(l) / l);
+            let hue_preserving = c * (filmic_curve(l) / l);
             let film = Vec3::new(filmic_curve(c.x), filmic_curve(c.y), filmic_curve(c.z));
-            let c = kept.lerp(film, 0.85);
+            let c = hue_preserving.lerp(film, 0.85);
             let c = Vec3::splat(luminance(c)).lerp(c, 0.90);
             for (k, e) in c.to_array().into_iter().enumerate() {
                 let e = e.clamp(0.0, 1.0);

@@ -115,19 +115,19 @@ fn assert_part_matches_whole(people: impl IntoIterator<Item = Character>) {
 
 #[test]
 fn lips_and_lids_move_and_nothing_else_does() {
-    let sitter = model_of(&sample_character());
+    let renderer = model_of(&sample_character());
     let rest = Pose::default();
-    let stage = sitter.head_view(&rest, (SIDE, SIDE));
-    let base = stage.draw(&rest, whole_rect());
+    let view = renderer.head_view(&rest, (SIDE, SIDE));
+    let base = view.draw(&rest, whole_rect());
     let still = base.to_picture();
 
     let open = Pose { mouth: Mouth { jaw: 0.9, ..Mouth::default() }, ..rest };
     let shut = Pose { eyes: Eyes { lids: 1.0, ..Eyes::default() }, ..rest };
     for (pose, rect, other) in
-        [(open, stage.mouth_rect(), stage.eyes_rect()), (shut, stage.eyes_rect(), stage.mouth_rect())]
+        [(open, view.mouth_rect(), view.eyes_rect()), (shut, view.eyes_rect(), view.mouth_rect())]
     {
         let mut moved = base.clone();
-        moved.add_change(&stage.draw(&rest, rect), &stage.draw(&pose, rect), 3);
+        moved.add_change(&view.draw(&rest, rect), &view.draw(&pose, rect), 3);
         let moved = moved.to_picture();
         let differs = |x: usize, y: usize| {
             let i = (y * SIDE + x) * 4;
@@ -147,10 +147,10 @@ fn lips_and_lids_move_and_nothing_else_does() {
 #[test]
 fn an_open_mouth_is_dark_inside_and_shut_lids_hide_the_white() {
     let bald = bald();
-    let sitter = model_of(&bald);
+    let renderer = model_of(&bald);
     let rest = Pose::default();
-    let stage = sitter.head_view(&rest, (SIDE, SIDE));
-    let draw = |pose: &Pose| stage.draw(pose, whole_rect()).to_picture();
+    let view = renderer.head_view(&rest, (SIDE, SIDE));
+    let draw = |pose: &Pose| view.draw(pose, whole_rect()).to_picture();
     let still = draw(&rest);
     let mouth = Rect { x0: 44, y0: 58, x1: 52, y1: 64 };
     let mut last = brightness(&still, mouth);
@@ -175,8 +175,8 @@ fn a_slider_out_of_range_is_refused_and_named() {
             *(slider.field)(&mut wild) = fine;
             assert_eq!(wild.check(), Ok(()), "{}", slider.name);
             *(slider.field)(&mut wild) = bad;
-            let told = CharacterRenderer::new(&wild).err().unwrap().to_string();
-            assert!(told.starts_with(slider.name) && told.contains("must be from"), "{told}");
+            let error = CharacterRenderer::new(&wild).err().unwrap().to_string();
+            assert!(error.starts_with(slider.name) && error.contains("must be from"), "{error}");
         }
     }
     let mut wild = Pose::default();
@@ -199,16 +199,16 @@ fn a_file_may_leave_out_what_is_average_and_nothing_unknown_is_taken() {
         (r#"{"eyes":{"size":9}}"#, "eyes.size is 9, but must be from 0.8 to 1.3"),
         (r#"{"hair":{"style":"mohawk"}}"#, "unknown variant `mohawk`"),
     ] {
-        let told = read(bad).unwrap_err();
-        assert!(told.contains(said), "{told}");
+        let error = read(bad).unwrap_err();
+        assert!(error.contains(said), "{error}");
     }
     assert!(serde_json::from_str::<Pose>(r#"{"smile":2}"#).is_err());
 }
 
 #[test]
 fn a_part_can_be_kept_and_read_again() {
-    let (sitter, rest) = (model_of(&bald()), Pose::default());
-    let part = sitter.head_view(&rest, (32, 32)).draw(&rest, Rect::whole(32, 32));
+    let (renderer, rest) = (model_of(&bald()), Pose::default());
+    let part = renderer.head_view(&rest, (32, 32)).draw(&rest, Rect::whole(32, 32));
     let bytes = part.to_bytes();
     let again = character::Patch::from_bytes(part.rect(), &bytes).unwrap();
     assert!(again.to_picture() == part.to_picture());

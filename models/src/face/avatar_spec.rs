@@ -71,19 +71,19 @@ pub fn parse(id: &str, file: &str) -> Result<AvatarSpec, String> {
     if id.is_empty() || id.len() > 64 || !id.chars().all(fits) {
         return Err(format!("the name {id:?} is not made of 1 to 64 letters, digits, - and _"));
     }
-    let person: AvatarSpec = toml::from_str(file).map_err(|error| {
+    let avatar: AvatarSpec = toml::from_str(file).map_err(|error| {
         let line = error.span().map_or(1, |span| file[..span.start.min(file.len())].lines().count().max(1));
         format!("line {line}: {}", error.message().replace('\n', " "))
     })?;
-    if person.name.trim().is_empty() {
+    if avatar.name.trim().is_empty() {
         return Err("the name is empty".into());
     }
-    if let (_, Some(_)) = tts::resolve_voice(&person.voice) {
+    if let (_, Some(_)) = tts::resolve_voice(&avatar.voice) {
         let known = tts::Voice::ALL.map(tts::Voice::name).join(", ");
-        return Err(format!("voice: {:?} is not built in; there are {known}", person.voice));
+        return Err(format!("voice: {:?} is not built in; there are {known}", avatar.voice));
     }
-    character_schema::check_rest(&person.rest)?;
-    Ok(AvatarSpec { id: id.into(), ..person })
+    character_schema::check_rest(&avatar.rest)?;
+    Ok(AvatarSpec { id: id.into(), ..avatar })
 }
 
 /// The avatar as a file that [`parse`] reads. The id is not in it; it is the file's name.
@@ -91,8 +91,8 @@ pub fn parse(id: &str, file: &str) -> Result<AvatarSpec, String> {
 /// # Panics
 /// Never: an avatar is plain data.
 #[must_use]
-pub fn to_toml(person: &AvatarSpec) -> String {
-    let mut table = toml::Table::try_from(person).expect("plain data is TOML");
+pub fn to_toml(avatar: &AvatarSpec) -> String {
+    let mut table = toml::Table::try_from(avatar).expect("plain data is TOML");
     table.remove("id");
     table.to_string()
 }
@@ -118,8 +118,8 @@ mod tests {
 
     #[test]
     fn everybody_survives_his_file() {
-        for person in ids().filter_map(find) {
-            assert_eq!(parse(&person.id, &to_toml(&person)), Ok(person));
+        for avatar in ids().filter_map(find) {
+            assert_eq!(parse(&avatar.id, &to_toml(&avatar)), Ok(avatar));
         }
         let odd = AvatarSpec { name: "\"Zo\u{eb}\"\n[rest]".into(), ..find("amina").unwrap() };
         assert_eq!(parse(&odd.id, &to_toml(&odd)), Ok(odd));

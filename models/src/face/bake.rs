@@ -64,9 +64,9 @@ const DISPLAY_QUANTIZER: u32 = 14;
 /// # Panics
 /// Never: the hashed values are plain data.
 #[must_use]
-pub fn fingerprint(person: &AvatarSpec, size: (usize, usize), plan: &PosePlan) -> String {
+pub fn fingerprint(avatar: &AvatarSpec, size: (usize, usize), plan: &PosePlan) -> String {
     let versions = (character::VERSION, env!("FACE_VERSION"));
-    let all = serde_json::to_vec(&(versions, person, size, plan)).expect("plain data is JSON");
+    let all = serde_json::to_vec(&(versions, avatar, size, plan)).expect("plain data is JSON");
     Sha256::digest(&all).iter().take(16).map(|b| format!("{b:02x}")).collect()
 }
 
@@ -112,14 +112,14 @@ impl PatchCache {
 /// # Errors
 /// See [`Error`].
 pub fn bake(
-    person: &AvatarSpec,
+    avatar: &AvatarSpec,
     size: (usize, usize),
     plan: &PosePlan,
-    parts: &PatchCache,
+    cache: &PatchCache,
     mut progress: impl FnMut(f64) + Send,
 ) -> Result<BakeOutput, Error> {
-    bake_progressively(person, size, plan, &[], parts, |news| {
-        if let BakeEvent::Progress(done) = news {
+    bake_progressively(avatar, size, plan, &[], cache, |event| {
+        if let BakeEvent::Progress(done) = event {
             progress(done);
         }
     })
@@ -139,64 +139,65 @@ pub enum BakeEvent {
 /// # Errors
 /// See [`Error`].
 pub fn bake_progressively(
-    person: &AvatarSpec,
+    avatar: &AvatarSpec,
     size: (usize, usize),
     plan: &PosePlan,
-    shares: &[PlanSubset],
-    parts: &PatchCache,
-    tell: impl FnMut(BakeEvent) + Send,
+    subsets: &[PlanSubset],
+    cache: &PatchCache,
+    on_event: impl FnMut(BakeEvent) + Send,
 ) -> Result<BakeOutput, Error> {
-    let sitter = CharacterRenderer::new(&person.character)?;
-    let mut drawn = Rasterizer::new(&sitter, person, size, plan, parts)?;
-    let told = Mutex::new((tell, 0.0_f64));
-    let tell = |news: BakeEvent| {
-        let (tell, far) = &mut *told.lock().unwrap_or_else(PoisonError::into_inner);
-        tell(match news {
+    let renderer = CharacterRenderer::new(&avatar.character)?;
+    let mut rasterizer = Rasterizer::new(&renderer, avatar, size, plan, cache)?;
+    let reporter = Mutex::new((on_event, 0.0_f64));
+    let on_event = |event: BakeEvent| {
+        let (on_event, reached) = &mut *reporter.lock().unwrap_or_else(PoisonError::into_inner);
+        on_event(match event {
             // Encoding threads overtake each other, so progress is limited to increase.
             BakeEvent::Progress(done) => {
-                *far = far.max(done);
-                BakeEvent::Progress(*far)
+                *reached = reached.max(done);
+                BakeEvent::Progress(*reached)
             }
-            share => share,
+            subset => subset,
         });
     };
-    let drawing = 1.0 - FINAL_ENCODING_FRACTION - SUBSET_ENCODING_FRACTION * shares.len() as f64;
+    let drawing = 1.0 - FINAL_ENCODING_FRACTION - SUBSET_ENCODING_FRACTION * subsets.len() as f64;
     // Encoding takes time, so a subset starts with the quantizer at which the previous one was
     // small enough.
     let mut from = 0;
-    for (at, share) in shares.iter().enumerate() {
+    for (at, subset) in subsets.iter().enumerate() {
         let before = SUBSET_ENCODING_FRACTION * at as f64;
-        let mut far = 0.0;
-        drawn.draw(share, &mut |done| {
-            far = before + done * drawing;
-            tell(BakeEvent::Progress(far));
+        let mut reached = 0.0;
+        rasterizer.draw(subset, &mut |done| {
+            reached = before + done * drawing;
+            on_event(BakeEvent::Progress(reached));
         })?;
-        let told = |done| tell(BakeEvent::Progress(far + done * SUBSET_ENCODING_FRACTION));
+        let reporter = |done| on_event(BakeEvent::Progress(reached + done * SUBSET_ENCODING_FRACTION));
         let baked;
-        (baked, from) = encode(person, size, plan, share, &drawn, from, &told)?;
-        tell(BakeEvent::PartialSet(Box::new(baked)));
+        (baked, from) = encode(avatar, size, plan, subset, &rasterizer, from, &reporter)?;
+        on_event(BakeEvent::PartialSet(Box::new(baked)));
     }
     let all = PlanSubset::full(plan);
-    let before = SUBSET_ENCODING_FRACTION * shares.len() as f64;
-    drawn.draw(&all, &mut |done| tell(BakeEvent::Progress(before + done * drawing)))?;
-    let told = |done| tell(BakeEvent::Progress(1.0 - FINAL_ENCODING_FRACTION * (1.0 - done)));
-    let baked = encode(person, size, plan, &all, &drawn, 0, &told)?.0;
-    tell(BakeEvent::Progress(1.0));
+    let before = SUBSET_ENCODING_FRACTION * subsets.len() as f64;
+    rasterizer.draw(&all, &mut |done| on_event(BakeEvent::Progress(before + done * drawing)))?;
+    let reporter = |done| on_event(BakeEvent::Progress(1.0 - FINAL_ENCODING_FRACTION * (1.0 - done)));
+    let baked = encode(avatar, size, plan, &all, &rasterizer, 0, &reporter)?.0;
+    on_event(BakeEvent::Progress(1.0));
     Ok(baked)
 }
 
 /// As [`frames::encode_within_limits`], with the display picture.
 fn encode(
-    person: &AvatarSpec,
+    avatar: &AvatarSpec,
     size: (usize, usize),
     plan: &PosePlan,
-    share: &PlanSubset,
-    drawn: &Rasterizer<'_>,
-    from: usize,
-    told: &(dyn Fn(f64) + Sync),
+    subset: &PlanSubset,
+    rasterizer: &Rasterizer<'_>,
+    first_quantizer: usize,
+    on_progress: &(dyn Fn(f64) + Sync),
 ) -> Result<(BakeOutput, usize), Error> {
-    let (baked, at) = frames::encode_within_limits(person, size, plan, share, drawn, from, told)?;
-    let display_picture = webp::encode(&downscale_by_two(drawn.rest_picture()), DISPLAY_QUANTIZER)?;
+    let (baked, at) =
+        frames::encode_within_limits(avatar, size, plan, subset, rasterizer, first_quantizer, on_progress)?;
+    let display_picture = webp::encode(&downscale_by_two(rasterizer.rest_picture()), DISPLAY_QUANTIZER)?;
     Ok((BakeOutput { display_picture, ..baked }, at))
 }
 
@@ -207,27 +208,22 @@ fn encode(
 ///
 /// # Panics
 /// If the plan has no such pose.
-pub fn redraw(
-    person: &AvatarSpec,
-    size: (usize, usize),
-    plan: &PosePlan,
-    key: PoseId,
-) -> Result<I420, Error> {
-    let sitter = CharacterRenderer::new(&person.character)?;
-    let stance = plan.stances[usize::from(key.stance)];
-    let base = compose_pose(&person.rest, stance, Look::default());
-    let stage = sitter.head_view(&base, size);
-    let mut whole = stage.draw(&base, Rect::whole(size.0, size.1));
-    let look = compose_pose(&person.rest, stance, plan.looks[usize::from(key.look)]);
+pub fn redraw(avatar: &AvatarSpec, size: (usize, usize), plan: &PosePlan, id: PoseId) -> Result<I420, Error> {
+    let renderer = CharacterRenderer::new(&avatar.character)?;
+    let stance = plan.stances[usize::from(id.stance)];
+    let base = compose_pose(&avatar.rest, stance, Look::default());
+    let view = renderer.head_view(&base, size);
+    let mut whole = view.draw(&base, Rect::whole(size.0, size.1));
+    let look_pose = compose_pose(&avatar.rest, stance, plan.looks[usize::from(id.look)]);
     for (rect, moved) in [
-        (stage.mouth_rect(), Pose { mouth: plan.mouths[usize::from(key.mouth)], ..base }),
-        (stage.eyes_rect(), look),
+        (view.mouth_rect(), Pose { mouth: plan.mouths[usize::from(id.mouth)], ..base }),
+        (view.eyes_rect(), look_pose),
     ] {
-        whole.add_change(&stage.draw(&base, rect), &stage.draw(&moved, rect), FEATHER);
+        whole.add_change(&view.draw(&base, rect), &view.draw(&moved, rect), FEATHER);
     }
     let rgb = whole.to_picture().rgb();
-    let chest = locate_chest(&sitter.head_view(&person.rest, size));
-    Ok(I420::from_rgb(&chest.apply_breath(rgb, size, plan.breaths[usize::from(key.breath)]), size.0, size.1))
+    let chest = locate_chest(&renderer.head_view(&avatar.rest, size));
+    Ok(I420::from_rgb(&chest.apply_breath(rgb, size, plan.breaths[usize::from(id.breath)]), size.0, size.1))
 }
 
 /// How much a smile narrows the eyes. Without it, a smile looks like a mask.

@@ -144,10 +144,10 @@ pub fn rest_settings() -> Vec<Setting> {
     let mut all = pose_settings();
     for setting in &mut all {
         match &mut setting.kind {
-            SettingKind::Slider { min: least, max: most, .. } if setting.name.starts_with("mouth.") => {
-                (*least, *most) = (0.0, 0.0)
+            SettingKind::Slider { min, max, .. } if setting.name.starts_with("mouth.") => {
+                (*min, *max) = (0.0, 0.0)
             }
-            SettingKind::Slider { max: most, .. } if setting.name == "eyes.lids" => *most = MAX_REST_LIDS,
+            SettingKind::Slider { max, .. } if setting.name == "eyes.lids" => *max = MAX_REST_LIDS,
             _ => {}
         }
     }
@@ -232,18 +232,18 @@ mod tests {
             for word in choices {
                 assert!(with(word).is_ok(), "{name} {word}");
             }
-            let told = with("other").unwrap_err().to_string();
-            assert!(choices.iter().all(|word| told.contains(&format!("`{word}`"))), "{told}");
-            assert_eq!(told.matches('`').count(), choices.len() * 2 + 2, "{told}");
+            let error = with("other").unwrap_err().to_string();
+            assert!(choices.iter().all(|word| error.contains(&format!("`{word}`"))), "{error}");
+            assert_eq!(error.matches('`').count(), choices.len() * 2 + 2, "{error}");
         }
     }
 
     #[test]
     fn a_form_is_served_with_numbers_as_people_write_them() {
-        let told = serde_json::to_string(&character_settings()).unwrap();
+        let text = serde_json::to_string(&character_settings()).unwrap();
         assert!(
-            told.contains(r#"{"name":"eyes.size","group":"eyes","kind":"slider","unit":"factor","least":0.8,"most":1.3}"#),
-            "{told}"
+            text.contains(r#"{"name":"eyes.size","group":"eyes","kind":"slider","unit":"factor","least":0.8,"most":1.3}"#),
+            "{text}"
         );
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn encode_within_limits(
     share: &PlanSubset,
     drawn: &Rasterizer<'_>,
     from: usize,
-    told: &(dyn Fn(f64) + Sync),
+    on_progress: &(dyn Fn(f64) + Sync),
 ) -> Result<(BakeOutput, usize), Error> {
     let pixels = (size.0 * size.1).max(LARGE_PICTURE_PIXELS);
     let small = |set: &PoseSet| {
@@ -47,7 +47,7 @@ pub(super) fn encode_within_limits(
     let mut before = 0.0;
     let mut at = |at: usize| {
         let span = (1.0 - before) * ATTEMPT_FRACTION;
-        let of_this = |part: f64| told(before + span * part);
+        let of_this = |part: f64| on_progress(before + span * part);
         let encoded = encode(person, size, plan, share, drawn, plan.lip_quantizers[at], &of_this);
         before += span;
         encoded
@@ -145,12 +145,12 @@ impl Codec {
     fn with_references(
         (width, height): (usize, usize),
         key: &[u8],
-        anchor: &[u8],
+        altref: &[u8],
     ) -> Result<Self, vp8::Error> {
         let mut decoder = Decoder::new(width, height)?;
         let key = decoder.decode(key)?;
-        let anchor = if anchor.is_empty() { key.clone() } else { decoder.decode(anchor)? };
-        Ok(Self { encoder: Encoder::with_references(key, anchor)?, decoder })
+        let altref = if altref.is_empty() { key.clone() } else { decoder.decode(altref)? };
+        Ok(Self { encoder: Encoder::with_references(key, altref)?, decoder })
     }
 
     fn encode(&mut self, layer: &Layer, quantizers: Quantizers, anchored: bool) -> Result<Vec<u8>, Error> {
@@ -163,11 +163,16 @@ impl Codec {
     }
 
     /// The layer as a decoder shows it.
-    fn reconstruct(&mut self, layer: Layer, quantizers: Quantizers, anchored: bool) -> Result<Layer, Error> {
+    fn reconstruct(
+        &mut self,
+        layer: Layer,
+        quantizers: Quantizers,
+        uses_altref: bool,
+    ) -> Result<Layer, Error> {
         if layer.is_unchanged() {
             return Ok(layer);
         }
-        let frame = self.encode(&layer, quantizers, anchored)?;
+        let frame = self.encode(&layer, quantizers, uses_altref)?;
         Ok(Layer { picture: self.decoder.decode(&frame)?, ..layer })
     }
 }
@@ -180,13 +185,16 @@ fn quantizers(
     (stance, look): (u8, u8),
     speaks: bool,
     lips: u32,
-    (coarser, larger): (u32, u32),
+    (level_offset, large_picture_offset): (u32, u32),
 ) -> Quantizers {
-    let more = |list: &(Vec<u8>, u32), one: u8| if list.0.contains(&one) { list.1 + larger } else { 0 };
-    let coarser = coarser + more(&plan.transient_stances, stance) + more(&plan.transient_looks, look);
+    let more = |list: &(Vec<u8>, u32), one: u8| {
+        if list.0.contains(&one) { list.1 + large_picture_offset } else { 0 }
+    };
+    let level_offset =
+        level_offset + more(&plan.transient_stances, stance) + more(&plan.transient_looks, look);
     let (finest, finer) = plan.base_quantizer;
-    let rest = finest.max(lips.saturating_sub(finer)) + coarser;
-    let lips = if speaks { lips + coarser } else { rest };
+    let rest = finest.max(lips.saturating_sub(finer)) + level_offset;
+    let lips = if speaks { lips + level_offset } else { rest };
     Quantizers { lips: lips.min(vp8::MAX_QUANTIZER), other: rest.min(vp8::MAX_QUANTIZER) }
 }
 
@@ -197,7 +205,7 @@ fn encode(
     share: &PlanSubset,
     drawn: &Rasterizer<'_>,
     quantizer: u32,
-    told: &(dyn Fn(f64) + Sync),
+    on_progress: &(dyn Fn(f64) + Sync),
 ) -> Result<(PoseSet, PsnrStats), Error> {
     let plan = whole.subset(share);
     let picture = |key: PoseId| drawn.picture(share.to_full_plan(key), plan.breaths[usize::from(key.breath)]);
@@ -216,7 +224,7 @@ fn encode(
     };
     let keys = plan.pose_ids();
     let done = AtomicUsize::new(0);
-    let rungs: Vec<u32> = std::iter::once(0).chain(plan.level_offsets.iter().copied()).collect();
+    let level_offsets: Vec<u32> = std::iter::once(0).chain(plan.level_offsets.iter().copied()).collect();
     // Encodes the poses of a stance with a look in all quality levels, and measures the PSNR of the
     // finest level.
     let group = |group: &[(usize, PoseId)]| -> Result<(Vec<Vec<u8>>, PsnrStats), Error> {
@@ -232,26 +240,26 @@ fn encode(
         let eyes = if head.is_unchanged() { BlockMode::Unfiltered } else { BlockMode::Coded };
         let speaks = group.iter().any(|(_, key)| key.mouth != 0);
         let seen = picture(PoseId { stance, look, ..PoseId::default() });
-        let mut faces = Vec::with_capacity(rungs.len());
-        for coarser in &rungs {
-            let quantizers = quantizers(&plan, (stance, look), speaks, quantizer, (*coarser, larger));
+        let mut faces = Vec::with_capacity(level_offsets.len());
+        for offset in &level_offsets {
+            let quantizers = quantizers(&plan, (stance, look), speaks, quantizer, (*offset, larger));
             let head = codec.reconstruct(head.clone(), quantizers, anchored)?;
             let face = codec.reconstruct(head.overlay(&held, &seen, eyes), quantizers, anchored)?;
             faces.push((face, quantizers));
         }
         let (mut frames, mut likeness) =
-            (Vec::with_capacity(group.len() * rungs.len()), PsnrStats::default());
+            (Vec::with_capacity(group.len() * level_offsets.len()), PsnrStats::default());
         for (_, key) in group {
             let drawn = picture(*key);
             let block = if key.mouth == 0 { BlockMode::Coded } else { BlockMode::Lips };
-            for (rung, (face, quantizers)) in faces.iter().enumerate() {
+            for (level, (face, quantizers)) in faces.iter().enumerate() {
                 let frame = codec.encode(&face.overlay(&seen, &drawn, block), *quantizers, anchored)?;
-                if rung == 0 {
+                if level == 0 {
                     likeness.0.push(codec.decoder.decode(&frame)?.plane_psnrs(&drawn));
                 }
                 frames.push(frame);
             }
-            told((done.fetch_add(1, Ordering::Relaxed) + 1) as f64 / keys.len() as f64);
+            on_progress((done.fetch_add(1, Ordering::Relaxed) + 1) as f64 / keys.len() as f64);
         }
         Ok((frames, likeness))
     };
@@ -260,16 +268,17 @@ fn encode(
     let groups: Vec<_> = sorted.chunk_by(|(_, a), (_, b)| (a.stance, a.look) == (b.stance, b.look)).collect();
     let encoded: Vec<_> =
         groups.par_iter().with_max_len(1).map(|one| group(one)).collect::<Result<_, Error>>()?;
-    let mut frames = vec![Bytes::new(); keys.len() * rungs.len()];
+    let mut frames = vec![Bytes::new(); keys.len() * level_offsets.len()];
     let mut likeness = PsnrStats::default();
     for (group, (encoded, alike)) in groups.iter().zip(encoded) {
         likeness.0.extend(alike.0);
-        let places = group.iter().flat_map(|(at, _)| at * rungs.len()..(at + 1) * rungs.len());
+        let places =
+            group.iter().flat_map(|(at, _)| at * level_offsets.len()..(at + 1) * level_offsets.len());
         for (place, frame) in places.zip(encoded) {
             frames[place] = Bytes::from(frame);
         }
     }
-    let lips = rungs.iter().map(|coarser| (quantizer + coarser).min(vp8::MAX_QUANTIZER));
+    let lips = level_offsets.iter().map(|coarser| (quantizer + coarser).min(vp8::MAX_QUANTIZER));
     let manifest = Manifest {
         id: person.id.clone(),
         name: person.name.clone(),

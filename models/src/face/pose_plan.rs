@@ -187,25 +187,20 @@ impl PosePlan {
     /// The poses in the order of a set: rest first.
     #[must_use]
     pub fn pose_ids(&self) -> Vec<PoseId> {
-        let mut keys = Vec::new();
+        let mut ids = Vec::new();
         let calm: Vec<u8> = (0..self.looks.len() as u8).collect();
         for (stance, looks) in
             (0..self.stances.len() as u8).zip(std::iter::once(&calm).chain(&self.stance_looks))
         {
             for &look in looks {
                 let mouths = if self.lips_move(stance, look) { self.mouths.len() } else { 1 };
-                keys.extend((0..mouths as u8).map(|mouth| PoseId { stance, look, mouth, breath: 0 }));
+                ids.extend((0..mouths as u8).map(|mouth| PoseId { stance, look, mouth, breath: 0 }));
             }
         }
         for &(stance, look) in &self.breathing_poses {
-            keys.extend((1..self.breaths.len() as u8).map(|breath| PoseId {
-                stance,
-                look,
-                mouth: 0,
-                breath,
-            }));
+            ids.extend((1..self.breaths.len() as u8).map(|breath| PoseId { stance, look, mouth: 0, breath }));
         }
-        keys
+        ids
     }
 }
 
@@ -225,12 +220,12 @@ pub struct PlanSubset {
 impl PlanSubset {
     /// Converts a pose of this subset to that of the full plan.
     #[must_use]
-    pub fn to_full_plan(&self, key: PoseId) -> PoseId {
+    pub fn to_full_plan(&self, id: PoseId) -> PoseId {
         PoseId {
-            stance: self.stances[usize::from(key.stance)],
-            look: self.looks[usize::from(key.look)],
-            mouth: self.mouths[usize::from(key.mouth)],
-            ..key
+            stance: self.stances[usize::from(id.stance)],
+            look: self.looks[usize::from(id.look)],
+            mouth: self.mouths[usize::from(id.mouth)],
+            ..id
         }
     }
 }
@@ -254,27 +249,27 @@ impl PosePlan {
 
     /// The plan of a subset alone, with its states renumbered.
     #[must_use]
-    pub fn subset(&self, share: &PlanSubset) -> Self {
+    pub fn subset(&self, subset: &PlanSubset) -> Self {
         fn chosen<T: Copy>(list: &[T], which: &[u8]) -> Vec<T> {
             which.iter().map(|i| list[usize::from(*i)]).collect()
         }
         let place = |which: &[u8], i: u8| which.iter().position(|one| *one == i).map(|place| place as u8);
-        let stances = |list: &[u8]| list.iter().filter_map(|i| place(&share.stances, *i)).collect();
-        let looks = |list: &[u8]| list.iter().filter_map(|i| place(&share.looks, *i)).collect::<Vec<u8>>();
+        let stances = |list: &[u8]| list.iter().filter_map(|i| place(&subset.stances, *i)).collect();
+        let looks = |list: &[u8]| list.iter().filter_map(|i| place(&subset.looks, *i)).collect::<Vec<u8>>();
         let breathing = self.breathing_poses.iter().filter_map(|(stance, look)| {
-            Some((place(&share.stances, *stance)?, place(&share.looks, *look)?))
+            Some((place(&subset.stances, *stance)?, place(&subset.looks, *look)?))
         });
         // A leaning head speaks with all mouths or none, so that the first subset is ready soon.
-        let whole = share.mouths.len() == self.mouths.len();
+        let whole = subset.mouths.len() == self.mouths.len();
         let talking = self.speaking_stances.iter().filter(|(stance, _)| *stance == 0 || whole);
         Self {
-            stances: chosen(&self.stances, &share.stances),
-            looks: chosen(&self.looks, &share.looks),
+            stances: chosen(&self.stances, &subset.stances),
+            looks: chosen(&self.looks, &subset.looks),
             speaking_stances: talking
-                .filter_map(|(s, list)| Some((place(&share.stances, *s)?, looks(list))))
+                .filter_map(|(s, list)| Some((place(&subset.stances, *s)?, looks(list))))
                 .collect(),
-            mouths: chosen(&self.mouths, &share.mouths),
-            stance_looks: share.stances[1..]
+            mouths: chosen(&self.mouths, &subset.mouths),
+            stance_looks: subset.stances[1..]
                 .iter()
                 .filter_map(|stance| self.stance_looks.get(usize::from(*stance) - 1).map(|list| looks(list)))
                 .collect(),
@@ -352,15 +347,15 @@ mod tests {
     fn a_share_is_a_part_of_the_plan_and_each_holds_what_the_one_before_holds() {
         let plan = PosePlan::new();
         let all = plan.pose_ids();
-        let mut shares = PosePlan::progressive_subsets();
-        shares.push(PlanSubset::full(&plan));
+        let mut subsets = PosePlan::progressive_subsets();
+        subsets.push(PlanSubset::full(&plan));
         let mut before = Vec::new();
-        for share in &shares {
-            let part = plan.subset(share);
-            let keys: Vec<PoseId> = part.pose_ids().into_iter().map(|key| share.to_full_plan(key)).collect();
+        for subset in &subsets {
+            let part = plan.subset(subset);
+            let keys: Vec<PoseId> = part.pose_ids().into_iter().map(|key| subset.to_full_plan(key)).collect();
             assert_eq!(keys[0], PoseId::default());
             assert!(keys.iter().all(|key| all.contains(key)) && before.iter().all(|key| keys.contains(key)));
-            assert_eq!(share.stances[usize::from(part.altref_stances[0])], plan.altref_stances[0]);
+            assert_eq!(subset.stances[usize::from(part.altref_stances[0])], plan.altref_stances[0]);
             assert!(part.mouths.iter().any(|m| m.press == 1.0) && part.mouths.iter().any(|m| m.tuck == 1.0));
             before = keys;
         }

@@ -175,18 +175,23 @@ impl PoseSet {
     ///
     /// # Errors
     /// If lists and frames are inconsistent, or rest is not among the frames.
-    pub fn new(mut manifest: Manifest, key: Bytes, anchor: Bytes, frames: Vec<Bytes>) -> Result<Self, Error> {
-        let (poses, rungs) = (manifest.frames.len(), manifest.quantizers.len().saturating_sub(1));
-        if rungs == 0 || poses * rungs != frames.len() || poses > usize::from(u16::MAX) {
+    pub fn new(
+        mut manifest: Manifest,
+        key: Bytes,
+        altref_frame: Bytes,
+        frames: Vec<Bytes>,
+    ) -> Result<Self, Error> {
+        let (poses, quality_levels) = (manifest.frames.len(), manifest.quantizers.len().saturating_sub(1));
+        if quality_levels == 0 || poses * quality_levels != frames.len() || poses > usize::from(u16::MAX) {
             return Err(Error::Damaged("number of frames"));
         }
-        if anchor.is_empty() != manifest.altref_stances.is_empty() {
+        if altref_frame.is_empty() != manifest.altref_stances.is_empty() {
             return Err(Error::Damaged("anchor"));
         }
         manifest.key_length = u32::try_from(key.len()).map_err(|_| Error::Damaged("key too long"))?;
         manifest.altref_length =
-            u32::try_from(anchor.len()).map_err(|_| Error::Damaged("anchor too long"))?;
-        for ((_, lengths), frames) in manifest.frames.iter_mut().zip(frames.chunks_exact(rungs)) {
+            u32::try_from(altref_frame.len()).map_err(|_| Error::Damaged("anchor too long"))?;
+        for ((_, lengths), frames) in manifest.frames.iter_mut().zip(frames.chunks_exact(quality_levels)) {
             let all = frames.iter().map(|frame| u32::try_from(frame.len()));
             *lengths = all.collect::<Result<_, _>>().map_err(|_| Error::Damaged("frame too long"))?;
         }
@@ -194,9 +199,9 @@ impl PoseSet {
         Ok(Self {
             manifest,
             key_frame: key,
-            altref_frame: anchor,
+            altref_frame: altref_frame,
             frames,
-            quality_levels: rungs,
+            quality_levels: quality_levels,
             best_frames: table,
         })
     }
@@ -288,18 +293,18 @@ impl PoseSet {
         };
         let manifest: Manifest =
             serde_json::from_slice(&take(u32::from_le_bytes([head[2], head[3], head[4], head[5]]))?)?;
-        let rungs = manifest.quantizers.len().saturating_sub(1);
-        if manifest.frames.iter().any(|(_, lengths)| lengths.len() != rungs) {
+        let quality_levels = manifest.quantizers.len().saturating_sub(1);
+        if manifest.frames.iter().any(|(_, lengths)| lengths.len() != quality_levels) {
             return Err(Error::Damaged("number of frames"));
         }
         let key = take(manifest.key_length)?;
-        let anchor = take(manifest.altref_length)?;
+        let altref_frame = take(manifest.altref_length)?;
         let frames = manifest.frames.iter().flat_map(|(_, lengths)| lengths).map(|length| take(*length));
         let frames = frames.collect::<Result<_, _>>()?;
         if at != body {
             return Err(Error::Damaged("lengths"));
         }
-        Self::new(manifest, key, anchor, frames)
+        Self::new(manifest, key, altref_frame, frames)
     }
 
     /// The set as a file.
@@ -357,8 +362,8 @@ impl PoseSet {
 
     /// Index of the frame that shows this pose best. A state out of range counts as rest.
     #[must_use]
-    pub fn frame_index(&self, key: PoseId) -> u16 {
-        self.best_frames[self.manifest.table_index(self.manifest.with_valid_states(key))]
+    pub fn frame_index(&self, id: PoseId) -> u16 {
+        self.best_frames[self.manifest.table_index(self.manifest.with_valid_states(id))]
     }
 
     /// A frame by its index, in a quality level (0 = the finest; beyond the last one, the last
@@ -367,8 +372,8 @@ impl PoseSet {
     /// # Panics
     /// If the index is not from [`Self::frame_index`].
     #[must_use]
-    pub fn frame(&self, index: u16, rung: usize) -> &Bytes {
-        &self.frames[usize::from(index) * self.quality_levels + rung.min(self.quality_levels - 1)]
+    pub fn frame(&self, index: u16, level: usize) -> &Bytes {
+        &self.frames[usize::from(index) * self.quality_levels + level.min(self.quality_levels - 1)]
     }
 }
 
@@ -379,21 +384,21 @@ impl Manifest {
     }
 
     /// Index of a combination among all.
-    fn table_index(&self, key: PoseId) -> usize {
+    fn table_index(&self, id: PoseId) -> usize {
         let [_, looks, mouths, breaths] = self.state_counts();
-        let [stance, look, mouth, breath] = [key.stance, key.look, key.mouth, key.breath].map(usize::from);
+        let [stance, look, mouth, breath] = [id.stance, id.look, id.mouth, id.breath].map(usize::from);
         ((stance * looks + look) * mouths + mouth) * breaths + breath
     }
 
     /// The same pose with 0 for states out of range.
-    fn with_valid_states(&self, key: PoseId) -> PoseId {
+    fn with_valid_states(&self, id: PoseId) -> PoseId {
         let [stances, looks, mouths, breaths] = self.state_counts();
         let within = |i: u8, n: usize| if usize::from(i) < n { i } else { 0 };
         PoseId {
-            stance: within(key.stance, stances),
-            look: within(key.look, looks),
-            mouth: within(key.mouth, mouths),
-            breath: within(key.breath, breaths),
+            stance: within(id.stance, stances),
+            look: within(id.look, looks),
+            mouth: within(id.mouth, mouths),
+            breath: within(id.breath, breaths),
         }
     }
 }
@@ -422,8 +427,8 @@ mod tests {
             ..Manifest::default()
         };
         let frames = (0..10).map(|i| Bytes::from(vec![i; usize::from(i) + 3])).collect();
-        let (key, anchor) = (Bytes::from_static(b"key"), Bytes::from_static(b"anchor"));
-        PoseSet::new(manifest, key, anchor, frames).unwrap()
+        let (key, altref_frame) = (Bytes::from_static(b"key"), Bytes::from_static(b"anchor"));
+        PoseSet::new(manifest, key, altref_frame, frames).unwrap()
     }
 
     #[test]
@@ -434,8 +439,8 @@ mod tests {
         assert_eq!((again.key_frame(), again.altref_frame()), (set.key_frame(), set.altref_frame()));
         assert!(again.uses_altref(3) && !again.uses_altref(4));
         for i in 0..5 {
-            for rung in 0..2 {
-                assert_eq!(again.frame(i, rung)[0], i as u8 * 2 + rung as u8);
+            for level in 0..2 {
+                assert_eq!(again.frame(i, level)[0], i as u8 * 2 + level as u8);
             }
             assert_eq!(set.frame(i, 9), set.frame(i, 1), "there is no third rung");
         }
@@ -456,8 +461,8 @@ mod tests {
     fn a_set_of_another_version_says_so_in_one_sentence() {
         let mut file = sample().to_bytes();
         file[MAGIC.len()] = 1;
-        let told = PoseSet::parse(&file.into()).err().unwrap().to_string();
-        assert_eq!(told, "a pose set of version 1, while this program shows version 2: bake it anew");
+        let error = PoseSet::parse(&file.into()).err().unwrap().to_string();
+        assert_eq!(error, "a pose set of version 1, while this program shows version 2: bake it anew");
     }
 
     #[test]

@@ -76,41 +76,41 @@ struct Region {
 impl<'a> StanceRenderer<'a> {
     /// A renderer for stance `h`, and the picture of that stance.
     fn new(
-        sitter: &'a CharacterRenderer,
-        person: &AvatarSpec,
+        renderer: &'a CharacterRenderer,
+        avatar: &AvatarSpec,
         size: (usize, usize),
         plan: &PosePlan,
-        parts: &PatchCache,
+        cache: &PatchCache,
         h: usize,
     ) -> Result<(Self, Picture), Error> {
-        let base = compose_pose(&person.rest, plan.stances[h], Look::default());
-        let stage = sitter.head_view(&base, size);
+        let base = compose_pose(&avatar.rest, plan.stances[h], Look::default());
+        let view = renderer.head_view(&base, size);
         let rect = Rect::whole(size.0, size.1);
-        let whole = parts.get_or_draw(&format!("stance{h}"), rect, || stage.draw(&base, rect))?;
+        let whole = cache.get_or_draw(&format!("stance{h}"), rect, || view.draw(&base, rect))?;
         let still = whole.to_picture();
         let region = |rect: Rect, name: String| Region { rect, name, rest: None };
-        let eyes = region(stage.eyes_rect(), format!("stance{h}-eyes"));
-        let mouth = region(stage.mouth_rect(), format!("stance{h}-mouth"));
-        Ok((Self { base, view: stage, whole, eyes, mouth }, still))
+        let eyes = region(view.eyes_rect(), format!("stance{h}-eyes"));
+        let mouth = region(view.mouth_rect(), format!("stance{h}-mouth"));
+        Ok((Self { base, view: view, whole, eyes, mouth }, still))
     }
 
     /// Draws the part `name`: the eyes or the mouth in another pose.
     fn region_delta(
         &mut self,
-        parts: &PatchCache,
+        cache: &PatchCache,
         name: &str,
         mouth: bool,
         pose: &Pose,
         still: &Picture,
     ) -> Result<RegionDelta, Error> {
-        let Self { base, view: stage, whole, .. } = self;
+        let Self { base, view, whole, .. } = self;
         let Region { rect, name: at_rest, rest } = if mouth { &mut self.mouth } else { &mut self.eyes };
         let rect = *rect;
         let before = match rest {
             Some(before) => before,
-            None => rest.insert(parts.get_or_draw(at_rest, rect, || stage.draw(base, rect))?),
+            None => rest.insert(cache.get_or_draw(at_rest, rect, || view.draw(base, rect))?),
         };
-        let moved = parts.get_or_draw(name, rect, || stage.draw(pose, rect))?;
+        let moved = cache.get_or_draw(name, rect, || view.draw(pose, rect))?;
         Ok(RegionDelta::new(whole, still, before, &moved))
     }
 }
@@ -141,62 +141,62 @@ pub(super) struct Rasterizer<'a> {
 impl<'a> Rasterizer<'a> {
     /// Draws the first stance at rest only.
     pub(super) fn new(
-        sitter: &'a CharacterRenderer,
-        person: &'a AvatarSpec,
+        renderer: &'a CharacterRenderer,
+        avatar: &'a AvatarSpec,
         size: (usize, usize),
         plan: &'a PosePlan,
-        parts: &'a PatchCache,
+        cache: &'a PatchCache,
     ) -> Result<Self, Error> {
-        let chest = locate_chest(&sitter.head_view(&person.rest, size));
+        let chest = locate_chest(&renderer.head_view(&avatar.rest, size));
         let looks: usize =
             plan.looks.len() + plan.stance_looks.iter().map(|l| l.len().saturating_sub(1)).sum::<usize>();
         let total =
             plan.mouths.len() * plan.speaking_stances.len() + looks + plan.stances.len() * STANCE_COST;
         let stances = plan.stances.iter().map(|_| None).collect();
-        let mut drawn = Self {
-            renderer: sitter,
-            avatar: person,
+        let mut rasterizer = Self {
+            renderer: renderer,
+            avatar: avatar,
             size,
             plan,
-            cache: parts,
+            cache: cache,
             stances,
             chest,
             done_cost: 0,
             total_cost: total,
         };
-        drawn.draw_stance(0)?;
-        Ok(drawn)
+        rasterizer.draw_stance(0)?;
+        Ok(rasterizer)
     }
 
     /// Draws the parts of this subset that are not drawn yet. `progress` receives the drawn
     /// fraction of the full plan, 0 … 1.
-    pub(super) fn draw(&mut self, share: &PlanSubset, progress: &mut dyn FnMut(f64)) -> Result<(), Error> {
+    pub(super) fn draw(&mut self, subset: &PlanSubset, progress: &mut dyn FnMut(f64)) -> Result<(), Error> {
         self.advance(0, progress);
         let none = Vec::new();
-        let part = self.plan.subset(share);
-        for (at, &stance) in share.stances.iter().enumerate() {
+        let part = self.plan.subset(subset);
+        for (at, &stance) in subset.stances.iter().enumerate() {
             let h = usize::from(stance);
             if self.stances[h].is_none() {
                 self.draw_stance(h)?;
                 self.advance(0, progress);
             }
             let looks =
-                if h == 0 { &share.looks } else { self.plan.stance_looks.get(h - 1).unwrap_or(&none) };
+                if h == 0 { &subset.looks } else { self.plan.stance_looks.get(h - 1).unwrap_or(&none) };
             let talks = part.speaking_stances.iter().any(|(talks, _)| usize::from(*talks) == at);
-            self.draw_parts(h, looks, if talks { &share.mouths } else { &none }, progress)?;
+            self.draw_parts(h, looks, if talks { &subset.mouths } else { &none }, progress)?;
         }
         Ok(())
     }
 
     /// Draws a stance at rest.
     fn draw_stance(&mut self, h: usize) -> Result<(), Error> {
-        let (sitting, still) =
+        let (stance_renderer, still) =
             StanceRenderer::new(self.renderer, self.avatar, self.size, self.plan, self.cache, h)?;
         self.stances[h] = Some(DrawnStance {
             picture: still,
             looks: Vec::new(),
             mouths: Vec::new(),
-            stance_renderer: Some(sitting),
+            stance_renderer: Some(stance_renderer),
         });
         self.done_cost += STANCE_COST;
         Ok(())
@@ -213,22 +213,26 @@ impl<'a> Rasterizer<'a> {
         let (rest, plan) = (&self.avatar.rest, self.plan);
         for (mouth, wanted) in [(false, looks), (true, mouths)] {
             for &n in wanted.iter().filter(|n| **n != 0) {
-                let Some(DrawnStance { picture: still, looks, mouths, stance_renderer: Some(sitting) }) =
-                    &mut self.stances[h]
+                let Some(DrawnStance {
+                    picture: still,
+                    looks,
+                    mouths,
+                    stance_renderer: Some(stance_renderer),
+                }) = &mut self.stances[h]
                 else {
                     continue;
                 };
-                let known = if mouth { mouths } else { looks };
-                if known.iter().any(|(known, _)| *known == n) {
+                let drawn_parts = if mouth { mouths } else { looks };
+                if drawn_parts.iter().any(|(drawn_parts, _)| *drawn_parts == n) {
                     continue;
                 }
                 let i = usize::from(n);
                 let (pose, name) = if mouth {
-                    (Pose { mouth: plan.mouths[i], ..sitting.base }, format!("stance{h}-mouth{n}"))
+                    (Pose { mouth: plan.mouths[i], ..stance_renderer.base }, format!("stance{h}-mouth{n}"))
                 } else {
                     (compose_pose(rest, plan.stances[h], plan.looks[i]), format!("stance{h}-look{n}"))
                 };
-                known.push((n, sitting.region_delta(self.cache, &name, mouth, &pose, still)?));
+                drawn_parts.push((n, stance_renderer.region_delta(self.cache, &name, mouth, &pose, still)?));
                 self.advance(1, progress);
             }
         }
@@ -258,20 +262,20 @@ impl<'a> Rasterizer<'a> {
     }
 
     /// Picture of a pose.
-    pub(super) fn picture(&self, key: PoseId, breath: f32) -> I420 {
-        let still = self.stance_picture(key.stance);
+    pub(super) fn picture(&self, id: PoseId, breath: f32) -> I420 {
+        let still = self.stance_picture(id.stance);
         let size = (still.width, still.height);
-        I420::from_rgb(&self.chest.apply_breath(self.compose_rgb(key), size, breath), size.0, size.1)
+        I420::from_rgb(&self.chest.apply_breath(self.compose_rgb(id), size, breath), size.0, size.1)
     }
 
     /// Picture of a pose without the breath, as RGB.
-    fn compose_rgb(&self, key: PoseId) -> Vec<u8> {
-        let DrawnStance { picture: still, looks, mouths, .. } = self.drawn_stance(key.stance);
+    fn compose_rgb(&self, id: PoseId) -> Vec<u8> {
+        let DrawnStance { picture: still, looks, mouths, .. } = self.drawn_stance(id.stance);
         let mut rgb = still.rgb();
-        if let Some((_, look)) = looks.iter().find(|(l, _)| *l == key.look) {
+        if let Some((_, look)) = looks.iter().find(|(l, _)| *l == id.look) {
             look.apply_to(&mut rgb, still.width);
         }
-        if let Some((_, mouth)) = mouths.iter().find(|(m, _)| *m == key.mouth) {
+        if let Some((_, mouth)) = mouths.iter().find(|(m, _)| *m == id.mouth) {
             mouth.apply_to(&mut rgb, still.width);
         }
         rgb
@@ -286,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_mouth_changes_no_level_outside_of_its_rectangle() {
-        let person = avatar_spec::find("clara").unwrap();
+        let avatar = avatar_spec::find("clara").unwrap();
         let size = (96, 96);
         let plan = PosePlan {
             stances: vec![Stance::default()],
@@ -301,13 +305,13 @@ mod tests {
             speaking_stances: vec![(0, vec![0])],
             ..plan
         };
-        let (sitter, parts) =
-            (CharacterRenderer::new(&person.character).unwrap(), PatchCache::new(None).unwrap());
-        let mut drawn = Rasterizer::new(&sitter, &person, size, &plan, &parts).unwrap();
-        drawn.draw(&PlanSubset::full(&plan), &mut |_| ()).unwrap();
-        let rect = drawn.drawn_stance(0).mouths[0].1.rect;
-        let still = drawn.rest_picture();
-        let open = drawn.compose_rgb(PoseId { mouth: 1, ..PoseId::default() });
+        let (renderer, cache) =
+            (CharacterRenderer::new(&avatar.character).unwrap(), PatchCache::new(None).unwrap());
+        let mut rasterizer = Rasterizer::new(&renderer, &avatar, size, &plan, &cache).unwrap();
+        rasterizer.draw(&PlanSubset::full(&plan), &mut |_| ()).unwrap();
+        let rect = rasterizer.drawn_stance(0).mouths[0].1.rect;
+        let still = rasterizer.rest_picture();
+        let open = rasterizer.compose_rgb(PoseId { mouth: 1, ..PoseId::default() });
         let (mut inside, mut outside) = (0, 0);
         for (i, (a, b)) in open.iter().zip(still.rgb()).enumerate().filter(|(_, (a, b))| **a != *b) {
             let (x, y) = (i / 3 % size.0, i / 3 / size.0);

@@ -106,9 +106,9 @@ impl Encoder {
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn with_references(key: I420, anchor: I420) -> Result<Self, Error> {
+    pub fn with_references(key: I420, altref: I420) -> Result<Self, Error> {
         let mut new = Self::new(key.width(), key.height())?;
-        (new.golden, new.altref) = (key, anchor);
+        (new.golden, new.altref) = (key, altref);
         Ok(new)
     }
 
@@ -379,7 +379,7 @@ mod tests {
         let (rest, lean) = (scene(0), scene(5));
         let mut encoder = Encoder::new(SIDE, SIDE).unwrap();
         let key = encoder.encode_key_frame(&rest, 8).unwrap();
-        let anchor = encoder.encode_altref(&lean, 16, &changed_block_modes(&lean, &rest)).unwrap();
+        let altref = encoder.encode_altref(&lean, 16, &changed_block_modes(&lean, &rest)).unwrap();
         let poses: Vec<Vec<u8>> = (1..40)
             .map(|n| {
                 let picture = scene(n);
@@ -402,22 +402,23 @@ mod tests {
                 }
             })
             .collect();
-        let begin = || {
+        let decoder_at_references = || {
             let mut decoder = Decoder::new(SIDE, SIDE).unwrap();
             decoder.decode(&key).unwrap();
-            decoder.decode(&anchor).unwrap();
+            decoder.decode(&altref).unwrap();
             decoder
         };
-        let alone: Vec<I420> = poses.iter().map(|pose| begin().decode(pose).unwrap()).collect();
+        let alone: Vec<I420> =
+            poses.iter().map(|pose| decoder_at_references().decode(pose).unwrap()).collect();
         for (n, picture) in alone.iter().enumerate() {
             assert!(picture.psnr(&scene(n + 1)) > 30.0, "pose {n}");
         }
-        let mut decoder = begin();
+        let mut decoder = decoder_at_references();
         let mut random = 3u32;
         for step in 0..1000 {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             if step % 250 == 249 {
-                decoder = begin();
+                decoder = decoder_at_references();
             }
             let n = (random >> 16) as usize % poses.len();
             assert!(decoder.decode(&poses[n]).unwrap() == alone[n], "step {step}, pose {n}");

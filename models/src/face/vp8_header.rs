@@ -178,12 +178,12 @@ mod tests {
             let mut again = other.clone();
             clamp_filter_level(&mut again);
             assert!(again == frame, "frame {n}");
-            let shown = [frame, other].map(|frame| {
+            let pictures = [frame, other].map(|frame| {
                 let mut decoder = Decoder::new(SIDE, SIDE).unwrap();
                 decoder.decode(&key).unwrap();
                 decoder.decode(&frame).unwrap()
             });
-            assert!(shown[0] == shown[1], "frame {n}");
+            assert!(pictures[0] == pictures[1], "frame {n}");
             levels.push(level);
         }
         levels.sort_unstable();

@@ -108,31 +108,34 @@ impl Network {
             return Err(Error::Version(version));
         }
         let mut count = || read_array(reader).map(|bytes| usize::from(u16::from_le_bytes(bytes)));
-        let [bands, hidden, deeper, near, far, lag, names] =
+        let [bands, hidden, deeper, first_context, second_context, lag, names] =
             [count()?, count()?, count()?, count()?, count()?, count()?, count()?];
         let names = std::str::from_utf8(read_bytes(reader, names)?).map_err(|_| Error::Damaged("names"))?;
         let names: Vec<String> = names.split(' ').map(str::to_owned).collect();
         let classes = names.len();
         let fits = |n: usize| (1..=1024).contains(&n);
-        if bands != MEL_BANDS || ![hidden, deeper, classes, near, far].into_iter().all(fits) || classes > 64 {
+        if bands != MEL_BANDS
+            || ![hidden, deeper, classes, first_context, second_context].into_iter().all(fits)
+            || classes > 64
+        {
             return Err(Error::Damaged("sizes"));
         }
-        let near = read_offsets(reader, near)?;
-        let far = read_offsets(reader, far)?;
-        if !near.windows(2).all(|pair| pair[1] == pair[0] + 1) {
+        let first_context = read_offsets(reader, first_context)?;
+        let second_context = read_offsets(reader, second_context)?;
+        if !first_context.windows(2).all(|pair| pair[1] == pair[0] + 1) {
             return Err(Error::Damaged("gaps in what the first layer sees"));
         }
         let (mean, scale) = (read_floats(reader, MEL_BANDS)?, read_floats(reader, MEL_BANDS)?);
         let all = |values: Vec<f32>| std::array::from_fn(|n| values[n]);
         let layers = [
-            read_layer(reader, near.len() * MEL_BANDS, hidden)?,
-            read_layer(reader, far.len() * hidden, deeper)?,
+            read_layer(reader, first_context.len() * MEL_BANDS, hidden)?,
+            read_layer(reader, second_context.len() * hidden, deeper)?,
             read_layer(reader, deeper, classes)?,
         ];
         let network = Self {
             lag,
-            first_context: near,
-            second_context: far,
+            first_context: first_context,
+            second_context: second_context,
             mean: all(mean),
             scale: all(scale),
             layers,

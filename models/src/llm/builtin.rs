@@ -81,9 +81,9 @@ enum Answer {
 fn answer(request: &Request, name: &str) -> Answer {
     // Notes of the visitor's client were neither said nor heard.
     let talked = |item: &&HistoryItem| item.in_context && item.role != Role::Visitor;
-    let seen: Vec<&HistoryItem> = request.history.iter().map(AsRef::as_ref).filter(talked).collect();
-    if seen.last().is_some_and(|item| item.role == Role::Tool) {
-        let results: Vec<String> = seen
+    let visible_items: Vec<&HistoryItem> = request.history.iter().map(AsRef::as_ref).filter(talked).collect();
+    if visible_items.last().is_some_and(|item| item.role == Role::Tool) {
+        let results: Vec<String> = visible_items
             .iter()
             .rev()
             .take_while(|item| item.role == Role::Tool)
@@ -95,19 +95,20 @@ fn answer(request: &Request, name: &str) -> Answer {
         return Answer::Say(results.into_iter().rev().collect::<Vec<_>>().join(" "));
     }
     // Adjacent items of the user are one turn.
-    let turn = seen.iter().rposition(|item| item.role != Role::User).map_or(0, |i| i + 1);
-    let said = seen[turn..].iter().map(|item| item.text.as_str()).collect::<Vec<_>>().join(" ");
-    if let Some(name) = rules::first_match(&guardrail_rules(&request.tools), &said) {
+    let turn = visible_items.iter().rposition(|item| item.role != Role::User).map_or(0, |i| i + 1);
+    let user_text = visible_items[turn..].iter().map(|item| item.text.as_str()).collect::<Vec<_>>().join(" ");
+    if let Some(name) = rules::first_match(&guardrail_rules(&request.tools), &user_text) {
         return Answer::ToolCall { name: name.to_owned(), arguments: json!({}) };
     }
-    let talk = TurnContext { request, history: &seen[..turn], user_text: &said, agent_name: name };
-    if let Some(words) = small_talk::reply(&talk) {
+    let context =
+        TurnContext { request, history: &visible_items[..turn], user_text: &user_text, agent_name: name };
+    if let Some(words) = small_talk::reply(&context) {
         return Answer::Say(words);
     }
-    if let Some((tool, arguments)) = tools::select_tool(&request.tools, &said) {
+    if let Some((tool, arguments)) = tools::select_tool(&request.tools, &user_text) {
         return Answer::ToolCall { name: tool.name.clone(), arguments };
     }
-    Answer::Say(facts::reply(&talk).unwrap_or_else(|| small_talk::unknown_reply(&talk)))
+    Answer::Say(facts::reply(&context).unwrap_or_else(|| small_talk::unknown_reply(&context)))
 }
 
 /// The guardrails among the tools.

@@ -60,12 +60,12 @@ pub fn check_by_tool_calls(llm: &(impl Llm + ?Sized), check: GuardrailCheck) -> 
         tools: check.rules.iter().map(tool).collect(),
         model: String::new(),
     };
-    let (news, mut told) = mpsc::unbounded_channel();
+    let (sender, mut receiver) = mpsc::unbounded_channel();
     // The receiver is gone if the check was dropped.
-    let handle = llm.ask(request, Sink::new(move |event| drop(news.send(event))));
+    let handle = llm.ask(request, Sink::new(move |event| drop(sender.send(event))));
     Box::pin(async move {
         let _asking = handle;
-        while let Some(event) = told.recv().await {
+        while let Some(event) = receiver.recv().await {
             match event {
                 Event::ToolCall { name, .. } if check.rules.iter().any(|rule| rule.key == name) => {
                     return Ok(Some(name));

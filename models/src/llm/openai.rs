@@ -172,10 +172,10 @@ impl Server {
     async fn send_request(&self, request: &Request, usage: bool) -> Result<egress::Response, egress::Error> {
         let model = if request.model.is_empty() { &self.config.model } else { &request.model };
         let body = request_body(request, model, usage).to_string();
-        let asked = self
+        let http_request = self
             .build_request(egress::Method::POST, "chat/completions")?
             .header("accept", "text/event-stream")?;
-        self.client.send(asked.json(body).timeout(None).limit(MAX_RESPONSE_BYTES)).await
+        self.client.send(http_request.json(body).timeout(None).limit(MAX_RESPONSE_BYTES)).await
     }
 
     fn build_request(&self, method: egress::Method, path: &str) -> Result<egress::Request, egress::Error> {
@@ -192,11 +192,11 @@ impl Server {
 
     async fn moderate(&self, text: &str) -> Result<Value, Error> {
         let body = json!({ "input": text }).to_string();
-        let asked = self
+        let http_request = self
             .build_request(egress::Method::POST, "moderations")?
             .json(body)
             .timeout(Some(MODERATION_TIMEOUT));
-        let response = self.client.send(asked.limit(egress::DEFAULT_BODY_LIMIT)).await?;
+        let response = self.client.send(http_request.limit(egress::DEFAULT_BODY_LIMIT)).await?;
         if !response.is_success() {
             return Err(self.response_error(response).await);
         }
@@ -258,44 +258,44 @@ where
     let mut decoder = SseDecoder::default();
     let mut ended = false;
     loop {
-        let mut pieces: Vec<String> = Vec::new();
-        let mut over = false;
+        let mut events: Vec<String> = Vec::new();
+        let mut at_end = false;
         match timeout_at(deadline, chunks.next()).await {
             Ok(Some(Ok(chunk))) => {
                 let too_long = |_| Error::new(ErrorKind::Failed, "the server sent an endless event");
-                decoder.push(&chunk, |data| pieces.push(data.to_owned())).map_err(too_long)?;
+                decoder.push(&chunk, |data| events.push(data.to_owned())).map_err(too_long)?;
             }
             // The reply is complete. Neither a wait for the token counts nor a broken connection is
             // a failure.
-            Err(_) | Ok(Some(Err(_))) if answer.is_finished() => over = true,
+            Err(_) | Ok(Some(Err(_))) if answer.is_finished() => at_end = true,
             Err(_) => return Err(timeout_error()),
             Ok(Some(Err(error))) => return Err(error.into()),
             Ok(None) => {
-                decoder.finish(|data| pieces.push(data.to_owned()));
-                over = true;
+                decoder.finish(|data| events.push(data.to_owned()));
+                at_end = true;
             }
         }
-        for piece in pieces {
-            let news = answer.push(&piece)?;
-            if news.progressed {
+        for event_data in events {
+            let delta = answer.push(&event_data)?;
+            if delta.progressed {
                 deadline = Instant::now() + times.between_tokens;
             }
-            if !news.text.is_empty() {
-                sink.send(Event::Text(news.text));
+            if !delta.text.is_empty() {
+                sink.send(Event::Text(delta.text));
             }
         }
         if answer.is_finished() && !ended {
             ended = true;
             deadline = Instant::now() + times.usage;
         }
-        if answer.is_closed() && !over {
+        if answer.is_closed() && !at_end {
             // The bytes that end the body usually arrive with the last event. If they are read, the
             // connection can be reused.
             let rest = async { while let Some(Ok(_)) = chunks.next().await {} };
-            over = true;
+            at_end = true;
             drop(timeout_at(Instant::now() + Duration::from_millis(5), rest).await);
         }
-        if over {
+        if at_end {
             break;
         }
     }
@@ -304,9 +304,9 @@ where
 
 /// Reads a response that is not a stream.
 fn read_whole(mut answer: AnswerParser, text: &str, sink: &Sink<Event>) -> Result<(), Error> {
-    let news = answer.push(text)?;
-    if !news.text.is_empty() {
-        sink.send(Event::Text(news.text));
+    let delta = answer.push(text)?;
+    if !delta.text.is_empty() {
+        sink.send(Event::Text(delta.text));
     }
     finish_answer(answer, sink)
 }

@@ -149,35 +149,35 @@ impl AnswerParser {
             self.closed = true;
             return Ok(AnswerDelta { text: self.filter_text(ThinkFilter::finish), progressed: false });
         }
-        let Ok(piece) = serde_json::from_str::<Value>(data) else {
+        let Ok(chunk) = serde_json::from_str::<Value>(data) else {
             return if data.is_empty() {
                 Ok(AnswerDelta::default())
             } else {
                 Err(Error::new(ErrorKind::Failed, "the server sent something that is no JSON"))
             };
         };
-        if let Some(error) = piece.get("error").filter(|error| !error.is_null()) {
+        if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
             let kind = match error["code"].as_u64().or_else(|| error["status"].as_u64()) {
                 Some(code) => status_kind(u16::try_from(code).unwrap_or(500)),
                 None => ErrorKind::Failed,
             };
-            return Err(Error::new(kind, error_message(&piece)));
+            return Err(Error::new(kind, error_message(&chunk)));
         }
-        if let Some(usage) = piece.get("usage").filter(|usage| usage.is_object()) {
+        if let Some(usage) = chunk.get("usage").filter(|usage| usage.is_object()) {
             let count = |name: &str| usage[name].as_u64().map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX));
             self.usage = (count("prompt_tokens"), count("completion_tokens"));
         }
-        let choice = &piece["choices"][0];
+        let choice = &chunk["choices"][0];
         // A server that does not stream sends its whole message.
         let delta = choice.get("delta").or_else(|| choice.get("message")).unwrap_or(&Value::Null);
-        let mut news = AnswerDelta::default();
+        let mut update = AnswerDelta::default();
         let text = content_text(&delta["content"]);
         if !text.is_empty() {
-            news.text = self.filter_text(|thoughts| thoughts.push(&text));
-            news.progressed = !news.text.is_empty();
+            update.text = self.filter_text(|thoughts| thoughts.push(&text));
+            update.progressed = !update.text.is_empty();
         }
         for fragment in delta["tool_calls"].as_array().into_iter().flatten() {
-            news.progressed = true;
+            update.progressed = true;
             self.add_call_fragment(fragment);
         }
         let arguments: usize = self.calls.iter().map(|call| call.arguments.len() + call.name.len()).sum();
@@ -186,9 +186,9 @@ impl AnswerParser {
         }
         if let Some(reason) = choice["finish_reason"].as_str().filter(|reason| !reason.is_empty()) {
             self.finish_reason = Some(reason.to_owned());
-            news.text.push_str(&self.filter_text(ThinkFilter::finish));
+            update.text.push_str(&self.filter_text(ThinkFilter::finish));
         }
-        Ok(news)
+        Ok(update)
     }
 
     fn filter_text(&mut self, words: impl FnOnce(&mut ThinkFilter) -> String) -> String {
@@ -354,11 +354,11 @@ impl ThinkFilter {
                         self.push(after)
                     }
                     None => {
-                        let keep = (0..=held.len().min(CLOSE.len()))
+                        let tail_length = (0..=held.len().min(CLOSE.len()))
                             .rev()
                             .find(|n| held.is_char_boundary(held.len() - n))
                             .unwrap_or(0);
-                        *self = Self::Inside(held[held.len() - keep..].to_owned());
+                        *self = Self::Inside(held[held.len() - tail_length..].to_owned());
                         String::new()
                     }
                 };

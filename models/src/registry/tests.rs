@@ -22,7 +22,7 @@ fn choice(provider: &str) -> LlmChoice {
 }
 
 async fn answer(llm: &Arc<dyn Llm>, text: &str) -> Result<String, String> {
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (sender, mut receiver) = mpsc::unbounded_channel();
     let history = serde_json::from_value(json!([{"role": "user", "text": text}])).unwrap();
     let request = Request {
         prompt: String::new(),
@@ -31,10 +31,10 @@ async fn answer(llm: &Arc<dyn Llm>, text: &str) -> Result<String, String> {
         tools: Vec::new(),
         model: String::new(),
     };
-    let _handle = llm.ask(request, Sink::new(move |event| drop(tell.send(event))));
+    let _handle = llm.ask(request, Sink::new(move |event| drop(sender.send(event))));
     let mut answer = String::new();
     loop {
-        match told.recv().await {
+        match receiver.recv().await {
             Some(Event::Text(text)) => answer += &text,
             Some(Event::Failed(error)) => return Err(error.to_string()),
             _ => return Ok(answer),
@@ -142,16 +142,16 @@ async fn scripts_need_the_operators_leave() {
 #[tokio::test]
 async fn ears_and_voices_that_are_not_here_are_told() {
     let registry = registry(Config::default());
-    let (ear, _) = registry.stt(&SttChoice::default());
-    assert_eq!(ear.err().map(|error| error.kind()), Some(ErrorKind::NotAvailable));
+    let (stt, _) = registry.stt(&SttChoice::default());
+    assert_eq!(stt.err().map(|error| error.kind()), Some(ErrorKind::NotAvailable));
     registry.set_stt(Arc::new(BusyStt));
     let ask = |provider: &str, language: &str| {
-        let (ear, warning) = registry.stt(&SttChoice {
+        let (stt, warning) = registry.stt(&SttChoice {
             provider: provider.into(),
             language: language.into(),
             ..SttChoice::default()
         });
-        assert!(ear.is_ok());
+        assert!(stt.is_ok());
         warning
     };
     assert_eq!(ask("", "en-US"), None);

@@ -37,9 +37,9 @@ pub(super) fn open(folder: &Path, name: &str) -> Result<Tap, Error> {
         .append(true)
         .open(folder.join(name).with_extension("pcm"))
         .map_err(broken)?;
-    let (tell, told) = mpsc::channel::<Vec<u8>>();
+    let (sender, receiver) = mpsc::channel::<Vec<u8>>();
     let write = move || {
-        for samples in told {
+        for samples in receiver {
             if let Err(error) = file.write_all(&samples) {
                 tracing::warn!(%error, "a tap cannot be written");
                 return;
@@ -47,5 +47,5 @@ pub(super) fn open(folder: &Path, name: &str) -> Result<Tap, Error> {
         }
     };
     thread::Builder::new().name("tap".into()).spawn(write).map_err(broken)?;
-    Ok(Tap(tell))
+    Ok(Tap(sender))
 }

@@ -65,7 +65,7 @@ const STOP_WORDS: &[&str] = &[
 /// and any word would interrupt the agent.
 pub(super) fn clean_transcript(hypothesis: &str) -> String {
     let mut out = String::with_capacity(hypothesis.len());
-    let mut meaning = false;
+    let mut has_content_word = false;
     for token in hypothesis.split_whitespace() {
         if token.starts_with(['<', '[', '+']) {
             continue;
@@ -74,7 +74,7 @@ pub(super) fn clean_transcript(hypothesis: &str) -> String {
         let word = match PROFANITY.binary_search_by_key(&word, |(rude, _)| rude) {
             Ok(at) => PROFANITY[at].1,
             Err(_) => {
-                meaning |= STOP_WORDS.binary_search(&word).is_err();
+                has_content_word |= STOP_WORDS.binary_search(&word).is_err();
                 word
             }
         };
@@ -85,7 +85,7 @@ pub(super) fn clean_transcript(hypothesis: &str) -> String {
             out.push_str(word);
         }
     }
-    if meaning { out } else { String::new() }
+    if has_content_word { out } else { String::new() }
 }
 
 #[cfg(test)]

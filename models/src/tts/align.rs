@@ -185,13 +185,13 @@ mod tests {
     use super::*;
 
     /// `(text, start or NaN for none, end)`
-    fn words(told: &[(&str, f64, f64)]) -> Vec<Word> {
+    fn words(timed_words: &[(&str, f64, f64)]) -> Vec<Word> {
         let word = |(text, begin, end): &(&str, f64, f64)| Word {
             text: (*text).to_owned(),
             begin: (!begin.is_nan()).then_some(*begin),
             end: *end,
         };
-        told.iter().map(word).collect()
+        timed_words.iter().map(word).collect()
     }
 
     fn sound(pause: f32, phones: &[(&str, f32)]) -> WordPronunciation {

@@ -42,8 +42,8 @@ impl Voice {
 /// name becomes the default voice, with a sentence that says so.
 #[must_use]
 pub fn resolve_voice(name: &str) -> (Voice, Option<String>) {
-    let asked = name.trim().to_ascii_lowercase();
-    let short = asked.strip_prefix("cmu_us_").unwrap_or(&asked);
+    let requested = name.trim().to_ascii_lowercase();
+    let short = requested.strip_prefix("cmu_us_").unwrap_or(&requested);
     if short.is_empty() {
         return (Voice::Slt, None);
     }

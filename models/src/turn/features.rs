@@ -115,14 +115,14 @@ impl FeatureExtractor {
         let count = BUFFER_SAMPLES as f64;
         let mean = sound.iter().map(|s| f64::from(*s)).sum::<f64>() / count / 32_768.0;
         let silence = BUFFER_SAMPLES - sound.len();
-        let heard = &mut self.padded[HALF..HALF + BUFFER_SAMPLES];
-        heard[..silence].fill(-mean);
-        for (to, from) in heard[silence..].iter_mut().zip(sound) {
+        let buffer = &mut self.padded[HALF..HALF + BUFFER_SAMPLES];
+        buffer[..silence].fill(-mean);
+        for (to, from) in buffer[silence..].iter_mut().zip(sound) {
             *to = f64::from(*from) / 32_768.0 - mean;
         }
-        let variance = heard.iter().map(|x| x * x).sum::<f64>() / count;
+        let variance = buffer.iter().map(|x| x * x).sum::<f64>() / count;
         let scale = 1.0 / (variance + VARIANCE_EPSILON).sqrt();
-        for x in heard {
+        for x in buffer {
             *x *= scale;
         }
         for i in 0..HALF {

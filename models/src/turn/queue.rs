@@ -39,8 +39,8 @@ impl RequestQueue {
     /// too late anyway.
     pub(super) fn push(&self, question: TurnRequest, answer: Sink<f32>) -> Handle {
         let withdrawn = Arc::new(AtomicBool::new(false));
-        let asked = QueuedRequest { audio: question.audio, answer, cancelled: Arc::clone(&withdrawn) };
-        match self.0.try_send(asked) {
+        let queued = QueuedRequest { audio: question.audio, answer, cancelled: Arc::clone(&withdrawn) };
+        match self.0.try_send(queued) {
             Ok(()) => Handle::new(move || withdrawn.store(true, Ordering::Relaxed)),
             Err(TrySendError::Full(_)) => {
                 tracing::warn!(
@@ -68,7 +68,7 @@ pub(super) trait BatchNetwork {
 pub(super) fn run_worker(mut network: impl BatchNetwork, questions: &Receiver<QueuedRequest>) {
     let mut transform = FeatureExtractor::new();
     let (mut batch, mut features, mut probabilities) = (Vec::new(), Vec::new(), Vec::new());
-    let wanted = |asked: &QueuedRequest| !asked.cancelled.load(Ordering::Relaxed);
+    let wanted = |request: &QueuedRequest| !request.cancelled.load(Ordering::Relaxed);
     while let Ok(first) = questions.recv() {
         batch.extend(Some(first).filter(wanted));
         while batch.len() < network.max_batch()
@@ -80,14 +80,18 @@ pub(super) fn run_worker(mut network: impl BatchNetwork, questions: &Receiver<Qu
             continue;
         }
         features.resize(batch.len() * MEL_BANDS * FRAMES, 0.0);
-        for (asked, out) in batch.iter().zip(features.chunks_exact_mut(MEL_BANDS * FRAMES)) {
-            transform.extract(&asked.audio, out);
+        for (request, out) in batch.iter().zip(features.chunks_exact_mut(MEL_BANDS * FRAMES)) {
+            transform.extract(&request.audio, out);
         }
         match network.infer(&features, &mut probabilities) {
             Ok(()) => {
-                for (asked, p) in batch.iter().zip(&probabilities) {
-                    tracing::debug!(p, seconds = asked.audio.len() as f32 / SAMPLE_RATE as f32, "turn model");
-                    asked.answer.send(*p);
+                for (request, p) in batch.iter().zip(&probabilities) {
+                    tracing::debug!(
+                        p,
+                        seconds = request.audio.len() as f32 / SAMPLE_RATE as f32,
+                        "turn model"
+                    );
+                    request.answer.send(*p);
                 }
             }
             Err(error) => tracing::warn!(error, "the turn model failed: turns are decided without it"),
@@ -136,11 +140,11 @@ mod tests {
     }
 
     impl Harness {
-        fn new(most: usize) -> Self {
+        fn new(max_batch: usize) -> Self {
             let (questions, received) = request_queue();
             let ((entering, entered), (gate, gated), (sink, answers)) =
                 (unbounded(), unbounded(), unbounded());
-            let network = GatedNetwork { max_batch: most, entered: entering, gate: gated };
+            let network = GatedNetwork { max_batch: max_batch, entered: entering, gate: gated };
             let thread = thread::spawn(move || run_worker(network, &received));
             Self { requests: questions, entered, gate, answers, sink, thread }
         }

@@ -222,7 +222,7 @@ fn open_session(environment: &Environment, weights: &Path) -> ort::Result<Sessio
 impl LoadedNetwork {
     /// Runs the network. Returns the mean time of one request in the batch.
     fn run(&mut self, features: &[f32], probabilities: &mut Vec<f32>) -> Result<Duration, String> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let count = features.len() / (MEL_BANDS * FRAMES);
         probabilities.clear();
         let mut run = || -> ort::Result<()> {
@@ -236,7 +236,7 @@ impl LoadedNetwork {
         };
         run().map_err(|error| error.to_string())?;
         if probabilities.len() == count && probabilities.iter().all(|p| (0.0..=1.0).contains(p)) {
-            Ok(begun.elapsed() / u32::try_from(count.max(1)).unwrap_or(u32::MAX))
+            Ok(started.elapsed() / u32::try_from(count.max(1)).unwrap_or(u32::MAX))
         } else {
             Err(format!("{count} questions were answered by {probabilities:?}"))
         }
@@ -265,8 +265,11 @@ mod tests {
 
     #[test]
     fn a_batch_never_takes_longer_than_a_turn_waits_for_it() {
-        let most = |ms| max_batch_for(Duration::from_millis(ms));
-        assert_eq!([most(0), most(12), most(40), most(63), most(70), most(500)], [8, 8, 3, 2, 1, 1]);
+        let max_batch = |ms| max_batch_for(Duration::from_millis(ms));
+        assert_eq!(
+            [max_batch(0), max_batch(12), max_batch(40), max_batch(63), max_batch(70), max_batch(500)],
+            [8, 8, 3, 2, 1, 1]
+        );
     }
 
     #[test]

@@ -55,8 +55,8 @@ impl ThreadClock {
     /// CPU time so far, independent of other load (proc_pid_schedstat(5)). For a running thread,
     /// the value is up to 10 ms old.
     pub(crate) fn cpu_time(&self) -> Duration {
-        let told = std::fs::read_to_string(self.0.join("schedstat")).unwrap();
-        Duration::from_nanos(told.split(' ').next().unwrap().parse().unwrap())
+        let stat = std::fs::read_to_string(self.0.join("schedstat")).unwrap();
+        Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
     }
 }
 
@@ -65,18 +65,18 @@ pub(crate) fn synthesise(text: &str, voice: &str) -> Vec<i16> {
     // Before the voice's thread starts: it warms up with a word, which consumes noise too.
     let _guard = noise::seed_voice_noise();
     let flite = Flite::start(1).unwrap_or_else(|e| panic!("{e}"));
-    let (news, heard) = unbounded();
+    let (sender, receiver) = unbounded();
     let request = Request { text: text.into(), voice: voice.into(), pronunciation: Vec::new() };
-    let sink = Sink::new(move |event| news.send(event).unwrap_or_default());
+    let sink = Sink::new(move |event| sender.send(event).unwrap_or_default());
     let _handle = flite.speak(request, sink).unwrap();
-    let mut said = Vec::new();
-    for event in heard {
+    let mut samples = Vec::new();
+    for event in receiver {
         match event {
             Event::Audio { pcm, sample_rate } => {
                 assert_eq!(sample_rate, 16_000);
-                said.extend(pcm);
+                samples.extend(pcm);
             }
-            Event::End => return said,
+            Event::End => return samples,
             Event::Failed(error) => panic!("{error}"),
             Event::Phones(_) | Event::Words(_) => {}
         }

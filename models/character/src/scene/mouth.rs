@@ -335,7 +335,7 @@ impl Scene {
 
     /// A row of teeth: an arch with shallow grooves over a solid band. A distance above
     /// `near_enough` may be inexact.
-    pub(crate) fn teeth(&self, p: Vec3, upper: bool, near: f32) -> f32 {
+    pub(crate) fn teeth(&self, p: Vec3, upper: bool, near_enough: f32) -> f32 {
         let q = if upper { p } else { self.to_jaw_space(p) };
         let front = UPPER_TEETH_Z - if upper { 0.0 } else { 0.05 };
         let gum = if upper {
@@ -347,7 +347,7 @@ impl Scene {
         let half = if upper { 0.075 } else { 0.055 };
         // Above or below the row. Its teeth differ in height.
         let away = (q.y - if upper { gum + half } else { gum - half }).abs() - half - 0.06;
-        if away > near {
+        if away > near_enough {
             return away;
         }
         let v = vec3(q.x, 0.0, q.z - (front - radii.z));

@@ -35,33 +35,36 @@ pub(super) fn reply(talk: &TurnContext<'_>) -> Option<String> {
         }
     }
     let said = normalize_words(talk.user_text);
-    let follows = is_follow_up(&said) && !talk.history.is_empty();
+    let is_follow_up = is_follow_up(&said) && !talk.history.is_empty();
     let (before_user, before_agent) =
         (talk.last_text(Role::User).unwrap_or_default(), talk.last_text(Role::Assistant).unwrap_or_default());
-    let query: &[(&str, f32)] = if follows {
+    let query: &[(&str, f32)] = if is_follow_up {
         &[(talk.user_text, 1.0), (before_user, 0.4), (before_agent, 0.2)]
     } else {
         &[(talk.user_text, 1.0)]
     };
     let hits = index.search_weighted(query, 16);
     let top = hits.first()?.score.max(f32::EPSILON);
-    let wants = ExpectedAnswer::from_question(&said);
-    let asked: Vec<String> = words(talk.user_text).into_iter().map(|word| word.stem).collect();
+    let expected = ExpectedAnswer::from_question(&said);
+    let query_stems: Vec<String> = words(talk.user_text).into_iter().map(|word| word.stem).collect();
     let value = |hit: &knowledge::Hit<'_, usize>| {
         let pair = *hit.id >= facts.len();
         let origin = facts[*hit.id % facts.len()].0;
         // A sentence that only repeats the question adds nothing.
-        let news = words(hit.text).iter().any(|word| !word.is_stop_word() && !asked.contains(&word.stem));
+        let adds_information =
+            words(hit.text).iter().any(|word| !word.is_stop_word() && !query_stems.contains(&word.stem));
         hit.coverage
             + 0.3 * hit.score / top
             + origin.bonus
-            + if wants.is_met_by(hit.text) { 0.1 } else { 0.0 }
+            + if expected.is_met_by(hit.text) { 0.1 } else { 0.0 }
             - if pair { 0.12 } else { 0.0 }
-            - if news { 0.0 } else { 0.4 }
+            - if adds_information { 0.0 } else { 0.4 }
     };
-    let enough = if follows { MIN_FOLLOW_UP_COVERAGE } else { MIN_COVERAGE };
-    let best =
-        hits.iter().filter(|hit| hit.coverage >= enough).max_by(|a, b| value(a).total_cmp(&value(b)))?;
+    let min_coverage = if is_follow_up { MIN_FOLLOW_UP_COVERAGE } else { MIN_COVERAGE };
+    let best = hits
+        .iter()
+        .filter(|hit| hit.coverage >= min_coverage)
+        .max_by(|a, b| value(a).total_cmp(&value(b)))?;
     let (at, pair) = (*best.id % facts.len(), *best.id >= facts.len());
     let (origin, first) = &facts[at];
     let next = |at: usize| {
@@ -93,12 +96,12 @@ pub(super) fn reply(talk: &TurnContext<'_>) -> Option<String> {
 fn collect_facts(talk: &TurnContext<'_>) -> Vec<(Origin, String)> {
     let mut facts = Vec::new();
     let mut part = 0;
-    let mut add = |text: &str, bonus: f32, users: bool, keep: &dyn Fn(&str) -> Option<String>| {
+    let mut add = |text: &str, bonus: f32, users: bool, transform: &dyn Fn(&str) -> Option<String>| {
         part += 1;
         facts.extend(
             sentences(text)
                 .iter()
-                .filter_map(|sentence| keep(sentence))
+                .filter_map(|sentence| transform(sentence))
                 .map(|sentence| (Origin { part, bonus, from_user: users }, sentence)),
         );
     };

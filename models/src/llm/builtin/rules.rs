@@ -71,11 +71,11 @@ const FILLER_WORDS: &[&str] = &[
 
 /// The first rule whose topic words occur in the text. A rule of one or two words needs all of
 /// them. A longer one needs half of them (rounded up), but at least two and at most three.
-pub(super) fn first_match<'a>(rules: &'a [GuardrailRule], said: &str) -> Option<&'a str> {
-    let said: HashSet<String> = topic_stems(said);
+pub(super) fn first_match<'a>(rules: &'a [GuardrailRule], user_text: &str) -> Option<&'a str> {
+    let user_text: HashSet<String> = topic_stems(user_text);
     let fits = |rule: &&GuardrailRule| {
         let about = topic_stems(&rule.prompt);
-        let found = about.intersection(&said).count();
+        let found = about.intersection(&user_text).count();
         let needed = if about.len() <= 2 { about.len() } else { 2.max(about.len().div_ceil(2).min(3)) };
         needed > 0 && found >= needed
     };
@@ -83,10 +83,10 @@ pub(super) fn first_match<'a>(rules: &'a [GuardrailRule], said: &str) -> Option<
 }
 
 fn topic_stems(text: &str) -> HashSet<String> {
-    let frame = |word: &Word| FILLER_WORDS.contains(&word.normalized.as_str());
+    let is_filler = |word: &Word| FILLER_WORDS.contains(&word.normalized.as_str());
     words(text)
         .into_iter()
-        .filter(|word| !word.is_stop_word() && !frame(word))
+        .filter(|word| !word.is_stop_word() && !is_filler(word))
         .map(|word| word.stem)
         .collect()
 }

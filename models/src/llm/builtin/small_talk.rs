@@ -24,8 +24,8 @@ pub(super) fn reply(talk: &TurnContext<'_>) -> Option<String> {
     let count = end - start;
     let is = |phrases: &[&str]| phrases.contains(&words.as_str());
     // Whether a phrase occurs in a text of at most this many words: "and who are you then".
-    let has = |phrases: &[&str], most: usize| {
-        count <= most && phrases.iter().any(|phrase| contains_phrase(&words, phrase))
+    let has = |phrases: &[&str], max_words: usize| {
+        count <= max_words && phrases.iter().any(|phrase| contains_phrase(&words, phrase))
     };
     let me = talk.agent_name;
 
@@ -196,13 +196,13 @@ pub(super) fn reply(talk: &TurnContext<'_>) -> Option<String> {
         &["what is my name", "whats my name", "what my name", "know my name", "remember my name", "who am i"],
         7,
     ) {
-        let told = talk
+        let stated = talk
             .history
             .iter()
             .rev()
             .filter(|item| item.role == Role::User)
             .find_map(|item| stated_name(&normalize_words(&item.text).join(" ")).map(title_case));
-        return Some(told.map_or_else(
+        return Some(stated.map_or_else(
             || "You haven't told me your name.".into(),
             |name| format!("Your name is {name}."),
         ));

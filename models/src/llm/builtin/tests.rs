@@ -262,8 +262,8 @@ fn a_rule_that_fits_is_called_before_anything_else_and_then_it_declines() {
         name: Some("no_weather".into()),
         ..item(Role::Tool, r#"{"error":"there is no moderation endpoint"}"#)
     };
-    let asked = request(vec![item(Role::User, "how is the weather"), result], &tools);
-    assert_eq!(answer(&asked, "Ada"), Answer::Say(DECLINE_MESSAGE.into()));
+    let request = request(vec![item(Role::User, "how is the weather"), result], &tools);
+    assert_eq!(answer(&request, "Ada"), Answer::Say(DECLINE_MESSAGE.into()));
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn a_tools_result_is_spoken() {
 
 #[tokio::test]
 async fn the_answer_streams_word_by_word() {
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (sender, mut receiver) = mpsc::unbounded_channel();
     let history = serde_json::from_value(json!([{"role": "user", "text": "who are you"}])).unwrap();
     let request = Request {
         prompt: PROMPT.into(),
@@ -293,10 +293,10 @@ async fn the_answer_streams_word_by_word() {
         model: String::new(),
     };
     let _handle = BuiltinLlm::new("Ada", Runtime::current())
-        .ask(request, Sink::new(move |event| drop(tell.send(event))));
+        .ask(request, Sink::new(move |event| drop(sender.send(event))));
     let mut tokens = Vec::new();
     let end = loop {
-        match told.recv().await.unwrap() {
+        match receiver.recv().await.unwrap() {
             Event::Text(token) => tokens.push(token),
             other => break other,
         }

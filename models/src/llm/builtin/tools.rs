@@ -10,13 +10,13 @@ use super::super::Tool;
 use super::speakable;
 
 /// The tool that the text requests, with its arguments.
-pub(super) fn select_tool<'a>(tools: &'a [Tool], said: &str) -> Option<(&'a Tool, Value)> {
-    let stems: HashSet<String> = words(said).into_iter().map(|word| word.stem).collect();
+pub(super) fn select_tool<'a>(tools: &'a [Tool], user_text: &str) -> Option<(&'a Tool, Value)> {
+    let stems: HashSet<String> = words(user_text).into_iter().map(|word| word.stem).collect();
     let mut best: Option<(f32, &Tool, Value)> = None;
     for tool in tools.iter().filter(|tool| tool.rule.is_none()) {
         let Some(fit) = match_score(tool, &stems) else { continue };
-        let Some(arguments) = extract_arguments(&tool.parameters, said) else { continue };
-        if best.as_ref().is_none_or(|(most, ..)| fit > *most) {
+        let Some(arguments) = extract_arguments(&tool.parameters, user_text) else { continue };
+        if best.as_ref().is_none_or(|(best_score, ..)| fit > *best_score) {
             best = Some((fit, tool, arguments));
         }
     }
@@ -88,21 +88,21 @@ fn split_words(name: &str) -> String {
 }
 
 /// The arguments in the text; `None` if a required one is missing.
-fn extract_arguments(schema: &Value, said: &str) -> Option<Value> {
+fn extract_arguments(schema: &Value, user_text: &str) -> Option<Value> {
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let mut numbers = words(said)
+    let mut numbers = words(user_text)
         .into_iter()
         .filter(knowledge::Word::is_number)
         .map(|word| word.normalized)
         .collect::<Vec<_>>()
         .into_iter();
-    let mut object = prepositional_object(said);
+    let mut object = prepositional_object(user_text);
     let mut arguments = Map::new();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         let must = required.contains(&name.as_str());
         let value = if let Some(values) = property["enum"].as_array() {
-            let lower = normalize_words(said).join(" ");
+            let lower = normalize_words(user_text).join(" ");
             values
                 .iter()
                 .find(|value| {
@@ -114,7 +114,7 @@ fn extract_arguments(schema: &Value, said: &str) -> Option<Value> {
         } else {
             match property["type"].as_str().unwrap_or("string") {
                 "integer" | "number" => numbers.next().and_then(|number| serde_json::from_str(&number).ok()),
-                "string" => string_argument(name, said, &mut object).map(Value::from),
+                "string" => string_argument(name, user_text, &mut object).map(Value::from),
                 _ => None,
             }
         };
@@ -127,7 +127,7 @@ fn extract_arguments(schema: &Value, said: &str) -> Option<Value> {
     required.iter().all(|name| arguments.contains_key(*name)).then_some(Value::Object(arguments))
 }
 
-fn string_argument(name: &str, said: &str, object: &mut Option<String>) -> Option<String> {
+fn string_argument(name: &str, user_text: &str, object: &mut Option<String>) -> Option<String> {
     const DAYS: [&str; 10] = [
         "today",
         "tomorrow",
@@ -143,13 +143,13 @@ fn string_argument(name: &str, said: &str, object: &mut Option<String>) -> Optio
     let kind = normalize_words(&split_words(name));
     let is = |list: &[&str]| kind.iter().any(|word| list.contains(&word.as_str()));
     if is(&["query", "q", "question", "text", "message", "search", "prompt", "input", "utterance"]) {
-        return Some(said.trim().to_owned());
+        return Some(user_text.trim().to_owned());
     }
     if is(&["date", "day", "when"]) {
-        return normalize_words(said).into_iter().find(|word| DAYS.contains(&word.as_str()));
+        return normalize_words(user_text).into_iter().find(|word| DAYS.contains(&word.as_str()));
     }
     if is(&["id", "number", "code", "reference"]) {
-        let number = words(said)
+        let number = words(user_text)
             .into_iter()
             .filter(knowledge::Word::is_number)
             .map(|word| word.normalized)

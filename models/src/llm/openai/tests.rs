@@ -41,27 +41,27 @@ fn question() -> Request {
 }
 
 fn sink() -> (Sink<Event>, mpsc::UnboundedReceiver<Event>) {
-    let (tell, told) = mpsc::unbounded_channel();
-    (Sink::new(move |event| drop(tell.send(event))), told)
+    let (sender, receiver) = mpsc::unbounded_channel();
+    (Sink::new(move |event| drop(sender.send(event))), receiver)
 }
 
 async fn collect_reply(mut events: mpsc::UnboundedReceiver<Event>) -> Reply {
-    let mut told = Reply::default();
+    let mut reply = Reply::default();
     while let Some(event) = events.recv().await {
         match event {
-            Event::Text(text) => told.text += &text,
-            Event::ToolCall { name, .. } => told.calls.push(name),
+            Event::Text(text) => reply.text += &text,
+            Event::ToolCall { name, .. } => reply.calls.push(name),
             Event::End { prompt_tokens, completion_tokens } => {
-                told.end = Some((prompt_tokens, completion_tokens));
+                reply.end = Some((prompt_tokens, completion_tokens));
                 break;
             }
             Event::Failed(error) => {
-                told.failed = Some((error.kind(), error.to_string()));
+                reply.failed = Some((error.kind(), error.to_string()));
                 break;
             }
         }
     }
-    told
+    reply
 }
 
 fn text_frame(text: &str) -> String {
@@ -104,14 +104,14 @@ async fn run_stream(frames: Vec<(u64, Result<String, egress::Error>)>, ends: boo
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_never_says_a_word_fails_after_five_seconds() {
-    let (told, took) =
+    let (reply, took) =
         run_stream(vec![(1000, Ok(": keep-alive\n\n".into())), (1000, Ok(text_frame("")))], false).await;
-    assert_eq!((told.failed, took), (Some((ErrorKind::Timeout, "timeout".into())), Duration::from_secs(5)));
+    assert_eq!((reply.failed, took), (Some((ErrorKind::Timeout, "timeout".into())), Duration::from_secs(5)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_gap_of_five_seconds_fails_what_had_begun_and_comments_are_no_tokens() {
-    let (told, took) = run_stream(
+    let (reply, took) = run_stream(
         vec![
             (4900, Ok(text_frame("Hello "))),
             (4900, Ok(text_frame("there"))),
@@ -120,39 +120,39 @@ async fn a_gap_of_five_seconds_fails_what_had_begun_and_comments_are_no_tokens()
         false,
     )
     .await;
-    assert_eq!((told.text.as_str(), told.failed.unwrap().0), ("Hello there", ErrorKind::Timeout));
+    assert_eq!((reply.text.as_str(), reply.failed.unwrap().0), ("Hello there", ErrorKind::Timeout));
     assert_eq!(took, Duration::from_millis(14_800));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_breaks_off_failed_whether_it_ends_or_breaks() {
-    let (told, _) = run_stream(vec![(10, Ok(text_frame("Once upon")))], true).await;
+    let (reply, _) = run_stream(vec![(10, Ok(text_frame("Once upon")))], true).await;
     assert_eq!(
-        (told.text.as_str(), told.failed),
+        (reply.text.as_str(), reply.failed),
         ("Once upon", Some((ErrorKind::Failed, "the stream broke off".into())))
     );
-    let (told, _) = run_stream(
+    let (reply, _) = run_stream(
         vec![(10, Ok(text_frame("Once"))), (10, Err(egress::Error::Connection("connection broke".into())))],
         true,
     )
     .await;
-    assert_eq!(told.failed, Some((ErrorKind::Failed, "connection broke".into())));
+    assert_eq!(reply.failed, Some((ErrorKind::Failed, "connection broke".into())));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_end_does_not_wait_long_for_the_count_of_tokens() {
-    let (told, took) = run_stream(vec![(100, Ok(text_frame("Hi"))), (0, Ok(STOP.into()))], false).await;
-    assert_eq!((told.end, took), (Some((0, 0)), Duration::from_millis(350)));
-    let (told, took) =
+    let (reply, took) = run_stream(vec![(100, Ok(text_frame("Hi"))), (0, Ok(STOP.into()))], false).await;
+    assert_eq!((reply.end, took), (Some((0, 0)), Duration::from_millis(350)));
+    let (reply, took) =
         run_stream(vec![(100, Ok(text_frame("Hi") + STOP)), (50, Ok(USAGE.to_owned() + DONE))], true).await;
-    assert_eq!((told.end, took), (Some((9, 3)), Duration::from_millis(150)));
+    assert_eq!((reply.end, took), (Some((9, 3)), Duration::from_millis(150)));
     // Without [DONE], and broken after the end mark: still a reply.
-    let (told, _) = run_stream(
+    let (reply, _) = run_stream(
         vec![(100, Ok(text_frame("Hi") + STOP)), (50, Err(egress::Error::Connection("reset".into())))],
         true,
     )
     .await;
-    assert!(told.failed.is_none() && told.end.is_some());
+    assert!(reply.failed.is_none() && reply.end.is_some());
 }
 
 /// The requests that a server received, and its next responses.
@@ -202,8 +202,8 @@ async fn serve(answers: Vec<Response>) -> (Arc<MockServer>, String) {
 fn client(url: String, token: Option<&str>) -> OpenAi {
     // These tests do not depend on time: on a machine that stalls, a server must not count as
     // silent.
-    let patient = Duration::from_secs(60);
-    let times = Timeouts { first_token: patient, between_tokens: patient, ..Timeouts::default() };
+    let long_timeout = Duration::from_secs(60);
+    let times = Timeouts { first_token: long_timeout, between_tokens: long_timeout, ..Timeouts::default() };
     let config = Config { url, token: token.map(str::to_owned), model: "tiny".into(), timeouts: times };
     OpenAi::new(
         config,
@@ -215,17 +215,17 @@ fn client(url: String, token: Option<&str>) -> OpenAi {
 async fn ask(llm: &OpenAi) -> Reply {
     let (sink, events) = sink();
     let handle = llm.ask(question(), sink);
-    let told = collect_reply(events).await;
+    let reply = collect_reply(events).await;
     drop(handle);
-    told
+    reply
 }
 
 #[tokio::test]
 async fn a_question_reaches_the_server_and_its_answer_comes_back() {
     let (server, url) =
         serve(vec![sse(&(text_frame("Good ") + &text_frame("day.") + STOP + USAGE + DONE))]).await;
-    let told = ask(&client(url + "/?api-version=7", Some("secret"))).await;
-    assert_eq!((told.text.as_str(), told.end), ("Good day.", Some((9, 3))));
+    let reply = ask(&client(url + "/?api-version=7", Some("secret"))).await;
+    assert_eq!((reply.text.as_str(), reply.end), ("Good day.", Some((9, 3))));
     let seen = server.requests.lock().unwrap();
     let (headers, uri, body, _) = &seen[0];
     assert_eq!(uri.to_string(), "/v1/chat/completions?api-version=7");
@@ -238,7 +238,7 @@ async fn a_question_reaches_the_server_and_its_answer_comes_back() {
 
 #[tokio::test]
 async fn the_first_words_are_told_before_the_stream_ends() {
-    let (tell, more) = mpsc::unbounded_channel::<String>();
+    let (frame_sender, more) = mpsc::unbounded_channel::<String>();
     let frames = stream::unfold(more, |mut more| async {
         more.recv().await.map(|frame| (Ok::<_, std::convert::Infallible>(frame), more))
     });
@@ -248,9 +248,9 @@ async fn the_first_words_are_told_before_the_stream_ends() {
     let (sink, mut events) = sink();
     let llm = client(url, None);
     let _handle = llm.ask(question(), sink);
-    tell.send(text_frame("Early ")).unwrap();
+    frame_sender.send(text_frame("Early ")).unwrap();
     assert!(matches!(events.recv().await, Some(Event::Text(text)) if text == "Early "));
-    tell.send(text_frame("late.") + STOP + DONE).unwrap();
+    frame_sender.send(text_frame("late.") + STOP + DONE).unwrap();
     assert_eq!(collect_reply(events).await.text, "late.");
 }
 
@@ -273,9 +273,9 @@ async fn a_server_that_knows_no_stream_options_is_asked_without_them() {
     let llm = client(url, None);
     assert_eq!(ask(&llm).await.text, "Hello.");
     assert_eq!(ask(&llm).await.text, "Hello.");
-    let asked: Vec<bool> =
+    let requested_usage: Vec<bool> =
         server.requests.lock().unwrap().iter().map(|seen| seen.2.get("stream_options").is_some()).collect();
-    assert_eq!(asked, [true, false, false], "it is remembered");
+    assert_eq!(requested_usage, [true, false, false], "it is remembered");
 }
 
 #[tokio::test]
@@ -313,8 +313,8 @@ async fn refusals_are_told_in_the_servers_words_without_secrets() {
     ];
     for (status, body, kind, reason) in cases {
         let (_, url) = serve(vec![error_response(status, &body)]).await;
-        let told = ask(&client(url + "?key=hushhush", Some(key))).await;
-        assert_eq!(told.failed, Some((kind, reason.to_owned())));
+        let reply = ask(&client(url + "?key=hushhush", Some(key))).await;
+        assert_eq!(reply.failed, Some((kind, reason.to_owned())));
     }
 }
 
@@ -343,13 +343,13 @@ async fn a_server_that_does_not_stream_is_understood() {
     let body = json!({"choices": [{"message": {"role": "assistant", "content": "All at once."}, "finish_reason": "stop"}]});
     let (_, url) =
         serve(vec![([("content-type", "application/json")], body.to_string()).into_response()]).await;
-    let told = ask(&client(url, None)).await;
-    assert_eq!((told.text.as_str(), told.end), ("All at once.", Some((0, 0))));
+    let reply = ask(&client(url, None)).await;
+    assert_eq!((reply.text.as_str(), reply.end), ("All at once.", Some((0, 0))));
 }
 
 #[tokio::test]
 async fn a_cancelled_question_tells_nothing_more() {
-    let (tell, more) = mpsc::unbounded_channel::<String>();
+    let (frame_sender, more) = mpsc::unbounded_channel::<String>();
     let frames = stream::unfold(more, |mut more| async {
         more.recv().await.map(|frame| (Ok::<_, std::convert::Infallible>(frame), more))
     });
@@ -359,13 +359,13 @@ async fn a_cancelled_question_tells_nothing_more() {
     let (sink, mut events) = sink();
     let llm = client(url, None);
     let handle = llm.ask(question(), sink);
-    tell.send(text_frame("One")).unwrap();
+    frame_sender.send(text_frame("One")).unwrap();
     assert!(matches!(events.recv().await, Some(Event::Text(_))));
     handle.cancel();
     // The task is gone with its sink: the channel closes, although the server would continue.
     assert!(events.recv().await.is_none());
     // The server sees the closed connection.
-    tell.closed().await;
+    frame_sender.closed().await;
 }
 
 #[tokio::test]

@@ -40,44 +40,44 @@ pub(super) fn run_decoder(
     mut decoder: Decoder,
     slot: &Weak<Slot>,
     commands: &Receiver<Command>,
-    used: &Sender<Vec<i16>>,
-    call: &mut Option<DecoderSession>,
+    used_buffers: &Sender<Vec<i16>>,
+    session: &mut Option<DecoderSession>,
 ) {
     let channel = decoder.cepstral_mean();
-    if let Some(call) = call {
-        call.on_decoder_panic();
+    if let Some(session) = session {
+        session.on_decoder_panic();
     }
     for command in commands {
         let current =
             |lease: u64| slot.upgrade().is_some_and(|slot| slot.lease.load(Ordering::Acquire) == lease);
         match command {
             Command::Open { lease, sink } => {
-                if let Some(mut old) = call.take() {
+                if let Some(mut old) = session.take() {
                     old.abandon(&mut decoder);
                 }
                 decoder.set_cepstral_mean(&channel);
-                *call = Some(DecoderSession { lease, sink, speech: None, failed: false });
+                *session = Some(DecoderSession { lease, sink, speech: None, failed: false });
             }
             Command::Close => {
                 // The `Open` of a later call may already be queued; its lease differs.
-                if let Some(mut old) = call.take() {
+                if let Some(mut old) = session.take() {
                     old.abandon(&mut decoder);
                 }
             }
             Command::Audio(buffer) => {
-                if let Some(call) = call.as_mut().filter(|call| current(call.lease)) {
-                    call.push_audio(&mut decoder, &buffer);
+                if let Some(session) = session.as_mut().filter(|session| current(session.lease)) {
+                    session.push_audio(&mut decoder, &buffer);
                 }
-                let _ = used.try_send(buffer);
+                let _ = used_buffers.try_send(buffer);
             }
             Command::StartSpeech => {
-                if let Some(call) = call.as_mut().filter(|call| current(call.lease)) {
-                    call.start_speech(&mut decoder);
+                if let Some(session) = session.as_mut().filter(|session| current(session.lease)) {
+                    session.start_speech(&mut decoder);
                 }
             }
             Command::EndSpeech => {
-                if let Some(call) = call.as_mut().filter(|call| current(call.lease)) {
-                    call.end_speech(&mut decoder);
+                if let Some(session) = session.as_mut().filter(|session| current(session.lease)) {
+                    session.end_speech(&mut decoder);
                 }
             }
         }
@@ -121,8 +121,8 @@ impl DecoderSession {
             self.end_speech(decoder);
         }
         self.speech = Some(SpeechSegment::default());
-        let begun = decoder.start_utterance();
-        self.report_result(begun);
+        let started = decoder.start_utterance();
+        self.report_result(started);
     }
 
     fn push_audio(&mut self, decoder: &mut Decoder, pcm: &[i16]) {
@@ -142,8 +142,8 @@ impl DecoderSession {
             let ended = decoder.end_utterance();
             speech.previous_text = speech.full_text(&clean_transcript(&decoder.hypothesis()));
             speech.samples = 0;
-            let begun = decoder.start_utterance();
-            self.report_result(ended.and(begun));
+            let started = decoder.start_utterance();
+            self.report_result(ended.and(started));
         } else {
             self.report_result(processed);
         }

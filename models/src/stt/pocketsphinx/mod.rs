@@ -168,7 +168,7 @@ impl Stt for DecoderPool {
 impl Slot {
     fn start(n: usize, dir: PathBuf) -> Arc<Self> {
         let (commands, received) = crossbeam_channel::bounded(MAX_QUEUED_COMMANDS);
-        let (used, spare) = crossbeam_channel::bounded(MAX_QUEUED_COMMANDS);
+        let (used_buffers, spare) = crossbeam_channel::bounded(MAX_QUEUED_COMMANDS);
         let slot = Arc::new(Self {
             state: AtomicU8::new(STATE_LOADING),
             lease: AtomicU64::new(0),
@@ -193,7 +193,7 @@ impl Slot {
                             Ordering::Relaxed,
                         );
                     }
-                    decoder_thread::run_decoder(decoder, &shared, &received, &used, &mut call);
+                    decoder_thread::run_decoder(decoder, &shared, &received, &used_buffers, &mut call);
                 }
                 Err(reason) => {
                     if let Some(slot) = shared.upgrade() {

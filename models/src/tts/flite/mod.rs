@@ -118,29 +118,29 @@ fn synthesise_job(engine: &Engine, job: &SynthesisJob, cancelled: &dyn Fn() -> b
     if job.request.text.len() > MAX_TEXT_BYTES {
         return refuse("the text is too long to be said");
     }
-    let parts = text::split_segments(&job.request.text, &job.request.pronunciation);
-    if parts.is_empty() {
+    let segments = text::split_segments(&job.request.text, &job.request.pronunciation);
+    if segments.is_empty() {
         return refuse("there is no text to be said");
     }
     let (voice, _) = resolve_voice(&job.request.voice);
-    let mut speaker = EventEmitter::new(job, cancelled, voice.sample_rate());
-    for part in &parts {
-        speaker.start_segment(part);
+    let mut emitter = EventEmitter::new(job, cancelled, voice.sample_rate());
+    for part in &segments {
+        emitter.start_segment(part);
         if part.spoken.is_empty() {
             // Only punctuation and emoji: reported as words, with a short silence as audio.
-            speaker.on_marks(SpeechMarks {
+            emitter.on_marks(SpeechMarks {
                 phones: vec![("pau".to_owned(), LEADING_SILENCE_SECONDS)],
                 tokens: Vec::new(),
             });
-            let silence = vec![0; speaker.sample_count(LEADING_SILENCE_SECONDS)];
-            speaker.on_samples(&silence);
-        } else if let Err(reason) = engine.synthesise(voice, &part.spoken, &mut speaker) {
+            let silence = vec![0; emitter.sample_count(LEADING_SILENCE_SECONDS)];
+            emitter.on_samples(&silence);
+        } else if let Err(reason) = engine.synthesise(voice, &part.spoken, &mut emitter) {
             return job.sink.send(Event::Failed(Error::new(ErrorKind::Failed, reason)));
         }
         if cancelled() {
             return;
         }
-        speaker.finish_segment();
+        emitter.finish_segment();
     }
     job.sink.send(Event::End);
 }
@@ -156,7 +156,7 @@ struct EventEmitter<'a> {
     samples_sent: usize,
     /// Number of samples that flite made of this segment, and the range of them that is sent.
     samples_made: usize,
-    kept_range: std::ops::Range<usize>,
+    sent_range: std::ops::Range<usize>,
     chunk: Vec<i16>,
 }
 
@@ -170,7 +170,7 @@ impl<'a> EventEmitter<'a> {
             samples_before: 0,
             samples_sent: 0,
             samples_made: 0,
-            kept_range: 0..0,
+            sent_range: 0..0,
             chunk: Vec::new(),
         }
     }
@@ -209,7 +209,7 @@ impl SynthesisListener for EventEmitter<'_> {
         };
         let (from, to) =
             ((first - LEADING_SILENCE_SECONDS).max(0.0), (last + TRAILING_SILENCE_SECONDS).min(end));
-        self.kept_range = self.sample_count(from)..self.sample_count(to);
+        self.sent_range = self.sample_count(from)..self.sample_count(to);
         let base = self.samples_before as f64 / f64::from(self.sample_rate);
         let time = |t: f32| base + f64::from(t.clamp(from, to) - from);
 
@@ -233,8 +233,8 @@ impl SynthesisListener for EventEmitter<'_> {
         }
         let (from, to) = (self.samples_made, self.samples_made + pcm.len());
         self.samples_made = to;
-        let kept = self.kept_range.start.clamp(from, to) - from..self.kept_range.end.clamp(from, to) - from;
-        self.chunk.extend_from_slice(&pcm[kept.start.min(kept.end)..kept.end]);
+        let sent = self.sent_range.start.clamp(from, to) - from..self.sent_range.end.clamp(from, to) - from;
+        self.chunk.extend_from_slice(&pcm[sent.start.min(sent.end)..sent.end]);
         let enough =
             if self.samples_before + self.samples_sent == 0 { FIRST_CHUNK_SECONDS } else { CHUNK_SECONDS };
         if self.chunk.len() >= self.sample_count(enough) {

@@ -27,12 +27,12 @@ pub(in crate::tts) fn pronounce(
     let engine = Engine::shared()?;
     let mut words = Vec::new();
     for part in text::split_segments(text, list) {
-        let mut told = MarksCollector(None);
+        let mut collector = MarksCollector(None);
         if !part.spoken.is_empty() {
-            engine.synthesise(voice, &part.spoken, &mut told)?;
+            engine.synthesise(voice, &part.spoken, &mut collector)?;
         }
         // Punctuation alone has no audio, and therefore no utterance.
-        let marks = told.0.unwrap_or(SpeechMarks { phones: Vec::new(), tokens: Vec::new() });
+        let marks = collector.0.unwrap_or(SpeechMarks { phones: Vec::new(), tokens: Vec::new() });
         words.extend(word_pronunciations(&part.words, &marks));
     }
     Ok(words)

@@ -64,8 +64,8 @@ pub(super) struct JobQueue<T> {
 
 impl<T> JobQueue<T> {
     pub(super) fn channel() -> (Self, Receiver<(T, Arc<Ticket>)>) {
-        let (jobs, taken) = bounded(MAX_QUEUED);
-        (Self { jobs, waiting: Arc::default() }, taken)
+        let (jobs, receiver) = bounded(MAX_QUEUED);
+        (Self { jobs, waiting: Arc::default() }, receiver)
     }
 
     /// Number of waiting jobs.
