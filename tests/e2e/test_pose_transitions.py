@@ -24,7 +24,7 @@ DECODERS = ("vp8", "libvpx")
 
 
 class PoseSet:
-    """A file in the format of models/src/face/set.rs."""
+    """A file in the format of models/src/face/pose_set.rs."""
 
     def __init__(self, path):
         file = path.read_bytes()

@@ -1,7 +1,7 @@
 """Every sentence of the contract about safety, and the tests that prove it."""
 
 API = "control-api/tests/api"
-NET = "models/src/net/tests.rs"
+NET = "egress/src/tests.rs"
 ROWS = "tests/e2e/test_conformance.py::test_row"
 
 PROOFS = {
@@ -18,10 +18,10 @@ PROOFS = {
     ],
     "http(s) only": [f"{NET}::only_http_and_clean_headers_are_taken", ROWS],
     "name resolved once and the address pinned": [f"{NET}::a_kept_connection_is_used_again_and_a_new_one_is_checked_again", f"{NET}::a_name_with_one_private_address_is_refused_whole"],
-    "private, loopback and link-local addresses refused": [f"{NET}::loopback_is_refused_in_every_notation", "models/src/net/address.rs::special_ipv4_ranges_are_private", "models/src/net/address.rs::special_ipv6_ranges_are_private"],
+    "private, loopback and link-local addresses refused": [f"{NET}::loopback_is_refused_in_every_notation", "egress/src/address.rs::special_ipv4_ranges_are_private", "egress/src/address.rs::special_ipv6_ranges_are_private"],
     "unless --allow-private-targets, the default where every HTTP listener is loopback and server.public_url is unset": [f"{API}/contract.rs::private_targets_are_allowed_by_default_only_where_nobody_else_reaches_the_server"],
     "what the operator's own configuration names is always trusted": [f"{NET}::trusted_requests_reach_private_targets_under_a_strict_policy"],
-    "metadata addresses never": [f"{NET}::metadata_services_are_refused_even_where_everything_else_is_trusted", "models/src/net/address.rs::metadata_services_are_recognised_in_every_form"],
+    "metadata addresses never": [f"{NET}::metadata_services_are_refused_even_where_everything_else_is_trusted", "egress/src/address.rs::metadata_services_are_recognised_in_every_form"],
     "no redirects": [f"{NET}::redirects_are_answers_like_any_other"],
     "size and time limits": [f"{NET}::long_answers_are_cut_or_refused", f"{NET}::a_server_that_says_nothing_times_out"],
     "a refused address is no error at creation: a webhook is a dead letter at once (refused address)": [f"{API}/contract.rs::a_webhook_to_a_refused_address_is_a_dead_letter_at_once_and_no_error_before"],

@@ -9,7 +9,7 @@ from . import speech
 def script(transcripts: list, tap: str | None = None) -> str:
     """The script for `config.stt.model`. Each utterance is one of these: a text that voice "slt"
     speaks; `(text, voice)`; `(text, seconds)` where the test makes the sound itself (an empty text
-    is a sound without words); or a dictionary in the form of models/src/script.rs. A call
+    is a sound without words); or a dictionary in the form of models/src/scripted.rs. A call
     recognizes them in this order, one for each speech segment, and then starts again from the
     first. `tap` names the file that receives the samples given to the speech-to-text."""
     utterances = [
