@@ -35,7 +35,7 @@ pub(crate) fn check<T: Clone>(sliders: &[Slider<T>], target: &T) -> Result<(), O
     for &Slider { name, min, max, field, .. } in sliders {
         let value = *field(&mut target);
         if !(min..=max).contains(&value) {
-            return Err(OutOfRange { name, value, min: min, max: max });
+            return Err(OutOfRange { name, value, min, max });
         }
     }
     Ok(())

@@ -196,14 +196,7 @@ impl PoseSet {
             *lengths = all.collect::<Result<_, _>>().map_err(|_| Error::Damaged("frame too long"))?;
         }
         let table = Self::build_best_frames(&manifest)?;
-        Ok(Self {
-            manifest,
-            key_frame: key,
-            altref_frame: altref_frame,
-            frames,
-            quality_levels: quality_levels,
-            best_frames: table,
-        })
+        Ok(Self { manifest, key_frame: key, altref_frame, frames, quality_levels, best_frames: table })
     }
 
     /// The best frame for each combination, in the order of [`Manifest::table_index`]. The first

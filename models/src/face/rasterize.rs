@@ -91,7 +91,7 @@ impl<'a> StanceRenderer<'a> {
         let region = |rect: Rect, name: String| Region { rect, name, rest: None };
         let eyes = region(view.eyes_rect(), format!("stance{h}-eyes"));
         let mouth = region(view.mouth_rect(), format!("stance{h}-mouth"));
-        Ok((Self { base, view: view, whole, eyes, mouth }, still))
+        Ok((Self { base, view, whole, eyes, mouth }, still))
     }
 
     /// Draws the part `name`: the eyes or the mouth in another pose.
@@ -153,17 +153,8 @@ impl<'a> Rasterizer<'a> {
         let total =
             plan.mouths.len() * plan.speaking_stances.len() + looks + plan.stances.len() * STANCE_COST;
         let stances = plan.stances.iter().map(|_| None).collect();
-        let mut rasterizer = Self {
-            renderer: renderer,
-            avatar: avatar,
-            size,
-            plan,
-            cache: cache,
-            stances,
-            chest,
-            done_cost: 0,
-            total_cost: total,
-        };
+        let mut rasterizer =
+            Self { renderer, avatar, size, plan, cache, stances, chest, done_cost: 0, total_cost: total };
         rasterizer.draw_stance(0)?;
         Ok(rasterizer)
     }

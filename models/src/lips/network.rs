@@ -134,8 +134,8 @@ impl Network {
         ];
         let network = Self {
             lag,
-            first_context: first_context,
-            second_context: second_context,
+            first_context,
+            second_context,
             mean: all(mean),
             scale: all(scale),
             layers,

@@ -144,7 +144,7 @@ mod tests {
             let (questions, received) = request_queue();
             let ((entering, entered), (gate, gated), (sink, answers)) =
                 (unbounded(), unbounded(), unbounded());
-            let network = GatedNetwork { max_batch: max_batch, entered: entering, gate: gated };
+            let network = GatedNetwork { max_batch, entered: entering, gate: gated };
             let thread = thread::spawn(move || run_worker(network, &received));
             Self { requests: questions, entered, gate, answers, sink, thread }
         }
