@@ -1,42 +1,35 @@
-//! The control plane as the binary sees it, and the state that its parts share.
+//! The control plane as the binary sees it: opens the data folder, and runs every part.
 
-use std::collections::HashMap;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, OnceLock};
 
-use conversation::id::ConversationId;
 use engine_api::{Engine, EventSink};
 use models::embeddings::EmbeddingClient;
 use tokio::sync::{Notify, broadcast, mpsc};
 
-use crate::auth::Given;
-use crate::character::{self, Painter};
+use crate::cluster::{erasure, lease, recovery};
 use crate::config::{Config, StockAvatar};
-use crate::conversation::control::Unconfirmed;
-use crate::delivery;
-use crate::delivery::notice::{self, Notice};
-use crate::door::{Connections, Pending};
-use crate::error::ApiError;
-use crate::kb::directions::{self, Meaning};
-use crate::kb::indexing;
-use crate::key_use::{self, Uses};
-use crate::knowledge_cache::Cache;
-use crate::ledger::{self, Facts};
-use crate::limits::Limit;
-use crate::peer::Peer;
-use crate::quota::Beginning;
+use crate::http::key_usage;
+use crate::resources::knowledge::{embeddings, ingestion};
+use crate::resources::{characters, custom_avatars, demo};
 use crate::scope::Scope;
+use crate::state::api_key::{self, Given};
+use crate::state::join_token::Signer;
+use crate::state::key_usage::Uses;
+use crate::state::knowledge_search::{Cache, Meaning};
+use crate::state::preview_queue::Painter;
+use crate::state::rate_limit::Limit;
+use crate::state::registry::{Beginning, Connections, Pending, Unconfirmed};
+use crate::state::supervise::{LEDGER, spawn};
+use crate::state::webhook_queue::{News, Notice};
+use crate::state::{AppState, Limits, event_queue};
+use crate::store::vault::{self, Vault};
 use crate::store::{self, Place, Store};
-use crate::supervise::{LEDGER, Tasks, spawn};
-use crate::token::Signer;
-use crate::vault::{self, Vault};
-use crate::{auth, custom_avatar, demo, erasing, lease, lifecycle, router};
+use crate::webhooks::{self, guardrail_callback};
+use crate::{events, router};
 
 /// Name of the workspace that the first start creates.
 const FIRST_WORKSPACE: &str = "default";
@@ -62,117 +55,15 @@ pub enum OpenError {
     Store(#[from] store::Error),
 }
 
-/// Rate limits, per minute.
-pub(crate) struct Limits {
-    pub(crate) keys: Limit<[u8; 32]>,
-    pub(crate) offers: Limit<IpAddr>,
-    pub(crate) embeds: Limit<IpAddr>,
-}
-
-/// State that the parts of this plane share.
-pub(crate) struct Shared {
-    pub(crate) config: Config,
-    pub(crate) store: Store,
-    pub(crate) vault: Vault,
-    pub(crate) tokens: Signer,
-    pub(crate) given: Given,
-    /// Uses of API keys that are not written yet.
-    pub(crate) uses: Uses,
-    pub(crate) limits: Limits,
-    pub(crate) avatars: Vec<StockAvatar>,
-    /// The first workspace, which owns the demo agent.
-    pub(crate) workspace: String,
-    /// The server's id; a restart ends the conversations with this id.
-    pub(crate) server: String,
-    /// The engine, set by [`App::router`].
-    pub(crate) host: OnceLock<Arc<dyn Engine>>,
-    /// Where the engine's events go.
-    pub(crate) facts: Facts,
-    /// Notified after each commit of events.
-    pub(crate) news: broadcast::Sender<ConversationId>,
-    /// Receives each webhook that was written.
-    pub(crate) outbox: mpsc::UnboundedSender<delivery::News>,
-    /// Receives each triggered guardrail that has a receiver.
-    pub(crate) notices: mpsc::UnboundedSender<Notice>,
-    /// Offers that may still connect.
-    pub(crate) pending: Pending,
-    /// Calls that may still connect, by workspace.
-    pub(crate) beginning: Beginning,
-    /// Conversations whose requested end could not be stored yet.
-    pub(crate) unconfirmed: Unconfirmed,
-    /// Connections whose offer was answered.
-    pub(crate) connections: Connections,
-    /// Notified when a photo-avatar job is queued.
-    pub(crate) jobs: Notify,
-    /// Notified when a drawing job is queued.
-    pub(crate) drawings: Notify,
-    /// Pose sets of custom avatars that running calls show.
-    pub(crate) shown: Mutex<Shown>,
-    /// Renders previews.
-    pub(crate) painter: Painter,
-    /// Program and arguments that bake avatars.
-    pub(crate) baker: Vec<OsString>,
-    /// Notified when a document is queued for extraction.
-    pub(crate) uploads: Notify,
-    /// Notified when a document was extracted.
-    pub(crate) read: Notify,
-    /// Computes embeddings, if the operator configured it.
-    pub(crate) meaning: Option<Arc<Meaning>>,
-    /// Program and arguments that extract a document's text.
-    pub(crate) extractor: Vec<OsString>,
-    /// Indexes of the agents' knowledge.
-    pub(crate) knowledge: Cache,
-    /// Sends webhooks, under the operator's policy.
-    pub(crate) net: egress::Client,
-    /// State of the background tasks.
-    pub(crate) tasks: Arc<Tasks>,
-    draining: AtomicBool,
-}
-
-/// By avatar: the completeness of the pose set in percent, and the pose set.
-type Shown = HashMap<String, (u8, Weak<[u8]>)>;
-
-impl Shared {
-    /// The engine.
-    pub(crate) fn host(&self) -> &Arc<dyn Engine> {
-        self.host.get().expect("handlers run only under a router, and the router has set the host")
-    }
-
-    /// Whether new calls are refused because the server is about to stop.
-    pub(crate) fn draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
-    }
-
-    /// Why a call that starts now would leave no record, or `None`.
-    pub(crate) fn keeps_nothing(&self) -> Option<String> {
-        let down = || self.tasks.is_down(LEDGER).then(|| "the task that writes facts has failed".to_owned());
-        self.store.health.failing().or_else(down)
-    }
-
-    /// Whether limits by address do not apply: to clients on this machine, unless a proxy on it may
-    /// forward requests of others.
-    pub(crate) fn exempt(&self, peer: Peer) -> bool {
-        peer.0.is_loopback() && self.config.public_url.is_none()
-    }
-
-    /// Charges one request of an address to a rate limit, unless it is exempt.
-    pub(crate) fn limited(&self, limit: &Limit<IpAddr>, peer: Peer) -> Result<(), ApiError> {
-        if self.exempt(peer) {
-            return Ok(());
-        }
-        limit.take(peer.subscriber(), Instant::now()).map_err(ApiError::TooMany)
-    }
-}
-
 struct Background {
-    facts: ledger::Queue,
-    outbox: mpsc::UnboundedReceiver<delivery::News>,
+    facts: event_queue::Queue,
+    outbox: mpsc::UnboundedReceiver<News>,
     notices: mpsc::UnboundedReceiver<Notice>,
 }
 
 /// The control plane of one data folder.
 pub struct App {
-    shared: Arc<Shared>,
+    shared: Arc<AppState>,
     background: Mutex<Option<Background>>,
     /// Held as long as the server runs.
     _lock: File,
@@ -272,7 +163,7 @@ impl App {
             return Err(OpenError::Keys(data));
         }
         let mut tx = store.write().await?;
-        let (workspace, _) = store::key::workspace(&mut tx, FIRST_WORKSPACE).await?;
+        let (workspace, _) = store::api_key::workspace(&mut tx, FIRST_WORKSPACE).await?;
         tx.commit().await?;
         let offer_time = config.timeouts.offer;
         let this = std::env::current_exe().map_err(fail)?;
@@ -284,12 +175,12 @@ impl App {
             offers: Limit::new(config.limits.offers),
             embeds: Limit::new(config.limits.embeds),
         };
-        let (facts, facts_queue) = ledger::channel();
+        let (facts, facts_queue) = event_queue::channel();
         let (outbox, outbox_queue) = mpsc::unbounded_channel();
         let (notices, notices_queue) = mpsc::unbounded_channel();
         let meaning =
             config.embeddings.clone().map(|to| Arc::new(Meaning::new(EmbeddingClient::new(to, &net))));
-        let shared = Shared {
+        let shared = AppState {
             given: Given::new(config.api_key.as_deref().map(|key| (key, workspace.as_str()))),
             uses: Uses::default(),
             config,
@@ -326,9 +217,9 @@ impl App {
         // Deliveries that are taken over are in the store, where the dispatcher finds them.
         lease::renew(&shared).await?;
         // Files of conversations that were erased meanwhile, and files that a crash left.
-        erasing::sweep(&shared).await?;
+        erasure::sweep(&shared).await?;
         // Before the first request: conversations that a crash left open have ended.
-        lifecycle::recover(&shared).await;
+        recovery::recover(&shared).await;
         let background = Background { facts: facts_queue, outbox: outbox_queue, notices: notices_queue };
         Ok(Self { shared: Arc::new(shared), background: Mutex::new(Some(background)), _lock: lock })
     }
@@ -348,11 +239,11 @@ impl App {
         let key = match self.shared.config.api_key {
             Some(_) => None,
             None => {
-                let key = auth::fresh_key();
-                let (prefix, hash) = (auth::prefix(&key), auth::stored(&key));
+                let key = api_key::fresh_key();
+                let (prefix, hash) = (api_key::prefix(&key), api_key::stored(&key));
                 let workspace = &self.shared.workspace;
                 let mut tx = store.write().await?;
-                let draft = store::key::Draft {
+                let draft = store::api_key::Draft {
                     workspace,
                     name: "first start",
                     prefix,
@@ -360,7 +251,7 @@ impl App {
                     expires_at: None,
                     scope: Scope::Administer,
                 };
-                store::key::insert(&mut tx, &draft).await?;
+                store::api_key::insert(&mut tx, &draft).await?;
                 tx.commit().await?;
                 Some(key)
             }
@@ -389,7 +280,7 @@ impl App {
 
     /// The shared state, for unit tests.
     #[cfg(test)]
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<AppState> {
         &self.shared
     }
 
@@ -414,7 +305,7 @@ impl App {
         let (stop, stopped) = tokio::sync::watch::channel(false);
         let (shared, stopped) = (&self.shared, &stopped);
         // Queues are owned outside of the tasks that read them: a task is restarted when it panics.
-        let writer = ledger::Writer::new(Arc::clone(shared), background.facts, stopped.clone());
+        let writer = events::Writer::new(Arc::clone(shared), background.facts, stopped.clone());
         let writer = Arc::new(tokio::sync::Mutex::new(writer));
         let outbox = Arc::new(tokio::sync::Mutex::new(background.outbox));
         let notices = Arc::new(tokio::sync::Mutex::new(background.notices));
@@ -425,20 +316,20 @@ impl App {
         let others = [
             spawn(shared, stopped, "webhooks", move |shared, stop| {
                 let outbox = Arc::clone(&outbox);
-                async move { delivery::run(shared, &mut *outbox.lock().await, stop).await }
+                async move { webhooks::run(shared, &mut *outbox.lock().await, stop).await }
             }),
             spawn(shared, stopped, "notices", move |shared, stop| {
                 let notices = Arc::clone(&notices);
-                async move { notice::run(shared, &mut *notices.lock().await, stop).await }
+                async move { guardrail_callback::run(shared, &mut *notices.lock().await, stop).await }
             }),
             spawn(shared, stopped, "lease", lease::run),
-            spawn(shared, stopped, "conversations", lifecycle::run),
-            spawn(shared, stopped, "pictures", custom_avatar::run),
-            spawn(shared, stopped, "drawings", custom_avatar::bake::run),
-            spawn(shared, stopped, "previews", character::run),
-            spawn(shared, stopped, "documents", indexing::run),
-            spawn(shared, stopped, "key_uses", key_use::run),
-            spawn(shared, stopped, "meaning", directions::run),
+            spawn(shared, stopped, "conversations", recovery::run),
+            spawn(shared, stopped, "pictures", custom_avatars::run),
+            spawn(shared, stopped, "drawings", custom_avatars::bake::run),
+            spawn(shared, stopped, "previews", characters::run),
+            spawn(shared, stopped, "documents", ingestion::run),
+            spawn(shared, stopped, "key_uses", key_usage::run),
+            spawn(shared, stopped, "meaning", embeddings::run),
         ];
         shutdown.await;
         // The receivers are in the tasks; without any receiver there is no task to stop.

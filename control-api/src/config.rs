@@ -2,14 +2,15 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::peer::Network;
-use crate::watch::Watch;
+use crate::store::crash_points::Watch;
 
 /// Everything that concerns this plane. The binary parses files and environment and fills it in.
 #[derive(Clone)]
@@ -244,4 +245,36 @@ pub struct Viseme {
     pub name: &'static str,
     /// The shape of the mouth.
     pub mouth: models::face::Mouth,
+}
+
+/// An address, or a range of addresses such as `10.0.0.0/8`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network(IpNet);
+
+impl Network {
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+        self.0.contains(&address)
+    }
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+        net.map(Self).map_err(|_| format!("\"{text}\" is no address, nor a range such as \"10.0.0.0/8\""))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_network_is_refused() {
+        for text in ["", "10.0.0.0/33", "proxy.example", "10.0.0"] {
+            assert!(text.parse::<Network>().is_err(), "{text}");
+        }
+    }
 }

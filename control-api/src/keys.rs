@@ -4,9 +4,10 @@
 use std::path::Path;
 
 use crate::app::{OpenError, open_store, prepare};
+use crate::clock;
 use crate::scope::Scope;
+use crate::state::api_key;
 use crate::store::{self, Store};
-use crate::{auth, clock};
 
 /// A key, without its secret value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,11 +55,11 @@ pub async fn create_scoped(
     scope: Scope,
 ) -> Result<String, OpenError> {
     let store = open(data, database_url).await?;
-    let key = auth::fresh_key();
+    let key = api_key::fresh_key();
     let mut tx = store.write().await?;
-    let (workspace, _) = store::key::workspace(&mut tx, workspace).await?;
-    let (prefix, hash) = (auth::prefix(&key), auth::stored(&key));
-    let draft = store::key::Draft {
+    let (workspace, _) = store::api_key::workspace(&mut tx, workspace).await?;
+    let (prefix, hash) = (api_key::prefix(&key), api_key::stored(&key));
+    let draft = store::api_key::Draft {
         workspace: &workspace,
         name: "command line",
         prefix,
@@ -66,7 +67,7 @@ pub async fn create_scoped(
         expires_at: None,
         scope,
     };
-    store::key::insert(&mut tx, &draft).await?;
+    store::api_key::insert(&mut tx, &draft).await?;
     tx.commit().await?;
     store.close().await;
     Ok(key)
@@ -102,7 +103,7 @@ pub async fn list(data: &Path, database_url: Option<&str>) -> Result<Vec<KeyInfo
 pub async fn revoke(data: &Path, database_url: Option<&str>, id: &str) -> Result<bool, OpenError> {
     let store = open(data, database_url).await?;
     let mut tx = store.write().await?;
-    let found = store::key::delete(&mut tx, None, id).await?;
+    let found = store::api_key::delete(&mut tx, None, id).await?;
     tx.commit().await?;
     store.close().await;
     Ok(found)

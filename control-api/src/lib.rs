@@ -10,75 +10,50 @@
 //!                   webhooks, ends conversations that were not joined
 //! ```
 //!
-//! One file per resource. Each has its `routes()`, and `router.rs` combines them. A handler reads
-//! its request in the order in which errors are reported (`extract.rs`), queries the store
-//! (`store/`, one file per table) and responds. Every error response is a variant of one enum
-//! (`error.rs`), which defines its exact bytes.
+//! Modules import only modules that precede them in this list:
+//!
+//! | module | contents |
+//! |---|---|
+//! | `clock`, `scope` | time; scopes of API keys |
+//! | `store/` | the database, one file per table; encryption of secrets |
+//! | `config`, `error` | configuration; every error response, with its exact bytes |
+//! | `state/` | what handlers and background tasks share |
+//! | `web/`, `openapi/` | the pages; the description of the interface |
+//! | `http/` | connections, authentication, extraction and validation of requests |
+//! | `webhooks/`, `events/`, `cluster/` | delivery; storage of events; servers that share a database |
+//! | `resources/`, `join/` | the REST resources; what a client uses to join |
+//! | `ops/` | health and metrics |
+//! | `router`, `app` | all routes; opens and runs everything |
+//!
+//! One file or folder per resource. Each has its `routes()`, and `router.rs` combines them. A
+//! handler reads its request in the order in which errors are reported (`http/extract.rs`),
+//! queries the store and responds.
 
-mod about;
-mod agent;
-mod apikey;
 mod app;
-mod auth;
-mod avatar;
-mod call;
-mod character;
 mod clock;
+mod cluster;
 mod config;
-mod conversation;
-mod cors;
-mod custom_avatar;
-mod delivery;
-mod demo;
-mod door;
-mod embed;
-mod erasing;
 mod error;
-mod fields;
-mod guard;
-mod guardrail;
-mod headers;
-mod health;
+mod events;
+mod http;
 pub mod inspect;
-mod kb;
-mod kept;
-mod key_use;
+mod join;
 pub mod keys;
-mod knowledge_cache;
-mod lease;
-mod ledger;
-mod lifecycle;
-mod limits;
-mod mcp;
-mod meeting;
-mod metrics;
 pub mod openapi;
-mod peer;
-mod places;
-mod prompt;
-mod provider;
-mod quota;
-mod request;
+mod ops;
+mod resources;
 mod router;
 mod scope;
-mod serve;
-mod session;
+mod state;
 mod store;
-mod supervise;
-mod template;
-mod token;
-mod tool;
-mod turns;
-mod vault;
-mod watch;
 pub mod web;
+mod webhooks;
 
 pub use app::{App, OpenError};
-pub use config::{Config, IceServer, Limits, StockAvatar, Timeouts, Viseme, Webhooks};
+pub use config::{Config, IceServer, Limits, Network, StockAvatar, Timeouts, Viseme, Webhooks};
+pub use http::serve::{Bounds, serve};
 #[doc(hidden)]
-pub use door::trickle;
-pub use peer::Network;
+pub use join::signaling::trickle;
 pub use scope::{NoScope, Scope};
-pub use serve::{Bounds, serve};
 pub use store::Error as StoreError;
-pub use watch::{Moment, Watch};
+pub use store::crash_points::{Moment, Watch};

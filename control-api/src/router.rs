@@ -6,32 +6,36 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use serde_json::json;
 
-use crate::app::Shared;
 use crate::error::{ApiError, Missing};
-use crate::web::Pages;
-use crate::{
-    about, agent, apikey, avatar, character, conversation, cors, custom_avatar, delivery, door, embed, guard,
-    guardrail, health, kb, mcp, meeting, metrics, openapi, provider, session, template, tool,
+use crate::http::{console_session, cors, security_headers};
+use crate::join::{about, embed, signaling};
+use crate::openapi;
+use crate::ops::{health, metrics};
+use crate::resources::{
+    agents, api_keys, avatars, characters, conversations, custom_avatars, dead_letters, guardrails,
+    knowledge, mcp, meetings, providers, templates, tools,
 };
+use crate::state::AppState;
+use crate::web::Pages;
 
-pub(crate) fn router(shared: &Arc<Shared>) -> Router {
+pub(crate) fn router(shared: &Arc<AppState>) -> Router {
     let pages = Pages::new(&json!(shared.config.ice_servers));
     let rest = Router::new()
-        .merge(agent::routes())
-        .merge(apikey::routes())
-        .merge(avatar::routes())
-        .merge(character::routes())
-        .merge(conversation::routes())
-        .merge(custom_avatar::routes())
-        .merge(delivery::log::routes())
-        .merge(guardrail::routes())
-        .merge(kb::routes())
+        .merge(agents::routes())
+        .merge(api_keys::routes())
+        .merge(avatars::routes())
+        .merge(characters::routes())
+        .merge(conversations::routes())
+        .merge(custom_avatars::routes())
+        .merge(dead_letters::routes())
+        .merge(guardrails::routes())
+        .merge(knowledge::routes())
         .merge(mcp::routes())
-        .merge(meeting::routes())
+        .merge(meetings::routes())
         .merge(openapi::routes())
-        .merge(provider::routes())
-        .merge(template::routes())
-        .merge(tool::routes())
+        .merge(providers::routes())
+        .merge(templates::routes())
+        .merge(tools::routes())
         // Set here, so that a preflight request, for which no route exists, reaches the layer.
         .method_not_allowed_fallback(async || ApiError::Method);
     let rest = match cors::layer(&shared.config.cors_origins) {
@@ -40,16 +44,16 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
     };
     Router::new()
         .merge(rest)
-        .merge(session::routes())
+        .merge(console_session::routes())
         .merge(health::routes())
         .merge(metrics::routes())
         .merge(embed::routes(&pages))
         .merge(embed::landing(&pages))
         .merge(pages.router())
         .merge(about::routes())
-        .merge(door::routes(shared))
+        .merge(signaling::routes(shared))
         .fallback(async || ApiError::Missing(Missing::Path))
         .method_not_allowed_fallback(async || ApiError::Method)
-        .layer(from_fn_with_state(Arc::clone(shared), guard::guard))
+        .layer(from_fn_with_state(Arc::clone(shared), security_headers::guard))
         .with_state(Arc::clone(shared))
 }

@@ -4,12 +4,12 @@
 //! stored document. Another one sends a request for every operation of the table to the router, and
 //! searches the source for routes that are missing in the table.
 
-mod build;
-mod calls;
+mod agent_operations;
+mod characters;
 mod console;
-mod drawn;
+mod conversation_operations;
+mod json_schema;
 mod operation;
-mod operations;
 mod records;
 mod schemas;
 
@@ -24,8 +24,8 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use self::operation::{Body, Door, Operation};
-use crate::app::Shared;
 use crate::scope::Scope;
+use crate::state::AppState;
 use crate::web;
 
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(text()));
@@ -49,7 +49,7 @@ pub(crate) fn needs(method: &Method, route: &str) -> Option<Scope> {
     SCOPES.get(&(method, route)).copied()
 }
 
-pub(crate) fn routes() -> Router<Arc<Shared>> {
+pub(crate) fn routes() -> Router<Arc<AppState>> {
     let document = async || ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.clone()).into_response();
     let docs = async || -> Response { web::document(PAGE.clone()) };
     Router::new().route("/openapi.json", get(document)).route("/docs", get(docs))
@@ -91,7 +91,7 @@ fn document() -> Value {
 
 /// All rows of the table.
 fn table() -> impl Iterator<Item = &'static Operation> {
-    operations::OPERATIONS.iter().chain(calls::OPERATIONS).chain(console::OPERATIONS)
+    agent_operations::OPERATIONS.iter().chain(conversation_operations::OPERATIONS).chain(console::OPERATIONS)
 }
 
 fn tags() -> Vec<Value> {

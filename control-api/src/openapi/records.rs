@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::build::{id, list, maybe, object, one_of, refer, strings, text, time};
+use super::json_schema::{id, list, maybe, object, one_of, refer, strings, text, time};
 use crate::scope::Scope;
 
 /// Ids of attached records, or the records themselves.

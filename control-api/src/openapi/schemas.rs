@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::build::{and, form, id, list, maybe, object, one_of, refer, strings, text, time};
+use super::json_schema::{and, form, id, list, maybe, object, one_of, refer, strings, text, time};
 use super::records::{
     agent_config, avatar, choice_of_llm, choice_of_stt, context, conversation, custom_avatar, delivery,
     documents, file, guardrail, key, knowledge_base, mcp_body, pass, provider, scope, shared_body,
@@ -273,6 +273,6 @@ pub(super) fn all() -> Map<String, Value> {
         ("Document", json!({"type": "object"})),
         ("Health", object([("status*", text()), ("reason", text())])),
     ];
-    let drawn = super::drawn::all();
+    let drawn = super::characters::all();
     schemas.into_iter().chain(drawn).map(|(name, schema)| (name.to_owned(), schema)).collect()
 }

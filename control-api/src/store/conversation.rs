@@ -9,8 +9,9 @@
 //! ENDED --------- erase --------------------------------------> (removed)
 //! ```
 
+use super::page::searchable;
 use super::server::alive;
-use super::{Page, Result, Sql, Store, Transaction, page::searchable, quota};
+use super::{Page, Result, Sql, Store, Transaction, quota};
 use crate::clock::Micros;
 
 /// Status as stored and as returned by the API.

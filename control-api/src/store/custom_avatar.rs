@@ -11,8 +11,9 @@
 
 use sqlx::AssertSqlSafe;
 
+use super::page::searchable;
 use super::server::alive;
-use super::{Error, Page, Result, Sql, Store, Transaction, page::searchable, turn};
+use super::{Error, Page, Result, Sql, Store, Transaction, fairness};
 use crate::clock::Micros;
 
 /// One custom avatar, without its photo and its poses.
@@ -145,7 +146,7 @@ pub(crate) async fn take(tx: &mut Transaction, server: &str, now: Micros) -> Res
         "UPDATE custom_avatar SET status = 'PROCESSING', server = $1, updated_at = $2 WHERE id = (SELECT id FROM custom_avatar AS waits WHERE ",
         free!(),
         " ORDER BY CASE status WHEN 'PROCESSING' THEN 0 ELSE 1 END, ",
-        turn::last_turn!("avatar", "waits.workspace"),
+        fairness::last_turn!("avatar", "waits.workspace"),
         ", created_at, id LIMIT 1) RETURNING id, name, workspace, gender, person",
     ))
     .bind(server)
@@ -153,7 +154,7 @@ pub(crate) async fn take(tx: &mut Transaction, server: &str, now: Micros) -> Res
     .fetch_optional(&mut **tx)
     .await?;
     if let Some(job) = &taken {
-        turn::had(tx, turn::AVATAR, &job.workspace).await?;
+        fairness::had(tx, fairness::AVATAR, &job.workspace).await?;
     }
     Ok(taken)
 }

@@ -1,9 +1,11 @@
 //! Agents, templates, tools, guardrails and MCP configurations: a JSON document, its encrypted
 //! secrets, and the columns for lists.
 
+use serde_json::Value;
 use sqlx::AssertSqlSafe;
 
-use super::{Page, Result, Sql, Store, Transaction, page::searchable};
+use super::page::searchable;
+use super::{Error, Page, Result, Sql, Store, Transaction};
 use crate::clock::Micros;
 
 /// The table of a document.
@@ -217,4 +219,15 @@ pub(crate) async fn next_call(tx: &mut Transaction, agent: &str) -> Result<i64> 
             .fetch_optional(&mut **tx)
             .await?;
     Ok(calls.unwrap_or(1) - 1)
+}
+
+/// A stored document, parsed.
+pub(crate) fn parsed(document: &str) -> Result<Value> {
+    serde_json::from_str(document).map_err(|e| Error::Damaged("agent", e.to_string()))
+}
+
+/// The ids in one of a document's lists.
+pub(crate) fn ids(document: &Value, list: &str) -> Vec<String> {
+    let items = document[list].as_array().map(Vec::as_slice).unwrap_or_default();
+    items.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect()
 }

@@ -9,8 +9,9 @@
 //! processing -- save_document_text: error ----------------------------> error
 //! ```
 
+use super::page::searchable;
 use super::server::alive;
-use super::{Page, Result, Sql, Store, Transaction, fresh_id, page::searchable, turn};
+use super::{Page, Result, Sql, Store, Transaction, fairness, fresh_id};
 use crate::clock::Micros;
 
 /// One knowledge base.
@@ -164,7 +165,7 @@ pub(crate) async fn take_waiting(tx: &mut Transaction, server: &str, now: Micros
         "UPDATE kb_document SET status = 'processing', server = $1 WHERE id = (SELECT id FROM kb_document AS waits WHERE ",
         unread!(),
         " ORDER BY ",
-        turn::last_turn!("document", "waits.workspace"),
+        fairness::last_turn!("document", "waits.workspace"),
         ", created_at, id LIMIT 1) RETURNING id, workspace, kb, type, source",
     ))
     .bind(server)
@@ -172,7 +173,7 @@ pub(crate) async fn take_waiting(tx: &mut Transaction, server: &str, now: Micros
     .fetch_optional(&mut **tx)
     .await?;
     if let Some(document) = &taken {
-        turn::had(tx, turn::DOCUMENT, &document.workspace).await?;
+        fairness::had(tx, fairness::DOCUMENT, &document.workspace).await?;
     }
     Ok(taken)
 }
@@ -294,7 +295,7 @@ impl Store {
     pub(crate) async fn without_directions(&self, model: &str) -> Result<Option<Meant>> {
         Ok(sqlx::query_as(concat!(
             "SELECT id, workspace, kb, body FROM kb_document AS waits WHERE status = 'ready' AND (directions_of IS NULL OR directions_of <> $1) ORDER BY ",
-            turn::last_turn!("meaning", "waits.workspace"),
+            fairness::last_turn!("meaning", "waits.workspace"),
             ", created_at, id LIMIT 1",
         ))
         .bind(model)

@@ -8,24 +8,27 @@
 #[macro_use]
 mod row;
 
+pub(crate) mod api_key;
 mod command;
 pub(crate) mod conversation;
+pub(crate) mod crash_points;
 pub(crate) mod custom_avatar;
 pub(crate) mod delivery;
 pub(crate) mod document;
 pub(crate) mod erased;
 pub(crate) mod event;
 pub(crate) mod failed_event;
+pub(crate) mod fairness;
 mod health;
 pub(crate) mod kb;
-pub(crate) mod key;
 mod migrations;
 mod page;
 pub(crate) mod quota;
+pub(crate) mod secrets;
 pub(crate) mod server;
 pub(crate) mod session;
 mod sql;
-pub(crate) mod turn;
+pub(crate) mod vault;
 
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
@@ -40,7 +43,7 @@ use health::Health;
 pub(crate) use page::Page;
 use sql::Sql;
 
-use crate::watch::{Moment, Watch};
+use crate::store::crash_points::{Moment, Watch};
 
 /// The database behind the store.
 pub(crate) type Db = sqlx::Any;

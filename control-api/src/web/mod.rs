@@ -16,8 +16,6 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use bytes::Bytes;
 use serde_json::Value;
-
-use crate::fields::is_source;
 use sha2::{Digest, Sha256};
 
 const LANDING: &str = include_str!("pages/landing.html");
@@ -99,6 +97,13 @@ impl Pages {
 
 /// Default source of a page's images.
 const SELF: &str = "'self'";
+
+/// Whether a text can be one source of a Content-Security-Policy: it must not end the directive or
+/// add another source.
+pub(crate) fn is_source(origin: &str) -> bool {
+    !origin.is_empty()
+        && origin.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b';' | b',' | b'\'' | b'"'))
+}
 
 /// A page with images from `images`, which `ancestors` may frame (empty: any page).
 fn page(content: Bytes, images: &str, ancestors: &str) -> Response<Body> {

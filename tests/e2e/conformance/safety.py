@@ -30,7 +30,7 @@ PROOFS = {
     "a {param} is percent-encoded and never part of the host": ["engine/src/think/tools/tests.rs::an_argument_never_reaches_the_host_or_climbs_the_path", ROWS],
     "header values without CR or LF": [f"{NET}::only_http_and_clean_headers_are_taken", ROWS],
     # Keys
-    "keys are 256 random bits": ["control-api/src/auth.rs::keys_are_long_and_never_the_same"],
+    "keys are 256 random bits": ["control-api/src/state/api_key.rs::keys_are_long_and_never_the_same"],
     "stored as SHA-256 with a shown prefix": ["tests/e2e/test_conformance.py::test_a_key_is_stored_as_its_hash_only"],
     "token signing key and database 0600": ["tests/e2e/test_conformance.py::test_a_key_is_stored_as_its_hash_only"],
     "provider secrets are encrypted with the data folder's key file": [f"{API}/agents.rs::secrets_are_written_and_never_read"],
@@ -56,10 +56,10 @@ PROOFS = {
     "Referrer-Policy: no-referrer": [f"{API}/limits.rs::every_answer_has_the_headers_that_protect_pages", ROWS],
     "Host check on loopback listeners": [f"{API}/limits.rs::a_page_elsewhere_cannot_reach_a_loopback_server_by_a_name_of_its_own", ROWS],
     "console cookie HttpOnly SameSite with CSRF token": [f"{API}/session.rs::a_session_opens_what_its_key_opens_and_only_with_both_halves", "tests/e2e/test_console.py::test_the_cookie_alone_opens_nothing"],
-    "pictures PNG, JPEG, WebP only": ["control-api/src/custom_avatar/picture.rs::a_picture_is_a_data_uri_of_a_known_kind", ROWS],
+    "pictures PNG, JPEG, WebP only": ["control-api/src/resources/custom_avatars/picture.rs::a_picture_is_a_data_uri_of_a_known_kind", ROWS],
     # Uploads
-    "uploads are parsed in a child process with limits on memory, time and pixels": [ROWS, "control-api/src/custom_avatar/picture.rs::a_picture_is_a_data_uri_of_a_known_kind"],
-    "file names never become paths": ["control-api/src/kb/form.rs::a_file_s_kind_is_its_ending_and_its_name_no_path", ROWS],
+    "uploads are parsed in a child process with limits on memory, time and pixels": [ROWS, "control-api/src/resources/custom_avatars/picture.rs::a_picture_is_a_data_uri_of_a_known_kind"],
+    "file names never become paths": ["control-api/src/resources/knowledge/form.rs::a_file_s_kind_is_its_ending_and_its_name_no_path", ROWS],
     "model and library paths come from the operator only": ["models/src/registry/tests.rs::ears_and_voices_that_are_not_here_are_told"],
     "provider script needs --allow-scripted": ["models/src/registry/tests.rs::scripts_need_the_operators_leave"],
 }

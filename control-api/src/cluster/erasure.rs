@@ -1,0 +1,51 @@
+//! Erasure of conversations: their rows in one transaction, then their files, which may be in
+//! another server's data folder.
+//!
+//! The transaction that erases the rows also records which files must be removed. The files are
+//! therefore removed even if this server dies in between, or if the server that has them is down.
+//! Each server checks at its start, at each renewal of its lease, and at least every 30 s in
+//! `recovery`.
+
+use std::io;
+
+use ::conversation::trace;
+
+use crate::state::AppState;
+use crate::store::{self, conversation, erased};
+
+/// Erases an ended conversation with its events and its trace; false if it was erased before.
+pub(crate) async fn erase(shared: &AppState, id: &str) -> store::Result<bool> {
+    let mut tx = shared.store.write().await?;
+    let erased = conversation::erase(&mut tx, id).await?;
+    tx.commit().await?;
+    // The record is erased, even if removing the files fails.
+    if erased && let Err(error) = sweep(shared).await {
+        tracing::error!(conversation = id, %error, "the trace of an erased conversation is looked for again later");
+    }
+    Ok(erased)
+}
+
+/// Removes the files of erased conversations from this server's data folder. A file that cannot be
+/// removed is tried again in the next run.
+pub(crate) async fn sweep(shared: &AppState) -> store::Result<()> {
+    let mut gone = Vec::new();
+    for id in shared.store.erased(&shared.server).await? {
+        // An id that is not valid has no file.
+        if let Ok(named) = id.parse() {
+            let file = shared.config.data.join(trace::TRACES_FOLDER).join(trace::file_name(named));
+            if let Err(error) = tokio::fs::remove_file(&file).await
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::error!(conversation = %id, %error, "the trace of an erased conversation cannot be removed");
+                continue;
+            }
+        }
+        gone.push(id);
+    }
+    if gone.is_empty() {
+        return Ok(());
+    }
+    let mut tx = shared.store.write().await?;
+    erased::forget(&mut tx, &shared.server, &gone).await?;
+    tx.commit().await
+}

@@ -1,0 +1,54 @@
+//! Ends of conversations that the engine does not end: not joined, or their server has died.
+
+use conversation::event::{EndReason, Event, HistoryItem, Role};
+use conversation::view::ConversationView;
+
+use super::append;
+use crate::clock::{self, Micros};
+use crate::state::AppState;
+use crate::store;
+use crate::store::conversation::{IN_PROGRESS, STARTED};
+
+/// Ends a conversation that was not joined, and emits `call_ended` for it too. False if it was not
+/// in that state.
+pub(crate) async fn end_unjoined(shared: &AppState, id: &str, reason: EndReason) -> store::Result<bool> {
+    let now = clock::now();
+    append(shared, id, STARTED, vec![(now, Event::CallEnded), (now, Event::Ended { reason })]).await
+}
+
+pub(crate) async fn recover_one(shared: &AppState, id: &str) -> store::Result<()> {
+    let Some(row) = shared.store.conversation_anywhere(id).await?.filter(|row| row.status == IN_PROGRESS)
+    else {
+        return Ok(());
+    };
+    let mut view = ConversationView::default();
+    for fact in shared.store.events(id, 0).await? {
+        view.apply(&fact);
+    }
+    // Nothing is known of the time after the last event, so the call ends at that event.
+    let at = row
+        .joined_at
+        .unwrap_or(row.created_at)
+        .saturating_add(Micros::try_from(view.last_event_at.as_micros()).unwrap_or(0));
+    let mut facts = Vec::new();
+    if let Some(item) = view.speaking_item.as_ref() {
+        let utterance = item.utterance.unwrap_or_default();
+        facts.push(Event::AgentStoppedSpeaking { text: item.text.clone(), utterance });
+        if !item.text.is_empty() {
+            facts.push(Event::History(HistoryItem {
+                role: Role::Assistant,
+                name: None,
+                arguments: None,
+                text: item.text.clone(),
+                interrupted: true,
+                utterance: Some(utterance),
+                started_at: Some(item.started_at),
+                in_context: true,
+            }));
+        }
+    }
+    facts.extend([Event::CallEnded, Event::Ended { reason: EndReason::Error }]);
+    tracing::warn!(conversation = %id, "ended: what ran it has failed");
+    append(shared, id, IN_PROGRESS, facts.into_iter().map(|event| (at, event)).collect()).await?;
+    Ok(())
+}

@@ -1,0 +1,269 @@
+//! Events that wait to be written: in the channel or, while the store rejects writes or is slow, in
+//! a bounded [`Backlog`].
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use conversation::event::EventEnvelope;
+use conversation::id::ConversationId;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::backlog::Backlog;
+use crate::state::event_queue::{Message, Queue};
+use crate::state::supervise::contained;
+use crate::store::{self, Store};
+
+/// How long events are collected before they are written together.
+const GATHER: Duration = Duration::from_millis(20);
+/// Maximum number of events in one transaction.
+const BATCH: usize = 2000;
+/// Delay between two attempts to write while the store fails.
+const RETRY: Duration = Duration::from_millis(500);
+/// A store operation that takes longer counts as an outage.
+const LATE: Duration = Duration::from_secs(10);
+/// A store operation that takes longer is abandoned and repeated on another connection: its answer
+/// may never arrive. A slow one is not abandoned sooner, because it would start over each time.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// Messages that are written together, and the work that follows.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) facts: VecDeque<(ConversationId, EventEnvelope)>,
+    pub(super) broken: VecDeque<ConversationId>,
+    pub(super) flushes: Vec<oneshot::Sender<()>>,
+}
+
+impl Batch {
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Fact(id, fact) => self.facts.push_back((id, fact)),
+            Message::Broke(id) => self.broken.push_back(id),
+            Message::Flush(done) => self.flushes.push(done),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.facts.is_empty() && self.broken.is_empty() && self.flushes.is_empty()
+    }
+}
+
+/// Source of the writer's events.
+pub(super) struct Inbox {
+    store: Store,
+    queue: Queue,
+    stop: watch::Receiver<bool>,
+    /// Events that arrived while the store rejected writes.
+    backlog: Backlog,
+    /// Other messages that arrived after them.
+    later: Vec<Message>,
+}
+
+impl Inbox {
+    pub(super) fn new(store: Store, queue: Queue, stop: watch::Receiver<bool>) -> Self {
+        Self { store, queue, stop, backlog: Backlog::default(), later: Vec::new() }
+    }
+
+    /// This many events no longer wait.
+    pub(super) fn settle(&self, facts: usize) {
+        self.queue.counts.waiting.fetch_sub(facts, Ordering::Relaxed);
+    }
+
+    /// The record of a call that panicked has ended.
+    pub(super) fn ended(&self, id: ConversationId) {
+        self.queue.counts.broken().remove(&id);
+    }
+
+    /// Waits until there is work, and takes it. False when the server stops. While the store fails
+    /// and no event waits, the store is probed too, because other writers depend on it.
+    pub(super) async fn gather(&mut self, batch: &mut Batch) -> bool {
+        while batch.is_empty() {
+            if *self.stop.borrow() {
+                return false;
+            }
+            self.take(batch);
+            if !batch.is_empty() {
+                break;
+            }
+            let failing = self.store.health.failing().is_some();
+            tokio::select! {
+                message = self.queue.receiver.recv() => match message {
+                    Some(message) => batch.take(message),
+                    None => return false,
+                },
+                () = stopped(&mut self.stop) => return false,
+                () = tokio::time::sleep(RETRY), if failing => {
+                    let store = self.store.clone();
+                    // The probe reports the store's health itself.
+                    let _ = self.within(store.probe()).await;
+                }
+                () = self.store.health.fails(), if !failing => {}
+            }
+        }
+        let until = Instant::now() + GATHER;
+        // Events in the backlog are older and must be written first.
+        while self.backlog.is_empty() && batch.flushes.is_empty() && batch.facts.len() < BATCH {
+            match timeout_at(until, self.queue.receiver.recv()).await {
+                Ok(Some(message)) => batch.take(message),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        true
+    }
+
+    /// Takes a part of what is available, without waiting: parts that are written before the
+    /// process must end are safe.
+    pub(super) fn rest(&mut self, batch: &mut Batch) {
+        self.take(batch);
+        while self.backlog.is_empty()
+            && batch.facts.len() < BATCH
+            && let Ok(message) = self.queue.receiver.try_recv()
+        {
+            batch.take(message);
+        }
+    }
+
+    /// Takes the oldest events of the backlog and, if these are all, the other messages that
+    /// arrived after them.
+    fn take(&mut self, batch: &mut Batch) {
+        batch.facts.extend(self.backlog.take(BATCH));
+        if self.backlog.is_empty() {
+            self.later.drain(..).for_each(|message| batch.take(message));
+        }
+    }
+
+    /// Appends a message to the backlog.
+    fn put_behind(&mut self, message: Message) {
+        match message {
+            Message::Fact(id, fact) => {
+                let dropped = self.backlog.push(id, fact);
+                self.queue.counts.dropped.fetch_add(dropped, Ordering::Relaxed);
+                self.settle(dropped as usize);
+            }
+            other => self.later.push(other),
+        }
+    }
+
+    /// Waits before the next attempt; messages that arrive meanwhile go to the backlog. False if
+    /// the server stops.
+    pub(super) async fn wait(&mut self) -> bool {
+        let until = Instant::now() + RETRY;
+        loop {
+            let message = tokio::select! {
+                () = stopped(&mut self.stop) => return false,
+                message = timeout_at(until, self.queue.receiver.recv()) => message,
+            };
+            match message {
+                Ok(Some(message)) => self.put_behind(message),
+                Ok(None) | Err(_) => return true,
+            }
+        }
+    }
+
+    /// The result of a store operation. Once it is late, the store counts as unwritable, and
+    /// messages that arrive meanwhile go to the backlog. An abandoned operation may still take
+    /// effect, as when the answer of a COMMIT is lost: every operation can be repeated.
+    pub(super) async fn within<T>(
+        &mut self,
+        work: impl Future<Output = store::Result<T>>,
+    ) -> store::Result<T> {
+        let mut work = pin!(contained(work));
+        let begun = Instant::now();
+        if let Ok(done) = timeout_at(begun + LATE, &mut work).await {
+            return done;
+        }
+        let reason = format!("it has not answered for {} s", LATE.as_secs());
+        self.store.health.note(&reason);
+        let mut given_up = pin!(sleep_until(begun + LONGEST));
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                Some(message) = self.queue.receiver.recv() => self.put_behind(message),
+                () = &mut given_up => return Err(store::Error::Unwritable(reason)),
+            }
+        }
+    }
+}
+
+/// Waits until the server stops.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // A dropped sender also means that the server stops.
+    drop(stop.wait_for(|stop| *stop).await);
+}
+
+#[cfg(test)]
+mod tests {
+    use conversation::event::Event;
+    use conversation::time::Time;
+    use engine_api::EventSink as _;
+
+    use super::*;
+    use crate::store::Place;
+
+    const CALL: ConversationId = ConversationId(1);
+
+    fn said(seq: u64, seconds: f64) -> EventEnvelope {
+        let event = Event::UtteranceCommitted { text: format!("number {seq}") };
+        EventEnvelope { seq, at: Time::from_seconds(seconds), event }
+    }
+
+    fn numbers(batch: &Batch) -> Vec<u64> {
+        batch.facts.iter().map(|(_, fact)| fact.seq).collect()
+    }
+
+    async fn panics() -> store::Result<()> {
+        panic!("the test's own panic")
+    }
+
+    /// The paused clock advances by itself when all tasks are idle.
+    #[tokio::test]
+    async fn what_comes_while_the_store_is_late_waits_in_bounds_and_in_order() {
+        let file = std::env::temp_dir().join(format!("visavis-inbox-{}.db", std::process::id()));
+        let store = Store::open(Place::File(&file)).await.unwrap();
+        let (facts, queue) = crate::state::event_queue::channel();
+        let (_stop, stopped) = watch::channel(false);
+        let mut inbox = Inbox::new(store.clone(), queue, stopped);
+        tokio::time::pause();
+        for (seq, seconds) in [(0, 1.0), (1, 2.0), (2, 700.0)] {
+            facts.record(CALL, said(seq, seconds));
+        }
+        facts.call_panicked(CALL);
+        let begun = Instant::now();
+        let given_up = inbox.within(std::future::pending::<store::Result<()>>()).await;
+        assert!(matches!(given_up, Err(store::Error::Unwritable(_))));
+        assert_eq!(begun.elapsed().as_secs(), LONGEST.as_secs());
+        assert!(store.health.failing().is_some(), "everybody is told");
+        assert_eq!((facts.waiting(), facts.dropped()), (2, 1), "more than ten minutes of one call");
+        facts.record(CALL, said(3, 3.0));
+        let mut batch = Batch::default();
+        assert!(inbox.gather(&mut batch).await);
+        assert_eq!((numbers(&batch), batch.broken.len()), (vec![0, 1, 3], 1));
+        tokio::time::resume();
+        store.close().await;
+        std::fs::remove_file(file).unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_late_and_done_at_last_is_done_and_what_panics_is_an_error() {
+        let file = std::env::temp_dir().join(format!("visavis-inbox-late-{}.db", std::process::id()));
+        let store = Store::open(Place::File(&file)).await.unwrap();
+        let (_facts, queue) = crate::state::event_queue::channel();
+        let (_stop, stopped) = watch::channel(false);
+        let mut inbox = Inbox::new(store.clone(), queue, stopped);
+        tokio::time::pause();
+        let late = async {
+            tokio::time::sleep(2 * LATE).await;
+            Ok::<_, store::Error>(7)
+        };
+        assert_eq!(inbox.within(late).await.unwrap(), 7);
+        assert!(store.health.failing().is_some());
+        assert!(matches!(inbox.within(panics()).await, Err(store::Error::Panicked)));
+        tokio::time::resume();
+        store.probe().await.unwrap();
+        assert_eq!(store.health.failing(), None);
+        store.close().await;
+        std::fs::remove_file(file).unwrap();
+    }
+}

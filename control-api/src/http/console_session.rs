@@ -1,0 +1,152 @@
+//! The session of the console: an API key, entered once, becomes a cookie that no script can read
+//! (`docs/decisions/0013`).
+//!
+//! The cookie is encrypted with the data folder's key file and holds the key's hash, not the key.
+//! It authorizes a request only together with the token in [`CSRF_HEADER`]: a page elsewhere can
+//! make a browser send a cookie, but cannot read that token. The store holds only which sessions
+//! were logged out, so a session is valid on every server of a shared database. It ends with its
+//! key, with its lifetime, or at log-out, even for other holders of its cookie.
+//!
+//! ```text
+//! (log_in, valid key) ---> active
+//! active --- page opened: new cookie for 24 h ---> active
+//! active --- 24 h after the last cookie ---------> expired
+//! active --- log_out ----------------------------> logged out
+//! active --- key revoked or expired -------------> ended
+//! ```
+
+use std::sync::Arc;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::post;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::clock::{self, Micros};
+use crate::error::ApiError;
+use crate::http::auth;
+use crate::http::extract::Json;
+use crate::http::validate::{Faults, Fields};
+use crate::scope::Scope;
+use crate::state::AppState;
+use crate::state::api_key::{self, Hash};
+use crate::store::{self, vault};
+
+const COOKIE: &str = "visavis_console";
+/// The header with the token that must accompany the cookie.
+const SHOWN_TOKEN: &str = "x-csrf-token";
+/// The additional data of the encryption: nothing else that is encrypted passes as a session.
+const OWNER: &str = "console session";
+/// Lifetime of a session after its page was last opened.
+const LASTS: Micros = 24 * 3600 * 1_000_000;
+
+/// Content of the cookie.
+#[derive(Serialize, Deserialize)]
+struct Session {
+    /// The same in each cookie of one log-in.
+    id: String,
+    /// Hash of the API key.
+    hash: Hash,
+    prefix: String,
+    csrf_token: String,
+    until: Micros,
+}
+
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new().route("/console/session", post(begin).get(read).delete(end))
+}
+
+impl Session {
+    /// The session in a request's cookie; `None` if there is none, or if it has ended.
+    async fn of(shared: &AppState, headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
+        let Some(session) = Self::sealed(shared, headers) else { return Ok(None) };
+        let ended = shared.store.session_has_ended(&session.id).await?;
+        Ok((!ended).then_some(session))
+    }
+
+    /// The content of the cookie, if it is authentic and has not expired.
+    fn sealed(shared: &AppState, headers: &HeaderMap) -> Option<Self> {
+        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let sealed = cookies
+            .flat_map(|value| value.split(';'))
+            .find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))?;
+        let plain = shared.vault.open(OWNER, &URL_SAFE_NO_PAD.decode(sealed).ok()?).ok()?;
+        let session: Self = serde_json::from_slice(&plain).ok()?;
+        (session.until > clock::now()).then_some(session)
+    }
+
+    /// Responds with the session for its page, and with a cookie of full lifetime.
+    fn told(mut self, shared: &AppState, scope: Scope) -> Response {
+        self.until = clock::now() + LASTS;
+        let plain = serde_json::to_vec(&self).expect("a session is plain data");
+        let sealed = URL_SAFE_NO_PAD.encode(shared.vault.seal(OWNER, &plain));
+        let body =
+            axum::Json(json!({"prefix": self.prefix, "scope": scope.name(), "csrf_token": self.csrf_token}));
+        (cookie(shared, &sealed, ""), body).into_response()
+    }
+}
+
+/// A cookie without `Max-Age` ends with the browser session.
+fn cookie(shared: &AppState, value: &str, more: &str) -> [(header::HeaderName, HeaderValue); 1] {
+    let secure = shared.config.public_url.as_deref().is_some_and(|url| url.starts_with("https:"));
+    let secure = if secure { "; Secure" } else { "" };
+    let text = format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{more}");
+    [(header::SET_COOKIE, HeaderValue::try_from(text).expect("base64 and our own words"))]
+}
+
+/// Hash of the key of the requesting session; `None` without a session or without its token.
+pub(crate) async fn caller(shared: &AppState, headers: &HeaderMap) -> Result<Option<Hash>, ApiError> {
+    let Some(token) = headers.get(SHOWN_TOKEN) else { return Ok(None) };
+    let session = Session::of(shared, headers).await?;
+    let own =
+        |session: &Session| verify_slices_are_equal(token.as_bytes(), session.csrf_token.as_bytes()).is_ok();
+    Ok(session.filter(own).map(|session| session.hash))
+}
+
+async fn begin(State(shared): State<Arc<AppState>>, Json(body): Json) -> Result<Response, ApiError> {
+    let key = {
+        let faults = Faults::default();
+        let key = Fields::body(body, &faults)?.required("key");
+        faults.unless(key)?
+    };
+    let key = key.trim();
+    let hash = api_key::hash(key);
+    let (_, scope) = auth::opened(&shared, &hash).await?;
+    let mut random = [0; 32];
+    vault::random(&mut random);
+    let csrf_token = URL_SAFE_NO_PAD.encode(random);
+    let prefix = api_key::prefix(key).into();
+    Ok(Session { id: store::fresh_id(), hash, prefix, csrf_token, until: 0 }.told(&shared, scope))
+}
+
+/// The current session; 204 if there is none. This is not an error: the page only checks whether
+/// there is one.
+async fn read(State(shared): State<Arc<AppState>>, headers: HeaderMap) -> Result<Response, ApiError> {
+    let Some(session) = Session::of(&shared, &headers).await? else {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    };
+    match auth::opened(&shared, &session.hash).await {
+        Ok((_, scope)) => Ok(session.told(&shared, scope)),
+        // The key was revoked or has expired.
+        Err(ApiError::Unauthorized) => Ok(StatusCode::NO_CONTENT.into_response()),
+        Err(other) => Err(other),
+    }
+}
+
+/// Logs out: all cookies of this log-in become invalid.
+async fn end(State(shared): State<Arc<AppState>>, headers: HeaderMap) -> Result<Response, ApiError> {
+    if let Some(session) = Session::sealed(&shared, &headers) {
+        let mut tx = shared.store.write().await?;
+        // A later cookie of the same log-in expires after this one, but at most one cookie lifetime
+        // from now.
+        store::session::end(&mut tx, &session.id, clock::now() + LASTS).await?;
+        tx.commit().await?;
+    }
+    Ok((StatusCode::NO_CONTENT, cookie(&shared, "", "; Max-Age=0")).into_response())
+}

@@ -1,0 +1,129 @@
+//! The outermost layer, before every route: the Host check of loopback listeners, the restriction
+//! of reserved connections, and the headers of every response.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use conversation::id::ConversationId;
+use tracing::Instrument as _;
+
+use crate::error::{ApiError, Outage};
+use crate::http::serve::{Reserved, essential};
+use crate::state::AppState;
+
+/// The host without its port, in lower case.
+fn name(host: &str) -> String {
+    let host = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    host.to_ascii_lowercase()
+}
+
+/// Whether a loopback listener may respond under this name. A page elsewhere may use a name that
+/// resolves to this machine (DNS rebinding); such names are rejected.
+fn known(host: &str, public_url: Option<&str>) -> bool {
+    let name = name(host);
+    let public = public_url
+        .and_then(|u| url::Url::parse(u).ok())
+        .and_then(|u| u.host_str().map(str::to_ascii_lowercase));
+    matches!(name.as_str(), "127.0.0.1" | "localhost" | "::1")
+        || public.is_some_and(|public| public.trim_matches(['[', ']']) == name)
+}
+
+/// The conversation in a path.
+fn conversation(path: &str) -> Option<ConversationId> {
+    let parts: Vec<&str> = path.split('/').skip(1).take(4).collect();
+    match parts[..] {
+        ["rtc" | "join", id, ..] | ["v1", "conversation", id, ..] | ["v1", "ext", "conversation", id, ..] => {
+            id.parse().ok()
+        }
+        _ => None,
+    }
+}
+
+/// Span that adds the conversation's id to log lines. It has the highest level, so that no filter
+/// removes the id from a line that passes.
+pub(crate) fn span(id: ConversationId) -> tracing::Span {
+    tracing::error_span!("call", conversation = %id)
+}
+
+/// The outermost layer.
+pub(crate) async fn guard(State(shared): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+    let host = request.headers().get(header::HOST).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let refused =
+        shared.config.listen.ip().is_loopback() && !known(host, shared.config.public_url.as_deref());
+    let spare = request.extensions().get::<Reserved>().is_some() && !essential(request.uri().path());
+    let call = conversation(request.uri().path()).map(span);
+    let mut response = match call {
+        _ if refused => ApiError::UnknownHost.into_response(),
+        _ if spare => ApiError::NoCapacity("all connections are in use".into()).into_response(),
+        Some(span) => next.run(request).instrument(span).await,
+        None => next.run(request).await,
+    };
+    if let Some(Outage(reason)) = response.extensions().get() {
+        shared.store.health.note(reason);
+    }
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "cross-origin"),
+    ] {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_tells_its_conversation() {
+        let id = "00000000-0000-4000-8000-000000000001";
+        for path in
+            ["/rtc/ID", "/rtc/ID/x", "/join/ID/about", "/v1/conversation/ID/speak", "/v1/ext/conversation/ID"]
+        {
+            let told = conversation(&path.replace("ID", id)).map(|id| id.to_string());
+            assert_eq!(told.as_deref(), Some(id), "{path}");
+        }
+        for path in [
+            "/",
+            "/rtc",
+            "/rtc/x",
+            "/v1/ext/conversation",
+            "/v1/ext/agent/00000000-0000-4000-8000-000000000001",
+        ] {
+            assert_eq!(conversation(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn reserved_places_serve_health_checks_and_calls() {
+        for path in ["/healthz", "/readyz", "/rtc", "/rtc/x", "/rtc/x/y", "/api/offer"] {
+            assert!(essential(path), "{path}");
+        }
+        for path in ["/", "/healthz/", "/rtcx", "/api/offers", "/v1/ext/agent", "/metrics", "/join/x"] {
+            assert!(!essential(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_loopback_listener_answers_to_its_own_names_only() {
+        for host in
+            ["127.0.0.1:8080", "localhost", "LOCALHOST:1", "[::1]:80", "talk.example", "talk.example:443"]
+        {
+            assert!(known(host, Some("https://talk.example")), "{host}");
+        }
+        for host in ["", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8080", "[::2]"] {
+            assert!(!known(host, Some("https://talk.example")), "{host}");
+        }
+        assert!(!known("talk.example", None));
+    }
+}

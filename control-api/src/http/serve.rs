@@ -1,0 +1,349 @@
+//! HTTP/1.1 server for a router. Handlers learn the address of their peer, and no client can occupy
+//! a connection without sending or reading data:
+//!
+//! - A connection without a complete request header in time, or without a request, is closed.
+//! - A body that is not complete in time is answered with 408.
+//! - The rest of a rejected body is read within limits, so that the client receives the response
+//!   instead of a broken pipe.
+//! - A response that the client does not read ends with its connection.
+//! - The number of connections is limited, and one address holds only a part of them. The rules for
+//!   eviction are in [`connection_slots`](crate::http::connection_slots).
+//!
+//! Life of a connection:
+//!
+//! ```text
+//! accepted -- no slot, address share used up ---> closed
+//! accepted -- slot -----------------------------> idle
+//! idle ------ request --------------------------> active
+//! active ---- response sent --------------------> idle; closed if the slot is reserved
+//! idle ------ evicted, or no header in time ----> closed
+//! active ---- client does not read in time -----> closed
+//! shutdown: no more requests; active ones have 3 s to finish
+//! ```
+
+mod tracked_stream;
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, BodyDataStream, HttpBody};
+use axum::extract::{ConnectInfo, Request};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::serve::Listener;
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout, timeout_at};
+use tower::ServiceExt as _;
+
+use crate::config::Network;
+use crate::error::ApiError;
+use crate::http::connection_slots::{InUse, Kind, Leave, Places, Taken};
+use crate::http::peer;
+use crate::http::serve::tracked_stream::Stream;
+
+/// Time that active requests have to finish at shutdown. A stream of events would never finish.
+const GRACE: Duration = Duration::from_secs(3);
+/// A body may take one more second per this many bytes. That is slower than any network path that
+/// can carry a call.
+const SLOWEST: u64 = 4 << 10;
+/// Maximum number of bytes, and maximum time, for draining a body that the handler does not read.
+const LEFT_OVER: usize = 64 << 20;
+const LEFT_TIME: Duration = Duration::from_secs(10);
+/// After this time without a packet, TCP probes whether the peer is still there.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+/// Minimum interval between two warnings about too many connections.
+const TELL: Duration = Duration::from_secs(60);
+/// Maximum time for a request on a reserved connection, header and body; also the maximum time for
+/// draining the rest of its body.
+const RESERVED_TIME: Duration = Duration::from_secs(1);
+
+/// Limits for HTTP clients.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// Maximum time for a request header, counted from the start of the connection or the previous
+    /// response. Maximum time for the body after it, longer for a long body. Maximum time that a
+    /// response may stay unread.
+    pub request: Duration,
+    /// Maximum number of simultaneous connections; at least one. One address (for IPv6, a /64) may
+    /// hold a quarter of them. Another 32 are reserved for health checks and calls.
+    pub connections: usize,
+    /// Proxies. Their connections belong to many clients, so they may hold all connections, as this
+    /// machine may.
+    pub proxies: Vec<Network>,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { request: Duration::from_secs(30), connections: 512, proxies: Vec::new() }
+    }
+}
+
+/// In the extensions of a request on a reserved connection: only paths for which
+/// [`is_essential_path`] holds are served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reserved;
+
+/// Whether a path is also served on reserved connections: health checks and the signaling
+/// endpoints.
+pub(crate) fn essential(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz" | "/api/offer" | "/rtc") || path.starts_with("/rtc/")
+}
+
+/// Serves `router` on `listener` until `shutdown`, then waits up to 3 s for active requests.
+///
+/// # Errors
+/// None yet: if the listener fails for a while (no file descriptors), it tries again.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    bounds: Bounds,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let unread = bounds.request;
+    run(listener, |stream| prepare(stream, unread), router, bounds, shutdown).await;
+    Ok(())
+}
+
+/// Serves on any listener. Calls `configure` with each stream.
+async fn run<L>(
+    mut listener: L,
+    prepare: impl Fn(&L::Io),
+    router: Router,
+    bounds: Bounds,
+    shutdown: impl Future<Output = ()>,
+) where
+    L: Listener<Addr = SocketAddr>,
+{
+    let places = Places::new(bounds.connections);
+    let (stop, stopped) = watch::channel(());
+    let mut shutdown = pin!(shutdown);
+    let mut told: Option<Instant> = None;
+    let mut tell = |what: &str| {
+        if told.is_none_or(|at| at.elapsed() > TELL) {
+            tracing::warn!(most = bounds.connections, "{what} (limits.connections)");
+            told = Some(Instant::now());
+        }
+    };
+    loop {
+        let (stream, peer) = tokio::select! {
+            next = listener.accept() => next,
+            () = &mut shutdown => break,
+        };
+        if places.full() {
+            tell("all connections are in use: idle ones are closed");
+        }
+        let place = tokio::select! {
+            place = places.take(peer::counted(peer.ip(), &bounds.proxies)) => place,
+            () = &mut shutdown => break,
+        };
+        // An address that uses its whole share is rejected without a wait.
+        let Some(place) = place else {
+            tell("an address uses its share of the connections: a further one is closed");
+            continue;
+        };
+        prepare(&stream);
+        tokio::spawn(connection(stream, peer, router.clone(), bounds.request, stopped.clone(), place));
+    }
+    drop(listener);
+    drop(stop);
+    let _ = timeout(GRACE, places.empty()).await;
+}
+
+/// Sets socket options. The kernel may reject them; the connection works without them.
+fn prepare(stream: &TcpStream, unread: Duration) {
+    // Responses are small and written at once. Nagle's algorithm would only delay them.
+    let _ = stream.set_nodelay(true);
+    let socket = SockRef::from(stream);
+    let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 4));
+    #[cfg(target_os = "linux")]
+    let _ = socket.set_tcp_user_timeout(Some(unread));
+    #[cfg(not(target_os = "linux"))]
+    let _ = unread;
+}
+
+async fn connection(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    peer: SocketAddr,
+    router: Router,
+    within: Duration,
+    mut stopped: watch::Receiver<()>,
+    (place, mut leave): (Taken, Leave),
+) {
+    let within = if place.kind == Kind::Reserved { within.min(RESERVED_TIME) } else { within };
+    let place = &place;
+    let service = service_fn(move |request| {
+        let router = router.clone();
+        async move {
+            match place.begin() {
+                Some(in_use) => answer(router, request, peer, within, place.kind, in_use).await,
+                // The connection was evicted. It ends, and this future with it.
+                None => std::future::pending().await,
+            }
+        }
+    });
+    let mut connection = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(within)
+            .serve_connection(TokioIo::new(Stream::new(stream, place)), service)
+    );
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        // The connection is idle, so no response is lost.
+        () = leave.told() => return,
+        _ = stopped.changed() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        // A client may disconnect at any time; that is not an error of this server.
+        tracing::debug!(%error, "a connection broke");
+    }
+}
+
+async fn answer(
+    router: Router,
+    request: Request<Incoming>,
+    peer: SocketAddr,
+    within: Duration,
+    kind: Kind,
+    in_use: InUse,
+) -> Result<Response, Infallible> {
+    let late = Arc::new(AtomicBool::new(false));
+    let reserved = kind == Kind::Reserved;
+    // A client that sends `Expect` waits before it sends its body. Draining would make it send the
+    // body for nothing.
+    let asks = request.headers().contains_key(header::EXPECT);
+    let drains = (!asks).then_some(if reserved { RESERVED_TIME } else { LEFT_TIME });
+    // No extra time per byte on a reserved slot: it is free again after its one second, however
+    // many bytes arrived.
+    let slowest = if reserved { u64::MAX } else { SLOWEST };
+    let mut request = request.map(|body| timely(body, within, slowest, Arc::clone(&late), drains));
+    request.extensions_mut().insert(ConnectInfo(peer));
+    if reserved {
+        request.extensions_mut().insert(Reserved);
+    }
+    let mut response = router.oneshot(request).await?;
+    // The handler answers 400, because for it the body just ends too early. Headers of the
+    // signaling endpoints stay.
+    if late.load(Ordering::Relaxed) && response.status() == StatusCode::BAD_REQUEST {
+        let (parts, body) = ApiError::Late.into_response().into_parts();
+        *response.status_mut() = parts.status;
+        *response.body_mut() = body;
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+        response.headers_mut().extend(parts.headers);
+    }
+    if reserved {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response.map(|body| Body::new(Answer { body, _in_use: in_use })))
+}
+
+/// The body of a response. The connection is active until it is sent.
+struct Answer {
+    body: Body,
+    _in_use: InUse,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The body with a deadline: `request_timeout`, plus one second per `min_rate` bytes received. Past
+/// the deadline it fails and sets `timed_out`.
+fn timely(
+    body: Incoming,
+    within: Duration,
+    slowest: u64,
+    late: Arc<AtomicBool>,
+    drains: Option<Duration>,
+) -> Body {
+    if body.is_end_stream() {
+        return Body::empty();
+    }
+    let began = Instant::now();
+    let body = Rest { body: Some(Body::new(body).into_data_stream()), drains };
+    Body::from_stream(stream::unfold(Some((body, 0_u64)), move |state| {
+        let late = Arc::clone(&late);
+        async move {
+            let (mut body, came) = state?;
+            let deadline = began + within + Duration::from_millis(came.saturating_mul(1000) / slowest);
+            let next = timeout_at(deadline, body.body.as_mut()?.next()).await;
+            if let Ok(Some(Ok(bytes))) = next {
+                let came = came + bytes.len() as u64;
+                return Some((Ok(bytes), Some((body, came))));
+            }
+            body.drains = None;
+            match next {
+                Ok(Some(broken)) => Some((broken, None)),
+                Ok(None) => None,
+                Err(_) => {
+                    late.store(true, Ordering::Relaxed);
+                    Some((Err(axum::Error::new(io::Error::from(io::ErrorKind::TimedOut))), None))
+                }
+            }
+        }
+    }))
+}
+
+/// The unread rest of a body. When dropped, it is drained until its end, for at most
+/// `drain_timeout`.
+struct Rest {
+    body: Option<BodyDataStream>,
+    drains: Option<Duration>,
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        let (Some(mut body), Some(time)) = (self.body.take(), self.drains) else { return };
+        let drain = async move {
+            let mut taken = 0;
+            while let Some(Ok(bytes)) = body.next().await {
+                taken += bytes.len();
+                if taken > LEFT_OVER {
+                    break;
+                }
+            }
+        };
+        // Without a runtime the server has ended, and its connections with it.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(timeout(time, drain));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,351 @@
+//! Reads a JSON body field by field and collects every error with its path, so that one response
+//! reports all of them.
+
+use std::cell::RefCell;
+
+use serde_json::{Map, Value};
+
+use crate::error::{ApiError, Fault};
+use crate::web::is_source;
+
+/// Maximum number of unknown fields reported for one object.
+const UNKNOWN: usize = 32;
+/// Maximum number of errors reported for one body. More do not help, and a body of 2 MB may have a
+/// million.
+const MOST: usize = 100;
+/// Maximum length of a reported path, characters: the client chooses the field names.
+const PATH: usize = 200;
+
+/// Errors found so far.
+#[derive(Default)]
+pub(crate) struct Faults(RefCell<Vec<Fault>>);
+
+impl Faults {
+    /// Adds an error, unless the maximum is reached.
+    pub(crate) fn add(&self, field: impl Into<String>, reason: impl Into<String>) {
+        if !self.many() {
+            self.0.borrow_mut().push(Fault { field: field.into(), reason: reason.into() });
+        }
+    }
+
+    /// Whether the maximum number of errors is reached.
+    fn many(&self) -> bool {
+        self.0.borrow().len() >= MOST
+    }
+
+    /// `value` if there is no error, otherwise 400.
+    pub(crate) fn unless<T>(self, value: T) -> Result<T, ApiError> {
+        let faults = self.0.into_inner();
+        if faults.is_empty() { Ok(value) } else { Err(ApiError::Invalid(faults)) }
+    }
+}
+
+/// An object of the body. A field that is null counts as absent unless a method specifies
+/// otherwise.
+#[derive(Clone)]
+pub(crate) struct Fields<'a> {
+    map: Map<String, Value>,
+    path: String,
+    faults: &'a Faults,
+}
+
+impl<'a> Fields<'a> {
+    /// The body itself. 400 without details if it is not an object. A NUL character is an error
+    /// anywhere in the body, also in parts that are not parsed further (messages, schemas,
+    /// metadata): no text needs it, and PostgreSQL cannot store it.
+    pub(crate) fn body(value: Value, faults: &'a Faults) -> Result<Self, ApiError> {
+        let Value::Object(map) = value else { return Err(ApiError::Invalid(Vec::new())) };
+        let mut path = Vec::new();
+        for (name, value) in &map {
+            path.push(Step::Field(name));
+            note_nul(&mut path, value, faults);
+            path.pop();
+        }
+        Ok(Self { map, path: String::new(), faults })
+    }
+
+    /// Path of a field of this object.
+    pub(crate) fn path(&self, name: &str) -> String {
+        if self.path.is_empty() { name.into() } else { format!("{}.{name}", self.path) }
+    }
+
+    /// Reports that a field is invalid.
+    pub(crate) fn fault(&self, name: &str, reason: impl Into<String>) {
+        self.faults.add(self.path(name), reason);
+    }
+
+    /// The value of a field, null included.
+    pub(crate) fn raw(&self, name: &str) -> Option<&Value> {
+        self.map.get(name)
+    }
+
+    /// Reports each field that is not one of these, even if it is null.
+    pub(crate) fn only(&self, known: &[&str]) {
+        for name in self.map.keys().filter(|name| !known.contains(&name.as_str())).take(UNKNOWN) {
+            // The client chooses the name, so only a part of it is reported.
+            let name: String = name.chars().take(100).collect();
+            self.fault(&name, "is not known");
+        }
+    }
+
+    /// A copy of the whole object.
+    pub(crate) fn all(&self) -> Map<String, Value> {
+        self.map.clone()
+    }
+
+    /// Whether the field is present, null included.
+    pub(crate) fn states(&self, name: &str) -> bool {
+        self.map.contains_key(name)
+    }
+
+    fn value(&self, name: &str) -> Option<&Value> {
+        self.map.get(name).filter(|v| !v.is_null())
+    }
+
+    /// A string.
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
+        match self.value(name)? {
+            Value::String(text) => Some(text.clone()),
+            _ => {
+                self.fault(name, "must be a string");
+                None
+            }
+        }
+    }
+
+    /// A string that must be present and not blank.
+    pub(crate) fn required(&self, name: &str) -> String {
+        match self.value(name) {
+            None => self.fault(name, "is required"),
+            Some(Value::String(text)) if text.trim().is_empty() => self.fault(name, "must not be empty"),
+            Some(_) => return self.text(name).unwrap_or_default(),
+        }
+        String::new()
+    }
+
+    /// A string that must be present and not blank, and at most `most` characters.
+    pub(crate) fn at_most(&self, name: &str, most: usize) -> String {
+        let text = self.required(name);
+        if text.chars().count() > most {
+            self.fault(name, format!("must be at most {most} characters"));
+        }
+        text
+    }
+
+    /// A string out of `choices`.
+    pub(crate) fn choice(&self, name: &str, choices: &[&str], default: &str) -> String {
+        let text = self.text(name).unwrap_or_else(|| default.into());
+        if !choices.contains(&text.as_str()) {
+            self.fault(name, format!("must be one of {}", choices.join(", ")));
+        }
+        text
+    }
+
+    /// A boolean.
+    pub(crate) fn boolean(&self, name: &str) -> Option<bool> {
+        match self.value(name)? {
+            Value::Bool(b) => Some(*b),
+            _ => {
+                self.fault(name, "must be true or false");
+                None
+            }
+        }
+    }
+
+    /// A number within `range`, stored as it was written.
+    pub(crate) fn number(&self, name: &str, range: std::ops::RangeInclusive<f64>) -> Option<Value> {
+        let value = self.value(name)?;
+        match value.as_f64() {
+            Some(n) if range.contains(&n) => return Some(value.clone()),
+            Some(_) => self.fault(name, format!("must be between {} and {}", range.start(), range.end())),
+            None => self.fault(name, "must be a number"),
+        }
+        None
+    }
+
+    /// A list of strings.
+    pub(crate) fn texts(&self, name: &str) -> Option<Vec<String>> {
+        let Value::Array(items) = self.value(name)? else {
+            self.fault(name, "must be an array of strings");
+            return None;
+        };
+        let texts: Option<Vec<String>> = items.iter().map(|v| v.as_str().map(str::to_owned)).collect();
+        if texts.is_none() {
+            self.fault(name, "must be an array of strings");
+        }
+        texts
+    }
+
+    /// A list of objects.
+    pub(crate) fn objects(&self, name: &str) -> Option<Vec<Fields<'a>>> {
+        let Value::Array(items) = self.value(name)? else {
+            self.fault(name, "must be an array");
+            return None;
+        };
+        let mut objects = Vec::with_capacity(items.len());
+        for (i, item) in items.iter().enumerate() {
+            let path = format!("{}[{i}]", self.path(name));
+            match item {
+                Value::Object(map) => objects.push(Fields { map: map.clone(), path, faults: self.faults }),
+                _ => self.faults.add(path, "must be an object"),
+            }
+        }
+        Some(objects)
+    }
+
+    /// An object; an empty one if it is absent.
+    pub(crate) fn object(&self, name: &str) -> Fields<'a> {
+        let map = match self.value(name) {
+            Some(Value::Object(map)) => map.clone(),
+            Some(_) => {
+                self.fault(name, "must be an object");
+                Map::new()
+            }
+            None => Map::new(),
+        };
+        Fields { map, path: self.path(name), faults: self.faults }
+    }
+
+    /// This object with the fields of `over` replacing its own. Paths are those of `over` if it has
+    /// any field.
+    pub(crate) fn overlaid(mut self, over: Fields<'a>) -> Self {
+        if !over.map.is_empty() {
+            self.path = over.path;
+            self.map.extend(over.map);
+        }
+        self
+    }
+
+    /// A list of ids, each one a string or an object with `id`.
+    pub(crate) fn ids(&self, name: &str) -> Option<Vec<String>> {
+        let Value::Array(items) = self.value(name)? else {
+            self.fault(name, "must be an array of ids");
+            return None;
+        };
+        let mut ids = Vec::with_capacity(items.len());
+        for (i, item) in items.iter().enumerate() {
+            match item.as_str().or_else(|| item.get("id").and_then(Value::as_str)) {
+                Some(id) if ids.iter().any(|known| known == id) => {}
+                Some(id) => ids.push(id.to_owned()),
+                _ => self
+                    .faults
+                    .add(format!("{}[{i}]", self.path(name)), "must be an id or an object with an id"),
+            }
+        }
+        Some(ids)
+    }
+
+    /// An http(s) URL; empty if it is absent or empty.
+    pub(crate) fn address(&self, name: &str) -> String {
+        let text = self.text(name).unwrap_or_default();
+        if !text.is_empty() && !is_http(&text) {
+            self.fault(name, "must be a valid http(s) URL");
+        }
+        text
+    }
+}
+
+/// A step of a path.
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Field(&'a str),
+    Item(usize),
+}
+
+/// The path as it is reported, with NUL characters made visible.
+fn written(path: &[Step<'_>]) -> String {
+    let mut text = String::new();
+    for step in path {
+        match step {
+            Step::Field(name) => {
+                let dot = if text.is_empty() { "" } else { "." };
+                text.push_str(dot);
+                text.extend(name.chars().take(PATH).map(|c| if c == '\0' { '\u{2400}' } else { c }));
+            }
+            Step::Item(i) => text.push_str(&format!("[{i}]")),
+        }
+    }
+    text.chars().take(PATH).collect()
+}
+
+/// Reports each string in `value`, and each field name, that contains a NUL character. The path is
+/// formatted only for an error: its names may be long, and the items many.
+fn note_nul<'a>(path: &mut Vec<Step<'a>>, value: &'a Value, faults: &Faults) {
+    if faults.many() {
+        return;
+    }
+    if matches!(path.last(), Some(Step::Field(name)) if name.contains('\0')) {
+        faults.add(written(path), "must not hold a NUL character in its name");
+    }
+    match value {
+        Value::String(text) if text.contains('\0') => {
+            faults.add(written(path), "must not hold a NUL character");
+        }
+        Value::Array(items) => {
+            for (i, item) in items.iter().enumerate() {
+                path.push(Step::Item(i));
+                note_nul(path, item, faults);
+                path.pop();
+            }
+        }
+        Value::Object(map) => {
+            for (name, value) in map {
+                path.push(Step::Field(name));
+                note_nul(path, value, faults);
+                path.pop();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whether `text` is a well-formed http(s) URL with a host.
+pub(crate) fn is_http(text: &str) -> bool {
+    url::Url::parse(text).is_ok_and(|u| matches!(u.scheme(), "http" | "https") && u.has_host())
+}
+
+/// Whether `text` is an origin: scheme, host and port only.
+pub(crate) fn is_origin(text: &str) -> bool {
+    is_http(text)
+        && is_source(text)
+        && url::Url::parse(text).is_ok_and(|u| {
+            u.path() == "/" && u.query().is_none() && u.fragment().is_none() && u.username().is_empty()
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn faults(body: Value) -> Vec<Fault> {
+        let faults = Faults::default();
+        let fields = Fields::body(body, &faults).unwrap();
+        fields.objects("list");
+        match faults.unless(()) {
+            Err(ApiError::Invalid(faults)) => faults,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_nul_character_is_told_with_its_place() {
+        let body = json!({"a": {"b": ["x", "y\0"], "c\0": 1}, "d": "good"});
+        let found: Vec<_> = faults(body).into_iter().map(|fault| (fault.field, fault.reason)).collect();
+        let wanted = [
+            ("a.b[1]", "must not hold a NUL character"),
+            ("a.c\u{2400}", "must not hold a NUL character in its name"),
+        ];
+        assert_eq!(found, wanted.map(|(field, reason)| (field.to_owned(), reason.to_owned())));
+    }
+
+    #[test]
+    fn of_many_faults_and_of_a_long_path_only_the_first_part_is_told() {
+        let long = "x".repeat(10_000);
+        let told = faults(json!({long: vec!["\0"; 2_000], "list": vec![1; 2_000]}));
+        assert_eq!(told.len(), MOST);
+        assert!(told.iter().all(|fault| fault.field.chars().count() <= PATH));
+        assert_eq!(faults(json!({"list": vec![1; 2_000]})).len(), MOST);
+    }
+}

@@ -1,0 +1,34 @@
+//! `GET /join/{conversation_id}/about`: what the call page may know about its conversation before
+//! it sends an offer. Requires only the session token, and is refused like signaling: 401 for an
+//! expired link, 409 after the conversation's end.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::routing::get;
+use serde_json::{Value, json};
+
+use crate::error::ApiError;
+use crate::http::extract::Path;
+use crate::join::signaling;
+use crate::state::AppState;
+use crate::store::document;
+
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new().route("/join/{conversation_id}/about", get(about))
+}
+
+async fn about(
+    State(shared): State<Arc<AppState>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<axum::Json<Value>, ApiError> {
+    let (parts, _) = request.into_parts();
+    let claims = signaling::claims_for(&shared, &parts, &id)?;
+    let row = signaling::opened(&shared, &claims).await?;
+    let agent = document::parsed(&row.agent_document)?;
+    // The avatar's persona name, otherwise the agent's name.
+    let persona = agent["avatars"][0]["persona_name"].as_str().filter(|name| !name.trim().is_empty());
+    Ok(axum::Json(json!({"status": row.status, "persona_name": persona.unwrap_or(&row.agent_name)})))
+}

@@ -1,0 +1,8 @@
+//! What a client uses to join a conversation: the pages for embedding, the signaling endpoints, and
+//! the configuration of the call that the engine receives.
+
+pub(crate) mod about;
+pub(crate) mod call_config;
+pub(crate) mod embed;
+pub(crate) mod prompt;
+pub(crate) mod signaling;

@@ -1,0 +1,326 @@
+//! Signaling: the two endpoints through which a client offers its connection.
+//! `/rtc/{conversation_id}` follows WHIP (RFC 9725), but with media in both directions;
+//! `/api/offer` follows the format of the public RTVI client libraries. Both accept only the
+//! session token.
+//!
+//! The conversation's status as signaling sees it:
+//!
+//! ```text
+//!              offer accepted                   Joined                     Ended
+//!   started ------------------> offer pending --------> in_progress ---------------> ended
+//!    |   ^                           |                   |        ^                    ^
+//!    |   +------ offer_timeout ------+                   +- offer-+ replaces the       |
+//!    |                                                              connection         |
+//!    +------- ended by the API, or no join within `timeouts.join` ---------------------+
+//!
+//!   started and expired: 401      ended, or the call panicked: 409
+//! ```
+//!
+//! A call that runs on another server is refused with a capacity error.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, patch, post};
+use conversation::id::ConversationId;
+use engine_api::{AcceptedOffer, Caller, Offer, OfferError};
+use serde_json::{Value, json};
+use tracing::Instrument as _;
+
+use crate::error::ApiError;
+use crate::events::record;
+use crate::http::auth::bearer;
+use crate::http::extract::{self, Path};
+use crate::http::peer::Peer;
+use crate::http::quota;
+use crate::http::security_headers::span;
+use crate::http::validate::{Faults, Fields};
+use crate::join::{call_config, prompt};
+use crate::state::AppState;
+use crate::state::join_token::Claims;
+use crate::store::conversation::{ENDED, IN_PROGRESS, Row, STARTED};
+
+/// Maximum size of a session description, bytes. The largest one observed has 10 kB.
+const SDP_LIMIT: usize = 64 << 10;
+
+pub(crate) fn routes(shared: &Arc<AppState>) -> Router<Arc<AppState>> {
+    // `any` admits OPTIONS. The fallback refuses a wrong method with the CORS headers that every
+    // response carries.
+    Router::new()
+        .route("/rtc/{conversation_id}", post(whip_offer).options(preflight).fallback(wrong_whip))
+        .route(
+            "/rtc/{conversation_id}/{resource}",
+            patch(whip_trickle).delete(whip_hang_up).options(preflight).fallback(wrong_resource),
+        )
+        .route("/api/offer", any(api_offer))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(shared), cors))
+}
+
+/// Allows every origin: access depends on the token, which no browser attaches by itself.
+async fn cors(State(_): State<Arc<AppState>>, request: Request, next: axum::middleware::Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "POST, PATCH, DELETE, OPTIONS"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type"),
+        (header::ACCESS_CONTROL_EXPOSE_HEADERS, "location, retry-after"),
+        (header::ACCESS_CONTROL_MAX_AGE, "600"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+async fn preflight() -> Response {
+    (StatusCode::NO_CONTENT, [(HeaderName::from_static("accept-post"), "application/sdp")]).into_response()
+}
+
+fn wrong(allow: &'static str) -> Response {
+    let mut response = ApiError::Method.into_response();
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+    response
+}
+
+async fn wrong_whip() -> Response {
+    wrong("POST, OPTIONS")
+}
+
+async fn wrong_resource() -> Response {
+    wrong("PATCH, DELETE, OPTIONS")
+}
+
+/// Verifies the token of a request and returns its claims.
+fn claims(shared: &AppState, parts: &Parts) -> Result<Claims, ApiError> {
+    let token = bearer(&parts.headers, parts.uri.query()).ok_or(ApiError::Unauthorized)?;
+    shared.tokens.read(&token).ok_or(ApiError::Unauthorized)
+}
+
+/// The conversation that a token may still join. 401 if it was never joined and has expired; 409 if
+/// it has ended.
+pub(crate) async fn opened(shared: &AppState, claims: &Claims) -> Result<Row, ApiError> {
+    let row =
+        shared.store.conversation_anywhere(&claims.sub.to_string()).await?.ok_or(ApiError::Unauthorized)?;
+    // A call that started a moment ago may not be in the store yet.
+    let pending = shared.pending.contains(claims.sub);
+    if row.joined_at.is_none() && !pending && record::expired(shared, &row) {
+        return Err(ApiError::Unauthorized);
+    }
+    if row.status == ENDED || shared.facts.is_broken(claims.sub) {
+        return Err(ApiError::Conflict("Conversation has ended".into()));
+    }
+    Ok(row)
+}
+
+fn refusal(error: OfferError) -> ApiError {
+    match error {
+        OfferError::BadSdp(_) => ApiError::BadRequest(error.to_string()),
+        OfferError::NotAcceptable(text) => ApiError::NotAcceptable(text),
+        OfferError::Ended => ApiError::Conflict(error.to_string()),
+        OfferError::NoCapacity(reason) => ApiError::NoCapacity(reason),
+    }
+}
+
+/// Refuses a request about a running call of another server. The client's next attempt may reach
+/// that server.
+fn held_here(shared: &AppState, row: &Row) -> Result<(), ApiError> {
+    if row.status == IN_PROGRESS && row.server != shared.server {
+        return Err(ApiError::NoCapacity("the call is held by another server".into()));
+    }
+    Ok(())
+}
+
+/// Submits an offer to the engine.
+async fn offer(
+    shared: &AppState,
+    row: &Row,
+    peer: Peer,
+    sdp: String,
+    replaces: Option<String>,
+    restart: bool,
+) -> Result<AcceptedOffer, ApiError> {
+    if shared.draining() && row.status != IN_PROGRESS {
+        // The engine counts the rejected calls.
+        let why = shared.host().reject_new_call();
+        return Err(ApiError::NoCapacity(why.unwrap_or_else(|| "the server is shutting down".into())));
+    }
+    // A call that starts now would leave no record.
+    if let Some(reason) = shared.keeps_nothing().filter(|_| row.status == STARTED) {
+        return Err(ApiError::Unwritable(reason));
+    }
+    held_here(shared, row)?;
+    let call = call_config::shared(shared, row).await?;
+    let id = call.id;
+    let counted = quota::call(shared, row).await?;
+    let mut commands = Vec::new();
+    if row.status == STARTED {
+        commands.extend(prompt::visitors(row, call.trust_client_context));
+        commands.extend(shared.store.commands(&row.id).await?);
+    }
+    let network = (!shared.exempt(peer)).then(|| peer.subscriber());
+    let caller = Caller { network, agent: row.agent.clone() };
+    let offer = Offer { config: call, sdp, replaces, restart, commands, caller };
+    let accepted = shared.host().accept_offer(offer).await.map_err(|error| {
+        if counted {
+            shared.beginning.forget(&row.id);
+        }
+        refusal(error)
+    })?;
+    shared.connections.note(id, &accepted.connection);
+    if row.status == STARTED {
+        shared.pending.note(id);
+    }
+    Ok(accepted)
+}
+
+/// The token's claims, if they are for the conversation in the path.
+pub(crate) fn claims_for(shared: &AppState, parts: &Parts, id: &str) -> Result<Claims, ApiError> {
+    let claims = claims(shared, parts)?;
+    if id.parse::<ConversationId>().is_ok_and(|id| id == claims.sub) {
+        Ok(claims)
+    } else {
+        Err(ApiError::Unauthorized)
+    }
+}
+
+/// Reads a body of one media type. A request without `Content-Type` is accepted.
+async fn body(request: Request, media_type: &'static str) -> Result<Bytes, ApiError> {
+    let (parts, body) = request.into_parts();
+    let bytes = extract::read(body, &parts.headers, SDP_LIMIT).await?;
+    if extract::media_type(&parts.headers).is_some_and(|given| given != media_type) {
+        return Err(ApiError::MediaType(media_type));
+    }
+    Ok(bytes)
+}
+
+fn split(request: Request) -> (Parts, Request) {
+    let (parts, body) = request.into_parts();
+    (parts.clone(), Request::from_parts(parts, body))
+}
+
+async fn whip_offer(
+    State(shared): State<Arc<AppState>>,
+    Path(id): Path<String>,
+    peer: Peer,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (parts, request) = split(request);
+    let claims = claims_for(&shared, &parts, &id)?;
+    shared.limited(&shared.limits.offers, peer)?;
+    let sdp = body(request, "application/sdp").await?;
+    let sdp = String::from_utf8(sdp.to_vec())
+        .map_err(|_| ApiError::BadRequest("bad SDP: it is not text".into()))?;
+    let row = opened(&shared, &claims).await?;
+    let accepted = offer(&shared, &row, peer, sdp, None, false).await?;
+    let headers = [
+        (header::CONTENT_TYPE, "application/sdp".to_owned()),
+        (header::LOCATION, format!("/rtc/{}/{}", row.id, accepted.connection)),
+    ];
+    Ok((StatusCode::CREATED, headers, accepted.answer).into_response())
+}
+
+/// Candidates are not needed: the engine learns the client's address from its connectivity checks.
+async fn whip_trickle(
+    State(shared): State<Arc<AppState>>,
+    Path((id, resource)): Path<(String, String)>,
+    request: Request,
+) -> Result<StatusCode, ApiError> {
+    let (parts, request) = split(request);
+    let claims = claims_for(&shared, &parts, &id)?;
+    body(request, "application/trickle-ice-sdpfrag").await?;
+    held_here(&shared, &opened(&shared, &claims).await?)?;
+    if !shared.connections.contains(claims.sub, &resource) {
+        return Err(ApiError::Missing(crate::error::Missing::Path));
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn whip_hang_up(
+    State(shared): State<Arc<AppState>>,
+    Path((id, resource)): Path<(String, String)>,
+    request: Request,
+) -> Result<StatusCode, ApiError> {
+    let (parts, _) = split(request);
+    let claims = claims_for(&shared, &parts, &id)?;
+    if shared.host().hang_up(claims.sub, resource).await {
+        return Ok(StatusCode::OK);
+    }
+    // A call that ended by itself has no connection to hang up.
+    shared.facts.flush(&shared.store).await;
+    match opened(&shared, &claims).await {
+        Err(ApiError::Conflict(_)) => Ok(StatusCode::OK),
+        Err(refused) => Err(refused),
+        Ok(row) => held_here(&shared, &row).and(Err(ApiError::Missing(crate::error::Missing::Path))),
+    }
+}
+
+/// Candidates are validated and not used: the engine learns the client's address from its
+/// connectivity checks.
+fn candidates(body: &[u8]) -> Result<(), ApiError> {
+    let body: Value = serde_json::from_slice(body).map_err(|_| ApiError::Invalid(Vec::new()))?;
+    let faults = Faults::default();
+    let fields = Fields::body(body, &faults)?;
+    fields.text("pc_id");
+    fields.objects("candidates");
+    faults.unless(())
+}
+
+/// Validates the body of a trickle request at `/api/offer`: JSON with `pc_id` and `candidates`,
+/// both optional. For the fuzz targets.
+///
+/// # Errors
+/// The status and the body of the error response.
+pub fn trickle(body: &[u8]) -> Result<(), (u16, Vec<u8>)> {
+    use futures_util::FutureExt as _;
+    candidates(body).map_err(|refused| {
+        let answer = refused.into_response();
+        let status = answer.status().as_u16();
+        // The body is complete, so it is available at once.
+        let body = axum::body::to_bytes(answer.into_body(), usize::MAX).now_or_never();
+        (status, body.and_then(Result::ok).unwrap_or_default().to_vec())
+    })
+}
+
+async fn api_offer(
+    State(shared): State<Arc<AppState>>,
+    peer: Peer,
+    request: Request,
+) -> Result<Response, ApiError> {
+    match *request.method() {
+        Method::OPTIONS => return Ok(StatusCode::NO_CONTENT.into_response()),
+        Method::POST | Method::PATCH => {}
+        _ => return Ok(wrong("POST, PATCH, OPTIONS")),
+    }
+    let (parts, request) = split(request);
+    let claims = claims(&shared, &parts)?;
+    let trickles = parts.method == Method::PATCH;
+    if !trickles {
+        shared.limited(&shared.limits.offers, peer)?;
+    }
+    let bytes = body(request, "application/json").await?;
+    if trickles {
+        candidates(&bytes)?;
+        // The client waits for this response before it reports "connected".
+        opened(&shared, &claims).await?;
+        return Ok(axum::Json(json!({"status": "success"})).into_response());
+    }
+    let value: Value = serde_json::from_slice(&bytes).map_err(|_| ApiError::Invalid(Vec::new()))?;
+    let (sdp, replaces, restart) = {
+        let faults = Faults::default();
+        let fields = Fields::body(value, &faults)?;
+        fields.choice("type", &["offer"], "offer");
+        let read =
+            (fields.required("sdp"), fields.text("pc_id"), fields.boolean("restart_pc").unwrap_or(false));
+        faults.unless(read)?
+    };
+    let row = opened(&shared, &claims).await?;
+    // The path does not contain the conversation's id.
+    let accepted = offer(&shared, &row, peer, sdp, replaces, restart).instrument(span(claims.sub)).await?;
+    Ok(axum::Json(json!({"sdp": accepted.answer, "type": "answer", "pc_id": accepted.connection}))
+        .into_response())
+}

@@ -1,0 +1,90 @@
+//! `/healthz`, `/readyz`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde_json::json;
+
+use crate::error::UNWRITABLE;
+use crate::state::AppState;
+use crate::state::supervise::LEDGER;
+
+/// Maximum time for a response of the store.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new().route("/healthz", get(alive)).route("/readyz", get(ready))
+}
+
+async fn alive() -> Response {
+    axum::Json(json!({"status": "ok"})).into_response()
+}
+
+async fn ready(State(shared): State<Arc<AppState>>) -> Response {
+    // The prober has its own timeout, which is shorter than the pool's acquire timeout.
+    let answer = tokio::time::timeout(PATIENCE, shared.store.alive()).await;
+    let failed = match &answer {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(late) => Some(late.to_string()),
+    };
+    let reason = if let Some(error) = failed {
+        tracing::error!(%error, "the store does not answer");
+        Some("the store does not answer".to_owned())
+    } else if shared.store.health.failing().is_some() {
+        Some(UNWRITABLE.to_owned())
+    } else if shared.tasks.is_down(LEDGER) {
+        Some("events are not being stored".to_owned())
+    } else if shared.draining() {
+        Some("draining".to_owned())
+    } else {
+        // The reason for which a new call would be rejected. Running calls are not affected by it.
+        shared
+            .host()
+            .not_ready_reason()
+            .or_else(|| shared.host().capacity_error())
+            .or_else(|| shared.host().stt_unavailable())
+    };
+    match reason {
+        // Part of the server takes no calls. The reason is reported, but a load balancer must not
+        // remove the server for it.
+        None => match shared.host().degraded_reason() {
+            None => axum::Json(json!({"status": "ready"})).into_response(),
+            Some(reason) => axum::Json(json!({"status": "ready", "reason": reason})).into_response(),
+        },
+        Some(reason) => {
+            (StatusCode::SERVICE_UNAVAILABLE, axum::Json(json!({"status": "not ready", "reason": reason})))
+                .into_response()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+
+    use super::*;
+    use crate::app::App;
+    use crate::config::Config;
+
+    #[tokio::test]
+    async fn a_server_whose_ledger_is_down_is_not_ready() {
+        let data = std::env::temp_dir().join(format!("visavis-health-{}", std::process::id()));
+        let net = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
+        let config = Config { data: data.clone(), ..Config::default() };
+        let app = App::open(config, Vec::new(), net).await.unwrap();
+        app.shared().tasks.panicked(LEDGER);
+        let answer = ready(State(Arc::clone(app.shared()))).await;
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        let body = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body, json!({"status": "not ready", "reason": "events are not being stored"}));
+        app.shared().store.close().await;
+        std::fs::remove_dir_all(data).unwrap();
+    }
+}

@@ -1,0 +1,97 @@
+//! API keys: `/v1/ext/apikey`. A key shares the workspace of the key that created it, and has at
+//! most its scope.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::{delete, post};
+use serde_json::{Value, json};
+
+use crate::clock;
+use crate::error::{ApiError, Missing};
+use crate::http::auth::Caller;
+use crate::http::extract::{Json, Listed, Paged, Path};
+use crate::http::validate::{Faults, Fields};
+use crate::scope::Scope;
+use crate::state::AppState;
+use crate::state::api_key::{fresh_key, prefix, stored};
+use crate::store::{self, api_key};
+
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new().route("/v1/ext/apikey", post(create).get(list)).route("/v1/ext/apikey/{id}", delete(remove))
+}
+
+async fn create(
+    State(shared): State<Arc<AppState>>,
+    caller: Caller,
+    Json(body): Json,
+) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
+    let (name, expires_at, scope) = {
+        let faults = Faults::default();
+        let fields = Fields::body(body, &faults)?;
+        let name = fields.required("name");
+        let expires_at = fields.text("expires_at").and_then(|text| {
+            let at = clock::instant(&text);
+            if at.is_none_or(|at| at <= clock::now()) {
+                fields.fault("expires_at", "must be an ISO 8601 time to come");
+            }
+            at
+        });
+        let scope = fields.choice("scope", &Scope::ALL.map(Scope::name), Scope::Administer.name());
+        faults.unless((name, expires_at, scope.parse().unwrap_or(Scope::Administer)))?
+    };
+    if scope > caller.scope {
+        return Err(ApiError::Forbidden(caller.scope.refusal()));
+    }
+    let key = fresh_key();
+    let (prefix, hash) = (prefix(&key), stored(&key));
+    let mut tx = shared.store.write().await?;
+    let draft =
+        api_key::Draft { workspace: &caller.workspace, name: &name, prefix, hash: &hash, expires_at, scope };
+    let id = api_key::insert(&mut tx, &draft).await?;
+    tx.commit().await?;
+    Ok((StatusCode::CREATED, axum::Json(json!({"id": id, "name": name, "key": key, "prefix": prefix}))))
+}
+
+async fn list(
+    State(shared): State<Arc<AppState>>,
+    caller: Caller,
+    Paged(page): Paged<false>,
+) -> Result<Listed, ApiError> {
+    let keys = shared.store.keys(Some(&caller.workspace)).await?;
+    let matches = |row: &&api_key::Row| {
+        let text = format!("{}\n{}\n{}", row.id, row.name, row.prefix).to_lowercase();
+        page.search.as_ref().is_none_or(|part| text.contains(part))
+            && page.from.is_none_or(|from| row.created_at >= from)
+            && page.to.is_none_or(|to| row.created_at < to)
+    };
+    let shown = |row: &api_key::Row| {
+        json!({
+            "id": row.id,
+            "name": row.name,
+            "prefix": row.prefix,
+            "created_at": clock::iso(row.created_at),
+            "expires_at": row.expires_at.map(clock::iso),
+            "scope": row.scope,
+            "last_used_at": row.last_used_at.map(clock::iso),
+        })
+    };
+    Ok(Listed::slice(keys.iter().filter(matches).map(shown).collect(), &page))
+}
+
+async fn remove(
+    State(shared): State<Arc<AppState>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<axum::Json<Value>, ApiError> {
+    let id = store::id(&id).ok_or(ApiError::Missing(Missing::ApiKey))?;
+    let mut tx = shared.store.write().await?;
+    let found = api_key::delete(&mut tx, Some(&caller.workspace), &id).await?;
+    tx.commit().await?;
+    if !found {
+        return Err(ApiError::Missing(Missing::ApiKey));
+    }
+    Ok(axum::Json(json!({"id": id, "message": "API key deleted successfully"})))
+}

@@ -1,0 +1,108 @@
+//! Avatars: the stock avatars, `/v1/ext/avatars`, and lookups of stock and custom avatars for the
+//! rest of this plane.
+
+use std::sync::{Arc, PoisonError};
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use engine_api::PoseSetFile;
+use serde_json::{Value, json};
+
+use crate::config::StockAvatar;
+use crate::http::auth::Caller;
+use crate::http::extract::{Listed, Paged};
+use crate::state::AppState;
+use crate::store;
+
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new().route("/v1/ext/avatars", get(list))
+}
+
+/// A stock avatar as JSON.
+pub(crate) fn shown(avatar: &StockAvatar) -> Value {
+    json!(avatar)
+}
+
+async fn list(State(shared): State<Arc<AppState>>, _: Caller, Paged(page): Paged<true>) -> Listed {
+    let matches = |avatar: &&StockAvatar| {
+        let text = format!("{}\n{}", avatar.avatar_key_id, avatar.avatar_name).to_lowercase();
+        page.search.as_ref().is_none_or(|part| text.contains(part))
+    };
+    Listed::slice(shared.avatars.iter().filter(matches).map(shown).collect(), &page)
+}
+
+/// The avatars that agents of a workspace may use: the stock avatars, and the workspace's custom
+/// avatars that can be shown. Without their pictures.
+pub(crate) async fn known(shared: &AppState, workspace: &str) -> store::Result<Vec<StockAvatar>> {
+    let own = shared.store.custom_avatars_ready(workspace).await?;
+    let stock =
+        shared.avatars.iter().map(|a| (a.avatar_key_id.clone(), a.avatar_name.clone(), a.gender.clone()));
+    let faces = stock.chain(own).map(|(avatar_key_id, avatar_name, gender)| StockAvatar {
+        avatar_key_id,
+        avatar_name,
+        gender,
+        display_picture: String::new(),
+    });
+    Ok(faces.collect())
+}
+
+/// The avatar with this id, stock or custom, with its picture.
+pub(crate) async fn find(shared: &AppState, workspace: &str, id: &str) -> store::Result<Option<StockAvatar>> {
+    if let Some(stock) = shared.avatars.iter().find(|a| a.avatar_key_id == id) {
+        return Ok(Some(stock.clone()));
+    }
+    let Some(id) = store::id(id) else { return Ok(None) };
+    let own = shared.store.custom_avatar(workspace, &id).await?;
+    Ok(own.filter(|row| row.output.is_some()).map(|row| {
+        let output: Value = row.output.and_then(|o| serde_json::from_str(&o).ok()).unwrap_or_default();
+        StockAvatar {
+            avatar_key_id: row.id,
+            avatar_name: row.name,
+            gender: row.gender,
+            display_picture: output["preview_url"].as_str().unwrap_or_default().to_owned(),
+        }
+    }))
+}
+
+/// The pose set of a custom avatar; the engine has those of stock avatars. `None` if it was
+/// deleted. Calls that show it at the same time share the pose set.
+pub(crate) async fn poses(
+    shared: &AppState,
+    workspace: &str,
+    id: &str,
+) -> store::Result<Option<PoseSetFile>> {
+    let stock = shared.avatars.iter().any(|a| a.avatar_key_id == id);
+    let Some(id) = store::id(id).filter(|_| !stock) else { return Ok(None) };
+    let Some(share) = shared.store.custom_avatar_share(workspace, &id).await? else { return Ok(None) };
+    let known = shared.shown.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+    if let Some((share, poses)) = known.filter(|(known, _)| i64::from(*known) >= share)
+        && let Some(poses) = poses.upgrade()
+    {
+        return Ok(Some(PoseSetFile { data: poses, completeness: share }));
+    }
+    let Some((share, poses)) = shared.store.custom_avatar_poses(workspace, &id).await? else {
+        return Ok(None);
+    };
+    let poses = STANDARD.decode(poses).map_err(|e| store::Error::Damaged("custom_avatar", e.to_string()))?;
+    let face = PoseSetFile { data: poses.into(), completeness: share.clamp(0, 100) as u8 };
+    keep(shared, id, &face);
+    Ok(Some(face))
+}
+
+/// Caches a pose set for further calls, as long as one call uses it.
+fn keep(shared: &AppState, id: String, face: &PoseSetFile) {
+    let mut shown = shared.shown.lock().unwrap_or_else(PoisonError::into_inner);
+    shown.retain(|_, (_, poses)| poses.strong_count() > 0);
+    shown.insert(id, (face.completeness, Arc::downgrade(&face.data)));
+}
+
+/// A better pose set is available: the running calls of this server switch to it.
+pub(crate) fn renew(shared: &AppState, id: &str, face: PoseSetFile) {
+    keep(shared, id.to_owned(), &face);
+    if let Some(host) = shared.host.get() {
+        host.swap_pose_set(id, face);
+    }
+}

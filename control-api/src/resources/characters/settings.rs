@@ -1,0 +1,233 @@
+//! Reads a character or a pose from a request: every setting is checked against the list of
+//! settings, and every error is reported with its path.
+
+use std::sync::LazyLock;
+
+use models::face::character_schema::{self, Setting, SettingKind};
+use serde_json::{Map, Value};
+
+use crate::http::validate::Fields;
+
+/// The settings of a character.
+pub(crate) static OF_CHARACTER: LazyLock<Vec<Setting>> = LazyLock::new(character_schema::character_settings);
+/// The settings of a pose.
+pub(crate) static OF_POSE: LazyLock<Vec<Setting>> = LazyLock::new(character_schema::pose_settings);
+/// The settings of a character's expression at rest.
+pub(crate) static OF_REST: LazyLock<Vec<Setting>> = LazyLock::new(character_schema::rest_settings);
+
+/// Maximum number of errors reported for one character.
+const TOLD: usize = 32;
+
+/// The settings in the object `name` of a body, as they were given. Null values are omitted, which
+/// is equivalent. An empty object if it is absent.
+pub(crate) fn settings(fields: &Fields<'_>, name: &str, known: &[Setting]) -> Value {
+    let Some(value) = fields.raw(name).filter(|v| !v.is_null()) else { return Value::Object(Map::new()) };
+    let mut reader = Reader { fields, name, known, left: TOLD };
+    reader.object(value, "").map_or(Value::Null, Value::Object)
+}
+
+struct Reader<'a, 'f> {
+    fields: &'a Fields<'f>,
+    name: &'a str,
+    known: &'a [Setting],
+    /// Number of errors that may still be reported.
+    left: usize,
+}
+
+impl Reader<'_, '_> {
+    fn fault(&mut self, path: &str, reason: impl Into<String>) {
+        let Some(left) = self.left.checked_sub(1) else { return };
+        self.left = left;
+        let dot = if path.is_empty() { "" } else { "." };
+        // The client chooses the name, so only a part of it is reported.
+        let path: String = path.chars().take(100).collect();
+        self.fields.fault(&format!("{}{dot}{path}", self.name), reason);
+    }
+
+    /// Whether `path` is the parent of a setting: `eyes` of `eyes.size`, `background` of
+    /// `background[0]`.
+    fn leads(&self, path: &str, step: char) -> bool {
+        self.known.iter().any(|s| s.name.strip_prefix(path).is_some_and(|rest| rest.starts_with(step)))
+    }
+
+    fn object(&mut self, value: &Value, path: &str) -> Option<Map<String, Value>> {
+        let Value::Object(map) = value else {
+            self.fault(path, "must be an object");
+            return None;
+        };
+        let mut read = Map::new();
+        for (name, value) in map.iter().filter(|(_, value)| !value.is_null()) {
+            if self.left == 0 {
+                break;
+            }
+            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            if let Some(value) = self.value(value, &path) {
+                read.insert(name.clone(), value);
+            }
+        }
+        Some(read)
+    }
+
+    fn value(&mut self, value: &Value, path: &str) -> Option<Value> {
+        if let Some(kind) = self.known.iter().find(|s| s.name == path).map(|s| s.kind) {
+            return match fault(kind, value) {
+                None => Some(value.clone()),
+                Some(reason) => {
+                    self.fault(path, reason);
+                    None
+                }
+            };
+        }
+        if self.leads(path, '.') {
+            return self.object(value, path).map(Value::Object);
+        }
+        if self.leads(path, '[') {
+            let count = self.known.iter().filter(|s| s.name.starts_with(&format!("{path}["))).count();
+            let Some(items) = value.as_array().filter(|items| items.len() == count) else {
+                self.fault(path, format!("must be an array of {count}"));
+                return None;
+            };
+            let items: Vec<Option<Value>> =
+                items.iter().enumerate().map(|(i, item)| self.value(item, &format!("{path}[{i}]"))).collect();
+            return items.into_iter().collect::<Option<Vec<_>>>().map(Value::Array);
+        }
+        self.fault(path, "is not known");
+        None
+    }
+}
+
+/// The error in a setting's value, if any.
+fn fault(kind: SettingKind, value: &Value) -> Option<String> {
+    match kind {
+        SettingKind::Slider { min: least, max: most, .. } => match value.as_f64() {
+            // Compared as it is stored: a slider is an `f32`.
+            Some(n) if (least..=most).contains(&(n as f32)) => None,
+            Some(_) if least == most => Some(format!("must be {least}")),
+            Some(_) => Some(format!("must be between {least} and {most}")),
+            None => Some("must be a number".into()),
+        },
+        SettingKind::Integer { max: most } => {
+            let fits = value.as_u64().is_some_and(|n| n <= u64::from(most));
+            (!fits).then(|| format!("must be a whole number between 0 and {most}"))
+        }
+        SettingKind::Flag => (!value.is_boolean()).then(|| "must be true or false".into()),
+        SettingKind::Colour { .. } => {
+            let digits = value.as_str().and_then(|text| text.strip_prefix('#'));
+            let fits = digits.is_some_and(|d| d.len() == 6 && d.bytes().all(|b| b.is_ascii_hexdigit()));
+            (!fits).then(|| "must be a colour such as #c0906f".into())
+        }
+        SettingKind::Choice { choices } => {
+            let fits = value.as_str().is_some_and(|word| choices.contains(&word));
+            (!fits).then(|| format!("must be one of {}", choices.join(", ")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use models::face::avatar_spec;
+    use models::face::{Character, Pose};
+    use serde_json::json;
+
+    use super::*;
+    use crate::error::ApiError;
+    use crate::http::validate::Faults;
+
+    fn read(character: Value) -> Result<Value, Vec<(String, String)>> {
+        let faults = Faults::default();
+        let read = {
+            let fields = Fields::body(json!({"character": character}), &faults).unwrap();
+            settings(&fields, "character", &OF_CHARACTER)
+        };
+        faults.unless(read).map_err(|error| match error {
+            ApiError::Invalid(faults) => faults.into_iter().map(|f| (f.field, f.reason)).collect(),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[track_caller]
+    fn refused(character: Value) -> (String, String) {
+        let mut faults = read(character.clone()).unwrap_err();
+        assert_eq!(faults.len(), 1, "{character}: {faults:?}");
+        faults.remove(0)
+    }
+
+    #[test]
+    fn everybody_of_the_house_is_taken_as_it_is() {
+        for person in avatar_spec::ids().filter_map(avatar_spec::find) {
+            let given = serde_json::to_value(&person.character).unwrap();
+            let taken: Character = serde_json::from_value(read(given).unwrap()).unwrap();
+            assert_eq!(taken, person.character);
+        }
+        assert_eq!(read(json!({})), Ok(json!({})));
+        assert_eq!(read(json!({"age": null, "eyes": null, "hair": {"dark": null}})), Ok(json!({"hair": {}})));
+    }
+
+    #[test]
+    fn both_ends_of_every_slider_are_taken_and_what_is_beyond_is_not() {
+        for (list, of_character) in [(&OF_CHARACTER, true), (&OF_POSE, false)] {
+            for setting in list.iter() {
+                let SettingKind::Slider { min: least, max: most, .. } = setting.kind else { continue };
+                let with = |n: &str| -> Value {
+                    let n: Value = serde_json::from_str(n).unwrap();
+                    match setting.name.split_once('.') {
+                        Some((table, field)) => json!({ table: { field: n } }),
+                        None => json!({ setting.name: n }),
+                    }
+                };
+                for n in [least, most] {
+                    let given = with(&n.to_string());
+                    let of_pose = serde_json::from_value::<Pose>(given.clone()).is_ok();
+                    assert!(of_pose || serde_json::from_value::<Character>(given.clone()).is_ok(), "{given}");
+                    if of_character {
+                        assert_eq!(read(given.clone()), Ok(given));
+                    }
+                }
+                if of_character {
+                    let field = format!("character.{}", setting.name);
+                    let reason = format!("must be between {least} and {most}");
+                    for n in ["1e308", "-1e308", &(most + 0.01).to_string(), &(least - 0.01).to_string()] {
+                        assert_eq!(refused(with(n)), (field.clone(), reason.clone()), "{n}");
+                    }
+                    assert_eq!(refused(with("\"NaN\"")), (field, "must be a number".into()));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_by_its_path() {
+        let told = |field: &str, reason: &str| (format!("character{field}"), reason.to_owned());
+        assert_eq!(refused(json!([])), told("", "must be an object"));
+        assert_eq!(refused(json!({"hair": 1})), told(".hair", "must be an object"));
+        assert_eq!(refused(json!({"wings": {"size": 1}})), told(".wings", "is not known"));
+        assert_eq!(refused(json!({"eyes": {"number": 3}})), told(".eyes.number", "is not known"));
+        let colour = "must be a colour such as #c0906f";
+        for bad in
+            [json!("red"), json!("#12345"), json!("#1234567"), json!("#+12345"), json!(1), json!("#12345g")]
+        {
+            assert_eq!(refused(json!({"skin": {"colour": bad}})), told(".skin.colour", colour));
+        }
+        assert_eq!(refused(json!({"background": ["#ffffff", "x"]})), told(".background[1]", colour));
+        assert_eq!(refused(json!({"background": ["#ffffff"]})), told(".background", "must be an array of 2"));
+        assert_eq!(
+            refused(json!({"glasses": "monocle"})),
+            told(".glasses", "must be one of none, square, round, slim")
+        );
+        assert_eq!(refused(json!({"earrings": 1})), told(".earrings", "must be true or false"));
+        for bad in [json!(-1), json!(1.5), json!(4_294_967_296_u64), json!("1")] {
+            assert_eq!(
+                refused(json!({"seed": bad})),
+                told(".seed", "must be a whole number between 0 and 4294967295")
+            );
+        }
+    }
+
+    #[test]
+    fn a_flood_of_faults_is_not_answered_by_a_flood() {
+        let many: Map<String, Value> = (0..10_000).map(|n| (format!("x{n}"), json!(n))).collect();
+        assert_eq!(read(Value::Object(many)).unwrap_err().len(), TOLD);
+        let long = "y".repeat(1 << 20);
+        assert!(refused(json!({ long: 1 })).0.len() < 200);
+    }
+}

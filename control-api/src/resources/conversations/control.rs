@@ -1,0 +1,224 @@
+//! Control of a conversation: speak, interrupt, respond, context, end.
+//!
+//! In STARTED a command is queued and takes effect when the user joins. In IN_PROGRESS the engine
+//! executes it. After ENDED the response is 409.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::{delete, post, put};
+use conversation::event::EndReason;
+use conversation::id::ConversationId;
+use conversation::input::{Command, MAX_TEXT_CHARS};
+use conversation::output::{CommandOutcome as Told, Rejection};
+use engine_api::CommandError;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use tracing::Instrument as _;
+
+use super::found;
+use crate::error::{ApiError, Missing};
+use crate::events::ending;
+use crate::http::auth::Caller;
+use crate::http::extract::{Json, Path};
+use crate::http::validate::{Faults, Fields};
+use crate::state::AppState;
+use crate::store;
+use crate::store::conversation::{ENDED, Row, STARTED};
+
+type Answer = Result<axum::Json<Value>, ApiError>;
+
+/// How long DELETE waits for each of the two that end a conversation, the store and the engine,
+/// until the record has status ENDED.
+const END_WAIT: Duration = Duration::from_secs(3);
+/// Reason in the response of DELETE if the end is not stored yet.
+const LATE: &str = "the end of the conversation is not stored yet";
+
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new()
+        .route("/v1/conversation/{id}", delete(end))
+        .route("/v1/conversation/{id}/speak", put(speak))
+        .route("/v1/conversation/{id}/interrupt", post(interrupt))
+        .route("/v1/conversation/{id}/respond", post(respond))
+        .route("/v1/conversation/{id}/context", post(context))
+}
+
+fn refused(refusal: Rejection) -> ApiError {
+    ApiError::Conflict(refusal.to_string())
+}
+
+/// Sends a command to a conversation in any status.
+async fn give(shared: &AppState, caller: &Caller, row: Row, command: Command) -> Result<(), ApiError> {
+    let id: ConversationId = row.id.parse().map_err(|_| ApiError::Missing(Missing::Conversation))?;
+    let mut row = row;
+    // Twice, because the call may start or end between reading its status and sending the command.
+    for _ in 0..2 {
+        if row.status == ENDED {
+            return Err(refused(Rejection::Ended));
+        }
+        let queued =
+            row.status == STARTED && shared.store.queue_command(&caller.workspace, &row.id, &command).await?;
+        if queued && !shared.pending.contains(id) {
+            return Ok(());
+        }
+        match shared.host().send_command(id, command.clone()).await {
+            Ok(Told::Accepted | Told::NothingToDo) => return Ok(()),
+            Ok(Told::Rejected(refusal)) | Err(CommandError::Rejected(refusal)) => {
+                return Err(refused(refusal));
+            }
+            Err(CommandError::NotRunning) if queued => return Ok(()),
+            Err(CommandError::NotRunning) => {}
+        }
+        shared.facts.flush(&shared.store).await;
+        row = found(shared, caller, &row.id).await?;
+    }
+    if row.status == ENDED {
+        Err(refused(Rejection::Ended))
+    } else {
+        Err(ApiError::NoCapacity("the call is not held by this server".into()))
+    }
+}
+
+fn fields<T>(body: Value, read: impl FnOnce(&Fields<'_>) -> T) -> Result<T, ApiError> {
+    let faults = Faults::default();
+    let fields = Fields::body(body, &faults)?;
+    let value = read(&fields);
+    faults.unless(value)
+}
+
+async fn speak(
+    State(shared): State<Arc<AppState>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Json(body): Json,
+) -> Answer {
+    let command = fields(body, |f| Command::Say {
+        text: f.at_most("text", MAX_TEXT_CHARS),
+        interrupt: f.boolean("interrupt").unwrap_or(true),
+        allow_interruptions: true,
+        add_to_context: f.boolean("add_to_context").unwrap_or(false),
+    })?;
+    let row = found(&shared, &caller, &id).await?;
+    give(&shared, &caller, row, command).await?;
+    Ok(axum::Json(json!({"message": "Agent is speaking the provided text."})))
+}
+
+async fn interrupt(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path<String>) -> Answer {
+    let row = found(&shared, &caller, &id).await?;
+    give(&shared, &caller, row, Command::Interrupt).await?;
+    Ok(axum::Json(json!({"message": "Agent interrupted successfully"})))
+}
+
+async fn respond(
+    State(shared): State<Arc<AppState>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Json(body): Json,
+) -> Answer {
+    let command = fields(body, |f| Command::Respond { text: f.at_most("text", MAX_TEXT_CHARS) })?;
+    let row = found(&shared, &caller, &id).await?;
+    give(&shared, &caller, row, command).await?;
+    Ok(axum::Json(json!({"message": "Agent is responding to the provided text."})))
+}
+
+async fn context(
+    State(shared): State<Arc<AppState>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Json(body): Json,
+) -> Answer {
+    let command = fields(body, |f| Command::Context {
+        text: f.required("text"),
+        overwrite: f.choice("mode", &["append", "overwrite"], "append") == "overwrite",
+    })?;
+    let row = found(&shared, &caller, &id).await?;
+    give(&shared, &caller, row, command).await?;
+    Ok(axum::Json(json!({"message": "Context updated successfully"})))
+}
+
+/// Ends a conversation that no client joined; `None` if that takes longer than a client should
+/// wait. Runs in a task of its own: a client that disconnects cancels its request, but a stored end
+/// must be announced.
+async fn end_unjoined(shared: &Arc<AppState>, id: &str) -> Option<store::Result<bool>> {
+    let (shared, id) = (Arc::clone(shared), id.to_owned());
+    let ending = async move { ending::end_unjoined(&shared, &id, EndReason::EndedByApi).await };
+    let ended = timeout(END_WAIT, tokio::spawn(ending.in_current_span())).await.ok()?;
+    Some(ended.unwrap_or(Err(store::Error::Panicked)))
+}
+
+async fn end(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path<String>) -> Answer {
+    let row = found(&shared, &caller, &id).await?;
+    let id: ConversationId = row.id.parse().map_err(|_| ApiError::Missing(Missing::Conversation))?;
+    let done = || {
+        // Further requests get 409.
+        shared.unconfirmed.take(id);
+        Ok(axum::Json(json!({
+            "agent_identity": row.agent_name,
+            "conversation_id": row.id,
+            "message": "Conversation ended successfully",
+        })))
+    };
+    if row.status == ENDED {
+        // A client that received an error because the end was not stored repeats the request, and
+        // now gets the confirmation.
+        return if shared.unconfirmed.take(id) { done() } else { Err(refused(Rejection::Ended)) };
+    }
+    let unwritable = || {
+        shared.unconfirmed.note(id);
+        ApiError::Unwritable(shared.store.health.failing().unwrap_or_else(|| LATE.to_owned()))
+    };
+    let mut news = shared.news.subscribe();
+    // Of concurrent requests only the one that ends the conversation succeeds; the others get 409.
+    // `None`: the store may still end it.
+    let mut unjoined = Some(false);
+    if row.status == STARTED {
+        unjoined = match end_unjoined(&shared, &row.id).await {
+            Some(Ok(ended)) => Some(ended),
+            // During an outage the engine's call is ended in any case.
+            Some(Err(error)) if !error.is_outage() => return Err(error.into()),
+            Some(Err(_)) | None => None,
+        };
+    }
+    let ended_it = match shared.host().send_command(id, Command::End).await {
+        Ok(Told::Accepted) => true,
+        Ok(Told::NothingToDo | Told::Rejected(Rejection::Ended))
+        | Err(CommandError::Rejected(Rejection::Ended) | CommandError::NotRunning) => {
+            unjoined.ok_or_else(unwritable)?
+        }
+        Ok(Told::Rejected(refusal)) | Err(CommandError::Rejected(refusal)) => return Err(refused(refusal)),
+    };
+    if !ended_it {
+        if let Some(reason) = shared.store.health.failing() {
+            return Err(ApiError::Unwritable(reason));
+        }
+        // After a timeout the current status is read nevertheless.
+        let _ = timeout(END_WAIT, shared.facts.flush(&shared.store)).await;
+        if found(&shared, &caller, &row.id).await?.status == ENDED {
+            return if shared.unconfirmed.take(id) { done() } else { Err(refused(Rejection::Ended)) };
+        }
+        return Err(if shared.unconfirmed.contains(id) {
+            unwritable()
+        } else {
+            ApiError::NoCapacity("the call is not held by this server".into())
+        });
+    }
+    let ended = async {
+        loop {
+            let now = found(&shared, &caller, &row.id).await?;
+            if now.status == ENDED {
+                return Ok::<_, ApiError>(());
+            }
+            // A reader that lags reads the store again in any case.
+            let _ = news.recv().await;
+        }
+    };
+    tokio::select! {
+        ended = ended => ended?,
+        () = shared.store.health.fails() => return Err(unwritable()),
+        // The call ends nevertheless, and a repeated request confirms it.
+        () = tokio::time::sleep(END_WAIT) => return Err(unwritable()),
+    }
+    done()
+}

@@ -1,0 +1,76 @@
+//! The demo agent of a first start, with a small knowledge base and a page of its own.
+
+use serde_json::json;
+
+use crate::error::ApiError;
+use crate::resources::{agents, knowledge};
+use crate::state::AppState;
+use crate::store;
+use crate::store::document::{self, Table};
+use crate::store::kb::Content;
+
+const SETTING: &str = "demo_agent";
+
+const ABOUT: &str = include_str!("demo/visavis.md");
+const SHOP: &str = include_str!("demo/shop.md");
+
+/// Creates the demo agent with its knowledge base.
+pub(crate) async fn create(shared: &AppState) -> store::Result<()> {
+    let Some(avatar) = shared.avatars.first() else {
+        tracing::warn!("there is no avatar: the demo agent is left out");
+        return Ok(());
+    };
+    let (about, shop) = (Content::Text(ABOUT.into()), Content::Text(SHOP.into()));
+    let documents = [("visavis.md", "md", &about), ("shop.md", "md", &shop)];
+    let workspace = &shared.workspace;
+    let kb = knowledge::insert(
+        shared,
+        workspace,
+        "Demo",
+        "About Visavis, and about a flower shop that is made up",
+        &documents,
+    )
+    .await?;
+    let body = json!({
+        "agent_name": "Visavis demo",
+        "agent_system_prompt": format!(
+            "You are {}, the friendly host of a Visavis demo. Answer briefly, in one or two spoken sentences, from what you know. \
+             You also look after the demo shop, a small flower shop.",
+            avatar.avatar_name
+        ),
+        "avatars": [{
+            "avatar_key_id": avatar.avatar_key_id,
+            "welcome_message": {"wait_time": 1, "messages": [
+                "Hello! I am the Visavis demo. Ask me about Visavis, or about our little flower shop.",
+                "Hi there! Ask me when the flower shop is open, or what Visavis can do.",
+            ]},
+            "idle_timeout": {"timeout": 30, "filler_phrases": ["Are you still there?", "I am still here if you have a question."]},
+            "exit_heads_up_message": {"callout_before": 20, "messages": ["We have about twenty seconds left."]},
+            "exit_message": {"messages": ["Our time is up. Thank you for the visit, goodbye!"]},
+            "interruptability": "high",
+        }],
+        "config": {"maxCallDuration": 600},
+        "knowledge_base": [kb],
+        // A server with a public URL is not a laptop: its demo agent, which anyone could call, may
+        // be embedded only after the operator permits it.
+        "embed": {"enabled": shared.config.public_url.is_none(), "origins": []},
+    });
+    let (id, _) =
+        agents::insert_within(shared, workspace, body, false).await.map_err(|error| match error {
+            ApiError::Failed(_, cause) => store::Error::Damaged("agent", cause),
+            // A rejection of the built-in demo agent is an error in this file, which its test
+            // detects.
+            refused => store::Error::Damaged("agent", format!("{refused:?}")),
+        })?;
+    shared.store.remember(SETTING, &id).await
+}
+
+/// The demo agent's id, while it exists and may be embedded.
+pub(crate) async fn find(shared: &AppState) -> store::Result<Option<String>> {
+    let Some(id) = shared.store.setting(SETTING).await? else { return Ok(None) };
+    let row = shared.store.document(Table::Agent, &shared.workspace, &id).await?;
+    Ok(row
+        .and_then(|row| document::parsed(&row.document).ok())
+        .filter(|agent| agent["embed"]["enabled"] == true)
+        .map(|_| id))
+}

@@ -1,0 +1,166 @@
+//! Guardrails: `/v1/ext/guardrail`.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use serde_json::{Map, Value, json};
+
+use crate::clock;
+use crate::error::{ApiError, Missing};
+use crate::http::auth::Caller;
+use crate::http::extract::{Json, Listed, Paged, Path};
+use crate::http::quota;
+use crate::http::validate::{Faults, Fields, is_http};
+use crate::resources::document_resource::{self, Kept};
+use crate::state::AppState;
+use crate::store::document::{self, Draft, Table};
+use crate::store::fresh_id;
+
+type Answer = Result<axum::Json<Value>, ApiError>;
+
+const GUARDRAIL: Kept =
+    Kept { table: Table::Guardrail, missing: Missing::Guardrail, unreadable: "Internal server error" };
+
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new()
+        .route("/v1/ext/guardrail", post(create).get(list))
+        .route("/v1/ext/guardrail/{id}", get(one).put(replace).delete(remove))
+}
+
+/// The fields that a client sets; missing ones are empty.
+fn parse(body: Value) -> Result<Map<String, Value>, ApiError> {
+    let faults = Faults::default();
+    let fields = Fields::body(body, &faults)?;
+    let names = ["name", "category", "prompt", "response_message", "callback_url"];
+    let text = |name: &str| fields.text(name).unwrap_or_default();
+    let document: Map<String, Value> = names.iter().map(|name| ((*name).into(), text(name).into())).collect();
+    let document = faults.unless(document)?;
+    let said = |name: &str| document[name].as_str().unwrap_or_default();
+    for (name, refusal) in [("name", "name is required"), ("prompt", "prompt is required")] {
+        if said(name).trim().is_empty() {
+            return Err(ApiError::BadRequest(refusal.into()));
+        }
+    }
+    if !said("callback_url").is_empty() && !is_http(said("callback_url")) {
+        return Err(ApiError::BadRequest("callback_url must be a valid http(s) URL".into()));
+    }
+    Ok(document)
+}
+
+/// The permanent slug of a name: in lower case, with one `_` for every character other than a-z and
+/// 0-9.
+fn slug(name: &str) -> String {
+    let slug: String = name
+        .to_lowercase()
+        .chars()
+        .map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '_' })
+        .collect();
+    if slug.is_empty() { "guardrail".into() } else { slug }
+}
+
+/// The document with its key before the client's fields.
+fn with_key(key: &str, fields: &Map<String, Value>) -> Value {
+    let mut document = Map::new();
+    document.insert("key".into(), key.into());
+    document.extend(fields.clone());
+    Value::Object(document)
+}
+
+fn draft<'a>(workspace: &'a str, id: &'a str, name: &'a str, document: &'a str) -> Draft<'a> {
+    Draft { workspace, id, name, kind: None, document, secrets: "", at: clock::now() }
+}
+
+async fn create(
+    State(shared): State<Arc<AppState>>,
+    caller: Caller,
+    Json(body): Json,
+) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
+    let fields = parse(body)?;
+    let name = fields["name"].as_str().unwrap_or_default();
+    let id = fresh_id();
+    let mut tx = shared.store.write().await?;
+    let size = with_key("", &fields).to_string().len();
+    quota::bytes(&shared, &mut tx, &caller.workspace, size).await?;
+    let draft = draft(&caller.workspace, &id, name, "");
+    document::insert_guardrail(&mut tx, &draft, &slug(name), |key| with_key(key, &fields).to_string())
+        .await?;
+    tx.commit().await?;
+    Ok((StatusCode::CREATED, axum::Json(json!({"id": id, "message": "Guardrail created"}))))
+}
+
+async fn list(
+    State(shared): State<Arc<AppState>>,
+    caller: Caller,
+    Paged(page): Paged<true>,
+) -> Result<Listed, ApiError> {
+    GUARDRAIL.list(&shared, &caller, &page).await
+}
+
+async fn one(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path<String>) -> Answer {
+    GUARDRAIL.one(&shared, &caller, &id).await.map(axum::Json)
+}
+
+async fn replace(
+    State(shared): State<Arc<AppState>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Json(body): Json,
+) -> Answer {
+    let fields = parse(body)?;
+    let id = GUARDRAIL.id(&id)?;
+    let mut tx = shared.store.write().await?;
+    let row = document::find_in(&mut tx, Table::Guardrail, &caller.workspace, &id).await?;
+    let row = row.ok_or_else(|| GUARDRAIL.none())?;
+    let key = document_resource::shown(&row)?["key"].as_str().unwrap_or_default().to_owned();
+    let text = with_key(&key, &fields).to_string();
+    quota::growth(&shared, &mut tx, &caller.workspace, &row, text.len()).await?;
+    let name = format!("{}\n{key}", fields["name"].as_str().unwrap_or_default());
+    document::update(&mut tx, Table::Guardrail, &draft(&caller.workspace, &id, &name, &text)).await?;
+    tx.commit().await?;
+    Ok(axum::Json(json!({"id": id, "message": "Guardrail updated"})))
+}
+
+async fn remove(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path<String>) -> Answer {
+    let id = GUARDRAIL.remove(&shared, &caller, &id).await?;
+    Ok(axum::Json(json!({"id": id, "message": "Guardrail deleted"})))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_the_lower_case_name_with_one_underscore_for_every_other_character() {
+        for (name, key) in [
+            ("No medical advice", "no_medical_advice"),
+            ("A--b  c!", "a__b__c_"),
+            ("Ärger 2", "_rger_2"),
+            ("İ", "i_"),
+            ("日本", "__"),
+        ] {
+            assert_eq!(slug(name), key, "{name}");
+        }
+        assert_eq!(slug(""), "guardrail");
+    }
+
+    #[test]
+    fn what_is_missing_is_told_by_its_own_text() {
+        let refused = |body: Value| match parse(body) {
+            Err(ApiError::BadRequest(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(refused(json!({})), "name is required");
+        assert_eq!(refused(json!({"name": "  ", "prompt": "p"})), "name is required");
+        assert_eq!(refused(json!({"name": "n"})), "prompt is required");
+        assert_eq!(
+            refused(json!({"name": "n", "prompt": "p", "callback_url": "ftp://x"})),
+            "callback_url must be a valid http(s) URL"
+        );
+        assert!(matches!(parse(json!({"name": 1})), Err(ApiError::Invalid(f)) if f[0].field == "name"));
+        let whole = parse(json!({"name": "n", "prompt": "p", "callback_url": ""})).unwrap();
+        assert_eq!(whole["category"], "");
+    }
+}

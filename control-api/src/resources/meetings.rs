@@ -1,0 +1,83 @@
+//! External meetings: `/v1/ext/externalmeeting`. No meeting service is installed: requests are
+//! validated, then rejected.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::post;
+
+use crate::error::{ApiError, Missing};
+use crate::http::auth::Caller;
+use crate::http::extract::Json;
+use crate::http::validate::{Faults, Fields};
+use crate::state::AppState;
+use crate::store;
+use crate::store::document::Table;
+
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new().route("/v1/ext/externalmeeting", post(create))
+}
+
+/// The platform of a meeting's URL, by its host.
+fn platform(url: &str) -> Option<&'static str> {
+    let url = url::Url::parse(url).ok().filter(|u| matches!(u.scheme(), "http" | "https"))?;
+    let host = url.host_str()?.to_ascii_lowercase();
+    let of = |domain: &str| host == domain || host.ends_with(&format!(".{domain}"));
+    match () {
+        () if host == "meet.google.com" => Some("google_meet"),
+        () if of("zoom.us") || of("zoom.com") => Some("zoom"),
+        () if of("teams.microsoft.com") || of("teams.live.com") => Some("microsoft_teams"),
+        () => None,
+    }
+}
+
+async fn create(
+    State(shared): State<Arc<AppState>>,
+    caller: Caller,
+    Json(body): Json,
+) -> Result<&'static str, ApiError> {
+    let agent = {
+        let faults = Faults::default();
+        let fields = Fields::body(body, &faults)?;
+        let agent = fields.required("agent_id");
+        let url = fields.required("meeting_url");
+        if !url.is_empty() && platform(&url).is_none() {
+            fields.fault("meeting_url", "must be a meeting of Google Meet, Zoom or Microsoft Teams");
+        }
+        fields.required("user_name");
+        fields.required("user_id");
+        // Unknown modes count as `participant`, so any text is valid.
+        for name in ["context", "wake_phrase", "mode"] {
+            fields.text(name);
+        }
+        faults.unless(agent)?
+    };
+    let missing = || ApiError::Missing(Missing::Agent);
+    let id = store::id(&agent).ok_or_else(missing)?;
+    shared.store.document(Table::Agent, &caller.workspace, &id).await?.ok_or_else(missing)?;
+    Err(ApiError::MeetingRefused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_meeting_is_known_by_its_host() {
+        for (url, known) in [
+            ("https://meet.google.com/abc-defg-hij", Some("google_meet")),
+            ("https://us05web.zoom.us/j/1?pwd=x", Some("zoom")),
+            ("https://ZOOM.US/j/1", Some("zoom")),
+            ("https://teams.microsoft.com/l/meetup-join/x", Some("microsoft_teams")),
+            ("https://teams.live.com/meet/1", Some("microsoft_teams")),
+            ("https://evilzoom.us/j/1", None),
+            ("https://meet.google.com.evil.example/", None),
+            ("https://example.com/?u=meet.google.com", None),
+            ("ftp://zoom.us/j/1", None),
+            ("zoom.us/j/1", None),
+        ] {
+            assert_eq!(platform(url), known, "{url}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Providers that agents may select for STT, LLM and TTS: `/v1/ext/providers`.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use models::registry::Provider;
+use serde_json::json;
+
+use crate::http::auth::Caller;
+use crate::http::extract::{Listed, Paged};
+use crate::state::AppState;
+
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new().route("/v1/ext/providers", get(list))
+}
+
+async fn list(State(shared): State<Arc<AppState>>, _: Caller, Paged(page): Paged<true>) -> Listed {
+    let matches = |provider: &&Provider| {
+        let text = format!("{}\n{}\n{}", provider.display_name, provider.provider, provider.model);
+        page.search.as_ref().is_none_or(|part| text.to_lowercase().contains(part))
+            && page.kind.as_ref().is_none_or(|kind| provider.provider_type == kind)
+    };
+    Listed::slice(shared.config.providers.iter().filter(matches).map(|p| json!(p)).collect(), &page)
+}

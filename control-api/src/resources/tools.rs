@@ -1,0 +1,233 @@
+//! Tools: `/v1/ext/tool`.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use serde_json::{Value, json};
+
+use crate::clock;
+use crate::error::{ApiError, Missing};
+use crate::http::auth::Caller;
+use crate::http::extract::{Json, Listed, Paged, Path};
+use crate::http::quota;
+use crate::http::validate::{Faults, Fields};
+use crate::resources::document_resource::Kept;
+use crate::resources::secret_headers::{self, Headers};
+use crate::state::AppState;
+use crate::store::document::{self, Draft, Table};
+use crate::store::{fresh_id, secrets};
+
+type Answer = Result<axum::Json<Value>, ApiError>;
+
+const TOOL: Kept = Kept { table: Table::Tool, missing: Missing::Tool, unreadable: "Internal server error" };
+
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new()
+        .route("/v1/ext/tool", post(create).get(list))
+        .route("/v1/ext/tool/{id}", get(one).put(replace).delete(remove))
+}
+
+/// Parses a tool. `old` holds the header values of the tool that it replaces.
+fn parse(body: Value, old: Option<&Headers>) -> Result<(Value, Headers), ApiError> {
+    let faults = Faults::default();
+    let fields = Fields::body(body, &faults)?;
+    let kind = fields.choice("type", &["tool.api", "tool.client"], "tool.api");
+    let schema = fields.object("schema");
+    if !fields.states("schema") {
+        fields.fault("schema", "is required");
+    }
+    let name = if fields.states("schema") { schema.required("name") } else { String::new() };
+    if !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')) || name.len() > 64 {
+        schema.fault("name", "must be at most 64 letters, digits, _, - or .");
+    }
+    let parameters = schema.object("parameters");
+    let properties = match parameters.raw("properties") {
+        Some(Value::Object(map)) => Value::Object(map.clone()),
+        None | Some(Value::Null) => json!({}),
+        Some(_) => {
+            parameters.fault("properties", "must be an object");
+            json!({})
+        }
+    };
+    let mut schema_parameters = parameters.all();
+    schema_parameters.insert("type".into(), parameters.choice("type", &["object"], "object").into());
+    schema_parameters.insert("properties".into(), properties);
+    schema_parameters.insert("required".into(), parameters.texts("required").unwrap_or_default().into());
+    let (request, headers) = request(&fields, &kind, old);
+    let messages = fields.object("event_messages");
+    let message = |event: &str| messages.object(event).text("message").map(|m| json!({"message": m}));
+    let delayed = messages.object("on_delay");
+    let on_delay = delayed.text("message").map(|m| {
+        let delay = delayed.number("delay", 0.0..=600.0).unwrap_or_else(|| 5.into());
+        json!({"delay": delay, "message": m})
+    });
+    let document = json!({
+        "type": kind,
+        "schema": {
+            "type": schema.choice("type", &["function"], "function"),
+            "name": name,
+            "description": schema.text("description").unwrap_or_default(),
+            "parameters": schema_parameters,
+        },
+        "request_config": request,
+        "event_messages": {
+            "on_start": message("on_start"),
+            "on_success": message("on_success"),
+            "on_error": message("on_error"),
+            "on_delay": on_delay,
+        },
+    });
+    faults.unless((document, headers))
+}
+
+/// The HTTP request of a `tool.api`; null for a client tool.
+fn request(fields: &Fields<'_>, kind: &str, old: Option<&Headers>) -> (Value, Headers) {
+    let request = fields.object("request_config");
+    if kind == "tool.client" {
+        // Nothing of it is stored, but invalid values are still rejected.
+        request.text("method");
+        request.text("url");
+        secret_headers::take(&request, None);
+        return (Value::Null, Headers::new());
+    }
+    let method = request.text("method").unwrap_or_else(|| "POST".into()).to_ascii_uppercase();
+    if !["GET", "POST", "PUT", "PATCH", "DELETE"].contains(&method.as_str()) {
+        request.fault("method", "must be one of GET, POST, PUT, PATCH, DELETE");
+    }
+    let url = request.required("url");
+    // A parameter may be in the path or the query, but not in the host: the model's output must not
+    // select the server.
+    let authority =
+        url.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    if !url.is_empty()
+        && (!crate::http::validate::is_http(&url.replace(['{', '}'], "")) || authority.contains(['{', '}']))
+    {
+        request.fault("url", "must be a valid http(s) URL without a parameter in its host");
+    }
+    let (shown, kept) = secret_headers::take(&request, old);
+    (json!({"method": method, "url": url, "headers": shown}), kept)
+}
+
+fn draft<'a>(
+    workspace: &'a str,
+    id: &'a str,
+    document: &'a Value,
+    text: &'a str,
+    secrets: &'a str,
+) -> Draft<'a> {
+    let name = document["schema"]["name"].as_str().unwrap_or_default();
+    Draft { workspace, id, name, kind: document["type"].as_str(), document: text, secrets, at: clock::now() }
+}
+
+async fn create(
+    State(shared): State<Arc<AppState>>,
+    caller: Caller,
+    Json(body): Json,
+) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
+    let (document, headers) = parse(body, None)?;
+    let id = fresh_id();
+    let sealed = secrets::seal(&shared.vault, &id, &headers);
+    let text = document.to_string();
+    let mut tx = shared.store.write().await?;
+    quota::bytes(&shared, &mut tx, &caller.workspace, text.len()).await?;
+    document::insert(&mut tx, Table::Tool, &draft(&caller.workspace, &id, &document, &text, &sealed)).await?;
+    tx.commit().await?;
+    Ok((StatusCode::CREATED, axum::Json(json!({"id": id, "message": "Tool details created successfully"}))))
+}
+
+async fn list(
+    State(shared): State<Arc<AppState>>,
+    caller: Caller,
+    Paged(page): Paged<true>,
+) -> Result<Listed, ApiError> {
+    TOOL.list(&shared, &caller, &page).await
+}
+
+async fn one(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path<String>) -> Answer {
+    TOOL.one(&shared, &caller, &id).await.map(axum::Json)
+}
+
+async fn replace(
+    State(shared): State<Arc<AppState>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Json(body): Json,
+) -> Answer {
+    // An invalid body is reported before a missing tool.
+    parse(body.clone(), None)?;
+    let id = TOOL.id(&id)?;
+    let mut tx = shared.store.write().await?;
+    let row = document::find_in(&mut tx, Table::Tool, &caller.workspace, &id).await?;
+    let row = row.ok_or_else(|| TOOL.none())?;
+    let old: Headers = secrets::open(&shared.vault, &row.id, &row.secrets)?;
+    let (document, headers) = parse(body, Some(&old))?;
+    let sealed = secrets::seal(&shared.vault, &id, &headers);
+    let text = document.to_string();
+    quota::growth(&shared, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
+    document::update(&mut tx, Table::Tool, &draft(&caller.workspace, &id, &document, &text, &sealed)).await?;
+    tx.commit().await?;
+    Ok(axum::Json(json!({"id": id, "message": "Tool details updated successfully"})))
+}
+
+async fn remove(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path<String>) -> Answer {
+    let id = TOOL.remove(&shared, &caller, &id).await?;
+    Ok(axum::Json(json!({"id": id, "message": "Tool details deleted successfully"})))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body() -> Value {
+        json!({
+            "type": "tool.api",
+            "schema": {"name": "weather", "parameters": {"properties": {"city": {"type": "string"}}, "required": ["city"]}},
+            "request_config": {"method": "get", "url": "http://127.0.0.1:1/{city}", "headers": {"Authorization": "Bearer x"}},
+            "event_messages": {"on_start": {"message": "One moment."}, "on_delay": {"message": "Still looking."}},
+        })
+    }
+
+    fn faults(change: impl FnOnce(&mut Value)) -> Vec<String> {
+        let mut tool = body();
+        change(&mut tool);
+        match parse(tool, None) {
+            Err(ApiError::Invalid(faults)) => faults.into_iter().map(|f| f.field).collect(),
+            other => panic!("{:?}", other.map(|(d, _)| d)),
+        }
+    }
+
+    #[test]
+    fn header_values_are_hidden_and_kept_by_stars() {
+        let (document, headers) = parse(body(), None).unwrap();
+        assert_eq!(
+            document["request_config"],
+            json!({"method": "GET", "url": "http://127.0.0.1:1/{city}", "headers": {"Authorization": "***"}})
+        );
+        assert_eq!(headers["Authorization"], "Bearer x");
+        assert_eq!(document["event_messages"]["on_delay"], json!({"delay": 5, "message": "Still looking."}));
+        let mut again = body();
+        again["request_config"]["headers"] = json!({"Authorization": "***", "X": "***"});
+        let (document, kept) = parse(again, Some(&headers)).unwrap();
+        assert_eq!(kept, headers);
+        assert_eq!(document["request_config"]["headers"], json!({"Authorization": "***"}));
+    }
+
+    #[test]
+    fn what_a_tool_may_not_be_is_named() {
+        assert_eq!(faults(|t| t["schema"] = Value::Null), ["schema.name"]);
+        assert_eq!(faults(|t| t["type"] = "tool.magic".into()), ["type"]);
+        assert_eq!(faults(|t| t["request_config"]["url"] = "http://{host}/".into()), ["request_config.url"]);
+        assert_eq!(faults(|t| t["request_config"]["url"] = "file:///etc".into()), ["request_config.url"]);
+        assert_eq!(
+            faults(|t| t["request_config"]["headers"] = json!({"A": "b\r\nC: d", "content-Length": "1"})),
+            ["request_config.headers.A", "request_config.headers.content-Length"]
+        );
+        assert_eq!(
+            faults(|t| t["schema"]["parameters"] = json!({"properties": []})),
+            ["schema.parameters.properties"]
+        );
+    }
+}

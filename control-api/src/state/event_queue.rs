@@ -1,0 +1,104 @@
+//! The queue of the engine's events. Media threads add to it and never wait; the writer of `events`
+//! empties it.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use conversation::event::EventEnvelope;
+use conversation::id::ConversationId;
+use engine_api::EventSink;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::store::Store;
+
+/// A message to the writer.
+#[allow(clippy::large_enum_variant)] // nearly all are events
+pub(crate) enum Message {
+    Fact(ConversationId, EventEnvelope),
+    Broke(ConversationId),
+    Flush(oneshot::Sender<()>),
+}
+
+/// The sender. Its channel is unbounded, because a media thread may not wait and an event may not
+/// be lost. Events are small and few. While the store rejects writes or is slow, they move to a
+/// `Backlog` of `events`, which is bounded.
+#[derive(Clone)]
+pub(crate) struct Facts {
+    sender: mpsc::UnboundedSender<Message>,
+    counts: Arc<Counts>,
+}
+
+/// Statistics of the queue.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) waiting: AtomicUsize,
+    pub(crate) dropped: AtomicU64,
+    /// Calls that panicked and whose records have not ended yet.
+    broken: Mutex<HashSet<ConversationId>>,
+}
+
+impl Counts {
+    pub(crate) fn broken(&self) -> MutexGuard<'_, HashSet<ConversationId>> {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The receiver.
+pub(crate) struct Queue {
+    pub(crate) receiver: mpsc::UnboundedReceiver<Message>,
+    pub(crate) counts: Arc<Counts>,
+}
+
+/// Creates a sender and its receiver.
+pub(crate) fn channel() -> (Facts, Queue) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let counts = Arc::<Counts>::default();
+    (Facts { sender, counts: Arc::clone(&counts) }, Queue { receiver, counts })
+}
+
+impl EventSink for Facts {
+    fn record(&self, conversation: ConversationId, fact: EventEnvelope) {
+        self.counts.waiting.fetch_add(1, Ordering::Relaxed);
+        if self.sender.send(Message::Fact(conversation, fact)).is_err() {
+            tracing::error!(%conversation, "a fact came after the ledger was closed");
+        }
+    }
+
+    fn call_panicked(&self, conversation: ConversationId) {
+        // The client may come back before the record shows that the call is over.
+        self.counts.broken().insert(conversation);
+        if self.sender.send(Message::Broke(conversation)).is_err() {
+            tracing::error!(%conversation, "a call broke after the ledger was closed");
+        }
+    }
+}
+
+impl Facts {
+    /// Number of events that are not stored yet, as far as a sender knows.
+    pub(crate) fn waiting(&self) -> usize {
+        self.counts.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Whether the call has panicked and its record is about to end.
+    pub(crate) fn is_broken(&self, conversation: ConversationId) -> bool {
+        self.counts.broken().contains(&conversation)
+    }
+
+    /// Number of events that were dropped because too many waited.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.counts.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Waits until every event emitted before is in the store, or the store rejects writes.
+    pub(crate) async fn flush(&self, store: &Store) {
+        let (done, wait) = oneshot::channel();
+        if self.sender.send(Message::Flush(done)).is_ok() {
+            tokio::select! {
+                // The writer drops a flush request only when the server stops.
+                _ = wait => {}
+                () = store.health.fails() => {}
+            }
+        }
+    }
+}

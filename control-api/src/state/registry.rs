@@ -1,0 +1,152 @@
+//! Conversations between their states, in memory: offers that may still connect, the connections
+//! that resulted, calls that count for a quota, and ends that are not stored yet.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use conversation::id::ConversationId;
+
+use crate::store::conversation::Row;
+
+/// Conversations with an offer that was answered and is not connected yet.
+pub(crate) struct Pending {
+    /// Time that an offer has to connect.
+    offer: Duration,
+    until: Mutex<HashMap<ConversationId, Instant>>,
+}
+
+impl Pending {
+    pub(crate) fn new(offer: Duration) -> Self {
+        Self { offer, until: Mutex::default() }
+    }
+
+    fn map(&self) -> MutexGuard<'_, HashMap<ConversationId, Instant>> {
+        self.until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn note(&self, id: ConversationId) {
+        let now = Instant::now();
+        let mut map = self.map();
+        map.retain(|_, until| *until > now);
+        map.insert(id, now + self.offer);
+    }
+
+    /// Whether an offer of this conversation may still connect.
+    pub(crate) fn contains(&self, id: ConversationId) -> bool {
+        self.map().get(&id).is_some_and(|until| *until > Instant::now())
+    }
+
+    /// The offer connected, or the conversation is over.
+    pub(crate) fn forget(&self, id: ConversationId) {
+        self.map().remove(&id);
+    }
+}
+
+/// The connections that resulted from a conversation's offers: the resources that its clients may
+/// address.
+#[derive(Default)]
+pub(crate) struct Connections(Mutex<HashMap<ConversationId, Vec<String>>>);
+
+impl Connections {
+    /// Older ones have been replaced by then.
+    const REMEMBERED: usize = 8;
+
+    fn map(&self) -> MutexGuard<'_, HashMap<ConversationId, Vec<String>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn note(&self, id: ConversationId, connection: &str) {
+        let mut map = self.map();
+        let known = map.entry(id).or_default();
+        if known.len() == Self::REMEMBERED {
+            known.remove(0);
+        }
+        known.push(connection.to_owned());
+    }
+
+    pub(crate) fn contains(&self, id: ConversationId, connection: &str) -> bool {
+        self.map().get(&id).is_some_and(|known| known.iter().any(|one| one == connection))
+    }
+
+    /// The conversation is over.
+    pub(crate) fn forget(&self, id: ConversationId) {
+        self.map().remove(&id);
+    }
+}
+
+/// Conversations that were ended while the store rejected writes or was slow. The client received
+/// an error and may repeat the request.
+#[derive(Default)]
+pub(crate) struct Unconfirmed(Mutex<HashSet<ConversationId>>);
+
+impl Unconfirmed {
+    /// Enough for the requests of one outage.
+    const REMEMBERED: usize = 4_096;
+
+    fn set(&self) -> MutexGuard<'_, HashSet<ConversationId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn note(&self, id: ConversationId) {
+        let mut set = self.set();
+        if set.len() >= Self::REMEMBERED {
+            set.clear();
+        }
+        set.insert(id);
+    }
+
+    /// Whether the conversation is one of them.
+    pub(crate) fn contains(&self, id: ConversationId) -> bool {
+        self.set().contains(&id)
+    }
+
+    /// Whether the conversation is one of them; removes it.
+    pub(crate) fn take(&self, id: ConversationId) -> bool {
+        self.set().remove(&id)
+    }
+}
+
+/// Calls whose offer was accepted but that are not running in the store yet, by conversation: the
+/// workspace, and the deadline for the connection.
+#[derive(Default)]
+pub(crate) struct Beginning(Mutex<HashMap<String, (String, Instant)>>);
+
+impl Beginning {
+    fn map(&self) -> MutexGuard<'_, HashMap<String, (String, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Conversations of a workspace whose calls may still connect.
+    pub(crate) fn of(&self, workspace: &str) -> HashSet<String> {
+        let now = Instant::now();
+        let mut map = self.map();
+        map.retain(|_, (_, until)| *until > now);
+        map.iter().filter(|(_, (whose, _))| whose == workspace).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Adds a conversation if its workspace has fewer than `max` others. The others are all in
+    /// `held`, and those added since `connecting` was read. `None` if the quota is used up;
+    /// otherwise whether the conversation is new here.
+    pub(crate) fn add(
+        &self,
+        row: &Row,
+        until: Instant,
+        most: usize,
+        known: &HashSet<String>,
+        held: &HashSet<String>,
+    ) -> Option<bool> {
+        let mut map = self.map();
+        let since = map.iter().filter(|(id, (whose, _))| *whose == row.workspace && !known.contains(*id));
+        let others = since.map(|(id, _)| id).chain(held).filter(|id| **id != row.id).collect::<HashSet<_>>();
+        if others.len() >= most {
+            return None;
+        }
+        Some(map.insert(row.id.clone(), (row.workspace.clone(), until)).is_none())
+    }
+
+    /// Removes a conversation whose offer was rejected.
+    pub(crate) fn forget(&self, id: &str) {
+        self.map().remove(id);
+    }
+}
