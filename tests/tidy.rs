@@ -229,3 +229,26 @@ fn tests_do_not_depend_on_chance() {
         assert!(used.iter().any(|(f, w)| f == file && w == word), "{file} does not use {word} any more");
     }
 }
+
+/// `scripts/mutants.py` replaces the text of each rule, so a reformatted line would stop it.
+#[test]
+fn each_mutant_of_a_rule_matches_the_source_once() {
+    let conversation = root().join("engine/conversation");
+    let rules: toml::Table =
+        std::fs::read_to_string(conversation.join("mutants/rules.toml")).unwrap().parse().unwrap();
+    let files = source::rust_files(&conversation.join("src"));
+    let text = |name: &str| {
+        let file = files.iter().find(|file| file.ends_with(name)).unwrap_or_else(|| panic!("no file {name}"));
+        std::fs::read_to_string(file).unwrap()
+    };
+    let rules = rules["rule"].as_array().unwrap();
+    assert!(rules.len() > 100, "only {} rules", rules.len());
+    let wrong: Vec<_> = rules
+        .iter()
+        .filter(|rule| {
+            text(rule["file"].as_str().unwrap()).matches(rule["old"].as_str().unwrap()).count() != 1
+        })
+        .map(|rule| rule["rule"].as_str().unwrap())
+        .collect();
+    assert!(wrong.is_empty(), "engine/conversation/mutants/rules.toml does not match the source: {wrong:#?}");
+}
