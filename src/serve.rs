@@ -104,10 +104,11 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (close, closed) = tokio::sync::watch::channel(false);
     let background = tokio::spawn({
         let app = Arc::clone(&app);
-        async move { app.run_background(until(closed)).await }
+        async move { app.run_background(Box::pin(until(closed))).await }
     });
     let router = app.router(Arc::clone(&engine) as _);
-    let serving = tokio::spawn(control_api::serve(listener, router, bounds(&config), until(stopped)));
+    let serving =
+        tokio::spawn(control_api::serve(listener, router, bounds(&config), Box::pin(until(stopped))));
 
     println!("Visavis is listening on http://{listen}");
     if let Some(key) = first_key {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use engine_api::{Engine, EventSink};
+use futures_util::future::BoxFuture;
 use models::embeddings::EmbeddingClient;
 use tokio::sync::{Notify, broadcast, mpsc};
 
@@ -132,6 +133,8 @@ pub(crate) async fn open_store(data: &Path, url: Option<&str>) -> store::Result<
     Store::open(url.map_or(Place::File(&file), Place::Url)).await
 }
 
+/// The futures are boxed, so that their code is compiled once, in this crate. Without that, each
+/// crate that awaits one compiles the whole of it again.
 impl App {
     /// Opens the data folder (created if absent): database, key files, the lock against a second
     /// server. Ends the conversations that a crash left open. `net` sends the webhooks; its policy
@@ -139,7 +142,15 @@ impl App {
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub async fn open(
+    pub fn open(
+        config: Config,
+        avatars: Vec<StockAvatar>,
+        net: egress::Client,
+    ) -> BoxFuture<'static, Result<Self, OpenError>> {
+        Box::pin(Self::open_folder(config, avatars, net))
+    }
+
+    async fn open_folder(
         mut config: Config,
         avatars: Vec<StockAvatar>,
         net: egress::Client,
@@ -230,7 +241,11 @@ impl App {
     ///
     /// # Errors
     /// The database failed.
-    pub async fn first_start(&self) -> Result<Option<String>, OpenError> {
+    pub fn first_start(&self) -> BoxFuture<'_, Result<Option<String>, OpenError>> {
+        Box::pin(self.create_first_key())
+    }
+
+    async fn create_first_key(&self) -> Result<Option<String>, OpenError> {
         let store = &self.shared.store;
         if store.setting("first_start").await?.is_some() {
             return Ok(None);
@@ -264,8 +279,8 @@ impl App {
     ///
     /// # Errors
     /// The database failed.
-    pub async fn demo_agent(&self) -> Result<Option<String>, OpenError> {
-        Ok(demo::find(&self.shared).await?)
+    pub fn demo_agent(&self) -> BoxFuture<'_, Result<Option<String>, OpenError>> {
+        Box::pin(async { Ok(demo::find(&self.shared).await?) })
     }
 
     /// Every route, over the engine `host`. Serve it with [`serve`](crate::serve), which gives
@@ -299,7 +314,11 @@ impl App {
     /// `shutdown`. Then it stores the remaining events, closes the store, and returns. Call it
     /// once, in parallel with serving, and end it after serving has ended: a request in progress
     /// needs the store.
-    pub async fn run_background(&self, shutdown: impl Future<Output = ()> + Send) {
+    pub fn run_background<'a>(&'a self, shutdown: BoxFuture<'a, ()>) -> BoxFuture<'a, ()> {
+        Box::pin(self.run_tasks(shutdown))
+    }
+
+    async fn run_tasks(&self, shutdown: BoxFuture<'_, ()>) {
         let taken = self.background.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         let Some(background) = taken else { return };
         let (stop, stopped) = tokio::sync::watch::channel(false);

@@ -39,6 +39,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::serve::Listener;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use futures_util::{StreamExt as _, stream};
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
@@ -109,15 +110,18 @@ pub(crate) fn essential(path: &str) -> bool {
 ///
 /// # Errors
 /// None yet: if the listener fails for a while (no file descriptors), it tries again.
-pub async fn serve(
+pub fn serve(
     listener: TcpListener,
     router: Router,
     bounds: Bounds,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
-    let unread = bounds.request;
-    run(listener, |stream| prepare(stream, unread), router, bounds, shutdown).await;
-    Ok(())
+    shutdown: BoxFuture<'static, ()>,
+) -> BoxFuture<'static, io::Result<()>> {
+    // Boxed for the same reason as the futures of `App`.
+    Box::pin(async move {
+        let unread = bounds.request;
+        run(listener, |stream| prepare(stream, unread), router, bounds, shutdown).await;
+        Ok(())
+    })
 }
 
 /// Serves on any listener. Calls `configure` with each stream.

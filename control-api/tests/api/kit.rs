@@ -348,11 +348,13 @@ impl Server {
         let (stop_background, background) = oneshot::channel();
         let serving = tokio::spawn(async move {
             let stop = async { drop(http.await) };
-            control_api::serve(listener, router, bounds, stop).await.unwrap();
+            control_api::serve(listener, router, bounds, Box::pin(stop)).await.unwrap();
         });
         let running = Arc::clone(&app);
         let running =
-            tokio::spawn(async move { running.run_background(async { drop(background.await) }).await });
+            tokio::spawn(
+                async move { running.run_background(Box::pin(async { drop(background.await) })).await },
+            );
         Self {
             app,
             stage,
