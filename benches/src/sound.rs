@@ -2,7 +2,7 @@
 //! agent could speak them.
 
 use engine::speak::encode::{Encoder, FRAME_SAMPLES};
-use engine::speak::tts::Upsampler;
+use models::tts::Upsampler;
 
 /// Sample rate of [`utterances`], in Hz.
 pub const RATE: usize = 16_000;

@@ -51,7 +51,7 @@
 //! |---|---|---|---|
 //! | `media-N` | one per core ([`Config::threads`]) | all of its calls: socket, str0m, jitter buffer, Opus, VAD, conversation, playout, choice of video frames ([`media_thread`]) | wait on a lock, block, do disk or DNS, log per frame |
 //! | `ice-tcp` | one, where a port is configured | streams to datagrams and back ([`transport::tcp`]) | know a call |
-//! | `model-KIND-N` | the models' own | STT, turn model, TTS; resampling to 48 kHz ([`speak::tts`]) | know what a turn is |
+//! | `model-KIND-N` | the models' own | STT, turn model, TTS; resampling to 48 kHz ([`models::tts::Upsampler`]) | know what a turn is |
 //! | `net` pool | the binary's tokio | LLM, knowledge search, tools ([`think`]), signaling ([`engine`]) | compute for over 1 ms |
 //! | `disk` | one, where calls are traced | traces ([`trace`]) | slow down any other thread |
 //! | `warm-up` | one, at start only | DTLS certificate, models and VAD weights ([`engine`]) | |

@@ -4,11 +4,13 @@ mod align;
 mod character_timing;
 pub mod flite;
 mod text;
+mod upsampler;
 mod voice;
 
 pub use align::Aligner;
 pub use character_timing::words_from_characters;
 pub use flite::Flite;
+pub use upsampler::Upsampler;
 pub use voice::{Voice, resolve_voice};
 
 use crate::{Error, Handle, Sink};

@@ -1,0 +1,176 @@
+//! Resampling of a voice to 48 kHz.
+
+use rubato::audioadapter_buffers::direct::InterleavedSlice;
+use rubato::{Fft, FixedSync, Indexing, Resampler};
+
+use crate::{Error, ErrorKind};
+
+/// Hz.
+const SAMPLE_RATE: u64 = 48_000;
+/// Samples at the voice's rate that the resampler takes at once.
+const CHUNK_SAMPLES: usize = 160;
+
+/// Resamples a voice to 48 kHz. It adds no delay (the filter's delay is cut off), and the output is
+/// exactly as long as the input.
+pub struct Upsampler {
+    rate: u64,
+    resampler: Option<Fft<f32>>,
+    input: Vec<f32>,
+    output: Vec<f32>,
+    /// Samples of the filter's delay still to be cut off.
+    delay_left: usize,
+    samples_in: u64,
+    samples_out: u64,
+}
+
+impl Upsampler {
+    /// A resampler from `rate` Hz.
+    ///
+    /// # Errors
+    /// The rate is outside the range of voices (8 to 96 kHz).
+    pub fn new(rate: u32) -> Result<Self, Error> {
+        let rate = u64::from(rate);
+        if !(8_000..=96_000).contains(&rate) {
+            return Err(Error::new(
+                ErrorKind::Rejected,
+                format!("the voice has an impossible sample rate of {rate} Hz"),
+            ));
+        }
+        let mut this = Self {
+            rate,
+            resampler: None,
+            input: Vec::with_capacity(2 * CHUNK_SAMPLES),
+            output: Vec::new(),
+            delay_left: 0,
+            samples_in: 0,
+            samples_out: 0,
+        };
+        if rate != SAMPLE_RATE {
+            let resampler = Fft::new(rate as usize, SAMPLE_RATE as usize, CHUNK_SAMPLES, 1, FixedSync::Input)
+                .map_err(|e| Error::new(ErrorKind::Rejected, "no resampler for the voice").with_source(e))?;
+            this.delay_left = resampler.output_delay();
+            this.output = vec![0.0; resampler.output_frames_max()];
+            this.resampler = Some(resampler);
+        }
+        Ok(this)
+    }
+
+    /// Takes samples and returns the completed output.
+    pub fn push(&mut self, pcm: &[i16]) -> Vec<i16> {
+        self.samples_in += pcm.len() as u64;
+        if self.resampler.is_none() {
+            self.samples_out += pcm.len() as u64;
+            return pcm.to_vec();
+        }
+        self.input.extend(pcm.iter().map(|s| f32::from(*s)));
+        let mut out =
+            Vec::with_capacity((pcm.len() as u64 * SAMPLE_RATE / self.rate) as usize + CHUNK_SAMPLES * 6);
+        let whole = self.input.len() / CHUNK_SAMPLES * CHUNK_SAMPLES;
+        for from in (0..whole).step_by(CHUNK_SAMPLES) {
+            self.process_chunk(from, CHUNK_SAMPLES, &mut out);
+        }
+        self.input.drain(..whole);
+        out
+    }
+
+    /// Returns the rest: what the filter still holds.
+    pub fn finish(&mut self) -> Vec<i16> {
+        let mut out = Vec::new();
+        let due = (self.samples_in * SAMPLE_RATE).div_ceil(self.rate);
+        let left = self.input.len();
+        if left > 0 {
+            self.input.resize(CHUNK_SAMPLES, 0.0);
+            self.process_chunk(0, left, &mut out);
+            self.input.clear();
+        }
+        self.input.resize(CHUNK_SAMPLES, 0.0);
+        while self.resampler.is_some() && self.samples_out < due {
+            self.process_chunk(0, 0, &mut out);
+        }
+        let surplus = (self.samples_out - due) as usize;
+        out.truncate(out.len().saturating_sub(surplus));
+        self.samples_out = due;
+        self.input.clear();
+        out
+    }
+
+    fn process_chunk(&mut self, from: usize, valid: usize, out: &mut Vec<i16>) {
+        let Some(resampler) = self.resampler.as_mut() else { return };
+        let frames = self.output.len();
+        let written = InterleavedSlice::new(&self.input[from..from + CHUNK_SAMPLES], 1, CHUNK_SAMPLES)
+            .ok()
+            .and_then(|input| {
+                let mut output = InterleavedSlice::new_mut(&mut self.output, 1, frames).ok()?;
+                resampler
+                    .process_into_buffer(&input, &mut output, Some(&Indexing::new().partial_len(valid)))
+                    .ok()
+            });
+        // The sizes are the resampler's own, so it never fails; if it did, silence would replace
+        // the audio.
+        let (_, written) = written.unwrap_or((CHUNK_SAMPLES, 0));
+        let cut = self.delay_left.min(written);
+        self.delay_left -= cut;
+        self.samples_out += (written - cut) as u64;
+        // Rounds halves away from zero; `as` saturates. `round` would be a function call per
+        // sample.
+        out.extend(self.output[cut..written].iter().map(|s| (s + 0.5f32.copysign(*s)) as i16));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tone(rate: u32, hz: f64, samples: usize) -> Vec<i16> {
+        (0..samples)
+            .map(|i| (10_000.0 * (i as f64 / f64::from(rate) * hz * std::f64::consts::TAU).sin()) as i16)
+            .collect()
+    }
+
+    fn upsample(rate: u32, pcm: &[i16], portion: usize) -> Vec<i16> {
+        let mut upsampler = Upsampler::new(rate).unwrap();
+        let mut out = Vec::new();
+        for part in pcm.chunks(portion) {
+            out.extend(upsampler.push(part));
+        }
+        out.extend(upsampler.finish());
+        out
+    }
+
+    #[test]
+    fn a_tone_keeps_its_length_place_and_loudness() {
+        for rate in [8_000, 16_000, 22_050, 24_000, 44_100, 48_000] {
+            let n = rate as usize / 2 + 77;
+            let out = upsample(rate, &tone(rate, 440.0, n), 333);
+            assert_eq!(out.len(), (n as u64 * 48_000).div_ceil(u64::from(rate)) as usize, "{rate}");
+            let ideal = tone(48_000, 440.0, out.len());
+            let worst = out[480..out.len() - 480]
+                .iter()
+                .zip(&ideal[480..])
+                .map(|(a, b)| (i32::from(*a) - i32::from(*b)).abs())
+                .max()
+                .unwrap();
+            // If 48 kHz is not a multiple of the rate, the whole segment is up to one sample early:
+            // at most 576 on this slope.
+            let limit = if 48_000 % rate == 0 { 120 } else { 576 };
+            assert!(worst < limit, "{rate} Hz: off by {worst} of 10000");
+        }
+    }
+
+    #[test]
+    fn the_first_chunk_is_passed_on_at_once() {
+        let mut upsampler = Upsampler::new(16_000).unwrap();
+        let first = upsampler.push(&tone(16_000, 440.0, 800));
+        assert!(first.len() >= 2_150, "all but the filter's 5 ms: {}", first.len());
+    }
+
+    #[test]
+    fn an_impossible_rate_is_a_failure_of_the_voice() {
+        assert_eq!(Upsampler::new(0).err().unwrap().kind(), ErrorKind::Rejected);
+    }
+
+    #[test]
+    fn an_empty_piece_ends_without_samples() {
+        assert!(Upsampler::new(16_000).unwrap().finish().is_empty());
+    }
+}
