@@ -54,10 +54,15 @@ const CHANCE: &[&str] = &[
     "reruns",
     "flaky",
     "thread::sleep(",
+    "time::sleep(",
+    "sleep_until(",
     "time.sleep(",
     "asyncio.sleep(",
+    "Event().wait(",
+    "setTimeout(",
     "wait_for_timeout(",
     "elapsed() <",
+    "elapsed() >",
     "perf_counter",
     "rand::random",
     "rand::rng()",
@@ -67,10 +72,19 @@ const CHANCE: &[&str] = &[
 /// Test files that may contain one of them, each with its reason.
 const CHANCES: &[(&str, &str, &str)] = &[
     ("tests/e2e/conftest.py", "random.randrange(", "the seed of the long tier, which is printed"),
+    ("tests/e2e/kit/mcp_server.py", "Event().wait(", "a tool that never answers"),
+    ("tests/e2e/kit/polling.py", "Event().wait(", "the interval at which a state is asked for"),
+    ("tests/e2e/page/instrument.js", "setTimeout(", "a delayed picture, the pace of a canvas, and timeouts"),
+    ("tests/e2e/test_conversation.py", "setTimeout(", "a timeout"),
     ("tests/e2e/kit/webrtc_client.py", "asyncio.sleep(", "the pace at which a microphone gives sound"),
     ("tests/e2e/kit/relay.py", "random.random()", "a generator with a fixed seed"),
     ("tests/e2e/test_control_plane_performance.py", "perf_counter", "a time that only the long tier judges"),
     ("tests/e2e/test_openapi.py", "random.randrange(", "the seed of the long tier, which is printed"),
+    ("engine/tests/engine.rs", "time::sleep(", "the paused clock of tokio"),
+    ("engine/tests/engine.rs", "sleep_until(", "the paused clock of tokio"),
+    ("engine/tests/peers.py", "setTimeout(", "a timeout"),
+    ("models/src/scripted/tests.rs", "time::sleep(", "the paused clock of tokio"),
+    ("models/src/llm/openai/tests.rs", "time::sleep(", "the paused clock of tokio"),
     ("engine/src/hear/jitter_tests.rs", "rand::random", "the seed of the long tier, which is printed"),
     ("engine/src/transport/webrtc_tests.rs", "elapsed() <", "the elapsed virtual time"),
     ("engine/tests/peers.py", "asyncio.sleep(", "the pace at which a microphone gives sound"),
@@ -181,7 +195,7 @@ fn a_file_has_one_purpose_and_about_four_hundred_lines() {
 fn is_test(file: &str) -> bool {
     let folder = file.starts_with("tests/") || file.contains("/tests/");
     (folder
-        && (file.ends_with(".rs") || file.ends_with(".py") || file.ends_with(".ini"))
+        && [".rs", ".py", ".ini", ".js", ".mjs"].iter().any(|ending| file.ends_with(ending))
         && !file.starts_with("tests/tidy"))
         || file.ends_with("_tests.rs")
         || file.ends_with("/tests.rs")

@@ -2,12 +2,12 @@
 
 import os
 import subprocess
-import threading
 import time
 
 import pytest
 
 from kit.server import ROOT, binary
+from kit.polling import wait_until
 
 THEO = (ROOT / "assets" / "people" / "theo.toml").read_text().replace('name = "Theo"', 'name = "Zed"')
 #: Hair takes half of the time.
@@ -42,11 +42,13 @@ def cache_folder(folder, *arguments):
         cwd=folder,
         env=environment(folder),
     )
-    end = time.monotonic() + 60
+
+    def cached():
+        assert process.poll() is None, "the program stopped before it cached a pose set"
+        return list((folder / "cache").glob("visavis/faces/*"))
+
     try:
-        while not (found := list((folder / "cache").glob("visavis/faces/*"))):
-            assert time.monotonic() < end and process.poll() is None, "no pose set is cached"
-            threading.Event().wait(0.01)
+        found = wait_until(cached, "a pose set in the cache")
     finally:
         process.kill()
         process.wait()

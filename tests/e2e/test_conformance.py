@@ -12,7 +12,6 @@ import json
 import os
 import re
 import subprocess
-import threading
 import time
 import uuid
 
@@ -34,6 +33,7 @@ from conformance import (
 from kit import sdp, stores
 from kit.receivers import WebhookReceiver
 from kit.server import ROOT, Reply, binary
+from kit.polling import attempts, wait_until
 
 CHAPTERS = [chapter for module in (agents, resources, conversations, protocol) for chapter in module.CHAPTERS]
 TEST_TIMEOUT = 60
@@ -158,15 +158,15 @@ class ChapterRun:
         return value
 
     def run_row(self, row):
-        end = time.monotonic() + TEST_TIMEOUT
         if row.request.startswith("POST /v1/ext/apikey") and "$soon" in json.dumps(row.body):
             expiry = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=3)
             self.values["soon"] = expiry.isoformat()
         if row.sql:
             self.store_run.store.run(self.server, row.sql)
         try:
-            while (wrong := self.check_row(row)) and row.retry and time.monotonic() < end:
-                threading.Event().wait(0.05)
+            for _ in attempts(TEST_TIMEOUT if row.retry else 0):
+                if not (wrong := self.check_row(row)):
+                    break
         finally:
             if row.undo:
                 self.store_run.store.run(self.server, row.undo)
@@ -427,10 +427,7 @@ def credentials(store_run):
     assert call("DELETE", f"/v1/ext/apikey/{revoked['id']}").status == 200
     expiry = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=3)
     expired = create("/v1/ext/apikey", {"name": "expired", "expires_at": expiry.isoformat()})["key"]
-    end = time.monotonic() + TEST_TIMEOUT
-    while call("GET", "/v1/ext/agent", key=expired).status != 401:
-        assert time.monotonic() < end
-        threading.Event().wait(0.05)
+    wait_until(lambda: call("GET", "/v1/ext/agent", key=expired).status == 401, "the key's expiry", TEST_TIMEOUT)
     return {
         "server": server,
         "ids": ids,

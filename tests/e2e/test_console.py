@@ -3,12 +3,12 @@ keyboard use, texts, and every width."""
 
 import datetime
 import re
-import threading
 import time
 
 import pytest
 
 from kit.console import FOCUS_SHOWN, OUTSIDE, PALE, UNNAMED
+from kit.polling import wait_until
 
 #: Long enough to be interrupted on a busy machine. It never plays to its end.
 HAIRCUT = (
@@ -356,10 +356,8 @@ def test_a_dead_letter_is_sent_again(server, console, hooks):
     agent = server.agent(name="Hooked", hooks=hooks, events=["call_ended"])
     conversation = server.conversation(agent["id"])["id"]
     assert server.call("DELETE", f"/v1/conversation/{conversation}").status == 200
-    end = time.monotonic() + 60
-    while not server.call("GET", "/v1/ext/deadletters").json():
-        assert time.monotonic() < end, server.log_tail()
-        threading.Event().wait(0.05)
+    log = lambda what: lambda: f"{what}\n{server.log_tail()}"
+    wait_until(lambda: server.call("GET", "/v1/ext/deadletters").json(), log("the dead letter"))
     one = console().login().open("webhooks")
     page = one.page
     page.click(".deliveries summary")
@@ -368,9 +366,8 @@ def test_a_dead_letter_is_sent_again(server, console, hooks):
     page.wait_for_selector("text=No dead letters")
     hooks.wait(lambda: hooks.events, 60, "the webhook")
     # The receiver may have a delivery before the page lists it, and the page loads its list once.
-    while server.call("GET", f"/v1/ext/conversation/{conversation}/deliveries").json()[0]["state"] != "done":
-        assert time.monotonic() < end + 60, server.log_tail()
-        threading.Event().wait(0.05)
+    deliveries = lambda: server.call("GET", f"/v1/ext/conversation/{conversation}/deliveries").json()
+    wait_until(lambda: deliveries()[0]["state"] == "done", log("the delivery"))
     page.click(".list a:has-text('Hooked')")
     page.wait_for_selector(".deliveries li[data-state=done]:has-text('call_ended')")
     assert hooks.errors == []

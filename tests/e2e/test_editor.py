@@ -10,7 +10,6 @@ import pathlib
 import re
 import signal
 import statistics
-import threading
 import time
 
 import numpy as np
@@ -19,6 +18,7 @@ import pytest
 from kit.console import OUTSIDE, PALE, UNNAMED
 from kit.preview_stub import PreviewStub
 from kit.server import ROOT
+from kit.polling import wait_until
 
 #: Seconds until a change is visible, on an otherwise idle machine.
 PREVIEW = 1.5
@@ -271,11 +271,12 @@ def test_a_person_talks_while_it_is_drawn_and_gains_the_rest_in_the_call(start, 
     avatar = server.call("POST", "/v2/custom-avatar", body).json()["id"]
 
     def wait_for_record(wanted):
-        end = time.monotonic() + 2 * BAKE
-        while not wanted(record := server.call("GET", f"/v2/custom-avatar/{avatar}").json()):
-            assert time.monotonic() < end and record["status"] != "FAILED", record
-            threading.Event().wait(0.1)
-        return record
+        def matching():
+            record = server.call("GET", f"/v2/custom-avatar/{avatar}").json()
+            assert record["status"] != "FAILED", record
+            return record if wanted(record) else None
+
+        return wait_until(matching, "the record of the avatar", 2 * BAKE)
 
     def avatar_upgrades():
         text = server.call("GET", "/metrics", key=None).body.decode()
@@ -313,10 +314,7 @@ def test_a_person_talks_while_it_is_drawn_and_gains_the_rest_in_the_call(start, 
 
     record = wait_for_record(lambda record: record["status"] == "COMPLETED")
     report.add("a drawn person is complete after, s", time.monotonic() - started_at)
-    end = time.monotonic() + 3
-    while avatar_upgrades() < better:
-        assert time.monotonic() < end, "the call still shows the first pose set"
-        threading.Event().wait(0.05)
+    wait_until(lambda: avatar_upgrades() >= better, "a later pose set in the call", 3)
     mark = visit.mark()
     visit.speak("Hello, who are you?")
     visit.event("agent.started_speaking", mark, timeout=30)
@@ -366,11 +364,7 @@ def children(server):
 
 def wait_for(wanted, what):
     """The first true value of `wanted()`."""
-    end = time.monotonic() + TEST_TIMEOUT
-    while not (value := wanted()):
-        assert time.monotonic() < end, f"waited {TEST_TIMEOUT} s: {what}"
-        threading.Event().wait(0.05)
-    return value
+    return wait_until(wanted, what, TEST_TIMEOUT)
 
 
 def finish_drawing(server, avatar, character):

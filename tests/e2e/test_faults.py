@@ -5,13 +5,13 @@ import os
 import resource
 import signal
 import subprocess
-import threading
 import time
 
 import pytest
 
 from kit import calls_with_file, sample_knowledge, typed_call, speech
 from kit.call import Call
+from kit.polling import wait_until
 
 GARDEN = "Tell me about the garden behind the house."
 
@@ -211,14 +211,13 @@ def test_a_full_server_says_so(start, call, tmp_path, joined):
 
 
 def wait_until_ready(server, status: int, reason: str | None = None, timeout: float = typed_call.TEST_TIMEOUT):
-    end = time.monotonic() + timeout
-    while (reply := server.call("GET", "/readyz", key=None)).status != status or reason not in (
-        None,
-        reply.json().get("reason"),
-    ):
-        assert time.monotonic() < end, f"/readyz never answered {status}: {reply}\n{server.log_tail()}"
-        threading.Event().wait(0.05)
-    return reply
+    answer = lambda: server.call("GET", "/readyz", key=None)
+
+    def matching():
+        reply = answer()
+        return reply if reply.status == status and reason in (None, reply.json().get("reason")) else None
+
+    return wait_until(matching, lambda: f"{status} of /readyz: {answer()}\n{server.log_tail()}", timeout)
 
 
 def check_full_disk(server, hooks, fill, free):

@@ -5,13 +5,12 @@ import contextlib
 import json
 import math
 import sqlite3
-import threading
-import time
 
 import pytest
 
 from kit import typed_call
 from kit.receivers import Receiver
+from kit.polling import wait_until
 
 
 def pdf(*lines):
@@ -129,12 +128,13 @@ def server_with_embeddings(start, embedding_server):
 def wait_until_stored(server, bases):
     """Waits until the embeddings of each base's document are stored, a moment after they were
     requested."""
-    end = time.monotonic() + typed_call.TEST_TIMEOUT
     with contextlib.closing(sqlite3.connect(server.data / "visavis.db", timeout=10)) as store:
         query = f"SELECT count(*) FROM kb_document WHERE directions <> '' AND kb IN ({', '.join('?' * len(bases))})"
-        while store.execute(query, bases).fetchone() != (len(bases),):
-            assert time.monotonic() < end, server.log_tail()
-            threading.Event().wait(0.05)
+        wait_until(
+            lambda: store.execute(query, bases).fetchone() == (len(bases),),
+            lambda: f"the embeddings\n{server.log_tail()}",
+            typed_call.TEST_TIMEOUT,
+        )
 
 
 @pytest.mark.long("providers")

@@ -22,15 +22,15 @@ STATES = ["failed == 0", "errors == 0", "turns.wrong == 0", "turns.missing == 0"
 UNEVENLY = ["--burst", "3", "--jitter", "60"]
 
 
-def call_with_three(server, out, limits, line=()):
-    arguments = [*"--scripted --calls 3 --ramp 4/s --duration 12".split(), *line]
+def call_with_three(server, out, limits, line=(), seconds=12):
+    arguments = [*f"--scripted --calls 3 --ramp 4/s --duration {seconds}".split(), *line]
     run = load("--server", server.url, "--key", server.key, *arguments, "--out", str(out), *required(STATES + limits))
     assert run.returncode == 0, run.stdout + run.stderr
     return read_report(out)
 
 
 def test_three_callers_are_answered_interrupt_and_get_every_event(scripted, tmp_path, report):
-    found = call_with_three(scripted, tmp_path / "found.json", [])
+    found = call_with_three(scripted, tmp_path / "found.json", [], seconds=9)
     report.add("three callers", found)
     shares = {"n", "p50", "p95", "p99", "max"}
     assert all(set(spread) == shares for spread in found["ms"].values()), found["ms"]

@@ -5,8 +5,6 @@ import contextlib
 import json
 import re
 import signal
-import threading
-import time
 
 import pytest
 
@@ -15,6 +13,7 @@ from kit.webrtc_client import run
 from kit.receivers import Receiver
 from kit.server import ROOT
 from kit.typed_call import TEST_TIMEOUT, TypedCall
+from kit.polling import wait_until
 
 QUESTION = "Hello, who are you?"
 
@@ -61,11 +60,7 @@ def test_each_metric_is_explained_and_nothing_else_is(server):
 
 def wait_for(found, server, what: str):
     """The first true value of `found()`."""
-    end = time.monotonic() + TEST_TIMEOUT
-    while not (value := found()):
-        assert time.monotonic() < end, f"waited {TEST_TIMEOUT} s for {what}\n{server.log_tail()}"
-        threading.Event().wait(0.05)
-    return value
+    return wait_until(found, lambda: f"{what}\n{server.log_tail()}", TEST_TIMEOUT)
 
 
 def one_turn(server, conversation, meanwhile=lambda: None):

@@ -4,13 +4,12 @@ record."""
 import json
 import stat
 import subprocess
-import threading
-import time
 
 from kit import sample_knowledge, typed_call, speech
 from kit.webrtc_client import run
 from kit.server import binary
 from kit.typed_call import TEST_TIMEOUT, TypedCall
+from kit.polling import wait_until
 
 
 def replay(trace, *options):
@@ -24,10 +23,12 @@ def replay(trace, *options):
 def wait_until_written(trace, timeout=TEST_TIMEOUT):
     """Waits until the call's last line is in the file. The record ends a moment before the last
     audio has left."""
-    end = time.monotonic() + timeout
-    while not trace.exists() or not ('{"End":' in (text := trace.read_text()) and text.endswith("\n")):
-        assert time.monotonic() < end, f"no end in {trace} after {timeout} s"
-        threading.Event().wait(0.05)
+
+    def is_written():
+        text = trace.read_text() if trace.exists() else ""
+        return '{"End":' in text and text.endswith("\n")
+
+    wait_until(is_written, f"the end of {trace}", timeout)
 
 
 QUESTION, CUT_IN = "Please tell me about the garden behind the house.", "Stop please. I have another question."

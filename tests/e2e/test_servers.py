@@ -5,7 +5,6 @@ import asyncio
 import concurrent.futures
 import json
 import shutil
-import threading
 import time
 
 import pytest
@@ -14,6 +13,7 @@ from kit import sdp, stores, typed_call
 from kit.webrtc_client import run
 from kit.receivers import Receiver
 from kit.typed_call import TEST_TIMEOUT, TypedCall
+from kit.polling import wait_until
 
 #: Long enough for a busy machine to renew it in time. A test that kills a server ends its lease
 #: itself.
@@ -268,10 +268,7 @@ def test_erasing_reaches_the_trace_on_the_other_server_s_disk(pair):
     trace = pair.folders[0] / "traces" / f"{conversation['id']}.jsonl"
     assert trace.exists()
     assert other.call("DELETE", f"/v1/ext/conversation/{conversation['id']}").status == 204
-    end = time.monotonic() + TEST_TIMEOUT
-    while trace.exists():
-        assert time.monotonic() < end, "the trace outlives its record"
-        threading.Event().wait(0.05)
+    wait_until(lambda: not trace.exists(), "the deletion of the trace", TEST_TIMEOUT)
 
 
 class GoneReceiver(Inbox):
@@ -305,12 +302,12 @@ def test_an_update_at_one_server_counts_at_the_other_at_once(pair):
         first = ended(one)
         inbox.wait(lambda: inbox.rejected, TEST_TIMEOUT, "the 410")
         # Later events must happen after the 410 is stored.
-        end = time.monotonic() + TEST_TIMEOUT
-        while first not in [
-            dead_letter["conversation_id"] for dead_letter in one.call("GET", "/v1/ext/deadletters").json()
-        ]:
-            assert time.monotonic() < end, one.log_tail()
-            threading.Event().wait(0.05)
+        dead_letters = lambda: one.call("GET", "/v1/ext/deadletters").json()
+        wait_until(
+            lambda: first in [dead_letter["conversation_id"] for dead_letter in dead_letters()],
+            lambda: f"the dead letter\n{one.log_tail()}",
+            TEST_TIMEOUT,
+        )
         ended(other)
         inbox.recovered = True
         assert other.call("PATCH", f"/v1/ext/agent/{agent['id']}", {"agent_name": "Mended"}).status == 200

@@ -11,7 +11,6 @@ import pathlib
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
@@ -21,6 +20,7 @@ from kit import sample_knowledge
 from kit.webrtc_client import Client, run
 from kit.receivers import Receiver
 from kit.report import spread
+from kit.polling import wait_until
 
 
 class RawReceiver(Receiver):
@@ -131,10 +131,8 @@ def states(server):
 
 def delivered(server, process, timeout):
     """Waits until nothing is pending. Returns the states, and what the receiver got."""
-    end = time.monotonic() + timeout
-    while (found := states(server))["pending"]:
-        assert time.monotonic() < end, found
-        threading.Event().wait(0.1)
+    wait_until(lambda: not states(server)["pending"], lambda: f"no pending delivery: {states(server)}", timeout)
+    found = states(server)
     process.stdin.close()
     return found, json.loads(process.stdout.read())
 

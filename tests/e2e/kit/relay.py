@@ -9,6 +9,8 @@ import socket
 import threading
 import time
 
+from .polling import wait_until
+
 # The payload type that Chromium offers for VP8. The test checks that the answer uses it.
 VP8_PAYLOAD_TYPE = 96
 #: A picture with at least this many packets is a key frame or a reference frame. A deep nod takes
@@ -208,10 +210,7 @@ class Relay(threading.Thread):
 
     def wait_for(self, holds, what: str, timeout: float = 60):
         """Waits until `holds()` is true for the relayed packets."""
-        end = time.monotonic() + timeout
-        while not holds():
-            assert time.monotonic() < end, f"waited {timeout} s for {what}: {self.counts}"
-            threading.Event().wait(0.05)
+        wait_until(holds, lambda: f"{what}: {self.counts}", timeout)
 
     def set_target(self, address):
         host, port = address

@@ -17,6 +17,7 @@ import uuid
 import numpy as np
 
 from . import scripted_stt
+from .polling import wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 #: Logs, pictures and figures of a run. Two concurrent runs need two folders.
@@ -122,11 +123,12 @@ class Server:
 
     def ready(self, timeout: float = 120):
         """Waits until `/readyz` answers 200."""
-        end = time.monotonic() + timeout
-        while (reply := self.call("GET", "/readyz", key=None)).status != 200:
-            assert time.monotonic() < end, f"not ready after {timeout} s: {reply}\n{self.log_tail()}"
+
+        def is_ready():
             assert self.process.poll() is None, f"the server stopped\n{self.log_tail()}"
-            threading.Event().wait(0.05)
+            return self.call("GET", "/readyz", key=None).status == 200
+
+        wait_until(is_ready, lambda: f"readiness: {self.call('GET', '/readyz', key=None)}\n{self.log_tail()}", timeout)
         return self
 
     def workspace(self, name: str | None = None) -> "Server":
@@ -253,13 +255,11 @@ class Server:
         )
         assert reply.status == 200, reply
         created = reply.json()["id"]
-        end = time.monotonic() + 60
-        while True:
-            documents = self.call("GET", f"/v1/ext/kb/{created}").json()["documents"]
-            if documents and all(document["status"] == "ready" for document in documents):
-                return created
-            assert time.monotonic() < end, documents
-            threading.Event().wait(0.05)
+        documents = lambda: self.call("GET", f"/v1/ext/kb/{created}").json()["documents"]
+        # `or [{}]`: a knowledge base without documents is not ready.
+        is_ready = lambda: all(document.get("status") == "ready" for document in documents() or [{}])
+        wait_until(is_ready, lambda: f"the documents: {documents()}")
+        return created
 
     def conversation(self, agent: str, **more) -> dict:
         reply = self.call("POST", "/v1/ext/conversation", {"agent_id": agent, **more})
@@ -277,22 +277,23 @@ class Server:
 
     def wait_for_record(self, conversation: str, holds, timeout: float = 60) -> dict:
         """The record as soon as `holds(record)`."""
-        end = time.monotonic() + timeout
-        while not holds(record := self.record(conversation)):
-            assert time.monotonic() < end, f"after {timeout} s the record still is {record}\n{self.log_tail()}"
-            threading.Event().wait(0.1)
-        return record
+
+        def matching():
+            record = self.record(conversation)
+            return record if holds(record) else None
+
+        return wait_until(matching, lambda: f"the record: {self.record(conversation)}\n{self.log_tail()}", timeout)
 
     def turns(self, conversation: str, min_turns: int = 0, timeout: float = 60) -> list[dict]:
         """The latencies of each turn, as soon as `min_turns` turns are recorded. The record is
         written after the call."""
-        end = time.monotonic() + timeout
-        while len(turns := self.call("GET", f"/v1/ext/conversation/{conversation}/turns").json()) < min_turns:
-            assert time.monotonic() < end, (
-                f"{len(turns)} turns instead of {min_turns} after {timeout} s\n{self.log_tail()}"
-            )
-            threading.Event().wait(0.1)
-        return turns
+        recorded = lambda: self.call("GET", f"/v1/ext/conversation/{conversation}/turns").json()
+        wait_until(
+            lambda: len(recorded()) >= min_turns,
+            lambda: f"{min_turns} turns: {recorded()}\n{self.log_tail()}",
+            timeout,
+        )
+        return recorded()
 
     # --- the process ---
 

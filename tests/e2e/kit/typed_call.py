@@ -3,8 +3,6 @@ user's words are typed, and a scripted voice speaks the answer in a fraction of 
 
 import asyncio
 import json
-import threading
-import time
 
 from . import scripted_stt
 from .webrtc_client import Call, run
@@ -51,15 +49,10 @@ class TypedCall(Call):
 
     async def wait_for_record_value(self, found, what: str):
         """The first true value of `found(record)` while the call continues."""
-
-        def poll():
-            end = time.monotonic() + TEST_TIMEOUT
-            while not (value := found(record := self.server.record(self.conversation["id"]))):
-                assert time.monotonic() < end, f"waited {TEST_TIMEOUT} s for {what}; {record}"
-                threading.Event().wait(0.1)
-            return value
-
-        return await asyncio.to_thread(poll)
+        record = lambda: self.server.record(self.conversation["id"])
+        return await asyncio.to_thread(
+            wait_until, lambda: found(record()), lambda: f"{what}: {record()}", TEST_TIMEOUT
+        )
 
 
 def run_call(server, agent, work, **more) -> dict:
