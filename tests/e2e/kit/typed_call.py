@@ -5,6 +5,7 @@ import asyncio
 import json
 
 from . import scripted_stt
+from .polling import wait_until
 from .webrtc_client import Call, run
 
 #: Seconds. This is a timeout and no assertion: on an idle machine everything happens within a
