@@ -79,14 +79,14 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         );
     }
     let control = control_config(&config, listen);
-    let client = egress::Client::new(egress::Policy { allow_private: control.private_targets() })?;
+    let client = egress::Client::new(egress::Policy { allow_private: control.allows_private_targets() })?;
     let app = Arc::new(control_api::App::open(control, stock.collect(), client.clone()).await?);
     let (ledger, exporter) = match collector(&config) {
         Some(collector) => {
-            let (ledger, exporter) = otlp::begin(app.ledger(), collector, &client);
+            let (ledger, exporter) = otlp::begin(app.event_sink(), collector, &client);
             (ledger, Some(exporter))
         }
-        None => (app.ledger(), None),
+        None => (app.event_sink(), None),
     };
     let voices = local::models(&config, client.clone(), &tokio::runtime::Handle::current());
     let engine = engine::CallEngine::start(
@@ -99,7 +99,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     )
     .context("the media threads cannot start")?;
 
-    let first_key = app.first_start().await?;
+    let first_key = app.bootstrap().await?;
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let (close, closed) = tokio::sync::watch::channel(false);
     let background = tokio::spawn({
@@ -114,7 +114,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     if let Some(key) = first_key {
         println!("API key: {key}");
     }
-    if let Some(demo) = app.demo_agent().await? {
+    if let Some(demo) = app.find_demo_agent().await? {
         println!("Demo: http://{listen}/embed/{demo}");
     }
 
@@ -164,16 +164,16 @@ const MOST_CONNECTIONS: u64 = 4096;
 
 /// Limits for HTTP clients. Calls, their ICE-TCP connections, the store and outgoing requests need
 /// files too, so HTTP gets half of them.
-fn bounds(config: &Config) -> control_api::Bounds {
+fn bounds(config: &Config) -> control_api::HttpLimits {
     let connections = match config.limits.connections {
         0 => usize::try_from((open_files() / 2).clamp(16, MOST_CONNECTIONS)).unwrap_or(usize::MAX),
         given => given,
     };
-    control_api::Bounds {
-        request: Duration::from_secs_f64(config.timeouts.request),
-        connections,
+    control_api::HttpLimits {
+        request_timeout: Duration::from_secs_f64(config.timeouts.request),
+        max_connections: connections,
         // Validated with the configuration.
-        proxies: config.proxies().unwrap_or_default(),
+        trusted_proxies: config.proxies().unwrap_or_default(),
     }
 }
 
@@ -235,12 +235,12 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
                 credential: s.credential.clone(),
             })
             .collect(),
-        extractor: None,
-        baker: None,
+        extract_command: None,
+        bake_command: None,
         visemes: VISEMES.into_iter().zip(Viseme::ALL).map(viseme).collect(),
         embeddings: config.knowledge.embeddings(),
         providers: models::registry::providers(&local::settings(config)),
-        watch: None,
+        crash_hook: None,
     }
 }
 
@@ -290,10 +290,10 @@ mod tests {
         let hard = rlimit::Resource::NOFILE.get_hard().unwrap();
         rlimit::Resource::NOFILE.set(hard.min(256), hard).unwrap();
         let config = Config::default();
-        let few = bounds(&config).connections;
+        let few = bounds(&config).max_connections;
         raise_open_files();
         assert_eq!(rlimit::Resource::NOFILE.get().unwrap(), (hard, hard));
         assert_eq!(few as u64, hard.min(256) / 2);
-        assert_eq!(bounds(&config).connections as u64, (hard / 2).clamp(16, MOST_CONNECTIONS));
+        assert_eq!(bounds(&config).max_connections as u64, (hard / 2).clamp(16, MOST_CONNECTIONS));
     }
 }

@@ -17,37 +17,37 @@ use crate::http::key_usage;
 use crate::resources::knowledge::{embeddings, ingestion};
 use crate::resources::{characters, custom_avatars, demo};
 use crate::scope::Scope;
-use crate::state::api_key::{self, Given};
-use crate::state::join_token::Signer;
-use crate::state::key_usage::Uses;
-use crate::state::knowledge_search::{Cache, Meaning};
-use crate::state::preview_queue::Painter;
-use crate::state::rate_limit::Limit;
-use crate::state::registry::{Beginning, Connections, Pending, Unconfirmed};
-use crate::state::supervise::{LEDGER, spawn};
-use crate::state::webhook_queue::{News, Notice};
-use crate::state::{AppState, Limits, event_queue};
+use crate::state::api_key::{self, EnvironmentKey};
+use crate::state::join_token::TokenSigner;
+use crate::state::key_usage::KeyUsage;
+use crate::state::knowledge_search::{KnowledgeCache, QueryEmbedder};
+use crate::state::preview_queue::PreviewRenderer;
+use crate::state::rate_limit::RateLimit;
+use crate::state::registry::{ConnectingCalls, Connections, PendingOffers, UnconfirmedEnds};
+use crate::state::supervise::{EVENT_WRITER, spawn_supervised};
+use crate::state::webhook_queue::{OutboxMessage, GuardrailCallback};
+use crate::state::{AppState, RateLimits, event_queue};
 use crate::store::vault::{self, Vault};
-use crate::store::{self, Place, Store};
+use crate::store::{self, DatabaseLocation, Store};
 use crate::webhooks::{self, guardrail_callback};
 use crate::{events, router};
 
 /// Name of the workspace that the first start creates.
-const FIRST_WORKSPACE: &str = "default";
+const DEFAULT_WORKSPACE_NAME: &str = "default";
 /// Number of commits that a slow reader of events may lag behind before it reads the store again.
-const NEWS_DEPTH: usize = 1024;
+const COMMIT_CHANNEL_CAPACITY: usize = 1024;
 
 /// The control plane could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The data folder cannot be used.
     #[error("{0}: {1}")]
-    Data(PathBuf, #[source] io::Error),
+    DataFolder(PathBuf, #[source] io::Error),
     /// The database was created by servers with other key files.
     #[error(
         "the database belongs to servers with other keys: copy secrets.key and tokens.key from one of their data folders to {0}"
     )]
-    Keys(PathBuf),
+    KeyMismatch(PathBuf),
     /// Another server runs on the data folder.
     #[error("{0} is used by another running server")]
     InUse(PathBuf),
@@ -56,27 +56,27 @@ pub enum OpenError {
     Store(#[from] store::Error),
 }
 
-struct Background {
-    facts: event_queue::Queue,
-    outbox: mpsc::UnboundedReceiver<News>,
-    notices: mpsc::UnboundedReceiver<Notice>,
+struct BackgroundQueues {
+    events: event_queue::EventReceiver,
+    outbox: mpsc::UnboundedReceiver<OutboxMessage>,
+    guardrail_callbacks: mpsc::UnboundedReceiver<GuardrailCallback>,
 }
 
 /// The control plane of one data folder.
 pub struct App {
-    shared: Arc<AppState>,
-    background: Mutex<Option<Background>>,
+    state: Arc<AppState>,
+    background_queues: Mutex<Option<BackgroundQueues>>,
     /// Held as long as the server runs.
     _lock: File,
 }
 
 /// Creates the data folder if it is absent, for its owner only.
-pub(crate) fn prepare(data: &Path) -> Result<(), OpenError> {
+pub(crate) fn prepare_data_folder(data: &Path) -> Result<(), OpenError> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    let fail = |e| OpenError::Data(data.to_owned(), e);
+    let fail = |e| OpenError::DataFolder(data.to_owned(), e);
     builder.create(data).map_err(fail)?;
     // An existing folder keeps its mode; the files in it are private in any case.
     #[cfg(unix)]
@@ -90,13 +90,13 @@ pub(crate) fn prepare(data: &Path) -> Result<(), OpenError> {
     options.create(true).append(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(database(data)).map_err(fail)?;
+    options.open(database_file(data)).map_err(fail)?;
     Ok(())
 }
 
 /// Opens a file for appending that only its owner may read. It is created if absent, and its mode
 /// is corrected.
-fn private(file: &Path) -> io::Result<File> {
+fn open_private_file(file: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.create(true).append(true);
     #[cfg(unix)]
@@ -110,18 +110,18 @@ fn private(file: &Path) -> io::Result<File> {
 }
 
 /// Path of the database file.
-pub(crate) fn database(data: &Path) -> PathBuf {
+pub(crate) fn database_file(data: &Path) -> PathBuf {
     data.join("visavis.db")
 }
 
 /// This server's id: created once and stored in its data folder.
-fn identity(file: &Path) -> io::Result<String> {
+fn load_server_id(file: &Path) -> io::Result<String> {
     match std::fs::read_to_string(file) {
         Ok(id) if !id.trim().is_empty() => Ok(id.trim().to_owned()),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => {
-            let id = store::fresh_id();
-            private(file)?.write_all(id.as_bytes())?;
+            let id = store::new_id();
+            open_private_file(file)?.write_all(id.as_bytes())?;
             Ok(id)
         }
     }
@@ -129,8 +129,8 @@ fn identity(file: &Path) -> io::Result<String> {
 
 /// Opens the database of a data folder, or the one at `url`.
 pub(crate) async fn open_store(data: &Path, url: Option<&str>) -> store::Result<Store> {
-    let file = database(data);
-    Store::open(url.map_or(Place::File(&file), Place::Url)).await
+    let file = database_file(data);
+    Store::open(url.map_or(DatabaseLocation::File(&file), DatabaseLocation::Url)).await
 }
 
 /// The futures are boxed, so that their code is compiled once, in this crate. Without that, each
@@ -157,82 +157,82 @@ impl App {
     ) -> Result<Self, OpenError> {
         config.api_key = config.api_key.filter(|key| !key.is_empty());
         let data = config.data.clone();
-        let fail = |e| OpenError::Data(data.clone(), e);
-        prepare(&data)?;
-        let lock = private(&data.join("lock")).map_err(fail)?;
+        let fail = |e| OpenError::DataFolder(data.clone(), e);
+        prepare_data_folder(&data)?;
+        let lock = open_private_file(&data.join("lock")).map_err(fail)?;
         lock.try_lock().map_err(|_| OpenError::InUse(data.clone()))?;
         let keys = [
-            vault::key_file(&data.join("secrets.key")).map_err(fail)?,
-            vault::key_file(&data.join("tokens.key")).map_err(fail)?,
+            vault::load_or_create_key(&data.join("secrets.key")).map_err(fail)?,
+            vault::load_or_create_key(&data.join("tokens.key")).map_err(fail)?,
         ];
-        let (vault, tokens) = (Vault::new(&keys[0]), Signer::new(&keys[1]));
-        let server = identity(&data.join("server.id")).map_err(fail)?;
+        let (vault, tokens) = (Vault::new(&keys[0]), TokenSigner::new(&keys[1]));
+        let server = load_server_id(&data.join("server.id")).map_err(fail)?;
         let mut store = open_store(&data, config.database_url.as_deref()).await?;
-        store.watch = config.watch;
-        let known = store.first_to_remember("keys", &vault::fingerprint(&keys.concat())).await?;
+        store.crash_hook = config.crash_hook;
+        let known = store.get_or_insert_setting("keys", &vault::fingerprint(&keys.concat())).await?;
         if known != vault::fingerprint(&keys.concat()) {
-            return Err(OpenError::Keys(data));
+            return Err(OpenError::KeyMismatch(data));
         }
-        let mut tx = store.write().await?;
-        let (workspace, _) = store::api_key::workspace(&mut tx, FIRST_WORKSPACE).await?;
+        let mut tx = store.begin_write().await?;
+        let (workspace, _) = store::api_key::get_or_create_workspace(&mut tx, DEFAULT_WORKSPACE_NAME).await?;
         tx.commit().await?;
         let offer_time = config.timeouts.offer;
         let this = std::env::current_exe().map_err(fail)?;
         let extractor =
-            config.extractor.clone().unwrap_or_else(|| vec![this.clone().into(), "extract".into()]);
-        let baker = config.baker.clone().unwrap_or_else(|| vec![this.into()]);
-        let limits = Limits {
-            keys: Limit::new(config.limits.per_key),
-            offers: Limit::new(config.limits.offers),
-            embeds: Limit::new(config.limits.embeds),
+            config.extract_command.clone().unwrap_or_else(|| vec![this.clone().into(), "extract".into()]);
+        let baker = config.bake_command.clone().unwrap_or_else(|| vec![this.into()]);
+        let limits = RateLimits {
+            keys: RateLimit::new(config.limits.per_key),
+            offers: RateLimit::new(config.limits.offers),
+            embeds: RateLimit::new(config.limits.embeds),
         };
         let (facts, facts_queue) = event_queue::channel();
         let (outbox, outbox_queue) = mpsc::unbounded_channel();
         let (notices, notices_queue) = mpsc::unbounded_channel();
         let meaning =
-            config.embeddings.clone().map(|to| Arc::new(Meaning::new(EmbeddingClient::new(to, &net))));
+            config.embeddings.clone().map(|to| Arc::new(QueryEmbedder::new(EmbeddingClient::new(to, &net))));
         let shared = AppState {
-            given: Given::new(config.api_key.as_deref().map(|key| (key, workspace.as_str()))),
-            uses: Uses::default(),
+            environment_key: EnvironmentKey::new(config.api_key.as_deref().map(|key| (key, workspace.as_str()))),
+            key_usage: KeyUsage::default(),
             config,
             store,
             vault,
-            tokens,
-            limits,
-            avatars,
-            workspace,
-            server,
-            host: OnceLock::new(),
-            facts,
-            news: broadcast::Sender::new(NEWS_DEPTH),
+            token_signer: tokens,
+            rate_limits: limits,
+            stock_avatars: avatars,
+            default_workspace: workspace,
+            server_id: server,
+            engine: OnceLock::new(),
+            events: facts,
+            commits: broadcast::Sender::new(COMMIT_CHANNEL_CAPACITY),
             outbox,
-            notices,
-            pending: Pending::new(offer_time),
-            beginning: Beginning::default(),
-            unconfirmed: Unconfirmed::default(),
+            guardrail_callbacks: notices,
+            pending_offers: PendingOffers::new(offer_time),
+            connecting_calls: ConnectingCalls::default(),
+            unconfirmed_ends: UnconfirmedEnds::default(),
             connections: Connections::default(),
-            jobs: Notify::new(),
-            drawings: Notify::new(),
-            shown: Mutex::default(),
-            painter: Painter::default(),
-            baker,
-            uploads: Notify::new(),
-            read: Notify::new(),
-            meaning,
-            extractor,
-            knowledge: Cache::default(),
-            net,
+            photo_job_queued: Notify::new(),
+            bake_queued: Notify::new(),
+            live_pose_sets: Mutex::default(),
+            preview_renderer: PreviewRenderer::default(),
+            bake_command: baker,
+            document_queued: Notify::new(),
+            document_read: Notify::new(),
+            query_embedder: meaning,
+            extract_command: extractor,
+            knowledge_cache: KnowledgeCache::default(),
+            http_client: net,
             tasks: Arc::default(),
             draining: AtomicBool::new(false),
         };
         // Deliveries that are taken over are in the store, where the dispatcher finds them.
         lease::renew(&shared).await?;
         // Files of conversations that were erased meanwhile, and files that a crash left.
-        erasure::sweep(&shared).await?;
+        erasure::remove_erased_files(&shared).await?;
         // Before the first request: conversations that a crash left open have ended.
-        recovery::recover(&shared).await;
-        let background = Background { facts: facts_queue, outbox: outbox_queue, notices: notices_queue };
-        Ok(Self { shared: Arc::new(shared), background: Mutex::new(Some(background)), _lock: lock })
+        recovery::recover_conversations(&shared).await;
+        let background = BackgroundQueues { events: facts_queue, outbox: outbox_queue, guardrail_callbacks: notices_queue };
+        Ok(Self { state: Arc::new(shared), background_queues: Mutex::new(Some(background)), _lock: lock })
     }
 
     /// On the first start of a data folder: creates the demo agent and, unless the environment
@@ -241,23 +241,23 @@ impl App {
     ///
     /// # Errors
     /// The database failed.
-    pub fn first_start(&self) -> BoxFuture<'_, Result<Option<String>, OpenError>> {
+    pub fn bootstrap(&self) -> BoxFuture<'_, Result<Option<String>, OpenError>> {
         Box::pin(self.create_first_key())
     }
 
     async fn create_first_key(&self) -> Result<Option<String>, OpenError> {
-        let store = &self.shared.store;
+        let store = &self.state.store;
         if store.setting("first_start").await?.is_some() {
             return Ok(None);
         }
-        demo::create(&self.shared).await?;
-        let key = match self.shared.config.api_key {
+        demo::create(&self.state).await?;
+        let key = match self.state.config.api_key {
             Some(_) => None,
             None => {
-                let key = api_key::fresh_key();
-                let (prefix, hash) = (api_key::prefix(&key), api_key::stored(&key));
-                let workspace = &self.shared.workspace;
-                let mut tx = store.write().await?;
+                let key = api_key::generate_key();
+                let (prefix, hash) = (api_key::key_prefix(&key), api_key::stored_hash(&key));
+                let workspace = &self.state.default_workspace;
+                let mut tx = store.begin_write().await?;
                 let draft = store::api_key::Draft {
                     workspace,
                     name: "first start",
@@ -271,7 +271,7 @@ impl App {
                 Some(key)
             }
         };
-        store.remember("first_start", &crate::clock::iso(crate::clock::now())).await?;
+        store.set_setting("first_start", &crate::clock::to_iso8601(crate::clock::now())).await?;
         Ok(key)
     }
 
@@ -279,8 +279,8 @@ impl App {
     ///
     /// # Errors
     /// The database failed.
-    pub fn demo_agent(&self) -> BoxFuture<'_, Result<Option<String>, OpenError>> {
-        Box::pin(async { Ok(demo::find(&self.shared).await?) })
+    pub fn find_demo_agent(&self) -> BoxFuture<'_, Result<Option<String>, OpenError>> {
+        Box::pin(async { Ok(demo::find(&self.state).await?) })
     }
 
     /// Every route, over the engine `host`. Serve it with [`serve`](crate::serve), which gives
@@ -289,25 +289,25 @@ impl App {
     /// # Panics
     /// If called twice.
     pub fn router(&self, host: Arc<dyn Engine>) -> axum::Router {
-        assert!(self.shared.host.set(host).is_ok(), "there is one engine and one router");
-        router::router(&self.shared)
+        assert!(self.state.engine.set(host).is_ok(), "there is one engine and one router");
+        router::router(&self.state)
     }
 
     /// The shared state, for unit tests.
     #[cfg(test)]
-    pub(crate) fn shared(&self) -> &Arc<AppState> {
-        &self.shared
+    pub(crate) fn state(&self) -> &Arc<AppState> {
+        &self.state
     }
 
     /// The sink for the engine's events. They are stored once [`App::run_background`] runs.
-    pub fn ledger(&self) -> Arc<dyn EventSink> {
-        Arc::new(self.shared.facts.clone())
+    pub fn event_sink(&self) -> Arc<dyn EventSink> {
+        Arc::new(self.state.events.clone())
     }
 
     /// Refuses new calls and reports it at `/readyz`. Running calls continue and may still move to
     /// a new connection.
     pub fn drain(&self) {
-        self.shared.draining.store(true, Ordering::Relaxed);
+        self.state.draining.store(true, Ordering::Relaxed);
     }
 
     /// Stores events, delivers webhooks and ends conversations that no client joined, until
@@ -319,36 +319,36 @@ impl App {
     }
 
     async fn run_tasks(&self, shutdown: BoxFuture<'_, ()>) {
-        let taken = self.background.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let taken = self.background_queues.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         let Some(background) = taken else { return };
         let (stop, stopped) = tokio::sync::watch::channel(false);
-        let (shared, stopped) = (&self.shared, &stopped);
+        let (shared, stopped) = (&self.state, &stopped);
         // Queues are owned outside of the tasks that read them: a task is restarted when it panics.
-        let writer = events::Writer::new(Arc::clone(shared), background.facts, stopped.clone());
+        let writer = events::Writer::new(Arc::clone(shared), background.events, stopped.clone());
         let writer = Arc::new(tokio::sync::Mutex::new(writer));
         let outbox = Arc::new(tokio::sync::Mutex::new(background.outbox));
-        let notices = Arc::new(tokio::sync::Mutex::new(background.notices));
-        let writer = spawn(shared, stopped, LEDGER, move |_, _| {
+        let notices = Arc::new(tokio::sync::Mutex::new(background.guardrail_callbacks));
+        let writer = spawn_supervised(shared, stopped, EVENT_WRITER, move |_, _| {
             let writer = Arc::clone(&writer);
             async move { writer.lock().await.run().await }
         });
         let others = [
-            spawn(shared, stopped, "webhooks", move |shared, stop| {
+            spawn_supervised(shared, stopped, "webhooks", move |shared, stop| {
                 let outbox = Arc::clone(&outbox);
                 async move { webhooks::run(shared, &mut *outbox.lock().await, stop).await }
             }),
-            spawn(shared, stopped, "notices", move |shared, stop| {
+            spawn_supervised(shared, stopped, "notices", move |shared, stop| {
                 let notices = Arc::clone(&notices);
                 async move { guardrail_callback::run(shared, &mut *notices.lock().await, stop).await }
             }),
-            spawn(shared, stopped, "lease", lease::run),
-            spawn(shared, stopped, "conversations", recovery::run),
-            spawn(shared, stopped, "pictures", custom_avatars::run),
-            spawn(shared, stopped, "drawings", custom_avatars::bake::run),
-            spawn(shared, stopped, "previews", characters::run),
-            spawn(shared, stopped, "documents", ingestion::run),
-            spawn(shared, stopped, "key_uses", key_usage::run),
-            spawn(shared, stopped, "meaning", embeddings::run),
+            spawn_supervised(shared, stopped, "lease", lease::run),
+            spawn_supervised(shared, stopped, "conversations", recovery::run),
+            spawn_supervised(shared, stopped, "pictures", custom_avatars::run),
+            spawn_supervised(shared, stopped, "drawings", custom_avatars::bake::run),
+            spawn_supervised(shared, stopped, "previews", characters::run),
+            spawn_supervised(shared, stopped, "documents", ingestion::run),
+            spawn_supervised(shared, stopped, "key_uses", key_usage::run),
+            spawn_supervised(shared, stopped, "meaning", embeddings::run),
         ];
         shutdown.await;
         // The receivers are in the tasks; without any receiver there is no task to stop.
@@ -358,7 +358,7 @@ impl App {
                 tracing::error!(%error, "a background task failed");
             }
         }
-        lease::give_up(&self.shared).await;
-        self.shared.store.close().await;
+        lease::release(&self.state).await;
+        self.state.store.close().await;
     }
 }

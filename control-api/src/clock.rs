@@ -10,16 +10,16 @@ pub(crate) type Micros = i64;
 
 /// The current time.
 pub(crate) fn now() -> Micros {
-    micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+    to_micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 /// A duration in µs.
-pub(crate) fn micros(span: Duration) -> Micros {
+pub(crate) fn to_micros(span: Duration) -> Micros {
     Micros::try_from(span.as_micros()).unwrap_or(Micros::MAX)
 }
 
 /// ISO 8601 in UTC with milliseconds, such as `2026-11-21T12:55:46.817Z`.
-pub(crate) fn iso(at: Micros) -> String {
+pub(crate) fn to_iso8601(at: Micros) -> String {
     let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
     OffsetDateTime::from_unix_timestamp_nanos(i128::from(at) * 1000)
         .ok()
@@ -28,13 +28,13 @@ pub(crate) fn iso(at: Micros) -> String {
 }
 
 /// The first instant of a day in the format `YYYY-MM-DD`.
-pub(crate) fn day(text: &str) -> Option<Micros> {
+pub(crate) fn parse_date(text: &str) -> Option<Micros> {
     let date = time::Date::parse(text, &format_description!("[year]-[month]-[day]")).ok()?;
     Some(date.midnight().assume_utc().unix_timestamp() * 1_000_000)
 }
 
 /// An instant in ISO 8601 (RFC 3339).
-pub(crate) fn instant(text: &str) -> Option<Micros> {
+pub(crate) fn parse_timestamp(text: &str) -> Option<Micros> {
     let at = OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339).ok()?;
     Micros::try_from(at.unix_timestamp_nanos() / 1000).ok()
 }
@@ -45,12 +45,12 @@ mod tests {
 
     #[test]
     fn instants_are_written_in_utc_with_milliseconds() {
-        assert_eq!(iso(1_795_265_746_817_999), "2026-11-21T12:55:46.817Z");
-        assert_eq!(day("2026-11-21").map(iso).as_deref(), Some("2026-11-21T00:00:00.000Z"));
-        assert_eq!(day("2026-02-30"), None);
-        assert_eq!(day("today"), None);
+        assert_eq!(to_iso8601(1_795_265_746_817_999), "2026-11-21T12:55:46.817Z");
+        assert_eq!(parse_date("2026-11-21").map(to_iso8601).as_deref(), Some("2026-11-21T00:00:00.000Z"));
+        assert_eq!(parse_date("2026-02-30"), None);
+        assert_eq!(parse_date("today"), None);
         assert_eq!(
-            instant("2026-11-21T13:55:46+01:00").map(iso).as_deref(),
+            parse_timestamp("2026-11-21T13:55:46+01:00").map(to_iso8601).as_deref(),
             Some("2026-11-21T12:55:46.000Z")
         );
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::store::crash_points::Watch;
+use crate::store::crash_points::CrashHook;
 
 /// Everything that concerns this plane. The binary parses files and environment and fills it in.
 #[derive(Clone)]
@@ -53,10 +53,10 @@ pub struct Config {
     /// Program and arguments that read a document from standard input and run
     /// [`extract_as_child`](crate::extract_as_child). The document's type is appended. `None` =
     /// this program with the argument `extract`.
-    pub extractor: Option<Vec<OsString>>,
+    pub extract_command: Option<Vec<OsString>>,
     /// Program and arguments that draw avatars like `visavis`. `bake …` or `draw` is appended.
     /// `None` = this program.
-    pub baker: Option<Vec<OsString>>,
+    pub bake_command: Option<Vec<OsString>>,
     /// The visemes, with their lip shapes, for the character editor.
     pub visemes: Vec<Viseme>,
     /// `knowledge.embeddings_*`: the source of embeddings; `None` = knowledge is searched by words
@@ -66,7 +66,7 @@ pub struct Config {
     pub providers: Vec<models::registry::Provider>,
     /// Called at each crash point, for tests that stop the process there. The server itself sets
     /// none.
-    pub watch: Option<Watch>,
+    pub crash_hook: Option<CrashHook>,
 }
 
 impl Default for Config {
@@ -86,12 +86,12 @@ impl Default for Config {
             webhooks: Webhooks::default(),
             limits: Limits::default(),
             ice_servers: Vec::new(),
-            extractor: None,
-            baker: None,
+            extract_command: None,
+            bake_command: None,
             visemes: Vec::new(),
             embeddings: None,
             providers: Vec::new(),
-            watch: None,
+            crash_hook: None,
         }
     }
 }
@@ -109,14 +109,14 @@ impl fmt::Debug for Config {
 impl Config {
     /// Whether only this machine can reach the server: loopback listener, no public URL.
     #[must_use]
-    pub fn local(&self) -> bool {
+    pub fn is_local_only(&self) -> bool {
         self.listen.ip().is_loopback() && self.public_url.is_none()
     }
 
     /// Whether webhooks may go to private addresses.
     #[must_use]
-    pub fn private_targets(&self) -> bool {
-        self.allow_private_targets.unwrap_or_else(|| self.local())
+    pub fn allows_private_targets(&self) -> bool {
+        self.allow_private_targets.unwrap_or_else(|| self.is_local_only())
     }
 }
 
@@ -157,7 +157,7 @@ pub struct Webhooks {
     /// event no longer than `hold`.
     pub timeout: Duration,
     /// A retry that is further away waits in the store instead of in memory.
-    pub memory: Duration,
+    pub memory_horizon: Duration,
 }
 
 impl Default for Webhooks {
@@ -167,7 +167,7 @@ impl Default for Webhooks {
             schedule,
             hold: Duration::from_secs(30),
             timeout: Duration::from_secs(15),
-            memory: Duration::from_secs(120),
+            memory_horizon: Duration::from_secs(120),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::store;
 
 /// One invalid field of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct FieldError {
     /// Path of the field, such as `avatars[0].config.stt.min_endpointing_delay`.
     pub(crate) field: String,
     /// What is wrong, in a few words.
@@ -19,33 +19,33 @@ pub(crate) struct Fault {
 }
 
 /// Reason in the response while the store rejects writes.
-pub(crate) const UNWRITABLE: &str = "the store takes no writes";
+pub(crate) const STORE_UNWRITABLE: &str = "the store takes no writes";
 
 /// `Retry-After` when a workspace's drawing queue is full, in seconds: a job may be finished by
 /// then.
-const DRAWN: u64 = 60;
+const DRAWING_RETRY_AFTER_SECONDS: u64 = 60;
 
 /// A resource that was not found; each kind has its own text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
+pub(crate) enum Resource {
     Agent,
     Template,
     Conversation,
     Tool,
     Guardrail,
     Mcp,
-    Knowledge,
+    KnowledgeBase,
     Document,
     CustomAvatar,
     ApiKey,
     DeadLetter,
-    Path,
+    Route,
 }
 
 /// Extension of a response whose request found that the store rejects writes; the server updates
 /// its health from it.
 #[derive(Clone, Debug)]
-pub(crate) struct Outage(pub(crate) String);
+pub(crate) struct StoreOutage(pub(crate) String);
 
 /// Why a request is refused.
 #[derive(Debug)]
@@ -53,31 +53,31 @@ pub(crate) enum ApiError {
     /// 401
     Unauthorized,
     /// 400 `Invalid request body`, with the invalid fields if they are known.
-    Invalid(Vec<Fault>),
+    Invalid(Vec<FieldError>),
     /// 400 with a text of its own.
     BadRequest(String),
     /// 404
-    Missing(Missing),
+    NotFound(Resource),
     /// 502 in plain text: the meeting service rejects the agent.
     MeetingRefused,
     /// 403
     Forbidden(&'static str),
     /// 405; axum adds `Allow`.
-    Method,
+    MethodNotAllowed,
     /// 406
     NotAcceptable(String),
     /// 408: the body did not arrive in time. The connection is closed.
-    Late,
+    RequestTimeout,
     /// 409
     Conflict(String),
     /// 413
-    TooLarge,
+    PayloadTooLarge,
     /// 415
-    MediaType(&'static str),
+    UnsupportedMediaType(&'static str),
     /// 421
     UnknownHost,
     /// 429
-    TooMany(Quota),
+    RateLimited(RateLimitExceeded),
     /// 429: too many drawing jobs of one workspace wait; the response contains the reason.
     QueueFull(String),
     /// 429: the workspace has reached a limit (`limits.FIELD`).
@@ -90,16 +90,16 @@ pub(crate) enum ApiError {
     /// 503: no worker has capacity; the response contains the reason.
     NoCapacity(String),
     /// 503: the store is known to reject writes; the cause is only logged.
-    Unwritable(String),
+    StoreUnwritable(String),
     /// 503: this request found that the store rejects writes; the cause is only logged.
-    Outage(String),
+    StoreOutage(String),
     /// 500 with the resource's own text; the cause is only logged.
-    Failed(&'static str, String),
+    Internal(&'static str, String),
 }
 
 /// State of a rate limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Quota {
+pub(crate) struct RateLimitExceeded {
     /// Requests per minute.
     pub(crate) limit: u32,
     /// Seconds until the next request is admitted.
@@ -110,65 +110,65 @@ pub(crate) struct Quota {
 
 impl ApiError {
     /// Converts a store error, with the text of a resource.
-    fn of_store(error: &store::Error, text: &'static str) -> Self {
+    fn from_store(error: &store::Error, text: &'static str) -> Self {
         match error {
-            store::Error::Unwritable(reason) => Self::Unwritable(reason.clone()),
-            _ if error.is_outage() => Self::Outage(error.to_string()),
-            _ => Self::Failed(text, error.to_string()),
+            store::Error::Unwritable(reason) => Self::StoreUnwritable(reason.clone()),
+            _ if error.is_outage() => Self::StoreOutage(error.to_string()),
+            _ => Self::Internal(text, error.to_string()),
         }
     }
 
     /// A single invalid field.
-    pub(crate) fn field(field: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self::Invalid(vec![Fault { field: field.into(), reason: reason.into() }])
+    pub(crate) fn invalid_field(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Invalid(vec![FieldError { field: field.into(), reason: reason.into() }])
     }
 }
 
 impl From<store::Error> for ApiError {
     fn from(error: store::Error) -> Self {
-        Self::of_store(&error, "Internal server error")
+        Self::from_store(&error, "Internal server error")
     }
 }
 
 /// The texts of a resource's routes for store errors. Applied as a layer to its router, so that
 /// reading the caller's key, which precedes the handler, fails with the same text.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OwnText {
+pub(crate) struct ErrorText {
     pub(crate) read: &'static str,
     pub(crate) delete: &'static str,
 }
 
-impl OwnText {
+impl ErrorText {
     /// One text for both.
-    pub(crate) const fn of(text: &'static str) -> Self {
+    pub(crate) const fn uniform(text: &'static str) -> Self {
         Self { read: text, delete: text }
     }
 
     /// Applies the text of the resource to an error, if the method reads or deletes.
-    pub(crate) fn tell(self, method: &axum::http::Method, error: ApiError) -> ApiError {
+    pub(crate) fn apply(self, method: &axum::http::Method, error: ApiError) -> ApiError {
         let text = match method.as_str() {
             "GET" | "HEAD" => self.read,
             "DELETE" => self.delete,
             _ => return error,
         };
-        if let ApiError::Failed(_, cause) = error { ApiError::Failed(text, cause) } else { error }
+        if let ApiError::Internal(_, cause) = error { ApiError::Internal(text, cause) } else { error }
     }
 }
 
 /// Converts a store error, with the text of its resource.
-pub(crate) trait OrFail<T> {
+pub(crate) trait OrInternalError<T> {
     /// 500 `{"error": text}`
-    fn or_fail(self, text: &'static str) -> Result<T, ApiError>;
+    fn or_internal_error(self, text: &'static str) -> Result<T, ApiError>;
 }
 
-impl<T> OrFail<T> for Result<T, store::Error> {
-    fn or_fail(self, text: &'static str) -> Result<T, ApiError> {
-        self.map_err(|error| ApiError::of_store(&error, text))
+impl<T> OrInternalError<T> for Result<T, store::Error> {
+    fn or_internal_error(self, text: &'static str) -> Result<T, ApiError> {
+        self.map_err(|error| ApiError::from_store(&error, text))
     }
 }
 
-impl Missing {
-    fn body(self) -> Value {
+impl Resource {
+    fn not_found_body(self) -> Value {
         match self {
             Self::Agent => json!({"message": "Agent details not found"}),
             Self::Template => json!({"message": "Template not found"}),
@@ -176,12 +176,12 @@ impl Missing {
             Self::Tool => json!({"message": "Tool not found"}),
             Self::Guardrail => json!({"message": "Guardrail not found"}),
             Self::Mcp => json!({"error": "MCP not found"}),
-            Self::Knowledge => json!({"message": "Knowledge Base not found"}),
+            Self::KnowledgeBase => json!({"message": "Knowledge Base not found"}),
             Self::Document => json!({"message": "Document not found"}),
             Self::CustomAvatar => json!({"message": "Custom avatar not found"}),
             Self::DeadLetter => json!({"message": "Dead letter not found"}),
             Self::ApiKey => json!({"message": "API key not found"}),
-            Self::Path => json!({"error": "Not found"}),
+            Self::Route => json!({"error": "Not found"}),
         }
     }
 }
@@ -202,20 +202,20 @@ impl IntoResponse for ApiError {
                 (StatusCode::BAD_REQUEST, json!({"error": "Invalid request body", "details": details}))
             }
             Self::BadRequest(text) => (StatusCode::BAD_REQUEST, error(text)),
-            Self::Missing(what) => (StatusCode::NOT_FOUND, what.body()),
+            Self::NotFound(what) => (StatusCode::NOT_FOUND, what.not_found_body()),
             // Not JSON; see below.
             Self::MeetingRefused => (StatusCode::BAD_GATEWAY, Value::Null),
             Self::Forbidden(text) => (StatusCode::FORBIDDEN, error(text)),
-            Self::Method => (StatusCode::METHOD_NOT_ALLOWED, error("Method not allowed")),
+            Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, error("Method not allowed")),
             Self::NotAcceptable(text) => (StatusCode::NOT_ACCEPTABLE, error(text)),
-            Self::Late => (StatusCode::REQUEST_TIMEOUT, error("Request body did not come in time")),
+            Self::RequestTimeout => (StatusCode::REQUEST_TIMEOUT, error("Request body did not come in time")),
             Self::Conflict(text) => (StatusCode::CONFLICT, error(text)),
-            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, error("Request body is too large")),
-            Self::MediaType(wanted) => {
+            Self::PayloadTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, error("Request body is too large")),
+            Self::UnsupportedMediaType(wanted) => {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, error(&format!("Content-Type must be {wanted}")))
             }
             Self::UnknownHost => (StatusCode::MISDIRECTED_REQUEST, error("Unknown host")),
-            Self::TooMany(_) => (StatusCode::TOO_MANY_REQUESTS, error("Too many requests")),
+            Self::RateLimited(_) => (StatusCode::TOO_MANY_REQUESTS, error("Too many requests")),
             Self::QueueFull(reason) => {
                 (StatusCode::TOO_MANY_REQUESTS, json!({"error": "Too many requests", "reason": reason}))
             }
@@ -226,19 +226,19 @@ impl IntoResponse for ApiError {
             Self::NoCapacity(reason) => {
                 (StatusCode::SERVICE_UNAVAILABLE, json!({"error": "No capacity", "reason": reason}))
             }
-            Self::Unwritable(cause) | Self::Outage(cause) => {
+            Self::StoreUnwritable(cause) | Self::StoreOutage(cause) => {
                 tracing::warn!(%cause, "a request that writes is refused");
                 (
                     StatusCode::SERVICE_UNAVAILABLE,
-                    json!({"error": "Service unavailable", "reason": UNWRITABLE}),
+                    json!({"error": "Service unavailable", "reason": STORE_UNWRITABLE}),
                 )
             }
-            Self::Failed(text, cause) => {
+            Self::Internal(text, cause) => {
                 tracing::error!(%cause, "{text}");
                 (StatusCode::INTERNAL_SERVER_ERROR, error(text))
             }
         };
-        let outage = if let Self::Outage(cause) = &self { Some(Outage(cause.clone())) } else { None };
+        let outage = if let Self::StoreOutage(cause) = &self { Some(StoreOutage(cause.clone())) } else { None };
         if matches!(self, Self::MeetingRefused) {
             return (status, "Unable to create agent request.").into_response();
         }
@@ -248,22 +248,22 @@ impl IntoResponse for ApiError {
         }
         let headers = response.headers_mut();
         match self {
-            Self::TooMany(quota) => {
+            Self::RateLimited(quota) => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(quota.retry_after));
                 headers.insert(HeaderName::from_static("ratelimit-limit"), HeaderValue::from(quota.limit));
                 headers.insert(HeaderName::from_static("ratelimit-remaining"), HeaderValue::from(0));
                 headers.insert(HeaderName::from_static("ratelimit-reset"), HeaderValue::from(quota.reset));
             }
-            Self::Late => {
+            Self::RequestTimeout => {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             Self::WorkspaceLimit { retry_after: Some(seconds), .. } => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
             }
             Self::QueueFull(_) => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from(DRAWN));
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(DRAWING_RETRY_AFTER_SECONDS));
             }
-            Self::NoCapacity(_) | Self::Unwritable(_) | Self::Outage(_) => {
+            Self::NoCapacity(_) | Self::StoreUnwritable(_) | Self::StoreOutage(_) => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(2));
             }
             _ => {}

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::app::{OpenError, open_store, prepare};
+use crate::app::{OpenError, open_store, prepare_data_folder};
 use crate::clock;
 use crate::scope::Scope;
 use crate::state::api_key;
@@ -31,7 +31,7 @@ pub struct KeyInfo {
 }
 
 async fn open(data: &Path, database_url: Option<&str>) -> Result<Store, OpenError> {
-    prepare(data)?;
+    prepare_data_folder(data)?;
     Ok(open_store(data, database_url).await?)
 }
 
@@ -55,10 +55,10 @@ pub async fn create_scoped(
     scope: Scope,
 ) -> Result<String, OpenError> {
     let store = open(data, database_url).await?;
-    let key = api_key::fresh_key();
-    let mut tx = store.write().await?;
-    let (workspace, _) = store::api_key::workspace(&mut tx, workspace).await?;
-    let (prefix, hash) = (api_key::prefix(&key), api_key::stored(&key));
+    let key = api_key::generate_key();
+    let mut tx = store.begin_write().await?;
+    let (workspace, _) = store::api_key::get_or_create_workspace(&mut tx, workspace).await?;
+    let (prefix, hash) = (api_key::key_prefix(&key), api_key::stored_hash(&key));
     let draft = store::api_key::Draft {
         workspace: &workspace,
         name: "command line",
@@ -80,16 +80,16 @@ pub async fn create_scoped(
 pub async fn list(data: &Path, database_url: Option<&str>) -> Result<Vec<KeyInfo>, OpenError> {
     let store = open(data, database_url).await?;
     let mut keys = Vec::new();
-    for row in store.keys(None).await? {
+    for row in store.api_keys(None).await? {
         keys.push(KeyInfo {
             scope: row.scope()?,
-            last_used_at: row.last_used_at.map(clock::iso),
+            last_used_at: row.last_used_at.map(clock::to_iso8601),
             workspace: store.workspace_name(&row.workspace).await?.unwrap_or(row.workspace),
             id: row.id,
             name: row.name,
             prefix: row.prefix,
-            created_at: clock::iso(row.created_at),
-            expires_at: row.expires_at.map(clock::iso),
+            created_at: clock::to_iso8601(row.created_at),
+            expires_at: row.expires_at.map(clock::to_iso8601),
         });
     }
     store.close().await;
@@ -102,7 +102,7 @@ pub async fn list(data: &Path, database_url: Option<&str>) -> Result<Vec<KeyInfo
 /// The data folder or its database cannot be used.
 pub async fn revoke(data: &Path, database_url: Option<&str>, id: &str) -> Result<bool, OpenError> {
     let store = open(data, database_url).await?;
-    let mut tx = store.write().await?;
+    let mut tx = store.begin_write().await?;
     let found = store::api_key::delete(&mut tx, None, id).await?;
     tx.commit().await?;
     store.close().await;

@@ -51,9 +51,9 @@ mod webhooks;
 
 pub use app::{App, OpenError};
 pub use config::{Config, IceServer, Limits, Network, StockAvatar, Timeouts, Viseme, Webhooks};
-pub use http::serve::{Bounds, serve};
+pub use http::serve::{HttpLimits, serve};
 #[doc(hidden)]
-pub use join::signaling::trickle;
-pub use scope::{NoScope, Scope};
+pub use join::signaling::validate_trickle;
+pub use scope::{ParseScopeError, Scope};
 pub use store::Error as StoreError;
-pub use store::crash_points::{Moment, Watch};
+pub use store::crash_points::{CrashPoint, CrashHook};

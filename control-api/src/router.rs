@@ -6,7 +6,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use serde_json::json;
 
-use crate::error::{ApiError, Missing};
+use crate::error::{ApiError, Resource};
 use crate::http::{console_session, cors, security_headers};
 use crate::join::{about, embed, signaling};
 use crate::openapi;
@@ -37,7 +37,7 @@ pub(crate) fn router(shared: &Arc<AppState>) -> Router {
         .merge(templates::routes())
         .merge(tools::routes())
         // Set here, so that a preflight request, for which no route exists, reaches the layer.
-        .method_not_allowed_fallback(async || ApiError::Method);
+        .method_not_allowed_fallback(async || ApiError::MethodNotAllowed);
     let rest = match cors::layer(&shared.config.cors_origins) {
         Some(layer) => rest.layer(layer),
         None => rest,
@@ -48,12 +48,12 @@ pub(crate) fn router(shared: &Arc<AppState>) -> Router {
         .merge(health::routes())
         .merge(metrics::routes())
         .merge(embed::routes(&pages))
-        .merge(embed::landing(&pages))
+        .merge(embed::landing_routes(&pages))
         .merge(pages.router())
         .merge(about::routes())
         .merge(signaling::routes(shared))
-        .fallback(async || ApiError::Missing(Missing::Path))
-        .method_not_allowed_fallback(async || ApiError::Method)
-        .layer(from_fn_with_state(Arc::clone(shared), security_headers::guard))
+        .fallback(async || ApiError::NotFound(Resource::Route))
+        .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
+        .layer(from_fn_with_state(Arc::clone(shared), security_headers::outer_middleware))
         .with_state(Arc::clone(shared))
 }

@@ -31,7 +31,7 @@ impl Scope {
     }
 
     /// Error text for a key of this scope when an operation needs a higher one.
-    pub(crate) const fn refusal(self) -> &'static str {
+    pub(crate) const fn forbidden_message(self) -> &'static str {
         match self {
             Self::Read => "Forbidden: this API key has scope read",
             Self::Operate => "Forbidden: this API key has scope operate",
@@ -49,12 +49,12 @@ impl fmt::Display for Scope {
 /// The text is not the name of a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be one of read, operate, administer")]
-pub struct NoScope;
+pub struct ParseScopeError;
 
 impl FromStr for Scope {
-    type Err = NoScope;
+    type Err = ParseScopeError;
 
-    fn from_str(text: &str) -> Result<Self, NoScope> {
-        Self::ALL.into_iter().find(|scope| scope.name() == text).ok_or(NoScope)
+    fn from_str(text: &str) -> Result<Self, ParseScopeError> {
+        Self::ALL.into_iter().find(|scope| scope.name() == text).ok_or(ParseScopeError)
     }
 }

@@ -7,11 +7,11 @@ use quick_xml::events::Event;
 use serde_json::Value;
 
 /// Maximum number of bytes after decompression of a document's part.
-const UNPACKED: u64 = 64 << 20;
+const MAX_UNPACKED_BYTES: u64 = 64 << 20;
 /// Maximum number of bytes of text extracted from one document.
-const TEXT: usize = 8 << 20;
+const MAX_TEXT_BYTES: usize = 8 << 20;
 /// Line width of rendered HTML: wide, because line breaks are irrelevant for search.
-const COLUMNS: usize = 10_000;
+const HTML_LINE_WIDTH: usize = 10_000;
 
 /// The text of a document of type `kind`: pdf, docx, html, json or csv. Others are read as plain
 /// text.
@@ -26,14 +26,14 @@ pub fn extract(kind: &str, bytes: &[u8]) -> Result<String, String> {
         "pdf" => pdf_extract::extract_text_from_mem(bytes).map_err(|e| format!("no readable PDF: {e}"))?,
         "docx" => docx(bytes)?,
         "html" => html2text::config::plain_no_decorate()
-            .string_from_read(bytes, COLUMNS)
+            .string_from_read(bytes, HTML_LINE_WIDTH)
             .map_err(|e| format!("no readable HTML: {e}"))?,
         "json" => json(bytes)?,
         "csv" => csv(bytes)?,
         _ => std::str::from_utf8(bytes).map_err(|_| "not UTF-8 text".to_owned())?.to_owned(),
     };
-    if text.len() > TEXT {
-        text.truncate(text.floor_char_boundary(TEXT));
+    if text.len() > MAX_TEXT_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
     }
     // A text of PostgreSQL cannot contain NUL, and no word does.
     text.retain(|c| c != '\0');
@@ -50,7 +50,7 @@ fn docx(bytes: &[u8]) -> Result<String, String> {
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(|e| bad(e.to_string()))?;
     let part = archive.by_name("word/document.xml").map_err(|e| bad(e.to_string()))?;
     let mut xml = String::new();
-    part.take(UNPACKED).read_to_string(&mut xml).map_err(|e| bad(e.to_string()))?;
+    part.take(MAX_UNPACKED_BYTES).read_to_string(&mut xml).map_err(|e| bad(e.to_string()))?;
     let mut reader = quick_xml::Reader::from_str(&xml);
     let (mut text, mut in_run) = (String::new(), false);
     loop {
@@ -85,22 +85,22 @@ fn docx(bytes: &[u8]) -> Result<String, String> {
 fn json(bytes: &[u8]) -> Result<String, String> {
     let value: Value = serde_json::from_slice(bytes).map_err(|e| format!("no readable JSON: {e}"))?;
     let mut text = String::new();
-    walk(&value, "", &mut text);
+    flatten_json(&value, "", &mut text);
     Ok(text)
 }
 
-fn walk(value: &Value, path: &str, text: &mut String) {
+fn flatten_json(value: &Value, path: &str, text: &mut String) {
     match value {
         Value::Null => {}
         Value::Object(map) => {
             for (name, value) in map {
                 let path = if path.is_empty() { name.clone() } else { format!("{path} {name}") };
-                walk(value, &path, text);
+                flatten_json(value, &path, text);
             }
         }
         Value::Array(items) => {
             for item in items {
-                walk(item, path, text);
+                flatten_json(item, path, text);
                 if item.is_object() || item.is_array() {
                     text.push('\n');
                 }
@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    fn packed(document: &str) -> Vec<u8> {
+    fn docx_archive(document: &str) -> Vec<u8> {
         let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
         archive.start_file("word/document.xml", zip::write::SimpleFileOptions::default()).unwrap();
         archive.write_all(document.as_bytes()).unwrap();
@@ -167,7 +167,7 @@ mod tests {
         let xml = r#"<?xml version="1.0"?><w:document xmlns:w="x"><w:body><w:p><w:pPr><w:pStyle w:val="Title"/></w:pPr>
             <w:r><w:t>Opening &amp; closing</w:t></w:r></w:p><w:p><w:r><w:t xml:space="preserve">From 9 </w:t></w:r><w:r><w:t>to&#160;18.</w:t><w:br/><w:t>Daily</w:t></w:r></w:p></w:body></w:document>"#;
         assert_eq!(
-            extract("docx", &packed(xml)).unwrap(),
+            extract("docx", &docx_archive(xml)).unwrap(),
             "Opening & closing\n\nFrom 9 to\u{a0}18.\nDaily\n\n"
         );
         assert!(extract("docx", b"PK").unwrap_err().starts_with("no readable DOCX"));

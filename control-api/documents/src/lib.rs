@@ -13,13 +13,13 @@ pub use extract::extract;
 pub use sandbox::Sandbox;
 
 /// CPU time limit, in seconds. The system ends the child beyond it.
-const CPU_SECONDS: u64 = 30;
+const MAX_CPU_SECONDS: u64 = 30;
 /// Address space limit, in bytes.
-const MEMORY: u64 = 1 << 30;
+const MAX_MEMORY_BYTES: u64 = 1 << 30;
 /// Precedes the text: libraries may have printed something before it.
-const TEXT: &[u8] = b"\0visavis-text\0";
+const TEXT_MARKER: &[u8] = b"\0visavis-text\0";
 /// Precedes the reason of a failure.
-const REASON: &[u8] = b"\0visavis-why\0";
+const ERROR_MARKER: &[u8] = b"\0visavis-why\0";
 
 /// Confines this process permanently. It must have a single thread. Limits memory and CPU time;
 /// grants no new privileges; forbids files, sockets and processes, as far as the kernel supports
@@ -28,8 +28,8 @@ const REASON: &[u8] = b"\0visavis-why\0";
 /// # Errors
 /// The limits cannot be set.
 pub fn confine() -> std::io::Result<Sandbox> {
-    rlimit::setrlimit(rlimit::Resource::AS, MEMORY, MEMORY)?;
-    rlimit::setrlimit(rlimit::Resource::CPU, CPU_SECONDS, CPU_SECONDS)?;
+    rlimit::setrlimit(rlimit::Resource::AS, MAX_MEMORY_BYTES, MAX_MEMORY_BYTES)?;
+    rlimit::setrlimit(rlimit::Resource::CPU, MAX_CPU_SECONDS, MAX_CPU_SECONDS)?;
     // The process opens nothing, writes no file and starts no process.
     rlimit::setrlimit(rlimit::Resource::FSIZE, 0, 0)?;
     rlimit::setrlimit(rlimit::Resource::CORE, 0, 0)?;
@@ -48,8 +48,8 @@ pub fn extract_as_child(kind: &str) -> std::io::Result<()> {
     let mut bytes = Vec::new();
     std::io::stdin().lock().read_to_end(&mut bytes)?;
     let (mark, text) = match extract(kind, &bytes) {
-        Ok(text) => (TEXT, text),
-        Err(reason) => (REASON, reason),
+        Ok(text) => (TEXT_MARKER, text),
+        Err(reason) => (ERROR_MARKER, reason),
     };
     let mut out = std::io::stdout().lock();
     out.write_all(mark)?;
@@ -65,5 +65,5 @@ pub fn answer(output: &[u8]) -> Option<Result<String, String>> {
         let at = output.windows(mark.len()).position(|window| window == mark)?;
         Some(String::from_utf8_lossy(&output[at + mark.len()..]).into_owned())
     };
-    after(TEXT).map(Ok).or_else(|| after(REASON).map(Err))
+    after(TEXT_MARKER).map(Ok).or_else(|| after(ERROR_MARKER).map(Err))
 }

@@ -20,11 +20,11 @@ impl Sandbox {
     /// Confines this thread, and those that it starts, permanently, as far as the kernel supports
     /// it.
     pub(crate) fn enter() -> Self {
-        Self::enter_by(system::landlock, system::seccomp)
+        Self::enter_with(system::apply_landlock, system::apply_seccomp)
     }
 
     /// Landlock comes first: its system calls are among those that seccomp denies.
-    fn enter_by(landlock: impl FnOnce() -> bool, seccomp: impl FnOnce() -> bool) -> Self {
+    fn enter_with(landlock: impl FnOnce() -> bool, seccomp: impl FnOnce() -> bool) -> Self {
         let landlock = landlock();
         Self { landlock, seccomp: seccomp() }
     }
@@ -64,11 +64,11 @@ mod system {
 
     /// Landlock ABI whose rights are handled, as far as the kernel knows them: files, TCP, UDP,
     /// named and abstract sockets, signals.
-    const HANDLED: ABI = ABI::V10;
+    const LANDLOCK_ABI: ABI = ABI::V10;
 
     /// System calls for computing, for reading and writing open files, and for exiting. All others
     /// fail with EPERM.
-    const ALLOWED: &[libc::c_long] = &[
+    const ALLOWED_SYSCALLS: &[libc::c_long] = &[
         libc::SYS_read,
         libc::SYS_readv,
         libc::SYS_write,
@@ -100,25 +100,25 @@ mod system {
         libc::SYS_exit_group,
     ];
 
-    pub(super) fn landlock() -> bool {
+    pub(super) fn apply_landlock() -> bool {
         let restrict = || -> Result<_, RulesetError> {
             Ruleset::default()
-                .handle_access(AccessFs::from_all(HANDLED))?
-                .handle_access(AccessNet::from_all(HANDLED))?
-                .scope(Scope::from_all(HANDLED))?
+                .handle_access(AccessFs::from_all(LANDLOCK_ABI))?
+                .handle_access(AccessNet::from_all(LANDLOCK_ABI))?
+                .scope(Scope::from_all(LANDLOCK_ABI))?
                 .create()?
                 .restrict_self()
         };
         restrict().is_ok_and(|status| status.ruleset != RulesetStatus::NotEnforced)
     }
 
-    pub(super) fn seccomp() -> bool {
-        filter().is_some_and(|filter| seccompiler::apply_filter(&filter).is_ok())
+    pub(super) fn apply_seccomp() -> bool {
+        syscall_filter().is_some_and(|filter| seccompiler::apply_filter(&filter).is_ok())
     }
 
     /// `None` for a processor that the library does not support.
-    fn filter() -> Option<BpfProgram> {
-        let rules = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
+    fn syscall_filter() -> Option<BpfProgram> {
+        let rules = ALLOWED_SYSCALLS.iter().map(|call| (*call, Vec::new())).collect();
         let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
         let processor = std::env::consts::ARCH.try_into().ok()?;
         SeccompFilter::new(rules, refused, SeccompAction::Allow, processor).ok()?.try_into().ok()
@@ -127,11 +127,11 @@ mod system {
 
 #[cfg(not(target_os = "linux"))]
 mod system {
-    pub(super) fn landlock() -> bool {
+    pub(super) fn apply_landlock() -> bool {
         false
     }
 
-    pub(super) fn seccomp() -> bool {
+    pub(super) fn apply_seccomp() -> bool {
         false
     }
 }
@@ -152,7 +152,7 @@ mod tests {
                 order.borrow_mut().push(name);
                 works
             };
-            let sandbox = Sandbox::enter_by(|| entered("landlock", landlock), || entered("seccomp", seccomp));
+            let sandbox = Sandbox::enter_with(|| entered("landlock", landlock), || entered("seccomp", seccomp));
             assert_eq!(sandbox, Sandbox { landlock, seccomp });
             assert_eq!(sandbox.refuses_files(), files);
             assert_eq!(*order.borrow(), ["landlock", "seccomp"]);
@@ -165,7 +165,7 @@ mod tests {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         assert!(std::fs::read(file).is_ok());
         let mut tried = 0;
-        for enter in [system::landlock, system::seccomp] {
+        for enter in [system::apply_landlock, system::apply_seccomp] {
             // The kernel must support at least one of them.
             let read = std::thread::spawn(move || enter().then(|| std::fs::read(file))).join().unwrap();
             let Some(read) = read else { continue };

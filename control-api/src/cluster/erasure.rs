@@ -14,12 +14,12 @@ use crate::state::AppState;
 use crate::store::{self, conversation, erased};
 
 /// Erases an ended conversation with its events and its trace; false if it was erased before.
-pub(crate) async fn erase(shared: &AppState, id: &str) -> store::Result<bool> {
-    let mut tx = shared.store.write().await?;
+pub(crate) async fn erase_conversation(shared: &AppState, id: &str) -> store::Result<bool> {
+    let mut tx = shared.store.begin_write().await?;
     let erased = conversation::erase(&mut tx, id).await?;
     tx.commit().await?;
     // The record is erased, even if removing the files fails.
-    if erased && let Err(error) = sweep(shared).await {
+    if erased && let Err(error) = remove_erased_files(shared).await {
         tracing::error!(conversation = id, %error, "the trace of an erased conversation is looked for again later");
     }
     Ok(erased)
@@ -27,9 +27,9 @@ pub(crate) async fn erase(shared: &AppState, id: &str) -> store::Result<bool> {
 
 /// Removes the files of erased conversations from this server's data folder. A file that cannot be
 /// removed is tried again in the next run.
-pub(crate) async fn sweep(shared: &AppState) -> store::Result<()> {
+pub(crate) async fn remove_erased_files(shared: &AppState) -> store::Result<()> {
     let mut gone = Vec::new();
-    for id in shared.store.erased(&shared.server).await? {
+    for id in shared.store.erased_conversations(&shared.server_id).await? {
         // An id that is not valid has no file.
         if let Ok(named) = id.parse() {
             let file = shared.config.data.join(trace::TRACES_FOLDER).join(trace::file_name(named));
@@ -45,7 +45,7 @@ pub(crate) async fn sweep(shared: &AppState) -> store::Result<()> {
     if gone.is_empty() {
         return Ok(());
     }
-    let mut tx = shared.store.write().await?;
-    erased::forget(&mut tx, &shared.server, &gone).await?;
+    let mut tx = shared.store.begin_write().await?;
+    erased::remove(&mut tx, &shared.server_id, &gone).await?;
     tx.commit().await
 }

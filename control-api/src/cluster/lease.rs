@@ -16,19 +16,19 @@ use crate::clock;
 use crate::cluster::erasure;
 use crate::events::ending;
 use crate::state::AppState;
-use crate::state::webhook_queue::News;
+use crate::state::webhook_queue::OutboxMessage;
 use crate::store::{self, delivery, server};
 
 /// Number of renewals within a lease.
-const RENEWALS: u32 = 6;
+const RENEWALS_PER_LEASE: u32 = 6;
 
 /// Renews this server's lease. True if deliveries of dead servers were adopted.
 pub(crate) async fn renew(shared: &AppState) -> store::Result<bool> {
     let now = clock::now();
-    let mut tx = shared.store.write().await?;
-    server::lease(&mut tx, &shared.server, now.saturating_add(clock::micros(shared.config.timeouts.lease)))
+    let mut tx = shared.store.begin_write().await?;
+    server::set_lease(&mut tx, &shared.server_id, now.saturating_add(clock::to_micros(shared.config.timeouts.lease)))
         .await?;
-    let adopted = delivery::adopt(&mut tx, &shared.server, now).await?;
+    let adopted = delivery::adopt_orphans(&mut tx, &shared.server_id, now).await?;
     tx.commit().await?;
     Ok(adopted)
 }
@@ -41,10 +41,10 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
     }
     loop {
         tokio::select! {
-            () = tokio::time::sleep(shared.config.timeouts.lease / RENEWALS) => {}
+            () = tokio::time::sleep(shared.config.timeouts.lease / RENEWALS_PER_LEASE) => {}
             _ = stop.wait_for(|stop| *stop) => break,
         }
-        if let Err(error) = look(&shared).await {
+        if let Err(error) = renew_and_recover(&shared).await {
             tracing::error!(%error, "this server's lease cannot be renewed");
         }
     }
@@ -53,13 +53,13 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
 /// Releases the lease, so that no server waits for it to expire. Called only after the ends of this
 /// server's calls are stored: other servers treat a call that is still open as left by a dead
 /// server.
-pub(crate) async fn give_up(shared: &AppState) {
+pub(crate) async fn release(shared: &AppState) {
     if !shared.store.is_shared() {
         return;
     }
     let end = async {
-        let mut tx = shared.store.write().await?;
-        server::lease(&mut tx, &shared.server, 0).await?;
+        let mut tx = shared.store.begin_write().await?;
+        server::set_lease(&mut tx, &shared.server_id, 0).await?;
         tx.commit().await
     };
     if let Err(error) = end.await {
@@ -67,19 +67,19 @@ pub(crate) async fn give_up(shared: &AppState) {
     }
 }
 
-async fn look(shared: &AppState) -> store::Result<()> {
+async fn renew_and_recover(shared: &AppState) -> store::Result<()> {
     if renew(shared).await? {
         // The dispatcher of deliveries lives as long as this task.
-        let _ = shared.outbox.send(News::Look);
+        let _ = shared.outbox.send(OutboxMessage::Rescan);
     }
-    for id in shared.store.orphans(&shared.server, clock::now()).await? {
-        ending::recover_one(shared, &id).await?;
+    for id in shared.store.orphaned_conversations(&shared.server_id, clock::now()).await? {
+        ending::recover_conversation(shared, &id).await?;
     }
     // Any server may claim the jobs of a dead one, and an idle server those that a busy one has
     // queued.
-    shared.drawings.notify_one();
-    shared.uploads.notify_one();
+    shared.bake_queued.notify_one();
+    shared.document_queued.notify_one();
     // Another server may have erased conversations whose files are here.
-    erasure::sweep(shared).await?;
+    erasure::remove_erased_files(shared).await?;
     Ok(())
 }

@@ -16,8 +16,8 @@ pub(crate) async fn end_unjoined(shared: &AppState, id: &str, reason: EndReason)
     append(shared, id, STARTED, vec![(now, Event::CallEnded), (now, Event::Ended { reason })]).await
 }
 
-pub(crate) async fn recover_one(shared: &AppState, id: &str) -> store::Result<()> {
-    let Some(row) = shared.store.conversation_anywhere(id).await?.filter(|row| row.status == IN_PROGRESS)
+pub(crate) async fn recover_conversation(shared: &AppState, id: &str) -> store::Result<()> {
+    let Some(row) = shared.store.conversation_in_any_workspace(id).await?.filter(|row| row.status == IN_PROGRESS)
     else {
         return Ok(());
     };

@@ -12,68 +12,68 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::backlog::Backlog;
-use crate::state::event_queue::{Message, Queue};
-use crate::state::supervise::contained;
+use crate::state::event_queue::{Message, EventReceiver};
+use crate::state::supervise::catch_panic;
 use crate::store::{self, Store};
 
 /// How long events are collected before they are written together.
-const GATHER: Duration = Duration::from_millis(20);
+const GATHER_TIME: Duration = Duration::from_millis(20);
 /// Maximum number of events in one transaction.
-const BATCH: usize = 2000;
+const MAX_BATCH: usize = 2000;
 /// Delay between two attempts to write while the store fails.
-const RETRY: Duration = Duration::from_millis(500);
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// A store operation that takes longer counts as an outage.
-const LATE: Duration = Duration::from_secs(10);
+const OUTAGE_AFTER: Duration = Duration::from_secs(10);
 /// A store operation that takes longer is abandoned and repeated on another connection: its answer
 /// may never arrive. A slow one is not abandoned sooner, because it would start over each time.
-const LONGEST: Duration = Duration::from_secs(30);
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Messages that are written together, and the work that follows.
 #[derive(Default)]
 pub(super) struct Batch {
-    pub(super) facts: VecDeque<(ConversationId, EventEnvelope)>,
-    pub(super) broken: VecDeque<ConversationId>,
+    pub(super) events: VecDeque<(ConversationId, EventEnvelope)>,
+    pub(super) panicked: VecDeque<ConversationId>,
     pub(super) flushes: Vec<oneshot::Sender<()>>,
 }
 
 impl Batch {
-    fn take(&mut self, message: Message) {
+    fn push(&mut self, message: Message) {
         match message {
-            Message::Fact(id, fact) => self.facts.push_back((id, fact)),
-            Message::Broke(id) => self.broken.push_back(id),
+            Message::Event(id, fact) => self.events.push_back((id, fact)),
+            Message::CallPanicked(id) => self.panicked.push_back(id),
             Message::Flush(done) => self.flushes.push(done),
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.facts.is_empty() && self.broken.is_empty() && self.flushes.is_empty()
+        self.events.is_empty() && self.panicked.is_empty() && self.flushes.is_empty()
     }
 }
 
 /// Source of the writer's events.
 pub(super) struct Inbox {
     store: Store,
-    queue: Queue,
+    queue: EventReceiver,
     stop: watch::Receiver<bool>,
     /// Events that arrived while the store rejected writes.
     backlog: Backlog,
     /// Other messages that arrived after them.
-    later: Vec<Message>,
+    deferred: Vec<Message>,
 }
 
 impl Inbox {
-    pub(super) fn new(store: Store, queue: Queue, stop: watch::Receiver<bool>) -> Self {
-        Self { store, queue, stop, backlog: Backlog::default(), later: Vec::new() }
+    pub(super) fn new(store: Store, queue: EventReceiver, stop: watch::Receiver<bool>) -> Self {
+        Self { store, queue, stop, backlog: Backlog::default(), deferred: Vec::new() }
     }
 
     /// This many events no longer wait.
-    pub(super) fn settle(&self, facts: usize) {
-        self.queue.counts.waiting.fetch_sub(facts, Ordering::Relaxed);
+    pub(super) fn mark_settled(&self, facts: usize) {
+        self.queue.stats.waiting.fetch_sub(facts, Ordering::Relaxed);
     }
 
     /// The record of a call that panicked has ended.
-    pub(super) fn ended(&self, id: ConversationId) {
-        self.queue.counts.broken().remove(&id);
+    pub(super) fn clear_panicked(&self, id: ConversationId) {
+        self.queue.stats.lock_panicked().remove(&id);
     }
 
     /// Waits until there is work, and takes it. False when the server stops. While the store fails
@@ -83,30 +83,30 @@ impl Inbox {
             if *self.stop.borrow() {
                 return false;
             }
-            self.take(batch);
+            self.take_backlog(batch);
             if !batch.is_empty() {
                 break;
             }
-            let failing = self.store.health.failing().is_some();
+            let failing = self.store.health.failure_reason().is_some();
             tokio::select! {
                 message = self.queue.receiver.recv() => match message {
-                    Some(message) => batch.take(message),
+                    Some(message) => batch.push(message),
                     None => return false,
                 },
-                () = stopped(&mut self.stop) => return false,
-                () = tokio::time::sleep(RETRY), if failing => {
+                () = wait_for_stop(&mut self.stop) => return false,
+                () = tokio::time::sleep(RETRY_INTERVAL), if failing => {
                     let store = self.store.clone();
                     // The probe reports the store's health itself.
-                    let _ = self.within(store.probe()).await;
+                    let _ = self.run_bounded(store.probe()).await;
                 }
-                () = self.store.health.fails(), if !failing => {}
+                () = self.store.health.wait_for_failure(), if !failing => {}
             }
         }
-        let until = Instant::now() + GATHER;
+        let until = Instant::now() + GATHER_TIME;
         // Events in the backlog are older and must be written first.
-        while self.backlog.is_empty() && batch.flushes.is_empty() && batch.facts.len() < BATCH {
+        while self.backlog.is_empty() && batch.flushes.is_empty() && batch.events.len() < MAX_BATCH {
             match timeout_at(until, self.queue.receiver.recv()).await {
-                Ok(Some(message)) => batch.take(message),
+                Ok(Some(message)) => batch.push(message),
                 Ok(None) | Err(_) => break,
             }
         }
@@ -115,48 +115,48 @@ impl Inbox {
 
     /// Takes a part of what is available, without waiting: parts that are written before the
     /// process must end are safe.
-    pub(super) fn rest(&mut self, batch: &mut Batch) {
-        self.take(batch);
+    pub(super) fn drain_remaining(&mut self, batch: &mut Batch) {
+        self.take_backlog(batch);
         while self.backlog.is_empty()
-            && batch.facts.len() < BATCH
+            && batch.events.len() < MAX_BATCH
             && let Ok(message) = self.queue.receiver.try_recv()
         {
-            batch.take(message);
+            batch.push(message);
         }
     }
 
     /// Takes the oldest events of the backlog and, if these are all, the other messages that
     /// arrived after them.
-    fn take(&mut self, batch: &mut Batch) {
-        batch.facts.extend(self.backlog.take(BATCH));
+    fn take_backlog(&mut self, batch: &mut Batch) {
+        batch.events.extend(self.backlog.take(MAX_BATCH));
         if self.backlog.is_empty() {
-            self.later.drain(..).for_each(|message| batch.take(message));
+            self.deferred.drain(..).for_each(|message| batch.push(message));
         }
     }
 
     /// Appends a message to the backlog.
-    fn put_behind(&mut self, message: Message) {
+    fn defer(&mut self, message: Message) {
         match message {
-            Message::Fact(id, fact) => {
+            Message::Event(id, fact) => {
                 let dropped = self.backlog.push(id, fact);
-                self.queue.counts.dropped.fetch_add(dropped, Ordering::Relaxed);
-                self.settle(dropped as usize);
+                self.queue.stats.dropped.fetch_add(dropped, Ordering::Relaxed);
+                self.mark_settled(dropped as usize);
             }
-            other => self.later.push(other),
+            other => self.deferred.push(other),
         }
     }
 
     /// Waits before the next attempt; messages that arrive meanwhile go to the backlog. False if
     /// the server stops.
-    pub(super) async fn wait(&mut self) -> bool {
-        let until = Instant::now() + RETRY;
+    pub(super) async fn wait_before_retry(&mut self) -> bool {
+        let until = Instant::now() + RETRY_INTERVAL;
         loop {
             let message = tokio::select! {
-                () = stopped(&mut self.stop) => return false,
+                () = wait_for_stop(&mut self.stop) => return false,
                 message = timeout_at(until, self.queue.receiver.recv()) => message,
             };
             match message {
-                Ok(Some(message)) => self.put_behind(message),
+                Ok(Some(message)) => self.defer(message),
                 Ok(None) | Err(_) => return true,
             }
         }
@@ -165,22 +165,22 @@ impl Inbox {
     /// The result of a store operation. Once it is late, the store counts as unwritable, and
     /// messages that arrive meanwhile go to the backlog. An abandoned operation may still take
     /// effect, as when the answer of a COMMIT is lost: every operation can be repeated.
-    pub(super) async fn within<T>(
+    pub(super) async fn run_bounded<T>(
         &mut self,
         work: impl Future<Output = store::Result<T>>,
     ) -> store::Result<T> {
-        let mut work = pin!(contained(work));
+        let mut work = pin!(catch_panic(work));
         let begun = Instant::now();
-        if let Ok(done) = timeout_at(begun + LATE, &mut work).await {
+        if let Ok(done) = timeout_at(begun + OUTAGE_AFTER, &mut work).await {
             return done;
         }
-        let reason = format!("it has not answered for {} s", LATE.as_secs());
-        self.store.health.note(&reason);
-        let mut given_up = pin!(sleep_until(begun + LONGEST));
+        let reason = format!("it has not answered for {} s", OUTAGE_AFTER.as_secs());
+        self.store.health.report_failure(&reason);
+        let mut given_up = pin!(sleep_until(begun + OPERATION_TIMEOUT));
         loop {
             tokio::select! {
                 done = &mut work => return done,
-                Some(message) = self.queue.receiver.recv() => self.put_behind(message),
+                Some(message) = self.queue.receiver.recv() => self.defer(message),
                 () = &mut given_up => return Err(store::Error::Unwritable(reason)),
             }
         }
@@ -188,7 +188,7 @@ impl Inbox {
 }
 
 /// Waits until the server stops.
-async fn stopped(stop: &mut watch::Receiver<bool>) {
+async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
     // A dropped sender also means that the server stops.
     drop(stop.wait_for(|stop| *stop).await);
 }
@@ -200,20 +200,20 @@ mod tests {
     use engine_api::EventSink as _;
 
     use super::*;
-    use crate::store::Place;
+    use crate::store::DatabaseLocation;
 
     const CALL: ConversationId = ConversationId(1);
 
-    fn said(seq: u64, seconds: f64) -> EventEnvelope {
+    fn utterance(seq: u64, seconds: f64) -> EventEnvelope {
         let event = Event::UtteranceCommitted { text: format!("number {seq}") };
         EventEnvelope { seq, at: Time::from_seconds(seconds), event }
     }
 
-    fn numbers(batch: &Batch) -> Vec<u64> {
-        batch.facts.iter().map(|(_, fact)| fact.seq).collect()
+    fn batch_seqs(batch: &Batch) -> Vec<u64> {
+        batch.events.iter().map(|(_, fact)| fact.seq).collect()
     }
 
-    async fn panics() -> store::Result<()> {
+    async fn panicking_operation() -> store::Result<()> {
         panic!("the test's own panic")
     }
 
@@ -221,25 +221,25 @@ mod tests {
     #[tokio::test]
     async fn what_comes_while_the_store_is_late_waits_in_bounds_and_in_order() {
         let file = std::env::temp_dir().join(format!("visavis-inbox-{}.db", std::process::id()));
-        let store = Store::open(Place::File(&file)).await.unwrap();
+        let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();
         let (facts, queue) = crate::state::event_queue::channel();
         let (_stop, stopped) = watch::channel(false);
         let mut inbox = Inbox::new(store.clone(), queue, stopped);
         tokio::time::pause();
         for (seq, seconds) in [(0, 1.0), (1, 2.0), (2, 700.0)] {
-            facts.record(CALL, said(seq, seconds));
+            facts.record(CALL, utterance(seq, seconds));
         }
         facts.call_panicked(CALL);
         let begun = Instant::now();
-        let given_up = inbox.within(std::future::pending::<store::Result<()>>()).await;
+        let given_up = inbox.run_bounded(std::future::pending::<store::Result<()>>()).await;
         assert!(matches!(given_up, Err(store::Error::Unwritable(_))));
-        assert_eq!(begun.elapsed().as_secs(), LONGEST.as_secs());
-        assert!(store.health.failing().is_some(), "everybody is told");
+        assert_eq!(begun.elapsed().as_secs(), OPERATION_TIMEOUT.as_secs());
+        assert!(store.health.failure_reason().is_some(), "everybody is told");
         assert_eq!((facts.waiting(), facts.dropped()), (2, 1), "more than ten minutes of one call");
-        facts.record(CALL, said(3, 3.0));
+        facts.record(CALL, utterance(3, 3.0));
         let mut batch = Batch::default();
         assert!(inbox.gather(&mut batch).await);
-        assert_eq!((numbers(&batch), batch.broken.len()), (vec![0, 1, 3], 1));
+        assert_eq!((batch_seqs(&batch), batch.panicked.len()), (vec![0, 1, 3], 1));
         tokio::time::resume();
         store.close().await;
         std::fs::remove_file(file).unwrap();
@@ -248,21 +248,21 @@ mod tests {
     #[tokio::test]
     async fn what_is_late_and_done_at_last_is_done_and_what_panics_is_an_error() {
         let file = std::env::temp_dir().join(format!("visavis-inbox-late-{}.db", std::process::id()));
-        let store = Store::open(Place::File(&file)).await.unwrap();
+        let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();
         let (_facts, queue) = crate::state::event_queue::channel();
         let (_stop, stopped) = watch::channel(false);
         let mut inbox = Inbox::new(store.clone(), queue, stopped);
         tokio::time::pause();
         let late = async {
-            tokio::time::sleep(2 * LATE).await;
+            tokio::time::sleep(2 * OUTAGE_AFTER).await;
             Ok::<_, store::Error>(7)
         };
-        assert_eq!(inbox.within(late).await.unwrap(), 7);
-        assert!(store.health.failing().is_some());
-        assert!(matches!(inbox.within(panics()).await, Err(store::Error::Panicked)));
+        assert_eq!(inbox.run_bounded(late).await.unwrap(), 7);
+        assert!(store.health.failure_reason().is_some());
+        assert!(matches!(inbox.run_bounded(panicking_operation()).await, Err(store::Error::Panicked)));
         tokio::time::resume();
         store.probe().await.unwrap();
-        assert_eq!(store.health.failing(), None);
+        assert_eq!(store.health.failure_reason(), None);
         store.close().await;
         std::fs::remove_file(file).unwrap();
     }

@@ -6,7 +6,7 @@ use conversation::time::Time;
 use conversation::view::{ConversationView, round_to_millis};
 use serde_json::{Map, Value, json};
 
-use crate::clock::{self, Micros, iso};
+use crate::clock::{self, Micros, to_iso8601};
 use crate::scope::Scope;
 use crate::state::AppState;
 use crate::state::join_token::Claims;
@@ -14,7 +14,7 @@ use crate::store;
 use crate::store::conversation::{ENDED, Row, STARTED};
 
 /// Name of an end reason.
-pub(crate) fn reason(reason: EndReason) -> &'static str {
+pub(crate) fn end_reason_name(reason: EndReason) -> &'static str {
     match reason {
         EndReason::UserLeft => "user_left",
         EndReason::EndedByApi => "ended_by_api",
@@ -28,8 +28,8 @@ pub(crate) fn reason(reason: EndReason) -> &'static str {
 
 /// The part of a record that follows from the events. `base`: wall clock time of the conversation's
 /// start.
-pub(crate) fn folded(view: &ConversationView, id: &str, base: Micros) -> Value {
-    let wall = |at: Time| Value::from(iso(base.saturating_add(at.as_micros() as Micros)));
+pub(crate) fn projection_to_json(view: &ConversationView, id: &str, base: Micros) -> Value {
+    let wall = |at: Time| Value::from(to_iso8601(base.saturating_add(at.as_micros() as Micros)));
     let transcript: Vec<Value> = view
         .transcript()
         .map(|item| {
@@ -57,10 +57,10 @@ pub(crate) fn folded(view: &ConversationView, id: &str, base: Micros) -> Value {
 
 /// The projection in a record: stored with an ended conversation, otherwise computed from its
 /// events.
-pub(crate) async fn of(shared: &AppState, row: &Row) -> store::Result<Value> {
+pub(crate) async fn load_projection(shared: &AppState, row: &Row) -> store::Result<Value> {
     if let Some(record) = &row.record {
         return serde_json::from_str(record)
-            .map_err(|e| store::Error::Damaged("conversation", e.to_string()));
+            .map_err(|e| store::Error::CorruptRow("conversation", e.to_string()));
     }
     let mut view = ConversationView::default();
     if row.status != STARTED {
@@ -68,34 +68,34 @@ pub(crate) async fn of(shared: &AppState, row: &Row) -> store::Result<Value> {
             view.apply(&fact);
         }
     }
-    Ok(folded(&view, &row.id, row.joined_at.unwrap_or(row.created_at)))
+    Ok(projection_to_json(&view, &row.id, row.joined_at.unwrap_or(row.created_at)))
 }
 
 /// The session token of a conversation.
-pub(crate) fn token(shared: &AppState, id: &str, created_at: Micros) -> Option<String> {
+pub(crate) fn session_token(shared: &AppState, id: &str, created_at: Micros) -> Option<String> {
     let iat = u64::try_from(created_at / 1_000_000).ok()?;
     let exp = iat + shared.config.timeouts.token.as_secs();
-    Some(shared.tokens.sign(&Claims { sub: id.parse().ok()?, iat, exp }))
+    Some(shared.token_signer.sign(&Claims { sub: id.parse().ok()?, iat, exp }))
 }
 
 /// The page where a user joins.
 pub(crate) fn join_link(shared: &AppState, row: &Row, base: &str) -> String {
-    let token = token(shared, &row.id, row.created_at).unwrap_or_default();
+    let token = session_token(shared, &row.id, row.created_at).unwrap_or_default();
     format!("{base}/join/{}#token={token}", row.id)
 }
 
 /// The same page for an API key that may not hold conversations: without the token, which would
 /// permit it.
-fn bare_link(row: &Row, base: &str) -> String {
+fn join_link_without_token(row: &Row, base: &str) -> String {
     format!("{base}/join/{}", row.id)
 }
 
-fn json_of(text: Option<&str>) -> Value {
+fn parse_or_null(text: Option<&str>) -> Value {
     text.and_then(|t| serde_json::from_str(t).ok()).unwrap_or(Value::Null)
 }
 
 /// The fields of both forms, without the projection.
-fn common(row: &Row) -> Map<String, Value> {
+fn common_fields(row: &Row) -> Map<String, Value> {
     let fields = json!({
         "id": row.id,
         "agent_id": row.agent,
@@ -107,15 +107,15 @@ fn common(row: &Row) -> Map<String, Value> {
         "status": row.status,
         "end_reason": row.end_reason,
         "type": row.kind,
-        "meta_data": json_of(row.meta_data.as_deref()),
+        "meta_data": parse_or_null(row.meta_data.as_deref()),
         "feedback": row.feedback,
         "rating": row.rating,
         "usage_status": if row.status == ENDED { "completed" } else { "pending" },
         "is_active": row.status != ENDED,
-        "created_at": iso(row.created_at),
-        "updated_at": iso(row.updated_at),
-        "joined_at": row.joined_at.map(iso),
-        "ended_at": row.ended_at.map(iso),
+        "created_at": to_iso8601(row.created_at),
+        "updated_at": to_iso8601(row.updated_at),
+        "joined_at": row.joined_at.map(to_iso8601),
+        "ended_at": row.ended_at.map(to_iso8601),
     });
     match fields {
         Value::Object(map) => map,
@@ -124,9 +124,9 @@ fn common(row: &Row) -> Map<String, Value> {
 }
 
 /// An element of the list, as an API key with this scope sees it.
-pub(crate) fn listed(shared: &AppState, row: &Row, mut fold: Value, base: &str, scope: Scope) -> Value {
-    let mut record = common(row);
-    let link = if scope < Scope::Operate { bare_link(row, base) } else { join_link(shared, row, base) };
+pub(crate) fn list_item(shared: &AppState, row: &Row, mut fold: Value, base: &str, scope: Scope) -> Value {
+    let mut record = common_fields(row);
+    let link = if scope < Scope::Operate { join_link_without_token(row, base) } else { join_link(shared, row, base) };
     record.insert("join_link".into(), link.into());
     record.insert("job_id".into(), Value::Null);
     for name in ["usage_json", "snippets", "chat_history"] {
@@ -136,8 +136,8 @@ pub(crate) fn listed(shared: &AppState, row: &Row, mut fold: Value, base: &str, 
 }
 
 /// The single-record form.
-pub(crate) fn single(row: &Row, mut fold: Value) -> Value {
-    let mut record = common(row);
+pub(crate) fn detail(row: &Row, mut fold: Value) -> Value {
+    let mut record = common_fields(row);
     record.insert("is_recorded".into(), false.into());
     record.insert("recording_url".into(), "".into());
     for name in ["transcript", "chat_history", "snippets", "usage_json", "warnings"] {
@@ -147,6 +147,6 @@ pub(crate) fn single(row: &Row, mut fold: Value) -> Value {
 }
 
 /// Whether the time for the first join has expired.
-pub(crate) fn expired(shared: &AppState, row: &Row) -> bool {
-    clock::now() >= row.created_at.saturating_add(clock::micros(shared.config.timeouts.token))
+pub(crate) fn is_join_expired(shared: &AppState, row: &Row) -> bool {
+    clock::now() >= row.created_at.saturating_add(clock::to_micros(shared.config.timeouts.token))
 }

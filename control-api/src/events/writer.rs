@@ -24,96 +24,96 @@ use models::panic_isolation::catch_panic;
 use tokio::sync::watch;
 
 use super::inbox::{Batch, Inbox};
-use super::projection::{self, Change, Live, Prepared, Written};
+use super::projection::{self, StatusChange, Projection, PreparedEvent, WriteResult};
 use super::{ending, record};
 use crate::state::AppState;
-use crate::state::event_queue::Queue;
-use crate::state::webhook_queue::News;
-use crate::store::crash_points::Moment;
+use crate::state::event_queue::EventReceiver;
+use crate::state::webhook_queue::OutboxMessage;
+use crate::store::crash_points::CrashPoint;
 use crate::{clock, store};
 
 /// Failed attempts after which events are written one by one, to find the one that the store
 /// rejects.
-const TRIES: u32 = 5;
+const ATTEMPTS_BEFORE_SPLIT: u32 = 5;
 
 /// State of the task.
 pub(crate) struct Writer {
     shared: Arc<AppState>,
     inbox: Inbox,
     /// Conversations that emit events.
-    live: HashMap<ConversationId, Live>,
+    projections: HashMap<ConversationId, Projection>,
     /// The current batch: taken from the inbox, not prepared yet.
-    hand: Batch,
+    batch: Batch,
     /// Prepared and not in the store yet.
-    prepared: VecDeque<Prepared>,
+    prepared: VecDeque<PreparedEvent>,
     /// Conversations that could not be read: their events are quarantined without another wait.
     unreadable: HashSet<ConversationId>,
     /// Whether the task ran before; then this run is a restart.
-    begun: bool,
+    has_run: bool,
 }
 
 impl Writer {
-    pub(crate) fn new(shared: Arc<AppState>, queue: Queue, stop: watch::Receiver<bool>) -> Self {
+    pub(crate) fn new(shared: Arc<AppState>, queue: EventReceiver, stop: watch::Receiver<bool>) -> Self {
         let inbox = Inbox::new(shared.store.clone(), queue, stop);
         Self {
             shared,
             inbox,
-            live: HashMap::new(),
-            hand: Batch::default(),
+            projections: HashMap::new(),
+            batch: Batch::default(),
             prepared: VecDeque::new(),
             unreadable: HashSet::new(),
-            begun: false,
+            has_run: false,
         }
     }
 
     /// Writes events until the server stops, then those that still wait.
     pub(crate) async fn run(&mut self) {
-        if std::mem::replace(&mut self.begun, true) {
-            self.resume().await;
+        if std::mem::replace(&mut self.has_run, true) {
+            self.resume_after_panic().await;
         }
-        while self.inbox.gather(&mut self.hand).await {
-            self.write().await;
+        while self.inbox.gather(&mut self.batch).await {
+            self.process_batch().await;
         }
         loop {
-            self.inbox.rest(&mut self.hand);
-            if self.hand.is_empty() {
+            self.inbox.drain_remaining(&mut self.batch);
+            if self.batch.is_empty() {
                 return;
             }
-            self.write().await;
+            self.process_batch().await;
         }
     }
 
     /// Continues after a panic. Prepared events are complete. The projections may be half changed,
     /// so they are read again.
-    async fn resume(&mut self) {
-        self.store().await;
-        self.live.clear();
+    async fn resume_after_panic(&mut self) {
+        self.store_prepared().await;
+        self.projections.clear();
         // Webhooks may be stored that were not announced.
-        self.look();
-        self.write().await;
+        self.request_rescan();
+        self.process_batch().await;
     }
 
     /// Makes the dispatcher read the outbox. The receiver lives as long as this task.
-    fn look(&self) {
-        let _ = self.shared.outbox.send(News::Look);
+    fn request_rescan(&self) {
+        let _ = self.shared.outbox.send(OutboxMessage::Rescan);
     }
 
     /// Processes the current batch.
-    async fn write(&mut self) {
-        while let Some((id, fact)) = self.hand.facts.pop_front() {
-            if self.live.contains_key(&id) || self.load(id, &fact).await {
-                self.prepare(id, fact).await;
+    async fn process_batch(&mut self) {
+        while let Some((id, fact)) = self.batch.events.pop_front() {
+            if self.projections.contains_key(&id) || self.load_projection(id, &fact).await {
+                self.prepare_event(id, fact).await;
             } else {
-                self.inbox.settle(1);
+                self.inbox.mark_settled(1);
             }
         }
-        self.store().await;
-        while let Some(id) = self.hand.broken.front().copied() {
-            self.end_broken(id).await;
-            self.inbox.ended(id);
-            self.hand.broken.pop_front();
+        self.store_prepared().await;
+        while let Some(id) = self.batch.panicked.front().copied() {
+            self.end_panicked_call(id).await;
+            self.inbox.clear_panicked(id);
+            self.batch.panicked.pop_front();
         }
-        for done in self.hand.flushes.drain(..) {
+        for done in self.batch.flushes.drain(..) {
             // The waiting task may be gone.
             let _ = done.send(());
         }
@@ -121,12 +121,12 @@ impl Writer {
 
     /// The record of a call whose code panicked ends as after a crash of the server: with the text
     /// that was heard, and an error.
-    async fn end_broken(&mut self, id: ConversationId) {
-        self.live.remove(&id);
+    async fn end_panicked_call(&mut self, id: ConversationId) {
+        self.projections.remove(&id);
         let name = id.to_string();
         let mut tries = 0;
         loop {
-            let ended = self.inbox.within(ending::recover_one(&self.shared, &name)).await;
+            let ended = self.inbox.run_bounded(ending::recover_conversation(&self.shared, &name)).await;
             let Err(error) = ended else { return };
             tries += 1;
             if tries == 1 {
@@ -134,57 +134,57 @@ impl Writer {
             }
             // An end that the store rejects while it accepts other writes is left to the next start
             // of the server.
-            let refused = tries >= TRIES && !error.is_outage();
-            if refused || !self.inbox.wait().await {
+            let refused = tries >= ATTEMPTS_BEFORE_SPLIT && !error.is_outage();
+            if refused || !self.inbox.wait_before_retry().await {
                 return;
             }
             // The probe reports the store's health itself.
-            let _ = self.inbox.within(self.shared.store.probe()).await;
+            let _ = self.inbox.run_bounded(self.shared.store.probe()).await;
         }
     }
 
     /// Applies an event of a loaded conversation. An event whose code panics is quarantined.
-    async fn prepare(&mut self, id: ConversationId, fact: EventEnvelope) {
-        let Some(live) = self.live.get_mut(&id) else { return };
+    async fn prepare_event(&mut self, id: ConversationId, fact: EventEnvelope) {
+        let Some(live) = self.projections.get_mut(&id) else { return };
         let follows = catch_panic(|| {
-            Moment::BeforeFact.tell(self.shared.config.watch);
-            live.follow(&self.shared, &fact)
+            CrashPoint::BeforeEvent.notify(self.shared.config.crash_hook);
+            live.apply(&self.shared, &fact)
         });
         match follows {
-            Some(follows) => self.prepared.push_back(live.prepared(fact, follows)),
-            None => self.panicked(id, &fact).await,
+            Some(follows) => self.prepared.push_back(live.prepare_write(fact, follows)),
+            None => self.on_event_panic(id, &fact).await,
         }
     }
 
     /// Quarantines an event whose code panicked. The projection may be half changed and is read
     /// again; the events prepared before are therefore stored first.
-    async fn panicked(&mut self, id: ConversationId, fact: &EventEnvelope) {
-        self.store().await;
-        self.live.remove(&id);
+    async fn on_event_panic(&mut self, id: ConversationId, fact: &EventEnvelope) {
+        self.store_prepared().await;
+        self.projections.remove(&id);
         let (name, why) = (id.to_string(), store::Error::Panicked);
         let mut last = false;
         loop {
-            let kept = put_aside(&self.shared, &name, fact, &why);
-            let Err(error) = self.inbox.within(kept).await else { break };
-            self.shared.store.health.note(&error.to_string());
-            if !self.inbox.wait().await && std::mem::replace(&mut last, true) {
+            let kept = quarantine_event(&self.shared, &name, fact, &why);
+            let Err(error) = self.inbox.run_bounded(kept).await else { break };
+            self.shared.store.health.report_failure(&error.to_string());
+            if !self.inbox.wait_before_retry().await && std::mem::replace(&mut last, true) {
                 tracing::error!(conversation = %id, seq = fact.seq, "the server stops, and a fact whose code panicked is lost");
                 break;
             }
         }
-        self.inbox.settle(1);
+        self.inbox.mark_settled(1);
     }
 
     /// Writes the prepared events with their effects, and retries until they are in the store.
-    async fn store(&mut self) {
+    async fn store_prepared(&mut self) {
         // One more attempt after the stop; then the events are lost with the process.
         let (mut tries, mut last) = (0_u32, false);
         while !self.prepared.is_empty() {
             let facts = &*self.prepared.make_contiguous();
-            match self.inbox.within(write(&self.shared, facts)).await {
+            match self.inbox.run_bounded(commit_events(&self.shared, facts)).await {
                 Ok(written) => {
                     let prepared = std::mem::take(&mut self.prepared).into();
-                    return self.written(prepared, &written);
+                    return self.on_written(prepared, &written);
                 }
                 Err(error) => {
                     tries += 1;
@@ -193,36 +193,36 @@ impl Writer {
                         tracing::error!(%error, facts, "facts cannot be written; trying again");
                     }
                     if error.is_outage() {
-                        self.shared.store.health.note(&error.to_string());
+                        self.shared.store.health.report_failure(&error.to_string());
                     }
                 }
             }
-            if tries.is_multiple_of(TRIES) {
-                self.one_by_one().await;
+            if tries.is_multiple_of(ATTEMPTS_BEFORE_SPLIT) {
+                self.store_one_by_one().await;
             }
-            if !self.prepared.is_empty() && !self.inbox.wait().await && std::mem::replace(&mut last, true) {
+            if !self.prepared.is_empty() && !self.inbox.wait_before_retry().await && std::mem::replace(&mut last, true) {
                 let facts = self.prepared.len();
                 tracing::error!(facts, "the server stops, and these facts are lost");
                 self.prepared.clear();
-                self.inbox.settle(facts);
+                self.inbox.mark_settled(facts);
             }
         }
     }
 
     /// Loads the conversation of an event. False if that fails: the event is then dropped or
     /// quarantined.
-    async fn load(&mut self, id: ConversationId, fact: &EventEnvelope) -> bool {
+    async fn load_projection(&mut self, id: ConversationId, fact: &EventEnvelope) -> bool {
         let name = id.to_string();
         let (mut tries, mut last) = (0, false);
         loop {
-            match self.inbox.within(Live::load(&self.shared, &name)).await {
+            match self.inbox.run_bounded(Projection::load(&self.shared, &name)).await {
                 Ok(Some(known)) => {
-                    self.live.insert(id, known);
+                    self.projections.insert(id, known);
                     return true;
                 }
                 Ok(None) => {
                     tracing::debug!(conversation = %id, "a fact of a conversation that is not there is dropped");
-                    end_in_engine(&self.shared, id);
+                    end_engine_call(&self.shared, id);
                     return false;
                 }
                 Err(error) => {
@@ -231,15 +231,15 @@ impl Writer {
                         tracing::error!(conversation = %id, %error, "a conversation cannot be read; trying again");
                     }
                     let damaged = !error.is_outage();
-                    let known = tries >= TRIES || self.unreadable.contains(&id);
-                    let kept = put_aside(&self.shared, &name, fact, &error);
-                    if damaged && known && self.inbox.within(kept).await.is_ok() {
+                    let known = tries >= ATTEMPTS_BEFORE_SPLIT || self.unreadable.contains(&id);
+                    let kept = quarantine_event(&self.shared, &name, fact, &error);
+                    if damaged && known && self.inbox.run_bounded(kept).await.is_ok() {
                         self.unreadable.insert(id);
                         return false;
                     }
                 }
             }
-            if !self.inbox.wait().await && std::mem::replace(&mut last, true) {
+            if !self.inbox.wait_before_retry().await && std::mem::replace(&mut last, true) {
                 return false;
             }
         }
@@ -248,16 +248,16 @@ impl Writer {
     /// Writes each event in its own transaction. An event that is rejected twice, although a write
     /// in between succeeds, is quarantined. Events that fail because the store accepts no writes
     /// stay.
-    async fn one_by_one(&mut self) {
+    async fn store_one_by_one(&mut self) {
         while let Some(fact) = self.prepared.front() {
             let one = std::slice::from_ref(fact);
-            let mut done = self.inbox.within(write(&self.shared, one)).await;
+            let mut done = self.inbox.run_bounded(commit_events(&self.shared, one)).await;
             let mut takes = done.is_ok();
             if done.as_ref().is_err_and(|error| !error.is_outage()) {
                 // If the store failed and works again, the event is not the cause.
-                takes = self.inbox.within(self.shared.store.probe()).await.is_ok();
+                takes = self.inbox.run_bounded(self.shared.store.probe()).await.is_ok();
                 if takes {
-                    done = self.inbox.within(write(&self.shared, one)).await;
+                    done = self.inbox.run_bounded(commit_events(&self.shared, one)).await;
                 }
             }
             let written = match done {
@@ -265,54 +265,54 @@ impl Writer {
                 Err(error) => {
                     if !takes
                         || error.is_outage()
-                        || self.inbox.within(fact.put_aside(&self.shared, &error)).await.is_err()
+                        || self.inbox.run_bounded(fact.quarantine(&self.shared, &error)).await.is_err()
                     {
-                        return self.shared.store.health.note(&error.to_string());
+                        return self.shared.store.health.report_failure(&error.to_string());
                     }
                     None
                 }
             };
             let Some(fact) = self.prepared.pop_front() else { return };
             match written {
-                Some(written) => self.written(vec![fact], &written),
+                Some(written) => self.on_written(vec![fact], &written),
                 None => {
                     // Only the change of the record is announced, not the event's effects.
-                    let written = Written::nothing_of(&fact.conversation);
-                    self.inbox.settle(1);
-                    self.tell(vec![fact], &written);
+                    let written = WriteResult::rejected_conversation(&fact.conversation);
+                    self.inbox.mark_settled(1);
+                    self.notify_readers(vec![fact], &written);
                 }
             }
         }
     }
 
     /// Events are in the store: notifies the waiting tasks.
-    fn written(&mut self, prepared: Vec<Prepared>, written: &Written) {
-        self.inbox.settle(prepared.len());
-        for id in written.refused.iter().filter_map(|id| id.parse().ok()) {
+    fn on_written(&mut self, prepared: Vec<PreparedEvent>, written: &WriteResult) {
+        self.inbox.mark_settled(prepared.len());
+        for id in written.rejected.iter().filter_map(|id| id.parse().ok()) {
             // The conversation was ended while its connection was being established.
-            self.live.remove(&id);
-            end_in_engine(&self.shared, id);
+            self.projections.remove(&id);
+            end_engine_call(&self.shared, id);
         }
-        self.live.retain(|_, known| !known.ended());
-        self.tell(prepared, written);
+        self.projections.retain(|_, known| !known.is_ended());
+        self.notify_readers(prepared, written);
     }
 
     /// Announces the results of a write.
-    fn tell(&self, prepared: Vec<Prepared>, written: &Written) {
-        for fact in prepared.iter().filter(|fact| !matches!(fact.change, Change::None)) {
+    fn notify_readers(&self, prepared: Vec<PreparedEvent>, written: &WriteResult) {
+        for fact in prepared.iter().filter(|fact| !matches!(fact.change, StatusChange::None)) {
             if let Ok(id) = fact.conversation.parse() {
-                self.shared.pending.forget(id);
+                self.shared.pending_offers.remove(id);
             }
         }
-        if catch_panic(|| projection::announce(&self.shared, prepared, written)).is_none() {
-            self.look();
+        if catch_panic(|| projection::publish(&self.shared, prepared, written)).is_none() {
+            self.request_rescan();
         }
     }
 }
 
-async fn write(shared: &AppState, facts: &[Prepared]) -> store::Result<Written> {
-    let mut tx = shared.store.try_write().await?;
-    let written = projection::write(&mut tx, &shared.server, facts).await?;
+async fn commit_events(shared: &AppState, facts: &[PreparedEvent]) -> store::Result<WriteResult> {
+    let mut tx = shared.store.begin_write_unchecked().await?;
+    let written = projection::write_events(&mut tx, &shared.server_id, facts).await?;
     tx.commit().await?;
     Ok(written)
 }
@@ -320,17 +320,17 @@ async fn write(shared: &AppState, facts: &[Prepared]) -> store::Result<Written> 
 /// Stores as text an event whose conversation cannot be read, or whose code panicked. If it is the
 /// end of the conversation, the end takes effect nevertheless; the record is then built from its
 /// events.
-async fn put_aside(
+async fn quarantine_event(
     shared: &AppState,
     id: &str,
     fact: &EventEnvelope,
     why: &store::Error,
 ) -> store::Result<()> {
-    let mut tx = shared.store.try_write().await?;
+    let mut tx = shared.store.begin_write_unchecked().await?;
     store::failed_event::insert(&mut tx, id, fact, &why.to_string()).await?;
     if let Event::Ended { reason } = &fact.event {
         let now = clock::now();
-        store::conversation::end(&mut tx, id, record::reason(*reason), None, now, now).await?;
+        store::conversation::mark_ended(&mut tx, id, record::end_reason_name(*reason), None, now, now).await?;
     }
     tx.commit().await?;
     tracing::error!(conversation = id, seq = fact.seq, %why, "a fact cannot be taken in and is kept in failed_event");
@@ -338,8 +338,8 @@ async fn put_aside(
 }
 
 /// Ends a call in the engine whose conversation is over or was erased.
-fn end_in_engine(shared: &AppState, id: ConversationId) {
-    if let Some(host) = shared.host.get().cloned() {
+fn end_engine_call(shared: &AppState, id: ConversationId) {
+    if let Some(host) = shared.engine.get().cloned() {
         tokio::spawn(async move { host.send_command(id, Command::End).await });
     }
 }

@@ -8,68 +8,68 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 
 use crate::clock;
-use crate::error::{ApiError, OwnText};
+use crate::error::{ApiError, ErrorText};
 use crate::http::console_session;
 use crate::openapi;
 use crate::scope::Scope;
 use crate::state::AppState;
-use crate::state::api_key::{Hash, hash, hex};
+use crate::state::api_key::{KeyHash, hash_key, to_hex};
 
 /// The authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Caller {
+pub(crate) struct ApiCaller {
     /// The workspace that the request may access.
     pub(crate) workspace: Arc<str>,
     /// The hash of the key.
-    pub(crate) key: Hash,
+    pub(crate) key_hash: KeyHash,
     /// The scope of the key: at least what the operation needs.
     pub(crate) scope: Scope,
 }
 
 /// The workspace and the scope of a key. 401 if the key is unknown or has expired.
-pub(crate) async fn opened(shared: &AppState, hash: &Hash) -> Result<(Arc<str>, Scope), ApiError> {
-    if let Some(workspace) = shared.given.workspace(hash) {
+pub(crate) async fn authenticate(shared: &AppState, hash: &KeyHash) -> Result<(Arc<str>, Scope), ApiError> {
+    if let Some(workspace) = shared.environment_key.workspace_for(hash) {
         return Ok((workspace, Scope::Administer));
     }
-    let row = shared.store.key(&hex(hash)).await?.ok_or(ApiError::Unauthorized)?;
+    let row = shared.store.api_key_by_hash(&to_hex(hash)).await?.ok_or(ApiError::Unauthorized)?;
     if row.expires_at.is_some_and(|at| at <= clock::now()) {
         return Err(ApiError::Unauthorized);
     }
     let scope = row.scope()?;
-    shared.uses.note(*hash, row.last_used_at);
+    shared.key_usage.record(*hash, row.last_used_at);
     Ok((row.workspace.into(), scope))
 }
 
 /// The scope that a request needs. A route that the table does not contain needs the highest one.
-fn needed(parts: &Parts) -> Scope {
+fn required_scope(parts: &Parts) -> Scope {
     let route = parts.extensions.get::<MatchedPath>();
-    route.and_then(|route| openapi::needs(&parts.method, route.as_str())).unwrap_or(Scope::Administer)
+    route.and_then(|route| openapi::required_scope(&parts.method, route.as_str())).unwrap_or(Scope::Administer)
 }
 
-impl FromRequestParts<Arc<AppState>> for Caller {
+impl FromRequestParts<Arc<AppState>> for ApiCaller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Arc<AppState>) -> Result<Self, ApiError> {
         let hash = match parts.headers.get("x-api-key") {
-            Some(key) => key.to_str().ok().map(|key| hash(key.trim())),
-            None => console_session::caller(shared, &parts.headers).await?,
+            Some(key) => key.to_str().ok().map(|key| hash_key(key.trim())),
+            None => console_session::session_key_hash(shared, &parts.headers).await?,
         };
         let hash = hash.ok_or(ApiError::Unauthorized)?;
         let (workspace, scope) =
-            opened(shared, &hash).await.map_err(|error| match parts.extensions.get::<OwnText>() {
-                Some(own) => own.tell(&parts.method, error),
+            authenticate(shared, &hash).await.map_err(|error| match parts.extensions.get::<ErrorText>() {
+                Some(own) => own.apply(&parts.method, error),
                 None => error,
             })?;
-        shared.limits.keys.take(hash, Instant::now()).map_err(ApiError::TooMany)?;
-        if scope < needed(parts) {
-            return Err(ApiError::Forbidden(scope.refusal()));
+        shared.rate_limits.keys.check(hash, Instant::now()).map_err(ApiError::RateLimited)?;
+        if scope < required_scope(parts) {
+            return Err(ApiError::Forbidden(scope.forbidden_message()));
         }
-        Ok(Self { workspace, key: hash, scope })
+        Ok(Self { workspace, key_hash: hash, scope })
     }
 }
 
 /// The token after `Bearer ` in `Authorization`, otherwise the one in `?token=`.
-pub(crate) fn bearer(headers: &HeaderMap, query: Option<&str>) -> Option<String> {
+pub(crate) fn bearer_token(headers: &HeaderMap, query: Option<&str>) -> Option<String> {
     let header = headers.get("authorization").and_then(|v| v.to_str().ok());
     let header = header.and_then(|v| {
         let (scheme, token) = v.split_once(' ')?;
@@ -90,9 +90,9 @@ mod tests {
     #[test]
     fn a_token_comes_in_the_header_or_in_the_query() {
         let mut headers = HeaderMap::new();
-        assert_eq!(bearer(&headers, Some("a=b&token=x.y")).as_deref(), Some("x.y"));
+        assert_eq!(bearer_token(&headers, Some("a=b&token=x.y")).as_deref(), Some("x.y"));
         headers.insert("authorization", "bearer q.r".parse().unwrap());
-        assert_eq!(bearer(&headers, Some("token=x")).as_deref(), Some("q.r"));
-        assert_eq!(bearer(&HeaderMap::new(), None), None);
+        assert_eq!(bearer_token(&headers, Some("token=x")).as_deref(), Some("q.r"));
+        assert_eq!(bearer_token(&HeaderMap::new(), None), None);
     }
 }

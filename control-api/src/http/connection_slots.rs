@@ -28,38 +28,38 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
 
 /// Slots in addition to the regular ones.
-pub(crate) const RESERVED: usize = 32;
+pub(crate) const RESERVED_SLOTS: usize = 32;
 /// One address may hold this fraction of the slots: one in four.
-const SHARE: usize = 4;
+const ADDRESS_SHARE_DIVISOR: usize = 4;
 
 /// Which requests a slot serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum SlotKind {
     /// Every request.
-    Usual,
+    Regular,
     /// One short request of a health check or a call.
     Reserved,
 }
 
 /// Why no slot is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Full {
+enum NoSlot {
     /// The address holds its share, and all of its connections are active.
-    Share,
+    AddressShareUsed,
     /// All slots are taken by active connections.
-    All,
+    AllInUse,
 }
 
 /// All slots of a listener.
-pub(crate) struct Places {
-    table: Mutex<Table>,
+pub(crate) struct ConnectionSlots {
+    table: Mutex<SlotTable>,
     /// Notified when a slot is freed or its connection becomes idle.
     changed: Notify,
 }
 
-struct Table {
+struct SlotTable {
     /// Number of regular slots; at least one.
-    usual: usize,
+    regular_slots: usize,
     /// Next number, for the id of a connection or the start of an idle period. Only the order
     /// counts.
     next: u64,
@@ -67,170 +67,170 @@ struct Table {
     /// Number of connections by slot kind.
     used: [usize; 2],
     /// Number of connections per counted address.
-    held: HashMap<(Kind, IpAddr), usize>,
+    held_by_address: HashMap<(SlotKind, IpAddr), usize>,
     /// Idle connections, ordered by the start of their idle period.
-    idle: BTreeMap<(Kind, u64), u64>,
+    idle: BTreeMap<(SlotKind, u64), u64>,
     /// The same per address.
-    idle_of: BTreeMap<(Kind, IpAddr, u64), u64>,
+    idle_by_address: BTreeMap<(SlotKind, IpAddr, u64), u64>,
 }
 
 struct Connection {
-    kind: Kind,
+    kind: SlotKind,
     /// `None`: not counted.
     address: Option<IpAddr>,
     requests: usize,
-    since: Option<u64>,
+    idle_since: Option<u64>,
     /// Dropped to evict the connection.
-    _stays: oneshot::Sender<Infallible>,
+    _close_sender: oneshot::Sender<Infallible>,
 }
 
-impl Table {
-    fn take(&mut self, address: Option<IpAddr>) -> Result<(Place, Kind), Full> {
-        let mut full = Full::All;
-        for (kind, most) in [(Kind::Usual, self.usual), (Kind::Reserved, RESERVED)] {
-            let greedy = address.filter(|a| self.held(kind, *a) >= (most / SHARE).max(1));
+impl SlotTable {
+    fn acquire(&mut self, address: Option<IpAddr>) -> Result<(GrantedSlot, SlotKind), NoSlot> {
+        let mut full = NoSlot::AllInUse;
+        for (kind, most) in [(SlotKind::Regular, self.regular_slots), (SlotKind::Reserved, RESERVED_SLOTS)] {
+            let greedy = address.filter(|a| self.held_count(kind, *a) >= (most / ADDRESS_SHARE_DIVISOR).max(1));
             let leaves = if let Some(address) = greedy {
-                full = Full::Share;
-                let own = self.idle_of.range((kind, address, 0)..=(kind, address, u64::MAX)).next();
+                full = NoSlot::AddressShareUsed;
+                let own = self.idle_by_address.range((kind, address, 0)..=(kind, address, u64::MAX)).next();
                 own.map(|(_, id)| *id)
             } else if self.used[kind as usize] >= most {
                 self.idle.range((kind, 0)..=(kind, u64::MAX)).next().map(|(_, id)| *id)
             } else {
-                return Ok((self.seat(kind, address), kind));
+                return Ok((self.occupy(kind, address), kind));
             };
             if let Some(id) = leaves {
                 self.remove(id);
-                return Ok((self.seat(kind, address), kind));
+                return Ok((self.occupy(kind, address), kind));
             }
         }
         Err(full)
     }
 
-    fn held(&self, kind: Kind, address: IpAddr) -> usize {
-        self.held.get(&(kind, address)).copied().unwrap_or(0)
+    fn held_count(&self, kind: SlotKind, address: IpAddr) -> usize {
+        self.held_by_address.get(&(kind, address)).copied().unwrap_or(0)
     }
 
-    fn number(&mut self) -> u64 {
+    fn next_number(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
 
-    fn seat(&mut self, kind: Kind, address: Option<IpAddr>) -> Place {
-        let id = self.number();
+    fn occupy(&mut self, kind: SlotKind, address: Option<IpAddr>) -> GrantedSlot {
+        let id = self.next_number();
         let (_stays, leave) = oneshot::channel();
-        self.connections.insert(id, Connection { kind, address, requests: 0, since: None, _stays });
+        self.connections.insert(id, Connection { kind, address, requests: 0, idle_since: None, _close_sender: _stays });
         self.used[kind as usize] += 1;
         if let Some(address) = address {
-            *self.held.entry((kind, address)).or_default() += 1;
+            *self.held_by_address.entry((kind, address)).or_default() += 1;
         }
-        self.rest(id);
-        Place { id, leave }
+        self.mark_idle(id);
+        GrantedSlot { id, close_receiver: leave }
     }
 
     /// Does nothing if the connection is already removed.
     fn remove(&mut self, id: u64) {
-        self.wake(id);
+        self.mark_active(id);
         let Some(Connection { kind, address, .. }) = self.connections.remove(&id) else { return };
         self.used[kind as usize] -= 1;
         let Some(address) = address else { return };
-        if let Some(held) = self.held.get_mut(&(kind, address)) {
+        if let Some(held) = self.held_by_address.get_mut(&(kind, address)) {
             *held -= 1;
             if *held == 0 {
-                self.held.remove(&(kind, address));
+                self.held_by_address.remove(&(kind, address));
             }
         }
     }
 
     /// Marks the connection as idle from now on.
-    fn rest(&mut self, id: u64) {
-        let now = self.number();
+    fn mark_idle(&mut self, id: u64) {
+        let now = self.next_number();
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        connection.since = Some(now);
+        connection.idle_since = Some(now);
         self.idle.insert((connection.kind, now), id);
         if let Some(address) = connection.address {
-            self.idle_of.insert((connection.kind, address, now), id);
+            self.idle_by_address.insert((connection.kind, address, now), id);
         }
     }
 
     /// Marks the connection as not idle.
-    fn wake(&mut self, id: u64) {
+    fn mark_active(&mut self, id: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let Some(since) = connection.since.take() else { return };
+        let Some(since) = connection.idle_since.take() else { return };
         self.idle.remove(&(connection.kind, since));
         if let Some(address) = connection.address {
-            self.idle_of.remove(&(connection.kind, address, since));
+            self.idle_by_address.remove(&(connection.kind, address, since));
         }
     }
 
     /// Starts a request; false if the connection was evicted.
-    fn begin(&mut self, id: u64) -> bool {
-        self.wake(id);
+    fn start_request(&mut self, id: u64) -> bool {
+        self.mark_active(id);
         self.connections.get_mut(&id).map(|connection| connection.requests += 1).is_some()
     }
 
-    fn end(&mut self, id: u64) {
+    fn finish_request(&mut self, id: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.requests -= 1;
         if connection.requests == 0 {
-            self.rest(id);
+            self.mark_idle(id);
         }
     }
 }
 
 /// Id of a connection, and the receiver that ends when it is evicted.
-struct Place {
+struct GrantedSlot {
     id: u64,
-    leave: oneshot::Receiver<Infallible>,
+    close_receiver: oneshot::Receiver<Infallible>,
 }
 
-impl Places {
+impl ConnectionSlots {
     /// `regular_slots` slots, at least one, and the reserved ones.
     pub(crate) fn new(usual: usize) -> Arc<Self> {
-        let table = Table {
-            usual: usual.max(1),
+        let table = SlotTable {
+            regular_slots: usual.max(1),
             next: 0,
             connections: HashMap::new(),
             used: [0; 2],
-            held: HashMap::new(),
+            held_by_address: HashMap::new(),
             idle: BTreeMap::new(),
-            idle_of: BTreeMap::new(),
+            idle_by_address: BTreeMap::new(),
         };
         Arc::new(Self { table: Mutex::new(table), changed: Notify::new() })
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, SlotTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A slot for a connection of `address` (`None` = not counted). Waits while all slots are in
     /// use. `None` if the address uses its whole share: other addresses must not wait behind it.
-    pub(crate) async fn take(self: &Arc<Self>, address: Option<IpAddr>) -> Option<(Taken, Leave)> {
+    pub(crate) async fn acquire(self: &Arc<Self>, address: Option<IpAddr>) -> Option<(SlotPermit, EvictionSignal)> {
         loop {
             // Created before the check, so that no change is missed.
             let changed = self.changed.notified();
-            let found = self.table().take(address);
+            let found = self.lock().acquire(address);
             match found {
                 Ok((place, kind)) => {
-                    let taken = Taken { places: Arc::clone(self), id: place.id, kind };
-                    return Some((taken, Leave(place.leave)));
+                    let taken = SlotPermit { slots: Arc::clone(self), id: place.id, kind };
+                    return Some((taken, EvictionSignal(place.close_receiver)));
                 }
-                Err(Full::Share) => return None,
-                Err(Full::All) => changed.await,
+                Err(NoSlot::AddressShareUsed) => return None,
+                Err(NoSlot::AllInUse) => changed.await,
             }
         }
     }
 
     /// Whether all regular slots are taken.
-    pub(crate) fn full(&self) -> bool {
-        let table = self.table();
-        table.used[Kind::Usual as usize] >= table.usual
+    pub(crate) fn is_full(&self) -> bool {
+        let table = self.lock();
+        table.used[SlotKind::Regular as usize] >= table.regular_slots
     }
 
     /// Waits until every connection has ended.
-    pub(crate) async fn empty(&self) {
+    pub(crate) async fn wait_until_empty(&self) {
         loop {
             let changed = self.changed.notified();
-            if self.table().connections.is_empty() {
+            if self.lock().connections.is_empty() {
                 return;
             }
             changed.await;
@@ -239,47 +239,47 @@ impl Places {
 }
 
 /// Permit for a slot; dropping it frees the slot.
-pub(crate) struct Taken {
-    places: Arc<Places>,
+pub(crate) struct SlotPermit {
+    slots: Arc<ConnectionSlots>,
     id: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: SlotKind,
 }
 
-impl Taken {
+impl SlotPermit {
     /// Starts a request. The connection is active until the guard is dropped. `None` if it was just
     /// evicted.
-    pub(crate) fn begin(&self) -> Option<InUse> {
-        let stays = self.places.table().begin(self.id);
-        stays.then(|| InUse { places: Arc::clone(&self.places), id: self.id })
+    pub(crate) fn start_request(&self) -> Option<ActiveRequest> {
+        let stays = self.slots.lock().start_request(self.id);
+        stays.then(|| ActiveRequest { slots: Arc::clone(&self.slots), id: self.id })
     }
 }
 
-impl Drop for Taken {
+impl Drop for SlotPermit {
     fn drop(&mut self) {
-        self.places.table().remove(self.id);
-        self.places.changed.notify_waiters();
+        self.slots.lock().remove(self.id);
+        self.slots.changed.notify_waiters();
     }
 }
 
 /// An active request.
-pub(crate) struct InUse {
-    places: Arc<Places>,
+pub(crate) struct ActiveRequest {
+    slots: Arc<ConnectionSlots>,
     id: u64,
 }
 
-impl Drop for InUse {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        self.places.table().end(self.id);
-        self.places.changed.notify_waiters();
+        self.slots.lock().finish_request(self.id);
+        self.slots.changed.notify_waiters();
     }
 }
 
 /// Signals eviction to a connection.
-pub(crate) struct Leave(oneshot::Receiver<Infallible>);
+pub(crate) struct EvictionSignal(oneshot::Receiver<Infallible>);
 
-impl Leave {
+impl EvictionSignal {
     /// Completes when the connection's slot was given to another connection.
-    pub(crate) async fn told(&mut self) {
+    pub(crate) async fn evicted(&mut self) {
         // No value is ever sent: the end of the channel is the signal.
         let _ = (&mut self.0).await;
     }
@@ -297,102 +297,102 @@ mod tests {
 
     /// A slot that is available at once, or `None`.
     #[track_caller]
-    fn take(places: &Arc<Places>, address: Option<IpAddr>) -> Option<(Taken, Leave)> {
-        places.take(address).now_or_never().flatten()
+    fn try_acquire(places: &Arc<ConnectionSlots>, address: Option<IpAddr>) -> Option<(SlotPermit, EvictionSignal)> {
+        places.acquire(address).now_or_never().flatten()
     }
 
     #[track_caller]
-    fn must(places: &Arc<Places>, address: Option<IpAddr>, kind: Kind) -> (Taken, Leave) {
-        let place = take(places, address).expect("a place");
+    fn expect_slot(places: &Arc<ConnectionSlots>, address: Option<IpAddr>, kind: SlotKind) -> (SlotPermit, EvictionSignal) {
+        let place = try_acquire(places, address).expect("a place");
         assert_eq!(place.0.kind, kind);
         place
     }
 
-    fn left((_, leave): &mut (Taken, Leave)) -> bool {
-        leave.told().now_or_never().is_some()
+    fn is_evicted((_, leave): &mut (SlotPermit, EvictionSignal)) -> bool {
+        leave.evicted().now_or_never().is_some()
     }
 
     #[test]
     fn an_address_replaces_its_own_idle_connection_beyond_a_quarter() {
-        let places = Places::new(8);
-        let mut other = must(&places, address(9), Kind::Usual);
-        let mut first = must(&places, address(1), Kind::Usual);
-        let mut second = must(&places, address(1), Kind::Usual);
+        let places = ConnectionSlots::new(8);
+        let mut other = expect_slot(&places, address(9), SlotKind::Regular);
+        let mut first = expect_slot(&places, address(1), SlotKind::Regular);
+        let mut second = expect_slot(&places, address(1), SlotKind::Regular);
         // The first connection has served a request since, so the second one has been idle longer.
-        drop(first.0.begin().unwrap());
-        let mut third = must(&places, address(1), Kind::Usual);
-        assert!(left(&mut second) && !left(&mut first), "the one that has been idle longest");
-        let in_use = [first.0.begin().unwrap(), third.0.begin().unwrap()];
-        let fourth = must(&places, address(1), Kind::Reserved);
-        assert!(!left(&mut first) && !left(&mut third) && !left(&mut other));
+        drop(first.0.start_request().unwrap());
+        let mut third = expect_slot(&places, address(1), SlotKind::Regular);
+        assert!(is_evicted(&mut second) && !is_evicted(&mut first), "the one that has been idle longest");
+        let in_use = [first.0.start_request().unwrap(), third.0.start_request().unwrap()];
+        let fourth = expect_slot(&places, address(1), SlotKind::Reserved);
+        assert!(!is_evicted(&mut first) && !is_evicted(&mut third) && !is_evicted(&mut other));
         drop((in_use, fourth));
-        must(&places, address(1), Kind::Usual);
-        assert!(left(&mut first) && !left(&mut other));
+        expect_slot(&places, address(1), SlotKind::Regular);
+        assert!(is_evicted(&mut first) && !is_evicted(&mut other));
     }
 
     #[test]
     fn who_is_not_counted_has_no_share() {
-        let places = Places::new(8);
-        let mut all: Vec<_> = (0..8).map(|_| must(&places, None, Kind::Usual)).collect();
-        assert!(!all.iter_mut().any(left) && places.full());
+        let places = ConnectionSlots::new(8);
+        let mut all: Vec<_> = (0..8).map(|_| expect_slot(&places, None, SlotKind::Regular)).collect();
+        assert!(!all.iter_mut().any(is_evicted) && places.is_full());
     }
 
     #[test]
     fn where_places_run_out_the_longest_idle_connection_leaves() {
-        let places = Places::new(4);
-        let mut all: Vec<_> = (1..=4).map(|n| must(&places, address(n), Kind::Usual)).collect();
-        let _busy = all[0].0.begin().unwrap();
-        drop(all[1].0.begin());
-        let _fifth = must(&places, address(5), Kind::Usual);
-        let leave: Vec<bool> = all.iter_mut().map(left).collect();
+        let places = ConnectionSlots::new(4);
+        let mut all: Vec<_> = (1..=4).map(|n| expect_slot(&places, address(n), SlotKind::Regular)).collect();
+        let _busy = all[0].0.start_request().unwrap();
+        drop(all[1].0.start_request());
+        let _fifth = expect_slot(&places, address(5), SlotKind::Regular);
+        let leave: Vec<bool> = all.iter_mut().map(is_evicted).collect();
         assert_eq!(
             leave,
             [false, false, true, false],
             "the first is in use, the second was in use a moment ago"
         );
-        assert!(all[2].0.begin().is_none(), "a request that comes too late is not begun");
+        assert!(all[2].0.start_request().is_none(), "a request that comes too late is not begun");
         drop(all.remove(2));
-        assert!(places.full(), "a place that was given away is not freed a second time");
+        assert!(places.is_full(), "a place that was given away is not freed a second time");
     }
 
     #[test]
     fn further_places_are_there_while_all_others_are_in_use() {
-        let places = Places::new(4);
-        let all: Vec<_> = (0..4).map(|_| must(&places, None, Kind::Usual)).collect();
-        let _busy: Vec<_> = all.iter().map(|(taken, _)| taken.begin().unwrap()).collect();
+        let places = ConnectionSlots::new(4);
+        let all: Vec<_> = (0..4).map(|_| expect_slot(&places, None, SlotKind::Regular)).collect();
+        let _busy: Vec<_> = all.iter().map(|(taken, _)| taken.start_request().unwrap()).collect();
         // The share of an address applies to reserved slots too.
-        let mut greedy: Vec<_> = (0..8).map(|_| must(&places, address(1), Kind::Reserved)).collect();
-        let ninth = must(&places, address(1), Kind::Reserved);
-        assert!(left(&mut greedy[0]) && !left(&mut greedy[1]));
+        let mut greedy: Vec<_> = (0..8).map(|_| expect_slot(&places, address(1), SlotKind::Reserved)).collect();
+        let ninth = expect_slot(&places, address(1), SlotKind::Reserved);
+        assert!(is_evicted(&mut greedy[0]) && !is_evicted(&mut greedy[1]));
         drop(greedy.remove(0));
         greedy.push(ninth);
-        let asks: Vec<_> = greedy.iter().map(|(taken, _)| taken.begin().unwrap()).collect();
-        assert!(take(&places, address(1)).is_none(), "it uses its share");
-        let mut rest: Vec<_> = (8..RESERVED).map(|_| must(&places, None, Kind::Reserved)).collect();
-        let _health = must(&places, address(2), Kind::Reserved);
-        assert!(left(&mut rest[0]) && !left(&mut rest[1]), "whoever asks for nothing makes room");
+        let asks: Vec<_> = greedy.iter().map(|(taken, _)| taken.start_request().unwrap()).collect();
+        assert!(try_acquire(&places, address(1)).is_none(), "it uses its share");
+        let mut rest: Vec<_> = (8..RESERVED_SLOTS).map(|_| expect_slot(&places, None, SlotKind::Reserved)).collect();
+        let _health = expect_slot(&places, address(2), SlotKind::Reserved);
+        assert!(is_evicted(&mut rest[0]) && !is_evicted(&mut rest[1]), "whoever asks for nothing makes room");
         drop(asks);
     }
 
     #[tokio::test]
     async fn where_everything_is_in_use_a_connection_waits() {
-        let places = Places::new(1);
+        let places = ConnectionSlots::new(1);
         let all: Vec<_> = std::iter::repeat_with(|| {
-            take(&places, None).map(|(taken, leave)| (taken.begin(), taken, leave))
+            try_acquire(&places, None).map(|(taken, leave)| (taken.start_request(), taken, leave))
         })
-        .take(1 + RESERVED)
+        .take(1 + RESERVED_SLOTS)
         .collect::<Option<_>>()
         .unwrap();
-        let mut waits = Box::pin(places.take(None));
+        let mut waits = Box::pin(places.acquire(None));
         assert!((&mut waits).now_or_never().is_none());
-        let mut gone = Box::pin(places.empty());
+        let mut gone = Box::pin(places.wait_until_empty());
         assert!((&mut gone).now_or_never().is_none());
         drop(all);
         let (taken, leave) = waits.await.unwrap();
-        assert_eq!(taken.kind, Kind::Usual);
+        assert_eq!(taken.kind, SlotKind::Regular);
         assert!((&mut gone).now_or_never().is_none());
         drop((taken, leave));
         gone.await;
-        assert!(!places.full() && places.table().idle.is_empty() && places.table().held.is_empty());
+        assert!(!places.is_full() && places.lock().idle.is_empty() && places.lock().held_by_address.is_empty());
     }
 }

@@ -32,19 +32,19 @@ use crate::clock::{self, Micros};
 use crate::error::ApiError;
 use crate::http::auth;
 use crate::http::extract::Json;
-use crate::http::validate::{Faults, Fields};
+use crate::http::validate::{FieldErrors, Fields};
 use crate::scope::Scope;
 use crate::state::AppState;
-use crate::state::api_key::{self, Hash};
+use crate::state::api_key::{self, KeyHash};
 use crate::store::{self, vault};
 
-const COOKIE: &str = "visavis_console";
+const COOKIE_NAME: &str = "visavis_console";
 /// The header with the token that must accompany the cookie.
-const SHOWN_TOKEN: &str = "x-csrf-token";
+const CSRF_HEADER: &str = "x-csrf-token";
 /// The additional data of the encryption: nothing else that is encrypted passes as a session.
-const OWNER: &str = "console session";
+const SEAL_CONTEXT: &str = "console session";
 /// Lifetime of a session after its page was last opened.
-const LASTS: Micros = 24 * 3600 * 1_000_000;
+const SESSION_LIFETIME: Micros = 24 * 3600 * 1_000_000;
 
 /// Content of the cookie.
 #[derive(Serialize, Deserialize)]
@@ -52,87 +52,87 @@ struct Session {
     /// The same in each cookie of one log-in.
     id: String,
     /// Hash of the API key.
-    hash: Hash,
+    hash: KeyHash,
     prefix: String,
     csrf_token: String,
     until: Micros,
 }
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    Router::new().route("/console/session", post(begin).get(read).delete(end))
+    Router::new().route("/console/session", post(log_in).get(show).delete(log_out))
 }
 
 impl Session {
     /// The session in a request's cookie; `None` if there is none, or if it has ended.
-    async fn of(shared: &AppState, headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
-        let Some(session) = Self::sealed(shared, headers) else { return Ok(None) };
+    async fn from_request(shared: &AppState, headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
+        let Some(session) = Self::from_cookie(shared, headers) else { return Ok(None) };
         let ended = shared.store.session_has_ended(&session.id).await?;
         Ok((!ended).then_some(session))
     }
 
     /// The content of the cookie, if it is authentic and has not expired.
-    fn sealed(shared: &AppState, headers: &HeaderMap) -> Option<Self> {
+    fn from_cookie(shared: &AppState, headers: &HeaderMap) -> Option<Self> {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
         let sealed = cookies
             .flat_map(|value| value.split(';'))
-            .find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))?;
-        let plain = shared.vault.open(OWNER, &URL_SAFE_NO_PAD.decode(sealed).ok()?).ok()?;
+            .find_map(|pair| pair.trim().strip_prefix(COOKIE_NAME)?.strip_prefix('='))?;
+        let plain = shared.vault.open(SEAL_CONTEXT, &URL_SAFE_NO_PAD.decode(sealed).ok()?).ok()?;
         let session: Self = serde_json::from_slice(&plain).ok()?;
         (session.until > clock::now()).then_some(session)
     }
 
     /// Responds with the session for its page, and with a cookie of full lifetime.
-    fn told(mut self, shared: &AppState, scope: Scope) -> Response {
-        self.until = clock::now() + LASTS;
+    fn renew_and_respond(mut self, shared: &AppState, scope: Scope) -> Response {
+        self.until = clock::now() + SESSION_LIFETIME;
         let plain = serde_json::to_vec(&self).expect("a session is plain data");
-        let sealed = URL_SAFE_NO_PAD.encode(shared.vault.seal(OWNER, &plain));
+        let sealed = URL_SAFE_NO_PAD.encode(shared.vault.seal(SEAL_CONTEXT, &plain));
         let body =
             axum::Json(json!({"prefix": self.prefix, "scope": scope.name(), "csrf_token": self.csrf_token}));
-        (cookie(shared, &sealed, ""), body).into_response()
+        (set_cookie(shared, &sealed, ""), body).into_response()
     }
 }
 
 /// A cookie without `Max-Age` ends with the browser session.
-fn cookie(shared: &AppState, value: &str, more: &str) -> [(header::HeaderName, HeaderValue); 1] {
+fn set_cookie(shared: &AppState, value: &str, more: &str) -> [(header::HeaderName, HeaderValue); 1] {
     let secure = shared.config.public_url.as_deref().is_some_and(|url| url.starts_with("https:"));
     let secure = if secure { "; Secure" } else { "" };
-    let text = format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{more}");
+    let text = format!("{COOKIE_NAME}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{more}");
     [(header::SET_COOKIE, HeaderValue::try_from(text).expect("base64 and our own words"))]
 }
 
 /// Hash of the key of the requesting session; `None` without a session or without its token.
-pub(crate) async fn caller(shared: &AppState, headers: &HeaderMap) -> Result<Option<Hash>, ApiError> {
-    let Some(token) = headers.get(SHOWN_TOKEN) else { return Ok(None) };
-    let session = Session::of(shared, headers).await?;
+pub(crate) async fn session_key_hash(shared: &AppState, headers: &HeaderMap) -> Result<Option<KeyHash>, ApiError> {
+    let Some(token) = headers.get(CSRF_HEADER) else { return Ok(None) };
+    let session = Session::from_request(shared, headers).await?;
     let own =
         |session: &Session| verify_slices_are_equal(token.as_bytes(), session.csrf_token.as_bytes()).is_ok();
     Ok(session.filter(own).map(|session| session.hash))
 }
 
-async fn begin(State(shared): State<Arc<AppState>>, Json(body): Json) -> Result<Response, ApiError> {
+async fn log_in(State(shared): State<Arc<AppState>>, Json(body): Json) -> Result<Response, ApiError> {
     let key = {
-        let faults = Faults::default();
+        let faults = FieldErrors::default();
         let key = Fields::body(body, &faults)?.required("key");
-        faults.unless(key)?
+        faults.into_result(key)?
     };
     let key = key.trim();
-    let hash = api_key::hash(key);
-    let (_, scope) = auth::opened(&shared, &hash).await?;
+    let hash = api_key::hash_key(key);
+    let (_, scope) = auth::authenticate(&shared, &hash).await?;
     let mut random = [0; 32];
-    vault::random(&mut random);
+    vault::fill_random(&mut random);
     let csrf_token = URL_SAFE_NO_PAD.encode(random);
-    let prefix = api_key::prefix(key).into();
-    Ok(Session { id: store::fresh_id(), hash, prefix, csrf_token, until: 0 }.told(&shared, scope))
+    let prefix = api_key::key_prefix(key).into();
+    Ok(Session { id: store::new_id(), hash, prefix, csrf_token, until: 0 }.renew_and_respond(&shared, scope))
 }
 
 /// The current session; 204 if there is none. This is not an error: the page only checks whether
 /// there is one.
-async fn read(State(shared): State<Arc<AppState>>, headers: HeaderMap) -> Result<Response, ApiError> {
-    let Some(session) = Session::of(&shared, &headers).await? else {
+async fn show(State(shared): State<Arc<AppState>>, headers: HeaderMap) -> Result<Response, ApiError> {
+    let Some(session) = Session::from_request(&shared, &headers).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
-    match auth::opened(&shared, &session.hash).await {
-        Ok((_, scope)) => Ok(session.told(&shared, scope)),
+    match auth::authenticate(&shared, &session.hash).await {
+        Ok((_, scope)) => Ok(session.renew_and_respond(&shared, scope)),
         // The key was revoked or has expired.
         Err(ApiError::Unauthorized) => Ok(StatusCode::NO_CONTENT.into_response()),
         Err(other) => Err(other),
@@ -140,13 +140,13 @@ async fn read(State(shared): State<Arc<AppState>>, headers: HeaderMap) -> Result
 }
 
 /// Logs out: all cookies of this log-in become invalid.
-async fn end(State(shared): State<Arc<AppState>>, headers: HeaderMap) -> Result<Response, ApiError> {
-    if let Some(session) = Session::sealed(&shared, &headers) {
-        let mut tx = shared.store.write().await?;
+async fn log_out(State(shared): State<Arc<AppState>>, headers: HeaderMap) -> Result<Response, ApiError> {
+    if let Some(session) = Session::from_cookie(&shared, &headers) {
+        let mut tx = shared.store.begin_write().await?;
         // A later cookie of the same log-in expires after this one, but at most one cookie lifetime
         // from now.
-        store::session::end(&mut tx, &session.id, clock::now() + LASTS).await?;
+        store::session::mark_ended(&mut tx, &session.id, clock::now() + SESSION_LIFETIME).await?;
         tx.commit().await?;
     }
-    Ok((StatusCode::NO_CONTENT, cookie(&shared, "", "; Max-Age=0")).into_response())
+    Ok((StatusCode::NO_CONTENT, set_cookie(&shared, "", "; Max-Age=0")).into_response())
 }

@@ -13,26 +13,26 @@ use futures_util::StreamExt as _;
 use serde_json::Value;
 
 use crate::clock;
-use crate::error::{ApiError, Fault};
+use crate::error::{ApiError, FieldError};
 use crate::state::AppState;
 use crate::store::Page;
 
 /// Maximum size of a JSON body, in bytes.
-const JSON_LIMIT: usize = 2 << 20;
+const MAX_JSON_BYTES: usize = 2 << 20;
 
 /// The whole body, at most `limit` bytes.
-pub(crate) async fn read(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, ApiError> {
+pub(crate) async fn read_body(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, ApiError> {
     let told =
         headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok()).unwrap_or(0);
     let mut stream = body.into_data_stream();
     let mut bytes = BytesMut::with_capacity(told.min(limit));
     if told > limit {
-        return Err(ApiError::TooLarge);
+        return Err(ApiError::PayloadTooLarge);
     }
     while let Some(chunk) = stream.next().await {
         let chunk = chunk.map_err(|_| ApiError::Invalid(Vec::new()))?;
         if bytes.len() + chunk.len() > limit {
-            return Err(ApiError::TooLarge);
+            return Err(ApiError::PayloadTooLarge);
         }
         bytes.extend_from_slice(&chunk);
     }
@@ -46,17 +46,17 @@ pub(crate) fn media_type(headers: &HeaderMap) -> Option<String> {
 }
 
 /// A JSON body of at most `LIMIT` bytes. Without a media type it counts as JSON.
-pub(crate) struct Json<const LIMIT: usize = JSON_LIMIT>(pub(crate) Value);
+pub(crate) struct Json<const LIMIT: usize = MAX_JSON_BYTES>(pub(crate) Value);
 
 impl<S: Sync, const LIMIT: usize> FromRequest<S> for Json<LIMIT> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        let bytes = read(body, &parts.headers, LIMIT).await?;
+        let bytes = read_body(body, &parts.headers, LIMIT).await?;
         match media_type(&parts.headers) {
             Some(kind) if kind != "application/json" && !kind.ends_with("+json") => {
-                return Err(ApiError::MediaType("application/json"));
+                return Err(ApiError::UnsupportedMediaType("application/json"));
             }
             _ => {}
         }
@@ -78,27 +78,27 @@ impl<S: Send + Sync, T: serde::de::DeserializeOwned + Default + Send> FromReques
 }
 
 /// The page of a list that the query requests.
-pub(crate) struct Paged<const ALL: bool>(pub(crate) Page);
+pub(crate) struct PageQuery<const ALL: bool>(pub(crate) Page);
 
-impl<S: Sync, const ALL: bool> FromRequestParts<S> for Paged<ALL> {
+impl<S: Sync, const ALL: bool> FromRequestParts<S> for PageQuery<ALL> {
     type Rejection = ApiError;
 
     /// `ALL_BY_DEFAULT`: all items unless `perpage` is given.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        page(parts.uri.query().unwrap_or_default(), ALL).map(Self)
+        parse_page(parts.uri.query().unwrap_or_default(), ALL).map(Self)
     }
 }
 
 const DEFAULT_PERPAGE: i64 = 10;
 const MAX_PERPAGE: i128 = 100;
 /// Maximum number of characters of a search. SQLite rejects patterns of 50,000 bytes and more.
-const MAX_SEARCH: usize = 200;
+const MAX_SEARCH_CHARS: usize = 200;
 
-fn page(query: &str, all: bool) -> Result<Page, ApiError> {
+fn parse_page(query: &str, all: bool) -> Result<Page, ApiError> {
     let mut page = Page { perpage: (!all).then_some(DEFAULT_PERPAGE), ..Page::default() };
     let mut faults = Vec::new();
     let mut fault =
-        |field: &str, reason: &str| faults.push(Fault { field: field.into(), reason: reason.into() });
+        |field: &str, reason: &str| faults.push(FieldError { field: field.into(), reason: reason.into() });
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         match &*name {
             "offset" => match value.parse::<i128>() {
@@ -109,11 +109,11 @@ fn page(query: &str, all: bool) -> Result<Page, ApiError> {
                 Ok(n) if n >= 1 => page.perpage = Some(n.min(MAX_PERPAGE) as i64),
                 _ => fault("perpage", "must be a whole number of at least 1"),
             },
-            "search" if value.chars().count() > MAX_SEARCH => {
+            "search" if value.chars().count() > MAX_SEARCH_CHARS => {
                 fault("search", "must be at most 200 characters");
             }
             "search" if !value.is_empty() => page.search = Some(value.replace('\0', "").to_lowercase()),
-            "fromDate" | "toDate" => match (clock::day(&value), &*name) {
+            "fromDate" | "toDate" => match (clock::parse_date(&value), &*name) {
                 (None, field) => fault(field, "must be a date, YYYY-MM-DD"),
                 (day, "fromDate") => page.from = day,
                 (day, _) => page.to = day,
@@ -126,11 +126,11 @@ fn page(query: &str, all: bool) -> Result<Page, ApiError> {
 }
 
 /// A list with the number of all matches.
-pub(crate) struct Listed(pub(crate) Vec<Value>, pub(crate) i64);
+pub(crate) struct ListResponse(pub(crate) Vec<Value>, pub(crate) i64);
 
-impl Listed {
+impl ListResponse {
     /// One page of a list that is complete in memory.
-    pub(crate) fn slice(all: Vec<Value>, page: &Page) -> Self {
+    pub(crate) fn page_of(all: Vec<Value>, page: &Page) -> Self {
         let total = all.len() as i64;
         let offset = usize::try_from(page.offset).unwrap_or(usize::MAX);
         let perpage = page.perpage.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
@@ -138,7 +138,7 @@ impl Listed {
     }
 }
 
-impl IntoResponse for Listed {
+impl IntoResponse for ListResponse {
     fn into_response(self) -> Response {
         ([(HeaderName::from_static("x-total-count"), HeaderValue::from(self.1))], axum::Json(self.0))
             .into_response()
@@ -146,9 +146,9 @@ impl IntoResponse for Listed {
 }
 
 /// `{base_url}`, without a slash at the end.
-pub(crate) struct Base(pub(crate) String);
+pub(crate) struct BaseUrl(pub(crate) String);
 
-impl FromRequestParts<Arc<AppState>> for Base {
+impl FromRequestParts<Arc<AppState>> for BaseUrl {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Arc<AppState>) -> Result<Self, Self::Rejection> {
@@ -170,8 +170,8 @@ fn is_authority(host: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn faults(query: &str) -> Vec<String> {
-        match page(query, false) {
+    fn invalid_fields(query: &str) -> Vec<String> {
+        match parse_page(query, false) {
             Err(ApiError::Invalid(faults)) => faults.into_iter().map(|f| f.field).collect(),
             other => panic!("{query}: {other:?}"),
         }
@@ -179,28 +179,28 @@ mod tests {
 
     #[test]
     fn a_list_without_a_query_shows_its_first_ten() {
-        assert_eq!(page("", false).unwrap(), Page { perpage: Some(10), ..Page::default() });
-        assert_eq!(page("", true).unwrap(), Page::default());
+        assert_eq!(parse_page("", false).unwrap(), Page { perpage: Some(10), ..Page::default() });
+        assert_eq!(parse_page("", true).unwrap(), Page::default());
     }
 
     #[test]
     fn a_larger_page_is_clamped_and_a_senseless_one_refused() {
         assert_eq!(
-            page("perpage=1000&offset=5", false).unwrap(),
+            parse_page("perpage=1000&offset=5", false).unwrap(),
             Page { offset: 5, perpage: Some(100), ..Page::default() }
         );
-        assert_eq!(page("perpage=99999999999999999999", true).unwrap().perpage, Some(100));
-        assert_eq!(faults("perpage=0&offset=-1"), ["perpage", "offset"]);
-        assert_eq!(faults("perpage=ten"), ["perpage"]);
-        assert_eq!(faults(&format!("search={}", "a".repeat(201))), ["search"]);
-        assert!(page(&format!("search={}", "%C3%A4".repeat(200)), false).is_ok(), "characters, not bytes");
-        assert_eq!(faults("fromDate=21.11.2026&toDate=2026-13-01"), ["fromDate", "toDate"]);
+        assert_eq!(parse_page("perpage=99999999999999999999", true).unwrap().perpage, Some(100));
+        assert_eq!(invalid_fields("perpage=0&offset=-1"), ["perpage", "offset"]);
+        assert_eq!(invalid_fields("perpage=ten"), ["perpage"]);
+        assert_eq!(invalid_fields(&format!("search={}", "a".repeat(201))), ["search"]);
+        assert!(parse_page(&format!("search={}", "%C3%A4".repeat(200)), false).is_ok(), "characters, not bytes");
+        assert_eq!(invalid_fields("fromDate=21.11.2026&toDate=2026-13-01"), ["fromDate", "toDate"]);
     }
 
     #[test]
     fn the_rest_of_a_query_narrows_the_list() {
         let page =
-            page("search=%C3%84b_%25&fromDate=2026-11-01&toDate=2026-12-01&type=x&other=1", false).unwrap();
+            parse_page("search=%C3%84b_%25&fromDate=2026-11-01&toDate=2026-12-01&type=x&other=1", false).unwrap();
         assert_eq!(page.search.as_deref(), Some("äb_%"));
         assert!(page.from < page.to);
         assert_eq!(page.kind.as_deref(), Some("x"));

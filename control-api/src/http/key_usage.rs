@@ -9,38 +9,38 @@ use tokio::sync::watch;
 
 use crate::clock::Micros;
 use crate::state::AppState;
-use crate::state::api_key::{Hash, hex};
-use crate::state::key_usage::FRESH;
+use crate::state::api_key::{KeyHash, to_hex};
+use crate::state::key_usage::MIN_WRITE_INTERVAL;
 use crate::store::{self, api_key};
 
 /// Delay after a failed write.
-const AGAIN: Duration = Duration::from_secs(60);
+const RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// Writes recorded uses, until `stop`.
 pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) {
     loop {
         tokio::select! {
-            () = shared.uses.wake.notified() => {}
+            () = shared.key_usage.wake.notified() => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
-        if let Err(error) = write(&shared, shared.uses.take()).await {
+        if let Err(error) = write(&shared, shared.key_usage.take()).await {
             tracing::warn!(%error, "the last uses of API keys cannot be written");
             tokio::select! {
-                () = tokio::time::sleep(AGAIN) => {}
+                () = tokio::time::sleep(RETRY_DELAY) => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
         }
     }
 }
 
-async fn write(shared: &AppState, noted: HashMap<Hash, Micros>) -> store::Result<()> {
+async fn write(shared: &AppState, noted: HashMap<KeyHash, Micros>) -> store::Result<()> {
     if noted.is_empty() {
         return Ok(());
     }
-    let mut tx = shared.store.write().await?;
+    let mut tx = shared.store.begin_write().await?;
     for (hash, at) in noted {
         // Another server on the same database, or an older entry, may have written a use meanwhile.
-        api_key::used(&mut tx, &hex(&hash), at, at - FRESH).await?;
+        api_key::record_use(&mut tx, &to_hex(&hash), at, at - MIN_WRITE_INTERVAL).await?;
     }
     tx.commit().await
 }

@@ -11,7 +11,7 @@ use axum::http::{Extensions, HeaderMap};
 use crate::config::Network;
 use crate::error::ApiError;
 use crate::state::AppState;
-use crate::state::rate_limit::Limit;
+use crate::state::rate_limit::RateLimit;
 
 /// The client address of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,13 +21,13 @@ impl FromRequestParts<Arc<AppState>> for Peer {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Arc<AppState>) -> Result<Self, Self::Rejection> {
-        Ok(of(&parts.extensions, &parts.headers, &shared.config.trusted_proxies))
+        Ok(resolve_peer(&parts.extensions, &parts.headers, &shared.config.trusted_proxies))
     }
 }
 
 /// The connection's address. If that is a proxy's, the last address in `X-Forwarded-For` that is
 /// not a proxy. Proxies are the addresses in `proxies` and every process on this machine.
-pub(crate) fn of(extensions: &Extensions, headers: &HeaderMap, proxies: &[Network]) -> Peer {
+pub(crate) fn resolve_peer(extensions: &Extensions, headers: &HeaderMap, proxies: &[Network]) -> Peer {
     let direct = extensions
         .get::<ConnectInfo<SocketAddr>>()
         .map_or(IpAddr::from([0, 0, 0, 0]), |c| c.0.ip())
@@ -53,16 +53,16 @@ pub(crate) fn of(extensions: &Extensions, headers: &HeaderMap, proxies: &[Networ
 
 /// The key under which connections of `address` are counted; `None` for this machine and for
 /// proxies, whose connections belong to many clients.
-pub(crate) fn counted(address: IpAddr, proxies: &[Network]) -> Option<IpAddr> {
+pub(crate) fn connection_limit_key(address: IpAddr, proxies: &[Network]) -> Option<IpAddr> {
     let address = address.to_canonical();
     let many = address.is_loopback() || proxies.iter().any(|p| p.contains(address));
-    (!many).then(|| Peer(address).subscriber())
+    (!many).then(|| Peer(address).subscriber_network())
 }
 
 impl Peer {
     /// The network that limits count as one: an IPv4 address, or an IPv6 /64, which any subscriber
     /// owns as a whole.
-    pub(crate) fn subscriber(self) -> IpAddr {
+    pub(crate) fn subscriber_network(self) -> IpAddr {
         match self.0 {
             IpAddr::V4(_) => self.0,
             IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
@@ -73,16 +73,16 @@ impl Peer {
 impl AppState {
     /// Whether limits by address do not apply: to clients on this machine, unless a proxy on it may
     /// forward requests of others.
-    pub(crate) fn exempt(&self, peer: Peer) -> bool {
+    pub(crate) fn is_rate_limit_exempt(&self, peer: Peer) -> bool {
         peer.0.is_loopback() && self.config.public_url.is_none()
     }
 
     /// Charges one request of an address to a rate limit, unless it is exempt.
-    pub(crate) fn limited(&self, limit: &Limit<IpAddr>, peer: Peer) -> Result<(), ApiError> {
-        if self.exempt(peer) {
+    pub(crate) fn check_rate_limit(&self, limit: &RateLimit<IpAddr>, peer: Peer) -> Result<(), ApiError> {
+        if self.is_rate_limit_exempt(peer) {
             return Ok(());
         }
-        limit.take(peer.subscriber(), Instant::now()).map_err(ApiError::TooMany)
+        limit.check(peer.subscriber_network(), Instant::now()).map_err(ApiError::RateLimited)
     }
 }
 
@@ -98,7 +98,7 @@ mod tests {
             headers.append("x-forwarded-for", value.parse().unwrap());
         }
         let proxies: Vec<Network> = proxies.iter().map(|text| text.parse().unwrap()).collect();
-        of(&extensions, &headers, &proxies).0.to_string()
+        resolve_peer(&extensions, &headers, &proxies).0.to_string()
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_network_of_ipv6_is_one_subscriber() {
-        let subscriber = |text: &str| Peer(text.parse().unwrap()).subscriber().to_string();
+        let subscriber = |text: &str| Peer(text.parse().unwrap()).subscriber_network().to_string();
         assert_eq!(subscriber("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
         assert_eq!(subscriber("2001:db8:1:2:ffff::1"), "2001:db8:1:2::");
         assert_ne!(subscriber("2001:db8:1:3::1"), subscriber("2001:db8:1:2::1"));
@@ -143,7 +143,7 @@ mod tests {
         let proxies: Vec<Network> =
             ["10.0.0.0/8", "fd00::/8"].iter().map(|text| text.parse().unwrap()).collect();
         let counted =
-            |text: &str| counted(text.parse().unwrap(), &proxies).map(|address| address.to_string());
+            |text: &str| connection_limit_key(text.parse().unwrap(), &proxies).map(|address| address.to_string());
         for many in ["127.0.0.1", "::1", "::ffff:127.0.0.1", "10.1.2.3", "::ffff:10.1.2.3", "fd00::1"] {
             assert_eq!(counted(many), None, "{many}");
         }

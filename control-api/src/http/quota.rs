@@ -8,13 +8,13 @@ use crate::clock;
 use crate::error::ApiError;
 use crate::state::AppState;
 use crate::store::conversation::{Row, STARTED};
-use crate::store::quota::{self as table, begin, day};
+use crate::store::quota::{self as table, day_start, day_number};
 use crate::store::{Transaction, document};
 
 /// 429 if the workspace has the maximum number of agents.
-pub(crate) async fn agent(shared: &AppState, tx: &mut Transaction, workspace: &str) -> Result<(), ApiError> {
+pub(crate) async fn check_agents(shared: &AppState, tx: &mut Transaction, workspace: &str) -> Result<(), ApiError> {
     let most = shared.config.limits.workspace_agents;
-    if most == 0 || table::agents(tx, workspace).await? < i64::from(most) {
+    if most == 0 || table::count_agents(tx, workspace).await? < i64::from(most) {
         return Ok(());
     }
     Err(ApiError::WorkspaceLimit {
@@ -25,17 +25,17 @@ pub(crate) async fn agent(shared: &AppState, tx: &mut Transaction, workspace: &s
 }
 
 /// 429 if the workspace has created the maximum number of conversations today (UTC).
-pub(crate) async fn conversation(
+pub(crate) async fn check_conversations(
     shared: &AppState,
     tx: &mut Transaction,
     workspace: &str,
 ) -> Result<(), ApiError> {
     let most = shared.config.limits.workspace_conversations;
     let now = clock::now();
-    if most == 0 || table::conversations(tx, workspace, day(now)).await? < i64::from(most) {
+    if most == 0 || table::count_conversations(tx, workspace, day_number(now)).await? < i64::from(most) {
         return Ok(());
     }
-    let wait = (begin(day(now) + 1) - now).max(0) as u64;
+    let wait = (day_start(day_number(now) + 1) - now).max(0) as u64;
     Err(ApiError::WorkspaceLimit {
         field: "workspace_conversations",
         reason: format!("a workspace may make {most} conversations a day"),
@@ -44,7 +44,7 @@ pub(crate) async fn conversation(
 }
 
 /// 429 if the workspace may not store `additional` more bytes.
-pub(crate) async fn bytes(
+pub(crate) async fn check_bytes(
     shared: &AppState,
     tx: &mut Transaction,
     workspace: &str,
@@ -54,7 +54,7 @@ pub(crate) async fn bytes(
     if most == 0 {
         return Ok(());
     }
-    let stored = u64::try_from(table::bytes(tx, workspace).await?).unwrap_or(0);
+    let stored = u64::try_from(table::stored_bytes(tx, workspace).await?).unwrap_or(0);
     if stored.saturating_add(more as u64) <= most {
         return Ok(());
     }
@@ -67,7 +67,7 @@ pub(crate) async fn bytes(
 
 /// 429 if the new version of a stored document is larger, and the workspace may not store the
 /// additional bytes. A version that is not larger is always accepted.
-pub(crate) async fn growth(
+pub(crate) async fn check_growth(
     shared: &AppState,
     tx: &mut Transaction,
     workspace: &str,
@@ -75,7 +75,7 @@ pub(crate) async fn growth(
     new: usize,
 ) -> Result<(), ApiError> {
     let more = new.saturating_sub(old.document.len() + old.secrets.len());
-    if more == 0 { Ok(()) } else { bytes(shared, tx, workspace, more).await }
+    if more == 0 { Ok(()) } else { check_bytes(shared, tx, workspace, more).await }
 }
 
 /// 503 if the workspace has the maximum number of calls. True if a reservation was made, which must
@@ -84,12 +84,12 @@ pub(crate) async fn growth(
 /// A call counts from its offer on; otherwise many simultaneous offers would pass. With several
 /// servers on one database, running calls count on all of them. Offers that have not connected yet
 /// count on this server only.
-pub(crate) async fn call(shared: &AppState, row: &Row) -> Result<bool, ApiError> {
+pub(crate) async fn reserve_call(shared: &AppState, row: &Row) -> Result<bool, ApiError> {
     let most = shared.config.limits.workspace_calls as usize;
     if most == 0 || row.status != STARTED {
         return Ok(false);
     }
-    let known = shared.beginning.of(&row.workspace);
+    let known = shared.connecting_calls.in_workspace(&row.workspace);
     // A call that starts between the two queries is in the second result.
     let mut held = HashSet::new();
     for id in &known {
@@ -97,10 +97,10 @@ pub(crate) async fn call(shared: &AppState, row: &Row) -> Result<bool, ApiError>
             held.insert(id.clone());
         }
     }
-    held.extend(shared.store.running_of(&row.workspace).await?);
+    held.extend(shared.store.running_conversations_of(&row.workspace).await?);
     let until = Instant::now() + shared.config.timeouts.offer;
     shared
-        .beginning
-        .add(row, until, most, &known, &held)
+        .connecting_calls
+        .reserve(row, until, most, &known, &held)
         .ok_or_else(|| ApiError::NoCapacity("the workspace is full: it holds as many calls as it may".into()))
 }

@@ -10,12 +10,12 @@ use axum::response::{IntoResponse as _, Response};
 use conversation::id::ConversationId;
 use tracing::Instrument as _;
 
-use crate::error::{ApiError, Outage};
-use crate::http::serve::{Reserved, essential};
+use crate::error::{ApiError, StoreOutage};
+use crate::http::serve::{ReservedConnection, is_essential_path};
 use crate::state::AppState;
 
 /// The host without its port, in lower case.
-fn name(host: &str) -> String {
+fn host_name(host: &str) -> String {
     let host = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.rsplit_once(':').map_or(host, |(name, _)| name),
@@ -25,8 +25,8 @@ fn name(host: &str) -> String {
 
 /// Whether a loopback listener may respond under this name. A page elsewhere may use a name that
 /// resolves to this machine (DNS rebinding); such names are rejected.
-fn known(host: &str, public_url: Option<&str>) -> bool {
-    let name = name(host);
+fn is_allowed_host(host: &str, public_url: Option<&str>) -> bool {
+    let name = host_name(host);
     let public = public_url
         .and_then(|u| url::Url::parse(u).ok())
         .and_then(|u| u.host_str().map(str::to_ascii_lowercase));
@@ -35,7 +35,7 @@ fn known(host: &str, public_url: Option<&str>) -> bool {
 }
 
 /// The conversation in a path.
-fn conversation(path: &str) -> Option<ConversationId> {
+fn conversation_in_path(path: &str) -> Option<ConversationId> {
     let parts: Vec<&str> = path.split('/').skip(1).take(4).collect();
     match parts[..] {
         ["rtc" | "join", id, ..] | ["v1", "conversation", id, ..] | ["v1", "ext", "conversation", id, ..] => {
@@ -47,25 +47,25 @@ fn conversation(path: &str) -> Option<ConversationId> {
 
 /// Span that adds the conversation's id to log lines. It has the highest level, so that no filter
 /// removes the id from a line that passes.
-pub(crate) fn span(id: ConversationId) -> tracing::Span {
+pub(crate) fn call_span(id: ConversationId) -> tracing::Span {
     tracing::error_span!("call", conversation = %id)
 }
 
 /// The outermost layer.
-pub(crate) async fn guard(State(shared): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+pub(crate) async fn outer_middleware(State(shared): State<Arc<AppState>>, request: Request, next: Next) -> Response {
     let host = request.headers().get(header::HOST).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let refused =
-        shared.config.listen.ip().is_loopback() && !known(host, shared.config.public_url.as_deref());
-    let spare = request.extensions().get::<Reserved>().is_some() && !essential(request.uri().path());
-    let call = conversation(request.uri().path()).map(span);
+        shared.config.listen.ip().is_loopback() && !is_allowed_host(host, shared.config.public_url.as_deref());
+    let spare = request.extensions().get::<ReservedConnection>().is_some() && !is_essential_path(request.uri().path());
+    let call = conversation_in_path(request.uri().path()).map(call_span);
     let mut response = match call {
         _ if refused => ApiError::UnknownHost.into_response(),
         _ if spare => ApiError::NoCapacity("all connections are in use".into()).into_response(),
         Some(span) => next.run(request).instrument(span).await,
         None => next.run(request).await,
     };
-    if let Some(Outage(reason)) = response.extensions().get() {
-        shared.store.health.note(reason);
+    if let Some(StoreOutage(reason)) = response.extensions().get() {
+        shared.store.health.report_failure(reason);
     }
     let headers = response.headers_mut();
     for (name, value) in [
@@ -90,7 +90,7 @@ mod tests {
         for path in
             ["/rtc/ID", "/rtc/ID/x", "/join/ID/about", "/v1/conversation/ID/speak", "/v1/ext/conversation/ID"]
         {
-            let told = conversation(&path.replace("ID", id)).map(|id| id.to_string());
+            let told = conversation_in_path(&path.replace("ID", id)).map(|id| id.to_string());
             assert_eq!(told.as_deref(), Some(id), "{path}");
         }
         for path in [
@@ -100,17 +100,17 @@ mod tests {
             "/v1/ext/conversation",
             "/v1/ext/agent/00000000-0000-4000-8000-000000000001",
         ] {
-            assert_eq!(conversation(path), None, "{path}");
+            assert_eq!(conversation_in_path(path), None, "{path}");
         }
     }
 
     #[test]
     fn reserved_places_serve_health_checks_and_calls() {
         for path in ["/healthz", "/readyz", "/rtc", "/rtc/x", "/rtc/x/y", "/api/offer"] {
-            assert!(essential(path), "{path}");
+            assert!(is_essential_path(path), "{path}");
         }
         for path in ["/", "/healthz/", "/rtcx", "/api/offers", "/v1/ext/agent", "/metrics", "/join/x"] {
-            assert!(!essential(path), "{path}");
+            assert!(!is_essential_path(path), "{path}");
         }
     }
 
@@ -119,11 +119,11 @@ mod tests {
         for host in
             ["127.0.0.1:8080", "localhost", "LOCALHOST:1", "[::1]:80", "talk.example", "talk.example:443"]
         {
-            assert!(known(host, Some("https://talk.example")), "{host}");
+            assert!(is_allowed_host(host, Some("https://talk.example")), "{host}");
         }
         for host in ["", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8080", "[::2]"] {
-            assert!(!known(host, Some("https://talk.example")), "{host}");
+            assert!(!is_allowed_host(host, Some("https://talk.example")), "{host}");
         }
-        assert!(!known("talk.example", None));
+        assert!(!is_allowed_host("talk.example", None));
     }
 }

@@ -54,55 +54,55 @@ use tower::ServiceExt as _;
 
 use crate::config::Network;
 use crate::error::ApiError;
-use crate::http::connection_slots::{InUse, Kind, Leave, Places, Taken};
+use crate::http::connection_slots::{ActiveRequest, SlotKind, EvictionSignal, ConnectionSlots, SlotPermit};
 use crate::http::peer;
-use crate::http::serve::tracked_stream::Stream;
+use crate::http::serve::tracked_stream::TrackedStream;
 
 /// Time that active requests have to finish at shutdown. A stream of events would never finish.
-const GRACE: Duration = Duration::from_secs(3);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 /// A body may take one more second per this many bytes. That is slower than any network path that
 /// can carry a call.
-const SLOWEST: u64 = 4 << 10;
+const MIN_BODY_BYTES_PER_SECOND: u64 = 4 << 10;
 /// Maximum number of bytes, and maximum time, for draining a body that the handler does not read.
-const LEFT_OVER: usize = 64 << 20;
-const LEFT_TIME: Duration = Duration::from_secs(10);
+const MAX_DRAINED_BYTES: usize = 64 << 20;
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// After this time without a packet, TCP probes whether the peer is still there.
-const KEEPALIVE: Duration = Duration::from_secs(60);
+const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
 /// Minimum interval between two warnings about too many connections.
-const TELL: Duration = Duration::from_secs(60);
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum time for a request on a reserved connection, header and body; also the maximum time for
 /// draining the rest of its body.
-const RESERVED_TIME: Duration = Duration::from_secs(1);
+const RESERVED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Limits for HTTP clients.
 #[derive(Clone, Debug)]
-pub struct Bounds {
+pub struct HttpLimits {
     /// Maximum time for a request header, counted from the start of the connection or the previous
     /// response. Maximum time for the body after it, longer for a long body. Maximum time that a
     /// response may stay unread.
-    pub request: Duration,
+    pub request_timeout: Duration,
     /// Maximum number of simultaneous connections; at least one. One address (for IPv6, a /64) may
     /// hold a quarter of them. Another 32 are reserved for health checks and calls.
-    pub connections: usize,
+    pub max_connections: usize,
     /// Proxies. Their connections belong to many clients, so they may hold all connections, as this
     /// machine may.
-    pub proxies: Vec<Network>,
+    pub trusted_proxies: Vec<Network>,
 }
 
-impl Default for Bounds {
+impl Default for HttpLimits {
     fn default() -> Self {
-        Self { request: Duration::from_secs(30), connections: 512, proxies: Vec::new() }
+        Self { request_timeout: Duration::from_secs(30), max_connections: 512, trusted_proxies: Vec::new() }
     }
 }
 
 /// In the extensions of a request on a reserved connection: only paths for which
 /// [`is_essential_path`] holds are served.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reserved;
+pub(crate) struct ReservedConnection;
 
 /// Whether a path is also served on reserved connections: health checks and the signaling
 /// endpoints.
-pub(crate) fn essential(path: &str) -> bool {
+pub(crate) fn is_essential_path(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz" | "/api/offer" | "/rtc") || path.starts_with("/rtc/")
 }
 
@@ -113,34 +113,34 @@ pub(crate) fn essential(path: &str) -> bool {
 pub fn serve(
     listener: TcpListener,
     router: Router,
-    bounds: Bounds,
+    bounds: HttpLimits,
     shutdown: BoxFuture<'static, ()>,
 ) -> BoxFuture<'static, io::Result<()>> {
     // Boxed for the same reason as the futures of `App`.
     Box::pin(async move {
-        let unread = bounds.request;
-        run(listener, |stream| prepare(stream, unread), router, bounds, shutdown).await;
+        let unread = bounds.request_timeout;
+        accept_connections(listener, |stream| configure_socket(stream, unread), router, bounds, shutdown).await;
         Ok(())
     })
 }
 
 /// Serves on any listener. Calls `configure` with each stream.
-async fn run<L>(
+async fn accept_connections<L>(
     mut listener: L,
     prepare: impl Fn(&L::Io),
     router: Router,
-    bounds: Bounds,
+    bounds: HttpLimits,
     shutdown: impl Future<Output = ()>,
 ) where
     L: Listener<Addr = SocketAddr>,
 {
-    let places = Places::new(bounds.connections);
+    let places = ConnectionSlots::new(bounds.max_connections);
     let (stop, stopped) = watch::channel(());
     let mut shutdown = pin!(shutdown);
     let mut told: Option<Instant> = None;
     let mut tell = |what: &str| {
-        if told.is_none_or(|at| at.elapsed() > TELL) {
-            tracing::warn!(most = bounds.connections, "{what} (limits.connections)");
+        if told.is_none_or(|at| at.elapsed() > WARN_INTERVAL) {
+            tracing::warn!(most = bounds.max_connections, "{what} (limits.connections)");
             told = Some(Instant::now());
         }
     };
@@ -149,11 +149,11 @@ async fn run<L>(
             next = listener.accept() => next,
             () = &mut shutdown => break,
         };
-        if places.full() {
+        if places.is_full() {
             tell("all connections are in use: idle ones are closed");
         }
         let place = tokio::select! {
-            place = places.take(peer::counted(peer.ip(), &bounds.proxies)) => place,
+            place = places.acquire(peer::connection_limit_key(peer.ip(), &bounds.trusted_proxies)) => place,
             () = &mut shutdown => break,
         };
         // An address that uses its whole share is rejected without a wait.
@@ -162,40 +162,40 @@ async fn run<L>(
             continue;
         };
         prepare(&stream);
-        tokio::spawn(connection(stream, peer, router.clone(), bounds.request, stopped.clone(), place));
+        tokio::spawn(serve_connection(stream, peer, router.clone(), bounds.request_timeout, stopped.clone(), place));
     }
     drop(listener);
     drop(stop);
-    let _ = timeout(GRACE, places.empty()).await;
+    let _ = timeout(SHUTDOWN_GRACE, places.wait_until_empty()).await;
 }
 
 /// Sets socket options. The kernel may reject them; the connection works without them.
-fn prepare(stream: &TcpStream, unread: Duration) {
+fn configure_socket(stream: &TcpStream, unread: Duration) {
     // Responses are small and written at once. Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     let socket = SockRef::from(stream);
-    let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 4));
+    let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_TIME).with_interval(KEEPALIVE_TIME / 4));
     #[cfg(target_os = "linux")]
     let _ = socket.set_tcp_user_timeout(Some(unread));
     #[cfg(not(target_os = "linux"))]
     let _ = unread;
 }
 
-async fn connection(
+async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     peer: SocketAddr,
     router: Router,
     within: Duration,
     mut stopped: watch::Receiver<()>,
-    (place, mut leave): (Taken, Leave),
+    (place, mut leave): (SlotPermit, EvictionSignal),
 ) {
-    let within = if place.kind == Kind::Reserved { within.min(RESERVED_TIME) } else { within };
+    let within = if place.kind == SlotKind::Reserved { within.min(RESERVED_TIMEOUT) } else { within };
     let place = &place;
     let service = service_fn(move |request| {
         let router = router.clone();
         async move {
-            match place.begin() {
-                Some(in_use) => answer(router, request, peer, within, place.kind, in_use).await,
+            match place.start_request() {
+                Some(in_use) => handle_request(router, request, peer, within, place.kind, in_use).await,
                 // The connection was evicted. It ends, and this future with it.
                 None => std::future::pending().await,
             }
@@ -205,12 +205,12 @@ async fn connection(
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(within)
-            .serve_connection(TokioIo::new(Stream::new(stream, place)), service)
+            .serve_connection(TokioIo::new(TrackedStream::new(stream, place)), service)
     );
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         // The connection is idle, so no response is lost.
-        () = leave.told() => return,
+        () = leave.evicted() => return,
         _ = stopped.changed() => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -222,33 +222,33 @@ async fn connection(
     }
 }
 
-async fn answer(
+async fn handle_request(
     router: Router,
     request: Request<Incoming>,
     peer: SocketAddr,
     within: Duration,
-    kind: Kind,
-    in_use: InUse,
+    kind: SlotKind,
+    in_use: ActiveRequest,
 ) -> Result<Response, Infallible> {
     let late = Arc::new(AtomicBool::new(false));
-    let reserved = kind == Kind::Reserved;
+    let reserved = kind == SlotKind::Reserved;
     // A client that sends `Expect` waits before it sends its body. Draining would make it send the
     // body for nothing.
     let asks = request.headers().contains_key(header::EXPECT);
-    let drains = (!asks).then_some(if reserved { RESERVED_TIME } else { LEFT_TIME });
+    let drains = (!asks).then_some(if reserved { RESERVED_TIMEOUT } else { DRAIN_TIMEOUT });
     // No extra time per byte on a reserved slot: it is free again after its one second, however
     // many bytes arrived.
-    let slowest = if reserved { u64::MAX } else { SLOWEST };
-    let mut request = request.map(|body| timely(body, within, slowest, Arc::clone(&late), drains));
+    let slowest = if reserved { u64::MAX } else { MIN_BODY_BYTES_PER_SECOND };
+    let mut request = request.map(|body| with_deadline(body, within, slowest, Arc::clone(&late), drains));
     request.extensions_mut().insert(ConnectInfo(peer));
     if reserved {
-        request.extensions_mut().insert(Reserved);
+        request.extensions_mut().insert(ReservedConnection);
     }
     let mut response = router.oneshot(request).await?;
     // The handler answers 400, because for it the body just ends too early. Headers of the
     // signaling endpoints stay.
     if late.load(Ordering::Relaxed) && response.status() == StatusCode::BAD_REQUEST {
-        let (parts, body) = ApiError::Late.into_response().into_parts();
+        let (parts, body) = ApiError::RequestTimeout.into_response().into_parts();
         *response.status_mut() = parts.status;
         *response.body_mut() = body;
         response.headers_mut().remove(header::CONTENT_LENGTH);
@@ -257,16 +257,16 @@ async fn answer(
     if reserved {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    Ok(response.map(|body| Body::new(Answer { body, _in_use: in_use })))
+    Ok(response.map(|body| Body::new(TrackedBody { body, _request: in_use })))
 }
 
 /// The body of a response. The connection is active until it is sent.
-struct Answer {
+struct TrackedBody {
     body: Body,
-    _in_use: InUse,
+    _request: ActiveRequest,
 }
 
-impl HttpBody for Answer {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -288,7 +288,7 @@ impl HttpBody for Answer {
 
 /// The body with a deadline: `request_timeout`, plus one second per `min_rate` bytes received. Past
 /// the deadline it fails and sets `timed_out`.
-fn timely(
+fn with_deadline(
     body: Incoming,
     within: Duration,
     slowest: u64,
@@ -299,7 +299,7 @@ fn timely(
         return Body::empty();
     }
     let began = Instant::now();
-    let body = Rest { body: Some(Body::new(body).into_data_stream()), drains };
+    let body = UnreadBody { body: Some(Body::new(body).into_data_stream()), drain_timeout: drains };
     Body::from_stream(stream::unfold(Some((body, 0_u64)), move |state| {
         let late = Arc::clone(&late);
         async move {
@@ -310,7 +310,7 @@ fn timely(
                 let came = came + bytes.len() as u64;
                 return Some((Ok(bytes), Some((body, came))));
             }
-            body.drains = None;
+            body.drain_timeout = None;
             match next {
                 Ok(Some(broken)) => Some((broken, None)),
                 Ok(None) => None,
@@ -325,19 +325,19 @@ fn timely(
 
 /// The unread rest of a body. When dropped, it is drained until its end, for at most
 /// `drain_timeout`.
-struct Rest {
+struct UnreadBody {
     body: Option<BodyDataStream>,
-    drains: Option<Duration>,
+    drain_timeout: Option<Duration>,
 }
 
-impl Drop for Rest {
+impl Drop for UnreadBody {
     fn drop(&mut self) {
-        let (Some(mut body), Some(time)) = (self.body.take(), self.drains) else { return };
+        let (Some(mut body), Some(time)) = (self.body.take(), self.drain_timeout) else { return };
         let drain = async move {
             let mut taken = 0;
             while let Some(Ok(bytes)) = body.next().await {
                 taken += bytes.len();
-                if taken > LEFT_OVER {
+                if taken > MAX_DRAINED_BYTES {
                     break;
                 }
             }

@@ -5,36 +5,36 @@ use std::cell::RefCell;
 
 use serde_json::{Map, Value};
 
-use crate::error::{ApiError, Fault};
-use crate::web::is_source;
+use crate::error::{ApiError, FieldError};
+use crate::web::is_csp_source;
 
 /// Maximum number of unknown fields reported for one object.
-const UNKNOWN: usize = 32;
+const MAX_UNKNOWN_FIELDS: usize = 32;
 /// Maximum number of errors reported for one body. More do not help, and a body of 2 MB may have a
 /// million.
-const MOST: usize = 100;
+const MAX_FIELD_ERRORS: usize = 100;
 /// Maximum length of a reported path, characters: the client chooses the field names.
-const PATH: usize = 200;
+const MAX_PATH_CHARS: usize = 200;
 
 /// Errors found so far.
 #[derive(Default)]
-pub(crate) struct Faults(RefCell<Vec<Fault>>);
+pub(crate) struct FieldErrors(RefCell<Vec<FieldError>>);
 
-impl Faults {
+impl FieldErrors {
     /// Adds an error, unless the maximum is reached.
     pub(crate) fn add(&self, field: impl Into<String>, reason: impl Into<String>) {
-        if !self.many() {
-            self.0.borrow_mut().push(Fault { field: field.into(), reason: reason.into() });
+        if !self.is_full() {
+            self.0.borrow_mut().push(FieldError { field: field.into(), reason: reason.into() });
         }
     }
 
     /// Whether the maximum number of errors is reached.
-    fn many(&self) -> bool {
-        self.0.borrow().len() >= MOST
+    fn is_full(&self) -> bool {
+        self.0.borrow().len() >= MAX_FIELD_ERRORS
     }
 
     /// `value` if there is no error, otherwise 400.
-    pub(crate) fn unless<T>(self, value: T) -> Result<T, ApiError> {
+    pub(crate) fn into_result<T>(self, value: T) -> Result<T, ApiError> {
         let faults = self.0.into_inner();
         if faults.is_empty() { Ok(value) } else { Err(ApiError::Invalid(faults)) }
     }
@@ -46,22 +46,22 @@ impl Faults {
 pub(crate) struct Fields<'a> {
     map: Map<String, Value>,
     path: String,
-    faults: &'a Faults,
+    errors: &'a FieldErrors,
 }
 
 impl<'a> Fields<'a> {
     /// The body itself. 400 without details if it is not an object. A NUL character is an error
     /// anywhere in the body, also in parts that are not parsed further (messages, schemas,
     /// metadata): no text needs it, and PostgreSQL cannot store it.
-    pub(crate) fn body(value: Value, faults: &'a Faults) -> Result<Self, ApiError> {
+    pub(crate) fn body(value: Value, faults: &'a FieldErrors) -> Result<Self, ApiError> {
         let Value::Object(map) = value else { return Err(ApiError::Invalid(Vec::new())) };
         let mut path = Vec::new();
         for (name, value) in &map {
-            path.push(Step::Field(name));
-            note_nul(&mut path, value, faults);
+            path.push(PathStep::Field(name));
+            report_nul_characters(&mut path, value, faults);
             path.pop();
         }
-        Ok(Self { map, path: String::new(), faults })
+        Ok(Self { map, path: String::new(), errors: faults })
     }
 
     /// Path of a field of this object.
@@ -70,8 +70,8 @@ impl<'a> Fields<'a> {
     }
 
     /// Reports that a field is invalid.
-    pub(crate) fn fault(&self, name: &str, reason: impl Into<String>) {
-        self.faults.add(self.path(name), reason);
+    pub(crate) fn add_error(&self, name: &str, reason: impl Into<String>) {
+        self.errors.add(self.path(name), reason);
     }
 
     /// The value of a field, null included.
@@ -80,34 +80,34 @@ impl<'a> Fields<'a> {
     }
 
     /// Reports each field that is not one of these, even if it is null.
-    pub(crate) fn only(&self, known: &[&str]) {
-        for name in self.map.keys().filter(|name| !known.contains(&name.as_str())).take(UNKNOWN) {
+    pub(crate) fn reject_unknown(&self, known: &[&str]) {
+        for name in self.map.keys().filter(|name| !known.contains(&name.as_str())).take(MAX_UNKNOWN_FIELDS) {
             // The client chooses the name, so only a part of it is reported.
             let name: String = name.chars().take(100).collect();
-            self.fault(&name, "is not known");
+            self.add_error(&name, "is not known");
         }
     }
 
     /// A copy of the whole object.
-    pub(crate) fn all(&self) -> Map<String, Value> {
+    pub(crate) fn to_map(&self) -> Map<String, Value> {
         self.map.clone()
     }
 
     /// Whether the field is present, null included.
-    pub(crate) fn states(&self, name: &str) -> bool {
+    pub(crate) fn contains(&self, name: &str) -> bool {
         self.map.contains_key(name)
     }
 
-    fn value(&self, name: &str) -> Option<&Value> {
+    fn non_null(&self, name: &str) -> Option<&Value> {
         self.map.get(name).filter(|v| !v.is_null())
     }
 
     /// A string.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
-        match self.value(name)? {
+        match self.non_null(name)? {
             Value::String(text) => Some(text.clone()),
             _ => {
-                self.fault(name, "must be a string");
+                self.add_error(name, "must be a string");
                 None
             }
         }
@@ -115,19 +115,19 @@ impl<'a> Fields<'a> {
 
     /// A string that must be present and not blank.
     pub(crate) fn required(&self, name: &str) -> String {
-        match self.value(name) {
-            None => self.fault(name, "is required"),
-            Some(Value::String(text)) if text.trim().is_empty() => self.fault(name, "must not be empty"),
+        match self.non_null(name) {
+            None => self.add_error(name, "is required"),
+            Some(Value::String(text)) if text.trim().is_empty() => self.add_error(name, "must not be empty"),
             Some(_) => return self.text(name).unwrap_or_default(),
         }
         String::new()
     }
 
     /// A string that must be present and not blank, and at most `most` characters.
-    pub(crate) fn at_most(&self, name: &str, most: usize) -> String {
+    pub(crate) fn required_at_most(&self, name: &str, most: usize) -> String {
         let text = self.required(name);
         if text.chars().count() > most {
-            self.fault(name, format!("must be at most {most} characters"));
+            self.add_error(name, format!("must be at most {most} characters"));
         }
         text
     }
@@ -136,17 +136,17 @@ impl<'a> Fields<'a> {
     pub(crate) fn choice(&self, name: &str, choices: &[&str], default: &str) -> String {
         let text = self.text(name).unwrap_or_else(|| default.into());
         if !choices.contains(&text.as_str()) {
-            self.fault(name, format!("must be one of {}", choices.join(", ")));
+            self.add_error(name, format!("must be one of {}", choices.join(", ")));
         }
         text
     }
 
     /// A boolean.
     pub(crate) fn boolean(&self, name: &str) -> Option<bool> {
-        match self.value(name)? {
+        match self.non_null(name)? {
             Value::Bool(b) => Some(*b),
             _ => {
-                self.fault(name, "must be true or false");
+                self.add_error(name, "must be true or false");
                 None
             }
         }
@@ -154,40 +154,40 @@ impl<'a> Fields<'a> {
 
     /// A number within `range`, stored as it was written.
     pub(crate) fn number(&self, name: &str, range: std::ops::RangeInclusive<f64>) -> Option<Value> {
-        let value = self.value(name)?;
+        let value = self.non_null(name)?;
         match value.as_f64() {
             Some(n) if range.contains(&n) => return Some(value.clone()),
-            Some(_) => self.fault(name, format!("must be between {} and {}", range.start(), range.end())),
-            None => self.fault(name, "must be a number"),
+            Some(_) => self.add_error(name, format!("must be between {} and {}", range.start(), range.end())),
+            None => self.add_error(name, "must be a number"),
         }
         None
     }
 
     /// A list of strings.
-    pub(crate) fn texts(&self, name: &str) -> Option<Vec<String>> {
-        let Value::Array(items) = self.value(name)? else {
-            self.fault(name, "must be an array of strings");
+    pub(crate) fn string_list(&self, name: &str) -> Option<Vec<String>> {
+        let Value::Array(items) = self.non_null(name)? else {
+            self.add_error(name, "must be an array of strings");
             return None;
         };
         let texts: Option<Vec<String>> = items.iter().map(|v| v.as_str().map(str::to_owned)).collect();
         if texts.is_none() {
-            self.fault(name, "must be an array of strings");
+            self.add_error(name, "must be an array of strings");
         }
         texts
     }
 
     /// A list of objects.
     pub(crate) fn objects(&self, name: &str) -> Option<Vec<Fields<'a>>> {
-        let Value::Array(items) = self.value(name)? else {
-            self.fault(name, "must be an array");
+        let Value::Array(items) = self.non_null(name)? else {
+            self.add_error(name, "must be an array");
             return None;
         };
         let mut objects = Vec::with_capacity(items.len());
         for (i, item) in items.iter().enumerate() {
             let path = format!("{}[{i}]", self.path(name));
             match item {
-                Value::Object(map) => objects.push(Fields { map: map.clone(), path, faults: self.faults }),
-                _ => self.faults.add(path, "must be an object"),
+                Value::Object(map) => objects.push(Fields { map: map.clone(), path, errors: self.errors }),
+                _ => self.errors.add(path, "must be an object"),
             }
         }
         Some(objects)
@@ -195,20 +195,20 @@ impl<'a> Fields<'a> {
 
     /// An object; an empty one if it is absent.
     pub(crate) fn object(&self, name: &str) -> Fields<'a> {
-        let map = match self.value(name) {
+        let map = match self.non_null(name) {
             Some(Value::Object(map)) => map.clone(),
             Some(_) => {
-                self.fault(name, "must be an object");
+                self.add_error(name, "must be an object");
                 Map::new()
             }
             None => Map::new(),
         };
-        Fields { map, path: self.path(name), faults: self.faults }
+        Fields { map, path: self.path(name), errors: self.errors }
     }
 
     /// This object with the fields of `over` replacing its own. Paths are those of `over` if it has
     /// any field.
-    pub(crate) fn overlaid(mut self, over: Fields<'a>) -> Self {
+    pub(crate) fn merged_with(mut self, over: Fields<'a>) -> Self {
         if !over.map.is_empty() {
             self.path = over.path;
             self.map.extend(over.map);
@@ -218,8 +218,8 @@ impl<'a> Fields<'a> {
 
     /// A list of ids, each one a string or an object with `id`.
     pub(crate) fn ids(&self, name: &str) -> Option<Vec<String>> {
-        let Value::Array(items) = self.value(name)? else {
-            self.fault(name, "must be an array of ids");
+        let Value::Array(items) = self.non_null(name)? else {
+            self.add_error(name, "must be an array of ids");
             return None;
         };
         let mut ids = Vec::with_capacity(items.len());
@@ -228,7 +228,7 @@ impl<'a> Fields<'a> {
                 Some(id) if ids.iter().any(|known| known == id) => {}
                 Some(id) => ids.push(id.to_owned()),
                 _ => self
-                    .faults
+                    .errors
                     .add(format!("{}[{i}]", self.path(name)), "must be an id or an object with an id"),
             }
         }
@@ -236,10 +236,10 @@ impl<'a> Fields<'a> {
     }
 
     /// An http(s) URL; empty if it is absent or empty.
-    pub(crate) fn address(&self, name: &str) -> String {
+    pub(crate) fn http_url(&self, name: &str) -> String {
         let text = self.text(name).unwrap_or_default();
-        if !text.is_empty() && !is_http(&text) {
-            self.fault(name, "must be a valid http(s) URL");
+        if !text.is_empty() && !is_http_url(&text) {
+            self.add_error(name, "must be a valid http(s) URL");
         }
         text
     }
@@ -247,51 +247,51 @@ impl<'a> Fields<'a> {
 
 /// A step of a path.
 #[derive(Clone, Copy)]
-enum Step<'a> {
+enum PathStep<'a> {
     Field(&'a str),
-    Item(usize),
+    Index(usize),
 }
 
 /// The path as it is reported, with NUL characters made visible.
-fn written(path: &[Step<'_>]) -> String {
+fn format_path(path: &[PathStep<'_>]) -> String {
     let mut text = String::new();
     for step in path {
         match step {
-            Step::Field(name) => {
+            PathStep::Field(name) => {
                 let dot = if text.is_empty() { "" } else { "." };
                 text.push_str(dot);
-                text.extend(name.chars().take(PATH).map(|c| if c == '\0' { '\u{2400}' } else { c }));
+                text.extend(name.chars().take(MAX_PATH_CHARS).map(|c| if c == '\0' { '\u{2400}' } else { c }));
             }
-            Step::Item(i) => text.push_str(&format!("[{i}]")),
+            PathStep::Index(i) => text.push_str(&format!("[{i}]")),
         }
     }
-    text.chars().take(PATH).collect()
+    text.chars().take(MAX_PATH_CHARS).collect()
 }
 
 /// Reports each string in `value`, and each field name, that contains a NUL character. The path is
 /// formatted only for an error: its names may be long, and the items many.
-fn note_nul<'a>(path: &mut Vec<Step<'a>>, value: &'a Value, faults: &Faults) {
-    if faults.many() {
+fn report_nul_characters<'a>(path: &mut Vec<PathStep<'a>>, value: &'a Value, faults: &FieldErrors) {
+    if faults.is_full() {
         return;
     }
-    if matches!(path.last(), Some(Step::Field(name)) if name.contains('\0')) {
-        faults.add(written(path), "must not hold a NUL character in its name");
+    if matches!(path.last(), Some(PathStep::Field(name)) if name.contains('\0')) {
+        faults.add(format_path(path), "must not hold a NUL character in its name");
     }
     match value {
         Value::String(text) if text.contains('\0') => {
-            faults.add(written(path), "must not hold a NUL character");
+            faults.add(format_path(path), "must not hold a NUL character");
         }
         Value::Array(items) => {
             for (i, item) in items.iter().enumerate() {
-                path.push(Step::Item(i));
-                note_nul(path, item, faults);
+                path.push(PathStep::Index(i));
+                report_nul_characters(path, item, faults);
                 path.pop();
             }
         }
         Value::Object(map) => {
             for (name, value) in map {
-                path.push(Step::Field(name));
-                note_nul(path, value, faults);
+                path.push(PathStep::Field(name));
+                report_nul_characters(path, value, faults);
                 path.pop();
             }
         }
@@ -300,14 +300,14 @@ fn note_nul<'a>(path: &mut Vec<Step<'a>>, value: &'a Value, faults: &Faults) {
 }
 
 /// Whether `text` is a well-formed http(s) URL with a host.
-pub(crate) fn is_http(text: &str) -> bool {
+pub(crate) fn is_http_url(text: &str) -> bool {
     url::Url::parse(text).is_ok_and(|u| matches!(u.scheme(), "http" | "https") && u.has_host())
 }
 
 /// Whether `text` is an origin: scheme, host and port only.
 pub(crate) fn is_origin(text: &str) -> bool {
-    is_http(text)
-        && is_source(text)
+    is_http_url(text)
+        && is_csp_source(text)
         && url::Url::parse(text).is_ok_and(|u| {
             u.path() == "/" && u.query().is_none() && u.fragment().is_none() && u.username().is_empty()
         })
@@ -319,11 +319,11 @@ mod tests {
 
     use super::*;
 
-    fn faults(body: Value) -> Vec<Fault> {
-        let faults = Faults::default();
+    fn body_errors(body: Value) -> Vec<FieldError> {
+        let faults = FieldErrors::default();
         let fields = Fields::body(body, &faults).unwrap();
         fields.objects("list");
-        match faults.unless(()) {
+        match faults.into_result(()) {
             Err(ApiError::Invalid(faults)) => faults,
             other => panic!("{other:?}"),
         }
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn a_nul_character_is_told_with_its_place() {
         let body = json!({"a": {"b": ["x", "y\0"], "c\0": 1}, "d": "good"});
-        let found: Vec<_> = faults(body).into_iter().map(|fault| (fault.field, fault.reason)).collect();
+        let found: Vec<_> = body_errors(body).into_iter().map(|fault| (fault.field, fault.reason)).collect();
         let wanted = [
             ("a.b[1]", "must not hold a NUL character"),
             ("a.c\u{2400}", "must not hold a NUL character in its name"),
@@ -343,9 +343,9 @@ mod tests {
     #[test]
     fn of_many_faults_and_of_a_long_path_only_the_first_part_is_told() {
         let long = "x".repeat(10_000);
-        let told = faults(json!({long: vec!["\0"; 2_000], "list": vec![1; 2_000]}));
-        assert_eq!(told.len(), MOST);
-        assert!(told.iter().all(|fault| fault.field.chars().count() <= PATH));
-        assert_eq!(faults(json!({"list": vec![1; 2_000]})).len(), MOST);
+        let told = body_errors(json!({long: vec!["\0"; 2_000], "list": vec![1; 2_000]}));
+        assert_eq!(told.len(), MAX_FIELD_ERRORS);
+        assert!(told.iter().all(|fault| fault.field.chars().count() <= MAX_PATH_CHARS));
+        assert_eq!(body_errors(json!({"list": vec![1; 2_000]})).len(), MAX_FIELD_ERRORS);
     }
 }

@@ -25,9 +25,9 @@ async fn about(
     request: Request,
 ) -> Result<axum::Json<Value>, ApiError> {
     let (parts, _) = request.into_parts();
-    let claims = signaling::claims_for(&shared, &parts, &id)?;
-    let row = signaling::opened(&shared, &claims).await?;
-    let agent = document::parsed(&row.agent_document)?;
+    let claims = signaling::verify_token_for(&shared, &parts, &id)?;
+    let row = signaling::find_joinable(&shared, &claims).await?;
+    let agent = document::parse_document(&row.agent_document)?;
     // The avatar's persona name, otherwise the agent's name.
     let persona = agent["avatars"][0]["persona_name"].as_str().filter(|name| !name.trim().is_empty());
     Ok(axum::Json(json!({"status": row.status, "persona_name": persona.unwrap_or(&row.agent_name)})))

@@ -12,22 +12,22 @@ use engine_api::{
 use serde_json::{Value, json};
 
 use crate::join::prompt;
-use crate::resources::secret_headers::Headers;
+use crate::resources::secret_headers::SecretHeaders;
 use crate::resources::{avatars, document_resource, knowledge_cache, mcp};
 use crate::state::AppState;
 use crate::store::conversation::Row;
-use crate::store::secrets::{self, Secrets};
+use crate::store::secrets::{self, AgentSecrets};
 use crate::store::{self, document};
 
-fn text(value: &Value) -> String {
+fn string_or_empty(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn optional(value: &Value) -> Option<String> {
+fn non_empty_string(value: &Value) -> Option<String> {
     value.as_str().filter(|s| !s.is_empty()).map(str::to_owned)
 }
 
-fn texts(value: &Value) -> Vec<String> {
+fn string_list(value: &Value) -> Vec<String> {
     value.as_array().into_iter().flatten().filter_map(|v| v.as_str().map(str::to_owned)).collect()
 }
 
@@ -42,14 +42,14 @@ fn max_call_duration(agent: &Value, avatar: &Value) -> Option<f64> {
 }
 
 /// Builds the call configuration of a conversation.
-pub(crate) async fn of(shared: &AppState, row: &Row) -> store::Result<CallConfig> {
-    let damaged = |what: &str| store::Error::Damaged("conversation", what.to_owned());
-    let agent = document::parsed(&row.agent_document)?;
-    let secrets: Secrets = secrets::open(&shared.vault, &row.agent, &row.agent_secrets)?;
+pub(crate) async fn build(shared: &AppState, row: &Row) -> store::Result<CallConfig> {
+    let damaged = |what: &str| store::Error::CorruptRow("conversation", what.to_owned());
+    let agent = document::parse_document(&row.agent_document)?;
+    let secrets: AgentSecrets = secrets::open(&shared.vault, &row.agent, &row.agent_secrets)?;
     let avatar = &agent["avatars"][0];
     let hidden = secrets.avatars.into_iter().next().unwrap_or_default();
-    let guardrails = guardrails(shared, row, &agent).await?;
-    let mut tools = tools(shared, row, &agent).await?;
+    let guardrails = load_guardrails(shared, row, &agent).await?;
+    let mut tools = load_tools(shared, row, &agent).await?;
     for guardrail in guardrails.iter().filter(|guardrail| guardrail.response_message.is_none()) {
         // An earlier tool with the same name takes precedence.
         if tools.iter().all(|(tool, _)| tool.name != guardrail.key) {
@@ -57,48 +57,48 @@ pub(crate) async fn of(shared: &AppState, row: &Row) -> store::Result<CallConfig
         }
     }
     let (llm, stt, tts) = (&avatar["config"]["llm"], &avatar["config"]["stt"], &avatar["config"]["tts"]);
-    let spec = settings_of(row, &agent, tools.iter().map(|(_, spec)| spec.clone()).collect())
+    let spec = turn_settings(row, &agent, tools.iter().map(|(_, spec)| spec.clone()).collect())
         .to_spec()
         .map_err(|e| damaged(&e.to_string()))?;
     Ok(CallConfig {
         id: row.id.parse().map_err(|_| damaged("its id is no UUID"))?,
         spec,
         agent_name: row.agent_name.clone(),
-        system_prompt: prompt::of(shared, row, &agent).await?,
+        system_prompt: prompt::system_prompt(shared, row, &agent).await?,
         stt: SttChoice {
-            provider: text(&stt["provider"]),
-            model: text(&stt["model"]),
-            fallback_model: optional(&stt["fallback_model"]),
-            language: text(&stt["language"]),
+            provider: string_or_empty(&stt["provider"]),
+            model: string_or_empty(&stt["model"]),
+            fallback_model: non_empty_string(&stt["fallback_model"]),
+            language: string_or_empty(&stt["language"]),
         },
         llm: LlmChoice {
-            provider: text(&llm["provider"]),
-            model: text(&llm["model"]),
-            fallback_model: optional(&llm["fallback_model"]),
-            url: optional(&llm["url"]),
+            provider: string_or_empty(&llm["provider"]),
+            model: string_or_empty(&llm["model"]),
+            fallback_model: non_empty_string(&llm["fallback_model"]),
+            url: non_empty_string(&llm["url"]),
             token: hidden.llm,
         },
         tts: TtsChoice {
-            provider: text(&tts["provider"]),
-            model_id: text(&tts["model_id"]),
-            voice_id: text(&tts["voice_id"]),
+            provider: string_or_empty(&tts["provider"]),
+            model_id: string_or_empty(&tts["model_id"]),
+            voice_id: string_or_empty(&tts["voice_id"]),
             sample_rate: tts["sample_rate"].as_f64().map(|rate| rate as u32),
             custom_pronunciation: tts["custom_pronunciation"]
                 .as_array()
                 .into_iter()
                 .flatten()
-                .map(|p| Pronunciation { word: text(&p["word"]), pronunciation: text(&p["pronunciation"]) })
+                .map(|p| Pronunciation { word: string_or_empty(&p["word"]), pronunciation: string_or_empty(&p["pronunciation"]) })
                 .collect(),
         },
         avatar: AvatarChoice {
             avatar_key_id: row.avatar_id.clone(),
             frame_rate: avatar["frame_rate"].as_f64().unwrap_or(25.0) as u32,
         },
-        pose_set: avatars::poses(shared, &row.workspace, &row.avatar_id).await?,
+        pose_set: avatars::load_custom_poses(shared, &row.workspace, &row.avatar_id).await?,
         tools: tools.into_iter().map(|(tool, _)| tool).collect(),
         guardrails,
-        tool_servers: mcp::session::servers(shared, row, &agent).await?,
-        knowledge: knowledge_cache::of(shared, &row.workspace, &document::ids(&agent, "knowledge_base"))
+        tool_servers: mcp::session::load_servers(shared, row, &agent).await?,
+        knowledge: knowledge_cache::find_or_build(shared, &row.workspace, &document::string_list(&agent, "knowledge_base"))
             .await?,
         expose_tools: agent["config"]["expose_tools"] == true,
         trust_client_context: prompt::trusts_clients(&agent),
@@ -108,7 +108,7 @@ pub(crate) async fn of(shared: &AppState, row: &Row) -> store::Result<CallConfig
 
 /// The turn-taking settings of the agent, for the conversation with number
 /// `row.conversation_number`.
-fn settings_of<'a>(row: &Row, agent: &'a Value, tools: Vec<ToolSpec>) -> settings::AgentTurnConfig<'a> {
+fn turn_settings<'a>(row: &Row, agent: &'a Value, tools: Vec<ToolSpec>) -> settings::AgentTurnConfig<'a> {
     let avatar = &agent["avatars"][0];
     let stt = &avatar["config"]["stt"];
     let idle = &avatar["idle_timeout"];
@@ -116,7 +116,7 @@ fn settings_of<'a>(row: &Row, agent: &'a Value, tools: Vec<ToolSpec>) -> setting
     let greetings = avatar["welcome_message"]["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
     // Round robin over the agent's conversations.
     let greeting =
-        usize::try_from(row.number).ok().and_then(|n| greetings.get(n.checked_rem(greetings.len())?));
+        usize::try_from(row.conversation_number).ok().and_then(|n| greetings.get(n.checked_rem(greetings.len())?));
     settings::AgentTurnConfig {
         turn_handling: avatar["turn_handling"].as_str(),
         interruptability: avatar["interruptability"].as_str(),
@@ -129,49 +129,49 @@ fn settings_of<'a>(row: &Row, agent: &'a Value, tools: Vec<ToolSpec>) -> setting
         greeting_delay: avatar["welcome_message"]["wait_time"].as_f64(),
         // Null and 0 are equivalent here: no call-outs.
         idle_timeout: Some(idle["timeout"].as_f64().unwrap_or(0.0)),
-        idle_messages: texts(&idle["filler_phrases"]),
+        idle_messages: string_list(&idle["filler_phrases"]),
         idle_end_after: Some(idle["end_after"].as_u64().and_then(|n| u32::try_from(n).ok())),
         max_call_duration: max_call_duration(agent, avatar),
         call_warning_before: warning["callout_before"].as_f64(),
-        warning_message: texts(&warning["messages"]).into_iter().next(),
-        exit_message: texts(&avatar["exit_message"]["messages"]).into_iter().next(),
-        error_message: Some(optional(&agent["config"]["error_message"])),
+        warning_message: string_list(&warning["messages"]).into_iter().next(),
+        exit_message: string_list(&avatar["exit_message"]["messages"]).into_iter().next(),
+        error_message: Some(non_empty_string(&agent["config"]["error_message"])),
         user_id: row.user_id.clone().filter(|id| !id.is_empty()).unwrap_or_else(|| row.id.clone()),
         tools,
-        fallback_llm: optional(&avatar["config"]["llm"]["fallback_model"]).is_some(),
+        fallback_llm: non_empty_string(&avatar["config"]["llm"]["fallback_model"]).is_some(),
         fallback_tts: false,
     }
 }
 
 /// The agent's tools that still exist, in its order.
-async fn tools(shared: &AppState, row: &Row, agent: &Value) -> store::Result<Vec<(Tool, ToolSpec)>> {
-    let ids = document::ids(agent, "tool");
+async fn load_tools(shared: &AppState, row: &Row, agent: &Value) -> store::Result<Vec<(Tool, ToolSpec)>> {
+    let ids = document::string_list(agent, "tool");
     let rows = shared.store.documents(document::Table::Tool, &row.workspace, &ids).await?;
     let mut tools = Vec::new();
     for id in &ids {
         let Some(stored) = rows.iter().find(|row| row.id == *id) else { continue };
         let document: Value = serde_json::from_str(&stored.document)
-            .map_err(|e| store::Error::Damaged("tool", e.to_string()))?;
-        let headers: Headers = secrets::open(&shared.vault, &stored.id, &stored.secrets)?;
-        tools.push(tool_of(&document, headers));
+            .map_err(|e| store::Error::CorruptRow("tool", e.to_string()))?;
+        let headers: SecretHeaders = secrets::open(&shared.vault, &stored.id, &stored.secrets)?;
+        tools.push(parse_tool(&document, headers));
     }
     Ok(tools)
 }
 
 /// The agent's guardrails that still exist, in its order.
-async fn guardrails(shared: &AppState, row: &Row, agent: &Value) -> store::Result<Vec<Guardrail>> {
-    let ids = document::ids(agent, "guardrail");
+async fn load_guardrails(shared: &AppState, row: &Row, agent: &Value) -> store::Result<Vec<Guardrail>> {
+    let ids = document::string_list(agent, "guardrail");
     let rows = shared.store.documents(document::Table::Guardrail, &row.workspace, &ids).await?;
     let mut guardrails = Vec::new();
     for id in &ids {
         let Some(stored) = rows.iter().find(|row| row.id == *id) else { continue };
-        let rule = document_resource::shown(stored)?;
+        let rule = document_resource::to_json(stored)?;
         guardrails.push(Guardrail {
-            key: text(&rule["key"]),
-            category: text(&rule["category"]),
-            prompt: text(&rule["prompt"]),
-            response_message: optional(&rule["response_message"]),
-            callback_url: optional(&rule["callback_url"]),
+            key: string_or_empty(&rule["key"]),
+            category: string_or_empty(&rule["category"]),
+            prompt: string_or_empty(&rule["prompt"]),
+            response_message: non_empty_string(&rule["response_message"]),
+            callback_url: non_empty_string(&rule["callback_url"]),
         });
     }
     Ok(guardrails)
@@ -189,11 +189,11 @@ fn moderation_tool(guardrail: &Guardrail) -> (Tool, ToolSpec) {
     (tool, ToolSpec { name: guardrail.key.clone(), ..ToolSpec::default() })
 }
 
-fn tool_of(document: &Value, headers: Headers) -> (Tool, ToolSpec) {
+fn parse_tool(document: &Value, headers: SecretHeaders) -> (Tool, ToolSpec) {
     let (schema, request, messages) =
         (&document["schema"], &document["request_config"], &document["event_messages"]);
-    let name = text(&schema["name"]);
-    let message = |event: &str| optional(&messages[event]["message"]);
+    let name = string_or_empty(&schema["name"]);
+    let message = |event: &str| non_empty_string(&messages[event]["message"]);
     let spec = ToolSpec {
         name: name.clone(),
         on_start: message("on_start"),
@@ -207,15 +207,15 @@ fn tool_of(document: &Value, headers: Headers) -> (Tool, ToolSpec) {
     let run = match document["type"].as_str() {
         Some("tool.client") => ToolBackend::Client,
         _ => ToolBackend::Http {
-            method: text(&request["method"]),
-            url: text(&request["url"]),
+            method: string_or_empty(&request["method"]),
+            url: string_or_empty(&request["url"]),
             headers: headers.into_iter().collect(),
         },
     };
     (
         Tool {
             name,
-            description: text(&schema["description"]),
+            description: string_or_empty(&schema["description"]),
             parameters: schema["parameters"].clone(),
             backend: run,
         },
@@ -224,8 +224,8 @@ fn tool_of(document: &Value, headers: Headers) -> (Tool, ToolSpec) {
 }
 
 /// The call configuration, shared with the engine.
-pub(crate) async fn shared(shared: &AppState, row: &Row) -> store::Result<Arc<CallConfig>> {
-    of(shared, row).await.map(Arc::new)
+pub(crate) async fn build_shared(shared: &AppState, row: &Row) -> store::Result<Arc<CallConfig>> {
+    build(shared, row).await.map(Arc::new)
 }
 
 #[cfg(test)]

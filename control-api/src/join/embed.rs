@@ -11,48 +11,48 @@ use axum::response::Response;
 use axum::routing::get;
 use serde_json::Value;
 
-use crate::error::{ApiError, Missing};
-use crate::http::extract::{Base, Json, Path};
+use crate::error::{ApiError, Resource};
+use crate::http::extract::{BaseUrl, Json, Path};
 use crate::http::peer::Peer;
-use crate::http::validate::{Faults, Fields};
-use crate::resources::conversations::{self, Wish};
+use crate::http::validate::{FieldErrors, Fields};
+use crate::resources::conversations::{self, NewConversation};
 use crate::state::AppState;
 use crate::store::{self, document};
 use crate::web::Pages;
 
 /// Maximum size of a visitor's context, bytes.
-const CONTEXT_LIMIT: usize = 2048;
+const MAX_CONTEXT_BYTES: usize = 2048;
 
 /// An agent that may be embedded.
-struct Embedded {
+struct EmbeddableAgent {
     workspace: String,
     id: String,
     origins: Vec<String>,
 }
 
 /// The agent in the path; 404 unless it exists and may be embedded.
-async fn embedded(shared: &AppState, id: &str) -> Result<Embedded, ApiError> {
-    let missing = || ApiError::Missing(Missing::Agent);
-    let id = store::id(id).ok_or_else(missing)?;
-    let (workspace, row) = shared.store.agent_anywhere(&id).await?.ok_or_else(missing)?;
-    let agent = document::parsed(&row.document)?;
+async fn find_embeddable_agent(shared: &AppState, id: &str) -> Result<EmbeddableAgent, ApiError> {
+    let missing = || ApiError::NotFound(Resource::Agent);
+    let id = store::normalize_id(id).ok_or_else(missing)?;
+    let (workspace, row) = shared.store.agent_in_any_workspace(&id).await?.ok_or_else(missing)?;
+    let agent = document::parse_document(&row.document)?;
     if agent["embed"]["enabled"] != true || agent["is_active"] == false {
         return Err(missing());
     }
-    let origins = document::ids(&agent["embed"], "origins");
-    Ok(Embedded { workspace, id, origins })
+    let origins = document::string_list(&agent["embed"], "origins");
+    Ok(EmbeddableAgent { workspace, id, origins })
 }
 
 pub(crate) fn routes(pages: &Pages) -> Router<Arc<AppState>> {
     let pages = pages.clone();
     let page = async move |State(shared): State<Arc<AppState>>, Path(id): Path<String>| {
-        embedded(&shared, &id).await.map(|agent| pages.embed(&agent.origins))
+        find_embeddable_agent(&shared, &id).await.map(|agent| pages.embed(&agent.origins))
     };
-    Router::new().route("/embed/{agent_id}", get(page).post(click))
+    Router::new().route("/embed/{agent_id}", get(page).post(create_conversation))
 }
 
 /// Whether the origin is permitted: our own (the page itself), or one of the agent's origins.
-fn allowed(headers: &HeaderMap, base: &str, origins: &[String]) -> bool {
+fn is_origin_allowed(headers: &HeaderMap, base: &str, origins: &[String]) -> bool {
     match headers.get(header::ORIGIN).map(|v| v.to_str().unwrap_or_default()) {
         None => true,
         Some(origin) => {
@@ -62,47 +62,47 @@ fn allowed(headers: &HeaderMap, base: &str, origins: &[String]) -> bool {
     }
 }
 
-async fn click(
+async fn create_conversation(
     State(shared): State<Arc<AppState>>,
     Path(id): Path<String>,
-    Base(base): Base,
+    BaseUrl(base): BaseUrl,
     peer: Peer,
     headers: HeaderMap,
     request: Request,
 ) -> Result<axum::Json<Value>, ApiError> {
-    shared.limited(&shared.limits.embeds, peer)?;
+    shared.check_rate_limit(&shared.rate_limits.embeds, peer)?;
     let Json(body) = <Json>::from_request(request, &()).await?;
     let (user_name, user_id, context) = {
-        let faults = Faults::default();
+        let faults = FieldErrors::default();
         let fields = Fields::body(body, &faults)?;
         let context = fields.raw("context").filter(|v| !v.is_null()).map(Value::to_string);
-        if context.as_ref().is_some_and(|c| c.len() > CONTEXT_LIMIT) {
-            fields.fault("context", "must be at most 2 KB");
+        if context.as_ref().is_some_and(|c| c.len() > MAX_CONTEXT_BYTES) {
+            fields.add_error("context", "must be at most 2 KB");
         }
         if fields.raw("context").is_some_and(|v| !v.is_null() && !v.is_string() && !v.is_object()) {
-            fields.fault("context", "must be a string or an object");
+            fields.add_error("context", "must be a string or an object");
         }
         let short = |name: &str| {
             let text = fields.text(name).filter(|t| !t.is_empty());
             if text.as_ref().is_some_and(|t| t.len() > 200) {
-                fields.fault(name, "must be at most 200 bytes");
+                fields.add_error(name, "must be at most 200 bytes");
             }
             text
         };
         let read = (short("userName"), short("userId"), context);
-        faults.unless(read)?
+        faults.into_result(read)?
     };
-    let agent = embedded(&shared, &id).await?;
-    if !allowed(&headers, &base, &agent.origins) {
+    let agent = find_embeddable_agent(&shared, &id).await?;
+    if !is_origin_allowed(&headers, &base, &agent.origins) {
         return Err(ApiError::Forbidden("This page may not use the agent"));
     }
-    let wish = Wish { agent: agent.id, user_name, user_id, context, visitor: true, meta_data: None };
-    let row = conversations::begin(&shared, &agent.workspace, &wish).await?;
-    Ok(axum::Json(conversations::authorized(&shared, &row, &base).await?))
+    let wish = NewConversation { agent: agent.id, user_name, user_id, context, from_visitor: true, meta_data: None };
+    let row = conversations::create_record(&shared, &agent.workspace, &wish).await?;
+    Ok(axum::Json(conversations::join_response(&shared, &row, &base).await?))
 }
 
 /// `GET /`: a landing page with a link to the demo agent.
-pub(crate) fn landing(pages: &Pages) -> Router<Arc<AppState>> {
+pub(crate) fn landing_routes(pages: &Pages) -> Router<Arc<AppState>> {
     let pages = pages.clone();
     let page = async move |State(shared): State<Arc<AppState>>| -> Result<Response, ApiError> {
         let demo = crate::resources::demo::find(&shared).await?;
@@ -120,12 +120,12 @@ mod tests {
         let from = |origin: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ORIGIN, origin.parse().unwrap());
-            allowed(&headers, "https://talk.example/base", &["https://shop.example/".to_owned()])
+            is_origin_allowed(&headers, "https://talk.example/base", &["https://shop.example/".to_owned()])
         };
         assert!(from("https://talk.example"));
         assert!(from("https://shop.example"));
         assert!(!from("https://evil.example"));
         assert!(!from("null"));
-        assert!(allowed(&HeaderMap::new(), "https://talk.example", &[]));
+        assert!(is_origin_allowed(&HeaderMap::new(), "https://talk.example", &[]));
     }
 }

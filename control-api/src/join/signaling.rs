@@ -34,35 +34,35 @@ use tracing::Instrument as _;
 
 use crate::error::ApiError;
 use crate::events::record;
-use crate::http::auth::bearer;
+use crate::http::auth::bearer_token;
 use crate::http::extract::{self, Path};
 use crate::http::peer::Peer;
 use crate::http::quota;
-use crate::http::security_headers::span;
-use crate::http::validate::{Faults, Fields};
+use crate::http::security_headers::call_span;
+use crate::http::validate::{FieldErrors, Fields};
 use crate::join::{call_config, prompt};
 use crate::state::AppState;
 use crate::state::join_token::Claims;
 use crate::store::conversation::{ENDED, IN_PROGRESS, Row, STARTED};
 
 /// Maximum size of a session description, bytes. The largest one observed has 10 kB.
-const SDP_LIMIT: usize = 64 << 10;
+const MAX_SDP_BYTES: usize = 64 << 10;
 
 pub(crate) fn routes(shared: &Arc<AppState>) -> Router<Arc<AppState>> {
     // `any` admits OPTIONS. The fallback refuses a wrong method with the CORS headers that every
     // response carries.
     Router::new()
-        .route("/rtc/{conversation_id}", post(whip_offer).options(preflight).fallback(wrong_whip))
+        .route("/rtc/{conversation_id}", post(whip_offer).options(preflight).fallback(whip_method_not_allowed))
         .route(
             "/rtc/{conversation_id}/{resource}",
-            patch(whip_trickle).delete(whip_hang_up).options(preflight).fallback(wrong_resource),
+            patch(whip_trickle).delete(whip_hang_up).options(preflight).fallback(resource_method_not_allowed),
         )
-        .route("/api/offer", any(api_offer))
-        .layer(axum::middleware::from_fn_with_state(Arc::clone(shared), cors))
+        .route("/api/offer", any(rtvi_offer))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(shared), add_cors_headers))
 }
 
 /// Allows every origin: access depends on the token, which no browser attaches by itself.
-async fn cors(State(_): State<Arc<AppState>>, request: Request, next: axum::middleware::Next) -> Response {
+async fn add_cors_headers(State(_): State<Arc<AppState>>, request: Request, next: axum::middleware::Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     for (name, value) in [
@@ -81,43 +81,43 @@ async fn preflight() -> Response {
     (StatusCode::NO_CONTENT, [(HeaderName::from_static("accept-post"), "application/sdp")]).into_response()
 }
 
-fn wrong(allow: &'static str) -> Response {
-    let mut response = ApiError::Method.into_response();
+fn method_not_allowed(allow: &'static str) -> Response {
+    let mut response = ApiError::MethodNotAllowed.into_response();
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
     response
 }
 
-async fn wrong_whip() -> Response {
-    wrong("POST, OPTIONS")
+async fn whip_method_not_allowed() -> Response {
+    method_not_allowed("POST, OPTIONS")
 }
 
-async fn wrong_resource() -> Response {
-    wrong("PATCH, DELETE, OPTIONS")
+async fn resource_method_not_allowed() -> Response {
+    method_not_allowed("PATCH, DELETE, OPTIONS")
 }
 
 /// Verifies the token of a request and returns its claims.
-fn claims(shared: &AppState, parts: &Parts) -> Result<Claims, ApiError> {
-    let token = bearer(&parts.headers, parts.uri.query()).ok_or(ApiError::Unauthorized)?;
-    shared.tokens.read(&token).ok_or(ApiError::Unauthorized)
+fn verify_token(shared: &AppState, parts: &Parts) -> Result<Claims, ApiError> {
+    let token = bearer_token(&parts.headers, parts.uri.query()).ok_or(ApiError::Unauthorized)?;
+    shared.token_signer.verify(&token).ok_or(ApiError::Unauthorized)
 }
 
 /// The conversation that a token may still join. 401 if it was never joined and has expired; 409 if
 /// it has ended.
-pub(crate) async fn opened(shared: &AppState, claims: &Claims) -> Result<Row, ApiError> {
+pub(crate) async fn find_joinable(shared: &AppState, claims: &Claims) -> Result<Row, ApiError> {
     let row =
-        shared.store.conversation_anywhere(&claims.sub.to_string()).await?.ok_or(ApiError::Unauthorized)?;
+        shared.store.conversation_in_any_workspace(&claims.sub.to_string()).await?.ok_or(ApiError::Unauthorized)?;
     // A call that started a moment ago may not be in the store yet.
-    let pending = shared.pending.contains(claims.sub);
-    if row.joined_at.is_none() && !pending && record::expired(shared, &row) {
+    let pending = shared.pending_offers.contains(claims.sub);
+    if row.joined_at.is_none() && !pending && record::is_join_expired(shared, &row) {
         return Err(ApiError::Unauthorized);
     }
-    if row.status == ENDED || shared.facts.is_broken(claims.sub) {
+    if row.status == ENDED || shared.events.has_panicked(claims.sub) {
         return Err(ApiError::Conflict("Conversation has ended".into()));
     }
     Ok(row)
 }
 
-fn refusal(error: OfferError) -> ApiError {
+fn to_api_error(error: OfferError) -> ApiError {
     match error {
         OfferError::BadSdp(_) => ApiError::BadRequest(error.to_string()),
         OfferError::NotAcceptable(text) => ApiError::NotAcceptable(text),
@@ -128,15 +128,15 @@ fn refusal(error: OfferError) -> ApiError {
 
 /// Refuses a request about a running call of another server. The client's next attempt may reach
 /// that server.
-fn held_here(shared: &AppState, row: &Row) -> Result<(), ApiError> {
-    if row.status == IN_PROGRESS && row.server != shared.server {
+fn ensure_local(shared: &AppState, row: &Row) -> Result<(), ApiError> {
+    if row.status == IN_PROGRESS && row.server != shared.server_id {
         return Err(ApiError::NoCapacity("the call is held by another server".into()));
     }
     Ok(())
 }
 
 /// Submits an offer to the engine.
-async fn offer(
+async fn submit_offer(
     shared: &AppState,
     row: &Row,
     peer: Peer,
@@ -144,43 +144,43 @@ async fn offer(
     replaces: Option<String>,
     restart: bool,
 ) -> Result<AcceptedOffer, ApiError> {
-    if shared.draining() && row.status != IN_PROGRESS {
+    if shared.is_draining() && row.status != IN_PROGRESS {
         // The engine counts the rejected calls.
-        let why = shared.host().reject_new_call();
+        let why = shared.engine().reject_new_call();
         return Err(ApiError::NoCapacity(why.unwrap_or_else(|| "the server is shutting down".into())));
     }
     // A call that starts now would leave no record.
-    if let Some(reason) = shared.keeps_nothing().filter(|_| row.status == STARTED) {
-        return Err(ApiError::Unwritable(reason));
+    if let Some(reason) = shared.persistence_failure().filter(|_| row.status == STARTED) {
+        return Err(ApiError::StoreUnwritable(reason));
     }
-    held_here(shared, row)?;
-    let call = call_config::shared(shared, row).await?;
+    ensure_local(shared, row)?;
+    let call = call_config::build_shared(shared, row).await?;
     let id = call.id;
-    let counted = quota::call(shared, row).await?;
+    let counted = quota::reserve_call(shared, row).await?;
     let mut commands = Vec::new();
     if row.status == STARTED {
-        commands.extend(prompt::visitors(row, call.trust_client_context));
-        commands.extend(shared.store.commands(&row.id).await?);
+        commands.extend(prompt::visitor_context_command(row, call.trust_client_context));
+        commands.extend(shared.store.queued_commands(&row.id).await?);
     }
-    let network = (!shared.exempt(peer)).then(|| peer.subscriber());
+    let network = (!shared.is_rate_limit_exempt(peer)).then(|| peer.subscriber_network());
     let caller = Caller { network, agent: row.agent.clone() };
     let offer = Offer { config: call, sdp, replaces, restart, commands, caller };
-    let accepted = shared.host().accept_offer(offer).await.map_err(|error| {
+    let accepted = shared.engine().accept_offer(offer).await.map_err(|error| {
         if counted {
-            shared.beginning.forget(&row.id);
+            shared.connecting_calls.release(&row.id);
         }
-        refusal(error)
+        to_api_error(error)
     })?;
-    shared.connections.note(id, &accepted.connection);
+    shared.connections.insert(id, &accepted.connection);
     if row.status == STARTED {
-        shared.pending.note(id);
+        shared.pending_offers.insert(id);
     }
     Ok(accepted)
 }
 
 /// The token's claims, if they are for the conversation in the path.
-pub(crate) fn claims_for(shared: &AppState, parts: &Parts, id: &str) -> Result<Claims, ApiError> {
-    let claims = claims(shared, parts)?;
+pub(crate) fn verify_token_for(shared: &AppState, parts: &Parts, id: &str) -> Result<Claims, ApiError> {
+    let claims = verify_token(shared, parts)?;
     if id.parse::<ConversationId>().is_ok_and(|id| id == claims.sub) {
         Ok(claims)
     } else {
@@ -189,16 +189,16 @@ pub(crate) fn claims_for(shared: &AppState, parts: &Parts, id: &str) -> Result<C
 }
 
 /// Reads a body of one media type. A request without `Content-Type` is accepted.
-async fn body(request: Request, media_type: &'static str) -> Result<Bytes, ApiError> {
+async fn read_body(request: Request, media_type: &'static str) -> Result<Bytes, ApiError> {
     let (parts, body) = request.into_parts();
-    let bytes = extract::read(body, &parts.headers, SDP_LIMIT).await?;
+    let bytes = extract::read_body(body, &parts.headers, MAX_SDP_BYTES).await?;
     if extract::media_type(&parts.headers).is_some_and(|given| given != media_type) {
-        return Err(ApiError::MediaType(media_type));
+        return Err(ApiError::UnsupportedMediaType(media_type));
     }
     Ok(bytes)
 }
 
-fn split(request: Request) -> (Parts, Request) {
+fn split_request(request: Request) -> (Parts, Request) {
     let (parts, body) = request.into_parts();
     (parts.clone(), Request::from_parts(parts, body))
 }
@@ -209,14 +209,14 @@ async fn whip_offer(
     peer: Peer,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let (parts, request) = split(request);
-    let claims = claims_for(&shared, &parts, &id)?;
-    shared.limited(&shared.limits.offers, peer)?;
-    let sdp = body(request, "application/sdp").await?;
+    let (parts, request) = split_request(request);
+    let claims = verify_token_for(&shared, &parts, &id)?;
+    shared.check_rate_limit(&shared.rate_limits.offers, peer)?;
+    let sdp = read_body(request, "application/sdp").await?;
     let sdp = String::from_utf8(sdp.to_vec())
         .map_err(|_| ApiError::BadRequest("bad SDP: it is not text".into()))?;
-    let row = opened(&shared, &claims).await?;
-    let accepted = offer(&shared, &row, peer, sdp, None, false).await?;
+    let row = find_joinable(&shared, &claims).await?;
+    let accepted = submit_offer(&shared, &row, peer, sdp, None, false).await?;
     let headers = [
         (header::CONTENT_TYPE, "application/sdp".to_owned()),
         (header::LOCATION, format!("/rtc/{}/{}", row.id, accepted.connection)),
@@ -230,12 +230,12 @@ async fn whip_trickle(
     Path((id, resource)): Path<(String, String)>,
     request: Request,
 ) -> Result<StatusCode, ApiError> {
-    let (parts, request) = split(request);
-    let claims = claims_for(&shared, &parts, &id)?;
-    body(request, "application/trickle-ice-sdpfrag").await?;
-    held_here(&shared, &opened(&shared, &claims).await?)?;
+    let (parts, request) = split_request(request);
+    let claims = verify_token_for(&shared, &parts, &id)?;
+    read_body(request, "application/trickle-ice-sdpfrag").await?;
+    ensure_local(&shared, &find_joinable(&shared, &claims).await?)?;
     if !shared.connections.contains(claims.sub, &resource) {
-        return Err(ApiError::Missing(crate::error::Missing::Path));
+        return Err(ApiError::NotFound(crate::error::Resource::Route));
     }
     Ok(StatusCode::NO_CONTENT)
 }
@@ -245,29 +245,29 @@ async fn whip_hang_up(
     Path((id, resource)): Path<(String, String)>,
     request: Request,
 ) -> Result<StatusCode, ApiError> {
-    let (parts, _) = split(request);
-    let claims = claims_for(&shared, &parts, &id)?;
-    if shared.host().hang_up(claims.sub, resource).await {
+    let (parts, _) = split_request(request);
+    let claims = verify_token_for(&shared, &parts, &id)?;
+    if shared.engine().hang_up(claims.sub, resource).await {
         return Ok(StatusCode::OK);
     }
     // A call that ended by itself has no connection to hang up.
-    shared.facts.flush(&shared.store).await;
-    match opened(&shared, &claims).await {
+    shared.events.flush(&shared.store).await;
+    match find_joinable(&shared, &claims).await {
         Err(ApiError::Conflict(_)) => Ok(StatusCode::OK),
         Err(refused) => Err(refused),
-        Ok(row) => held_here(&shared, &row).and(Err(ApiError::Missing(crate::error::Missing::Path))),
+        Ok(row) => ensure_local(&shared, &row).and(Err(ApiError::NotFound(crate::error::Resource::Route))),
     }
 }
 
 /// Candidates are validated and not used: the engine learns the client's address from its
 /// connectivity checks.
-fn candidates(body: &[u8]) -> Result<(), ApiError> {
+fn validate_candidates(body: &[u8]) -> Result<(), ApiError> {
     let body: Value = serde_json::from_slice(body).map_err(|_| ApiError::Invalid(Vec::new()))?;
-    let faults = Faults::default();
+    let faults = FieldErrors::default();
     let fields = Fields::body(body, &faults)?;
     fields.text("pc_id");
     fields.objects("candidates");
-    faults.unless(())
+    faults.into_result(())
 }
 
 /// Validates the body of a trickle request at `/api/offer`: JSON with `pc_id` and `candidates`,
@@ -275,9 +275,9 @@ fn candidates(body: &[u8]) -> Result<(), ApiError> {
 ///
 /// # Errors
 /// The status and the body of the error response.
-pub fn trickle(body: &[u8]) -> Result<(), (u16, Vec<u8>)> {
+pub fn validate_trickle(body: &[u8]) -> Result<(), (u16, Vec<u8>)> {
     use futures_util::FutureExt as _;
-    candidates(body).map_err(|refused| {
+    validate_candidates(body).map_err(|refused| {
         let answer = refused.into_response();
         let status = answer.status().as_u16();
         // The body is complete, so it is available at once.
@@ -286,7 +286,7 @@ pub fn trickle(body: &[u8]) -> Result<(), (u16, Vec<u8>)> {
     })
 }
 
-async fn api_offer(
+async fn rtvi_offer(
     State(shared): State<Arc<AppState>>,
     peer: Peer,
     request: Request,
@@ -294,33 +294,33 @@ async fn api_offer(
     match *request.method() {
         Method::OPTIONS => return Ok(StatusCode::NO_CONTENT.into_response()),
         Method::POST | Method::PATCH => {}
-        _ => return Ok(wrong("POST, PATCH, OPTIONS")),
+        _ => return Ok(method_not_allowed("POST, PATCH, OPTIONS")),
     }
-    let (parts, request) = split(request);
-    let claims = claims(&shared, &parts)?;
+    let (parts, request) = split_request(request);
+    let claims = verify_token(&shared, &parts)?;
     let trickles = parts.method == Method::PATCH;
     if !trickles {
-        shared.limited(&shared.limits.offers, peer)?;
+        shared.check_rate_limit(&shared.rate_limits.offers, peer)?;
     }
-    let bytes = body(request, "application/json").await?;
+    let bytes = read_body(request, "application/json").await?;
     if trickles {
-        candidates(&bytes)?;
+        validate_candidates(&bytes)?;
         // The client waits for this response before it reports "connected".
-        opened(&shared, &claims).await?;
+        find_joinable(&shared, &claims).await?;
         return Ok(axum::Json(json!({"status": "success"})).into_response());
     }
     let value: Value = serde_json::from_slice(&bytes).map_err(|_| ApiError::Invalid(Vec::new()))?;
     let (sdp, replaces, restart) = {
-        let faults = Faults::default();
+        let faults = FieldErrors::default();
         let fields = Fields::body(value, &faults)?;
         fields.choice("type", &["offer"], "offer");
         let read =
             (fields.required("sdp"), fields.text("pc_id"), fields.boolean("restart_pc").unwrap_or(false));
-        faults.unless(read)?
+        faults.into_result(read)?
     };
-    let row = opened(&shared, &claims).await?;
+    let row = find_joinable(&shared, &claims).await?;
     // The path does not contain the conversation's id.
-    let accepted = offer(&shared, &row, peer, sdp, replaces, restart).instrument(span(claims.sub)).await?;
+    let accepted = submit_offer(&shared, &row, peer, sdp, replaces, restart).instrument(call_span(claims.sub)).await?;
     Ok(axum::Json(json!({"sdp": accepted.answer, "type": "answer", "pc_id": accepted.connection}))
         .into_response())
 }

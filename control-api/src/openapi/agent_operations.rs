@@ -2,10 +2,10 @@
 //! are in [`super::conversation_operations`].
 
 use super::operation::{
-    AGENTS, AVATARS, Body, DONE, GUARDRAILS, KNOWLEDGE, MCP, Operation, TEMPLATES, TOOLS, op,
+    AGENTS, AVATARS, Body, DONE_RESPONSE, GUARDRAILS, KNOWLEDGE, MCP, Operation, TEMPLATES, TOOLS, op,
 };
 
-const MADE: &[(u16, &str, &str)] = &[(201, "Done", "Made")];
+const CREATED_RESPONSE: &[(u16, &str, &str)] = &[(201, "Done", "Made")];
 
 /// All rows of this file.
 pub(super) const OPERATIONS: &[Operation] = &[
@@ -16,15 +16,15 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "Make an agent",
         &[(200, "Created", "Made; the webhook secret is told only here")],
     )
-    .takes("AgentBody")
-    .counted(),
+    .json_body("AgentBody")
+    .workspace_limited(),
     op(AGENTS, "get", "/v1/ext/agent", "List agents, newest first", &[(200, "[Agent]", "Agents")]).list(),
-    op(AGENTS, "get", "/v1/ext/agent/{id}", "Read an agent", &[(200, "Agent", "The agent")]).or_message(),
-    op(AGENTS, "put", "/v1/ext/agent/{id}", "Replace an agent", DONE).takes("AgentBody").or_message(),
-    op(AGENTS, "patch", "/v1/ext/agent/{id}", "Change an agent (JSON Merge Patch)", DONE)
-        .takes("Patch")
-        .or_message(),
-    op(AGENTS, "delete", "/v1/ext/agent/{id}", "Delete an agent; its conversations stay", DONE).or_message(),
+    op(AGENTS, "get", "/v1/ext/agent/{id}", "Read an agent", &[(200, "Agent", "The agent")]).not_found_message(),
+    op(AGENTS, "put", "/v1/ext/agent/{id}", "Replace an agent", DONE_RESPONSE).json_body("AgentBody").not_found_message(),
+    op(AGENTS, "patch", "/v1/ext/agent/{id}", "Change an agent (JSON Merge Patch)", DONE_RESPONSE)
+        .json_body("Patch")
+        .not_found_message(),
+    op(AGENTS, "delete", "/v1/ext/agent/{id}", "Delete an agent; its conversations stay", DONE_RESPONSE).not_found_message(),
     op(
         AGENTS,
         "post",
@@ -32,10 +32,10 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "Renew the webhook secret",
         &[(200, "Created", "Renewed")],
     )
-    .or_message(),
+    .not_found_message(),
     op(AGENTS, "post", "/v1/agent/api", "Make an agent, short form", &[(200, "Created", "Made")])
-        .takes("ShortAgent")
-        .counted(),
+        .json_body("ShortAgent")
+        .workspace_limited(),
     op(
         AGENTS,
         "post",
@@ -43,9 +43,9 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "Make an agent of a template",
         &[(200, "Created", "Made"), (500, "Error", "The template or an avatar cannot be fetched")],
     )
-    .takes("AgentByTemplate")
-    .counted(),
-    op(TEMPLATES, "post", "/v1/ext/template", "Make a template", MADE).takes("TemplateBody").counted(),
+    .json_body("AgentByTemplate")
+    .workspace_limited(),
+    op(TEMPLATES, "post", "/v1/ext/template", "Make a template", CREATED_RESPONSE).json_body("TemplateBody").workspace_limited(),
     op(
         TEMPLATES,
         "get",
@@ -55,11 +55,11 @@ pub(super) const OPERATIONS: &[Operation] = &[
     )
     .list(),
     op(TEMPLATES, "get", "/v1/ext/template/{id}", "Read a template", &[(200, "Template", "The template")])
-        .or_message(),
-    op(TEMPLATES, "put", "/v1/ext/template/{id}", "Replace a template", DONE)
-        .takes("TemplateBody")
-        .or_message(),
-    op(TEMPLATES, "delete", "/v1/ext/template/{id}", "Delete a template", DONE).or_message(),
+        .not_found_message(),
+    op(TEMPLATES, "put", "/v1/ext/template/{id}", "Replace a template", DONE_RESPONSE)
+        .json_body("TemplateBody")
+        .not_found_message(),
+    op(TEMPLATES, "delete", "/v1/ext/template/{id}", "Delete a template", DONE_RESPONSE).not_found_message(),
     op(AVATARS, "get", "/v1/ext/avatars", "List stock avatars", &[(200, "[StockAvatar]", "Avatars")]).list(),
     op(
         AVATARS,
@@ -68,8 +68,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "Make a custom avatar: of a character, which is drawn, or of a picture",
         &[(200, "CustomAvatar", "The job is queued")],
     )
-    .takes("CustomAvatarBody")
-    .counted(),
+    .json_body("CustomAvatarBody")
+    .workspace_limited(),
     op(
         AVATARS,
         "get",
@@ -85,8 +85,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "Read a custom avatar and its job's state",
         &[(200, "CustomAvatar", "The custom avatar; agents may name it once it has an output")],
     )
-    .or_message(),
-    op(AVATARS, "delete", "/v2/custom-avatar/{id}", "Delete a custom avatar", DONE).or_message(),
+    .not_found_message(),
+    op(AVATARS, "delete", "/v2/custom-avatar/{id}", "Delete a custom avatar", DONE_RESPONSE).not_found_message(),
     op(
         AVATARS,
         "get",
@@ -105,41 +105,41 @@ pub(super) const OPERATIONS: &[Operation] = &[
             (503, "NoCapacity", "There is no time for it now"),
         ],
     )
-    .takes("Preview"),
-    op(GUARDRAILS, "post", "/v1/ext/guardrail", "Make a guardrail", MADE).takes("GuardrailBody").counted(),
+    .json_body("Preview"),
+    op(GUARDRAILS, "post", "/v1/ext/guardrail", "Make a guardrail", CREATED_RESPONSE).json_body("GuardrailBody").workspace_limited(),
     op(GUARDRAILS, "get", "/v1/ext/guardrail", "List guardrails", &[(200, "[Guardrail]", "Guardrails")])
         .list(),
     op(GUARDRAILS, "get", "/v1/ext/guardrail/{id}", "Read a guardrail", &[(200, "Guardrail", "It")])
-        .or_message(),
-    op(GUARDRAILS, "put", "/v1/ext/guardrail/{id}", "Replace a guardrail; its key stays", DONE)
-        .takes("GuardrailBody")
-        .or_message(),
+        .not_found_message(),
+    op(GUARDRAILS, "put", "/v1/ext/guardrail/{id}", "Replace a guardrail; its key stays", DONE_RESPONSE)
+        .json_body("GuardrailBody")
+        .not_found_message(),
     op(
         GUARDRAILS,
         "delete",
         "/v1/ext/guardrail/{id}",
         "Delete a guardrail; references stay and are skipped",
-        DONE,
+        DONE_RESPONSE,
     )
-    .or_message(),
-    op(TOOLS, "post", "/v1/ext/tool", "Make a tool", MADE).takes("ToolBody").counted(),
+    .not_found_message(),
+    op(TOOLS, "post", "/v1/ext/tool", "Make a tool", CREATED_RESPONSE).json_body("ToolBody").workspace_limited(),
     op(TOOLS, "get", "/v1/ext/tool", "List tools", &[(200, "[Tool]", "Tools")]).list(),
-    op(TOOLS, "get", "/v1/ext/tool/{id}", "Read a tool", &[(200, "Tool", "The tool")]).or_message(),
-    op(TOOLS, "put", "/v1/ext/tool/{id}", "Replace a tool", DONE).takes("ToolBody").or_message(),
-    op(TOOLS, "delete", "/v1/ext/tool/{id}", "Delete a tool", DONE).or_message(),
+    op(TOOLS, "get", "/v1/ext/tool/{id}", "Read a tool", &[(200, "Tool", "The tool")]).not_found_message(),
+    op(TOOLS, "put", "/v1/ext/tool/{id}", "Replace a tool", DONE_RESPONSE).json_body("ToolBody").not_found_message(),
+    op(TOOLS, "delete", "/v1/ext/tool/{id}", "Delete a tool", DONE_RESPONSE).not_found_message(),
     op(MCP, "post", "/v1/ext/mcp", "Make an MCP configuration", &[(200, "McpMade", "Made")])
-        .takes("McpBody")
-        .counted(),
+        .json_body("McpBody")
+        .workspace_limited(),
     op(MCP, "get", "/v1/ext/mcp", "List MCP configurations", &[(200, "[Mcp]", "MCP configurations")]).list(),
     op(MCP, "get", "/v1/ext/mcp/{id}", "Read an MCP configuration", &[(200, "Mcp", "The MCP configuration")])
-        .or_error(),
+        .not_found_error(),
     op(MCP, "put", "/v1/ext/mcp/{id}", "Replace an MCP configuration", &[(200, "Mcp", "As it is now")])
-        .takes("McpBody")
-        .or_error(),
-    op(MCP, "delete", "/v1/ext/mcp/{id}", "Delete an MCP configuration", &[(204, "", "Deleted")]).or_error(),
-    op(KNOWLEDGE, "post", "/v1/ext/kb", "Make a knowledge base of documents", DONE)
+        .json_body("McpBody")
+        .not_found_error(),
+    op(MCP, "delete", "/v1/ext/mcp/{id}", "Delete an MCP configuration", &[(204, "", "Deleted")]).not_found_error(),
+    op(KNOWLEDGE, "post", "/v1/ext/kb", "Make a knowledge base of documents", DONE_RESPONSE)
         .body(Body::Form("KnowledgeForm"))
-        .counted(),
+        .workspace_limited(),
     op(
         KNOWLEDGE,
         "get",
@@ -155,12 +155,12 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "Read a knowledge base and the state of its documents",
         &[(200, "KnowledgeBaseWithDocuments", "The knowledge base")],
     )
-    .or_message(),
-    op(KNOWLEDGE, "put", "/v1/ext/kb/{id}", "Rename a knowledge base", DONE)
-        .takes("KnowledgeBody")
-        .or_message(),
-    op(KNOWLEDGE, "delete", "/v1/ext/kb/{id}", "Delete a knowledge base with its documents", DONE)
-        .or_message(),
+    .not_found_message(),
+    op(KNOWLEDGE, "put", "/v1/ext/kb/{id}", "Rename a knowledge base", DONE_RESPONSE)
+        .json_body("KnowledgeBody")
+        .not_found_message(),
+    op(KNOWLEDGE, "delete", "/v1/ext/kb/{id}", "Delete a knowledge base with its documents", DONE_RESPONSE)
+        .not_found_message(),
     op(
         KNOWLEDGE,
         "post",
@@ -169,7 +169,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         &[(200, "Added", "Added; it is read in the background")],
     )
     .body(Body::Form("DocumentForm"))
-    .or_message()
-    .counted(),
-    op(KNOWLEDGE, "delete", "/v1/ext/kb/doc/{id}", "Delete a document", DONE).or_message(),
+    .not_found_message()
+    .workspace_limited(),
+    op(KNOWLEDGE, "delete", "/v1/ext/kb/doc/{id}", "Delete a document", DONE_RESPONSE).not_found_message(),
 ];

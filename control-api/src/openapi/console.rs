@@ -1,11 +1,11 @@
 //! Operations used only by the console, one row each. All its other requests are in
 //! [`super::agent_operations`] and [`super::conversation_operations`].
 
-use super::operation::{Door, Operation, SERVER, op};
+use super::operation::{Auth, Operation, SERVER, op};
 
 /// All rows of this file.
 pub(super) const OPERATIONS: &[Operation] = &[
-    op(SERVER, "get", "/console", "The console", &[(200, "html", "A page")]).behind(Door::Open),
+    op(SERVER, "get", "/console", "The console", &[(200, "html", "A page")]).auth(Auth::Public),
     op(
         SERVER,
         "post",
@@ -13,8 +13,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "Log in to the console: a cookie, which opens an operation where x-csrf-token comes with it",
         &[(200, "Session", "Logged in"), (401, "Error", "No valid key")],
     )
-    .takes("SessionBody")
-    .behind(Door::Open),
+    .json_body("SessionBody")
+    .auth(Auth::Public),
     op(
         SERVER,
         "get",
@@ -22,7 +22,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "Whose session the cookie is, with the token for x-csrf-token",
         &[(200, "Session", "Logged in"), (204, "", "Nobody is logged in")],
     )
-    .behind(Door::Open),
+    .auth(Auth::Public),
     op(SERVER, "delete", "/console/session", "Log out of the console", &[(204, "", "Logged out")])
-        .behind(Door::Open),
+        .auth(Auth::Public),
 ];

@@ -1,15 +1,15 @@
 //! Operations on conversations, their resources and the server, one row each.
 
 use super::operation::{
-    Body, CONTROL, CONVERSATIONS, DONE, Door, JOINING, KEYS, Operation, SERVER, WEBHOOKS, op,
+    Body, CONTROL, CONVERSATIONS, DONE_RESPONSE, Auth, JOINING, KEYS, Operation, SERVER, WEBHOOKS, op,
 };
 
-const TOLD: &[(u16, &str, &str)] = &[
+const COMMAND_RESPONSES: &[(u16, &str, &str)] = &[
     (200, "Message", "Done"),
     (409, "Error", "Not in this state"),
     (503, "NoCapacity", "The call is held by another server; Retry-After says when to come back"),
 ];
-const PAGE: &[(u16, &str, &str)] = &[(200, "html", "A page")];
+const PAGE_RESPONSE: &[(u16, &str, &str)] = &[(200, "html", "A page")];
 
 /// All rows of this file.
 pub(super) const OPERATIONS: &[Operation] = &[
@@ -24,10 +24,10 @@ pub(super) const OPERATIONS: &[Operation] = &[
             (503, "NoCapacity", "The server takes no new calls"),
         ],
     )
-    .takes("AuthBody")
-    .or_message()
-    .operates()
-    .counted(),
+    .json_body("AuthBody")
+    .not_found_message()
+    .operate_scope()
+    .workspace_limited(),
     op(
         CONVERSATIONS,
         "post",
@@ -39,10 +39,10 @@ pub(super) const OPERATIONS: &[Operation] = &[
             (503, "NoCapacity", "The server takes no new calls"),
         ],
     )
-    .takes("ConversationBody")
-    .or_message()
-    .operates()
-    .counted(),
+    .json_body("ConversationBody")
+    .not_found_message()
+    .operate_scope()
+    .workspace_limited(),
     op(
         CONVERSATIONS,
         "get",
@@ -58,7 +58,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "Read a conversation with its transcript",
         &[(200, "Conversation", "The conversation")],
     )
-    .or_error(),
+    .not_found_error(),
     op(
         CONVERSATIONS,
         "delete",
@@ -66,8 +66,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "Erase an ended conversation with all that hangs on it",
         &[(204, "", "Erased"), (409, "Error", "It has not ended")],
     )
-    .or_error()
-    .operates(),
+    .not_found_error()
+    .operate_scope(),
     op(
         CONVERSATIONS,
         "get",
@@ -75,7 +75,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "Where each turn's time went",
         &[(200, "[Turn]", "Turns")],
     )
-    .or_error(),
+    .not_found_error(),
     op(
         CONVERSATIONS,
         "get",
@@ -83,7 +83,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "The conversation's events; a server-sent stream where text/event-stream is accepted",
         &[(200, "[Event]", "Events")],
     )
-    .or_error(),
+    .not_found_error(),
     op(
         CONVERSATIONS,
         "post",
@@ -91,9 +91,9 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "Keep what the user thought of it; the last word counts",
         &[(200, "Message", "Kept")],
     )
-    .takes("Feedback")
-    .or_error()
-    .operates(),
+    .json_body("Feedback")
+    .not_found_error()
+    .operate_scope(),
     op(
         CONVERSATIONS,
         "post",
@@ -101,30 +101,30 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "Send an agent into a meeting",
         &[(502, "text", "The meeting service does not take the agent")],
     )
-    .takes("Meeting")
-    .or_message()
-    .operates(),
-    op(CONTROL, "put", "/v1/conversation/{id}/speak", "Let the agent say this", TOLD)
-        .takes("Speak")
-        .or_error()
-        .operates(),
-    op(CONTROL, "post", "/v1/conversation/{id}/interrupt", "Stop the agent's speech", TOLD)
-        .or_error()
-        .operates(),
+    .json_body("Meeting")
+    .not_found_message()
+    .operate_scope(),
+    op(CONTROL, "put", "/v1/conversation/{id}/speak", "Let the agent say this", COMMAND_RESPONSES)
+        .json_body("Speak")
+        .not_found_error()
+        .operate_scope(),
+    op(CONTROL, "post", "/v1/conversation/{id}/interrupt", "Stop the agent's speech", COMMAND_RESPONSES)
+        .not_found_error()
+        .operate_scope(),
     op(
         CONTROL,
         "post",
         "/v1/conversation/{id}/respond",
         "Let the agent answer this as if the user had said it",
-        TOLD,
+        COMMAND_RESPONSES,
     )
-    .takes("Respond")
-    .or_error()
-    .operates(),
-    op(CONTROL, "post", "/v1/conversation/{id}/context", "Tell the agent more", TOLD)
-        .takes("Context")
-        .or_error()
-        .operates(),
+    .json_body("Respond")
+    .not_found_error()
+    .operate_scope(),
+    op(CONTROL, "post", "/v1/conversation/{id}/context", "Tell the agent more", COMMAND_RESPONSES)
+        .json_body("Context")
+        .not_found_error()
+        .operate_scope(),
     op(
         CONTROL,
         "delete",
@@ -136,8 +136,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
             (503, "NoCapacity", "The call is held by another server, or its end is not stored yet"),
         ],
     )
-    .or_error()
-    .operates(),
+    .not_found_error()
+    .operate_scope(),
     op(
         WEBHOOKS,
         "get",
@@ -146,7 +146,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         &[(200, "[Delivery]", "Webhooks in their order")],
     )
     .list()
-    .or_error(),
+    .not_found_error(),
     op(
         WEBHOOKS,
         "get",
@@ -160,14 +160,14 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "post",
         "/v1/ext/deadletter/{id}/redeliver",
         "Send a dead letter again, under the same id",
-        DONE,
+        DONE_RESPONSE,
     )
-    .or_message(),
+    .not_found_message(),
     op(KEYS, "post", "/v1/ext/apikey", "Make an API key; it is told only here", &[(201, "NewKey", "Made")])
-        .takes("KeyBody")
-        .operates(),
+        .json_body("KeyBody")
+        .operate_scope(),
     op(KEYS, "get", "/v1/ext/apikey", "List API keys by their prefix", &[(200, "[Key]", "Keys")]).list(),
-    op(KEYS, "delete", "/v1/ext/apikey/{id}", "Revoke an API key", DONE).or_message(),
+    op(KEYS, "delete", "/v1/ext/apikey/{id}", "Revoke an API key", DONE_RESPONSE).not_found_message(),
     op(
         SERVER,
         "get",
@@ -190,7 +190,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         ],
     )
     .body(Body::Sdp)
-    .behind(Door::Token),
+    .auth(Auth::SessionToken),
     op(
         JOINING,
         "patch",
@@ -199,11 +199,11 @@ pub(super) const OPERATIONS: &[Operation] = &[
         &[(204, "", "Taken"), (409, "Error", "The conversation has ended")],
     )
     .body(Body::Trickle)
-    .or_error()
-    .behind(Door::Token),
+    .not_found_error()
+    .auth(Auth::SessionToken),
     op(JOINING, "delete", "/rtc/{conversation_id}/{resource}", "Hang up", &[(200, "", "Hung up")])
-        .or_error()
-        .behind(Door::Token),
+        .not_found_error()
+        .auth(Auth::SessionToken),
     op(
         JOINING,
         "post",
@@ -217,8 +217,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
             (503, "NoCapacity", "No room"),
         ],
     )
-    .takes("Offer")
-    .behind(Door::Token),
+    .json_body("Offer")
+    .auth(Auth::SessionToken),
     op(
         JOINING,
         "patch",
@@ -226,9 +226,9 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "Candidates; none are needed",
         &[(200, "Taken", "Taken"), (409, "Error", "The conversation has ended")],
     )
-    .takes("Candidates")
-    .behind(Door::Token),
-    op(JOINING, "get", "/join/{conversation_id}", "The page where a person joins", PAGE).behind(Door::Open),
+    .json_body("Candidates")
+    .auth(Auth::SessionToken),
+    op(JOINING, "get", "/join/{conversation_id}", "The page where a person joins", PAGE_RESPONSE).auth(Auth::Public),
     op(
         JOINING,
         "get",
@@ -236,10 +236,10 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "What the page may know of its conversation before it offers anything",
         &[(200, "About", "Who speaks, and the status"), (409, "Error", "The conversation has ended")],
     )
-    .behind(Door::Token),
-    op(JOINING, "get", "/embed/{agent_id}", "An agent's page for an iframe", PAGE)
-        .or_message()
-        .behind(Door::Open),
+    .auth(Auth::SessionToken),
+    op(JOINING, "get", "/embed/{agent_id}", "An agent's page for an iframe", PAGE_RESPONSE)
+        .not_found_message()
+        .auth(Auth::Public),
     op(
         JOINING,
         "post",
@@ -257,15 +257,15 @@ pub(super) const OPERATIONS: &[Operation] = &[
             (503, "NoCapacity", "The server takes no new calls"),
         ],
     )
-    .takes("EmbedBody")
-    .or_message()
-    .behind(Door::Open),
-    op(SERVER, "get", "/", "The landing page", PAGE).behind(Door::Open),
-    op(SERVER, "get", "/docs", "This document for people", PAGE).behind(Door::Open),
+    .json_body("EmbedBody")
+    .not_found_message()
+    .auth(Auth::Public),
+    op(SERVER, "get", "/", "The landing page", PAGE_RESPONSE).auth(Auth::Public),
+    op(SERVER, "get", "/docs", "This document for people", PAGE_RESPONSE).auth(Auth::Public),
     op(SERVER, "get", "/openapi.json", "This document", &[(200, "Document", "The document")])
-        .behind(Door::Open),
+        .auth(Auth::Public),
     op(SERVER, "get", "/healthz", "Whether the server lives", &[(200, "Health", "It does")])
-        .behind(Door::Open),
+        .auth(Auth::Public),
     op(
         SERVER,
         "get",
@@ -276,7 +276,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
             (503, "Health", "It does not, and why"),
         ],
     )
-    .behind(Door::Open),
+    .auth(Auth::Public),
     op(SERVER, "get", "/metrics", "Numbers for Prometheus", &[(200, "metrics", "Metrics")])
-        .behind(Door::Local),
+        .auth(Auth::LocalOrMetricsToken),
 ];

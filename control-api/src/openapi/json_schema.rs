@@ -6,7 +6,7 @@ pub(super) fn text() -> Value {
     json!({"type": "string"})
 }
 
-pub(super) fn maybe(kind: &str) -> Value {
+pub(super) fn nullable_type(kind: &str) -> Value {
     json!({"type": [kind, "null"]})
 }
 
@@ -18,7 +18,7 @@ pub(super) fn time() -> Value {
     json!({"type": "string", "format": "date-time"})
 }
 
-pub(super) fn one_of(values: &[&str]) -> Value {
+pub(super) fn string_enum(values: &[&str]) -> Value {
     json!({"type": "string", "enum": values})
 }
 
@@ -30,7 +30,7 @@ pub(super) fn strings() -> Value {
     list(text())
 }
 
-pub(super) fn refer(name: &str) -> Value {
+pub(super) fn schema_ref(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
@@ -53,11 +53,11 @@ fn nullable(mut schema: Value) -> Value {
 /// An object with these fields. A field whose name ends in `*` is always present. Any other one may
 /// be null, which means the same as absent.
 pub(super) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
-    form(fields.map(|(name, schema)| (name, if name.ends_with('*') { schema } else { nullable(schema) })))
+    form_object(fields.map(|(name, schema)| (name, if name.ends_with('*') { schema } else { nullable(schema) })))
 }
 
 /// The same for a form, in which no field may be null.
-pub(super) fn form<const N: usize>(fields: [(&str, Value); N]) -> Value {
+pub(super) fn form_object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
     for (name, schema) in fields {
@@ -75,6 +75,6 @@ pub(super) fn form<const N: usize>(fields: [(&str, Value); N]) -> Value {
 }
 
 /// `base` with additional fields.
-pub(super) fn and<const N: usize>(base: &str, fields: [(&str, Value); N]) -> Value {
-    json!({"allOf": [refer(base), object(fields)]})
+pub(super) fn all_of<const N: usize>(base: &str, fields: [(&str, Value); N]) -> Value {
+    json!({"allOf": [schema_ref(base), object(fields)]})
 }

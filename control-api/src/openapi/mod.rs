@@ -23,21 +23,21 @@ use axum::routing::get;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use self::operation::{Body, Door, Operation};
+use self::operation::{Body, Auth, Operation};
 use crate::scope::Scope;
 use crate::state::AppState;
 use crate::web;
 
-static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(text()));
-static PAGE: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(page()));
+static DOCUMENT_JSON: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document_json()));
+static DOCS_PAGE: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(docs_page()));
 /// By method and path.
 static SCOPES: LazyLock<HashMap<(&str, &str), Scope>> = LazyLock::new(|| {
-    table().map(|operation| ((operation.method, operation.path), operation.scope)).collect()
+    all_operations().map(|operation| ((operation.method, operation.path), operation.scope)).collect()
 });
 
 /// The scope that an API key needs for the operation of this route (`/v1/ext/agent/{id}`); `None`
 /// if the table does not contain it.
-pub(crate) fn needs(method: &Method, route: &str) -> Option<Scope> {
+pub(crate) fn required_scope(method: &Method, route: &str) -> Option<Scope> {
     let method = match method.as_str() {
         "GET" | "HEAD" => "get",
         "POST" => "post",
@@ -50,14 +50,14 @@ pub(crate) fn needs(method: &Method, route: &str) -> Option<Scope> {
 }
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    let document = async || ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.clone()).into_response();
-    let docs = async || -> Response { web::document(PAGE.clone()) };
+    let document = async || ([(header::CONTENT_TYPE, "application/json")], DOCUMENT_JSON.clone()).into_response();
+    let docs = async || -> Response { web::document(DOCS_PAGE.clone()) };
     Router::new().route("/openapi.json", get(document)).route("/docs", get(docs))
 }
 
 /// The document as it is served and stored.
 #[must_use]
-pub fn text() -> String {
+pub fn document_json() -> String {
     let mut text = serde_json::to_string_pretty(&document()).expect("a document is plain data");
     text.push('\n');
     text
@@ -65,9 +65,9 @@ pub fn text() -> String {
 
 fn document() -> Value {
     let mut paths = Map::new();
-    for operation in table() {
+    for operation in all_operations() {
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
-        path[operation.method] = described(operation);
+        path[operation.method] = operation_object(operation);
     }
     json!({
         "openapi": "3.1.0",
@@ -84,19 +84,19 @@ fn document() -> Value {
                 "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
                 "token": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
             },
-            "schemas": schemas::all(),
+            "schemas": schemas::component_schemas(),
         },
     })
 }
 
 /// All rows of the table.
-fn table() -> impl Iterator<Item = &'static Operation> {
+fn all_operations() -> impl Iterator<Item = &'static Operation> {
     agent_operations::OPERATIONS.iter().chain(conversation_operations::OPERATIONS).chain(console::OPERATIONS)
 }
 
 fn tags() -> Vec<Value> {
     let mut names: Vec<&str> = Vec::new();
-    for operation in table() {
+    for operation in all_operations() {
         if !names.contains(&operation.tag) {
             names.push(operation.tag);
         }
@@ -111,23 +111,23 @@ fn reference(schema: &str) -> Value {
     }
 }
 
-fn answer(description: &str, media_type: &str, schema: &Value) -> Value {
+fn response_object(description: &str, media_type: &str, schema: &Value) -> Value {
     json!({"description": description, "content": {media_type: {"schema": schema}}})
 }
 
-fn described(operation: &Operation) -> Value {
+fn operation_object(operation: &Operation) -> Value {
     let mut told = Map::new();
     told.insert("tags".into(), json!([operation.tag]));
     told.insert("summary".into(), operation.summary.into());
     told.insert("operationId".into(), operation_id(operation).into());
-    let security = match operation.door {
-        Door::Key => json!([{"key": []}]),
-        Door::Token => json!([{"token": []}]),
-        Door::Local => json!([{}, {"token": []}]),
-        Door::Open => json!([]),
+    let security = match operation.auth {
+        Auth::ApiKey => json!([{"key": []}]),
+        Auth::SessionToken => json!([{"token": []}]),
+        Auth::LocalOrMetricsToken => json!([{}, {"token": []}]),
+        Auth::Public => json!([]),
     };
     told.insert("security".into(), security);
-    if operation.door == Door::Key {
+    if operation.auth == Auth::ApiKey {
         told.insert("x-scope".into(), operation.scope.name().into());
     }
     let parameters = parameters(operation);
@@ -184,15 +184,15 @@ fn parameters(operation: &Operation) -> Vec<Value> {
 
 fn responses(operation: &Operation) -> Value {
     let mut responses = Map::new();
-    for (status, schema, description) in operation.answers {
+    for (status, schema, description) in operation.responses {
         let told = match *schema {
             "" => json!({ "description": description }),
-            "text" => answer(description, "text/plain", &json!({"type": "string"})),
-            "metrics" => answer(description, "application/openmetrics-text", &json!({"type": "string"})),
-            "html" => answer(description, "text/html", &json!({"type": "string"})),
-            "sdp" => answer(description, "application/sdp", &json!({"type": "string"})),
-            "webp" => answer(description, "image/webp", &json!({"type": "string", "format": "binary"})),
-            schema => answer(description, "application/json", &reference(schema)),
+            "text" => response_object(description, "text/plain", &json!({"type": "string"})),
+            "metrics" => response_object(description, "application/openmetrics-text", &json!({"type": "string"})),
+            "html" => response_object(description, "text/html", &json!({"type": "string"})),
+            "sdp" => response_object(description, "application/sdp", &json!({"type": "string"})),
+            "webp" => response_object(description, "image/webp", &json!({"type": "string", "format": "binary"})),
+            schema => response_object(description, "application/json", &reference(schema)),
         };
         responses.insert(status.to_string(), told);
     }
@@ -203,24 +203,24 @@ fn responses(operation: &Operation) -> Value {
             json!({"X-Total-Count": {"description": "Number of all matches", "schema": {"type": "integer"}}});
     }
     let mut error = |status: &str, schema: &str, description: &str| {
-        let told = answer(description, "application/json", &reference(schema));
+        let told = response_object(description, "application/json", &reference(schema));
         responses.entry(status).or_insert(told);
     };
-    if operation.door != Door::Open {
+    if operation.auth != Auth::Public {
         error("401", "Error", "No valid key or token");
         error("500", "Error", "The server failed; its log says why");
     }
-    if operation.door == Door::Key && operation.scope > Scope::Read {
+    if operation.auth == Auth::ApiKey && operation.scope > Scope::Read {
         error("403", "Error", "The scope of this key does not allow it");
     }
-    if operation.counted {
+    if operation.workspace_limited {
         error(
             "429",
             "Invalid",
             "Too many requests of this key, or a limit of its workspace is reached; Retry-After says when to come back, where time helps",
         );
     }
-    if operation.door == Door::Key {
+    if operation.auth == Auth::ApiKey {
         error("429", "Error", "Too many requests of this key; Retry-After says when to come back");
     }
     if operation.list {
@@ -238,7 +238,7 @@ fn responses(operation: &Operation) -> Value {
             error("415", "Error", "The body has another media type");
         }
     }
-    if let Some(schema) = operation.missing {
+    if let Some(schema) = operation.not_found_schema {
         error("404", schema, "There is no such record");
     }
     error("421", "Error", "The server does not answer to this Host");
@@ -246,19 +246,19 @@ fn responses(operation: &Operation) -> Value {
 }
 
 /// An HTML page with every operation, its request and its responses.
-fn page() -> String {
+fn docs_page() -> String {
     let mut body = String::new();
     let mut open = "";
-    for operation in table() {
+    for operation in all_operations() {
         if operation.tag != open {
             open = operation.tag;
             body.push_str(&format!("<h2>{}</h2>\n", web::escape(open)));
         }
-        let door = match operation.door {
-            Door::Key => format!("API key of scope {}", operation.scope),
-            Door::Token => "session token".into(),
-            Door::Local => "this machine, or the metrics token".into(),
-            Door::Open => "open".into(),
+        let door = match operation.auth {
+            Auth::ApiKey => format!("API key of scope {}", operation.scope),
+            Auth::SessionToken => "session token".into(),
+            Auth::LocalOrMetricsToken => "this machine, or the metrics token".into(),
+            Auth::Public => "open".into(),
         };
         body.push_str(&format!(
             "<details><summary><code>{} {}</code> {}</summary><p>Needs: {door}.</p>",
@@ -267,7 +267,7 @@ fn page() -> String {
             web::escape(operation.summary),
         ));
         if let Body::Json(schema) | Body::Form(schema) = operation.body {
-            let all = schemas::all();
+            let all = schemas::component_schemas();
             let shown = serde_json::to_string_pretty(&all[schema]).unwrap_or_default();
             body.push_str(&format!("<p>Body:</p><pre>{}</pre>", web::escape(&shown)));
         }
@@ -299,11 +299,11 @@ mod tests {
     fn the_document_in_docs_is_the_one_that_is_served() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
         if std::env::var_os("VISAVIS_WRITE_OPENAPI").is_some() {
-            std::fs::write(&file, text()).unwrap();
+            std::fs::write(&file, document_json()).unwrap();
         }
         let kept = std::fs::read_to_string(&file).unwrap_or_default();
         assert!(
-            kept == text(),
+            kept == document_json(),
             "docs/openapi.json is stale: run VISAVIS_WRITE_OPENAPI=1 cargo test --release -p visavis-control-api openapi"
         );
     }
@@ -321,15 +321,15 @@ mod tests {
 
     #[test]
     fn no_two_operations_share_an_id_or_a_place() {
-        let ids: BTreeSet<String> = table().map(operation_id).collect();
-        assert_eq!(ids.len(), table().count());
+        let ids: BTreeSet<String> = all_operations().map(operation_id).collect();
+        assert_eq!(ids.len(), all_operations().count());
     }
 
-    fn sources(dir: &Path, found: &mut String) {
+    fn read_sources(dir: &Path, found: &mut String) {
         for entry in std::fs::read_dir(dir).unwrap().flatten() {
             let path = entry.path();
             if path.is_dir() {
-                sources(&path, found);
+                read_sources(&path, found);
             } else if path.extension().is_some_and(|e| e == "rs") {
                 let text = std::fs::read_to_string(path).unwrap();
                 found.push_str(text.split("\n#[cfg(test)]").next().unwrap());
@@ -340,14 +340,14 @@ mod tests {
     #[test]
     fn every_route_of_the_source_is_in_the_table() {
         let mut text = String::new();
-        sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../src"), &mut text);
+        read_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../src"), &mut text);
         let routes: BTreeSet<&str> = text
             .split(".route(")
             .skip(1)
             .filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next())
             .collect();
         assert!(routes.len() > 30, "{routes:?}");
-        let told: BTreeSet<&str> = table().map(|operation| operation.path).collect();
+        let told: BTreeSet<&str> = all_operations().map(|operation| operation.path).collect();
         // Files and subpaths of the pages.
         let pages: BTreeSet<&str> = ["/assets/{file}", "/assets/console/{file}", "/console/{*page}"].into();
         let missing: Vec<&&str> = routes.difference(&told).filter(|path| !pages.contains(**path)).collect();

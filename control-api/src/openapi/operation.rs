@@ -4,12 +4,12 @@ use crate::scope::Scope;
 
 /// Authentication of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Door {
-    Key,
-    Token,
+pub(super) enum Auth {
+    ApiKey,
+    SessionToken,
     /// This machine; other clients with the metrics token.
-    Local,
-    Open,
+    LocalOrMetricsToken,
+    Public,
 }
 
 /// The request body; the names are those of schemas.
@@ -29,20 +29,20 @@ pub(super) struct Operation {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
     pub(super) summary: &'static str,
-    pub(super) door: Door,
+    pub(super) auth: Auth,
     /// Scope that an API key needs, if the operation takes one: `get` needs [`Scope::Read`], all
     /// others need [`Scope::Administer`] unless the row sets a lower one.
     pub(super) scope: Scope,
     /// Whether it is a list with filters.
     pub(super) list: bool,
     /// Whether it creates something that counts towards a limit of the workspace.
-    pub(super) counted: bool,
+    pub(super) workspace_limited: bool,
     pub(super) body: Body,
     /// Status, schema (`""` = no body; `text`, `html`, `sdp` and `webp` = this format), meaning.
     /// Errors common to all operations are added.
-    pub(super) answers: &'static [(u16, &'static str, &'static str)],
+    pub(super) responses: &'static [(u16, &'static str, &'static str)],
     /// Schema of its 404.
-    pub(super) missing: Option<&'static str>,
+    pub(super) not_found_schema: Option<&'static str>,
 }
 
 pub(super) const fn op(
@@ -57,13 +57,13 @@ pub(super) const fn op(
         method,
         path,
         summary,
-        door: Door::Key,
+        auth: Auth::ApiKey,
         scope: if matches!(method.as_bytes(), b"get") { Scope::Read } else { Scope::Administer },
         list: false,
-        counted: false,
+        workspace_limited: false,
         body: Body::None,
-        answers,
-        missing: None,
+        responses: answers,
+        not_found_schema: None,
     }
 }
 
@@ -73,7 +73,7 @@ impl Operation {
         self
     }
 
-    pub(super) const fn takes(mut self, schema: &'static str) -> Self {
+    pub(super) const fn json_body(mut self, schema: &'static str) -> Self {
         self.body = Body::Json(schema);
         self
     }
@@ -84,37 +84,37 @@ impl Operation {
     }
 
     /// 404 with `message`.
-    pub(super) const fn or_message(mut self) -> Self {
-        self.missing = Some("Message");
+    pub(super) const fn not_found_message(mut self) -> Self {
+        self.not_found_schema = Some("Message");
         self
     }
 
     /// 404 with `error`.
-    pub(super) const fn or_error(mut self) -> Self {
-        self.missing = Some("Error");
+    pub(super) const fn not_found_error(mut self) -> Self {
+        self.not_found_schema = Some("Error");
         self
     }
 
     /// A limit of the workspace may reject it.
-    pub(super) const fn counted(mut self) -> Self {
-        self.counted = true;
+    pub(super) const fn workspace_limited(mut self) -> Self {
+        self.workspace_limited = true;
         self
     }
 
     /// [`Scope::Operate`] is sufficient.
-    pub(super) const fn operates(mut self) -> Self {
+    pub(super) const fn operate_scope(mut self) -> Self {
         self.scope = Scope::Operate;
         self
     }
 
-    pub(super) const fn behind(mut self, door: Door) -> Self {
-        self.door = door;
+    pub(super) const fn auth(mut self, door: Auth) -> Self {
+        self.auth = door;
         self
     }
 }
 
 /// The response of an operation that returns no data.
-pub(super) const DONE: &[(u16, &str, &str)] = &[(200, "Done", "Done")];
+pub(super) const DONE_RESPONSE: &[(u16, &str, &str)] = &[(200, "Done", "Done")];
 
 // Groups of operations.
 pub(super) const AGENTS: &str = "Agents";

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::json_schema::{id, list, maybe, object, one_of, refer, strings, text, time};
+use super::json_schema::{id, list, nullable_type, object, string_enum, schema_ref, strings, text, time};
 use crate::scope::Scope;
 
 /// Ids of attached records, or the records themselves.
-fn attached() -> Value {
+fn attached_records() -> Value {
     json!({"type": ["array", "null"], "items": {"oneOf": [text(), object([("id*", text())])]}})
 }
 
@@ -15,16 +15,16 @@ pub(super) fn shared_body() -> Value {
     object([
         ("callback_events", strings()),
         ("callback_url", text()),
-        ("config", refer("AgentConfig")),
-        ("knowledge_base", attached()),
-        ("tool", attached()),
-        ("guardrail", attached()),
-        ("mcp", attached()),
-        ("record", maybe("boolean")),
-        ("is_active", maybe("boolean")),
-        ("type", maybe("string")),
-        ("email", maybe("string")),
-        ("embed", object([("enabled", maybe("boolean")), ("origins", strings())])),
+        ("config", schema_ref("AgentConfig")),
+        ("knowledge_base", attached_records()),
+        ("tool", attached_records()),
+        ("guardrail", attached_records()),
+        ("mcp", attached_records()),
+        ("record", nullable_type("boolean")),
+        ("is_active", nullable_type("boolean")),
+        ("type", nullable_type("string")),
+        ("email", nullable_type("string")),
+        ("embed", object([("enabled", nullable_type("boolean")), ("origins", strings())])),
     ])
 }
 
@@ -35,14 +35,14 @@ pub(super) fn shared_record() -> Value {
         ("avatars*", list(json!({"type": "object"}))),
         ("callback_events*", strings()),
         ("callback_url*", text()),
-        ("config*", refer("AgentConfig")),
-        ("knowledge_base*", json!({"type": ["array", "null"], "items": refer("KnowledgeBase")})),
-        ("tool*", json!({"type": ["array", "null"], "items": refer("Tool")})),
-        ("guardrail*", json!({"type": ["array", "null"], "items": refer("Guardrail")})),
-        ("mcp*", json!({"type": ["array", "null"], "items": refer("Mcp")})),
+        ("config*", schema_ref("AgentConfig")),
+        ("knowledge_base*", json!({"type": ["array", "null"], "items": schema_ref("KnowledgeBase")})),
+        ("tool*", json!({"type": ["array", "null"], "items": schema_ref("Tool")})),
+        ("guardrail*", json!({"type": ["array", "null"], "items": schema_ref("Guardrail")})),
+        ("mcp*", json!({"type": ["array", "null"], "items": schema_ref("Mcp")})),
         ("record*", json!({"type": "boolean"})),
         ("is_active*", json!({"type": "boolean"})),
-        ("type*", maybe("string")),
+        ("type*", nullable_type("string")),
         ("created_at*", time()),
         ("updated_at*", time()),
     ])
@@ -52,17 +52,17 @@ pub(super) fn avatar() -> Value {
     let speech = json!({"type": "object"});
     object([
         ("avatar_key_id", text()),
-        ("persona_name", maybe("string")),
-        ("config", object([("llm", refer("Llm")), ("stt", refer("Stt")), ("tts", refer("Tts"))])),
-        ("llm", refer("Llm")),
-        ("stt", refer("Stt")),
-        ("tts", refer("Tts")),
+        ("persona_name", nullable_type("string")),
+        ("config", object([("llm", schema_ref("Llm")), ("stt", schema_ref("Stt")), ("tts", schema_ref("Tts"))])),
+        ("llm", schema_ref("Llm")),
+        ("stt", schema_ref("Stt")),
+        ("tts", schema_ref("Tts")),
         ("welcome_message", speech.clone()),
         ("idle_timeout", speech.clone()),
         ("exit_heads_up_message", speech.clone()),
         ("exit_message", speech),
-        ("turn_handling", one_of(&["proactive", "balanced", "deliberate"])),
-        ("interruptability", one_of(&["low", "medium", "high"])),
+        ("turn_handling", string_enum(&["proactive", "balanced", "deliberate"])),
+        ("interruptability", string_enum(&["low", "medium", "high"])),
         ("frame_rate", json!({"type": "number", "minimum": 1, "maximum": 60})),
     ])
 }
@@ -92,7 +92,7 @@ fn request_config(url: &str) -> Value {
 
 pub(super) fn tool_fields(id_and_times: bool) -> Value {
     let schema = object([
-        ("type", one_of(&["function"])),
+        ("type", string_enum(&["function"])),
         ("name*", json!({"type": "string", "maxLength": 64, "pattern": "^[A-Za-z0-9_.-]*$"})),
         ("description", text()),
         ("parameters", json!({"type": "object"})),
@@ -100,19 +100,19 @@ pub(super) fn tool_fields(id_and_times: bool) -> Value {
     // A client tool has none.
     let request = json!({"anyOf": [request_config("url"), {"type": "null"}]});
     let fields = object([
-        ("type", one_of(&["tool.api", "tool.client"])),
+        ("type", string_enum(&["tool.api", "tool.client"])),
         ("schema*", schema),
         ("request_config", request),
         ("event_messages", json!({"type": ["object", "null"]})),
     ]);
-    if id_and_times { json!({"allOf": [fields, refer("Record")]}) } else { fields }
+    if id_and_times { json!({"allOf": [fields, schema_ref("Record")]}) } else { fields }
 }
 
 pub(super) fn mcp_body() -> Value {
     object([
         ("name*", text()),
         ("description", text()),
-        ("type", one_of(&["shttp/sse", "shttp", "sse"])),
+        ("type", string_enum(&["shttp/sse", "shttp", "sse"])),
         ("request_config*", request_config("url*")),
     ])
 }
@@ -123,16 +123,16 @@ pub(super) fn conversation() -> Value {
         ("agent_id*", id()),
         ("agent_name*", text()),
         ("avatar_id*", text()),
-        ("user_id*", maybe("string")),
-        ("user_name*", maybe("string")),
-        ("context*", maybe("string")),
-        ("status*", one_of(&["STARTED", "IN_PROGRESS", "ENDED"])),
-        ("end_reason*", maybe("string")),
-        ("type*", maybe("string")),
-        ("meta_data*", maybe("object")),
-        ("feedback*", maybe("string")),
-        ("rating*", maybe("integer")),
-        ("usage_status*", one_of(&["pending", "completed"])),
+        ("user_id*", nullable_type("string")),
+        ("user_name*", nullable_type("string")),
+        ("context*", nullable_type("string")),
+        ("status*", string_enum(&["STARTED", "IN_PROGRESS", "ENDED"])),
+        ("end_reason*", nullable_type("string")),
+        ("type*", nullable_type("string")),
+        ("meta_data*", nullable_type("object")),
+        ("feedback*", nullable_type("string")),
+        ("rating*", nullable_type("integer")),
+        ("usage_status*", string_enum(&["pending", "completed"])),
         ("usage_json*", text()),
         ("snippets*", json!({"type": "object"})),
         ("chat_history*", json!({"type": "object"})),
@@ -147,7 +147,7 @@ pub(super) fn conversation() -> Value {
 pub(super) fn transcript() -> Value {
     list(object([
         ("timestamp*", time()),
-        ("role*", one_of(&["user", "assistant"])),
+        ("role*", string_enum(&["user", "assistant"])),
         ("content*", text()),
         ("conversation_id*", id()),
         ("message_timestamp*", json!({"type": "number"})),
@@ -159,8 +159,8 @@ pub(super) fn documents() -> Value {
         ("id*", id()),
         ("name*", text()),
         ("type*", text()),
-        ("status*", one_of(&["started", "processing", "ready", "error"])),
-        ("error_message*", maybe("string")),
+        ("status*", string_enum(&["started", "processing", "ready", "error"])),
+        ("error_message*", nullable_type("string")),
     ]))
 }
 
@@ -169,8 +169,8 @@ pub(super) fn delivery() -> Value {
         ("attempt*", json!({"type": "integer"})),
         ("at*", time()),
         ("took_ms*", json!({"type": "integer"})),
-        ("status*", maybe("integer")),
-        ("error*", maybe("string")),
+        ("status*", nullable_type("integer")),
+        ("error*", nullable_type("string")),
     ]);
     object([
         ("id*", text()),
@@ -180,8 +180,8 @@ pub(super) fn delivery() -> Value {
         ("event*", text()),
         ("url*", text()),
         ("body*", text()),
-        ("state*", one_of(&["pending", "done", "dead", "dropped"])),
-        ("reason*", maybe("string")),
+        ("state*", string_enum(&["pending", "done", "dead", "dropped"])),
+        ("reason*", nullable_type("string")),
         ("next_try*", json!({"type": ["string", "null"], "format": "date-time"})),
         ("created_at*", time()),
         ("tries*", list(tried)),
@@ -192,7 +192,7 @@ pub(super) fn provider() -> Value {
     let item = object([("label*", text()), ("value*", text())]);
     let field = object([
         ("name*", text()),
-        ("type*", one_of(&["ENUM"])),
+        ("type*", string_enum(&["ENUM"])),
         ("label*", text()),
         ("items*", list(item)),
         ("default_value*", text()),
@@ -200,7 +200,7 @@ pub(super) fn provider() -> Value {
     object([
         ("display_name*", text()),
         ("provider*", text()),
-        ("provider_type*", one_of(&["stt", "llm", "tts"])),
+        ("provider_type*", string_enum(&["stt", "llm", "tts"])),
         ("model*", text()),
         ("configured*", json!({"type": "boolean"})),
         ("additional_fields*", list(field)),
@@ -216,14 +216,14 @@ pub(super) fn custom_avatar() -> Value {
         ("avatar_name*", text()),
         ("gender*", text()),
         ("category*", text()),
-        ("status*", one_of(&["QUEUED", "PROCESSING", "COMPLETED", "FAILED"])),
+        ("status*", string_enum(&["QUEUED", "PROCESSING", "COMPLETED", "FAILED"])),
         ("progress*", json!({"type": "integer", "minimum": 0, "maximum": 100})),
         ("is_private*", json!({"type": "boolean"})),
-        ("character*", maybe("object")),
-        ("rest*", maybe("object")),
-        ("voice*", maybe("string")),
-        ("output*", maybe("object")),
-        ("error*", maybe("string")),
+        ("character*", nullable_type("object")),
+        ("rest*", nullable_type("object")),
+        ("voice*", nullable_type("string")),
+        ("output*", nullable_type("object")),
+        ("error*", nullable_type("string")),
         ("created_at*", time()),
         ("updated_at*", time()),
     ])
@@ -243,7 +243,7 @@ pub(super) fn key() -> Value {
 
 /// Scopes of an API key; each includes the ones before it.
 pub(super) fn scope() -> Value {
-    one_of(&Scope::ALL.map(Scope::name))
+    string_enum(&Scope::ALL.map(Scope::name))
 }
 
 pub(super) fn knowledge_base() -> Value {
@@ -257,23 +257,23 @@ pub(super) fn knowledge_base() -> Value {
     ])
 }
 
-pub(super) fn choice_of_llm() -> Value {
+pub(super) fn llm_config() -> Value {
     object([
-        ("provider", maybe("string")),
-        ("model", maybe("string")),
-        ("fallback_model", maybe("string")),
-        ("url", maybe("string")),
-        ("token", maybe("string")),
+        ("provider", nullable_type("string")),
+        ("model", nullable_type("string")),
+        ("fallback_model", nullable_type("string")),
+        ("url", nullable_type("string")),
+        ("token", nullable_type("string")),
     ])
 }
 
-pub(super) fn choice_of_stt() -> Value {
+pub(super) fn stt_config() -> Value {
     let delay = json!({"type": ["number", "null"], "minimum": 0, "maximum": 10});
     object([
-        ("provider", maybe("string")),
-        ("model", maybe("string")),
-        ("fallback_model", maybe("string")),
-        ("language", maybe("string")),
+        ("provider", nullable_type("string")),
+        ("model", nullable_type("string")),
+        ("fallback_model", nullable_type("string")),
+        ("language", nullable_type("string")),
         ("min_endpointing_delay", delay.clone()),
         ("max_endpointing_delay", delay),
     ])
@@ -286,9 +286,9 @@ pub(super) fn agent_config() -> Value {
         ("timeout", seconds),
         ("conversationalContext", text()),
         ("memory", json!({"type": "object"})),
-        ("error_message", maybe("string")),
+        ("error_message", nullable_type("string")),
         ("turn", json!({"type": "object"})),
-        ("trust_client_context", maybe("boolean")),
+        ("trust_client_context", nullable_type("boolean")),
     ])
 }
 
@@ -300,7 +300,7 @@ pub(super) fn context() -> Value {
     json!({"type": ["string", "object", "null"]})
 }
 
-pub(super) fn pass() -> Value {
+pub(super) fn join_info() -> Value {
     object([
         ("token*", text()),
         ("conversationId*", id()),

@@ -2,15 +2,15 @@
 
 use serde_json::{Map, Value, json};
 
-use super::json_schema::{and, form, id, list, maybe, object, one_of, refer, strings, text, time};
+use super::json_schema::{all_of, form_object, id, list, nullable_type, object, string_enum, schema_ref, strings, text, time};
 use super::records::{
-    agent_config, avatar, choice_of_llm, choice_of_stt, context, conversation, custom_avatar, delivery,
-    documents, file, guardrail, key, knowledge_base, mcp_body, pass, provider, scope, shared_body,
+    agent_config, avatar, llm_config, stt_config, context, conversation, custom_avatar, delivery,
+    documents, file, guardrail, key, knowledge_base, mcp_body, join_info, provider, scope, shared_body,
     shared_record, tool_fields, transcript,
 };
 
 /// All schemas, by name.
-pub(super) fn all() -> Map<String, Value> {
+pub(super) fn component_schemas() -> Map<String, Value> {
     let filled = || json!({"type": "string", "minLength": 1});
     let schemas: Vec<(&str, Value)> = vec![
         ("Error", object([("error*", text())])),
@@ -29,25 +29,25 @@ pub(super) fn all() -> Map<String, Value> {
         ("Patch", json!({"type": "object"})),
         ("AgentConfig", agent_config()),
         ("Avatar", avatar()),
-        ("Llm", choice_of_llm()),
-        ("Stt", choice_of_stt()),
+        ("Llm", llm_config()),
+        ("Stt", stt_config()),
         ("Tts", json!({"type": "object"})),
         ("SharedBody", shared_body()),
         ("SharedRecord", shared_record()),
         (
             "AgentBody",
-            and(
+            all_of(
                 "SharedBody",
                 [
                     ("agent_name*", filled()),
                     ("agent_system_prompt*", filled()),
-                    ("avatars*", json!({"type": "array", "minItems": 1, "items": refer("Avatar")})),
+                    ("avatars*", json!({"type": "array", "minItems": 1, "items": schema_ref("Avatar")})),
                 ],
             ),
         ),
         (
             "Agent",
-            and(
+            all_of(
                 "SharedRecord",
                 [("agent_name*", text()), ("agent_system_prompt*", text()), ("webhook_secret*", text())],
             ),
@@ -74,16 +74,16 @@ pub(super) fn all() -> Map<String, Value> {
         ),
         (
             "TemplateBody",
-            and(
+            all_of(
                 "SharedBody",
                 [
                     ("template_name*", filled()),
                     ("template_system_prompt*", filled()),
-                    ("avatars", list(refer("Avatar"))),
+                    ("avatars", list(schema_ref("Avatar"))),
                 ],
             ),
         ),
-        ("Template", and("SharedRecord", [("template_name*", text()), ("template_system_prompt*", text())])),
+        ("Template", all_of("SharedRecord", [("template_name*", text()), ("template_system_prompt*", text())])),
         (
             "StockAvatar",
             object([
@@ -97,12 +97,12 @@ pub(super) fn all() -> Map<String, Value> {
             "CustomAvatarBody",
             object([
                 ("avatar_name*", filled()),
-                ("gender*", one_of(&["male", "female"])),
+                ("gender*", string_enum(&["male", "female"])),
                 ("input_image", text()),
-                ("is_private", maybe("boolean")),
+                ("is_private", nullable_type("boolean")),
                 ("landmarks", json!({"type": ["array", "object", "null"]})),
-                ("character", refer("Character")),
-                ("rest", refer("Rest")),
+                ("character", schema_ref("Character")),
+                ("rest", schema_ref("Rest")),
                 ("voice", text()),
             ]),
         ),
@@ -131,30 +131,30 @@ pub(super) fn all() -> Map<String, Value> {
                 ("created_at*", time()),
             ]),
         ),
-        ("Mcp", json!({"allOf": [refer("McpBody"), refer("Record")]})),
+        ("Mcp", json!({"allOf": [schema_ref("McpBody"), schema_ref("Record")]})),
         (
             "KnowledgeForm",
-            form([
+            form_object([
                 ("name*", filled()),
                 ("description*", filled()),
                 ("input", list(file())),
                 ("text", text()),
             ]),
         ),
-        ("DocumentForm", form([("input", file()), ("text", text())])),
+        ("DocumentForm", form_object([("input", file()), ("text", text())])),
         ("KnowledgeBody", object([("name*", filled()), ("description*", filled())])),
         ("KnowledgeBase", knowledge_base()),
         (
             "KnowledgeBaseWithDocuments",
-            object([("knowledge_base*", refer("KnowledgeBase")), ("documents*", documents())]),
+            object([("knowledge_base*", schema_ref("KnowledgeBase")), ("documents*", documents())]),
         ),
         ("Added", object([("added*", json!({"type": "integer"})), ("doc_id*", id()), ("message*", text())])),
         (
             "AuthBody",
             object([
                 ("agentId*", filled()),
-                ("userName", maybe("string")),
-                ("userId", maybe("string")),
+                ("userName", nullable_type("string")),
+                ("userId", nullable_type("string")),
                 ("context", context()),
             ]),
         ),
@@ -162,21 +162,21 @@ pub(super) fn all() -> Map<String, Value> {
             "ConversationBody",
             object([
                 ("agent_id*", filled()),
-                ("user_name", maybe("string")),
-                ("user_id", maybe("string")),
+                ("user_name", nullable_type("string")),
+                ("user_id", nullable_type("string")),
                 ("context", context()),
-                ("meta_data", maybe("object")),
+                ("meta_data", nullable_type("object")),
             ]),
         ),
         (
             "EmbedBody",
-            object([("userName", maybe("string")), ("userId", maybe("string")), ("context", context())]),
+            object([("userName", nullable_type("string")), ("userId", nullable_type("string")), ("context", context())]),
         ),
-        ("Pass", pass()),
+        ("Pass", join_info()),
         ("ConversationFields", conversation()),
         (
             "Conversation",
-            and(
+            all_of(
                 "ConversationFields",
                 [
                     ("is_recorded*", json!({"type": "boolean"})),
@@ -188,7 +188,7 @@ pub(super) fn all() -> Map<String, Value> {
         ),
         (
             "NewConversation",
-            and(
+            all_of(
                 "Conversation",
                 [
                     ("join_link*", text()),
@@ -200,7 +200,7 @@ pub(super) fn all() -> Map<String, Value> {
         ),
         (
             "ListedConversation",
-            and("ConversationFields", [("join_link*", text()), ("job_id*", maybe("string"))]),
+            all_of("ConversationFields", [("join_link*", text()), ("job_id*", nullable_type("string"))]),
         ),
         ("Turn", json!({"type": "object"})),
         (
@@ -216,7 +216,7 @@ pub(super) fn all() -> Map<String, Value> {
             "Feedback",
             object([
                 ("rating*", json!({"type": "integer", "minimum": 1, "maximum": 5})),
-                ("feedback", maybe("string")),
+                ("feedback", nullable_type("string")),
             ]),
         ),
         (
@@ -226,21 +226,21 @@ pub(super) fn all() -> Map<String, Value> {
                 ("meeting_url*", filled()),
                 ("user_name*", filled()),
                 ("user_id*", filled()),
-                ("context", maybe("string")),
-                ("wake_phrase", maybe("string")),
-                ("mode", maybe("string")),
+                ("context", nullable_type("string")),
+                ("wake_phrase", nullable_type("string")),
+                ("mode", nullable_type("string")),
             ]),
         ),
         (
             "Speak",
             object([
                 ("text*", filled()),
-                ("interrupt", maybe("boolean")),
-                ("add_to_context", maybe("boolean")),
+                ("interrupt", nullable_type("boolean")),
+                ("add_to_context", nullable_type("boolean")),
             ]),
         ),
         ("Respond", object([("text*", filled())])),
-        ("Context", object([("text*", filled()), ("mode", one_of(&["append", "overwrite"]))])),
+        ("Context", object([("text*", filled()), ("mode", string_enum(&["append", "overwrite"]))])),
         ("Ended", object([("agent_identity*", text()), ("conversation_id*", id()), ("message*", text())])),
         ("Delivery", delivery()),
         (
@@ -260,19 +260,19 @@ pub(super) fn all() -> Map<String, Value> {
             "Offer",
             object([
                 ("sdp*", filled()),
-                ("type", one_of(&["offer"])),
-                ("pc_id", maybe("string")),
-                ("restart_pc", maybe("boolean")),
+                ("type", string_enum(&["offer"])),
+                ("pc_id", nullable_type("string")),
+                ("restart_pc", nullable_type("boolean")),
             ]),
         ),
         ("Answer", object([("sdp*", text()), ("type*", text()), ("pc_id*", text())])),
         // The content of a candidate is not validated.
         ("Candidates", object([("pc_id", text()), ("candidates", list(json!({"type": "object"})))])),
-        ("Taken", object([("status*", one_of(&["success"]))])),
+        ("Taken", object([("status*", string_enum(&["success"]))])),
         ("About", object([("status*", text()), ("persona_name*", text())])),
         ("Document", json!({"type": "object"})),
         ("Health", object([("status*", text()), ("reason", text())])),
     ];
-    let drawn = super::characters::all();
+    let drawn = super::characters::character_schemas();
     schemas.into_iter().chain(drawn).map(|(name, schema)| (name.to_owned(), schema)).collect()
 }

@@ -10,12 +10,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::json;
 
-use crate::error::UNWRITABLE;
+use crate::error::STORE_UNWRITABLE;
 use crate::state::AppState;
-use crate::state::supervise::LEDGER;
+use crate::state::supervise::EVENT_WRITER;
 
 /// Maximum time for a response of the store.
-const PATIENCE: Duration = Duration::from_secs(2);
+const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().route("/healthz", get(alive)).route("/readyz", get(ready))
@@ -27,7 +27,7 @@ async fn alive() -> Response {
 
 async fn ready(State(shared): State<Arc<AppState>>) -> Response {
     // The prober has its own timeout, which is shorter than the pool's acquire timeout.
-    let answer = tokio::time::timeout(PATIENCE, shared.store.alive()).await;
+    let answer = tokio::time::timeout(STORE_TIMEOUT, shared.store.ping()).await;
     let failed = match &answer {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(error.to_string()),
@@ -36,24 +36,24 @@ async fn ready(State(shared): State<Arc<AppState>>) -> Response {
     let reason = if let Some(error) = failed {
         tracing::error!(%error, "the store does not answer");
         Some("the store does not answer".to_owned())
-    } else if shared.store.health.failing().is_some() {
-        Some(UNWRITABLE.to_owned())
-    } else if shared.tasks.is_down(LEDGER) {
+    } else if shared.store.health.failure_reason().is_some() {
+        Some(STORE_UNWRITABLE.to_owned())
+    } else if shared.tasks.is_down(EVENT_WRITER) {
         Some("events are not being stored".to_owned())
-    } else if shared.draining() {
+    } else if shared.is_draining() {
         Some("draining".to_owned())
     } else {
         // The reason for which a new call would be rejected. Running calls are not affected by it.
         shared
-            .host()
+            .engine()
             .not_ready_reason()
-            .or_else(|| shared.host().capacity_error())
-            .or_else(|| shared.host().stt_unavailable())
+            .or_else(|| shared.engine().capacity_error())
+            .or_else(|| shared.engine().stt_unavailable())
     };
     match reason {
         // Part of the server takes no calls. The reason is reported, but a load balancer must not
         // remove the server for it.
-        None => match shared.host().degraded_reason() {
+        None => match shared.engine().degraded_reason() {
             None => axum::Json(json!({"status": "ready"})).into_response(),
             Some(reason) => axum::Json(json!({"status": "ready", "reason": reason})).into_response(),
         },
@@ -78,13 +78,13 @@ mod tests {
         let net = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
         let config = Config { data: data.clone(), ..Config::default() };
         let app = App::open(config, Vec::new(), net).await.unwrap();
-        app.shared().tasks.panicked(LEDGER);
-        let answer = ready(State(Arc::clone(app.shared()))).await;
+        app.state().tasks.record_panic(EVENT_WRITER);
+        let answer = ready(State(Arc::clone(app.state()))).await;
         assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
         let body = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body, json!({"status": "not ready", "reason": "events are not being stored"}));
-        app.shared().store.close().await;
+        app.state().store.close().await;
         std::fs::remove_dir_all(data).unwrap();
     }
 }

@@ -10,13 +10,13 @@ use axum::routing::{delete, post};
 use serde_json::{Value, json};
 
 use crate::clock;
-use crate::error::{ApiError, Missing};
-use crate::http::auth::Caller;
-use crate::http::extract::{Json, Listed, Paged, Path};
-use crate::http::validate::{Faults, Fields};
+use crate::error::{ApiError, Resource};
+use crate::http::auth::ApiCaller;
+use crate::http::extract::{Json, ListResponse, PageQuery, Path};
+use crate::http::validate::{FieldErrors, Fields};
 use crate::scope::Scope;
 use crate::state::AppState;
-use crate::state::api_key::{fresh_key, prefix, stored};
+use crate::state::api_key::{generate_key, key_prefix, stored_hash};
 use crate::store::{self, api_key};
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
@@ -25,29 +25,29 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 
 async fn create(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Json(body): Json,
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
     let (name, expires_at, scope) = {
-        let faults = Faults::default();
+        let faults = FieldErrors::default();
         let fields = Fields::body(body, &faults)?;
         let name = fields.required("name");
         let expires_at = fields.text("expires_at").and_then(|text| {
-            let at = clock::instant(&text);
+            let at = clock::parse_timestamp(&text);
             if at.is_none_or(|at| at <= clock::now()) {
-                fields.fault("expires_at", "must be an ISO 8601 time to come");
+                fields.add_error("expires_at", "must be an ISO 8601 time to come");
             }
             at
         });
         let scope = fields.choice("scope", &Scope::ALL.map(Scope::name), Scope::Administer.name());
-        faults.unless((name, expires_at, scope.parse().unwrap_or(Scope::Administer)))?
+        faults.into_result((name, expires_at, scope.parse().unwrap_or(Scope::Administer)))?
     };
     if scope > caller.scope {
-        return Err(ApiError::Forbidden(caller.scope.refusal()));
+        return Err(ApiError::Forbidden(caller.scope.forbidden_message()));
     }
-    let key = fresh_key();
-    let (prefix, hash) = (prefix(&key), stored(&key));
-    let mut tx = shared.store.write().await?;
+    let key = generate_key();
+    let (prefix, hash) = (key_prefix(&key), stored_hash(&key));
+    let mut tx = shared.store.begin_write().await?;
     let draft =
         api_key::Draft { workspace: &caller.workspace, name: &name, prefix, hash: &hash, expires_at, scope };
     let id = api_key::insert(&mut tx, &draft).await?;
@@ -57,10 +57,10 @@ async fn create(
 
 async fn list(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
-    Paged(page): Paged<false>,
-) -> Result<Listed, ApiError> {
-    let keys = shared.store.keys(Some(&caller.workspace)).await?;
+    caller: ApiCaller,
+    PageQuery(page): PageQuery<false>,
+) -> Result<ListResponse, ApiError> {
+    let keys = shared.store.api_keys(Some(&caller.workspace)).await?;
     let matches = |row: &&api_key::Row| {
         let text = format!("{}\n{}\n{}", row.id, row.name, row.prefix).to_lowercase();
         page.search.as_ref().is_none_or(|part| text.contains(part))
@@ -72,26 +72,26 @@ async fn list(
             "id": row.id,
             "name": row.name,
             "prefix": row.prefix,
-            "created_at": clock::iso(row.created_at),
-            "expires_at": row.expires_at.map(clock::iso),
+            "created_at": clock::to_iso8601(row.created_at),
+            "expires_at": row.expires_at.map(clock::to_iso8601),
             "scope": row.scope,
-            "last_used_at": row.last_used_at.map(clock::iso),
+            "last_used_at": row.last_used_at.map(clock::to_iso8601),
         })
     };
-    Ok(Listed::slice(keys.iter().filter(matches).map(shown).collect(), &page))
+    Ok(ListResponse::page_of(keys.iter().filter(matches).map(shown).collect(), &page))
 }
 
 async fn remove(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Path(id): Path<String>,
 ) -> Result<axum::Json<Value>, ApiError> {
-    let id = store::id(&id).ok_or(ApiError::Missing(Missing::ApiKey))?;
-    let mut tx = shared.store.write().await?;
+    let id = store::normalize_id(&id).ok_or(ApiError::NotFound(Resource::ApiKey))?;
+    let mut tx = shared.store.begin_write().await?;
     let found = api_key::delete(&mut tx, Some(&caller.workspace), &id).await?;
     tx.commit().await?;
     if !found {
-        return Err(ApiError::Missing(Missing::ApiKey));
+        return Err(ApiError::NotFound(Resource::ApiKey));
     }
     Ok(axum::Json(json!({"id": id, "message": "API key deleted successfully"})))
 }

@@ -12,8 +12,8 @@ use engine_api::PoseSetFile;
 use serde_json::{Value, json};
 
 use crate::config::StockAvatar;
-use crate::http::auth::Caller;
-use crate::http::extract::{Listed, Paged};
+use crate::http::auth::ApiCaller;
+use crate::http::extract::{ListResponse, PageQuery};
 use crate::state::AppState;
 use crate::store;
 
@@ -22,24 +22,24 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 }
 
 /// A stock avatar as JSON.
-pub(crate) fn shown(avatar: &StockAvatar) -> Value {
+pub(crate) fn to_json(avatar: &StockAvatar) -> Value {
     json!(avatar)
 }
 
-async fn list(State(shared): State<Arc<AppState>>, _: Caller, Paged(page): Paged<true>) -> Listed {
+async fn list(State(shared): State<Arc<AppState>>, _: ApiCaller, PageQuery(page): PageQuery<true>) -> ListResponse {
     let matches = |avatar: &&StockAvatar| {
         let text = format!("{}\n{}", avatar.avatar_key_id, avatar.avatar_name).to_lowercase();
         page.search.as_ref().is_none_or(|part| text.contains(part))
     };
-    Listed::slice(shared.avatars.iter().filter(matches).map(shown).collect(), &page)
+    ListResponse::page_of(shared.stock_avatars.iter().filter(matches).map(to_json).collect(), &page)
 }
 
 /// The avatars that agents of a workspace may use: the stock avatars, and the workspace's custom
 /// avatars that can be shown. Without their pictures.
-pub(crate) async fn known(shared: &AppState, workspace: &str) -> store::Result<Vec<StockAvatar>> {
-    let own = shared.store.custom_avatars_ready(workspace).await?;
+pub(crate) async fn list_available(shared: &AppState, workspace: &str) -> store::Result<Vec<StockAvatar>> {
+    let own = shared.store.showable_custom_avatars(workspace).await?;
     let stock =
-        shared.avatars.iter().map(|a| (a.avatar_key_id.clone(), a.avatar_name.clone(), a.gender.clone()));
+        shared.stock_avatars.iter().map(|a| (a.avatar_key_id.clone(), a.avatar_name.clone(), a.gender.clone()));
     let faces = stock.chain(own).map(|(avatar_key_id, avatar_name, gender)| StockAvatar {
         avatar_key_id,
         avatar_name,
@@ -51,10 +51,10 @@ pub(crate) async fn known(shared: &AppState, workspace: &str) -> store::Result<V
 
 /// The avatar with this id, stock or custom, with its picture.
 pub(crate) async fn find(shared: &AppState, workspace: &str, id: &str) -> store::Result<Option<StockAvatar>> {
-    if let Some(stock) = shared.avatars.iter().find(|a| a.avatar_key_id == id) {
+    if let Some(stock) = shared.stock_avatars.iter().find(|a| a.avatar_key_id == id) {
         return Ok(Some(stock.clone()));
     }
-    let Some(id) = store::id(id) else { return Ok(None) };
+    let Some(id) = store::normalize_id(id) else { return Ok(None) };
     let own = shared.store.custom_avatar(workspace, &id).await?;
     Ok(own.filter(|row| row.output.is_some()).map(|row| {
         let output: Value = row.output.and_then(|o| serde_json::from_str(&o).ok()).unwrap_or_default();
@@ -69,15 +69,15 @@ pub(crate) async fn find(shared: &AppState, workspace: &str, id: &str) -> store:
 
 /// The pose set of a custom avatar; the engine has those of stock avatars. `None` if it was
 /// deleted. Calls that show it at the same time share the pose set.
-pub(crate) async fn poses(
+pub(crate) async fn load_custom_poses(
     shared: &AppState,
     workspace: &str,
     id: &str,
 ) -> store::Result<Option<PoseSetFile>> {
-    let stock = shared.avatars.iter().any(|a| a.avatar_key_id == id);
-    let Some(id) = store::id(id).filter(|_| !stock) else { return Ok(None) };
-    let Some(share) = shared.store.custom_avatar_share(workspace, &id).await? else { return Ok(None) };
-    let known = shared.shown.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+    let stock = shared.stock_avatars.iter().any(|a| a.avatar_key_id == id);
+    let Some(id) = store::normalize_id(id).filter(|_| !stock) else { return Ok(None) };
+    let Some(share) = shared.store.custom_avatar_completeness(workspace, &id).await? else { return Ok(None) };
+    let known = shared.live_pose_sets.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
     if let Some((share, poses)) = known.filter(|(known, _)| i64::from(*known) >= share)
         && let Some(poses) = poses.upgrade()
     {
@@ -86,23 +86,23 @@ pub(crate) async fn poses(
     let Some((share, poses)) = shared.store.custom_avatar_poses(workspace, &id).await? else {
         return Ok(None);
     };
-    let poses = STANDARD.decode(poses).map_err(|e| store::Error::Damaged("custom_avatar", e.to_string()))?;
+    let poses = STANDARD.decode(poses).map_err(|e| store::Error::CorruptRow("custom_avatar", e.to_string()))?;
     let face = PoseSetFile { data: poses.into(), completeness: share.clamp(0, 100) as u8 };
-    keep(shared, id, &face);
+    cache_poses(shared, id, &face);
     Ok(Some(face))
 }
 
 /// Caches a pose set for further calls, as long as one call uses it.
-fn keep(shared: &AppState, id: String, face: &PoseSetFile) {
-    let mut shown = shared.shown.lock().unwrap_or_else(PoisonError::into_inner);
+fn cache_poses(shared: &AppState, id: String, face: &PoseSetFile) {
+    let mut shown = shared.live_pose_sets.lock().unwrap_or_else(PoisonError::into_inner);
     shown.retain(|_, (_, poses)| poses.strong_count() > 0);
     shown.insert(id, (face.completeness, Arc::downgrade(&face.data)));
 }
 
 /// A better pose set is available: the running calls of this server switch to it.
-pub(crate) fn renew(shared: &AppState, id: &str, face: PoseSetFile) {
-    keep(shared, id.to_owned(), &face);
-    if let Some(host) = shared.host.get() {
+pub(crate) fn swap_pose_set(shared: &AppState, id: &str, face: PoseSetFile) {
+    cache_poses(shared, id.to_owned(), &face);
+    if let Some(host) = shared.engine.get() {
         host.swap_pose_set(id, face);
     }
 }

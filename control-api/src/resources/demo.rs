@@ -9,20 +9,20 @@ use crate::store;
 use crate::store::document::{self, Table};
 use crate::store::kb::Content;
 
-const SETTING: &str = "demo_agent";
+const DEMO_AGENT_SETTING: &str = "demo_agent";
 
-const ABOUT: &str = include_str!("demo/visavis.md");
-const SHOP: &str = include_str!("demo/shop.md");
+const ABOUT_DOCUMENT: &str = include_str!("demo/visavis.md");
+const SHOP_DOCUMENT: &str = include_str!("demo/shop.md");
 
 /// Creates the demo agent with its knowledge base.
 pub(crate) async fn create(shared: &AppState) -> store::Result<()> {
-    let Some(avatar) = shared.avatars.first() else {
+    let Some(avatar) = shared.stock_avatars.first() else {
         tracing::warn!("there is no avatar: the demo agent is left out");
         return Ok(());
     };
-    let (about, shop) = (Content::Text(ABOUT.into()), Content::Text(SHOP.into()));
+    let (about, shop) = (Content::Text(ABOUT_DOCUMENT.into()), Content::Text(SHOP_DOCUMENT.into()));
     let documents = [("visavis.md", "md", &about), ("shop.md", "md", &shop)];
-    let workspace = &shared.workspace;
+    let workspace = &shared.default_workspace;
     let kb = knowledge::insert(
         shared,
         workspace,
@@ -56,21 +56,21 @@ pub(crate) async fn create(shared: &AppState) -> store::Result<()> {
         "embed": {"enabled": shared.config.public_url.is_none(), "origins": []},
     });
     let (id, _) =
-        agents::insert_within(shared, workspace, body, false).await.map_err(|error| match error {
-            ApiError::Failed(_, cause) => store::Error::Damaged("agent", cause),
+        agents::insert_with_limits(shared, workspace, body, false).await.map_err(|error| match error {
+            ApiError::Internal(_, cause) => store::Error::CorruptRow("agent", cause),
             // A rejection of the built-in demo agent is an error in this file, which its test
             // detects.
-            refused => store::Error::Damaged("agent", format!("{refused:?}")),
+            refused => store::Error::CorruptRow("agent", format!("{refused:?}")),
         })?;
-    shared.store.remember(SETTING, &id).await
+    shared.store.set_setting(DEMO_AGENT_SETTING, &id).await
 }
 
 /// The demo agent's id, while it exists and may be embedded.
 pub(crate) async fn find(shared: &AppState) -> store::Result<Option<String>> {
-    let Some(id) = shared.store.setting(SETTING).await? else { return Ok(None) };
-    let row = shared.store.document(Table::Agent, &shared.workspace, &id).await?;
+    let Some(id) = shared.store.setting(DEMO_AGENT_SETTING).await? else { return Ok(None) };
+    let row = shared.store.document(Table::Agent, &shared.default_workspace, &id).await?;
     Ok(row
-        .and_then(|row| document::parsed(&row.document).ok())
+        .and_then(|row| document::parse_document(&row.document).ok())
         .filter(|agent| agent["embed"]["enabled"] == true)
         .map(|_| id))
 }

@@ -4,74 +4,74 @@
 use serde_json::{Map, Value};
 
 use crate::clock;
-use crate::error::{ApiError, Missing, OrFail as _};
-use crate::http::auth::Caller;
-use crate::http::extract::Listed;
+use crate::error::{ApiError, Resource, OrInternalError as _};
+use crate::http::auth::ApiCaller;
+use crate::http::extract::ListResponse;
 use crate::state::AppState;
 use crate::store::document::{self, Row, Table};
 use crate::store::{self, Page};
 
 /// One of these resources.
 #[derive(Clone, Copy)]
-pub(crate) struct Kept {
+pub(crate) struct DocumentResource {
     pub(crate) table: Table,
-    pub(crate) missing: Missing,
+    pub(crate) resource: Resource,
     /// Text of the 500 if the resource cannot be read.
-    pub(crate) unreadable: &'static str,
+    pub(crate) read_error: &'static str,
 }
 
 /// A document as returned: first its id, then its fields, then its times.
-pub(crate) fn shown(row: &Row) -> store::Result<Value> {
-    let damaged = |e: serde_json::Error| store::Error::Damaged("document", e.to_string());
+pub(crate) fn to_json(row: &Row) -> store::Result<Value> {
+    let damaged = |e: serde_json::Error| store::Error::CorruptRow("document", e.to_string());
     let document: Map<String, Value> = serde_json::from_str(&row.document).map_err(damaged)?;
     let mut told = Map::new();
     told.insert("id".into(), row.id.clone().into());
     told.extend(document);
-    told.insert("created_at".into(), clock::iso(row.created_at).into());
-    told.insert("updated_at".into(), clock::iso(row.updated_at).into());
+    told.insert("created_at".into(), clock::to_iso8601(row.created_at).into());
+    told.insert("updated_at".into(), clock::to_iso8601(row.updated_at).into());
     Ok(Value::Object(told))
 }
 
-impl Kept {
+impl DocumentResource {
     /// 404 in the resource's own format.
-    pub(crate) fn none(self) -> ApiError {
-        ApiError::Missing(self.missing)
+    pub(crate) fn not_found(self) -> ApiError {
+        ApiError::NotFound(self.resource)
     }
 
     /// The id in a path, in its stored form.
-    pub(crate) fn id(self, path: &str) -> Result<String, ApiError> {
-        store::id(path).ok_or_else(|| self.none())
+    pub(crate) fn parse_id(self, path: &str) -> Result<String, ApiError> {
+        store::normalize_id(path).ok_or_else(|| self.not_found())
     }
 
     pub(crate) async fn list(
         self,
         shared: &AppState,
-        caller: &Caller,
+        caller: &ApiCaller,
         page: &Page,
-    ) -> Result<Listed, ApiError> {
+    ) -> Result<ListResponse, ApiError> {
         let found = shared.store.document_page(self.table, &caller.workspace, page).await;
-        let (rows, total) = found.or_fail(self.unreadable)?;
-        let told = rows.iter().map(shown).collect::<store::Result<_>>().or_fail(self.unreadable)?;
-        Ok(Listed(told, total))
+        let (rows, total) = found.or_internal_error(self.read_error)?;
+        let told = rows.iter().map(to_json).collect::<store::Result<_>>().or_internal_error(self.read_error)?;
+        Ok(ListResponse(told, total))
     }
 
-    pub(crate) async fn one(self, shared: &AppState, caller: &Caller, path: &str) -> Result<Value, ApiError> {
-        let id = self.id(path)?;
-        let row = shared.store.document(self.table, &caller.workspace, &id).await.or_fail(self.unreadable)?;
-        shown(&row.ok_or_else(|| self.none())?).or_fail(self.unreadable)
+    pub(crate) async fn read(self, shared: &AppState, caller: &ApiCaller, path: &str) -> Result<Value, ApiError> {
+        let id = self.parse_id(path)?;
+        let row = shared.store.document(self.table, &caller.workspace, &id).await.or_internal_error(self.read_error)?;
+        to_json(&row.ok_or_else(|| self.not_found())?).or_internal_error(self.read_error)
     }
 
     /// Deletes the document and returns its id.
     pub(crate) async fn remove(
         self,
         shared: &AppState,
-        caller: &Caller,
+        caller: &ApiCaller,
         path: &str,
     ) -> Result<String, ApiError> {
-        let id = self.id(path)?;
-        let mut tx = shared.store.write().await?;
+        let id = self.parse_id(path)?;
+        let mut tx = shared.store.begin_write().await?;
         let found = document::delete(&mut tx, self.table, &caller.workspace, &id).await?;
         tx.commit().await?;
-        if found { Ok(id) } else { Err(self.none()) }
+        if found { Ok(id) } else { Err(self.not_found()) }
     }
 }

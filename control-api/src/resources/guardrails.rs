@@ -9,42 +9,42 @@ use axum::routing::{get, post};
 use serde_json::{Map, Value, json};
 
 use crate::clock;
-use crate::error::{ApiError, Missing};
-use crate::http::auth::Caller;
-use crate::http::extract::{Json, Listed, Paged, Path};
+use crate::error::{ApiError, Resource};
+use crate::http::auth::ApiCaller;
+use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
-use crate::http::validate::{Faults, Fields, is_http};
-use crate::resources::document_resource::{self, Kept};
+use crate::http::validate::{FieldErrors, Fields, is_http_url};
+use crate::resources::document_resource::{self, DocumentResource};
 use crate::state::AppState;
 use crate::store::document::{self, Draft, Table};
-use crate::store::fresh_id;
+use crate::store::new_id;
 
-type Answer = Result<axum::Json<Value>, ApiError>;
+type JsonResult = Result<axum::Json<Value>, ApiError>;
 
-const GUARDRAIL: Kept =
-    Kept { table: Table::Guardrail, missing: Missing::Guardrail, unreadable: "Internal server error" };
+const GUARDRAIL: DocumentResource =
+    DocumentResource { table: Table::Guardrail, resource: Resource::Guardrail, read_error: "Internal server error" };
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
         .route("/v1/ext/guardrail", post(create).get(list))
-        .route("/v1/ext/guardrail/{id}", get(one).put(replace).delete(remove))
+        .route("/v1/ext/guardrail/{id}", get(read).put(replace).delete(remove))
 }
 
 /// The fields that a client sets; missing ones are empty.
 fn parse(body: Value) -> Result<Map<String, Value>, ApiError> {
-    let faults = Faults::default();
+    let faults = FieldErrors::default();
     let fields = Fields::body(body, &faults)?;
     let names = ["name", "category", "prompt", "response_message", "callback_url"];
     let text = |name: &str| fields.text(name).unwrap_or_default();
     let document: Map<String, Value> = names.iter().map(|name| ((*name).into(), text(name).into())).collect();
-    let document = faults.unless(document)?;
+    let document = faults.into_result(document)?;
     let said = |name: &str| document[name].as_str().unwrap_or_default();
     for (name, refusal) in [("name", "name is required"), ("prompt", "prompt is required")] {
         if said(name).trim().is_empty() {
             return Err(ApiError::BadRequest(refusal.into()));
         }
     }
-    if !said("callback_url").is_empty() && !is_http(said("callback_url")) {
+    if !said("callback_url").is_empty() && !is_http_url(said("callback_url")) {
         return Err(ApiError::BadRequest("callback_url must be a valid http(s) URL".into()));
     }
     Ok(document)
@@ -75,15 +75,15 @@ fn draft<'a>(workspace: &'a str, id: &'a str, name: &'a str, document: &'a str) 
 
 async fn create(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Json(body): Json,
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
     let fields = parse(body)?;
     let name = fields["name"].as_str().unwrap_or_default();
-    let id = fresh_id();
-    let mut tx = shared.store.write().await?;
+    let id = new_id();
+    let mut tx = shared.store.begin_write().await?;
     let size = with_key("", &fields).to_string().len();
-    quota::bytes(&shared, &mut tx, &caller.workspace, size).await?;
+    quota::check_bytes(&shared, &mut tx, &caller.workspace, size).await?;
     let draft = draft(&caller.workspace, &id, name, "");
     document::insert_guardrail(&mut tx, &draft, &slug(name), |key| with_key(key, &fields).to_string())
         .await?;
@@ -93,37 +93,37 @@ async fn create(
 
 async fn list(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
-    Paged(page): Paged<true>,
-) -> Result<Listed, ApiError> {
+    caller: ApiCaller,
+    PageQuery(page): PageQuery<true>,
+) -> Result<ListResponse, ApiError> {
     GUARDRAIL.list(&shared, &caller, &page).await
 }
 
-async fn one(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path<String>) -> Answer {
-    GUARDRAIL.one(&shared, &caller, &id).await.map(axum::Json)
+async fn read(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+    GUARDRAIL.read(&shared, &caller, &id).await.map(axum::Json)
 }
 
 async fn replace(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
-) -> Answer {
+) -> JsonResult {
     let fields = parse(body)?;
-    let id = GUARDRAIL.id(&id)?;
-    let mut tx = shared.store.write().await?;
+    let id = GUARDRAIL.parse_id(&id)?;
+    let mut tx = shared.store.begin_write().await?;
     let row = document::find_in(&mut tx, Table::Guardrail, &caller.workspace, &id).await?;
-    let row = row.ok_or_else(|| GUARDRAIL.none())?;
-    let key = document_resource::shown(&row)?["key"].as_str().unwrap_or_default().to_owned();
+    let row = row.ok_or_else(|| GUARDRAIL.not_found())?;
+    let key = document_resource::to_json(&row)?["key"].as_str().unwrap_or_default().to_owned();
     let text = with_key(&key, &fields).to_string();
-    quota::growth(&shared, &mut tx, &caller.workspace, &row, text.len()).await?;
+    quota::check_growth(&shared, &mut tx, &caller.workspace, &row, text.len()).await?;
     let name = format!("{}\n{key}", fields["name"].as_str().unwrap_or_default());
     document::update(&mut tx, Table::Guardrail, &draft(&caller.workspace, &id, &name, &text)).await?;
     tx.commit().await?;
     Ok(axum::Json(json!({"id": id, "message": "Guardrail updated"})))
 }
 
-async fn remove(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path<String>) -> Answer {
+async fn remove(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
     let id = GUARDRAIL.remove(&shared, &caller, &id).await?;
     Ok(axum::Json(json!({"id": id, "message": "Guardrail deleted"})))
 }

@@ -9,22 +9,22 @@ use knowledge::{Hit, Index};
 
 use crate::resources::knowledge::embeddings;
 use crate::state::AppState;
-use crate::state::knowledge_search::{Meaning, Version};
+use crate::state::knowledge_search::{QueryEmbedder, Version};
 use crate::store;
 
 /// Maximum number of cached indexes. When it is reached, all are dropped.
-const REMEMBERED: usize = 64;
+const MAX_CACHED_INDEXES: usize = 64;
 
 /// Knowledge base and document.
-type Id = (Arc<str>, Arc<str>);
+type DocumentId = (Arc<str>, Arc<str>);
 
-struct Known {
-    index: Index<Id>,
+struct IndexedKnowledge {
+    index: Index<DocumentId>,
     /// Embeds queries, if any chunk has an embedding.
-    meaning: Option<Arc<Meaning>>,
+    embedder: Option<Arc<QueryEmbedder>>,
 }
 
-fn snippet(hit: Hit<'_, Id>) -> Snippet {
+fn to_snippet(hit: Hit<'_, DocumentId>) -> Snippet {
     Snippet {
         kb_id: hit.id.0.to_string(),
         doc_id: hit.id.1.to_string(),
@@ -33,24 +33,24 @@ fn snippet(hit: Hit<'_, Id>) -> Snippet {
     }
 }
 
-impl Knowledge for Known {
+impl Knowledge for IndexedKnowledge {
     fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Vec<Snippet>> {
         Box::pin(async move {
-            let direction = match &self.meaning {
-                Some(meaning) => meaning.of(query).await,
+            let direction = match &self.embedder {
+                Some(meaning) => meaning.embed(query).await,
                 None => None,
             };
             let hits = match direction {
                 Some(direction) => self.index.hybrid_search(query, &direction, limit),
                 None => self.index.search(query, limit),
             };
-            hits.into_iter().map(snippet).collect()
+            hits.into_iter().map(to_snippet).collect()
         })
     }
 }
 
 /// The index of these knowledge bases; `None` if none of them exists any more or all are empty.
-pub(crate) async fn of(
+pub(crate) async fn find_or_build(
     shared: &AppState,
     workspace: &str,
     kbs: &[String],
@@ -60,31 +60,31 @@ pub(crate) async fn of(
         .kbs(workspace, kbs)
         .await?
         .into_iter()
-        .map(|row| (row.id, row.updated_at, row.no_of_rec))
+        .map(|row| (row.id, row.updated_at, row.document_count))
         .collect();
     if version.iter().all(|(_, _, documents)| *documents == 0) {
         return Ok(None);
     }
     version.sort_unstable();
-    let cache = || shared.knowledge.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let cache = || shared.knowledge_cache.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Some(known) = cache().get(&version) {
         return Ok(Some(Arc::clone(known)));
     }
-    let model = shared.meaning.as_ref().map(|meaning| meaning.server.model());
-    let bodies = shared.store.kb_bodies(workspace, kbs, model).await?;
+    let model = shared.query_embedder.as_ref().map(|meaning| meaning.client.model());
+    let bodies = shared.store.kb_document_texts(workspace, kbs, model).await?;
     let index = tokio::task::spawn_blocking(move || {
         let mut index = Index::new();
         for body in bodies {
-            let directions = embeddings::kept_with(&body);
+            let directions = embeddings::stored_embeddings(&body);
             index.insert_with_embeddings(&(Arc::from(body.kb), Arc::from(body.id)), &body.body, directions);
         }
         index
     });
-    let index = index.await.map_err(|e| store::Error::Damaged("kb_document", e.to_string()))?;
-    let meaning = shared.meaning.clone().filter(|_| index.has_embeddings());
-    let known: Arc<dyn Knowledge> = Arc::new(Known { index, meaning });
+    let index = index.await.map_err(|e| store::Error::CorruptRow("kb_document", e.to_string()))?;
+    let meaning = shared.query_embedder.clone().filter(|_| index.has_embeddings());
+    let known: Arc<dyn Knowledge> = Arc::new(IndexedKnowledge { index, embedder: meaning });
     let mut cache = cache();
-    if cache.len() >= REMEMBERED {
+    if cache.len() >= MAX_CACHED_INDEXES {
         cache.clear();
     }
     cache.insert(version, Arc::clone(&known));

@@ -7,10 +7,10 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::post;
 
-use crate::error::{ApiError, Missing};
-use crate::http::auth::Caller;
+use crate::error::{ApiError, Resource};
+use crate::http::auth::ApiCaller;
 use crate::http::extract::Json;
-use crate::http::validate::{Faults, Fields};
+use crate::http::validate::{FieldErrors, Fields};
 use crate::state::AppState;
 use crate::store;
 use crate::store::document::Table;
@@ -34,16 +34,16 @@ fn platform(url: &str) -> Option<&'static str> {
 
 async fn create(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Json(body): Json,
 ) -> Result<&'static str, ApiError> {
     let agent = {
-        let faults = Faults::default();
+        let faults = FieldErrors::default();
         let fields = Fields::body(body, &faults)?;
         let agent = fields.required("agent_id");
         let url = fields.required("meeting_url");
         if !url.is_empty() && platform(&url).is_none() {
-            fields.fault("meeting_url", "must be a meeting of Google Meet, Zoom or Microsoft Teams");
+            fields.add_error("meeting_url", "must be a meeting of Google Meet, Zoom or Microsoft Teams");
         }
         fields.required("user_name");
         fields.required("user_id");
@@ -51,10 +51,10 @@ async fn create(
         for name in ["context", "wake_phrase", "mode"] {
             fields.text(name);
         }
-        faults.unless(agent)?
+        faults.into_result(agent)?
     };
-    let missing = || ApiError::Missing(Missing::Agent);
-    let id = store::id(&agent).ok_or_else(missing)?;
+    let missing = || ApiError::NotFound(Resource::Agent);
+    let id = store::normalize_id(&agent).ok_or_else(missing)?;
     shared.store.document(Table::Agent, &caller.workspace, &id).await?.ok_or_else(missing)?;
     Err(ApiError::MeetingRefused)
 }

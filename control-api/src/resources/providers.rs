@@ -8,19 +8,19 @@ use axum::routing::get;
 use models::registry::Provider;
 use serde_json::json;
 
-use crate::http::auth::Caller;
-use crate::http::extract::{Listed, Paged};
+use crate::http::auth::ApiCaller;
+use crate::http::extract::{ListResponse, PageQuery};
 use crate::state::AppState;
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().route("/v1/ext/providers", get(list))
 }
 
-async fn list(State(shared): State<Arc<AppState>>, _: Caller, Paged(page): Paged<true>) -> Listed {
+async fn list(State(shared): State<Arc<AppState>>, _: ApiCaller, PageQuery(page): PageQuery<true>) -> ListResponse {
     let matches = |provider: &&Provider| {
         let text = format!("{}\n{}\n{}", provider.display_name, provider.provider, provider.model);
         page.search.as_ref().is_none_or(|part| text.to_lowercase().contains(part))
             && page.kind.as_ref().is_none_or(|kind| provider.provider_type == kind)
     };
-    Listed::slice(shared.config.providers.iter().filter(matches).map(|p| json!(p)).collect(), &page)
+    ListResponse::page_of(shared.config.providers.iter().filter(matches).map(|p| json!(p)).collect(), &page)
 }

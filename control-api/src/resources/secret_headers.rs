@@ -8,22 +8,22 @@ use egress::FRAMING_HEADERS;
 use serde_json::{Map, Value};
 
 use crate::http::validate::Fields;
-use crate::store::secrets::STARS;
+use crate::store::secrets::SECRET_MASK;
 
 /// Values of secret headers, by name.
-pub(crate) type Headers = BTreeMap<String, String>;
+pub(crate) type SecretHeaders = BTreeMap<String, String>;
 
 /// Moves the values out of the field `headers` of `request`. Returns the masked object for the
 /// document, and the values. `previous` holds the values of the record that is replaced: `***`
 /// retains one.
-pub(crate) fn take(request: &Fields<'_>, old: Option<&Headers>) -> (Value, Headers) {
-    let (mut shown, mut kept) = (Map::new(), Headers::new());
-    for (name, value) in request.object("headers").all() {
+pub(crate) fn extract(request: &Fields<'_>, old: Option<&SecretHeaders>) -> (Value, SecretHeaders) {
+    let (mut shown, mut kept) = (Map::new(), SecretHeaders::new());
+    for (name, value) in request.object("headers").to_map() {
         let Value::String(value) = value else {
-            request.fault(&format!("headers.{name}"), "must be a string");
+            request.add_error(&format!("headers.{name}"), "must be a string");
             continue;
         };
-        let value = if value == STARS { old.and_then(|o| o.get(&name).cloned()) } else { Some(value) };
+        let value = if value == SECRET_MASK { old.and_then(|o| o.get(&name).cloned()) } else { Some(value) };
         let Some(value) = value else { continue };
         let header = HeaderName::try_from(name.as_str());
         let reason = match (&header, HeaderValue::try_from(value.as_str())) {
@@ -34,10 +34,10 @@ pub(crate) fn take(request: &Fields<'_>, old: Option<&Headers>) -> (Value, Heade
             _ => Some("is no valid header"),
         };
         if let Some(reason) = reason {
-            request.fault(&format!("headers.{name}"), reason);
+            request.add_error(&format!("headers.{name}"), reason);
             continue;
         }
-        shown.insert(name.clone(), STARS.into());
+        shown.insert(name.clone(), SECRET_MASK.into());
         kept.insert(name, value);
     }
     (Value::Object(shown), kept)

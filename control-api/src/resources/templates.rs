@@ -10,27 +10,27 @@ use axum::routing::{get, post};
 use serde_json::{Value, json};
 
 use crate::clock;
-use crate::error::{ApiError, Missing};
-use crate::http::auth::Caller;
-use crate::http::extract::{Json, Listed, Paged, Path};
+use crate::error::{ApiError, Resource};
+use crate::http::auth::ApiCaller;
+use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
-use crate::resources::agents::parse::{Form, Parsed, parse_as};
-use crate::resources::agents::{known, response};
+use crate::resources::agents::parse::{DocumentKind, ParsedAgent, parse_as};
+use crate::resources::agents::{check_references, response};
 use crate::resources::avatars;
 use crate::state::AppState;
 use crate::store::document::{self, Draft, Row, Table};
-use crate::store::secrets::{self, Secrets};
-use crate::store::{self, fresh_id};
+use crate::store::secrets::{self, AgentSecrets};
+use crate::store::{self, new_id};
 
-type Answer = Result<axum::Json<Value>, ApiError>;
+type JsonResult = Result<axum::Json<Value>, ApiError>;
 
-const MISSING: ApiError = ApiError::Missing(Missing::Template);
+const NOT_FOUND: ApiError = ApiError::NotFound(Resource::Template);
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
         .route("/v1/ext/template", post(create))
         .route("/v1/ext/templates", get(list))
-        .route("/v1/ext/template/{id}", get(one).put(replace).delete(remove))
+        .route("/v1/ext/template/{id}", get(read).put(replace).delete(remove))
 }
 
 fn draft<'a>(
@@ -46,76 +46,76 @@ fn draft<'a>(
 
 async fn create(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Json(body): Json,
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
-    let faces = avatars::known(&shared, &caller.workspace).await?;
-    let Parsed { document, secrets } = parse_as(Form::Template, body, &faces, None)?;
-    let mut tx = shared.store.write().await?;
-    known(&mut tx, &caller.workspace, &document).await?;
-    let id = fresh_id();
+    let faces = avatars::list_available(&shared, &caller.workspace).await?;
+    let ParsedAgent { document, secrets } = parse_as(DocumentKind::Template, body, &faces, None)?;
+    let mut tx = shared.store.begin_write().await?;
+    check_references(&mut tx, &caller.workspace, &document).await?;
+    let id = new_id();
     let sealed = secrets::seal(&shared.vault, &id, &secrets);
     let text = document.to_string();
-    quota::bytes(&shared, &mut tx, &caller.workspace, text.len()).await?;
+    quota::check_bytes(&shared, &mut tx, &caller.workspace, text.len()).await?;
     document::insert(&mut tx, Table::Template, &draft(&caller.workspace, &id, &document, &text, &sealed))
         .await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, axum::Json(json!({"id": id, "message": "Template created successfully"}))))
 }
 
-async fn shown(shared: &AppState, workspace: &str, rows: &[Row]) -> store::Result<Vec<Value>> {
+async fn to_json_list(shared: &AppState, workspace: &str, rows: &[Row]) -> store::Result<Vec<Value>> {
     let documents =
-        rows.iter().map(|row| document::parsed(&row.document)).collect::<store::Result<Vec<_>>>()?;
-    let attached = response::Attached::read(shared, workspace, &documents).await?;
-    Ok(rows.iter().zip(&documents).map(|(row, document)| response::shown(row, document, &attached)).collect())
+        rows.iter().map(|row| document::parse_document(&row.document)).collect::<store::Result<Vec<_>>>()?;
+    let attached = response::AttachedRecords::read(shared, workspace, &documents).await?;
+    Ok(rows.iter().zip(&documents).map(|(row, document)| response::to_json(row, document, &attached)).collect())
 }
 
 async fn list(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
-    Paged(page): Paged<false>,
-) -> Result<Listed, ApiError> {
+    caller: ApiCaller,
+    PageQuery(page): PageQuery<false>,
+) -> Result<ListResponse, ApiError> {
     let (rows, total) = shared.store.document_page(Table::Template, &caller.workspace, &page).await?;
-    Ok(Listed(shown(&shared, &caller.workspace, &rows).await?, total))
+    Ok(ListResponse(to_json_list(&shared, &caller.workspace, &rows).await?, total))
 }
 
-async fn one(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path<String>) -> Answer {
-    let id = store::id(&id).ok_or(MISSING)?;
-    let row = shared.store.document(Table::Template, &caller.workspace, &id).await?.ok_or(MISSING)?;
-    Ok(axum::Json(shown(&shared, &caller.workspace, &[row]).await?.pop().unwrap_or_default()))
+async fn read(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+    let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
+    let row = shared.store.document(Table::Template, &caller.workspace, &id).await?.ok_or(NOT_FOUND)?;
+    Ok(axum::Json(to_json_list(&shared, &caller.workspace, &[row]).await?.pop().unwrap_or_default()))
 }
 
 async fn replace(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
-) -> Answer {
+) -> JsonResult {
     // An invalid body is reported before a missing template.
-    let faces = avatars::known(&shared, &caller.workspace).await?;
-    parse_as(Form::Template, body.clone(), &faces, None)?;
-    let id = store::id(&id).ok_or(MISSING)?;
-    let mut tx = shared.store.write().await?;
-    let row = document::find_in(&mut tx, Table::Template, &caller.workspace, &id).await?.ok_or(MISSING)?;
-    let old: Secrets = secrets::open(&shared.vault, &row.id, &row.secrets)?;
-    let Parsed { document, secrets } = parse_as(Form::Template, body, &faces, Some(&old))?;
-    known(&mut tx, &caller.workspace, &document).await?;
+    let faces = avatars::list_available(&shared, &caller.workspace).await?;
+    parse_as(DocumentKind::Template, body.clone(), &faces, None)?;
+    let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
+    let mut tx = shared.store.begin_write().await?;
+    let row = document::find_in(&mut tx, Table::Template, &caller.workspace, &id).await?.ok_or(NOT_FOUND)?;
+    let old: AgentSecrets = secrets::open(&shared.vault, &row.id, &row.secrets)?;
+    let ParsedAgent { document, secrets } = parse_as(DocumentKind::Template, body, &faces, Some(&old))?;
+    check_references(&mut tx, &caller.workspace, &document).await?;
     let sealed = secrets::seal(&shared.vault, &id, &secrets);
     let text = document.to_string();
-    quota::growth(&shared, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
+    quota::check_growth(&shared, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
     document::update(&mut tx, Table::Template, &draft(&caller.workspace, &id, &document, &text, &sealed))
         .await?;
     tx.commit().await?;
     Ok(axum::Json(json!({"id": id, "message": "Template details updated successfully"})))
 }
 
-async fn remove(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path<String>) -> Answer {
-    let id = store::id(&id).ok_or(MISSING)?;
-    let mut tx = shared.store.write().await?;
+async fn remove(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+    let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
+    let mut tx = shared.store.begin_write().await?;
     let found = document::delete(&mut tx, Table::Template, &caller.workspace, &id).await?;
     tx.commit().await?;
     if !found {
-        return Err(MISSING);
+        return Err(NOT_FOUND);
     }
     Ok(axum::Json(json!({"id": id, "message": "Template details deleted successfully"})))
 }

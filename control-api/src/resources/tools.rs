@@ -9,54 +9,54 @@ use axum::routing::{get, post};
 use serde_json::{Value, json};
 
 use crate::clock;
-use crate::error::{ApiError, Missing};
-use crate::http::auth::Caller;
-use crate::http::extract::{Json, Listed, Paged, Path};
+use crate::error::{ApiError, Resource};
+use crate::http::auth::ApiCaller;
+use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
-use crate::http::validate::{Faults, Fields};
-use crate::resources::document_resource::Kept;
-use crate::resources::secret_headers::{self, Headers};
+use crate::http::validate::{FieldErrors, Fields};
+use crate::resources::document_resource::DocumentResource;
+use crate::resources::secret_headers::{self, SecretHeaders};
 use crate::state::AppState;
 use crate::store::document::{self, Draft, Table};
-use crate::store::{fresh_id, secrets};
+use crate::store::{new_id, secrets};
 
-type Answer = Result<axum::Json<Value>, ApiError>;
+type JsonResult = Result<axum::Json<Value>, ApiError>;
 
-const TOOL: Kept = Kept { table: Table::Tool, missing: Missing::Tool, unreadable: "Internal server error" };
+const TOOL: DocumentResource = DocumentResource { table: Table::Tool, resource: Resource::Tool, read_error: "Internal server error" };
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
         .route("/v1/ext/tool", post(create).get(list))
-        .route("/v1/ext/tool/{id}", get(one).put(replace).delete(remove))
+        .route("/v1/ext/tool/{id}", get(read).put(replace).delete(remove))
 }
 
 /// Parses a tool. `old` holds the header values of the tool that it replaces.
-fn parse(body: Value, old: Option<&Headers>) -> Result<(Value, Headers), ApiError> {
-    let faults = Faults::default();
+fn parse(body: Value, old: Option<&SecretHeaders>) -> Result<(Value, SecretHeaders), ApiError> {
+    let faults = FieldErrors::default();
     let fields = Fields::body(body, &faults)?;
     let kind = fields.choice("type", &["tool.api", "tool.client"], "tool.api");
     let schema = fields.object("schema");
-    if !fields.states("schema") {
-        fields.fault("schema", "is required");
+    if !fields.contains("schema") {
+        fields.add_error("schema", "is required");
     }
-    let name = if fields.states("schema") { schema.required("name") } else { String::new() };
+    let name = if fields.contains("schema") { schema.required("name") } else { String::new() };
     if !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')) || name.len() > 64 {
-        schema.fault("name", "must be at most 64 letters, digits, _, - or .");
+        schema.add_error("name", "must be at most 64 letters, digits, _, - or .");
     }
     let parameters = schema.object("parameters");
     let properties = match parameters.raw("properties") {
         Some(Value::Object(map)) => Value::Object(map.clone()),
         None | Some(Value::Null) => json!({}),
         Some(_) => {
-            parameters.fault("properties", "must be an object");
+            parameters.add_error("properties", "must be an object");
             json!({})
         }
     };
-    let mut schema_parameters = parameters.all();
+    let mut schema_parameters = parameters.to_map();
     schema_parameters.insert("type".into(), parameters.choice("type", &["object"], "object").into());
     schema_parameters.insert("properties".into(), properties);
-    schema_parameters.insert("required".into(), parameters.texts("required").unwrap_or_default().into());
-    let (request, headers) = request(&fields, &kind, old);
+    schema_parameters.insert("required".into(), parameters.string_list("required").unwrap_or_default().into());
+    let (request, headers) = parse_request(&fields, &kind, old);
     let messages = fields.object("event_messages");
     let message = |event: &str| messages.object(event).text("message").map(|m| json!({"message": m}));
     let delayed = messages.object("on_delay");
@@ -80,22 +80,22 @@ fn parse(body: Value, old: Option<&Headers>) -> Result<(Value, Headers), ApiErro
             "on_delay": on_delay,
         },
     });
-    faults.unless((document, headers))
+    faults.into_result((document, headers))
 }
 
 /// The HTTP request of a `tool.api`; null for a client tool.
-fn request(fields: &Fields<'_>, kind: &str, old: Option<&Headers>) -> (Value, Headers) {
+fn parse_request(fields: &Fields<'_>, kind: &str, old: Option<&SecretHeaders>) -> (Value, SecretHeaders) {
     let request = fields.object("request_config");
     if kind == "tool.client" {
         // Nothing of it is stored, but invalid values are still rejected.
         request.text("method");
         request.text("url");
-        secret_headers::take(&request, None);
-        return (Value::Null, Headers::new());
+        secret_headers::extract(&request, None);
+        return (Value::Null, SecretHeaders::new());
     }
     let method = request.text("method").unwrap_or_else(|| "POST".into()).to_ascii_uppercase();
     if !["GET", "POST", "PUT", "PATCH", "DELETE"].contains(&method.as_str()) {
-        request.fault("method", "must be one of GET, POST, PUT, PATCH, DELETE");
+        request.add_error("method", "must be one of GET, POST, PUT, PATCH, DELETE");
     }
     let url = request.required("url");
     // A parameter may be in the path or the query, but not in the host: the model's output must not
@@ -103,11 +103,11 @@ fn request(fields: &Fields<'_>, kind: &str, old: Option<&Headers>) -> (Value, He
     let authority =
         url.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
     if !url.is_empty()
-        && (!crate::http::validate::is_http(&url.replace(['{', '}'], "")) || authority.contains(['{', '}']))
+        && (!crate::http::validate::is_http_url(&url.replace(['{', '}'], "")) || authority.contains(['{', '}']))
     {
-        request.fault("url", "must be a valid http(s) URL without a parameter in its host");
+        request.add_error("url", "must be a valid http(s) URL without a parameter in its host");
     }
-    let (shown, kept) = secret_headers::take(&request, old);
+    let (shown, kept) = secret_headers::extract(&request, old);
     (json!({"method": method, "url": url, "headers": shown}), kept)
 }
 
@@ -124,15 +124,15 @@ fn draft<'a>(
 
 async fn create(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Json(body): Json,
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
     let (document, headers) = parse(body, None)?;
-    let id = fresh_id();
+    let id = new_id();
     let sealed = secrets::seal(&shared.vault, &id, &headers);
     let text = document.to_string();
-    let mut tx = shared.store.write().await?;
-    quota::bytes(&shared, &mut tx, &caller.workspace, text.len()).await?;
+    let mut tx = shared.store.begin_write().await?;
+    quota::check_bytes(&shared, &mut tx, &caller.workspace, text.len()).await?;
     document::insert(&mut tx, Table::Tool, &draft(&caller.workspace, &id, &document, &text, &sealed)).await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, axum::Json(json!({"id": id, "message": "Tool details created successfully"}))))
@@ -140,39 +140,39 @@ async fn create(
 
 async fn list(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
-    Paged(page): Paged<true>,
-) -> Result<Listed, ApiError> {
+    caller: ApiCaller,
+    PageQuery(page): PageQuery<true>,
+) -> Result<ListResponse, ApiError> {
     TOOL.list(&shared, &caller, &page).await
 }
 
-async fn one(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path<String>) -> Answer {
-    TOOL.one(&shared, &caller, &id).await.map(axum::Json)
+async fn read(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+    TOOL.read(&shared, &caller, &id).await.map(axum::Json)
 }
 
 async fn replace(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
-) -> Answer {
+) -> JsonResult {
     // An invalid body is reported before a missing tool.
     parse(body.clone(), None)?;
-    let id = TOOL.id(&id)?;
-    let mut tx = shared.store.write().await?;
+    let id = TOOL.parse_id(&id)?;
+    let mut tx = shared.store.begin_write().await?;
     let row = document::find_in(&mut tx, Table::Tool, &caller.workspace, &id).await?;
-    let row = row.ok_or_else(|| TOOL.none())?;
-    let old: Headers = secrets::open(&shared.vault, &row.id, &row.secrets)?;
+    let row = row.ok_or_else(|| TOOL.not_found())?;
+    let old: SecretHeaders = secrets::open(&shared.vault, &row.id, &row.secrets)?;
     let (document, headers) = parse(body, Some(&old))?;
     let sealed = secrets::seal(&shared.vault, &id, &headers);
     let text = document.to_string();
-    quota::growth(&shared, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
+    quota::check_growth(&shared, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
     document::update(&mut tx, Table::Tool, &draft(&caller.workspace, &id, &document, &text, &sealed)).await?;
     tx.commit().await?;
     Ok(axum::Json(json!({"id": id, "message": "Tool details updated successfully"})))
 }
 
-async fn remove(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path<String>) -> Answer {
+async fn remove(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
     let id = TOOL.remove(&shared, &caller, &id).await?;
     Ok(axum::Json(json!({"id": id, "message": "Tool details deleted successfully"})))
 }
@@ -190,7 +190,7 @@ mod tests {
         })
     }
 
-    fn faults(change: impl FnOnce(&mut Value)) -> Vec<String> {
+    fn invalid_fields(change: impl FnOnce(&mut Value)) -> Vec<String> {
         let mut tool = body();
         change(&mut tool);
         match parse(tool, None) {
@@ -217,16 +217,16 @@ mod tests {
 
     #[test]
     fn what_a_tool_may_not_be_is_named() {
-        assert_eq!(faults(|t| t["schema"] = Value::Null), ["schema.name"]);
-        assert_eq!(faults(|t| t["type"] = "tool.magic".into()), ["type"]);
-        assert_eq!(faults(|t| t["request_config"]["url"] = "http://{host}/".into()), ["request_config.url"]);
-        assert_eq!(faults(|t| t["request_config"]["url"] = "file:///etc".into()), ["request_config.url"]);
+        assert_eq!(invalid_fields(|t| t["schema"] = Value::Null), ["schema.name"]);
+        assert_eq!(invalid_fields(|t| t["type"] = "tool.magic".into()), ["type"]);
+        assert_eq!(invalid_fields(|t| t["request_config"]["url"] = "http://{host}/".into()), ["request_config.url"]);
+        assert_eq!(invalid_fields(|t| t["request_config"]["url"] = "file:///etc".into()), ["request_config.url"]);
         assert_eq!(
-            faults(|t| t["request_config"]["headers"] = json!({"A": "b\r\nC: d", "content-Length": "1"})),
+            invalid_fields(|t| t["request_config"]["headers"] = json!({"A": "b\r\nC: d", "content-Length": "1"})),
             ["request_config.headers.A", "request_config.headers.content-Length"]
         );
         assert_eq!(
-            faults(|t| t["schema"]["parameters"] = json!({"properties": []})),
+            invalid_fields(|t| t["schema"]["parameters"] = json!({"properties": []})),
             ["schema.parameters.properties"]
         );
     }

@@ -15,8 +15,8 @@ use crate::store::Store;
 /// A message to the writer.
 #[allow(clippy::large_enum_variant)] // nearly all are events
 pub(crate) enum Message {
-    Fact(ConversationId, EventEnvelope),
-    Broke(ConversationId),
+    Event(ConversationId, EventEnvelope),
+    CallPanicked(ConversationId),
     Flush(oneshot::Sender<()>),
 }
 
@@ -24,70 +24,70 @@ pub(crate) enum Message {
 /// be lost. Events are small and few. While the store rejects writes or is slow, they move to a
 /// `Backlog` of `events`, which is bounded.
 #[derive(Clone)]
-pub(crate) struct Facts {
+pub(crate) struct EventQueue {
     sender: mpsc::UnboundedSender<Message>,
-    counts: Arc<Counts>,
+    stats: Arc<QueueStats>,
 }
 
 /// Statistics of the queue.
 #[derive(Default)]
-pub(crate) struct Counts {
+pub(crate) struct QueueStats {
     pub(crate) waiting: AtomicUsize,
     pub(crate) dropped: AtomicU64,
     /// Calls that panicked and whose records have not ended yet.
-    broken: Mutex<HashSet<ConversationId>>,
+    panicked: Mutex<HashSet<ConversationId>>,
 }
 
-impl Counts {
-    pub(crate) fn broken(&self) -> MutexGuard<'_, HashSet<ConversationId>> {
-        self.broken.lock().unwrap_or_else(PoisonError::into_inner)
+impl QueueStats {
+    pub(crate) fn lock_panicked(&self) -> MutexGuard<'_, HashSet<ConversationId>> {
+        self.panicked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The receiver.
-pub(crate) struct Queue {
+pub(crate) struct EventReceiver {
     pub(crate) receiver: mpsc::UnboundedReceiver<Message>,
-    pub(crate) counts: Arc<Counts>,
+    pub(crate) stats: Arc<QueueStats>,
 }
 
 /// Creates a sender and its receiver.
-pub(crate) fn channel() -> (Facts, Queue) {
+pub(crate) fn channel() -> (EventQueue, EventReceiver) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let counts = Arc::<Counts>::default();
-    (Facts { sender, counts: Arc::clone(&counts) }, Queue { receiver, counts })
+    let counts = Arc::<QueueStats>::default();
+    (EventQueue { sender, stats: Arc::clone(&counts) }, EventReceiver { receiver, stats: counts })
 }
 
-impl EventSink for Facts {
+impl EventSink for EventQueue {
     fn record(&self, conversation: ConversationId, fact: EventEnvelope) {
-        self.counts.waiting.fetch_add(1, Ordering::Relaxed);
-        if self.sender.send(Message::Fact(conversation, fact)).is_err() {
+        self.stats.waiting.fetch_add(1, Ordering::Relaxed);
+        if self.sender.send(Message::Event(conversation, fact)).is_err() {
             tracing::error!(%conversation, "a fact came after the ledger was closed");
         }
     }
 
     fn call_panicked(&self, conversation: ConversationId) {
         // The client may come back before the record shows that the call is over.
-        self.counts.broken().insert(conversation);
-        if self.sender.send(Message::Broke(conversation)).is_err() {
+        self.stats.lock_panicked().insert(conversation);
+        if self.sender.send(Message::CallPanicked(conversation)).is_err() {
             tracing::error!(%conversation, "a call broke after the ledger was closed");
         }
     }
 }
 
-impl Facts {
+impl EventQueue {
     /// Number of events that are not stored yet, as far as a sender knows.
     pub(crate) fn waiting(&self) -> usize {
-        self.counts.waiting.load(Ordering::Relaxed)
+        self.stats.waiting.load(Ordering::Relaxed)
     }
 
     /// Whether the call has panicked and its record is about to end.
-    pub(crate) fn is_broken(&self, conversation: ConversationId) -> bool {
-        self.counts.broken().contains(&conversation)
+    pub(crate) fn has_panicked(&self, conversation: ConversationId) -> bool {
+        self.stats.lock_panicked().contains(&conversation)
     }
 
     /// Number of events that were dropped because too many waited.
     pub(crate) fn dropped(&self) -> u64 {
-        self.counts.dropped.load(Ordering::Relaxed)
+        self.stats.dropped.load(Ordering::Relaxed)
     }
 
     /// Waits until every event emitted before is in the store, or the store rejects writes.
@@ -97,7 +97,7 @@ impl Facts {
             tokio::select! {
                 // The writer drops a flush request only when the server stops.
                 _ = wait => {}
-                () = store.health.fails() => {}
+                () = store.health.wait_for_failure() => {}
             }
         }
     }

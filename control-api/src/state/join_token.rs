@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use conversation::id::ConversationId;
 use serde::{Deserialize, Serialize};
 
-const HEADER: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
+const JWT_HEADER: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
 
 /// Claims of a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,9 +25,9 @@ pub(crate) struct Claims {
 }
 
 /// Signs and verifies tokens.
-pub(crate) struct Signer(hmac::Key);
+pub(crate) struct TokenSigner(hmac::Key);
 
-impl Signer {
+impl TokenSigner {
     pub(crate) fn new(key: &[u8]) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, key))
     }
@@ -35,7 +35,7 @@ impl Signer {
     /// The token with these claims.
     pub(crate) fn sign(&self, claims: &Claims) -> String {
         let claims = serde_json::to_vec(claims).expect("claims are plain data");
-        let mut token = format!("{}.{}", URL_SAFE_NO_PAD.encode(HEADER), URL_SAFE_NO_PAD.encode(claims));
+        let mut token = format!("{}.{}", URL_SAFE_NO_PAD.encode(JWT_HEADER), URL_SAFE_NO_PAD.encode(claims));
         let tag = hmac::sign(&self.0, token.as_bytes());
         token.push('.');
         URL_SAFE_NO_PAD.encode_string(tag, &mut token);
@@ -44,13 +44,13 @@ impl Signer {
 
     /// The claims of `token` if its signature is valid. The caller checks the expiry: see
     /// [`Claims::exp`].
-    pub(crate) fn read(&self, token: &str) -> Option<Claims> {
+    pub(crate) fn verify(&self, token: &str) -> Option<Claims> {
         let (signed, tag) = token.rsplit_once('.')?;
         let tag = URL_SAFE_NO_PAD.decode(tag).ok()?;
         hmac::verify(&self.0, signed.as_bytes(), &tag).ok()?;
         let (header, claims) = signed.split_once('.')?;
         // Only this header is ever signed, so no other algorithm can be selected.
-        if URL_SAFE_NO_PAD.decode(header).ok()? != HEADER.as_bytes() {
+        if URL_SAFE_NO_PAD.decode(header).ok()? != JWT_HEADER.as_bytes() {
             return None;
         }
         serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()
@@ -67,25 +67,25 @@ mod tests {
 
     #[test]
     fn a_token_reads_back_and_is_always_the_same() {
-        let signer = Signer::new(&[1; 32]);
+        let signer = TokenSigner::new(&[1; 32]);
         let token = signer.sign(&claims());
-        assert_eq!(signer.read(&token), Some(claims()));
+        assert_eq!(signer.verify(&token), Some(claims()));
         assert_eq!(signer.sign(&claims()), token);
     }
 
     #[test]
     fn a_changed_token_or_another_key_is_refused() {
-        let signer = Signer::new(&[1; 32]);
+        let signer = TokenSigner::new(&[1; 32]);
         let token = signer.sign(&claims());
-        assert_eq!(Signer::new(&[2; 32]).read(&token), None);
+        assert_eq!(TokenSigner::new(&[2; 32]).verify(&token), None);
         let (signed, tag) = token.rsplit_once('.').unwrap();
         let other = signer.sign(&Claims { sub: ConversationId(8), ..claims() });
         let (other, _) = other.rsplit_once('.').unwrap();
         assert_ne!(other, signed);
-        assert_eq!(signer.read(&format!("{other}.{tag}")), None);
+        assert_eq!(signer.verify(&format!("{other}.{tag}")), None);
         let none =
             format!("{}.{}.", URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#), signed.split_once('.').unwrap().1);
-        assert_eq!(signer.read(&none), None);
-        assert_eq!(signer.read(""), None);
+        assert_eq!(signer.verify(&none), None);
+        assert_eq!(signer.verify(""), None);
     }
 }

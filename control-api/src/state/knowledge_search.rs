@@ -21,32 +21,32 @@ use models::embeddings::EmbeddingClient;
 use crate::clock;
 
 /// Timeout of a query's embedding: the user waits for it.
-const QUESTION: Duration = Duration::from_millis(250);
+const QUERY_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// How long queries are searched by words only after a failed or late embedding, in µs.
-const REST: i64 = 10_000_000;
+const FAILURE_BACKOFF_MICROS: i64 = 10_000_000;
 
 /// The embedding server, as queries use it.
-pub(crate) struct Meaning {
-    pub(crate) server: EmbeddingClient,
+pub(crate) struct QueryEmbedder {
+    pub(crate) client: EmbeddingClient,
     /// Until when it is not used, in the time of [`clock::now`].
-    rests_until: AtomicI64,
+    paused_until: AtomicI64,
 }
 
-impl Meaning {
+impl QueryEmbedder {
     pub(crate) fn new(server: EmbeddingClient) -> Self {
-        Self { server, rests_until: AtomicI64::new(0) }
+        Self { client: server, paused_until: AtomicI64::new(0) }
     }
 
     /// The embedding of a query; `None` if it is not available in time.
-    pub(crate) async fn of(&self, question: &str) -> Option<Embedding> {
-        if clock::now() < self.rests_until.load(Ordering::Relaxed) {
+    pub(crate) async fn embed(&self, question: &str) -> Option<Embedding> {
+        if clock::now() < self.paused_until.load(Ordering::Relaxed) {
             return None;
         }
-        match self.server.embed(&[question.to_owned()], QUESTION).await {
+        match self.client.embed(&[question.to_owned()], QUERY_TIMEOUT).await {
             Ok(vectors) => Embedding::from_vector(vectors.first()?),
             Err(error) => {
-                self.rests_until.store(clock::now().saturating_add(REST), Ordering::Relaxed);
+                self.paused_until.store(clock::now().saturating_add(FAILURE_BACKOFF_MICROS), Ordering::Relaxed);
                 tracing::warn!(%error, "a question's embedding is missing: for ten seconds knowledge is searched by words alone");
                 None
             }
@@ -59,4 +59,4 @@ pub(crate) type Version = Vec<(String, i64, i64)>;
 
 /// Recently built indexes.
 #[derive(Default)]
-pub(crate) struct Cache(pub(crate) Mutex<HashMap<Version, Arc<dyn Knowledge>>>);
+pub(crate) struct KnowledgeCache(pub(crate) Mutex<HashMap<Version, Arc<dyn Knowledge>>>);

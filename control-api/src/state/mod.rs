@@ -22,25 +22,25 @@ use conversation::id::ConversationId;
 use engine_api::Engine;
 use tokio::sync::{Notify, broadcast, mpsc};
 
-use self::api_key::Given;
-use self::event_queue::Facts;
-use self::join_token::Signer;
-use self::key_usage::Uses;
-use self::knowledge_search::{Cache, Meaning};
-use self::preview_queue::Painter;
-use self::rate_limit::Limit;
-use self::registry::{Beginning, Connections, Pending, Unconfirmed};
-use self::supervise::{LEDGER, Tasks};
-use self::webhook_queue::{News, Notice};
+use self::api_key::EnvironmentKey;
+use self::event_queue::EventQueue;
+use self::join_token::TokenSigner;
+use self::key_usage::KeyUsage;
+use self::knowledge_search::{KnowledgeCache, QueryEmbedder};
+use self::preview_queue::PreviewRenderer;
+use self::rate_limit::RateLimit;
+use self::registry::{ConnectingCalls, Connections, PendingOffers, UnconfirmedEnds};
+use self::supervise::{EVENT_WRITER, BackgroundTasks};
+use self::webhook_queue::{OutboxMessage, GuardrailCallback};
 use crate::config::{Config, StockAvatar};
 use crate::store::Store;
 use crate::store::vault::Vault;
 
 /// Rate limits, per minute.
-pub(crate) struct Limits {
-    pub(crate) keys: Limit<[u8; 32]>,
-    pub(crate) offers: Limit<IpAddr>,
-    pub(crate) embeds: Limit<IpAddr>,
+pub(crate) struct RateLimits {
+    pub(crate) keys: RateLimit<[u8; 32]>,
+    pub(crate) offers: RateLimit<IpAddr>,
+    pub(crate) embeds: RateLimit<IpAddr>,
 }
 
 /// What handlers and background tasks share.
@@ -48,79 +48,79 @@ pub(crate) struct AppState {
     pub(crate) config: Config,
     pub(crate) store: Store,
     pub(crate) vault: Vault,
-    pub(crate) tokens: Signer,
-    pub(crate) given: Given,
+    pub(crate) token_signer: TokenSigner,
+    pub(crate) environment_key: EnvironmentKey,
     /// Uses of API keys that are not written yet.
-    pub(crate) uses: Uses,
-    pub(crate) limits: Limits,
-    pub(crate) avatars: Vec<StockAvatar>,
+    pub(crate) key_usage: KeyUsage,
+    pub(crate) rate_limits: RateLimits,
+    pub(crate) stock_avatars: Vec<StockAvatar>,
     /// The first workspace, which owns the demo agent.
-    pub(crate) workspace: String,
+    pub(crate) default_workspace: String,
     /// The server's id; a restart ends the conversations with this id.
-    pub(crate) server: String,
+    pub(crate) server_id: String,
     /// The engine, set by `App::router`.
-    pub(crate) host: OnceLock<Arc<dyn Engine>>,
+    pub(crate) engine: OnceLock<Arc<dyn Engine>>,
     /// Where the engine's events go.
-    pub(crate) facts: Facts,
+    pub(crate) events: EventQueue,
     /// Notified after each commit of events.
-    pub(crate) news: broadcast::Sender<ConversationId>,
+    pub(crate) commits: broadcast::Sender<ConversationId>,
     /// Receives each webhook that was written.
-    pub(crate) outbox: mpsc::UnboundedSender<News>,
+    pub(crate) outbox: mpsc::UnboundedSender<OutboxMessage>,
     /// Receives each triggered guardrail that has a receiver.
-    pub(crate) notices: mpsc::UnboundedSender<Notice>,
+    pub(crate) guardrail_callbacks: mpsc::UnboundedSender<GuardrailCallback>,
     /// Offers that may still connect.
-    pub(crate) pending: Pending,
+    pub(crate) pending_offers: PendingOffers,
     /// Calls that may still connect, by workspace.
-    pub(crate) beginning: Beginning,
+    pub(crate) connecting_calls: ConnectingCalls,
     /// Conversations whose requested end could not be stored yet.
-    pub(crate) unconfirmed: Unconfirmed,
+    pub(crate) unconfirmed_ends: UnconfirmedEnds,
     /// Connections whose offer was answered.
     pub(crate) connections: Connections,
     /// Notified when a photo-avatar job is queued.
-    pub(crate) jobs: Notify,
+    pub(crate) photo_job_queued: Notify,
     /// Notified when a drawing job is queued.
-    pub(crate) drawings: Notify,
+    pub(crate) bake_queued: Notify,
     /// Pose sets of custom avatars that running calls show.
-    pub(crate) shown: Mutex<Shown>,
+    pub(crate) live_pose_sets: Mutex<LivePoseSets>,
     /// Renders previews.
-    pub(crate) painter: Painter,
+    pub(crate) preview_renderer: PreviewRenderer,
     /// Program and arguments that bake avatars.
-    pub(crate) baker: Vec<OsString>,
+    pub(crate) bake_command: Vec<OsString>,
     /// Notified when a document is queued for extraction.
-    pub(crate) uploads: Notify,
+    pub(crate) document_queued: Notify,
     /// Notified when a document was extracted.
-    pub(crate) read: Notify,
+    pub(crate) document_read: Notify,
     /// Computes embeddings, if the operator configured it.
-    pub(crate) meaning: Option<Arc<Meaning>>,
+    pub(crate) query_embedder: Option<Arc<QueryEmbedder>>,
     /// Program and arguments that extract a document's text.
-    pub(crate) extractor: Vec<OsString>,
+    pub(crate) extract_command: Vec<OsString>,
     /// Indexes of the agents' knowledge.
-    pub(crate) knowledge: Cache,
+    pub(crate) knowledge_cache: KnowledgeCache,
     /// Sends webhooks, under the operator's policy.
-    pub(crate) net: egress::Client,
+    pub(crate) http_client: egress::Client,
     /// State of the background tasks.
-    pub(crate) tasks: Arc<Tasks>,
+    pub(crate) tasks: Arc<BackgroundTasks>,
     /// Whether new calls are refused.
     pub(crate) draining: AtomicBool,
 }
 
 /// By avatar: the completeness of the pose set in percent, and the pose set.
-pub(crate) type Shown = HashMap<String, (u8, Weak<[u8]>)>;
+pub(crate) type LivePoseSets = HashMap<String, (u8, Weak<[u8]>)>;
 
 impl AppState {
     /// The engine.
-    pub(crate) fn host(&self) -> &Arc<dyn Engine> {
-        self.host.get().expect("handlers run only under a router, and the router has set the host")
+    pub(crate) fn engine(&self) -> &Arc<dyn Engine> {
+        self.engine.get().expect("handlers run only under a router, and the router has set the host")
     }
 
     /// Whether new calls are refused because the server is about to stop.
-    pub(crate) fn draining(&self) -> bool {
+    pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
 
     /// Why a call that starts now would leave no record, or `None`.
-    pub(crate) fn keeps_nothing(&self) -> Option<String> {
-        let down = || self.tasks.is_down(LEDGER).then(|| "the task that writes facts has failed".to_owned());
-        self.store.health.failing().or_else(down)
+    pub(crate) fn persistence_failure(&self) -> Option<String> {
+        let down = || self.tasks.is_down(EVENT_WRITER).then(|| "the task that writes facts has failed".to_owned());
+        self.store.health.failure_reason().or_else(down)
     }
 }

@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::error::Quota;
+use crate::error::RateLimitExceeded;
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Number of buckets at which the full ones are removed. After that, this happens whenever the
@@ -13,7 +13,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const PRUNE_AT: usize = 10_000;
 
 /// One rate limit.
-pub(crate) struct Limit<K> {
+pub(crate) struct RateLimit<K> {
     /// Requests per minute; 0 = off.
     per_minute: u32,
     buckets: Mutex<Buckets<K>>,
@@ -25,13 +25,13 @@ struct Buckets<K> {
     prune_at: usize,
 }
 
-impl<K: Hash + Eq> Limit<K> {
+impl<K: Hash + Eq> RateLimit<K> {
     pub(crate) fn new(per_minute: u32) -> Self {
         Self { per_minute, buckets: Mutex::new(Buckets { full_at: HashMap::new(), prune_at: PRUNE_AT }) }
     }
 
     /// Takes one request from the bucket of `key`.
-    pub(crate) fn take(&self, key: K, now: Instant) -> Result<(), Quota> {
+    pub(crate) fn check(&self, key: K, now: Instant) -> Result<(), RateLimitExceeded> {
         if self.per_minute == 0 {
             return Ok(());
         }
@@ -46,7 +46,7 @@ impl<K: Hash + Eq> Limit<K> {
         if ahead > MINUTE {
             let seconds = |span: Duration| span.as_secs_f64().ceil() as u64;
             let reset = seconds(ahead - each);
-            return Err(Quota { limit: self.per_minute, retry_after: seconds(ahead - MINUTE).max(1), reset });
+            return Err(RateLimitExceeded { limit: self.per_minute, retry_after: seconds(ahead - MINUTE).max(1), reset });
         }
         buckets.full_at.insert(key, full);
         Ok(())
@@ -59,23 +59,23 @@ mod tests {
 
     #[test]
     fn a_minute_s_worth_may_come_at_once_and_then_one_by_one() {
-        let limit = Limit::new(30);
+        let limit = RateLimit::new(30);
         let start = Instant::now();
         for _ in 0..30 {
-            limit.take("a", start).unwrap();
+            limit.check("a", start).unwrap();
         }
-        assert_eq!(limit.take("a", start), Err(Quota { limit: 30, retry_after: 2, reset: 60 }));
-        limit.take("b", start).unwrap();
-        limit.take("a", start + Duration::from_secs(2)).unwrap();
-        assert!(limit.take("a", start + Duration::from_secs(3)).is_err());
+        assert_eq!(limit.check("a", start), Err(RateLimitExceeded { limit: 30, retry_after: 2, reset: 60 }));
+        limit.check("b", start).unwrap();
+        limit.check("a", start + Duration::from_secs(2)).unwrap();
+        assert!(limit.check("a", start + Duration::from_secs(3)).is_err());
     }
 
     #[test]
     fn zero_is_no_limit() {
-        let limit = Limit::new(0);
+        let limit = RateLimit::new(0);
         let now = Instant::now();
         for _ in 0..1000 {
-            limit.take(1, now).unwrap();
+            limit.check(1, now).unwrap();
         }
     }
 }

@@ -10,36 +10,36 @@ use conversation::id::ConversationId;
 use crate::store::conversation::Row;
 
 /// Conversations with an offer that was answered and is not connected yet.
-pub(crate) struct Pending {
+pub(crate) struct PendingOffers {
     /// Time that an offer has to connect.
-    offer: Duration,
-    until: Mutex<HashMap<ConversationId, Instant>>,
+    offer_timeout: Duration,
+    deadlines: Mutex<HashMap<ConversationId, Instant>>,
 }
 
-impl Pending {
+impl PendingOffers {
     pub(crate) fn new(offer: Duration) -> Self {
-        Self { offer, until: Mutex::default() }
+        Self { offer_timeout: offer, deadlines: Mutex::default() }
     }
 
-    fn map(&self) -> MutexGuard<'_, HashMap<ConversationId, Instant>> {
-        self.until.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<ConversationId, Instant>> {
+        self.deadlines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn note(&self, id: ConversationId) {
+    pub(crate) fn insert(&self, id: ConversationId) {
         let now = Instant::now();
-        let mut map = self.map();
+        let mut map = self.lock();
         map.retain(|_, until| *until > now);
-        map.insert(id, now + self.offer);
+        map.insert(id, now + self.offer_timeout);
     }
 
     /// Whether an offer of this conversation may still connect.
     pub(crate) fn contains(&self, id: ConversationId) -> bool {
-        self.map().get(&id).is_some_and(|until| *until > Instant::now())
+        self.lock().get(&id).is_some_and(|until| *until > Instant::now())
     }
 
     /// The offer connected, or the conversation is over.
-    pub(crate) fn forget(&self, id: ConversationId) {
-        self.map().remove(&id);
+    pub(crate) fn remove(&self, id: ConversationId) {
+        self.lock().remove(&id);
     }
 }
 
@@ -50,47 +50,47 @@ pub(crate) struct Connections(Mutex<HashMap<ConversationId, Vec<String>>>);
 
 impl Connections {
     /// Older ones have been replaced by then.
-    const REMEMBERED: usize = 8;
+    const MAX_PER_CONVERSATION: usize = 8;
 
-    fn map(&self) -> MutexGuard<'_, HashMap<ConversationId, Vec<String>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ConversationId, Vec<String>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn note(&self, id: ConversationId, connection: &str) {
-        let mut map = self.map();
+    pub(crate) fn insert(&self, id: ConversationId, connection: &str) {
+        let mut map = self.lock();
         let known = map.entry(id).or_default();
-        if known.len() == Self::REMEMBERED {
+        if known.len() == Self::MAX_PER_CONVERSATION {
             known.remove(0);
         }
         known.push(connection.to_owned());
     }
 
     pub(crate) fn contains(&self, id: ConversationId, connection: &str) -> bool {
-        self.map().get(&id).is_some_and(|known| known.iter().any(|one| one == connection))
+        self.lock().get(&id).is_some_and(|known| known.iter().any(|one| one == connection))
     }
 
     /// The conversation is over.
-    pub(crate) fn forget(&self, id: ConversationId) {
-        self.map().remove(&id);
+    pub(crate) fn remove(&self, id: ConversationId) {
+        self.lock().remove(&id);
     }
 }
 
 /// Conversations that were ended while the store rejected writes or was slow. The client received
 /// an error and may repeat the request.
 #[derive(Default)]
-pub(crate) struct Unconfirmed(Mutex<HashSet<ConversationId>>);
+pub(crate) struct UnconfirmedEnds(Mutex<HashSet<ConversationId>>);
 
-impl Unconfirmed {
+impl UnconfirmedEnds {
     /// Enough for the requests of one outage.
-    const REMEMBERED: usize = 4_096;
+    const MAX_ENTRIES: usize = 4_096;
 
-    fn set(&self) -> MutexGuard<'_, HashSet<ConversationId>> {
+    fn lock(&self) -> MutexGuard<'_, HashSet<ConversationId>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn note(&self, id: ConversationId) {
-        let mut set = self.set();
-        if set.len() >= Self::REMEMBERED {
+    pub(crate) fn insert(&self, id: ConversationId) {
+        let mut set = self.lock();
+        if set.len() >= Self::MAX_ENTRIES {
             set.clear();
         }
         set.insert(id);
@@ -98,29 +98,29 @@ impl Unconfirmed {
 
     /// Whether the conversation is one of them.
     pub(crate) fn contains(&self, id: ConversationId) -> bool {
-        self.set().contains(&id)
+        self.lock().contains(&id)
     }
 
     /// Whether the conversation is one of them; removes it.
     pub(crate) fn take(&self, id: ConversationId) -> bool {
-        self.set().remove(&id)
+        self.lock().remove(&id)
     }
 }
 
 /// Calls whose offer was accepted but that are not running in the store yet, by conversation: the
 /// workspace, and the deadline for the connection.
 #[derive(Default)]
-pub(crate) struct Beginning(Mutex<HashMap<String, (String, Instant)>>);
+pub(crate) struct ConnectingCalls(Mutex<HashMap<String, (String, Instant)>>);
 
-impl Beginning {
-    fn map(&self) -> MutexGuard<'_, HashMap<String, (String, Instant)>> {
+impl ConnectingCalls {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, (String, Instant)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Conversations of a workspace whose calls may still connect.
-    pub(crate) fn of(&self, workspace: &str) -> HashSet<String> {
+    pub(crate) fn in_workspace(&self, workspace: &str) -> HashSet<String> {
         let now = Instant::now();
-        let mut map = self.map();
+        let mut map = self.lock();
         map.retain(|_, (_, until)| *until > now);
         map.iter().filter(|(_, (whose, _))| whose == workspace).map(|(id, _)| id.clone()).collect()
     }
@@ -128,7 +128,7 @@ impl Beginning {
     /// Adds a conversation if its workspace has fewer than `max` others. The others are all in
     /// `held`, and those added since `connecting` was read. `None` if the quota is used up;
     /// otherwise whether the conversation is new here.
-    pub(crate) fn add(
+    pub(crate) fn reserve(
         &self,
         row: &Row,
         until: Instant,
@@ -136,7 +136,7 @@ impl Beginning {
         known: &HashSet<String>,
         held: &HashSet<String>,
     ) -> Option<bool> {
-        let mut map = self.map();
+        let mut map = self.lock();
         let since = map.iter().filter(|(id, (whose, _))| *whose == row.workspace && !known.contains(*id));
         let others = since.map(|(id, _)| id).chain(held).filter(|id| **id != row.id).collect::<HashSet<_>>();
         if others.len() >= most {
@@ -146,7 +146,7 @@ impl Beginning {
     }
 
     /// Removes a conversation whose offer was rejected.
-    pub(crate) fn forget(&self, id: &str) {
-        self.map().remove(id);
+    pub(crate) fn release(&self, id: &str) {
+        self.lock().remove(id);
     }
 }

@@ -23,38 +23,38 @@ use crate::state::AppState;
 use crate::store;
 
 /// Name of the task that writes events.
-pub(crate) const LEDGER: &str = "ledger";
+pub(crate) const EVENT_WRITER: &str = "ledger";
 
 /// Delay before a task is restarted; doubled after each further panic.
-const PAUSE: Duration = Duration::from_millis(100);
+const MIN_RESTART_DELAY: Duration = Duration::from_millis(100);
 /// Maximum delay.
-const LONGEST: Duration = Duration::from_secs(5);
+const MAX_RESTART_DELAY: Duration = Duration::from_secs(5);
 /// If a task ran at least this long before it panics, the delay starts from the minimum again.
-const FORGOTTEN: Duration = Duration::from_secs(60);
+const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(60);
 
 /// State of the background tasks, by name.
 #[derive(Default)]
-pub(crate) struct Tasks(Mutex<BTreeMap<&'static str, Task>>);
+pub(crate) struct BackgroundTasks(Mutex<BTreeMap<&'static str, TaskState>>);
 
 #[derive(Clone, Copy, Default)]
-struct Task {
+struct TaskState {
     panics: u64,
     /// The task panicked and is not restarted yet.
     down: bool,
 }
 
-impl Tasks {
-    fn map(&self) -> MutexGuard<'_, BTreeMap<&'static str, Task>> {
+impl BackgroundTasks {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, TaskState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begins(&self, name: &'static str) {
-        self.map().entry(name).or_default().down = false;
+    fn mark_running(&self, name: &'static str) {
+        self.lock().entry(name).or_default().down = false;
     }
 
     /// Records that a task panicked.
-    pub(crate) fn panicked(&self, name: &'static str) {
-        let mut map = self.map();
+    pub(crate) fn record_panic(&self, name: &'static str) {
+        let mut map = self.lock();
         let task = map.entry(name).or_default();
         task.panics += 1;
         task.down = true;
@@ -62,24 +62,24 @@ impl Tasks {
 
     /// Whether a task panicked and is not restarted yet.
     pub(crate) fn is_down(&self, name: &str) -> bool {
-        self.map().get(name).is_some_and(|task| task.down)
+        self.lock().get(name).is_some_and(|task| task.down)
     }
 
     /// Number of panics of each task.
-    pub(crate) fn panics(&self) -> Vec<(&'static str, u64)> {
-        self.map().iter().map(|(name, task)| (*name, task.panics)).collect()
+    pub(crate) fn panic_counts(&self) -> Vec<(&'static str, u64)> {
+        self.lock().iter().map(|(name, task)| (*name, task.panics)).collect()
     }
 }
 
 /// The result of an operation of the store; a panic in it becomes an error.
-pub(crate) async fn contained<T>(work: impl Future<Output = store::Result<T>>) -> store::Result<T> {
+pub(crate) async fn catch_panic<T>(work: impl Future<Output = store::Result<T>>) -> store::Result<T> {
     // A transaction that is dropped half-way is rolled back, and nothing else of the operation is
     // used again.
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or(Err(store::Error::Panicked))
 }
 
 /// Starts a background task and restarts it whenever it panics, until it returns.
-pub(crate) fn spawn<F>(
+pub(crate) fn spawn_supervised<F>(
     shared: &Arc<AppState>,
     stop: &watch::Receiver<bool>,
     name: &'static str,
@@ -91,42 +91,42 @@ where
     let (shared, stop) = (Arc::clone(shared), stop.clone());
     let (tasks, stopped) = (Arc::clone(&shared.tasks), stop.clone());
     let work = move || work(Arc::clone(&shared), stop.clone());
-    tokio::spawn(async move { kept(&tasks, name, stopped, work).await })
+    tokio::spawn(async move { run_supervised(&tasks, name, stopped, work).await })
 }
 
 /// Runs `work` until it returns, and restarts it when it panics. After the stop it is restarted
 /// once, because it may have data to store.
-async fn kept<F>(
-    tasks: &Tasks,
+async fn run_supervised<F>(
+    tasks: &BackgroundTasks,
     name: &'static str,
     mut stop: watch::Receiver<bool>,
     mut work: impl FnMut() -> F,
 ) where
     F: Future<Output = ()>,
 {
-    let (mut pause, mut last) = (PAUSE, false);
+    let (mut pause, mut last) = (MIN_RESTART_DELAY, false);
     loop {
-        tasks.begins(name);
+        tasks.mark_running(name);
         let begun = Instant::now();
         // State that a task shares is behind locks that ignore poisoning. Its own state is dropped
         // with it.
         if AssertUnwindSafe(work()).catch_unwind().await.is_ok() {
             return;
         }
-        tasks.panicked(name);
+        tasks.record_panic(name);
         if last {
             tracing::error!(task = name, "a background task panicked, and the server stops");
             return;
         }
-        if begun.elapsed() >= FORGOTTEN {
-            pause = PAUSE;
+        if begun.elapsed() >= BACKOFF_RESET_AFTER {
+            pause = MIN_RESTART_DELAY;
         }
         tracing::error!(task = name, ?pause, "a background task panicked and is restarted");
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = async { drop(stop.wait_for(|stop| *stop).await) } => last = true,
         }
-        pause = LONGEST.min(2 * pause);
+        pause = MAX_RESTART_DELAY.min(2 * pause);
     }
 }
 
@@ -139,37 +139,37 @@ mod tests {
     const NAME: &str = "test";
 
     /// Panics `times` times, then returns.
-    async fn fails(begun: Arc<AtomicU32>, times: u32) {
+    async fn panics_times(begun: Arc<AtomicU32>, times: u32) {
         tokio::task::yield_now().await;
         assert!(begun.fetch_add(1, Ordering::Relaxed) >= times, "the test's own panic");
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_panics_is_restarted_each_time_a_little_later() {
-        let (tasks, begun) = (Tasks::default(), Arc::<AtomicU32>::default());
+        let (tasks, begun) = (BackgroundTasks::default(), Arc::<AtomicU32>::default());
         let (_stop, stopped) = watch::channel(false);
         let since = Instant::now();
-        kept(&tasks, NAME, stopped, || fails(Arc::clone(&begun), 4)).await;
+        run_supervised(&tasks, NAME, stopped, || panics_times(Arc::clone(&begun), 4)).await;
         assert_eq!(begun.load(Ordering::Relaxed), 5);
         // 100 + 200 + 400 + 800 ms.
         assert_eq!(since.elapsed().as_millis() / 100, 15);
-        assert_eq!((tasks.panics(), tasks.is_down(NAME)), (vec![(NAME, 4)], false));
+        assert_eq!((tasks.panic_counts(), tasks.is_down(NAME)), (vec![(NAME, 4)], false));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_panics_for_ever_is_down_and_ends_with_the_server() {
-        let (tasks, begun) = (Arc::<Tasks>::default(), Arc::<AtomicU32>::default());
+        let (tasks, begun) = (Arc::<BackgroundTasks>::default(), Arc::<AtomicU32>::default());
         let (stop, stopped) = watch::channel(false);
         let (own, count) = (Arc::clone(&tasks), Arc::clone(&begun));
         let task = tokio::spawn(async move {
-            kept(&own, NAME, stopped, || fails(Arc::clone(&count), u32::MAX)).await;
+            run_supervised(&own, NAME, stopped, || panics_times(Arc::clone(&count), u32::MAX)).await;
         });
         while begun.load(Ordering::Relaxed) < 10 {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(MIN_RESTART_DELAY).await;
         }
         assert!(tasks.is_down(NAME));
         stop.send(true).unwrap();
         task.await.unwrap();
-        assert_eq!(tasks.panics(), [(NAME, 11)], "once more after the stop");
+        assert_eq!(tasks.panic_counts(), [(NAME, 11)], "once more after the stop");
     }
 }

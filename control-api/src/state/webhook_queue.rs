@@ -9,42 +9,42 @@ use crate::store::delivery::Row;
 
 /// Message to the dispatcher.
 #[allow(clippy::large_enum_variant)] // nearly all are rows
-pub(crate) enum News {
+pub(crate) enum OutboxMessage {
     /// This delivery is in the outbox.
     Written(Row),
     /// The outbox holds deliveries that were not announced: those of a dead server were taken over.
-    Look,
+    Rescan,
 }
 
 /// A guardrail that was triggered, until it is known which utterance of the agent answers it.
 #[derive(Clone, Debug)]
-pub(crate) struct Fired {
-    pub(crate) fact: TriggeredGuardrail,
+pub(crate) struct PendingCallback {
+    pub(crate) event: TriggeredGuardrail,
     pub(crate) url: String,
     pub(crate) at: Micros,
 }
 
-impl Fired {
+impl PendingCallback {
     /// The callback for the guardrail's receiver.
-    pub(crate) fn notice(
+    pub(crate) fn into_callback(
         self,
         agent: &str,
         agent_name: &str,
         conversation: &str,
         speech: Option<String>,
-    ) -> Notice {
+    ) -> GuardrailCallback {
         let body = json!({
             "event": "guardrail_triggered",
-            "guardrail": {"name": self.fact.key, "category": self.fact.category},
-            "content": self.fact.content,
-            "response_message": self.fact.response_message,
-            "verdict": self.fact.verdict,
+            "guardrail": {"name": self.event.key, "category": self.event.category},
+            "content": self.event.content,
+            "response_message": self.event.response_message,
+            "verdict": self.event.verdict,
             "conversation_id": conversation,
             "speech_id": speech,
             "agent_id": agent_name,
-            "timestamp": clock::iso(self.at),
+            "timestamp": clock::to_iso8601(self.at),
         });
-        Notice {
+        GuardrailCallback {
             agent: agent.to_owned(),
             conversation: conversation.to_owned(),
             url: self.url,
@@ -55,7 +55,7 @@ impl Fired {
 
 /// A request to a guardrail's receiver.
 #[derive(Clone, Debug)]
-pub(crate) struct Notice {
+pub(crate) struct GuardrailCallback {
     pub(crate) agent: String,
     pub(crate) conversation: String,
     pub(crate) url: String,

@@ -2,7 +2,7 @@
 
 use sqlx::AssertSqlSafe;
 
-use super::{Error, Result, Store, Transaction, fresh_id};
+use super::{Error, Result, Store, Transaction, new_id};
 use crate::clock::{self, Micros};
 use crate::scope::Scope;
 
@@ -26,7 +26,7 @@ from_row!(Row { id, workspace, name, prefix, created_at, expires_at, scope, last
 impl Row {
     /// The scope of the key.
     pub(crate) fn scope(&self) -> Result<Scope> {
-        self.scope.parse().map_err(|_| Error::Damaged("api_key", "its scope is unknown".into()))
+        self.scope.parse().map_err(|_| Error::CorruptRow("api_key", "its scope is unknown".into()))
     }
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Draft<'a> {
 
 /// Adds a key and returns its id.
 pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<String> {
-    let id = fresh_id();
+    let id = new_id();
     sqlx::query("INSERT INTO api_key (id, workspace, name, prefix, hash, created_at, expires_at, scope) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
         .bind(&id)
         .bind(draft.workspace)
@@ -60,7 +60,7 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<St
 }
 
 /// Stores the time of a key's last use, unless a use after `stale` is already stored.
-pub(crate) async fn used(tx: &mut Transaction, hash: &str, at: Micros, stale: Micros) -> Result<()> {
+pub(crate) async fn record_use(tx: &mut Transaction, hash: &str, at: Micros, stale: Micros) -> Result<()> {
     sqlx::query(
         "UPDATE api_key SET last_used_at = $1 WHERE hash = $2 AND (last_used_at IS NULL OR last_used_at <= $3)",
     )
@@ -73,7 +73,7 @@ pub(crate) async fn used(tx: &mut Transaction, hash: &str, at: Micros, stale: Mi
 }
 
 /// Id of the workspace with this name, created if there is none; and whether it was created.
-pub(crate) async fn workspace(tx: &mut Transaction, name: &str) -> Result<(String, bool)> {
+pub(crate) async fn get_or_create_workspace(tx: &mut Transaction, name: &str) -> Result<(String, bool)> {
     let known: Option<String> = sqlx::query_scalar("SELECT id FROM workspace WHERE name = $1")
         .bind(name)
         .fetch_optional(&mut **tx)
@@ -81,7 +81,7 @@ pub(crate) async fn workspace(tx: &mut Transaction, name: &str) -> Result<(Strin
     if let Some(id) = known {
         return Ok((id, false));
     }
-    let id = fresh_id();
+    let id = new_id();
     sqlx::query("INSERT INTO workspace (id, name, created_at) VALUES ($1, $2, $3)")
         .bind(&id)
         .bind(name)
@@ -103,24 +103,24 @@ pub(crate) async fn delete(tx: &mut Transaction, workspace: Option<&str>, id: &s
 
 impl Store {
     /// The key with this hash, expired or not.
-    pub(crate) async fn key(&self, hash: &str) -> Result<Option<Row>> {
+    pub(crate) async fn api_key_by_hash(&self, hash: &str) -> Result<Option<Row>> {
         let sql = format!("SELECT {COLUMNS} FROM api_key WHERE hash = $1");
-        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(hash).fetch_optional(self.read()).await?)
+        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(hash).fetch_optional(self.reader_pool()).await?)
     }
 
     /// All keys, of one workspace or of all, newest first.
-    pub(crate) async fn keys(&self, workspace: Option<&str>) -> Result<Vec<Row>> {
+    pub(crate) async fn api_keys(&self, workspace: Option<&str>) -> Result<Vec<Row>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM api_key WHERE $1 IS NULL OR workspace = $1 ORDER BY created_at DESC, id DESC"
         );
-        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(workspace).fetch_all(self.read()).await?)
+        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(workspace).fetch_all(self.reader_pool()).await?)
     }
 
     /// The name of a workspace.
     pub(crate) async fn workspace_name(&self, id: &str) -> Result<Option<String>> {
         Ok(sqlx::query_scalar("SELECT name FROM workspace WHERE id = $1")
             .bind(id)
-            .fetch_optional(self.read())
+            .fetch_optional(self.reader_pool())
             .await?)
     }
 }

@@ -9,9 +9,9 @@
 //! ENDED --------- erase --------------------------------------> (removed)
 //! ```
 
-use super::page::searchable;
-use super::server::alive;
-use super::{Page, Result, Sql, Store, Transaction, quota};
+use super::page::search_text;
+use super::server::live_servers;
+use super::{Page, Result, SqlBuilder, Store, Transaction, quota};
 use crate::clock::Micros;
 
 /// Status as stored and as returned by the API.
@@ -36,14 +36,14 @@ pub(crate) struct Row {
     pub(crate) agent_secrets: String,
     pub(crate) avatar_id: String,
     /// Number of this conversation among those of its agent, from 0.
-    pub(crate) number: i64,
+    pub(crate) conversation_number: i64,
     pub(crate) kind: Option<String>,
     pub(crate) user_id: Option<String>,
     pub(crate) user_name: Option<String>,
     /// JSON.
     pub(crate) context: Option<String>,
     /// Whether user, name and context come from a visitor (1) or not (0).
-    pub(crate) visitor: i64,
+    pub(crate) from_visitor: i64,
     /// JSON.
     pub(crate) meta_data: Option<String>,
     pub(crate) status: String,
@@ -59,16 +59,16 @@ pub(crate) struct Row {
     pub(crate) ended_at: Option<Micros>,
 }
 
-from_row!(Row { id, workspace, server, agent, agent_name, agent_document, agent_secrets, avatar_id, number, kind = "type", user_id, user_name, context, visitor, meta_data, status, end_reason, rating, feedback, record, created_at, updated_at, joined_at, ended_at });
+from_row!(Row { id, workspace, server, agent, agent_name, agent_document, agent_secrets, avatar_id, conversation_number = "number", kind = "type", user_id, user_name, context, from_visitor = "visitor", meta_data, status, end_reason, rating, feedback, record, created_at, updated_at, joined_at, ended_at });
 
 const COLUMNS: &str = "id, workspace, server, agent, agent_name, agent_document, agent_secrets, avatar_id, number, type, user_id, user_name, \
      context, visitor, meta_data, status, end_reason, rating, feedback, record, created_at, updated_at, joined_at, ended_at";
 
 /// Maximum number of characters of a name that `search` matches.
-const NAME_SEARCHED: usize = 200;
+const MAX_SEARCHED_NAME_CHARS: usize = 200;
 /// Minimum number of matches that are read before a count is needed. If fewer are found, their
 /// number is already known.
-const PEEK: i64 = 500;
+const MIN_PEEKED_MATCHES: i64 = 500;
 
 /// Values of a new conversation.
 pub(crate) struct Draft<'a> {
@@ -80,12 +80,12 @@ pub(crate) struct Draft<'a> {
     pub(crate) agent_document: &'a str,
     pub(crate) agent_secrets: &'a str,
     pub(crate) avatar_id: &'a str,
-    pub(crate) number: i64,
+    pub(crate) conversation_number: i64,
     pub(crate) kind: Option<&'a str>,
     pub(crate) user_id: Option<&'a str>,
     pub(crate) user_name: Option<&'a str>,
     pub(crate) context: Option<&'a str>,
-    pub(crate) visitor: bool,
+    pub(crate) from_visitor: bool,
     pub(crate) meta_data: Option<&'a str>,
     pub(crate) at: Micros,
 }
@@ -105,13 +105,13 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<()
     .bind(draft.agent_document)
     .bind(draft.agent_secrets)
     .bind(draft.avatar_id)
-    .bind(draft.number)
+    .bind(draft.conversation_number)
     .bind(draft.kind)
-    .bind(searchable(&[draft.id, head(draft.user_name.unwrap_or_default()), head(draft.agent_name)]))
+    .bind(search_text(&[draft.id, searched_part(draft.user_name.unwrap_or_default()), searched_part(draft.agent_name)]))
     .bind(draft.user_id)
     .bind(draft.user_name)
     .bind(draft.context)
-    .bind(i64::from(draft.visitor))
+    .bind(i64::from(draft.from_visitor))
     .bind(draft.meta_data)
     .bind(draft.at)
     .execute(&mut **tx)
@@ -120,7 +120,7 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<()
         "UPDATE workspace SET conversations = conversations + 1, made = CASE WHEN made_on = $2 THEN made + 1 ELSE 1 END, made_on = $2 WHERE id = $1",
     )
     .bind(draft.workspace)
-    .bind(quota::day(draft.at))
+    .bind(quota::day_number(draft.at))
     .execute(&mut **tx)
     .await?;
     Ok(())
@@ -128,8 +128,8 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<()
 
 /// The part of a name that is searched. It is part of an index, and an index row of PostgreSQL
 /// holds at most 2700 bytes.
-fn head(name: &str) -> &str {
-    name.char_indices().nth(NAME_SEARCHED).map_or(name, |(end, _)| &name[..end])
+fn searched_part(name: &str) -> &str {
+    name.char_indices().nth(MAX_SEARCHED_NAME_CHARS).map_or(name, |(end, _)| &name[..end])
 }
 
 /// One conversation of any workspace, as the transaction sees it.
@@ -139,7 +139,7 @@ pub(crate) async fn find_in(tx: &mut Transaction, id: &str) -> Result<Option<Row
 }
 
 /// Records that the user's connection is up, on this server.
-pub(crate) async fn begin(
+pub(crate) async fn mark_joined(
     tx: &mut Transaction,
     id: &str,
     server: &str,
@@ -160,7 +160,7 @@ pub(crate) async fn begin(
 }
 
 /// Records that the conversation ended. `record` is the projection of its events.
-pub(crate) async fn end(
+pub(crate) async fn mark_ended(
     tx: &mut Transaction,
     id: &str,
     reason: &str,
@@ -184,7 +184,7 @@ pub(crate) async fn end(
 }
 
 /// Stores the user's rating and feedback; false if there is no such conversation.
-pub(crate) async fn rate(
+pub(crate) async fn save_feedback(
     tx: &mut Transaction,
     workspace: &str,
     id: &str,
@@ -236,98 +236,98 @@ pub(crate) async fn erase(tx: &mut Transaction, id: &str) -> Result<bool> {
 }
 
 /// ` WHERE …` of a page. `search` also matches the status, which has three values.
-fn filter(page: &Page, sql: &mut Sql, workspace: &str) {
+fn push_filter(page: &Page, sql: &mut SqlBuilder, workspace: &str) {
     let part = page.search.as_deref().unwrap_or_default();
     let statuses: Vec<String> = [STARTED, IN_PROGRESS, ENDED]
         .into_iter()
         .filter(|status| !part.is_empty() && status.to_lowercase().contains(part))
         .map(str::to_owned)
         .collect();
-    page.filter(sql, workspace, true, &statuses);
+    page.push_filter(sql, workspace, true, &statuses);
 }
 
 impl Store {
     /// One conversation of a workspace.
     pub(crate) async fn conversation(&self, workspace: &str, id: &str) -> Result<Option<Row>> {
-        Ok(self.conversation_anywhere(id).await?.filter(|row| row.workspace == workspace))
+        Ok(self.conversation_in_any_workspace(id).await?.filter(|row| row.workspace == workspace))
     }
 
     /// One conversation of any workspace, for the holder of its token.
-    pub(crate) async fn conversation_anywhere(&self, id: &str) -> Result<Option<Row>> {
+    pub(crate) async fn conversation_in_any_workspace(&self, id: &str) -> Result<Option<Row>> {
         let sql = sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM conversation WHERE id = $1"));
-        Ok(sqlx::query_as(sql).bind(id).fetch_optional(self.read()).await?)
+        Ok(sqlx::query_as(sql).bind(id).fetch_optional(self.reader_pool()).await?)
     }
 
     /// One page and the number of all matches. Rows are long, so the matching ids are read from an
     /// index first.
     pub(crate) async fn conversation_page(&self, workspace: &str, page: &Page) -> Result<(Vec<Row>, i64)> {
         let perpage = page.perpage.unwrap_or(i64::MAX);
-        let peek = Page { perpage: Some(perpage.max(PEEK)), ..page.clone() };
-        let mut sql = Sql::new("SELECT id FROM conversation");
-        filter(page, &mut sql, workspace);
-        peek.window(&mut sql);
-        let matches: Vec<(String,)> = sql.all(self.read()).await?;
+        let peek = Page { perpage: Some(perpage.max(MIN_PEEKED_MATCHES)), ..page.clone() };
+        let mut sql = SqlBuilder::new("SELECT id FROM conversation");
+        push_filter(page, &mut sql, workspace);
+        peek.push_window(&mut sql);
+        let matches: Vec<(String,)> = sql.fetch_all(self.reader_pool()).await?;
         let found = matches.len() as i64;
-        let total = if found < perpage.max(PEEK) && (found > 0 || page.offset == 0) {
+        let total = if found < perpage.max(MIN_PEEKED_MATCHES) && (found > 0 || page.offset == 0) {
             page.offset + found
         } else {
-            self.conversations_matching(workspace, page).await?
+            self.count_conversations(workspace, page).await?
         };
         let wanted = usize::try_from(perpage).unwrap_or(usize::MAX);
         let ids: Vec<String> = matches.into_iter().take(wanted).map(|(id,)| id).collect();
         if ids.is_empty() {
             return Ok((Vec::new(), total));
         }
-        let mut sql = Sql::new(format!("SELECT {COLUMNS} FROM conversation WHERE id IN ("));
+        let mut sql = SqlBuilder::new(format!("SELECT {COLUMNS} FROM conversation WHERE id IN ("));
         sql.bind_all(&ids).push(") ORDER BY created_at DESC, id DESC");
-        Ok((sql.all(self.read()).await?, total))
+        Ok((sql.fetch_all(self.reader_pool()).await?, total))
     }
 
-    async fn conversations_matching(&self, workspace: &str, page: &Page) -> Result<i64> {
+    async fn count_conversations(&self, workspace: &str, page: &Page) -> Result<i64> {
         let all = Page { offset: page.offset, perpage: page.perpage, ..Page::default() };
         if *page == all {
             return Ok(sqlx::query_scalar("SELECT conversations FROM workspace WHERE id = $1")
                 .bind(workspace)
-                .fetch_optional(self.read())
+                .fetch_optional(self.reader_pool())
                 .await?
                 .unwrap_or(0));
         }
-        let mut count = Sql::new("SELECT COUNT(*) FROM conversation");
-        filter(page, &mut count, workspace);
-        count.count(self.read()).await
+        let mut count = SqlBuilder::new("SELECT COUNT(*) FROM conversation");
+        push_filter(page, &mut count, workspace);
+        count.fetch_count(self.reader_pool()).await
     }
 
     /// Conversations not joined, created at or before `before`, of this server or of one that is no
     /// longer alive. At most 1000, the oldest first.
-    pub(crate) async fn unjoined(&self, before: Micros, own: &str, now: Micros) -> Result<Vec<String>> {
+    pub(crate) async fn unjoined_conversations(&self, before: Micros, own: &str, now: Micros) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(concat!(
             "SELECT id FROM conversation WHERE status = 'STARTED' AND created_at <= $1 AND (server = $2 OR server NOT IN ",
-            alive!("$3"),
+            live_servers!("$3"),
             ") ORDER BY created_at LIMIT 1000",
         ))
         .bind(before)
         .bind(own)
         .bind(now)
-        .fetch_all(self.read())
+        .fetch_all(self.reader_pool())
         .await?)
     }
 
     /// When the oldest of them was created.
-    pub(crate) async fn oldest_unjoined(&self, own: &str, now: Micros) -> Result<Option<Micros>> {
+    pub(crate) async fn oldest_unjoined_at(&self, own: &str, now: Micros) -> Result<Option<Micros>> {
         Ok(sqlx::query_scalar(concat!(
             "SELECT MIN(created_at) FROM conversation WHERE status = 'STARTED' AND (server = $1 OR server NOT IN ",
-            alive!("$2"),
+            live_servers!("$2"),
             ")",
         ))
         .bind(own)
         .bind(now)
-        .fetch_one(self.read())
+        .fetch_one(self.reader_pool())
         .await?)
     }
 
     /// The records of the last three conversations of a user with an agent, newest first.
     /// Conversations that a visitor created under the user's id do not count.
-    pub(crate) async fn earlier(&self, workspace: &str, agent: &str, user: &str) -> Result<Vec<String>> {
+    pub(crate) async fn earlier_records(&self, workspace: &str, agent: &str, user: &str) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(
             "SELECT record FROM conversation WHERE workspace = $1 AND agent = $2 AND user_id = $3 \
              AND SUBSTR(user_id, 1, 100) = SUBSTR($3, 1, 100) AND visitor = 0 AND status = 'ENDED' AND record IS NOT NULL AND joined_at IS NOT NULL ORDER BY created_at DESC LIMIT 3",
@@ -335,34 +335,34 @@ impl Store {
         .bind(workspace)
         .bind(agent)
         .bind(user)
-        .fetch_all(self.read())
+        .fetch_all(self.reader_pool())
         .await?)
     }
 
     /// Number of conversations by status, for the metrics.
     pub(crate) async fn conversation_counts(&self) -> Result<Vec<(String, i64)>> {
         Ok(sqlx::query_as("SELECT status, COUNT(*) FROM conversation GROUP BY status")
-            .fetch_all(self.read())
+            .fetch_all(self.reader_pool())
             .await?)
     }
 
     /// Conversations in progress on `server`, the oldest first.
-    pub(crate) async fn running(&self, server: &str) -> Result<Vec<String>> {
+    pub(crate) async fn running_conversations_on(&self, server: &str) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(
             "SELECT id FROM conversation WHERE status = 'IN_PROGRESS' AND server = $1 ORDER BY created_at",
         )
         .bind(server)
-        .fetch_all(self.read())
+        .fetch_all(self.reader_pool())
         .await?)
     }
 
     /// Conversations that ended before `before`; at most 1000.
-    pub(crate) async fn ended_before(&self, before: Micros) -> Result<Vec<String>> {
+    pub(crate) async fn conversations_ended_before(&self, before: Micros) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(
             "SELECT id FROM conversation WHERE status = 'ENDED' AND ended_at < $1 LIMIT 1000",
         )
         .bind(before)
-        .fetch_all(self.read())
+        .fetch_all(self.reader_pool())
         .await?)
     }
 }
@@ -370,14 +370,14 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Place;
+    use crate::store::DatabaseLocation;
 
     /// A list and its count are read from one index alone, in its order. The cost of a list
     /// therefore depends on what it shows.
     #[tokio::test]
     async fn lists_are_read_from_an_index_alone_and_need_no_sorting() {
         let file = std::env::temp_dir().join(format!("visavis-plans-{}.db", std::process::id()));
-        let store = Store::open(Place::File(&file)).await.unwrap();
+        let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();
         let text = |text: &str| Some(text.to_owned());
         let pages = [
             Page::default(),
@@ -390,12 +390,12 @@ mod tests {
         for page in pages {
             let page = Page { offset: 1_000, perpage: Some(100), ..page };
             for (what, windowed) in [("id", true), ("COUNT(*)", false)] {
-                let mut sql = Sql::new(format!("EXPLAIN QUERY PLAN SELECT {what} FROM conversation"));
-                filter(&page, &mut sql, "w");
+                let mut sql = SqlBuilder::new(format!("EXPLAIN QUERY PLAN SELECT {what} FROM conversation"));
+                push_filter(&page, &mut sql, "w");
                 if windowed {
-                    page.window(&mut sql);
+                    page.push_window(&mut sql);
                 }
-                let steps: Vec<(i64, i64, i64, String)> = sql.all(store.read()).await.unwrap();
+                let steps: Vec<(i64, i64, i64, String)> = sql.fetch_all(store.reader_pool()).await.unwrap();
                 let steps: Vec<String> = steps.into_iter().map(|step| step.3).collect();
                 let [step] = steps.as_slice() else { panic!("{page:?}: {steps:?}") };
                 let index = "SEARCH conversation USING COVERING INDEX conversation_page (workspace=?";
@@ -403,7 +403,7 @@ mod tests {
             }
         }
         let rows = "EXPLAIN QUERY PLAN SELECT record FROM conversation WHERE id IN ('a', 'b')";
-        let steps: Vec<(i64, i64, i64, String)> = Sql::new(rows).all(store.read()).await.unwrap();
+        let steps: Vec<(i64, i64, i64, String)> = SqlBuilder::new(rows).fetch_all(store.reader_pool()).await.unwrap();
         assert!(steps[0].3.starts_with("SEARCH conversation USING INDEX"), "{steps:?}");
         drop(store);
         let _ = std::fs::remove_file(file);

@@ -4,13 +4,13 @@
 /// Between two of these points, except [`BeforeEvent`](Self::BeforeEvent), the data on disk or the
 /// data at a receiver changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum CrashPoint {
     /// An event from the engine is about to be processed.
-    BeforeFact,
+    BeforeEvent,
     /// A transaction is about to be committed.
-    BeforeWrite,
+    BeforeCommit,
     /// A transaction was committed; readers are not notified yet.
-    AfterWrite,
+    AfterCommit,
     /// A webhook is about to be sent.
     BeforeSend,
     /// The receiver of a webhook responded, or the attempt failed; the result is not stored yet.
@@ -18,11 +18,11 @@ pub enum Moment {
 }
 
 /// Called at each crash point.
-pub type Watch = fn(Moment);
+pub type CrashHook = fn(CrashPoint);
 
-impl Moment {
+impl CrashPoint {
     /// Calls the hook, if there is one.
-    pub(crate) fn tell(self, watch: Option<Watch>) {
+    pub(crate) fn notify(self, watch: Option<CrashHook>) {
         if let Some(watch) = watch {
             watch(self);
         }

@@ -11,9 +11,9 @@
 
 use sqlx::AssertSqlSafe;
 
-use super::page::searchable;
-use super::server::alive;
-use super::{Error, Page, Result, Sql, Store, Transaction, fairness};
+use super::page::search_text;
+use super::server::live_servers;
+use super::{Error, Page, Result, SqlBuilder, Store, Transaction, fairness};
 use crate::clock::Micros;
 
 /// One custom avatar, without its photo and its poses.
@@ -25,7 +25,7 @@ pub(crate) struct Row {
     pub(crate) gender: String,
     pub(crate) is_private: i64,
     /// The character from which it is drawn, as JSON; `None` for a photo avatar.
-    pub(crate) person: Option<String>,
+    pub(crate) character: Option<String>,
     pub(crate) status: String,
     /// Progress of the drawing, in percent.
     pub(crate) progress: i64,
@@ -42,7 +42,7 @@ from_row!(Row {
     name,
     gender,
     is_private,
-    person,
+    character = "person",
     status,
     progress,
     output,
@@ -65,7 +65,7 @@ pub(crate) struct Draft<'a> {
     /// The photo for a photo avatar, as JSON.
     pub(crate) source: Option<&'a str>,
     /// Or the character from which it is drawn, as JSON.
-    pub(crate) person: Option<&'a str>,
+    pub(crate) character: Option<&'a str>,
     pub(crate) at: Micros,
 }
 
@@ -77,13 +77,13 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<Ro
     )
     .bind(draft.id)
     .bind(draft.workspace)
-    .bind(searchable(&[draft.id, draft.name]))
+    .bind(search_text(&[draft.id, draft.name]))
     .bind(draft.job_id)
     .bind(draft.name)
     .bind(draft.gender)
     .bind(i64::from(draft.is_private))
     .bind(draft.source)
-    .bind(draft.person)
+    .bind(draft.character)
     .bind(draft.at)
     .execute(&mut **tx)
     .await?;
@@ -92,7 +92,7 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<Ro
 }
 
 /// Fails all queued photo jobs with `error` and deletes their photos, which are no longer needed.
-pub(crate) async fn fail_pictures(tx: &mut Transaction, error: &str, at: Micros) -> Result<()> {
+pub(crate) async fn fail_queued_photo_jobs(tx: &mut Transaction, error: &str, at: Micros) -> Result<()> {
     sqlx::query(
         "UPDATE custom_avatar SET status = 'FAILED', error = $1, source = NULL, updated_at = $2 \
          WHERE status = 'QUEUED' AND person IS NULL",
@@ -111,25 +111,25 @@ pub(crate) struct Job {
     pub(crate) name: String,
     pub(crate) workspace: String,
     pub(crate) gender: String,
-    pub(crate) person: String,
+    pub(crate) character: String,
 }
 
-from_row!(Job { id, name, workspace, gender, person });
+from_row!(Job { id, name, workspace, gender, character = "person" });
 
 /// SQL condition: a drawing job that server `$1` may claim at time `$2`, because no live server
 /// works on it.
-macro_rules! free {
+macro_rules! claimable_job {
     () => {
         concat!(
             "person IS NOT NULL AND (status = 'QUEUED' OR (status = 'PROCESSING' AND (server = $1 OR server NOT IN ",
-            alive!("$2"),
+            live_servers!("$2"),
             ")))"
         )
     };
 }
 
 /// Number of a workspace's drawing jobs that are queued or in progress.
-pub(crate) async fn waiting(tx: &mut Transaction, workspace: &str) -> Result<i64> {
+pub(crate) async fn count_unfinished_jobs(tx: &mut Transaction, workspace: &str) -> Result<i64> {
     Ok(sqlx::query_scalar(
         "SELECT COUNT(*) FROM custom_avatar WHERE workspace = $1 AND person IS NOT NULL AND status IN ('QUEUED', 'PROCESSING')",
     )
@@ -141,10 +141,10 @@ pub(crate) async fn waiting(tx: &mut Transaction, workspace: &str) -> Result<i64
 /// Claims a drawing job that no live server works on. Interrupted jobs, of this server or of one
 /// that is no longer alive, come first. Within each group, the oldest job of the workspace whose
 /// turn it is.
-pub(crate) async fn take(tx: &mut Transaction, server: &str, now: Micros) -> Result<Option<Job>> {
+pub(crate) async fn claim_job(tx: &mut Transaction, server: &str, now: Micros) -> Result<Option<Job>> {
     let taken: Option<Job> = sqlx::query_as(concat!(
         "UPDATE custom_avatar SET status = 'PROCESSING', server = $1, updated_at = $2 WHERE id = (SELECT id FROM custom_avatar AS waits WHERE ",
-        free!(),
+        claimable_job!(),
         " ORDER BY CASE status WHEN 'PROCESSING' THEN 0 ELSE 1 END, ",
         fairness::last_turn!("avatar", "waits.workspace"),
         ", created_at, id LIMIT 1) RETURNING id, name, workspace, gender, person",
@@ -154,14 +154,14 @@ pub(crate) async fn take(tx: &mut Transaction, server: &str, now: Micros) -> Res
     .fetch_optional(&mut **tx)
     .await?;
     if let Some(job) = &taken {
-        fairness::had(tx, fairness::AVATAR, &job.workspace).await?;
+        fairness::record_turn(tx, fairness::AVATAR_JOBS, &job.workspace).await?;
     }
     Ok(taken)
 }
 
 /// Records the progress of a drawing; false if this server no longer owns the job, or the job is
 /// gone.
-pub(crate) async fn advance(
+pub(crate) async fn update_progress(
     tx: &mut Transaction,
     server: &str,
     id: &str,
@@ -185,7 +185,7 @@ pub(crate) async fn advance(
 /// Stores the poses drawn so far (base64), their description (JSON), and the completed share in
 /// percent. Existing poses with the same or a larger share stay. False if this server no longer
 /// owns the job, or the job is gone.
-pub(crate) async fn improve(
+pub(crate) async fn save_partial_poses(
     tx: &mut Transaction,
     server: &str,
     id: &str,
@@ -210,7 +210,7 @@ pub(crate) async fn improve(
 
 /// Finishes a drawing: with its description (JSON) and its poses (base64), or with the error. Does
 /// nothing if this server no longer owns the job.
-pub(crate) async fn finish(
+pub(crate) async fn finish_job(
     tx: &mut Transaction,
     server: &str,
     id: &str,
@@ -251,25 +251,25 @@ impl Store {
     /// One custom avatar.
     pub(crate) async fn custom_avatar(&self, workspace: &str, id: &str) -> Result<Option<Row>> {
         let sql = format!("SELECT {COLUMNS} FROM custom_avatar WHERE id = $1 AND workspace = $2");
-        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(workspace).fetch_optional(self.read()).await?)
+        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(workspace).fetch_optional(self.reader_pool()).await?)
     }
 
     /// Whether there is a drawing job that this server may claim.
-    pub(crate) async fn drawing_waits(&self, server: &str, now: Micros) -> Result<bool> {
-        let sql = concat!("SELECT id FROM custom_avatar WHERE ", free!(), " LIMIT 1");
+    pub(crate) async fn has_claimable_job(&self, server: &str, now: Micros) -> Result<bool> {
+        let sql = concat!("SELECT id FROM custom_avatar WHERE ", claimable_job!(), " LIMIT 1");
         let found: Option<String> =
-            sqlx::query_scalar(sql).bind(server).bind(now).fetch_optional(self.read()).await?;
+            sqlx::query_scalar(sql).bind(server).bind(now).fetch_optional(self.reader_pool()).await?;
         Ok(found.is_some())
     }
 
     /// Completed share of a custom avatar's poses, in percent; `None` if it has no poses.
-    pub(crate) async fn custom_avatar_share(&self, workspace: &str, id: &str) -> Result<Option<i64>> {
+    pub(crate) async fn custom_avatar_completeness(&self, workspace: &str, id: &str) -> Result<Option<i64>> {
         Ok(sqlx::query_scalar(
             "SELECT share FROM custom_avatar WHERE id = $1 AND workspace = $2 AND poses IS NOT NULL",
         )
         .bind(id)
         .bind(workspace)
-        .fetch_optional(self.read())
+        .fetch_optional(self.reader_pool())
         .await?)
     }
 
@@ -284,12 +284,12 @@ impl Store {
         )
         .bind(id)
         .bind(workspace)
-        .fetch_optional(self.read())
+        .fetch_optional(self.reader_pool())
         .await?)
     }
 
     /// Id, name and gender of each custom avatar that can be shown.
-    pub(crate) async fn custom_avatars_ready(
+    pub(crate) async fn showable_custom_avatars(
         &self,
         workspace: &str,
     ) -> Result<Vec<(String, String, String)>> {
@@ -297,18 +297,18 @@ impl Store {
             "SELECT id, name, gender FROM custom_avatar WHERE workspace = $1 AND poses IS NOT NULL",
         )
         .bind(workspace)
-        .fetch_all(self.read())
+        .fetch_all(self.reader_pool())
         .await?)
     }
 
     /// One page and the number of all matches.
     pub(crate) async fn custom_avatar_page(&self, workspace: &str, page: &Page) -> Result<(Vec<Row>, i64)> {
-        let mut count = Sql::new("SELECT COUNT(*) FROM custom_avatar");
-        page.filter(&mut count, workspace, false, &[]);
-        let total = count.count(self.read()).await?;
-        let mut sql = Sql::new(format!("SELECT {COLUMNS} FROM custom_avatar"));
-        page.filter(&mut sql, workspace, false, &[]);
-        page.window(&mut sql);
-        Ok((sql.all(self.read()).await?, total))
+        let mut count = SqlBuilder::new("SELECT COUNT(*) FROM custom_avatar");
+        page.push_filter(&mut count, workspace, false, &[]);
+        let total = count.fetch_count(self.reader_pool()).await?;
+        let mut sql = SqlBuilder::new(format!("SELECT {COLUMNS} FROM custom_avatar"));
+        page.push_filter(&mut sql, workspace, false, &[]);
+        page.push_window(&mut sql);
+        Ok((sql.fetch_all(self.reader_pool()).await?, total))
     }
 }

@@ -13,8 +13,8 @@
 
 use sqlx::AssertSqlSafe;
 
-use super::server::alive;
-use super::{Page, Result, Sql, Store, Transaction};
+use super::server::live_servers;
+use super::{Page, Result, SqlBuilder, Store, Transaction};
 use crate::clock::Micros;
 
 /// One webhook delivery.
@@ -35,11 +35,11 @@ pub(crate) struct Row {
     /// Number of attempts made.
     pub(crate) attempts: i64,
     /// Number of attempts before the last revival. The retry schedule starts after them.
-    pub(crate) tries_before: i64,
+    pub(crate) attempts_before_revival: i64,
     /// When the first attempt was made.
-    pub(crate) first_try: Option<Micros>,
+    pub(crate) first_attempt_at: Option<Micros>,
     /// When the next attempt is due.
-    pub(crate) next_try: Micros,
+    pub(crate) next_attempt_at: Micros,
 }
 
 from_row!(Row {
@@ -52,14 +52,14 @@ from_row!(Row {
     url,
     body,
     attempts,
-    tries_before,
-    first_try,
-    next_try
+    attempts_before_revival = "tries_before",
+    first_attempt_at = "first_try",
+    next_attempt_at = "next_try"
 });
 
 const COLUMNS: &str = "id, workspace, conversation, agent, sequence, event, url, body, attempts, tries_before, first_try, next_try";
 /// Maximum number of due retries read at once.
-const SOON: usize = 2000;
+const MAX_RETRIES_READ: usize = 2000;
 
 /// State of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,9 +85,9 @@ impl State {
 
 /// One attempt.
 #[derive(Clone, Debug)]
-pub(crate) struct Try {
+pub(crate) struct Attempt {
     pub(crate) at: Micros,
-    pub(crate) took: Micros,
+    pub(crate) duration: Micros,
     /// The receiver's HTTP status, if there was a response.
     pub(crate) status: Option<u16>,
     /// The error, in one sentence.
@@ -109,7 +109,7 @@ pub(crate) async fn insert(tx: &mut Transaction, row: &Row, server: &str) -> Res
     .bind(&row.event)
     .bind(&row.url)
     .bind(&row.body)
-    .bind(row.next_try)
+    .bind(row.next_attempt_at)
     .bind(server)
     .execute(&mut **tx)
     .await?;
@@ -130,10 +130,10 @@ pub(crate) async fn is_untried(tx: &mut Transaction, id: &str, server: &str) -> 
 }
 
 /// Adopts the pending deliveries of servers that are no longer alive; true if there were any.
-pub(crate) async fn adopt(tx: &mut Transaction, server: &str, now: Micros) -> Result<bool> {
+pub(crate) async fn adopt_orphans(tx: &mut Transaction, server: &str, now: Micros) -> Result<bool> {
     let adopted = sqlx::query(concat!(
         "UPDATE delivery SET server = $1 WHERE state = 'pending' AND server <> $1 AND server NOT IN ",
-        alive!("$2"),
+        live_servers!("$2"),
     ))
     .bind(server)
     .bind(now)
@@ -143,10 +143,10 @@ pub(crate) async fn adopt(tx: &mut Transaction, server: &str, now: Micros) -> Re
 }
 
 /// Records the result of an attempt.
-pub(crate) async fn tried(
+pub(crate) async fn record_attempt(
     tx: &mut Transaction,
     row: &Row,
-    outcome: &Try,
+    outcome: &Attempt,
     state: State,
     reason: Option<&str>,
 ) -> Result<()> {
@@ -158,7 +158,7 @@ pub(crate) async fn tried(
     .bind(row.attempts)
     .bind(&row.workspace)
     .bind(outcome.at)
-    .bind(outcome.took)
+    .bind(outcome.duration)
     .bind(outcome.status.map(i64::from))
     .bind(&outcome.error)
     .execute(&mut **tx)
@@ -168,21 +168,21 @@ pub(crate) async fn tried(
         "UPDATE delivery SET attempts = $1, first_try = $2, next_try = $3, state = $4, reason = $5 WHERE id = $6 AND state = 'pending' RETURNING erased",
     )
     .bind(row.attempts)
-    .bind(row.first_try)
-    .bind(row.next_try)
+    .bind(row.first_attempt_at)
+    .bind(row.next_attempt_at)
     .bind(state.name())
     .bind(reason)
     .bind(&row.id)
     .fetch_optional(&mut **tx)
     .await?;
     if erased == Some(1) && state != State::Pending {
-        forget_erased(tx, "id", &row.id).await?;
+        delete_erased(tx, "id", &row.id).await?;
     }
     Ok(())
 }
 
 /// Deletes the settled deliveries of erased conversations, where `column` = `value`.
-async fn forget_erased(tx: &mut Transaction, column: &'static str, value: &str) -> Result<()> {
+async fn delete_erased(tx: &mut Transaction, column: &'static str, value: &str) -> Result<()> {
     let which = format!("{column} = $1 AND erased = 1 AND state <> 'pending'");
     let tries = format!("DELETE FROM delivery_try WHERE delivery IN (SELECT id FROM delivery WHERE {which})");
     for sql in [tries, format!("DELETE FROM delivery WHERE {which}")] {
@@ -192,18 +192,18 @@ async fn forget_erased(tx: &mut Transaction, column: &'static str, value: &str) 
 }
 
 /// Gives up all pending deliveries of an agent whose receiver answered 410.
-pub(crate) async fn give_up_agent(tx: &mut Transaction, agent: &str, reason: &str) -> Result<()> {
+pub(crate) async fn give_up_for_agent(tx: &mut Transaction, agent: &str, reason: &str) -> Result<()> {
     sqlx::query("UPDATE delivery SET state = 'dead', reason = $1 WHERE agent = $2 AND state = 'pending'")
         .bind(reason)
         .bind(agent)
         .execute(&mut **tx)
         .await?;
-    forget_erased(tx, "agent", agent).await
+    delete_erased(tx, "agent", agent).await
 }
 
 /// A delivery as the log shows it.
 #[derive(Clone, Debug)]
-pub(crate) struct Logged {
+pub(crate) struct DeliveryLogEntry {
     pub(crate) id: String,
     pub(crate) conversation: String,
     pub(crate) agent: String,
@@ -213,11 +213,11 @@ pub(crate) struct Logged {
     pub(crate) body: String,
     pub(crate) state: String,
     pub(crate) reason: Option<String>,
-    pub(crate) next_try: Micros,
+    pub(crate) next_attempt_at: Micros,
     pub(crate) created_at: Micros,
 }
 
-from_row!(Logged {
+from_row!(DeliveryLogEntry {
     id,
     conversation,
     agent,
@@ -227,13 +227,13 @@ from_row!(Logged {
     body,
     state,
     reason,
-    next_try,
+    next_attempt_at = "next_try",
     created_at
 });
 
 /// An attempt as the log shows it.
 #[derive(Clone, Debug)]
-pub(crate) struct Tried {
+pub(crate) struct AttemptLogEntry {
     pub(crate) delivery: String,
     pub(crate) attempt: i64,
     pub(crate) at_us: Micros,
@@ -242,9 +242,9 @@ pub(crate) struct Tried {
     pub(crate) error: Option<String>,
 }
 
-from_row!(Tried { delivery, attempt, at_us, took_us, status, error });
+from_row!(AttemptLogEntry { delivery, attempt, at_us, took_us, status, error });
 
-const LOGGED: &str = "SELECT id, conversation, agent, sequence, event, url, body, state, reason, next_try, created_at FROM delivery";
+const SELECT_LOG_ENTRIES: &str = "SELECT id, conversation, agent, sequence, event, url, body, state, reason, next_try, created_at FROM delivery";
 
 /// Makes a dead letter pending again, due `now`; `None` if the workspace has no such dead letter.
 pub(crate) async fn revive(
@@ -268,83 +268,83 @@ pub(crate) async fn revive(
 }
 
 /// Sets another URL for all further attempts.
-pub(crate) async fn readdress(tx: &mut Transaction, id: &str, url: &str) -> Result<()> {
+pub(crate) async fn set_url(tx: &mut Transaction, id: &str, url: &str) -> Result<()> {
     sqlx::query("UPDATE delivery SET url = $1 WHERE id = $2").bind(url).bind(id).execute(&mut **tx).await?;
     Ok(())
 }
 
 impl Store {
     /// One page of a conversation's deliveries, in their order, and the number of all.
-    pub(crate) async fn deliveries_of(&self, conversation: &str, page: &Page) -> Result<(Vec<Logged>, i64)> {
+    pub(crate) async fn deliveries_of(&self, conversation: &str, page: &Page) -> Result<(Vec<DeliveryLogEntry>, i64)> {
         let total = sqlx::query_scalar("SELECT COUNT(*) FROM delivery WHERE conversation = $1")
             .bind(conversation)
-            .fetch_one(self.read())
+            .fetch_one(self.reader_pool())
             .await?;
-        let sql = format!("{LOGGED} WHERE conversation = $1 ORDER BY sequence LIMIT $2 OFFSET $3");
+        let sql = format!("{SELECT_LOG_ENTRIES} WHERE conversation = $1 ORDER BY sequence LIMIT $2 OFFSET $3");
         let rows = sqlx::query_as(AssertSqlSafe(sql))
             .bind(conversation)
             .bind(page.perpage.unwrap_or(i64::MAX))
             .bind(page.offset)
-            .fetch_all(self.read())
+            .fetch_all(self.reader_pool())
             .await?;
         Ok((rows, total))
     }
 
     /// One page of a workspace's dead letters, newest first, and the number of all.
-    pub(crate) async fn dead_letters(&self, workspace: &str, page: &Page) -> Result<(Vec<Logged>, i64)> {
+    pub(crate) async fn dead_letters(&self, workspace: &str, page: &Page) -> Result<(Vec<DeliveryLogEntry>, i64)> {
         let total =
             sqlx::query_scalar("SELECT COUNT(*) FROM delivery WHERE workspace = $1 AND state = 'dead'")
                 .bind(workspace)
-                .fetch_one(self.read())
+                .fetch_one(self.reader_pool())
                 .await?;
         let sql = format!(
-            "{LOGGED} WHERE workspace = $1 AND state = 'dead' ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3"
+            "{SELECT_LOG_ENTRIES} WHERE workspace = $1 AND state = 'dead' ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3"
         );
         let rows = sqlx::query_as(AssertSqlSafe(sql))
             .bind(workspace)
             .bind(page.perpage.unwrap_or(i64::MAX))
             .bind(page.offset)
-            .fetch_all(self.read())
+            .fetch_all(self.reader_pool())
             .await?;
         Ok((rows, total))
     }
 
     /// The attempts of these deliveries, in order.
-    pub(crate) async fn delivery_tries(&self, ids: &[String]) -> Result<Vec<Tried>> {
+    pub(crate) async fn delivery_attempts(&self, ids: &[String]) -> Result<Vec<AttemptLogEntry>> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let mut sql = Sql::new(
+        let mut sql = SqlBuilder::new(
             "SELECT delivery, attempt, at_us, took_us, status, error FROM delivery_try WHERE delivery IN (",
         );
         sql.bind_all(ids);
         sql.push(") ORDER BY delivery, attempt");
-        sql.all(self.read()).await
+        sql.fetch_all(self.reader_pool()).await
     }
 
     /// Sequence number of the last delivery of a conversation; 0 if there is none.
-    pub(crate) async fn last_sequence(&self, conversation: &str) -> Result<i64> {
+    pub(crate) async fn last_delivery_sequence(&self, conversation: &str) -> Result<i64> {
         let last: Option<i64> =
             sqlx::query_scalar("SELECT MAX(sequence) FROM delivery WHERE conversation = $1")
                 .bind(conversation)
-                .fetch_one(self.read())
+                .fetch_one(self.reader_pool())
                 .await?;
         Ok(last.unwrap_or(0))
     }
 
     /// Pending deliveries of `server` without an attempt, in order within each conversation: the
     /// first `max` of each.
-    pub(crate) async fn untried(&self, server: &str, most: usize) -> Result<Vec<Row>> {
+    pub(crate) async fn untried_deliveries(&self, server: &str, most: usize) -> Result<Vec<Row>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM (SELECT {COLUMNS}, ROW_NUMBER() OVER (PARTITION BY conversation ORDER BY sequence) AS place FROM delivery \
              WHERE state = 'pending' AND server = $1 AND first_try IS NULL) AS waiting WHERE place <= $2 ORDER BY conversation, sequence"
         );
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(server).bind(most).fetch_all(self.read()).await?)
+        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(server).bind(most).fetch_all(self.reader_pool()).await?)
     }
 
     /// The same for one conversation, after the sequence number `after`.
-    pub(crate) async fn untried_of(
+    pub(crate) async fn untried_deliveries_of(
         &self,
         conversation: &str,
         server: &str,
@@ -360,17 +360,17 @@ impl Store {
             .bind(after)
             .bind(server)
             .bind(i64::try_from(most).unwrap_or(i64::MAX))
-            .fetch_all(self.read())
+            .fetch_all(self.reader_pool())
             .await?)
     }
 
     /// Failed deliveries of `server` whose next attempt is due by `until`, the earliest first.
-    pub(crate) async fn soon(&self, server: &str, until: Micros) -> Result<Vec<Row>> {
+    pub(crate) async fn retries_due_before(&self, server: &str, until: Micros) -> Result<Vec<Row>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM delivery WHERE state = 'pending' AND server = $1 AND first_try IS NOT NULL AND next_try <= $2 \
-             ORDER BY next_try LIMIT {SOON}"
+             ORDER BY next_try LIMIT {MAX_RETRIES_READ}"
         );
-        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(server).bind(until).fetch_all(self.read()).await?)
+        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(server).bind(until).fetch_all(self.reader_pool()).await?)
     }
 
     /// The encrypted secrets that sign for an agent. If the agent was deleted, those that its
@@ -378,21 +378,21 @@ impl Store {
     pub(crate) async fn signing_secrets(&self, agent: &str, conversation: &str) -> Result<Option<String>> {
         let own: Option<String> = sqlx::query_scalar("SELECT secrets FROM agent WHERE id = $1")
             .bind(agent)
-            .fetch_optional(self.read())
+            .fetch_optional(self.reader_pool())
             .await?;
         if own.is_some() {
             return Ok(own);
         }
         Ok(sqlx::query_scalar("SELECT agent_secrets FROM conversation WHERE id = $1")
             .bind(conversation)
-            .fetch_optional(self.read())
+            .fetch_optional(self.reader_pool())
             .await?)
     }
 
     /// Number of deliveries by state, for the metrics.
     pub(crate) async fn delivery_counts(&self) -> Result<Vec<(String, i64)>> {
         Ok(sqlx::query_as("SELECT state, COUNT(*) FROM delivery GROUP BY state")
-            .fetch_all(self.read())
+            .fetch_all(self.reader_pool())
             .await?)
     }
 }

@@ -4,8 +4,8 @@
 use serde_json::Value;
 use sqlx::AssertSqlSafe;
 
-use super::page::searchable;
-use super::{Error, Page, Result, Sql, Store, Transaction};
+use super::page::search_text;
+use super::{Error, Page, Result, SqlBuilder, Store, Transaction};
 use crate::clock::Micros;
 
 /// The table of a document.
@@ -67,7 +67,7 @@ pub(crate) async fn insert(tx: &mut Transaction, table: Table, draft: &Draft<'_>
     sqlx::query(AssertSqlSafe(sql))
         .bind(draft.id)
         .bind(draft.workspace)
-        .bind(searchable(&[draft.id, draft.name]))
+        .bind(search_text(&[draft.id, draft.name]))
         .bind(draft.kind)
         .bind(draft.document)
         .bind(draft.secrets)
@@ -85,7 +85,7 @@ pub(crate) async fn update(tx: &mut Transaction, table: Table, draft: &Draft<'_>
         table.name()
     );
     let done = sqlx::query(AssertSqlSafe(sql))
-        .bind(searchable(&[draft.id, draft.name]))
+        .bind(search_text(&[draft.id, draft.name]))
         .bind(draft.kind)
         .bind(draft.document)
         .bind(draft.secrets)
@@ -131,7 +131,7 @@ pub(crate) async fn insert_guardrail(
         .bind(draft.id)
         .bind(draft.workspace)
         .bind(&key)
-        .bind(searchable(&[draft.id, draft.name, &key]))
+        .bind(search_text(&[draft.id, draft.name, &key]))
         .bind(document(&key))
         .bind(draft.secrets)
         .bind(draft.at)
@@ -148,7 +148,7 @@ impl Store {
     /// One document.
     pub(crate) async fn document(&self, table: Table, workspace: &str, id: &str) -> Result<Option<Row>> {
         let sql = format!("SELECT {COLUMNS} FROM {} WHERE id = $1 AND workspace = $2", table.name());
-        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(workspace).fetch_optional(self.read()).await?)
+        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(workspace).fetch_optional(self.reader_pool()).await?)
     }
 
     /// Those of `ids` that exist, in any order.
@@ -156,11 +156,11 @@ impl Store {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let mut sql = Sql::new(format!("SELECT {COLUMNS} FROM {} WHERE workspace = ", table.name()));
+        let mut sql = SqlBuilder::new(format!("SELECT {COLUMNS} FROM {} WHERE workspace = ", table.name()));
         sql.bind(workspace.to_owned()).push(" AND id IN (");
         sql.bind_all(ids);
         sql.push(")");
-        sql.all(self.read()).await
+        sql.fetch_all(self.reader_pool()).await
     }
 
     /// One page and the number of all matches.
@@ -170,21 +170,21 @@ impl Store {
         workspace: &str,
         page: &Page,
     ) -> Result<(Vec<Row>, i64)> {
-        let mut count = Sql::new(format!("SELECT COUNT(*) FROM {}", table.name()));
-        page.filter(&mut count, workspace, true, &[]);
-        let total = count.count(self.read()).await?;
-        let mut sql = Sql::new(format!("SELECT {COLUMNS} FROM {}", table.name()));
-        page.filter(&mut sql, workspace, true, &[]);
-        page.window(&mut sql);
-        Ok((sql.all(self.read()).await?, total))
+        let mut count = SqlBuilder::new(format!("SELECT COUNT(*) FROM {}", table.name()));
+        page.push_filter(&mut count, workspace, true, &[]);
+        let total = count.fetch_count(self.reader_pool()).await?;
+        let mut sql = SqlBuilder::new(format!("SELECT {COLUMNS} FROM {}", table.name()));
+        page.push_filter(&mut sql, workspace, true, &[]);
+        page.push_window(&mut sql);
+        Ok((sql.fetch_all(self.reader_pool()).await?, total))
     }
 
     /// The agent with this id in any workspace, with that workspace. For visitors, who belong to
     /// none.
-    pub(crate) async fn agent_anywhere(&self, id: &str) -> Result<Option<(String, Row)>> {
+    pub(crate) async fn agent_in_any_workspace(&self, id: &str) -> Result<Option<(String, Row)>> {
         let workspace: Option<String> = sqlx::query_scalar("SELECT workspace FROM agent WHERE id = $1")
             .bind(id)
-            .fetch_optional(self.read())
+            .fetch_optional(self.reader_pool())
             .await?;
         match workspace {
             None => Ok(None),
@@ -196,13 +196,13 @@ impl Store {
 }
 
 /// Whether an agent's receiver answered 410 since the agent's last update.
-pub(crate) async fn is_stopped(tx: &mut Transaction, agent: &str) -> Result<bool> {
+pub(crate) async fn are_webhooks_stopped(tx: &mut Transaction, agent: &str) -> Result<bool> {
     let stopped = sqlx::query_scalar::<_, i64>("SELECT 1 FROM agent WHERE id = $1 AND stopped = 1");
     Ok(stopped.bind(agent).fetch_optional(&mut **tx).await?.is_some())
 }
 
 /// Records whether webhooks to an agent's receiver are stopped (after a 410).
-pub(crate) async fn set_stopped(tx: &mut Transaction, agent: &str, stopped: bool) -> Result<()> {
+pub(crate) async fn set_webhooks_stopped(tx: &mut Transaction, agent: &str, stopped: bool) -> Result<()> {
     sqlx::query("UPDATE agent SET stopped = $1 WHERE id = $2")
         .bind(i64::from(stopped))
         .bind(agent)
@@ -212,7 +212,7 @@ pub(crate) async fn set_stopped(tx: &mut Transaction, agent: &str, stopped: bool
 }
 
 /// Counts one more conversation of an agent and returns its number, from 0.
-pub(crate) async fn next_call(tx: &mut Transaction, agent: &str) -> Result<i64> {
+pub(crate) async fn next_conversation_number(tx: &mut Transaction, agent: &str) -> Result<i64> {
     let calls: Option<i64> =
         sqlx::query_scalar("UPDATE agent SET calls = calls + 1 WHERE id = $1 RETURNING calls")
             .bind(agent)
@@ -222,12 +222,12 @@ pub(crate) async fn next_call(tx: &mut Transaction, agent: &str) -> Result<i64> 
 }
 
 /// A stored document, parsed.
-pub(crate) fn parsed(document: &str) -> Result<Value> {
-    serde_json::from_str(document).map_err(|e| Error::Damaged("agent", e.to_string()))
+pub(crate) fn parse_document(document: &str) -> Result<Value> {
+    serde_json::from_str(document).map_err(|e| Error::CorruptRow("agent", e.to_string()))
 }
 
 /// The ids in one of a document's lists.
-pub(crate) fn ids(document: &Value, list: &str) -> Vec<String> {
+pub(crate) fn string_list(document: &Value, list: &str) -> Vec<String> {
     let items = document[list].as_array().map(Vec::as_slice).unwrap_or_default();
     items.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect()
 }

@@ -3,7 +3,7 @@
 use super::{Result, Store, Transaction};
 
 /// Removes entries of `server` whose files are deleted.
-pub(crate) async fn forget(tx: &mut Transaction, server: &str, ids: &[String]) -> Result<()> {
+pub(crate) async fn remove(tx: &mut Transaction, server: &str, ids: &[String]) -> Result<()> {
     for id in ids {
         sqlx::query("DELETE FROM erased WHERE server = $1 AND conversation = $2")
             .bind(server)
@@ -16,10 +16,10 @@ pub(crate) async fn forget(tx: &mut Transaction, server: &str, ids: &[String]) -
 
 impl Store {
     /// The entries of `server`.
-    pub(crate) async fn erased(&self, server: &str) -> Result<Vec<String>> {
+    pub(crate) async fn erased_conversations(&self, server: &str) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar("SELECT conversation FROM erased WHERE server = $1")
             .bind(server)
-            .fetch_all(self.read())
+            .fetch_all(self.reader_pool())
             .await?)
     }
 }

@@ -7,15 +7,15 @@ use super::{Error, Result, Store, Transaction};
 
 /// Result of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Added {
+pub(crate) enum InsertOutcome {
     /// The event was inserted.
-    New,
+    Inserted,
     /// The event was already stored, with everything else in its transaction: the response to an
     /// earlier COMMIT was lost.
-    Before,
+    AlreadyStored,
     /// Another event has its sequence number: the control plane has ended the conversation
     /// meanwhile.
-    Refused,
+    Conflict,
 }
 
 /// Inserts an event, unless its sequence number exists.
@@ -24,8 +24,8 @@ pub(crate) async fn insert(
     conversation: &str,
     workspace: &str,
     fact: &EventEnvelope,
-) -> Result<Added> {
-    let json = serde_json::to_string(&fact.event).map_err(|e| Error::Damaged("event", e.to_string()))?;
+) -> Result<InsertOutcome> {
+    let json = serde_json::to_string(&fact.event).map_err(|e| Error::CorruptRow("event", e.to_string()))?;
     let done = sqlx::query(
         "INSERT INTO event (conversation, seq, workspace, at_us, json) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (conversation, seq) DO NOTHING",
     )
@@ -37,7 +37,7 @@ pub(crate) async fn insert(
     .execute(&mut **tx)
     .await?;
     if done.rows_affected() > 0 {
-        return Ok(Added::New);
+        return Ok(InsertOutcome::Inserted);
     }
     let known: Option<(String, i64, String)> =
         sqlx::query_as("SELECT workspace, at_us, json FROM event WHERE conversation = $1 AND seq = $2")
@@ -46,29 +46,29 @@ pub(crate) async fn insert(
             .fetch_optional(&mut **tx)
             .await?;
     let same = known == Some((workspace.to_owned(), fact.at.as_micros() as i64, json));
-    Ok(if same { Added::Before } else { Added::Refused })
+    Ok(if same { InsertOutcome::AlreadyStored } else { InsertOutcome::Conflict })
 }
 
-type Raw = (i64, i64, String);
+type EventRow = (i64, i64, String);
 
-fn stamped((seq, at, json): Raw) -> Result<EventEnvelope> {
-    let event: Event = serde_json::from_str(&json).map_err(|e| Error::Damaged("event", e.to_string()))?;
+fn parse_event((seq, at, json): EventRow) -> Result<EventEnvelope> {
+    let event: Event = serde_json::from_str(&json).map_err(|e| Error::CorruptRow("event", e.to_string()))?;
     Ok(EventEnvelope { seq: seq as u64, at: Time::from_micros(at as u64), event })
 }
 
-const SELECT: &str = "SELECT seq, at_us, json FROM event WHERE conversation = $1 AND seq >= $2 ORDER BY seq";
+const SELECT_EVENTS: &str = "SELECT seq, at_us, json FROM event WHERE conversation = $1 AND seq >= $2 ORDER BY seq";
 
 /// All events of a conversation as the transaction sees them.
-pub(crate) async fn all_in(tx: &mut Transaction, conversation: &str) -> Result<Vec<EventEnvelope>> {
-    let rows: Vec<Raw> = sqlx::query_as(SELECT).bind(conversation).bind(0_i64).fetch_all(&mut **tx).await?;
-    rows.into_iter().map(stamped).collect()
+pub(crate) async fn events_in(tx: &mut Transaction, conversation: &str) -> Result<Vec<EventEnvelope>> {
+    let rows: Vec<EventRow> = sqlx::query_as(SELECT_EVENTS).bind(conversation).bind(0_i64).fetch_all(&mut **tx).await?;
+    rows.into_iter().map(parse_event).collect()
 }
 
 impl Store {
     /// The events of a conversation, starting at sequence number `from`.
     pub(crate) async fn events(&self, conversation: &str, from: u64) -> Result<Vec<EventEnvelope>> {
-        let rows: Vec<Raw> =
-            sqlx::query_as(SELECT).bind(conversation).bind(from as i64).fetch_all(self.read()).await?;
-        rows.into_iter().map(stamped).collect()
+        let rows: Vec<EventRow> =
+            sqlx::query_as(SELECT_EVENTS).bind(conversation).bind(from as i64).fetch_all(self.reader_pool()).await?;
+        rows.into_iter().map(parse_event).collect()
     }
 }

@@ -5,11 +5,11 @@
 use super::{Result, Transaction};
 
 /// Documents whose text is extracted.
-pub(crate) const DOCUMENT: &str = "document";
+pub(crate) const DOCUMENT_JOBS: &str = "document";
 /// Documents whose embeddings are requested.
-pub(crate) const MEANING: &str = "meaning";
+pub(crate) const EMBEDDING_JOBS: &str = "meaning";
 /// Avatars that are drawn.
-pub(crate) const AVATAR: &str = "avatar";
+pub(crate) const AVATAR_JOBS: &str = "avatar";
 
 /// SQL expression: the number of the last turn of the workspace in column `$workspace` for jobs of
 /// `$kind` (an SQL literal); 0 if it had none.
@@ -28,7 +28,7 @@ macro_rules! last_turn {
 pub(super) use last_turn;
 
 /// Records a turn of a workspace.
-pub(crate) async fn had(tx: &mut Transaction, kind: &str, workspace: &str) -> Result<()> {
+pub(crate) async fn record_turn(tx: &mut Transaction, kind: &str, workspace: &str) -> Result<()> {
     sqlx::query(
         "INSERT INTO had_turn (kind, workspace, number) \
          VALUES ($1, $2, (SELECT COALESCE(MAX(number), 0) + 1 FROM had_turn WHERE kind = $1)) \
@@ -45,13 +45,13 @@ pub(crate) async fn had(tx: &mut Transaction, kind: &str, workspace: &str) -> Re
 mod tests {
     use super::*;
     use crate::store::kb::{self, Content};
-    use crate::store::{Place, Store, server};
+    use crate::store::{DatabaseLocation, Store, server};
 
     /// A store for this test only, with one document for each of these workspaces, in this order.
-    async fn with(name: &str, workspaces: &[&str], content: &Content) -> (Store, std::path::PathBuf) {
+    async fn store_with_documents(name: &str, workspaces: &[&str], content: &Content) -> (Store, std::path::PathBuf) {
         let file = std::env::temp_dir().join(format!("visavis-turn-{name}-{}.db", std::process::id()));
-        let store = Store::open(Place::File(&file)).await.unwrap();
-        let mut tx = store.write().await.unwrap();
+        let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();
+        let mut tx = store.begin_write().await.unwrap();
         for (at, workspace) in (1..).zip(workspaces) {
             let base = kb::insert(&mut tx, workspace, "n", "d", at).await.unwrap();
             kb::insert_document(&mut tx, workspace, &base, "n", "json", content, at).await.unwrap();
@@ -63,14 +63,14 @@ mod tests {
     #[tokio::test]
     async fn documents_are_read_in_turn() {
         let file = Content::File("AA==".into());
-        let (store, path) = with("read", &["a", "a", "a", "b", "c", "b"], &file).await;
+        let (store, path) = store_with_documents("read", &["a", "a", "a", "b", "c", "b"], &file).await;
         let mut order = String::new();
-        let mut tx = store.write().await.unwrap();
-        server::lease(&mut tx, "one", 10).await.unwrap();
+        let mut tx = store.begin_write().await.unwrap();
+        server::set_lease(&mut tx, "one", 10).await.unwrap();
         let mut last = None;
-        while let Some(document) = kb::take_waiting(&mut tx, "one", 5).await.unwrap() {
+        while let Some(document) = kb::claim_document(&mut tx, "one", 5).await.unwrap() {
             order.push_str(&document.workspace);
-            kb::read_document(&mut tx, &document.kb, &document.id, Ok("words"), 5).await.unwrap();
+            kb::save_document_text(&mut tx, &document.kb, &document.id, Ok("words"), 5).await.unwrap();
             last = Some(document);
         }
         assert_eq!(order, "abcaba");
@@ -82,9 +82,9 @@ mod tests {
             .execute(&mut *tx)
             .await
             .unwrap();
-        assert!(kb::take_waiting(&mut tx, "other", 5).await.unwrap().is_none(), "one reads it");
-        assert_eq!(kb::take_waiting(&mut tx, "one", 5).await.unwrap().unwrap().id, cut);
-        assert_eq!(kb::take_waiting(&mut tx, "other", 10).await.unwrap().unwrap().id, cut);
+        assert!(kb::claim_document(&mut tx, "other", 5).await.unwrap().is_none(), "one reads it");
+        assert_eq!(kb::claim_document(&mut tx, "one", 5).await.unwrap().unwrap().id, cut);
+        assert_eq!(kb::claim_document(&mut tx, "other", 10).await.unwrap().unwrap().id, cut);
         tx.commit().await.unwrap();
         store.close().await;
         std::fs::remove_file(path).unwrap();
@@ -93,12 +93,12 @@ mod tests {
     #[tokio::test]
     async fn meanings_are_asked_for_in_turn() {
         let text = Content::Text("words".into());
-        let (store, path) = with("meant", &["a", "a", "a", "b", "c"], &text).await;
+        let (store, path) = store_with_documents("meant", &["a", "a", "a", "b", "c"], &text).await;
         let mut order = String::new();
-        while let Some(document) = store.without_directions("model").await.unwrap() {
-            let mut tx = store.write().await.unwrap();
-            had(&mut tx, MEANING, &document.workspace).await.unwrap();
-            kb::keep_directions(&mut tx, &document.kb, &document.id, "model", "", 9).await.unwrap();
+        while let Some(document) = store.next_document_to_embed("model").await.unwrap() {
+            let mut tx = store.begin_write().await.unwrap();
+            record_turn(&mut tx, EMBEDDING_JOBS, &document.workspace).await.unwrap();
+            kb::save_embeddings(&mut tx, &document.kb, &document.id, "model", "", 9).await.unwrap();
             tx.commit().await.unwrap();
             order.push_str(&document.workspace);
         }

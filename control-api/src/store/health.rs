@@ -11,34 +11,34 @@ use tokio::sync::watch;
 use super::Error;
 
 /// Result of the latest writes: the reason of a failure, or `None`.
-pub(crate) struct Health(watch::Sender<Option<String>>);
+pub(crate) struct WriteHealth(watch::Sender<Option<String>>);
 
-impl Default for Health {
+impl Default for WriteHealth {
     fn default() -> Self {
         Self(watch::Sender::new(None))
     }
 }
 
-impl Health {
+impl WriteHealth {
     /// Why writes fail now; `None` while they succeed.
-    pub(crate) fn failing(&self) -> Option<String> {
+    pub(crate) fn failure_reason(&self) -> Option<String> {
         self.0.borrow().clone()
     }
 
     /// Waits until writes fail.
-    pub(crate) async fn fails(&self) {
+    pub(crate) async fn wait_for_failure(&self) {
         // The sender lives as long as this value.
         let _ = self.0.subscribe().wait_for(Option::is_some).await;
     }
 
     /// A receiver that is notified when writes start to fail, and when they succeed again.
-    pub(crate) fn changes(&self) -> watch::Receiver<Option<String>> {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Option<String>> {
         self.0.subscribe()
     }
 
     /// Records that a write failed or is late, and that every other write would fail too. Only the
     /// first reason is stored and logged.
-    pub(crate) fn note(&self, reason: &str) {
+    pub(crate) fn report_failure(&self, reason: &str) {
         self.0.send_if_modified(|known| {
             let first = known.is_none();
             if first {
@@ -50,14 +50,14 @@ impl Health {
     }
 
     /// Records that a write could not start or finish.
-    pub(super) fn failed(&self, error: &sqlx::Error) -> Error {
+    pub(super) fn report_sql_error(&self, error: &sqlx::Error) -> Error {
         let reason = error.to_string();
-        self.note(&reason);
+        self.report_failure(&reason);
         Error::Unwritable(reason)
     }
 
     /// Records that a write was committed.
-    pub(super) fn recovered(&self) {
+    pub(super) fn report_success(&self) {
         self.0.send_if_modified(|known| {
             let failed = known.take().is_some();
             if failed {

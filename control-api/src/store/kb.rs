@@ -9,9 +9,9 @@
 //! processing -- save_document_text: error ----------------------------> error
 //! ```
 
-use super::page::searchable;
-use super::server::alive;
-use super::{Page, Result, Sql, Store, Transaction, fairness, fresh_id};
+use super::page::search_text;
+use super::server::live_servers;
+use super::{Page, Result, SqlBuilder, Store, Transaction, fairness, new_id};
 use crate::clock::Micros;
 
 /// One knowledge base.
@@ -21,12 +21,12 @@ pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) description: String,
     /// Number of documents.
-    pub(crate) no_of_rec: i64,
+    pub(crate) document_count: i64,
     pub(crate) created_at: Micros,
     pub(crate) updated_at: Micros,
 }
 
-from_row!(Row { id, name, description, no_of_rec, created_at, updated_at });
+from_row!(Row { id, name, description, document_count = "no_of_rec", created_at, updated_at });
 
 /// One document, without its text.
 #[derive(Clone, Debug)]
@@ -42,26 +42,26 @@ from_row!(Document { id, name, kind = "type", status, error_message });
 
 /// The text of a document, for the index.
 #[derive(Clone, Debug)]
-pub(crate) struct Body {
+pub(crate) struct DocumentText {
     pub(crate) kb: String,
     pub(crate) id: String,
     pub(crate) body: String,
     /// The embeddings of its chunks, in base64, if they were requested and are stored.
-    pub(crate) directions: Option<String>,
+    pub(crate) embeddings: Option<String>,
 }
 
-from_row!(Body { kb, id, body, directions });
+from_row!(DocumentText { kb, id, body, embeddings = "directions" });
 
 /// A document whose chunks still need embeddings.
 #[derive(Clone, Debug)]
-pub(crate) struct Meant {
+pub(crate) struct DocumentToEmbed {
     pub(crate) id: String,
     pub(crate) workspace: String,
     pub(crate) kb: String,
     pub(crate) body: String,
 }
 
-from_row!(Meant { id, workspace, kb, body });
+from_row!(DocumentToEmbed { id, workspace, kb, body });
 
 const COLUMNS: &str = "id, name, description, (SELECT COUNT(*) FROM kb_document d WHERE d.kb = kb.id) AS no_of_rec, created_at, updated_at";
 
@@ -73,11 +73,11 @@ pub(crate) async fn insert(
     description: &str,
     at: Micros,
 ) -> Result<String> {
-    let id = fresh_id();
+    let id = new_id();
     sqlx::query("INSERT INTO kb (id, workspace, search, name, description, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $6)")
         .bind(&id)
         .bind(workspace)
-        .bind(searchable(&[&id, name]))
+        .bind(search_text(&[&id, name]))
         .bind(name)
         .bind(description)
         .bind(at)
@@ -95,7 +95,7 @@ pub(crate) enum Content {
 }
 
 /// A document that was added.
-pub(crate) struct Added {
+pub(crate) struct AddedDocument {
     pub(crate) id: String,
 }
 
@@ -108,8 +108,8 @@ pub(crate) async fn insert_document(
     kind: &str,
     content: &Content,
     at: Micros,
-) -> Result<Added> {
-    let id = fresh_id();
+) -> Result<AddedDocument> {
+    let id = new_id();
     let (status, body, source) = match content {
         Content::Text(text) => ("ready", text.as_str(), None),
         Content::File(file) => ("started", "", Some(file.as_str())),
@@ -129,12 +129,12 @@ pub(crate) async fn insert_document(
     .bind(at)
     .execute(&mut **tx)
     .await?;
-    Ok(Added { id })
+    Ok(AddedDocument { id })
 }
 
 /// A document whose text must be extracted.
 #[derive(Clone, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct QueuedDocument {
     pub(crate) id: String,
     pub(crate) workspace: String,
     pub(crate) kb: String,
@@ -143,15 +143,15 @@ pub(crate) struct Waiting {
     pub(crate) source: Option<String>,
 }
 
-from_row!(Waiting { id, workspace, kb, kind = "type", source });
+from_row!(QueuedDocument { id, workspace, kb, kind = "type", source });
 
 /// SQL condition: a document that server `$1` may claim at time `$2`, because its text is not
 /// extracted and no live server works on it.
-macro_rules! unread {
+macro_rules! claimable_document {
     () => {
         concat!(
             "(status = 'started' OR (status = 'processing' AND (server = $1 OR server NOT IN ",
-            alive!("$2"),
+            live_servers!("$2"),
             ")))"
         )
     };
@@ -160,10 +160,10 @@ macro_rules! unread {
 /// Claims a document whose text must be extracted and that no live server works on. Its extraction
 /// is new, or was interrupted here or on a server that is no longer alive. The oldest one of the
 /// workspace whose turn it is. Sets its status to `processing`.
-pub(crate) async fn take_waiting(tx: &mut Transaction, server: &str, now: Micros) -> Result<Option<Waiting>> {
-    let taken: Option<Waiting> = sqlx::query_as(concat!(
+pub(crate) async fn claim_document(tx: &mut Transaction, server: &str, now: Micros) -> Result<Option<QueuedDocument>> {
+    let taken: Option<QueuedDocument> = sqlx::query_as(concat!(
         "UPDATE kb_document SET status = 'processing', server = $1 WHERE id = (SELECT id FROM kb_document AS waits WHERE ",
-        unread!(),
+        claimable_document!(),
         " ORDER BY ",
         fairness::last_turn!("document", "waits.workspace"),
         ", created_at, id LIMIT 1) RETURNING id, workspace, kb, type, source",
@@ -173,13 +173,13 @@ pub(crate) async fn take_waiting(tx: &mut Transaction, server: &str, now: Micros
     .fetch_optional(&mut **tx)
     .await?;
     if let Some(document) = &taken {
-        fairness::had(tx, fairness::DOCUMENT, &document.workspace).await?;
+        fairness::record_turn(tx, fairness::DOCUMENT_JOBS, &document.workspace).await?;
     }
     Ok(taken)
 }
 
 /// Stores the extracted text of a document, or the reason why it cannot be extracted.
-pub(crate) async fn read_document(
+pub(crate) async fn save_document_text(
     tx: &mut Transaction,
     kb: &str,
     id: &str,
@@ -199,11 +199,11 @@ pub(crate) async fn read_document(
     .bind(id)
     .execute(&mut **tx)
     .await?;
-    touch(tx, kb, at).await
+    mark_changed(tx, kb, at).await
 }
 
 /// Marks a knowledge base as changed, so that every index of it is rebuilt.
-pub(crate) async fn touch(tx: &mut Transaction, id: &str, at: Micros) -> Result<()> {
+pub(crate) async fn mark_changed(tx: &mut Transaction, id: &str, at: Micros) -> Result<()> {
     sqlx::query(
         "UPDATE kb SET updated_at = CASE WHEN updated_at < $1 THEN $1 ELSE updated_at + 1 END WHERE id = $2",
     )
@@ -228,7 +228,7 @@ pub(crate) async fn rename(
     )
     .bind(name)
     .bind(description)
-    .bind(searchable(&[id, name]))
+    .bind(search_text(&[id, name]))
     .bind(at)
     .bind(id)
     .bind(workspace)
@@ -265,7 +265,7 @@ pub(crate) async fn delete(tx: &mut Transaction, workspace: &str, id: &str) -> R
 }
 
 /// Stores the embeddings of a document's chunks by `model`.
-pub(crate) async fn keep_directions(
+pub(crate) async fn save_embeddings(
     tx: &mut Transaction,
     kb: &str,
     id: &str,
@@ -279,27 +279,27 @@ pub(crate) async fn keep_directions(
         .bind(id)
         .execute(&mut **tx)
         .await?;
-    touch(tx, kb, at).await
+    mark_changed(tx, kb, at).await
 }
 
 impl Store {
     /// Whether there is a document that this server may claim.
-    pub(crate) async fn document_waits(&self, server: &str, now: Micros) -> Result<bool> {
-        let sql = concat!("SELECT id FROM kb_document WHERE ", unread!(), " LIMIT 1");
+    pub(crate) async fn has_claimable_document(&self, server: &str, now: Micros) -> Result<bool> {
+        let sql = concat!("SELECT id FROM kb_document WHERE ", claimable_document!(), " LIMIT 1");
         let found: Option<String> =
-            sqlx::query_scalar(sql).bind(server).bind(now).fetch_optional(self.read()).await?;
+            sqlx::query_scalar(sql).bind(server).bind(now).fetch_optional(self.reader_pool()).await?;
         Ok(found.is_some())
     }
 
     /// A document without embeddings of `model`: the oldest one of the workspace whose turn it is.
-    pub(crate) async fn without_directions(&self, model: &str) -> Result<Option<Meant>> {
+    pub(crate) async fn next_document_to_embed(&self, model: &str) -> Result<Option<DocumentToEmbed>> {
         Ok(sqlx::query_as(concat!(
             "SELECT id, workspace, kb, body FROM kb_document AS waits WHERE status = 'ready' AND (directions_of IS NULL OR directions_of <> $1) ORDER BY ",
             fairness::last_turn!("meaning", "waits.workspace"),
             ", created_at, id LIMIT 1",
         ))
         .bind(model)
-        .fetch_optional(self.read())
+        .fetch_optional(self.reader_pool())
         .await?)
     }
 
@@ -313,53 +313,53 @@ impl Store {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let mut sql = Sql::new(format!("SELECT {COLUMNS} FROM kb WHERE workspace = "));
+        let mut sql = SqlBuilder::new(format!("SELECT {COLUMNS} FROM kb WHERE workspace = "));
         sql.bind(workspace.to_owned()).push(" AND id IN (");
         sql.bind_all(ids);
         sql.push(")");
-        sql.all(self.read()).await
+        sql.fetch_all(self.reader_pool()).await
     }
 
     /// One page and the number of all matches.
     pub(crate) async fn kb_page(&self, workspace: &str, page: &Page) -> Result<(Vec<Row>, i64)> {
-        let mut count = Sql::new("SELECT COUNT(*) FROM kb");
-        page.filter(&mut count, workspace, false, &[]);
-        let total = count.count(self.read()).await?;
-        let mut sql = Sql::new(format!("SELECT {COLUMNS} FROM kb"));
-        page.filter(&mut sql, workspace, false, &[]);
-        page.window(&mut sql);
-        Ok((sql.all(self.read()).await?, total))
+        let mut count = SqlBuilder::new("SELECT COUNT(*) FROM kb");
+        page.push_filter(&mut count, workspace, false, &[]);
+        let total = count.fetch_count(self.reader_pool()).await?;
+        let mut sql = SqlBuilder::new(format!("SELECT {COLUMNS} FROM kb"));
+        page.push_filter(&mut sql, workspace, false, &[]);
+        page.push_window(&mut sql);
+        Ok((sql.fetch_all(self.reader_pool()).await?, total))
     }
 
     /// The documents of a knowledge base, in the order in which they were added.
     pub(crate) async fn kb_documents(&self, kb: &str) -> Result<Vec<Document>> {
         Ok(sqlx::query_as("SELECT id, name, type, status, error_message FROM kb_document WHERE kb = $1 ORDER BY position, id")
             .bind(kb)
-            .fetch_all(self.read())
+            .fetch_all(self.reader_pool())
             .await?)
     }
 
     /// The texts of all ready documents of these knowledge bases, with their embeddings by `model`.
-    pub(crate) async fn kb_bodies(
+    pub(crate) async fn kb_document_texts(
         &self,
         workspace: &str,
         kbs: &[String],
         model: Option<&str>,
-    ) -> Result<Vec<Body>> {
+    ) -> Result<Vec<DocumentText>> {
         if kbs.is_empty() {
             return Ok(Vec::new());
         }
         // The empty string is the name of no model. One type for all values works with both
         // databases.
         let model = model.unwrap_or_default().to_owned();
-        let mut sql = Sql::new("SELECT kb, id, body, CASE WHEN directions_of = ");
+        let mut sql = SqlBuilder::new("SELECT kb, id, body, CASE WHEN directions_of = ");
         sql.bind(model).push(
             " THEN directions END AS directions FROM kb_document WHERE status = 'ready' AND workspace = ",
         );
         sql.bind(workspace.to_owned()).push(" AND kb IN (");
         sql.bind_all(kbs);
         sql.push(") ORDER BY kb, position");
-        sql.all(self.read()).await
+        sql.fetch_all(self.reader_pool()).await
     }
 }
 

@@ -5,7 +5,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// Number, name and SQL of each migration: the files of `migrations/`. A released file never
 /// changes.
-const STEPS: &[(i64, &str, &str)] = &[
+const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "begin", include_str!("../../migrations/0001_begin.sql")),
     (2, "breadth", include_str!("../../migrations/0002_breadth.sql")),
     (3, "servers", include_str!("../../migrations/0003_servers.sql")),
@@ -26,7 +26,7 @@ pub(super) fn migrator() -> Migrator {
     let step = |&(version, name, sql): &(i64, &'static str, &'static str)| {
         Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
     };
-    Migrator::with_migrations(STEPS.iter().map(step).collect())
+    Migrator::with_migrations(MIGRATIONS.iter().map(step).collect())
 }
 
 #[cfg(test)]
@@ -41,7 +41,7 @@ mod tests {
             .collect();
         files.sort();
         let steps: Vec<String> =
-            STEPS.iter().map(|(version, name, _)| format!("{version:04}_{name}.sql")).collect();
+            MIGRATIONS.iter().map(|(version, name, _)| format!("{version:04}_{name}.sql")).collect();
         assert_eq!(steps, files);
     }
 }

@@ -39,11 +39,11 @@ use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{AnyPool, ConnectOptions as _, Connection as _, Executor as _};
 use url::Url;
 
-use health::Health;
+use health::WriteHealth;
 pub(crate) use page::Page;
-use sql::Sql;
+use sql::SqlBuilder;
 
-use crate::store::crash_points::{Moment, Watch};
+use crate::store::crash_points::{CrashPoint, CrashHook};
 
 /// The database behind the store.
 pub(crate) type Db = sqlx::Any;
@@ -51,17 +51,17 @@ pub(crate) type Db = sqlx::Any;
 /// A write transaction; rolled back if dropped.
 pub(crate) struct Transaction {
     inner: sqlx::Transaction<'static, Db>,
-    watch: Option<Watch>,
-    health: Arc<Health>,
+    crash_hook: Option<CrashHook>,
+    health: Arc<WriteHealth>,
 }
 
 impl Transaction {
     /// Commits the writes.
     pub(crate) async fn commit(self) -> Result<()> {
-        Moment::BeforeWrite.tell(self.watch);
-        self.inner.commit().await.map_err(|error| self.health.failed(&error))?;
-        self.health.recovered();
-        Moment::AfterWrite.tell(self.watch);
+        CrashPoint::BeforeCommit.notify(self.crash_hook);
+        self.inner.commit().await.map_err(|error| self.health.report_sql_error(&error))?;
+        self.health.report_success();
+        CrashPoint::AfterCommit.notify(self.crash_hook);
         Ok(())
     }
 }
@@ -91,7 +91,7 @@ pub enum Error {
     Migrate(#[from] sqlx::migrate::MigrateError),
     /// A row does not hold what was written into it.
     #[error("a row of {0} is damaged: {1}")]
-    Damaged(&'static str, String),
+    CorruptRow(&'static str, String),
     /// No write can start or finish: the disk is full, or the database is unreachable or does not
     /// respond.
     #[error("the store takes no writes: {0}")]
@@ -113,14 +113,14 @@ impl Error {
                 | sqlx::Error::PoolClosed
                 | sqlx::Error::PoolTimedOut,
             ) => true,
-            Self::Sql(sqlx::Error::Database(error)) => error.code().is_some_and(|code| is_outage(&code)),
+            Self::Sql(sqlx::Error::Database(error)) => error.code().is_some_and(|code| is_outage_code(&code)),
             _ => false,
         }
     }
 }
 
 /// Whether an error code of a database means that it accepts no writes at all.
-fn is_outage(code: &str) -> bool {
+fn is_outage_code(code: &str) -> bool {
     match code.parse::<u32>() {
         // Primary result codes of SQLite: busy, read-only, I/O error, full.
         // https://sqlite.org/rescode.html
@@ -141,7 +141,7 @@ pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 /// Where the database is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place<'a> {
+pub(crate) enum DatabaseLocation<'a> {
     /// An SQLite file.
     File(&'a Path),
     /// The URL of a PostgreSQL database.
@@ -150,52 +150,52 @@ pub(crate) enum Place<'a> {
 
 /// Key of the advisory lock that a write transaction holds in PostgreSQL. Any number that no other
 /// program of the database uses.
-const WRITER: i64 = 0x7669_7361_7669_7300;
+const WRITER_LOCK_ID: i64 = 0x7669_7361_7669_7300;
 /// Maximum wait for a connection of a pool.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Starts a write transaction in PostgreSQL, with limits for the wait for a lock, for a statement,
 /// and for a client that no longer responds. They apply to the transaction only, because a pooler
 /// may share the connection.
-const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = '20s'; SET LOCAL idle_in_transaction_session_timeout = '60s'";
+const BEGIN_POSTGRES: &str = "BEGIN; SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = '20s'; SET LOCAL idle_in_transaction_session_timeout = '60s'";
 /// Maximum response time of a PostgreSQL connection before it may be used again.
-const ANSWER: Duration = Duration::from_secs(5);
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of read connections.
-const READERS: u32 = 8;
+const MAX_READERS: u32 = 8;
 
 /// The database. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Store {
     /// Pool of the write connection. In PostgreSQL it is replaced if the connection does not become
     /// free: a statement on it may never be answered.
-    writer: Arc<RwLock<AnyPool>>,
-    readers: AnyPool,
+    writer_pool: Arc<RwLock<AnyPool>>,
+    reader_pool: AnyPool,
     /// Whether other servers may use the database too.
     shared: bool,
     /// Called before and after each commit.
-    pub(crate) watch: Option<Watch>,
+    pub(crate) crash_hook: Option<CrashHook>,
     /// Whether writes succeed.
-    pub(crate) health: Arc<Health>,
+    pub(crate) health: Arc<WriteHealth>,
 }
 
 impl Store {
     /// Opens the database and runs the migrations. Creates the file if it does not exist.
-    pub(crate) async fn open(place: Place<'_>) -> Result<Self> {
+    pub(crate) async fn open(place: DatabaseLocation<'_>) -> Result<Self> {
         sqlx::any::install_default_drivers();
         let (writer, readers) = match place {
-            Place::File(file) => (sqlite(file, "rwc")?, sqlite(file, "ro")?),
-            Place::Url(url) => {
+            DatabaseLocation::File(file) => (sqlite_options(file, "rwc")?, sqlite_options(file, "ro")?),
+            DatabaseLocation::Url(url) => {
                 let url = Url::parse(url).map_err(|e| sqlx::Error::Configuration(e.into()))?;
                 (AnyConnectOptions::from_url(&url)?, AnyConnectOptions::from_url(&url)?)
             }
         };
-        let shared = matches!(place, Place::Url(_));
+        let shared = matches!(place, DatabaseLocation::Url(_));
         let mut writers = AnyPoolOptions::new().max_connections(1);
-        let mut options = AnyPoolOptions::new().max_connections(READERS);
+        let mut options = AnyPoolOptions::new().max_connections(MAX_READERS);
         if shared {
-            writers = writers.after_release(|connection, _| Box::pin(answers(connection)));
-            options = options.after_release(|connection, _| Box::pin(answers(connection)));
+            writers = writers.after_release(|connection, _| Box::pin(is_responsive(connection)));
+            options = options.after_release(|connection, _| Box::pin(is_responsive(connection)));
         } else {
-            writers = writers.after_release(|connection, _| Box::pin(is_whole(connection)));
+            writers = writers.after_release(|connection, _| Box::pin(is_reusable(connection)));
             options =
                 options.min_connections(1).idle_timeout(None).max_lifetime(None).test_before_acquire(false);
             writers = writers.idle_timeout(None).max_lifetime(None).test_before_acquire(false).after_connect(
@@ -210,20 +210,20 @@ impl Store {
                 },
             );
         }
-        let writer = writers.acquire_timeout(PATIENCE).connect_with(writer).await?;
+        let writer = writers.acquire_timeout(ACQUIRE_TIMEOUT).connect_with(writer).await?;
         migrations::migrator().run(&writer).await?;
-        let readers = options.acquire_timeout(PATIENCE).connect_with(readers).await?;
+        let readers = options.acquire_timeout(ACQUIRE_TIMEOUT).connect_with(readers).await?;
         let writer = Arc::new(RwLock::new(writer));
-        Ok(Self { writer, readers, shared, watch: None, health: Arc::default() })
+        Ok(Self { writer_pool: writer, reader_pool: readers, shared, crash_hook: None, health: Arc::default() })
     }
 
     /// Number of quarantined events in a database. Read-only. 0 for the database of an older
     /// server, which has no table for them.
-    pub(crate) async fn count_failed_events(place: Place<'_>) -> Result<i64> {
+    pub(crate) async fn count_failed_events(place: DatabaseLocation<'_>) -> Result<i64> {
         sqlx::any::install_default_drivers();
         let options = match place {
-            Place::File(file) => sqlite(file, "ro")?,
-            Place::Url(url) => {
+            DatabaseLocation::File(file) => sqlite_options(file, "ro")?,
+            DatabaseLocation::Url(url) => {
                 let url = Url::parse(url).map_err(|e| sqlx::Error::Configuration(e.into()))?;
                 AnyConnectOptions::from_url(&url)?
             }
@@ -248,41 +248,41 @@ impl Store {
     ///
     /// # Errors
     /// Fails at once while writes fail. The event writer detects when they succeed again.
-    pub(crate) async fn write(&self) -> Result<Transaction> {
-        match self.health.failing() {
+    pub(crate) async fn begin_write(&self) -> Result<Transaction> {
+        match self.health.failure_reason() {
             Some(reason) => Err(Error::Unwritable(reason)),
-            None => self.try_write().await,
+            None => self.begin_write_unchecked().await,
         }
     }
 
     /// Starts a write transaction even if the last write failed.
-    pub(crate) async fn try_write(&self) -> Result<Transaction> {
-        let inner = self.begin().await.map_err(|error| self.health.failed(&error))?;
-        Ok(Transaction { inner, watch: self.watch, health: Arc::clone(&self.health) })
+    pub(crate) async fn begin_write_unchecked(&self) -> Result<Transaction> {
+        let inner = self.begin_transaction().await.map_err(|error| self.health.report_sql_error(&error))?;
+        Ok(Transaction { inner, crash_hook: self.crash_hook, health: Arc::clone(&self.health) })
     }
 
-    async fn begin(&self) -> sqlx::Result<sqlx::Transaction<'static, Db>> {
-        let writer = self.writer();
+    async fn begin_transaction(&self) -> sqlx::Result<sqlx::Transaction<'static, Db>> {
+        let writer = self.writer_pool();
         if !self.shared {
             return writer.begin_with("BEGIN IMMEDIATE").await;
         }
-        let begun = writer.begin_with(BEGIN).await;
+        let begun = writer.begin_with(BEGIN_POSTGRES).await;
         if matches!(begun, Err(sqlx::Error::PoolTimedOut)) {
-            self.replace(&writer);
+            self.replace_writer(&writer);
         }
         let mut tx = begun?;
-        sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(WRITER).execute(&mut *tx).await?;
+        sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(WRITER_LOCK_ID).execute(&mut *tx).await?;
         Ok(tx)
     }
 
-    fn writer(&self) -> AnyPool {
-        self.writer.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn writer_pool(&self) -> AnyPool {
+        self.writer_pool.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Opens a new pool in place of one whose connection does not become free. The old connection
     /// is closed once it is free.
-    fn replace(&self, stuck: &AnyPool) {
-        let mut writer = self.writer.write().unwrap_or_else(PoisonError::into_inner);
+    fn replace_writer(&self, stuck: &AnyPool) {
+        let mut writer = self.writer_pool.write().unwrap_or_else(PoisonError::into_inner);
         // Several tasks may have waited for the pool; only the first one replaces it.
         if !stuck.is_closed() {
             // The pool is closed from here on. Statements in progress on it continue.
@@ -293,43 +293,43 @@ impl Store {
 
     /// Writes one row, to check whether writes succeed again.
     pub(crate) async fn probe(&self) -> Result<()> {
-        let mut tx = self.try_write().await?;
+        let mut tx = self.begin_write_unchecked().await?;
         sqlx::query("INSERT INTO setting (name, value) VALUES ('probe', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value")
-            .bind(fresh_id())
+            .bind(new_id())
             .execute(&mut *tx)
             .await
-            .map_err(|error| self.health.failed(&error))?;
+            .map_err(|error| self.health.report_sql_error(&error))?;
         tx.commit().await
     }
 
     /// The pool for reads.
-    pub(crate) fn read(&self) -> &AnyPool {
-        &self.readers
+    pub(crate) fn reader_pool(&self) -> &AnyPool {
+        &self.reader_pool
     }
 
     /// Checks that the database responds.
-    pub(crate) async fn alive(&self) -> Result<()> {
-        sqlx::query("SELECT 1").execute(&self.readers).await?;
+    pub(crate) async fn ping(&self) -> Result<()> {
+        sqlx::query("SELECT 1").execute(&self.reader_pool).await?;
         Ok(())
     }
 
     /// Closes all connections. The last one checkpoints the WAL into the file.
     pub(crate) async fn close(&self) {
-        self.readers.close().await;
-        self.writer().close().await;
+        self.reader_pool.close().await;
+        self.writer_pool().close().await;
     }
 
     /// The value that the server stored under `name`.
     pub(crate) async fn setting(&self, name: &str) -> Result<Option<String>> {
         Ok(sqlx::query_scalar("SELECT value FROM setting WHERE name = $1")
             .bind(name)
-            .fetch_optional(&self.readers)
+            .fetch_optional(&self.reader_pool)
             .await?)
     }
 
     /// Stores `value` under `name` unless a value exists; returns the stored value.
-    pub(crate) async fn first_to_remember(&self, name: &str, value: &str) -> Result<String> {
-        let mut tx = self.write().await?;
+    pub(crate) async fn get_or_insert_setting(&self, name: &str, value: &str) -> Result<String> {
+        let mut tx = self.begin_write().await?;
         sqlx::query("INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING")
             .bind(name)
             .bind(value)
@@ -344,8 +344,8 @@ impl Store {
     }
 
     /// Stores `value` under `name`.
-    pub(crate) async fn remember(&self, name: &str, value: &str) -> Result<()> {
-        let mut tx = self.write().await?;
+    pub(crate) async fn set_setting(&self, name: &str, value: &str) -> Result<()> {
+        let mut tx = self.begin_write().await?;
         sqlx::query("INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value")
             .bind(name)
             .bind(value)
@@ -357,7 +357,7 @@ impl Store {
 
 /// Whether a connection may be used again. After a COMMIT or ROLLBACK that failed, the driver takes
 /// the transaction for open and rejects every further one.
-async fn is_whole(connection: &mut sqlx::AnyConnection) -> sqlx::Result<bool> {
+async fn is_reusable(connection: &mut sqlx::AnyConnection) -> sqlx::Result<bool> {
     // The ping also runs a pending rollback.
     connection.ping().await?;
     Ok(!connection.is_in_transaction())
@@ -365,15 +365,15 @@ async fn is_whole(connection: &mut sqlx::AnyConnection) -> sqlx::Result<bool> {
 
 /// The same for a connection over a network. A cancelled statement may still hang, and a lost peer
 /// never responds. Such a connection is closed, so that a new one can be opened.
-async fn answers(connection: &mut sqlx::AnyConnection) -> sqlx::Result<bool> {
-    match tokio::time::timeout(ANSWER, is_whole(connection)).await {
+async fn is_responsive(connection: &mut sqlx::AnyConnection) -> sqlx::Result<bool> {
+    match tokio::time::timeout(PING_TIMEOUT, is_reusable(connection)).await {
         Ok(whole) => whole,
         Err(late) => Err(sqlx::Error::Io(late.into())),
     }
 }
 
 /// Options for a connection to a file, opened in an SQLite `mode`.
-fn sqlite(file: &Path, mode: &str) -> Result<AnyConnectOptions> {
+fn sqlite_options(file: &Path, mode: &str) -> Result<AnyConnectOptions> {
     let bad = |why: &'static str| sqlx::Error::Configuration(why.into());
     let file = std::path::absolute(file).map_err(sqlx::Error::Io)?;
     let url = Url::from_file_path(file).map_err(|()| bad("the data folder's path cannot be used"))?;
@@ -384,12 +384,12 @@ fn sqlite(file: &Path, mode: &str) -> Result<AnyConnectOptions> {
 
 /// A new id: a UUID (version 7) that increases with time, so that rows created together are
 /// adjacent.
-pub(crate) fn fresh_id() -> String {
+pub(crate) fn new_id() -> String {
     uuid::Uuid::now_v7().to_string()
 }
 
 /// The id in its stored form, if `text` is a UUID.
-pub(crate) fn id(text: &str) -> Option<String> {
+pub(crate) fn normalize_id(text: &str) -> Option<String> {
     text.parse::<::conversation::id::ConversationId>().ok().map(|id| id.to_string())
 }
 
@@ -398,25 +398,25 @@ mod tests {
     use super::*;
 
     /// A database in a folder of this test only.
-    async fn fresh(name: &str) -> (Store, std::path::PathBuf) {
+    async fn open_test_store(name: &str) -> (Store, std::path::PathBuf) {
         let file = std::env::temp_dir().join(format!("visavis-store-{name}-{}.db", std::process::id()));
-        (Store::open(Place::File(&file)).await.unwrap(), file)
+        (Store::open(DatabaseLocation::File(&file)).await.unwrap(), file)
     }
 
     #[tokio::test]
     async fn after_a_commit_that_failed_the_next_write_is_taken() {
-        let (store, file) = fresh("commit").await;
+        let (store, file) = open_test_store("commit").await;
         for round in 0..3 {
-            let mut tx = store.write().await.unwrap();
+            let mut tx = store.begin_write().await.unwrap();
             // SQLite does this itself when the disk is full: the COMMIT after it fails, and so does
             // the ROLLBACK after that.
             tx.execute("ROLLBACK").await.unwrap();
             assert!(matches!(tx.commit().await, Err(Error::Unwritable(_))));
-            assert!(matches!(store.write().await, Err(Error::Unwritable(_))), "told at once");
-            assert!(store.health.failing().is_some());
+            assert!(matches!(store.begin_write().await, Err(Error::Unwritable(_))), "told at once");
+            assert!(store.health.failure_reason().is_some());
             store.probe().await.unwrap();
-            assert_eq!(store.health.failing(), None);
-            store.remember("round", &round.to_string()).await.unwrap();
+            assert_eq!(store.health.failure_reason(), None);
+            store.set_setting("round", &round.to_string()).await.unwrap();
             assert_eq!(store.setting("round").await.unwrap(), Some(round.to_string()));
         }
         store.close().await;
@@ -426,25 +426,25 @@ mod tests {
     #[test]
     fn an_outage_is_told_from_a_refusal_by_its_code() {
         for code in ["13", "778", "8", "517", "53100", "25006", "08006", "55P03", "57014", "57P01", "58030"] {
-            assert!(is_outage(code), "{code}");
+            assert!(is_outage_code(code), "{code}");
         }
         assert!(Error::from(sqlx::Error::PoolTimedOut).is_outage());
         for code in ["19", "1811", "23505", "22021", "22P05", "25001", "40P01", "42P01"] {
-            assert!(!is_outage(code), "{code}");
+            assert!(!is_outage_code(code), "{code}");
         }
     }
 
     #[tokio::test]
     async fn a_transaction_that_is_dropped_half_way_leaves_a_good_connection() {
-        let (store, file) = fresh("drop").await;
+        let (store, file) = open_test_store("drop").await;
         for _ in 0..3 {
-            let mut tx = store.write().await.unwrap();
+            let mut tx = store.begin_write().await.unwrap();
             tx.execute("INSERT INTO setting (name, value) VALUES ('half', '1')").await.unwrap();
             drop(tx);
             assert_eq!(store.setting("half").await.unwrap(), None);
         }
-        store.remember("whole", "1").await.unwrap();
-        assert_eq!(store.health.failing(), None);
+        store.set_setting("whole", "1").await.unwrap();
+        assert_eq!(store.health.failure_reason(), None);
         store.close().await;
         std::fs::remove_file(file).unwrap();
     }

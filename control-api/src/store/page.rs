@@ -1,10 +1,10 @@
 //! One page of a list: newest first, equal times by id in descending order.
 
-use super::Sql;
+use super::SqlBuilder;
 use crate::clock::Micros;
 
 /// Number of characters of a type that the index holds.
-const TYPE_INDEXED: usize = 100;
+const INDEXED_TYPE_CHARS: usize = 100;
 
 /// The requested part of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,10 +26,10 @@ pub(crate) struct Page {
 impl Page {
     /// ` WHERE …` for a table with the columns workspace, search, created_at (and type if
     /// `with_type`). `statuses`: statuses that match the search too, in a table that has a status.
-    pub(super) fn filter(&self, sql: &mut Sql, workspace: &str, with_type: bool, statuses: &[String]) {
+    pub(super) fn push_filter(&self, sql: &mut SqlBuilder, workspace: &str, with_type: bool, statuses: &[String]) {
         sql.push(" WHERE workspace = ").bind(workspace.to_owned());
         if let Some(part) = &self.search {
-            let pattern = like(part);
+            let pattern = like_pattern(part);
             sql.push(" AND (search LIKE ").bind(pattern).push(" ESCAPE '\\'");
             if !statuses.is_empty() {
                 sql.push(" OR status IN (").bind_all(statuses).push(")");
@@ -45,8 +45,8 @@ impl Page {
         if let (Some(kind), true) = (&self.kind, with_type) {
             // Compares the part that the index of conversations holds. A longer type is also
             // compared as a whole.
-            let head: String = kind.chars().take(TYPE_INDEXED).collect();
-            let whole = head.len() == kind.len() && head.chars().count() < TYPE_INDEXED;
+            let head: String = kind.chars().take(INDEXED_TYPE_CHARS).collect();
+            let whole = head.len() == kind.len() && head.chars().count() < INDEXED_TYPE_CHARS;
             sql.push(" AND SUBSTR(type, 1, 100) = ").bind(head);
             if !whole {
                 sql.push(" AND type = ").bind(kind.clone());
@@ -55,14 +55,14 @@ impl Page {
     }
 
     /// ` ORDER BY … LIMIT …`
-    pub(super) fn window(&self, sql: &mut Sql) {
+    pub(super) fn push_window(&self, sql: &mut SqlBuilder) {
         sql.push(" ORDER BY created_at DESC, id DESC LIMIT ");
         sql.bind(self.perpage.unwrap_or(i64::MAX)).push(" OFFSET ").bind(self.offset);
     }
 }
 
 /// A LIKE pattern that matches `part` anywhere. `%` and `_` are escaped.
-fn like(part: &str) -> String {
+fn like_pattern(part: &str) -> String {
     let mut pattern = String::from("%");
     for c in part.chars() {
         if matches!(c, '%' | '_' | '\\') {
@@ -75,6 +75,6 @@ fn like(part: &str) -> String {
 }
 
 /// The text that `search` matches: in lower case, the parts on separate lines.
-pub(crate) fn searchable(parts: &[&str]) -> String {
+pub(crate) fn search_text(parts: &[&str]) -> String {
     parts.join("\n").to_lowercase()
 }

@@ -7,17 +7,17 @@ use crate::clock::Micros;
 const DAY: Micros = 24 * 3600 * 1_000_000;
 
 /// The day of an instant: days since the Unix epoch, UTC.
-pub(crate) fn day(at: Micros) -> i64 {
+pub(crate) fn day_number(at: Micros) -> i64 {
     at.div_euclid(DAY)
 }
 
 /// The first instant of a day.
-pub(crate) fn begin(day: i64) -> Micros {
+pub(crate) fn day_start(day: i64) -> Micros {
     day * DAY
 }
 
 /// Number of agents of a workspace.
-pub(crate) async fn agents(tx: &mut Transaction, workspace: &str) -> Result<i64> {
+pub(crate) async fn count_agents(tx: &mut Transaction, workspace: &str) -> Result<i64> {
     Ok(sqlx::query_scalar("SELECT COUNT(*) FROM agent WHERE workspace = $1")
         .bind(workspace)
         .fetch_one(&mut **tx)
@@ -25,7 +25,7 @@ pub(crate) async fn agents(tx: &mut Transaction, workspace: &str) -> Result<i64>
 }
 
 /// Number of conversations that a workspace created on a day, including those erased since.
-pub(crate) async fn conversations(tx: &mut Transaction, workspace: &str, day: i64) -> Result<i64> {
+pub(crate) async fn count_conversations(tx: &mut Transaction, workspace: &str, day: i64) -> Result<i64> {
     let made = sqlx::query_scalar("SELECT made FROM workspace WHERE id = $1 AND made_on = $2");
     Ok(made.bind(workspace).bind(day).fetch_optional(&mut **tx).await?.unwrap_or(0))
 }
@@ -33,7 +33,7 @@ pub(crate) async fn conversations(tx: &mut Transaction, workspace: &str, day: i6
 /// Number of bytes that a workspace stores, in their stored form: agents, templates, tools,
 /// guardrails, MCP configurations, knowledge documents and custom avatars. Both databases know the
 /// length of a long text without reading it.
-pub(crate) async fn bytes(tx: &mut Transaction, workspace: &str) -> Result<i64> {
+pub(crate) async fn stored_bytes(tx: &mut Transaction, workspace: &str) -> Result<i64> {
     const SUMS: &str = concat!(
         "SELECT (SELECT COALESCE(SUM(OCTET_LENGTH(document) + OCTET_LENGTH(secrets)), 0) FROM agent WHERE workspace = $1)",
         " + (SELECT COALESCE(SUM(OCTET_LENGTH(document) + OCTET_LENGTH(secrets)), 0) FROM template WHERE workspace = $1)",
@@ -50,10 +50,10 @@ pub(crate) async fn bytes(tx: &mut Transaction, workspace: &str) -> Result<i64> 
 
 impl Store {
     /// Conversations of a workspace that are in progress, on any server.
-    pub(crate) async fn running_of(&self, workspace: &str) -> Result<Vec<String>> {
+    pub(crate) async fn running_conversations_of(&self, workspace: &str) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar("SELECT id FROM conversation WHERE status = 'IN_PROGRESS' AND workspace = $1")
             .bind(workspace)
-            .fetch_all(self.read())
+            .fetch_all(self.reader_pool())
             .await?)
     }
 
@@ -61,6 +61,6 @@ impl Store {
     pub(crate) async fn is_started(&self, id: &str) -> Result<bool> {
         let found =
             sqlx::query_scalar::<_, i64>("SELECT 1 FROM conversation WHERE id = $1 AND status = 'STARTED'");
-        Ok(found.bind(id).fetch_optional(self.read()).await?.is_some())
+        Ok(found.bind(id).fetch_optional(self.reader_pool()).await?.is_some())
     }
 }

@@ -8,31 +8,31 @@ use super::{Error, Result};
 use crate::store::vault::{self, Vault};
 
 /// Returned instead of a secret. Sent back, it preserves the stored value.
-pub(crate) const STARS: &str = "***";
+pub(crate) const SECRET_MASK: &str = "***";
 
 /// The secrets of an agent.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Secrets {
+pub(crate) struct AgentSecrets {
     /// `whsec_…`
     pub(crate) webhook: String,
     /// In the order of the avatars.
     #[serde(default)]
-    pub(crate) avatars: Vec<Avatar>,
+    pub(crate) avatars: Vec<AvatarSecrets>,
 }
 
 /// The secrets of one avatar.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Avatar {
+pub(crate) struct AvatarSecrets {
     pub(crate) llm: Option<String>,
     pub(crate) stt: Option<String>,
     pub(crate) tts: Option<String>,
 }
 
 /// A new webhook secret, in the form of the Standard Webhooks specification.
-pub(crate) fn fresh_webhook() -> String {
+pub(crate) fn new_webhook_secret() -> String {
     let mut bytes = [0; 32];
-    vault::random(&mut bytes);
+    vault::fill_random(&mut bytes);
     format!("whsec_{}", STANDARD.encode(bytes))
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn seal<T: Serialize>(vault: &Vault, id: &str, secrets: &T) -> String
 
 /// Decrypts the output of [`seal`] for the row `id`.
 pub(crate) fn open<T: DeserializeOwned>(vault: &Vault, id: &str, sealed: &str) -> Result<T> {
-    let damaged = |why: String| Error::Damaged("secrets", why);
+    let damaged = |why: String| Error::CorruptRow("secrets", why);
     let bytes = STANDARD.decode(sealed).map_err(|e| damaged(e.to_string()))?;
     let plain = vault.open(id, &bytes).map_err(|e| damaged(e.to_string()))?;
     serde_json::from_slice(&plain).map_err(|_| damaged("not what was written".into()))

@@ -5,15 +5,15 @@ use super::{Result, Store, Transaction};
 use crate::clock::Micros;
 
 /// SQL subquery: the servers that are alive at time `$n`.
-macro_rules! alive {
+macro_rules! live_servers {
     ($n:literal) => {
         concat!("(SELECT id FROM server WHERE lease_until > ", $n, ")")
     };
 }
-pub(super) use alive;
+pub(super) use live_servers;
 
 /// Sets the end of a server's lease.
-pub(crate) async fn lease(tx: &mut Transaction, id: &str, until: Micros) -> Result<()> {
+pub(crate) async fn set_lease(tx: &mut Transaction, id: &str, until: Micros) -> Result<()> {
     sqlx::query(
         "INSERT INTO server (id, lease_until) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until",
     )
@@ -26,14 +26,14 @@ pub(crate) async fn lease(tx: &mut Transaction, id: &str, until: Micros) -> Resu
 
 impl Store {
     /// Calls in progress on servers that are no longer alive.
-    pub(crate) async fn orphans(&self, own: &str, now: Micros) -> Result<Vec<String>> {
+    pub(crate) async fn orphaned_conversations(&self, own: &str, now: Micros) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(concat!(
             "SELECT id FROM conversation WHERE status = 'IN_PROGRESS' AND server <> $1 AND server NOT IN ",
-            alive!("$2"),
+            live_servers!("$2"),
         ))
         .bind(own)
         .bind(now)
-        .fetch_all(self.read())
+        .fetch_all(self.reader_pool())
         .await?)
     }
 }

@@ -8,14 +8,14 @@ use super::{Db, Result};
 
 /// A statement under construction.
 #[derive(Default)]
-pub(crate) struct Sql {
+pub(crate) struct SqlBuilder {
     text: String,
     values: AnyArguments,
     /// A value that could not be encoded; reported when the statement runs.
-    failed: Option<sqlx::Error>,
+    bind_error: Option<sqlx::Error>,
 }
 
-impl Sql {
+impl SqlBuilder {
     /// A statement that starts with `text`.
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
@@ -30,7 +30,7 @@ impl Sql {
     /// Appends a placeholder for `value`.
     pub(crate) fn bind<T: for<'q> Encode<'q, Db> + Type<Db>>(&mut self, value: T) -> &mut Self {
         if let Err(error) = self.values.add(value) {
-            self.failed.get_or_insert(sqlx::Error::Encode(error));
+            self.bind_error.get_or_insert(sqlx::Error::Encode(error));
         }
         self.text.push('$');
         self.text.push_str(&self.values.len().to_string());
@@ -49,19 +49,19 @@ impl Sql {
     }
 
     /// Runs the statement and returns all rows.
-    pub(crate) async fn all<T>(self, pool: &sqlx::Pool<Db>) -> Result<Vec<T>>
+    pub(crate) async fn fetch_all<T>(self, pool: &sqlx::Pool<Db>) -> Result<Vec<T>>
     where
         T: for<'r> FromRow<'r, sqlx::any::AnyRow> + Send + Unpin,
     {
-        if let Some(error) = self.failed {
+        if let Some(error) = self.bind_error {
             return Err(error.into());
         }
         Ok(sqlx::query_as_with(AssertSqlSafe(self.text), self.values).fetch_all(pool).await?)
     }
 
     /// Runs a counting statement and returns the number.
-    pub(crate) async fn count(self, pool: &sqlx::Pool<Db>) -> Result<i64> {
-        if let Some(error) = self.failed {
+    pub(crate) async fn fetch_count(self, pool: &sqlx::Pool<Db>) -> Result<i64> {
+        if let Some(error) = self.bind_error {
             return Err(error.into());
         }
         Ok(sqlx::query_scalar_with(AssertSqlSafe(self.text), self.values).fetch_one(pool).await?)

@@ -13,7 +13,7 @@ const KEY_LEN: usize = 32;
 ///
 /// # Errors
 /// The folder cannot be written, or the file has another length.
-pub(crate) fn key_file(path: &Path) -> io::Result<[u8; KEY_LEN]> {
+pub(crate) fn load_or_create_key(path: &Path) -> io::Result<[u8; KEY_LEN]> {
     let mut key = [0; KEY_LEN];
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -22,7 +22,7 @@ pub(crate) fn key_file(path: &Path) -> io::Result<[u8; KEY_LEN]> {
     // Written under a temporary name and then linked, so that no process reads a partial key.
     let fresh = path.with_extension(format!("{}.new", std::process::id()));
     if !path.exists() {
-        random(&mut key);
+        fill_random(&mut key);
         let _ = fs::remove_file(&fresh);
         let mut file = options.open(&fresh)?;
         file.write_all(&key)?;
@@ -49,7 +49,7 @@ pub(crate) fn fingerprint(keys: &[u8]) -> String {
 }
 
 /// Fills `bytes` from the system's random generator.
-pub(crate) fn random(bytes: &mut [u8]) {
+pub(crate) fn fill_random(bytes: &mut [u8]) {
     // The system's generator fails only when the process cannot continue anyway.
     SystemRandom::new().fill(bytes).expect("the system gives random bytes");
 }
@@ -57,7 +57,7 @@ pub(crate) fn random(bytes: &mut [u8]) {
 /// A secret cannot be decrypted: another key file, or a corrupt row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a stored secret cannot be decrypted with this data folder's key")]
-pub(crate) struct Sealed;
+pub(crate) struct DecryptError;
 
 /// Encrypts the secrets of the store with AES-256-GCM; a random nonce precedes the ciphertext.
 pub(crate) struct Vault(LessSafeKey);
@@ -72,7 +72,7 @@ impl Vault {
     /// row.
     pub(crate) fn seal(&self, owner: &str, plain: &[u8]) -> Vec<u8> {
         let mut nonce = [0; NONCE_LEN];
-        random(&mut nonce);
+        fill_random(&mut nonce);
         let mut sealed = plain.to_vec();
         let tag = self
             .0
@@ -82,11 +82,11 @@ impl Vault {
     }
 
     /// Decrypts the output of [`Vault::seal`] for the same `owner`.
-    pub(crate) fn open(&self, owner: &str, sealed: &[u8]) -> Result<Vec<u8>, Sealed> {
-        let (nonce, rest) = sealed.split_at_checked(NONCE_LEN).ok_or(Sealed)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Sealed)?;
+    pub(crate) fn open(&self, owner: &str, sealed: &[u8]) -> Result<Vec<u8>, DecryptError> {
+        let (nonce, rest) = sealed.split_at_checked(NONCE_LEN).ok_or(DecryptError)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| DecryptError)?;
         let mut bytes = rest.to_vec();
-        let length = self.0.open_in_place(nonce, Aad::from(owner), &mut bytes).map_err(|_| Sealed)?.len();
+        let length = self.0.open_in_place(nonce, Aad::from(owner), &mut bytes).map_err(|_| DecryptError)?.len();
         bytes.truncate(length);
         Ok(bytes)
     }
@@ -101,9 +101,9 @@ mod tests {
         let vault = Vault::new(&[7; 32]);
         let sealed = vault.seal("agent 1", b"token");
         assert_eq!(vault.open("agent 1", &sealed).unwrap(), b"token");
-        assert_eq!(vault.open("agent 2", &sealed), Err(Sealed));
-        assert_eq!(Vault::new(&[8; 32]).open("agent 1", &sealed), Err(Sealed));
-        assert_eq!(vault.open("agent 1", b"short"), Err(Sealed));
+        assert_eq!(vault.open("agent 2", &sealed), Err(DecryptError));
+        assert_eq!(Vault::new(&[8; 32]).open("agent 1", &sealed), Err(DecryptError));
+        assert_eq!(vault.open("agent 1", b"short"), Err(DecryptError));
         assert!(!sealed.windows(5).any(|w| w == b"token"));
     }
 
@@ -112,15 +112,15 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("visavis-vault-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
         let path = dir.join("secrets.key");
-        let key = key_file(&path).unwrap();
-        assert_eq!(key_file(&path).unwrap(), key);
+        let key = load_or_create_key(&path).unwrap();
+        assert_eq!(load_or_create_key(&path).unwrap(), key);
         #[cfg(unix)]
         assert_eq!(
             std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions()) & 0o777,
             0o600
         );
         fs::write(&path, b"short").unwrap();
-        assert!(key_file(&path).is_err());
+        assert!(load_or_create_key(&path).is_err());
         fs::remove_dir_all(dir).unwrap();
     }
 }

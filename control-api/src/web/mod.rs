@@ -86,7 +86,7 @@ impl Pages {
     #[must_use]
     pub fn embed(&self, origins: &[String]) -> Response<Body> {
         let sources: Vec<&str> =
-            origins.iter().map(String::as_str).filter(|origin| is_source(origin)).collect();
+            origins.iter().map(String::as_str).filter(|origin| is_csp_source(origin)).collect();
         match (origins.is_empty(), sources.is_empty()) {
             (true, _) => page(self.call.clone(), SELF, ""),
             (false, true) => page(self.call.clone(), SELF, "'none'"),
@@ -100,7 +100,7 @@ const SELF: &str = "'self'";
 
 /// Whether a text can be one source of a Content-Security-Policy: it must not end the directive or
 /// add another source.
-pub(crate) fn is_source(origin: &str) -> bool {
+pub(crate) fn is_csp_source(origin: &str) -> bool {
     !origin.is_empty()
         && origin.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b';' | b',' | b'\'' | b'"'))
 }

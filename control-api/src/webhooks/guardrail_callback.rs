@@ -6,15 +6,15 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::{Letter, post, signing};
+use super::{WebhookDelivery, sign_and_send, signing};
 use crate::state::AppState;
-use crate::state::webhook_queue::Notice;
+use crate::state::webhook_queue::GuardrailCallback;
 
 /// Sends callbacks until `stop`. Requests in flight are then abandoned: delivery of these callbacks
 /// is not guaranteed.
 pub(crate) async fn run(
     shared: Arc<AppState>,
-    queue: &mut mpsc::UnboundedReceiver<Notice>,
+    queue: &mut mpsc::UnboundedReceiver<GuardrailCallback>,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut tries = JoinSet::new();
@@ -23,7 +23,7 @@ pub(crate) async fn run(
             notice = queue.recv() => {
                 let Some(notice) = notice else { return };
                 let shared = Arc::clone(&shared);
-                tries.spawn(async move { tell(&shared, &notice).await });
+                tries.spawn(async move { send_callback(&shared, &notice).await });
             }
             Some(_) = tries.join_next() => {}
             _ = stop.wait_for(|stop| *stop) => return,
@@ -31,17 +31,17 @@ pub(crate) async fn run(
     }
 }
 
-async fn tell(shared: &AppState, notice: &Notice) {
-    let letter = Letter {
+async fn send_callback(shared: &AppState, notice: &GuardrailCallback) {
+    let letter = WebhookDelivery {
         agent: &notice.agent,
         conversation: &notice.conversation,
-        id: &signing::fresh_id(),
+        id: &signing::new_message_id(),
         url: &notice.url,
         body: &notice.body,
         sequence: None,
         timeout: shared.config.webhooks.timeout,
     };
-    let reason = match post(shared, &letter).await {
+    let reason = match sign_and_send(shared, &letter).await {
         Ok(200..=299) => return,
         Ok(status) => format!("answered {status}"),
         Err(error) => error.to_string(),

@@ -36,69 +36,69 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use self::attempts::Made;
-use self::queue::{Lane, Spans, WINDOW};
+use self::attempts::AttemptReport;
+use self::queue::{ConversationQueue, QueueTiming, QUEUE_WINDOW};
 use crate::clock::{self, Micros};
 use crate::state::AppState;
-use crate::state::webhook_queue::News;
+use crate::state::webhook_queue::OutboxMessage;
 use crate::store;
-use crate::store::crash_points::Moment;
-use crate::store::delivery::{Row, Try};
-use crate::store::secrets::{self, Secrets};
-use crate::webhooks::fair_queue::Turns;
+use crate::store::crash_points::CrashPoint;
+use crate::store::delivery::{Row, Attempt};
+use crate::store::secrets::{self, AgentSecrets};
+use crate::webhooks::fair_queue::FairQueue;
 
 /// Maximum number of attempts in flight.
-const TRIES: usize = 256;
+const MAX_ATTEMPTS_IN_FLIGHT: usize = 256;
 /// Maximum number of attempts in flight for one agent, so that a receiver that hangs does not block
 /// the others.
-const TRIES_OF_ONE: usize = 64;
+const MAX_ATTEMPTS_PER_AGENT: usize = 64;
 /// Maximum delays before the attempts of a speaking event. With [`SPEAKING_TIMEOUT`] these are
 /// three attempts in 30 s, even if the receiver hangs.
-const SPEAKING: [Duration; 3] = [Duration::ZERO, Duration::from_secs(5), Duration::from_secs(8)];
+const SPEAKING_SCHEDULE: [Duration; 3] = [Duration::ZERO, Duration::from_secs(5), Duration::from_secs(8)];
 /// Timeout of an attempt for a speaking event.
-const SPEAKING_TRY: Duration = Duration::from_secs(5);
+const SPEAKING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Result of one attempt.
 enum Outcome {
     Settled,
-    Again(Micros),
+    Retry(Micros),
     /// 410: the receiver accepts no more webhooks of this agent.
     Gone,
 }
 
 /// State of the dispatcher.
-struct Delivery {
+struct Dispatcher {
     shared: Arc<AppState>,
-    spans: Spans,
+    timing: QueueTiming,
     /// By conversation.
-    lanes: HashMap<String, Lane>,
+    queues: HashMap<String, ConversationQueue>,
     /// Queues to process now.
-    touched: BTreeSet<String>,
+    dirty: BTreeSet<String>,
     /// When queues are due, ordered by time; and the same by queue.
-    wakes: BTreeSet<(Micros, String)>,
-    wake_of: HashMap<String, Micros>,
-    tries: JoinSet<(Row, Option<Outcome>)>,
-    made: mpsc::UnboundedSender<Made>,
+    wakeups: BTreeSet<(Micros, String)>,
+    wakeup_by_queue: HashMap<String, Micros>,
+    attempts: JoinSet<(Row, Option<Outcome>)>,
+    attempt_reports: mpsc::UnboundedSender<AttemptReport>,
     /// Attempts that wait for a slot, by workspace and agent.
-    turns: Turns<Row>,
+    fair_queue: FairQueue<Row>,
     /// Receives the source of each attempt that releases its slot.
-    left: mpsc::UnboundedSender<Source>,
+    released: mpsc::UnboundedSender<Source>,
 }
 
 /// Workspace and agent of an attempt.
 type Source = (String, String);
 
 /// Slot of an attempt in flight. Dropping it releases the slot, whatever the result.
-struct Taken {
+struct AttemptPermit {
     source: Option<Source>,
-    left: mpsc::UnboundedSender<Source>,
+    released: mpsc::UnboundedSender<Source>,
 }
 
-impl Drop for Taken {
+impl Drop for AttemptPermit {
     fn drop(&mut self) {
         if let Some(source) = self.source.take() {
             // Without a receiver no attempt waits for a slot.
-            let _ = self.left.send(source);
+            let _ = self.released.send(source);
         }
     }
 }
@@ -106,34 +106,34 @@ impl Drop for Taken {
 /// Delivers until `stop`. An attempt that the stop interrupts is made again after the next start.
 pub(crate) async fn run(
     shared: Arc<AppState>,
-    news: &mut mpsc::UnboundedReceiver<News>,
+    news: &mut mpsc::UnboundedReceiver<OutboxMessage>,
     mut stop: watch::Receiver<bool>,
 ) {
     let webhooks = &shared.config.webhooks;
-    let spans = Spans { hold: clock::micros(webhooks.hold), memory: clock::micros(webhooks.memory) };
+    let spans = QueueTiming { hold: clock::to_micros(webhooks.hold), memory_horizon: clock::to_micros(webhooks.memory_horizon) };
     // Twice per `memory_horizon`, so that each retry is read before it is due.
-    let mut looks = tokio::time::interval(webhooks.memory / 2);
+    let mut looks = tokio::time::interval(webhooks.memory_horizon / 2);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (made, keeping) = mpsc::unbounded_channel();
     let keeper = tokio::spawn(attempts::run(Arc::clone(&shared), keeping));
     let (left, mut leaving) = mpsc::unbounded_channel();
-    let mut health = shared.store.health.changes();
-    let mut delivery = Delivery {
+    let mut health = shared.store.health.subscribe();
+    let mut delivery = Dispatcher {
         shared,
-        spans,
-        lanes: HashMap::new(),
-        touched: BTreeSet::new(),
-        wakes: BTreeSet::new(),
-        wake_of: HashMap::new(),
-        tries: JoinSet::new(),
-        made,
-        turns: Turns::new(TRIES, TRIES_OF_ONE),
-        left,
+        timing: spans,
+        queues: HashMap::new(),
+        dirty: BTreeSet::new(),
+        wakeups: BTreeSet::new(),
+        wakeup_by_queue: HashMap::new(),
+        attempts: JoinSet::new(),
+        attempt_reports: made,
+        fair_queue: FairQueue::new(MAX_ATTEMPTS_IN_FLIGHT, MAX_ATTEMPTS_PER_AGENT),
+        released: left,
     };
-    delivery.begin().await;
+    delivery.load_pending().await;
     loop {
-        delivery.serve().await;
-        let next = delivery.wakes.first().map(|(at, _)| *at);
+        delivery.start_due_attempts().await;
+        let next = delivery.wakeups.first().map(|(at, _)| *at);
         let sleep = async {
             match next {
                 Some(at) => {
@@ -148,8 +148,8 @@ pub(crate) async fn run(
             // their queue.
             biased;
             told = news.recv() => match told {
-                Some(News::Written(row)) => delivery.add(row),
-                Some(News::Look) => delivery.begin().await,
+                Some(OutboxMessage::Written(row)) => delivery.enqueue(row),
+                Some(OutboxMessage::Rescan) => delivery.load_pending().await,
                 None => break,
             },
             () = async { drop(stop.wait_for(|stop| *stop).await) } => break,
@@ -157,23 +157,23 @@ pub(crate) async fn run(
                 // A COMMIT whose answer was lost may have stored deliveries that were not
                 // announced.
                 if health.borrow_and_update().is_none() {
-                    delivery.begin().await;
+                    delivery.load_pending().await;
                 }
             }
-            Some((workspace, agent)) = leaving.recv() => delivery.turns.done(&workspace, &agent),
-            Some(done) = delivery.tries.join_next() => match done {
-                Ok((row, outcome)) => delivery.tried(row, outcome),
+            Some((workspace, agent)) = leaving.recv() => delivery.fair_queue.release(&workspace, &agent),
+            Some(done) = delivery.attempts.join_next() => match done {
+                Ok((row, outcome)) => delivery.on_attempt_done(row, outcome),
                 Err(error) => tracing::error!(%error, "a webhook's try failed"),
             },
-            _ = looks.tick() => delivery.look().await,
+            _ = looks.tick() => delivery.load_due_retries().await,
             () = sleep => {
                 let now = clock::now();
-                let due = delivery.wakes.iter().take_while(|(at, _)| *at <= now);
-                delivery.touched.extend(due.map(|(_, conversation)| conversation.clone()));
+                let due = delivery.wakeups.iter().take_while(|(at, _)| *at <= now);
+                delivery.dirty.extend(due.map(|(_, conversation)| conversation.clone()));
             }
         }
     }
-    delivery.tries.shutdown().await;
+    delivery.attempts.shutdown().await;
     // The recording task ends when the last sender is dropped; it still records the reports in its
     // channel.
     drop(delivery);
@@ -182,44 +182,44 @@ pub(crate) async fn run(
     }
 }
 
-impl Delivery {
-    fn add(&mut self, row: Row) {
-        self.touched.insert(row.conversation.clone());
-        self.lanes.entry(row.conversation.clone()).or_default().push(row);
+impl Dispatcher {
+    fn enqueue(&mut self, row: Row) {
+        self.dirty.insert(row.conversation.clone());
+        self.queues.entry(row.conversation.clone()).or_default().push(row);
     }
 
-    fn add_all(&mut self, rows: store::Result<Vec<Row>>) {
+    fn enqueue_all(&mut self, rows: store::Result<Vec<Row>>) {
         match rows {
-            Ok(rows) => rows.into_iter().for_each(|row| self.add(row)),
+            Ok(rows) => rows.into_iter().for_each(|row| self.enqueue(row)),
             Err(error) => tracing::error!(%error, "the webhooks that wait cannot be read"),
         }
     }
 
     /// Reads the deliveries that wait in the store: the next ones of each conversation, and the
     /// retries that are due soon.
-    async fn begin(&mut self) {
-        self.look().await;
-        let untried = self.shared.store.untried(&self.shared.server, WINDOW + 1).await;
-        self.add_all(untried);
+    async fn load_pending(&mut self) {
+        self.load_due_retries().await;
+        let untried = self.shared.store.untried_deliveries(&self.shared.server_id, QUEUE_WINDOW + 1).await;
+        self.enqueue_all(untried);
     }
 
     /// Reads the retries that are due within `memory_horizon`.
-    async fn look(&mut self) {
-        let until = clock::now() + self.spans.memory;
-        let soon = self.shared.store.soon(&self.shared.server, until).await;
-        self.add_all(soon);
+    async fn load_due_retries(&mut self) {
+        let until = clock::now() + self.timing.memory_horizon;
+        let soon = self.shared.store.retries_due_before(&self.shared.server_id, until).await;
+        self.enqueue_all(soon);
     }
 
     /// Starts the attempts that are due and whose turn it is.
-    async fn serve(&mut self) {
-        for conversation in std::mem::take(&mut self.touched) {
-            if let Some(at) = self.wake_of.remove(&conversation) {
-                self.wakes.remove(&(at, conversation.clone()));
+    async fn start_due_attempts(&mut self) {
+        for conversation in std::mem::take(&mut self.dirty) {
+            if let Some(at) = self.wakeup_by_queue.remove(&conversation) {
+                self.wakeups.remove(&(at, conversation.clone()));
             }
-            let Some(lane) = self.lanes.get_mut(&conversation) else { continue };
-            if let Some(last) = lane.wants() {
-                let server = &self.shared.server;
-                match self.shared.store.untried_of(&conversation, server, last, WINDOW + 1).await {
+            let Some(lane) = self.queues.get_mut(&conversation) else { continue };
+            if let Some(last) = lane.refill_after() {
+                let server = &self.shared.server_id;
+                match self.shared.store.untried_deliveries_of(&conversation, server, last, QUEUE_WINDOW + 1).await {
                     Ok(rows) => lane.refill(rows),
                     // The next run for this queue tries again.
                     Err(error) => {
@@ -227,69 +227,69 @@ impl Delivery {
                     }
                 }
             }
-            let (due, wake) = lane.due(clock::now(), self.spans);
+            let (due, wake) = lane.take_due(clock::now(), self.timing);
             for row in due {
                 let (workspace, agent) = (row.workspace.clone(), row.agent.clone());
-                self.turns.push(&workspace, &agent, row);
+                self.fair_queue.push(&workspace, &agent, row);
             }
             if lane.is_empty() {
-                self.lanes.remove(&conversation);
+                self.queues.remove(&conversation);
             } else if let Some(at) = wake {
-                self.wakes.insert((at, conversation.clone()));
-                self.wake_of.insert(conversation, at);
+                self.wakeups.insert((at, conversation.clone()));
+                self.wakeup_by_queue.insert(conversation, at);
             }
         }
-        while let Some(row) = self.turns.next() {
-            self.try_one(row);
+        while let Some(row) = self.fair_queue.pop() {
+            self.spawn_attempt(row);
         }
     }
 
     /// Makes an attempt in a task of its own.
-    fn try_one(&mut self, row: Row) {
+    fn spawn_attempt(&mut self, row: Row) {
         let source = Some((row.workspace.clone(), row.agent.clone()));
-        let place = Taken { source, left: self.left.clone() };
-        let (shared, made) = (Arc::clone(&self.shared), self.made.clone());
-        self.tries.spawn(async move {
+        let place = AttemptPermit { source, released: self.released.clone() };
+        let (shared, made) = (Arc::clone(&self.shared), self.attempt_reports.clone());
+        self.attempts.spawn(async move {
             // A panic fails this attempt only, like any other error.
-            let made_try = AssertUnwindSafe(attempt(&shared, &row)).catch_unwind().await;
+            let made_try = AssertUnwindSafe(make_attempt(&shared, &row)).catch_unwind().await;
             let (tried, fatal) = made_try.unwrap_or_else(|_| {
                 let error = Some(store::Error::Panicked.to_string());
-                (Try { at: clock::now(), took: 0, status: None, error }, false)
+                (Attempt { at: clock::now(), duration: 0, status: None, error }, false)
             });
             // The result is recorded while the next attempts run.
             drop(place);
             let (reply, outcome) = oneshot::channel();
             // The recording task lives as long as any sender of reports.
-            let _ = made.send(Made { row: row.clone(), tried, fatal, reply });
+            let _ = made.send(AttemptReport { row: row.clone(), attempt: tried, fatal, reply });
             (row, outcome.await.ok())
         });
     }
 
     /// Continues after an attempt.
-    fn tried(&mut self, row: Row, outcome: Option<Outcome>) {
+    fn on_attempt_done(&mut self, row: Row, outcome: Option<Outcome>) {
         // The recording task failed. Whatever it stored, the attempt is repeated: receivers must
         // tolerate duplicates.
-        let outcome = outcome.unwrap_or_else(|| Outcome::Again(clock::now() + self.spans.hold));
-        if let Some(lane) = self.lanes.get_mut(&row.conversation) {
+        let outcome = outcome.unwrap_or_else(|| Outcome::Retry(clock::now() + self.timing.hold));
+        if let Some(lane) = self.queues.get_mut(&row.conversation) {
             match outcome {
-                Outcome::Settled | Outcome::Gone => lane.settled(&row.id),
-                Outcome::Again(at) => lane.again(&row.id, at),
+                Outcome::Settled | Outcome::Gone => lane.remove_settled(&row.id),
+                Outcome::Retry(at) => lane.reschedule(&row.id, at),
             }
         }
         if matches!(outcome, Outcome::Gone) {
-            self.lanes.values_mut().for_each(|lane| lane.forget(&row.agent));
-            self.turns.forget(&row.workspace, &row.agent);
+            self.queues.values_mut().for_each(|lane| lane.remove_agent(&row.agent));
+            self.fair_queue.discard(&row.workspace, &row.agent);
         }
-        self.touched.insert(row.conversation);
+        self.dirty.insert(row.conversation);
     }
 }
 
 /// Makes one attempt. Returns its result, and whether the request cannot be sent at all.
-async fn attempt(shared: &AppState, row: &Row) -> (Try, bool) {
+async fn make_attempt(shared: &AppState, row: &Row) -> (Attempt, bool) {
     let at = clock::now();
-    Moment::BeforeSend.tell(shared.config.watch);
-    let sent = send(shared, row).await;
-    Moment::AfterSend.tell(shared.config.watch);
+    CrashPoint::BeforeSend.notify(shared.config.crash_hook);
+    let sent = send_delivery(shared, row).await;
+    CrashPoint::AfterSend.notify(shared.config.crash_hook);
     let (status, error, fatal) = match sent {
         Ok(status) => (Some(status), None, false),
         Err(SendError::Net(error @ (egress::Error::ForbiddenAddress | egress::Error::Invalid(_)))) => {
@@ -297,11 +297,11 @@ async fn attempt(shared: &AppState, row: &Row) -> (Try, bool) {
         }
         Err(error) => (None, Some(error.to_string()), false),
     };
-    (Try { at, took: clock::now() - at, status, error }, fatal)
+    (Attempt { at, duration: clock::now() - at, status, error }, fatal)
 }
 
 /// Contents of one signed request.
-struct Letter<'a> {
+struct WebhookDelivery<'a> {
     agent: &'a str,
     conversation: &'a str,
     /// `webhook-id`
@@ -325,27 +325,27 @@ enum SendError {
 }
 
 /// Sends one delivery. Returns the receiver's HTTP status.
-async fn send(shared: &AppState, row: &Row) -> Result<u16, SendError> {
+async fn send_delivery(shared: &AppState, row: &Row) -> Result<u16, SendError> {
     let timeout = shared.config.webhooks.timeout;
-    let letter = Letter {
+    let letter = WebhookDelivery {
         agent: &row.agent,
         conversation: &row.conversation,
         id: &row.id,
         url: &row.url,
         body: &row.body,
         sequence: Some(row.sequence),
-        timeout: if signing::is_speaking(&row.event) { timeout.min(SPEAKING_TRY) } else { timeout },
+        timeout: if signing::is_speaking_event(&row.event) { timeout.min(SPEAKING_TIMEOUT) } else { timeout },
     };
-    post(shared, &letter).await
+    sign_and_send(shared, &letter).await
 }
 
 /// Signs and sends a request. Returns the receiver's HTTP status.
-async fn post(shared: &AppState, letter: &Letter<'_>) -> Result<u16, SendError> {
+async fn sign_and_send(shared: &AppState, letter: &WebhookDelivery<'_>) -> Result<u16, SendError> {
     let sealed = shared.store.signing_secrets(letter.agent, letter.conversation).await?;
-    let secrets: Secrets = secrets::open(&shared.vault, letter.agent, &sealed.ok_or(SendError::NoSecret)?)?;
+    let secrets: AgentSecrets = secrets::open(&shared.vault, letter.agent, &sealed.ok_or(SendError::NoSecret)?)?;
     let timestamp = clock::now() / 1_000_000;
     let signature =
-        signing::signature(&secrets.webhook, letter.id, timestamp, letter.body).ok_or(SendError::NoSecret)?;
+        signing::sign(&secrets.webhook, letter.id, timestamp, letter.body).ok_or(SendError::NoSecret)?;
     let mut request = Request::new(Method::POST, letter.url)?
         .header("webhook-id", letter.id)?
         .header("webhook-timestamp", &timestamp.to_string())?
@@ -354,7 +354,7 @@ async fn post(shared: &AppState, letter: &Letter<'_>) -> Result<u16, SendError> 
         request = request.header("visavis-sequence", &sequence.to_string())?;
     }
     let request = request.json(letter.body.to_owned()).timeout(Some(letter.timeout));
-    Ok(shared.net.send(request).await?.status())
+    Ok(shared.http_client.send(request).await?.status())
 }
 
 #[cfg(test)]

@@ -23,94 +23,94 @@ use crate::clock::Micros;
 use crate::store::delivery::Row;
 
 /// Maximum number of deliveries of one conversation that wait in memory for their first attempt.
-pub(super) const WINDOW: usize = 32;
+pub(super) const QUEUE_WINDOW: usize = 32;
 
 /// The queue of one conversation.
 #[derive(Default)]
-pub(super) struct Lane {
+pub(super) struct ConversationQueue {
     /// By sequence number.
-    queue: VecDeque<Entry>,
+    entries: VecDeque<Entry>,
     /// Sequence number of the newest delivery that was added without an attempt.
-    last: i64,
+    last_sequence: i64,
     /// Whether newer deliveries are only in the store.
-    more: bool,
+    more_in_store: bool,
 }
 
 struct Entry {
     row: Row,
     /// Whether an attempt is in flight.
-    busy: bool,
+    in_flight: bool,
 }
 
 /// Durations that control a queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spans {
+pub(super) struct QueueTiming {
     /// How long a failing event holds the next one back.
     pub(super) hold: Micros,
     /// A retry that is further away is only in the store.
-    pub(super) memory: Micros,
+    pub(super) memory_horizon: Micros,
 }
 
-impl Lane {
+impl ConversationQueue {
     /// Adds a delivery, unless it is present already or has to stay in the store.
     pub(super) fn push(&mut self, row: Row) {
-        if row.first_try.is_none() && row.sequence > self.last {
-            self.more |= self.untried() >= WINDOW;
-            if self.more {
+        if row.first_attempt_at.is_none() && row.sequence > self.last_sequence {
+            self.more_in_store |= self.untried_count() >= QUEUE_WINDOW;
+            if self.more_in_store {
                 return;
             }
-            self.last = row.sequence;
-        } else if self.queue.iter().any(|known| known.row.id == row.id) {
+            self.last_sequence = row.sequence;
+        } else if self.entries.iter().any(|known| known.row.id == row.id) {
             return;
         }
-        let after = self.queue.iter().rposition(|entry| entry.row.sequence < row.sequence);
-        self.queue.insert(after.map_or(0, |i| i + 1), Entry { row, busy: false });
+        let after = self.entries.iter().rposition(|entry| entry.row.sequence < row.sequence);
+        self.entries.insert(after.map_or(0, |i| i + 1), Entry { row, in_flight: false });
     }
 
     /// Whether no delivery waits, here or in the store.
     pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty() && !self.more
+        self.entries.is_empty() && !self.more_in_store
     }
 
     /// The sequence number after which the store must be read, if at least half of the window is
     /// free. Pass the result to [`Self::refill`].
-    pub(super) fn wants(&self) -> Option<i64> {
-        (self.more && self.untried() <= WINDOW / 2).then_some(self.last)
+    pub(super) fn refill_after(&self) -> Option<i64> {
+        (self.more_in_store && self.untried_count() <= QUEUE_WINDOW / 2).then_some(self.last_sequence)
     }
 
-    fn untried(&self) -> usize {
-        self.queue.iter().filter(|entry| entry.row.first_try.is_none()).count()
+    fn untried_count(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.row.first_attempt_at.is_none()).count()
     }
 
     /// Takes the deliveries that the store holds after the newest one here: at most a window and
     /// one more, which shows that there are further ones.
     pub(super) fn refill(&mut self, rows: Vec<Row>) {
-        self.more = false;
+        self.more_in_store = false;
         rows.into_iter().for_each(|row| self.push(row));
     }
 
     /// Takes the deliveries to attempt at `now`. Also returns when the queue is due again.
-    pub(super) fn due(&mut self, now: Micros, spans: Spans) -> (Vec<Row>, Option<Micros>) {
-        let holds = |row: &Row| row.first_try.is_none_or(|first| first.saturating_add(spans.hold) > now);
-        self.queue.retain(|entry| {
-            entry.busy || holds(&entry.row) || entry.row.next_try <= now.saturating_add(spans.memory)
+    pub(super) fn take_due(&mut self, now: Micros, spans: QueueTiming) -> (Vec<Row>, Option<Micros>) {
+        let holds = |row: &Row| row.first_attempt_at.is_none_or(|first| first.saturating_add(spans.hold) > now);
+        self.entries.retain(|entry| {
+            entry.in_flight || holds(&entry.row) || entry.row.next_attempt_at <= now.saturating_add(spans.memory_horizon)
         });
         let mut due = Vec::new();
         let mut wake: Option<Micros> = None;
         let mut look = |at: Micros| wake = Some(wake.map_or(at, |w| w.min(at)));
-        for entry in &mut self.queue {
-            if !entry.busy {
-                if entry.row.next_try <= now {
-                    entry.busy = true;
+        for entry in &mut self.entries {
+            if !entry.in_flight {
+                if entry.row.next_attempt_at <= now {
+                    entry.in_flight = true;
                     entry.row.attempts += 1;
-                    entry.row.first_try.get_or_insert(now);
+                    entry.row.first_attempt_at.get_or_insert(now);
                     due.push(entry.row.clone());
                 } else {
-                    look(entry.row.next_try);
+                    look(entry.row.next_attempt_at);
                 }
             }
             // Before its first attempt an event holds all later ones back.
-            let Some(first) = entry.row.first_try else { break };
+            let Some(first) = entry.row.first_attempt_at else { break };
             let until = first.saturating_add(spans.hold);
             if until > now {
                 look(until);
@@ -121,21 +121,21 @@ impl Lane {
     }
 
     /// The event is delivered or given up.
-    pub(super) fn settled(&mut self, id: &str) {
-        self.queue.retain(|entry| entry.row.id != id);
+    pub(super) fn remove_settled(&mut self, id: &str) {
+        self.entries.retain(|entry| entry.row.id != id);
     }
 
     /// The event is attempted again at `next`.
-    pub(super) fn again(&mut self, id: &str, next: Micros) {
-        if let Some(entry) = self.queue.iter_mut().find(|entry| entry.row.id == id) {
-            entry.busy = false;
-            entry.row.next_try = next;
+    pub(super) fn reschedule(&mut self, id: &str, next: Micros) {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.row.id == id) {
+            entry.in_flight = false;
+            entry.row.next_attempt_at = next;
         }
     }
 
     /// Removes the deliveries of an agent.
-    pub(super) fn forget(&mut self, agent: &str) {
-        self.queue.retain(|entry| entry.row.agent != agent);
+    pub(super) fn remove_agent(&mut self, agent: &str) {
+        self.entries.retain(|entry| entry.row.agent != agent);
     }
 }
 
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     const SECOND: Micros = 1_000_000;
-    const SPANS: Spans = Spans { hold: 30 * SECOND, memory: 400 * SECOND };
+    const TIMING: QueueTiming = QueueTiming { hold: 30 * SECOND, memory_horizon: 400 * SECOND };
 
     fn row(sequence: i64) -> Row {
         Row {
@@ -157,66 +157,66 @@ mod tests {
             url: String::new(),
             body: String::new(),
             attempts: 0,
-            tries_before: 0,
-            first_try: None,
-            next_try: 0,
+            attempts_before_revival: 0,
+            first_attempt_at: None,
+            next_attempt_at: 0,
         }
     }
 
-    fn lane(n: i64) -> Lane {
-        let mut lane = Lane::default();
+    fn queue_of(n: i64) -> ConversationQueue {
+        let mut lane = ConversationQueue::default();
         (1..=n).for_each(|sequence| lane.push(row(sequence)));
         lane
     }
 
-    fn due(lane: &mut Lane, seconds: i64) -> (Vec<i64>, Option<i64>) {
-        let (rows, wake) = lane.due(seconds * SECOND, SPANS);
+    fn take_due(lane: &mut ConversationQueue, seconds: i64) -> (Vec<i64>, Option<i64>) {
+        let (rows, wake) = lane.take_due(seconds * SECOND, TIMING);
         (rows.iter().map(|r| r.sequence).collect(), wake.map(|w| w / SECOND))
     }
 
     #[test]
     fn events_go_one_after_the_other_as_they_are_taken() {
-        let mut lane = lane(3);
-        assert_eq!(due(&mut lane, 0), (vec![1], Some(30)));
-        assert_eq!(due(&mut lane, 1), (vec![], Some(30)));
-        lane.settled("1");
-        assert_eq!(due(&mut lane, 1), (vec![2], Some(31)));
-        lane.settled("2");
-        assert_eq!(due(&mut lane, 2), (vec![3], Some(32)));
-        lane.settled("3");
+        let mut lane = queue_of(3);
+        assert_eq!(take_due(&mut lane, 0), (vec![1], Some(30)));
+        assert_eq!(take_due(&mut lane, 1), (vec![], Some(30)));
+        lane.remove_settled("1");
+        assert_eq!(take_due(&mut lane, 1), (vec![2], Some(31)));
+        lane.remove_settled("2");
+        assert_eq!(take_due(&mut lane, 2), (vec![3], Some(32)));
+        lane.remove_settled("3");
         assert!(lane.is_empty());
-        assert_eq!(due(&mut lane, 3), (vec![], None));
+        assert_eq!(take_due(&mut lane, 3), (vec![], None));
     }
 
     #[test]
     fn a_failing_event_holds_the_next_one_back_for_thirty_seconds_only() {
-        let mut lane = lane(2);
-        assert_eq!(due(&mut lane, 0), (vec![1], Some(30)));
-        lane.again("1", 5 * SECOND);
-        assert_eq!(due(&mut lane, 1), (vec![], Some(5)));
-        assert_eq!(due(&mut lane, 5), (vec![1], Some(30)));
-        lane.again("1", 305 * SECOND);
-        assert_eq!(due(&mut lane, 30), (vec![2], Some(60)));
-        lane.settled("2");
-        assert_eq!(due(&mut lane, 31), (vec![], Some(305)));
-        assert_eq!(due(&mut lane, 305), (vec![1], None));
+        let mut lane = queue_of(2);
+        assert_eq!(take_due(&mut lane, 0), (vec![1], Some(30)));
+        lane.reschedule("1", 5 * SECOND);
+        assert_eq!(take_due(&mut lane, 1), (vec![], Some(5)));
+        assert_eq!(take_due(&mut lane, 5), (vec![1], Some(30)));
+        lane.reschedule("1", 305 * SECOND);
+        assert_eq!(take_due(&mut lane, 30), (vec![2], Some(60)));
+        lane.remove_settled("2");
+        assert_eq!(take_due(&mut lane, 31), (vec![], Some(305)));
+        assert_eq!(take_due(&mut lane, 305), (vec![1], None));
     }
 
     #[test]
     fn what_is_tried_again_much_later_waits_in_the_store_once_it_holds_nothing_back() {
-        let mut lane = lane(2);
-        assert_eq!(due(&mut lane, 0), (vec![1], Some(30)));
-        lane.again("1", 1800 * SECOND);
-        assert_eq!(due(&mut lane, 29), (vec![], Some(30)), "it holds the second one back");
-        assert_eq!(due(&mut lane, 30), (vec![2], Some(60)));
-        lane.settled("2");
+        let mut lane = queue_of(2);
+        assert_eq!(take_due(&mut lane, 0), (vec![1], Some(30)));
+        lane.reschedule("1", 1800 * SECOND);
+        assert_eq!(take_due(&mut lane, 29), (vec![], Some(30)), "it holds the second one back");
+        assert_eq!(take_due(&mut lane, 30), (vec![2], Some(60)));
+        lane.remove_settled("2");
         assert!(lane.is_empty(), "nothing of the first one is left in memory");
-        let again = Row { attempts: 1, first_try: Some(0), next_try: 1800 * SECOND, ..row(1) };
+        let again = Row { attempts: 1, first_attempt_at: Some(0), next_attempt_at: 1800 * SECOND, ..row(1) };
         lane.push(row(3));
         lane.push(again.clone());
         lane.push(again);
         assert_eq!(
-            due(&mut lane, 1800),
+            take_due(&mut lane, 1800),
             (vec![1, 3], Some(1830)),
             "it came back once, and holds nothing back"
         );
@@ -224,18 +224,18 @@ mod tests {
 
     #[test]
     fn of_many_only_a_window_is_in_memory_and_all_come_in_order() {
-        let all = 3 * WINDOW as i64 + 5;
-        let mut lane = lane(all);
+        let all = 3 * QUEUE_WINDOW as i64 + 5;
+        let mut lane = queue_of(all);
         let mut came: Vec<i64> = Vec::new();
         for second in 0.. {
-            if let Some(last) = lane.wants() {
-                lane.refill((last + 1..=all).take(WINDOW + 1).map(row).collect());
+            if let Some(last) = lane.refill_after() {
+                lane.refill((last + 1..=all).take(QUEUE_WINDOW + 1).map(row).collect());
             }
-            assert!(lane.queue.len() <= WINDOW, "{}", lane.queue.len());
-            let (now, _) = due(&mut lane, second);
+            assert!(lane.entries.len() <= QUEUE_WINDOW, "{}", lane.entries.len());
+            let (now, _) = take_due(&mut lane, second);
             let Some(one) = now.first() else { break };
             came.extend(&now);
-            lane.settled(&one.to_string());
+            lane.remove_settled(&one.to_string());
         }
         assert_eq!(came, (1..=all).collect::<Vec<_>>());
         assert!(lane.is_empty());
@@ -243,16 +243,16 @@ mod tests {
 
     #[test]
     fn an_older_one_comes_back_though_newer_ones_wait_in_the_store() {
-        let mut lane = lane(2 * WINDOW as i64);
-        lane.settled("1");
+        let mut lane = queue_of(2 * QUEUE_WINDOW as i64);
+        lane.remove_settled("1");
         lane.push(row(1));
-        assert_eq!(due(&mut lane, 0).0, [1]);
+        assert_eq!(take_due(&mut lane, 0).0, [1]);
     }
 
     #[test]
     fn what_waits_for_an_agent_can_be_forgotten() {
-        let mut lane = lane(2);
-        lane.forget("a");
+        let mut lane = queue_of(2);
+        lane.remove_agent("a");
         assert!(lane.is_empty());
     }
 }

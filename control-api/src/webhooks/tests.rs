@@ -1,29 +1,29 @@
 //! Tests of the schedule with a simulated clock.
 
-use super::attempts::{Verdict, verdict};
+use super::attempts::{Disposition, classify_attempt};
 use super::*;
 
 /// All deliveries stay in memory: the tests have no store.
-const SPANS: Spans = Spans { hold: 30_000_000, memory: Micros::MAX };
-const HANGS: Duration = Duration::from_secs(15);
-const ANSWERS: Duration = Duration::from_millis(20);
-const FOREVER: fn(i64, i64) -> Option<u16> = |_, _| Some(500);
+const TIMING: QueueTiming = QueueTiming { hold: 30_000_000, memory_horizon: Micros::MAX };
+const HANG_TIME: Duration = Duration::from_secs(15);
+const ANSWER_TIME: Duration = Duration::from_millis(20);
+const ALWAYS_FAILS: fn(i64, i64) -> Option<u16> = |_, _| Some(500);
 
 /// One attempt in a simulation.
 #[derive(Debug)]
-struct Seen {
+struct SimulatedAttempt {
     sequence: i64,
     /// Seconds since the events.
-    began: f64,
-    ended: f64,
-    verdict: Verdict,
+    started_at: f64,
+    ended_at: f64,
+    disposition: Disposition,
 }
 
 /// Delivers `events`, which happen at the same time. The receiver responds to an attempt (event
 /// number, attempt number) with `answer`, after `took`.
-fn deliver(events: &[&str], answer: impl Fn(i64, i64) -> Option<u16>, took: Duration) -> Vec<Seen> {
+fn simulate_delivery(events: &[&str], answer: impl Fn(i64, i64) -> Option<u16>, took: Duration) -> Vec<SimulatedAttempt> {
     let schedule = crate::config::Webhooks::default().schedule;
-    let mut lane = Lane::default();
+    let mut lane = ConversationQueue::default();
     for (sequence, event) in (1..).zip(events) {
         lane.push(Row {
             id: sequence.to_string(),
@@ -35,18 +35,18 @@ fn deliver(events: &[&str], answer: impl Fn(i64, i64) -> Option<u16>, took: Dura
             url: String::new(),
             body: String::new(),
             attempts: 0,
-            tries_before: 0,
-            first_try: None,
-            next_try: 0,
+            attempts_before_revival: 0,
+            first_attempt_at: None,
+            next_attempt_at: 0,
         });
     }
     let seconds = |at: Micros| at as f64 / 1e6;
     let (mut now, mut seen, mut under_way) = (0, Vec::new(), Vec::<(Micros, Micros, Row)>::new());
     loop {
-        let (due, wake) = lane.due(now, SPANS);
+        let (due, wake) = lane.take_due(now, TIMING);
         for row in due {
-            let longest = if signing::is_speaking(&row.event) { SPEAKING_TRY } else { HANGS };
-            under_way.push((now + clock::micros(took.min(longest)), now, row));
+            let longest = if signing::is_speaking_event(&row.event) { SPEAKING_TIMEOUT } else { HANG_TIME };
+            under_way.push((now + clock::to_micros(took.min(longest)), now, row));
         }
         under_way.sort_by_key(|(ends, ..)| *ends);
         let Some(next) = under_way.first().map(|(ends, ..)| *ends).into_iter().chain(wake).min() else {
@@ -55,25 +55,25 @@ fn deliver(events: &[&str], answer: impl Fn(i64, i64) -> Option<u16>, took: Dura
         now = next;
         while under_way.first().is_some_and(|(ends, ..)| *ends <= now) {
             let (_, began, row) = under_way.remove(0);
-            let speaking = signing::is_speaking(&row.event);
+            let speaking = signing::is_speaking_event(&row.event);
             let verdict =
-                verdict(&schedule, speaking, row.attempts, answer(row.sequence, row.attempts), false);
+                classify_attempt(&schedule, speaking, row.attempts, answer(row.sequence, row.attempts), false);
             match verdict {
-                Verdict::Again(wait) => lane.again(&row.id, now + clock::micros(wait)),
-                _ => lane.settled(&row.id),
+                Disposition::Retry(wait) => lane.reschedule(&row.id, now + clock::to_micros(wait)),
+                _ => lane.remove_settled(&row.id),
             }
-            seen.push(Seen { sequence: row.sequence, began: seconds(began), ended: seconds(now), verdict });
+            seen.push(SimulatedAttempt { sequence: row.sequence, started_at: seconds(began), ended_at: seconds(now), disposition: verdict });
         }
     }
 }
 
-fn first_tries(seen: &[Seen]) -> Vec<(i64, f64)> {
+fn first_attempts(seen: &[SimulatedAttempt]) -> Vec<(i64, f64)> {
     let mut first: Vec<(i64, f64)> = Vec::new();
-    let mut tries: Vec<&Seen> = seen.iter().collect();
-    tries.sort_by(|a, b| a.began.total_cmp(&b.began));
+    let mut tries: Vec<&SimulatedAttempt> = seen.iter().collect();
+    tries.sort_by(|a, b| a.started_at.total_cmp(&b.started_at));
     for one in tries {
         if first.iter().all(|(known, _)| *known != one.sequence) {
-            first.push((one.sequence, one.began));
+            first.push((one.sequence, one.started_at));
         }
     }
     first
@@ -81,33 +81,33 @@ fn first_tries(seen: &[Seen]) -> Vec<(i64, f64)> {
 
 #[test]
 fn a_durable_event_is_tried_for_half_a_day_and_then_a_dead_letter() {
-    let seen = deliver(&["call_ended"], FOREVER, ANSWERS);
+    let seen = simulate_delivery(&["call_ended"], ALWAYS_FAILS, ANSWER_TIME);
     let mut expected = 0.0;
     for (one, wait) in seen.iter().zip([0.0, 5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0]) {
         expected += wait;
-        assert!((one.began - expected).abs() <= 0.1 * expected + 0.2, "{one:?}, not {expected}");
+        assert!((one.started_at - expected).abs() <= 0.1 * expected + 0.2, "{one:?}, not {expected}");
     }
     assert_eq!(seen.len(), 7);
-    assert_eq!(seen[6].verdict, Verdict::Dead);
+    assert_eq!(seen[6].disposition, Disposition::DeadLetter);
 }
 
 #[test]
 fn a_speaking_event_is_tried_three_times_in_half_a_minute_even_where_the_receiver_hangs() {
-    for took in [ANSWERS, HANGS] {
+    for took in [ANSWER_TIME, HANG_TIME] {
         for _ in 0..100 {
-            let seen = deliver(&["user.started_speaking"], |_, _| None, took);
+            let seen = simulate_delivery(&["user.started_speaking"], |_, _| None, took);
             assert_eq!(seen.len(), 3, "{seen:#?}");
-            assert!(seen[2].ended <= 30.0 && seen[2].verdict == Verdict::Dropped, "{seen:#?}");
+            assert!(seen[2].ended_at <= 30.0 && seen[2].disposition == Disposition::Dropped, "{seen:#?}");
         }
     }
 }
 
 #[test]
 fn what_follows_waits_for_half_a_minute_at_most_and_keeps_its_order() {
-    for took in [ANSWERS, HANGS] {
+    for took in [ANSWER_TIME, HANG_TIME] {
         let answer = |sequence, _| if sequence == 1 { None } else { Some(204) };
-        let seen = deliver(&["utterance_committed", "tool_call", "call_ended"], answer, took);
-        let first = first_tries(&seen);
+        let seen = simulate_delivery(&["utterance_committed", "tool_call", "call_ended"], answer, took);
+        let first = first_attempts(&seen);
         assert_eq!(first.iter().map(|(sequence, _)| *sequence).collect::<Vec<_>>(), [1, 2, 3]);
         assert!((29.9..=30.0).contains(&first[1].1), "{first:?}");
         assert_eq!(seen.iter().filter(|one| one.sequence == 1).count(), 7, "its tries go on beside");
@@ -117,22 +117,22 @@ fn what_follows_waits_for_half_a_minute_at_most_and_keeps_its_order() {
 #[test]
 fn an_event_that_comes_through_late_lets_the_next_one_go_at_once() {
     let answer = |sequence, attempt| Some(if sequence == 1 && attempt == 1 { 503 } else { 204 });
-    let first = first_tries(&deliver(&["utterance_committed", "call_ended"], answer, ANSWERS));
+    let first = first_attempts(&simulate_delivery(&["utterance_committed", "call_ended"], answer, ANSWER_TIME));
     assert!((4.5..=5.6).contains(&first[1].1), "{first:?}");
 }
 
 #[test]
 fn classes_of_answers() {
     let schedule = crate::config::Webhooks::default().schedule;
-    let of = |status, fatal| verdict(&schedule, false, 1, status, fatal);
+    let of = |status, fatal| classify_attempt(&schedule, false, 1, status, fatal);
     for status in [200, 201, 204, 299] {
-        assert_eq!(of(Some(status), false), Verdict::Done);
+        assert_eq!(of(Some(status), false), Disposition::Delivered);
     }
     for status in [100, 301, 302, 307, 308, 400, 401, 404, 429, 500, 503] {
-        assert!(matches!(of(Some(status), false), Verdict::Again(_)), "{status}");
+        assert!(matches!(of(Some(status), false), Disposition::Retry(_)), "{status}");
     }
-    assert!(matches!(of(None, false), Verdict::Again(_)));
-    assert_eq!(of(Some(410), false), Verdict::Gone);
-    assert_eq!(of(None, true), Verdict::Dead);
-    assert_eq!(verdict(&schedule, true, 1, None, true), Verdict::Dead, "refused is no late news");
+    assert!(matches!(of(None, false), Disposition::Retry(_)));
+    assert_eq!(of(Some(410), false), Disposition::Gone);
+    assert_eq!(of(None, true), Disposition::DeadLetter);
+    assert_eq!(classify_attempt(&schedule, true, 1, None, true), Disposition::DeadLetter, "refused is no late news");
 }

@@ -73,7 +73,7 @@ fn private_targets_are_allowed_by_default_only_where_nobody_else_reaches_the_ser
     let with = |listen: [u8; 4], public_url: Option<&str>, allow_private_targets: Option<bool>| {
         let listen = SocketAddr::from((IpAddr::from(listen), 1));
         let public_url = public_url.map(str::to_owned);
-        Config { listen, public_url, allow_private_targets, ..Config::default() }.private_targets()
+        Config { listen, public_url, allow_private_targets, ..Config::default() }.allows_private_targets()
     };
     let public = Some("https://talk.example");
     assert!(with([127, 0, 0, 1], None, None));

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use control_api::{Config, Moment};
+use control_api::{Config, CrashPoint};
 use conversation::event::{EndReason, Event, EventEnvelope};
 use conversation::time::Time;
 use futures_util::StreamExt as _;
@@ -29,7 +29,7 @@ const FOLDER: &str = "VISAVIS_CRASH_FOLDER";
 const RECEIVER: &str = "VISAVIS_CRASH_RECEIVER";
 const KIND: &str = "VISAVIS_CRASH_KIND";
 const AT: &str = "VISAVIS_CRASH_AT";
-const KINDS: [Moment; 4] = [Moment::BeforeWrite, Moment::AfterWrite, Moment::BeforeSend, Moment::AfterSend];
+const KINDS: [CrashPoint; 4] = [CrashPoint::BeforeCommit, CrashPoint::AfterCommit, CrashPoint::BeforeSend, CrashPoint::AfterSend];
 /// Maximum number of processes that run at the same time.
 const WIDTH: usize = 4;
 const WANTED: [&str; 4] = ["user.started_speaking", "utterance_committed", "participant_left", "call_ended"];
@@ -45,7 +45,7 @@ fn note(what: &str, value: impl Into<Value>) {
     writeln!(log, "{}", json!([what, value])).unwrap();
 }
 
-fn crash_at(moment: Moment) {
+fn crash_at(moment: CrashPoint) {
     // At any other crash point, nothing has changed since the last one of these kinds.
     let Some(number) = KINDS.iter().position(|kind| *kind == moment) else { return };
     let told = |name| std::env::var(name).unwrap().parse::<u32>().unwrap();
@@ -67,7 +67,7 @@ async fn the_process_that_crashes() {
     LOG.set(folder.join("seen")).unwrap();
     let server = Server::start_with(&folder, |config| {
         hasty(config);
-        config.watch = Some(crash_at);
+        config.crash_hook = Some(crash_at);
     })
     .await;
     let receiver = std::env::var(RECEIVER).unwrap();

@@ -79,7 +79,7 @@ async fn workspaces_take_turns_at_the_reading_of_their_documents() {
     let folder = Folder::new();
     // The extraction of the first document never ends.
     let hangs: Vec<OsString> = ["/bin/sh", "-c", "exec tail -f /dev/null"].map(Into::into).to_vec();
-    let mut server = Server::start_with(&folder.0, |config| config.extractor = Some(hangs)).await;
+    let mut server = Server::start_with(&folder.0, |config| config.extract_command = Some(hangs)).await;
     let many = documents(&server, "many.json", 3).await;
     until("the first one", async || {
         (statuses(&server, &many).await == ["processing", "started", "started"]).then_some(())
@@ -93,7 +93,7 @@ async fn workspaces_take_turns_at_the_reading_of_their_documents() {
     let (log, real) = (folder.0.join("order"), env!("CARGO_BIN_EXE_visavis-extract-under-test"));
     let script = format!("echo \"$0\" >> '{}'; exec '{real}' \"$0\"", log.display());
     let notes: Vec<OsString> = ["/bin/sh".into(), "-c".into(), script.into()].to_vec();
-    let mut server = Server::start_with(&folder.0, |config| config.extractor = Some(notes)).await;
+    let mut server = Server::start_with(&folder.0, |config| config.extract_command = Some(notes)).await;
     until("all to be read", async || {
         (statuses(&server, &many).await.iter().all(|status| status == "ready")).then_some(())
     })

@@ -99,9 +99,9 @@ async fn faults_are_told_in_their_order() {
 async fn the_first_start_shows_a_key_once_and_makes_a_demo_agent() {
     let folder = Folder::new();
     let mut server = Server::start_with(&folder.0, |config| config.api_key = None).await;
-    let key = server.app.first_start().await.unwrap().expect("a fresh folder has no key yet");
-    let demo = server.app.demo_agent().await.unwrap().expect("the demo agent was made");
-    assert_eq!(server.app.first_start().await.unwrap(), None);
+    let key = server.app.bootstrap().await.unwrap().expect("a fresh folder has no key yet");
+    let demo = server.app.find_demo_agent().await.unwrap().expect("the demo agent was made");
+    assert_eq!(server.app.bootstrap().await.unwrap(), None);
     server.key = key;
     let agent = server.get(&format!("/v1/ext/agent/{demo}")).await.expect(200);
     assert_eq!(agent["embed"], json!({"enabled": true, "origins": []}));
@@ -109,12 +109,12 @@ async fn the_first_start_shows_a_key_once_and_makes_a_demo_agent() {
     let page = server.send(server.request("GET", "/")).await;
     assert!(page.text.contains(&format!("/embed/{demo}")), "{page:?}");
     server.delete(&format!("/v1/ext/agent/{demo}")).await.expect(200);
-    assert_eq!(server.app.demo_agent().await.unwrap(), None);
+    assert_eq!(server.app.find_demo_agent().await.unwrap(), None);
 
     let key = server.key.clone();
     server.stop().await;
     let mut server = Server::start_with(&folder.0, |config| config.api_key = None).await;
-    assert_eq!(server.app.first_start().await.unwrap(), None);
+    assert_eq!(server.app.bootstrap().await.unwrap(), None);
     server.key = key;
     assert_eq!(server.get("/v1/ext/agent").await.expect(200), json!([]));
 }
@@ -123,8 +123,8 @@ async fn the_first_start_shows_a_key_once_and_makes_a_demo_agent() {
 async fn a_key_from_the_environment_is_not_shown_again() {
     let folder = Folder::new();
     let server = Server::start(&folder).await;
-    assert_eq!(server.app.first_start().await.unwrap(), None);
-    assert!(server.app.demo_agent().await.unwrap().is_some());
+    assert_eq!(server.app.bootstrap().await.unwrap(), None);
+    assert!(server.app.find_demo_agent().await.unwrap().is_some());
     server.get("/v1/ext/agent").await.expect(200);
 }
 

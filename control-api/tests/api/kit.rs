@@ -11,7 +11,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
-use control_api::{App, Bounds, Config, StockAvatar};
+use control_api::{App, HttpLimits, Config, StockAvatar};
 use conversation::event::{EndReason, Event, EventEnvelope};
 use conversation::id::ConversationId;
 use conversation::input::Command;
@@ -322,27 +322,27 @@ pub(crate) fn avatars() -> Vec<StockAvatar> {
 impl Server {
     /// Starts a server on `folder` with a configuration changed by `change`.
     pub(crate) async fn start_with(folder: &Path, change: impl FnOnce(&mut Config)) -> Self {
-        Self::start_bounded(folder, Bounds::default(), change).await
+        Self::start_bounded(folder, HttpLimits::default(), change).await
     }
 
     /// The same, with limits for its connections.
     pub(crate) async fn start_bounded(
         folder: &Path,
-        bounds: Bounds,
+        bounds: HttpLimits,
         change: impl FnOnce(&mut Config),
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let listen = listener.local_addr().unwrap();
         let mut config =
             Config { listen, data: folder.join("data"), api_key: Some(KEY.into()), ..Config::default() };
-        config.extractor = Some(vec![env!("CARGO_BIN_EXE_visavis-extract-under-test").into()]);
-        config.baker = Some(vec![env!("CARGO_BIN_EXE_visavis-painter-under-test").into()]);
+        config.extract_command = Some(vec![env!("CARGO_BIN_EXE_visavis-extract-under-test").into()]);
+        config.bake_command = Some(vec![env!("CARGO_BIN_EXE_visavis-painter-under-test").into()]);
         config.database_url = database(folder).await;
         change(&mut config);
-        let net = egress::Client::new(egress::Policy { allow_private: config.private_targets() }).unwrap();
+        let net = egress::Client::new(egress::Policy { allow_private: config.allows_private_targets() }).unwrap();
         let app = Arc::new(App::open(config, avatars(), net).await.unwrap());
         let stage = Arc::new(Stage::default());
-        *stage.ledger.lock().unwrap() = Some(app.ledger());
+        *stage.ledger.lock().unwrap() = Some(app.event_sink());
         let router = app.router(Arc::clone(&stage) as Arc<dyn Engine>);
         let (stop_http, http) = oneshot::channel();
         let (stop_background, background) = oneshot::channel();

@@ -180,7 +180,7 @@ async fn a_document_whose_reading_was_cut_short_is_read_after_the_restart() {
     let folder = Folder::new();
     let server = Server::start_with(&folder.0, |config| {
         // The command never ends by itself.
-        config.extractor = Some(["sh", "-c", "exec tail -f /dev/null", "--"].map(Into::into).to_vec());
+        config.extract_command = Some(["sh", "-c", "exec tail -f /dev/null", "--"].map(Into::into).to_vec());
     })
     .await;
     let parts =

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use control_api::Moment;
+use control_api::CrashPoint;
 use conversation::event::{EndReason, Event};
 use conversation::input::Command;
 use serde_json::{Value, json};
@@ -27,14 +27,14 @@ async fn numbers(server: &Server, id: &str) -> Vec<u64> {
 #[tokio::test]
 async fn a_fact_whose_code_panics_is_kept_as_text_and_all_others_go_on() {
     static FACTS: AtomicU32 = AtomicU32::new(0);
-    fn third(moment: Moment) {
-        if moment == Moment::BeforeFact {
+    fn third(moment: CrashPoint) {
+        if moment == CrashPoint::BeforeEvent {
             assert_ne!(FACTS.fetch_add(1, Ordering::Relaxed), 2, "the test's own panic");
         }
     }
     let folder = Folder::new();
     let hooks = Hooks::start().await;
-    let server = Server::start_with(&folder.0, |config| config.watch = Some(third)).await;
+    let server = Server::start_with(&folder.0, |config| config.crash_hook = Some(third)).await;
     let wanted = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
     let made = server.agent(wanted).await;
     let (bad, _) = server.conversation(&made).await;
@@ -72,13 +72,13 @@ async fn a_fact_whose_code_panics_is_kept_as_text_and_all_others_go_on() {
 #[tokio::test]
 async fn an_end_whose_code_panics_ends_the_conversation_all_the_same() {
     static FACTS: AtomicU32 = AtomicU32::new(0);
-    fn fourth(moment: Moment) {
-        if moment == Moment::BeforeFact {
+    fn fourth(moment: CrashPoint) {
+        if moment == CrashPoint::BeforeEvent {
             assert_ne!(FACTS.fetch_add(1, Ordering::Relaxed), 3, "the test's own panic");
         }
     }
     let folder = Folder::new();
-    let server = Server::start_with(&folder.0, |config| config.watch = Some(fourth)).await;
+    let server = Server::start_with(&folder.0, |config| config.crash_hook = Some(fourth)).await;
     let made = server.agent(json!({})).await;
     let (id, _) = server.conversation(&made).await;
     server.stage.tell(&id, 0, 0.0, joined());
@@ -92,15 +92,15 @@ async fn an_end_whose_code_panics_ends_the_conversation_all_the_same() {
 #[tokio::test]
 async fn a_panic_behind_a_commit_stores_and_tells_once() {
     static ARMED: AtomicBool = AtomicBool::new(false);
-    fn once(moment: Moment) {
-        if moment == Moment::AfterWrite {
+    fn once(moment: CrashPoint) {
+        if moment == CrashPoint::AfterCommit {
             assert!(!ARMED.swap(false, Ordering::Relaxed), "the test's own panic");
         }
     }
     let folder = Folder::new();
     let hooks = Hooks::start().await;
     let server = Server::start_with(&folder.0, |config| {
-        config.watch = Some(once);
+        config.crash_hook = Some(once);
         // No lease renewal may write meanwhile: the hook panics at the next write.
         config.timeouts.lease = Duration::from_secs(3600);
     })
@@ -124,15 +124,15 @@ async fn a_panic_behind_a_commit_stores_and_tells_once() {
 #[tokio::test]
 async fn a_background_task_that_panics_is_restarted() {
     static ARMED: AtomicBool = AtomicBool::new(false);
-    fn once(moment: Moment) {
-        if moment == Moment::BeforeWrite {
+    fn once(moment: CrashPoint) {
+        if moment == CrashPoint::BeforeCommit {
             assert!(!ARMED.swap(false, Ordering::Relaxed), "the test's own panic");
         }
     }
     let folder = Folder::new();
     let hooks = Hooks::start().await;
     let server = Server::start_with(&folder.0, |config| {
-        config.watch = Some(once);
+        config.crash_hook = Some(once);
         config.timeouts.join = Duration::from_secs(3600);
         // No lease renewal may write meanwhile: the hook panics at the next write.
         config.timeouts.lease = Duration::from_secs(3600);
@@ -157,15 +157,15 @@ async fn a_background_task_that_panics_is_restarted() {
 #[tokio::test]
 async fn a_webhook_whose_try_panics_is_tried_again() {
     static ARMED: AtomicBool = AtomicBool::new(true);
-    fn once(moment: Moment) {
-        if moment == Moment::BeforeSend {
+    fn once(moment: CrashPoint) {
+        if moment == CrashPoint::BeforeSend {
             assert!(!ARMED.swap(false, Ordering::Relaxed), "the test's own panic");
         }
     }
     let folder = Folder::new();
     let hooks = Hooks::start().await;
     let server = Server::start_with(&folder.0, |config| {
-        config.watch = Some(once);
+        config.crash_hook = Some(once);
         config.webhooks.schedule = [0, 10].map(Duration::from_millis).to_vec();
     })
     .await;

@@ -222,7 +222,7 @@ async fn what_memory_does_not_hold_is_read_again_and_comes_in_order() {
         // Far longer than an attempt takes. After this time, the next event no longer waits for an
         // attempt in progress.
         config.webhooks.hold = Duration::from_secs(4);
-        config.webhooks.memory = Duration::from_millis(100);
+        config.webhooks.memory_horizon = Duration::from_millis(100);
     };
     let server = Server::start_with(&folder.0, change).await;
     let id = told(&server, &hooks.url, EVENTS as u64).await;

@@ -31,7 +31,7 @@ async fn key(server: &Server, scope: Scope) -> String {
 
 /// Method, path and documented scope of every operation that an API key authorizes.
 fn keyed() -> Vec<(String, String, String)> {
-    let document: Value = serde_json::from_str(&control_api::openapi::text()).unwrap();
+    let document: Value = serde_json::from_str(&control_api::openapi::document_json()).unwrap();
     let mut all = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {

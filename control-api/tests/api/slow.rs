@@ -4,7 +4,7 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use control_api::Bounds;
+use control_api::HttpLimits;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -19,7 +19,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const HEALTH: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 async fn start(folder: &Folder, connections: usize) -> Server {
-    Server::start_bounded(&folder.0, Bounds { request: WITHIN, connections, ..Bounds::default() }, |_| {})
+    Server::start_bounded(&folder.0, HttpLimits { request_timeout: WITHIN, max_connections: connections, ..HttpLimits::default() }, |_| {})
         .await
 }
 
@@ -173,7 +173,7 @@ async fn answers_that_nobody_reads_end_with_their_connection() {
     let folder = Folder::new();
     // The kernel measures this time in real seconds. It is long enough that a shorter stall of the
     // test does not matter.
-    let bounds = Bounds { request: Duration::from_secs(4), connections: 1, ..Bounds::default() };
+    let bounds = HttpLimits { request_timeout: Duration::from_secs(4), max_connections: 1, ..HttpLimits::default() };
     let server = Server::start_bounded(&folder.0, bounds, |_| {}).await;
     let mut stream = connect(&server).await;
     let (mut read, mut write) = stream.split();
@@ -219,7 +219,7 @@ async fn a_connection_more_than_there_are_places_replaces_the_one_that_is_idle_l
 #[tokio::test]
 async fn health_checks_and_calls_are_served_while_all_connections_are_in_use() {
     let folder = Folder::new();
-    let bounds = Bounds { request: PATIENCE, connections: 1, ..Bounds::default() };
+    let bounds = HttpLimits { request_timeout: PATIENCE, max_connections: 1, ..HttpLimits::default() };
     let server = Server::start_bounded(&folder.0, bounds, |_| {}).await;
     let agent_id = server.agent(json!({})).await;
     let (id, token) = server.conversation(&agent_id).await;
@@ -266,7 +266,7 @@ async fn health_checks_and_calls_are_served_while_all_connections_are_in_use() {
 #[tokio::test]
 async fn a_stop_closes_what_is_idle_and_lets_a_request_end() {
     let folder = Folder::new();
-    let bounds = Bounds { request: PATIENCE, connections: 8, ..Bounds::default() };
+    let bounds = HttpLimits { request_timeout: PATIENCE, max_connections: 8, ..HttpLimits::default() };
     let server = Server::start_bounded(&folder.0, bounds, |_| {}).await;
     let body = agent(json!({})).to_string();
     let (mut idle, mut busy) = (connect(&server).await, connect(&server).await);

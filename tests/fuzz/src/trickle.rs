@@ -15,7 +15,7 @@ pub fn trickle(bytes: &[u8]) {
     if bytes.len() > LONGEST {
         return;
     }
-    if let Err((status, body)) = control_api::trickle(bytes) {
+    if let Err((status, body)) = control_api::validate_trickle(bytes) {
         assert_eq!(status, 400);
         assert!(body.len() <= ANSWER, "{} bytes", body.len());
         let body: Value = serde_json::from_slice(&body).expect("the answer is JSON");

@@ -8,15 +8,15 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::http::connection_slots::RESERVED;
+use crate::http::connection_slots::RESERVED_SLOTS;
 
 /// Size of a response that is larger than a pipe's buffer.
-const LONG: usize = 100_000;
+const LONG_BODY_BYTES: usize = 100_000;
 
 /// A listener to which a test connects from any address.
-struct Pipes(mpsc::UnboundedReceiver<(DuplexStream, SocketAddr)>);
+struct PipeListener(mpsc::UnboundedReceiver<(DuplexStream, SocketAddr)>);
 
-impl Listener for Pipes {
+impl Listener for PipeListener {
     type Io = DuplexStream;
     type Addr = SocketAddr;
 
@@ -33,9 +33,9 @@ impl Listener for Pipes {
 }
 
 /// Responds once the body of the request is complete.
-async fn served(uri: Uri, _body: Bytes) -> Response {
+async fn respond(uri: Uri, _body: Bytes) -> Response {
     match uri.path() {
-        "/long" => "x".repeat(LONG).into_response(),
+        "/long" => "x".repeat(LONG_BODY_BYTES).into_response(),
         // A response that starts and never ends.
         "/held" => {
             let begun = stream::iter([Ok::<_, Infallible>(Bytes::from_static(b"."))]);
@@ -45,18 +45,18 @@ async fn served(uri: Uri, _body: Bytes) -> Response {
     }
 }
 
-struct Server(mpsc::UnboundedSender<(DuplexStream, SocketAddr)>);
+struct TestServer(mpsc::UnboundedSender<(DuplexStream, SocketAddr)>);
 
-impl Server {
+impl TestServer {
     fn start(connections: usize, proxies: &[&str]) -> Self {
-        let router = Router::new().fallback(served);
-        let bounds = Bounds {
-            connections,
-            proxies: proxies.iter().map(|text| text.parse().unwrap()).collect(),
-            ..Bounds::default()
+        let router = Router::new().fallback(respond);
+        let bounds = HttpLimits {
+            max_connections: connections,
+            trusted_proxies: proxies.iter().map(|text| text.parse().unwrap()).collect(),
+            ..HttpLimits::default()
         };
         let (connect, listener) = mpsc::unbounded_channel();
-        tokio::spawn(run(Pipes(listener), |_| {}, router, bounds, std::future::pending()));
+        tokio::spawn(accept_connections(PipeListener(listener), |_| {}, router, bounds, std::future::pending()));
         Self(connect)
     }
 
@@ -68,7 +68,7 @@ impl Server {
     }
 
     /// Opens a connection whose response does not end.
-    async fn hold(&self, from: &str) -> DuplexStream {
+    async fn open_held_response(&self, from: &str) -> DuplexStream {
         let mut client = self.connect(from);
         client.write_all(b"GET /held HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
         let mut said = Vec::new();
@@ -80,110 +80,110 @@ impl Server {
     }
 
     /// The response on a connection that sends one request and closes.
-    async fn ask(&self, from: &str) -> String {
+    async fn request_once(&self, from: &str) -> String {
         let mut client = self.connect(from);
         client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
-        until_closed(&mut client).await
+        read_until_closed(&mut client).await
     }
 }
 
-async fn until_closed(client: &mut DuplexStream) -> String {
+async fn read_until_closed(client: &mut DuplexStream) -> String {
     let mut said = String::new();
     client.read_to_string(&mut said).await.unwrap();
     said
 }
 
 /// Whether the server has neither sent anything nor closed the connection.
-fn open(client: &mut DuplexStream) -> bool {
+fn is_open(client: &mut DuplexStream) -> bool {
     client.read_u8().now_or_never().is_none()
 }
 
-async fn only_its_quarter_stays_open(server: &Server, from: impl Fn(usize) -> String, other: &str) {
+async fn assert_quarter_stays_open(server: &TestServer, from: impl Fn(usize) -> String, other: &str) {
     let began = Instant::now();
     let mut silent: Vec<_> = (0..100).map(|n| server.connect(&from(n))).collect();
-    let said = server.ask(other).await;
+    let said = server.request_once(other).await;
     assert!(said.starts_with("HTTP/1.1 200") && said.ends_with("well"), "{said}");
     for client in &mut silent[..98] {
-        assert_eq!(until_closed(client).await, "");
+        assert_eq!(read_until_closed(client).await, "");
     }
-    assert!(silent[98..].iter_mut().all(open));
+    assert!(silent[98..].iter_mut().all(is_open));
     assert_eq!(began.elapsed(), Duration::ZERO, "nobody waited");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_address_holds_a_quarter_of_the_connections_and_keeps_nobody_out() {
-    let server = Server::start(8, &[]);
-    only_its_quarter_stays_open(&server, |_| "192.0.2.1".into(), "192.0.2.2").await;
+    let server = TestServer::start(8, &[]);
+    assert_quarter_stays_open(&server, |_| "192.0.2.1".into(), "192.0.2.2").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_network_of_ipv6_holds_a_quarter_of_the_connections() {
-    let server = Server::start(8, &[]);
-    only_its_quarter_stays_open(&server, |n| format!("2001:db8::{n:x}"), "2001:db8:0:1::1").await;
+    let server = TestServer::start(8, &[]);
+    assert_quarter_stays_open(&server, |n| format!("2001:db8::{n:x}"), "2001:db8:0:1::1").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_proxy_may_hold_all_connections() {
-    let server = Server::start(8, &["10.0.0.0/8"]);
+    let server = TestServer::start(8, &["10.0.0.0/8"]);
     for from in ["10.1.2.3", "127.0.0.1"] {
         let mut silent: Vec<_> = (0..9).map(|_| server.connect(from)).collect();
-        assert_eq!(until_closed(&mut silent[0]).await, "");
-        assert!(silent[1..].iter_mut().all(open), "{from}");
+        assert_eq!(read_until_closed(&mut silent[0]).await, "");
+        assert!(silent[1..].iter_mut().all(is_open), "{from}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_not_taken_yet_is_not_lost_to_another_connection() {
-    let server = Server::start(2, &[]);
-    let _held = server.hold("192.0.2.1").await;
+    let server = TestServer::start(2, &[]);
+    let _held = server.open_held_response("192.0.2.1").await;
     let mut slow = server.connect("192.0.2.2");
     slow.write_all(b"GET /long HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
     // With the first byte the whole response is written, and most of it is in the server's buffer.
     let first = slow.read_u8().await.unwrap();
-    assert!(server.ask("192.0.2.3").await.starts_with("HTTP/1.1 200"));
-    let said = until_closed(&mut slow).await;
+    assert!(server.request_once("192.0.2.3").await.starts_with("HTTP/1.1 200"));
+    let said = read_until_closed(&mut slow).await;
     assert_eq!(first, b'H');
-    assert!(said.ends_with(&"x".repeat(LONG)), "{} bytes came", said.len());
+    assert!(said.ends_with(&"x".repeat(LONG_BODY_BYTES)), "{} bytes came", said.len());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_address_that_uses_its_share_gets_no_further_connection() {
-    let server = Server::start(8, &[]);
+    let server = TestServer::start(8, &[]);
     let mut held = Vec::new();
-    for _ in 0..2 + RESERVED / 4 {
-        held.push(server.hold("192.0.2.1").await);
+    for _ in 0..2 + RESERVED_SLOTS / 4 {
+        held.push(server.open_held_response("192.0.2.1").await);
     }
     let began = Instant::now();
-    assert_eq!(server.ask("192.0.2.1").await, "", "closed without an answer");
-    assert!(server.ask("192.0.2.2").await.starts_with("HTTP/1.1 200"));
-    assert!(held.iter_mut().all(open));
+    assert_eq!(server.request_once("192.0.2.1").await, "", "closed without an answer");
+    assert!(server.request_once("192.0.2.2").await.starts_with("HTTP/1.1 200"));
+    assert!(held.iter_mut().all(is_open));
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_at_a_reserved_place_has_a_second_for_one_request() {
-    let server = Server::start(2, &[]);
-    let mut held = [server.hold("192.0.2.1").await, server.hold("192.0.2.2").await];
+    let server = TestServer::start(2, &[]);
+    let mut held = [server.open_held_response("192.0.2.1").await, server.open_held_response("192.0.2.2").await];
     let began = Instant::now();
     let mut asks = server.connect("192.0.2.3");
     asks.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-    let said = until_closed(&mut asks).await;
+    let said = read_until_closed(&mut asks).await;
     assert!(said.starts_with("HTTP/1.1 200") && said.contains("connection: close\r\n"), "{said}");
     assert_eq!(began.elapsed(), Duration::ZERO);
     let mut silent = server.connect("192.0.2.3");
-    assert_eq!(until_closed(&mut silent).await, "");
+    assert_eq!(read_until_closed(&mut silent).await, "");
     assert!((1000..=1010).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
     let mut half = server.connect("192.0.2.3");
     half.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf").await.unwrap();
-    let said = until_closed(&mut half).await;
+    let said = read_until_closed(&mut half).await;
     assert!(said.starts_with("HTTP/1.1 408"), "{said}");
     // A client that keeps sending has no more time either.
     let began = Instant::now();
     let mut drips = server.connect("192.0.2.3");
     drips.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 65536\r\n\r\n").await.unwrap();
     drips.write_all(&[b'x'; 60_000]).await.unwrap();
-    let said = until_closed(&mut drips).await;
+    let said = read_until_closed(&mut drips).await;
     assert!(said.starts_with("HTTP/1.1 408"), "{said}");
     assert!((1000..=1010).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
-    assert!(held.iter_mut().all(open), "what is in use stays");
+    assert!(held.iter_mut().all(is_open), "what is in use stays");
 }

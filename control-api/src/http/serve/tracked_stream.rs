@@ -6,35 +6,35 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::http::connection_slots::{InUse, Taken};
+use crate::http::connection_slots::{ActiveRequest, SlotPermit};
 
 /// For the server's code a response is complete once its last bytes are in a buffer. For the client
 /// it is not: a slow client must not be evicted before it has read the response.
-pub(super) struct Stream<'a, S> {
+pub(super) struct TrackedStream<'a, S> {
     stream: S,
-    place: &'a Taken,
-    unsent: Option<InUse>,
+    permit: &'a SlotPermit,
+    pending_write: Option<ActiveRequest>,
 }
 
-impl<'a, S> Stream<'a, S> {
-    pub(super) fn new(stream: S, place: &'a Taken) -> Self {
-        Self { stream, place, unsent: None }
+impl<'a, S> TrackedStream<'a, S> {
+    pub(super) fn new(stream: S, place: &'a SlotPermit) -> Self {
+        Self { stream, permit: place, pending_write: None }
     }
 
     /// Records how many of the offered bytes were written. The connection is active while bytes are
     /// pending.
-    fn note(&mut self, offered: usize, taken: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn track_write(&mut self, offered: usize, taken: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match &taken {
-            Poll::Pending if self.unsent.is_none() => self.unsent = self.place.begin(),
+            Poll::Pending if self.pending_write.is_none() => self.pending_write = self.permit.start_request(),
             Poll::Ready(Ok(taken)) if *taken < offered => {}
             Poll::Pending => {}
-            Poll::Ready(_) => self.unsent = None,
+            Poll::Ready(_) => self.pending_write = None,
         }
         taken
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Stream<'_, S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<'_, S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -44,14 +44,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Stream<'_, S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Stream<'_, S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<'_, S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let taken = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.note(bytes.len(), taken)
+        self.track_write(bytes.len(), taken)
     }
 
     fn poll_write_vectored(
@@ -60,7 +60,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stream<'_, S> {
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let taken = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
-        self.note(parts.iter().map(|part| part.len()).sum(), taken)
+        self.track_write(parts.iter().map(|part| part.len()).sum(), taken)
     }
 
     fn is_write_vectored(&self) -> bool {

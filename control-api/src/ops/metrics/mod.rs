@@ -19,7 +19,7 @@ use axum::routing::get;
 use engine_api::metrics::MetricFamily;
 
 use crate::error::ApiError;
-use crate::http::auth::bearer;
+use crate::http::auth::bearer_token;
 use crate::http::peer;
 use crate::state::AppState;
 use crate::store;
@@ -31,13 +31,13 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 /// Whether a request may read the metrics: with the token, or from this machine while the server is
 /// not public.
 fn may_read(shared: &AppState, request: &Request) -> bool {
-    let given = bearer(request.headers(), request.uri().query());
+    let given = bearer_token(request.headers(), request.uri().query());
     if let (Some(token), Some(given)) = (&shared.config.metrics_token, given)
         && aws_lc_rs::constant_time::verify_slices_are_equal(token.as_bytes(), given.as_bytes()).is_ok()
     {
         return true;
     }
-    let peer = peer::of(request.extensions(), request.headers(), &shared.config.trusted_proxies);
+    let peer = peer::resolve_peer(request.extensions(), request.headers(), &shared.config.trusted_proxies);
     shared.config.public_url.is_none() && peer.0.is_loopback()
 }
 
@@ -45,20 +45,20 @@ async fn metrics(State(shared): State<Arc<AppState>>, request: Request) -> Resul
     if !may_read(&shared, &request) {
         return Err(ApiError::Unauthorized);
     }
-    let mut families = own(&shared).await?;
-    families.extend(shared.host().metrics());
-    families.extend(runtime::measures());
-    let failed = |cause: String| ApiError::Failed("Internal server error", cause);
+    let mut families = control_plane_metrics(&shared).await?;
+    families.extend(shared.engine().metrics());
+    families.extend(runtime::collect());
+    let failed = |cause: String| ApiError::Internal("Internal server error", cause);
     // `collect` reads files, so it runs in a blocking thread.
-    let process = tokio::task::spawn_blocking(process::measures).await;
+    let process = tokio::task::spawn_blocking(process::collect).await;
     families.extend(process.map_err(|e| failed(e.to_string()))?);
     previous_names::add_previous_names(&mut families);
-    let text = openmetrics::open_metrics(families).map_err(|e| failed(e.to_string()))?;
+    let text = openmetrics::encode_families(families).map_err(|e| failed(e.to_string()))?;
     Ok(([(header::CONTENT_TYPE, openmetrics::CONTENT_TYPE)], text).into_response())
 }
 
 /// Metrics of the control plane.
-async fn own(shared: &AppState) -> store::Result<Vec<MetricFamily>> {
+async fn control_plane_metrics(shared: &AppState) -> store::Result<Vec<MetricFamily>> {
     // All states, including those with count 0: dashboards query these too.
     let states = |all: &'static [&'static str], counts: Vec<(String, i64)>| {
         all.iter().map(move |state| {
@@ -68,11 +68,11 @@ async fn own(shared: &AppState) -> store::Result<Vec<MetricFamily>> {
     };
     let deliveries = shared.store.delivery_counts().await?;
     let conversations = shared.store.conversation_counts().await?;
-    let host = shared.host();
-    let failing = shared.store.health.failing().is_some();
-    let keeps = shared.keeps_nothing().is_none();
+    let host = shared.engine();
+    let failing = shared.store.health.failure_reason().is_some();
+    let keeps = shared.persistence_failure().is_none();
     let ready =
-        keeps && !shared.draining() && host.not_ready_reason().is_none() && host.capacity_error().is_none();
+        keeps && !shared.is_draining() && host.not_ready_reason().is_none() && host.capacity_error().is_none();
     Ok(vec![
         MetricFamily::gauge("visavis_build_info", "This program.").with_label(
             "version",
@@ -84,21 +84,21 @@ async fn own(shared: &AppState) -> store::Result<Vec<MetricFamily>> {
         MetricFamily::gauge("visavis_calls", "Running calls, including those that are connecting.")
             .with_value(host.active_calls()),
         MetricFamily::gauge("visavis_events_queued", "Events that wait to be written to the store.")
-            .with_value(shared.facts.waiting()),
+            .with_value(shared.events.waiting()),
         MetricFamily::gauge("visavis_store_failing", "Whether the store accepts no writes.")
             .with_value(u64::from(failing)),
         MetricFamily::counter(
             "visavis_events_dropped",
             "Events dropped because the queue was full while the store accepted no writes.",
         )
-        .with_value(shared.facts.dropped()),
+        .with_value(shared.events.dropped()),
         MetricFamily::gauge(
             "visavis_events_failed",
             "Events that the store rejected; they are kept as text in failed_event.",
         )
-        .with_value(u64::try_from(shared.store.failed_events().await?).unwrap_or(0)),
+        .with_value(u64::try_from(shared.store.failed_event_count().await?).unwrap_or(0)),
         MetricFamily::counter("visavis_task_panics", "Panics of background tasks, which were restarted.")
-            .with_each("task", shared.tasks.panics()),
+            .with_each("task", shared.tasks.panic_counts()),
         MetricFamily::gauge("visavis_webhooks", "Webhooks in the store, by state.")
             .with_each("state", states(&["pending", "done", "dead", "dropped"], deliveries)),
         MetricFamily::gauge("visavis_conversations", "Conversations in the store, by status.")

@@ -16,9 +16,9 @@ pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 ///
 /// # Errors
 /// Errors of the library; none is known for numbers.
-pub(super) fn open_metrics(families: Vec<MetricFamily>) -> Result<String, fmt::Error> {
+pub(super) fn encode_families(families: Vec<MetricFamily>) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Gathered(families)));
+    registry.register_collector(Box::new(FamilyCollector(families)));
     let mut text = String::with_capacity(16 << 10);
     encode(&mut text, &registry)?;
     Ok(text)
@@ -26,9 +26,9 @@ pub(super) fn open_metrics(families: Vec<MetricFamily>) -> Result<String, fmt::E
 
 /// All metric families of one response.
 #[derive(Debug)]
-struct Gathered(Vec<MetricFamily>);
+struct FamilyCollector(Vec<MetricFamily>);
 
-impl Collector for Gathered {
+impl Collector for FamilyCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for family in &self.0 {
             let kind = match family.kind {
@@ -39,10 +39,10 @@ impl Collector for Gathered {
             let mut encoder = encoder.encode_descriptor(family.name, family.help, None, kind)?;
             for point in &family.points {
                 if point.labels.is_empty() {
-                    write(&mut encoder, family.kind, &point.value)?;
+                    encode_value(&mut encoder, family.kind, &point.value)?;
                 } else {
                     let labels: Vec<_> = point.labels.iter().map(|(name, is)| (*name, is.as_str())).collect();
-                    write(&mut encoder.encode_family(&labels)?, family.kind, &point.value)?;
+                    encode_value(&mut encoder.encode_family(&labels)?, family.kind, &point.value)?;
                 }
             }
         }
@@ -50,7 +50,7 @@ impl Collector for Gathered {
     }
 }
 
-fn write(encoder: &mut MetricEncoder<'_>, kind: MetricKind, value: &MetricValue) -> fmt::Result {
+fn encode_value(encoder: &mut MetricEncoder<'_>, kind: MetricKind, value: &MetricValue) -> fmt::Result {
     match (kind, value) {
         (MetricKind::Counter, MetricValue::Count(n)) => encoder.encode_counter::<NoLabelSet, _, u64>(n, None),
         (MetricKind::Counter, MetricValue::Float(n)) => encoder.encode_counter::<NoLabelSet, _, u64>(n, None),
@@ -71,7 +71,7 @@ mod tests {
     fn numbers_are_written_to_the_letter() {
         let spread =
             MetricValue::Histogram { buckets: vec![(0.25, 2), (1.0, 0), (f64::INFINITY, 1)], sum: 3.5 };
-        let text = open_metrics(vec![
+        let text = encode_families(vec![
             MetricFamily::gauge("calls", "Calls.").with_value(3usize),
             MetricFamily::counter("busy_seconds", "Time.")
                 .with_label("thread", 0, 1.25)

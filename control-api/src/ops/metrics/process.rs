@@ -6,9 +6,9 @@ use engine_api::metrics::MetricFamily;
 
 /// Reads the values. Blocks briefly; longer with more open files. Values that cannot be read are
 /// omitted.
-pub(super) fn measures() -> Vec<MetricFamily> {
+pub(super) fn collect() -> Vec<MetricFamily> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let bytes = |name| Some(field(&status, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024);
+    let bytes = |name| Some(status_field(&status, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024);
     let cpu = ProcessTime::try_now().ok().map(|time| time.as_duration().as_secs_f64());
     let cores = std::thread::available_parallelism().ok().map(usize::from);
     let numbers = [
@@ -19,13 +19,13 @@ pub(super) fn measures() -> Vec<MetricFamily> {
             .map(|n| MetricFamily::gauge("process_resident_memory_bytes", "Memory in use.").with_value(n)),
         bytes("VmSize")
             .map(|n| MetricFamily::gauge("process_virtual_memory_bytes", "Memory reserved.").with_value(n)),
-        files()
+        open_files()
             .map(|n| MetricFamily::gauge("process_open_fds", "Open files, sockets included.").with_value(n)),
-        most_files().map(|n| MetricFamily::gauge("process_max_fds", "Files that may be open.").with_value(n)),
-        field(&status, "Threads")
+        max_open_files().map(|n| MetricFamily::gauge("process_max_fds", "Files that may be open.").with_value(n)),
+        status_field(&status, "Threads")
             .and_then(|n| n.parse::<u64>().ok())
             .map(|n| MetricFamily::gauge("process_threads", "Threads.").with_value(n)),
-        started().map(|n| {
+        start_time_seconds().map(|n| {
             MetricFamily::gauge(
                 "process_start_time_seconds",
                 "When it started: seconds since the Unix epoch.",
@@ -38,23 +38,23 @@ pub(super) fn measures() -> Vec<MetricFamily> {
 }
 
 /// A field of `/proc/self/status`.
-fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+fn status_field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-fn files() -> Option<u64> {
+fn open_files() -> Option<u64> {
     // The handle that reads the folder does not count.
     Some((std::fs::read_dir("/proc/self/fd").ok()?.count() as u64).saturating_sub(1))
 }
 
-fn most_files() -> Option<u64> {
+fn max_open_files() -> Option<u64> {
     rlimit::Resource::NOFILE.get_soft().ok()
 }
 
 /// Start time in seconds since the Unix epoch. The 22nd field of `/proc/self/stat` counts from the
 /// system's start, in hundredths of a second (`USER_HZ` is 100 on every supported Linux).
 /// `/proc/stat` holds the system's start.
-fn started() -> Option<f64> {
+fn start_time_seconds() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     // The second field, in parentheses, may contain any characters.
     let after = stat.rsplit_once(") ")?.1;
@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    fn number(families: &[MetricFamily], name: &str) -> f64 {
+    fn metric_value(families: &[MetricFamily], name: &str) -> f64 {
         let family = families.iter().find(|f| f.name == name).unwrap_or_else(|| panic!("no {name}"));
         match &family.points[0].value {
             MetricValue::Count(n) => *n as f64,
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn what_the_system_tells_is_of_this_process() {
-        let before = measures();
+        let before = collect();
         let held: Vec<_> = (0..32).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
         let memory = std::hint::black_box(vec![1u8; 64 << 20]);
         let thread = std::thread::spawn(std::thread::park);
@@ -92,16 +92,16 @@ mod tests {
         while begun.elapsed().as_millis() < 50 {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
-        let after = measures();
-        let grew = |name| number(&after, name) - number(&before, name);
+        let after = collect();
+        let grew = |name| metric_value(&after, name) - metric_value(&before, name);
         // Other tests run in parallel: they may close their files and end their threads.
         assert!(grew("process_open_fds") >= 8.0, "{}", grew("process_open_fds"));
         assert!(grew("process_resident_memory_bytes") > 32e6, "{}", grew("process_resident_memory_bytes"));
         assert!(grew("process_cpu_seconds") >= 0.01, "{}", grew("process_cpu_seconds"));
-        assert!(number(&after, "process_threads") >= 2.0);
-        assert!(number(&after, "process_max_fds") >= number(&after, "process_open_fds"));
+        assert!(metric_value(&after, "process_threads") >= 2.0);
+        assert!(metric_value(&after, "process_max_fds") >= metric_value(&after, "process_open_fds"));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
-        let age = now - number(&after, "process_start_time_seconds");
+        let age = now - metric_value(&after, "process_start_time_seconds");
         assert!((-2.0..3600.0).contains(&age), "{age} s old");
         drop((held, memory));
         thread.thread().unpark();

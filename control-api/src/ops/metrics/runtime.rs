@@ -4,7 +4,7 @@ use engine_api::metrics::MetricFamily;
 use tokio::runtime::Handle;
 
 /// Metrics of the current runtime.
-pub(super) fn measures() -> Vec<MetricFamily> {
+pub(super) fn collect() -> Vec<MetricFamily> {
     let tokio = Handle::current().metrics();
     let workers = || 0..tokio.num_workers();
     vec![

@@ -4,15 +4,15 @@
 use serde_json::{Map, Value};
 
 /// Paths at which null is a value of its own.
-const MEANT: &[&str] =
+const NULLABLE_PATHS: &[&str] =
     &["config.error_message", "config.turn.false_interruption_timeout", "config.turn.transcript_timeout"];
 
 /// Merges `patch` into `target`.
 pub(super) fn merge(target: &mut Value, patch: Value) {
-    at(target, patch, "");
+    merge_at(target, patch, "");
 }
 
-fn at(target: &mut Value, patch: Value, path: &str) {
+fn merge_at(target: &mut Value, patch: Value, path: &str) {
     let Value::Object(patch) = patch else {
         *target = patch;
         return;
@@ -23,10 +23,10 @@ fn at(target: &mut Value, patch: Value, path: &str) {
     let Value::Object(map) = target else { return };
     for (name, value) in patch {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        if value.is_null() && !MEANT.contains(&path.as_str()) {
+        if value.is_null() && !NULLABLE_PATHS.contains(&path.as_str()) {
             map.shift_remove(&name);
         } else {
-            at(map.entry(name).or_insert(Value::Null), value, &path);
+            merge_at(map.entry(name).or_insert(Value::Null), value, &path);
         }
     }
 }

@@ -13,35 +13,35 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use serde_json::{Value, json};
 
-use self::parse::Parsed;
+use self::parse::ParsedAgent;
 use crate::clock;
 use crate::config::StockAvatar;
-use crate::error::{ApiError, Missing, OrFail as _, OwnText};
-use crate::http::auth::Caller;
-use crate::http::extract::{Json, Listed, Paged, Path};
+use crate::error::{ApiError, Resource, OrInternalError as _, ErrorText};
+use crate::http::auth::ApiCaller;
+use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
-use crate::http::validate::Faults;
+use crate::http::validate::FieldErrors;
 use crate::resources::avatars;
 use crate::state::AppState;
 use crate::store::document::{self, Draft, Row, Table};
-use crate::store::secrets::{self, Secrets};
-use crate::store::{self, Transaction, fresh_id};
+use crate::store::secrets::{self, AgentSecrets};
+use crate::store::{self, Transaction, new_id};
 
-type Answer = Result<axum::Json<Value>, ApiError>;
+type JsonResult = Result<axum::Json<Value>, ApiError>;
 
-const READ: &str = "Failed to retrieve agent details";
-const DELETE: &str = "Failed to delete agent";
+const READ_FAILED: &str = "Failed to retrieve agent details";
+const DELETE_FAILED: &str = "Failed to delete agent";
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
         .route("/v1/ext/agent", post(create).get(list))
-        .route("/v1/ext/agent/{id}", get(one).put(replace).patch(change).delete(remove))
-        .route("/v1/ext/agent/{id}/webhook-secret", post(renew))
+        .route("/v1/ext/agent/{id}", get(read).put(replace).patch(patch).delete(remove))
+        .route("/v1/ext/agent/{id}/webhook-secret", post(rotate_webhook_secret))
         .merge(shorthand::routes())
-        .layer(Extension(OwnText { read: READ, delete: DELETE }))
+        .layer(Extension(ErrorText { read: READ_FAILED, delete: DELETE_FAILED }))
 }
 
-async fn create(State(shared): State<Arc<AppState>>, caller: Caller, Json(body): Json) -> Answer {
+async fn create(State(shared): State<Arc<AppState>>, caller: ApiCaller, Json(body): Json) -> JsonResult {
     let (id, webhook) = insert(&shared, &caller.workspace, body).await?;
     Ok(axum::Json(json!({"id": id, "message": "Agent created successfully", "webhook_secret": webhook})))
 }
@@ -52,47 +52,47 @@ pub(crate) async fn insert(
     workspace: &str,
     body: Value,
 ) -> Result<(String, String), ApiError> {
-    insert_within(shared, workspace, body, true).await
+    insert_with_limits(shared, workspace, body, true).await
 }
 
 /// Like [`insert`], but checks the workspace's limits only if `limited`: the server's own agent is
 /// exempt.
-pub(crate) async fn insert_within(
+pub(crate) async fn insert_with_limits(
     shared: &AppState,
     workspace: &str,
     body: Value,
     limited: bool,
 ) -> Result<(String, String), ApiError> {
-    let parsed = parse::parse(body, &avatars::known(shared, workspace).await?, None)?;
-    let mut tx = shared.store.write().await?;
-    known(&mut tx, workspace, &parsed.document).await?;
+    let parsed = parse::parse(body, &avatars::list_available(shared, workspace).await?, None)?;
+    let mut tx = shared.store.begin_write().await?;
+    check_references(&mut tx, workspace, &parsed.document).await?;
     if limited {
-        room(shared, &mut tx, workspace, &parsed.document).await?;
+        check_quota(shared, &mut tx, workspace, &parsed.document).await?;
     }
-    let made = write(shared, &mut tx, workspace, parsed).await?;
+    let made = insert_in(shared, &mut tx, workspace, parsed).await?;
     tx.commit().await?;
     Ok(made)
 }
 
 /// 429 if the workspace may not have another agent, or not one of this size.
-async fn room(
+async fn check_quota(
     shared: &AppState,
     tx: &mut Transaction,
     workspace: &str,
     document: &Value,
 ) -> Result<(), ApiError> {
-    quota::agent(shared, tx, workspace).await?;
-    quota::bytes(shared, tx, workspace, document.to_string().len()).await
+    quota::check_agents(shared, tx, workspace).await?;
+    quota::check_bytes(shared, tx, workspace, document.to_string().len()).await
 }
 
 /// Inserts a valid agent. Returns its id and its webhook secret.
-async fn write(
+async fn insert_in(
     shared: &AppState,
     tx: &mut Transaction,
     workspace: &str,
-    Parsed { document, secrets }: Parsed,
+    ParsedAgent { document, secrets }: ParsedAgent,
 ) -> store::Result<(String, String)> {
-    let id = fresh_id();
+    let id = new_id();
     let sealed = secrets::seal(&shared.vault, &id, &secrets);
     let text = document.to_string();
     document::insert(tx, Table::Agent, &draft(workspace, &id, &document, &text, &sealed)).await?;
@@ -111,7 +111,7 @@ fn draft<'a>(
 }
 
 /// Whether a record that an agent references in one of its lists exists.
-async fn exists(tx: &mut Transaction, workspace: &str, list: &str, id: &str) -> store::Result<bool> {
+async fn reference_exists(tx: &mut Transaction, workspace: &str, list: &str, id: &str) -> store::Result<bool> {
     let table = match list {
         "tool" => Table::Tool,
         "guardrail" => Table::Guardrail,
@@ -122,65 +122,65 @@ async fn exists(tx: &mut Transaction, workspace: &str, list: &str, id: &str) -> 
 }
 
 /// 400 if the document references a record that does not exist.
-pub(crate) async fn known(tx: &mut Transaction, workspace: &str, document: &Value) -> Result<(), ApiError> {
-    let faults = Faults::default();
-    for list in parse::ATTACHED {
-        for (i, id) in document::ids(document, list).iter().enumerate() {
-            if !exists(tx, workspace, list, id).await? {
+pub(crate) async fn check_references(tx: &mut Transaction, workspace: &str, document: &Value) -> Result<(), ApiError> {
+    let faults = FieldErrors::default();
+    for list in parse::ATTACHMENT_FIELDS {
+        for (i, id) in document::string_list(document, list).iter().enumerate() {
+            if !reference_exists(tx, workspace, list, id).await? {
                 faults.add(format!("{list}[{i}]"), "names nothing");
             }
         }
     }
-    faults.unless(())
+    faults.into_result(())
 }
 
 async fn list(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
-    Paged(page): Paged<false>,
-) -> Result<Listed, ApiError> {
+    caller: ApiCaller,
+    PageQuery(page): PageQuery<false>,
+) -> Result<ListResponse, ApiError> {
     let (rows, total) =
-        shared.store.document_page(Table::Agent, &caller.workspace, &page).await.or_fail(READ)?;
-    let agents = shown(&shared, &caller.workspace, &rows).await.or_fail(READ)?;
-    Ok(Listed(agents, total))
+        shared.store.document_page(Table::Agent, &caller.workspace, &page).await.or_internal_error(READ_FAILED)?;
+    let agents = to_json_list(&shared, &caller.workspace, &rows).await.or_internal_error(READ_FAILED)?;
+    Ok(ListResponse(agents, total))
 }
 
-async fn shown(shared: &AppState, workspace: &str, rows: &[Row]) -> store::Result<Vec<Value>> {
+async fn to_json_list(shared: &AppState, workspace: &str, rows: &[Row]) -> store::Result<Vec<Value>> {
     let documents =
-        rows.iter().map(|row| document::parsed(&row.document)).collect::<store::Result<Vec<_>>>()?;
-    let attached = response::Attached::read(shared, workspace, &documents).await?;
-    Ok(rows.iter().zip(&documents).map(|(row, document)| response::shown(row, document, &attached)).collect())
+        rows.iter().map(|row| document::parse_document(&row.document)).collect::<store::Result<Vec<_>>>()?;
+    let attached = response::AttachedRecords::read(shared, workspace, &documents).await?;
+    Ok(rows.iter().zip(&documents).map(|(row, document)| response::to_json(row, document, &attached)).collect())
 }
 
-async fn one(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path<String>) -> Answer {
-    let id = store::id(&id).ok_or(ApiError::Missing(Missing::Agent))?;
-    let row = shared.store.document(Table::Agent, &caller.workspace, &id).await.or_fail(READ)?;
-    let row = row.ok_or(ApiError::Missing(Missing::Agent))?;
-    let mut agents = shown(&shared, &caller.workspace, &[row]).await.or_fail(READ)?;
+async fn read(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+    let id = store::normalize_id(&id).ok_or(ApiError::NotFound(Resource::Agent))?;
+    let row = shared.store.document(Table::Agent, &caller.workspace, &id).await.or_internal_error(READ_FAILED)?;
+    let row = row.ok_or(ApiError::NotFound(Resource::Agent))?;
+    let mut agents = to_json_list(&shared, &caller.workspace, &[row]).await.or_internal_error(READ_FAILED)?;
     Ok(axum::Json(agents.pop().unwrap_or_default()))
 }
 
 async fn replace(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
-) -> Answer {
+) -> JsonResult {
     let check = body.clone();
     let done = update(&shared, &caller, &id, |_| body).await;
-    if matches!(done, Err(ApiError::Missing(_))) {
+    if matches!(done, Err(ApiError::NotFound(_))) {
         // An invalid body is reported before a missing agent.
-        parse::parse(check, &avatars::known(&shared, &caller.workspace).await?, None)?;
+        parse::parse(check, &avatars::list_available(&shared, &caller.workspace).await?, None)?;
     }
     done
 }
 
-async fn change(
+async fn patch(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Path(id): Path<String>,
     Json(patch): Json,
-) -> Answer {
+) -> JsonResult {
     if !patch.is_object() {
         return Err(ApiError::Invalid(Vec::new()));
     }
@@ -192,32 +192,32 @@ async fn change(
 }
 
 /// Replaces an agent by the result of `body` on the stored document.
-async fn update(shared: &AppState, caller: &Caller, id: &str, body: impl FnOnce(Value) -> Value) -> Answer {
-    let missing = || ApiError::Missing(Missing::Agent);
-    let id = store::id(id).ok_or_else(missing)?;
-    let mut faces = avatars::known(shared, &caller.workspace).await?;
-    let mut tx = shared.store.write().await?;
+async fn update(shared: &AppState, caller: &ApiCaller, id: &str, body: impl FnOnce(Value) -> Value) -> JsonResult {
+    let missing = || ApiError::NotFound(Resource::Agent);
+    let id = store::normalize_id(id).ok_or_else(missing)?;
+    let mut faces = avatars::list_available(shared, &caller.workspace).await?;
+    let mut tx = shared.store.begin_write().await?;
     let row = document::find_in(&mut tx, Table::Agent, &caller.workspace, &id).await?.ok_or_else(missing)?;
-    let old: Secrets = secrets::open(&shared.vault, &row.id, &row.secrets)?;
-    let mut stored = document::parsed(&row.document)?;
-    forget_deleted(&mut tx, &caller.workspace, &mut stored).await?;
-    faces.extend(own_faces(&stored));
-    let Parsed { document, secrets } = parse::parse(body(stored), &faces, Some(&old))?;
-    known(&mut tx, &caller.workspace, &document).await?;
+    let old: AgentSecrets = secrets::open(&shared.vault, &row.id, &row.secrets)?;
+    let mut stored = document::parse_document(&row.document)?;
+    drop_deleted_references(&mut tx, &caller.workspace, &mut stored).await?;
+    faces.extend(stored_avatars(&stored));
+    let ParsedAgent { document, secrets } = parse::parse(body(stored), &faces, Some(&old))?;
+    check_references(&mut tx, &caller.workspace, &document).await?;
     let sealed = secrets::seal(&shared.vault, &row.id, &secrets);
     let text = document.to_string();
-    quota::growth(shared, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
+    quota::check_growth(shared, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
     document::update(&mut tx, Table::Agent, &draft(&caller.workspace, &row.id, &document, &text, &sealed))
         .await?;
     // The update may have corrected the cause of the receiver's failures.
-    document::set_stopped(&mut tx, &row.id, false).await?;
+    document::set_webhooks_stopped(&mut tx, &row.id, false).await?;
     tx.commit().await?;
     Ok(axum::Json(json!({"id": row.id, "message": "Agent updated successfully"})))
 }
 
 /// The avatars of a stored agent. One that was deleted since must not make every change of the
 /// agent fail: calls show another avatar instead.
-fn own_faces(stored: &Value) -> impl Iterator<Item = StockAvatar> {
+fn stored_avatars(stored: &Value) -> impl Iterator<Item = StockAvatar> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     stored["avatars"].as_array().into_iter().flatten().map(move |avatar| StockAvatar {
         avatar_key_id: text(&avatar["avatar_key_id"]),
@@ -228,15 +228,15 @@ fn own_faces(stored: &Value) -> impl Iterator<Item = StockAvatar> {
 
 /// Removes references to deleted records from a stored document: a partial change must not fail
 /// because of references that the client cannot see.
-pub(crate) async fn forget_deleted(
+pub(crate) async fn drop_deleted_references(
     tx: &mut Transaction,
     workspace: &str,
     document: &mut Value,
 ) -> store::Result<()> {
-    for list in parse::ATTACHED {
+    for list in parse::ATTACHMENT_FIELDS {
         let mut kept = Vec::new();
-        for id in document::ids(document, list) {
-            if exists(tx, workspace, list, &id).await? {
+        for id in document::string_list(document, list) {
+            if reference_exists(tx, workspace, list, &id).await? {
                 kept.push(Value::from(id));
             }
         }
@@ -247,12 +247,12 @@ pub(crate) async fn forget_deleted(
     Ok(())
 }
 
-async fn remove(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path<String>) -> Answer {
-    let missing = || ApiError::Missing(Missing::Agent);
-    let id = store::id(&id).ok_or_else(missing)?;
-    let mut tx = shared.store.write().await.or_fail(DELETE)?;
-    let found = document::delete(&mut tx, Table::Agent, &caller.workspace, &id).await.or_fail(DELETE)?;
-    tx.commit().await.or_fail(DELETE)?;
+async fn remove(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+    let missing = || ApiError::NotFound(Resource::Agent);
+    let id = store::normalize_id(&id).ok_or_else(missing)?;
+    let mut tx = shared.store.begin_write().await.or_internal_error(DELETE_FAILED)?;
+    let found = document::delete(&mut tx, Table::Agent, &caller.workspace, &id).await.or_internal_error(DELETE_FAILED)?;
+    tx.commit().await.or_internal_error(DELETE_FAILED)?;
     if found {
         Ok(axum::Json(json!({"id": id, "message": "Agent deleted successfully"})))
     } else {
@@ -260,15 +260,15 @@ async fn remove(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): P
     }
 }
 
-async fn renew(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path<String>) -> Answer {
-    let missing = || ApiError::Missing(Missing::Agent);
-    let id = store::id(&id).ok_or_else(missing)?;
-    let mut tx = shared.store.write().await?;
+async fn rotate_webhook_secret(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+    let missing = || ApiError::NotFound(Resource::Agent);
+    let id = store::normalize_id(&id).ok_or_else(missing)?;
+    let mut tx = shared.store.begin_write().await?;
     let row = document::find_in(&mut tx, Table::Agent, &caller.workspace, &id).await?.ok_or_else(missing)?;
-    let old: Secrets = secrets::open(&shared.vault, &row.id, &row.secrets)?;
-    let secrets = Secrets { webhook: secrets::fresh_webhook(), ..old };
+    let old: AgentSecrets = secrets::open(&shared.vault, &row.id, &row.secrets)?;
+    let secrets = AgentSecrets { webhook: secrets::new_webhook_secret(), ..old };
     let sealed = secrets::seal(&shared.vault, &row.id, &secrets);
-    let document = document::parsed(&row.document)?;
+    let document = document::parse_document(&row.document)?;
     let draft = draft(&caller.workspace, &row.id, &document, &row.document, &sealed);
     document::update(&mut tx, Table::Agent, &draft).await?;
     tx.commit().await?;

@@ -10,28 +10,28 @@ use serde_json::{Map, Value, json};
 use super::turn;
 use crate::config::StockAvatar;
 use crate::error::ApiError;
-use crate::http::validate::{Faults, Fields, is_origin};
-use crate::store::secrets::{self, STARS, Secrets};
+use crate::http::validate::{FieldErrors, Fields, is_origin};
+use crate::store::secrets::{self, SECRET_MASK, AgentSecrets};
 
 /// An event name that is accepted and stored, but never sent.
 const ACTION_FOUND: &str = "action_found";
 
 /// The lists of attached records, by the names of an agent's fields.
-pub(crate) const ATTACHED: [&str; 4] = ["knowledge_base", "tool", "guardrail", "mcp"];
+pub(crate) const ATTACHMENT_FIELDS: [&str; 4] = ["knowledge_base", "tool", "guardrail", "mcp"];
 /// Maximum of every duration in an agent, in seconds: one day.
-const DAY: f64 = 86_400.0;
+const MAX_DURATION_SECONDS: f64 = 86_400.0;
 
 /// The kind of document: an agent, or a template for agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum DocumentKind {
     Agent,
     /// Name and prompt have other field names, and the avatar is optional.
     Template,
 }
 
-impl Form {
+impl DocumentKind {
     /// The field names of the name and the prompt.
-    pub(crate) fn names(self) -> [&'static str; 2] {
+    pub(crate) fn name_fields(self) -> [&'static str; 2] {
         match self {
             Self::Agent => ["agent_name", "agent_system_prompt"],
             Self::Template => ["template_name", "template_system_prompt"],
@@ -40,56 +40,56 @@ impl Form {
 }
 
 /// A valid agent.
-pub(crate) struct Parsed {
+pub(crate) struct ParsedAgent {
     pub(crate) document: Value,
-    pub(crate) secrets: Secrets,
+    pub(crate) secrets: AgentSecrets,
 }
 
 /// Parses an agent. `old` are the secrets of the agent that it replaces: a `***` preserves them.
-pub(crate) fn parse(body: Value, stock: &[StockAvatar], old: Option<&Secrets>) -> Result<Parsed, ApiError> {
-    parse_as(Form::Agent, body, stock, old)
+pub(crate) fn parse(body: Value, stock: &[StockAvatar], old: Option<&AgentSecrets>) -> Result<ParsedAgent, ApiError> {
+    parse_as(DocumentKind::Agent, body, stock, old)
 }
 
 /// Parses an agent or a template.
 pub(crate) fn parse_as(
-    form: Form,
+    form: DocumentKind,
     body: Value,
     stock: &[StockAvatar],
-    old: Option<&Secrets>,
-) -> Result<Parsed, ApiError> {
-    let faults = Faults::default();
+    old: Option<&AgentSecrets>,
+) -> Result<ParsedAgent, ApiError> {
+    let faults = FieldErrors::default();
     let fields = Fields::body(body, &faults)?;
-    let mut secrets = Secrets {
-        webhook: old.map_or_else(secrets::fresh_webhook, |s| s.webhook.clone()),
-        ..Secrets::default()
+    let mut secrets = AgentSecrets {
+        webhook: old.map_or_else(secrets::new_webhook_secret, |s| s.webhook.clone()),
+        ..AgentSecrets::default()
     };
-    let [name_field, prompt_field] = form.names();
+    let [name_field, prompt_field] = form.name_fields();
     let name = fields.required(name_field);
     let prompt = fields.required(prompt_field);
-    let config = config(&fields.object("config"));
+    let config = parse_config(&fields.object("config"));
     let mut avatars = Vec::new();
     match fields.objects("avatars") {
         Some(list) if !list.is_empty() => {
             let mut agree = true;
             for (i, avatar) in list.iter().enumerate() {
                 let old = old.and_then(|s| s.avatars.get(i));
-                let (document, kept) = avatar_document(form, avatar, &config["turn"], &mut agree, stock, old);
+                let (document, kept) = parse_avatar(form, avatar, &config["turn"], &mut agree, stock, old);
                 avatars.push(document);
                 secrets.avatars.push(kept);
             }
             if !agree {
-                turn::fault_delays(&fields.object("config").object("turn"));
+                turn::report_inconsistent_delays(&fields.object("config").object("turn"));
             }
         }
-        _ if form == Form::Template => {}
+        _ if form == DocumentKind::Template => {}
         Some(_) if fields.raw("avatars") == Some(&json!([])) => {
-            fields.fault("avatars", "must hold at least one avatar");
+            fields.add_error("avatars", "must hold at least one avatar");
         }
-        None if fields.raw("avatars").is_none_or(Value::is_null) => fields.fault("avatars", "is required"),
+        None if fields.raw("avatars").is_none_or(Value::is_null) => fields.add_error("avatars", "is required"),
         // Invalid elements were reported above.
         _ => {}
     }
-    let events = fields.texts("callback_events").unwrap_or_default();
+    let events = fields.string_list("callback_events").unwrap_or_default();
     for (i, event) in events.iter().enumerate() {
         if event != ACTION_FOUND && !WEBHOOK_EVENTS.contains(&event.as_str()) {
             let known = WEBHOOK_EVENTS.join(", ");
@@ -103,31 +103,31 @@ pub(crate) fn parse_as(
     put(prompt_field, prompt.into());
     put("avatars", avatars.into());
     put("callback_events", events.into());
-    put("callback_url", fields.address("callback_url").into());
+    put("callback_url", fields.http_url("callback_url").into());
     put("config", config);
-    for name in ATTACHED {
+    for name in ATTACHMENT_FIELDS {
         put(name, fields.ids(name).map_or(Value::Null, Value::from));
     }
     put("record", fields.boolean("record").unwrap_or(false).into());
     put("is_active", fields.boolean("is_active").unwrap_or(true).into());
     put("type", fields.text("type").map_or(Value::Null, Value::from));
     put("email", fields.text("email").map_or(Value::Null, Value::from));
-    let origins = embed.texts("origins").unwrap_or_default();
+    let origins = embed.string_list("origins").unwrap_or_default();
     for (i, origin) in origins.iter().enumerate() {
         if !is_origin(origin) {
-            embed.fault(&format!("origins[{i}]"), "must be an origin such as https://shop.example");
+            embed.add_error(&format!("origins[{i}]"), "must be an origin such as https://shop.example");
         }
     }
     put("embed", json!({"enabled": embed.boolean("enabled").unwrap_or(false), "origins": origins}));
-    faults.unless(Parsed { document: Value::Object(document), secrets })
+    faults.into_result(ParsedAgent { document: Value::Object(document), secrets })
 }
 
-fn config(fields: &Fields<'_>) -> Value {
+fn parse_config(fields: &Fields<'_>) -> Value {
     let memory = fields.object("memory");
     let mut config = Map::new();
     let mut put = |name: &str, value: Option<Value>| config.insert(name.into(), value.unwrap_or(Value::Null));
-    put("timeout", fields.number("timeout", 0.0..=DAY));
-    put("maxCallDuration", fields.number("maxCallDuration", 0.0..=DAY));
+    put("timeout", fields.number("timeout", 0.0..=MAX_DURATION_SECONDS));
+    put("maxCallDuration", fields.number("maxCallDuration", 0.0..=MAX_DURATION_SECONDS));
     put("conversationalContext", Some(fields.text("conversationalContext").unwrap_or_default().into()));
     put(
         "memory",
@@ -148,30 +148,30 @@ fn config(fields: &Fields<'_>) -> Value {
 }
 
 /// Sets `agree` to false if `turn` and the avatar's preset are inconsistent.
-fn avatar_document(
-    form: Form,
+fn parse_avatar(
+    form: DocumentKind,
     fields: &Fields<'_>,
     turn: &Value,
     agree: &mut bool,
     stock: &[StockAvatar],
-    old: Option<&secrets::Avatar>,
-) -> (Value, secrets::Avatar) {
+    old: Option<&secrets::AvatarSecrets>,
+) -> (Value, secrets::AvatarSecrets) {
     let key = match form {
-        Form::Agent => fields.required("avatar_key_id"),
-        Form::Template => fields.text("avatar_key_id").unwrap_or_default(),
+        DocumentKind::Agent => fields.required("avatar_key_id"),
+        DocumentKind::Template => fields.text("avatar_key_id").unwrap_or_default(),
     };
     let known = stock.iter().find(|a| a.avatar_key_id == key);
     if known.is_none() && !key.is_empty() {
-        fields.fault("avatar_key_id", "names no avatar");
+        fields.add_error("avatar_key_id", "names no avatar");
     }
     let under = fields.object("config");
-    let part = |name: &str| fields.object(name).overlaid(under.object(name));
+    let part = |name: &str| fields.object(name).merged_with(under.object(name));
     let (llm, stt, tts) = (part("llm"), part("stt"), part("tts"));
-    let mut kept = secrets::Avatar::default();
+    let mut kept = secrets::AvatarSecrets::default();
     let handling = fields.choice("turn_handling", turn::HANDLINGS, "balanced");
     let interruptability = fields.choice("interruptability", turn::INTERRUPTABILITIES, "medium");
     *agree &= turn::check_delays(&stt, &handling, turn);
-    let messages = |f: &Fields<'_>, name: &str| f.texts(name).unwrap_or_default();
+    let messages = |f: &Fields<'_>, name: &str| f.string_list(name).unwrap_or_default();
     let welcome = fields.object("welcome_message");
     let idle = fields.object("idle_timeout");
     let warning = fields.object("exit_heads_up_message");
@@ -179,14 +179,14 @@ fn avatar_document(
     // Null has a meaning in both: no call-outs, and call-outs without end.
     let idle_timeout = match idle.raw("timeout") {
         Some(Value::Null) => Value::Null,
-        _ => idle.number("timeout", 0.0..=DAY).unwrap_or_else(|| 30.into()),
+        _ => idle.number("timeout", 0.0..=MAX_DURATION_SECONDS).unwrap_or_else(|| 30.into()),
     };
     let end_after = match idle.raw("end_after") {
         None => 3.into(),
         Some(Value::Null) => Value::Null,
         Some(n) if n.as_u64().is_some_and(|n| n <= 1000) => n.clone(),
         Some(_) => {
-            idle.fault("end_after", "must be a whole number between 0 and 1000, or null");
+            idle.add_error("end_after", "must be a whole number between 0 and 1000, or null");
             Value::Null
         }
     };
@@ -200,7 +200,7 @@ fn avatar_document(
                 "model": llm.text("model"),
                 "fallback_model": llm.text("fallback_model"),
                 "url": llm.text("url"),
-                "token": take(&llm, &mut kept.llm, old.and_then(|o| o.llm.as_deref())),
+                "token": take_token(&llm, &mut kept.llm, old.and_then(|o| o.llm.as_deref())),
             },
             "stt": {
                 "provider": stt.text("provider"),
@@ -210,7 +210,7 @@ fn avatar_document(
                 "min_endpointing_delay": stt.number("min_endpointing_delay", 0.0..=10.0),
                 "max_endpointing_delay": stt.number("max_endpointing_delay", 0.0..=10.0),
                 "turn_model": stt.boolean("turn_model").unwrap_or(false),
-                "token": take(&stt, &mut kept.stt, old.and_then(|o| o.stt.as_deref())),
+                "token": take_token(&stt, &mut kept.stt, old.and_then(|o| o.stt.as_deref())),
             },
             "tts": {
                 "model_id": tts.text("model_id"),
@@ -218,7 +218,7 @@ fn avatar_document(
                 "voice_id": tts.text("voice_id"),
                 "sample_rate": tts.number("sample_rate", 8000.0..=48_000.0),
                 "custom_pronunciation": pronunciations(&tts),
-                "token": take(&tts, &mut kept.tts, old.and_then(|o| o.tts.as_deref())),
+                "token": take_token(&tts, &mut kept.tts, old.and_then(|o| o.tts.as_deref())),
             },
         },
         "welcome_message": {
@@ -227,10 +227,10 @@ fn avatar_document(
         },
         "idle_timeout": {"timeout": idle_timeout, "filler_phrases": messages(&idle, "filler_phrases"), "end_after": end_after},
         "exit_heads_up_message": {
-            "callout_before": warning.number("callout_before", 0.0..=DAY).unwrap_or_else(|| 10.into()),
+            "callout_before": warning.number("callout_before", 0.0..=MAX_DURATION_SECONDS).unwrap_or_else(|| 10.into()),
             "messages": messages(&warning, "messages"),
         },
-        "exit_message": {"messages": messages(&exit, "messages"), "max_call_duration": exit.number("max_call_duration", 0.0..=DAY)},
+        "exit_message": {"messages": messages(&exit, "messages"), "max_call_duration": exit.number("max_call_duration", 0.0..=MAX_DURATION_SECONDS)},
         "turn_handling": handling,
         "interruptability": interruptability,
         "frame_rate": frame_rate,
@@ -246,13 +246,13 @@ fn pronunciations(tts: &Fields<'_>) -> Vec<Value> {
 }
 
 /// Moves the field `token` into `kept`. Returns its replacement in the document.
-fn take(fields: &Fields<'_>, kept: &mut Option<String>, old: Option<&str>) -> Value {
+fn take_token(fields: &Fields<'_>, kept: &mut Option<String>, old: Option<&str>) -> Value {
     *kept = match fields.text("token") {
-        Some(stars) if stars == STARS => old.map(str::to_owned),
+        Some(stars) if stars == SECRET_MASK => old.map(str::to_owned),
         Some(token) if token.is_empty() => None,
         token => token,
     };
-    kept.as_ref().map_or(Value::Null, |_| STARS.into())
+    kept.as_ref().map_or(Value::Null, |_| SECRET_MASK.into())
 }
 
 #[cfg(test)]
@@ -276,7 +276,7 @@ mod tests {
         }
     }
 
-    fn faults(body: Value) -> Vec<String> {
+    fn invalid_fields(body: Value) -> Vec<String> {
         match parse(body, &stock(), None) {
             Err(ApiError::Invalid(faults)) => faults.into_iter().map(|f| f.field).collect(),
             Err(other) => panic!("{other:?}"),
@@ -304,18 +304,18 @@ mod tests {
 
     #[test]
     fn every_missing_or_wrong_field_is_named_at_once() {
-        assert_eq!(faults(json!({})), ["agent_name", "agent_system_prompt", "avatars"]);
-        assert_eq!(faults(body(json!({"avatars": []}))), ["avatars"]);
+        assert_eq!(invalid_fields(json!({})), ["agent_name", "agent_system_prompt", "avatars"]);
+        assert_eq!(invalid_fields(body(json!({"avatars": []}))), ["avatars"]);
         assert_eq!(
-            faults(body(json!({"avatars": [{"avatar_key_id": "nobody"}]}))),
+            invalid_fields(body(json!({"avatars": [{"avatar_key_id": "nobody"}]}))),
             ["avatars[0].avatar_key_id"]
         );
-        assert_eq!(faults(body(json!({"avatars": ["ada"], "record": "yes"}))), ["avatars[0]", "record"]);
+        assert_eq!(invalid_fields(body(json!({"avatars": ["ada"], "record": "yes"}))), ["avatars[0]", "record"]);
         assert_eq!(
-            faults(body(json!({"callback_url": "ftp://x", "callback_events": ["call_ended", "nothing"]}))),
+            invalid_fields(body(json!({"callback_url": "ftp://x", "callback_events": ["call_ended", "nothing"]}))),
             ["callback_events[1]", "callback_url"]
         );
-        assert_eq!(faults(body(json!({"config": {"maxCallDuration": -1}}))), ["config.maxCallDuration"]);
+        assert_eq!(invalid_fields(body(json!({"config": {"maxCallDuration": -1}}))), ["config.maxCallDuration"]);
         assert!(matches!(parse(json!([]), &stock(), None), Err(ApiError::Invalid(f)) if f.is_empty()));
     }
 
@@ -325,11 +325,11 @@ mod tests {
             body(json!({"avatars": [{"avatar_key_id": "ada", "turn_handling": handling, "stt": stt}]}))
         };
         let path = ["avatars[0].stt.max_endpointing_delay"];
-        assert_eq!(faults(with("balanced", json!({"min_endpointing_delay": 4}))), path);
-        assert!(faults(with("deliberate", json!({"min_endpointing_delay": 4}))).is_empty());
-        assert_eq!(faults(with("balanced", json!({"max_endpointing_delay": 0.3}))), path);
-        assert_eq!(faults(with("balanced", json!({"max_endpointing_delay": 11}))), path);
-        assert_eq!(faults(with("hasty", json!({}))), ["avatars[0].turn_handling"]);
+        assert_eq!(invalid_fields(with("balanced", json!({"min_endpointing_delay": 4}))), path);
+        assert!(invalid_fields(with("deliberate", json!({"min_endpointing_delay": 4}))).is_empty());
+        assert_eq!(invalid_fields(with("balanced", json!({"max_endpointing_delay": 0.3}))), path);
+        assert_eq!(invalid_fields(with("balanced", json!({"max_endpointing_delay": 11}))), path);
+        assert_eq!(invalid_fields(with("hasty", json!({}))), ["avatars[0].turn_handling"]);
     }
 
     #[test]
@@ -341,11 +341,11 @@ mod tests {
         let none = || json!({});
         let (min, max) = ("config.turn.min_endpointing_delay", "config.turn.max_endpointing_delay");
         // Proactive waits at most 2 s, deliberate at most 5 s, balanced at least 0.4 s.
-        assert_eq!(faults(with("proactive", json!({"min_endpointing_delay": 2.5}), none())), [min]);
-        assert!(faults(with("deliberate", json!({"min_endpointing_delay": 4}), none())).is_empty());
-        assert_eq!(faults(with("balanced", json!({"max_endpointing_delay": 0.3}), none())), [max]);
+        assert_eq!(invalid_fields(with("proactive", json!({"min_endpointing_delay": 2.5}), none())), [min]);
+        assert!(invalid_fields(with("deliberate", json!({"min_endpointing_delay": 4}), none())).is_empty());
+        assert_eq!(invalid_fields(with("balanced", json!({"max_endpointing_delay": 0.3}), none())), [max]);
         assert!(
-            faults(with(
+            invalid_fields(with(
                 "balanced",
                 json!({"max_endpointing_delay": 0.3}),
                 json!({"min_endpointing_delay": 0.2})
@@ -353,12 +353,12 @@ mod tests {
             .is_empty()
         );
         let both = json!({"min_endpointing_delay": 2, "max_endpointing_delay": 1});
-        assert_eq!(faults(with("balanced", both.clone(), none())), [min]);
-        assert!(faults(with("balanced", both, json!({"min_endpointing_delay": 1}))).is_empty(), "stt wins");
-        assert_eq!(faults(with("balanced", json!({"max_endpointing_delay": 10.5}), none())), [max]);
-        assert_eq!(faults(with("balanced", json!({"min_endpointing_delay": -1}), none())), [min]);
+        assert_eq!(invalid_fields(with("balanced", both.clone(), none())), [min]);
+        assert!(invalid_fields(with("balanced", both, json!({"min_endpointing_delay": 1}))).is_empty(), "stt wins");
+        assert_eq!(invalid_fields(with("balanced", json!({"max_endpointing_delay": 10.5}), none())), [max]);
+        assert_eq!(invalid_fields(with("balanced", json!({"min_endpointing_delay": -1}), none())), [min]);
         assert_eq!(
-            faults(with("balanced", json!({"turn_threshold": 2}), none())),
+            invalid_fields(with("balanced", json!({"turn_threshold": 2}), none())),
             ["config.turn.turn_threshold"]
         );
     }
@@ -407,6 +407,6 @@ mod tests {
             parse(body(json!({"tool": ["a", {"id": "b", "type": "tool.api"}, "a"]})), &stock(), None)
                 .unwrap();
         assert_eq!(parsed.document["tool"], json!(["a", "b"]));
-        assert_eq!(faults(body(json!({"mcp": [1]}))), ["mcp[0]"]);
+        assert_eq!(invalid_fields(body(json!({"mcp": [1]}))), ["mcp[0]"]);
     }
 }

@@ -8,34 +8,34 @@ use axum::extract::State;
 use axum::routing::post;
 use serde_json::{Map, Value, json};
 
-use super::{forget_deleted, insert, parse, room, write};
+use super::{drop_deleted_references, insert, parse, check_quota, insert_in};
 use crate::config::StockAvatar;
-use crate::error::{ApiError, OrFail as _};
-use crate::http::auth::Caller;
+use crate::error::{ApiError, OrInternalError as _};
+use crate::http::auth::ApiCaller;
 use crate::http::extract::Json;
-use crate::http::validate::{Faults, Fields};
+use crate::http::validate::{FieldErrors, Fields};
 use crate::resources::avatars;
 use crate::state::AppState;
 use crate::store;
 use crate::store::document::{self, Table};
-use crate::store::secrets::{self, Secrets};
+use crate::store::secrets::{self, AgentSecrets};
 
-type Answer = Result<axum::Json<Value>, ApiError>;
+type JsonResult = Result<axum::Json<Value>, ApiError>;
 
-const FETCH: &str = "Failed to fetch template/avatar";
+const FETCH_FAILED: &str = "Failed to fetch template/avatar";
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    Router::new().route("/v1/agent/api", post(short)).route("/v1/ext/agentbytemplate", post(by_template))
+    Router::new().route("/v1/agent/api", post(create_from_short_form)).route("/v1/ext/agentbytemplate", post(create_from_template))
 }
 
-fn created((id, webhook): (String, String)) -> axum::Json<Value> {
+fn created_response((id, webhook): (String, String)) -> axum::Json<Value> {
     axum::Json(json!({"id": id, "message": "Agent created successfully", "webhook_secret": webhook}))
 }
 
 /// The avatar ids in a short body: a list, or a single one.
 fn avatar_ids(fields: &Fields<'_>) -> Vec<String> {
     let single = fields.text("avatar_key_id").filter(|id| !id.is_empty());
-    let ids = match fields.texts("avatar_ids") {
+    let ids = match fields.string_list("avatar_ids") {
         Some(ids) if !ids.is_empty() => ids,
         _ => single.into_iter().collect(),
     };
@@ -46,78 +46,78 @@ fn avatar_ids(fields: &Fields<'_>) -> Vec<String> {
             Some(value) if !value.is_null() => return ids,
             _ => ("avatar_key_id", "is required"),
         };
-        fields.fault(given, reason);
+        fields.add_error(given, reason);
     }
     ids
 }
 
-async fn short(State(shared): State<Arc<AppState>>, caller: Caller, Json(body): Json) -> Answer {
-    let faces = avatars::known(&shared, &caller.workspace).await?;
+async fn create_from_short_form(State(shared): State<Arc<AppState>>, caller: ApiCaller, Json(body): Json) -> JsonResult {
+    let faces = avatars::list_available(&shared, &caller.workspace).await?;
     let whole = {
-        let faults = Faults::default();
+        let faults = FieldErrors::default();
         let fields = Fields::body(body, &faults)?;
-        let mut whole = fields.all();
+        let mut whole = fields.to_map();
         whole.insert("agent_name".into(), fields.required("name").into());
         whole.insert("agent_system_prompt".into(), fields.required("system_prompt").into());
         let ids = avatar_ids(&fields);
         for (i, id) in ids.iter().enumerate() {
             if !faces.iter().any(|avatar| avatar.avatar_key_id == *id) {
-                fields.fault(&format!("avatar_ids[{i}]"), "names no avatar");
+                fields.add_error(&format!("avatar_ids[{i}]"), "names no avatar");
             }
         }
         let avatars: Vec<Value> = ids.iter().map(|id| json!({"avatar_key_id": id})).collect();
         whole.insert("avatars".into(), avatars.into());
-        faults.unless(Value::Object(whole))?
+        faults.into_result(Value::Object(whole))?
     };
-    Ok(created(insert(&shared, &caller.workspace, whole).await?))
+    Ok(created_response(insert(&shared, &caller.workspace, whole).await?))
 }
 
-struct Wish {
+struct NewAgentFromTemplate {
     template: String,
     avatars: Vec<String>,
     email: Option<String>,
     context: String,
 }
 
-async fn by_template(State(shared): State<Arc<AppState>>, caller: Caller, Json(body): Json) -> Answer {
+async fn create_from_template(State(shared): State<Arc<AppState>>, caller: ApiCaller, Json(body): Json) -> JsonResult {
     let wish = {
-        let faults = Faults::default();
+        let faults = FieldErrors::default();
         let fields = Fields::body(body, &faults)?;
-        let wish = Wish {
+        let wish = NewAgentFromTemplate {
             template: fields.required("template_id"),
             avatars: avatar_ids(&fields),
             email: fields.text("email"),
             context: fields.text("context_override").unwrap_or_default(),
         };
-        faults.unless(wish)?
+        faults.into_result(wish)?
     };
-    let absent = |what: &str| ApiError::Failed(FETCH, format!("no such {what}"));
-    let id = store::id(&wish.template).ok_or_else(|| absent("template"))?;
-    let faces = avatars::known(&shared, &caller.workspace).await.or_fail(FETCH)?;
+    let absent = |what: &str| ApiError::Internal(FETCH_FAILED, format!("no such {what}"));
+    let id = store::normalize_id(&wish.template).ok_or_else(|| absent("template"))?;
+    let faces = avatars::list_available(&shared, &caller.workspace).await.or_internal_error(FETCH_FAILED)?;
     if !wish.avatars.iter().all(|id| faces.iter().any(|a| a.avatar_key_id == *id)) {
         return Err(absent("avatar"));
     }
-    let mut tx = shared.store.write().await.or_fail(FETCH)?;
-    let row = document::find_in(&mut tx, Table::Template, &caller.workspace, &id).await.or_fail(FETCH)?;
+    let mut tx = shared.store.begin_write().await.or_internal_error(FETCH_FAILED)?;
+    let row = document::find_in(&mut tx, Table::Template, &caller.workspace, &id).await.or_internal_error(FETCH_FAILED)?;
     let row = row.ok_or_else(|| absent("template"))?;
-    let mut template = document::parsed(&row.document).or_fail(FETCH)?;
-    forget_deleted(&mut tx, &caller.workspace, &mut template).await.or_fail(FETCH)?;
-    let hidden: Secrets = secrets::open(&shared.vault, &row.id, &row.secrets).or_fail(FETCH)?;
-    let (body, hidden) = agent_of(&faces, template, hidden, &wish);
+    let mut template = document::parse_document(&row.document).or_internal_error(FETCH_FAILED)?;
+    drop_deleted_references(&mut tx, &caller.workspace, &mut template).await.or_internal_error(FETCH_FAILED)?;
+    let hidden: AgentSecrets = secrets::open(&shared.vault, &row.id, &row.secrets).or_internal_error(FETCH_FAILED)?;
+    let (body, hidden) = agent_from_template(&faces, template, hidden, &wish);
     let parsed = parse::parse(body, &faces, Some(&hidden)).map_err(|refused| {
-        ApiError::Failed(FETCH, format!("the stored template is no agent: {refused:?}"))
+        ApiError::Internal(FETCH_FAILED, format!("the stored template is no agent: {refused:?}"))
     })?;
-    room(&shared, &mut tx, &caller.workspace, &parsed.document).await?;
-    let made = write(&shared, &mut tx, &caller.workspace, parsed).await.or_fail(FETCH)?;
-    tx.commit().await.or_fail(FETCH)?;
-    Ok(created(made))
+    check_quota(&shared, &mut tx, &caller.workspace, &parsed.document).await?;
+    let made = insert_in(&shared, &mut tx, &caller.workspace, parsed).await.or_internal_error(FETCH_FAILED)?;
+    tx.commit().await.or_internal_error(FETCH_FAILED)?;
+    Ok(created_response(made))
 }
 
 /// Builds an agent from a template, with its secrets. The n-th avatar gets the settings of the
 /// template's n-th avatar, or of its first one if there are fewer.
-fn agent_of(faces: &[StockAvatar], template: Value, hidden: Secrets, wish: &Wish) -> (Value, Secrets) {
+fn agent_from_template(faces: &[StockAvatar], template: Value, hidden: AgentSecrets, wish: &NewAgentFromTemplate) -> (Value, AgentSecrets) {
     let Value::Object(mut agent) = template else { return (template, hidden) };
-    let mut secrets = Secrets { webhook: secrets::fresh_webhook(), avatars: Vec::new() };
+    let mut secrets = AgentSecrets { webhook: secrets::new_webhook_secret(), avatars: Vec::new() };
     let name = agent.shift_remove("template_name").unwrap_or_default();
     let prompt = agent.shift_remove("template_system_prompt").unwrap_or_default();
     let mut prompt = prompt.as_str().unwrap_or_default().to_owned();

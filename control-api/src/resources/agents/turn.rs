@@ -12,17 +12,17 @@ pub(crate) const HANDLINGS: &[&str] = &["proactive", "balanced", "deliberate"];
 pub(crate) const INTERRUPTABILITIES: &[&str] = &["low", "medium", "high"];
 
 /// The two endpointing delays, by their names in `config.turn` and in `stt`.
-const DELAYS: [&str; 2] = ["min_endpointing_delay", "max_endpointing_delay"];
+const DELAY_FIELDS: [&str; 2] = ["min_endpointing_delay", "max_endpointing_delay"];
 /// Maximum of both, in seconds.
-const LONGEST_DELAY: f64 = 10.0;
+const MAX_DELAY_SECONDS: f64 = 10.0;
 
 /// The endpointing delays of an agent whose `stt` sets none, in seconds: those of `config.turn`,
 /// otherwise those of its `turn_handling`.
-pub(crate) fn delays(handling: &str, turn: &Value) -> (f64, f64) {
+pub(crate) fn endpointing_delays(handling: &str, turn: &Value) -> (f64, f64) {
     let mut settings = Settings::product_defaults();
     // An unknown preset leaves the product defaults, and is rejected elsewhere.
     let _ = settings.apply_presets(Some(handling), None);
-    for key in DELAYS {
+    for key in DELAY_FIELDS {
         if let Some(value) = turn.get(key) {
             // An invalid delay is rejected elsewhere, too.
             let _ = settings.set(key, value);
@@ -35,15 +35,15 @@ pub(crate) fn delays(handling: &str, turn: &Value) -> (f64, f64) {
 /// replaces one that `stt` does not set. An error is reported at the field that the request sets.
 /// Returns false if that field is in `config.turn`.
 pub(super) fn check_delays(stt: &Fields<'_>, handling: &str, turn: &Value) -> bool {
-    let (min, max) = delays(handling, turn);
+    let (min, max) = endpointing_delays(handling, turn);
     let stated = |name: &str, default: f64| stt.raw(name).and_then(Value::as_f64).unwrap_or(default);
-    let (min, max) = (stated(DELAYS[0], min), stated(DELAYS[1], max));
-    if !(0.0..=LONGEST_DELAY).contains(&max) || min <= max {
+    let (min, max) = (stated(DELAY_FIELDS[0], min), stated(DELAY_FIELDS[1], max));
+    if !(0.0..=MAX_DELAY_SECONDS).contains(&max) || min <= max {
         return true;
     }
-    let own = DELAYS.iter().any(|name| stt.raw(name).is_some_and(|value| !value.is_null()));
+    let own = DELAY_FIELDS.iter().any(|name| stt.raw(name).is_some_and(|value| !value.is_null()));
     if own {
-        stt.fault("max_endpointing_delay", "must not be below min_endpointing_delay");
+        stt.add_error("max_endpointing_delay", "must not be below min_endpointing_delay");
     }
     own
 }
@@ -54,30 +54,30 @@ pub(super) fn parse(turn: &Fields<'_>) -> Value {
     let mut kept = Map::new();
     for key in TURN_SETTING_KEYS {
         let Some(value) = turn.raw(key) else { continue };
-        let long = DELAYS.contains(&key) && value.as_f64().is_some_and(|delay| delay > LONGEST_DELAY);
+        let long = DELAY_FIELDS.contains(&key) && value.as_f64().is_some_and(|delay| delay > MAX_DELAY_SECONDS);
         match settings.set(key, value) {
-            Ok(_) if long => turn.fault(key, "must be between 0 and 10"),
+            Ok(_) if long => turn.add_error(key, "must be between 0 and 10"),
             Ok(_) => {
                 kept.insert(key.into(), value.clone());
             }
-            Err(bad) => turn.fault(key, bad.reason),
+            Err(bad) => turn.add_error(key, bad.reason),
         }
     }
     // The consistency of the delays is checked with those of an avatar.
-    (settings.min_endpointing_delay, settings.max_endpointing_delay) = (0.0, LONGEST_DELAY);
+    (settings.min_endpointing_delay, settings.max_endpointing_delay) = (0.0, MAX_DELAY_SECONDS);
     if let Err(bad) = settings.to_spec() {
-        turn.fault(&bad.field, bad.reason);
+        turn.add_error(&bad.field, bad.reason);
     }
     Value::Object(kept)
 }
 
 /// Reports that `config.turn` and an avatar's preset are inconsistent.
-pub(super) fn fault_delays(turn: &Fields<'_>) {
-    let name = DELAYS.into_iter().find(|name| turn.states(name)).unwrap_or(DELAYS[0]);
-    let reason = if name == DELAYS[0] {
+pub(super) fn report_inconsistent_delays(turn: &Fields<'_>) {
+    let name = DELAY_FIELDS.into_iter().find(|name| turn.contains(name)).unwrap_or(DELAY_FIELDS[0]);
+    let reason = if name == DELAY_FIELDS[0] {
         "must not be above max_endpointing_delay"
     } else {
         "must not be below min_endpointing_delay"
     };
-    turn.fault(name, reason);
+    turn.add_error(name, reason);
 }

@@ -19,26 +19,26 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub(crate) use self::preview_renderer::run;
-pub(crate) use self::settings::{OF_CHARACTER, OF_POSE, OF_REST, settings};
+pub(crate) use self::settings::{CHARACTER_SETTINGS, POSE_SETTINGS, REST_SETTINGS, read_settings};
 use crate::config::Viseme;
 use crate::error::ApiError;
-use crate::http::auth::Caller;
+use crate::http::auth::ApiCaller;
 use crate::http::extract::Json;
-use crate::http::validate::{Faults, Fields};
+use crate::http::validate::{FieldErrors, Fields};
 use crate::state::AppState;
 
 /// Permitted sizes of a preview, pixels per side.
-const SIDES: std::ops::RangeInclusive<f64> = 64.0..=512.0;
+const PREVIEW_SIZES: std::ops::RangeInclusive<f64> = 64.0..=512.0;
 /// Default size of a preview, pixels per side.
-const SIDE: u64 = 256;
+const DEFAULT_PREVIEW_SIZE: u64 = 256;
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    Router::new().route("/v2/character", get(sheet)).route("/v2/character/preview", post(preview))
+    Router::new().route("/v2/character", get(read_character_sheet)).route("/v2/character/preview", post(preview))
 }
 
 /// The data that a character editor needs.
 #[derive(Serialize)]
-struct Sheet<'a> {
+struct CharacterSheet<'a> {
     /// The settings of a character, in the order of a form.
     character: Vec<Setting>,
     /// The settings of a pose.
@@ -53,8 +53,8 @@ struct Sheet<'a> {
     visemes: &'a [Viseme],
 }
 
-async fn sheet(State(shared): State<Arc<AppState>>, _: Caller) -> Response {
-    let sheet = Sheet {
+async fn read_character_sheet(State(shared): State<Arc<AppState>>, _: ApiCaller) -> Response {
+    let sheet = CharacterSheet {
         character: character_schema::character_settings(),
         pose: character_schema::pose_settings(),
         default: Character::default(),
@@ -66,31 +66,31 @@ async fn sheet(State(shared): State<Arc<AppState>>, _: Caller) -> Response {
 }
 
 /// A request for the preview renderer: one line of JSON.
-fn order(body: Value) -> Result<Bytes, ApiError> {
-    let faults = Faults::default();
+fn parse_preview_request(body: Value) -> Result<Bytes, ApiError> {
+    let faults = FieldErrors::default();
     let fields = Fields::body(body, &faults)?;
     if fields.raw("character").is_none_or(Value::is_null) {
-        fields.fault("character", "is required");
+        fields.add_error("character", "is required");
     }
-    fields.only(&["character", "pose", "size"]);
-    let side = fields.number("size", SIDES).map_or(Some(SIDE), |side| side.as_u64());
+    fields.reject_unknown(&["character", "pose", "size"]);
+    let side = fields.number("size", PREVIEW_SIZES).map_or(Some(DEFAULT_PREVIEW_SIZE), |side| side.as_u64());
     if side.is_none_or(|side| side % 2 != 0) {
-        fields.fault("size", "must be an even whole number");
+        fields.add_error("size", "must be an even whole number");
     }
     let order = json!({
-        "character": settings(&fields, "character", &OF_CHARACTER),
-        "pose": settings(&fields, "pose", &OF_POSE),
+        "character": read_settings(&fields, "character", &CHARACTER_SETTINGS),
+        "pose": read_settings(&fields, "pose", &POSE_SETTINGS),
         "size": side,
     });
-    faults.unless(Bytes::from(order.to_string() + "\n"))
+    faults.into_result(Bytes::from(order.to_string() + "\n"))
 }
 
 async fn preview(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Json(body): Json,
 ) -> Result<Response, ApiError> {
-    let picture = shared.painter.draw(caller.key, order(body)?).await?;
+    let picture = shared.preview_renderer.render(caller.key_hash, parse_preview_request(body)?).await?;
     let head = [(header::CONTENT_TYPE, "image/webp"), (header::CACHE_CONTROL, "no-store")];
     Ok((head, picture).into_response())
 }

@@ -25,21 +25,21 @@ use crate::error::ApiError;
 use crate::state::AppState;
 
 /// Maximum time for one picture. It takes about a second, and longer if calls need the CPU.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PREVIEW_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long the child process runs without a request. It caches the hair of the last character.
-const IDLE: Duration = Duration::from_secs(60);
+const PROCESS_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size of a picture that is accepted from the child, bytes.
-const LARGEST: u32 = 4 << 20;
+const MAX_IMAGE_BYTES: u32 = 4 << 20;
 
 /// The running child process.
-struct Hand {
-    orders: ChildStdin,
-    pictures: ChildStdout,
+struct RenderProcess {
+    stdin: ChildStdin,
+    stdout: ChildStdout,
     /// Killed when this is dropped.
     _child: Child,
 }
 
-impl Hand {
+impl RenderProcess {
     fn start(command: &[OsString]) -> std::io::Result<Self> {
         let (program, arguments) = command.split_first().ok_or(std::io::ErrorKind::NotFound)?;
         let mut child = Command::new(program)
@@ -52,49 +52,49 @@ impl Hand {
             .kill_on_drop(true)
             .spawn()?;
         match (child.stdin.take(), child.stdout.take()) {
-            (Some(orders), Some(pictures)) => Ok(Self { orders, pictures, _child: child }),
+            (Some(orders), Some(pictures)) => Ok(Self { stdin: orders, stdout: pictures, _child: child }),
             _ => Err(std::io::ErrorKind::BrokenPipe.into()),
         }
     }
 
     /// The picture of a request; `None` if the request cannot be rendered.
-    async fn draw(&mut self, line: &[u8]) -> std::io::Result<Option<Bytes>> {
-        self.orders.write_all(line).await?;
-        self.orders.flush().await?;
-        let length = self.pictures.read_u32_le().await?;
-        if length > LARGEST {
+    async fn render(&mut self, line: &[u8]) -> std::io::Result<Option<Bytes>> {
+        self.stdin.write_all(line).await?;
+        self.stdin.flush().await?;
+        let length = self.stdout.read_u32_le().await?;
+        if length > MAX_IMAGE_BYTES {
             return Err(std::io::ErrorKind::InvalidData.into());
         }
         let mut picture = vec![0; length as usize];
-        self.pictures.read_exact(&mut picture).await?;
+        self.stdout.read_exact(&mut picture).await?;
         Ok((!picture.is_empty()).then(|| picture.into()))
     }
 }
 
 /// Renders previews until `stop`.
 pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) {
-    let mut hand: Option<Hand> = None;
+    let mut hand: Option<RenderProcess> = None;
     loop {
-        let Some(order) = shared.painter.next() else {
+        let Some(order) = shared.preview_renderer.dequeue() else {
             tokio::select! {
-                () = shared.painter.wake.notified() => {}
-                () = tokio::time::sleep(IDLE), if hand.is_some() => hand = None,
+                () = shared.preview_renderer.wake.notified() => {}
+                () = tokio::time::sleep(PROCESS_IDLE_TIMEOUT), if hand.is_some() => hand = None,
                 _ = stop.wait_for(|stop| *stop) => return,
             }
             continue;
         };
         let drawn = tokio::select! {
-            drawn = tokio::time::timeout(PATIENCE, draw(&mut hand, &shared.baker, &order.line)) => drawn,
+            drawn = tokio::time::timeout(PREVIEW_TIMEOUT, render_with_restart(&mut hand, &shared.bake_command, &order.request_line)) => drawn,
             _ = stop.wait_for(|stop| *stop) => return,
         };
-        const FAILED: &str = "The preview could not be drawn";
+        const PREVIEW_FAILED: &str = "The preview could not be drawn";
         let answer = match drawn {
             Ok(Ok(Some(picture))) => Ok(picture),
-            Ok(Ok(None)) => Err(ApiError::Failed(FAILED, "the order was refused".into())),
+            Ok(Ok(None)) => Err(ApiError::Internal(PREVIEW_FAILED, "the order was refused".into())),
             // The next response of this process could belong to this request.
             Ok(Err(error)) => {
                 hand = None;
-                Err(ApiError::Failed(FAILED, error.to_string()))
+                Err(ApiError::Internal(PREVIEW_FAILED, error.to_string()))
             }
             Err(_) => {
                 hand = None;
@@ -106,13 +106,13 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
     }
 }
 
-async fn draw(hand: &mut Option<Hand>, command: &[OsString], line: &[u8]) -> std::io::Result<Option<Bytes>> {
+async fn render_with_restart(hand: &mut Option<RenderProcess>, command: &[OsString], line: &[u8]) -> std::io::Result<Option<Bytes>> {
     // A process that was started for an earlier picture may have been killed meanwhile.
     if let Some(picture) = match hand {
-        Some(old) => old.draw(line).await.ok(),
+        Some(old) => old.render(line).await.ok(),
         None => None,
     } {
         return Ok(picture);
     }
-    hand.insert(Hand::start(command)?).draw(line).await
+    hand.insert(RenderProcess::start(command)?).render(line).await
 }

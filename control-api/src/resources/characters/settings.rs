@@ -9,95 +9,95 @@ use serde_json::{Map, Value};
 use crate::http::validate::Fields;
 
 /// The settings of a character.
-pub(crate) static OF_CHARACTER: LazyLock<Vec<Setting>> = LazyLock::new(character_schema::character_settings);
+pub(crate) static CHARACTER_SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(character_schema::character_settings);
 /// The settings of a pose.
-pub(crate) static OF_POSE: LazyLock<Vec<Setting>> = LazyLock::new(character_schema::pose_settings);
+pub(crate) static POSE_SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(character_schema::pose_settings);
 /// The settings of a character's expression at rest.
-pub(crate) static OF_REST: LazyLock<Vec<Setting>> = LazyLock::new(character_schema::rest_settings);
+pub(crate) static REST_SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(character_schema::rest_settings);
 
 /// Maximum number of errors reported for one character.
-const TOLD: usize = 32;
+const MAX_REPORTED_ERRORS: usize = 32;
 
 /// The settings in the object `name` of a body, as they were given. Null values are omitted, which
 /// is equivalent. An empty object if it is absent.
-pub(crate) fn settings(fields: &Fields<'_>, name: &str, known: &[Setting]) -> Value {
+pub(crate) fn read_settings(fields: &Fields<'_>, name: &str, known: &[Setting]) -> Value {
     let Some(value) = fields.raw(name).filter(|v| !v.is_null()) else { return Value::Object(Map::new()) };
-    let mut reader = Reader { fields, name, known, left: TOLD };
-    reader.object(value, "").map_or(Value::Null, Value::Object)
+    let mut reader = SettingsReader { fields, name, known, errors_left: MAX_REPORTED_ERRORS };
+    reader.read_object(value, "").map_or(Value::Null, Value::Object)
 }
 
-struct Reader<'a, 'f> {
+struct SettingsReader<'a, 'f> {
     fields: &'a Fields<'f>,
     name: &'a str,
     known: &'a [Setting],
     /// Number of errors that may still be reported.
-    left: usize,
+    errors_left: usize,
 }
 
-impl Reader<'_, '_> {
-    fn fault(&mut self, path: &str, reason: impl Into<String>) {
-        let Some(left) = self.left.checked_sub(1) else { return };
-        self.left = left;
+impl SettingsReader<'_, '_> {
+    fn add_error(&mut self, path: &str, reason: impl Into<String>) {
+        let Some(left) = self.errors_left.checked_sub(1) else { return };
+        self.errors_left = left;
         let dot = if path.is_empty() { "" } else { "." };
         // The client chooses the name, so only a part of it is reported.
         let path: String = path.chars().take(100).collect();
-        self.fields.fault(&format!("{}{dot}{path}", self.name), reason);
+        self.fields.add_error(&format!("{}{dot}{path}", self.name), reason);
     }
 
     /// Whether `path` is the parent of a setting: `eyes` of `eyes.size`, `background` of
     /// `background[0]`.
-    fn leads(&self, path: &str, step: char) -> bool {
+    fn is_path_prefix(&self, path: &str, step: char) -> bool {
         self.known.iter().any(|s| s.name.strip_prefix(path).is_some_and(|rest| rest.starts_with(step)))
     }
 
-    fn object(&mut self, value: &Value, path: &str) -> Option<Map<String, Value>> {
+    fn read_object(&mut self, value: &Value, path: &str) -> Option<Map<String, Value>> {
         let Value::Object(map) = value else {
-            self.fault(path, "must be an object");
+            self.add_error(path, "must be an object");
             return None;
         };
         let mut read = Map::new();
         for (name, value) in map.iter().filter(|(_, value)| !value.is_null()) {
-            if self.left == 0 {
+            if self.errors_left == 0 {
                 break;
             }
             let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-            if let Some(value) = self.value(value, &path) {
+            if let Some(value) = self.read_value(value, &path) {
                 read.insert(name.clone(), value);
             }
         }
         Some(read)
     }
 
-    fn value(&mut self, value: &Value, path: &str) -> Option<Value> {
+    fn read_value(&mut self, value: &Value, path: &str) -> Option<Value> {
         if let Some(kind) = self.known.iter().find(|s| s.name == path).map(|s| s.kind) {
-            return match fault(kind, value) {
+            return match check_value(kind, value) {
                 None => Some(value.clone()),
                 Some(reason) => {
-                    self.fault(path, reason);
+                    self.add_error(path, reason);
                     None
                 }
             };
         }
-        if self.leads(path, '.') {
-            return self.object(value, path).map(Value::Object);
+        if self.is_path_prefix(path, '.') {
+            return self.read_object(value, path).map(Value::Object);
         }
-        if self.leads(path, '[') {
+        if self.is_path_prefix(path, '[') {
             let count = self.known.iter().filter(|s| s.name.starts_with(&format!("{path}["))).count();
             let Some(items) = value.as_array().filter(|items| items.len() == count) else {
-                self.fault(path, format!("must be an array of {count}"));
+                self.add_error(path, format!("must be an array of {count}"));
                 return None;
             };
             let items: Vec<Option<Value>> =
-                items.iter().enumerate().map(|(i, item)| self.value(item, &format!("{path}[{i}]"))).collect();
+                items.iter().enumerate().map(|(i, item)| self.read_value(item, &format!("{path}[{i}]"))).collect();
             return items.into_iter().collect::<Option<Vec<_>>>().map(Value::Array);
         }
-        self.fault(path, "is not known");
+        self.add_error(path, "is not known");
         None
     }
 }
 
 /// The error in a setting's value, if any.
-fn fault(kind: SettingKind, value: &Value) -> Option<String> {
+fn check_value(kind: SettingKind, value: &Value) -> Option<String> {
     match kind {
         SettingKind::Slider { min: least, max: most, .. } => match value.as_f64() {
             // Compared as it is stored: a slider is an `f32`.
@@ -131,23 +131,23 @@ mod tests {
 
     use super::*;
     use crate::error::ApiError;
-    use crate::http::validate::Faults;
+    use crate::http::validate::FieldErrors;
 
-    fn read(character: Value) -> Result<Value, Vec<(String, String)>> {
-        let faults = Faults::default();
+    fn read_character(character: Value) -> Result<Value, Vec<(String, String)>> {
+        let faults = FieldErrors::default();
         let read = {
             let fields = Fields::body(json!({"character": character}), &faults).unwrap();
-            settings(&fields, "character", &OF_CHARACTER)
+            read_settings(&fields, "character", &CHARACTER_SETTINGS)
         };
-        faults.unless(read).map_err(|error| match error {
+        faults.into_result(read).map_err(|error| match error {
             ApiError::Invalid(faults) => faults.into_iter().map(|f| (f.field, f.reason)).collect(),
             other => panic!("{other:?}"),
         })
     }
 
     #[track_caller]
-    fn refused(character: Value) -> (String, String) {
-        let mut faults = read(character.clone()).unwrap_err();
+    fn single_error(character: Value) -> (String, String) {
+        let mut faults = read_character(character.clone()).unwrap_err();
         assert_eq!(faults.len(), 1, "{character}: {faults:?}");
         faults.remove(0)
     }
@@ -156,16 +156,16 @@ mod tests {
     fn everybody_of_the_house_is_taken_as_it_is() {
         for person in avatar_spec::ids().filter_map(avatar_spec::find) {
             let given = serde_json::to_value(&person.character).unwrap();
-            let taken: Character = serde_json::from_value(read(given).unwrap()).unwrap();
+            let taken: Character = serde_json::from_value(read_character(given).unwrap()).unwrap();
             assert_eq!(taken, person.character);
         }
-        assert_eq!(read(json!({})), Ok(json!({})));
-        assert_eq!(read(json!({"age": null, "eyes": null, "hair": {"dark": null}})), Ok(json!({"hair": {}})));
+        assert_eq!(read_character(json!({})), Ok(json!({})));
+        assert_eq!(read_character(json!({"age": null, "eyes": null, "hair": {"dark": null}})), Ok(json!({"hair": {}})));
     }
 
     #[test]
     fn both_ends_of_every_slider_are_taken_and_what_is_beyond_is_not() {
-        for (list, of_character) in [(&OF_CHARACTER, true), (&OF_POSE, false)] {
+        for (list, of_character) in [(&CHARACTER_SETTINGS, true), (&POSE_SETTINGS, false)] {
             for setting in list.iter() {
                 let SettingKind::Slider { min: least, max: most, .. } = setting.kind else { continue };
                 let with = |n: &str| -> Value {
@@ -180,16 +180,16 @@ mod tests {
                     let of_pose = serde_json::from_value::<Pose>(given.clone()).is_ok();
                     assert!(of_pose || serde_json::from_value::<Character>(given.clone()).is_ok(), "{given}");
                     if of_character {
-                        assert_eq!(read(given.clone()), Ok(given));
+                        assert_eq!(read_character(given.clone()), Ok(given));
                     }
                 }
                 if of_character {
                     let field = format!("character.{}", setting.name);
                     let reason = format!("must be between {least} and {most}");
                     for n in ["1e308", "-1e308", &(most + 0.01).to_string(), &(least - 0.01).to_string()] {
-                        assert_eq!(refused(with(n)), (field.clone(), reason.clone()), "{n}");
+                        assert_eq!(single_error(with(n)), (field.clone(), reason.clone()), "{n}");
                     }
-                    assert_eq!(refused(with("\"NaN\"")), (field, "must be a number".into()));
+                    assert_eq!(single_error(with("\"NaN\"")), (field, "must be a number".into()));
                 }
             }
         }
@@ -198,26 +198,26 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_by_its_path() {
         let told = |field: &str, reason: &str| (format!("character{field}"), reason.to_owned());
-        assert_eq!(refused(json!([])), told("", "must be an object"));
-        assert_eq!(refused(json!({"hair": 1})), told(".hair", "must be an object"));
-        assert_eq!(refused(json!({"wings": {"size": 1}})), told(".wings", "is not known"));
-        assert_eq!(refused(json!({"eyes": {"number": 3}})), told(".eyes.number", "is not known"));
+        assert_eq!(single_error(json!([])), told("", "must be an object"));
+        assert_eq!(single_error(json!({"hair": 1})), told(".hair", "must be an object"));
+        assert_eq!(single_error(json!({"wings": {"size": 1}})), told(".wings", "is not known"));
+        assert_eq!(single_error(json!({"eyes": {"number": 3}})), told(".eyes.number", "is not known"));
         let colour = "must be a colour such as #c0906f";
         for bad in
             [json!("red"), json!("#12345"), json!("#1234567"), json!("#+12345"), json!(1), json!("#12345g")]
         {
-            assert_eq!(refused(json!({"skin": {"colour": bad}})), told(".skin.colour", colour));
+            assert_eq!(single_error(json!({"skin": {"colour": bad}})), told(".skin.colour", colour));
         }
-        assert_eq!(refused(json!({"background": ["#ffffff", "x"]})), told(".background[1]", colour));
-        assert_eq!(refused(json!({"background": ["#ffffff"]})), told(".background", "must be an array of 2"));
+        assert_eq!(single_error(json!({"background": ["#ffffff", "x"]})), told(".background[1]", colour));
+        assert_eq!(single_error(json!({"background": ["#ffffff"]})), told(".background", "must be an array of 2"));
         assert_eq!(
-            refused(json!({"glasses": "monocle"})),
+            single_error(json!({"glasses": "monocle"})),
             told(".glasses", "must be one of none, square, round, slim")
         );
-        assert_eq!(refused(json!({"earrings": 1})), told(".earrings", "must be true or false"));
+        assert_eq!(single_error(json!({"earrings": 1})), told(".earrings", "must be true or false"));
         for bad in [json!(-1), json!(1.5), json!(4_294_967_296_u64), json!("1")] {
             assert_eq!(
-                refused(json!({"seed": bad})),
+                single_error(json!({"seed": bad})),
                 told(".seed", "must be a whole number between 0 and 4294967295")
             );
         }
@@ -226,8 +226,8 @@ mod tests {
     #[test]
     fn a_flood_of_faults_is_not_answered_by_a_flood() {
         let many: Map<String, Value> = (0..10_000).map(|n| (format!("x{n}"), json!(n))).collect();
-        assert_eq!(read(Value::Object(many)).unwrap_err().len(), TOLD);
+        assert_eq!(read_character(Value::Object(many)).unwrap_err().len(), MAX_REPORTED_ERRORS);
         let long = "y".repeat(1 << 20);
-        assert!(refused(json!({ long: 1 })).0.len() < 200);
+        assert!(single_error(json!({ long: 1 })).0.len() < 200);
     }
 }

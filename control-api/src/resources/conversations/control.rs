@@ -18,23 +18,23 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use tracing::Instrument as _;
 
-use super::found;
-use crate::error::{ApiError, Missing};
+use super::find_conversation;
+use crate::error::{ApiError, Resource};
 use crate::events::ending;
-use crate::http::auth::Caller;
+use crate::http::auth::ApiCaller;
 use crate::http::extract::{Json, Path};
-use crate::http::validate::{Faults, Fields};
+use crate::http::validate::{FieldErrors, Fields};
 use crate::state::AppState;
 use crate::store;
 use crate::store::conversation::{ENDED, Row, STARTED};
 
-type Answer = Result<axum::Json<Value>, ApiError>;
+type JsonResult = Result<axum::Json<Value>, ApiError>;
 
 /// How long DELETE waits for each of the two that end a conversation, the store and the engine,
 /// until the record has status ENDED.
-const END_WAIT: Duration = Duration::from_secs(3);
+const END_TIMEOUT: Duration = Duration::from_secs(3);
 /// Reason in the response of DELETE if the end is not stored yet.
-const LATE: &str = "the end of the conversation is not stored yet";
+const END_NOT_STORED: &str = "the end of the conversation is not stored yet";
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -45,96 +45,96 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/v1/conversation/{id}/context", post(context))
 }
 
-fn refused(refusal: Rejection) -> ApiError {
+fn conflict(refusal: Rejection) -> ApiError {
     ApiError::Conflict(refusal.to_string())
 }
 
 /// Sends a command to a conversation in any status.
-async fn give(shared: &AppState, caller: &Caller, row: Row, command: Command) -> Result<(), ApiError> {
-    let id: ConversationId = row.id.parse().map_err(|_| ApiError::Missing(Missing::Conversation))?;
+async fn send_command(shared: &AppState, caller: &ApiCaller, row: Row, command: Command) -> Result<(), ApiError> {
+    let id: ConversationId = row.id.parse().map_err(|_| ApiError::NotFound(Resource::Conversation))?;
     let mut row = row;
     // Twice, because the call may start or end between reading its status and sending the command.
     for _ in 0..2 {
         if row.status == ENDED {
-            return Err(refused(Rejection::Ended));
+            return Err(conflict(Rejection::Ended));
         }
         let queued =
             row.status == STARTED && shared.store.queue_command(&caller.workspace, &row.id, &command).await?;
-        if queued && !shared.pending.contains(id) {
+        if queued && !shared.pending_offers.contains(id) {
             return Ok(());
         }
-        match shared.host().send_command(id, command.clone()).await {
+        match shared.engine().send_command(id, command.clone()).await {
             Ok(Told::Accepted | Told::NothingToDo) => return Ok(()),
             Ok(Told::Rejected(refusal)) | Err(CommandError::Rejected(refusal)) => {
-                return Err(refused(refusal));
+                return Err(conflict(refusal));
             }
             Err(CommandError::NotRunning) if queued => return Ok(()),
             Err(CommandError::NotRunning) => {}
         }
-        shared.facts.flush(&shared.store).await;
-        row = found(shared, caller, &row.id).await?;
+        shared.events.flush(&shared.store).await;
+        row = find_conversation(shared, caller, &row.id).await?;
     }
     if row.status == ENDED {
-        Err(refused(Rejection::Ended))
+        Err(conflict(Rejection::Ended))
     } else {
         Err(ApiError::NoCapacity("the call is not held by this server".into()))
     }
 }
 
-fn fields<T>(body: Value, read: impl FnOnce(&Fields<'_>) -> T) -> Result<T, ApiError> {
-    let faults = Faults::default();
+fn parse_body<T>(body: Value, read: impl FnOnce(&Fields<'_>) -> T) -> Result<T, ApiError> {
+    let faults = FieldErrors::default();
     let fields = Fields::body(body, &faults)?;
     let value = read(&fields);
-    faults.unless(value)
+    faults.into_result(value)
 }
 
 async fn speak(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
-) -> Answer {
-    let command = fields(body, |f| Command::Say {
-        text: f.at_most("text", MAX_TEXT_CHARS),
+) -> JsonResult {
+    let command = parse_body(body, |f| Command::Say {
+        text: f.required_at_most("text", MAX_TEXT_CHARS),
         interrupt: f.boolean("interrupt").unwrap_or(true),
         allow_interruptions: true,
         add_to_context: f.boolean("add_to_context").unwrap_or(false),
     })?;
-    let row = found(&shared, &caller, &id).await?;
-    give(&shared, &caller, row, command).await?;
+    let row = find_conversation(&shared, &caller, &id).await?;
+    send_command(&shared, &caller, row, command).await?;
     Ok(axum::Json(json!({"message": "Agent is speaking the provided text."})))
 }
 
-async fn interrupt(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path<String>) -> Answer {
-    let row = found(&shared, &caller, &id).await?;
-    give(&shared, &caller, row, Command::Interrupt).await?;
+async fn interrupt(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+    let row = find_conversation(&shared, &caller, &id).await?;
+    send_command(&shared, &caller, row, Command::Interrupt).await?;
     Ok(axum::Json(json!({"message": "Agent interrupted successfully"})))
 }
 
 async fn respond(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
-) -> Answer {
-    let command = fields(body, |f| Command::Respond { text: f.at_most("text", MAX_TEXT_CHARS) })?;
-    let row = found(&shared, &caller, &id).await?;
-    give(&shared, &caller, row, command).await?;
+) -> JsonResult {
+    let command = parse_body(body, |f| Command::Respond { text: f.required_at_most("text", MAX_TEXT_CHARS) })?;
+    let row = find_conversation(&shared, &caller, &id).await?;
+    send_command(&shared, &caller, row, command).await?;
     Ok(axum::Json(json!({"message": "Agent is responding to the provided text."})))
 }
 
 async fn context(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
-) -> Answer {
-    let command = fields(body, |f| Command::Context {
+) -> JsonResult {
+    let command = parse_body(body, |f| Command::Context {
         text: f.required("text"),
         overwrite: f.choice("mode", &["append", "overwrite"], "append") == "overwrite",
     })?;
-    let row = found(&shared, &caller, &id).await?;
-    give(&shared, &caller, row, command).await?;
+    let row = find_conversation(&shared, &caller, &id).await?;
+    send_command(&shared, &caller, row, command).await?;
     Ok(axum::Json(json!({"message": "Context updated successfully"})))
 }
 
@@ -144,16 +144,16 @@ async fn context(
 async fn end_unjoined(shared: &Arc<AppState>, id: &str) -> Option<store::Result<bool>> {
     let (shared, id) = (Arc::clone(shared), id.to_owned());
     let ending = async move { ending::end_unjoined(&shared, &id, EndReason::EndedByApi).await };
-    let ended = timeout(END_WAIT, tokio::spawn(ending.in_current_span())).await.ok()?;
+    let ended = timeout(END_TIMEOUT, tokio::spawn(ending.in_current_span())).await.ok()?;
     Some(ended.unwrap_or(Err(store::Error::Panicked)))
 }
 
-async fn end(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path<String>) -> Answer {
-    let row = found(&shared, &caller, &id).await?;
-    let id: ConversationId = row.id.parse().map_err(|_| ApiError::Missing(Missing::Conversation))?;
+async fn end(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+    let row = find_conversation(&shared, &caller, &id).await?;
+    let id: ConversationId = row.id.parse().map_err(|_| ApiError::NotFound(Resource::Conversation))?;
     let done = || {
         // Further requests get 409.
-        shared.unconfirmed.take(id);
+        shared.unconfirmed_ends.take(id);
         Ok(axum::Json(json!({
             "agent_identity": row.agent_name,
             "conversation_id": row.id,
@@ -163,13 +163,13 @@ async fn end(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path
     if row.status == ENDED {
         // A client that received an error because the end was not stored repeats the request, and
         // now gets the confirmation.
-        return if shared.unconfirmed.take(id) { done() } else { Err(refused(Rejection::Ended)) };
+        return if shared.unconfirmed_ends.take(id) { done() } else { Err(conflict(Rejection::Ended)) };
     }
     let unwritable = || {
-        shared.unconfirmed.note(id);
-        ApiError::Unwritable(shared.store.health.failing().unwrap_or_else(|| LATE.to_owned()))
+        shared.unconfirmed_ends.insert(id);
+        ApiError::StoreUnwritable(shared.store.health.failure_reason().unwrap_or_else(|| END_NOT_STORED.to_owned()))
     };
-    let mut news = shared.news.subscribe();
+    let mut news = shared.commits.subscribe();
     // Of concurrent requests only the one that ends the conversation succeeds; the others get 409.
     // `None`: the store may still end it.
     let mut unjoined = Some(false);
@@ -181,24 +181,24 @@ async fn end(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path
             Some(Err(_)) | None => None,
         };
     }
-    let ended_it = match shared.host().send_command(id, Command::End).await {
+    let ended_it = match shared.engine().send_command(id, Command::End).await {
         Ok(Told::Accepted) => true,
         Ok(Told::NothingToDo | Told::Rejected(Rejection::Ended))
         | Err(CommandError::Rejected(Rejection::Ended) | CommandError::NotRunning) => {
             unjoined.ok_or_else(unwritable)?
         }
-        Ok(Told::Rejected(refusal)) | Err(CommandError::Rejected(refusal)) => return Err(refused(refusal)),
+        Ok(Told::Rejected(refusal)) | Err(CommandError::Rejected(refusal)) => return Err(conflict(refusal)),
     };
     if !ended_it {
-        if let Some(reason) = shared.store.health.failing() {
-            return Err(ApiError::Unwritable(reason));
+        if let Some(reason) = shared.store.health.failure_reason() {
+            return Err(ApiError::StoreUnwritable(reason));
         }
         // After a timeout the current status is read nevertheless.
-        let _ = timeout(END_WAIT, shared.facts.flush(&shared.store)).await;
-        if found(&shared, &caller, &row.id).await?.status == ENDED {
-            return if shared.unconfirmed.take(id) { done() } else { Err(refused(Rejection::Ended)) };
+        let _ = timeout(END_TIMEOUT, shared.events.flush(&shared.store)).await;
+        if find_conversation(&shared, &caller, &row.id).await?.status == ENDED {
+            return if shared.unconfirmed_ends.take(id) { done() } else { Err(conflict(Rejection::Ended)) };
         }
-        return Err(if shared.unconfirmed.contains(id) {
+        return Err(if shared.unconfirmed_ends.contains(id) {
             unwritable()
         } else {
             ApiError::NoCapacity("the call is not held by this server".into())
@@ -206,7 +206,7 @@ async fn end(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path
     }
     let ended = async {
         loop {
-            let now = found(&shared, &caller, &row.id).await?;
+            let now = find_conversation(&shared, &caller, &row.id).await?;
             if now.status == ENDED {
                 return Ok::<_, ApiError>(());
             }
@@ -216,9 +216,9 @@ async fn end(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path
     };
     tokio::select! {
         ended = ended => ended?,
-        () = shared.store.health.fails() => return Err(unwritable()),
+        () = shared.store.health.wait_for_failure() => return Err(unwritable()),
         // The call ends nevertheless, and a repeated request confirms it.
-        () = tokio::time::sleep(END_WAIT) => return Err(unwritable()),
+        () = tokio::time::sleep(END_TIMEOUT) => return Err(unwritable()),
     }
     done()
 }

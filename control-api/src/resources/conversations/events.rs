@@ -16,19 +16,19 @@ use futures_util::Stream;
 use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
 
-use super::found;
+use super::find_conversation;
 use crate::clock::{self, Micros};
-use crate::error::{ApiError, OrFail as _};
+use crate::error::{ApiError, OrInternalError as _};
 use crate::events::record;
-use crate::http::auth::Caller;
+use crate::http::auth::ApiCaller;
 use crate::http::extract::Path;
 use crate::state::AppState;
 use crate::store::conversation::{ENDED, Row};
 
-const READ: &str = "Failed to retrieve conversation details";
-const ALIVE: Duration = Duration::from_secs(15);
+const READ_FAILED: &str = "Failed to retrieve conversation details";
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// Polling interval of a shared database, for events that another server stored.
-const ELSEWHERE: Duration = Duration::from_secs(1);
+const SHARED_STORE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -38,28 +38,28 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 
 async fn turns(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Path(id): Path<String>,
 ) -> Result<axum::Json<Value>, ApiError> {
-    let row = found(&shared, &caller, &id).await?;
-    let mut fold = record::of(&shared, &row).await.or_fail(READ)?;
+    let row = find_conversation(&shared, &caller, &id).await?;
+    let mut fold = record::load_projection(&shared, &row).await.or_internal_error(READ_FAILED)?;
     Ok(axum::Json(fold["turns"].take()))
 }
 
 /// An event as JSON: sequence number, seconds since the start, wall clock time, then the fields of
 /// the event.
-fn shown(fact: &EventEnvelope, base: Micros) -> Value {
+fn event_to_json(fact: &EventEnvelope, base: Micros) -> Value {
     let mut item = Map::new();
     item.insert("seq".into(), fact.seq.into());
     item.insert("at".into(), fact.at.as_seconds().into());
-    item.insert("timestamp".into(), clock::iso(base.saturating_add(fact.at.as_micros() as Micros)).into());
+    item.insert("timestamp".into(), clock::to_iso8601(base.saturating_add(fact.at.as_micros() as Micros)).into());
     if let Value::Object(event) = json!(fact.event) {
         item.extend(event);
     }
     Value::Object(item)
 }
 
-fn base(row: &Row) -> Micros {
+fn started_at(row: &Row) -> Micros {
     row.joined_at.unwrap_or(row.created_at)
 }
 
@@ -67,82 +67,82 @@ fn base(row: &Row) -> Micros {
 /// `Last-Event-ID` and ends with the conversation.
 async fn events(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let row = found(&shared, &caller, &id).await?;
+    let row = find_conversation(&shared, &caller, &id).await?;
     let accepts = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
     if !accepts.contains("text/event-stream") {
-        let facts = shared.store.events(&row.id, 0).await.or_fail(READ)?;
-        let items: Vec<Value> = facts.iter().map(|fact| shown(fact, base(&row))).collect();
+        let facts = shared.store.events(&row.id, 0).await.or_internal_error(READ_FAILED)?;
+        let items: Vec<Value> = facts.iter().map(|fact| event_to_json(fact, started_at(&row))).collect();
         return Ok(axum::Json(items).into_response());
     }
     let last = headers.get("last-event-id").and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
-    let reader = Reader {
-        news: shared.news.subscribe(),
+    let reader = EventReader {
+        commits: shared.commits.subscribe(),
         shared,
         id: row.id,
-        next: last.map_or(0, |n| n + 1),
-        ready: Vec::new(),
+        next_seq: last.map_or(0, |n| n + 1),
+        buffered: Vec::new(),
     };
-    Ok(Sse::new(reader.stream()).keep_alive(KeepAlive::new().interval(ALIVE)).into_response())
+    Ok(Sse::new(reader.into_stream()).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL)).into_response())
 }
 
 /// Reads a conversation's events as they are stored.
-struct Reader {
+struct EventReader {
     shared: Arc<AppState>,
-    news: broadcast::Receiver<conversation::id::ConversationId>,
+    commits: broadcast::Receiver<conversation::id::ConversationId>,
     id: String,
-    next: u64,
+    next_seq: u64,
     /// Read and not sent yet, newest first.
-    ready: Vec<Item>,
+    buffered: Vec<Item>,
 }
 
-impl Reader {
-    fn stream(self) -> impl Stream<Item = Result<Item, Infallible>> {
+impl EventReader {
+    fn into_stream(self) -> impl Stream<Item = Result<Item, Infallible>> {
         futures_util::stream::unfold(self, |mut reader| async move {
-            let item = reader.item().await?;
+            let item = reader.next_item().await?;
             Some((Ok(item), reader))
         })
     }
 
     /// The next event; `None` when the conversation is over, erased, or unreadable.
-    async fn item(&mut self) -> Option<Item> {
+    async fn next_item(&mut self) -> Option<Item> {
         loop {
-            if let Some(item) = self.ready.pop() {
+            if let Some(item) = self.buffered.pop() {
                 return Some(item);
             }
             // The status is read first: events that are stored afterwards are found in the next
             // iteration.
-            let row = self.shared.store.conversation_anywhere(&self.id).await.ok().flatten()?;
-            let facts = self.shared.store.events(&self.id, self.next).await.ok()?;
+            let row = self.shared.store.conversation_in_any_workspace(&self.id).await.ok().flatten()?;
+            let facts = self.shared.store.events(&self.id, self.next_seq).await.ok()?;
             if let Some(last) = facts.last() {
-                self.next = last.seq + 1;
+                self.next_seq = last.seq + 1;
                 let items = facts.iter().map(|fact| {
-                    let shown = shown(fact, base(&row));
+                    let shown = event_to_json(fact, started_at(&row));
                     let name = shown["what"].as_str().unwrap_or_default().to_owned();
                     Item::default().id(fact.seq.to_string()).event(name).data(shown.to_string())
                 });
-                self.ready = items.rev().collect();
+                self.buffered = items.rev().collect();
             } else if row.status == ENDED {
                 return None;
             } else {
-                self.changed().await?;
+                self.wait_for_commit().await?;
             }
         }
     }
 
     /// Waits until an event of this conversation was stored.
-    async fn changed(&mut self) -> Option<()> {
+    async fn wait_for_commit(&mut self) -> Option<()> {
         loop {
             let news = match self.shared.store.is_shared() {
                 // Another server may store them; this server is not notified of those.
-                true => match tokio::time::timeout(ELSEWHERE, self.news.recv()).await {
+                true => match tokio::time::timeout(SHARED_STORE_POLL_INTERVAL, self.commits.recv()).await {
                     Ok(news) => news,
                     Err(_) => return Some(()),
                 },
-                false => self.news.recv().await,
+                false => self.commits.recv().await,
             };
             match news {
                 Ok(id) if id.to_string() == self.id => return Some(()),

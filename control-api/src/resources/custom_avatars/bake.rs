@@ -39,17 +39,17 @@ use crate::store;
 use crate::store::custom_avatar::{self as table, Job};
 
 /// Folder in the data folder in which avatars are drawn.
-const FOLDER: &str = "bakes";
+const BAKE_FOLDER: &str = "bakes";
 /// How often the progress is stored and the job's ownership is checked.
-const LOOK: Duration = Duration::from_secs(1);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// Delay after a failure of the store or the disk.
-const AGAIN: Duration = Duration::from_secs(10);
+const RETRY_DELAY: Duration = Duration::from_secs(10);
 /// Default frame rate of agents, pictures per second.
-const RATE: u32 = 25;
+const DEFAULT_FRAME_RATE: u32 = 25;
 /// Completeness of a finished pose set, in percent.
-const ALL: u8 = 100;
+const COMPLETE_PERCENT: u8 = 100;
 /// Error text of a job that failed for reasons of the server.
-const FAILED: &str = "the face could not be drawn; the server's log says why";
+const BAKE_FAILED: &str = "the face could not be drawn; the server's log says why";
 
 /// Errors other than a failed drawing; the job is tried again.
 #[derive(Debug, thiserror::Error)]
@@ -57,11 +57,11 @@ enum Error {
     #[error(transparent)]
     Store(#[from] store::Error),
     #[error("{0}: {1}")]
-    Folder(String, #[source] std::io::Error),
+    Io(String, #[source] std::io::Error),
 }
 
 /// The result of a drawing: the output for the record, and the pose set file.
-struct Made {
+struct BakedAvatar {
     output: String,
     poses: Arc<[u8]>,
 }
@@ -71,12 +71,12 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
     loop {
         let work = async {
             loop {
-                match next(&shared).await {
+                match bake_next(&shared).await {
                     Ok(true) => {}
-                    Ok(false) => return shared.drawings.notified().await,
+                    Ok(false) => return shared.bake_queued.notified().await,
                     Err(error) => {
                         tracing::error!(%error, "people cannot be drawn");
-                        return tokio::time::sleep(AGAIN).await;
+                        return tokio::time::sleep(RETRY_DELAY).await;
                     }
                 }
             }
@@ -91,33 +91,33 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
 }
 
 /// Processes the next drawing job; false if none is queued.
-async fn next(shared: &AppState) -> Result<bool, Error> {
+async fn bake_next(shared: &AppState) -> Result<bool, Error> {
     let mut job = None;
     // Most checks find no job and should not block writers.
-    if shared.store.drawing_waits(&shared.server, clock::now()).await? {
-        let mut tx = shared.store.write().await?;
-        job = table::take(&mut tx, &shared.server, clock::now()).await?;
+    if shared.store.has_claimable_job(&shared.server_id, clock::now()).await? {
+        let mut tx = shared.store.begin_write().await?;
+        job = table::claim_job(&mut tx, &shared.server_id, clock::now()).await?;
         tx.commit().await?;
     }
-    let folder = shared.config.data.join(FOLDER);
-    sweep(&folder, job.as_ref().map(|job| job.id.as_str())).await;
+    let folder = shared.config.data.join(BAKE_FOLDER);
+    remove_stale_folders(&folder, job.as_ref().map(|job| job.id.as_str())).await;
     let Some(job) = job else { return Ok(false) };
     let id = job.id.clone();
-    let made = match person(job) {
-        Ok(person) => draw(shared, &person, &folder.join(&id)).await?,
+    let made = match parse_job(job) {
+        Ok(person) => bake_avatar(shared, &person, &folder.join(&id)).await?,
         Err(why) => {
             tracing::error!(custom_avatar = %id, %why, "a stored person cannot be read");
-            Some(Err(FAILED))
+            Some(Err(BAKE_FAILED))
         }
     };
     if let Some(made) = made {
         let poses = made.as_ref().map(|made| STANDARD.encode(&made.poses)).unwrap_or_default();
         let told = made.as_ref().map(|made| (made.output.as_str(), poses.as_str())).map_err(|why| *why);
-        let mut tx = shared.store.write().await?;
-        table::finish(&mut tx, &shared.server, &id, told, clock::now()).await?;
+        let mut tx = shared.store.begin_write().await?;
+        table::finish_job(&mut tx, &shared.server_id, &id, told, clock::now()).await?;
         tx.commit().await?;
-        if let Ok(Made { poses, .. }) = made {
-            avatars::renew(shared, &id, PoseSetFile { data: poses, completeness: ALL });
+        if let Ok(BakedAvatar { poses, .. }) = made {
+            avatars::swap_pose_set(shared, &id, PoseSetFile { data: poses, completeness: COMPLETE_PERCENT });
         }
     }
     Ok(true)
@@ -125,7 +125,7 @@ async fn next(shared: &AppState) -> Result<bool, Error> {
 
 /// Removes the files of earlier drawings, except those of `kept`. A folder that cannot be removed
 /// stays until the next time, which does no harm.
-async fn sweep(folder: &Path, kept: Option<&str>) {
+async fn remove_stale_folders(folder: &Path, kept: Option<&str>) {
     let Ok(mut entries) = tokio::fs::read_dir(folder).await else { return };
     while let Ok(Some(entry)) = entries.next_entry().await {
         if kept.is_none_or(|kept| entry.file_name() != kept) {
@@ -134,34 +134,34 @@ async fn sweep(folder: &Path, kept: Option<&str>) {
     }
 }
 
-fn person(job: Job) -> Result<AvatarSpec, serde_json::Error> {
-    let mut person: Value = serde_json::from_str(&job.person)?;
+fn parse_job(job: Job) -> Result<AvatarSpec, serde_json::Error> {
+    let mut person: Value = serde_json::from_str(&job.character)?;
     person["name"] = job.name.into();
     person["gender"] = job.gender.into();
     Ok(AvatarSpec { id: job.id, ..serde_json::from_value(person)? })
 }
 
 /// A child's progress message, `{"progress": 0.25}`, in percent.
-fn percent(line: &str) -> Option<i64> {
+fn parse_progress(line: &str) -> Option<i64> {
     let share = serde_json::from_str::<Value>(line).ok()?["progress"].as_f64()?;
     Some((share.clamp(0.0, 1.0) * 100.0) as i64)
 }
 
 /// A child's message that a partial pose set is available, `{"first": 0.25}`, in percent.
-fn first(line: &str) -> Option<u8> {
+fn parse_first_poses(line: &str) -> Option<u8> {
     let share = serde_json::from_str::<Value>(line).ok()?["first"].as_f64()?;
-    Some(((share.clamp(0.0, 1.0) * 100.0) as u8).min(ALL - 1))
+    Some(((share.clamp(0.0, 1.0) * 100.0) as u8).min(COMPLETE_PERCENT - 1))
 }
 
 /// Draws an avatar; `None` if this server no longer owns the job.
-async fn draw(
+async fn bake_avatar(
     shared: &AppState,
     person: &AvatarSpec,
     folder: &Path,
-) -> Result<Option<Result<Made, &'static str>>, Error> {
+) -> Result<Option<Result<BakedAvatar, &'static str>>, Error> {
     let at = |path: &Path| {
         let path = path.display().to_string();
-        move |error| Error::Folder(path, error)
+        move |error| Error::Io(path, error)
     };
     let file = folder.join(format!("{}.toml", person.id));
     let poses = folder.join("face.poses");
@@ -175,21 +175,21 @@ async fn draw(
     tokio::fs::write(&file, avatar_spec::to_toml(person)).await.map_err(at(&file))?;
     let mut killed = false;
     loop {
-        match child(shared, &person.id, &file, &poses, folder).await? {
-            Some(Ended::Well) => return Ok(Some(made(&person.id, &poses).await?.ok_or(FAILED))),
+        match run_child(shared, &person.id, &file, &poses, folder).await? {
+            Some(BakeExit::Succeeded) => return Ok(Some(read_baked(&person.id, &poses).await?.ok_or(BAKE_FAILED))),
             // Usually caused by lack of memory. More may be available now, and the drawn parts are
             // kept.
-            Some(Ended::Killed) if !killed => killed = true,
-            Some(Ended::Killed | Ended::Failed) => return Ok(Some(Err(FAILED))),
+            Some(BakeExit::Killed) if !killed => killed = true,
+            Some(BakeExit::Killed | BakeExit::Failed) => return Ok(Some(Err(BAKE_FAILED))),
             None => return Ok(None),
         }
     }
 }
 
 /// The pose set in the file `poses` and the picture beside it; `None` if it cannot be shown.
-async fn made(id: &str, poses: &Path) -> Result<Option<Made>, Error> {
+async fn read_baked(id: &str, poses: &Path) -> Result<Option<BakedAvatar>, Error> {
     let read = async |path: &Path| {
-        tokio::fs::read(path).await.map_err(|error| Error::Folder(path.display().to_string(), error))
+        tokio::fs::read(path).await.map_err(|error| Error::Io(path.display().to_string(), error))
     };
     let picture = read(&poses.with_extension("webp")).await?;
     let poses: Arc<[u8]> = read(poses).await?.into();
@@ -205,43 +205,43 @@ async fn made(id: &str, poses: &Path) -> Result<Option<Made>, Error> {
         "preview_url": format!("data:image/webp;base64,{}", STANDARD.encode(picture)),
         "width": set.manifest().width,
         "height": set.manifest().height,
-        "fps": RATE,
+        "fps": DEFAULT_FRAME_RATE,
     });
-    Ok(Some(Made { output: output.to_string(), poses }))
+    Ok(Some(BakedAvatar { output: output.to_string(), poses }))
 }
 
 /// Lets calls show the partial pose set, which is complete to `share` percent. False if this server
 /// no longer owns the job.
-async fn show(shared: &AppState, id: &str, share: u8, poses: &Path) -> Result<bool, Error> {
+async fn publish_partial(shared: &AppState, id: &str, share: u8, poses: &Path) -> Result<bool, Error> {
     // If it is unusable, the avatar becomes available later.
-    let Some(Made { output, poses }) = made(id, poses).await? else { return Ok(true) };
+    let Some(BakedAvatar { output, poses }) = read_baked(id, poses).await? else { return Ok(true) };
     let text = STANDARD.encode(&poses);
     let better = (i64::from(share), output.as_str(), text.as_str());
-    let mut tx = shared.store.write().await?;
-    let ours = table::improve(&mut tx, &shared.server, id, better, clock::now()).await?;
+    let mut tx = shared.store.begin_write().await?;
+    let ours = table::save_partial_poses(&mut tx, &shared.server_id, id, better, clock::now()).await?;
     tx.commit().await?;
     if ours {
-        avatars::renew(shared, id, PoseSetFile { data: poses, completeness: share });
+        avatars::swap_pose_set(shared, id, PoseSetFile { data: poses, completeness: share });
     }
     Ok(ours)
 }
 
 /// How a child process ended.
-enum Ended {
-    Well,
+enum BakeExit {
+    Succeeded,
     Failed,
     /// By a signal.
     Killed,
 }
 
 /// Runs the child process to its end. `None` if this server no longer owns the job.
-async fn child(
+async fn run_child(
     shared: &AppState,
     id: &str,
     file: &Path,
     poses: &Path,
     folder: &Path,
-) -> Result<Option<Ended>, Error> {
+) -> Result<Option<BakeExit>, Error> {
     let part = folder.join("first.poses");
     let arguments: [OsString; 10] = [
         "bake".into(),
@@ -256,7 +256,7 @@ async fn child(
         "--background".into(),
     ];
     let started = shared
-        .baker
+        .bake_command
         .split_first()
         .ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))
         .and_then(|(program, first)| {
@@ -275,23 +275,23 @@ async fn child(
         Ok(child) => child,
         Err(error) => {
             tracing::error!(custom_avatar = %id, %error, "the program that draws people cannot be started");
-            return Ok(Some(Ended::Failed));
+            return Ok(Some(BakeExit::Failed));
         }
     };
     let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
-        return Ok(Some(Ended::Failed));
+        return Ok(Some(BakeExit::Failed));
     };
     let (mut told, mut complaints) = (BufReader::new(out).lines(), BufReader::new(err).lines());
     let (mut done, mut complaint) = (0, String::new());
     let (mut talking, mut complaining) = (true, true);
-    let mut looks = tokio::time::interval(LOOK);
+    let mut looks = tokio::time::interval(PROGRESS_INTERVAL);
     while talking || complaining {
         tokio::select! {
             line = told.next_line(), if talking => match line {
                 Ok(Some(line)) => {
-                    done = percent(&line).unwrap_or(done);
-                    if let Some(share) = first(&line)
-                        && !show(shared, id, share, &part).await?
+                    done = parse_progress(&line).unwrap_or(done);
+                    if let Some(share) = parse_first_poses(&line)
+                        && !publish_partial(shared, id, share, &part).await?
                     {
                         return Ok(None);
                     }
@@ -303,8 +303,8 @@ async fn child(
                 _ => complaining = false,
             },
             _ = looks.tick() => {
-                let mut tx = shared.store.write().await?;
-                let ours = table::advance(&mut tx, &shared.server, id, done, clock::now()).await?;
+                let mut tx = shared.store.begin_write().await?;
+                let ours = table::update_progress(&mut tx, &shared.server_id, id, done, clock::now()).await?;
                 tx.commit().await?;
                 if !ours {
                     return Ok(None);
@@ -312,12 +312,12 @@ async fn child(
             }
         }
     }
-    let ended = child.wait().await.map_err(|error| Error::Folder(poses.display().to_string(), error))?;
+    let ended = child.wait().await.map_err(|error| Error::Io(poses.display().to_string(), error))?;
     if ended.success() {
-        return Ok(Some(Ended::Well));
+        return Ok(Some(BakeExit::Succeeded));
     }
     tracing::error!(custom_avatar = %id, status = %ended, %complaint, "a person could not be drawn");
-    Ok(Some(if ended.code().is_none() { Ended::Killed } else { Ended::Failed }))
+    Ok(Some(if ended.code().is_none() { BakeExit::Killed } else { BakeExit::Failed }))
 }
 
 #[cfg(test)]
@@ -326,10 +326,10 @@ mod tests {
 
     #[test]
     fn how_far_a_child_is_is_read_from_its_lines() {
-        assert_eq!(percent(r#"{"progress":0.25}"#), Some(25));
-        assert_eq!(percent(r#"{"progress": 7}"#), Some(100));
-        assert_eq!(percent("amina: 20 %, 3 s"), None);
-        assert_eq!((first(r#"{"first":0.25}"#), percent(r#"{"first":0.25}"#)), (Some(25), None));
-        assert_eq!((first(r#"{"first":7}"#), first(r#"{"progress":1}"#)), (Some(99), None), "all comes last");
+        assert_eq!(parse_progress(r#"{"progress":0.25}"#), Some(25));
+        assert_eq!(parse_progress(r#"{"progress": 7}"#), Some(100));
+        assert_eq!(parse_progress("amina: 20 %, 3 s"), None);
+        assert_eq!((parse_first_poses(r#"{"first":0.25}"#), parse_progress(r#"{"first":0.25}"#)), (Some(25), None));
+        assert_eq!((parse_first_poses(r#"{"first":7}"#), parse_first_poses(r#"{"progress":1}"#)), (Some(99), None), "all comes last");
     }
 }

@@ -6,10 +6,10 @@ use base64::engine::general_purpose::STANDARD;
 use crate::error::ApiError;
 
 /// Maximum file size of a picture, bytes.
-const IMAGE_LIMIT: usize = 9 << 20;
+const MAX_IMAGE_BYTES: usize = 9 << 20;
 /// Maximum number of pixels of a picture: a small file may decompress to many.
-const PIXELS: usize = 64_000_000;
-const TOO_MANY: &str = "must hold at most 64 megapixels";
+const MAX_PIXELS: usize = 64_000_000;
+const TOO_MANY_PIXELS: &str = "must hold at most 64 megapixels";
 
 /// Whether the bytes have the signature of a PNG, JPEG or WebP file. The content is checked by the
 /// renderer.
@@ -20,7 +20,7 @@ fn is_picture(bytes: &[u8]) -> bool {
 }
 
 /// Checks a data URI with a picture. 413 if the picture is too large.
-pub(super) fn check(uri: &str) -> Result<Result<(), &'static str>, ApiError> {
+pub(super) fn check_data_uri(uri: &str) -> Result<Result<(), &'static str>, ApiError> {
     let Some((head, data)) = uri.strip_prefix("data:").and_then(|rest| rest.split_once(',')) else {
         return Ok(Err("must be a base64 data URI"));
     };
@@ -29,15 +29,15 @@ pub(super) fn check(uri: &str) -> Result<Result<(), &'static str>, ApiError> {
         return Ok(Err("must be PNG, JPEG or WebP"));
     }
     let Ok(bytes) = STANDARD.decode(data) else { return Ok(Err("must be a base64 data URI")) };
-    if bytes.len() > IMAGE_LIMIT {
-        return Err(ApiError::TooLarge);
+    if bytes.len() > MAX_IMAGE_BYTES {
+        return Err(ApiError::PayloadTooLarge);
     }
     if !is_picture(&bytes) {
         return Ok(Err("must be PNG, JPEG or WebP"));
     }
     // Only the header is read. A picture without a readable size is left to the renderer.
     let pixels = imagesize::blob_size(&bytes).ok().map(|size| size.width.saturating_mul(size.height));
-    Ok(if pixels.is_none_or(|pixels| pixels <= PIXELS) { Ok(()) } else { Err(TOO_MANY) })
+    Ok(if pixels.is_none_or(|pixels| pixels <= MAX_PIXELS) { Ok(()) } else { Err(TOO_MANY_PIXELS) })
 }
 
 #[cfg(test)]
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn a_picture_is_a_data_uri_of_a_known_kind() {
         let uri = |kind: &str, bytes: &[u8]| format!("data:{kind};base64,{}", STANDARD.encode(bytes));
-        let told = |uri: &str| check(uri).unwrap().err();
+        let told = |uri: &str| check_data_uri(uri).unwrap().err();
         for (kind, bytes) in [
             ("image/png", &b"\x89PNG\r\n\x1a\n...."[..]),
             ("image/jpeg", b"\xff\xd8\xff\xe0...."),
@@ -76,9 +76,9 @@ mod tests {
             ("image/jpeg", jpeg(8000, 8000), jpeg(60_000, 60_000)),
             ("image/webp", webp(8000, 8000), webp(16_000, 16_000)),
         ] {
-            assert_eq!((told(&uri(kind, &fits)), told(&uri(kind, &bomb))), (None, Some(TOO_MANY)), "{kind}");
+            assert_eq!((told(&uri(kind, &fits)), told(&uri(kind, &bomb))), (None, Some(TOO_MANY_PIXELS)), "{kind}");
         }
-        let large = uri("image/png", &vec![0; IMAGE_LIMIT + 1]);
-        assert!(matches!(check(&large), Err(ApiError::TooLarge)));
+        let large = uri("image/png", &vec![0; MAX_IMAGE_BYTES + 1]);
+        assert!(matches!(check_data_uri(&large), Err(ApiError::PayloadTooLarge)));
     }
 }

@@ -16,27 +16,27 @@ use crate::clock;
 use crate::state::AppState;
 use crate::store;
 use crate::store::fairness;
-use crate::store::kb::{self, Body, Meant};
+use crate::store::kb::{self, DocumentText, DocumentToEmbed};
 
 /// Maximum number of texts in one request.
-const BATCH: usize = 64;
+const BATCH_SIZE: usize = 64;
 /// Timeout of a batch.
-const PATIENCE: Duration = Duration::from_secs(60);
+const BATCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// Delay before a failed server is tried again.
-const AGAIN: Duration = Duration::from_secs(30);
+const RETRY_DELAY: Duration = Duration::from_secs(30);
 
 /// The embeddings stored with a document, one for each chunk; empty if there are none for these
 /// chunks.
-pub(crate) fn kept_with(body: &Body) -> Vec<Option<Embedding>> {
-    let Some(bytes) = body.directions.as_deref().and_then(|text| STANDARD.decode(text).ok()) else {
+pub(crate) fn stored_embeddings(body: &DocumentText) -> Vec<Option<Embedding>> {
+    let Some(bytes) = body.embeddings.as_deref().and_then(|text| STANDARD.decode(text).ok()) else {
         return Vec::new();
     };
-    if bytes.is_empty() { Vec::new() } else { split(&bytes, knowledge::chunks(&body.body).len()) }
+    if bytes.is_empty() { Vec::new() } else { decode_embeddings(&bytes, knowledge::chunks(&body.body).len()) }
 }
 
 /// Decodes the stored format: the bytes of all chunks' embeddings in sequence. The number of chunks
 /// determines their length. A chunk without an embedding is all zeros.
-fn split(bytes: &[u8], chunks: usize) -> Vec<Option<Embedding>> {
+fn decode_embeddings(bytes: &[u8], chunks: usize) -> Vec<Option<Embedding>> {
     let length = bytes.len().checked_div(chunks).unwrap_or(0);
     if length == 0 || bytes.len() != length * chunks {
         return Vec::new();
@@ -48,7 +48,7 @@ fn split(bytes: &[u8], chunks: usize) -> Vec<Option<Embedding>> {
 }
 
 /// Encodes a document's embeddings in the stored format; all have the same length.
-fn joined(directions: &[Vec<f32>]) -> Vec<u8> {
+fn encode_embeddings(directions: &[Vec<f32>]) -> Vec<u8> {
     let length = directions.first().map_or(0, Vec::len);
     let bytes = directions.iter().flat_map(|vector| match Embedding::from_vector(vector) {
         Some(direction) => direction.bytes().iter().map(|b| b.cast_unsigned()).collect(),
@@ -60,12 +60,12 @@ fn joined(directions: &[Vec<f32>]) -> Vec<u8> {
 /// Requests missing embeddings until `stop`: after the start, and whenever a document was
 /// extracted.
 pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) {
-    let Some(meaning) = shared.meaning.clone() else { return };
+    let Some(meaning) = shared.query_embedder.clone() else { return };
     loop {
         let work = async {
-            match all(&shared, &meaning.server).await {
-                Ok(()) => shared.read.notified().await,
-                Err(()) => tokio::time::sleep(AGAIN).await,
+            match embed_missing(&shared, &meaning.client).await {
+                Ok(()) => shared.document_read.notified().await,
+                Err(()) => tokio::time::sleep(RETRY_DELAY).await,
             }
         };
         tokio::select! {
@@ -77,13 +77,13 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
 
 /// Requests the embeddings of all documents that have none of this model. An error has been logged;
 /// a later attempt may succeed.
-async fn all(shared: &AppState, server: &EmbeddingClient) -> Result<(), ()> {
+async fn embed_missing(shared: &AppState, server: &EmbeddingClient) -> Result<(), ()> {
     loop {
-        let meant = shared.store.without_directions(server.model()).await;
+        let meant = shared.store.next_document_to_embed(server.model()).await;
         let meant =
             meant.map_err(|error| tracing::error!(%error, "documents without embeddings cannot be found"))?;
-        let Some(Meant { id, workspace, kb, body }) = meant else { return Ok(()) };
-        let bytes = match asked(server, &body).await {
+        let Some(DocumentToEmbed { id, workspace, kb, body }) = meant else { return Ok(()) };
+        let bytes = match embed_document(server, &body).await {
             Ok(bytes) => bytes,
             Err(error) if error.kind().is_retryable() => {
                 tracing::warn!(document = %id, %error, "a document's embeddings are asked for again in half a minute");
@@ -95,25 +95,25 @@ async fn all(shared: &AppState, server: &EmbeddingClient) -> Result<(), ()> {
                 Vec::new()
             }
         };
-        let kept = kept(shared, &workspace, &kb, &id, server.model(), &bytes).await;
+        let kept = store_embeddings(shared, &workspace, &kb, &id, server.model(), &bytes).await;
         kept.map_err(|error| tracing::error!(%error, "a document's embeddings cannot be kept"))?;
     }
 }
 
-async fn asked(server: &EmbeddingClient, body: &str) -> Result<Vec<u8>, models::Error> {
+async fn embed_document(server: &EmbeddingClient, body: &str) -> Result<Vec<u8>, models::Error> {
     let texts: Vec<String> = knowledge::chunks(body).into_iter().map(|chunk| chunk.text).collect();
     let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
-    for batch in texts.chunks(BATCH) {
-        vectors.extend(server.embed(batch, PATIENCE).await?);
+    for batch in texts.chunks(BATCH_SIZE) {
+        vectors.extend(server.embed(batch, BATCH_TIMEOUT).await?);
     }
     let length = vectors.first().map_or(0, Vec::len);
     if vectors.iter().any(|vector| vector.len() != length) {
         return Err(models::Error::new(ErrorKind::Rejected, "the embeddings are not all of one length"));
     }
-    Ok(joined(&vectors))
+    Ok(encode_embeddings(&vectors))
 }
 
-async fn kept(
+async fn store_embeddings(
     shared: &AppState,
     workspace: &str,
     base: &str,
@@ -121,9 +121,9 @@ async fn kept(
     model: &str,
     bytes: &[u8],
 ) -> store::Result<()> {
-    let mut tx = shared.store.write().await?;
-    fairness::had(&mut tx, fairness::MEANING, workspace).await?;
-    kb::keep_directions(&mut tx, base, id, model, &STANDARD.encode(bytes), clock::now()).await?;
+    let mut tx = shared.store.begin_write().await?;
+    fairness::record_turn(&mut tx, fairness::EMBEDDING_JOBS, workspace).await?;
+    kb::save_embeddings(&mut tx, base, id, model, &STANDARD.encode(bytes), clock::now()).await?;
     tx.commit().await
 }
 
@@ -134,11 +134,11 @@ mod tests {
     #[test]
     fn what_is_kept_comes_back() {
         let vectors = [vec![1.0, 0.5], vec![0.0, 0.0], vec![-0.2, 0.1]];
-        let back = split(&joined(&vectors), 3);
+        let back = decode_embeddings(&encode_embeddings(&vectors), 3);
         assert_eq!(back, vectors.iter().map(|v| Embedding::from_vector(v)).collect::<Vec<_>>());
         assert!(back[0].is_some() && back[1].is_none());
         assert!(
-            split(&joined(&vectors), 4).is_empty() && split(&[], 3).is_empty() && split(&[1], 0).is_empty()
+            decode_embeddings(&encode_embeddings(&vectors), 4).is_empty() && decode_embeddings(&[], 3).is_empty() && decode_embeddings(&[1], 0).is_empty()
         );
     }
 }

@@ -9,13 +9,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
 /// Maximum time for one document.
-const PATIENCE: Duration = Duration::from_secs(60);
+const EXTRACT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of bytes that are read from a child.
-const ANSWER: u64 = 16 << 20;
+const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 
 /// Extracts the text of a document with `command` (a program and its arguments; the type is
 /// appended).
-pub(super) async fn run(command: &[OsString], kind: &str, bytes: Vec<u8>) -> Result<String, String> {
+pub(super) async fn extract_text(command: &[OsString], kind: &str, bytes: Vec<u8>) -> Result<String, String> {
     let failed = |what: &str| {
         let what = what.to_owned();
         move |error: std::io::Error| {
@@ -45,12 +45,12 @@ pub(super) async fn run(command: &[OsString], kind: &str, bytes: Vec<u8>) -> Res
             drop(input);
         };
         let mut answer = Vec::new();
-        let mut output = output.take(ANSWER);
+        let mut output = output.take(MAX_OUTPUT_BYTES);
         let (read, ()) = tokio::join!(output.read_to_end(&mut answer), write);
         read.map_err(failed("cannot be heard"))?;
         Ok::<_, String>(answer)
     };
-    let answer = tokio::time::timeout(PATIENCE, talk)
+    let answer = tokio::time::timeout(EXTRACT_TIMEOUT, talk)
         .await
         .map_err(|_| "reading the document took too long".to_owned())??;
     drop(child);

@@ -9,9 +9,9 @@ use crate::http::extract;
 use crate::store::kb::Content;
 
 /// Maximum size of one document, bytes.
-const DOCUMENT_LIMIT: usize = 10 << 20;
+const MAX_DOCUMENT_BYTES: usize = 10 << 20;
 /// Maximum size of one request, bytes.
-const CREATE_LIMIT: usize = 100 << 20;
+const MAX_REQUEST_BYTES: usize = 100 << 20;
 
 /// A document of the form.
 pub(super) struct Document {
@@ -36,7 +36,7 @@ pub(super) struct Form {
 }
 
 /// The type of a document by the extension of its file name.
-fn kind(file: &str) -> Option<&'static str> {
+fn document_type(file: &str) -> Option<&'static str> {
     let (_, ending) = file.rsplit_once('.')?;
     Some(match ending.to_ascii_lowercase().as_str() {
         "pdf" => "pdf",
@@ -58,7 +58,7 @@ fn file_name(name: &str) -> &str {
 /// Parses a form; 400 if a document is too large or of an unsupported type.
 pub(super) async fn read(request: Request) -> Result<Form, ApiError> {
     if extract::media_type(request.headers()).as_deref() != Some("multipart/form-data") {
-        return Err(ApiError::MediaType("multipart/form-data"));
+        return Err(ApiError::UnsupportedMediaType("multipart/form-data"));
     }
     let invalid = |_| ApiError::Invalid(Vec::new());
     let mut parts = Multipart::from_request(request, &()).await.map_err(|_| ApiError::Invalid(Vec::new()))?;
@@ -70,11 +70,11 @@ pub(super) async fn read(request: Request) -> Result<Form, ApiError> {
         let mut bytes = Vec::new();
         while let Some(chunk) = part.chunk().await.map_err(invalid)? {
             total += chunk.len();
-            if bytes.len() + chunk.len() > DOCUMENT_LIMIT {
-                return Err(ApiError::field(field, "a document may hold at most 10 MB"));
+            if bytes.len() + chunk.len() > MAX_DOCUMENT_BYTES {
+                return Err(ApiError::invalid_field(field, "a document may hold at most 10 MB"));
             }
-            if total > CREATE_LIMIT {
-                return Err(ApiError::field(field, "one request may hold at most 100 MB"));
+            if total > MAX_REQUEST_BYTES {
+                return Err(ApiError::invalid_field(field, "one request may hold at most 100 MB"));
             }
             bytes.extend_from_slice(&chunk);
         }
@@ -82,7 +82,7 @@ pub(super) async fn read(request: Request) -> Result<Form, ApiError> {
             let text = String::from_utf8(bytes);
             // NUL characters are removed: no text needs them, and PostgreSQL cannot store them.
             text.map(|text| text.replace('\0', ""))
-                .map_err(|_| ApiError::field(field.as_str(), "must be UTF-8 text"))
+                .map_err(|_| ApiError::invalid_field(field.as_str(), "must be UTF-8 text"))
         };
         match field.as_str() {
             "name" => form.name = Some(text(bytes)?),
@@ -93,8 +93,8 @@ pub(super) async fn read(request: Request) -> Result<Form, ApiError> {
             }
             "input" => {
                 let name = file_name(&file.unwrap_or_default()).to_owned();
-                let kind = kind(&name).ok_or_else(|| {
-                    ApiError::field("input", "must be a file of type pdf, docx, txt, md, json, html or csv")
+                let kind = document_type(&name).ok_or_else(|| {
+                    ApiError::invalid_field("input", "must be a file of type pdf, docx, txt, md, json, html or csv")
                 })?;
                 let content = match kind {
                     "txt" | "md" => Content::Text(text(bytes)?),
@@ -117,7 +117,7 @@ mod tests {
         for (name, wanted) in
             [("a.PDF", Some("pdf")), ("b.c.htm", Some("html")), ("x.exe", None), ("pdf", None), ("", None)]
         {
-            assert_eq!(kind(name), wanted, "{name}");
+            assert_eq!(document_type(name), wanted, "{name}");
         }
         assert_eq!(file_name("../../etc/passwd.txt"), "passwd.txt");
         assert_eq!(file_name(r"C:\x\a.md"), "a.md");

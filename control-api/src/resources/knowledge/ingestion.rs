@@ -12,22 +12,22 @@ use super::extractor;
 use crate::clock;
 use crate::state::AppState;
 use crate::store;
-use crate::store::kb::{self, Waiting};
+use crate::store::kb::{self, QueuedDocument};
 
 /// Delay after a failure of the store.
-const AGAIN: Duration = Duration::from_secs(5);
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Extracts queued documents until `stop`.
 pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) {
     loop {
         let work = async {
             loop {
-                match next(&shared).await {
+                match ingest_next(&shared).await {
                     Ok(true) => {}
-                    Ok(false) => return shared.uploads.notified().await,
+                    Ok(false) => return shared.document_queued.notified().await,
                     Err(error) => {
                         tracing::error!(%error, "documents cannot be read");
-                        return tokio::time::sleep(AGAIN).await;
+                        return tokio::time::sleep(RETRY_DELAY).await;
                     }
                 }
             }
@@ -41,25 +41,25 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
 }
 
 /// Extracts the next document; false if none is queued.
-async fn next(shared: &AppState) -> store::Result<bool> {
+async fn ingest_next(shared: &AppState) -> store::Result<bool> {
     // Most checks find no document and should not block writers.
-    if !shared.store.document_waits(&shared.server, clock::now()).await? {
+    if !shared.store.has_claimable_document(&shared.server_id, clock::now()).await? {
         return Ok(false);
     }
-    let mut tx = shared.store.write().await?;
-    let waiting = kb::take_waiting(&mut tx, &shared.server, clock::now()).await?;
+    let mut tx = shared.store.begin_write().await?;
+    let waiting = kb::claim_document(&mut tx, &shared.server_id, clock::now()).await?;
     tx.commit().await?;
-    let Some(Waiting { id, kb: base, kind, source, .. }) = waiting else { return Ok(false) };
+    let Some(QueuedDocument { id, kb: base, kind, source, .. }) = waiting else { return Ok(false) };
     let read = match STANDARD.decode(source.unwrap_or_default()) {
-        Ok(bytes) => extractor::run(&shared.extractor, &kind, bytes).await,
+        Ok(bytes) => extractor::extract_text(&shared.extract_command, &kind, bytes).await,
         Err(_) => Err("the stored file is damaged".into()),
     };
     if let Err(why) = &read {
         tracing::warn!(document = %id, %why, "a document cannot be read");
     }
-    let mut tx = shared.store.write().await?;
-    kb::read_document(&mut tx, &base, &id, read.as_deref().map_err(String::as_str), clock::now()).await?;
+    let mut tx = shared.store.begin_write().await?;
+    kb::save_document_text(&mut tx, &base, &id, read.as_deref().map_err(String::as_str), clock::now()).await?;
     tx.commit().await?;
-    shared.read.notify_one();
+    shared.document_read.notify_one();
     Ok(true)
 }

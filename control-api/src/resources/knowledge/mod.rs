@@ -14,104 +14,104 @@ use axum::{Extension, Router};
 use serde_json::{Value, json};
 
 use crate::clock;
-use crate::error::{ApiError, Fault, Missing, OrFail as _, OwnText};
-use crate::http::auth::Caller;
-use crate::http::extract::{Json, Listed, Paged, Path};
+use crate::error::{ApiError, FieldError, Resource, OrInternalError as _, ErrorText};
+use crate::http::auth::ApiCaller;
+use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
-use crate::http::validate::{Faults, Fields};
+use crate::http::validate::{FieldErrors, Fields};
 use crate::state::AppState;
 use crate::store::kb::Content;
 use crate::store::{self, Transaction, kb};
 
-const READ: &str = "Failed to retrieve knowledge base";
-const MISSING: ApiError = ApiError::Missing(Missing::Knowledge);
+const READ_FAILED: &str = "Failed to retrieve knowledge base";
+const NOT_FOUND: ApiError = ApiError::NotFound(Resource::KnowledgeBase);
 
-type Answer = Result<axum::Json<Value>, ApiError>;
+type JsonResult = Result<axum::Json<Value>, ApiError>;
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
         // The form parser enforces its own limits: a document that is too large is a 400.
         .route("/v1/ext/kb", post(create).layer(DefaultBodyLimit::disable()))
         .route("/v1/ext/kbs", get(list))
-        .route("/v1/ext/kb/{id}", get(one).put(change).delete(remove))
-        .route("/v1/ext/kb/{id}/doc", post(add).layer(DefaultBodyLimit::disable()))
+        .route("/v1/ext/kb/{id}", get(read).put(update).delete(remove))
+        .route("/v1/ext/kb/{id}/doc", post(add_documents).layer(DefaultBodyLimit::disable()))
         .route("/v1/ext/kb/doc/{id}", delete(remove_document))
-        .layer(Extension(OwnText::of(READ)))
+        .layer(Extension(ErrorText::uniform(READ_FAILED)))
 }
 
 /// A knowledge base as JSON.
-pub(crate) fn shown(row: &kb::Row) -> Value {
+pub(crate) fn to_json(row: &kb::Row) -> Value {
     json!({
         "id": row.id,
         "name": row.name,
         "description": row.description,
-        "no_of_rec": row.no_of_rec,
-        "created_at": clock::iso(row.created_at),
-        "updated_at": clock::iso(row.updated_at),
+        "no_of_rec": row.document_count,
+        "created_at": clock::to_iso8601(row.created_at),
+        "updated_at": clock::to_iso8601(row.updated_at),
     })
 }
 
 /// The errors in a form's documents.
-fn faults_of(form: &form::Form) -> Vec<Fault> {
+fn empty_document_errors(form: &form::Form) -> Vec<FieldError> {
     let empty = form.documents.iter().filter(|document| document.is_empty());
     empty
         .map(|document| {
             let field = if document.kind == "text" { "text" } else { "input" };
-            Fault { field: field.into(), reason: "holds no text".into() }
+            FieldError { field: field.into(), reason: "holds no text".into() }
         })
         .collect()
 }
 
-async fn create(State(shared): State<Arc<AppState>>, caller: Caller, request: Request) -> Answer {
+async fn create(State(shared): State<Arc<AppState>>, caller: ApiCaller, request: Request) -> JsonResult {
     let form = form::read(request).await?;
     let mut faults = Vec::new();
     for (field, value) in [("name", &form.name), ("description", &form.description)] {
         if value.as_deref().is_none_or(|v| v.trim().is_empty()) {
-            faults.push(Fault { field: field.into(), reason: "is required".into() });
+            faults.push(FieldError { field: field.into(), reason: "is required".into() });
         }
     }
-    faults.extend(faults_of(&form));
+    faults.extend(empty_document_errors(&form));
     if !faults.is_empty() {
         return Err(ApiError::Invalid(faults));
     }
     let (name, description) = (form.name.unwrap_or_default(), form.description.unwrap_or_default());
-    let size = size(&form.documents);
+    let size = stored_bytes(&form.documents);
     let documents: Vec<(&str, &str, &Content)> =
         form.documents.iter().map(|d| (d.name.as_str(), d.kind, &d.content)).collect();
-    let mut tx = shared.store.write().await?;
-    quota::bytes(&shared, &mut tx, &caller.workspace, size).await?;
-    let id = write(&mut tx, &caller.workspace, &name, &description, &documents).await?;
+    let mut tx = shared.store.begin_write().await?;
+    quota::check_bytes(&shared, &mut tx, &caller.workspace, size).await?;
+    let id = insert_in(&mut tx, &caller.workspace, &name, &description, &documents).await?;
     tx.commit().await?;
-    shared.uploads.notify_one();
-    shared.read.notify_one();
+    shared.document_queued.notify_one();
+    shared.document_read.notify_one();
     Ok(axum::Json(json!({"id": id, "message": "Knowledge Base created successfully"})))
 }
 
 /// Adds the form's documents to a knowledge base.
-async fn add(
+async fn add_documents(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Path(id): Path<String>,
     request: Request,
-) -> Answer {
+) -> JsonResult {
     let form = form::read(request).await?;
-    let mut faults = faults_of(&form);
+    let mut faults = empty_document_errors(&form);
     if form.documents.is_empty() {
-        faults.push(Fault { field: "input".into(), reason: "is required".into() });
+        faults.push(FieldError { field: "input".into(), reason: "is required".into() });
     }
     if !faults.is_empty() {
         return Err(ApiError::Invalid(faults));
     }
-    let id = store::id(&id).ok_or(MISSING)?;
+    let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let at = clock::now();
-    let mut tx = shared.store.write().await.or_fail(READ)?;
-    if !kb::exists(&mut tx, &caller.workspace, &id).await.or_fail(READ)? {
-        return Err(MISSING);
+    let mut tx = shared.store.begin_write().await.or_internal_error(READ_FAILED)?;
+    if !kb::exists(&mut tx, &caller.workspace, &id).await.or_internal_error(READ_FAILED)? {
+        return Err(NOT_FOUND);
     }
-    quota::bytes(&shared, &mut tx, &caller.workspace, size(&form.documents)).await?;
+    quota::check_bytes(&shared, &mut tx, &caller.workspace, stored_bytes(&form.documents)).await?;
     let mut last = String::new();
     for document in &form.documents {
-        let kb::Added { id } = kb::insert_document(
+        let kb::AddedDocument { id } = kb::insert_document(
             &mut tx,
             &caller.workspace,
             &id,
@@ -121,13 +121,13 @@ async fn add(
             at,
         )
         .await
-        .or_fail(READ)?;
+        .or_internal_error(READ_FAILED)?;
         last = id;
     }
-    kb::touch(&mut tx, &id, at).await.or_fail(READ)?;
-    tx.commit().await.or_fail(READ)?;
-    shared.uploads.notify_one();
-    shared.read.notify_one();
+    kb::mark_changed(&mut tx, &id, at).await.or_internal_error(READ_FAILED)?;
+    tx.commit().await.or_internal_error(READ_FAILED)?;
+    shared.document_queued.notify_one();
+    shared.document_read.notify_one();
     Ok(axum::Json(json!({
         "added": form.documents.len(),
         "doc_id": last,
@@ -135,41 +135,41 @@ async fn add(
     })))
 }
 
-async fn change(
+async fn update(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
-) -> Answer {
+) -> JsonResult {
     let (name, description) = {
-        let faults = Faults::default();
+        let faults = FieldErrors::default();
         let fields = Fields::body(body, &faults)?;
         let read = (fields.required("name"), fields.required("description"));
-        faults.unless(read)?
+        faults.into_result(read)?
     };
-    let id = store::id(&id).ok_or(MISSING)?;
-    let mut tx = shared.store.write().await.or_fail(READ)?;
+    let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
+    let mut tx = shared.store.begin_write().await.or_internal_error(READ_FAILED)?;
     let found = kb::rename(&mut tx, &caller.workspace, &id, &name, &description, clock::now()).await;
-    let found = found.or_fail(READ)?;
-    tx.commit().await.or_fail(READ)?;
+    let found = found.or_internal_error(READ_FAILED)?;
+    tx.commit().await.or_internal_error(READ_FAILED)?;
     if !found {
-        return Err(MISSING);
+        return Err(NOT_FOUND);
     }
     Ok(axum::Json(json!({"id": id, "message": "Knowledge base updated successfully"})))
 }
 
 async fn remove_document(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Path(id): Path<String>,
-) -> Answer {
-    let missing = || ApiError::Missing(Missing::Document);
-    let id = store::id(&id).ok_or_else(missing)?;
-    let mut tx = shared.store.write().await.or_fail(READ)?;
-    let base = kb::delete_document(&mut tx, &caller.workspace, &id).await.or_fail(READ)?;
+) -> JsonResult {
+    let missing = || ApiError::NotFound(Resource::Document);
+    let id = store::normalize_id(&id).ok_or_else(missing)?;
+    let mut tx = shared.store.begin_write().await.or_internal_error(READ_FAILED)?;
+    let base = kb::delete_document(&mut tx, &caller.workspace, &id).await.or_internal_error(READ_FAILED)?;
     let base = base.ok_or_else(missing)?;
-    kb::touch(&mut tx, &base, clock::now()).await.or_fail(READ)?;
-    tx.commit().await.or_fail(READ)?;
+    kb::mark_changed(&mut tx, &base, clock::now()).await.or_internal_error(READ_FAILED)?;
+    tx.commit().await.or_internal_error(READ_FAILED)?;
     Ok(axum::Json(json!({"id": id, "message": "Document deleted successfully"})))
 }
 
@@ -181,13 +181,13 @@ pub(crate) async fn insert(
     description: &str,
     documents: &[(&str, &str, &Content)],
 ) -> store::Result<String> {
-    let mut tx = shared.store.write().await?;
-    let id = write(&mut tx, workspace, name, description, documents).await?;
+    let mut tx = shared.store.begin_write().await?;
+    let id = insert_in(&mut tx, workspace, name, description, documents).await?;
     tx.commit().await?;
     Ok(id)
 }
 
-async fn write(
+async fn insert_in(
     tx: &mut Transaction,
     workspace: &str,
     name: &str,
@@ -203,7 +203,7 @@ async fn write(
 }
 
 /// Size of documents as they are stored, bytes.
-fn size(documents: &[form::Document]) -> usize {
+fn stored_bytes(documents: &[form::Document]) -> usize {
     let length = |document: &form::Document| match &document.content {
         Content::Text(content) | Content::File(content) => content.len(),
     };
@@ -212,31 +212,31 @@ fn size(documents: &[form::Document]) -> usize {
 
 async fn list(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
-    Paged(page): Paged<false>,
-) -> Result<Listed, ApiError> {
-    let (rows, total) = shared.store.kb_page(&caller.workspace, &page).await.or_fail(READ)?;
-    Ok(Listed(rows.iter().map(shown).collect(), total))
+    caller: ApiCaller,
+    PageQuery(page): PageQuery<false>,
+) -> Result<ListResponse, ApiError> {
+    let (rows, total) = shared.store.kb_page(&caller.workspace, &page).await.or_internal_error(READ_FAILED)?;
+    Ok(ListResponse(rows.iter().map(to_json).collect(), total))
 }
 
-async fn one(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path<String>) -> Answer {
-    let id = store::id(&id).ok_or(MISSING)?;
-    let row = shared.store.kb(&caller.workspace, &id).await.or_fail(READ)?.ok_or(MISSING)?;
-    let documents = shared.store.kb_documents(&id).await.or_fail(READ)?;
+async fn read(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+    let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
+    let row = shared.store.kb(&caller.workspace, &id).await.or_internal_error(READ_FAILED)?.ok_or(NOT_FOUND)?;
+    let documents = shared.store.kb_documents(&id).await.or_internal_error(READ_FAILED)?;
     let documents: Vec<Value> = documents
         .iter()
         .map(|d| json!({"id": d.id, "name": d.name, "type": d.kind, "status": d.status, "error_message": d.error_message}))
         .collect();
-    Ok(axum::Json(json!({"knowledge_base": shown(&row), "documents": documents})))
+    Ok(axum::Json(json!({"knowledge_base": to_json(&row), "documents": documents})))
 }
 
-async fn remove(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path<String>) -> Answer {
-    let id = store::id(&id).ok_or(MISSING)?;
-    let mut tx = shared.store.write().await.or_fail(READ)?;
-    let found = kb::delete(&mut tx, &caller.workspace, &id).await.or_fail(READ)?;
-    tx.commit().await.or_fail(READ)?;
+async fn remove(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+    let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
+    let mut tx = shared.store.begin_write().await.or_internal_error(READ_FAILED)?;
+    let found = kb::delete(&mut tx, &caller.workspace, &id).await.or_internal_error(READ_FAILED)?;
+    tx.commit().await.or_internal_error(READ_FAILED)?;
     if !found {
-        return Err(MISSING);
+        return Err(NOT_FOUND);
     }
     Ok(axum::Json(json!({"id": id, "message": "Knowledge base deleted successfully"})))
 }

@@ -15,9 +15,9 @@ use rmcp::transport::Transport;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Maximum size of all response bodies and streams of a session, bytes.
-const BYTES: usize = 8 << 20;
+const MAX_SESSION_BYTES: usize = 8 << 20;
 /// Maximum number of responses and stream events of a session.
-const MESSAGES: usize = 2_000;
+const MAX_SESSION_MESSAGES: usize = 2_000;
 
 /// A limit that a session exceeded; its text follows the server's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,80 +33,80 @@ pub(super) enum Limit {
     Tools,
     /// [`super::session::LISTING_TIMEOUT`].
     #[error("it did not tell its tools within 10 s")]
-    Listing,
+    ListingTimeout,
     /// [`super::session::CALL_TIMEOUT`].
     #[error("a tool of it took longer than 20 s")]
-    Call,
+    CallTimeout,
 }
 
-type Tell = Box<dyn FnOnce(Limit) + Send>;
+type OnLimit = Box<dyn FnOnce(Limit) + Send>;
 
 #[derive(Default)]
-struct Inner {
+struct BudgetState {
     bytes: AtomicUsize,
     messages: AtomicUsize,
-    passed: OnceLock<Limit>,
-    tell: Mutex<Option<Tell>>,
-    over: CancellationToken,
+    exceeded: OnceLock<Limit>,
+    on_limit: Mutex<Option<OnLimit>>,
+    closed: CancellationToken,
 }
 
 /// The budget of one session. Clones share it.
 #[derive(Clone, Default)]
-pub(super) struct Budget(Arc<Inner>);
+pub(super) struct Budget(Arc<BudgetState>);
 
 impl Budget {
     /// A guard that closes the session when it is dropped.
-    pub(super) fn guard(&self) -> DropGuard {
-        self.0.over.clone().drop_guard()
+    pub(super) fn close_on_drop(&self) -> DropGuard {
+        self.0.closed.clone().drop_guard()
     }
 
     /// Whether the session is closed, by a limit or by its end.
     pub(super) fn is_closed(&self) -> bool {
-        self.0.over.is_cancelled()
+        self.0.closed.is_cancelled()
     }
 
     /// The limit that closed the session, if any.
-    pub(super) fn passed(&self) -> Option<Limit> {
-        self.0.passed.get().copied()
+    pub(super) fn exceeded_limit(&self) -> Option<Limit> {
+        self.0.exceeded.get().copied()
     }
 
     /// Closes the session because it exceeded a limit, and calls the callback of
     /// [`Budget::on_limit`] once.
-    pub(super) fn pass(&self, limit: Limit) {
-        if self.is_closed() || self.0.passed.set(limit).is_err() {
+    pub(super) fn exceed(&self, limit: Limit) {
+        if self.is_closed() || self.0.exceeded.set(limit).is_err() {
             return;
         }
-        self.0.over.cancel();
-        self.tell();
+        self.0.closed.cancel();
+        self.notify_limit();
     }
 
     /// Calls the callback when a limit closes the session; at once if one already has.
     pub(super) fn on_limit(&self, tell: impl FnOnce(Limit) + Send + 'static) {
-        *self.lock() = Some(Box::new(tell));
-        self.tell();
+        *self.lock_on_limit() = Some(Box::new(tell));
+        self.notify_limit();
     }
 
-    fn tell(&self) {
-        let Some(limit) = self.passed() else { return };
-        let tell = self.lock().take();
+    fn notify_limit(&self) {
+        let Some(limit) = self.exceeded_limit() else { return };
+        let tell = self.lock_on_limit().take();
         if let Some(tell) = tell {
             tell(limit);
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Tell>> {
-        self.0.tell.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_on_limit(&self) -> std::sync::MutexGuard<'_, Option<OnLimit>> {
+        self.0.on_limit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The error of a request in a closed session.
-    fn closed(&self) -> egress::Error {
-        egress::Error::Connection(match self.passed() {
+    fn closed_error(&self) -> egress::Error {
+        egress::Error::Connection(match self.exceeded_limit() {
             Some(limit) => format!("the MCP server's session was closed: {limit}"),
             None => "the MCP server's session is over".into(),
         })
     }
 
-    fn count(
+    fn charge(
         &self,
         counter: &AtomicUsize,
         more: usize,
@@ -115,27 +115,27 @@ impl Budget {
     ) -> Result<(), egress::Error> {
         let before = counter.fetch_add(more, Ordering::Relaxed);
         if before.saturating_add(more) > most {
-            self.pass(limit);
+            self.exceed(limit);
         }
-        if self.is_closed() { Err(self.closed()) } else { Ok(()) }
+        if self.is_closed() { Err(self.closed_error()) } else { Ok(()) }
     }
 
     /// Counts a response or an event.
     ///
     /// # Errors
     /// The session is closed, by this message or before.
-    pub(super) fn message(&self) -> Result<(), egress::Error> {
-        self.count(&self.0.messages, 1, MESSAGES, Limit::Messages)
+    pub(super) fn count_message(&self) -> Result<(), egress::Error> {
+        self.charge(&self.0.messages, 1, MAX_SESSION_MESSAGES, Limit::Messages)
     }
 
     /// Runs `work` while the session is open.
     ///
     /// # Errors
     /// The session was closed first.
-    pub(super) async fn within<T>(&self, work: impl Future<Output = T>) -> Result<T, egress::Error> {
+    pub(super) async fn run_until_closed<T>(&self, work: impl Future<Output = T>) -> Result<T, egress::Error> {
         tokio::select! {
             biased;
-            () = self.0.over.cancelled() => Err(self.closed()),
+            () = self.0.closed.cancelled() => Err(self.closed_error()),
             done = work => Ok(done),
         }
     }
@@ -149,8 +149,8 @@ impl Budget {
         client: &egress::Client,
         request: Request,
     ) -> Result<Response, egress::Error> {
-        let response = self.within(client.send(request)).await??;
-        self.message()?;
+        let response = self.run_until_closed(client.send(request)).await??;
+        self.count_message()?;
         Ok(response)
     }
 
@@ -159,9 +159,9 @@ impl Budget {
     /// # Errors
     /// As for [`Response::chunk`], or the session is closed.
     pub(super) async fn chunk(&self, response: &mut Response) -> Result<Option<Bytes>, egress::Error> {
-        let chunk = self.within(response.chunk()).await??;
+        let chunk = self.run_until_closed(response.chunk()).await??;
         if let Some(chunk) = &chunk {
-            self.count(&self.0.bytes, chunk.len(), BYTES, Limit::Bytes)?;
+            self.charge(&self.0.bytes, chunk.len(), MAX_SESSION_BYTES, Limit::Bytes)?;
         }
         Ok(chunk)
     }
@@ -181,18 +181,18 @@ impl Budget {
 
 /// A transport that ends with its session's budget. It is dropped and not closed: closing in `rmcp`
 /// waits for a task that may itself wait for messages that are no longer received.
-pub(super) struct Within<T> {
+pub(super) struct BudgetedTransport<T> {
     transport: Option<T>,
     budget: Budget,
 }
 
-impl<T> Within<T> {
+impl<T> BudgetedTransport<T> {
     pub(super) fn new(transport: T, budget: &Budget) -> Self {
         Self { transport: Some(transport), budget: budget.clone() }
     }
 }
 
-impl<T: Transport<RoleClient> + 'static> Transport<RoleClient> for Within<T> {
+impl<T: Transport<RoleClient> + 'static> Transport<RoleClient> for BudgetedTransport<T> {
     type Error = egress::Error;
 
     fn send(
@@ -202,15 +202,15 @@ impl<T: Transport<RoleClient> + 'static> Transport<RoleClient> for Within<T> {
         let sending = self.transport.as_mut().map(|transport| transport.send(item));
         let budget = self.budget.clone();
         async move {
-            let Some(sending) = sending else { return Err(budget.closed()) };
-            let sent = budget.within(sending).await?;
+            let Some(sending) = sending else { return Err(budget.closed_error()) };
+            let sent = budget.run_until_closed(sending).await?;
             sent.map_err(|error| egress::Error::Connection(error.to_string()))
         }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         let transport = self.transport.as_mut()?;
-        self.budget.within(transport.receive()).await.ok()?
+        self.budget.run_until_closed(transport.receive()).await.ok()?
     }
 
     async fn close(&mut self) -> Result<(), egress::Error> {

@@ -19,31 +19,31 @@ use sse_stream::{Sse, SseStream};
 use super::budget::Budget;
 
 /// Timeout of the request that deletes a session. A server also discards sessions by itself.
-const GOODBYE: Duration = Duration::from_millis(500);
-const SESSION: &str = "mcp-session-id";
-const LAST_EVENT: &str = "last-event-id";
-pub(super) const STREAM: &str = "text/event-stream";
+const DELETE_TIMEOUT: Duration = Duration::from_millis(500);
+const SESSION_HEADER: &str = "mcp-session-id";
+const LAST_EVENT_HEADER: &str = "last-event-id";
+pub(super) const EVENT_STREAM: &str = "text/event-stream";
 
 type Error = StreamableHttpError<egress::Error>;
 
 /// Sends the requests of `rmcp`, while the session's budget permits it.
 #[derive(Clone)]
-pub(super) struct Http {
+pub(super) struct BudgetedHttpClient {
     client: egress::Client,
     budget: Budget,
     /// A message was refused with a status that a server of this transport does not use.
-    foreign: Arc<AtomicBool>,
+    legacy_server: Arc<AtomicBool>,
 }
 
-impl Http {
+impl BudgetedHttpClient {
     pub(super) fn new(client: egress::Client, budget: Budget) -> Self {
-        Self { client, budget, foreign: Arc::default() }
+        Self { client, budget, legacy_server: Arc::default() }
     }
 
     /// Whether the server seems to use the legacy transport: it refuses messages with 400, 404 or
     /// 405, the test that the protocol's page on transports specifies.
-    pub(super) fn is_foreign(&self) -> bool {
-        self.foreign.load(Ordering::Relaxed)
+    pub(super) fn is_legacy_server(&self) -> bool {
+        self.legacy_server.load(Ordering::Relaxed)
     }
 
     fn request(
@@ -65,14 +65,14 @@ impl Http {
             request = request.bearer(token).map_err(bad)?;
         }
         if let Some(session) = session {
-            request = request.header(SESSION, session).map_err(bad)?;
+            request = request.header(SESSION_HEADER, session).map_err(bad)?;
         }
         request.header("accept", "application/json, text/event-stream").map_err(bad)
     }
 }
 
 /// The server-sent events of a response, until it or the session ends.
-pub(super) fn events(response: Response, budget: Budget) -> BoxStream<'static, Result<Sse, SseError>> {
+pub(super) fn sse_events(response: Response, budget: Budget) -> BoxStream<'static, Result<Sse, SseError>> {
     let counted = budget.clone();
     let chunks = stream::unfold(Some(response), move |response| {
         let budget = budget.clone();
@@ -84,19 +84,19 @@ pub(super) fn events(response: Response, budget: Budget) -> BoxStream<'static, R
         }
     });
     let within =
-        move |event: &Result<Sse, SseError>| future::ready(event.is_err() || counted.message().is_ok());
+        move |event: &Result<Sse, SseError>| future::ready(event.is_err() || counted.count_message().is_ok());
     SseStream::from_bytes_stream(chunks.boxed()).take_while(within).boxed()
 }
 
-pub(super) fn is_stream(response: &Response) -> bool {
-    response.header("content-type").is_some_and(|kind| kind.starts_with(STREAM))
+pub(super) fn is_event_stream(response: &Response) -> bool {
+    response.header("content-type").is_some_and(|kind| kind.starts_with(EVENT_STREAM))
 }
 
-fn unexpected(status: u16) -> Error {
+fn unexpected_status(status: u16) -> Error {
     StreamableHttpError::UnexpectedServerResponse(format!("the MCP server answered {status}").into())
 }
 
-impl StreamableHttpClient for Http {
+impl StreamableHttpClient for BudgetedHttpClient {
     type Error = egress::Error;
 
     async fn post_message(
@@ -115,12 +115,12 @@ impl StreamableHttpClient for Http {
         match status {
             202 | 204 => return Ok(StreamableHttpPostResponse::Accepted),
             404 if session.is_some() => return Err(StreamableHttpError::SessionExpired),
-            400 | 404 | 405 if session.is_none() => self.foreign.store(true, Ordering::Relaxed),
+            400 | 404 | 405 if session.is_none() => self.legacy_server.store(true, Ordering::Relaxed),
             _ => {}
         }
-        let given = response.header(SESSION).map(str::to_owned);
-        if response.is_success() && is_stream(&response) {
-            return Ok(StreamableHttpPostResponse::Sse(events(response, self.budget.clone()), given));
+        let given = response.header(SESSION_HEADER).map(str::to_owned);
+        if response.is_success() && is_event_stream(&response) {
+            return Ok(StreamableHttpPostResponse::Sse(sse_events(response, self.budget.clone()), given));
         }
         let body = self.budget.body(response).await.map_err(StreamableHttpError::Client)?;
         let read = serde_json::from_slice::<ServerJsonRpcMessage>(&body);
@@ -132,7 +132,7 @@ impl StreamableHttpClient for Http {
             }
             (Err(_), 200..=299) if body.is_empty() => Ok(StreamableHttpPostResponse::Accepted),
             (Err(error), 200..=299) => Err(error.into()),
-            _ => Err(unexpected(status)),
+            _ => Err(unexpected_status(status)),
         }
     }
 
@@ -145,16 +145,16 @@ impl StreamableHttpClient for Http {
     ) -> Result<(), Error> {
         let session = Some(&*session_id);
         // A session that exceeded a limit gets no further request.
-        if self.budget.passed().is_some() {
+        if self.budget.exceeded_limit().is_some() {
             return Ok(());
         }
         let request = Self::request(Method::DELETE, &uri, session, auth_header.as_deref(), &custom_headers)?;
-        let request = request.timeout(Some(GOODBYE));
+        let request = request.timeout(Some(DELETE_TIMEOUT));
         let response = self.client.send(request).await.map_err(StreamableHttpError::Client)?;
         match response.status() {
             200..=299 | 404 => Ok(()),
             405 => Err(StreamableHttpError::ServerDoesNotSupportDeleteSession),
-            status => Err(unexpected(status)),
+            status => Err(unexpected_status(status)),
         }
     }
 
@@ -169,13 +169,13 @@ impl StreamableHttpClient for Http {
         let session = session_id.as_deref();
         let mut request = Self::request(Method::GET, &uri, session, auth_header.as_deref(), &custom_headers)?;
         if let Some(last) = last_event_id {
-            request = request.header(LAST_EVENT, &last).map_err(StreamableHttpError::Client)?;
+            request = request.header(LAST_EVENT_HEADER, &last).map_err(StreamableHttpError::Client)?;
         }
         let response = self.budget.send(&self.client, request).await.map_err(StreamableHttpError::Client)?;
         match response.status() {
-            200..=299 if is_stream(&response) => Ok(events(response, self.budget.clone())),
+            200..=299 if is_event_stream(&response) => Ok(sse_events(response, self.budget.clone())),
             405 => Err(StreamableHttpError::ServerDoesNotSupportSse),
-            status => Err(unexpected(status)),
+            status => Err(unexpected_status(status)),
         }
     }
 }

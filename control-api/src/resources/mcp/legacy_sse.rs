@@ -16,10 +16,10 @@ use sse_stream::Sse;
 use url::Url;
 
 use super::budget::Budget;
-use super::http::{STREAM, events, is_stream};
+use super::http::{EVENT_STREAM, sse_events, is_event_stream};
 
 /// Timeout for POSTing a message. The answer arrives in the stream.
-const POST: Duration = Duration::from_secs(20);
+const POST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Why a message could not be sent, or a stream not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -32,30 +32,30 @@ pub(super) enum Error {
     Status(u16),
     /// The server does not support this transport.
     #[error("the MCP server answered {0}")]
-    Foreign(&'static str),
+    UnsupportedTransport(&'static str),
     /// The message cannot be serialized.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
 }
 
 /// An open stream, and the URL for our messages.
-pub(super) struct Older {
+pub(super) struct LegacySseTransport {
     client: egress::Client,
     budget: Budget,
     headers: HashMap<HeaderName, HeaderValue>,
     /// URL for POSTing messages.
     endpoint: Url,
-    said: BoxStream<'static, Result<Sse, sse_stream::Error>>,
+    events: BoxStream<'static, Result<Sse, sse_stream::Error>>,
 }
 
-fn with(mut request: Request, headers: &HashMap<HeaderName, HeaderValue>) -> Result<Request, egress::Error> {
+fn with_headers(mut request: Request, headers: &HashMap<HeaderName, HeaderValue>) -> Result<Request, egress::Error> {
     for (name, value) in headers {
         request = request.header(name.as_str(), value.to_str().unwrap_or_default())?;
     }
     Ok(request)
 }
 
-impl Older {
+impl LegacySseTransport {
     /// Opens the stream and waits for the server's first event. The caller sets the timeout.
     pub(super) async fn open(
         client: egress::Client,
@@ -63,20 +63,20 @@ impl Older {
         url: &str,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<Self, Error> {
-        let request = with(Request::new(Method::GET, url)?.timeout(None).limit(usize::MAX), &headers)?;
+        let request = with_headers(Request::new(Method::GET, url)?.timeout(None).limit(usize::MAX), &headers)?;
         let base = request.url().clone();
-        let response = budget.send(&client, request.header("accept", STREAM)?).await?;
+        let response = budget.send(&client, request.header("accept", EVENT_STREAM)?).await?;
         if !response.is_success() {
             return Err(Error::Status(response.status()));
         }
-        if !is_stream(&response) {
-            return Err(Error::Foreign("with something else than server-sent events"));
+        if !is_event_stream(&response) {
+            return Err(Error::UnsupportedTransport("with something else than server-sent events"));
         }
-        let mut said = events(response, budget.clone());
+        let mut said = sse_events(response, budget.clone());
         let place = loop {
             let event = match said.next().await {
                 Some(Ok(event)) => event,
-                Some(Err(_)) | None => return Err(Error::Foreign("and broke off")),
+                Some(Err(_)) | None => return Err(Error::UnsupportedTransport("and broke off")),
             };
             if event.event.as_deref() == Some("endpoint") {
                 break event.data.unwrap_or_default();
@@ -87,25 +87,25 @@ impl Older {
             .join(place.trim())
             .ok()
             .filter(|endpoint| endpoint.origin() == base.origin())
-            .ok_or(Error::Foreign("with an endpoint of another origin"))?;
-        Ok(Self { client, budget, headers, endpoint, said })
+            .ok_or(Error::UnsupportedTransport("with an endpoint of another origin"))?;
+        Ok(Self { client, budget, headers, endpoint, events: said })
     }
 
-    fn post(&self, message: &TxJsonRpcMessage<RoleClient>) -> Result<Request, Error> {
+    fn post_request(&self, message: &TxJsonRpcMessage<RoleClient>) -> Result<Request, Error> {
         let request =
-            Request::new(Method::POST, self.endpoint.as_str())?.timeout(Some(POST)).limit(usize::MAX);
-        Ok(with(request, &self.headers)?.json(serde_json::to_vec(message)?))
+            Request::new(Method::POST, self.endpoint.as_str())?.timeout(Some(POST_TIMEOUT)).limit(usize::MAX);
+        Ok(with_headers(request, &self.headers)?.json(serde_json::to_vec(message)?))
     }
 }
 
-impl Transport<RoleClient> for Older {
+impl Transport<RoleClient> for LegacySseTransport {
     type Error = Error;
 
     fn send(
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
-        let (client, budget, request) = (self.client.clone(), self.budget.clone(), self.post(&item));
+        let (client, budget, request) = (self.client.clone(), self.budget.clone(), self.post_request(&item));
         async move {
             let response = budget.send(&client, request?).await?;
             if response.is_success() { Ok(()) } else { Err(Error::Status(response.status())) }
@@ -114,7 +114,7 @@ impl Transport<RoleClient> for Older {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
-            let event = match self.said.next().await? {
+            let event = match self.events.next().await? {
                 Ok(event) => event,
                 Err(why) => {
                     tracing::debug!(%why, "an MCP server's stream broke");
@@ -132,7 +132,7 @@ impl Transport<RoleClient> for Older {
     }
 
     async fn close(&mut self) -> Result<(), Error> {
-        self.said = futures_util::stream::empty().boxed();
+        self.events = futures_util::stream::empty().boxed();
         Ok(())
     }
 }

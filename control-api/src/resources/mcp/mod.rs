@@ -14,52 +14,52 @@ use axum::{Extension, Router};
 use serde_json::{Value, json};
 
 use crate::clock;
-use crate::error::{ApiError, Missing, OwnText};
-use crate::http::auth::Caller;
-use crate::http::extract::{Json, Listed, Paged, Path};
+use crate::error::{ApiError, Resource, ErrorText};
+use crate::http::auth::ApiCaller;
+use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
-use crate::http::validate::{Faults, Fields, is_http};
-use crate::resources::document_resource::{self, Kept};
-use crate::resources::secret_headers::{self, Headers};
+use crate::http::validate::{FieldErrors, Fields, is_http_url};
+use crate::resources::document_resource::{self, DocumentResource};
+use crate::resources::secret_headers::{self, SecretHeaders};
 use crate::state::AppState;
 use crate::store::document::{self, Draft, Table};
-use crate::store::{fresh_id, secrets};
+use crate::store::{new_id, secrets};
 
-type Answer = Result<axum::Json<Value>, ApiError>;
+type JsonResult = Result<axum::Json<Value>, ApiError>;
 
-const MCP: Kept =
-    Kept { table: Table::Mcp, missing: Missing::Mcp, unreadable: "Failed to retrieve MCP details" };
+const MCP: DocumentResource =
+    DocumentResource { table: Table::Mcp, resource: Resource::Mcp, read_error: "Failed to retrieve MCP details" };
 /// Values of `type`: whichever transport the server supports, streamable HTTP, or the legacy
 /// transport with server-sent events.
-const TYPES: &[&str] = &["shttp/sse", "shttp", "sse"];
+const TRANSPORT_TYPES: &[&str] = &["shttp/sse", "shttp", "sse"];
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
         .route("/v1/ext/mcp", post(create).get(list))
-        .route("/v1/ext/mcp/{id}", get(one).put(replace).delete(remove))
-        .layer(Extension(OwnText::of(MCP.unreadable)))
+        .route("/v1/ext/mcp/{id}", get(read).put(replace).delete(remove))
+        .layer(Extension(ErrorText::uniform(MCP.read_error)))
 }
 
 /// Parses an MCP configuration. `old` are the header values of the one that it replaces.
-fn parse(body: Value, old: Option<&Headers>) -> Result<(Value, Headers), ApiError> {
-    let faults = Faults::default();
+fn parse(body: Value, old: Option<&SecretHeaders>) -> Result<(Value, SecretHeaders), ApiError> {
+    let faults = FieldErrors::default();
     let fields = Fields::body(body, &faults)?;
     let name = fields.required("name");
     let description = fields.text("description").unwrap_or_default();
-    let kind = fields.choice("type", TYPES, TYPES[0]);
+    let kind = fields.choice("type", TRANSPORT_TYPES, TRANSPORT_TYPES[0]);
     let request = fields.object("request_config");
     let url = request.required("url");
-    if !url.is_empty() && !is_http(&url) {
-        request.fault("url", "must be a valid http(s) URL");
+    if !url.is_empty() && !is_http_url(&url) {
+        request.add_error("url", "must be a valid http(s) URL");
     }
-    let (shown, secret) = secret_headers::take(&request, old);
+    let (shown, secret) = secret_headers::extract(&request, old);
     let document = json!({
         "name": name,
         "description": description,
         "type": kind,
         "request_config": {"url": url, "headers": shown},
     });
-    faults.unless((document, secret))
+    faults.into_result((document, secret))
 }
 
 fn draft<'a>(
@@ -73,15 +73,15 @@ fn draft<'a>(
     Draft { workspace, id, name, kind: document["type"].as_str(), document: text, secrets, at: clock::now() }
 }
 
-async fn create(State(shared): State<Arc<AppState>>, caller: Caller, Json(body): Json) -> Answer {
+async fn create(State(shared): State<Arc<AppState>>, caller: ApiCaller, Json(body): Json) -> JsonResult {
     let (document, headers) = parse(body, None)?;
-    let id = fresh_id();
+    let id = new_id();
     let sealed = secrets::seal(&shared.vault, &id, &headers);
     let text = document.to_string();
     let draft = draft(&caller.workspace, &id, &document, &text, &sealed);
-    let created_at = clock::iso(draft.at);
-    let mut tx = shared.store.write().await?;
-    quota::bytes(&shared, &mut tx, &caller.workspace, text.len()).await?;
+    let created_at = clock::to_iso8601(draft.at);
+    let mut tx = shared.store.begin_write().await?;
+    quota::check_bytes(&shared, &mut tx, &caller.workspace, text.len()).await?;
     document::insert(&mut tx, Table::Mcp, &draft).await?;
     tx.commit().await?;
     Ok(axum::Json(json!({
@@ -95,43 +95,43 @@ async fn create(State(shared): State<Arc<AppState>>, caller: Caller, Json(body):
 
 async fn list(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
-    Paged(page): Paged<true>,
-) -> Result<Listed, ApiError> {
+    caller: ApiCaller,
+    PageQuery(page): PageQuery<true>,
+) -> Result<ListResponse, ApiError> {
     MCP.list(&shared, &caller, &page).await
 }
 
-async fn one(State(shared): State<Arc<AppState>>, caller: Caller, Path(id): Path<String>) -> Answer {
-    MCP.one(&shared, &caller, &id).await.map(axum::Json)
+async fn read(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+    MCP.read(&shared, &caller, &id).await.map(axum::Json)
 }
 
 async fn replace(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
-) -> Answer {
+) -> JsonResult {
     // An invalid body is reported before a missing configuration.
     parse(body.clone(), None)?;
-    let id = MCP.id(&id)?;
-    let mut tx = shared.store.write().await?;
+    let id = MCP.parse_id(&id)?;
+    let mut tx = shared.store.begin_write().await?;
     let row = document::find_in(&mut tx, Table::Mcp, &caller.workspace, &id).await?;
-    let row = row.ok_or_else(|| MCP.none())?;
-    let old: Headers = secrets::open(&shared.vault, &row.id, &row.secrets)?;
+    let row = row.ok_or_else(|| MCP.not_found())?;
+    let old: SecretHeaders = secrets::open(&shared.vault, &row.id, &row.secrets)?;
     let (document, headers) = parse(body, Some(&old))?;
     let sealed = secrets::seal(&shared.vault, &id, &headers);
     let text = document.to_string();
-    quota::growth(&shared, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
+    quota::check_growth(&shared, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
     document::update(&mut tx, Table::Mcp, &draft(&caller.workspace, &id, &document, &text, &sealed)).await?;
     let row = document::find_in(&mut tx, Table::Mcp, &caller.workspace, &id).await?;
-    let row = row.ok_or_else(|| MCP.none())?;
+    let row = row.ok_or_else(|| MCP.not_found())?;
     tx.commit().await?;
-    Ok(axum::Json(document_resource::shown(&row)?))
+    Ok(axum::Json(document_resource::to_json(&row)?))
 }
 
 async fn remove(
     State(shared): State<Arc<AppState>>,
-    caller: Caller,
+    caller: ApiCaller,
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     MCP.remove(&shared, &caller, &id).await.map(|_| StatusCode::NO_CONTENT)

@@ -17,11 +17,11 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use serde_json::{Value, json};
 use tokio_util::sync::DropGuard;
 
-use super::budget::{Budget, Limit, Within};
-use super::http::Http;
-use super::legacy_sse::Older;
+use super::budget::{Budget, Limit, BudgetedTransport};
+use super::http::BudgetedHttpClient;
+use super::legacy_sse::LegacySseTransport;
 use crate::resources::document_resource;
-use crate::resources::secret_headers::Headers;
+use crate::resources::secret_headers::SecretHeaders;
 use crate::state::AppState;
 use crate::store;
 use crate::store::conversation::Row;
@@ -29,27 +29,27 @@ use crate::store::document::{self, Table};
 use crate::store::secrets;
 
 /// Maximum time for listing a server's tools. The call does not wait for it.
-pub(super) const LISTING: Duration = Duration::from_secs(10);
+pub(super) const LISTING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time of a tool call.
-pub(super) const CALL: Duration = Duration::from_secs(20);
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum number of tools of one server.
-pub(super) const TOOLS: usize = 64;
+pub(super) const MAX_TOOLS: usize = 64;
 /// Maximum size of a result, bytes.
-const RESULT: usize = 256 << 10;
+const MAX_RESULT_BYTES: usize = 256 << 10;
 
 type Session = RunningService<RoleClient, ()>;
 
 /// A tool of a server, called within the call's session.
-struct Served {
+struct McpTool {
     session: Arc<Session>,
     budget: Budget,
     /// The session is closed when the last of its tools is dropped, even while requests are in
     /// progress.
-    _lasts: Arc<DropGuard>,
+    _close_guard: Arc<DropGuard>,
     name: String,
 }
 
-impl RemoteTool for Served {
+impl RemoteTool for McpTool {
     fn call(&self, arguments: Value) -> BoxFuture<'static, Result<Value, String>> {
         let (session, budget, name) = (Arc::clone(&self.session), self.budget.clone(), self.name.clone());
         Box::pin(async move {
@@ -58,15 +58,15 @@ impl RemoteTool for Served {
             };
             let mut params = CallToolRequestParams::new(name);
             params.arguments = Some(arguments);
-            let asked = tokio::time::timeout(CALL, session.call_tool(params));
-            match budget.within(asked).await {
+            let asked = tokio::time::timeout(CALL_TIMEOUT, session.call_tool(params));
+            match budget.run_until_closed(asked).await {
                 Err(over) => Err(over.to_string()),
                 Ok(Err(_)) => {
-                    budget.pass(Limit::Call);
+                    budget.exceed(Limit::CallTimeout);
                     Err("the MCP server took too long".into())
                 }
                 Ok(Ok(Err(error))) => Err(error.to_string()),
-                Ok(Ok(Ok(result))) => told(&result),
+                Ok(Ok(Ok(result))) => result_to_json(&result),
             }
         })
     }
@@ -77,19 +77,19 @@ impl RemoteTool for Served {
 }
 
 /// Converts a result to what the model receives: an object.
-fn told(result: &CallToolResult) -> Result<Value, String> {
+fn result_to_json(result: &CallToolResult) -> Result<Value, String> {
     let blocks = json!(result.content);
     let words = blocks.as_array().into_iter().flatten().filter_map(|block| block["text"].as_str());
     let mut words = words.collect::<Vec<_>>().join("\n");
-    let cut = words.len() > RESULT;
+    let cut = words.len() > MAX_RESULT_BYTES;
     if cut {
-        words.truncate(words.floor_char_boundary(RESULT));
+        words.truncate(words.floor_char_boundary(MAX_RESULT_BYTES));
     }
     if result.is_error == Some(true) {
         return Err(if words.is_empty() { "the tool failed".into() } else { words });
     }
     if let Some(object @ Value::Object(_)) = &result.structured_content
-        && object.to_string().len() <= RESULT
+        && object.to_string().len() <= MAX_RESULT_BYTES
     {
         return Ok(object.clone());
     }
@@ -101,7 +101,7 @@ fn told(result: &CallToolResult) -> Result<Value, String> {
 }
 
 /// Opens a session with a server, over a transport that its configuration's `type` permits.
-async fn opened(client: &egress::Client, budget: &Budget, mcp: &Configuration) -> Result<Session, String> {
+async fn open_session(client: &egress::Client, budget: &Budget, mcp: &ServerConfig) -> Result<Session, String> {
     // The session has its own connections, so that none stays open after its end. The client loads
     // the certificates again, which blocks; therefore it is not created on an async thread.
     let client = client.clone();
@@ -118,20 +118,20 @@ async fn opened(client: &egress::Client, budget: &Budget, mcp: &Configuration) -
         .collect();
     let mut why = String::new();
     if mcp.kind != "sse" {
-        let http = Http::new(client.clone(), budget.clone());
+        let http = BudgetedHttpClient::new(client.clone(), budget.clone());
         let config =
             StreamableHttpClientTransportConfig::with_uri(mcp.url.as_str()).custom_headers(headers.clone());
         let transport = StreamableHttpClientTransport::with_client(http.clone(), config);
-        match ().serve(Within::new(transport, budget)).await {
+        match ().serve(BudgetedTransport::new(transport, budget)).await {
             Ok(session) => return Ok(session),
             Err(error) => why = error.to_string(),
         }
-        if mcp.kind == "shttp" || !http.is_foreign() {
+        if mcp.kind == "shttp" || !http.is_legacy_server() {
             return Err(why);
         }
     }
-    let older = match Older::open(client, budget.clone(), &mcp.url, headers).await {
-        Ok(older) => ().serve(Within::new(older, budget)).await.map_err(|error| error.to_string()),
+    let older = match LegacySseTransport::open(client, budget.clone(), &mcp.url, headers).await {
+        Ok(older) => ().serve(BudgetedTransport::new(older, budget)).await.map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     };
     older.map_err(
@@ -140,15 +140,15 @@ async fn opened(client: &egress::Client, budget: &Budget, mcp: &Configuration) -
 }
 
 /// Lists all tools of a server, page by page.
-async fn pages(session: &Session, budget: &Budget) -> Result<Vec<rmcp::model::Tool>, String> {
+async fn list_all_tools(session: &Session, budget: &Budget) -> Result<Vec<rmcp::model::Tool>, String> {
     let mut tools = Vec::new();
     let mut cursor = None;
     loop {
         let page = PaginatedRequestParams::default().with_cursor(cursor);
         let page = session.list_tools(Some(page)).await.map_err(|e| e.to_string())?;
         tools.extend(page.tools);
-        if tools.len() > TOOLS {
-            budget.pass(Limit::Tools);
+        if tools.len() > MAX_TOOLS {
+            budget.exceed(Limit::Tools);
             return Err(Limit::Tools.to_string());
         }
         cursor = page.next_cursor;
@@ -160,64 +160,64 @@ async fn pages(session: &Session, budget: &Budget) -> Result<Vec<rmcp::model::To
 
 /// Opens a session for one configuration and lists its tools, or returns why there are none. After
 /// an error, or if this future is dropped, nothing of the session is left.
-async fn listed(client: &egress::Client, budget: &Budget, mcp: &Configuration) -> Result<Vec<Tool>, String> {
-    let lasts = Arc::new(budget.guard());
+async fn load_tools(client: &egress::Client, budget: &Budget, mcp: &ServerConfig) -> Result<Vec<Tool>, String> {
+    let lasts = Arc::new(budget.close_on_drop());
     let work = async {
-        let session = Arc::new(opened(client, budget, mcp).await?);
+        let session = Arc::new(open_session(client, budget, mcp).await?);
         let tool = |tool: rmcp::model::Tool| {
             let name = tool.name.into_owned();
-            let served = Served {
+            let served = McpTool {
                 session: Arc::clone(&session),
                 budget: budget.clone(),
-                _lasts: Arc::clone(&lasts),
+                _close_guard: Arc::clone(&lasts),
                 name: name.clone(),
             };
             Tool {
-                name: plain(&name),
+                name: sanitize_name(&name),
                 description: tool.description.unwrap_or_default().into_owned(),
                 parameters: Value::Object((*tool.input_schema).clone()),
                 backend: ToolBackend::Remote(RemoteToolHandle(Arc::new(served))),
             }
         };
-        Ok(pages(&session, budget).await?.into_iter().map(tool).collect())
+        Ok(list_all_tools(&session, budget).await?.into_iter().map(tool).collect())
     };
-    tokio::time::timeout(LISTING, work).await.unwrap_or_else(|_| {
-        budget.pass(Limit::Listing);
-        Err(Limit::Listing.to_string())
+    tokio::time::timeout(LISTING_TIMEOUT, work).await.unwrap_or_else(|_| {
+        budget.exceed(Limit::ListingTimeout);
+        Err(Limit::ListingTimeout.to_string())
     })
 }
 
 /// Makes a name valid for language models: letters, digits, `_` and `-`, at most 64 characters.
-fn plain(name: &str) -> String {
+fn sanitize_name(name: &str) -> String {
     let keep = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
     name.chars().take(64).map(keep).collect()
 }
 
 /// The agent's MCP servers; `None` if it has none.
-pub(crate) async fn servers(
+pub(crate) async fn load_servers(
     shared: &AppState,
     row: &Row,
     agent: &Value,
 ) -> store::Result<Option<Arc<dyn ToolServers>>> {
-    let ids = document::ids(agent, "mcp");
+    let ids = document::string_list(agent, "mcp");
     let rows = shared.store.documents(Table::Mcp, &row.workspace, &ids).await?;
     let stored = ids.iter().filter_map(|id| rows.iter().find(|row| row.id == *id));
-    let servers = stored.map(|row| configuration(shared, row)).collect::<store::Result<Vec<_>>>()?;
+    let servers = stored.map(|row| load_config(shared, row)).collect::<store::Result<Vec<_>>>()?;
     if servers.is_empty() {
         return Ok(None);
     }
-    let (client, conversation) = (shared.net.clone(), row.id.clone());
-    Ok(Some(Arc::new(Servers { client, conversation, servers: servers.into_iter().map(Arc::new).collect() })))
+    let (client, conversation) = (shared.http_client.clone(), row.id.clone());
+    Ok(Some(Arc::new(McpServers { client, conversation, servers: servers.into_iter().map(Arc::new).collect() })))
 }
 
 /// MCP servers of a call.
-struct Servers {
+struct McpServers {
     client: egress::Client,
     conversation: String,
-    servers: Vec<Arc<Configuration>>,
+    servers: Vec<Arc<ServerConfig>>,
 }
 
-impl ToolServers for Servers {
+impl ToolServers for McpServers {
     fn list_tools(
         &self,
         tell: Box<dyn Fn(Result<Vec<Tool>, String>) + Send + Sync>,
@@ -229,13 +229,13 @@ impl ToolServers for Servers {
             let (client, call, tell) = (&client, &call, &tell);
             let asked = servers.iter().map(|mcp| async move {
                 let budget = Budget::default();
-                match listed(client, &budget, mcp).await {
+                match load_tools(client, &budget, mcp).await {
                     Ok(tools) => {
                         tell(Ok(tools));
                         let (mcp, call, tell) = (Arc::clone(mcp), Arc::clone(call), Arc::clone(tell));
-                        budget.on_limit(move |limit| tell(Err(left_out(&call, &mcp, Some(limit), &limit))));
+                        budget.on_limit(move |limit| tell(Err(report_unavailable(&call, &mcp, Some(limit), &limit))));
                     }
-                    Err(why) => tell(Err(left_out(call, mcp, budget.passed(), &why))),
+                    Err(why) => tell(Err(report_unavailable(call, mcp, budget.exceeded_limit(), &why))),
                 }
             });
             join_all(asked).await;
@@ -245,25 +245,25 @@ impl ToolServers for Servers {
 
 /// Logs why a server's tools are not available, or no longer. Returns the sentence for the call's
 /// record.
-fn left_out(conversation: &str, mcp: &Configuration, limit: Option<Limit>, why: &dyn fmt::Display) -> String {
+fn report_unavailable(conversation: &str, mcp: &ServerConfig, limit: Option<Limit>, why: &dyn fmt::Display) -> String {
     tracing::warn!(%conversation, server = %mcp.name, %why, "an MCP server's tools are left out");
     // The server's own error text is only for the operator's log.
     let why = limit.map_or_else(|| "it could not be asked".into(), |limit| limit.to_string());
     format!("The tools of the MCP server {:?} are left out: {why}.", mcp.name)
 }
 
-struct Configuration {
+struct ServerConfig {
     name: String,
     /// One of [`super::TRANSPORT_TYPES`].
     kind: String,
     url: String,
-    headers: Headers,
+    headers: SecretHeaders,
 }
 
-fn configuration(shared: &AppState, row: &document::Row) -> store::Result<Configuration> {
-    let mcp = document_resource::shown(row)?;
+fn load_config(shared: &AppState, row: &document::Row) -> store::Result<ServerConfig> {
+    let mcp = document_resource::to_json(row)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    Ok(Configuration {
+    Ok(ServerConfig {
         name: text(&mcp["name"]),
         kind: text(&mcp["type"]),
         url: text(&mcp["request_config"]["url"]),
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn a_result_becomes_an_object_and_a_failure_a_reason() {
         let text = |text: &str| json!([{"type": "text", "text": text}]);
-        let told = |content: Value| told(&result(content));
+        let told = |content: Value| result_to_json(&result(content));
         assert_eq!(told(json!({"content": text("42")})), Ok(json!({"result": "42"})));
         assert_eq!(told(json!({"content": text("{\"a\": 1}")})), Ok(json!({"a": 1})));
         assert_eq!(told(json!({"content": text("x"), "structuredContent": {"b": 2}})), Ok(json!({"b": 2})));
@@ -302,14 +302,14 @@ mod tests {
             told(json!({"content": text("no such file"), "isError": true})),
             Err("no such file".into())
         );
-        let long = told(json!({"content": text(&"x".repeat(RESULT + 1))})).unwrap();
-        assert_eq!((long["result"].as_str().map(str::len), &long["truncated"]), (Some(RESULT), &json!(true)));
+        let long = told(json!({"content": text(&"x".repeat(MAX_RESULT_BYTES + 1))})).unwrap();
+        assert_eq!((long["result"].as_str().map(str::len), &long["truncated"]), (Some(MAX_RESULT_BYTES), &json!(true)));
     }
 
     /// A server over streamable HTTP, and over the legacy transport up to its stream. It does not
     /// respond to the method `mute`, and notifies when it receives it. Returns its configuration,
     /// whose URL selects the transport.
-    async fn serve(kind: &'static str, mute: &'static str) -> (Configuration, Arc<Notify>) {
+    async fn serve(kind: &'static str, mute: &'static str) -> (ServerConfig, Arc<Notify>) {
         let asked = Arc::new(Notify::new());
         let silent = {
             let asked = Arc::clone(&asked);
@@ -340,7 +340,7 @@ mod tests {
         let router = Router::new().route("/shttp", post(answer)).route("/sse", get(open));
         tokio::spawn(async move { axum::serve(listener, router).await });
         let name = "T".to_owned();
-        (Configuration { name, kind: kind.into(), url, headers: Headers::new() }, asked)
+        (ServerConfig { name, kind: kind.into(), url, headers: SecretHeaders::new() }, asked)
     }
 
     fn client() -> egress::Client {
@@ -350,7 +350,7 @@ mod tests {
     /// Runs `work`, whose request gets no response, and checks that it times out after `after`. The
     /// clock is paused after the request and then jumps from timer to timer: only timeouts are left
     /// to wait for.
-    async fn given_up<T>(after: Duration, asked: &Notify, work: impl Future<Output = T>) -> T {
+    async fn assert_times_out<T>(after: Duration, asked: &Notify, work: impl Future<Output = T>) -> T {
         let begun = Instant::now();
         let mut work = std::pin::pin!(work);
         tokio::select! {
@@ -372,11 +372,11 @@ mod tests {
         for (kind, mute) in [("shttp", "initialize"), ("shttp", "tools/list"), ("sse", "initialize")] {
             let (mcp, asked) = serve(kind, mute).await;
             let servers =
-                Servers { client: client(), conversation: "c".into(), servers: vec![Arc::new(mcp)] };
+                McpServers { client: client(), conversation: "c".into(), servers: vec![Arc::new(mcp)] };
             let told = Arc::new(Mutex::new(Vec::new()));
             let keep = Arc::clone(&told);
             let listing = servers.list_tools(Box::new(move |news| keep.lock().unwrap().push(news)));
-            given_up(Duration::from_secs(10), &asked, listing).await;
+            assert_times_out(Duration::from_secs(10), &asked, listing).await;
             let why =
                 "The tools of the MCP server \"T\" are left out: it did not tell its tools within 10 s.";
             assert_eq!(*told.lock().unwrap(), [Err(why.to_owned())], "{kind}, {mute}");
@@ -386,15 +386,15 @@ mod tests {
     #[tokio::test]
     async fn a_tool_that_never_answers_is_given_up_after_twenty_seconds() {
         let (mcp, asked) = serve("shttp", "tools/call").await;
-        let tools = listed(&client(), &Budget::default(), &mcp).await.unwrap();
+        let tools = load_tools(&client(), &Budget::default(), &mcp).await.unwrap();
         let [Tool { backend: ToolBackend::Remote(add), .. }] = &tools[..] else { panic!("{tools:?}") };
-        let told = given_up(Duration::from_secs(20), &asked, add.0.call(json!({"a": 1}))).await;
+        let told = assert_times_out(Duration::from_secs(20), &asked, add.0.call(json!({"a": 1}))).await;
         assert_eq!(told, Err("the MCP server took too long".into()));
     }
 
     #[test]
     fn names_are_made_fit_for_models() {
-        assert_eq!(plain("files/read all"), "files_read_all");
-        assert_eq!(plain(&"x".repeat(80)).len(), 64);
+        assert_eq!(sanitize_name("files/read all"), "files_read_all");
+        assert_eq!(sanitize_name(&"x".repeat(80)).len(), 64);
     }
 }
