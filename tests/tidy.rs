@@ -89,7 +89,7 @@ const CHANCES: &[(&str, &str, &str)] = &[
     ("engine/src/transport/webrtc_tests.rs", "elapsed() <", "the elapsed virtual time"),
     ("engine/tests/peers.py", "asyncio.sleep(", "the pace at which a microphone gives sound"),
     ("engine/tests/peers.py", "wait_for_timeout(", "a comparison with other engines, which is run by hand"),
-    ("control-api/tests/api/painter.rs", "thread::sleep(", "the pace at which a file is looked for"),
+    ("control-api/tests/api/fake_renderer.rs", "thread::sleep(", "the pace at which a file is looked for"),
     ("tests/fuzz/tests/seeds.rs", "rand::random", "the seed of the long tier, which is printed"),
 ];
 /// Maximum number of lines of code in a file, without tests.

@@ -25,7 +25,7 @@ use crate::state::preview_queue::PreviewRenderer;
 use crate::state::rate_limit::RateLimit;
 use crate::state::registry::{ConnectingCalls, Connections, PendingOffers, UnconfirmedEnds};
 use crate::state::supervise::{EVENT_WRITER, spawn_supervised};
-use crate::state::webhook_queue::{OutboxMessage, GuardrailCallback};
+use crate::state::webhook_queue::{GuardrailCallback, OutboxMessage};
 use crate::state::{AppState, RateLimits, event_queue};
 use crate::store::vault::{self, Vault};
 use crate::store::{self, DatabaseLocation, Store};
@@ -192,7 +192,9 @@ impl App {
         let meaning =
             config.embeddings.clone().map(|to| Arc::new(QueryEmbedder::new(EmbeddingClient::new(to, &net))));
         let shared = AppState {
-            environment_key: EnvironmentKey::new(config.api_key.as_deref().map(|key| (key, workspace.as_str()))),
+            environment_key: EnvironmentKey::new(
+                config.api_key.as_deref().map(|key| (key, workspace.as_str())),
+            ),
             key_usage: KeyUsage::default(),
             config,
             store,
@@ -231,7 +233,11 @@ impl App {
         erasure::remove_erased_files(&shared).await?;
         // Before the first request: conversations that a crash left open have ended.
         recovery::recover_conversations(&shared).await;
-        let background = BackgroundQueues { events: facts_queue, outbox: outbox_queue, guardrail_callbacks: notices_queue };
+        let background = BackgroundQueues {
+            events: facts_queue,
+            outbox: outbox_queue,
+            guardrail_callbacks: notices_queue,
+        };
         Ok(Self { state: Arc::new(shared), background_queues: Mutex::new(Some(background)), _lock: lock })
     }
 

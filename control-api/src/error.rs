@@ -238,7 +238,8 @@ impl IntoResponse for ApiError {
                 (StatusCode::INTERNAL_SERVER_ERROR, error(text))
             }
         };
-        let outage = if let Self::StoreOutage(cause) = &self { Some(StoreOutage(cause.clone())) } else { None };
+        let outage =
+            if let Self::StoreOutage(cause) = &self { Some(StoreOutage(cause.clone())) } else { None };
         if matches!(self, Self::MeetingRefused) {
             return (status, "Unable to create agent request.").into_response();
         }

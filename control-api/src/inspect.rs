@@ -15,6 +15,8 @@ pub async fn failed_events(data: &Path, database_url: Option<&str>) -> Result<Op
     if database_url.is_none() && !file.exists() {
         return Ok(None);
     }
-    let count = Store::count_failed_events(database_url.map_or(DatabaseLocation::File(&file), DatabaseLocation::Url)).await?;
+    let count =
+        Store::count_failed_events(database_url.map_or(DatabaseLocation::File(&file), DatabaseLocation::Url))
+            .await?;
     Ok(Some(u64::try_from(count).unwrap_or(0)))
 }

@@ -56,4 +56,4 @@ pub use http::serve::{HttpLimits, serve};
 pub use join::signaling::validate_trickle;
 pub use scope::{ParseScopeError, Scope};
 pub use store::Error as StoreError;
-pub use store::crash_points::{CrashPoint, CrashHook};
+pub use store::crash_points::{CrashHook, CrashPoint};

@@ -140,7 +140,7 @@ def wait_until_stored(server, bases):
 @pytest.mark.long("providers")
 def test_meaning_is_found_where_no_word_is_shared(server_with_embeddings, embedding_server, model):
     """A question waits at most 250 ms for its embedding, so this depends on the machine.
-    control-api/tests/api/meaning.rs tests the search."""
+    control-api/tests/api/embeddings.rs tests the search."""
     llm_server = model(lambda request: ["I have looked."])
     bases = {name: server_with_embeddings.knowledge(text) for name, text in TEXTS.items()}
     embedding_server.wait(

@@ -25,7 +25,7 @@ SEED = 20261121
 EXAMPLES = 5
 #: Seconds for the requests of each store in the long tier.
 BUDGET = 120
-#: Each answer takes a second of CPU time at a low priority. control-api/tests/api/drawn.rs asks a
+#: Each answer takes a second of CPU time at a low priority. control-api/tests/api/custom_avatars.rs asks a
 #: scripted child process instead.
 DRAWN = "/v2/character/preview"
 

@@ -60,7 +60,7 @@ pub fn extract_as_child(kind: &str) -> std::io::Result<()> {
 /// The output of a child: the text, or the error in the document. `None` if the child ended before
 /// it wrote either.
 #[must_use]
-pub fn answer(output: &[u8]) -> Option<Result<String, String>> {
+pub fn parse_output(output: &[u8]) -> Option<Result<String, String>> {
     let after = |mark: &[u8]| {
         let at = output.windows(mark.len()).position(|window| window == mark)?;
         Some(String::from_utf8_lossy(&output[at + mark.len()..]).into_owned())

@@ -152,7 +152,8 @@ mod tests {
                 order.borrow_mut().push(name);
                 works
             };
-            let sandbox = Sandbox::enter_with(|| entered("landlock", landlock), || entered("seccomp", seccomp));
+            let sandbox =
+                Sandbox::enter_with(|| entered("landlock", landlock), || entered("seccomp", seccomp));
             assert_eq!(sandbox, Sandbox { landlock, seccomp });
             assert_eq!(sandbox.refuses_files(), files);
             assert_eq!(*order.borrow(), ["landlock", "seccomp"]);

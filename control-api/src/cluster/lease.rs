@@ -26,8 +26,12 @@ const RENEWALS_PER_LEASE: u32 = 6;
 pub(crate) async fn renew(shared: &AppState) -> store::Result<bool> {
     let now = clock::now();
     let mut tx = shared.store.begin_write().await?;
-    server::set_lease(&mut tx, &shared.server_id, now.saturating_add(clock::to_micros(shared.config.timeouts.lease)))
-        .await?;
+    server::set_lease(
+        &mut tx,
+        &shared.server_id,
+        now.saturating_add(clock::to_micros(shared.config.timeouts.lease)),
+    )
+    .await?;
     let adopted = delivery::adopt_orphans(&mut tx, &shared.server_id, now).await?;
     tx.commit().await?;
     Ok(adopted)

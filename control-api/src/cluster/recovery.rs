@@ -96,9 +96,13 @@ async fn sweep(shared: &AppState) -> store::Result<Duration> {
         // The failed one stays the oldest, so its age does not say when the next one is due.
         return Ok(MAX_SWEEP_INTERVAL);
     }
-    let next =
-        shared.store.oldest_unjoined_at(&shared.server_id, now).await?.map_or(join, |at| at + join - clock::now());
+    let next = shared
+        .store
+        .oldest_unjoined_at(&shared.server_id, now)
+        .await?
+        .map_or(join, |at| at + join - clock::now());
     // A conversation created right after this sweep is due no sooner than after a whole join
     // timeout.
-    Ok(Duration::from_micros(u64::try_from(next.min(join)).unwrap_or(0)).clamp(MIN_SWEEP_INTERVAL, MAX_SWEEP_INTERVAL))
+    Ok(Duration::from_micros(u64::try_from(next.min(join)).unwrap_or(0))
+        .clamp(MIN_SWEEP_INTERVAL, MAX_SWEEP_INTERVAL))
 }

@@ -17,7 +17,8 @@ pub(crate) async fn end_unjoined(shared: &AppState, id: &str, reason: EndReason)
 }
 
 pub(crate) async fn recover_conversation(shared: &AppState, id: &str) -> store::Result<()> {
-    let Some(row) = shared.store.conversation_in_any_workspace(id).await?.filter(|row| row.status == IN_PROGRESS)
+    let Some(row) =
+        shared.store.conversation_in_any_workspace(id).await?.filter(|row| row.status == IN_PROGRESS)
     else {
         return Ok(());
     };

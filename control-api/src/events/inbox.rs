@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::backlog::Backlog;
-use crate::state::event_queue::{Message, EventReceiver};
+use crate::state::event_queue::{EventReceiver, Message};
 use crate::state::supervise::catch_panic;
 use crate::store::{self, Store};
 

@@ -11,7 +11,7 @@ use conversation::view::{ConversationView, speech_id};
 use super::record;
 use crate::clock::{self, Micros};
 use crate::state::AppState;
-use crate::state::webhook_queue::{PendingCallback, OutboxMessage, GuardrailCallback};
+use crate::state::webhook_queue::{GuardrailCallback, OutboxMessage, PendingCallback};
 use crate::store::conversation::{ENDED, Row};
 use crate::store::event::InsertOutcome;
 use crate::store::{self, Transaction, document};
@@ -42,14 +42,23 @@ impl Projection {
         };
         let agent = document::parse_document(&row.agent_document)?;
         let url = agent["callback_url"].as_str().unwrap_or_default().to_owned();
-        let wanted = if url.is_empty() { Vec::new() } else { document::string_list(&agent, "callback_events") };
+        let wanted =
+            if url.is_empty() { Vec::new() } else { document::string_list(&agent, "callback_events") };
         let mut view = ConversationView::default();
         for fact in shared.store.events(id, 0).await? {
             view.apply(&fact);
         }
         let sequence = shared.store.last_delivery_sequence(id).await?;
         let base = row.joined_at.unwrap_or(row.created_at);
-        Ok(Some(Self { row, subscribed_events: wanted, callback_url: url, started_at: base, last_sequence: sequence, view, pending_callbacks: Vec::new() }))
+        Ok(Some(Self {
+            row,
+            subscribed_events: wanted,
+            callback_url: url,
+            started_at: base,
+            last_sequence: sequence,
+            view,
+            pending_callbacks: Vec::new(),
+        }))
     }
 
     /// Whether the conversation is over.
@@ -169,7 +178,8 @@ impl PreparedEvent {
         let mut tx = shared.store.begin_write_unchecked().await?;
         store::failed_event::insert(&mut tx, &self.conversation, &self.envelope, &why.to_string()).await?;
         if let StatusChange::Ended { reason, at, .. } = &self.change {
-            store::conversation::mark_ended(&mut tx, &self.conversation, reason, None, *at, clock::now()).await?;
+            store::conversation::mark_ended(&mut tx, &self.conversation, reason, None, *at, clock::now())
+                .await?;
         }
         tx.commit().await?;
         tracing::error!(conversation = %self.conversation, seq = self.envelope.seq, %why, "a fact is refused by the store and kept in failed_event");
@@ -209,7 +219,11 @@ impl WriteResult {
 
 /// Writes events with their effects. Events that an earlier COMMIT stored although its answer was
 /// lost count as written.
-pub(super) async fn write_events(tx: &mut Transaction, server: &str, facts: &[PreparedEvent]) -> store::Result<WriteResult> {
+pub(super) async fn write_events(
+    tx: &mut Transaction,
+    server: &str,
+    facts: &[PreparedEvent],
+) -> store::Result<WriteResult> {
     let now = clock::now();
     let mut written = WriteResult::default();
     let mut known: HashMap<&str, bool> = HashMap::new();
@@ -217,7 +231,9 @@ pub(super) async fn write_events(tx: &mut Transaction, server: &str, facts: &[Pr
         if written.rejected.contains(&prepared.conversation) {
             continue;
         }
-        match store::event::insert(tx, &prepared.conversation, &prepared.workspace, &prepared.envelope).await? {
+        match store::event::insert(tx, &prepared.conversation, &prepared.workspace, &prepared.envelope)
+            .await?
+        {
             InsertOutcome::Inserted => {}
             // Its effects are stored too, and only have to be announced.
             InsertOutcome::AlreadyStored => {
@@ -239,7 +255,8 @@ pub(super) async fn write_events(tx: &mut Transaction, server: &str, facts: &[Pr
                 store::conversation::mark_joined(tx, &prepared.conversation, server, *at, now).await?;
             }
             StatusChange::Ended { reason, record, at } => {
-                store::conversation::mark_ended(tx, &prepared.conversation, reason, Some(record), *at, now).await?;
+                store::conversation::mark_ended(tx, &prepared.conversation, reason, Some(record), *at, now)
+                    .await?;
             }
         }
         if let Some(delivery) = &prepared.delivery {
@@ -360,7 +377,11 @@ mod tests {
     fn test_batch() -> Vec<PreparedEvent> {
         let said = |text: &str| Event::UtteranceCommitted { text: text.into() };
         let reason = conversation::event::EndReason::UserLeft;
-        vec![prepared_event(0, said("one")), prepared_event(1, said("two")), prepared_event(2, Event::Ended { reason })]
+        vec![
+            prepared_event(0, said("one")),
+            prepared_event(1, said("two")),
+            prepared_event(2, Event::Ended { reason }),
+        ]
     }
 
     /// Writes and commits, as if the answer of the COMMIT arrived.

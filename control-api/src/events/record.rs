@@ -126,7 +126,11 @@ fn common_fields(row: &Row) -> Map<String, Value> {
 /// An element of the list, as an API key with this scope sees it.
 pub(crate) fn list_item(shared: &AppState, row: &Row, mut fold: Value, base: &str, scope: Scope) -> Value {
     let mut record = common_fields(row);
-    let link = if scope < Scope::Operate { join_link_without_token(row, base) } else { join_link(shared, row, base) };
+    let link = if scope < Scope::Operate {
+        join_link_without_token(row, base)
+    } else {
+        join_link(shared, row, base)
+    };
     record.insert("join_link".into(), link.into());
     record.insert("job_id".into(), Value::Null);
     for name in ["usage_json", "snippets", "chat_history"] {

@@ -24,7 +24,7 @@ use models::panic_isolation::catch_panic;
 use tokio::sync::watch;
 
 use super::inbox::{Batch, Inbox};
-use super::projection::{self, StatusChange, Projection, PreparedEvent, WriteResult};
+use super::projection::{self, PreparedEvent, Projection, StatusChange, WriteResult};
 use super::{ending, record};
 use crate::state::AppState;
 use crate::state::event_queue::EventReceiver;
@@ -200,7 +200,10 @@ impl Writer {
             if tries.is_multiple_of(ATTEMPTS_BEFORE_SPLIT) {
                 self.store_one_by_one().await;
             }
-            if !self.prepared.is_empty() && !self.inbox.wait_before_retry().await && std::mem::replace(&mut last, true) {
+            if !self.prepared.is_empty()
+                && !self.inbox.wait_before_retry().await
+                && std::mem::replace(&mut last, true)
+            {
                 let facts = self.prepared.len();
                 tracing::error!(facts, "the server stops, and these facts are lost");
                 self.prepared.clear();
@@ -330,7 +333,8 @@ async fn quarantine_event(
     store::failed_event::insert(&mut tx, id, fact, &why.to_string()).await?;
     if let Event::Ended { reason } = &fact.event {
         let now = clock::now();
-        store::conversation::mark_ended(&mut tx, id, record::end_reason_name(*reason), None, now, now).await?;
+        store::conversation::mark_ended(&mut tx, id, record::end_reason_name(*reason), None, now, now)
+            .await?;
     }
     tx.commit().await?;
     tracing::error!(conversation = id, seq = fact.seq, %why, "a fact cannot be taken in and is kept in failed_event");

@@ -43,7 +43,9 @@ pub(crate) async fn authenticate(shared: &AppState, hash: &KeyHash) -> Result<(A
 /// The scope that a request needs. A route that the table does not contain needs the highest one.
 fn required_scope(parts: &Parts) -> Scope {
     let route = parts.extensions.get::<MatchedPath>();
-    route.and_then(|route| openapi::required_scope(&parts.method, route.as_str())).unwrap_or(Scope::Administer)
+    route
+        .and_then(|route| openapi::required_scope(&parts.method, route.as_str()))
+        .unwrap_or(Scope::Administer)
 }
 
 impl FromRequestParts<Arc<AppState>> for ApiCaller {

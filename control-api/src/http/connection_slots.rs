@@ -88,7 +88,8 @@ impl SlotTable {
     fn acquire(&mut self, address: Option<IpAddr>) -> Result<(GrantedSlot, SlotKind), NoSlot> {
         let mut full = NoSlot::AllInUse;
         for (kind, most) in [(SlotKind::Regular, self.regular_slots), (SlotKind::Reserved, RESERVED_SLOTS)] {
-            let greedy = address.filter(|a| self.held_count(kind, *a) >= (most / ADDRESS_SHARE_DIVISOR).max(1));
+            let greedy =
+                address.filter(|a| self.held_count(kind, *a) >= (most / ADDRESS_SHARE_DIVISOR).max(1));
             let leaves = if let Some(address) = greedy {
                 full = NoSlot::AddressShareUsed;
                 let own = self.idle_by_address.range((kind, address, 0)..=(kind, address, u64::MAX)).next();
@@ -118,7 +119,8 @@ impl SlotTable {
     fn occupy(&mut self, kind: SlotKind, address: Option<IpAddr>) -> GrantedSlot {
         let id = self.next_number();
         let (_stays, leave) = oneshot::channel();
-        self.connections.insert(id, Connection { kind, address, requests: 0, idle_since: None, _close_sender: _stays });
+        self.connections
+            .insert(id, Connection { kind, address, requests: 0, idle_since: None, _close_sender: _stays });
         self.used[kind as usize] += 1;
         if let Some(address) = address {
             *self.held_by_address.entry((kind, address)).or_default() += 1;
@@ -204,7 +206,10 @@ impl ConnectionSlots {
 
     /// A slot for a connection of `address` (`None` = not counted). Waits while all slots are in
     /// use. `None` if the address uses its whole share: other addresses must not wait behind it.
-    pub(crate) async fn acquire(self: &Arc<Self>, address: Option<IpAddr>) -> Option<(SlotPermit, EvictionSignal)> {
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        address: Option<IpAddr>,
+    ) -> Option<(SlotPermit, EvictionSignal)> {
         loop {
             // Created before the check, so that no change is missed.
             let changed = self.changed.notified();
@@ -297,12 +302,19 @@ mod tests {
 
     /// A slot that is available at once, or `None`.
     #[track_caller]
-    fn try_acquire(places: &Arc<ConnectionSlots>, address: Option<IpAddr>) -> Option<(SlotPermit, EvictionSignal)> {
+    fn try_acquire(
+        places: &Arc<ConnectionSlots>,
+        address: Option<IpAddr>,
+    ) -> Option<(SlotPermit, EvictionSignal)> {
         places.acquire(address).now_or_never().flatten()
     }
 
     #[track_caller]
-    fn expect_slot(places: &Arc<ConnectionSlots>, address: Option<IpAddr>, kind: SlotKind) -> (SlotPermit, EvictionSignal) {
+    fn expect_slot(
+        places: &Arc<ConnectionSlots>,
+        address: Option<IpAddr>,
+        kind: SlotKind,
+    ) -> (SlotPermit, EvictionSignal) {
         let place = try_acquire(places, address).expect("a place");
         assert_eq!(place.0.kind, kind);
         place
@@ -361,14 +373,16 @@ mod tests {
         let all: Vec<_> = (0..4).map(|_| expect_slot(&places, None, SlotKind::Regular)).collect();
         let _busy: Vec<_> = all.iter().map(|(taken, _)| taken.start_request().unwrap()).collect();
         // The share of an address applies to reserved slots too.
-        let mut greedy: Vec<_> = (0..8).map(|_| expect_slot(&places, address(1), SlotKind::Reserved)).collect();
+        let mut greedy: Vec<_> =
+            (0..8).map(|_| expect_slot(&places, address(1), SlotKind::Reserved)).collect();
         let ninth = expect_slot(&places, address(1), SlotKind::Reserved);
         assert!(is_evicted(&mut greedy[0]) && !is_evicted(&mut greedy[1]));
         drop(greedy.remove(0));
         greedy.push(ninth);
         let asks: Vec<_> = greedy.iter().map(|(taken, _)| taken.start_request().unwrap()).collect();
         assert!(try_acquire(&places, address(1)).is_none(), "it uses its share");
-        let mut rest: Vec<_> = (8..RESERVED_SLOTS).map(|_| expect_slot(&places, None, SlotKind::Reserved)).collect();
+        let mut rest: Vec<_> =
+            (8..RESERVED_SLOTS).map(|_| expect_slot(&places, None, SlotKind::Reserved)).collect();
         let _health = expect_slot(&places, address(2), SlotKind::Reserved);
         assert!(is_evicted(&mut rest[0]) && !is_evicted(&mut rest[1]), "whoever asks for nothing makes room");
         drop(asks);
@@ -393,6 +407,8 @@ mod tests {
         assert!((&mut gone).now_or_never().is_none());
         drop((taken, leave));
         gone.await;
-        assert!(!places.is_full() && places.lock().idle.is_empty() && places.lock().held_by_address.is_empty());
+        assert!(
+            !places.is_full() && places.lock().idle.is_empty() && places.lock().held_by_address.is_empty()
+        );
     }
 }

@@ -101,7 +101,10 @@ fn set_cookie(shared: &AppState, value: &str, more: &str) -> [(header::HeaderNam
 }
 
 /// Hash of the key of the requesting session; `None` without a session or without its token.
-pub(crate) async fn session_key_hash(shared: &AppState, headers: &HeaderMap) -> Result<Option<KeyHash>, ApiError> {
+pub(crate) async fn session_key_hash(
+    shared: &AppState,
+    headers: &HeaderMap,
+) -> Result<Option<KeyHash>, ApiError> {
     let Some(token) = headers.get(CSRF_HEADER) else { return Ok(None) };
     let session = Session::from_request(shared, headers).await?;
     let own =

@@ -193,14 +193,18 @@ mod tests {
         assert_eq!(invalid_fields("perpage=0&offset=-1"), ["perpage", "offset"]);
         assert_eq!(invalid_fields("perpage=ten"), ["perpage"]);
         assert_eq!(invalid_fields(&format!("search={}", "a".repeat(201))), ["search"]);
-        assert!(parse_page(&format!("search={}", "%C3%A4".repeat(200)), false).is_ok(), "characters, not bytes");
+        assert!(
+            parse_page(&format!("search={}", "%C3%A4".repeat(200)), false).is_ok(),
+            "characters, not bytes"
+        );
         assert_eq!(invalid_fields("fromDate=21.11.2026&toDate=2026-13-01"), ["fromDate", "toDate"]);
     }
 
     #[test]
     fn the_rest_of_a_query_narrows_the_list() {
         let page =
-            parse_page("search=%C3%84b_%25&fromDate=2026-11-01&toDate=2026-12-01&type=x&other=1", false).unwrap();
+            parse_page("search=%C3%84b_%25&fromDate=2026-11-01&toDate=2026-12-01&type=x&other=1", false)
+                .unwrap();
         assert_eq!(page.search.as_deref(), Some("äb_%"));
         assert!(page.from < page.to);
         assert_eq!(page.kind.as_deref(), Some("x"));

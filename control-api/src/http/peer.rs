@@ -142,8 +142,9 @@ mod tests {
     fn connections_of_this_machine_and_of_proxies_are_not_counted() {
         let proxies: Vec<Network> =
             ["10.0.0.0/8", "fd00::/8"].iter().map(|text| text.parse().unwrap()).collect();
-        let counted =
-            |text: &str| connection_limit_key(text.parse().unwrap(), &proxies).map(|address| address.to_string());
+        let counted = |text: &str| {
+            connection_limit_key(text.parse().unwrap(), &proxies).map(|address| address.to_string())
+        };
         for many in ["127.0.0.1", "::1", "::ffff:127.0.0.1", "10.1.2.3", "::ffff:10.1.2.3", "fd00::1"] {
             assert_eq!(counted(many), None, "{many}");
         }

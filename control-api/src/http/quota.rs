@@ -8,11 +8,15 @@ use crate::clock;
 use crate::error::ApiError;
 use crate::state::AppState;
 use crate::store::conversation::{Row, STARTED};
-use crate::store::quota::{self as table, day_start, day_number};
+use crate::store::quota::{self as table, day_number, day_start};
 use crate::store::{Transaction, document};
 
 /// 429 if the workspace has the maximum number of agents.
-pub(crate) async fn check_agents(shared: &AppState, tx: &mut Transaction, workspace: &str) -> Result<(), ApiError> {
+pub(crate) async fn check_agents(
+    shared: &AppState,
+    tx: &mut Transaction,
+    workspace: &str,
+) -> Result<(), ApiError> {
     let most = shared.config.limits.workspace_agents;
     if most == 0 || table::count_agents(tx, workspace).await? < i64::from(most) {
         return Ok(());

@@ -52,11 +52,16 @@ pub(crate) fn call_span(id: ConversationId) -> tracing::Span {
 }
 
 /// The outermost layer.
-pub(crate) async fn outer_middleware(State(shared): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+pub(crate) async fn outer_middleware(
+    State(shared): State<Arc<AppState>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let host = request.headers().get(header::HOST).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let refused =
-        shared.config.listen.ip().is_loopback() && !is_allowed_host(host, shared.config.public_url.as_deref());
-    let spare = request.extensions().get::<ReservedConnection>().is_some() && !is_essential_path(request.uri().path());
+    let refused = shared.config.listen.ip().is_loopback()
+        && !is_allowed_host(host, shared.config.public_url.as_deref());
+    let spare = request.extensions().get::<ReservedConnection>().is_some()
+        && !is_essential_path(request.uri().path());
     let call = conversation_in_path(request.uri().path()).map(call_span);
     let mut response = match call {
         _ if refused => ApiError::UnknownHost.into_response(),

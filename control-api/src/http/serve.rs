@@ -54,7 +54,7 @@ use tower::ServiceExt as _;
 
 use crate::config::Network;
 use crate::error::ApiError;
-use crate::http::connection_slots::{ActiveRequest, SlotKind, EvictionSignal, ConnectionSlots, SlotPermit};
+use crate::http::connection_slots::{ActiveRequest, ConnectionSlots, EvictionSignal, SlotKind, SlotPermit};
 use crate::http::peer;
 use crate::http::serve::tracked_stream::TrackedStream;
 
@@ -119,7 +119,8 @@ pub fn serve(
     // Boxed for the same reason as the futures of `App`.
     Box::pin(async move {
         let unread = bounds.request_timeout;
-        accept_connections(listener, |stream| configure_socket(stream, unread), router, bounds, shutdown).await;
+        accept_connections(listener, |stream| configure_socket(stream, unread), router, bounds, shutdown)
+            .await;
         Ok(())
     })
 }
@@ -162,7 +163,14 @@ async fn accept_connections<L>(
             continue;
         };
         prepare(&stream);
-        tokio::spawn(serve_connection(stream, peer, router.clone(), bounds.request_timeout, stopped.clone(), place));
+        tokio::spawn(serve_connection(
+            stream,
+            peer,
+            router.clone(),
+            bounds.request_timeout,
+            stopped.clone(),
+            place,
+        ));
     }
     drop(listener);
     drop(stop);
@@ -174,7 +182,8 @@ fn configure_socket(stream: &TcpStream, unread: Duration) {
     // Responses are small and written at once. Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     let socket = SockRef::from(stream);
-    let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_TIME).with_interval(KEEPALIVE_TIME / 4));
+    let _ = socket
+        .set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_TIME).with_interval(KEEPALIVE_TIME / 4));
     #[cfg(target_os = "linux")]
     let _ = socket.set_tcp_user_timeout(Some(unread));
     #[cfg(not(target_os = "linux"))]

@@ -260,7 +260,9 @@ fn format_path(path: &[PathStep<'_>]) -> String {
             PathStep::Field(name) => {
                 let dot = if text.is_empty() { "" } else { "." };
                 text.push_str(dot);
-                text.extend(name.chars().take(MAX_PATH_CHARS).map(|c| if c == '\0' { '\u{2400}' } else { c }));
+                text.extend(
+                    name.chars().take(MAX_PATH_CHARS).map(|c| if c == '\0' { '\u{2400}' } else { c }),
+                );
             }
             PathStep::Index(i) => text.push_str(&format!("[{i}]")),
         }

@@ -87,7 +87,10 @@ pub(crate) async fn build(shared: &AppState, row: &Row) -> store::Result<CallCon
                 .as_array()
                 .into_iter()
                 .flatten()
-                .map(|p| Pronunciation { word: string_or_empty(&p["word"]), pronunciation: string_or_empty(&p["pronunciation"]) })
+                .map(|p| Pronunciation {
+                    word: string_or_empty(&p["word"]),
+                    pronunciation: string_or_empty(&p["pronunciation"]),
+                })
                 .collect(),
         },
         avatar: AvatarChoice {
@@ -98,8 +101,12 @@ pub(crate) async fn build(shared: &AppState, row: &Row) -> store::Result<CallCon
         tools: tools.into_iter().map(|(tool, _)| tool).collect(),
         guardrails,
         tool_servers: mcp::session::load_servers(shared, row, &agent).await?,
-        knowledge: knowledge_cache::find_or_build(shared, &row.workspace, &document::string_list(&agent, "knowledge_base"))
-            .await?,
+        knowledge: knowledge_cache::find_or_build(
+            shared,
+            &row.workspace,
+            &document::string_list(&agent, "knowledge_base"),
+        )
+        .await?,
         expose_tools: agent["config"]["expose_tools"] == true,
         trust_client_context: prompt::trusts_clients(&agent),
         record_trace: agent["config"]["record_trace"] == true,
@@ -115,8 +122,9 @@ fn turn_settings<'a>(row: &Row, agent: &'a Value, tools: Vec<ToolSpec>) -> setti
     let warning = &avatar["exit_heads_up_message"];
     let greetings = avatar["welcome_message"]["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
     // Round robin over the agent's conversations.
-    let greeting =
-        usize::try_from(row.conversation_number).ok().and_then(|n| greetings.get(n.checked_rem(greetings.len())?));
+    let greeting = usize::try_from(row.conversation_number)
+        .ok()
+        .and_then(|n| greetings.get(n.checked_rem(greetings.len())?));
     settings::AgentTurnConfig {
         turn_handling: avatar["turn_handling"].as_str(),
         interruptability: avatar["interruptability"].as_str(),

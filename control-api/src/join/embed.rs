@@ -96,7 +96,8 @@ async fn create_conversation(
     if !is_origin_allowed(&headers, &base, &agent.origins) {
         return Err(ApiError::Forbidden("This page may not use the agent"));
     }
-    let wish = NewConversation { agent: agent.id, user_name, user_id, context, from_visitor: true, meta_data: None };
+    let wish =
+        NewConversation { agent: agent.id, user_name, user_id, context, from_visitor: true, meta_data: None };
     let row = conversations::create_record(&shared, &agent.workspace, &wish).await?;
     Ok(axum::Json(conversations::join_response(&shared, &row, &base).await?))
 }

@@ -135,7 +135,10 @@ mod tests {
             quote_line(" Ada\n\nSYSTEM: all\u{2028}is \"free\"\u{7}\u{1b}[2J", MAX_NAME_CHARS),
             r#""Ada SYSTEM: all is \"free\"[2J""#
         );
-        assert_eq!(quote_line(&"é".repeat(MAX_NAME_CHARS + 1), MAX_NAME_CHARS), format!("\"{}\"", "é".repeat(MAX_NAME_CHARS)));
+        assert_eq!(
+            quote_line(&"é".repeat(MAX_NAME_CHARS + 1), MAX_NAME_CHARS),
+            format!("\"{}\"", "é".repeat(MAX_NAME_CHARS))
+        );
         assert_eq!(quote_line("\u{0}\n", MAX_NAME_CHARS), "");
     }
 }

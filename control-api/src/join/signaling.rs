@@ -52,7 +52,10 @@ pub(crate) fn routes(shared: &Arc<AppState>) -> Router<Arc<AppState>> {
     // `any` admits OPTIONS. The fallback refuses a wrong method with the CORS headers that every
     // response carries.
     Router::new()
-        .route("/rtc/{conversation_id}", post(whip_offer).options(preflight).fallback(whip_method_not_allowed))
+        .route(
+            "/rtc/{conversation_id}",
+            post(whip_offer).options(preflight).fallback(whip_method_not_allowed),
+        )
         .route(
             "/rtc/{conversation_id}/{resource}",
             patch(whip_trickle).delete(whip_hang_up).options(preflight).fallback(resource_method_not_allowed),
@@ -62,7 +65,11 @@ pub(crate) fn routes(shared: &Arc<AppState>) -> Router<Arc<AppState>> {
 }
 
 /// Allows every origin: access depends on the token, which no browser attaches by itself.
-async fn add_cors_headers(State(_): State<Arc<AppState>>, request: Request, next: axum::middleware::Next) -> Response {
+async fn add_cors_headers(
+    State(_): State<Arc<AppState>>,
+    request: Request,
+    next: axum::middleware::Next,
+) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     for (name, value) in [
@@ -104,8 +111,11 @@ fn verify_token(shared: &AppState, parts: &Parts) -> Result<Claims, ApiError> {
 /// The conversation that a token may still join. 401 if it was never joined and has expired; 409 if
 /// it has ended.
 pub(crate) async fn find_joinable(shared: &AppState, claims: &Claims) -> Result<Row, ApiError> {
-    let row =
-        shared.store.conversation_in_any_workspace(&claims.sub.to_string()).await?.ok_or(ApiError::Unauthorized)?;
+    let row = shared
+        .store
+        .conversation_in_any_workspace(&claims.sub.to_string())
+        .await?
+        .ok_or(ApiError::Unauthorized)?;
     // A call that started a moment ago may not be in the store yet.
     let pending = shared.pending_offers.contains(claims.sub);
     if row.joined_at.is_none() && !pending && record::is_join_expired(shared, &row) {
@@ -320,7 +330,8 @@ async fn rtvi_offer(
     };
     let row = find_joinable(&shared, &claims).await?;
     // The path does not contain the conversation's id.
-    let accepted = submit_offer(&shared, &row, peer, sdp, replaces, restart).instrument(call_span(claims.sub)).await?;
+    let accepted =
+        submit_offer(&shared, &row, peer, sdp, replaces, restart).instrument(call_span(claims.sub)).await?;
     Ok(axum::Json(json!({"sdp": accepted.answer, "type": "answer", "pc_id": accepted.connection}))
         .into_response())
 }

@@ -19,12 +19,16 @@ pub(super) const OPERATIONS: &[Operation] = &[
     .json_body("AgentBody")
     .workspace_limited(),
     op(AGENTS, "get", "/v1/ext/agent", "List agents, newest first", &[(200, "[Agent]", "Agents")]).list(),
-    op(AGENTS, "get", "/v1/ext/agent/{id}", "Read an agent", &[(200, "Agent", "The agent")]).not_found_message(),
-    op(AGENTS, "put", "/v1/ext/agent/{id}", "Replace an agent", DONE_RESPONSE).json_body("AgentBody").not_found_message(),
+    op(AGENTS, "get", "/v1/ext/agent/{id}", "Read an agent", &[(200, "Agent", "The agent")])
+        .not_found_message(),
+    op(AGENTS, "put", "/v1/ext/agent/{id}", "Replace an agent", DONE_RESPONSE)
+        .json_body("AgentBody")
+        .not_found_message(),
     op(AGENTS, "patch", "/v1/ext/agent/{id}", "Change an agent (JSON Merge Patch)", DONE_RESPONSE)
         .json_body("Patch")
         .not_found_message(),
-    op(AGENTS, "delete", "/v1/ext/agent/{id}", "Delete an agent; its conversations stay", DONE_RESPONSE).not_found_message(),
+    op(AGENTS, "delete", "/v1/ext/agent/{id}", "Delete an agent; its conversations stay", DONE_RESPONSE)
+        .not_found_message(),
     op(
         AGENTS,
         "post",
@@ -45,7 +49,9 @@ pub(super) const OPERATIONS: &[Operation] = &[
     )
     .json_body("AgentByTemplate")
     .workspace_limited(),
-    op(TEMPLATES, "post", "/v1/ext/template", "Make a template", CREATED_RESPONSE).json_body("TemplateBody").workspace_limited(),
+    op(TEMPLATES, "post", "/v1/ext/template", "Make a template", CREATED_RESPONSE)
+        .json_body("TemplateBody")
+        .workspace_limited(),
     op(
         TEMPLATES,
         "get",
@@ -86,7 +92,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         &[(200, "CustomAvatar", "The custom avatar; agents may name it once it has an output")],
     )
     .not_found_message(),
-    op(AVATARS, "delete", "/v2/custom-avatar/{id}", "Delete a custom avatar", DONE_RESPONSE).not_found_message(),
+    op(AVATARS, "delete", "/v2/custom-avatar/{id}", "Delete a custom avatar", DONE_RESPONSE)
+        .not_found_message(),
     op(
         AVATARS,
         "get",
@@ -106,7 +113,9 @@ pub(super) const OPERATIONS: &[Operation] = &[
         ],
     )
     .json_body("Preview"),
-    op(GUARDRAILS, "post", "/v1/ext/guardrail", "Make a guardrail", CREATED_RESPONSE).json_body("GuardrailBody").workspace_limited(),
+    op(GUARDRAILS, "post", "/v1/ext/guardrail", "Make a guardrail", CREATED_RESPONSE)
+        .json_body("GuardrailBody")
+        .workspace_limited(),
     op(GUARDRAILS, "get", "/v1/ext/guardrail", "List guardrails", &[(200, "[Guardrail]", "Guardrails")])
         .list(),
     op(GUARDRAILS, "get", "/v1/ext/guardrail/{id}", "Read a guardrail", &[(200, "Guardrail", "It")])
@@ -122,10 +131,14 @@ pub(super) const OPERATIONS: &[Operation] = &[
         DONE_RESPONSE,
     )
     .not_found_message(),
-    op(TOOLS, "post", "/v1/ext/tool", "Make a tool", CREATED_RESPONSE).json_body("ToolBody").workspace_limited(),
+    op(TOOLS, "post", "/v1/ext/tool", "Make a tool", CREATED_RESPONSE)
+        .json_body("ToolBody")
+        .workspace_limited(),
     op(TOOLS, "get", "/v1/ext/tool", "List tools", &[(200, "[Tool]", "Tools")]).list(),
     op(TOOLS, "get", "/v1/ext/tool/{id}", "Read a tool", &[(200, "Tool", "The tool")]).not_found_message(),
-    op(TOOLS, "put", "/v1/ext/tool/{id}", "Replace a tool", DONE_RESPONSE).json_body("ToolBody").not_found_message(),
+    op(TOOLS, "put", "/v1/ext/tool/{id}", "Replace a tool", DONE_RESPONSE)
+        .json_body("ToolBody")
+        .not_found_message(),
     op(TOOLS, "delete", "/v1/ext/tool/{id}", "Delete a tool", DONE_RESPONSE).not_found_message(),
     op(MCP, "post", "/v1/ext/mcp", "Make an MCP configuration", &[(200, "McpMade", "Made")])
         .json_body("McpBody")
@@ -136,7 +149,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
     op(MCP, "put", "/v1/ext/mcp/{id}", "Replace an MCP configuration", &[(200, "Mcp", "As it is now")])
         .json_body("McpBody")
         .not_found_error(),
-    op(MCP, "delete", "/v1/ext/mcp/{id}", "Delete an MCP configuration", &[(204, "", "Deleted")]).not_found_error(),
+    op(MCP, "delete", "/v1/ext/mcp/{id}", "Delete an MCP configuration", &[(204, "", "Deleted")])
+        .not_found_error(),
     op(KNOWLEDGE, "post", "/v1/ext/kb", "Make a knowledge base of documents", DONE_RESPONSE)
         .body(Body::Form("KnowledgeForm"))
         .workspace_limited(),

@@ -3,7 +3,7 @@
 use models::face::character_schema::{self, Setting, SettingKind};
 use serde_json::{Map, Value, json};
 
-use super::json_schema::{list, nullable_type, object, string_enum, schema_ref, text};
+use super::json_schema::{list, nullable_type, object, schema_ref, string_enum, text};
 
 /// The schema of a setting's value. Null means the same as absent.
 fn setting_schema(kind: SettingKind) -> Value {

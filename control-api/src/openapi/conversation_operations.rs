@@ -1,7 +1,7 @@
 //! Operations on conversations, their resources and the server, one row each.
 
 use super::operation::{
-    Body, CONTROL, CONVERSATIONS, DONE_RESPONSE, Auth, JOINING, KEYS, Operation, SERVER, WEBHOOKS, op,
+    Auth, Body, CONTROL, CONVERSATIONS, DONE_RESPONSE, JOINING, KEYS, Operation, SERVER, WEBHOOKS, op,
 };
 
 const COMMAND_RESPONSES: &[(u16, &str, &str)] = &[
@@ -228,7 +228,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
     )
     .json_body("Candidates")
     .auth(Auth::SessionToken),
-    op(JOINING, "get", "/join/{conversation_id}", "The page where a person joins", PAGE_RESPONSE).auth(Auth::Public),
+    op(JOINING, "get", "/join/{conversation_id}", "The page where a person joins", PAGE_RESPONSE)
+        .auth(Auth::Public),
     op(
         JOINING,
         "get",

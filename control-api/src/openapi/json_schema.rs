@@ -53,7 +53,9 @@ fn nullable(mut schema: Value) -> Value {
 /// An object with these fields. A field whose name ends in `*` is always present. Any other one may
 /// be null, which means the same as absent.
 pub(super) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
-    form_object(fields.map(|(name, schema)| (name, if name.ends_with('*') { schema } else { nullable(schema) })))
+    form_object(
+        fields.map(|(name, schema)| (name, if name.ends_with('*') { schema } else { nullable(schema) })),
+    )
 }
 
 /// The same for a form, in which no field may be null.

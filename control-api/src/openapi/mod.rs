@@ -23,7 +23,7 @@ use axum::routing::get;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use self::operation::{Body, Auth, Operation};
+use self::operation::{Auth, Body, Operation};
 use crate::scope::Scope;
 use crate::state::AppState;
 use crate::web;
@@ -50,7 +50,8 @@ pub(crate) fn required_scope(method: &Method, route: &str) -> Option<Scope> {
 }
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    let document = async || ([(header::CONTENT_TYPE, "application/json")], DOCUMENT_JSON.clone()).into_response();
+    let document =
+        async || ([(header::CONTENT_TYPE, "application/json")], DOCUMENT_JSON.clone()).into_response();
     let docs = async || -> Response { web::document(DOCS_PAGE.clone()) };
     Router::new().route("/openapi.json", get(document)).route("/docs", get(docs))
 }
@@ -188,10 +189,14 @@ fn responses(operation: &Operation) -> Value {
         let told = match *schema {
             "" => json!({ "description": description }),
             "text" => response_object(description, "text/plain", &json!({"type": "string"})),
-            "metrics" => response_object(description, "application/openmetrics-text", &json!({"type": "string"})),
+            "metrics" => {
+                response_object(description, "application/openmetrics-text", &json!({"type": "string"}))
+            }
             "html" => response_object(description, "text/html", &json!({"type": "string"})),
             "sdp" => response_object(description, "application/sdp", &json!({"type": "string"})),
-            "webp" => response_object(description, "image/webp", &json!({"type": "string", "format": "binary"})),
+            "webp" => {
+                response_object(description, "image/webp", &json!({"type": "string", "format": "binary"}))
+            }
             schema => response_object(description, "application/json", &reference(schema)),
         };
         responses.insert(status.to_string(), told);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::json_schema::{id, list, nullable_type, object, string_enum, schema_ref, strings, text, time};
+use super::json_schema::{id, list, nullable_type, object, schema_ref, string_enum, strings, text, time};
 use crate::scope::Scope;
 
 /// Ids of attached records, or the records themselves.
@@ -53,7 +53,10 @@ pub(super) fn avatar() -> Value {
     object([
         ("avatar_key_id", text()),
         ("persona_name", nullable_type("string")),
-        ("config", object([("llm", schema_ref("Llm")), ("stt", schema_ref("Stt")), ("tts", schema_ref("Tts"))])),
+        (
+            "config",
+            object([("llm", schema_ref("Llm")), ("stt", schema_ref("Stt")), ("tts", schema_ref("Tts"))]),
+        ),
         ("llm", schema_ref("Llm")),
         ("stt", schema_ref("Stt")),
         ("tts", schema_ref("Tts")),

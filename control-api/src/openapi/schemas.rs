@@ -2,11 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::json_schema::{all_of, form_object, id, list, nullable_type, object, string_enum, schema_ref, strings, text, time};
+use super::json_schema::{
+    all_of, form_object, id, list, nullable_type, object, schema_ref, string_enum, strings, text, time,
+};
 use super::records::{
-    agent_config, avatar, llm_config, stt_config, context, conversation, custom_avatar, delivery,
-    documents, file, guardrail, key, knowledge_base, mcp_body, join_info, provider, scope, shared_body,
-    shared_record, tool_fields, transcript,
+    agent_config, avatar, context, conversation, custom_avatar, delivery, documents, file, guardrail,
+    join_info, key, knowledge_base, llm_config, mcp_body, provider, scope, shared_body, shared_record,
+    stt_config, tool_fields, transcript,
 };
 
 /// All schemas, by name.
@@ -83,7 +85,10 @@ pub(super) fn component_schemas() -> Map<String, Value> {
                 ],
             ),
         ),
-        ("Template", all_of("SharedRecord", [("template_name*", text()), ("template_system_prompt*", text())])),
+        (
+            "Template",
+            all_of("SharedRecord", [("template_name*", text()), ("template_system_prompt*", text())]),
+        ),
         (
             "StockAvatar",
             object([
@@ -170,7 +175,11 @@ pub(super) fn component_schemas() -> Map<String, Value> {
         ),
         (
             "EmbedBody",
-            object([("userName", nullable_type("string")), ("userId", nullable_type("string")), ("context", context())]),
+            object([
+                ("userName", nullable_type("string")),
+                ("userId", nullable_type("string")),
+                ("context", context()),
+            ]),
         ),
         ("Pass", join_info()),
         ("ConversationFields", conversation()),

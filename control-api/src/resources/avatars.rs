@@ -26,7 +26,11 @@ pub(crate) fn to_json(avatar: &StockAvatar) -> Value {
     json!(avatar)
 }
 
-async fn list(State(shared): State<Arc<AppState>>, _: ApiCaller, PageQuery(page): PageQuery<true>) -> ListResponse {
+async fn list(
+    State(shared): State<Arc<AppState>>,
+    _: ApiCaller,
+    PageQuery(page): PageQuery<true>,
+) -> ListResponse {
     let matches = |avatar: &&StockAvatar| {
         let text = format!("{}\n{}", avatar.avatar_key_id, avatar.avatar_name).to_lowercase();
         page.search.as_ref().is_none_or(|part| text.contains(part))
@@ -38,8 +42,10 @@ async fn list(State(shared): State<Arc<AppState>>, _: ApiCaller, PageQuery(page)
 /// avatars that can be shown. Without their pictures.
 pub(crate) async fn list_available(shared: &AppState, workspace: &str) -> store::Result<Vec<StockAvatar>> {
     let own = shared.store.showable_custom_avatars(workspace).await?;
-    let stock =
-        shared.stock_avatars.iter().map(|a| (a.avatar_key_id.clone(), a.avatar_name.clone(), a.gender.clone()));
+    let stock = shared
+        .stock_avatars
+        .iter()
+        .map(|a| (a.avatar_key_id.clone(), a.avatar_name.clone(), a.gender.clone()));
     let faces = stock.chain(own).map(|(avatar_key_id, avatar_name, gender)| StockAvatar {
         avatar_key_id,
         avatar_name,
@@ -86,7 +92,8 @@ pub(crate) async fn load_custom_poses(
     let Some((share, poses)) = shared.store.custom_avatar_poses(workspace, &id).await? else {
         return Ok(None);
     };
-    let poses = STANDARD.decode(poses).map_err(|e| store::Error::CorruptRow("custom_avatar", e.to_string()))?;
+    let poses =
+        STANDARD.decode(poses).map_err(|e| store::Error::CorruptRow("custom_avatar", e.to_string()))?;
     let face = PoseSetFile { data: poses.into(), completeness: share.clamp(0, 100) as u8 };
     cache_poses(shared, id, &face);
     Ok(Some(face))

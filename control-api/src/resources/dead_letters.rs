@@ -9,14 +9,14 @@ use axum::{Extension, Router};
 use serde_json::{Value, json};
 
 use crate::clock;
-use crate::error::{ApiError, Resource, OrInternalError as _, ErrorText};
+use crate::error::{ApiError, ErrorText, OrInternalError as _, Resource};
 use crate::http::auth::ApiCaller;
 use crate::http::extract::{ListResponse, PageQuery, Path};
 use crate::resources::conversations::find_conversation;
 use crate::state::AppState;
 use crate::state::webhook_queue::OutboxMessage;
 use crate::store;
-use crate::store::delivery::{self, DeliveryLogEntry, AttemptLogEntry};
+use crate::store::delivery::{self, AttemptLogEntry, DeliveryLogEntry};
 use crate::store::document::{self, Table, parse_document};
 
 const READ_FAILED: &str = "Failed to retrieve conversation details";

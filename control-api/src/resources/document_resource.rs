@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use crate::clock;
-use crate::error::{ApiError, Resource, OrInternalError as _};
+use crate::error::{ApiError, OrInternalError as _, Resource};
 use crate::http::auth::ApiCaller;
 use crate::http::extract::ListResponse;
 use crate::state::AppState;
@@ -51,13 +51,23 @@ impl DocumentResource {
     ) -> Result<ListResponse, ApiError> {
         let found = shared.store.document_page(self.table, &caller.workspace, page).await;
         let (rows, total) = found.or_internal_error(self.read_error)?;
-        let told = rows.iter().map(to_json).collect::<store::Result<_>>().or_internal_error(self.read_error)?;
+        let told =
+            rows.iter().map(to_json).collect::<store::Result<_>>().or_internal_error(self.read_error)?;
         Ok(ListResponse(told, total))
     }
 
-    pub(crate) async fn read(self, shared: &AppState, caller: &ApiCaller, path: &str) -> Result<Value, ApiError> {
+    pub(crate) async fn read(
+        self,
+        shared: &AppState,
+        caller: &ApiCaller,
+        path: &str,
+    ) -> Result<Value, ApiError> {
         let id = self.parse_id(path)?;
-        let row = shared.store.document(self.table, &caller.workspace, &id).await.or_internal_error(self.read_error)?;
+        let row = shared
+            .store
+            .document(self.table, &caller.workspace, &id)
+            .await
+            .or_internal_error(self.read_error)?;
         to_json(&row.ok_or_else(|| self.not_found())?).or_internal_error(self.read_error)
     }
 

@@ -21,8 +21,11 @@ use crate::store::new_id;
 
 type JsonResult = Result<axum::Json<Value>, ApiError>;
 
-const GUARDRAIL: DocumentResource =
-    DocumentResource { table: Table::Guardrail, resource: Resource::Guardrail, read_error: "Internal server error" };
+const GUARDRAIL: DocumentResource = DocumentResource {
+    table: Table::Guardrail,
+    resource: Resource::Guardrail,
+    read_error: "Internal server error",
+};
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -123,7 +126,11 @@ async fn replace(
     Ok(axum::Json(json!({"id": id, "message": "Guardrail updated"})))
 }
 
-async fn remove(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn remove(
+    State(shared): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult {
     let id = GUARDRAIL.remove(&shared, &caller, &id).await?;
     Ok(axum::Json(json!({"id": id, "message": "Guardrail deleted"})))
 }

@@ -16,7 +16,11 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().route("/v1/ext/providers", get(list))
 }
 
-async fn list(State(shared): State<Arc<AppState>>, _: ApiCaller, PageQuery(page): PageQuery<true>) -> ListResponse {
+async fn list(
+    State(shared): State<Arc<AppState>>,
+    _: ApiCaller,
+    PageQuery(page): PageQuery<true>,
+) -> ListResponse {
     let matches = |provider: &&Provider| {
         let text = format!("{}\n{}\n{}", provider.display_name, provider.provider, provider.model);
         page.search.as_ref().is_none_or(|part| text.to_lowercase().contains(part))

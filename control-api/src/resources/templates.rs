@@ -67,7 +67,11 @@ async fn to_json_list(shared: &AppState, workspace: &str, rows: &[Row]) -> store
     let documents =
         rows.iter().map(|row| document::parse_document(&row.document)).collect::<store::Result<Vec<_>>>()?;
     let attached = response::AttachedRecords::read(shared, workspace, &documents).await?;
-    Ok(rows.iter().zip(&documents).map(|(row, document)| response::to_json(row, document, &attached)).collect())
+    Ok(rows
+        .iter()
+        .zip(&documents)
+        .map(|(row, document)| response::to_json(row, document, &attached))
+        .collect())
 }
 
 async fn list(
@@ -109,7 +113,11 @@ async fn replace(
     Ok(axum::Json(json!({"id": id, "message": "Template details updated successfully"})))
 }
 
-async fn remove(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn remove(
+    State(shared): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let mut tx = shared.store.begin_write().await?;
     let found = document::delete(&mut tx, Table::Template, &caller.workspace, &id).await?;

@@ -22,7 +22,8 @@ use crate::store::{new_id, secrets};
 
 type JsonResult = Result<axum::Json<Value>, ApiError>;
 
-const TOOL: DocumentResource = DocumentResource { table: Table::Tool, resource: Resource::Tool, read_error: "Internal server error" };
+const TOOL: DocumentResource =
+    DocumentResource { table: Table::Tool, resource: Resource::Tool, read_error: "Internal server error" };
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -55,7 +56,8 @@ fn parse(body: Value, old: Option<&SecretHeaders>) -> Result<(Value, SecretHeade
     let mut schema_parameters = parameters.to_map();
     schema_parameters.insert("type".into(), parameters.choice("type", &["object"], "object").into());
     schema_parameters.insert("properties".into(), properties);
-    schema_parameters.insert("required".into(), parameters.string_list("required").unwrap_or_default().into());
+    schema_parameters
+        .insert("required".into(), parameters.string_list("required").unwrap_or_default().into());
     let (request, headers) = parse_request(&fields, &kind, old);
     let messages = fields.object("event_messages");
     let message = |event: &str| messages.object(event).text("message").map(|m| json!({"message": m}));
@@ -103,7 +105,8 @@ fn parse_request(fields: &Fields<'_>, kind: &str, old: Option<&SecretHeaders>) -
     let authority =
         url.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
     if !url.is_empty()
-        && (!crate::http::validate::is_http_url(&url.replace(['{', '}'], "")) || authority.contains(['{', '}']))
+        && (!crate::http::validate::is_http_url(&url.replace(['{', '}'], ""))
+            || authority.contains(['{', '}']))
     {
         request.add_error("url", "must be a valid http(s) URL without a parameter in its host");
     }
@@ -172,7 +175,11 @@ async fn replace(
     Ok(axum::Json(json!({"id": id, "message": "Tool details updated successfully"})))
 }
 
-async fn remove(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn remove(
+    State(shared): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult {
     let id = TOOL.remove(&shared, &caller, &id).await?;
     Ok(axum::Json(json!({"id": id, "message": "Tool details deleted successfully"})))
 }
@@ -219,10 +226,18 @@ mod tests {
     fn what_a_tool_may_not_be_is_named() {
         assert_eq!(invalid_fields(|t| t["schema"] = Value::Null), ["schema.name"]);
         assert_eq!(invalid_fields(|t| t["type"] = "tool.magic".into()), ["type"]);
-        assert_eq!(invalid_fields(|t| t["request_config"]["url"] = "http://{host}/".into()), ["request_config.url"]);
-        assert_eq!(invalid_fields(|t| t["request_config"]["url"] = "file:///etc".into()), ["request_config.url"]);
         assert_eq!(
-            invalid_fields(|t| t["request_config"]["headers"] = json!({"A": "b\r\nC: d", "content-Length": "1"})),
+            invalid_fields(|t| t["request_config"]["url"] = "http://{host}/".into()),
+            ["request_config.url"]
+        );
+        assert_eq!(
+            invalid_fields(|t| t["request_config"]["url"] = "file:///etc".into()),
+            ["request_config.url"]
+        );
+        assert_eq!(
+            invalid_fields(
+                |t| t["request_config"]["headers"] = json!({"A": "b\r\nC: d", "content-Length": "1"})
+            ),
             ["request_config.headers.A", "request_config.headers.content-Length"]
         );
         assert_eq!(

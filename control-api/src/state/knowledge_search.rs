@@ -46,7 +46,8 @@ impl QueryEmbedder {
         match self.client.embed(&[question.to_owned()], QUERY_TIMEOUT).await {
             Ok(vectors) => Embedding::from_vector(vectors.first()?),
             Err(error) => {
-                self.paused_until.store(clock::now().saturating_add(FAILURE_BACKOFF_MICROS), Ordering::Relaxed);
+                self.paused_until
+                    .store(clock::now().saturating_add(FAILURE_BACKOFF_MICROS), Ordering::Relaxed);
                 tracing::warn!(%error, "a question's embedding is missing: for ten seconds knowledge is searched by words alone");
                 None
             }

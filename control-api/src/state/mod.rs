@@ -30,8 +30,8 @@ use self::knowledge_search::{KnowledgeCache, QueryEmbedder};
 use self::preview_queue::PreviewRenderer;
 use self::rate_limit::RateLimit;
 use self::registry::{ConnectingCalls, Connections, PendingOffers, UnconfirmedEnds};
-use self::supervise::{EVENT_WRITER, BackgroundTasks};
-use self::webhook_queue::{OutboxMessage, GuardrailCallback};
+use self::supervise::{BackgroundTasks, EVENT_WRITER};
+use self::webhook_queue::{GuardrailCallback, OutboxMessage};
 use crate::config::{Config, StockAvatar};
 use crate::store::Store;
 use crate::store::vault::Vault;
@@ -120,7 +120,8 @@ impl AppState {
 
     /// Why a call that starts now would leave no record, or `None`.
     pub(crate) fn persistence_failure(&self) -> Option<String> {
-        let down = || self.tasks.is_down(EVENT_WRITER).then(|| "the task that writes facts has failed".to_owned());
+        let down =
+            || self.tasks.is_down(EVENT_WRITER).then(|| "the task that writes facts has failed".to_owned());
         self.store.health.failure_reason().or_else(down)
     }
 }

@@ -46,7 +46,11 @@ impl<K: Hash + Eq> RateLimit<K> {
         if ahead > MINUTE {
             let seconds = |span: Duration| span.as_secs_f64().ceil() as u64;
             let reset = seconds(ahead - each);
-            return Err(RateLimitExceeded { limit: self.per_minute, retry_after: seconds(ahead - MINUTE).max(1), reset });
+            return Err(RateLimitExceeded {
+                limit: self.per_minute,
+                retry_after: seconds(ahead - MINUTE).max(1),
+                reset,
+            });
         }
         buckets.full_at.insert(key, full);
         Ok(())

@@ -299,7 +299,12 @@ impl Store {
 
     /// Conversations not joined, created at or before `before`, of this server or of one that is no
     /// longer alive. At most 1000, the oldest first.
-    pub(crate) async fn unjoined_conversations(&self, before: Micros, own: &str, now: Micros) -> Result<Vec<String>> {
+    pub(crate) async fn unjoined_conversations(
+        &self,
+        before: Micros,
+        own: &str,
+        now: Micros,
+    ) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(concat!(
             "SELECT id FROM conversation WHERE status = 'STARTED' AND created_at <= $1 AND (server = $2 OR server NOT IN ",
             live_servers!("$3"),
@@ -327,7 +332,12 @@ impl Store {
 
     /// The records of the last three conversations of a user with an agent, newest first.
     /// Conversations that a visitor created under the user's id do not count.
-    pub(crate) async fn earlier_records(&self, workspace: &str, agent: &str, user: &str) -> Result<Vec<String>> {
+    pub(crate) async fn earlier_records(
+        &self,
+        workspace: &str,
+        agent: &str,
+        user: &str,
+    ) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(
             "SELECT record FROM conversation WHERE workspace = $1 AND agent = $2 AND user_id = $3 \
              AND SUBSTR(user_id, 1, 100) = SUBSTR($3, 1, 100) AND visitor = 0 AND status = 'ENDED' AND record IS NOT NULL AND joined_at IS NOT NULL ORDER BY created_at DESC LIMIT 3",
@@ -403,7 +413,8 @@ mod tests {
             }
         }
         let rows = "EXPLAIN QUERY PLAN SELECT record FROM conversation WHERE id IN ('a', 'b')";
-        let steps: Vec<(i64, i64, i64, String)> = SqlBuilder::new(rows).fetch_all(store.reader_pool()).await.unwrap();
+        let steps: Vec<(i64, i64, i64, String)> =
+            SqlBuilder::new(rows).fetch_all(store.reader_pool()).await.unwrap();
         assert!(steps[0].3.starts_with("SEARCH conversation USING INDEX"), "{steps:?}");
         drop(store);
         let _ = std::fs::remove_file(file);

@@ -251,7 +251,11 @@ impl Store {
     /// One custom avatar.
     pub(crate) async fn custom_avatar(&self, workspace: &str, id: &str) -> Result<Option<Row>> {
         let sql = format!("SELECT {COLUMNS} FROM custom_avatar WHERE id = $1 AND workspace = $2");
-        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(workspace).fetch_optional(self.reader_pool()).await?)
+        Ok(sqlx::query_as(AssertSqlSafe(sql))
+            .bind(id)
+            .bind(workspace)
+            .fetch_optional(self.reader_pool())
+            .await?)
     }
 
     /// Whether there is a drawing job that this server may claim.

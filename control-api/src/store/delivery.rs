@@ -275,12 +275,17 @@ pub(crate) async fn set_url(tx: &mut Transaction, id: &str, url: &str) -> Result
 
 impl Store {
     /// One page of a conversation's deliveries, in their order, and the number of all.
-    pub(crate) async fn deliveries_of(&self, conversation: &str, page: &Page) -> Result<(Vec<DeliveryLogEntry>, i64)> {
+    pub(crate) async fn deliveries_of(
+        &self,
+        conversation: &str,
+        page: &Page,
+    ) -> Result<(Vec<DeliveryLogEntry>, i64)> {
         let total = sqlx::query_scalar("SELECT COUNT(*) FROM delivery WHERE conversation = $1")
             .bind(conversation)
             .fetch_one(self.reader_pool())
             .await?;
-        let sql = format!("{SELECT_LOG_ENTRIES} WHERE conversation = $1 ORDER BY sequence LIMIT $2 OFFSET $3");
+        let sql =
+            format!("{SELECT_LOG_ENTRIES} WHERE conversation = $1 ORDER BY sequence LIMIT $2 OFFSET $3");
         let rows = sqlx::query_as(AssertSqlSafe(sql))
             .bind(conversation)
             .bind(page.perpage.unwrap_or(i64::MAX))
@@ -291,7 +296,11 @@ impl Store {
     }
 
     /// One page of a workspace's dead letters, newest first, and the number of all.
-    pub(crate) async fn dead_letters(&self, workspace: &str, page: &Page) -> Result<(Vec<DeliveryLogEntry>, i64)> {
+    pub(crate) async fn dead_letters(
+        &self,
+        workspace: &str,
+        page: &Page,
+    ) -> Result<(Vec<DeliveryLogEntry>, i64)> {
         let total =
             sqlx::query_scalar("SELECT COUNT(*) FROM delivery WHERE workspace = $1 AND state = 'dead'")
                 .bind(workspace)

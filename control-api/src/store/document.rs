@@ -148,7 +148,11 @@ impl Store {
     /// One document.
     pub(crate) async fn document(&self, table: Table, workspace: &str, id: &str) -> Result<Option<Row>> {
         let sql = format!("SELECT {COLUMNS} FROM {} WHERE id = $1 AND workspace = $2", table.name());
-        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(workspace).fetch_optional(self.reader_pool()).await?)
+        Ok(sqlx::query_as(AssertSqlSafe(sql))
+            .bind(id)
+            .bind(workspace)
+            .fetch_optional(self.reader_pool())
+            .await?)
     }
 
     /// Those of `ids` that exist, in any order.

@@ -56,19 +56,24 @@ fn parse_event((seq, at, json): EventRow) -> Result<EventEnvelope> {
     Ok(EventEnvelope { seq: seq as u64, at: Time::from_micros(at as u64), event })
 }
 
-const SELECT_EVENTS: &str = "SELECT seq, at_us, json FROM event WHERE conversation = $1 AND seq >= $2 ORDER BY seq";
+const SELECT_EVENTS: &str =
+    "SELECT seq, at_us, json FROM event WHERE conversation = $1 AND seq >= $2 ORDER BY seq";
 
 /// All events of a conversation as the transaction sees them.
 pub(crate) async fn events_in(tx: &mut Transaction, conversation: &str) -> Result<Vec<EventEnvelope>> {
-    let rows: Vec<EventRow> = sqlx::query_as(SELECT_EVENTS).bind(conversation).bind(0_i64).fetch_all(&mut **tx).await?;
+    let rows: Vec<EventRow> =
+        sqlx::query_as(SELECT_EVENTS).bind(conversation).bind(0_i64).fetch_all(&mut **tx).await?;
     rows.into_iter().map(parse_event).collect()
 }
 
 impl Store {
     /// The events of a conversation, starting at sequence number `from`.
     pub(crate) async fn events(&self, conversation: &str, from: u64) -> Result<Vec<EventEnvelope>> {
-        let rows: Vec<EventRow> =
-            sqlx::query_as(SELECT_EVENTS).bind(conversation).bind(from as i64).fetch_all(self.reader_pool()).await?;
+        let rows: Vec<EventRow> = sqlx::query_as(SELECT_EVENTS)
+            .bind(conversation)
+            .bind(from as i64)
+            .fetch_all(self.reader_pool())
+            .await?;
         rows.into_iter().map(parse_event).collect()
     }
 }

@@ -48,7 +48,11 @@ mod tests {
     use crate::store::{DatabaseLocation, Store, server};
 
     /// A store for this test only, with one document for each of these workspaces, in this order.
-    async fn store_with_documents(name: &str, workspaces: &[&str], content: &Content) -> (Store, std::path::PathBuf) {
+    async fn store_with_documents(
+        name: &str,
+        workspaces: &[&str],
+        content: &Content,
+    ) -> (Store, std::path::PathBuf) {
         let file = std::env::temp_dir().join(format!("visavis-turn-{name}-{}.db", std::process::id()));
         let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();
         let mut tx = store.begin_write().await.unwrap();

@@ -160,7 +160,11 @@ macro_rules! claimable_document {
 /// Claims a document whose text must be extracted and that no live server works on. Its extraction
 /// is new, or was interrupted here or on a server that is no longer alive. The oldest one of the
 /// workspace whose turn it is. Sets its status to `processing`.
-pub(crate) async fn claim_document(tx: &mut Transaction, server: &str, now: Micros) -> Result<Option<QueuedDocument>> {
+pub(crate) async fn claim_document(
+    tx: &mut Transaction,
+    server: &str,
+    now: Micros,
+) -> Result<Option<QueuedDocument>> {
     let taken: Option<QueuedDocument> = sqlx::query_as(concat!(
         "UPDATE kb_document SET status = 'processing', server = $1 WHERE id = (SELECT id FROM kb_document AS waits WHERE ",
         claimable_document!(),

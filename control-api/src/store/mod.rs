@@ -43,7 +43,7 @@ use health::WriteHealth;
 pub(crate) use page::Page;
 use sql::SqlBuilder;
 
-use crate::store::crash_points::{CrashPoint, CrashHook};
+use crate::store::crash_points::{CrashHook, CrashPoint};
 
 /// The database behind the store.
 pub(crate) type Db = sqlx::Any;
@@ -214,7 +214,13 @@ impl Store {
         migrations::migrator().run(&writer).await?;
         let readers = options.acquire_timeout(ACQUIRE_TIMEOUT).connect_with(readers).await?;
         let writer = Arc::new(RwLock::new(writer));
-        Ok(Self { writer_pool: writer, reader_pool: readers, shared, crash_hook: None, health: Arc::default() })
+        Ok(Self {
+            writer_pool: writer,
+            reader_pool: readers,
+            shared,
+            crash_hook: None,
+            health: Arc::default(),
+        })
     }
 
     /// Number of quarantined events in a database. Read-only. 0 for the database of an older

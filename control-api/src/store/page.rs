@@ -26,7 +26,13 @@ pub(crate) struct Page {
 impl Page {
     /// ` WHERE …` for a table with the columns workspace, search, created_at (and type if
     /// `with_type`). `statuses`: statuses that match the search too, in a table that has a status.
-    pub(super) fn push_filter(&self, sql: &mut SqlBuilder, workspace: &str, with_type: bool, statuses: &[String]) {
+    pub(super) fn push_filter(
+        &self,
+        sql: &mut SqlBuilder,
+        workspace: &str,
+        with_type: bool,
+        statuses: &[String],
+    ) {
         sql.push(" WHERE workspace = ").bind(workspace.to_owned());
         if let Some(part) = &self.search {
             let pattern = like_pattern(part);

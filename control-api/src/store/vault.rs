@@ -86,7 +86,8 @@ impl Vault {
         let (nonce, rest) = sealed.split_at_checked(NONCE_LEN).ok_or(DecryptError)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| DecryptError)?;
         let mut bytes = rest.to_vec();
-        let length = self.0.open_in_place(nonce, Aad::from(owner), &mut bytes).map_err(|_| DecryptError)?.len();
+        let length =
+            self.0.open_in_place(nonce, Aad::from(owner), &mut bytes).map_err(|_| DecryptError)?.len();
         bytes.truncate(length);
         Ok(bytes)
     }

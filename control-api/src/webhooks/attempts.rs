@@ -11,7 +11,7 @@ use super::{Outcome, Row, SPEAKING_SCHEDULE, signing};
 use crate::clock;
 use crate::state::AppState;
 use crate::state::supervise::catch_panic;
-use crate::store::delivery::{self, State, Attempt};
+use crate::store::delivery::{self, Attempt, State};
 use crate::store::{self, document};
 
 /// Maximum number of attempts recorded in one transaction.
@@ -49,7 +49,9 @@ pub(super) async fn run(shared: Arc<AppState>, mut made: mpsc::UnboundedReceiver
 async fn record_one_by_one(shared: &AppState, batch: &[AttemptReport]) -> Vec<Outcome> {
     let mut outcomes = Vec::with_capacity(batch.len());
     for made in batch {
-        let kept = catch_panic(record_attempts(shared, std::slice::from_ref(made))).await.map(|mut kept| kept.remove(0));
+        let kept = catch_panic(record_attempts(shared, std::slice::from_ref(made)))
+            .await
+            .map(|mut kept| kept.remove(0));
         outcomes.push(kept.unwrap_or_else(|error| {
             tracing::error!(conversation = %made.row.conversation, %error, "what became of a webhook cannot be kept");
             Outcome::Retry(clock::now() + clock::to_micros(STORE_RETRY_DELAY))
@@ -69,7 +71,8 @@ async fn record_attempts(shared: &AppState, batch: &[AttemptReport]) -> store::R
             tried.error.clone().or_else(|| tried.status.map(|s| format!("answered {s}"))).unwrap_or_default();
         let speaking = signing::is_speaking_event(&row.event);
         let attempts = row.attempts - row.attempts_before_revival;
-        let verdict = classify_attempt(&shared.config.webhooks.schedule, speaking, attempts, tried.status, *fatal);
+        let verdict =
+            classify_attempt(&shared.config.webhooks.schedule, speaking, attempts, tried.status, *fatal);
         let (state, outcome) = match verdict {
             Disposition::Delivered => (State::Done, Outcome::Settled),
             Disposition::Gone => (State::Dead, Outcome::Gone),
@@ -80,7 +83,8 @@ async fn record_attempts(shared: &AppState, batch: &[AttemptReport]) -> store::R
             Disposition::DeadLetter => (State::Dead, Outcome::Settled),
             Disposition::Dropped => (State::Dropped, Outcome::Settled),
         };
-        delivery::record_attempt(&mut tx, &row, tried, state, (state != State::Done).then_some(&*reason)).await?;
+        delivery::record_attempt(&mut tx, &row, tried, state, (state != State::Done).then_some(&*reason))
+            .await?;
         if verdict == Disposition::Gone {
             delivery::give_up_for_agent(&mut tx, &row.agent, "the receiver answered 410").await?;
             document::set_webhooks_stopped(&mut tx, &row.agent, true).await?;

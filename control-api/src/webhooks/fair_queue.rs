@@ -30,7 +30,13 @@ struct SourceQueue<T> {
 impl<T> FairQueue<T> {
     /// At most `capacity` active jobs, of which at most `max_per_source` for one source.
     pub(crate) fn new(places: usize, of_one: usize) -> Self {
-        Self { capacity: places, max_per_source: of_one, active: 0, workspaces: HashMap::new(), round_robin: VecDeque::new() }
+        Self {
+            capacity: places,
+            max_per_source: of_one,
+            active: 0,
+            workspaces: HashMap::new(),
+            round_robin: VecDeque::new(),
+        }
     }
 
     /// Adds a job at the end of its source's queue.
@@ -140,7 +146,11 @@ mod tests {
 
     type Job = (&'static str, &'static str, usize);
 
-    fn queue_with(places: usize, of_one: usize, all: &[(&'static str, &'static str, usize)]) -> FairQueue<Job> {
+    fn queue_with(
+        places: usize,
+        of_one: usize,
+        all: &[(&'static str, &'static str, usize)],
+    ) -> FairQueue<Job> {
         let mut turns = FairQueue::new(places, of_one);
         for &(workspace, source, count) in all {
             (0..count).for_each(|n| turns.push(workspace, source, (workspace, source, n)));

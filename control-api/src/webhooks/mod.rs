@@ -37,13 +37,13 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use self::attempts::AttemptReport;
-use self::queue::{ConversationQueue, QueueTiming, QUEUE_WINDOW};
+use self::queue::{ConversationQueue, QUEUE_WINDOW, QueueTiming};
 use crate::clock::{self, Micros};
 use crate::state::AppState;
 use crate::state::webhook_queue::OutboxMessage;
 use crate::store;
 use crate::store::crash_points::CrashPoint;
-use crate::store::delivery::{Row, Attempt};
+use crate::store::delivery::{Attempt, Row};
 use crate::store::secrets::{self, AgentSecrets};
 use crate::webhooks::fair_queue::FairQueue;
 
@@ -110,7 +110,10 @@ pub(crate) async fn run(
     mut stop: watch::Receiver<bool>,
 ) {
     let webhooks = &shared.config.webhooks;
-    let spans = QueueTiming { hold: clock::to_micros(webhooks.hold), memory_horizon: clock::to_micros(webhooks.memory_horizon) };
+    let spans = QueueTiming {
+        hold: clock::to_micros(webhooks.hold),
+        memory_horizon: clock::to_micros(webhooks.memory_horizon),
+    };
     // Twice per `memory_horizon`, so that each retry is read before it is due.
     let mut looks = tokio::time::interval(webhooks.memory_horizon / 2);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -219,7 +222,12 @@ impl Dispatcher {
             let Some(lane) = self.queues.get_mut(&conversation) else { continue };
             if let Some(last) = lane.refill_after() {
                 let server = &self.shared.server_id;
-                match self.shared.store.untried_deliveries_of(&conversation, server, last, QUEUE_WINDOW + 1).await {
+                match self
+                    .shared
+                    .store
+                    .untried_deliveries_of(&conversation, server, last, QUEUE_WINDOW + 1)
+                    .await
+                {
                     Ok(rows) => lane.refill(rows),
                     // The next run for this queue tries again.
                     Err(error) => {
@@ -342,7 +350,8 @@ async fn send_delivery(shared: &AppState, row: &Row) -> Result<u16, SendError> {
 /// Signs and sends a request. Returns the receiver's HTTP status.
 async fn sign_and_send(shared: &AppState, letter: &WebhookDelivery<'_>) -> Result<u16, SendError> {
     let sealed = shared.store.signing_secrets(letter.agent, letter.conversation).await?;
-    let secrets: AgentSecrets = secrets::open(&shared.vault, letter.agent, &sealed.ok_or(SendError::NoSecret)?)?;
+    let secrets: AgentSecrets =
+        secrets::open(&shared.vault, letter.agent, &sealed.ok_or(SendError::NoSecret)?)?;
     let timestamp = clock::now() / 1_000_000;
     let signature =
         signing::sign(&secrets.webhook, letter.id, timestamp, letter.body).ok_or(SendError::NoSecret)?;

@@ -91,9 +91,12 @@ impl ConversationQueue {
 
     /// Takes the deliveries to attempt at `now`. Also returns when the queue is due again.
     pub(super) fn take_due(&mut self, now: Micros, spans: QueueTiming) -> (Vec<Row>, Option<Micros>) {
-        let holds = |row: &Row| row.first_attempt_at.is_none_or(|first| first.saturating_add(spans.hold) > now);
+        let holds =
+            |row: &Row| row.first_attempt_at.is_none_or(|first| first.saturating_add(spans.hold) > now);
         self.entries.retain(|entry| {
-            entry.in_flight || holds(&entry.row) || entry.row.next_attempt_at <= now.saturating_add(spans.memory_horizon)
+            entry.in_flight
+                || holds(&entry.row)
+                || entry.row.next_attempt_at <= now.saturating_add(spans.memory_horizon)
         });
         let mut due = Vec::new();
         let mut wake: Option<Micros> = None;

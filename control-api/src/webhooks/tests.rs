@@ -21,7 +21,11 @@ struct SimulatedAttempt {
 
 /// Delivers `events`, which happen at the same time. The receiver responds to an attempt (event
 /// number, attempt number) with `answer`, after `took`.
-fn simulate_delivery(events: &[&str], answer: impl Fn(i64, i64) -> Option<u16>, took: Duration) -> Vec<SimulatedAttempt> {
+fn simulate_delivery(
+    events: &[&str],
+    answer: impl Fn(i64, i64) -> Option<u16>,
+    took: Duration,
+) -> Vec<SimulatedAttempt> {
     let schedule = crate::config::Webhooks::default().schedule;
     let mut lane = ConversationQueue::default();
     for (sequence, event) in (1..).zip(events) {
@@ -56,13 +60,23 @@ fn simulate_delivery(events: &[&str], answer: impl Fn(i64, i64) -> Option<u16>, 
         while under_way.first().is_some_and(|(ends, ..)| *ends <= now) {
             let (_, began, row) = under_way.remove(0);
             let speaking = signing::is_speaking_event(&row.event);
-            let verdict =
-                classify_attempt(&schedule, speaking, row.attempts, answer(row.sequence, row.attempts), false);
+            let verdict = classify_attempt(
+                &schedule,
+                speaking,
+                row.attempts,
+                answer(row.sequence, row.attempts),
+                false,
+            );
             match verdict {
                 Disposition::Retry(wait) => lane.reschedule(&row.id, now + clock::to_micros(wait)),
                 _ => lane.remove_settled(&row.id),
             }
-            seen.push(SimulatedAttempt { sequence: row.sequence, started_at: seconds(began), ended_at: seconds(now), disposition: verdict });
+            seen.push(SimulatedAttempt {
+                sequence: row.sequence,
+                started_at: seconds(began),
+                ended_at: seconds(now),
+                disposition: verdict,
+            });
         }
     }
 }
@@ -117,7 +131,8 @@ fn what_follows_waits_for_half_a_minute_at_most_and_keeps_its_order() {
 #[test]
 fn an_event_that_comes_through_late_lets_the_next_one_go_at_once() {
     let answer = |sequence, attempt| Some(if sequence == 1 && attempt == 1 { 503 } else { 204 });
-    let first = first_attempts(&simulate_delivery(&["utterance_committed", "call_ended"], answer, ANSWER_TIME));
+    let first =
+        first_attempts(&simulate_delivery(&["utterance_committed", "call_ended"], answer, ANSWER_TIME));
     assert!((4.5..=5.6).contains(&first[1].1), "{first:?}");
 }
 
@@ -134,5 +149,9 @@ fn classes_of_answers() {
     assert!(matches!(of(None, false), Disposition::Retry(_)));
     assert_eq!(of(Some(410), false), Disposition::Gone);
     assert_eq!(of(None, true), Disposition::DeadLetter);
-    assert_eq!(classify_attempt(&schedule, true, 1, None, true), Disposition::DeadLetter, "refused is no late news");
+    assert_eq!(
+        classify_attempt(&schedule, true, 1, None, true),
+        Disposition::DeadLetter,
+        "refused is no late news"
+    );
 }

@@ -7,8 +7,10 @@ use control_api::Config;
 use conversation::event::{EndReason, Event, TriggeredGuardrail, UtteranceId};
 use serde_json::json;
 
-use crate::conversations::talk;
-use crate::kit::{BEGAN, Folder, Hooks, Server, joined, leap, until};
+use crate::conversations::sample_call;
+use crate::harness::{
+    CALL_STARTED_AT, TempFolder, TestServer, WebhookReceiver, advance_clock, joined_event, wait_for,
+};
 
 #[tokio::test]
 async fn every_event_is_told_by_its_name_and_fields() {
@@ -47,20 +49,20 @@ async fn every_event_is_told_by_its_name_and_fields() {
         (Event::ParticipantLeft { id: "u".into() }, "participant_left", json!({"id": "u"})),
         (Event::CallEnded, "call_ended", json!({})),
     ];
-    let folder = Folder::new();
-    let hooks = Hooks::start().await;
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
+    let server = TestServer::start(&folder).await;
     let names: Vec<&str> = told.iter().map(|(_, name, _)| *name).collect();
-    let agent = server.agent(json!({"callback_url": hooks.url, "callback_events": names})).await;
-    let (id, _) = server.conversation(&agent).await;
-    server.stage.tell(&id, 0, 0.0, joined());
+    let agent = server.create_agent(json!({"callback_url": hooks.url, "callback_events": names})).await;
+    let (id, _) = server.create_conversation(&agent).await;
+    server.engine.record_event(&id, 0, 0.0, joined_event());
     for (seq, (event, ..)) in (1_u64..).zip(&told) {
-        server.stage.tell(&id, seq, seq as f64 / 2.0, event.clone());
+        server.engine.record_event(&id, seq, seq as f64 / 2.0, event.clone());
     }
-    server.stage.tell(&id, 12, 6.0, Event::Ended { reason: EndReason::MaxCallDuration });
-    let came = hooks.first(told.len()).await;
+    server.engine.record_event(&id, 12, 6.0, Event::Ended { reason: EndReason::MaxCallDuration });
+    let came = hooks.wait_for_first(told.len()).await;
     for (seq, (came, (_, name, payload))) in (1_u64..).zip(came.iter().zip(&told)) {
-        let timestamp = BEGAN as f64 / 1e6 + seq as f64 / 2.0;
+        let timestamp = CALL_STARTED_AT as f64 / 1e6 + seq as f64 / 2.0;
         let event = json!({"name": name, "payload": payload});
         let body = json!({"timestamp": timestamp, "conversation_id": id, "type": "pipeline", "event": event});
         assert_eq!(came.body, body.to_string(), "byte for byte");
@@ -85,26 +87,27 @@ fn private_targets_are_allowed_by_default_only_where_nobody_else_reaches_the_ser
 
 #[tokio::test]
 async fn a_webhook_to_a_refused_address_is_a_dead_letter_at_once_and_no_error_before() {
-    let folder = Folder::new();
-    let hooks = Hooks::start().await;
-    let server = Server::start_with(&folder.0, |config| config.allow_private_targets = Some(false)).await;
-    let agent = server.agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
-    let (id, _) = server.conversation(&agent).await;
-    server.stage.tell_all(&id, 0, talk());
-    let log = until("the dead letter", async || {
-        let log = server.get(&format!("/v1/ext/conversation/{id}/deliveries")).await.expect(200);
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
+    let server = TestServer::start_with(&folder.0, |config| config.allow_private_targets = Some(false)).await;
+    let agent =
+        server.create_agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
+    let (id, _) = server.create_conversation(&agent).await;
+    server.engine.record_events(&id, 0, sample_call());
+    let log = wait_for("the dead letter", async || {
+        let log = server.get(&format!("/v1/ext/conversation/{id}/deliveries")).await.expect_status(200);
         (log[0]["state"] == "dead").then_some(log)
     })
     .await;
     assert_eq!(log[0]["reason"], "refused address");
     assert!(log[0]["tries"].as_array().unwrap().len() <= 1, "no second try: {log}");
-    assert!(hooks.came().is_empty());
+    assert!(hooks.received().is_empty());
 }
 
 #[tokio::test]
 async fn a_guardrail_s_receiver_at_a_refused_address_is_not_asked() {
-    let folder = Folder::new();
-    let (hooks, open) = (Hooks::start().await, Folder::new());
+    let folder = TempFolder::new();
+    let (hooks, open) = (WebhookReceiver::start().await, TempFolder::new());
     let utterance = UtteranceId(1);
     let facts = || {
         let fired = Event::GuardrailTriggered(Box::new(TriggeredGuardrail {
@@ -117,58 +120,60 @@ async fn a_guardrail_s_receiver_at_a_refused_address_is_not_asked() {
         }));
         let speaks = Event::AgentStartedSpeaking { text: "No.".into(), utterance };
         let ended = Event::Ended { reason: EndReason::UserLeft };
-        [(0.0, joined()), (1.0, fired), (1.5, speaks), (2.0, Event::CallEnded), (2.0, ended)]
+        [(0.0, joined_event()), (1.0, fired), (1.5, speaks), (2.0, Event::CallEnded), (2.0, ended)]
     };
-    let server = Server::start_with(&folder.0, |config| config.allow_private_targets = Some(false)).await;
-    let agent = server.agent(json!({})).await;
-    let (refused, _) = server.conversation(&agent).await;
-    server.stage.tell_all(&refused, 0, facts());
-    server.status(&refused, "ENDED").await;
+    let server = TestServer::start_with(&folder.0, |config| config.allow_private_targets = Some(false)).await;
+    let agent = server.create_agent(json!({})).await;
+    let (refused, _) = server.create_conversation(&agent).await;
+    server.engine.record_events(&refused, 0, facts());
+    server.wait_for_status(&refused, "ENDED").await;
     // A stop waits for outgoing requests in progress.
     server.stop().await;
-    assert!(hooks.came().is_empty());
+    assert!(hooks.received().is_empty());
 
-    let server = Server::start(&open).await;
-    let agent = server.agent(json!({})).await;
-    let (allowed, _) = server.conversation(&agent).await;
-    server.stage.tell_all(&allowed, 0, facts());
-    let came = hooks.first(1).await;
+    let server = TestServer::start(&open).await;
+    let agent = server.create_agent(json!({})).await;
+    let (allowed, _) = server.create_conversation(&agent).await;
+    server.engine.record_events(&allowed, 0, facts());
+    let came = hooks.wait_for_first(1).await;
     assert!(came[0].body.contains(&allowed), "{came:?}");
 }
 
 #[tokio::test]
 async fn what_ended_longer_ago_than_the_retention_erases_itself() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     // The conversations of these tests start in 2023.
-    let server = Server::start_with(&folder.0, |config| {
+    let server = TestServer::start_with(&folder.0, |config| {
         config.retention_days = 1;
         config.timeouts.join = std::time::Duration::from_secs(3600);
     })
     .await;
     let traces = folder.0.join("data/traces");
     std::fs::create_dir_all(&traces).unwrap();
-    let agent = server.agent(json!({})).await;
-    let (old, _) = server.conversation(&agent).await;
-    let (young, _) = server.conversation(&agent).await;
+    let agent = server.create_agent(json!({})).await;
+    let (old, _) = server.create_conversation(&agent).await;
+    let (young, _) = server.create_conversation(&agent).await;
     let trace = traces.join(format!("{old}.jsonl"));
     std::fs::write(&trace, "{}").unwrap();
-    server.stage.tell_all(&old, 0, talk());
-    until("the old one to be over", async || {
+    server.engine.record_events(&old, 0, sample_call());
+    wait_for("the old one to be over", async || {
         let reply = server.get(&format!("/v1/ext/conversation/{old}")).await;
         (reply.status == 404 || reply.json()["status"] == "ENDED").then_some(())
     })
     .await;
     // From now on the young conversation is older than the join timeout. The sweep runs every 30 s.
     folder
-        .change(format!("UPDATE conversation SET created_at = created_at - 7200000000 WHERE id = '{young}'"))
+        .execute_sql(format!(
+            "UPDATE conversation SET created_at = created_at - 7200000000 WHERE id = '{young}'"
+        ))
         .await;
-    leap(std::time::Duration::from_secs(31)).await;
-    until("the old one to be gone", async || {
+    advance_clock(std::time::Duration::from_secs(31)).await;
+    wait_for("the old one to be gone", async || {
         let reply = server.get(&format!("/v1/ext/conversation/{old}")).await;
         (reply.status == 404 && !trace.exists()).then_some(())
     })
     .await;
-    server.get(&format!("/v1/ext/conversation/{old}/events")).await.expect(404);
-    let record = server.status(&young, "ENDED").await;
+    server.get(&format!("/v1/ext/conversation/{old}/events")).await.expect_status(404);
+    let record = server.wait_for_status(&young, "ENDED").await;
     assert_eq!(record["end_reason"], "no_join", "what ended just now stays");
 }

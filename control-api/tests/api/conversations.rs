@@ -13,11 +13,11 @@ use engine_api::CommandError;
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
-use crate::kit::{Folder, Server, joined, until};
+use crate::harness::{TempFolder, TestServer, joined_event, wait_for};
 
-const UNKNOWN: &str = "00000000-0000-4000-8000-000000000000";
+const UNKNOWN_ID: &str = "00000000-0000-4000-8000-000000000000";
 
-pub(crate) fn said(role: Role, text: &str, began: f64) -> Event {
+pub(crate) fn history_event(role: Role, text: &str, began: f64) -> Event {
     Event::History(HistoryItem {
         role,
         name: None,
@@ -31,18 +31,18 @@ pub(crate) fn said(role: Role, text: &str, began: f64) -> Event {
 }
 
 /// The events of a short call, from the join to the hang-up.
-pub(crate) fn talk() -> Vec<(f64, Event)> {
+pub(crate) fn sample_call() -> Vec<(f64, Event)> {
     let utterance = UtteranceId(0);
     vec![
-        (0.0, joined()),
+        (0.0, joined_event()),
         (1.0, Event::UserStartedSpeaking),
         (2.0, Event::UserStoppedSpeaking),
         (2.5, Event::UtteranceCommitted { text: "Hello?".into() }),
-        (2.5, said(Role::User, "Hello?", 1.0)),
+        (2.5, history_event(Role::User, "Hello?", 1.0)),
         (2.5, Event::AgentState { state: AgentState::Thinking }),
         (3.0, Event::AgentStartedSpeaking { text: "Hi there.".into(), utterance }),
         (4.0, Event::AgentStoppedSpeaking { text: "Hi there.".into(), utterance }),
-        (4.0, said(Role::Assistant, "Hi there.", 3.0)),
+        (4.0, history_event(Role::Assistant, "Hi there.", 3.0)),
         (5.0, Event::ParticipantLeft { id: "u".into() }),
         (5.0, Event::CallEnded),
         (5.0, Event::Ended { reason: EndReason::UserLeft }),
@@ -51,11 +51,11 @@ pub(crate) fn talk() -> Vec<(f64, Event)> {
 
 #[tokio::test]
 async fn a_new_conversation_tells_how_to_join() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let agent = server.agent(json!({})).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let agent = server.create_agent(json!({})).await;
     let body = json!({"agent_id": agent, "user_name": "Ada", "user_id": "a-1", "context": {"plan": "gold"}, "meta_data": {"x": 1}});
-    let made = server.post("/v1/ext/conversation", body).await.expect(201);
+    let made = server.post("/v1/ext/conversation", body).await.expect_status(201);
     let (id, token) = (made["id"].as_str().unwrap(), made["token"].as_str().unwrap());
     assert_eq!(made["status"], "STARTED");
     assert_eq!(made["context"], "{\"plan\":\"gold\"}");
@@ -68,18 +68,18 @@ async fn a_new_conversation_tells_how_to_join() {
     assert_eq!(made["join_link"], format!("{}/join/{id}#token={token}", server.url));
     assert_eq!(made["webrtcRequestParams"]["endpoint"], format!("{}/api/offer?token={token}", server.url));
     assert_eq!(made["iceConfig"], json!({"iceServers": []}));
-    let read = server.get(&format!("/v1/ext/conversation/{id}")).await.expect(200);
+    let read = server.get(&format!("/v1/ext/conversation/{id}")).await.expect_status(200);
     assert_eq!((&read["recording_url"], &read["is_recorded"]), (&json!(""), &json!(false)));
     assert_eq!(read["end_reason"], Value::Null);
 
     let body = json!({"agentId": agent, "userName": "Ada", "context": "plain"});
-    let answer = server.post("/v1/auth/conversation", body).await.expect(200);
+    let answer = server.post("/v1/auth/conversation", body).await.expect_status(200);
     assert_eq!((&answer["avatar_key_id"], &answer["avatar_name"]), (&json!("ada"), &json!("Ada")));
     let other = answer["conversationId"].as_str().unwrap();
     assert!(answer["url"].as_str().unwrap().contains(other) && answer["token"] != token);
     let list = server.get("/v1/ext/conversation").await;
     assert_eq!(list.header("x-total-count"), "2");
-    let list = list.expect(200);
+    let list = list.expect_status(200);
     assert_eq!(
         (&list[0]["id"], &list[0]["context"], &list[0]["is_active"]),
         (&json!(other), &json!("\"plain\""), &json!(true))
@@ -91,33 +91,36 @@ async fn a_new_conversation_tells_how_to_join() {
 
 #[tokio::test]
 async fn a_wish_at_fault_is_refused() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
     let missing = json!({"message": "Agent details not found"});
-    server.post("/v1/ext/conversation", json!({"agent_id": UNKNOWN})).await.is(404, missing.clone());
-    server.post("/v1/auth/conversation", json!({"agentId": "nonsense"})).await.is(404, missing);
-    for body in [json!({}), json!({"agent_id": 1}), json!({"agent_id": UNKNOWN, "context": 5})] {
+    server
+        .post("/v1/ext/conversation", json!({"agent_id": UNKNOWN_ID}))
+        .await
+        .assert_is(404, missing.clone());
+    server.post("/v1/auth/conversation", json!({"agentId": "nonsense"})).await.assert_is(404, missing);
+    for body in [json!({}), json!({"agent_id": 1}), json!({"agent_id": UNKNOWN_ID, "context": 5})] {
         assert_eq!(
-            server.post("/v1/ext/conversation", body).await.expect(400)["error"],
+            server.post("/v1/ext/conversation", body).await.expect_status(400)["error"],
             "Invalid request body"
         );
     }
     for path in ["", "/turns", "/events"] {
-        for id in [UNKNOWN, "nonsense"] {
+        for id in [UNKNOWN_ID, "nonsense"] {
             let reply = server.get(&format!("/v1/ext/conversation/{id}{path}")).await;
-            reply.is(404, json!({"error": "Conversation not found"}));
+            reply.assert_is(404, json!({"error": "Conversation not found"}));
         }
     }
 }
 
 #[tokio::test]
 async fn the_record_is_the_fold_of_the_events() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let agent = server.agent(json!({})).await;
-    let (id, _) = server.conversation(&agent).await;
-    server.stage.tell_all(&id, 0, talk());
-    let record = server.status(&id, "ENDED").await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let agent = server.create_agent(json!({})).await;
+    let (id, _) = server.create_conversation(&agent).await;
+    server.engine.record_events(&id, 0, sample_call());
+    let record = server.wait_for_status(&id, "ENDED").await;
     assert_eq!(record["end_reason"], "user_left");
     assert_eq!(record["joined_at"], "2023-11-14T22:13:20.000Z");
     assert_eq!(record["ended_at"], "2023-11-14T22:13:25.000Z");
@@ -132,19 +135,19 @@ async fn the_record_is_the_fold_of_the_events() {
     assert_eq!(record["usage_status"], "completed");
     let usage: Value = serde_json::from_str(record["usage_json"].as_str().unwrap()).unwrap();
     assert_eq!((&usage["duration_seconds"], &usage["stt_seconds"]), (&json!(5.0), &json!(1.0)));
-    let listed = server.get("/v1/ext/conversation").await.expect(200);
+    let listed = server.get("/v1/ext/conversation").await.expect_status(200);
     assert_eq!(
         (&listed[0]["is_active"], &listed[0]["chat_history"]),
         (&json!(false), &record["chat_history"])
     );
-    assert_eq!(server.get(&format!("/v1/ext/conversation/{id}/turns")).await.expect(200), json!([]));
+    assert_eq!(server.get(&format!("/v1/ext/conversation/{id}/turns")).await.expect_status(200), json!([]));
 }
 
 #[tokio::test]
 async fn events_are_listed_and_streamed_as_they_are_kept() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let id = server.running(json!({})).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let id = server.create_running_call(json!({})).await;
     let path = format!("/v1/ext/conversation/{id}/events");
     let stream = |last: &str| {
         let request = server
@@ -161,7 +164,7 @@ async fn events_are_listed_and_streamed_as_they_are_kept() {
         ),
         "{begun}"
     );
-    server.stage.tell_all(&id, 1, talk().into_iter().skip(1));
+    server.engine.record_events(&id, 1, sample_call().into_iter().skip(1));
     // The stream ends with the conversation.
     let rest: Vec<String> =
         first.map(|chunk| String::from_utf8(chunk.unwrap().to_vec()).unwrap()).collect().await;
@@ -171,28 +174,33 @@ async fn events_are_listed_and_streamed_as_they_are_kept() {
     let after = stream("10").await.unwrap().text().await.unwrap();
     assert!(after.starts_with("id: 11\nevent: ended\n"), "{after}");
 
-    let list = server.get(&path).await.expect(200);
+    let list = server.get(&path).await.expect_status(200);
     assert_eq!(list.as_array().unwrap().len(), 12);
     assert_eq!((&list[11]["what"], &list[11]["reason"]), (&json!("ended"), &json!("user_left")));
 }
 
 #[tokio::test]
 async fn commands_before_the_join_wait_for_the_offer() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let agent = server.agent(json!({})).await;
-    let (id, token) = server.conversation(&agent).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let agent = server.create_agent(json!({})).await;
+    let (id, token) = server.create_conversation(&agent).await;
     let path = format!("/v1/conversation/{id}");
-    let spoken = server.call("PUT", &format!("{path}/speak"), json!({"text": "One."})).await;
-    spoken.is(200, json!({"message": "Agent is speaking the provided text."}));
-    server.post(&format!("{path}/respond"), json!({"text": "Two?"})).await.expect(200);
-    server.post(&format!("{path}/context"), json!({"text": "Three.", "mode": "overwrite"})).await.expect(200);
-    server.post(&format!("{path}/interrupt"), json!({})).await.expect(200);
-    assert_eq!(server.stage.given(), [], "nobody runs yet");
-    let refused =
-        server.post(&format!("{path}/context"), json!({"text": "x", "mode": "replace"})).await.expect(400);
+    let spoken = server.send_json("PUT", &format!("{path}/speak"), json!({"text": "One."})).await;
+    spoken.assert_is(200, json!({"message": "Agent is speaking the provided text."}));
+    server.post(&format!("{path}/respond"), json!({"text": "Two?"})).await.expect_status(200);
+    server
+        .post(&format!("{path}/context"), json!({"text": "Three.", "mode": "overwrite"}))
+        .await
+        .expect_status(200);
+    server.post(&format!("{path}/interrupt"), json!({})).await.expect_status(200);
+    assert_eq!(server.engine.received_commands(), [], "nobody runs yet");
+    let refused = server
+        .post(&format!("{path}/context"), json!({"text": "x", "mode": "replace"}))
+        .await
+        .expect_status(400);
     assert_eq!(refused["details"][0]["field"], "mode");
-    assert_eq!(server.call("PUT", &format!("{path}/speak"), json!({})).await.status, 400);
+    assert_eq!(server.send_json("PUT", &format!("{path}/speak"), json!({})).await.status, 400);
 
     let offer = || server.request("POST", &format!("/rtc/{id}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer()).await.status, 201);
@@ -207,83 +215,89 @@ async fn commands_before_the_join_wait_for_the_offer() {
         Command::Context { text: "Three.".into(), overwrite: true },
         Command::Interrupt,
     ];
-    assert_eq!(server.stage.offers.lock().unwrap()[0].commands, wanted);
+    assert_eq!(server.engine.offers.lock().unwrap()[0].commands, wanted);
     // An offer whose connection is not established leaves the commands pending; a join consumes
     // them.
     assert_eq!(server.send(offer()).await.status, 201);
-    assert_eq!(server.stage.offers.lock().unwrap()[1].commands, wanted);
-    server.stage.tell(&id, 0, 0.0, joined());
-    server.status(&id, "IN_PROGRESS").await;
+    assert_eq!(server.engine.offers.lock().unwrap()[1].commands, wanted);
+    server.engine.record_event(&id, 0, 0.0, joined_event());
+    server.wait_for_status(&id, "IN_PROGRESS").await;
     assert_eq!(server.send(offer()).await.status, 201);
-    assert_eq!(server.stage.offers.lock().unwrap()[2].commands, []);
+    assert_eq!(server.engine.offers.lock().unwrap()[2].commands, []);
 }
 
 #[tokio::test]
 async fn a_running_call_answers_for_itself() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let id = server.running(json!({})).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let id = server.create_running_call(json!({})).await;
     let path = format!("/v1/conversation/{id}");
     let quiet = json!({"text": "Later.", "interrupt": false, "add_to_context": true});
-    server.call("PUT", &format!("{path}/speak"), quiet).await.expect(200);
+    server.send_json("PUT", &format!("{path}/speak"), quiet).await.expect_status(200);
     let say = Command::Say {
         text: "Later.".into(),
         interrupt: false,
         allow_interruptions: true,
         add_to_context: true,
     };
-    assert_eq!(server.stage.given(), [say]);
-    let refuse =
-        |refusal| server.stage.answers.lock().unwrap().push_back(Ok(CommandOutcome::Rejected(refusal)));
+    assert_eq!(server.engine.received_commands(), [say]);
+    let refuse = |refusal| {
+        server.engine.command_results.lock().unwrap().push_back(Ok(CommandOutcome::Rejected(refusal)))
+    };
     refuse(Rejection::Uninterruptible);
     let refused = server.post(&format!("{path}/interrupt"), json!({})).await;
-    refused.is(409, json!({"error": "Agent speech cannot be interrupted"}));
+    refused.assert_is(409, json!({"error": "Agent speech cannot be interrupted"}));
     refuse(Rejection::Ending);
     let refused = server.post(&format!("{path}/respond"), json!({"text": "x"})).await;
-    refused.is(409, json!({"error": "Conversation is ending"}));
+    refused.assert_is(409, json!({"error": "Conversation is ending"}));
 }
 
 #[tokio::test]
 async fn delete_ends_a_running_call_and_keeps_its_record() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let id = server.running(json!({})).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let id = server.create_running_call(json!({})).await;
     let ending = async {
-        until("the engine to be told", async || server.stage.given().contains(&Command::End).then_some(()))
-            .await;
+        wait_for("the engine to be told", async || {
+            server.engine.received_commands().contains(&Command::End).then_some(())
+        })
+        .await;
         let facts = [(2.0, Event::CallEnded), (2.0, Event::Ended { reason: EndReason::EndedByApi })];
-        server.stage.tell_all(&id, 1, facts);
+        server.engine.record_events(&id, 1, facts);
     };
     let path = format!("/v1/conversation/{id}");
     let (reply, ()) = tokio::join!(server.delete(&path), ending);
-    reply.is(
+    reply.assert_is(
         200,
         json!({"agent_identity": "Test agent", "conversation_id": id, "message": "Conversation ended successfully"}),
     );
-    let record = server.status(&id, "ENDED").await;
+    let record = server.wait_for_status(&id, "ENDED").await;
     assert_eq!(record["end_reason"], "ended_by_api");
     let ended = json!({"error": "Conversation has ended"});
-    server.delete(&path).await.is(409, ended.clone());
-    server.call("PUT", &format!("{path}/speak"), json!({"text": "x"})).await.is(409, ended.clone());
-    server.post(&format!("{path}/interrupt"), json!({})).await.is(409, ended.clone());
-    server.post(&format!("{path}/respond"), json!({"text": "x"})).await.is(409, ended.clone());
-    server.post(&format!("{path}/context"), json!({"text": "x"})).await.is(409, ended);
-    let missing = format!("/v1/conversation/{UNKNOWN}");
-    server.delete(&missing).await.is(404, json!({"error": "Conversation not found"}));
+    server.delete(&path).await.assert_is(409, ended.clone());
+    server
+        .send_json("PUT", &format!("{path}/speak"), json!({"text": "x"}))
+        .await
+        .assert_is(409, ended.clone());
+    server.post(&format!("{path}/interrupt"), json!({})).await.assert_is(409, ended.clone());
+    server.post(&format!("{path}/respond"), json!({"text": "x"})).await.assert_is(409, ended.clone());
+    server.post(&format!("{path}/context"), json!({"text": "x"})).await.assert_is(409, ended);
+    let missing = format!("/v1/conversation/{UNKNOWN_ID}");
+    server.delete(&missing).await.assert_is(404, json!({"error": "Conversation not found"}));
 }
 
 #[tokio::test]
 async fn of_many_deletes_at_once_one_ends_the_call() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let agent = server.agent(json!({})).await;
-    let (unjoined, _) = server.conversation(&agent).await;
-    let running = server.running(json!({})).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let agent = server.create_agent(json!({})).await;
+    let (unjoined, _) = server.create_conversation(&agent).await;
+    let running = server.create_running_call(json!({})).await;
     for (id, joined) in [(running, true), (unjoined, false)] {
         // The engine does not know a call that no user has joined.
-        server.stage.obeys.store(joined, Ordering::Relaxed);
+        server.engine.ends_calls.store(joined, Ordering::Relaxed);
         if !joined {
-            server.stage.answers.lock().unwrap().extend([Err(CommandError::NotRunning); 5]);
+            server.engine.command_results.lock().unwrap().extend([Err(CommandError::NotRunning); 5]);
         }
         let path = format!("/v1/conversation/{id}");
         let delete = || server.delete(&path);
@@ -292,20 +306,21 @@ async fn of_many_deletes_at_once_one_ends_the_call() {
         let count = |status| replies.iter().filter(|reply| reply.status == status).count();
         assert_eq!((count(200), count(409)), (1, 4), "{replies:?}");
         let late = replies.into_iter().find(|reply| reply.status == 409).unwrap();
-        late.is(409, json!({"error": "Conversation has ended"}));
+        late.assert_is(409, json!({"error": "Conversation has ended"}));
     }
 }
 
 #[tokio::test]
 async fn a_text_to_be_said_or_answered_has_a_longest() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let id = server.running(json!({})).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let id = server.create_running_call(json!({})).await;
     let path = format!("/v1/conversation/{id}");
     for (method, name) in [("PUT", "speak"), ("POST", "respond")] {
         let path = format!("{path}/{name}");
-        server.call(method, &path, json!({"text": "é".repeat(10_000)})).await.expect(200);
-        let refused = server.call(method, &path, json!({"text": "x".repeat(10_001)})).await.expect(400);
+        server.send_json(method, &path, json!({"text": "é".repeat(10_000)})).await.expect_status(200);
+        let refused =
+            server.send_json(method, &path, json!({"text": "x".repeat(10_001)})).await.expect_status(400);
         let fault = json!({"field": "text", "reason": "must be at most 10000 characters"});
         assert_eq!(
             (&refused["error"], &refused["details"]),
@@ -316,62 +331,65 @@ async fn a_text_to_be_said_or_answered_has_a_longest() {
 
 #[tokio::test]
 async fn delete_before_the_join_ends_it_too() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let agent = server.agent(json!({})).await;
-    let (id, token) = server.conversation(&agent).await;
-    server.stage.answers.lock().unwrap().push_back(Err(CommandError::NotRunning));
-    server.delete(&format!("/v1/conversation/{id}")).await.expect(200);
-    let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect(200);
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let agent = server.create_agent(json!({})).await;
+    let (id, token) = server.create_conversation(&agent).await;
+    server.engine.command_results.lock().unwrap().push_back(Err(CommandError::NotRunning));
+    server.delete(&format!("/v1/conversation/{id}")).await.expect_status(200);
+    let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect_status(200);
     assert_eq!((&record["status"], &record["end_reason"]), (&json!("ENDED"), &json!("ended_by_api")));
     let usage: Value = serde_json::from_str(record["usage_json"].as_str().unwrap()).unwrap();
     assert_eq!((&usage["duration_seconds"], &usage["video_seconds"]), (&json!(0.0), &json!(0.0)));
     // A connection that is established after the end changes nothing. The server ends its call.
-    server.stage.commands.lock().unwrap().clear();
-    server.stage.tell_all(&id, 0, talk());
-    until("the engine to be told", async || server.stage.given().contains(&Command::End).then_some(())).await;
-    let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect(200);
+    server.engine.commands.lock().unwrap().clear();
+    server.engine.record_events(&id, 0, sample_call());
+    wait_for("the engine to be told", async || {
+        server.engine.received_commands().contains(&Command::End).then_some(())
+    })
+    .await;
+    let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect_status(200);
     assert_eq!((&record["end_reason"], &record["transcript"]), (&json!("ended_by_api"), &json!([])));
     let late = server.request("POST", &format!("/rtc/{id}")).bearer_auth(token).body("v=0");
-    server.send(late).await.is(409, json!({"error": "Conversation has ended"}));
+    server.send(late).await.assert_is(409, json!({"error": "Conversation has ended"}));
 }
 
 #[tokio::test]
 async fn feedback_is_taken_in_every_state_and_the_last_one_wins() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let agent = server.agent(json!({})).await;
-    let (id, _) = server.conversation(&agent).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let agent = server.create_agent(json!({})).await;
+    let (id, _) = server.create_conversation(&agent).await;
     let path = format!("/v1/ext/conversation/{id}/feedback");
-    server.post(&path, json!({"rating": 2, "feedback": "slow"})).await.expect(200);
-    server.stage.tell_all(&id, 0, talk());
-    server.status(&id, "ENDED").await;
-    server.post(&path, json!({"rating": 5})).await.expect(200);
-    let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect(200);
+    server.post(&path, json!({"rating": 2, "feedback": "slow"})).await.expect_status(200);
+    server.engine.record_events(&id, 0, sample_call());
+    server.wait_for_status(&id, "ENDED").await;
+    server.post(&path, json!({"rating": 5})).await.expect_status(200);
+    let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect_status(200);
     assert_eq!((&record["rating"], &record["feedback"]), (&json!(5), &Value::Null));
     for body in [json!({}), json!({"rating": 6}), json!({"rating": 2.5}), json!({"rating": "5"})] {
-        assert_eq!(server.post(&path, body).await.expect(400)["details"][0]["field"], "rating");
+        assert_eq!(server.post(&path, body).await.expect_status(400)["details"][0]["field"], "rating");
     }
 }
 
 #[tokio::test]
 async fn the_record_of_a_scenario_is_the_fold_of_its_events() {
-    records_are_folds(8).await;
+    check_records_are_folds(8).await;
 }
 
 #[tokio::test]
 #[ignore = "long: store"]
 async fn long_store_the_record_of_every_scenario_is_the_fold_of_its_events() {
-    records_are_folds(1).await;
+    check_records_are_folds(1).await;
 }
 
 /// Plays one in `every` scenarios of turn-taking as a call. Three records must be equal: the one
 /// that was updated with each event, the one that is derived from the stored events, and the
 /// projection of the scenario's own events.
-async fn records_are_folds(every: usize) {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let agent = server.agent(json!({})).await;
+async fn check_records_are_folds(every: usize) {
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let agent = server.create_agent(json!({})).await;
     let scenarios = concat!(env!("CARGO_MANIFEST_DIR"), "/../../engine/conversation/tests/scenarios");
     let mut paths: Vec<_> =
         std::fs::read_dir(scenarios).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -380,7 +398,7 @@ async fn records_are_folds(every: usize) {
     let (mut ended, mut open) = (0, 0);
     for path in paths.iter().step_by(every) {
         let (_, trace) = simulate_traced(&std::fs::read(path).unwrap()).unwrap();
-        let mut facts: Vec<(f64, Event)> = vec![(0.0, joined())];
+        let mut facts: Vec<(f64, Event)> = vec![(0.0, joined_event())];
         for line in trace.lines() {
             let line: Value = serde_json::from_str(line).unwrap();
             for output in line["out"].as_array().into_iter().flatten().filter(|o| o.get("Tell").is_some()) {
@@ -392,15 +410,15 @@ async fn records_are_folds(every: usize) {
         for (seq, (at, event)) in (0..).zip(&facts) {
             view.apply(&EventEnvelope { seq, at: Time::from_seconds(*at), event: event.clone() });
         }
-        let (id, _) = server.conversation(&agent).await;
+        let (id, _) = server.create_conversation(&agent).await;
         let count = facts.len();
-        server.stage.tell_all(&id, 0, facts);
+        server.engine.record_events(&id, 0, facts);
         let events = format!("/v1/ext/conversation/{id}/events");
-        until("the facts to be kept", async || {
+        wait_for("the facts to be kept", async || {
             (server.get(&events).await.json().as_array().unwrap().len() == count).then_some(())
         })
         .await;
-        let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect(200);
+        let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect_status(200);
         let is_over = view.end_reason.is_some();
         assert_eq!(record["status"] == "ENDED", is_over, "{}", path.display());
         let wall = |item: &Value| item["timestamp"].clone();
@@ -412,7 +430,7 @@ async fn records_are_folds(every: usize) {
         assert_eq!(told, said, "{}", path.display());
         let usage: Value = serde_json::from_str(record["usage_json"].as_str().unwrap()).unwrap();
         assert_eq!(usage, view.usage_json(view.duration()), "{}", path.display());
-        let turns = server.get(&format!("/v1/ext/conversation/{id}/turns")).await.expect(200);
+        let turns = server.get(&format!("/v1/ext/conversation/{id}/turns")).await.expect_status(200);
         assert_eq!(turns, json!(view.turns), "{}", path.display());
         *(if is_over { &mut ended } else { &mut open }) += 1;
     }
@@ -421,46 +439,46 @@ async fn records_are_folds(every: usize) {
 
 #[tokio::test]
 async fn only_an_ended_record_can_be_erased() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let id = server.running(json!({})).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let id = server.create_running_call(json!({})).await;
     let path = format!("/v1/ext/conversation/{id}");
     let traces = folder.0.join("data").join(trace::TRACES_FOLDER);
     std::fs::create_dir(&traces).unwrap();
     let trace = traces.join(trace::file_name(id.parse().unwrap()));
     std::fs::write(&trace, "{}").unwrap();
     assert_eq!(server.delete(&path).await.status, 409);
-    server.stage.tell_all(&id, 1, talk().into_iter().skip(1));
-    server.status(&id, "ENDED").await;
+    server.engine.record_events(&id, 1, sample_call().into_iter().skip(1));
+    server.wait_for_status(&id, "ENDED").await;
     assert!(trace.exists());
     assert_eq!(server.delete(&path).await.status, 204);
     assert!(!trace.exists(), "what was said is erased with the record");
-    server.get(&path).await.is(404, json!({"error": "Conversation not found"}));
+    server.get(&path).await.assert_is(404, json!({"error": "Conversation not found"}));
 }
 
 #[tokio::test]
 async fn a_conversation_keeps_the_agent_that_it_was_made_with() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
     let greeting =
         |words: [&str; 2]| json!([{"avatar_key_id": "ada", "welcome_message": {"messages": words}}]);
     let agent = server
-        .agent(json!({"avatars": greeting(["First.", "Second."]), "config": {"maxCallDuration": 77}}))
+        .create_agent(json!({"avatars": greeting(["First.", "Second."]), "config": {"maxCallDuration": 77}}))
         .await;
     let mut offered = Vec::new();
     for _ in 0..3 {
-        offered.push(server.conversation(&agent).await);
+        offered.push(server.create_conversation(&agent).await);
     }
     server
-        .call("PATCH", &format!("/v1/ext/agent/{agent}"), json!({"agent_system_prompt": "Changed."}))
+        .send_json("PATCH", &format!("/v1/ext/agent/{agent}"), json!({"agent_system_prompt": "Changed."}))
         .await
-        .expect(200);
-    server.delete(&format!("/v1/ext/agent/{agent}")).await.expect(200);
+        .expect_status(200);
+    server.delete(&format!("/v1/ext/agent/{agent}")).await.expect_status(200);
     let mut greetings = Vec::new();
     for (id, token) in offered {
         let offer = server.request("POST", &format!("/rtc/{id}")).bearer_auth(token).body("v=0");
         assert_eq!(server.send(offer).await.status, 201);
-        let offers = server.stage.offers.lock().unwrap();
+        let offers = server.engine.offers.lock().unwrap();
         let call = &offers.last().unwrap().config;
         assert_eq!(call.system_prompt, "Be kind.");
         assert_eq!(call.spec.max_call_duration.unwrap().as_secs(), 77);

@@ -19,129 +19,132 @@ use conversation::time::Time;
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
-use crate::kit::{Came, Folder, Hooks, Server, joined, until};
+use crate::harness::{ReceivedWebhook, TempFolder, TestServer, WebhookReceiver, joined_event, wait_for};
 
 /// Environment variables of the process that crashes: its folder, its receiver, the kind of crash
 /// point, and the occurrence of that kind at which it aborts (from 1; 0 = never). The order of
 /// crash points of different kinds differs between runs, so a count over all kinds would not
 /// identify a crash point.
-const FOLDER: &str = "VISAVIS_CRASH_FOLDER";
-const RECEIVER: &str = "VISAVIS_CRASH_RECEIVER";
-const KIND: &str = "VISAVIS_CRASH_KIND";
-const AT: &str = "VISAVIS_CRASH_AT";
-const KINDS: [CrashPoint; 4] = [CrashPoint::BeforeCommit, CrashPoint::AfterCommit, CrashPoint::BeforeSend, CrashPoint::AfterSend];
+const FOLDER_VAR: &str = "VISAVIS_CRASH_FOLDER";
+const RECEIVER_VAR: &str = "VISAVIS_CRASH_RECEIVER";
+const POINT_VAR: &str = "VISAVIS_CRASH_KIND";
+const OCCURRENCE_VAR: &str = "VISAVIS_CRASH_AT";
+const CRASH_POINTS: [CrashPoint; 4] =
+    [CrashPoint::BeforeCommit, CrashPoint::AfterCommit, CrashPoint::BeforeSend, CrashPoint::AfterSend];
 /// Maximum number of processes that run at the same time.
-const WIDTH: usize = 4;
-const WANTED: [&str; 4] = ["user.started_speaking", "utterance_committed", "participant_left", "call_ended"];
+const MAX_PROCESSES: usize = 4;
+const SUBSCRIBED_EVENTS: [&str; 4] =
+    ["user.started_speaking", "utterance_committed", "participant_left", "call_ended"];
 
-static MOMENTS: [AtomicU32; KINDS.len()] = [const { AtomicU32::new(0) }; KINDS.len()];
-static LOG: OnceLock<PathBuf> = OnceLock::new();
+static REACHED_COUNTS: [AtomicU32; CRASH_POINTS.len()] = [const { AtomicU32::new(0) }; CRASH_POINTS.len()];
+static LOG_FILE: OnceLock<PathBuf> = OnceLock::new();
 
 /// Appends a line to the log of what the process has seen. An abort ends the process only, so the
 /// log survives it.
-fn note(what: &str, value: impl Into<Value>) {
-    let mut log = OpenOptions::new().create(true).append(true).open(LOG.get().unwrap()).unwrap();
+fn log_seen(what: &str, value: impl Into<Value>) {
+    let mut log = OpenOptions::new().create(true).append(true).open(LOG_FILE.get().unwrap()).unwrap();
     let value: Value = value.into();
     writeln!(log, "{}", json!([what, value])).unwrap();
 }
 
-fn crash_at(moment: CrashPoint) {
+fn abort_at_point(moment: CrashPoint) {
     // At any other crash point, nothing has changed since the last one of these kinds.
-    let Some(number) = KINDS.iter().position(|kind| *kind == moment) else { return };
+    let Some(number) = CRASH_POINTS.iter().position(|kind| *kind == moment) else { return };
     let told = |name| std::env::var(name).unwrap().parse::<u32>().unwrap();
-    let passed = MOMENTS[number].fetch_add(1, Ordering::Relaxed) + 1;
-    if number == told(KIND) as usize && passed == told(AT) {
-        note("crash", format!("{moment:?}"));
+    let passed = REACHED_COUNTS[number].fetch_add(1, Ordering::Relaxed) + 1;
+    if number == told(POINT_VAR) as usize && passed == told(OCCURRENCE_VAR) {
+        log_seen("crash", format!("{moment:?}"));
         std::process::abort();
     }
 }
 
-fn hasty(config: &mut Config) {
+fn fast_retries(config: &mut Config) {
     config.webhooks.schedule = [0, 10, 20, 40].map(Duration::from_millis).to_vec();
 }
 
 #[tokio::test]
 #[ignore = "the other test here starts it"]
 async fn the_process_that_crashes() {
-    let folder = PathBuf::from(std::env::var(FOLDER).expect("started by the other test"));
-    LOG.set(folder.join("seen")).unwrap();
-    let server = Server::start_with(&folder, |config| {
-        hasty(config);
-        config.crash_hook = Some(crash_at);
+    let folder = PathBuf::from(std::env::var(FOLDER_VAR).expect("started by the other test"));
+    LOG_FILE.set(folder.join("seen")).unwrap();
+    let server = TestServer::start_with(&folder, |config| {
+        fast_retries(config);
+        config.crash_hook = Some(abort_at_point);
     })
     .await;
-    let receiver = std::env::var(RECEIVER).unwrap();
-    let made = server.agent(json!({"callback_url": receiver, "callback_events": WANTED})).await;
-    note("agent", made.as_str());
+    let receiver = std::env::var(RECEIVER_VAR).unwrap();
+    let made =
+        server.create_agent(json!({"callback_url": receiver, "callback_events": SUBSCRIBED_EVENTS})).await;
+    log_seen("agent", made.as_str());
     for _ in 0..2 {
         let body = json!({"name": "Same name", "prompt": "p"});
-        note("guardrail", server.post("/v1/ext/guardrail", body).await.expect(201)["id"].clone());
+        log_seen("guardrail", server.post("/v1/ext/guardrail", body).await.expect_status(201)["id"].clone());
     }
 
-    let (talked, _) = server.conversation(&made).await;
-    note("started", talked.as_str());
+    let (talked, _) = server.create_conversation(&made).await;
+    log_seen("started", talked.as_str());
     let speak = format!("/v1/conversation/{talked}/speak");
-    server.call("PUT", &speak, json!({"text": "Welcome."})).await.expect(200);
-    note("command", talked.as_str());
-    server.stage.tell(&talked, 0, 0.0, joined());
-    server.status(&talked, "IN_PROGRESS").await;
-    note("joined", talked.as_str());
+    server.send_json("PUT", &speak, json!({"text": "Welcome."})).await.expect_status(200);
+    log_seen("command", talked.as_str());
+    server.engine.record_event(&talked, 0, 0.0, joined_event());
+    server.wait_for_status(&talked, "IN_PROGRESS").await;
+    log_seen("joined", talked.as_str());
     let facts = [
         Event::UserStartedSpeaking,
         Event::UtteranceCommitted { text: "Hello?".into() },
         Event::ParticipantLeft { id: "u".into() },
     ];
     for (n, fact) in (1..).zip(facts) {
-        server.stage.tell(&talked, n, n as f64, fact);
-        let count = async || (kept(&server, &talked).await.len() as u64 > n).then_some(());
-        until("the fact", count).await;
-        note("facts", json!([talked, n + 1]));
+        server.engine.record_event(&talked, n, n as f64, fact);
+        let count = async || (stored_events(&server, &talked).await.len() as u64 > n).then_some(());
+        wait_for("the fact", count).await;
+        log_seen("facts", json!([talked, n + 1]));
     }
 
-    let (unjoined, _) = server.conversation(&made).await;
-    note("started", unjoined.as_str());
-    server.delete(&format!("/v1/conversation/{unjoined}")).await.expect(200);
-    note("ended", unjoined.as_str());
+    let (unjoined, _) = server.create_conversation(&made).await;
+    log_seen("started", unjoined.as_str());
+    server.delete(&format!("/v1/conversation/{unjoined}")).await.expect_status(200);
+    log_seen("ended", unjoined.as_str());
 
     let end = [(4.0, Event::CallEnded), (4.0, Event::Ended { reason: EndReason::UserLeft })];
-    server.stage.tell_all(&talked, 4, end);
-    server.status(&talked, "ENDED").await;
-    note("ended", talked.as_str());
+    server.engine.record_events(&talked, 4, end);
+    server.wait_for_status(&talked, "ENDED").await;
+    log_seen("ended", talked.as_str());
     let feedback = json!({"rating": 4, "feedback": "Fine."});
-    server.post(&format!("/v1/ext/conversation/{talked}/feedback"), feedback).await.expect(200);
-    note("rated", talked.as_str());
-    let (waiting, _) = server.conversation(&made).await;
-    note("started", waiting.as_str());
-    until("the last webhook", async || (server.webhooks("done").await == 5).then_some(())).await;
-    note("moments", json!(MOMENTS.each_ref().map(|count| count.load(Ordering::Relaxed))));
+    server.post(&format!("/v1/ext/conversation/{talked}/feedback"), feedback).await.expect_status(200);
+    log_seen("rated", talked.as_str());
+    let (waiting, _) = server.create_conversation(&made).await;
+    log_seen("started", waiting.as_str());
+    wait_for("the last webhook", async || (server.webhook_count("done").await == 5).then_some(())).await;
+    log_seen("moments", json!(REACHED_COUNTS.each_ref().map(|count| count.load(Ordering::Relaxed))));
 }
 
-async fn kept(server: &Server, id: &str) -> Vec<Value> {
-    let events = server.get(&format!("/v1/ext/conversation/{id}/events")).await.expect(200);
+async fn stored_events(server: &TestServer, id: &str) -> Vec<Value> {
+    let events = server.get(&format!("/v1/ext/conversation/{id}/events")).await.expect_status(200);
     events.as_array().unwrap().clone()
 }
 
 /// The outcome of one run.
-struct Ran {
+struct CrashRun {
     /// The crash point at which the process aborted, if it reached it.
     crash: Option<String>,
     /// Number of crash points reached, by kind, if the process did not crash.
-    moments: Option<Vec<u64>>,
+    reached_counts: Option<Vec<u64>>,
 }
 
 /// Runs a process that crashes at the `at`th crash point of a kind (0 = never), then checks what is
 /// left.
-async fn run((kind, at): (usize, u64)) -> Ran {
-    let folder = Folder::new();
-    let hooks = Hooks::start().await;
+async fn run_until_crash((kind, at): (usize, u64)) -> CrashRun {
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
     // The first attempt of each webhook fails, so that a crash can also interrupt a retry.
-    hooks.rule(|one, before| if before.iter().any(|b| b.id() == one.id()) { 204 } else { 500 });
+    hooks.respond_by_rule(|one, before| if before.iter().any(|b| b.id() == one.id()) { 204 } else { 500 });
     let output = tokio::process::Command::new(std::env::current_exe().unwrap())
         .args(["crash::the_process_that_crashes", "--exact", "--ignored", "--nocapture"])
-        .env(FOLDER, &folder.0)
-        .env(RECEIVER, &hooks.url)
-        .env(KIND, kind.to_string())
-        .env(AT, at.to_string())
+        .env(FOLDER_VAR, &folder.0)
+        .env(RECEIVER_VAR, &hooks.url)
+        .env(POINT_VAR, kind.to_string())
+        .env(OCCURRENCE_VAR, at.to_string())
         .kill_on_drop(true)
         .output()
         .await
@@ -149,30 +152,30 @@ async fn run((kind, at): (usize, u64)) -> Ran {
     let log = std::fs::read_to_string(folder.0.join("seen")).unwrap_or_default();
     let seen: Vec<(String, Value)> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let find = |what: &str| seen.iter().find(|(w, _)| w == what).map(|(_, value)| value.clone());
-    let ran = Ran {
+    let ran = CrashRun {
         crash: find("crash").map(|c| c.as_str().unwrap().to_owned()),
-        moments: find("moments").map(|m| serde_json::from_value(m).unwrap()),
+        reached_counts: find("moments").map(|m| serde_json::from_value(m).unwrap()),
     };
     assert!(
-        ran.crash.is_some() != ran.moments.is_some(),
+        ran.crash.is_some() != ran.reached_counts.is_some(),
         "moment {at} of kind {kind}: it failed otherwise: {output:?}"
     );
 
-    let server = Server::start_with(&folder.0, hasty).await;
-    check(&server, &hooks, &seen).await;
+    let server = TestServer::start_with(&folder.0, fast_retries).await;
+    check_recovered(&server, &hooks, &seen).await;
     server.stop().await;
     ran
 }
 
 /// Everything that was acknowledged is stored, and every stored event is delivered.
-async fn check(server: &Server, hooks: &Hooks, seen: &[(String, Value)]) {
+async fn check_recovered(server: &TestServer, hooks: &WebhookReceiver, seen: &[(String, Value)]) {
     let of = |what: &'static str| {
         seen.iter().filter(move |(w, _)| w == what).map(|(_, value)| value.as_str().unwrap())
     };
     for id in of("agent") {
-        server.get(&format!("/v1/ext/agent/{id}")).await.expect(200);
+        server.get(&format!("/v1/ext/agent/{id}")).await.expect_status(200);
     }
-    let all = server.get("/v1/ext/guardrail").await.expect(200);
+    let all = server.get("/v1/ext/guardrail").await.expect_status(200);
     let all = all.as_array().unwrap();
     assert!(of("guardrail").all(|id| all.iter().any(|g| g["id"] == id)), "{all:?}");
     let keys: HashSet<&str> = all.iter().map(|g| g["key"].as_str().unwrap()).collect();
@@ -192,24 +195,25 @@ async fn check(server: &Server, hooks: &Hooks, seen: &[(String, Value)]) {
         assert!(!has("rated") || record["rating"] == 4, "{record}");
         let facts = seen.iter().filter(|(what, value)| what == "facts" && value[0] == id);
         let count = facts.map(|(_, value)| value[1].as_u64().unwrap()).max().unwrap_or(0);
-        let before = kept(server, id).await;
+        let before = stored_events(server, id).await;
         assert!(before.len() as u64 >= count, "{count} were shown: {before:?}");
         if status == "STARTED" {
-            server.delete(&format!("/v1/conversation/{id}")).await.expect(200);
+            server.delete(&format!("/v1/conversation/{id}")).await.expect_status(200);
         }
     }
-    until("every webhook to be told", async || (server.webhooks("pending").await == 0).then_some(())).await;
-    assert_eq!(server.webhooks("dead").await + server.webhooks("dropped").await, 0);
-    let came = hooks.came();
+    wait_for("every webhook to be told", async || (server.webhook_count("pending").await == 0).then_some(()))
+        .await;
+    assert_eq!(server.webhook_count("dead").await + server.webhook_count("dropped").await, 0);
+    let came = hooks.received();
     for record in records {
-        told_once(server, record["id"].as_str().unwrap(), &came).await;
+        check_delivered_once(server, record["id"].as_str().unwrap(), &came).await;
     }
 }
 
 /// Every event of a conversation was delivered, in order, always with the same id and body. No
 /// other event was delivered.
-async fn told_once(server: &Server, id: &str, came: &[Came]) {
-    let wanted: Vec<Value> = kept(server, id)
+async fn check_delivered_once(server: &TestServer, id: &str, came: &[ReceivedWebhook]) {
+    let wanted: Vec<Value> = stored_events(server, id)
         .await
         .into_iter()
         .filter_map(|item| {
@@ -217,11 +221,11 @@ async fn told_once(server: &Server, id: &str, came: &[Came]) {
             let body =
                 EventEnvelope { seq: 0, at: Time::ZERO, event }.webhook_body(id.parse().unwrap(), 0)?;
             let body: Value = serde_json::from_str(&body).unwrap();
-            WANTED.contains(&body["event"]["name"].as_str()?).then(|| body["event"].clone())
+            SUBSCRIBED_EVENTS.contains(&body["event"]["name"].as_str()?).then(|| body["event"].clone())
         })
         .collect();
-    let body = |one: &Came| serde_json::from_str::<Value>(&one.body).unwrap();
-    let mut told: Vec<&Came> = Vec::new();
+    let body = |one: &ReceivedWebhook| serde_json::from_str::<Value>(&one.body).unwrap();
+    let mut told: Vec<&ReceivedWebhook> = Vec::new();
     for one in came.iter().filter(|one| body(one)["conversation_id"] == id) {
         match told.iter().find(|known| known.id() == one.id()) {
             Some(known) => assert_eq!((&known.body, known.sequence()), (&one.body, one.sequence())),
@@ -234,14 +238,15 @@ async fn told_once(server: &Server, id: &str, came: &[Came]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_at_any_moment_loses_nothing_and_doubles_nothing_but_tries() {
-    let moments = run((0, 0)).await.moments.expect("nothing crashed it");
+    let moments = run_until_crash((0, 0)).await.reached_counts.expect("nothing crashed it");
     let of = |(kind, count): (usize, u64)| (1..=count).map(move |at| (kind, at));
     let all = moments.iter().copied().enumerate().flat_map(of);
-    let ran: Vec<Ran> = futures_util::stream::iter(all).map(run).buffer_unordered(WIDTH).collect().await;
+    let ran: Vec<CrashRun> =
+        futures_util::stream::iter(all).map(run_until_crash).buffer_unordered(MAX_PROCESSES).collect().await;
     let crashes: Vec<String> = ran.into_iter().filter_map(|ran| ran.crash).collect();
     // The grouping of events into commits differs between runs. The minimum is this number of
     // commits, and two attempts for each of five webhooks.
-    for (moment, least) in KINDS.into_iter().zip([10, 10, 10, 10]) {
+    for (moment, least) in CRASH_POINTS.into_iter().zip([10, 10, 10, 10]) {
         let name = format!("{moment:?}");
         let count = crashes.iter().filter(|crash| **crash == name).count();
         assert!(count >= least, "{name}: {count} of {moments:?}");

@@ -8,14 +8,14 @@ use std::process::Command;
 fn main() -> std::io::Result<()> {
     let kind = std::env::args().nth(1).unwrap_or_default();
     match kind.strip_prefix("escape:") {
-        Some(file) => escape(Path::new(file)),
+        Some(file) => try_escape(Path::new(file)),
         None => documents::extract_as_child(&kind),
     }
 }
 
 /// Tries what a document could try that has taken control of the process. Prints one line for the
 /// result of each attempt.
-fn escape(file: &Path) -> std::io::Result<()> {
+fn try_escape(file: &Path) -> std::io::Result<()> {
     documents::confine()?;
     let beside = file.with_extension("new");
     let tries = [

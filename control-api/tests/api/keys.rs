@@ -3,60 +3,63 @@
 use control_api::keys;
 use serde_json::json;
 
-use crate::kit::{Folder, KEY, Server, agent};
+use crate::harness::{TEST_API_KEY, TempFolder, TestServer, agent_body};
 
 #[tokio::test]
 async fn a_key_opens_its_own_workspace_only() {
-    let folder = Folder::new();
-    let mut server = Server::start(&folder).await;
-    let id = server.agent(json!({})).await;
+    let folder = TempFolder::new();
+    let mut server = TestServer::start(&folder).await;
+    let id = server.create_agent(json!({})).await;
     let other =
-        keys::create(&folder.0.join("data"), folder.database().await.as_deref(), "other").await.unwrap();
+        keys::create(&folder.0.join("data"), folder.database_url().await.as_deref(), "other").await.unwrap();
     server.key = other;
-    assert_eq!(server.get("/v1/ext/agent").await.expect(200), json!([]));
-    server.get(&format!("/v1/ext/agent/{id}")).await.is(404, json!({"message": "Agent details not found"}));
+    assert_eq!(server.get("/v1/ext/agent").await.expect_status(200), json!([]));
+    server
+        .get(&format!("/v1/ext/agent/{id}"))
+        .await
+        .assert_is(404, json!({"message": "Agent details not found"}));
     let refused = server.post("/v1/ext/conversation", json!({"agent_id": id})).await;
-    refused.is(404, json!({"message": "Agent details not found"}));
+    refused.assert_is(404, json!({"message": "Agent details not found"}));
 }
 
 #[tokio::test]
 async fn a_key_is_shown_once_and_can_be_revoked() {
-    let folder = Folder::new();
-    let mut server = Server::start(&folder).await;
-    let made = server.post("/v1/ext/apikey", json!({"name": "CI"})).await.expect(201);
+    let folder = TempFolder::new();
+    let mut server = TestServer::start(&folder).await;
+    let made = server.post("/v1/ext/apikey", json!({"name": "CI"})).await.expect_status(201);
     let key = made["key"].as_str().unwrap().to_owned();
     assert!(key.starts_with(made["prefix"].as_str().unwrap()));
     let list = server.get("/v1/ext/apikey").await;
     assert!(!list.text.contains(&key));
-    let list = list.expect(200);
+    let list = list.expect_status(200);
     assert_eq!(
         (&list[0]["name"], &list[0]["prefix"], &list[0]["expires_at"]),
         (&json!("CI"), &made["prefix"], &json!(null))
     );
     server.key = key;
-    server.get("/v1/ext/agent").await.expect(200);
+    server.get("/v1/ext/agent").await.expect_status(200);
     let path = format!("/v1/ext/apikey/{}", made["id"].as_str().unwrap());
-    server.delete(&path).await.expect(200);
+    server.delete(&path).await.expect_status(200);
     let refused = json!({"error": "Unauthorized: not a valid authorization api key"});
-    server.get("/v1/ext/agent").await.is(401, refused);
-    server.key = KEY.into();
-    server.delete(&path).await.is(404, json!({"message": "API key not found"}));
+    server.get("/v1/ext/agent").await.assert_is(401, refused);
+    server.key = TEST_API_KEY.into();
+    server.delete(&path).await.assert_is(404, json!({"message": "API key not found"}));
     let refused = server
         .post("/v1/ext/apikey", json!({"name": "old", "expires_at": "2020-01-01T00:00:00Z"}))
         .await
-        .expect(400);
+        .expect_status(400);
     assert_eq!(refused["details"][0]["field"], "expires_at");
 }
 
 #[tokio::test]
 async fn the_command_line_makes_lists_and_revokes_keys_beside_a_running_server() {
-    let folder = Folder::new();
-    let mut server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let mut server = TestServer::start(&folder).await;
     let data = folder.0.join("data");
-    let url = folder.database().await;
+    let url = folder.database_url().await;
     let url = url.as_deref();
     server.key = keys::create(&data, url, "shop").await.unwrap();
-    server.get("/v1/ext/agent").await.expect(200);
+    server.get("/v1/ext/agent").await.expect_status(200);
     let known = keys::list(&data, url).await.unwrap();
     assert_eq!((known.len(), known[0].workspace.as_str()), (1, "shop"));
     assert!(keys::revoke(&data, url, &known[0].id).await.unwrap());
@@ -66,72 +69,75 @@ async fn the_command_line_makes_lists_and_revokes_keys_beside_a_running_server()
 
 #[tokio::test]
 async fn faults_are_told_in_their_order() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
     let unauthorized = json!({"error": "Unauthorized: not a valid authorization api key"});
     // Path before method before key before size before media type before body.
     let request = |method, path| server.request(method, path);
-    server.send(request("GET", "/no/such/path")).await.is(404, json!({"error": "Not found"}));
+    server.send(request("GET", "/no/such/path")).await.assert_is(404, json!({"error": "Not found"}));
     let refused = server.send(request("PUT", "/v1/ext/agent")).await;
     assert!(refused.header("allow").contains("POST"), "{refused:?}");
-    refused.is(405, json!({"error": "Method not allowed"}));
+    refused.assert_is(405, json!({"error": "Method not allowed"}));
     let huge = "x".repeat(10_000_000);
     let refused = server.send(request("POST", "/v1/ext/agent").body(huge.clone())).await;
-    refused.is(401, unauthorized.clone());
-    let keyed = |method, path| request(method, path).header("x-api-key", KEY);
+    refused.assert_is(401, unauthorized.clone());
+    let keyed = |method, path| request(method, path).header("x-api-key", TEST_API_KEY);
     let refused =
         server.send(keyed("POST", "/v1/ext/agent").header("content-type", "text/plain").body(huge)).await;
-    refused.is(413, json!({"error": "Request body is too large"}));
+    refused.assert_is(413, json!({"error": "Request body is too large"}));
     let refused =
         server.send(keyed("POST", "/v1/ext/agent").header("content-type", "text/plain").body("{")).await;
-    refused.is(415, json!({"error": "Content-Type must be application/json"}));
+    refused.assert_is(415, json!({"error": "Content-Type must be application/json"}));
     server
         .send(keyed("POST", "/v1/ext/agent").body("{"))
         .await
-        .is(400, json!({"error": "Invalid request body"}));
+        .assert_is(400, json!({"error": "Invalid request body"}));
     // A body without a media type counts as JSON.
-    server.send(keyed("POST", "/v1/ext/agent").body(agent(json!({})).to_string())).await.expect(200);
+    server
+        .send(keyed("POST", "/v1/ext/agent").body(agent_body(json!({})).to_string()))
+        .await
+        .expect_status(200);
     let wrong = server.request("GET", "/v1/ext/agent").header("X-API-Key", "wrong");
-    server.send(wrong).await.is(401, unauthorized);
+    server.send(wrong).await.assert_is(401, unauthorized);
 }
 
 #[tokio::test]
 async fn the_first_start_shows_a_key_once_and_makes_a_demo_agent() {
-    let folder = Folder::new();
-    let mut server = Server::start_with(&folder.0, |config| config.api_key = None).await;
+    let folder = TempFolder::new();
+    let mut server = TestServer::start_with(&folder.0, |config| config.api_key = None).await;
     let key = server.app.bootstrap().await.unwrap().expect("a fresh folder has no key yet");
     let demo = server.app.find_demo_agent().await.unwrap().expect("the demo agent was made");
     assert_eq!(server.app.bootstrap().await.unwrap(), None);
     server.key = key;
-    let agent = server.get(&format!("/v1/ext/agent/{demo}")).await.expect(200);
+    let agent = server.get(&format!("/v1/ext/agent/{demo}")).await.expect_status(200);
     assert_eq!(agent["embed"], json!({"enabled": true, "origins": []}));
     assert_eq!(agent["knowledge_base"][0]["no_of_rec"], 2);
     let page = server.send(server.request("GET", "/")).await;
     assert!(page.text.contains(&format!("/embed/{demo}")), "{page:?}");
-    server.delete(&format!("/v1/ext/agent/{demo}")).await.expect(200);
+    server.delete(&format!("/v1/ext/agent/{demo}")).await.expect_status(200);
     assert_eq!(server.app.find_demo_agent().await.unwrap(), None);
 
     let key = server.key.clone();
     server.stop().await;
-    let mut server = Server::start_with(&folder.0, |config| config.api_key = None).await;
+    let mut server = TestServer::start_with(&folder.0, |config| config.api_key = None).await;
     assert_eq!(server.app.bootstrap().await.unwrap(), None);
     server.key = key;
-    assert_eq!(server.get("/v1/ext/agent").await.expect(200), json!([]));
+    assert_eq!(server.get("/v1/ext/agent").await.expect_status(200), json!([]));
 }
 
 #[tokio::test]
 async fn a_key_from_the_environment_is_not_shown_again() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
     assert_eq!(server.app.bootstrap().await.unwrap(), None);
     assert!(server.app.find_demo_agent().await.unwrap().is_some());
-    server.get("/v1/ext/agent").await.expect(200);
+    server.get("/v1/ext/agent").await.expect_status(200);
 }
 
 #[tokio::test]
 async fn two_servers_never_share_a_folder() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
     let config = control_api::Config { data: folder.0.join("data"), ..control_api::Config::default() };
     let net = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
     let second = control_api::App::open(config, Vec::new(), net).await;

@@ -2,15 +2,19 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::{Folder, Reply, Server, until};
+use crate::harness::{Reply, TempFolder, TestServer, wait_for};
 
-async fn upload(server: &Server, parts: &[(&str, Option<&str>, &str)]) -> Reply {
+async fn upload(server: &TestServer, parts: &[(&str, Option<&str>, &str)]) -> Reply {
     let parts: Vec<_> =
         parts.iter().map(|(name, file, content)| (*name, *file, content.as_bytes())).collect();
     upload_to(server, "/v1/ext/kb", &parts).await
 }
 
-pub(crate) async fn upload_to(server: &Server, path: &str, parts: &[(&str, Option<&str>, &[u8])]) -> Reply {
+pub(crate) async fn upload_to(
+    server: &TestServer,
+    path: &str,
+    parts: &[(&str, Option<&str>, &[u8])],
+) -> Reply {
     let mut body = Vec::new();
     for (name, file, content) in parts {
         let file = file.map_or_else(String::new, |file| format!("; filename=\"{file}\""));
@@ -48,9 +52,9 @@ fn pdf(line: &str) -> Vec<u8> {
 }
 
 /// A knowledge base as soon as each of its documents is ready or has failed.
-async fn settled(server: &Server, path: &str) -> Value {
-    until("documents that are read", async || {
-        let base = server.get(path).await.expect(200);
+async fn wait_for_documents(server: &TestServer, path: &str) -> Value {
+    wait_for("documents that are read", async || {
+        let base = server.get(path).await.expect_status(200);
         let states = base["documents"].as_array().unwrap().iter();
         states.map(|d| &d["status"]).all(|s| s == "ready" || s == "error").then_some(base)
     })
@@ -58,20 +62,20 @@ async fn settled(server: &Server, path: &str) -> Value {
 }
 
 /// The search results of an agent with the knowledge base `base`.
-pub(crate) async fn found(server: &Server, base: &str, question: &str) -> Vec<String> {
-    let agent = server.agent(json!({"knowledge_base": [base]})).await;
-    let (conversation, token) = server.conversation(&agent).await;
+pub(crate) async fn search_results(server: &TestServer, base: &str, question: &str) -> Vec<String> {
+    let agent = server.create_agent(json!({"knowledge_base": [base]})).await;
+    let (conversation, token) = server.create_conversation(&agent).await;
     let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
-    let knowledge = server.stage.offers.lock().unwrap().last().unwrap().config.knowledge.clone();
+    let knowledge = server.engine.offers.lock().unwrap().last().unwrap().config.knowledge.clone();
     let Some(knowledge) = knowledge else { return Vec::new() };
     knowledge.search(question, 3).await.into_iter().map(|s| s.text).collect()
 }
 
 #[tokio::test]
 async fn every_kind_of_document_is_read_in_the_background() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
     let pdf = pdf("The lighthouse keeper is called Ottoline.");
     let made = upload_to(
         &server,
@@ -88,10 +92,10 @@ async fn every_kind_of_document_is_read_in_the_background() {
         ],
     )
     .await
-    .expect(200);
+    .expect_status(200);
     let id = made["id"].as_str().unwrap();
     let path = format!("/v1/ext/kb/{id}");
-    let base = settled(&server, &path).await;
+    let base = wait_for_documents(&server, &path).await;
     let told: Vec<(&str, &str)> = base["documents"]
         .as_array()
         .unwrap()
@@ -120,26 +124,26 @@ async fn every_kind_of_document_is_read_in_the_background() {
         ("price of a peony", "4 euros"),
         ("when does the ferry leave", "noon"),
     ] {
-        let found = found(&server, id, question).await;
+        let found = search_results(&server, id, question).await;
         assert!(found.iter().any(|text| text.contains(word)), "{question}: {found:?}");
     }
 }
 
 #[tokio::test]
 async fn documents_come_and_go() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
     let named = [("name", None, "K"), ("description", None, "d")];
-    let made = upload(&server, &named).await.expect(200);
+    let made = upload(&server, &named).await.expect_status(200);
     let id = made["id"].as_str().unwrap();
     let (path, more) = (format!("/v1/ext/kb/{id}"), format!("/v1/ext/kb/{id}/doc"));
     let added =
         upload_to(&server, &more, &[("text", None, b"The password of the cellar is swordfish.")]).await;
-    let added = added.expect(200);
+    let added = added.expect_status(200);
     let told = json!({"added": 1, "doc_id": added["doc_id"], "message": "Content added successfully to existing Knowledge Base"});
     assert_eq!(added, told);
-    assert_eq!(found(&server, id, "password of the cellar").await.len(), 1);
-    let read = server.get(&path).await.expect(200);
+    assert_eq!(search_results(&server, id, "password of the cellar").await.len(), 1);
+    let read = server.get(&path).await.expect_status(200);
     assert_eq!(
         (&read["documents"][0]["id"], &read["knowledge_base"]["no_of_rec"]),
         (&added["doc_id"], &json!(1))
@@ -149,68 +153,74 @@ async fn documents_come_and_go() {
     server
         .delete(&document)
         .await
-        .is(200, json!({"id": added["doc_id"], "message": "Document deleted successfully"}));
-    assert!(found(&server, id, "password of the cellar").await.is_empty(), "a deleted document is not found");
+        .assert_is(200, json!({"id": added["doc_id"], "message": "Document deleted successfully"}));
+    assert!(
+        search_results(&server, id, "password of the cellar").await.is_empty(),
+        "a deleted document is not found"
+    );
     for gone in [document.as_str(), "/v1/ext/kb/doc/x"] {
-        server.delete(gone).await.is(404, json!({"message": "Document not found"}));
+        server.delete(gone).await.assert_is(404, json!({"message": "Document not found"}));
     }
 
-    let changed = server.call("PUT", &path, json!({"name": "N", "description": "e"})).await;
-    changed.is(200, json!({"id": id, "message": "Knowledge base updated successfully"}));
-    let read = server.get(&path).await.expect(200);
+    let changed = server.send_json("PUT", &path, json!({"name": "N", "description": "e"})).await;
+    changed.assert_is(200, json!({"id": id, "message": "Knowledge base updated successfully"}));
+    let read = server.get(&path).await.expect_status(200);
     assert_eq!(
         (&read["knowledge_base"]["name"], &read["knowledge_base"]["description"]),
         (&json!("N"), &json!("e"))
     );
-    let refused = server.call("PUT", &path, json!({"name": "N"})).await;
-    refused.is(400, json!({"error": "Invalid request body", "details": [{"field": "description", "reason": "is required"}]}));
+    let refused = server.send_json("PUT", &path, json!({"name": "N"})).await;
+    refused.assert_is(400, json!({"error": "Invalid request body", "details": [{"field": "description", "reason": "is required"}]}));
     let refused = upload_to(&server, &more, &[("name", None, b"x")]).await;
-    refused.is(
+    refused.assert_is(
         400,
         json!({"error": "Invalid request body", "details": [{"field": "input", "reason": "is required"}]}),
     );
     let missing = json!({"message": "Knowledge Base not found"});
     let none = "/v1/ext/kb/00000000-0000-4000-8000-000000000000";
-    server.call("PUT", none, json!({"name": "N", "description": "e"})).await.is(404, missing.clone());
-    upload_to(&server, &format!("{none}/doc"), &[("text", None, b"x")]).await.is(404, missing);
+    server
+        .send_json("PUT", none, json!({"name": "N", "description": "e"}))
+        .await
+        .assert_is(404, missing.clone());
+    upload_to(&server, &format!("{none}/doc"), &[("text", None, b"x")]).await.assert_is(404, missing);
 }
 
 #[tokio::test]
 async fn a_document_whose_reading_was_cut_short_is_read_after_the_restart() {
-    let folder = Folder::new();
-    let server = Server::start_with(&folder.0, |config| {
+    let folder = TempFolder::new();
+    let server = TestServer::start_with(&folder.0, |config| {
         // The command never ends by itself.
         config.extract_command = Some(["sh", "-c", "exec tail -f /dev/null", "--"].map(Into::into).to_vec());
     })
     .await;
     let parts =
         [("name", None, "K"), ("description", None, "d"), ("input", Some("a.json"), "{\"a\": \"b\"}")];
-    let made = upload(&server, &parts).await.expect(200);
+    let made = upload(&server, &parts).await.expect_status(200);
     let path = format!("/v1/ext/kb/{}", made["id"].as_str().unwrap());
-    until("the reading", async || {
-        let base = server.get(&path).await.expect(200);
+    wait_for("the reading", async || {
+        let base = server.get(&path).await.expect_status(200);
         (base["documents"][0]["status"] == "processing").then_some(())
     })
     .await;
     server.stop().await;
-    let server = Server::start(&folder).await;
-    assert_eq!(settled(&server, &path).await["documents"][0]["status"], "ready");
+    let server = TestServer::start(&folder).await;
+    assert_eq!(wait_for_documents(&server, &path).await["documents"][0]["status"], "ready");
 }
 
 #[tokio::test]
 async fn a_text_becomes_knowledge_that_the_engine_can_search() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
     let parts = [
         ("name", None, "Facts"),
         ("description", None, "d"),
         ("text", None, "The tower is 93 metres high."),
         ("input", Some("a.md"), "# Cats"),
     ];
-    let made = upload(&server, &parts).await.expect(200);
+    let made = upload(&server, &parts).await.expect_status(200);
     assert_eq!(made["message"], "Knowledge Base created successfully");
     let id = made["id"].as_str().unwrap();
-    let read = server.get(&format!("/v1/ext/kb/{id}")).await.expect(200);
+    let read = server.get(&format!("/v1/ext/kb/{id}")).await.expect_status(200);
     assert_eq!(
         (&read["knowledge_base"]["name"], &read["knowledge_base"]["no_of_rec"]),
         (&json!("Facts"), &json!(2))
@@ -220,14 +230,14 @@ async fn a_text_becomes_knowledge_that_the_engine_can_search() {
     assert_eq!((&documents[1]["name"], &documents[1]["error_message"]), (&json!("a.md"), &Value::Null));
     let list = server.get("/v1/ext/kbs").await;
     assert_eq!(list.header("x-total-count"), "1");
-    assert_eq!(list.expect(200)[0]["id"], made["id"]);
+    assert_eq!(list.expect_status(200)[0]["id"], made["id"]);
 
-    let agent = server.agent(json!({"knowledge_base": [id]})).await;
-    let (conversation, token) = server.conversation(&agent).await;
+    let agent = server.create_agent(json!({"knowledge_base": [id]})).await;
+    let (conversation, token) = server.create_conversation(&agent).await;
     let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
     let knowledge =
-        server.stage.offers.lock().unwrap()[0].config.knowledge.clone().expect("the agent knows something");
+        server.engine.offers.lock().unwrap()[0].config.knowledge.clone().expect("the agent knows something");
     let found = knowledge.search("how high is the tower", 3).await;
     assert_eq!(found[0].text, "The tower is 93 metres high.");
     assert_eq!(found[0].kb_id, id);
@@ -235,27 +245,30 @@ async fn a_text_becomes_knowledge_that_the_engine_can_search() {
     server
         .delete(&format!("/v1/ext/kb/{id}"))
         .await
-        .is(200, json!({"id": id, "message": "Knowledge base deleted successfully"}));
+        .assert_is(200, json!({"id": id, "message": "Knowledge base deleted successfully"}));
     let missing = json!({"message": "Knowledge Base not found"});
-    server.get(&format!("/v1/ext/kb/{id}")).await.is(404, missing.clone());
-    server.delete("/v1/ext/kb/nonsense").await.is(404, missing);
+    server.get(&format!("/v1/ext/kb/{id}")).await.assert_is(404, missing.clone());
+    server.delete("/v1/ext/kb/nonsense").await.assert_is(404, missing);
 }
 
 #[tokio::test]
 async fn what_cannot_be_read_is_refused_with_a_reason() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
     let field = |reply: Value| reply["details"][0]["field"].as_str().unwrap().to_owned();
     assert_eq!(
-        field(upload(&server, &[("name", None, "x"), ("text", None, "y")]).await.expect(400)),
+        field(upload(&server, &[("name", None, "x"), ("text", None, "y")]).await.expect_status(400)),
         "description"
     );
     let named = [("name", None, "x"), ("description", None, "d")];
     let with = |part| [named.as_slice(), &[part]].concat();
-    assert_eq!(field(upload(&server, &with(("input", Some("a.exe"), "MZ"))).await.expect(400)), "input");
-    assert_eq!(field(upload(&server, &with(("text", None, "  "))).await.expect(400)), "text");
+    assert_eq!(
+        field(upload(&server, &with(("input", Some("a.exe"), "MZ"))).await.expect_status(400)),
+        "input"
+    );
+    assert_eq!(field(upload(&server, &with(("text", None, "  "))).await.expect_status(400)), "text");
     let large = "x".repeat((10 << 20) + 1);
-    assert_eq!(field(upload(&server, &with(("text", None, &large))).await.expect(400)), "text");
+    assert_eq!(field(upload(&server, &with(("text", None, &large))).await.expect_status(400)), "text");
     let json = server.post("/v1/ext/kb", json!({"name": "x"})).await;
-    json.is(415, json!({"error": "Content-Type must be multipart/form-data"}));
+    json.assert_is(415, json!({"error": "Content-Type must be multipart/form-data"}));
 }

@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use sqlx::Connection as _;
 
-use crate::kit::{Folder, Server};
+use crate::harness::{TempFolder, TestServer};
 
 /// Limits of the 95th percentile with 100,000 conversations on a quiet machine.
-const LIST: Duration = Duration::from_millis(20);
-const SEARCH: Duration = Duration::from_millis(100);
+const LIST_P95_LIMIT: Duration = Duration::from_millis(20);
+const SEARCH_P95_LIMIT: Duration = Duration::from_millis(100);
 
 /// Copies the only conversation until there are `total`. Each copy is a second older than the
 /// previous one and has a user of its own.
-async fn multiply(folder: &Folder, many: u64) {
-    let postgres = folder.database().await.is_some();
-    let mut connection = folder.store().await;
+async fn copy_conversation(folder: &TempFolder, many: u64) {
+    let postgres = folder.database_url().await.is_some();
+    let mut connection = folder.connect().await;
     let record = json!({"transcript": [], "chat_history": {"messages": []}, "snippets": {"items": []}, "usage_json": "{}", "warnings": [], "turns": []});
     let id = "'00000000-0000-4000-8000-' || (100000000000 + n.i)";
     let copy = format!(
@@ -40,36 +40,36 @@ async fn multiply(folder: &Folder, many: u64) {
 }
 
 /// A workspace with `count` conversations.
-struct Large {
-    server: Server,
+struct LargeWorkspace {
+    server: TestServer,
     agent: String,
     /// The conversation that was copied.
     id: String,
-    many: u64,
+    count: u64,
     /// Number of requests for each list. If it is not 0, the times are checked against the limit.
-    times: usize,
+    repetitions: usize,
 }
 
-impl Large {
-    async fn new(folder: &Folder, many: u64, times: usize) -> Self {
-        let server = Server::start(folder).await;
-        let agent = server.agent(json!({"agent_name": "Receptionist"})).await;
-        let (id, _) = server.conversation(&agent).await;
-        multiply(folder, many).await;
-        Self { server, agent, id, many, times }
+impl LargeWorkspace {
+    async fn new(folder: &TempFolder, many: u64, times: usize) -> Self {
+        let server = TestServer::start(folder).await;
+        let agent = server.create_agent(json!({"agent_name": "Receptionist"})).await;
+        let (id, _) = server.create_conversation(&agent).await;
+        copy_conversation(folder, many).await;
+        Self { server, agent, id, count: many, repetitions: times }
     }
 
     /// Requests a list with `total` items in all and `page_len` on its page.
-    async fn list(&self, query: &str, shown: usize, total: u64, promised: Duration) {
+    async fn check_list(&self, query: &str, shown: usize, total: u64, promised: Duration) {
         let mut times = Vec::new();
-        for _ in 0..self.times.max(1) {
+        for _ in 0..self.repetitions.max(1) {
             let began = Instant::now();
             let list = self.server.get(&format!("/v1/ext/conversation?{query}")).await;
             times.push(began.elapsed());
             assert_eq!(list.header("x-total-count"), total.to_string(), "{query}");
             assert_eq!(list.json().as_array().unwrap().len(), shown, "{query}");
         }
-        if self.times > 0 {
+        if self.repetitions > 0 {
             times.sort_unstable();
             let p95 = times[times.len() * 19 / 20 - 1];
             let (least, middle) = (times[0], times[times.len() / 2]);
@@ -79,31 +79,37 @@ impl Large {
     }
 
     /// Indices of the copies whose user name contains `part`.
-    fn named(&self, part: &str) -> impl Iterator<Item = u64> {
-        (1..self.many).filter(move |n| format!("user {n}").contains(part))
+    fn copies_matching(&self, part: &str) -> impl Iterator<Item = u64> {
+        (1..self.count).filter(move |n| format!("user {n}").contains(part))
     }
 
-    async fn lists_and_searches(&self) {
-        let Self { many, .. } = *self;
-        self.list("", 10, many, LIST).await;
-        self.list("perpage=100&offset=1000", 100, many, 2 * LIST).await;
-        self.list(&format!("offset={}", many - 5), 5, many, SEARCH).await;
+    async fn check_lists_and_searches(&self) {
+        let Self { count: many, .. } = *self;
+        self.check_list("", 10, many, LIST_P95_LIMIT).await;
+        self.check_list("perpage=100&offset=1000", 100, many, 2 * LIST_P95_LIMIT).await;
+        self.check_list(&format!("offset={}", many - 5), 5, many, SEARCH_P95_LIMIT).await;
         let last = many - 1;
-        self.list(&format!("search=USER+{last}"), 1, 1, SEARCH).await;
+        self.check_list(&format!("search=USER+{last}"), 1, 1, SEARCH_P95_LIMIT).await;
         let part = format!("user {}", last / 10);
-        let found = self.named(&part).count();
-        self.list(&format!("search={}", part.replace(' ', "+")), found.min(10), found as u64, SEARCH).await;
-        self.list("search=receptionist", 10, many, SEARCH).await;
-        self.list(&format!("search={}", self.id), 1, 1, SEARCH).await;
-        self.list("search=nobody", 0, 0, SEARCH).await;
-        self.list("search=started", 1, 1, SEARCH).await;
-        self.list("type=demo", 10, many / 4 - 1, SEARCH).await;
-        let demos = self.named("user 1").filter(|n| n % 4 == 0).count();
-        self.list("type=demo&search=user+1", 10, demos as u64, SEARCH).await;
-        self.list("fromDate=2020-01-01&toDate=2021-01-01", 0, 0, LIST).await;
+        let found = self.copies_matching(&part).count();
+        self.check_list(
+            &format!("search={}", part.replace(' ', "+")),
+            found.min(10),
+            found as u64,
+            SEARCH_P95_LIMIT,
+        )
+        .await;
+        self.check_list("search=receptionist", 10, many, SEARCH_P95_LIMIT).await;
+        self.check_list(&format!("search={}", self.id), 1, 1, SEARCH_P95_LIMIT).await;
+        self.check_list("search=nobody", 0, 0, SEARCH_P95_LIMIT).await;
+        self.check_list("search=started", 1, 1, SEARCH_P95_LIMIT).await;
+        self.check_list("type=demo", 10, many / 4 - 1, SEARCH_P95_LIMIT).await;
+        let demos = self.copies_matching("user 1").filter(|n| n % 4 == 0).count();
+        self.check_list("type=demo&search=user+1", 10, demos as u64, SEARCH_P95_LIMIT).await;
+        self.check_list("fromDate=2020-01-01&toDate=2021-01-01", 0, 0, LIST_P95_LIMIT).await;
 
         // The count is stored beside the rows and follows each creation and erasure.
-        self.server.conversation(&self.agent).await;
+        self.server.create_conversation(&self.agent).await;
         let erase = "/v1/ext/conversation/00000000-0000-4000-8000-100000000001";
         for _ in 0..2 {
             self.server.delete(erase).await;
@@ -116,13 +122,13 @@ impl Large {
 
 #[tokio::test]
 async fn many_conversations_are_listed_counted_and_searched() {
-    let folder = Folder::new();
-    Large::new(&folder, 4_000, 0).await.lists_and_searches().await;
+    let folder = TempFolder::new();
+    LargeWorkspace::new(&folder, 4_000, 0).await.check_lists_and_searches().await;
 }
 
 #[tokio::test]
 #[ignore = "long: store"]
 async fn long_store_a_hundred_thousand_conversations_are_listed_and_searched_in_time() {
-    let folder = Folder::new();
-    Large::new(&folder, 100_000, 40).await.lists_and_searches().await;
+    let folder = TempFolder::new();
+    LargeWorkspace::new(&folder, 100_000, 40).await.check_lists_and_searches().await;
 }

@@ -5,91 +5,92 @@ use std::time::Duration;
 use conversation::event::{Event, UtteranceId};
 use serde_json::json;
 
-use crate::kit::{Folder, Hooks, Server, joined, leap, until};
+use crate::harness::{TempFolder, TestServer, WebhookReceiver, advance_clock, joined_event, wait_for};
 
 #[tokio::test]
 async fn a_conversation_that_nobody_joins_ends_and_is_told() {
-    let folder = Folder::new();
-    let hooks = Hooks::start().await;
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
     let server =
-        Server::start_with(&folder.0, |config| config.timeouts.join = Duration::from_millis(300)).await;
-    let agent = server.agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
-    let (id, _) = server.conversation(&agent).await;
-    let record = server.status(&id, "ENDED").await;
+        TestServer::start_with(&folder.0, |config| config.timeouts.join = Duration::from_millis(300)).await;
+    let agent =
+        server.create_agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
+    let (id, _) = server.create_conversation(&agent).await;
+    let record = server.wait_for_status(&id, "ENDED").await;
     assert_eq!(record["end_reason"], "no_join");
-    let came = hooks.first(1).await;
+    let came = hooks.wait_for_first(1).await;
     assert_eq!((came[0].name(), came[0].sequence()), ("call_ended".into(), 1));
 }
 
 #[tokio::test]
 async fn a_damaged_conversation_does_not_keep_the_others_from_ending() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let server =
-        Server::start_with(&folder.0, |config| config.timeouts.join = Duration::from_secs(3600)).await;
-    let agent = server.agent(json!({})).await;
-    let (damaged, _) = server.conversation(&agent).await;
-    let (whole, _) = server.conversation(&agent).await;
-    folder.change(format!("UPDATE conversation SET agent_document = '{{' WHERE id = '{damaged}'")).await;
+        TestServer::start_with(&folder.0, |config| config.timeouts.join = Duration::from_secs(3600)).await;
+    let agent = server.create_agent(json!({})).await;
+    let (damaged, _) = server.create_conversation(&agent).await;
+    let (whole, _) = server.create_conversation(&agent).await;
+    folder.execute_sql(format!("UPDATE conversation SET agent_document = '{{' WHERE id = '{damaged}'")).await;
     // Both conversations are now older than the join timeout; the damaged one is the older of the
     // two. The sweep runs every 30 s.
-    folder.change("UPDATE conversation SET created_at = created_at - 7200000000".into()).await;
-    leap(Duration::from_secs(31)).await;
-    let record = server.status(&whole, "ENDED").await;
+    folder.execute_sql("UPDATE conversation SET created_at = created_at - 7200000000".into()).await;
+    advance_clock(Duration::from_secs(31)).await;
+    let record = server.wait_for_status(&whole, "ENDED").await;
     assert_eq!(record["end_reason"], "no_join");
 }
 
 #[tokio::test]
 async fn an_offer_that_came_in_time_may_still_connect() {
-    let folder = Folder::new();
-    let server = Server::start_with(&folder.0, |config| {
+    let folder = TempFolder::new();
+    let server = TestServer::start_with(&folder.0, |config| {
         config.timeouts.join = Duration::from_secs(3600);
         config.timeouts.offer = Duration::from_secs(3600);
     })
     .await;
-    let agent = server.agent(json!({})).await;
-    let (connecting, token) = server.conversation(&agent).await;
+    let agent = server.create_agent(json!({})).await;
+    let (connecting, token) = server.create_conversation(&agent).await;
     let offer = server.request("POST", &format!("/rtc/{connecting}")).bearer_auth(token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
-    let (waiting, _) = server.conversation(&agent).await;
+    let (waiting, _) = server.create_conversation(&agent).await;
     // Both conversations are now older than the join timeout. The sweep runs every 30 s.
-    folder.change("UPDATE conversation SET created_at = created_at - 7200000000".into()).await;
-    leap(Duration::from_secs(31)).await;
-    server.status(&waiting, "ENDED").await;
-    let record = server.get(&format!("/v1/ext/conversation/{connecting}")).await.expect(200);
+    folder.execute_sql("UPDATE conversation SET created_at = created_at - 7200000000".into()).await;
+    advance_clock(Duration::from_secs(31)).await;
+    server.wait_for_status(&waiting, "ENDED").await;
+    let record = server.get(&format!("/v1/ext/conversation/{connecting}")).await.expect_status(200);
     assert_eq!(record["status"], "STARTED", "the younger one is over, the older one still connects");
 }
 
 #[tokio::test]
 async fn after_a_crash_the_call_is_over_with_what_was_heard() {
-    let folder = Folder::new();
-    let hooks = Hooks::start().await;
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
+    let server = TestServer::start(&folder).await;
     let agent = server
-        .agent(
+        .create_agent(
             json!({"callback_url": hooks.url, "callback_events": ["call_ended", "agent.stopped_speaking"]}),
         )
         .await;
-    let (running, _) = server.conversation(&agent).await;
-    let (waiting, token) = server.conversation(&agent).await;
+    let (running, _) = server.create_conversation(&agent).await;
+    let (waiting, token) = server.create_conversation(&agent).await;
     let utterance = UtteranceId(0);
-    server.stage.tell_all(
+    server.engine.record_events(
         &running,
         0,
         [
-            (0.0, joined()),
+            (0.0, joined_event()),
             (1.0, Event::AgentStartedSpeaking { text: "One two three four.".into(), utterance }),
             (2.0, Event::AgentSpeechHeard { utterance, text: "One two".into() }),
         ],
     );
     let events = format!("/v1/ext/conversation/{running}/events");
-    until("the facts to be kept", async || {
+    wait_for("the facts to be kept", async || {
         (server.get(&events).await.json().as_array().unwrap().len() == 3).then_some(())
     })
     .await;
     server.kill().await;
 
-    let server = Server::start(&folder).await;
-    let record = server.get(&format!("/v1/ext/conversation/{running}")).await.expect(200);
+    let server = TestServer::start(&folder).await;
+    let record = server.get(&format!("/v1/ext/conversation/{running}")).await.expect_status(200);
     assert_eq!(
         (&record["status"], &record["end_reason"]),
         (&json!("ENDED"), &json!("error")),
@@ -98,10 +99,10 @@ async fn after_a_crash_the_call_is_over_with_what_was_heard() {
     assert_eq!(record["transcript"][0]["content"], "One two");
     assert_eq!(record["chat_history"]["messages"][0]["interrupted"], true);
     assert_eq!(record["ended_at"], "2023-11-14T22:13:22.000Z");
-    let came = hooks.first(2).await;
+    let came = hooks.wait_for_first(2).await;
     assert_eq!([came[0].name(), came[1].name()], ["agent.stopped_speaking", "call_ended"]);
     assert_eq!([came[0].sequence(), came[1].sequence()], [1, 2]);
-    let record = server.get(&format!("/v1/ext/conversation/{waiting}")).await.expect(200);
+    let record = server.get(&format!("/v1/ext/conversation/{waiting}")).await.expect_status(200);
     assert_eq!(record["status"], "STARTED");
     let offer = server.request("POST", &format!("/rtc/{waiting}")).bearer_auth(token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201, "what nobody had joined stays joinable");
@@ -109,13 +110,13 @@ async fn after_a_crash_the_call_is_over_with_what_was_heard() {
 
 #[tokio::test]
 async fn what_was_told_before_the_stop_is_kept() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let agent = server.agent(json!({})).await;
-    let (id, _) = server.conversation(&agent).await;
-    server.stage.tell_all(&id, 0, crate::conversations::talk());
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let agent = server.create_agent(json!({})).await;
+    let (id, _) = server.create_conversation(&agent).await;
+    server.engine.record_events(&id, 0, crate::conversations::sample_call());
     server.stop().await;
-    let server = Server::start(&folder).await;
-    let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect(200);
+    let server = TestServer::start(&folder).await;
+    let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect_status(200);
     assert_eq!((&record["status"], &record["end_reason"]), (&json!("ENDED"), &json!("user_left")));
 }

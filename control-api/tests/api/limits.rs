@@ -4,33 +4,33 @@ use std::sync::atomic::Ordering;
 
 use serde_json::json;
 
-use crate::kit::{Folder, Server};
+use crate::harness::{TempFolder, TestServer};
 
 #[tokio::test]
 async fn a_key_that_asks_too_often_is_told_when_to_come_back() {
-    let folder = Folder::new();
-    let server = Server::start_with(&folder.0, |config| config.limits.per_key = 2).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start_with(&folder.0, |config| config.limits.per_key = 2).await;
     for _ in 0..2 {
-        server.get("/v1/ext/avatars").await.expect(200);
+        server.get("/v1/ext/avatars").await.expect_status(200);
     }
     let refused = server.get("/v1/ext/avatars").await;
     assert_eq!(refused.header("ratelimit-limit"), "2");
     assert_eq!(refused.header("ratelimit-remaining"), "0");
     assert!(refused.header("retry-after").parse::<u32>().unwrap() <= 30);
     assert!(refused.header("ratelimit-reset").parse::<u32>().unwrap() <= 60);
-    refused.is(429, json!({"error": "Too many requests"}));
+    refused.assert_is(429, json!({"error": "Too many requests"}));
 }
 
 #[tokio::test]
 async fn addresses_are_limited_where_the_server_is_public() {
-    let folder = Folder::new();
-    let server = Server::start_with(&folder.0, |config| {
+    let folder = TempFolder::new();
+    let server = TestServer::start_with(&folder.0, |config| {
         config.public_url = Some("http://talk.example".into());
         config.limits.embeds = 1;
         config.limits.offers = 1;
     })
     .await;
-    let agent = server.agent(json!({"embed": {"enabled": true}})).await;
+    let agent = server.create_agent(json!({"embed": {"enabled": true}})).await;
     // Behind a proxy on this machine, the client's address is the last one that the proxy reports.
     let click = async |from: &str| {
         let request = server
@@ -38,7 +38,7 @@ async fn addresses_are_limited_where_the_server_is_public() {
             .header("x-forwarded-for", format!("6.6.6.6, {from}"));
         server.send(request.body("{}")).await
     };
-    let made = click("192.0.2.1").await.expect(200);
+    let made = click("192.0.2.1").await.expect_status(200);
     assert!(made["url"].as_str().unwrap().starts_with("http://talk.example/join/"));
     assert_eq!(click("192.0.2.1").await.status, 429);
     assert_eq!(click("192.0.2.2").await.status, 200);
@@ -53,17 +53,17 @@ async fn addresses_are_limited_where_the_server_is_public() {
 
 #[tokio::test]
 async fn a_page_elsewhere_cannot_reach_a_loopback_server_by_a_name_of_its_own() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
     let with = |host: &str| server.request("GET", "/healthz").header("host", host.to_owned());
     assert_eq!(server.send(with("localhost:1234")).await.status, 200);
-    server.send(with("evil.example")).await.is(421, json!({"error": "Unknown host"}));
+    server.send(with("evil.example")).await.assert_is(421, json!({"error": "Unknown host"}));
 }
 
 #[tokio::test]
 async fn every_answer_has_the_headers_that_protect_pages() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
     for path in ["/", "/healthz", "/nothing", "/v1/ext/agent", "/join/00000000-0000-4000-8000-000000000000"] {
         let reply = server.send(server.request("GET", path)).await;
         assert_eq!(reply.header("x-content-type-options"), "nosniff", "{path}");
@@ -74,24 +74,25 @@ async fn every_answer_has_the_headers_that_protect_pages() {
 
 #[tokio::test]
 async fn health_and_readiness_are_open_and_tell_what_is_missing() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    server.send(server.request("GET", "/healthz")).await.is(200, json!({"status": "ok"}));
-    server.readiness(200, json!({"status": "ready"})).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    server.send(server.request("GET", "/healthz")).await.assert_is(200, json!({"status": "ok"}));
+    server.wait_for_readiness(200, json!({"status": "ready"})).await;
     let why = "media threads that have failed and are tried again: 1 of 2";
-    *server.stage.failing.lock().unwrap() = Some(why.into());
-    server.readiness(200, json!({"status": "ready", "reason": why})).await;
-    server.stage.loading.store(true, Ordering::Relaxed);
-    server.readiness(503, json!({"status": "not ready", "reason": "models load"})).await;
+    *server.engine.degraded_reason.lock().unwrap() = Some(why.into());
+    server.wait_for_readiness(200, json!({"status": "ready", "reason": why})).await;
+    server.engine.loading.store(true, Ordering::Relaxed);
+    server.wait_for_readiness(503, json!({"status": "not ready", "reason": "models load"})).await;
 }
 
 #[tokio::test]
 async fn a_server_without_room_takes_no_new_conversations_and_says_so() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let agent = server.agent(json!({"embed": {"enabled": true}})).await;
-    let running = server.running(json!({})).await;
-    *server.stage.full.lock().unwrap() = Some("the media threads have no time for another call".into());
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let agent = server.create_agent(json!({"embed": {"enabled": true}})).await;
+    let running = server.create_running_call(json!({})).await;
+    *server.engine.capacity_error.lock().unwrap() =
+        Some("the media threads have no time for another call".into());
     let why = "the media threads have no time for another call";
     let refused = format!("{{\"error\":\"No capacity\",\"reason\":\"{why}\"}}");
     for (path, body) in [
@@ -103,24 +104,25 @@ async fn a_server_without_room_takes_no_new_conversations_and_says_so() {
         assert_eq!((reply.status, reply.text.as_str()), (503, refused.as_str()), "{path}");
         assert_eq!(reply.header("retry-after"), "2", "{path}");
     }
-    server.readiness(503, json!({"status": "not ready", "reason": why})).await;
-    let spoken =
-        server.call("PUT", &format!("/v1/conversation/{running}/speak"), json!({"text": "Hello."})).await;
+    server.wait_for_readiness(503, json!({"status": "not ready", "reason": why})).await;
+    let spoken = server
+        .send_json("PUT", &format!("/v1/conversation/{running}/speak"), json!({"text": "Hello."}))
+        .await;
     assert_eq!(spoken.status, 200, "what runs goes on");
-    *server.stage.full.lock().unwrap() = None;
+    *server.engine.capacity_error.lock().unwrap() = None;
     assert_eq!(server.post("/v1/ext/conversation", json!({"agent_id": agent})).await.status, 201);
-    server.stage.deaf.store(true, Ordering::Relaxed);
+    server.engine.stt_unavailable.store(true, Ordering::Relaxed);
     let reason = "all 2 speech decoders are taken";
-    server.readiness(503, json!({"status": "not ready", "reason": reason})).await;
+    server.wait_for_readiness(503, json!({"status": "not ready", "reason": reason})).await;
     let made = server.post("/v1/ext/conversation", json!({"agent_id": agent})).await;
     assert_eq!(made.status, 201, "a decoder may be free when the user comes");
 }
 
 #[tokio::test]
 async fn metrics_are_for_this_machine_or_for_the_token() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    server.running(json!({})).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    server.create_running_call(json!({})).await;
     let text = server.send(server.request("GET", "/metrics")).await;
     assert_eq!(text.status, 200);
     assert!(text.text.contains("\nvisavis_calls 3\n"), "{}", text.text);
@@ -147,8 +149,8 @@ async fn metrics_are_for_this_machine_or_for_the_token() {
     assert_eq!(text.header("content-type"), "application/openmetrics-text; version=1.0.0; charset=utf-8");
     assert!(text.text.ends_with("# EOF\n"));
 
-    let folder = Folder::new();
-    let server = Server::start_with(&folder.0, |config| {
+    let folder = TempFolder::new();
+    let server = TestServer::start_with(&folder.0, |config| {
         config.public_url = Some("http://talk.example".into());
         config.metrics_token = Some("look".into());
     })

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::kit::{Folder, Hooks, Server, joined, until};
+use crate::harness::{TempFolder, TestServer, WebhookReceiver, joined_event, wait_for};
 
 /// A relay between the server and PostgreSQL.
 #[derive(Default)]
@@ -18,7 +18,7 @@ struct Relay {
     /// The transaction that contains this text loses the response to its COMMIT. Reset to `None` by
     /// that.
     mark: Mutex<Option<String>>,
-    lost: AtomicUsize,
+    lost_count: AtomicUsize,
 }
 
 impl Relay {
@@ -34,18 +34,18 @@ impl Relay {
             while let Ok((client, _)) = listener.accept().await {
                 let server = TcpStream::connect((target.0.as_str(), target.1)).await.unwrap();
                 let relay = Arc::clone(&own);
-                tokio::spawn(async move { relay.pass(client, server).await });
+                tokio::spawn(async move { relay.forward(client, server).await });
             }
         });
         (relay, url.into())
     }
 
-    fn lose(&self, mark: &str) {
+    fn lose_commit_of(&self, mark: &str) {
         *self.mark.lock().unwrap() = Some(mark.to_owned());
     }
 
     /// Whether these bytes of a connection end the transaction that loses its response.
-    fn loses(&self, transaction: &[u8]) -> bool {
+    fn is_lost_commit(&self, transaction: &[u8]) -> bool {
         let holds = |text: &[u8]| transaction.windows(text.len()).any(|part| part == text);
         let mut mark = self.mark.lock().unwrap();
         let loses = mark.as_ref().is_some_and(|mark| holds(mark.as_bytes()) && holds(b"COMMIT\0"));
@@ -57,7 +57,7 @@ impl Relay {
 
     /// Forwards the bytes of both ends until one of them closes, or until the response arrives that
     /// is to be lost.
-    async fn pass(&self, mut client: TcpStream, mut server: TcpStream) {
+    async fn forward(&self, mut client: TcpStream, mut server: TcpStream) {
         let (mut up, mut down) = (vec![0; 1 << 16], vec![0; 1 << 16]);
         let (mut transaction, mut loses) = (Vec::new(), false);
         loop {
@@ -65,7 +65,7 @@ impl Relay {
                 read = client.read(&mut up) => match read {
                     Ok(length @ 1..) => {
                         transaction.extend_from_slice(&up[..length]);
-                        loses |= self.loses(&transaction);
+                        loses |= self.is_lost_commit(&transaction);
                         if transaction.ends_with(b"COMMIT\0") {
                             transaction.clear();
                         }
@@ -76,7 +76,7 @@ impl Relay {
                 read = server.read(&mut down) => match read {
                     // The response has arrived, so the COMMIT was executed.
                     Ok(1..) if loses => {
-                        self.lost.fetch_add(1, Ordering::Relaxed);
+                        self.lost_count.fetch_add(1, Ordering::Relaxed);
                         return;
                     }
                     Ok(length @ 1..) => client.write_all(&down[..length]).await,
@@ -92,53 +92,54 @@ impl Relay {
 
 /// Waits until `count` webhooks were received and their outcomes are stored. Without the stored
 /// outcome, a short failure of the store would send them again.
-async fn told(server: &Server, hooks: &Hooks, count: usize) {
-    hooks.first(count).await;
-    until("the outcomes", async || (server.webhooks("done").await == count as u64).then_some(())).await;
+async fn wait_for_deliveries(server: &TestServer, hooks: &WebhookReceiver, count: usize) {
+    hooks.wait_for_first(count).await;
+    wait_for("the outcomes", async || (server.webhook_count("done").await == count as u64).then_some(()))
+        .await;
 }
 
-fn said(n: u64) -> (f64, Event) {
+fn utterance(n: u64) -> (f64, Event) {
     (n as f64, Event::UtteranceCommitted { text: format!("number {n}") })
 }
 
 #[tokio::test]
 async fn facts_of_a_commit_whose_answer_is_lost_are_stored_and_told_once() {
-    let folder = Folder::new();
-    let Some(database) = folder.database().await else {
+    let folder = TempFolder::new();
+    let Some(database) = folder.database_url().await else {
         // Written past the capture of the test harness, which hides the output of a test that
         // passes.
         std::io::stderr().write_all(b"needs PostgreSQL: not run\n").unwrap();
         return;
     };
     let (relay, url) = Relay::start(&database).await;
-    let hooks = Hooks::start().await;
-    let server = Server::start_with(&folder.0, |config| config.database_url = Some(url)).await;
+    let hooks = WebhookReceiver::start().await;
+    let server = TestServer::start_with(&folder.0, |config| config.database_url = Some(url)).await;
     let wanted = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
-    let made = server.agent(wanted).await;
-    let (id, _) = server.conversation(&made).await;
-    server.stage.tell(&id, 0, 0.0, joined());
-    server.stage.tell_all(&id, 1, [said(1)]);
-    told(&server, &hooks, 1).await;
+    let made = server.create_agent(wanted).await;
+    let (id, _) = server.create_conversation(&made).await;
+    server.engine.record_event(&id, 0, 0.0, joined_event());
+    server.engine.record_events(&id, 1, [utterance(1)]);
+    wait_for_deliveries(&server, &hooks, 1).await;
 
-    relay.lose("number 2");
-    server.stage.tell_all(&id, 2, [said(2), said(3)]);
-    told(&server, &hooks, 3).await;
-    assert_eq!(relay.lost.load(Ordering::Relaxed), 1);
-    relay.lose("number 5");
-    let end = [said(5), (6.0, Event::CallEnded), (6.0, Event::Ended { reason: EndReason::UserLeft })];
-    server.stage.tell_all(&id, 4, [said(4)].into_iter().chain(end));
-    told(&server, &hooks, 6).await;
-    assert_eq!(relay.lost.load(Ordering::Relaxed), 2);
-    let record = server.status(&id, "ENDED").await;
+    relay.lose_commit_of("number 2");
+    server.engine.record_events(&id, 2, [utterance(2), utterance(3)]);
+    wait_for_deliveries(&server, &hooks, 3).await;
+    assert_eq!(relay.lost_count.load(Ordering::Relaxed), 1);
+    relay.lose_commit_of("number 5");
+    let end = [utterance(5), (6.0, Event::CallEnded), (6.0, Event::Ended { reason: EndReason::UserLeft })];
+    server.engine.record_events(&id, 4, [utterance(4)].into_iter().chain(end));
+    wait_for_deliveries(&server, &hooks, 6).await;
+    assert_eq!(relay.lost_count.load(Ordering::Relaxed), 2);
+    let record = server.wait_for_status(&id, "ENDED").await;
     assert_eq!(record["end_reason"], "user_left");
 
-    let came = hooks.came();
+    let came = hooks.received();
     let sequences: Vec<u64> = came.iter().map(|one| one.sequence()).collect();
     assert_eq!(sequences, (1..=6).collect::<Vec<_>>(), "each once, in order");
     let events = server.get(&format!("/v1/ext/conversation/{id}/events")).await.json();
     let texts = events.as_array().unwrap().iter().filter(|event| event["what"] == "utterance_committed");
     assert_eq!(texts.count(), 5, "{events}");
-    assert!(!server.stage.given().contains(&Command::End), "no fact was refused");
+    assert!(!server.engine.received_commands().contains(&Command::End), "no fact was refused");
     let metrics = server.get("/metrics").await.text;
     assert!(metrics.contains("visavis_events_failed 0"), "{metrics}");
 }

@@ -13,23 +13,23 @@ use engine_api::{Tool, ToolBackend};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::kit::{Folder, Server};
+use crate::harness::{TempFolder, TestServer};
 
 #[derive(Default)]
-struct Tools {
+struct FakeToolServer {
     /// Authorization headers received.
-    keys: Mutex<Vec<String>>,
+    authorizations: Mutex<Vec<String>>,
     /// Whether responses are event streams.
-    streams: bool,
+    answers_as_stream: bool,
 }
 
-async fn answer(
-    State(tools): State<Arc<Tools>>,
+async fn handle_message(
+    State(tools): State<Arc<FakeToolServer>>,
     headers: HeaderMap,
     axum::Json(message): axum::Json<Value>,
 ) -> Response {
     let key = headers.get("authorization").map(|v| v.to_str().unwrap().to_owned());
-    tools.keys.lock().unwrap().extend(key);
+    tools.authorizations.lock().unwrap().extend(key);
     let Some(id) = message.get("id") else { return StatusCode::ACCEPTED.into_response() };
     let result = match message["method"].as_str().unwrap() {
         "initialize" => json!({
@@ -47,7 +47,7 @@ async fn answer(
         _ => json!({"content": [{"type": "text", "text": "out of order"}], "isError": true}),
     };
     let answer = json!({"jsonrpc": "2.0", "id": id, "result": result});
-    if tools.streams {
+    if tools.answers_as_stream {
         ([("content-type", "text/event-stream")], format!("event: message\ndata: {answer}\n\n"))
             .into_response()
     } else {
@@ -55,27 +55,27 @@ async fn answer(
     }
 }
 
-async fn serve(streams: bool) -> (String, Arc<Tools>) {
-    let tools = Arc::new(Tools { streams, ..Tools::default() });
+async fn start_tool_server(streams: bool) -> (String, Arc<FakeToolServer>) {
+    let tools = Arc::new(FakeToolServer { answers_as_stream: streams, ..FakeToolServer::default() });
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    let router = Router::new().route("/mcp", post(answer)).with_state(Arc::clone(&tools));
+    let router = Router::new().route("/mcp", post(handle_message)).with_state(Arc::clone(&tools));
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
     (url, tools)
 }
 
 /// The tools and the warnings of a call of an agent with these MCP servers.
-async fn offered(server: &Server, urls: &[&str]) -> (Vec<Tool>, Vec<String>) {
+async fn offered_tools(server: &TestServer, urls: &[&str]) -> (Vec<Tool>, Vec<String>) {
     let mut ids = Vec::new();
     for url in urls {
         let body = json!({"name": "T", "request_config": {"url": url, "headers": {"Authorization": "Bearer sesame"}}});
-        ids.push(server.post("/v1/ext/mcp", body).await.expect(200)["id"].clone());
+        ids.push(server.post("/v1/ext/mcp", body).await.expect_status(200)["id"].clone());
     }
-    let agent = server.agent(json!({ "mcp": ids })).await;
-    let (conversation, token) = server.conversation(&agent).await;
+    let agent = server.create_agent(json!({ "mcp": ids })).await;
+    let (conversation, token) = server.create_conversation(&agent).await;
     let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
-    let call = Arc::clone(&server.stage.offers.lock().unwrap().last().unwrap().config);
+    let call = Arc::clone(&server.engine.offers.lock().unwrap().last().unwrap().config);
     let told = Arc::new(Mutex::new((Vec::new(), Vec::new())));
     let keep = Arc::clone(&told);
     let keep = move |told| match told {
@@ -86,7 +86,7 @@ async fn offered(server: &Server, urls: &[&str]) -> (Vec<Tool>, Vec<String>) {
     std::mem::take(&mut *told.lock().unwrap())
 }
 
-async fn run(tool: &Tool, arguments: Value) -> Result<Value, String> {
+async fn run_tool(tool: &Tool, arguments: Value) -> Result<Value, String> {
     let ToolBackend::Remote(remote) = &tool.backend else { panic!("{tool:?}") };
     remote.0.call(arguments).await
 }
@@ -94,10 +94,10 @@ async fn run(tool: &Tool, arguments: Value) -> Result<Value, String> {
 #[tokio::test]
 async fn the_tools_of_a_server_are_listed_and_run_in_one_session() {
     for streams in [false, true] {
-        let folder = Folder::new();
-        let server = Server::start(&folder).await;
-        let (url, seen) = serve(streams).await;
-        let (tools, warnings) = offered(&server, &[&url]).await;
+        let folder = TempFolder::new();
+        let server = TestServer::start(&folder).await;
+        let (url, seen) = start_tool_server(streams).await;
+        let (tools, warnings) = offered_tools(&server, &[&url]).await;
         assert_eq!(warnings, Vec::<String>::new());
         assert_eq!(
             tools.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(),
@@ -108,27 +108,27 @@ async fn the_tools_of_a_server_are_listed_and_run_in_one_session() {
             (tools[0].description.as_str(), &tools[0].parameters["properties"]["a"]),
             ("Adds two numbers", &json!({"type": "number"}))
         );
-        assert_eq!(run(&tools[0], json!({"a": 40, "b": 2})).await, Ok(json!({"result": "42"})));
-        assert_eq!(run(&tools[1], json!({})).await, Err("out of order".into()));
-        assert!(seen.keys.lock().unwrap().iter().all(|key| key == "Bearer sesame"));
+        assert_eq!(run_tool(&tools[0], json!({"a": 40, "b": 2})).await, Ok(json!({"result": "42"})));
+        assert_eq!(run_tool(&tools[1], json!({})).await, Err("out of order".into()));
+        assert!(seen.authorizations.lock().unwrap().iter().all(|key| key == "Bearer sesame"));
     }
 }
 
 #[tokio::test]
 async fn a_server_that_fails_costs_its_own_tools_only() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let (url, _) = serve(false).await;
-    let (tools, warnings) = offered(&server, &["http://127.0.0.1:1/mcp", &url]).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let (url, _) = start_tool_server(false).await;
+    let (tools, warnings) = offered_tools(&server, &["http://127.0.0.1:1/mcp", &url]).await;
     assert_eq!(tools.len(), 2);
     assert_eq!(warnings, ["The tools of the MCP server \"T\" are left out: it could not be asked."]);
 }
 
 #[tokio::test]
 async fn an_older_server_cannot_send_what_is_said_to_it_elsewhere() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let (elsewhere, seen) = serve(false).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let (elsewhere, seen) = start_tool_server(false).await;
     let says = format!("event: endpoint\ndata: {elsewhere}\n\n");
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}/sse", listener.local_addr().unwrap());
@@ -136,41 +136,41 @@ async fn an_older_server_cannot_send_what_is_said_to_it_elsewhere() {
     let stream = move || async move { ([("content-type", "text/event-stream")], says) };
     let router = Router::new().route("/sse", get(stream));
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-    let (tools, warnings) = offered(&server, &[&url]).await;
+    let (tools, warnings) = offered_tools(&server, &[&url]).await;
     assert_eq!((tools.len(), warnings.len()), (0, 1));
-    assert!(seen.keys.lock().unwrap().is_empty(), "the headers went to another server");
+    assert!(seen.authorizations.lock().unwrap().is_empty(), "the headers went to another server");
 }
 
 #[tokio::test]
 async fn a_server_at_a_private_address_is_asked_only_where_the_operator_allows_it() {
-    let folder = Folder::new();
-    let server = Server::start_with(&folder.0, |config| config.allow_private_targets = Some(false)).await;
-    let (url, seen) = serve(false).await;
-    let (tools, warnings) = offered(&server, &[&url]).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start_with(&folder.0, |config| config.allow_private_targets = Some(false)).await;
+    let (url, seen) = start_tool_server(false).await;
+    let (tools, warnings) = offered_tools(&server, &[&url]).await;
     assert_eq!((tools.len(), warnings.len()), (0, 1));
-    assert!(seen.keys.lock().unwrap().is_empty());
+    assert!(seen.authorizations.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn an_offer_does_not_wait_for_a_deaf_server_and_each_server_s_tools_come_by_themselves() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let (url, _) = serve(false).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let (url, _) = start_tool_server(false).await;
     let deaf = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let mut ids = Vec::new();
     for url in [format!("http://{}/mcp", deaf.local_addr().unwrap()), url] {
         let body = json!({"name": "T", "request_config": {"url": url}});
-        ids.push(server.post("/v1/ext/mcp", body).await.expect(200)["id"].clone());
+        ids.push(server.post("/v1/ext/mcp", body).await.expect_status(200)["id"].clone());
     }
-    let agent = server.agent(json!({ "mcp": ids })).await;
-    let (conversation, token) = server.conversation(&agent).await;
+    let agent = server.create_agent(json!({ "mcp": ids })).await;
+    let (conversation, token) = server.create_conversation(&agent).await;
     let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
     assert!(
         timeout(Duration::from_millis(50), deaf.accept()).await.is_err(),
         "nobody is asked before the call"
     );
-    let call = Arc::clone(&server.stage.offers.lock().unwrap().last().unwrap().config);
+    let call = Arc::clone(&server.engine.offers.lock().unwrap().last().unwrap().config);
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let servers = call.tool_servers.as_ref().expect("the agent has servers");
     let listing = tokio::spawn(servers.list_tools(Box::new(move |news| drop(tell.send(news)))));

@@ -11,20 +11,22 @@ use engine_api::CommandError;
 use serde_json::json;
 use sqlx::Executor as _;
 
-use crate::kit::{Folder, Hooks, Reply, Server, agent, joined, leap, until};
+use crate::harness::{
+    Reply, TempFolder, TestServer, WebhookReceiver, advance_clock, agent_body, joined_event, wait_for,
+};
 
 /// Every write of the server touches one of these tables.
-const TABLES: [&str; 6] = ["agent", "conversation", "delivery", "event", "failed_event", "setting"];
+const WRITTEN_TABLES: [&str; 6] = ["agent", "conversation", "delivery", "event", "failed_event", "setting"];
 /// Advisory lock of the single writer in PostgreSQL.
-const WRITER: i64 = 0x7669_7361_7669_7300;
+const WRITER_LOCK_ID: i64 = 0x7669_7361_7669_7300;
 /// Time for which DELETE waits until the end of the call is stored.
-const END_WAIT: Duration = Duration::from_secs(3);
+const END_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Makes the tables reject rows for which `when` holds. SQLite then rolls back the whole
 /// transaction, as it does when a disk is full.
-async fn refuse(folder: &Folder, tables: &[&str], when: &str) {
-    let mut store = folder.store().await;
-    let postgres = folder.database().await.is_some();
+async fn refuse_writes(folder: &TempFolder, tables: &[&str], when: &str) {
+    let mut store = folder.connect().await;
+    let postgres = folder.database_url().await.is_some();
     if postgres {
         let function = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no space'; END $$";
         store.execute(function).await.unwrap();
@@ -47,9 +49,9 @@ async fn refuse(folder: &Folder, tables: &[&str], when: &str) {
 }
 
 /// Makes the tables accept all rows again.
-async fn take_again(folder: &Folder, tables: &[&str]) {
-    let mut store = folder.store().await;
-    let postgres = folder.database().await.is_some();
+async fn accept_writes(folder: &TempFolder, tables: &[&str]) {
+    let mut store = folder.connect().await;
+    let postgres = folder.database_url().await.is_some();
     for table in tables {
         for what in ["INSERT", "UPDATE"] {
             let on = if postgres { format!(" ON {table}") } else { String::new() };
@@ -61,163 +63,165 @@ async fn take_again(folder: &Folder, tables: &[&str]) {
     }
 }
 
-fn said(n: u64) -> (f64, Event) {
+fn utterance(n: u64) -> (f64, Event) {
     (n as f64, Event::UtteranceCommitted { text: format!("number {n}") })
 }
 
-async fn offer(server: &Server, id: &str, token: &str) -> Reply {
+async fn send_offer(server: &TestServer, id: &str, token: &str) -> Reply {
     let request = server.request("POST", &format!("/rtc/{id}")).bearer_auth(token);
     server.send(request.header("content-type", "application/sdp").body("v=0 offer")).await
 }
 
-async fn ready(server: &Server, status: u16) {
-    until("readiness", async || (server.get("/readyz").await.status == status).then_some(())).await;
+async fn wait_for_ready_status(server: &TestServer, status: u16) {
+    wait_for("readiness", async || (server.get("/readyz").await.status == status).then_some(())).await;
 }
 
 #[tokio::test]
 async fn while_the_store_takes_no_writes_nothing_is_lost_and_no_success_is_told() {
-    let folder = Folder::new();
-    let hooks = Hooks::start().await;
-    let server = Server::start(&folder).await;
-    server.stage.obeys.store(true, Ordering::Relaxed);
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
+    let server = TestServer::start(&folder).await;
+    server.engine.ends_calls.store(true, Ordering::Relaxed);
     let wanted = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
-    let made = server.agent(wanted).await;
-    let (id, _) = server.conversation(&made).await;
-    let (ended, _) = server.conversation(&made).await;
-    let (waiting, token) = server.conversation(&made).await;
+    let made = server.create_agent(wanted).await;
+    let (id, _) = server.create_conversation(&made).await;
+    let (ended, _) = server.create_conversation(&made).await;
+    let (waiting, token) = server.create_conversation(&made).await;
     for call in [&id, &ended] {
-        server.stage.tell(call, 0, 0.0, joined());
+        server.engine.record_event(call, 0, 0.0, joined_event());
     }
-    server.stage.tell_all(&id, 1, [said(1)]);
-    hooks.first(1).await;
+    server.engine.record_events(&id, 1, [utterance(1)]);
+    hooks.wait_for_first(1).await;
     // The outcome of the attempt is stored, too; otherwise the webhook would be sent again.
-    until("the outcome", async || (server.webhooks("done").await == 1).then_some(())).await;
+    wait_for("the outcome", async || (server.webhook_count("done").await == 1).then_some(())).await;
 
-    refuse(&folder, &TABLES, "true").await;
-    server.stage.tell_all(&id, 2, (2..=40).map(said));
-    server.readiness(503, json!({"status": "not ready", "reason": "the store takes no writes"})).await;
+    refuse_writes(&folder, &WRITTEN_TABLES, "true").await;
+    server.engine.record_events(&id, 2, (2..=40).map(utterance));
+    server
+        .wait_for_readiness(503, json!({"status": "not ready", "reason": "the store takes no writes"}))
+        .await;
     // Reads and running calls continue; every request that must store something is rejected.
     assert_eq!(server.get("/v1/ext/agent").await.status, 200);
-    let refused = server.call("POST", "/v1/ext/agent", agent(json!({}))).await;
+    let refused = server.send_json("POST", "/v1/ext/agent", agent_body(json!({}))).await;
     assert_eq!((refused.status, refused.header("retry-after")), (503, "2"), "{refused:?}");
-    let refused = server.call("POST", "/v1/ext/conversation", json!({"agent_id": made})).await;
+    let refused = server.send_json("POST", "/v1/ext/conversation", json!({"agent_id": made})).await;
     assert_eq!(refused.status, 503, "{refused:?}");
-    let refused = offer(&server, &waiting, &token).await;
+    let refused = send_offer(&server, &waiting, &token).await;
     assert_eq!(refused.status, 503, "a call that begins now would leave no trace: {refused:?}");
     let end = format!("/v1/conversation/{ended}");
     for _ in 0..2 {
         let told = server.delete(&end).await;
         assert_eq!((told.status, told.header("retry-after")), (503, "2"), "{told:?}");
     }
-    server.stage.tell_all(&id, 41, (41..=60).map(said));
-    assert_eq!(hooks.came().len(), 1, "nothing is told that is not kept");
+    server.engine.record_events(&id, 41, (41..=60).map(utterance));
+    assert_eq!(hooks.received().len(), 1, "nothing is told that is not kept");
 
-    take_again(&folder, &TABLES).await;
-    ready(&server, 200).await;
-    server.stage.tell_all(
+    accept_writes(&folder, &WRITTEN_TABLES).await;
+    wait_for_ready_status(&server, 200).await;
+    server.engine.record_events(
         &id,
         61,
         [(61.0, Event::CallEnded), (61.0, Event::Ended { reason: EndReason::UserLeft })],
     );
-    let came = hooks.first(62).await;
+    let came = hooks.wait_for_first(62).await;
     let of = |call: &str| {
         came.iter().filter(|one| one.body.contains(call)).map(|one| one.sequence()).collect::<Vec<_>>()
     };
     assert_eq!(of(&id), (1..=61).collect::<Vec<_>>(), "each once, in order, without a gap");
     assert_eq!(of(&ended), [1], "the end that was asked for while nothing could be kept");
-    until("the end", async || {
+    wait_for("the end", async || {
         let record = server.get(&format!("/v1/ext/conversation/{ended}")).await.json();
         (record["status"] == "ENDED").then_some(())
     })
     .await;
-    server.delete(&end).await.expect(200);
+    server.delete(&end).await.expect_status(200);
     assert_eq!(server.delete(&end).await.status, 409);
-    server.call("POST", "/v1/ext/agent", agent(json!({}))).await.expect(200);
-    assert_eq!(offer(&server, &waiting, &token).await.status, 201);
+    server.send_json("POST", "/v1/ext/agent", agent_body(json!({}))).await.expect_status(200);
+    assert_eq!(send_offer(&server, &waiting, &token).await.status, 201);
 }
 
 /// Checks the server while another connection holds a lock that blocks all of its writes. The
 /// statements `held_by` take that lock.
-async fn while_writes_hang(folder: &Folder, held_by: &[&str]) {
-    let hooks = Hooks::start().await;
-    let server = Server::start(folder).await;
-    server.stage.obeys.store(true, Ordering::Relaxed);
+async fn check_while_writes_hang(folder: &TempFolder, held_by: &[&str]) {
+    let hooks = WebhookReceiver::start().await;
+    let server = TestServer::start(folder).await;
+    server.engine.ends_calls.store(true, Ordering::Relaxed);
     let wanted = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
-    let made = server.agent(wanted).await;
-    let (id, _) = server.conversation(&made).await;
-    let (ended, _) = server.conversation(&made).await;
-    let (unjoined, _) = server.conversation(&made).await;
+    let made = server.create_agent(wanted).await;
+    let (id, _) = server.create_conversation(&made).await;
+    let (ended, _) = server.create_conversation(&made).await;
+    let (unjoined, _) = server.create_conversation(&made).await;
     for call in [&id, &ended] {
-        server.stage.tell(call, 0, 0.0, joined());
-        server.status(call, "IN_PROGRESS").await;
+        server.engine.record_event(call, 0, 0.0, joined_event());
+        server.wait_for_status(call, "IN_PROGRESS").await;
     }
-    server.stage.tell_all(&id, 1, [said(1)]);
-    hooks.first(1).await;
-    until("the outcome", async || (server.webhooks("done").await == 1).then_some(())).await;
+    server.engine.record_events(&id, 1, [utterance(1)]);
+    hooks.wait_for_first(1).await;
+    wait_for("the outcome", async || (server.webhook_count("done").await == 1).then_some(())).await;
 
-    let mut holder = folder.store().await;
+    let mut holder = folder.connect().await;
     for sql in held_by {
         holder.execute(sqlx::AssertSqlSafe((*sql).to_owned())).await.unwrap();
     }
-    server.stage.tell_all(&id, 2, (2..=40).map(said));
+    server.engine.record_events(&id, 2, (2..=40).map(utterance));
     let end = format!("/v1/conversation/{ended}");
     let wait = async {
-        let told = async || server.stage.given().contains(&Command::End).then_some(());
-        until("the engine to be told", told).await;
-        leap(END_WAIT).await;
+        let told = async || server.engine.received_commands().contains(&Command::End).then_some(());
+        wait_for("the engine to be told", told).await;
+        advance_clock(END_TIMEOUT).await;
     };
     let (told, ()) = tokio::join!(server.delete(&end), wait);
     assert_eq!((told.status, told.header("retry-after")), (503, "2"), "{told:?}");
     // Each iteration advances the clock by one second.
     let reason = json!({"status": "not ready", "reason": "the store takes no writes"});
-    until("/readyz", async || {
-        leap(Duration::from_secs(1)).await;
+    wait_for("/readyz", async || {
+        advance_clock(Duration::from_secs(1)).await;
         let reply = server.get("/readyz").await;
         (reply.status == 503 && reply.json() == reason).then_some(())
     })
     .await;
     // Reads continue; every request that must store something is rejected.
     assert_eq!(server.get("/v1/ext/agent").await.status, 200);
-    let refused = server.call("POST", "/v1/ext/agent", agent(json!({}))).await;
+    let refused = server.send_json("POST", "/v1/ext/agent", agent_body(json!({}))).await;
     assert_eq!((refused.status, refused.header("retry-after")), (503, "2"), "{refused:?}");
-    server.stage.answers.lock().unwrap().push_back(Err(CommandError::NotRunning));
-    server.stage.obeys.store(false, Ordering::Relaxed);
+    server.engine.command_results.lock().unwrap().push_back(Err(CommandError::NotRunning));
+    server.engine.ends_calls.store(false, Ordering::Relaxed);
     let unjoined = format!("/v1/conversation/{unjoined}");
     for path in [&end, &unjoined] {
         let told = server.delete(path).await;
         assert_eq!((told.status, told.header("retry-after")), (503, "2"), "{told:?}");
-        server.stage.answers.lock().unwrap().push_back(Err(CommandError::NotRunning));
+        server.engine.command_results.lock().unwrap().push_back(Err(CommandError::NotRunning));
     }
     // Events that arrive meanwhile wait within the same limits as after a failed write.
-    server.stage.tell_all(&id, 41, (41..=60).map(said));
-    server.stage.tell(&id, 61, 700.0, Event::LlmText { text: "ten minutes later".into() });
-    until("the bound", async || {
+    server.engine.record_events(&id, 41, (41..=60).map(utterance));
+    server.engine.record_event(&id, 61, 700.0, Event::LlmText { text: "ten minutes later".into() });
+    wait_for("the bound", async || {
         let metrics = server.get("/metrics").await.text;
         metrics.contains("visavis_events_dropped_total 1").then_some(())
     })
     .await;
-    assert_eq!(hooks.came().len(), 1, "nothing is told that is not kept");
+    assert_eq!(hooks.received().len(), 1, "nothing is told that is not kept");
 
     holder.execute("ROLLBACK").await.unwrap();
-    ready(&server, 200).await;
-    server.stage.tell_all(
+    wait_for_ready_status(&server, 200).await;
+    server.engine.record_events(
         &id,
         62,
         [(701.0, Event::CallEnded), (701.0, Event::Ended { reason: EndReason::UserLeft })],
     );
-    let came = hooks.first(62).await;
+    let came = hooks.wait_for_first(62).await;
     let of = |call: &str| {
         came.iter().filter(|one| one.body.contains(call)).map(|one| one.sequence()).collect::<Vec<_>>()
     };
     assert_eq!(of(&id), (1..=61).collect::<Vec<_>>(), "each once, in order, without a gap");
     assert_eq!(of(&ended), [1], "the end that was asked for while nothing could be kept");
     for call in [&id, &ended] {
-        server.status(call, "ENDED").await;
+        server.wait_for_status(call, "ENDED").await;
     }
     let events = server.get(&format!("/v1/ext/conversation/{id}/events")).await.json();
     assert_eq!(events.as_array().unwrap().len(), 63, "{events}");
     for path in [&end, &unjoined] {
-        server.delete(path).await.expect(200);
+        server.delete(path).await.expect_status(200);
         assert_eq!(server.delete(path).await.status, 409);
     }
     server.stop().await;
@@ -225,44 +229,44 @@ async fn while_writes_hang(folder: &Folder, held_by: &[&str]) {
 
 #[tokio::test]
 async fn a_store_that_does_not_answer_loses_nothing_and_no_success_is_told() {
-    let folder = Folder::new();
-    let lock = format!("SELECT pg_advisory_xact_lock({WRITER})");
-    let held_by = match folder.database().await {
+    let folder = TempFolder::new();
+    let lock = format!("SELECT pg_advisory_xact_lock({WRITER_LOCK_ID})");
+    let held_by = match folder.database_url().await {
         Some(_) => vec!["BEGIN", lock.as_str()],
         None => vec!["BEGIN IMMEDIATE"],
     };
-    while_writes_hang(&folder, &held_by).await;
+    check_while_writes_hang(&folder, &held_by).await;
 }
 
 #[tokio::test]
 async fn a_transaction_that_hangs_half_way_loses_nothing_and_no_success_is_told() {
-    let folder = Folder::new();
-    if folder.database().await.is_none() {
+    let folder = TempFolder::new();
+    if folder.database_url().await.is_none() {
         // Written past the capture of the test harness, which hides the output of a test that
         // passes.
         std::io::stderr().write_all(b"needs PostgreSQL: not run\n").unwrap();
         return;
     }
-    while_writes_hang(&folder, &["BEGIN", "LOCK TABLE event IN EXCLUSIVE MODE"]).await;
+    check_while_writes_hang(&folder, &["BEGIN", "LOCK TABLE event IN EXCLUSIVE MODE"]).await;
 }
 
 #[tokio::test]
 async fn what_waits_for_the_store_when_the_server_stops_is_kept() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let made = server.agent(json!({})).await;
-    let (id, _) = server.conversation(&made).await;
-    server.stage.tell(&id, 0, 0.0, joined());
-    server.status(&id, "IN_PROGRESS").await;
-    refuse(&folder, &TABLES, "true").await;
-    server.stage.tell_all(&id, 1, (1..=10).map(said));
-    ready(&server, 503).await;
-    server.stage.tell_all(&id, 11, (11..=30).map(said));
-    take_again(&folder, &TABLES).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let made = server.create_agent(json!({})).await;
+    let (id, _) = server.create_conversation(&made).await;
+    server.engine.record_event(&id, 0, 0.0, joined_event());
+    server.wait_for_status(&id, "IN_PROGRESS").await;
+    refuse_writes(&folder, &WRITTEN_TABLES, "true").await;
+    server.engine.record_events(&id, 1, (1..=10).map(utterance));
+    wait_for_ready_status(&server, 503).await;
+    server.engine.record_events(&id, 11, (11..=30).map(utterance));
+    accept_writes(&folder, &WRITTEN_TABLES).await;
     // The stop must store the events whether or not the server has noticed that the store accepts
     // writes again.
     server.stop().await;
-    let server = Server::start(&folder).await;
+    let server = TestServer::start(&folder).await;
     let events = server.get(&format!("/v1/ext/conversation/{id}/events")).await.json();
     let texts = events.as_array().unwrap().iter().filter(|event| event["what"] == "utterance_committed");
     assert_eq!(texts.count(), 30, "{events}");
@@ -270,25 +274,25 @@ async fn what_waits_for_the_store_when_the_server_stops_is_kept() {
 
 #[tokio::test]
 async fn an_event_that_is_refused_alone_is_kept_as_text_and_all_others_go_on() {
-    let folder = Folder::new();
-    let hooks = Hooks::start().await;
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
+    let server = TestServer::start(&folder).await;
     let wanted = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
-    let made = server.agent(wanted).await;
-    let (bad, _) = server.conversation(&made).await;
-    let (good, _) = server.conversation(&made).await;
-    refuse(&folder, &["event"], &format!("NEW.conversation = '{bad}' AND NEW.seq = 2")).await;
+    let made = server.create_agent(wanted).await;
+    let (bad, _) = server.create_conversation(&made).await;
+    let (good, _) = server.create_conversation(&made).await;
+    refuse_writes(&folder, &["event"], &format!("NEW.conversation = '{bad}' AND NEW.seq = 2")).await;
     for call in [&bad, &good] {
-        server.stage.tell(call, 0, 0.0, joined());
-        server.stage.tell_all(call, 1, (1..=4).map(said));
-        server.stage.tell_all(
+        server.engine.record_event(call, 0, 0.0, joined_event());
+        server.engine.record_events(call, 1, (1..=4).map(utterance));
+        server.engine.record_events(
             call,
             5,
             [(5.0, Event::CallEnded), (5.0, Event::Ended { reason: EndReason::UserLeft })],
         );
     }
     // The call with the rejected event sends one webhook less.
-    let came = hooks.first(9).await;
+    let came = hooks.wait_for_first(9).await;
     let texts = |call: &str| {
         let of = came.iter().filter(|one| one.body.contains(call));
         of.map(|one| one.body.split("number ").nth(1).map_or('e', |rest| rest.chars().next().unwrap()))
@@ -296,17 +300,17 @@ async fn an_event_that_is_refused_alone_is_kept_as_text_and_all_others_go_on() {
     };
     assert_eq!([texts(&good), texts(&bad)], ["1234e", "134e"]);
     for call in [&bad, &good] {
-        until("the end", async || {
+        wait_for("the end", async || {
             let record = server.get(&format!("/v1/ext/conversation/{call}")).await.json();
             (record["status"] == "ENDED").then_some(())
         })
         .await;
     }
-    ready(&server, 200).await;
+    wait_for_ready_status(&server, 200).await;
     let metrics = server.get("/metrics").await.text;
     assert!(metrics.contains("visavis_events_failed 1"), "{metrics}");
     let kept: (String, i64, String) = sqlx::query_as("SELECT conversation, seq, json FROM failed_event")
-        .fetch_one(&mut folder.store().await)
+        .fetch_one(&mut folder.connect().await)
         .await
         .unwrap();
     assert_eq!((kept.0, kept.1), (bad.clone(), 2));
@@ -315,34 +319,34 @@ async fn an_event_that_is_refused_alone_is_kept_as_text_and_all_others_go_on() {
 
 #[tokio::test]
 async fn a_text_that_postgresql_refuses_is_kept_aside_and_all_others_are_stored() {
-    let folder = Folder::new();
-    if folder.database().await.is_none() {
+    let folder = TempFolder::new();
+    if folder.database_url().await.is_none() {
         // Written past the capture of the test harness, which hides the output of a test that
         // passes.
         std::io::stderr().write_all(b"needs PostgreSQL: not run\n").unwrap();
         return;
     }
-    let server = Server::start(&folder).await;
-    let made = server.agent(json!({})).await;
-    let (bad, _) = server.conversation(&made).await;
-    let (good, _) = server.conversation(&made).await;
+    let server = TestServer::start(&folder).await;
+    let made = server.create_agent(json!({})).await;
+    let (bad, _) = server.create_conversation(&made).await;
+    let (good, _) = server.create_conversation(&made).await;
     // In JSON, NUL is an escape sequence, which a text column accepts. A reader of the text as
     // `jsonb`, such as an operator's index, rejects it.
     let reads = "ALTER TABLE event ADD CONSTRAINT reads CHECK (json::jsonb IS NOT NULL)";
-    folder.store().await.execute(reads).await.unwrap();
+    folder.connect().await.execute(reads).await.unwrap();
     for call in [&bad, &good] {
-        server.stage.tell(call, 0, 0.0, joined());
+        server.engine.record_event(call, 0, 0.0, joined_event());
         let text = if call == &bad { "number 2\0" } else { "number 2" };
         let second = (2.0, Event::UtteranceCommitted { text: text.into() });
-        server.stage.tell_all(call, 1, [said(1), second, said(3)]);
-        server.stage.tell_all(
+        server.engine.record_events(call, 1, [utterance(1), second, utterance(3)]);
+        server.engine.record_events(
             call,
             4,
             [(4.0, Event::CallEnded), (4.0, Event::Ended { reason: EndReason::UserLeft })],
         );
     }
     for (call, stored) in [(&bad, vec![0, 1, 3, 4, 5]), (&good, vec![0, 1, 2, 3, 4, 5])] {
-        server.status(call, "ENDED").await;
+        server.wait_for_status(call, "ENDED").await;
         let events = server.get(&format!("/v1/ext/conversation/{call}/events")).await.json();
         let numbers: Vec<u64> =
             events.as_array().unwrap().iter().map(|event| event["seq"].as_u64().unwrap()).collect();
@@ -350,53 +354,55 @@ async fn a_text_that_postgresql_refuses_is_kept_aside_and_all_others_are_stored(
     }
     let kept: Vec<(String, i64, String, String)> =
         sqlx::query_as("SELECT conversation, seq, json, reason FROM failed_event")
-            .fetch_all(&mut folder.store().await)
+            .fetch_all(&mut folder.connect().await)
             .await
             .unwrap();
     assert_eq!(kept.len(), 1, "{kept:?}");
     assert_eq!((&kept[0].0, kept[0].1), (&bad, 2));
     assert!(kept[0].2.contains("number 2") && kept[0].3.contains("Unicode"), "{kept:?}");
-    ready(&server, 200).await;
+    wait_for_ready_status(&server, 200).await;
 }
 
 #[tokio::test]
 async fn a_conversation_that_cannot_be_read_holds_up_no_other() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let made = server.agent(json!({})).await;
-    let (bad, _) = server.conversation(&made).await;
-    let (good, _) = server.conversation(&made).await;
-    folder.change(format!("UPDATE conversation SET agent_document = '{{' WHERE id = '{bad}'")).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let made = server.create_agent(json!({})).await;
+    let (bad, _) = server.create_conversation(&made).await;
+    let (good, _) = server.create_conversation(&made).await;
+    folder.execute_sql(format!("UPDATE conversation SET agent_document = '{{' WHERE id = '{bad}'")).await;
     for call in [&bad, &good] {
-        server.stage.tell(call, 0, 0.0, joined());
-        server.stage.tell_all(call, 1, [said(1)]);
+        server.engine.record_event(call, 0, 0.0, joined_event());
+        server.engine.record_events(call, 1, [utterance(1)]);
     }
-    until("the good one's events", async || {
+    wait_for("the good one's events", async || {
         let events = server.get(&format!("/v1/ext/conversation/{good}/events")).await;
         (events.json().as_array().is_some_and(|events| events.len() == 2)).then_some(())
     })
     .await;
-    until("the bad one's events", async || {
+    wait_for("the bad one's events", async || {
         let metrics = server.get("/metrics").await.text;
         metrics.contains("visavis_events_failed 2").then_some(())
     })
     .await;
-    ready(&server, 200).await;
+    wait_for_ready_status(&server, 200).await;
 }
 
 #[tokio::test]
 async fn the_record_of_a_call_whose_code_panicked_ends_with_an_error() {
-    let folder = Folder::new();
-    let hooks = Hooks::start().await;
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
+    let server = TestServer::start(&folder).await;
     let made = server
-        .agent(json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]}))
+        .create_agent(
+            json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]}),
+        )
         .await;
-    let (id, _) = server.conversation(&made).await;
-    server.stage.tell(&id, 0, 0.0, joined());
-    server.stage.tell_all(&id, 1, [said(1), said(2)]);
-    server.stage.breaks(&id);
-    let came = hooks.first(3).await;
+    let (id, _) = server.create_conversation(&made).await;
+    server.engine.record_event(&id, 0, 0.0, joined_event());
+    server.engine.record_events(&id, 1, [utterance(1), utterance(2)]);
+    server.engine.panic_call(&id);
+    let came = hooks.wait_for_first(3).await;
     assert_eq!(came[2].name(), "call_ended");
     let record = server.get(&format!("/v1/ext/conversation/{id}")).await.json();
     assert_eq!((&record["status"], &record["end_reason"]), (&json!("ENDED"), &json!("error")));

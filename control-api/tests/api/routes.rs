@@ -4,8 +4,8 @@
 use control_api::keys;
 use serde_json::{Value, json};
 
-use crate::kit::{Folder, Server, agent, joined};
-use crate::table::UNKNOWN;
+use crate::harness::{TempFolder, TestServer, agent_body, joined_event};
+use crate::interface_rows::UNKNOWN_ID;
 
 /// Path, method and whether an API key authorizes it, for every operation.
 fn operations() -> Vec<(String, String, bool)> {
@@ -21,7 +21,7 @@ fn operations() -> Vec<(String, String, bool)> {
     all
 }
 
-fn filled(path: &str, id: &str) -> String {
+fn fill_path(path: &str, id: &str) -> String {
     let mut filled = String::new();
     for (i, part) in path.split('{').enumerate() {
         match part.split_once('}') {
@@ -34,13 +34,13 @@ fn filled(path: &str, id: &str) -> String {
 
 #[tokio::test]
 async fn no_route_of_the_plane_opens_without_its_own_credential() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let agent = server.agent(json!({})).await;
-    let (_, token) = server.conversation(&agent).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let agent = server.create_agent(json!({})).await;
+    let (_, token) = server.create_conversation(&agent).await;
     let refused = json!({"error": "Unauthorized: not a valid authorization api key"});
     for (path, method, keyed) in operations() {
-        let url = filled(&path, UNKNOWN);
+        let url = fill_path(&path, UNKNOWN_ID);
         let ask = |header: Option<(&str, &str)>| {
             let request = server.request(&method, &url).header("content-type", "application/json").body("{}");
             server.send(match header {
@@ -72,8 +72,8 @@ async fn no_route_of_the_plane_opens_without_its_own_credential() {
 
 #[tokio::test]
 async fn nothing_of_another_workspace_is_visible() {
-    let folder = Folder::new();
-    let mut server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let mut server = TestServer::start(&folder).await;
     let made = async |path: &str, body: Value| {
         let reply = server.post(path, body).await;
         assert!(reply.status < 300, "{path}: {reply:?}");
@@ -86,7 +86,7 @@ async fn nothing_of_another_workspace_is_visible() {
     let image = "data:image/png;base64,iVBORw0KGgoAAAAN";
     let face = json!({"avatar_name": "Z", "gender": "female", "input_image": image});
     let ids = [
-        ("/v1/ext/agent/", made("/v1/ext/agent", agent(json!({}))).await),
+        ("/v1/ext/agent/", made("/v1/ext/agent", agent_body(json!({}))).await),
         ("/v1/ext/guardrail/", made("/v1/ext/guardrail", guardrail.clone()).await),
         ("/v1/ext/mcp/", made("/v1/ext/mcp", mcp.clone()).await),
         ("/v1/ext/tool/", made("/v1/ext/tool", tool.clone()).await),
@@ -95,14 +95,14 @@ async fn nothing_of_another_workspace_is_visible() {
         ("/v1/ext/apikey/", made("/v1/ext/apikey", json!({"name": "n"})).await),
     ];
     let agent_id = ids[0].1.clone();
-    let (conversation, _) = server.conversation(&agent_id).await;
-    server.stage.tell(&conversation, 0, 0.0, joined());
-    server.status(&conversation, "IN_PROGRESS").await;
+    let (conversation, _) = server.create_conversation(&agent_id).await;
+    server.engine.record_event(&conversation, 0, 0.0, joined_event());
+    server.wait_for_status(&conversation, "IN_PROGRESS").await;
 
     server.key =
-        keys::create(&folder.0.join("data"), folder.database().await.as_deref(), "other").await.unwrap();
+        keys::create(&folder.0.join("data"), folder.database_url().await.as_deref(), "other").await.unwrap();
     let body = |path: &str, method: &str| match (method, path) {
-        ("PUT", p) if p.contains("/agent/") => agent(json!({})),
+        ("PUT", p) if p.contains("/agent/") => agent_body(json!({})),
         ("PATCH", _) => json!({"agent_name": "x"}),
         ("PUT", p) if p.contains("/guardrail/") => guardrail.clone(),
         ("PUT", p) if p.contains("/mcp/") => mcp.clone(),
@@ -119,8 +119,8 @@ async fn nothing_of_another_workspace_is_visible() {
         let Some(id) = known.or(conversations.then_some(conversation.as_str())).filter(|_| keyed) else {
             continue;
         };
-        let url = filled(&path, id);
-        let reply = server.call(&method, &url, body(&path, &method)).await;
+        let url = fill_path(&path, id);
+        let reply = server.send_json(&method, &url, body(&path, &method)).await;
         assert_eq!(reply.status, 404, "{method} {path}: {reply:?}");
         tried += 1;
     }
@@ -136,18 +136,19 @@ async fn nothing_of_another_workspace_is_visible() {
         "/v1/ext/conversation",
         "/v1/ext/deadletters",
     ] {
-        assert_eq!(server.get(list).await.expect(200), json!([]), "{list}");
+        assert_eq!(server.get(list).await.expect_status(200), json!([]), "{list}");
     }
-    let stolen = server.post("/v1/ext/agent", agent(json!({"guardrail": [ids[1].1]}))).await.expect(400);
+    let stolen =
+        server.post("/v1/ext/agent", agent_body(json!({"guardrail": [ids[1].1]}))).await.expect_status(400);
     assert_eq!(stolen["details"][0]["field"], "guardrail[0]");
     let stolen = server.post("/v1/ext/conversation", json!({"agent_id": agent_id})).await;
-    stolen.is(404, json!({"message": "Agent details not found"}));
+    stolen.assert_is(404, json!({"message": "Agent details not found"}));
 }
 
 #[tokio::test]
 async fn the_document_is_served_and_readable() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
     let document = server.send(server.request("GET", "/openapi.json")).await;
     assert_eq!(document.text, control_api::openapi::document_json());
     assert_eq!(document.json()["openapi"], "3.1.0");

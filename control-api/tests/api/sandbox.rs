@@ -5,13 +5,13 @@ use std::process::{Command, Stdio};
 
 use documents::Sandbox;
 
-use crate::kit::{Folder, until};
+use crate::harness::{TempFolder, wait_for};
 
-const READER: &str = env!("CARGO_BIN_EXE_visavis-extract-under-test");
+const EXTRACTOR: &str = env!("CARGO_BIN_EXE_visavis-extract-under-test");
 
 /// The sandbox features of this kernel. Fails if it has neither Landlock nor seccomp, because the
 /// tests would prove nothing.
-fn available() -> Sandbox {
+fn require_sandbox() -> Sandbox {
     let available = Sandbox::available();
     assert!(available.refuses_files(), "these tests need a kernel with Landlock or seccomp");
     available
@@ -19,14 +19,14 @@ fn available() -> Sandbox {
 
 #[test]
 fn a_reader_that_is_taken_over_gets_at_no_file_socket_or_program() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let file = folder.0.join("token.key");
     std::fs::write(&file, "secret").unwrap();
-    let output = Command::new(READER).arg(format!("escape:{}", file.display())).output().unwrap();
+    let output = Command::new(EXTRACTOR).arg(format!("escape:{}", file.display())).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     let mut refused =
         vec!["read: refused", "list: refused", "make: refused", "remove: refused", "run: refused"];
-    if available().seccomp {
+    if require_sandbox().seccomp {
         refused.extend(["tcp: refused", "udp: refused", "unix: refused"]);
     }
     let told: Vec<&str> = said.lines().take(refused.len()).collect();
@@ -39,12 +39,12 @@ fn a_reader_that_is_taken_over_gets_at_no_file_socket_or_program() {
 #[tokio::test]
 async fn a_reader_is_confined_before_its_document_comes() {
     let mut reader =
-        Command::new(READER).arg("txt").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        Command::new(EXTRACTOR).arg("txt").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut wanted = vec!["NoNewPrivs:\t1"];
-    if available().seccomp {
+    if require_sandbox().seccomp {
         wanted.push("Seccomp:\t2");
     }
-    until("the reader to be confined", async || {
+    wait_for("the reader to be confined", async || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", reader.id())).unwrap();
         wanted.iter().all(|line| status.lines().any(|l| l == *line)).then_some(())
     })
@@ -53,5 +53,5 @@ async fn a_reader_is_confined_before_its_document_comes() {
     let mut said = Vec::new();
     reader.stdout.take().unwrap().read_to_end(&mut said).unwrap();
     assert!(reader.wait().unwrap().success());
-    assert_eq!(documents::answer(&said), Some(Ok("Open daily.".into())));
+    assert_eq!(documents::parse_output(&said), Some(Ok("Open daily.".into())));
 }

@@ -8,28 +8,30 @@ use conversation::event::Event;
 use engine_api::CommandError;
 use serde_json::{Value, json};
 
-use crate::kit::{Folder, Hooks, Server, agent, joined, leap, until};
-use crate::knowledge::{found, upload_to};
+use crate::harness::{
+    TempFolder, TestServer, WebhookReceiver, advance_clock, agent_body, joined_event, wait_for,
+};
+use crate::knowledge::{search_results, upload_to};
 
 /// Longer than a server stalls on a busy machine.
 const LEASE: Duration = Duration::from_secs(60);
 
 /// Two servers with the same keys on the database of the first one's folder; `None` if the tests
 /// run on SQLite.
-pub(crate) async fn two(folders: &[Folder; 2]) -> Option<[Server; 2]> {
-    let Some(url) = folders[0].database().await else {
+pub(crate) async fn start_two_servers(folders: &[TempFolder; 2]) -> Option<[TestServer; 2]> {
+    let Some(url) = folders[0].database_url().await else {
         // Written past the capture of the test harness, which hides the output of a test that
         // passes.
         std::io::stderr().write_all(b"needs PostgreSQL: not run\n").unwrap();
         return None;
     };
-    let one = Server::start_with(&folders[0].0, |config| config.timeouts.lease = LEASE).await;
+    let one = TestServer::start_with(&folders[0].0, |config| config.timeouts.lease = LEASE).await;
     let data = folders[1].0.join("data");
     std::fs::create_dir_all(&data).unwrap();
     for file in ["secrets.key", "tokens.key"] {
         std::fs::copy(folders[0].0.join("data").join(file), data.join(file)).unwrap();
     }
-    let other = Server::start_with(&folders[1].0, |config| {
+    let other = TestServer::start_with(&folders[1].0, |config| {
         config.database_url = Some(url);
         config.timeouts.lease = LEASE;
     })
@@ -38,29 +40,33 @@ pub(crate) async fn two(folders: &[Folder; 2]) -> Option<[Server; 2]> {
 }
 
 /// Advances the clock so that both servers renew their leases and search for pending work.
-pub(crate) async fn renewed() {
-    leap(LEASE / 5).await;
+pub(crate) async fn renew_leases() {
+    advance_clock(LEASE / 5).await;
 }
 
 /// Expires the lease of the killed server that owns the row `id` of a table, and lets the other
 /// server take over.
-pub(crate) async fn expire(folders: &[Folder; 2], table: &str, id: &str) {
+pub(crate) async fn expire_lease(folders: &[TempFolder; 2], table: &str, id: &str) {
     let server = format!("(SELECT server FROM {table} WHERE id = '{id}')");
-    folders[0].change(format!("UPDATE server SET lease_until = 0 WHERE id = {server}")).await;
-    renewed().await;
+    folders[0].execute_sql(format!("UPDATE server SET lease_until = 0 WHERE id = {server}")).await;
+    renew_leases().await;
 }
 
 #[tokio::test]
 async fn one_restart_never_ends_the_calls_of_another_and_no_command_gets_lost() {
-    let folders = [Folder::new(), Folder::new()];
-    let Some([one, other]) = two(&folders).await else { return };
-    let id = one.running(json!({})).await;
+    let folders = [TempFolder::new(), TempFolder::new()];
+    let Some([one, other]) = start_two_servers(&folders).await else { return };
+    let id = one.create_running_call(json!({})).await;
     let path = format!("/v1/ext/conversation/{id}");
-    assert_eq!(other.get(&path).await.expect(200)["status"], "IN_PROGRESS");
+    assert_eq!(other.get(&path).await.expect_status(200)["status"], "IN_PROGRESS");
     other.stop().await;
-    let url = folders[0].database().await;
-    let other = Server::start_with(&folders[1].0, |config| config.database_url = url.clone()).await;
-    assert_eq!(one.get(&path).await.expect(200)["status"], "IN_PROGRESS", "the other's restart ended it");
+    let url = folders[0].database_url().await;
+    let other = TestServer::start_with(&folders[1].0, |config| config.database_url = url.clone()).await;
+    assert_eq!(
+        one.get(&path).await.expect_status(200)["status"],
+        "IN_PROGRESS",
+        "the other's restart ended it"
+    );
     for (method, path, body) in [
         ("PUT", format!("/v1/conversation/{id}/speak"), json!({"text": "x"})),
         ("POST", format!("/v1/conversation/{id}/respond"), json!({"text": "x"})),
@@ -68,31 +74,33 @@ async fn one_restart_never_ends_the_calls_of_another_and_no_command_gets_lost() 
         ("DELETE", format!("/v1/conversation/{id}"), json!({})),
     ] {
         for _ in 0..2 {
-            other.stage.answers.lock().unwrap().push_back(Err(CommandError::NotRunning));
+            other.engine.command_results.lock().unwrap().push_back(Err(CommandError::NotRunning));
         }
-        let reply = other.call(method, &path, body).await;
+        let reply = other.send_json(method, &path, body).await;
         assert_eq!((reply.status, reply.header("retry-after")), (503, "2"), "{path}");
-        other.stage.answers.lock().unwrap().clear();
+        other.engine.command_results.lock().unwrap().clear();
     }
-    assert_eq!(one.get(&path).await.expect(200)["status"], "IN_PROGRESS");
+    assert_eq!(one.get(&path).await.expect_status(200)["status"], "IN_PROGRESS");
 }
 
 #[tokio::test]
 async fn what_a_dead_server_left_behind_is_taken_over() {
-    let folders = [Folder::new(), Folder::new()];
-    let Some([one, other]) = two(&folders).await else { return };
-    let hooks = Hooks::start().await;
+    let folders = [TempFolder::new(), TempFolder::new()];
+    let Some([one, other]) = start_two_servers(&folders).await else { return };
+    let hooks = WebhookReceiver::start().await;
     let id = one
-        .running(json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]}))
+        .create_running_call(
+            json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]}),
+        )
         .await;
-    one.stage.tell(&id, 1, 1.0, Event::UtteranceCommitted { text: "Hello?".into() });
-    hooks.first(1).await;
+    one.engine.record_event(&id, 1, 1.0, Event::UtteranceCommitted { text: "Hello?".into() });
+    hooks.wait_for_first(1).await;
     one.kill().await;
-    expire(&folders, "conversation", &id).await;
-    let record = other.status(&id, "ENDED").await;
+    expire_lease(&folders, "conversation", &id).await;
+    let record = other.wait_for_status(&id, "ENDED").await;
     assert_eq!(record["end_reason"], "error");
-    let told = until("the end to be told", async || {
-        let came = hooks.came();
+    let told = wait_for("the end to be told", async || {
+        let came = hooks.received();
         came.iter().any(|one| one.name() == "call_ended").then_some(came)
     })
     .await;
@@ -105,17 +113,17 @@ async fn what_a_dead_server_left_behind_is_taken_over() {
 
 #[tokio::test]
 async fn two_servers_lose_and_double_no_event_and_no_key_suffix() {
-    let folders = [Folder::new(), Folder::new()];
-    let Some(servers) = two(&folders).await else { return };
-    let hooks = Hooks::start().await;
+    let folders = [TempFolder::new(), TempFolder::new()];
+    let Some(servers) = start_two_servers(&folders).await else { return };
+    let hooks = WebhookReceiver::start().await;
     let body = json!({"name": "Same name", "prompt": "p"});
-    let make = async |server: &Server| {
+    let make = async |server: &TestServer| {
         for _ in 0..20 {
-            server.post("/v1/ext/guardrail", body.clone()).await.expect(201);
+            server.post("/v1/ext/guardrail", body.clone()).await.expect_status(201);
         }
     };
     tokio::join!(make(&servers[0]), make(&servers[1]));
-    let all = servers[0].get("/v1/ext/guardrail").await.expect(200);
+    let all = servers[0].get("/v1/ext/guardrail").await.expect_status(200);
     let mut keys: Vec<&str> = all.as_array().unwrap().iter().map(|g| g["key"].as_str().unwrap()).collect();
     keys.sort_unstable();
     let mut wanted: Vec<String> =
@@ -126,23 +134,23 @@ async fn two_servers_lose_and_double_no_event_and_no_key_suffix() {
     let made = servers[0]
         .post(
             "/v1/ext/agent",
-            agent(json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]})),
+            agent_body(json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]})),
         )
         .await
-        .expect(200);
+        .expect_status(200);
     let agent = made["id"].as_str().unwrap();
     let mut ids = Vec::new();
     for server in &servers {
-        let (id, _) = server.conversation(agent).await;
-        server.stage.tell(&id, 0, 0.0, joined());
+        let (id, _) = server.create_conversation(agent).await;
+        server.engine.record_event(&id, 0, 0.0, joined_event());
         ids.push(id);
     }
     for n in 1..=50 {
         for (server, id) in servers.iter().zip(&ids) {
-            server.stage.tell(id, n, n as f64, Event::UtteranceCommitted { text: n.to_string() });
+            server.engine.record_event(id, n, n as f64, Event::UtteranceCommitted { text: n.to_string() });
         }
     }
-    let came = hooks.first(100).await;
+    let came = hooks.wait_for_first(100).await;
     for id in &ids {
         let of: Vec<String> = came
             .iter()
@@ -155,11 +163,11 @@ async fn two_servers_lose_and_double_no_event_and_no_key_suffix() {
             (1..=50).map(|n: u64| n.to_string()).collect::<Vec<_>>(),
             "in order, none lost, none twice"
         );
-        let events = servers[0].get(&format!("/v1/ext/conversation/{id}/events")).await.expect(200);
+        let events = servers[0].get(&format!("/v1/ext/conversation/{id}/events")).await.expect_status(200);
         assert_eq!(events.as_array().unwrap().len(), 51);
     }
-    let numbers: Vec<String> = until("both records", async || {
-        let list = servers[1].get("/v1/ext/conversation").await.expect(200);
+    let numbers: Vec<String> = wait_for("both records", async || {
+        let list = servers[1].get("/v1/ext/conversation").await.expect_status(200);
         let ids: Vec<String> =
             list.as_array()?.iter().map(|c| c["id"].as_str().unwrap().to_owned()).collect();
         (ids.len() == 2).then_some(ids)
@@ -170,34 +178,40 @@ async fn two_servers_lose_and_double_no_event_and_no_key_suffix() {
 
 #[tokio::test]
 async fn what_one_server_learns_or_forgets_the_other_does_too() {
-    let folders = [Folder::new(), Folder::new()];
-    let Some([one, other]) = two(&folders).await else { return };
+    let folders = [TempFolder::new(), TempFolder::new()];
+    let Some([one, other]) = start_two_servers(&folders).await else { return };
     let parts: [(&str, Option<&str>, &[u8]); 3] =
         [("name", None, b"K"), ("description", None, b"d"), ("text", None, b"The ferry leaves at noon.")];
-    let made = upload_to(&one, "/v1/ext/kb", &parts).await.expect(200);
+    let made = upload_to(&one, "/v1/ext/kb", &parts).await.expect_status(200);
     let base = made["id"].as_str().unwrap();
-    assert_eq!(found(&other, base, "when does the ferry leave").await, ["The ferry leaves at noon."]);
+    assert_eq!(
+        search_results(&other, base, "when does the ferry leave").await,
+        ["The ferry leaves at noon."]
+    );
     // The other server has an index now, which is out of date from here on.
     let text: [(&str, Option<&str>, &[u8]); 1] =
         [("text", None, b"The lighthouse keeper is called Ottoline.")];
-    let added = upload_to(&one, &format!("/v1/ext/kb/{base}/doc"), &text).await.expect(200);
+    let added = upload_to(&one, &format!("/v1/ext/kb/{base}/doc"), &text).await.expect_status(200);
     let question = "who is the lighthouse keeper";
-    assert_eq!(found(&other, base, question).await, ["The lighthouse keeper is called Ottoline."]);
-    assert_eq!(found(&one, base, question).await.len(), 1);
+    assert_eq!(search_results(&other, base, question).await, ["The lighthouse keeper is called Ottoline."]);
+    assert_eq!(search_results(&one, base, question).await.len(), 1);
     let document = format!("/v1/ext/kb/doc/{}", added["doc_id"].as_str().unwrap());
     assert_eq!(other.delete(&document).await.status, 200);
-    assert!(found(&one, base, question).await.is_empty());
+    assert!(search_results(&one, base, question).await.is_empty());
 }
 
 #[tokio::test]
 async fn a_server_with_other_keys_is_told_which_files_to_copy() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
     server.stop().await;
     let data = folder.0.join("data");
     std::fs::remove_file(data.join("tokens.key")).unwrap();
-    let config =
-        control_api::Config { data, database_url: folder.database().await, ..control_api::Config::default() };
+    let config = control_api::Config {
+        data,
+        database_url: folder.database_url().await,
+        ..control_api::Config::default()
+    };
     let net = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
     let Err(error) = control_api::App::open(config, Vec::new(), net).await else { panic!("it opened") };
     assert!(error.to_string().contains("tokens.key"), "{error}");

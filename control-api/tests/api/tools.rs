@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::{Folder, Server};
+use crate::harness::{TempFolder, TestServer};
 
-fn body() -> Value {
+fn tool_body() -> Value {
     json!({
         "type": "tool.api",
         "schema": {
@@ -20,27 +20,27 @@ fn body() -> Value {
 
 #[tokio::test]
 async fn a_tool_is_made_read_replaced_and_deleted() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let made = server.post("/v1/ext/tool", body()).await.expect(201);
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let made = server.post("/v1/ext/tool", tool_body()).await.expect_status(201);
     assert_eq!(made["message"], "Tool details created successfully");
     let path = format!("/v1/ext/tool/{}", made["id"].as_str().unwrap());
-    let read = server.get(&path).await.expect(200);
-    assert_eq!(read["schema"], body()["schema"]);
+    let read = server.get(&path).await.expect_status(200);
+    assert_eq!(read["schema"], tool_body()["schema"]);
     assert_eq!(read["request_config"]["headers"], json!({"X-Key": "***"}));
     assert_eq!(read["event_messages"]["on_start"], json!({"message": "Let me look."}));
-    assert_eq!(server.get("/v1/ext/tool").await.expect(200)[0]["id"], made["id"]);
+    assert_eq!(server.get("/v1/ext/tool").await.expect_status(200)[0]["id"], made["id"]);
 
     server
-        .call("PUT", &path, read)
+        .send_json("PUT", &path, read)
         .await
-        .is(200, json!({"id": made["id"], "message": "Tool details updated successfully"}));
-    let agent = server.agent(json!({"tool": [made["id"]]})).await;
-    let (conversation, token) = server.conversation(&agent).await;
+        .assert_is(200, json!({"id": made["id"], "message": "Tool details updated successfully"}));
+    let agent = server.create_agent(json!({"tool": [made["id"]]})).await;
+    let (conversation, token) = server.create_conversation(&agent).await;
     let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
     {
-        let offers = server.stage.offers.lock().unwrap();
+        let offers = server.engine.offers.lock().unwrap();
         let engine_api::ToolBackend::Http { method, headers, .. } = &offers[0].config.tools[0].backend else {
             panic!("no HTTP tool")
         };
@@ -51,10 +51,12 @@ async fn a_tool_is_made_read_replaced_and_deleted() {
     server
         .delete(&path)
         .await
-        .is(200, json!({"id": made["id"], "message": "Tool details deleted successfully"}));
-    for reply in
-        [server.get(&path).await, server.delete(&path).await, server.call("PUT", &path, body()).await]
-    {
-        reply.is(404, json!({"message": "Tool not found"}));
+        .assert_is(200, json!({"id": made["id"], "message": "Tool details deleted successfully"}));
+    for reply in [
+        server.get(&path).await,
+        server.delete(&path).await,
+        server.send_json("PUT", &path, tool_body()).await,
+    ] {
+        reply.assert_is(404, json!({"message": "Tool not found"}));
     }
 }

@@ -8,10 +8,13 @@ use base64::engine::general_purpose::STANDARD;
 use conversation::event::Event;
 use serde_json::{Value, json};
 
-use crate::conversations::talk;
-use crate::kit::{BEGAN, Came, Folder, Hooks, Server, agent, joined, until};
+use crate::conversations::sample_call;
+use crate::harness::{
+    CALL_STARTED_AT, ReceivedWebhook, TempFolder, TestServer, WebhookReceiver, agent_body, joined_event,
+    wait_for,
+};
 
-const ALL: [&str; 11] = [
+const ALL_EVENTS: [&str; 11] = [
     "agent.interrupted",
     "agent.started_speaking",
     "agent.stopped_speaking",
@@ -25,7 +28,7 @@ const ALL: [&str; 11] = [
     "user.stopped_speaking",
 ];
 
-fn check_signature(came: &Came, secret: &str) {
+fn check_signature(came: &ReceivedWebhook, secret: &str) {
     let header = |name: &str| came.headers[name].to_str().unwrap();
     let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap();
     let signed = format!("{}.{}.{}", header("webhook-id"), header("webhook-timestamp"), came.body);
@@ -35,23 +38,23 @@ fn check_signature(came: &Came, secret: &str) {
 }
 
 /// Retry delays of milliseconds.
-fn hasty(config: &mut control_api::Config) {
+fn fast_retries(config: &mut control_api::Config) {
     config.webhooks.schedule = [0, 20, 40].map(Duration::from_millis).to_vec();
 }
 
 #[tokio::test]
 async fn a_talk_is_told_in_order_signed_and_worded_as_the_interface_says() {
-    let folder = Folder::new();
-    let hooks = Hooks::start().await;
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
+    let server = TestServer::start(&folder).await;
     let made = server
-        .post("/v1/ext/agent", agent(json!({"callback_url": hooks.url, "callback_events": ALL})))
+        .post("/v1/ext/agent", agent_body(json!({"callback_url": hooks.url, "callback_events": ALL_EVENTS})))
         .await
-        .expect(200);
-    let (id, _) = server.conversation(made["id"].as_str().unwrap()).await;
-    server.stage.tell_all(&id, 0, talk());
-    let came = hooks.first(7).await;
-    let names: Vec<String> = came.iter().map(Came::name).collect();
+        .expect_status(200);
+    let (id, _) = server.create_conversation(made["id"].as_str().unwrap()).await;
+    server.engine.record_events(&id, 0, sample_call());
+    let came = hooks.wait_for_first(7).await;
+    let names: Vec<String> = came.iter().map(ReceivedWebhook::name).collect();
     assert_eq!(
         names,
         [
@@ -70,7 +73,7 @@ async fn a_talk_is_told_in_order_signed_and_worded_as_the_interface_says() {
         check_signature(one, made["webhook_secret"].as_str().unwrap());
     }
     let body: Value = serde_json::from_str(&came[2].body).unwrap();
-    let timestamp = BEGAN as f64 / 1e6 + 2.5;
+    let timestamp = CALL_STARTED_AT as f64 / 1e6 + 2.5;
     assert_eq!(
         body,
         json!({
@@ -84,30 +87,32 @@ async fn a_talk_is_told_in_order_signed_and_worded_as_the_interface_says() {
 
 #[tokio::test]
 async fn only_listed_events_are_sent() {
-    let folder = Folder::new();
-    let hooks = Hooks::start().await;
-    let server = Server::start(&folder).await;
-    let agent = server.agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended", "action_found", "utterance_committed"]})).await;
-    let (id, _) = server.conversation(&agent).await;
-    server.stage.tell_all(&id, 0, talk());
-    let came = hooks.first(2).await;
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
+    let server = TestServer::start(&folder).await;
+    let agent = server.create_agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended", "action_found", "utterance_committed"]})).await;
+    let (id, _) = server.create_conversation(&agent).await;
+    server.engine.record_events(&id, 0, sample_call());
+    let came = hooks.wait_for_first(2).await;
     assert_eq!([came[0].name(), came[1].name()], ["utterance_committed", "call_ended"]);
     assert_eq!([came[0].sequence(), came[1].sequence()], [1, 2]);
 }
 
 #[tokio::test]
 async fn a_refused_event_is_tried_again_before_the_next_one() {
-    let folder = Folder::new();
-    let hooks = Hooks::start().await;
-    hooks.answer([500, 302]);
-    let server = Server::start_with(&folder.0, hasty).await;
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
+    hooks.respond_with([500, 302]);
+    let server = TestServer::start_with(&folder.0, fast_retries).await;
     let agent = server
-        .agent(json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]}))
+        .create_agent(
+            json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]}),
+        )
         .await;
-    let (id, _) = server.conversation(&agent).await;
-    server.stage.tell_all(&id, 0, talk());
-    let came = hooks.first(4).await;
-    let names: Vec<String> = came.iter().map(Came::name).collect();
+    let (id, _) = server.create_conversation(&agent).await;
+    server.engine.record_events(&id, 0, sample_call());
+    let came = hooks.wait_for_first(4).await;
+    let names: Vec<String> = came.iter().map(ReceivedWebhook::name).collect();
     assert_eq!(names, ["utterance_committed", "utterance_committed", "utterance_committed", "call_ended"]);
     assert!(
         came[..3].iter().all(|one| one.id() == came[0].id() && one.body == came[0].body),
@@ -117,40 +122,45 @@ async fn a_refused_event_is_tried_again_before_the_next_one() {
 
 #[tokio::test]
 async fn a_failing_event_holds_the_next_one_back_for_so_long_only() {
-    let folder = Folder::new();
-    let hooks = Hooks::start().await;
-    hooks.rule(|one, _| if one.name() == "utterance_committed" { 500 } else { 204 });
-    let server = Server::start_with(&folder.0, |config| {
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
+    hooks.respond_by_rule(|one, _| if one.name() == "utterance_committed" { 500 } else { 204 });
+    let server = TestServer::start_with(&folder.0, |config| {
         config.webhooks.schedule = vec![Duration::ZERO, Duration::from_secs(3600)];
         config.webhooks.hold = Duration::from_millis(50);
     })
     .await;
     let agent = server
-        .agent(json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]}))
+        .create_agent(
+            json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]}),
+        )
         .await;
-    let (id, _) = server.conversation(&agent).await;
-    server.stage.tell_all(&id, 0, talk());
+    let (id, _) = server.create_conversation(&agent).await;
+    server.engine.record_events(&id, 0, sample_call());
     // A first attempt that takes longer than `hold` does not block the next event either, so the
     // two may arrive in either order.
-    let mut names: Vec<String> = hooks.first(2).await.iter().map(Came::name).collect();
+    let mut names: Vec<String> = hooks.wait_for_first(2).await.iter().map(ReceivedWebhook::name).collect();
     names.sort_unstable();
     assert_eq!(names, ["call_ended", "utterance_committed"]);
 }
 
 #[tokio::test]
 async fn after_the_last_try_an_event_is_a_dead_letter_and_a_speaking_one_is_dropped() {
-    let folder = Folder::new();
-    let hooks = Hooks::start().await;
-    hooks.answer([500; 6]);
-    let server = Server::start_with(&folder.0, hasty).await;
-    let agent = server.agent(json!({"callback_url": hooks.url, "callback_events": ["user.started_speaking", "utterance_committed", "call_ended"]})).await;
-    let (id, _) = server.conversation(&agent).await;
-    server.stage.tell_all(&id, 0, talk());
-    let came = hooks.first(7).await;
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
+    hooks.respond_with([500; 6]);
+    let server = TestServer::start_with(&folder.0, fast_retries).await;
+    let agent = server.create_agent(json!({"callback_url": hooks.url, "callback_events": ["user.started_speaking", "utterance_committed", "call_ended"]})).await;
+    let (id, _) = server.create_conversation(&agent).await;
+    server.engine.record_events(&id, 0, sample_call());
+    let came = hooks.wait_for_first(7).await;
     assert_eq!(came[6].name(), "call_ended");
-    until("the outcome", async || {
-        let counts =
-            [server.webhooks("dead").await, server.webhooks("dropped").await, server.webhooks("done").await];
+    wait_for("the outcome", async || {
+        let counts = [
+            server.webhook_count("dead").await,
+            server.webhook_count("dropped").await,
+            server.webhook_count("done").await,
+        ];
         (counts == [1, 1, 1]).then_some(())
     })
     .await;
@@ -158,73 +168,78 @@ async fn after_the_last_try_an_event_is_a_dead_letter_and_a_speaking_one_is_drop
 
 #[tokio::test]
 async fn a_receiver_that_is_gone_is_left_alone_until_the_agent_changes() {
-    let folder = Folder::new();
-    let hooks = Hooks::start().await;
-    hooks.answer([410]);
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
+    hooks.respond_with([410]);
+    let server = TestServer::start(&folder).await;
     let body = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
-    let agent_id = server.agent(body.clone()).await;
-    let (id, _) = server.conversation(&agent_id).await;
+    let agent_id = server.create_agent(body.clone()).await;
+    let (id, _) = server.create_conversation(&agent_id).await;
     let committed = || (1.0, Event::UtteranceCommitted { text: "x".into() });
-    server.stage.tell_all(&id, 0, [(0.0, joined()), committed()]);
-    until("the delivery to be given up", async || (server.webhooks("dead").await == 1).then_some(())).await;
-    server.stage.tell_all(&id, 2, [committed()]);
+    server.engine.record_events(&id, 0, [(0.0, joined_event()), committed()]);
+    wait_for("the delivery to be given up", async || (server.webhook_count("dead").await == 1).then_some(()))
+        .await;
+    server.engine.record_events(&id, 2, [committed()]);
     let events = format!("/v1/ext/conversation/{id}/events");
-    until("the fact to be kept", async || {
+    wait_for("the fact to be kept", async || {
         (server.get(&events).await.json().as_array().unwrap().len() == 3).then_some(())
     })
     .await;
-    assert_eq!((server.webhooks("pending").await, hooks.came().len()), (0, 1));
+    assert_eq!((server.webhook_count("pending").await, hooks.received().len()), (0, 1));
 
-    server.call("PUT", &format!("/v1/ext/agent/{agent_id}"), agent(body)).await.expect(200);
-    server.stage.tell_all(&id, 3, [committed()]);
-    assert_eq!(hooks.first(2).await[1].name(), "utterance_committed");
+    server.send_json("PUT", &format!("/v1/ext/agent/{agent_id}"), agent_body(body)).await.expect_status(200);
+    server.engine.record_events(&id, 3, [committed()]);
+    assert_eq!(hooks.wait_for_first(2).await[1].name(), "utterance_committed");
 }
 
 #[tokio::test]
 async fn what_was_not_delivered_is_delivered_after_a_restart() {
-    let folder = Folder::new();
-    let hooks = Hooks::start().await;
-    hooks.answer([500]);
-    let server = Server::start_with(&folder.0, |config| {
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
+    hooks.respond_with([500]);
+    let server = TestServer::start_with(&folder.0, |config| {
         config.webhooks.schedule =
             vec![Duration::ZERO, Duration::from_millis(700), Duration::from_millis(700)];
     })
     .await;
-    let agent = server.agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
-    let (id, _) = server.conversation(&agent).await;
-    server.stage.tell_all(&id, 0, talk());
-    let first = hooks.first(1).await;
+    let agent =
+        server.create_agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
+    let (id, _) = server.create_conversation(&agent).await;
+    server.engine.record_events(&id, 0, sample_call());
+    let first = hooks.wait_for_first(1).await;
     server.kill().await;
-    let server = Server::start(&folder).await;
-    let came = hooks.first(2).await;
+    let server = TestServer::start(&folder).await;
+    let came = hooks.wait_for_first(2).await;
     assert_eq!((came[1].id(), &came[1].body), (first[0].id(), &first[0].body));
-    until("the delivery to be kept", async || (server.webhooks("done").await == 1).then_some(())).await;
+    wait_for("the delivery to be kept", async || (server.webhook_count("done").await == 1).then_some(()))
+        .await;
 }
 
 #[tokio::test]
 async fn a_private_target_is_refused_unless_the_operator_allows_it() {
-    let folder = Folder::new();
-    let hooks = Hooks::start().await;
-    let server = Server::start_with(&folder.0, |config| config.allow_private_targets = Some(false)).await;
-    let agent = server.agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
-    let (id, _) = server.conversation(&agent).await;
-    server.stage.tell_all(&id, 0, talk());
-    until("the dead letter", async || (server.webhooks("dead").await == 1).then_some(())).await;
-    assert!(hooks.came().is_empty());
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
+    let server = TestServer::start_with(&folder.0, |config| config.allow_private_targets = Some(false)).await;
+    let agent =
+        server.create_agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
+    let (id, _) = server.create_conversation(&agent).await;
+    server.engine.record_events(&id, 0, sample_call());
+    wait_for("the dead letter", async || (server.webhook_count("dead").await == 1).then_some(())).await;
+    assert!(hooks.received().is_empty());
 }
 
 #[tokio::test]
 async fn a_dead_letter_is_listed_with_its_tries_and_delivered_again() {
-    let folder = Folder::new();
-    let hooks = Hooks::start().await;
-    hooks.answer([500, 500, 500]);
-    let server = Server::start_with(&folder.0, hasty).await;
-    let agent =
-        server.agent(json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]})).await;
-    let (id, _) = server.conversation(&agent).await;
-    server.stage.tell_all(&id, 0, talk());
-    let dead = until("the dead letter", async || {
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
+    hooks.respond_with([500, 500, 500]);
+    let server = TestServer::start_with(&folder.0, fast_retries).await;
+    let agent = server
+        .create_agent(json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]}))
+        .await;
+    let (id, _) = server.create_conversation(&agent).await;
+    server.engine.record_events(&id, 0, sample_call());
+    let dead = wait_for("the dead letter", async || {
         let list = server.get("/v1/ext/deadletters").await;
         (list.header("x-total-count") == "1").then(|| list.json()[0].clone())
     })
@@ -241,58 +256,58 @@ async fn a_dead_letter_is_listed_with_its_tries_and_delivered_again() {
 
     // The receiver's address was wrong. After its correction, the dead letter is redelivered to the
     // new address.
-    let right = Hooks::start().await;
+    let right = WebhookReceiver::start().await;
     server
-        .call("PATCH", &format!("/v1/ext/agent/{agent}"), json!({"callback_url": right.url}))
+        .send_json("PATCH", &format!("/v1/ext/agent/{agent}"), json!({"callback_url": right.url}))
         .await
-        .expect(200);
+        .expect_status(200);
     let again = format!("/v1/ext/deadletter/{}/redeliver", dead["id"].as_str().unwrap());
     server
         .post(&again, json!({}))
         .await
-        .is(200, json!({"id": dead["id"], "message": "Webhook is delivered again"}));
-    let mut came = hooks.first(3).await;
-    came.extend(right.first(1).await);
+        .assert_is(200, json!({"id": dead["id"], "message": "Webhook is delivered again"}));
+    let mut came = hooks.wait_for_first(3).await;
+    came.extend(right.wait_for_first(1).await);
     assert!(
         came.iter().all(|one| one.id() == came[0].id() && one.body == came[0].body && one.sequence() == 1)
     );
     let path = format!("/v1/ext/conversation/{id}/deliveries");
-    let log = until("the delivery", async || {
-        let log = server.get(&path).await.expect(200);
+    let log = wait_for("the delivery", async || {
+        let log = server.get(&path).await.expect_status(200);
         (log[0]["state"] == "done").then_some(log)
     })
     .await;
     assert_eq!(log[0]["tries"].as_array().unwrap().len(), 4, "{log}");
     assert_eq!(log[0]["tries"][3]["status"], 204);
     let missing = json!({"message": "Dead letter not found"});
-    server.post(&again, json!({})).await.is(404, missing.clone());
-    server.post("/v1/ext/deadletter/nothing/redeliver", json!({})).await.is(404, missing);
+    server.post(&again, json!({})).await.assert_is(404, missing.clone());
+    server.post("/v1/ext/deadletter/nothing/redeliver", json!({})).await.assert_is(404, missing);
     server
         .get("/v1/ext/conversation/nothing/deliveries")
         .await
-        .is(404, json!({"error": "Conversation not found"}));
-    assert_eq!(server.get("/v1/ext/deadletters").await.expect(200), json!([]));
+        .assert_is(404, json!({"error": "Conversation not found"}));
+    assert_eq!(server.get("/v1/ext/deadletters").await.expect_status(200), json!([]));
 }
 
 #[tokio::test]
 async fn a_guardrail_that_fires_is_told_once_with_the_speech_that_answers_it() {
-    let folder = Folder::new();
-    let hooks = Hooks::start().await;
-    hooks.answer([500]);
-    let server = Server::start_with(&folder.0, hasty).await;
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
+    hooks.respond_with([500]);
+    let server = TestServer::start_with(&folder.0, fast_retries).await;
     let guardrail = json!({"name": "No advice", "prompt": "The user asks for advice", "category": "law", "response_message": "I must not.", "callback_url": hooks.url});
-    let rule = server.post("/v1/ext/guardrail", guardrail).await.expect(201);
+    let rule = server.post("/v1/ext/guardrail", guardrail).await.expect_status(201);
     let silent =
-        server.post("/v1/ext/guardrail", json!({"name": "Hate", "prompt": "Hate"})).await.expect(201);
+        server.post("/v1/ext/guardrail", json!({"name": "Hate", "prompt": "Hate"})).await.expect_status(201);
     let made = server
-        .post("/v1/ext/agent", agent(json!({"guardrail": [silent["id"], rule["id"]]})))
+        .post("/v1/ext/agent", agent_body(json!({"guardrail": [silent["id"], rule["id"]]})))
         .await
-        .expect(200);
-    let (id, token) = server.conversation(made["id"].as_str().unwrap()).await;
+        .expect_status(200);
+    let (id, token) = server.create_conversation(made["id"].as_str().unwrap()).await;
     let offer = server.request("POST", &format!("/rtc/{id}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
     let (rule, tools) = {
-        let offers = server.stage.offers.lock().unwrap();
+        let offers = server.engine.offers.lock().unwrap();
         let call = &offers[0].config;
         assert_eq!(call.guardrails.iter().map(|g| g.key.as_str()).collect::<Vec<_>>(), ["hate", "no_advice"]);
         (call.guardrails[1].clone(), call.tools.clone())
@@ -313,12 +328,12 @@ async fn a_guardrail_that_fires_is_told_once_with_the_speech_that_answers_it() {
         callback_url: rule.callback_url,
     }));
     let speaks = |utterance| Event::AgentStartedSpeaking { text: "I must not.".into(), utterance };
-    server.stage.tell_all(
+    server.engine.record_events(
         &id,
         0,
-        [(0.0, joined()), (1.5, fired), (1.6, speaks(utterance)), (3.0, speaks(utterance))],
+        [(0.0, joined_event()), (1.5, fired), (1.6, speaks(utterance)), (3.0, speaks(utterance))],
     );
-    let came = hooks.first(1).await;
+    let came = hooks.wait_for_first(1).await;
     check_signature(&came[0], made["webhook_secret"].as_str().unwrap());
     assert_eq!(
         came[0].body,
@@ -329,13 +344,13 @@ async fn a_guardrail_that_fires_is_told_once_with_the_speech_that_answers_it() {
         })
         .to_string()
     );
-    server.stage.tell_all(
+    server.engine.record_events(
         &id,
         4,
         [(4.0, Event::CallEnded), (4.0, Event::Ended { reason: conversation::event::EndReason::UserLeft })],
     );
-    server.status(&id, "ENDED").await;
-    assert_eq!(hooks.came().len(), 1, "one attempt, though it failed");
-    let log = server.get(&format!("/v1/ext/conversation/{id}/deliveries")).await.expect(200);
+    server.wait_for_status(&id, "ENDED").await;
+    assert_eq!(hooks.received().len(), 1, "one attempt, though it failed");
+    let log = server.get(&format!("/v1/ext/conversation/{id}/deliveries")).await.expect_status(200);
     assert_eq!(log, json!([]));
 }

@@ -140,7 +140,7 @@ ERRORS = [
 ELSEWHERE = {
     "409 Agent speech cannot be interrupted": "control-api/tests/api/conversations.rs::a_running_call_answers_for_itself",
     "409 Conversation is ending": "control-api/tests/api/conversations.rs::a_running_call_answers_for_itself",
-    "503 No capacity": "control-api/tests/api/doors.rs::a_refused_offer_says_why",
+    "503 No capacity": "control-api/tests/api/signaling.rs::a_refused_offer_says_why",
     "Agent request successfully created.": None,  # No meeting service is installed yet: every request fails.
 }
 

@@ -214,7 +214,7 @@ AVATARS = Chapter("avatars", [
     Row("a character and a picture", "POST /v2/custom-avatar", {**DRAWN, "input_image": ZOE["input_image"]}, 400, invalid(("input_image", "must not come with a character"))),
     Row("a rest with an open mouth or shut eyes", "POST /v2/custom-avatar", {**DRAWN, "rest": {"mouth": {"jaw": 1}, "eyes": {"lids": 1}}}, 400, invalid(("rest.mouth.jaw", "must be 0"), ("rest.eyes.lids", "must be between 0 and 0.4"))),
     Row("what may be set, and people to begin with", "GET /v2/character", None, 200, {"character": each({"name": TEXT, "group": TEXT, "kind": TEXT}), "pose": each({"name": TEXT, "kind": "slider", "unit": TEXT, "least": NUMBER, "most": NUMBER}), "people": each({"id": TEXT, "name": TEXT, "gender": TEXT, "voice": TEXT, "character": OBJECT, "rest": OBJECT}), "visemes": each({"name": TEXT, "mouth": OBJECT})}),
-    # The server draws it at a low priority and within 20 s. control-api/tests/api/drawn.rs asks the
+    # The server draws it at a low priority and within 20 s. control-api/tests/api/custom_avatars.rs asks the
     # same of a scripted child process.
     Row("a preview is a picture", "POST /v2/character/preview", {"character": DRAWN["character"], "pose": {"smile": 1}, "size": 64}, 200, has("RIFF"), heads={"content-type": "image/webp"}, long="editor"),
     Row("a preview without a character", "POST /v2/character/preview", {"size": 63}, 400, invalid(("character", "is required"), ("size", "must be between 64 and 512"))),

@@ -56,7 +56,13 @@ impl TestServer {
             ..HttpLimits::default()
         };
         let (connect, listener) = mpsc::unbounded_channel();
-        tokio::spawn(accept_connections(PipeListener(listener), |_| {}, router, bounds, std::future::pending()));
+        tokio::spawn(accept_connections(
+            PipeListener(listener),
+            |_| {},
+            router,
+            bounds,
+            std::future::pending(),
+        ));
         Self(connect)
     }
 
@@ -163,7 +169,8 @@ async fn an_address_that_uses_its_share_gets_no_further_connection() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_at_a_reserved_place_has_a_second_for_one_request() {
     let server = TestServer::start(2, &[]);
-    let mut held = [server.open_held_response("192.0.2.1").await, server.open_held_response("192.0.2.2").await];
+    let mut held =
+        [server.open_held_response("192.0.2.1").await, server.open_held_response("192.0.2.2").await];
     let began = Instant::now();
     let mut asks = server.connect("192.0.2.3");
     asks.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();

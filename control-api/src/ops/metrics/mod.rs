@@ -71,8 +71,10 @@ async fn control_plane_metrics(shared: &AppState) -> store::Result<Vec<MetricFam
     let host = shared.engine();
     let failing = shared.store.health.failure_reason().is_some();
     let keeps = shared.persistence_failure().is_none();
-    let ready =
-        keeps && !shared.is_draining() && host.not_ready_reason().is_none() && host.capacity_error().is_none();
+    let ready = keeps
+        && !shared.is_draining()
+        && host.not_ready_reason().is_none()
+        && host.capacity_error().is_none();
     Ok(vec![
         MetricFamily::gauge("visavis_build_info", "This program.").with_label(
             "version",

@@ -8,7 +8,8 @@ use engine_api::metrics::MetricFamily;
 /// omitted.
 pub(super) fn collect() -> Vec<MetricFamily> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let bytes = |name| Some(status_field(&status, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024);
+    let bytes =
+        |name| Some(status_field(&status, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024);
     let cpu = ProcessTime::try_now().ok().map(|time| time.as_duration().as_secs_f64());
     let cores = std::thread::available_parallelism().ok().map(usize::from);
     let numbers = [
@@ -21,7 +22,8 @@ pub(super) fn collect() -> Vec<MetricFamily> {
             .map(|n| MetricFamily::gauge("process_virtual_memory_bytes", "Memory reserved.").with_value(n)),
         open_files()
             .map(|n| MetricFamily::gauge("process_open_fds", "Open files, sockets included.").with_value(n)),
-        max_open_files().map(|n| MetricFamily::gauge("process_max_fds", "Files that may be open.").with_value(n)),
+        max_open_files()
+            .map(|n| MetricFamily::gauge("process_max_fds", "Files that may be open.").with_value(n)),
         status_field(&status, "Threads")
             .and_then(|n| n.parse::<u64>().ok())
             .map(|n| MetricFamily::gauge("process_threads", "Threads.").with_value(n)),

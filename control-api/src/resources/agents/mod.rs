@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use self::parse::ParsedAgent;
 use crate::clock;
 use crate::config::StockAvatar;
-use crate::error::{ApiError, Resource, OrInternalError as _, ErrorText};
+use crate::error::{ApiError, ErrorText, OrInternalError as _, Resource};
 use crate::http::auth::ApiCaller;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
@@ -111,7 +111,12 @@ fn draft<'a>(
 }
 
 /// Whether a record that an agent references in one of its lists exists.
-async fn reference_exists(tx: &mut Transaction, workspace: &str, list: &str, id: &str) -> store::Result<bool> {
+async fn reference_exists(
+    tx: &mut Transaction,
+    workspace: &str,
+    list: &str,
+    id: &str,
+) -> store::Result<bool> {
     let table = match list {
         "tool" => Table::Tool,
         "guardrail" => Table::Guardrail,
@@ -122,7 +127,11 @@ async fn reference_exists(tx: &mut Transaction, workspace: &str, list: &str, id:
 }
 
 /// 400 if the document references a record that does not exist.
-pub(crate) async fn check_references(tx: &mut Transaction, workspace: &str, document: &Value) -> Result<(), ApiError> {
+pub(crate) async fn check_references(
+    tx: &mut Transaction,
+    workspace: &str,
+    document: &Value,
+) -> Result<(), ApiError> {
     let faults = FieldErrors::default();
     for list in parse::ATTACHMENT_FIELDS {
         for (i, id) in document::string_list(document, list).iter().enumerate() {
@@ -139,8 +148,11 @@ async fn list(
     caller: ApiCaller,
     PageQuery(page): PageQuery<false>,
 ) -> Result<ListResponse, ApiError> {
-    let (rows, total) =
-        shared.store.document_page(Table::Agent, &caller.workspace, &page).await.or_internal_error(READ_FAILED)?;
+    let (rows, total) = shared
+        .store
+        .document_page(Table::Agent, &caller.workspace, &page)
+        .await
+        .or_internal_error(READ_FAILED)?;
     let agents = to_json_list(&shared, &caller.workspace, &rows).await.or_internal_error(READ_FAILED)?;
     Ok(ListResponse(agents, total))
 }
@@ -149,12 +161,17 @@ async fn to_json_list(shared: &AppState, workspace: &str, rows: &[Row]) -> store
     let documents =
         rows.iter().map(|row| document::parse_document(&row.document)).collect::<store::Result<Vec<_>>>()?;
     let attached = response::AttachedRecords::read(shared, workspace, &documents).await?;
-    Ok(rows.iter().zip(&documents).map(|(row, document)| response::to_json(row, document, &attached)).collect())
+    Ok(rows
+        .iter()
+        .zip(&documents)
+        .map(|(row, document)| response::to_json(row, document, &attached))
+        .collect())
 }
 
 async fn read(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
     let id = store::normalize_id(&id).ok_or(ApiError::NotFound(Resource::Agent))?;
-    let row = shared.store.document(Table::Agent, &caller.workspace, &id).await.or_internal_error(READ_FAILED)?;
+    let row =
+        shared.store.document(Table::Agent, &caller.workspace, &id).await.or_internal_error(READ_FAILED)?;
     let row = row.ok_or(ApiError::NotFound(Resource::Agent))?;
     let mut agents = to_json_list(&shared, &caller.workspace, &[row]).await.or_internal_error(READ_FAILED)?;
     Ok(axum::Json(agents.pop().unwrap_or_default()))
@@ -192,7 +209,12 @@ async fn patch(
 }
 
 /// Replaces an agent by the result of `body` on the stored document.
-async fn update(shared: &AppState, caller: &ApiCaller, id: &str, body: impl FnOnce(Value) -> Value) -> JsonResult {
+async fn update(
+    shared: &AppState,
+    caller: &ApiCaller,
+    id: &str,
+    body: impl FnOnce(Value) -> Value,
+) -> JsonResult {
     let missing = || ApiError::NotFound(Resource::Agent);
     let id = store::normalize_id(id).ok_or_else(missing)?;
     let mut faces = avatars::list_available(shared, &caller.workspace).await?;
@@ -247,11 +269,17 @@ pub(crate) async fn drop_deleted_references(
     Ok(())
 }
 
-async fn remove(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn remove(
+    State(shared): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult {
     let missing = || ApiError::NotFound(Resource::Agent);
     let id = store::normalize_id(&id).ok_or_else(missing)?;
     let mut tx = shared.store.begin_write().await.or_internal_error(DELETE_FAILED)?;
-    let found = document::delete(&mut tx, Table::Agent, &caller.workspace, &id).await.or_internal_error(DELETE_FAILED)?;
+    let found = document::delete(&mut tx, Table::Agent, &caller.workspace, &id)
+        .await
+        .or_internal_error(DELETE_FAILED)?;
     tx.commit().await.or_internal_error(DELETE_FAILED)?;
     if found {
         Ok(axum::Json(json!({"id": id, "message": "Agent deleted successfully"})))
@@ -260,7 +288,11 @@ async fn remove(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id)
     }
 }
 
-async fn rotate_webhook_secret(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn rotate_webhook_secret(
+    State(shared): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult {
     let missing = || ApiError::NotFound(Resource::Agent);
     let id = store::normalize_id(&id).ok_or_else(missing)?;
     let mut tx = shared.store.begin_write().await?;

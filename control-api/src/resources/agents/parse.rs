@@ -11,7 +11,7 @@ use super::turn;
 use crate::config::StockAvatar;
 use crate::error::ApiError;
 use crate::http::validate::{FieldErrors, Fields, is_origin};
-use crate::store::secrets::{self, SECRET_MASK, AgentSecrets};
+use crate::store::secrets::{self, AgentSecrets, SECRET_MASK};
 
 /// An event name that is accepted and stored, but never sent.
 const ACTION_FOUND: &str = "action_found";
@@ -46,7 +46,11 @@ pub(crate) struct ParsedAgent {
 }
 
 /// Parses an agent. `old` are the secrets of the agent that it replaces: a `***` preserves them.
-pub(crate) fn parse(body: Value, stock: &[StockAvatar], old: Option<&AgentSecrets>) -> Result<ParsedAgent, ApiError> {
+pub(crate) fn parse(
+    body: Value,
+    stock: &[StockAvatar],
+    old: Option<&AgentSecrets>,
+) -> Result<ParsedAgent, ApiError> {
     parse_as(DocumentKind::Agent, body, stock, old)
 }
 
@@ -85,7 +89,9 @@ pub(crate) fn parse_as(
         Some(_) if fields.raw("avatars") == Some(&json!([])) => {
             fields.add_error("avatars", "must hold at least one avatar");
         }
-        None if fields.raw("avatars").is_none_or(Value::is_null) => fields.add_error("avatars", "is required"),
+        None if fields.raw("avatars").is_none_or(Value::is_null) => {
+            fields.add_error("avatars", "is required")
+        }
         // Invalid elements were reported above.
         _ => {}
     }
@@ -310,12 +316,20 @@ mod tests {
             invalid_fields(body(json!({"avatars": [{"avatar_key_id": "nobody"}]}))),
             ["avatars[0].avatar_key_id"]
         );
-        assert_eq!(invalid_fields(body(json!({"avatars": ["ada"], "record": "yes"}))), ["avatars[0]", "record"]);
         assert_eq!(
-            invalid_fields(body(json!({"callback_url": "ftp://x", "callback_events": ["call_ended", "nothing"]}))),
+            invalid_fields(body(json!({"avatars": ["ada"], "record": "yes"}))),
+            ["avatars[0]", "record"]
+        );
+        assert_eq!(
+            invalid_fields(body(
+                json!({"callback_url": "ftp://x", "callback_events": ["call_ended", "nothing"]})
+            )),
             ["callback_events[1]", "callback_url"]
         );
-        assert_eq!(invalid_fields(body(json!({"config": {"maxCallDuration": -1}}))), ["config.maxCallDuration"]);
+        assert_eq!(
+            invalid_fields(body(json!({"config": {"maxCallDuration": -1}}))),
+            ["config.maxCallDuration"]
+        );
         assert!(matches!(parse(json!([]), &stock(), None), Err(ApiError::Invalid(f)) if f.is_empty()));
     }
 
@@ -354,7 +368,10 @@ mod tests {
         );
         let both = json!({"min_endpointing_delay": 2, "max_endpointing_delay": 1});
         assert_eq!(invalid_fields(with("balanced", both.clone(), none())), [min]);
-        assert!(invalid_fields(with("balanced", both, json!({"min_endpointing_delay": 1}))).is_empty(), "stt wins");
+        assert!(
+            invalid_fields(with("balanced", both, json!({"min_endpointing_delay": 1}))).is_empty(),
+            "stt wins"
+        );
         assert_eq!(invalid_fields(with("balanced", json!({"max_endpointing_delay": 10.5}), none())), [max]);
         assert_eq!(invalid_fields(with("balanced", json!({"min_endpointing_delay": -1}), none())), [min]);
         assert_eq!(

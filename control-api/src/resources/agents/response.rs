@@ -53,7 +53,9 @@ impl AttachedRecords {
             _ => &self.mcp,
         };
         match &document[list] {
-            Value::Array(_) => string_list(document, list).iter().filter_map(|id| known.get(id).cloned()).collect(),
+            Value::Array(_) => {
+                string_list(document, list).iter().filter_map(|id| known.get(id).cloned()).collect()
+            }
             _ => Value::Null,
         }
     }
@@ -68,7 +70,12 @@ pub(crate) fn to_json(row: &document::Row, document: &Value, attached: &Attached
             let value = match name.as_str() {
                 "avatars" => {
                     let turn = &document["config"]["turn"];
-                    value.as_array().into_iter().flatten().map(|stored| avatar_to_json(stored, turn)).collect()
+                    value
+                        .as_array()
+                        .into_iter()
+                        .flatten()
+                        .map(|stored| avatar_to_json(stored, turn))
+                        .collect()
                 }
                 list if super::parse::ATTACHMENT_FIELDS.contains(&list) => attached.to_json(document, list),
                 _ => value.clone(),

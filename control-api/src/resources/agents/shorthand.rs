@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::routing::post;
 use serde_json::{Map, Value, json};
 
-use super::{drop_deleted_references, insert, parse, check_quota, insert_in};
+use super::{check_quota, drop_deleted_references, insert, insert_in, parse};
 use crate::config::StockAvatar;
 use crate::error::{ApiError, OrInternalError as _};
 use crate::http::auth::ApiCaller;
@@ -25,7 +25,9 @@ type JsonResult = Result<axum::Json<Value>, ApiError>;
 const FETCH_FAILED: &str = "Failed to fetch template/avatar";
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    Router::new().route("/v1/agent/api", post(create_from_short_form)).route("/v1/ext/agentbytemplate", post(create_from_template))
+    Router::new()
+        .route("/v1/agent/api", post(create_from_short_form))
+        .route("/v1/ext/agentbytemplate", post(create_from_template))
 }
 
 fn created_response((id, webhook): (String, String)) -> axum::Json<Value> {
@@ -51,7 +53,11 @@ fn avatar_ids(fields: &Fields<'_>) -> Vec<String> {
     ids
 }
 
-async fn create_from_short_form(State(shared): State<Arc<AppState>>, caller: ApiCaller, Json(body): Json) -> JsonResult {
+async fn create_from_short_form(
+    State(shared): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Json(body): Json,
+) -> JsonResult {
     let faces = avatars::list_available(&shared, &caller.workspace).await?;
     let whole = {
         let faults = FieldErrors::default();
@@ -79,7 +85,11 @@ struct NewAgentFromTemplate {
     context: String,
 }
 
-async fn create_from_template(State(shared): State<Arc<AppState>>, caller: ApiCaller, Json(body): Json) -> JsonResult {
+async fn create_from_template(
+    State(shared): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Json(body): Json,
+) -> JsonResult {
     let wish = {
         let faults = FieldErrors::default();
         let fields = Fields::body(body, &faults)?;
@@ -98,24 +108,35 @@ async fn create_from_template(State(shared): State<Arc<AppState>>, caller: ApiCa
         return Err(absent("avatar"));
     }
     let mut tx = shared.store.begin_write().await.or_internal_error(FETCH_FAILED)?;
-    let row = document::find_in(&mut tx, Table::Template, &caller.workspace, &id).await.or_internal_error(FETCH_FAILED)?;
+    let row = document::find_in(&mut tx, Table::Template, &caller.workspace, &id)
+        .await
+        .or_internal_error(FETCH_FAILED)?;
     let row = row.ok_or_else(|| absent("template"))?;
     let mut template = document::parse_document(&row.document).or_internal_error(FETCH_FAILED)?;
-    drop_deleted_references(&mut tx, &caller.workspace, &mut template).await.or_internal_error(FETCH_FAILED)?;
-    let hidden: AgentSecrets = secrets::open(&shared.vault, &row.id, &row.secrets).or_internal_error(FETCH_FAILED)?;
+    drop_deleted_references(&mut tx, &caller.workspace, &mut template)
+        .await
+        .or_internal_error(FETCH_FAILED)?;
+    let hidden: AgentSecrets =
+        secrets::open(&shared.vault, &row.id, &row.secrets).or_internal_error(FETCH_FAILED)?;
     let (body, hidden) = agent_from_template(&faces, template, hidden, &wish);
     let parsed = parse::parse(body, &faces, Some(&hidden)).map_err(|refused| {
         ApiError::Internal(FETCH_FAILED, format!("the stored template is no agent: {refused:?}"))
     })?;
     check_quota(&shared, &mut tx, &caller.workspace, &parsed.document).await?;
-    let made = insert_in(&shared, &mut tx, &caller.workspace, parsed).await.or_internal_error(FETCH_FAILED)?;
+    let made =
+        insert_in(&shared, &mut tx, &caller.workspace, parsed).await.or_internal_error(FETCH_FAILED)?;
     tx.commit().await.or_internal_error(FETCH_FAILED)?;
     Ok(created_response(made))
 }
 
 /// Builds an agent from a template, with its secrets. The n-th avatar gets the settings of the
 /// template's n-th avatar, or of its first one if there are fewer.
-fn agent_from_template(faces: &[StockAvatar], template: Value, hidden: AgentSecrets, wish: &NewAgentFromTemplate) -> (Value, AgentSecrets) {
+fn agent_from_template(
+    faces: &[StockAvatar],
+    template: Value,
+    hidden: AgentSecrets,
+    wish: &NewAgentFromTemplate,
+) -> (Value, AgentSecrets) {
     let Value::Object(mut agent) = template else { return (template, hidden) };
     let mut secrets = AgentSecrets { webhook: secrets::new_webhook_secret(), avatars: Vec::new() };
     let name = agent.shift_remove("template_name").unwrap_or_default();

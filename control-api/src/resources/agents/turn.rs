@@ -54,7 +54,8 @@ pub(super) fn parse(turn: &Fields<'_>) -> Value {
     let mut kept = Map::new();
     for key in TURN_SETTING_KEYS {
         let Some(value) = turn.raw(key) else { continue };
-        let long = DELAY_FIELDS.contains(&key) && value.as_f64().is_some_and(|delay| delay > MAX_DELAY_SECONDS);
+        let long =
+            DELAY_FIELDS.contains(&key) && value.as_f64().is_some_and(|delay| delay > MAX_DELAY_SECONDS);
         match settings.set(key, value) {
             Ok(_) if long => turn.add_error(key, "must be between 0 and 10"),
             Ok(_) => {

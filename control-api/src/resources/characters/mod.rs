@@ -33,7 +33,9 @@ const PREVIEW_SIZES: std::ops::RangeInclusive<f64> = 64.0..=512.0;
 const DEFAULT_PREVIEW_SIZE: u64 = 256;
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    Router::new().route("/v2/character", get(read_character_sheet)).route("/v2/character/preview", post(preview))
+    Router::new()
+        .route("/v2/character", get(read_character_sheet))
+        .route("/v2/character/preview", post(preview))
 }
 
 /// The data that a character editor needs.

@@ -106,7 +106,11 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
     }
 }
 
-async fn render_with_restart(hand: &mut Option<RenderProcess>, command: &[OsString], line: &[u8]) -> std::io::Result<Option<Bytes>> {
+async fn render_with_restart(
+    hand: &mut Option<RenderProcess>,
+    command: &[OsString],
+    line: &[u8],
+) -> std::io::Result<Option<Bytes>> {
     // A process that was started for an earlier picture may have been killed meanwhile.
     if let Some(picture) = match hand {
         Some(old) => old.render(line).await.ok(),

@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 use crate::http::validate::Fields;
 
 /// The settings of a character.
-pub(crate) static CHARACTER_SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(character_schema::character_settings);
+pub(crate) static CHARACTER_SETTINGS: LazyLock<Vec<Setting>> =
+    LazyLock::new(character_schema::character_settings);
 /// The settings of a pose.
 pub(crate) static POSE_SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(character_schema::pose_settings);
 /// The settings of a character's expression at rest.
@@ -87,8 +88,11 @@ impl SettingsReader<'_, '_> {
                 self.add_error(path, format!("must be an array of {count}"));
                 return None;
             };
-            let items: Vec<Option<Value>> =
-                items.iter().enumerate().map(|(i, item)| self.read_value(item, &format!("{path}[{i}]"))).collect();
+            let items: Vec<Option<Value>> = items
+                .iter()
+                .enumerate()
+                .map(|(i, item)| self.read_value(item, &format!("{path}[{i}]")))
+                .collect();
             return items.into_iter().collect::<Option<Vec<_>>>().map(Value::Array);
         }
         self.add_error(path, "is not known");
@@ -160,7 +164,10 @@ mod tests {
             assert_eq!(taken, person.character);
         }
         assert_eq!(read_character(json!({})), Ok(json!({})));
-        assert_eq!(read_character(json!({"age": null, "eyes": null, "hair": {"dark": null}})), Ok(json!({"hair": {}})));
+        assert_eq!(
+            read_character(json!({"age": null, "eyes": null, "hair": {"dark": null}})),
+            Ok(json!({"hair": {}}))
+        );
     }
 
     #[test]
@@ -209,7 +216,10 @@ mod tests {
             assert_eq!(single_error(json!({"skin": {"colour": bad}})), told(".skin.colour", colour));
         }
         assert_eq!(single_error(json!({"background": ["#ffffff", "x"]})), told(".background[1]", colour));
-        assert_eq!(single_error(json!({"background": ["#ffffff"]})), told(".background", "must be an array of 2"));
+        assert_eq!(
+            single_error(json!({"background": ["#ffffff"]})),
+            told(".background", "must be an array of 2")
+        );
         assert_eq!(
             single_error(json!({"glasses": "monocle"})),
             told(".glasses", "must be one of none, square, round, slim")

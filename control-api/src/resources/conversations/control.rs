@@ -50,7 +50,12 @@ fn conflict(refusal: Rejection) -> ApiError {
 }
 
 /// Sends a command to a conversation in any status.
-async fn send_command(shared: &AppState, caller: &ApiCaller, row: Row, command: Command) -> Result<(), ApiError> {
+async fn send_command(
+    shared: &AppState,
+    caller: &ApiCaller,
+    row: Row,
+    command: Command,
+) -> Result<(), ApiError> {
     let id: ConversationId = row.id.parse().map_err(|_| ApiError::NotFound(Resource::Conversation))?;
     let mut row = row;
     // Twice, because the call may start or end between reading its status and sending the command.
@@ -105,7 +110,11 @@ async fn speak(
     Ok(axum::Json(json!({"message": "Agent is speaking the provided text."})))
 }
 
-async fn interrupt(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn interrupt(
+    State(shared): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult {
     let row = find_conversation(&shared, &caller, &id).await?;
     send_command(&shared, &caller, row, Command::Interrupt).await?;
     Ok(axum::Json(json!({"message": "Agent interrupted successfully"})))
@@ -117,7 +126,8 @@ async fn respond(
     Path(id): Path<String>,
     Json(body): Json,
 ) -> JsonResult {
-    let command = parse_body(body, |f| Command::Respond { text: f.required_at_most("text", MAX_TEXT_CHARS) })?;
+    let command =
+        parse_body(body, |f| Command::Respond { text: f.required_at_most("text", MAX_TEXT_CHARS) })?;
     let row = find_conversation(&shared, &caller, &id).await?;
     send_command(&shared, &caller, row, command).await?;
     Ok(axum::Json(json!({"message": "Agent is responding to the provided text."})))
@@ -167,7 +177,9 @@ async fn end(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): P
     }
     let unwritable = || {
         shared.unconfirmed_ends.insert(id);
-        ApiError::StoreUnwritable(shared.store.health.failure_reason().unwrap_or_else(|| END_NOT_STORED.to_owned()))
+        ApiError::StoreUnwritable(
+            shared.store.health.failure_reason().unwrap_or_else(|| END_NOT_STORED.to_owned()),
+        )
     };
     let mut news = shared.commits.subscribe();
     // Of concurrent requests only the one that ends the conversation succeeds; the others get 409.

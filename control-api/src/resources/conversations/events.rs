@@ -52,7 +52,10 @@ fn event_to_json(fact: &EventEnvelope, base: Micros) -> Value {
     let mut item = Map::new();
     item.insert("seq".into(), fact.seq.into());
     item.insert("at".into(), fact.at.as_seconds().into());
-    item.insert("timestamp".into(), clock::to_iso8601(base.saturating_add(fact.at.as_micros() as Micros)).into());
+    item.insert(
+        "timestamp".into(),
+        clock::to_iso8601(base.saturating_add(fact.at.as_micros() as Micros)).into(),
+    );
     if let Value::Object(event) = json!(fact.event) {
         item.extend(event);
     }
@@ -86,7 +89,9 @@ async fn events(
         next_seq: last.map_or(0, |n| n + 1),
         buffered: Vec::new(),
     };
-    Ok(Sse::new(reader.into_stream()).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL)).into_response())
+    Ok(Sse::new(reader.into_stream())
+        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL))
+        .into_response())
 }
 
 /// Reads a conversation's events as they are stored.

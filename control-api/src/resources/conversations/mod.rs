@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 
 use crate::clock;
 use crate::cluster::erasure;
-use crate::error::{ApiError, Resource, OrInternalError as _, ErrorText};
+use crate::error::{ApiError, ErrorText, OrInternalError as _, Resource};
 use crate::events::record;
 use crate::http::auth::ApiCaller;
 use crate::http::extract::{BaseUrl, Json, ListResponse, PageQuery, Path};
@@ -73,7 +73,10 @@ fn parse_context(fields: &Fields<'_>) -> Option<String> {
     }
 }
 
-fn parse_new_conversation(body: Value, [agent, user_name, user_id]: [&str; 3]) -> Result<NewConversation, ApiError> {
+fn parse_new_conversation(
+    body: Value,
+    [agent, user_name, user_id]: [&str; 3],
+) -> Result<NewConversation, ApiError> {
     let faults = FieldErrors::default();
     let fields = Fields::body(body, &faults)?;
     let meta_data = fields.raw("meta_data").filter(|v| !v.is_null());
@@ -92,7 +95,11 @@ fn parse_new_conversation(body: Value, [agent, user_name, user_id]: [&str; 3]) -
 }
 
 /// Creates a conversation in status STARTED.
-pub(crate) async fn create_record(shared: &AppState, workspace: &str, wish: &NewConversation) -> Result<Row, ApiError> {
+pub(crate) async fn create_record(
+    shared: &AppState,
+    workspace: &str,
+    wish: &NewConversation,
+) -> Result<Row, ApiError> {
     let missing = || ApiError::NotFound(Resource::Agent);
     // STT capacity is checked at signaling: a decoder that is in use now may be free when the user
     // joins.
@@ -193,7 +200,8 @@ async fn list(
     BaseUrl(base): BaseUrl,
     PageQuery(page): PageQuery<false>,
 ) -> Result<ListResponse, ApiError> {
-    let (rows, total) = shared.store.conversation_page(&caller.workspace, &page).await.or_internal_error(READ_FAILED)?;
+    let (rows, total) =
+        shared.store.conversation_page(&caller.workspace, &page).await.or_internal_error(READ_FAILED)?;
     let mut listed = Vec::with_capacity(rows.len());
     for row in rows {
         let fold = record::load_projection(&shared, &row).await.or_internal_error(READ_FAILED)?;
@@ -203,10 +211,19 @@ async fn list(
 }
 
 /// The conversation in the path, or 404.
-pub(crate) async fn find_conversation(shared: &AppState, caller: &ApiCaller, id: &str) -> Result<Row, ApiError> {
+pub(crate) async fn find_conversation(
+    shared: &AppState,
+    caller: &ApiCaller,
+    id: &str,
+) -> Result<Row, ApiError> {
     let missing = || ApiError::NotFound(Resource::Conversation);
     let id = store::normalize_id(id).ok_or_else(missing)?;
-    shared.store.conversation(&caller.workspace, &id).await.or_internal_error(READ_FAILED)?.ok_or_else(missing)
+    shared
+        .store
+        .conversation(&caller.workspace, &id)
+        .await
+        .or_internal_error(READ_FAILED)?
+        .ok_or_else(missing)
 }
 
 async fn read(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
@@ -253,8 +270,15 @@ async fn feedback(
     };
     let row = find_conversation(&shared, &caller, &id).await?;
     let mut tx = shared.store.begin_write().await?;
-    store::conversation::save_feedback(&mut tx, &caller.workspace, &row.id, rating, feedback.as_deref(), clock::now())
-        .await?;
+    store::conversation::save_feedback(
+        &mut tx,
+        &caller.workspace,
+        &row.id,
+        rating,
+        feedback.as_deref(),
+        clock::now(),
+    )
+    .await?;
     tx.commit().await?;
     Ok(axum::Json(json!({"message": "Feedback saved successfully"})))
 }

@@ -176,7 +176,9 @@ async fn bake_avatar(
     let mut killed = false;
     loop {
         match run_child(shared, &person.id, &file, &poses, folder).await? {
-            Some(BakeExit::Succeeded) => return Ok(Some(read_baked(&person.id, &poses).await?.ok_or(BAKE_FAILED))),
+            Some(BakeExit::Succeeded) => {
+                return Ok(Some(read_baked(&person.id, &poses).await?.ok_or(BAKE_FAILED)));
+            }
             // Usually caused by lack of memory. More may be available now, and the drawn parts are
             // kept.
             Some(BakeExit::Killed) if !killed => killed = true,
@@ -329,7 +331,14 @@ mod tests {
         assert_eq!(parse_progress(r#"{"progress":0.25}"#), Some(25));
         assert_eq!(parse_progress(r#"{"progress": 7}"#), Some(100));
         assert_eq!(parse_progress("amina: 20 %, 3 s"), None);
-        assert_eq!((parse_first_poses(r#"{"first":0.25}"#), parse_progress(r#"{"first":0.25}"#)), (Some(25), None));
-        assert_eq!((parse_first_poses(r#"{"first":7}"#), parse_first_poses(r#"{"progress":1}"#)), (Some(99), None), "all comes last");
+        assert_eq!(
+            (parse_first_poses(r#"{"first":0.25}"#), parse_progress(r#"{"first":0.25}"#)),
+            (Some(25), None)
+        );
+        assert_eq!(
+            (parse_first_poses(r#"{"first":7}"#), parse_first_poses(r#"{"progress":1}"#)),
+            (Some(99), None),
+            "all comes last"
+        );
     }
 }

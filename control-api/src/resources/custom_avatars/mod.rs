@@ -100,7 +100,11 @@ fn parse_new_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
     let faults = FieldErrors::default();
     let fields = Fields::body(body, &faults)?;
     let drawn = fields.raw("character").is_some_and(|c| !c.is_null());
-    let name = if drawn { fields.required_at_most("avatar_name", MAX_NAME_CHARS) } else { fields.required("avatar_name") };
+    let name = if drawn {
+        fields.required_at_most("avatar_name", MAX_NAME_CHARS)
+    } else {
+        fields.required("avatar_name")
+    };
     if name.chars().any(char::is_control) {
         fields.add_error("avatar_name", "must not have control characters");
     }
@@ -131,7 +135,13 @@ fn parse_new_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
         let landmarks = fields.raw("landmarks");
         source = Some(json!({"input_image": image, "landmarks": landmarks}).to_string());
     }
-    faults.into_result(NewCustomAvatar { name, gender, is_private, picture_source: source, character: person })
+    faults.into_result(NewCustomAvatar {
+        name,
+        gender,
+        is_private,
+        picture_source: source,
+        character: person,
+    })
 }
 
 /// The character part of a request: the fields of an avatar file, as they were given.
@@ -150,7 +160,11 @@ fn parse_character(fields: &Fields<'_>, gender: &str) -> Value {
     })
 }
 
-async fn create(State(shared): State<Arc<AppState>>, caller: ApiCaller, Json(body): Json<MAX_BODY_BYTES>) -> JsonResult {
+async fn create(
+    State(shared): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Json(body): Json<MAX_BODY_BYTES>,
+) -> JsonResult {
     let wish = parse_new_avatar(body)?;
     let draft = Draft {
         id: &new_id(),
@@ -164,7 +178,9 @@ async fn create(State(shared): State<Arc<AppState>>, caller: ApiCaller, Json(bod
         at: clock::now(),
     };
     let mut tx = shared.store.begin_write().await?;
-    if wish.character.is_some() && table::count_unfinished_jobs(&mut tx, &caller.workspace).await? >= MAX_QUEUED_DRAWINGS {
+    if wish.character.is_some()
+        && table::count_unfinished_jobs(&mut tx, &caller.workspace).await? >= MAX_QUEUED_DRAWINGS
+    {
         return Err(ApiError::QueueFull(format!(
             "{MAX_QUEUED_DRAWINGS} people of this workspace are waiting to be drawn"
         )));
@@ -193,7 +209,11 @@ async fn read(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): 
     Ok(axum::Json(to_json(&row)))
 }
 
-async fn remove(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn remove(
+    State(shared): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let mut tx = shared.store.begin_write().await?;
     let found = table::delete(&mut tx, &caller.workspace, &id).await?;

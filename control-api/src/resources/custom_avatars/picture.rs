@@ -76,7 +76,11 @@ mod tests {
             ("image/jpeg", jpeg(8000, 8000), jpeg(60_000, 60_000)),
             ("image/webp", webp(8000, 8000), webp(16_000, 16_000)),
         ] {
-            assert_eq!((told(&uri(kind, &fits)), told(&uri(kind, &bomb))), (None, Some(TOO_MANY_PIXELS)), "{kind}");
+            assert_eq!(
+                (told(&uri(kind, &fits)), told(&uri(kind, &bomb))),
+                (None, Some(TOO_MANY_PIXELS)),
+                "{kind}"
+            );
         }
         let large = uri("image/png", &vec![0; MAX_IMAGE_BYTES + 1]);
         assert!(matches!(check_data_uri(&large), Err(ApiError::PayloadTooLarge)));

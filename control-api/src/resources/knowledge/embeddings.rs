@@ -138,7 +138,9 @@ mod tests {
         assert_eq!(back, vectors.iter().map(|v| Embedding::from_vector(v)).collect::<Vec<_>>());
         assert!(back[0].is_some() && back[1].is_none());
         assert!(
-            decode_embeddings(&encode_embeddings(&vectors), 4).is_empty() && decode_embeddings(&[], 3).is_empty() && decode_embeddings(&[1], 0).is_empty()
+            decode_embeddings(&encode_embeddings(&vectors), 4).is_empty()
+                && decode_embeddings(&[], 3).is_empty()
+                && decode_embeddings(&[1], 0).is_empty()
         );
     }
 }

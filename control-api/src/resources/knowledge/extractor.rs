@@ -54,6 +54,6 @@ pub(super) async fn extract_text(command: &[OsString], kind: &str, bytes: Vec<u8
         .await
         .map_err(|_| "reading the document took too long".to_owned())??;
     drop(child);
-    documents::answer(&answer)
+    documents::parse_output(&answer)
         .unwrap_or_else(|| Err("reading the document took too much time or memory".into()))
 }

@@ -94,7 +94,10 @@ pub(super) async fn read(request: Request) -> Result<Form, ApiError> {
             "input" => {
                 let name = file_name(&file.unwrap_or_default()).to_owned();
                 let kind = document_type(&name).ok_or_else(|| {
-                    ApiError::invalid_field("input", "must be a file of type pdf, docx, txt, md, json, html or csv")
+                    ApiError::invalid_field(
+                        "input",
+                        "must be a file of type pdf, docx, txt, md, json, html or csv",
+                    )
                 })?;
                 let content = match kind {
                     "txt" | "md" => Content::Text(text(bytes)?),

@@ -58,7 +58,8 @@ async fn ingest_next(shared: &AppState) -> store::Result<bool> {
         tracing::warn!(document = %id, %why, "a document cannot be read");
     }
     let mut tx = shared.store.begin_write().await?;
-    kb::save_document_text(&mut tx, &base, &id, read.as_deref().map_err(String::as_str), clock::now()).await?;
+    kb::save_document_text(&mut tx, &base, &id, read.as_deref().map_err(String::as_str), clock::now())
+        .await?;
     tx.commit().await?;
     shared.document_read.notify_one();
     Ok(true)

@@ -14,7 +14,7 @@ use axum::{Extension, Router};
 use serde_json::{Value, json};
 
 use crate::clock;
-use crate::error::{ApiError, FieldError, Resource, OrInternalError as _, ErrorText};
+use crate::error::{ApiError, ErrorText, FieldError, OrInternalError as _, Resource};
 use crate::http::auth::ApiCaller;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
@@ -215,13 +215,15 @@ async fn list(
     caller: ApiCaller,
     PageQuery(page): PageQuery<false>,
 ) -> Result<ListResponse, ApiError> {
-    let (rows, total) = shared.store.kb_page(&caller.workspace, &page).await.or_internal_error(READ_FAILED)?;
+    let (rows, total) =
+        shared.store.kb_page(&caller.workspace, &page).await.or_internal_error(READ_FAILED)?;
     Ok(ListResponse(rows.iter().map(to_json).collect(), total))
 }
 
 async fn read(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
-    let row = shared.store.kb(&caller.workspace, &id).await.or_internal_error(READ_FAILED)?.ok_or(NOT_FOUND)?;
+    let row =
+        shared.store.kb(&caller.workspace, &id).await.or_internal_error(READ_FAILED)?.ok_or(NOT_FOUND)?;
     let documents = shared.store.kb_documents(&id).await.or_internal_error(READ_FAILED)?;
     let documents: Vec<Value> = documents
         .iter()
@@ -230,7 +232,11 @@ async fn read(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): 
     Ok(axum::Json(json!({"knowledge_base": to_json(&row), "documents": documents})))
 }
 
-async fn remove(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn remove(
+    State(shared): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let mut tx = shared.store.begin_write().await.or_internal_error(READ_FAILED)?;
     let found = kb::delete(&mut tx, &caller.workspace, &id).await.or_internal_error(READ_FAILED)?;

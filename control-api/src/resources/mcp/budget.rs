@@ -132,7 +132,10 @@ impl Budget {
     ///
     /// # Errors
     /// The session was closed first.
-    pub(super) async fn run_until_closed<T>(&self, work: impl Future<Output = T>) -> Result<T, egress::Error> {
+    pub(super) async fn run_until_closed<T>(
+        &self,
+        work: impl Future<Output = T>,
+    ) -> Result<T, egress::Error> {
         tokio::select! {
             biased;
             () = self.0.closed.cancelled() => Err(self.closed_error()),

@@ -16,7 +16,7 @@ use sse_stream::Sse;
 use url::Url;
 
 use super::budget::Budget;
-use super::http::{EVENT_STREAM, sse_events, is_event_stream};
+use super::http::{EVENT_STREAM, is_event_stream, sse_events};
 
 /// Timeout for POSTing a message. The answer arrives in the stream.
 const POST_TIMEOUT: Duration = Duration::from_secs(20);
@@ -48,7 +48,10 @@ pub(super) struct LegacySseTransport {
     events: BoxStream<'static, Result<Sse, sse_stream::Error>>,
 }
 
-fn with_headers(mut request: Request, headers: &HashMap<HeaderName, HeaderValue>) -> Result<Request, egress::Error> {
+fn with_headers(
+    mut request: Request,
+    headers: &HashMap<HeaderName, HeaderValue>,
+) -> Result<Request, egress::Error> {
     for (name, value) in headers {
         request = request.header(name.as_str(), value.to_str().unwrap_or_default())?;
     }
@@ -63,7 +66,8 @@ impl LegacySseTransport {
         url: &str,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<Self, Error> {
-        let request = with_headers(Request::new(Method::GET, url)?.timeout(None).limit(usize::MAX), &headers)?;
+        let request =
+            with_headers(Request::new(Method::GET, url)?.timeout(None).limit(usize::MAX), &headers)?;
         let base = request.url().clone();
         let response = budget.send(&client, request.header("accept", EVENT_STREAM)?).await?;
         if !response.is_success() {

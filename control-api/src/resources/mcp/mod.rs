@@ -14,7 +14,7 @@ use axum::{Extension, Router};
 use serde_json::{Value, json};
 
 use crate::clock;
-use crate::error::{ApiError, Resource, ErrorText};
+use crate::error::{ApiError, ErrorText, Resource};
 use crate::http::auth::ApiCaller;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
@@ -27,8 +27,11 @@ use crate::store::{new_id, secrets};
 
 type JsonResult = Result<axum::Json<Value>, ApiError>;
 
-const MCP: DocumentResource =
-    DocumentResource { table: Table::Mcp, resource: Resource::Mcp, read_error: "Failed to retrieve MCP details" };
+const MCP: DocumentResource = DocumentResource {
+    table: Table::Mcp,
+    resource: Resource::Mcp,
+    read_error: "Failed to retrieve MCP details",
+};
 /// Values of `type`: whichever transport the server supports, streamable HTTP, or the legacy
 /// transport with server-sent events.
 const TRANSPORT_TYPES: &[&str] = &["shttp/sse", "shttp", "sse"];

@@ -17,7 +17,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use serde_json::{Value, json};
 use tokio_util::sync::DropGuard;
 
-use super::budget::{Budget, Limit, BudgetedTransport};
+use super::budget::{Budget, BudgetedTransport, Limit};
 use super::http::BudgetedHttpClient;
 use super::legacy_sse::LegacySseTransport;
 use crate::resources::document_resource;
@@ -101,7 +101,11 @@ fn result_to_json(result: &CallToolResult) -> Result<Value, String> {
 }
 
 /// Opens a session with a server, over a transport that its configuration's `type` permits.
-async fn open_session(client: &egress::Client, budget: &Budget, mcp: &ServerConfig) -> Result<Session, String> {
+async fn open_session(
+    client: &egress::Client,
+    budget: &Budget,
+    mcp: &ServerConfig,
+) -> Result<Session, String> {
     // The session has its own connections, so that none stays open after its end. The client loads
     // the certificates again, which blocks; therefore it is not created on an async thread.
     let client = client.clone();
@@ -160,7 +164,11 @@ async fn list_all_tools(session: &Session, budget: &Budget) -> Result<Vec<rmcp::
 
 /// Opens a session for one configuration and lists its tools, or returns why there are none. After
 /// an error, or if this future is dropped, nothing of the session is left.
-async fn load_tools(client: &egress::Client, budget: &Budget, mcp: &ServerConfig) -> Result<Vec<Tool>, String> {
+async fn load_tools(
+    client: &egress::Client,
+    budget: &Budget,
+    mcp: &ServerConfig,
+) -> Result<Vec<Tool>, String> {
     let lasts = Arc::new(budget.close_on_drop());
     let work = async {
         let session = Arc::new(open_session(client, budget, mcp).await?);
@@ -207,7 +215,11 @@ pub(crate) async fn load_servers(
         return Ok(None);
     }
     let (client, conversation) = (shared.http_client.clone(), row.id.clone());
-    Ok(Some(Arc::new(McpServers { client, conversation, servers: servers.into_iter().map(Arc::new).collect() })))
+    Ok(Some(Arc::new(McpServers {
+        client,
+        conversation,
+        servers: servers.into_iter().map(Arc::new).collect(),
+    })))
 }
 
 /// MCP servers of a call.
@@ -233,7 +245,9 @@ impl ToolServers for McpServers {
                     Ok(tools) => {
                         tell(Ok(tools));
                         let (mcp, call, tell) = (Arc::clone(mcp), Arc::clone(call), Arc::clone(tell));
-                        budget.on_limit(move |limit| tell(Err(report_unavailable(&call, &mcp, Some(limit), &limit))));
+                        budget.on_limit(move |limit| {
+                            tell(Err(report_unavailable(&call, &mcp, Some(limit), &limit)))
+                        });
                     }
                     Err(why) => tell(Err(report_unavailable(call, mcp, budget.exceeded_limit(), &why))),
                 }
@@ -245,7 +259,12 @@ impl ToolServers for McpServers {
 
 /// Logs why a server's tools are not available, or no longer. Returns the sentence for the call's
 /// record.
-fn report_unavailable(conversation: &str, mcp: &ServerConfig, limit: Option<Limit>, why: &dyn fmt::Display) -> String {
+fn report_unavailable(
+    conversation: &str,
+    mcp: &ServerConfig,
+    limit: Option<Limit>,
+    why: &dyn fmt::Display,
+) -> String {
     tracing::warn!(%conversation, server = %mcp.name, %why, "an MCP server's tools are left out");
     // The server's own error text is only for the operator's log.
     let why = limit.map_or_else(|| "it could not be asked".into(), |limit| limit.to_string());
@@ -303,7 +322,10 @@ mod tests {
             Err("no such file".into())
         );
         let long = told(json!({"content": text(&"x".repeat(MAX_RESULT_BYTES + 1))})).unwrap();
-        assert_eq!((long["result"].as_str().map(str::len), &long["truncated"]), (Some(MAX_RESULT_BYTES), &json!(true)));
+        assert_eq!(
+            (long["result"].as_str().map(str::len), &long["truncated"]),
+            (Some(MAX_RESULT_BYTES), &json!(true))
+        );
     }
 
     /// A server over streamable HTTP, and over the legacy transport up to its stream. It does not

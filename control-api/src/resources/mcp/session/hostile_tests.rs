@@ -56,7 +56,11 @@ fn serve(kind: &str, says: RespondFn) -> (ServerConfig, watch::Receiver<ServerAc
 }
 
 /// Reads requests until the client closes the connection.
-fn serve_connection(mut stream: TcpStream, says: RespondFn, tell: &watch::Sender<ServerActivity>) -> io::Result<()> {
+fn serve_connection(
+    mut stream: TcpStream,
+    says: RespondFn,
+    tell: &watch::Sender<ServerActivity>,
+) -> io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     loop {
         let (mut head, mut length) = (String::new(), 0);
@@ -124,7 +128,9 @@ fn respond_normally(stream: &mut TcpStream, asked: &str, message: &Value) -> io:
             )
         }
         "tools/list" => write_result(stream, message, &tools_page(json!(null))),
-        "tools/call" => write_result(stream, message, &json!({"content": [{"type": "text", "text": "done"}]})),
+        "tools/call" => {
+            write_result(stream, message, &json!({"content": [{"type": "text", "text": "done"}]}))
+        }
         "GET" => write_status(stream, "405 Method Not Allowed"),
         "DELETE" => write_status(stream, "204 No Content"),
         _ => write_status(stream, "202 Accepted"),
@@ -161,7 +167,9 @@ async fn assert_closed(case: &str, seen: &mut watch::Receiver<ServerActivity>) {
     resume();
     let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     assert_eq!(tasks, 0, "{case}: tasks are left after a second");
-    let closed = timeout(TEST_TIMEOUT, seen.wait_for(|seen| seen.open_connections == 0)).await.is_ok_and(|seen| seen.is_ok());
+    let closed = timeout(TEST_TIMEOUT, seen.wait_for(|seen| seen.open_connections == 0))
+        .await
+        .is_ok_and(|seen| seen.is_ok());
     assert!(closed, "{case}: {} connections are left", seen.borrow().open_connections);
 }
 

@@ -9,44 +9,52 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::kit::{Folder, KEY, PATIENCE, Server, Stopped, agent, until};
+use crate::harness::{PausedClock, TEST_API_KEY, TEST_TIMEOUT, TempFolder, TestServer, agent_body, wait_for};
 
 /// The server's timeout for a client, and a time just below it. Unread responses are the exception:
 /// the kernel times them out, with its own clock.
-const WITHIN: Duration = Duration::from_millis(400);
-const NEARLY: Duration = Duration::from_millis(399);
+const REQUEST_TIMEOUT: Duration = Duration::from_millis(400);
+const JUST_BEFORE_TIMEOUT: Duration = Duration::from_millis(399);
 const SECOND: Duration = Duration::from_secs(1);
-const HEALTH: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+const HEALTH_REQUEST: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
-async fn start(folder: &Folder, connections: usize) -> Server {
-    Server::start_bounded(&folder.0, HttpLimits { request_timeout: WITHIN, max_connections: connections, ..HttpLimits::default() }, |_| {})
-        .await
+async fn start_server(folder: &TempFolder, connections: usize) -> TestServer {
+    TestServer::start_with_limits(
+        &folder.0,
+        HttpLimits {
+            request_timeout: REQUEST_TIMEOUT,
+            max_connections: connections,
+            ..HttpLimits::default()
+        },
+        |_| {},
+    )
+    .await
 }
 
-async fn connect(server: &Server) -> TcpStream {
+async fn connect(server: &TestServer) -> TcpStream {
     TcpStream::connect(server.url.trim_start_matches("http://")).await.unwrap()
 }
 
 /// Sends a request on a connection of its own. As soon as it is answered, the server has accepted
 /// everything that was sent earlier on other connections.
-async fn ask(server: &Server) -> TcpStream {
+async fn request_health(server: &TestServer) -> TcpStream {
     let mut stream = connect(server).await;
-    stream.write_all(HEALTH.as_bytes()).await.unwrap();
-    assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200"));
+    stream.write_all(HEALTH_REQUEST.as_bytes()).await.unwrap();
+    assert!(read_response(&mut stream).await.starts_with("HTTP/1.1 200"));
     stream
 }
 
 /// The whole response to a request on a connection of its own, which the server closes.
-async fn asked(server: &Server, request: &str) -> String {
+async fn request_once(server: &TestServer, request: &str) -> String {
     let mut stream = connect(server).await;
     stream.write_all(request.as_bytes()).await.unwrap();
-    until_closed(&mut stream).await
+    read_until_closed(&mut stream).await
 }
 
 /// Everything that the server sends until it closes the connection.
-async fn until_closed(stream: &mut TcpStream) -> String {
+async fn read_until_closed(stream: &mut TcpStream) -> String {
     let mut said = Vec::new();
-    let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await;
+    let read = tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut said)).await;
     read.expect("the connection stays open").unwrap();
     String::from_utf8(said).unwrap()
 }
@@ -59,7 +67,7 @@ fn assert_open(stream: &TcpStream) {
 }
 
 /// Header and body of one response with a `content-length`.
-async fn answer(stream: &mut TcpStream) -> String {
+async fn read_response(stream: &mut TcpStream) -> String {
     let mut said = String::new();
     let mut byte = [0];
     while !said.ends_with("\r\n\r\n") {
@@ -72,66 +80,66 @@ async fn answer(stream: &mut TcpStream) -> String {
     said + &String::from_utf8(body).unwrap()
 }
 
-fn post(length: usize) -> String {
+fn post_head(length: usize) -> String {
     format!(
-        "POST /v1/ext/agent HTTP/1.1\r\nhost: localhost\r\nx-api-key: {KEY}\r\n\
+        "POST /v1/ext/agent HTTP/1.1\r\nhost: localhost\r\nx-api-key: {TEST_API_KEY}\r\n\
          content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
     )
 }
 
 #[tokio::test]
 async fn half_a_header_is_not_waited_for() {
-    let folder = Folder::new();
-    let server = start(&folder, 8).await;
-    let clock = Stopped::now();
+    let folder = TempFolder::new();
+    let server = start_server(&folder, 8).await;
+    let clock = PausedClock::pause();
     let mut half = connect(&server).await;
     half.write_all(b"GET /healthz HTTP/1.1\r\nhost: loc").await.unwrap();
     let mut silent = connect(&server).await;
-    ask(&server).await;
-    clock.pass(NEARLY).await;
-    ask(&server).await;
+    request_health(&server).await;
+    clock.advance(JUST_BEFORE_TIMEOUT).await;
+    request_health(&server).await;
     assert_open(&half);
     assert_open(&silent);
-    clock.pass(SECOND).await;
+    clock.advance(SECOND).await;
     assert_eq!(
-        (until_closed(&mut half).await, until_closed(&mut silent).await),
+        (read_until_closed(&mut half).await, read_until_closed(&mut silent).await),
         (String::new(), String::new())
     );
 }
 
 #[tokio::test]
 async fn a_connection_that_asks_for_nothing_more_is_closed() {
-    let folder = Folder::new();
-    let server = start(&folder, 8).await;
-    let clock = Stopped::now();
+    let folder = TempFolder::new();
+    let server = start_server(&folder, 8).await;
+    let clock = PausedClock::pause();
     let mut stream = connect(&server).await;
     for _ in 0..2 {
-        stream.write_all(HEALTH.as_bytes()).await.unwrap();
-        assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200"), "kept alive between requests");
-        clock.pass(NEARLY).await;
-        ask(&server).await;
+        stream.write_all(HEALTH_REQUEST.as_bytes()).await.unwrap();
+        assert!(read_response(&mut stream).await.starts_with("HTTP/1.1 200"), "kept alive between requests");
+        clock.advance(JUST_BEFORE_TIMEOUT).await;
+        request_health(&server).await;
         assert_open(&stream);
     }
-    clock.pass(SECOND).await;
-    assert_eq!(until_closed(&mut stream).await, "");
+    clock.advance(SECOND).await;
+    assert_eq!(read_until_closed(&mut stream).await, "");
 }
 
 #[tokio::test]
 async fn a_body_that_does_not_come_is_answered_408() {
-    let folder = Folder::new();
-    let server = start(&folder, 8).await;
-    let agent = server.agent(json!({})).await;
-    let (id, token) = server.conversation(&agent).await;
-    let clock = Stopped::now();
+    let folder = TempFolder::new();
+    let server = start_server(&folder, 8).await;
+    let agent = server.create_agent(json!({})).await;
+    let (id, token) = server.create_conversation(&agent).await;
+    let clock = PausedClock::pause();
     for start in ["", "{\"agent_name\":"] {
         let mut stream = connect(&server).await;
-        stream.write_all((post(100) + start).as_bytes()).await.unwrap();
-        ask(&server).await;
-        clock.pass(NEARLY).await;
-        ask(&server).await;
+        stream.write_all((post_head(100) + start).as_bytes()).await.unwrap();
+        request_health(&server).await;
+        clock.advance(JUST_BEFORE_TIMEOUT).await;
+        request_health(&server).await;
         assert_open(&stream);
-        clock.pass(SECOND).await;
-        let said = until_closed(&mut stream).await;
+        clock.advance(SECOND).await;
+        let said = read_until_closed(&mut stream).await;
         assert!(said.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{said}");
         assert!(said.ends_with("\r\n\r\n{\"error\":\"Request body did not come in time\"}"), "{said}");
         assert!(said.contains("connection: close"), "{said}");
@@ -144,37 +152,38 @@ async fn a_body_that_does_not_come_is_answered_408() {
          content-type: application/sdp\r\ncontent-length: 9\r\n\r\nv=0"
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    ask(&server).await;
-    clock.pass(SECOND).await;
-    let said = until_closed(&mut stream).await;
+    request_health(&server).await;
+    clock.advance(SECOND).await;
+    let said = read_until_closed(&mut stream).await;
     assert!(said.starts_with("HTTP/1.1 408") && said.contains("access-control-allow-origin: *"), "{said}");
 }
 
 #[tokio::test]
 async fn a_long_body_has_more_time() {
-    let folder = Folder::new();
-    let server = start(&folder, 8).await;
-    let body = agent(json!({"agent_system_prompt": "x".repeat(12_000)})).to_string();
-    let clock = Stopped::now();
+    let folder = TempFolder::new();
+    let server = start_server(&folder, 8).await;
+    let body = agent_body(json!({"agent_system_prompt": "x".repeat(12_000)})).to_string();
+    let clock = PausedClock::pause();
     let mut stream = connect(&server).await;
-    stream.write_all(post(body.len()).as_bytes()).await.unwrap();
+    stream.write_all(post_head(body.len()).as_bytes()).await.unwrap();
     let (first, last) = body.as_bytes().split_at(8000);
     stream.write_all(first).await.unwrap();
-    ask(&server).await;
+    request_health(&server).await;
     // 8,000 bytes add nearly two seconds to the timeout (4 KiB per second).
-    clock.pass(4 * WITHIN).await;
+    clock.advance(4 * REQUEST_TIMEOUT).await;
     stream.write_all(last).await.unwrap();
-    assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200"));
+    assert!(read_response(&mut stream).await.starts_with("HTTP/1.1 200"));
 }
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn answers_that_nobody_reads_end_with_their_connection() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     // The kernel measures this time in real seconds. It is long enough that a shorter stall of the
     // test does not matter.
-    let bounds = HttpLimits { request_timeout: Duration::from_secs(4), max_connections: 1, ..HttpLimits::default() };
-    let server = Server::start_bounded(&folder.0, bounds, |_| {}).await;
+    let bounds =
+        HttpLimits { request_timeout: Duration::from_secs(4), max_connections: 1, ..HttpLimits::default() };
+    let server = TestServer::start_with_limits(&folder.0, bounds, |_| {}).await;
     let mut stream = connect(&server).await;
     let (mut read, mut write) = stream.split();
     let (ask, unread) = ("GET /assets/call.js HTTP/1.1\r\nhost: localhost\r\n\r\n", 64 << 20);
@@ -189,7 +198,7 @@ async fn answers_that_nobody_reads_end_with_their_connection() {
         read.read_exact(&mut [0]).await.unwrap();
         let path = "/v1/ext/avatars";
         assert_eq!(server.get(path).await.status, 503, "the only place is in use");
-        until("the only place to be free again", async || {
+        wait_for("the only place to be free again", async || {
             (server.get(path).await.status == 200).then_some(())
         })
         .await;
@@ -202,38 +211,38 @@ async fn answers_that_nobody_reads_end_with_their_connection() {
 
 #[tokio::test]
 async fn a_connection_more_than_there_are_places_replaces_the_one_that_is_idle_longest() {
-    let folder = Folder::new();
-    let server = start(&folder, 2).await;
-    let clock = Stopped::now();
-    let [mut first, mut second] = [ask(&server).await, ask(&server).await];
+    let folder = TempFolder::new();
+    let server = start_server(&folder, 2).await;
+    let clock = PausedClock::pause();
+    let [mut first, mut second] = [request_health(&server).await, request_health(&server).await];
     // The first connection sends another request, so the second one has been idle for longer.
-    first.write_all(HEALTH.as_bytes()).await.unwrap();
-    answer(&mut first).await;
-    let third = ask(&server).await;
-    assert_eq!(until_closed(&mut second).await, "");
+    first.write_all(HEALTH_REQUEST.as_bytes()).await.unwrap();
+    read_response(&mut first).await;
+    let third = request_health(&server).await;
+    assert_eq!(read_until_closed(&mut second).await, "");
     assert_open(&first);
     assert_open(&third);
-    assert_eq!(clock.passed(), Duration::ZERO, "nobody waited");
+    assert_eq!(clock.elapsed(), Duration::ZERO, "nobody waited");
 }
 
 #[tokio::test]
 async fn health_checks_and_calls_are_served_while_all_connections_are_in_use() {
-    let folder = Folder::new();
-    let bounds = HttpLimits { request_timeout: PATIENCE, max_connections: 1, ..HttpLimits::default() };
-    let server = Server::start_bounded(&folder.0, bounds, |_| {}).await;
-    let agent_id = server.agent(json!({})).await;
-    let (id, token) = server.conversation(&agent_id).await;
-    let body = agent(json!({})).to_string();
-    let clock = Stopped::now();
+    let folder = TempFolder::new();
+    let bounds = HttpLimits { request_timeout: TEST_TIMEOUT, max_connections: 1, ..HttpLimits::default() };
+    let server = TestServer::start_with_limits(&folder.0, bounds, |_| {}).await;
+    let agent_id = server.create_agent(json!({})).await;
+    let (id, token) = server.create_conversation(&agent_id).await;
+    let body = agent_body(json!({})).to_string();
+    let clock = PausedClock::pause();
     let mut busy = connect(&server).await;
-    let head = post(body.len()).replacen("host", "expect: 100-continue\r\nhost", 1);
+    let head = post_head(body.len()).replacen("host", "expect: 100-continue\r\nhost", 1);
     busy.write_all(head.as_bytes()).await.unwrap();
     // The server sends `100 Continue` when it waits for the body. From then on the connection is in
     // use.
     let mut told = [0; 25];
     busy.read_exact(&mut told).await.unwrap();
     assert_eq!(told.as_slice(), b"HTTP/1.1 100 Continue\r\n\r\n");
-    let said = asked(&server, "GET /v1/ext/avatars HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+    let said = request_once(&server, "GET /v1/ext/avatars HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     assert!(said.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{said}");
     assert!(
         said.ends_with("\r\n\r\n{\"error\":\"No capacity\",\"reason\":\"all connections are in use\"}"),
@@ -243,7 +252,7 @@ async fn health_checks_and_calls_are_served_while_all_connections_are_in_use() {
         assert!(said.contains(header), "{header}: {said}");
     }
     for path in ["/healthz", "/readyz"] {
-        let said = asked(&server, &format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")).await;
+        let said = request_once(&server, &format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")).await;
         assert!(said.starts_with("HTTP/1.1 200") && said.contains("connection: close\r\n"), "{path}: {said}");
     }
     let door = |path: &str, kind: &str, body: &str| {
@@ -253,33 +262,33 @@ async fn health_checks_and_calls_are_served_while_all_connections_are_in_use() {
             body.len()
         )
     };
-    let said = asked(&server, &door(&format!("/rtc/{id}"), "application/sdp", "v=0")).await;
+    let said = request_once(&server, &door(&format!("/rtc/{id}"), "application/sdp", "v=0")).await;
     assert!(said.starts_with("HTTP/1.1 201"), "{said}");
     let offer = json!({"sdp": "v=0", "type": "offer"}).to_string();
-    let said = asked(&server, &door("/api/offer", "application/json", &offer)).await;
+    let said = request_once(&server, &door("/api/offer", "application/json", &offer)).await;
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
     busy.write_all(body.as_bytes()).await.unwrap();
-    assert!(answer(&mut busy).await.starts_with("HTTP/1.1 200"), "its place was not taken");
-    assert_eq!(clock.passed(), Duration::ZERO, "nobody waited");
+    assert!(read_response(&mut busy).await.starts_with("HTTP/1.1 200"), "its place was not taken");
+    assert_eq!(clock.elapsed(), Duration::ZERO, "nobody waited");
 }
 
 #[tokio::test]
 async fn a_stop_closes_what_is_idle_and_lets_a_request_end() {
-    let folder = Folder::new();
-    let bounds = HttpLimits { request_timeout: PATIENCE, max_connections: 8, ..HttpLimits::default() };
-    let server = Server::start_bounded(&folder.0, bounds, |_| {}).await;
-    let body = agent(json!({})).to_string();
+    let folder = TempFolder::new();
+    let bounds = HttpLimits { request_timeout: TEST_TIMEOUT, max_connections: 8, ..HttpLimits::default() };
+    let server = TestServer::start_with_limits(&folder.0, bounds, |_| {}).await;
+    let body = agent_body(json!({})).to_string();
     let (mut idle, mut busy) = (connect(&server).await, connect(&server).await);
-    idle.write_all(HEALTH.as_bytes()).await.unwrap();
-    answer(&mut idle).await;
-    busy.write_all((post(body.len()) + "{").as_bytes()).await.unwrap();
-    drop(ask(&server).await);
-    let clock = Stopped::now();
+    idle.write_all(HEALTH_REQUEST.as_bytes()).await.unwrap();
+    read_response(&mut idle).await;
+    busy.write_all((post_head(body.len()) + "{").as_bytes()).await.unwrap();
+    drop(request_health(&server).await);
+    let clock = PausedClock::pause();
     let stopping = tokio::spawn(server.stop());
-    assert_eq!(until_closed(&mut idle).await, "");
+    assert_eq!(read_until_closed(&mut idle).await, "");
     busy.write_all(&body.as_bytes()[1..]).await.unwrap();
-    let said = until_closed(&mut busy).await;
+    let said = read_until_closed(&mut busy).await;
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
     stopping.await.unwrap();
-    assert_eq!(clock.passed(), Duration::ZERO, "the stop waited for nothing");
+    assert_eq!(clock.elapsed(), Duration::ZERO, "the stop waited for nothing");
 }

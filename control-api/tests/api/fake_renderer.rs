@@ -8,11 +8,11 @@ use std::path::Path;
 use models::face::avatar_spec;
 
 /// Behaviour of a bake, indexed by the character's seed. Any other seed yields a pose set.
-const DOES: [&str; 7] = ["draw", "crash", "refuse", "nonsense", "half", "shares", "torn"];
+const BEHAVIOURS: [&str; 7] = ["draw", "crash", "refuse", "nonsense", "half", "shares", "torn"];
 const POSES: &[u8] = include_bytes!("../../../assets/avatars/mei.512.poses");
 /// Stand in for partial pose sets: the sets of other avatars.
-const PART: &[u8] = include_bytes!("../../../assets/avatars/leo.512.poses");
-const LARGER: &[u8] = include_bytes!("../../../assets/avatars/nia.512.poses");
+const PARTIAL_POSES: &[u8] = include_bytes!("../../../assets/avatars/leo.512.poses");
+const LARGER_POSES: &[u8] = include_bytes!("../../../assets/avatars/nia.512.poses");
 const PICTURE: &[u8] = include_bytes!("../../../assets/avatars/mei.512.webp");
 
 fn main() {
@@ -58,7 +58,7 @@ fn bake(arguments: &[String]) {
         panic!("nobody said {word}");
     };
     let before = keep.join("half");
-    let wanted = DOES.get(person.character.seed as usize).copied().unwrap_or_default();
+    let wanted = BEHAVIOURS.get(person.character.seed as usize).copied().unwrap_or_default();
     match wanted {
         "crash" => std::process::abort(),
         "refuse" => {
@@ -78,9 +78,9 @@ fn bake(arguments: &[String]) {
             return;
         }
         "shares" | "torn" => {
-            part(PART, 0.2);
+            part(PARTIAL_POSES, 0.2);
             told("more");
-            part(LARGER, 0.5);
+            part(LARGER_POSES, 0.5);
             told("all");
             if wanted == "torn" {
                 std::process::abort();

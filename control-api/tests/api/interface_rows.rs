@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::{Folder, Reply, Server, agent};
+use crate::harness::{Reply, TempFolder, TestServer, agent_body};
 
 /// Matches any value but null.
 pub(crate) const ANY: &str = "<any>";
 /// An id that belongs to no record.
-pub(crate) const UNKNOWN: &str = "00000000-0000-4000-8000-000000000000";
+pub(crate) const UNKNOWN_ID: &str = "00000000-0000-4000-8000-000000000000";
 
 /// One row: a statement, the method, path and body of the request, the status, and the expected
 /// body. An expected object must be a part of the actual one. `<any>` matches any value but null.
-pub(crate) struct Row(
+pub(crate) struct InterfaceRow(
     pub(crate) &'static str,
     pub(crate) &'static str,
     pub(crate) String,
@@ -21,14 +21,14 @@ pub(crate) struct Row(
 );
 
 /// Whether `expected` is a part of `actual`.
-pub(crate) fn holds(given: &Value, wanted: &Value) -> bool {
+pub(crate) fn matches_expected(given: &Value, wanted: &Value) -> bool {
     match (given, wanted) {
         (given, Value::String(any)) if any == ANY => !given.is_null(),
-        (Value::Object(given), Value::Object(wanted)) => {
-            wanted.iter().all(|(name, value)| given.get(name).is_some_and(|given| holds(given, value)))
-        }
+        (Value::Object(given), Value::Object(wanted)) => wanted
+            .iter()
+            .all(|(name, value)| given.get(name).is_some_and(|given| matches_expected(given, value))),
         (Value::Array(given), Value::Array(wanted)) => {
-            given.len() == wanted.len() && given.iter().zip(wanted).all(|(g, w)| holds(g, w))
+            given.len() == wanted.len() && given.iter().zip(wanted).all(|(g, w)| matches_expected(g, w))
         }
         (given, wanted) => given == wanted,
     }
@@ -36,11 +36,11 @@ pub(crate) fn holds(given: &Value, wanted: &Value) -> bool {
 
 /// Sends the request of each row. An error response must equal the expected body byte for byte; of
 /// a success, the expected body may be a part.
-pub(crate) async fn check(server: &Server, rows: impl IntoIterator<Item = Row>) {
-    for Row(statement, method, path, body, status, wanted) in rows {
+pub(crate) async fn check_rows(server: &TestServer, rows: impl IntoIterator<Item = InterfaceRow>) {
+    for InterfaceRow(statement, method, path, body, status, wanted) in rows {
         let reply: Reply = match &body {
             Value::Null => server.send(server.request(method, &path).header("x-api-key", &server.key)).await,
-            body => server.call(method, &path, body.clone()).await,
+            body => server.send_json(method, &path, body.clone()).await,
         };
         let given = if reply.text.is_empty() {
             Value::Null
@@ -53,7 +53,7 @@ pub(crate) async fn check(server: &Server, rows: impl IntoIterator<Item = Row>) 
             let bytes = wanted.as_str().map_or_else(|| wanted.to_string(), str::to_owned);
             reply.text == bytes
         } else {
-            holds(&given, &wanted)
+            matches_expected(&given, &wanted)
         };
         assert!(right, "{statement}: {method} {path} {body}:\n  came   {given}\n  wanted {wanted}");
     }
@@ -66,40 +66,42 @@ fn row(
     body: Value,
     status: u16,
     wanted: Value,
-) -> Row {
-    Row(statement, method, path.into(), body, status, wanted)
+) -> InterfaceRow {
+    InterfaceRow(statement, method, path.into(), body, status, wanted)
 }
 
-fn at_fault(field: &str, reason: &str) -> Value {
+fn field_error(field: &str, reason: &str) -> Value {
     json!({"error": "Invalid request body", "details": [{"field": field, "reason": reason}]})
 }
 
-fn message(text: &str) -> Value {
+fn message_body(text: &str) -> Value {
     json!({ "message": text })
 }
 
-fn id(made: &Value) -> String {
+fn id_of(made: &Value) -> String {
     made["id"].as_str().expect("an id").to_owned()
 }
 
 #[tokio::test]
 async fn guardrails() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
     let refused = |text: &str| json!({ "error": text });
     let body = json!({"name": "No advice!", "prompt": "The user asks for advice"});
-    let made = server.post("/v1/ext/guardrail", body.clone()).await.expect(201);
-    let again = server.post("/v1/ext/guardrail", body.clone()).await.expect(201);
-    let third =
-        server.post("/v1/ext/guardrail", json!({"name": "no-advice-", "prompt": "x"})).await.expect(201);
+    let made = server.post("/v1/ext/guardrail", body.clone()).await.expect_status(201);
+    let again = server.post("/v1/ext/guardrail", body.clone()).await.expect_status(201);
+    let third = server
+        .post("/v1/ext/guardrail", json!({"name": "no-advice-", "prompt": "x"}))
+        .await
+        .expect_status(201);
     assert_eq!(made, json!({"id": made["id"], "message": "Guardrail created"}));
-    let path = |made: &Value| format!("/v1/ext/guardrail/{}", id(made));
-    let agent = server.agent(json!({"guardrail": [made["id"], {"id": again["id"]}]})).await;
+    let path = |made: &Value| format!("/v1/ext/guardrail/{}", id_of(made));
+    let agent = server.create_agent(json!({"guardrail": [made["id"], {"id": again["id"]}]})).await;
     let whole = json!({
         "id": made["id"], "key": "no_advice_", "name": "No advice!", "category": "", "prompt": "The user asks for advice",
         "response_message": "", "callback_url": "", "created_at": ANY, "updated_at": ANY,
     });
-    check(
+    check_rows(
         &server,
         [
             row("a guardrail's fields, unset strings empty", "GET", path(&made), Value::Null, 200, whole.clone()),
@@ -111,17 +113,17 @@ async fn guardrails() {
             row("name is required", "POST", "/v1/ext/guardrail", json!({"prompt": "x"}), 400, refused("name is required")),
             row("prompt is required", "POST", "/v1/ext/guardrail", json!({"name": "x"}), 400, refused("prompt is required")),
             row("callback_url must be well formed", "POST", "/v1/ext/guardrail", json!({"name": "x", "prompt": "y", "callback_url": "x"}), 400, refused("callback_url must be a valid http(s) URL")),
-            row("a wrong type is an invalid body", "POST", "/v1/ext/guardrail", json!({"name": 1, "prompt": "y"}), 400, at_fault("name", "must be a string")),
+            row("a wrong type is an invalid body", "POST", "/v1/ext/guardrail", json!({"name": 1, "prompt": "y"}), 400, field_error("name", "must be a string")),
             row("PUT needs the same fields", "PUT", path(&made), json!({"name": "x"}), 400, refused("prompt is required")),
             row("PUT replaces every field", "PUT", path(&made), json!({"name": "Other", "prompt": "p", "category": "c", "response_message": "r", "callback_url": "https://x.example/"}), 200, json!({"id": made["id"], "message": "Guardrail updated"})),
             row("and never the key", "GET", path(&made), Value::Null, 200, json!({"key": "no_advice_", "name": "Other", "category": "c", "response_message": "r", "callback_url": "https://x.example/"})),
             row("what PUT leaves out is empty", "PUT", path(&made), json!({"name": "Other", "prompt": "p"}), 200, json!({"id": made["id"], "message": "Guardrail updated"})),
             row("as here", "GET", path(&made), Value::Null, 200, json!({"category": "", "response_message": "", "callback_url": ""})),
             row("DELETE", "DELETE", path(&made), Value::Null, 200, json!({"id": made["id"], "message": "Guardrail deleted"})),
-            row("DELETE of none", "DELETE", path(&made), Value::Null, 404, message("Guardrail not found")),
-            row("GET of none", "GET", path(&made), Value::Null, 404, message("Guardrail not found")),
-            row("PUT of none", "PUT", path(&made), body, 404, message("Guardrail not found")),
-            row("an id that is no UUID", "DELETE", "/v1/ext/guardrail/x", Value::Null, 404, message("Guardrail not found")),
+            row("DELETE of none", "DELETE", path(&made), Value::Null, 404, message_body("Guardrail not found")),
+            row("GET of none", "GET", path(&made), Value::Null, 404, message_body("Guardrail not found")),
+            row("PUT of none", "PUT", path(&made), body, 404, message_body("Guardrail not found")),
+            row("an id that is no UUID", "DELETE", "/v1/ext/guardrail/x", Value::Null, 404, message_body("Guardrail not found")),
             row("the agent leaves a deleted one out", "GET", format!("/v1/ext/agent/{agent}"), Value::Null, 200, json!({"guardrail": [{"id": again["id"]}]})),
             row("and can still be changed", "PATCH", format!("/v1/ext/agent/{agent}"), json!({"agent_name": "x"}), 200, json!({"id": agent})),
         ],
@@ -131,35 +133,35 @@ async fn guardrails() {
 
 #[tokio::test]
 async fn mcp_configurations() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
     let body = json!({
         "name": "Files", "description": "d", "type": "shttp",
         "request_config": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "Bearer sesame"}},
     });
-    let made = server.post("/v1/ext/mcp", body.clone()).await.expect(200);
+    let made = server.post("/v1/ext/mcp", body.clone()).await.expect_status(200);
     let told = json!({"id": made["id"], "name": "Files", "description": "d", "type": "shttp", "created_at": made["created_at"]});
     assert_eq!(made, told);
-    let path = format!("/v1/ext/mcp/{}", id(&made));
-    let agent = server.agent(json!({"mcp": [made["id"]]})).await;
+    let path = format!("/v1/ext/mcp/{}", id_of(&made));
+    let agent = server.create_agent(json!({"mcp": [made["id"]]})).await;
     let shown = json!({
         "id": made["id"], "name": "Files", "description": "d", "type": "shttp",
         "request_config": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "***"}}, "created_at": made["created_at"], "updated_at": ANY,
     });
     let missing = json!({"error": "MCP not found"});
-    check(
+    check_rows(
         &server,
         [
             row("header values are stars", "GET", &path, Value::Null, 200, shown.clone()),
             row("the list", "GET", "/v1/ext/mcp", Value::Null, 200, json!([shown])),
             row("an agent shows it", "GET", format!("/v1/ext/agent/{agent}"), Value::Null, 200, json!({"mcp": [shown]})),
-            row("name is required", "POST", "/v1/ext/mcp", json!({"request_config": {"url": "http://x/"}}), 400, at_fault("name", "is required")),
-            row("the address must be well formed", "POST", "/v1/ext/mcp", json!({"name": "x", "request_config": {"url": "x"}}), 400, at_fault("request_config.url", "must be a valid http(s) URL")),
-            row("types", "POST", "/v1/ext/mcp", json!({"name": "x", "type": "stdio", "request_config": {"url": "http://x/"}}), 400, at_fault("type", "must be one of shttp/sse, shttp, sse")),
+            row("name is required", "POST", "/v1/ext/mcp", json!({"request_config": {"url": "http://x/"}}), 400, field_error("name", "is required")),
+            row("the address must be well formed", "POST", "/v1/ext/mcp", json!({"name": "x", "request_config": {"url": "x"}}), 400, field_error("request_config.url", "must be a valid http(s) URL")),
+            row("types", "POST", "/v1/ext/mcp", json!({"name": "x", "type": "stdio", "request_config": {"url": "http://x/"}}), 400, field_error("type", "must be one of shttp/sse, shttp, sse")),
             row("the type's default", "POST", "/v1/ext/mcp", json!({"name": "x", "request_config": {"url": "http://x/"}}), 200, json!({"type": "shttp/sse", "description": ""})),
             row("PUT answers the record", "PUT", &path, json!({"name": "New", "request_config": {"url": "http://x/", "headers": {"Authorization": "***", "Other": "***"}}}), 200, json!({"id": made["id"], "name": "New", "request_config": {"url": "http://x/", "headers": {"Authorization": "***"}}})),
-            row("PUT with a body at fault", "PUT", format!("/v1/ext/mcp/{UNKNOWN}"), json!({}), 400, json!({"error": "Invalid request body", "details": ANY})),
-            row("PUT of none", "PUT", format!("/v1/ext/mcp/{UNKNOWN}"), body, 404, missing.clone()),
+            row("PUT with a body at fault", "PUT", format!("/v1/ext/mcp/{UNKNOWN_ID}"), json!({}), 400, json!({"error": "Invalid request body", "details": ANY})),
+            row("PUT of none", "PUT", format!("/v1/ext/mcp/{UNKNOWN_ID}"), body, 404, missing.clone()),
             row("DELETE", "DELETE", &path, Value::Null, 204, Value::Null),
             row("DELETE of none", "DELETE", &path, Value::Null, 404, missing.clone()),
             row("GET of none", "GET", &path, Value::Null, 404, missing.clone()),
@@ -171,21 +173,22 @@ async fn mcp_configurations() {
 
 #[tokio::test]
 async fn templates_and_agents_made_of_them() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let guardrail = server.post("/v1/ext/guardrail", json!({"name": "g", "prompt": "p"})).await.expect(201);
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let guardrail =
+        server.post("/v1/ext/guardrail", json!({"name": "g", "prompt": "p"})).await.expect_status(201);
     let body = json!({
         "template_name": "Seller", "template_system_prompt": "Sell kindly.", "guardrail": [guardrail["id"]], "callback_url": "http://127.0.0.1:1/",
         "avatars": [{"llm": {"provider": "custom", "url": "http://127.0.0.1:1/v1", "model": "m", "token": "sesame"}, "welcome_message": {"messages": ["Hi"]}}],
     });
-    let made = server.post("/v1/ext/template", body.clone()).await.expect(201);
+    let made = server.post("/v1/ext/template", body.clone()).await.expect_status(201);
     assert_eq!(made, json!({"id": made["id"], "message": "Template created successfully"}));
-    let path = format!("/v1/ext/template/{}", id(&made));
+    let path = format!("/v1/ext/template/{}", id_of(&made));
     let by = "/v1/ext/agentbytemplate";
     let template = &made["id"];
     let fetch = json!({"error": "Failed to fetch template/avatar"});
-    let missing = message("Template not found");
-    check(
+    let missing = message_body("Template not found");
+    check_rows(
         &server,
         [
             row("a template's fields", "GET", &path, Value::Null, 200, json!({
@@ -195,8 +198,8 @@ async fn templates_and_agents_made_of_them() {
             row("the list pages", "GET", "/v1/ext/templates?search=SELL", Value::Null, 200, json!([{"id": template}])),
             row("name and prompt are required", "POST", "/v1/ext/template", json!({}), 400, json!({"error": "Invalid request body", "details": [
                 {"field": "template_name", "reason": "is required"}, {"field": "template_system_prompt", "reason": "is required"}]})),
-            row("a face may stay open, not be unknown", "POST", "/v1/ext/template", json!({"template_name": "x", "template_system_prompt": "y", "avatars": [{"avatar_key_id": "nobody"}]}), 400, at_fault("avatars[0].avatar_key_id", "names no avatar")),
-            row("attached records must exist", "POST", "/v1/ext/template", json!({"template_name": "x", "template_system_prompt": "y", "mcp": [UNKNOWN]}), 400, at_fault("mcp[0]", "names nothing")),
+            row("a face may stay open, not be unknown", "POST", "/v1/ext/template", json!({"template_name": "x", "template_system_prompt": "y", "avatars": [{"avatar_key_id": "nobody"}]}), 400, field_error("avatars[0].avatar_key_id", "names no avatar")),
+            row("attached records must exist", "POST", "/v1/ext/template", json!({"template_name": "x", "template_system_prompt": "y", "mcp": [UNKNOWN_ID]}), 400, field_error("mcp[0]", "names nothing")),
             row("an agent of a template", "POST", by, json!({"template_id": template, "avatar_key_id": "mia", "email": "a@b.example", "context_override": "Only today."}), 200, json!({"id": ANY, "message": "Agent created successfully"})),
             row("which inherits everything", "GET", "/v1/ext/agent?perpage=1", Value::Null, 200, json!([{
                 "agent_name": "Seller", "agent_system_prompt": "Sell kindly.\n\nOnly today.", "email": "a@b.example", "guardrail": [{"key": "g"}], "callback_url": "http://127.0.0.1:1/",
@@ -205,16 +208,16 @@ async fn templates_and_agents_made_of_them() {
             row("avatar_ids in place of avatar_key_id", "POST", by, json!({"template_id": template, "avatar_ids": ["ada", "mia"]}), 200, json!({"id": ANY})),
             row("each face has the settings", "GET", "/v1/ext/agent?perpage=1", Value::Null, 200, json!([{"avatars": [
                 {"avatar_key_id": "ada", "config": {"llm": {"token": "***"}}}, {"avatar_key_id": "mia", "config": {"llm": {"token": "***"}}}]}])),
-            row("template_id is required", "POST", by, json!({"avatar_key_id": "ada"}), 400, at_fault("template_id", "is required")),
-            row("a face is required", "POST", by, json!({"template_id": template}), 400, at_fault("avatar_key_id", "is required")),
+            row("template_id is required", "POST", by, json!({"avatar_key_id": "ada"}), 400, field_error("template_id", "is required")),
+            row("a face is required", "POST", by, json!({"template_id": template}), 400, field_error("avatar_key_id", "is required")),
             row("a body that is no object", "POST", by, json!([]), 400, json!({"error": "Invalid request body"})),
-            row("an unknown template", "POST", by, json!({"template_id": UNKNOWN, "avatar_key_id": "ada"}), 500, fetch.clone()),
+            row("an unknown template", "POST", by, json!({"template_id": UNKNOWN_ID, "avatar_key_id": "ada"}), 500, fetch.clone()),
             row("a template's id that is no UUID", "POST", by, json!({"template_id": "x", "avatar_key_id": "ada"}), 500, fetch.clone()),
             row("an unknown avatar", "POST", by, json!({"template_id": template, "avatar_key_id": "nobody"}), 500, fetch),
             row("PUT", "PUT", &path, json!({"template_name": "New", "template_system_prompt": "y"}), 200, json!({"id": template, "message": "Template details updated successfully"})),
             row("PUT replaces", "GET", &path, Value::Null, 200, json!({"template_name": "New", "guardrail": null, "avatars": [], "callback_url": ""})),
             row("a template without avatars makes agents too", "POST", by, json!({"template_id": template, "avatar_key_id": "ada"}), 200, json!({"id": ANY})),
-            row("PUT of none", "PUT", format!("/v1/ext/template/{UNKNOWN}"), body, 404, missing.clone()),
+            row("PUT of none", "PUT", format!("/v1/ext/template/{UNKNOWN_ID}"), body, 404, missing.clone()),
             row("DELETE", "DELETE", &path, Value::Null, 200, json!({"id": template, "message": "Template details deleted successfully"})),
             row("DELETE of none", "DELETE", &path, Value::Null, 404, missing.clone()),
             row("GET of none", "GET", &path, Value::Null, 404, missing.clone()),
@@ -223,18 +226,18 @@ async fn templates_and_agents_made_of_them() {
     )
     .await;
     // The token was copied, encrypted for its new row.
-    let agents = server.get("/v1/ext/agent?search=Seller").await.expect(200);
-    let (conversation, token) = server.conversation(&id(&agents[0])).await;
+    let agents = server.get("/v1/ext/agent?search=Seller").await.expect_status(200);
+    let (conversation, token) = server.create_conversation(&id_of(&agents[0])).await;
     let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
-    let offered = server.stage.offers.lock().unwrap()[0].config.llm.token.clone();
+    let offered = server.engine.offers.lock().unwrap()[0].config.llm.token.clone();
     assert_eq!(offered.as_deref(), Some("sesame"));
 }
 
 #[tokio::test]
 async fn the_short_form_of_an_agent() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
     let path = "/v1/agent/api";
     let body = json!({"name": "N", "system_prompt": "P", "avatar_ids": ["mia", "ada"], "callback_url": "http://127.0.0.1:1/", "callback_events": ["call_ended"]});
     let without = |name: &str| {
@@ -247,7 +250,7 @@ async fn the_short_form_of_an_agent() {
         body[name] = value;
         body
     };
-    check(
+    check_rows(
         &server,
         [
             row("makes an agent", "POST", path, body.clone(), 200, json!({"id": ANY, "message": "Agent created successfully", "webhook_secret": ANY})),
@@ -255,12 +258,12 @@ async fn the_short_form_of_an_agent() {
                 "agent_name": "N", "agent_system_prompt": "P", "callback_url": "http://127.0.0.1:1/", "callback_events": ["call_ended"], "record": false,
                 "avatars": [{"avatar_key_id": "mia", "persona_name": "Mia"}, {"avatar_key_id": "ada", "persona_name": "Ada"}],
             }])),
-            row("name", "POST", path, without("name"), 400, at_fault("name", "is required")),
-            row("system_prompt", "POST", path, without("system_prompt"), 400, at_fault("system_prompt", "is required")),
-            row("avatar_ids", "POST", path, with("avatar_ids", json!([])), 400, at_fault("avatar_ids", "must hold at least one avatar")),
-            row("avatar_ids of a wrong type", "POST", path, with("avatar_ids", json!("ada")), 400, at_fault("avatar_ids", "must be an array of strings")),
-            row("an unknown avatar", "POST", path, with("avatar_ids", json!(["ada", "nobody"])), 400, at_fault("avatar_ids[1]", "names no avatar")),
-            row("callback_url", "POST", path, with("callback_url", json!("x")), 400, at_fault("callback_url", "must be a valid http(s) URL")),
+            row("name", "POST", path, without("name"), 400, field_error("name", "is required")),
+            row("system_prompt", "POST", path, without("system_prompt"), 400, field_error("system_prompt", "is required")),
+            row("avatar_ids", "POST", path, with("avatar_ids", json!([])), 400, field_error("avatar_ids", "must hold at least one avatar")),
+            row("avatar_ids of a wrong type", "POST", path, with("avatar_ids", json!("ada")), 400, field_error("avatar_ids", "must be an array of strings")),
+            row("an unknown avatar", "POST", path, with("avatar_ids", json!(["ada", "nobody"])), 400, field_error("avatar_ids[1]", "names no avatar")),
+            row("callback_url", "POST", path, with("callback_url", json!("x")), 400, field_error("callback_url", "must be a valid http(s) URL")),
         ],
     )
     .await;
@@ -268,9 +271,9 @@ async fn the_short_form_of_an_agent() {
 
 #[tokio::test]
 async fn meetings_are_checked_and_refused() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let agent = server.agent(json!({})).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let agent = server.create_agent(json!({})).await;
     let path = "/v1/ext/externalmeeting";
     let body = json!({"agent_id": agent, "meeting_url": "https://meet.google.com/abc", "user_name": "A", "user_id": "1", "mode": "whatever"});
     let with = |name: &str, value: Value| {
@@ -279,12 +282,12 @@ async fn meetings_are_checked_and_refused() {
         body
     };
     let refused = json!("Unable to create agent request.");
-    check(
+    check_rows(
         &server,
         [
             row("no meeting service is installed", "POST", path, body.clone(), 502, refused),
-            row("an unknown agent", "POST", path, with("agent_id", json!(UNKNOWN)), 404, message("Agent details not found")),
-            row("another platform", "POST", path, with("meeting_url", json!("https://example.com/x")), 400, at_fault("meeting_url", "must be a meeting of Google Meet, Zoom or Microsoft Teams")),
+            row("an unknown agent", "POST", path, with("agent_id", json!(UNKNOWN_ID)), 404, message_body("Agent details not found")),
+            row("another platform", "POST", path, with("meeting_url", json!("https://example.com/x")), 400, field_error("meeting_url", "must be a meeting of Google Meet, Zoom or Microsoft Teams")),
             row("every required field is named", "POST", path, json!({}), 400, json!({"error": "Invalid request body", "details": [
                 {"field": "agent_id", "reason": "is required"}, {"field": "meeting_url", "reason": "is required"},
                 {"field": "user_name", "reason": "is required"}, {"field": "user_id", "reason": "is required"}]})),
@@ -297,22 +300,22 @@ async fn meetings_are_checked_and_refused() {
 
 #[tokio::test]
 async fn custom_avatars_fail_without_a_renderer() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
     let path = "/v2/custom-avatar";
     let image = "data:image/png;base64,iVBORw0KGgoAAAAN";
     let body = json!({"avatar_name": "Zoe", "gender": "female", "input_image": image, "is_private": true});
-    let made = server.post(path, body.clone()).await.expect(200);
-    assert!(holds(
+    let made = server.post(path, body.clone()).await.expect_status(200);
+    assert!(matches_expected(
         &made,
         &json!({
             "id": ANY, "job_id": ANY, "avatar_key_id": ANY, "avatar_id": ANY, "avatar_name": "Zoe", "gender": "female", "category": "custom",
             "status": "QUEUED", "is_private": true, "output": null, "error": null, "created_at": ANY, "updated_at": ANY,
         })
     ));
-    let one = format!("{path}/{}", id(&made));
-    let failed = crate::kit::until("the job's end", async || {
-        let record = server.get(&one).await.expect(200);
+    let one = format!("{path}/{}", id_of(&made));
+    let failed = crate::harness::wait_for("the job's end", async || {
+        let record = server.get(&one).await.expect_status(200);
         (record["status"] != "QUEUED").then_some(record)
     })
     .await;
@@ -322,8 +325,8 @@ async fn custom_avatars_fail_without_a_renderer() {
         body[name] = value;
         body
     };
-    let missing = message("Custom avatar not found");
-    check(
+    let missing = message_body("Custom avatar not found");
+    check_rows(
         &server,
         [
             row(
@@ -340,7 +343,7 @@ async fn custom_avatars_fail_without_a_renderer() {
                 path,
                 with("gender", json!("other")),
                 400,
-                at_fault("gender", "must be one of male, female"),
+                field_error("gender", "must be one of male, female"),
             ),
             row(
                 "the picture is needed",
@@ -348,7 +351,7 @@ async fn custom_avatars_fail_without_a_renderer() {
                 path,
                 with("input_image", Value::Null),
                 400,
-                at_fault("input_image", "is required"),
+                field_error("input_image", "is required"),
             ),
             row(
                 "kinds of pictures",
@@ -356,7 +359,7 @@ async fn custom_avatars_fail_without_a_renderer() {
                 path,
                 with("input_image", json!("data:image/gif;base64,R0lGODlh")),
                 400,
-                at_fault("input_image", "must be PNG, JPEG or WebP"),
+                field_error("input_image", "must be PNG, JPEG or WebP"),
             ),
             row(
                 "a drawn person needs none",
@@ -370,9 +373,9 @@ async fn custom_avatars_fail_without_a_renderer() {
                 "an agent cannot have one that failed",
                 "POST",
                 "/v1/ext/agent",
-                agent(json!({"avatars": [{"avatar_key_id": made["id"]}]})),
+                agent_body(json!({"avatars": [{"avatar_key_id": made["id"]}]})),
                 400,
-                at_fault("avatars[0].avatar_key_id", "names no avatar"),
+                field_error("avatars[0].avatar_key_id", "names no avatar"),
             ),
             row(
                 "DELETE",
@@ -392,14 +395,14 @@ async fn custom_avatars_fail_without_a_renderer() {
         with("input_image", format!("data:image/png;base64,{}", "A".repeat(bytes * 4 / 3)).into())
     };
     for bytes in [(9 << 20) + 6, 11 << 20] {
-        server.post(path, large(bytes)).await.is(413, json!({"error": "Request body is too large"}));
+        server.post(path, large(bytes)).await.assert_is(413, json!({"error": "Request body is too large"}));
     }
 }
 
 #[tokio::test]
 async fn providers_are_told_with_their_state() {
-    let folder = Folder::new();
-    let server = Server::start_with(&folder.0, |config| {
+    let folder = TempFolder::new();
+    let server = TestServer::start_with(&folder.0, |config| {
         config.providers = models::registry::providers(&models::registry::Config::default());
     })
     .await;
@@ -411,7 +414,7 @@ async fn providers_are_told_with_their_state() {
     let voice = json!([{"provider": "builtin", "configured": true, "additional_fields": [{
         "name": "voice_id", "type": "ENUM", "label": ANY, "items": ANY, "default_value": "slt",
     }]}]);
-    check(
+    check_rows(
         &server,
         [
             row(
@@ -429,7 +432,7 @@ async fn providers_are_told_with_their_state() {
                 "/v1/ext/providers?perpage=0",
                 Value::Null,
                 400,
-                at_fault("perpage", "must be a whole number of at least 1"),
+                field_error("perpage", "must be a whole number of at least 1"),
             ),
         ],
     )

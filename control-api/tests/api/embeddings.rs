@@ -13,12 +13,12 @@ use axum::routing::post;
 use models::embeddings;
 use serde_json::{Value, json};
 
-use crate::kit::{Folder, Server, until};
-use crate::knowledge::{found, upload_to};
+use crate::harness::{TempFolder, TestServer, wait_for};
+use crate::knowledge::{search_results, upload_to};
 
 /// How the embedding server responds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Mood {
+enum ServerMode {
     #[default]
     Answers,
     Hangs,
@@ -27,26 +27,26 @@ enum Mood {
 
 /// An embedding server for which dogs and puppies have the same meaning.
 #[derive(Default)]
-struct Oracle {
-    asked: AtomicUsize,
+struct FakeEmbeddingServer {
+    request_count: AtomicUsize,
     keys: Mutex<Vec<String>>,
-    mood: Mutex<Mood>,
+    mode: Mutex<ServerMode>,
     /// Number of requests that followed the redirect.
-    elsewhere: AtomicUsize,
+    redirected_count: AtomicUsize,
 }
 
 async fn embed(
-    State(oracle): State<Arc<Oracle>>,
+    State(oracle): State<Arc<FakeEmbeddingServer>>,
     headers: HeaderMap,
     axum::Json(body): axum::Json<Value>,
 ) -> Response {
-    oracle.asked.fetch_add(1, Ordering::Relaxed);
+    oracle.request_count.fetch_add(1, Ordering::Relaxed);
     oracle.keys.lock().unwrap().push(headers["authorization"].to_str().unwrap().to_owned());
-    let mood = *oracle.mood.lock().unwrap();
+    let mood = *oracle.mode.lock().unwrap();
     match mood {
-        Mood::Answers => {}
-        Mood::Hangs => std::future::pending().await,
-        Mood::Redirects => return Redirect::temporary("/elsewhere").into_response(),
+        ServerMode::Answers => {}
+        ServerMode::Hangs => std::future::pending().await,
+        ServerMode::Redirects => return Redirect::temporary("/elsewhere").into_response(),
     }
     let texts = body["input"].as_array().unwrap().iter();
     let about_dogs =
@@ -58,10 +58,10 @@ async fn embed(
     axum::Json(json!({ "data": data })).into_response()
 }
 
-async fn oracle() -> (embeddings::Config, Arc<Oracle>) {
-    let oracle = Arc::new(Oracle::default());
-    let elsewhere = async |State(oracle): State<Arc<Oracle>>| {
-        oracle.elsewhere.fetch_add(1, Ordering::Relaxed);
+async fn start_embedding_server() -> (embeddings::Config, Arc<FakeEmbeddingServer>) {
+    let oracle = Arc::new(FakeEmbeddingServer::default());
+    let elsewhere = async |State(oracle): State<Arc<FakeEmbeddingServer>>| {
+        oracle.redirected_count.fetch_add(1, Ordering::Relaxed);
     };
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -79,8 +79,8 @@ const QUESTION: &str = "May my dog come along?";
 
 /// A server that uses this embedding server under a policy that refuses private addresses, and a
 /// knowledge base of two documents.
-async fn knowing(folder: &Folder, to: embeddings::Config) -> (Server, String) {
-    let server = Server::start_with(&folder.0, |config| {
+async fn start_with_documents(folder: &TempFolder, to: embeddings::Config) -> (TestServer, String) {
+    let server = TestServer::start_with(&folder.0, |config| {
         config.allow_private_targets = Some(false);
         config.embeddings = Some(to);
     })
@@ -91,18 +91,19 @@ async fn knowing(folder: &Folder, to: embeddings::Config) -> (Server, String) {
         ("input", Some("pets.txt"), PETS.as_bytes()),
         ("input", Some("coats.txt"), COATS.as_bytes()),
     ];
-    let made = upload_to(&server, "/v1/ext/kb", &parts).await.expect(200);
+    let made = upload_to(&server, "/v1/ext/kb", &parts).await.expect_status(200);
     (server, made["id"].as_str().unwrap().to_owned())
 }
 
 /// A question that shares no word with any document.
-const RAIN: &str = "What if it rains?";
+const RAIN_QUESTION: &str = "What if it rains?";
 
 /// Waits until both documents have embeddings; after that the server sends no request of its own.
-async fn found_by_meaning(server: &Server, base: &str) {
-    for (question, answer) in [(QUESTION, PETS), (RAIN, COATS)] {
-        until("the documents' meaning", async || {
-            (found(server, base, question).await.first().map(String::as_str) == Some(answer)).then_some(())
+async fn wait_for_embeddings(server: &TestServer, base: &str) {
+    for (question, answer) in [(QUESTION, PETS), (RAIN_QUESTION, COATS)] {
+        wait_for("the documents' meaning", async || {
+            (search_results(server, base, question).await.first().map(String::as_str) == Some(answer))
+                .then_some(())
         })
         .await;
     }
@@ -110,41 +111,43 @@ async fn found_by_meaning(server: &Server, base: &str) {
 
 #[tokio::test]
 async fn the_operator_s_server_is_asked_also_at_a_private_address_and_finds_what_words_do_not() {
-    let folder = Folder::new();
-    let (to, oracle) = oracle().await;
-    let (server, base) = knowing(&folder, to).await;
-    found_by_meaning(&server, &base).await;
+    let folder = TempFolder::new();
+    let (to, oracle) = start_embedding_server().await;
+    let (server, base) = start_with_documents(&folder, to).await;
+    wait_for_embeddings(&server, &base).await;
     assert!(oracle.keys.lock().unwrap().iter().all(|key| key == "Bearer sesame"));
 }
 
 #[tokio::test]
 async fn an_answer_that_is_late_is_not_waited_for_and_the_next_questions_do_not_ask() {
-    let folder = Folder::new();
-    let (to, oracle) = oracle().await;
-    let (server, base) = knowing(&folder, to).await;
-    found_by_meaning(&server, &base).await;
-    *oracle.mood.lock().unwrap() = Mood::Hangs;
-    let asked = oracle.asked.load(Ordering::Relaxed);
+    let folder = TempFolder::new();
+    let (to, oracle) = start_embedding_server().await;
+    let (server, base) = start_with_documents(&folder, to).await;
+    wait_for_embeddings(&server, &base).await;
+    *oracle.mode.lock().unwrap() = ServerMode::Hangs;
+    let asked = oracle.request_count.load(Ordering::Relaxed);
     // An embedding of a document may take up to a minute, that of a question far less.
     let within = Duration::from_secs(30);
-    let found_in_time = tokio::time::timeout(within, found(&server, &base, "Where do umbrellas stay?"));
+    let found_in_time =
+        tokio::time::timeout(within, search_results(&server, &base, "Where do umbrellas stay?"));
     assert_eq!(found_in_time.await.expect("nobody waits for it"), [COATS], "words find it");
-    assert_eq!(oracle.asked.load(Ordering::Relaxed), asked + 1);
-    assert_eq!(found(&server, &base, "Where do umbrellas stay?").await, [COATS]);
-    assert!(found(&server, &base, QUESTION).await.is_empty(), "no word is shared");
-    assert_eq!(oracle.asked.load(Ordering::Relaxed), asked + 1, "it has ten seconds of rest");
+    assert_eq!(oracle.request_count.load(Ordering::Relaxed), asked + 1);
+    assert_eq!(search_results(&server, &base, "Where do umbrellas stay?").await, [COATS]);
+    assert!(search_results(&server, &base, QUESTION).await.is_empty(), "no word is shared");
+    assert_eq!(oracle.request_count.load(Ordering::Relaxed), asked + 1, "it has ten seconds of rest");
 }
 
 #[tokio::test]
 async fn a_server_that_points_elsewhere_is_not_followed_and_words_find_what_they_find() {
-    let folder = Folder::new();
-    let (to, oracle) = oracle().await;
-    *oracle.mood.lock().unwrap() = Mood::Redirects;
-    let (server, base) = knowing(&folder, to).await;
-    until("it to be asked", async || (oracle.asked.load(Ordering::Relaxed) > 0).then_some(())).await;
-    until("the words", async || {
-        (found(&server, &base, "Where do umbrellas stay?").await == [COATS]).then_some(())
+    let folder = TempFolder::new();
+    let (to, oracle) = start_embedding_server().await;
+    *oracle.mode.lock().unwrap() = ServerMode::Redirects;
+    let (server, base) = start_with_documents(&folder, to).await;
+    wait_for("it to be asked", async || (oracle.request_count.load(Ordering::Relaxed) > 0).then_some(()))
+        .await;
+    wait_for("the words", async || {
+        (search_results(&server, &base, "Where do umbrellas stay?").await == [COATS]).then_some(())
     })
     .await;
-    assert_eq!(oracle.elsewhere.load(Ordering::Relaxed), 0);
+    assert_eq!(oracle.redirected_count.load(Ordering::Relaxed), 0);
 }

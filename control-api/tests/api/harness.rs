@@ -11,7 +11,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
-use control_api::{App, HttpLimits, Config, StockAvatar};
+use control_api::{App, Config, HttpLimits, StockAvatar};
 use conversation::event::{EndReason, Event, EventEnvelope};
 use conversation::id::ConversationId;
 use conversation::input::Command;
@@ -26,10 +26,10 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
 /// Maximum time that any wait may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Calls `check` every 10 ms until it returns a value.
-pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+pub(crate) async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let found = async {
         let mut ticks = tokio::time::interval(Duration::from_millis(10));
         loop {
@@ -39,49 +39,49 @@ pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T
             }
         }
     };
-    tokio::time::timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+    tokio::time::timeout(TEST_TIMEOUT, found).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
 }
 
 /// The paused clock of the test's runtime: time passes only through [`Self::advance`]. Sockets and
 /// other threads are not affected.
-pub(crate) struct Stopped {
-    _hold: std::sync::mpsc::Sender<()>,
-    since: tokio::time::Instant,
+pub(crate) struct PausedClock {
+    _blocker: std::sync::mpsc::Sender<()>,
+    started_at: tokio::time::Instant,
 }
 
-impl Stopped {
-    pub(crate) fn now() -> Self {
+impl PausedClock {
+    pub(crate) fn pause() -> Self {
         let (_hold, held) = std::sync::mpsc::channel::<()>();
         tokio::time::pause();
         // Tokio advances a paused clock to the next timer when the runtime is idle, unless a
         // blocking task runs. This task ends with the test, or after twice [`TEST_TIMEOUT`]: then
         // the clock advances, and a test that still waits fails by its own timeout.
-        tokio::task::spawn_blocking(move || held.recv_timeout(2 * PATIENCE).ok());
-        Self { _hold, since: tokio::time::Instant::now() }
+        tokio::task::spawn_blocking(move || held.recv_timeout(2 * TEST_TIMEOUT).ok());
+        Self { _blocker: _hold, started_at: tokio::time::Instant::now() }
     }
 
     /// Advances the clock by `time` at once.
-    pub(crate) async fn pass(&self, time: Duration) {
+    pub(crate) async fn advance(&self, time: Duration) {
         tokio::time::advance(time).await;
     }
 
     /// Time since the clock was paused.
-    pub(crate) fn passed(&self) -> Duration {
-        self.since.elapsed()
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started_at.elapsed()
     }
 }
 
 /// Advances tokio's clock by `time` at once and resumes it: timers that are due within `time` fire.
-pub(crate) async fn leap(time: Duration) {
+pub(crate) async fn advance_clock(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
     tokio::time::resume();
 }
 
 /// A temporary folder, removed when it is dropped.
-pub(crate) struct Folder(pub(crate) PathBuf);
+pub(crate) struct TempFolder(pub(crate) PathBuf);
 
-impl Folder {
+impl TempFolder {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("visavis-api-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -91,23 +91,23 @@ impl Folder {
     }
 }
 
-impl Folder {
+impl TempFolder {
     /// URL of the PostgreSQL database of the servers in this folder; `None` = SQLite.
-    pub(crate) async fn database(&self) -> Option<String> {
-        database(&self.0).await
+    pub(crate) async fn database_url(&self) -> Option<String> {
+        database_url(&self.0).await
     }
 
     /// A direct connection to the store of the servers in this folder.
-    pub(crate) async fn store(&self) -> sqlx::AnyConnection {
+    pub(crate) async fn connect(&self) -> sqlx::AnyConnection {
         sqlx::any::install_default_drivers();
         let file = || format!("sqlite://{}", self.0.join("data/visavis.db").to_str().unwrap());
-        let url = self.database().await.unwrap_or_else(file);
+        let url = self.database_url().await.unwrap_or_else(file);
         sqlx::AnyConnection::connect(&url).await.unwrap()
     }
 
     /// Executes a statement on the store of the servers in this folder, past the servers.
-    pub(crate) async fn change(&self, sql: String) {
-        let mut connection = self.store().await;
+    pub(crate) async fn execute_sql(&self, sql: String) {
+        let mut connection = self.connect().await;
         let done = sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
         assert!(done.rows_affected() > 0, "nothing was changed");
         connection.close().await.unwrap();
@@ -116,11 +116,11 @@ impl Folder {
 
 /// Environment variable with the URL, without a database, of a PostgreSQL server on which the tests
 /// may create databases. Without it the tests use SQLite.
-const POSTGRES: &str = "VISAVIS_TEST_POSTGRES";
+const POSTGRES_URL_VAR: &str = "VISAVIS_TEST_POSTGRES";
 
 /// URL of the database of a folder, created if absent; `None` = SQLite.
-async fn database(folder: &Path) -> Option<String> {
-    let server = std::env::var(POSTGRES).ok().filter(|url| !url.is_empty())?;
+async fn database_url(folder: &Path) -> Option<String> {
+    let server = std::env::var(POSTGRES_URL_VAR).ok().filter(|url| !url.is_empty())?;
     let name = folder.file_name().unwrap().to_str().unwrap().replace('-', "_");
     let mut connection = sqlx::PgConnection::connect(&format!("{server}/postgres")).await.unwrap();
     let known: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM pg_database WHERE datname = $1")
@@ -136,7 +136,7 @@ async fn database(folder: &Path) -> Option<String> {
     Some(format!("{server}/{name}"))
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -144,54 +144,54 @@ impl Drop for Folder {
 
 /// An engine that is controlled by the test.
 #[derive(Default)]
-pub(crate) struct Stage {
-    ledger: Mutex<Option<Arc<dyn EventSink>>>,
+pub(crate) struct FakeEngine {
+    event_sink: Mutex<Option<Arc<dyn EventSink>>>,
     pub(crate) offers: Mutex<Vec<Offer>>,
     /// Replacement pose sets, each with the id of its avatar.
-    pub(crate) renewed: Mutex<Vec<(String, PoseSetFile)>>,
+    pub(crate) swapped_pose_sets: Mutex<Vec<(String, PoseSetFile)>>,
     pub(crate) commands: Mutex<Vec<(ConversationId, Command)>>,
     /// Results of the next commands; further commands are accepted.
-    pub(crate) answers: Mutex<VecDeque<Result<CommandOutcome, CommandError>>>,
+    pub(crate) command_results: Mutex<VecDeque<Result<CommandOutcome, CommandError>>>,
     /// Errors of the next offers; further offers are accepted.
-    pub(crate) refusals: Mutex<VecDeque<OfferError>>,
+    pub(crate) offer_errors: Mutex<VecDeque<OfferError>>,
     pub(crate) loading: AtomicBool,
     /// Why there is no capacity for a new call.
-    pub(crate) full: Mutex<Option<String>>,
-    pub(crate) deaf: AtomicBool,
+    pub(crate) capacity_error: Mutex<Option<String>>,
+    pub(crate) stt_unavailable: AtomicBool,
     /// What has failed while calls are still accepted.
-    pub(crate) failing: Mutex<Option<String>>,
+    pub(crate) degraded_reason: Mutex<Option<String>>,
     /// Whether `End` ends the call as in the engine: its events are recorded before the response,
     /// and a second `End` finds no running call.
-    pub(crate) obeys: AtomicBool,
+    pub(crate) ends_calls: AtomicBool,
 }
 
-impl Stage {
+impl FakeEngine {
     /// Records an event of a conversation, `seconds` after its start.
-    pub(crate) fn tell(&self, id: &str, seq: u64, seconds: f64, event: Event) {
+    pub(crate) fn record_event(&self, id: &str, seq: u64, seconds: f64, event: Event) {
         let fact = EventEnvelope { seq, at: Time::from_seconds(seconds), event };
-        self.ledger.lock().unwrap().as_ref().unwrap().record(id.parse().unwrap(), fact);
+        self.event_sink.lock().unwrap().as_ref().unwrap().record(id.parse().unwrap(), fact);
     }
 
     /// Records events of a conversation with consecutive sequence numbers from `first` on.
-    pub(crate) fn tell_all(&self, id: &str, first: u64, facts: impl IntoIterator<Item = (f64, Event)>) {
+    pub(crate) fn record_events(&self, id: &str, first: u64, facts: impl IntoIterator<Item = (f64, Event)>) {
         for (seq, (seconds, event)) in (first..).zip(facts) {
-            self.tell(id, seq, seconds, event);
+            self.record_event(id, seq, seconds, event);
         }
     }
 
     /// Reports a panic in the code of this call.
-    pub(crate) fn breaks(&self, id: &str) {
-        self.ledger.lock().unwrap().as_ref().unwrap().call_panicked(id.parse().unwrap());
+    pub(crate) fn panic_call(&self, id: &str) {
+        self.event_sink.lock().unwrap().as_ref().unwrap().call_panicked(id.parse().unwrap());
     }
 
-    pub(crate) fn given(&self) -> Vec<Command> {
+    pub(crate) fn received_commands(&self) -> Vec<Command> {
         self.commands.lock().unwrap().iter().map(|(_, command)| command.clone()).collect()
     }
 }
 
-impl Engine for Stage {
+impl Engine for FakeEngine {
     fn accept_offer(&self, offer: Offer) -> BoxFuture<'_, Result<AcceptedOffer, OfferError>> {
-        let refused = self.refusals.lock().unwrap().pop_front();
+        let refused = self.offer_errors.lock().unwrap().pop_front();
         let mut offers = self.offers.lock().unwrap();
         let connection = format!("connection-{}", offers.len());
         offers.push(offer);
@@ -210,14 +210,14 @@ impl Engine for Stage {
     ) -> BoxFuture<'_, Result<CommandOutcome, CommandError>> {
         let again = self.commands.lock().unwrap().contains(&(conversation, Command::End));
         self.commands.lock().unwrap().push((conversation, command.clone()));
-        if command == Command::End && self.obeys.load(Ordering::Relaxed) {
+        if command == Command::End && self.ends_calls.load(Ordering::Relaxed) {
             if again {
                 return Box::pin(async { Err(CommandError::NotRunning) });
             }
             let facts = [(2.0, Event::CallEnded), (2.0, Event::Ended { reason: EndReason::EndedByApi })];
-            self.tell_all(&conversation.to_string(), 1, facts);
+            self.record_events(&conversation.to_string(), 1, facts);
         }
-        let answer = self.answers.lock().unwrap().pop_front().unwrap_or(Ok(CommandOutcome::Accepted));
+        let answer = self.command_results.lock().unwrap().pop_front().unwrap_or(Ok(CommandOutcome::Accepted));
         Box::pin(async move { answer })
     }
 
@@ -226,7 +226,7 @@ impl Engine for Stage {
     }
 
     fn swap_pose_set(&self, avatar_key_id: &str, face: PoseSetFile) {
-        self.renewed.lock().unwrap().push((avatar_key_id.into(), face));
+        self.swapped_pose_sets.lock().unwrap().push((avatar_key_id.into(), face));
     }
 
     fn active_calls(&self) -> usize {
@@ -238,15 +238,15 @@ impl Engine for Stage {
     }
 
     fn capacity_error(&self) -> Option<String> {
-        self.full.lock().unwrap().clone()
+        self.capacity_error.lock().unwrap().clone()
     }
 
     fn stt_unavailable(&self) -> Option<String> {
-        self.deaf.load(Ordering::Relaxed).then(|| "all 2 speech decoders are taken".into())
+        self.stt_unavailable.load(Ordering::Relaxed).then(|| "all 2 speech decoders are taken".into())
     }
 
     fn degraded_reason(&self) -> Option<String> {
-        self.failing.lock().unwrap().clone()
+        self.degraded_reason.lock().unwrap().clone()
     }
 
     fn metrics(&self) -> Vec<MetricFamily> {
@@ -260,10 +260,10 @@ impl Engine for Stage {
 
 /// Wall clock at the start of every conversation that a test plays, in µs since 1970:
 /// 2023-11-14T22:13:20Z.
-pub(crate) const BEGAN: u64 = 1_700_000_000_000_000;
+pub(crate) const CALL_STARTED_AT: u64 = 1_700_000_000_000_000;
 
-pub(crate) fn joined() -> Event {
-    Event::Joined { unix_micros: BEGAN }
+pub(crate) fn joined_event() -> Event {
+    Event::Joined { unix_micros: CALL_STARTED_AT }
 }
 
 /// An HTTP response.
@@ -281,13 +281,13 @@ impl Reply {
     }
 
     #[track_caller]
-    pub(crate) fn expect(self, status: u16) -> Value {
+    pub(crate) fn expect_status(self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");
         if self.text.is_empty() { Value::Null } else { self.json() }
     }
 
     #[track_caller]
-    pub(crate) fn is(self, status: u16, body: Value) {
+    pub(crate) fn assert_is(self, status: u16, body: Value) {
         assert_eq!((self.status, self.json()), (status, body));
     }
 
@@ -297,9 +297,9 @@ impl Reply {
     }
 }
 
-pub(crate) struct Server {
+pub(crate) struct TestServer {
     pub(crate) app: Arc<App>,
-    pub(crate) stage: Arc<Stage>,
+    pub(crate) engine: Arc<FakeEngine>,
     pub(crate) key: String,
     pub(crate) url: String,
     client: reqwest::Client,
@@ -307,9 +307,9 @@ pub(crate) struct Server {
     tasks: Vec<JoinHandle<()>>,
 }
 
-pub(crate) const KEY: &str = "vv_a-key-that-the-test-knows-beforehand";
+pub(crate) const TEST_API_KEY: &str = "vv_a-key-that-the-test-knows-beforehand";
 
-pub(crate) fn avatars() -> Vec<StockAvatar> {
+pub(crate) fn stock_avatars() -> Vec<StockAvatar> {
     let avatar = |id: &str, name: &str| StockAvatar {
         avatar_key_id: id.into(),
         avatar_name: name.into(),
@@ -319,30 +319,35 @@ pub(crate) fn avatars() -> Vec<StockAvatar> {
     vec![avatar("ada", "Ada"), avatar("mia", "Mia")]
 }
 
-impl Server {
+impl TestServer {
     /// Starts a server on `folder` with a configuration changed by `change`.
     pub(crate) async fn start_with(folder: &Path, change: impl FnOnce(&mut Config)) -> Self {
-        Self::start_bounded(folder, HttpLimits::default(), change).await
+        Self::start_with_limits(folder, HttpLimits::default(), change).await
     }
 
     /// The same, with limits for its connections.
-    pub(crate) async fn start_bounded(
+    pub(crate) async fn start_with_limits(
         folder: &Path,
         bounds: HttpLimits,
         change: impl FnOnce(&mut Config),
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let listen = listener.local_addr().unwrap();
-        let mut config =
-            Config { listen, data: folder.join("data"), api_key: Some(KEY.into()), ..Config::default() };
+        let mut config = Config {
+            listen,
+            data: folder.join("data"),
+            api_key: Some(TEST_API_KEY.into()),
+            ..Config::default()
+        };
         config.extract_command = Some(vec![env!("CARGO_BIN_EXE_visavis-extract-under-test").into()]);
-        config.bake_command = Some(vec![env!("CARGO_BIN_EXE_visavis-painter-under-test").into()]);
-        config.database_url = database(folder).await;
+        config.bake_command = Some(vec![env!("CARGO_BIN_EXE_visavis-renderer-under-test").into()]);
+        config.database_url = database_url(folder).await;
         change(&mut config);
-        let net = egress::Client::new(egress::Policy { allow_private: config.allows_private_targets() }).unwrap();
-        let app = Arc::new(App::open(config, avatars(), net).await.unwrap());
-        let stage = Arc::new(Stage::default());
-        *stage.ledger.lock().unwrap() = Some(app.event_sink());
+        let net =
+            egress::Client::new(egress::Policy { allow_private: config.allows_private_targets() }).unwrap();
+        let app = Arc::new(App::open(config, stock_avatars(), net).await.unwrap());
+        let stage = Arc::new(FakeEngine::default());
+        *stage.event_sink.lock().unwrap() = Some(app.event_sink());
         let router = app.router(Arc::clone(&stage) as Arc<dyn Engine>);
         let (stop_http, http) = oneshot::channel();
         let (stop_background, background) = oneshot::channel();
@@ -357,8 +362,8 @@ impl Server {
             );
         Self {
             app,
-            stage,
-            key: KEY.into(),
+            engine: stage,
+            key: TEST_API_KEY.into(),
             url: format!("http://{listen}"),
             client: reqwest::Client::builder().no_proxy().build().unwrap(),
             stop: vec![stop_http, stop_background],
@@ -366,7 +371,7 @@ impl Server {
         }
     }
 
-    pub(crate) async fn start(folder: &Folder) -> Self {
+    pub(crate) async fn start(folder: &TempFolder) -> Self {
         Self::start_with(&folder.0, |_| {}).await
     }
 
@@ -407,43 +412,43 @@ impl Server {
         self.send(self.request("DELETE", path).header("x-api-key", &self.key)).await
     }
 
-    pub(crate) async fn call(&self, method: &str, path: &str, body: Value) -> Reply {
+    pub(crate) async fn send_json(&self, method: &str, path: &str, body: Value) -> Reply {
         let request = self.request(method, path).header("x-api-key", &self.key);
         self.send(request.header("content-type", "application/json").body(body.to_string())).await
     }
 
     pub(crate) async fn post(&self, path: &str, body: Value) -> Reply {
-        self.call("POST", path, body).await
+        self.send_json("POST", path, body).await
     }
 
     /// Creates an agent with `extra` fields; returns its id.
     #[track_caller]
-    pub(crate) fn agent(&self, extra: Value) -> impl Future<Output = String> + '_ {
-        let body = agent(extra);
+    pub(crate) fn create_agent(&self, extra: Value) -> impl Future<Output = String> + '_ {
+        let body = agent_body(extra);
         async move {
-            let made = self.post("/v1/ext/agent", body).await.expect(200);
+            let made = self.post("/v1/ext/agent", body).await.expect_status(200);
             made["id"].as_str().unwrap().to_owned()
         }
     }
 
     /// Creates a conversation; returns its id and its token.
-    pub(crate) async fn conversation(&self, agent: &str) -> (String, String) {
-        let made = self.post("/v1/ext/conversation", json!({"agent_id": agent})).await.expect(201);
+    pub(crate) async fn create_conversation(&self, agent: &str) -> (String, String) {
+        let made = self.post("/v1/ext/conversation", json!({"agent_id": agent})).await.expect_status(201);
         (made["id"].as_str().unwrap().to_owned(), made["token"].as_str().unwrap().to_owned())
     }
 
     /// Creates an agent with `extra` fields and a conversation that the user has joined; returns
     /// the id of the conversation.
-    pub(crate) async fn running(&self, extra: Value) -> String {
-        let agent = self.agent(extra).await;
-        let (id, _) = self.conversation(&agent).await;
-        self.stage.tell(&id, 0, 0.0, joined());
-        self.status(&id, "IN_PROGRESS").await;
+    pub(crate) async fn create_running_call(&self, extra: Value) -> String {
+        let agent = self.create_agent(extra).await;
+        let (id, _) = self.create_conversation(&agent).await;
+        self.engine.record_event(&id, 0, 0.0, joined_event());
+        self.wait_for_status(&id, "IN_PROGRESS").await;
         id
     }
 
     /// Number of webhooks in the store in this state.
-    pub(crate) async fn webhooks(&self, state: &str) -> u64 {
+    pub(crate) async fn webhook_count(&self, state: &str) -> u64 {
         let metrics = self.send(self.request("GET", "/metrics")).await.text;
         let mark = format!("visavis_webhooks{{state=\"{state}\"}} ");
         metrics.lines().find_map(|line| line.strip_prefix(&mark)).map_or(0, |n| n.parse().unwrap())
@@ -451,8 +456,8 @@ impl Server {
 
     /// Waits until `/readyz` returns this response. If the store is late for a moment, the server
     /// is not ready for another reason, so a single request is not enough.
-    pub(crate) async fn readiness(&self, status: u16, body: Value) {
-        until("/readyz", async || {
+    pub(crate) async fn wait_for_readiness(&self, status: u16, body: Value) {
+        wait_for("/readyz", async || {
             let reply = self.send(self.request("GET", "/readyz")).await;
             (reply.status == status && reply.json() == body).then_some(())
         })
@@ -460,9 +465,9 @@ impl Server {
     }
 
     /// The record as soon as its status is `status`.
-    pub(crate) async fn status(&self, id: &str, status: &str) -> Value {
-        until(status, async || {
-            let record = self.get(&format!("/v1/ext/conversation/{id}")).await.expect(200);
+    pub(crate) async fn wait_for_status(&self, id: &str, status: &str) -> Value {
+        wait_for(status, async || {
+            let record = self.get(&format!("/v1/ext/conversation/{id}")).await.expect_status(200);
             (record["status"] == status).then_some(record)
         })
         .await
@@ -470,7 +475,7 @@ impl Server {
 }
 
 /// The body of the smallest agent, with `extra` fields.
-pub(crate) fn agent(extra: Value) -> Value {
+pub(crate) fn agent_body(extra: Value) -> Value {
     let mut body = json!({"agent_name": "Test agent", "agent_system_prompt": "Be kind.", "avatars": [{"avatar_key_id": "ada"}]});
     body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
     body
@@ -478,12 +483,12 @@ pub(crate) fn agent(extra: Value) -> Value {
 
 /// A webhook as received.
 #[derive(Clone, Debug)]
-pub(crate) struct Came {
+pub(crate) struct ReceivedWebhook {
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
 }
 
-impl Came {
+impl ReceivedWebhook {
     pub(crate) fn name(&self) -> String {
         serde_json::from_str::<Value>(&self.body).unwrap()["event"]["name"].as_str().unwrap().to_owned()
     }
@@ -498,31 +503,31 @@ impl Came {
 }
 
 /// The status with which a webhook is answered, given the webhooks received before it.
-type Rule = Box<dyn Fn(&Came, &[Came]) -> u16 + Send>;
+type ResponseRule = Box<dyn Fn(&ReceivedWebhook, &[ReceivedWebhook]) -> u16 + Send>;
 
 #[derive(Default)]
-struct Mailbox {
-    came: Mutex<Vec<Came>>,
+struct ReceiverState {
+    received: Mutex<Vec<ReceivedWebhook>>,
     changed: Notify,
     /// Statuses of the next responses; further ones follow the rule.
     answers: Mutex<VecDeque<u16>>,
     /// `None`: 204.
-    rule: Mutex<Option<Rule>>,
+    rule: Mutex<Option<ResponseRule>>,
 }
 
 /// Receives webhooks.
-pub(crate) struct Hooks {
+pub(crate) struct WebhookReceiver {
     pub(crate) url: String,
-    mailbox: Arc<Mailbox>,
+    state: Arc<ReceiverState>,
 }
 
-impl Hooks {
+impl WebhookReceiver {
     pub(crate) async fn start() -> Self {
-        let mailbox = Arc::new(Mailbox::default());
-        let take = |State(mailbox): State<Arc<Mailbox>>, headers: HeaderMap, body: Bytes| async move {
+        let mailbox = Arc::new(ReceiverState::default());
+        let take = |State(mailbox): State<Arc<ReceiverState>>, headers: HeaderMap, body: Bytes| async move {
             let body = String::from_utf8(body.to_vec()).unwrap();
-            let one = Came { headers, body };
-            let mut came = mailbox.came.lock().unwrap();
+            let one = ReceivedWebhook { headers, body };
+            let mut came = mailbox.received.lock().unwrap();
             let by_rule = || mailbox.rule.lock().unwrap().as_ref().map_or(204, |rule| rule(&one, &came));
             let answer = mailbox.answers.lock().unwrap().pop_front().unwrap_or_else(by_rule);
             came.push(one);
@@ -538,37 +543,40 @@ impl Hooks {
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { url, mailbox }
+        Self { url, state: mailbox }
     }
 
     /// Responds to the next webhooks with these statuses.
-    pub(crate) fn answer(&self, statuses: impl IntoIterator<Item = u16>) {
-        self.mailbox.answers.lock().unwrap().extend(statuses);
+    pub(crate) fn respond_with(&self, statuses: impl IntoIterator<Item = u16>) {
+        self.state.answers.lock().unwrap().extend(statuses);
     }
 
     /// From now on, `rule` determines the responses.
-    pub(crate) fn rule(&self, rule: impl Fn(&Came, &[Came]) -> u16 + Send + 'static) {
-        *self.mailbox.rule.lock().unwrap() = Some(Box::new(rule));
+    pub(crate) fn respond_by_rule(
+        &self,
+        rule: impl Fn(&ReceivedWebhook, &[ReceivedWebhook]) -> u16 + Send + 'static,
+    ) {
+        *self.state.rule.lock().unwrap() = Some(Box::new(rule));
     }
 
-    pub(crate) fn came(&self) -> Vec<Came> {
-        self.mailbox.came.lock().unwrap().clone()
+    pub(crate) fn received(&self) -> Vec<ReceivedWebhook> {
+        self.state.received.lock().unwrap().clone()
     }
 
     /// The webhooks received, as soon as there are at least `n`.
-    pub(crate) async fn first(&self, n: usize) -> Vec<Came> {
+    pub(crate) async fn wait_for_first(&self, n: usize) -> Vec<ReceivedWebhook> {
         let wait = async {
             loop {
-                let changed = self.mailbox.changed.notified();
-                let came = self.came();
+                let changed = self.state.changed.notified();
+                let came = self.received();
                 if came.len() >= n {
                     return came;
                 }
                 changed.await;
             }
         };
-        tokio::time::timeout(PATIENCE, wait)
+        tokio::time::timeout(TEST_TIMEOUT, wait)
             .await
-            .unwrap_or_else(|_| panic!("{n} webhooks: {:#?}", self.came()))
+            .unwrap_or_else(|_| panic!("{n} webhooks: {:#?}", self.received()))
     }
 }

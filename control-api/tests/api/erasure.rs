@@ -9,19 +9,19 @@ use futures_util::future::join_all;
 use serde_json::json;
 use sqlx::Executor as _;
 
-use crate::kit::{Folder, Hooks, Server, leap, until};
-use crate::servers::{renewed, two};
+use crate::harness::{TempFolder, TestServer, WebhookReceiver, advance_clock, wait_for};
+use crate::servers::{renew_leases, start_two_servers};
 
-fn ended() -> [(f64, Event); 2] {
+fn call_end_events() -> [(f64, Event); 2] {
     [(2.0, Event::CallEnded), (2.0, Event::Ended { reason: EndReason::UserLeft })]
 }
 
 /// A conversation that has ended, with a trace in the folder of the server that ran the call, as
 /// the engine leaves one.
-async fn traced(server: &Server, folder: &Folder) -> (String, PathBuf) {
-    let id = server.running(json!({})).await;
-    server.stage.tell_all(&id, 1, ended());
-    server.status(&id, "ENDED").await;
+async fn ended_call_with_trace(server: &TestServer, folder: &TempFolder) -> (String, PathBuf) {
+    let id = server.create_running_call(json!({})).await;
+    server.engine.record_events(&id, 1, call_end_events());
+    server.wait_for_status(&id, "ENDED").await;
     let traces = folder.0.join("data").join("traces");
     std::fs::create_dir_all(&traces).unwrap();
     let file = traces.join(format!("{id}.jsonl"));
@@ -29,7 +29,7 @@ async fn traced(server: &Server, folder: &Folder) -> (String, PathBuf) {
     (id, file)
 }
 
-async fn erase(server: &Server, id: &str) {
+async fn erase_conversation(server: &TestServer, id: &str) {
     let path = format!("/v1/ext/conversation/{id}");
     assert_eq!(server.delete(&path).await.status, 204);
     assert_eq!(server.get(&path).await.status, 404);
@@ -37,29 +37,29 @@ async fn erase(server: &Server, id: &str) {
 
 #[tokio::test]
 async fn a_trace_goes_with_its_record() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let (id, file) = traced(&server, &folder).await;
-    let (other, kept) = traced(&server, &folder).await;
-    erase(&server, &id).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let (id, file) = ended_call_with_trace(&server, &folder).await;
+    let (other, kept) = ended_call_with_trace(&server, &folder).await;
+    erase_conversation(&server, &id).await;
     assert!(!file.exists(), "it is gone with the answer");
     assert!(kept.exists() && server.get(&format!("/v1/ext/conversation/{other}")).await.status == 200);
 }
 
 #[tokio::test]
 async fn a_record_is_gone_though_the_list_of_its_files_cannot_be_settled_yet() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let (id, file) = traced(&server, &folder).await;
-    let mut store = folder.store().await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let (id, file) = ended_call_with_trace(&server, &folder).await;
+    let mut store = folder.connect().await;
     let listed = async || {
         let count: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM erased")
-            .fetch_one(&mut folder.store().await)
+            .fetch_one(&mut folder.connect().await)
             .await
             .unwrap();
         count
     };
-    let take_again = if folder.database().await.is_some() {
+    let take_again = if folder.database_url().await.is_some() {
         let function = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not now'; END $$";
         store.execute(function).await.unwrap();
         let trigger = "CREATE TRIGGER refuse BEFORE DELETE ON erased FOR EACH ROW EXECUTE FUNCTION refuse()";
@@ -71,19 +71,19 @@ async fn a_record_is_gone_though_the_list_of_its_files_cannot_be_settled_yet() {
         store.execute(trigger).await.unwrap();
         "DROP TRIGGER refuse"
     };
-    erase(&server, &id).await;
+    erase_conversation(&server, &id).await;
     assert_eq!((listed().await, file.exists()), (1, false));
     store.execute(take_again).await.unwrap();
     // The sweep runs every 30 s.
-    leap(Duration::from_secs(31)).await;
-    until("the list to be settled", async || (listed().await == 0).then_some(())).await;
+    advance_clock(Duration::from_secs(31)).await;
+    wait_for("the list to be settled", async || (listed().await == 0).then_some(())).await;
 }
 
 #[tokio::test]
 async fn of_many_erasures_at_once_one_erases() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let (id, file) = traced(&server, &folder).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let (id, file) = ended_call_with_trace(&server, &folder).await;
     let path = format!("/v1/ext/conversation/{id}");
     let replies = join_all((0..40).map(|_| server.delete(&path))).await;
     let mut statuses: Vec<u16> = replies.iter().map(|reply| reply.status).collect();
@@ -98,18 +98,18 @@ async fn of_many_erasures_at_once_one_erases() {
 
 #[tokio::test]
 async fn a_trace_goes_that_lies_on_another_server_awake_or_asleep() {
-    let folders = [Folder::new(), Folder::new()];
-    let Some([one, other]) = two(&folders).await else { return };
-    let (awake, file) = traced(&one, &folders[0]).await;
-    let (asleep, left) = traced(&one, &folders[0]).await;
-    erase(&other, &awake).await;
-    renewed().await;
-    until("the trace to be gone", async || (!file.exists()).then_some(())).await;
+    let folders = [TempFolder::new(), TempFolder::new()];
+    let Some([one, other]) = start_two_servers(&folders).await else { return };
+    let (awake, file) = ended_call_with_trace(&one, &folders[0]).await;
+    let (asleep, left) = ended_call_with_trace(&one, &folders[0]).await;
+    erase_conversation(&other, &awake).await;
+    renew_leases().await;
+    wait_for("the trace to be gone", async || (!file.exists()).then_some(())).await;
     assert!(left.exists());
     one.stop().await;
-    erase(&other, &asleep).await;
+    erase_conversation(&other, &asleep).await;
     assert!(left.exists(), "nobody else can reach it");
-    let one = Server::start(&folders[0]).await;
+    let one = TestServer::start(&folders[0]).await;
     assert!(!left.exists(), "it is gone before anybody can ask");
     one.stop().await;
     other.stop().await;
@@ -117,23 +117,25 @@ async fn a_trace_goes_that_lies_on_another_server_awake_or_asleep() {
 
 #[tokio::test]
 async fn what_waits_to_be_delivered_is_delivered_and_then_erased() {
-    let folder = Folder::new();
-    let hooks = Hooks::start().await;
-    let server = Server::start_with(&folder.0, |config| {
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
+    let server = TestServer::start_with(&folder.0, |config| {
         config.webhooks.schedule = [0, 300, 60_000].map(Duration::from_millis).to_vec();
     })
     .await;
-    hooks.answer([503]);
-    let id = server.running(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
-    server.stage.tell_all(&id, 1, ended());
-    hooks.first(1).await;
-    server.status(&id, "ENDED").await;
-    erase(&server, &id).await;
-    hooks.first(2).await;
-    until("nothing to be left of it", async || {
+    hooks.respond_with([503]);
+    let id = server
+        .create_running_call(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]}))
+        .await;
+    server.engine.record_events(&id, 1, call_end_events());
+    hooks.wait_for_first(1).await;
+    server.wait_for_status(&id, "ENDED").await;
+    erase_conversation(&server, &id).await;
+    hooks.wait_for_first(2).await;
+    wait_for("nothing to be left of it", async || {
         let mut left = 0;
         for state in ["pending", "done", "dead"] {
-            left += server.webhooks(state).await;
+            left += server.webhook_count(state).await;
         }
         (left == 0).then_some(())
     })
@@ -142,20 +144,23 @@ async fn what_waits_to_be_delivered_is_delivered_and_then_erased() {
 
 #[tokio::test]
 async fn a_dead_letter_of_an_erased_conversation_is_no_letter() {
-    let folder = Folder::new();
-    let hooks = Hooks::start().await;
-    hooks.rule(|_, _| 500);
-    let server = Server::start_with(&folder.0, |config| {
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
+    hooks.respond_by_rule(|_, _| 500);
+    let server = TestServer::start_with(&folder.0, |config| {
         config.webhooks.schedule = [0, 300].map(Duration::from_millis).to_vec();
     })
     .await;
-    let id = server.running(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
-    server.stage.tell_all(&id, 1, ended());
-    hooks.first(1).await;
-    server.status(&id, "ENDED").await;
-    erase(&server, &id).await;
-    hooks.first(2).await;
-    until("nothing to wait any more", async || (server.webhooks("pending").await == 0).then_some(())).await;
-    assert_eq!(server.get("/v1/ext/deadletters").await.expect(200), json!([]));
-    assert_eq!(server.webhooks("dead").await, 0);
+    let id = server
+        .create_running_call(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]}))
+        .await;
+    server.engine.record_events(&id, 1, call_end_events());
+    hooks.wait_for_first(1).await;
+    server.wait_for_status(&id, "ENDED").await;
+    erase_conversation(&server, &id).await;
+    hooks.wait_for_first(2).await;
+    wait_for("nothing to wait any more", async || (server.webhook_count("pending").await == 0).then_some(()))
+        .await;
+    assert_eq!(server.get("/v1/ext/deadletters").await.expect_status(200), json!([]));
+    assert_eq!(server.webhook_count("dead").await, 0);
 }

@@ -7,22 +7,22 @@ use conversation::settings::{DEFAULT_ERROR_MESSAGE, TURN_SETTING_KEYS};
 use conversation::spec::{Greeting, Spec};
 use serde_json::{Value, json};
 
-use crate::kit::{Folder, Server};
+use crate::harness::{TempFolder, TestServer};
 
 /// The specification with which a call of this agent starts.
-async fn call_of(server: &Server, agent: &str) -> Spec {
-    let (id, token) = server.conversation(agent).await;
+async fn spec_of_agent(server: &TestServer, agent: &str) -> Spec {
+    let (id, token) = server.create_conversation(agent).await;
     let offer = server.request("POST", &format!("/rtc/{id}")).bearer_auth(token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
-    server.stage.offers.lock().unwrap().last().unwrap().config.spec.clone()
+    server.engine.offers.lock().unwrap().last().unwrap().config.spec.clone()
 }
 
-async fn spec_of(server: &Server, extra: Value) -> Spec {
-    let agent = server.agent(extra).await;
-    call_of(server, &agent).await
+async fn spec_with_fields(server: &TestServer, extra: Value) -> Spec {
+    let agent = server.create_agent(extra).await;
+    spec_of_agent(server, &agent).await
 }
 
-fn face(extra: Value) -> Value {
+fn avatars_with(extra: Value) -> Value {
     let mut face = json!({"avatar_key_id": "ada"});
     for (key, value) in extra.as_object().unwrap() {
         face[key] = value.clone();
@@ -36,16 +36,16 @@ const fn ms(ms: u64) -> Duration {
 
 #[tokio::test]
 async fn the_presets_arrive_at_the_call() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
     for (handling, min, max, preemptive) in
         [("proactive", 300, 2000, true), ("balanced", 400, 3000, true), ("deliberate", 800, 5000, false)]
     {
         for (ability, duration, words, backchannels) in
             [("high", 250, 0, false), ("medium", 500, 0, true), ("low", 800, 2, true)]
         {
-            let face = face(json!({"turn_handling": handling, "interruptability": ability}));
-            let spec = spec_of(&server, json!({"avatars": face})).await;
+            let face = avatars_with(json!({"turn_handling": handling, "interruptability": ability}));
+            let spec = spec_with_fields(&server, json!({"avatars": face})).await;
             let end = (spec.min_endpointing_delay, spec.max_endpointing_delay, spec.preemptive_generation);
             assert_eq!(end, (ms(min), ms(max), preemptive), "{handling}");
             let interruption =
@@ -57,9 +57,9 @@ async fn the_presets_arrive_at_the_call() {
 
 #[tokio::test]
 async fn each_key_of_the_turn_object_arrives_at_the_call_and_changes_nothing_else() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let plain = spec_of(&server, json!({})).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let plain = spec_with_fields(&server, json!({})).await;
     let seconds = |secs: u64, nanos: u64| json!({"secs": secs, "nanos": nanos});
     let keys = [
         ("min_endpointing_delay", json!(0.7), seconds(0, 700_000_000)),
@@ -80,7 +80,7 @@ async fn each_key_of_the_turn_object_arrives_at_the_call_and_changes_nothing_els
     ];
     assert_eq!(keys.each_ref().map(|key| key.0), TURN_SETTING_KEYS);
     for (key, value, given) in keys {
-        let spec = spec_of(&server, json!({"config": {"turn": {key: value}}})).await;
+        let spec = spec_with_fields(&server, json!({"config": {"turn": {key: value}}})).await;
         let mut expected = json!(plain);
         assert_ne!(expected[key], given, "{key}: the default proves nothing");
         expected[key] = given;
@@ -91,16 +91,16 @@ async fn each_key_of_the_turn_object_arrives_at_the_call_and_changes_nothing_els
 
 #[tokio::test]
 async fn what_the_face_says_arrives_at_the_call() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
-    let plain = spec_of(&server, json!({})).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let plain = spec_with_fields(&server, json!({})).await;
     assert_eq!((plain.greeting, plain.idle_timeout, plain.idle_end_after), (None, Some(ms(30_000)), Some(3)));
     assert_eq!((plain.max_call_duration, plain.call_warning_before), (Some(ms(300_000)), ms(10_000)));
     assert_eq!((plain.error_message.as_deref(), plain.turn_model), (Some(DEFAULT_ERROR_MESSAGE), false));
-    let spec = spec_of(
+    let spec = spec_with_fields(
         &server,
         json!({
-            "avatars": face(json!({
+            "avatars": avatars_with(json!({
                 "stt": {"min_endpointing_delay": 0.6, "max_endpointing_delay": 1.2, "turn_model": true},
                 "welcome_message": {"wait_time": 2.5, "messages": ["Hello."]},
                 "idle_timeout": {"timeout": 8, "filler_phrases": ["Hm?", "Still there?"], "end_after": null},
@@ -126,29 +126,29 @@ async fn what_the_face_says_arrives_at_the_call() {
 /// those that apply.
 #[tokio::test]
 async fn the_delays_that_are_shown_are_those_that_apply() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
     let body = json!({
-        "avatars": face(json!({"turn_handling": "deliberate"})),
+        "avatars": avatars_with(json!({"turn_handling": "deliberate"})),
         "config": {"turn": {"min_endpointing_delay": 1.5}},
     });
-    let agent = server.agent(body).await;
+    let agent = server.create_agent(body).await;
     let path = format!("/v1/ext/agent/{agent}");
-    let shown = server.get(&path).await.expect(200);
+    let shown = server.get(&path).await.expect_status(200);
     let stt = &shown["avatars"][0]["config"]["stt"];
     assert_eq!((&stt["min_endpointing_delay"], &stt["max_endpointing_delay"]), (&json!(1.5), &json!(5.0)));
-    let before = call_of(&server, &agent).await;
+    let before = spec_of_agent(&server, &agent).await;
     assert_eq!((before.min_endpointing_delay, before.max_endpointing_delay), (ms(1500), ms(5000)));
-    server.call("PUT", &path, shown).await.expect(200);
-    let after = call_of(&server, &agent).await;
+    server.send_json("PUT", &path, shown).await.expect_status(200);
+    let after = spec_of_agent(&server, &agent).await;
     assert_eq!(after.min_endpointing_delay, before.min_endpointing_delay);
     assert_eq!(after.max_endpointing_delay, before.max_endpointing_delay);
 }
 
 #[tokio::test]
 async fn settings_with_which_no_call_could_begin_are_refused_by_field_and_reason() {
-    let folder = Folder::new();
-    let server = Server::start(&folder).await;
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
     let above = "must not be above max_endpointing_delay";
     for (handling, turn, field, reason) in [
         ("proactive", json!({"min_endpointing_delay": 2.5}), "min_endpointing_delay", above),
@@ -183,10 +183,10 @@ async fn settings_with_which_no_call_could_begin_are_refused_by_field_and_reason
         let body = json!({
             "agent_name": "Ann",
             "agent_system_prompt": "Be kind.",
-            "avatars": face(json!({"turn_handling": handling})),
+            "avatars": avatars_with(json!({"turn_handling": handling})),
             "config": {"turn": turn},
         });
-        let refused = server.post("/v1/ext/agent", body).await.expect(400);
+        let refused = server.post("/v1/ext/agent", body).await.expect_status(400);
         let fault = json!([{"field": format!("config.turn.{field}"), "reason": reason}]);
         assert_eq!((&refused["error"], &refused["details"]), (&json!("Invalid request body"), &fault));
     }
