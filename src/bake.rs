@@ -16,45 +16,49 @@ use models::face::PoseSet;
 use models::face::avatar_spec::{self, AvatarSpec};
 use models::face::bake::{self, BakeEvent, BakeOutput, PatchCache, PosePlan};
 
-use crate::{Failure, child};
+use crate::{CommandError, child_process};
 
 /// Minimum and maximum width and height of a frame, in pixels.
-const SIDES: std::ops::RangeInclusive<usize> = 128..=1920;
+const SIDE_RANGE: std::ops::RangeInclusive<usize> = 128..=1920;
 
 /// What to bake, and where to write it.
-pub(crate) struct Wish<'a> {
+pub(crate) struct BakeOptions<'a> {
     /// Frame size as given on the command line.
     pub(crate) size: &'a str,
     /// Output file or folder; `None` = the current folder.
     pub(crate) out: Option<&'a Path>,
     /// Cache folder for finished sets and parts; `None` = the user's cache.
-    pub(crate) keep: Option<&'a Path>,
+    pub(crate) cache_dir: Option<&'a Path>,
     /// File for partial pose sets, each replacing the previous one; `None` = none are written.
-    pub(crate) first: Option<&'a Path>,
+    pub(crate) partial_out: Option<&'a Path>,
     /// Whether to report progress as JSON lines.
     pub(crate) json: bool,
 }
 
 /// Bakes one avatar, or all built-in ones. In the `background`, the process has the lowest priority
 /// and exits when standard input closes.
-pub(crate) fn run(person: Option<&str>, wish: &Wish<'_>, background: bool) -> Result<ExitCode, Failure> {
-    let &Wish { size, out, .. } = wish;
+pub(crate) fn run(
+    person: Option<&str>,
+    wish: &BakeOptions<'_>,
+    background: bool,
+) -> Result<ExitCode, CommandError> {
+    let &BakeOptions { size, out, .. } = wish;
     if background {
-        child::step_back(child::BAKING)?;
-        child::end_with_input()?;
+        child_process::lower_priority(child_process::BAKE_NICENESS)?;
+        child_process::exit_when_stdin_closes()?;
     }
-    let pixels = parse_size(size).map_err(|why| Failure::Usage(format!("--size {size}: {why}")))?;
+    let pixels = parse_size(size).map_err(|why| CommandError::Usage(format!("--size {size}: {why}")))?;
     let everybody: Vec<AvatarSpec> = match person {
-        Some(who) => vec![find(who)?],
+        Some(who) => vec![find_avatar(who)?],
         None => avatar_spec::ids().filter_map(avatar_spec::find).collect(),
     };
-    if everybody.len() > 1 && wish.first.is_some() {
-        return Err(Failure::Usage("--first: of one person only".into()));
+    if everybody.len() > 1 && wish.partial_out.is_some() {
+        return Err(CommandError::Usage("--first: of one person only".into()));
     }
     let folder = out.is_none_or(|out| out.is_dir() || out.as_os_str().to_string_lossy().ends_with('/'));
     if everybody.len() > 1 && !folder {
         let out = out.unwrap_or(Path::new("")).display();
-        return Err(Failure::Usage(format!("--out {out}: several people need a folder")));
+        return Err(CommandError::Usage(format!("--out {out}: several people need a folder")));
     }
     for person in &everybody {
         let file = match out {
@@ -63,22 +67,22 @@ pub(crate) fn run(person: Option<&str>, wish: &Wish<'_>, background: bool) -> Re
         };
         if file.extension().is_some_and(|e| e == "webp") {
             let why = "the set cannot end in .webp, its display picture does".to_owned();
-            return Err(Failure::Usage(format!("--out {}: {why}", file.display())));
+            return Err(CommandError::Usage(format!("--out {}: {why}", file.display())));
         }
-        prepare(&file)?;
-        one(person, pixels, &file, wish)?;
+        check_writable(&file)?;
+        bake_one(person, pixels, &file, wish)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn find(who: &str) -> Result<AvatarSpec, Failure> {
+fn find_avatar(who: &str) -> Result<AvatarSpec, CommandError> {
     if !who.ends_with(".toml") {
         let names: Vec<&str> = avatar_spec::ids().collect();
         let unknown =
             || format!("{who}: nobody of that name; there are {} and files (*.toml)", names.join(", "));
-        return avatar_spec::find(who).ok_or_else(|| Failure::Usage(unknown()));
+        return avatar_spec::find(who).ok_or_else(|| CommandError::Usage(unknown()));
     }
-    let bad = |why: String| Failure::Usage(format!("{who}: {why}"));
+    let bad = |why: String| CommandError::Usage(format!("{who}: {why}"));
     let text = fs::read_to_string(who).map_err(|e| bad(e.to_string()))?;
     let id = Path::new(who).file_stem().unwrap_or_default().to_string_lossy();
     avatar_spec::parse(&id, &text).map_err(bad)
@@ -97,8 +101,12 @@ fn parse_size(size: &str) -> Result<(usize, usize), String> {
     };
     let side = |text: &str| {
         let side: usize = text.parse().map_err(|_| "no size like 512, 720p or 1280x720".to_owned())?;
-        if !SIDES.contains(&side) || !side.is_multiple_of(2) {
-            return Err(format!("a side is even and has {} to {} pixels", SIDES.start(), SIDES.end()));
+        if !SIDE_RANGE.contains(&side) || !side.is_multiple_of(2) {
+            return Err(format!(
+                "a side is even and has {} to {} pixels",
+                SIDE_RANGE.start(),
+                SIDE_RANGE.end()
+            ));
         }
         Ok(side)
     };
@@ -106,14 +114,14 @@ fn parse_size(size: &str) -> Result<(usize, usize), String> {
 }
 
 /// Default cache folder for finished sets and parts.
-fn store() -> Option<PathBuf> {
+fn default_cache_dir() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
     Some(cache.join("visavis").join("faces"))
 }
 
 /// Checks that the set and its picture can be written here, before the long rendering starts.
-fn prepare(file: &Path) -> Result<(), Failure> {
+fn check_writable(file: &Path) -> Result<(), CommandError> {
     let told = || file.display().to_string();
     if let Some(folder) = file.parent().filter(|f| !f.as_os_str().is_empty()) {
         fs::create_dir_all(folder).with_context(told)?;
@@ -121,18 +129,23 @@ fn prepare(file: &Path) -> Result<(), Failure> {
     for file in [file, &file.with_extension("webp")] {
         // The rename at the end would replace a device or a pipe by a file.
         if file.exists() && !file.is_file() {
-            return Err(Failure::Usage(format!("--out {}: that is no file", file.display())));
+            return Err(CommandError::Usage(format!("--out {}: that is no file", file.display())));
         }
-        let fresh = fresh(file);
+        let fresh = temp_path(file);
         fs::write(&fresh, b"").and_then(|()| fs::remove_file(&fresh)).with_context(told)?;
     }
     Ok(())
 }
 
-fn one(person: &AvatarSpec, size: (usize, usize), file: &Path, wish: &Wish<'_>) -> Result<(), Failure> {
+fn bake_one(
+    person: &AvatarSpec,
+    size: (usize, usize),
+    file: &Path,
+    wish: &BakeOptions<'_>,
+) -> Result<(), CommandError> {
     let start = Instant::now();
     let plan = PosePlan::for_size(size);
-    let kept = wish.keep.map(Path::to_owned).or_else(store);
+    let kept = wish.cache_dir.map(Path::to_owned).or_else(default_cache_dir);
     let kept = kept.map(|store| store.join(bake::fingerprint(person, size, &plan)));
     let tell = |sentence: String| {
         if !wish.json {
@@ -144,33 +157,34 @@ fn one(person: &AvatarSpec, size: (usize, usize), file: &Path, wish: &Wish<'_>) 
         // A damaged set is rendered again.
         && PoseSet::parse(&Bytes::from(set.clone())).is_ok()
     {
-        write(&file.with_extension("webp"), &display)?;
-        write(file, &set)?;
+        write_atomically(&file.with_extension("webp"), &display)?;
+        write_atomically(file, &set)?;
         tell(format!("{}: {} KB, baked before", file.display(), set.len() / 1000));
         return Ok(());
     }
     let parts = PatchCache::new(kept.as_deref())?;
-    let mut bar = Bar::new(&person.name, wish.json);
-    let shares = if wish.first.is_some() { PosePlan::progressive_subsets() } else { Vec::new() };
+    let mut bar = ProgressBar::new(&person.name, wish.json);
+    let shares = if wish.partial_out.is_some() { PosePlan::progressive_subsets() } else { Vec::new() };
     let mut written = Ok(());
-    let baked =
-        bake::bake_progressively(person, size, &plan, &shares, &parts, |news| match (news, wish.first) {
-            (BakeEvent::Progress(done), _) => bar.show(done),
+    let baked = bake::bake_progressively(person, size, &plan, &shares, &parts, |news| {
+        match (news, wish.partial_out) {
+            (BakeEvent::Progress(done), _) => bar.update(done),
             (BakeEvent::PartialSet(share), Some(first)) if written.is_ok() => {
-                written = write_both(first, &share).map(|()| bar.first());
+                written = write_set(first, &share).map(|()| bar.report_partial());
             }
             (BakeEvent::PartialSet(_), _) => {}
-        });
+        }
+    });
     bar.clear();
     written?;
     let baked = baked?;
-    write_both(file, &baked)?;
+    write_set(file, &baked)?;
     let BakeOutput { pose_set: set, display_picture, luma_psnr: psnr, chroma_psnr: colours } = baked;
     let bytes = set.to_bytes();
     if let Some(kept) = &kept {
-        write(&kept.join("webp"), &display_picture)?;
-        write(&kept.join("poses"), &bytes)?;
-        forget_parts(kept);
+        write_atomically(&kept.join("webp"), &display_picture)?;
+        write_atomically(&kept.join("poses"), &bytes)?;
+        remove_parts(kept);
     }
     tell(format!(
         "{}: {} KB, {} poses, quantisers {:?}, {:.1} dB (least {:.1}), colours {:.1} dB (least {:.1}), {:.0} s",
@@ -192,21 +206,21 @@ fn one(person: &AvatarSpec, size: (usize, usize), file: &Path, wish: &Wish<'_>) 
 
 /// Writes a set and its display picture. The picture is first: a reader that finds the set also
 /// finds the picture.
-fn write_both(file: &Path, baked: &BakeOutput) -> Result<(), Failure> {
-    write(&file.with_extension("webp"), &baked.display_picture)?;
-    write(file, &baked.pose_set.to_bytes())
+fn write_set(file: &Path, baked: &BakeOutput) -> Result<(), CommandError> {
+    write_atomically(&file.with_extension("webp"), &baked.display_picture)?;
+    write_atomically(file, &baked.pose_set.to_bytes())
 }
 
 /// The temporary file next to `file`, renamed to it once it is complete.
-fn fresh(file: &Path) -> PathBuf {
+fn temp_path(file: &Path) -> PathBuf {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     file.with_file_name(name)
 }
 
 /// Writes the whole file, or leaves the old one in place.
-fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let fresh = fresh(file);
+fn write_atomically(file: &Path, bytes: &[u8]) -> Result<(), CommandError> {
+    let fresh = temp_path(file);
     let written = fs::write(&fresh, bytes).and_then(|()| fs::rename(&fresh, file));
     if written.is_err() {
         // On a full disk the temporary file is incomplete.
@@ -216,7 +230,7 @@ fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
 }
 
 /// Removes the files that only an unfinished set needs. A file that cannot be removed does no harm.
-fn forget_parts(kept: &Path) {
+fn remove_parts(kept: &Path) {
     for entry in fs::read_dir(kept).into_iter().flatten().flatten() {
         if entry.file_name() != "poses" && entry.file_name() != "webp" {
             let _ = fs::remove_file(entry.path());
@@ -226,28 +240,28 @@ fn forget_parts(kept: &Path) {
 
 /// Progress output: a bar on a terminal, otherwise one line for each 10 %. With `json`, one JSON
 /// line for each 1 %.
-struct Bar<'a> {
+struct ProgressBar<'a> {
     name: &'a str,
     start: Instant,
     /// Progress, 0 to 1.
-    done: f64,
+    progress: f64,
     /// The last percentage that was printed.
-    shown: Option<u32>,
+    last_percent: Option<u32>,
     terminal: bool,
     json: bool,
 }
 
-impl<'a> Bar<'a> {
+impl<'a> ProgressBar<'a> {
     fn new(name: &'a str, json: bool) -> Self {
         let terminal = !json && std::io::stderr().is_terminal();
-        Self { name, start: Instant::now(), done: 0.0, shown: None, terminal, json }
+        Self { name, start: Instant::now(), progress: 0.0, last_percent: None, terminal, json }
     }
 
-    fn show(&mut self, done: f64) {
-        self.done = done;
+    fn update(&mut self, done: f64) {
+        self.progress = done;
         let percent = (done * 100.0) as u32;
         let percent = if self.terminal || self.json { percent } else { percent / 10 * 10 };
-        if self.shown.replace(percent) == Some(percent) {
+        if self.last_percent.replace(percent) == Some(percent) {
             return;
         }
         let seconds = self.start.elapsed().as_secs();
@@ -263,9 +277,9 @@ impl<'a> Bar<'a> {
     }
 
     /// Reports that a partial set was written.
-    fn first(&self) {
+    fn report_partial(&self) {
         if self.json {
-            println!("{}", serde_json::json!({"first": self.done}));
+            println!("{}", serde_json::json!({"first": self.progress}));
         }
     }
 
@@ -293,9 +307,9 @@ mod tests {
 
     #[test]
     fn nobody_of_that_name_lists_those_there_are() {
-        let Err(Failure::Usage(told)) = find("nobody") else { panic!("found") };
+        let Err(CommandError::Usage(told)) = find_avatar("nobody") else { panic!("found") };
         assert!(told.contains("theo, ") && !told.contains('\n'), "{told}");
-        let Err(Failure::Usage(told)) = find("/nowhere/x.toml") else { panic!("found") };
+        let Err(CommandError::Usage(told)) = find_avatar("/nowhere/x.toml") else { panic!("found") };
         assert!(told.starts_with("/nowhere/x.toml: "), "{told}");
     }
 }

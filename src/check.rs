@@ -7,43 +7,44 @@ use engine::show::Avatars;
 use engine::transport::socket::{self, Socket};
 use models::registry::OperatorLlm;
 
-use crate::cli::Place;
-use crate::{Failure, configuration};
+use crate::cli::ConfigPaths;
+use crate::{CommandError, load_config};
 
 /// One line of the report.
 #[derive(serde::Serialize)]
-struct Line {
+struct CheckResult {
     name: String,
     kind: String,
     ready: bool,
     /// Whether calls need it.
-    needed: bool,
+    #[serde(rename = "needed")]
+    required: bool,
     detail: String,
 }
 
-pub(crate) fn run(place: &Place, json: bool) -> Result<ExitCode, Failure> {
-    let config = configuration(place)?;
-    let mut lines: Vec<Line> = models::check(&config.models.dir)
+pub(crate) fn run(place: &ConfigPaths, json: bool) -> Result<ExitCode, CommandError> {
+    let config = load_config(place)?;
+    let mut lines: Vec<CheckResult> = models::check(&config.models.dir)
         .into_iter()
-        .map(|c| Line {
+        .map(|c| CheckResult {
             name: c.name,
             kind: c.kind.into(),
             ready: c.ready,
-            needed: !c.optional,
+            required: !c.optional,
             detail: c.detail,
         })
         .collect();
     lines.push(match OperatorLlm::from_env(|name| std::env::var(name).ok()) {
         // A request would cost the operator money. The first call shows whether the server
         // responds.
-        Some(operator) => line(
+        Some(operator) => check_result(
             "language model",
             "llm",
             true,
             false,
             format!("an OpenAI-compatible server at {}", operator.url),
         ),
-        None => line(
+        None => check_result(
             "language model",
             "llm",
             true,
@@ -54,21 +55,21 @@ pub(crate) fn run(place: &Place, json: bool) -> Result<ExitCode, Failure> {
     lines.push(match Avatars::built_in() {
         Ok(avatars) if !avatars.as_slice().is_empty() => {
             let names: Vec<String> = avatars.stock_avatars().into_iter().map(|a| a.avatar_name).collect();
-            line("faces", "face", true, true, names.join(", "))
+            check_result("faces", "face", true, true, names.join(", "))
         }
-        Ok(_) => line("faces", "face", false, true, "none is built in".into()),
-        Err(error) => line("faces", "face", false, true, error.to_string()),
+        Ok(_) => check_result("faces", "face", false, true, "none is built in".into()),
+        Err(error) => check_result("faces", "face", false, true, error.to_string()),
     });
-    lines.push(device(&config));
-    lines.push(buffer());
-    lines.push(sandbox(documents::Sandbox::available()));
-    lines.extend(events(&config)?);
+    lines.push(check_media_ports(&config));
+    lines.push(check_receive_buffer());
+    lines.push(check_sandbox(documents::Sandbox::available()));
+    lines.extend(check_failed_events(&config)?);
     if json {
         println!("{}", serde_json::to_string_pretty(&lines)?);
     } else {
         let width = lines.iter().map(|l| l.name.chars().count()).max().unwrap_or(0);
         for l in &lines {
-            let state = match (l.ready, l.needed) {
+            let state = match (l.ready, l.required) {
                 (true, _) => "ready   ",
                 (false, true) => "MISSING ",
                 (false, false) => "absent  ",
@@ -76,16 +77,16 @@ pub(crate) fn run(place: &Place, json: bool) -> Result<ExitCode, Failure> {
             println!("{state} {:5} {:width$}  {}", l.kind, l.name, l.detail);
         }
     }
-    let broken = lines.iter().any(|l| l.needed && !l.ready);
+    let broken = lines.iter().any(|l| l.required && !l.ready);
     Ok(if broken { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn line(name: &str, kind: &str, ready: bool, needed: bool, detail: String) -> Line {
-    Line { name: name.into(), kind: kind.into(), ready, needed, detail }
+fn check_result(name: &str, kind: &str, ready: bool, needed: bool, detail: String) -> CheckResult {
+    CheckResult { name: name.into(), kind: kind.into(), ready, required: needed, detail }
 }
 
 /// Whether the store rejected events; `None` if there is no store yet.
-fn events(config: &crate::config::Config) -> Result<Option<Line>, Failure> {
+fn check_failed_events(config: &crate::config::Config) -> Result<Option<CheckResult>, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let found = runtime.block_on(control_api::inspect::failed_events(
         &config.server.data,
@@ -94,29 +95,29 @@ fn events(config: &crate::config::Config) -> Result<Option<Line>, Failure> {
     let name = "events";
     Ok(match found {
         Ok(None) => None,
-        Ok(Some(0)) => Some(line(name, "store", true, false, "all are in their records".into())),
-        Ok(Some(count)) => Some(line(
+        Ok(Some(0)) => Some(check_result(name, "store", true, false, "all are in their records".into())),
+        Ok(Some(count)) => Some(check_result(
             name,
             "store",
             false,
             false,
             format!("{count} were refused by the store and are kept as text in the table failed_event"),
         )),
-        Err(error) => Some(line(name, "store", false, true, error.to_string())),
+        Err(error) => Some(check_result(name, "store", false, true, error.to_string())),
     })
 }
 
 /// Whether the socket buffer holds the datagrams of a burst until the next tick of a media thread.
-fn buffer() -> Line {
+fn check_receive_buffer() -> CheckResult {
     let name = "UDP receive buffer";
     let hosts = vec![std::net::Ipv4Addr::LOCALHOST.into()];
     let bound =
         Socket::bind(&socket::SocketConfig { host_addresses: hosts, ..socket::SocketConfig::default() });
     match bound.and_then(|socket| socket.receive_buffer()) {
         Ok(bytes) if bytes >= socket::SOCKET_BUFFER_BYTES => {
-            line(name, "net", true, false, format!("{} KiB", bytes >> 10))
+            check_result(name, "net", true, false, format!("{} KiB", bytes >> 10))
         }
-        Ok(bytes) => line(
+        Ok(bytes) => check_result(
             name,
             "net",
             false,
@@ -127,25 +128,25 @@ fn buffer() -> Line {
                 socket::SOCKET_BUFFER_BYTES
             ),
         ),
-        Err(error) => line(name, "net", false, false, error.to_string()),
+        Err(error) => check_result(name, "net", false, false, error.to_string()),
     }
 }
 
 /// Which mechanisms isolate the process that parses uploaded documents.
-fn sandbox(available: documents::Sandbox) -> Line {
+fn check_sandbox(available: documents::Sandbox) -> CheckResult {
     let ready = available.refuses_files();
     let mut detail = available.to_string();
     if !ready {
         detail += ": a document that takes its reader over can read what the server can; use a kernel with either of them";
     }
-    line("documents", "files", ready, false, detail)
+    check_result("documents", "files", ready, false, detail)
 }
 
 /// Whether media can flow: enough UDP ports of the range can be bound.
-fn device(config: &crate::config::Config) -> Line {
+fn check_media_ports(config: &crate::config::Config) -> CheckResult {
     let ports = match config.media.ports() {
         Ok(ports) => ports,
-        Err(why) => return line("media ports", "net", false, true, why),
+        Err(why) => return check_result("media ports", "net", false, true, why),
     };
     let free = ports.clone().filter(|port| std::net::UdpSocket::bind(("0.0.0.0", *port)).is_ok()).count();
     let needed = if config.media.threads == 0 { engine::thread::cores() } else { config.media.threads };
@@ -155,7 +156,7 @@ fn device(config: &crate::config::Config) -> Line {
     } else {
         format!("{free} UDP ports free, {needed} media threads")
     };
-    line("media ports", "net", any || free >= needed, true, detail)
+    check_result("media ports", "net", any || free >= needed, true, detail)
 }
 
 #[cfg(test)]
@@ -167,12 +168,12 @@ mod tests {
     #[test]
     fn a_kernel_without_a_sandbox_is_told_and_fails_no_check() {
         for (landlock, seccomp) in [(true, true), (true, false), (false, true)] {
-            let told = sandbox(Sandbox { landlock, seccomp });
-            assert!(told.ready && !told.needed, "{}", told.detail);
+            let told = check_sandbox(Sandbox { landlock, seccomp });
+            assert!(told.ready && !told.required, "{}", told.detail);
             assert_eq!(told.detail.contains("Landlock"), landlock, "{}", told.detail);
             assert_eq!(told.detail.contains("seccomp"), seccomp, "{}", told.detail);
         }
-        let told = sandbox(Sandbox::default());
-        assert!(!told.ready && !told.needed && told.detail.contains("neither"), "{}", told.detail);
+        let told = check_sandbox(Sandbox::default());
+        assert!(!told.ready && !told.required && told.detail.contains("neither"), "{}", told.detail);
     }
 }

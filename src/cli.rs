@@ -17,12 +17,12 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Run the server: web pages, REST API and calls
-    Serve(Serve),
+    Serve(ServeArgs),
     /// Create, list and revoke API keys; works while the server is running
     #[command(arg_required_else_help = false)]
     Keys {
         #[command(subcommand)]
-        command: Keys,
+        command: KeysCommand,
     },
     /// Check every provider, model and device, and report what is ready and what to install
     Check {
@@ -30,7 +30,7 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        place: Place,
+        place: ConfigPaths,
     },
     /// Extract the text of a document of type KIND from standard input, with resource limits (child
     /// process of the server)
@@ -101,7 +101,7 @@ pub(crate) enum Command {
 
 /// Where configuration and data are.
 #[derive(Args, Clone)]
-pub(crate) struct Place {
+pub(crate) struct ConfigPaths {
     /// Configuration file (see config/example.toml)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -111,9 +111,9 @@ pub(crate) struct Place {
 }
 
 #[derive(Args)]
-pub(crate) struct Serve {
+pub(crate) struct ServeArgs {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) paths: ConfigPaths,
     /// Address of the web pages and the API; port 0 selects a free port
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Option<SocketAddr>,
@@ -129,7 +129,7 @@ pub(crate) struct Serve {
 }
 
 #[derive(Subcommand)]
-pub(crate) enum Keys {
+pub(crate) enum KeysCommand {
     /// Create a key and print only the key
     Create {
         /// Workspace that the key gives access to
@@ -139,24 +139,24 @@ pub(crate) enum Keys {
         #[arg(long, value_name = "SCOPE", default_value_t = control_api::Scope::Administer)]
         scope: control_api::Scope,
         #[command(flatten)]
-        place: Place,
+        place: ConfigPaths,
     },
     /// List the keys: id, prefix, workspace, creation time, scope, last use, name
     List {
         #[command(flatten)]
-        place: Place,
+        place: ConfigPaths,
     },
     /// Revoke a key
     Revoke {
         /// Id of the key
         id: String,
         #[command(flatten)]
-        place: Place,
+        place: ConfigPaths,
     },
 }
 
 /// What is wrong with a command line, in one sentence that names what is missing.
-pub(crate) fn sentence(error: &clap::Error) -> String {
+pub(crate) fn usage_message(error: &clap::Error) -> String {
     let listed = |kind| match error.get(kind) {
         // Hidden commands are not named here either.
         Some(ContextValue::Strings(all)) => {
@@ -200,7 +200,7 @@ mod tests {
             ("visavis serve --listen here", "invalid value 'here' for '--listen <ADDR:PORT>'"),
         ] {
             let error = Cli::try_parse_from(line.split(' ')).err().unwrap();
-            let told = sentence(&error);
+            let told = usage_message(&error);
             assert!(told.starts_with(said) && !told.contains('\n'), "{line}: {told}");
         }
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use source::Kind;
+use source::ValueKind;
 
 /// The whole configuration, every value present and in range.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -216,7 +216,7 @@ impl std::fmt::Debug for Knowledge {
 
 impl Knowledge {
     /// The embeddings server, if one is configured.
-    pub(crate) fn embeddings(&self) -> Option<models::embeddings::Config> {
+    pub(crate) fn embeddings_config(&self) -> Option<models::embeddings::Config> {
         Some(models::embeddings::Config {
             url: self.embeddings_url.clone()?,
             model: self.embeddings_model.clone()?,
@@ -280,79 +280,83 @@ pub(crate) struct Otlp {
 
 /// All keys, as in `config/example.toml`, and the type that the text of an environment variable is
 /// converted to.
-const KEYS: &[(&str, &[(&str, Kind)])] = &[
+const CONFIG_KEYS: &[(&str, &[(&str, ValueKind)])] = &[
     (
         "server",
         &[
-            ("listen", Kind::Text),
-            ("data", Kind::Text),
-            ("public_url", Kind::Text),
-            ("database_url", Kind::Text),
-            ("trusted_proxies", Kind::Texts),
-            ("cors_origins", Kind::Texts),
-            ("metrics_token", Kind::Text),
-            ("retention_days", Kind::Number),
-            ("allow_private_targets", Kind::Flag),
-            ("allow_scripted", Kind::Flag),
-            ("log_format", Kind::Text),
+            ("listen", ValueKind::Text),
+            ("data", ValueKind::Text),
+            ("public_url", ValueKind::Text),
+            ("database_url", ValueKind::Text),
+            ("trusted_proxies", ValueKind::TextList),
+            ("cors_origins", ValueKind::TextList),
+            ("metrics_token", ValueKind::Text),
+            ("retention_days", ValueKind::Number),
+            ("allow_private_targets", ValueKind::Bool),
+            ("allow_scripted", ValueKind::Bool),
+            ("log_format", ValueKind::Text),
         ],
     ),
     (
         "timeouts",
         &[
-            ("join", Kind::Number),
-            ("token", Kind::Number),
-            ("closed", Kind::Number),
-            ("silence", Kind::Number),
-            ("offer", Kind::Number),
-            ("drain", Kind::Number),
-            ("request", Kind::Number),
-            ("lease", Kind::Number),
+            ("join", ValueKind::Number),
+            ("token", ValueKind::Number),
+            ("closed", ValueKind::Number),
+            ("silence", ValueKind::Number),
+            ("offer", ValueKind::Number),
+            ("drain", ValueKind::Number),
+            ("request", ValueKind::Number),
+            ("lease", ValueKind::Number),
         ],
     ),
-    ("webhooks", &[("schedule", Kind::Numbers), ("hold", Kind::Number)]),
+    ("webhooks", &[("schedule", ValueKind::NumberList), ("hold", ValueKind::Number)]),
     (
         "media",
         &[
-            ("public_ip", Kind::Texts),
-            ("udp_ports", Kind::Text),
-            ("tcp_port", Kind::Number),
-            ("ice_servers", Kind::Servers),
-            ("threads", Kind::Number),
+            ("public_ip", ValueKind::TextList),
+            ("udp_ports", ValueKind::Text),
+            ("tcp_port", ValueKind::Number),
+            ("ice_servers", ValueKind::IceServers),
+            ("threads", ValueKind::Number),
         ],
     ),
-    ("stt", &[("pool", Kind::Number)]),
-    ("models", &[("dir", Kind::Text)]),
-    ("avatars", &[("dir", Kind::Text)]),
+    ("stt", &[("pool", ValueKind::Number)]),
+    ("models", &[("dir", ValueKind::Text)]),
+    ("avatars", &[("dir", ValueKind::Text)]),
     (
         "knowledge",
-        &[("embeddings_url", Kind::Text), ("embeddings_model", Kind::Text), ("embeddings_token", Kind::Text)],
+        &[
+            ("embeddings_url", ValueKind::Text),
+            ("embeddings_model", ValueKind::Text),
+            ("embeddings_token", ValueKind::Text),
+        ],
     ),
     (
         "limits",
         &[
-            ("per_key", Kind::Number),
-            ("offers", Kind::Number),
-            ("embeds", Kind::Number),
-            ("calls", Kind::Number),
-            ("connections", Kind::Number),
-            ("load", Kind::Number),
-            ("memory", Kind::Number),
-            ("questions", Kind::Number),
-            ("workspace_calls", Kind::Number),
-            ("workspace_conversations", Kind::Number),
-            ("workspace_agents", Kind::Number),
-            ("workspace_bytes", Kind::Number),
+            ("per_key", ValueKind::Number),
+            ("offers", ValueKind::Number),
+            ("embeds", ValueKind::Number),
+            ("calls", ValueKind::Number),
+            ("connections", ValueKind::Number),
+            ("load", ValueKind::Number),
+            ("memory", ValueKind::Number),
+            ("questions", ValueKind::Number),
+            ("workspace_calls", ValueKind::Number),
+            ("workspace_conversations", ValueKind::Number),
+            ("workspace_agents", ValueKind::Number),
+            ("workspace_bytes", ValueKind::Number),
         ],
     ),
-    ("otlp", &[("endpoint", Kind::Text)]),
+    ("otlp", &[("endpoint", ValueKind::Text)]),
 ];
 
 /// Variables that start with `VISAVIS_` and are not configuration keys.
-const NOT_KEYS: &[&str] = &["VISAVIS_API_KEY", "VISAVIS_LOG", "VISAVIS_BIN"];
+const OTHER_VARIABLES: &[&str] = &["VISAVIS_API_KEY", "VISAVIS_LOG", "VISAVIS_BIN"];
 
 /// A key, and what is wrong with its value.
-type Fault = (&'static str, String);
+type InvalidValue = (&'static str, String);
 
 impl Config {
     /// Reads the file, if any, and then the environment. The caller applies the flags.
@@ -364,13 +368,13 @@ impl Config {
         file: Option<&Path>,
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<Self, String> {
-        let source = source::Source::read(file, environment)?;
-        let config = source.config()?;
-        config.check().map_err(|(key, reason)| source.blame(key, &reason))?;
+        let source = source::ConfigSource::read(file, environment)?;
+        let config = source.deserialize()?;
+        config.validate().map_err(|(key, reason)| source.with_location(key, &reason))?;
         Ok(config)
     }
 
-    fn check(&self) -> Result<(), Fault> {
+    fn validate(&self) -> Result<(), InvalidValue> {
         let seconds = [
             ("timeouts.join", self.timeouts.join),
             ("timeouts.token", self.timeouts.token),
@@ -444,7 +448,7 @@ impl Config {
         {
             return Err(("otlp.endpoint", format!("\"{url}\" is no http or https address")));
         }
-        self.proxies().map_err(|reason| ("server.trusted_proxies", reason))?;
+        self.trusted_proxies().map_err(|reason| ("server.trusted_proxies", reason))?;
         for origin in &self.server.cors_origins {
             let same = url::Url::parse(origin).is_ok_and(|url| url.origin().ascii_serialization() == *origin);
             if origin != "*" && !(same && origin.starts_with("http")) {
@@ -465,7 +469,7 @@ impl Config {
     ///
     /// # Errors
     /// An entry is not an address or an address range.
-    pub(crate) fn proxies(&self) -> Result<Vec<control_api::Network>, String> {
+    pub(crate) fn trusted_proxies(&self) -> Result<Vec<control_api::Network>, String> {
         self.server.trusted_proxies.iter().map(|text| text.parse()).collect()
     }
 }

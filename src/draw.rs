@@ -12,32 +12,32 @@ use std::process::ExitCode;
 use models::face::{Character, CharacterRenderer, Head, HeadView, Pose, Rect, webp};
 use serde::Deserialize;
 
-use crate::{Failure, child};
+use crate::{CommandError, child_process};
 
 /// Range of `size` in pixels: small enough to render quickly, large enough to be useful.
-const SIDES: std::ops::RangeInclusive<usize> = 64..=512;
+const SIDE_RANGE: std::ops::RangeInclusive<usize> = 64..=512;
 /// Maximum number of cached stages (head pose and size) of one character. Drafts and full-size
 /// pictures alternate, so both must be cached.
-const STAGES: usize = 3;
+const MAX_CACHED_STAGES: usize = 3;
 /// VP8 quantizer.
 const QUANTIZER: u32 = 14;
 
 #[derive(Deserialize)]
-struct Order {
+struct PreviewRequest {
     character: Character,
     pose: Pose,
     size: usize,
 }
 
-pub(crate) fn run() -> Result<ExitCode, Failure> {
-    child::step_back(child::DRAWING)?;
-    let mut next = take()?;
+pub(crate) fn run() -> Result<ExitCode, CommandError> {
+    child_process::lower_priority(child_process::PREVIEW_NICENESS)?;
+    let mut next = read_request()?;
     while let Some(order) = next {
         next = match CharacterRenderer::new(&order.character) {
-            Ok(sitter) => one_person(&sitter, order)?,
+            Ok(sitter) => draw_character(&sitter, order)?,
             Err(_) => {
-                answer(&[])?;
-                take()?
+                write_response(&[])?;
+                read_request()?
             }
         };
     }
@@ -45,7 +45,10 @@ pub(crate) fn run() -> Result<ExitCode, Failure> {
 }
 
 /// Answers consecutive requests for one character; returns the first request for another one.
-fn one_person(sitter: &CharacterRenderer, first: Order) -> Result<Option<Order>, Failure> {
+fn draw_character(
+    sitter: &CharacterRenderer,
+    first: PreviewRequest,
+) -> Result<Option<PreviewRequest>, CommandError> {
     let character = first.character.clone();
     let mut stages: Vec<(Head, usize, HeadView<'_>)> = Vec::new();
     let mut now = first;
@@ -53,15 +56,15 @@ fn one_person(sitter: &CharacterRenderer, first: Order) -> Result<Option<Order>,
         let (head, size) = (now.pose.head, now.size);
         let known = stages.iter().position(|(h, s, _)| (*h, *s) == (head, size));
         let at = known.unwrap_or_else(|| {
-            if stages.len() == STAGES {
+            if stages.len() == MAX_CACHED_STAGES {
                 stages.remove(0);
             }
             stages.push((head, size, sitter.head_view(&Pose { head, ..Pose::default() }, (size, size))));
             stages.len() - 1
         });
         let picture = stages[at].2.draw(&now.pose, Rect::whole(size, size)).to_picture();
-        answer(&webp::encode(&picture, QUANTIZER)?)?;
-        match take()? {
+        write_response(&webp::encode(&picture, QUANTIZER)?)?;
+        match read_request()? {
             Some(order) if order.character == character => now = order,
             other => return Ok(other),
         }
@@ -69,22 +72,22 @@ fn one_person(sitter: &CharacterRenderer, first: Order) -> Result<Option<Order>,
 }
 
 /// The next valid request; `None` at the end of the input.
-fn take() -> Result<Option<Order>, Failure> {
+fn read_request() -> Result<Option<PreviewRequest>, CommandError> {
     loop {
         let mut line = String::new();
         if std::io::stdin().lock().read_line(&mut line)? == 0 {
             return Ok(None);
         }
-        match serde_json::from_str::<Order>(&line) {
-            Ok(order) if SIDES.contains(&order.size) && order.size.is_multiple_of(2) => {
+        match serde_json::from_str::<PreviewRequest>(&line) {
+            Ok(order) if SIDE_RANGE.contains(&order.size) && order.size.is_multiple_of(2) => {
                 return Ok(Some(order));
             }
-            _ => answer(&[])?,
+            _ => write_response(&[])?,
         }
     }
 }
 
-fn answer(file: &[u8]) -> std::io::Result<()> {
+fn write_response(file: &[u8]) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(&u32::try_from(file.len()).unwrap_or(0).to_le_bytes())?;
     out.write_all(file)?;

@@ -2,23 +2,23 @@
 
 use std::process::ExitCode;
 
-use crate::cli::Keys;
-use crate::{Failure, configuration};
+use crate::cli::KeysCommand;
+use crate::{CommandError, load_config};
 
-pub(crate) fn run(command: &Keys) -> Result<ExitCode, Failure> {
+pub(crate) fn run(command: &KeysCommand) -> Result<ExitCode, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match command {
-        Keys::Create { workspace, scope, place } => {
+        KeysCommand::Create { workspace, scope, place } => {
             if workspace.trim().is_empty() {
-                return Err(Failure::Usage("--workspace: a name is needed".into()));
+                return Err(CommandError::Usage("--workspace: a name is needed".into()));
             }
-            let server = configuration(place)?.server;
+            let server = load_config(place)?.server;
             let (data, url) = (&server.data, server.database_url.as_deref());
             let made = control_api::keys::create_scoped(data, url, workspace.trim(), *scope);
             println!("{}", runtime.block_on(made)?);
         }
-        Keys::List { place } => {
-            let server = configuration(place)?.server;
+        KeysCommand::List { place } => {
+            let server = load_config(place)?.server;
             let (data, url) = (&server.data, server.database_url.as_deref());
             for key in runtime.block_on(control_api::keys::list(data, url))? {
                 let used = key.last_used_at.as_deref().unwrap_or("never");
@@ -28,11 +28,11 @@ pub(crate) fn run(command: &Keys) -> Result<ExitCode, Failure> {
                 );
             }
         }
-        Keys::Revoke { id, place } => {
-            let server = configuration(place)?.server;
+        KeysCommand::Revoke { id, place } => {
+            let server = load_config(place)?.server;
             let (data, url) = (&server.data, server.database_url.as_deref());
             if !runtime.block_on(control_api::keys::revoke(data, url, id))? {
-                return Err(Failure::Failed(anyhow::anyhow!("there is no key with the id {id}")));
+                return Err(CommandError::Failed(anyhow::anyhow!("there is no key with the id {id}")));
             }
             println!("revoked {id}");
         }

@@ -8,32 +8,34 @@ use std::process::{Command, ExitCode};
 
 use anyhow::Context as _;
 
-use crate::cli::Place;
-use crate::{Failure, configuration};
+use crate::cli::ConfigPaths;
+use crate::{CommandError, load_config};
 
-const PROGRAM: &str = "visavis-load";
+const LOAD_GENERATOR: &str = "visavis-load";
 
 /// Replaces this process by `visavis-load`, with the same arguments. The program is searched next
 /// to this one, then on the `PATH`.
-pub(crate) fn run(arguments: &[OsString]) -> Result<ExitCode, Failure> {
+pub(crate) fn run(arguments: &[OsString]) -> Result<ExitCode, CommandError> {
     let own = std::env::current_exe().context("this program cannot be found")?;
-    let program = beside(&own);
-    let models = configuration(&Place { config: None, data: None })?.models.dir;
+    let program = find_load_generator(&own);
+    let models = load_config(&ConfigPaths { config: None, data: None })?.models.dir;
     // Returns only on failure.
     let error = Command::new(&program).args(arguments).env("VISAVIS_MODELS_DIR", models).exec();
     if error.kind() == std::io::ErrorKind::NotFound {
         let missing = format!(
-            "{PROGRAM} is neither beside {} nor on the PATH: build it with make build-load",
+            "{LOAD_GENERATOR} is neither beside {} nor on the PATH: build it with make build-load",
             own.display()
         );
-        return Err(Failure::Failed(anyhow::Error::msg(missing)));
+        return Err(CommandError::Failed(anyhow::Error::msg(missing)));
     }
     Err(anyhow::Error::new(error).context(format!("{} cannot be run", program.display())).into())
 }
 
 /// The path of the load generator next to a program, or its bare name if there is none.
-fn beside(own: &Path) -> PathBuf {
-    Some(own.with_file_name(PROGRAM)).filter(|program| program.exists()).unwrap_or_else(|| PROGRAM.into())
+fn find_load_generator(own: &Path) -> PathBuf {
+    Some(own.with_file_name(LOAD_GENERATOR))
+        .filter(|program| program.exists())
+        .unwrap_or_else(|| LOAD_GENERATOR.into())
 }
 
 #[cfg(test)]
@@ -44,9 +46,9 @@ mod tests {
     fn the_program_beside_this_one_is_preferred() {
         let folder = std::env::temp_dir().join(format!("visavis-beside-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        assert_eq!(beside(&folder.join("visavis")), Path::new(PROGRAM));
-        std::fs::write(folder.join(PROGRAM), "").unwrap();
-        assert_eq!(beside(&folder.join("visavis")), folder.join(PROGRAM));
+        assert_eq!(find_load_generator(&folder.join("visavis")), Path::new(LOAD_GENERATOR));
+        std::fs::write(folder.join(LOAD_GENERATOR), "").unwrap();
+        assert_eq!(find_load_generator(&folder.join("visavis")), folder.join(LOAD_GENERATOR));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

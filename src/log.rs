@@ -24,27 +24,27 @@ pub(crate) enum Format {
 }
 
 /// The field with the conversation's id.
-const FIELD: &str = "conversation";
+const CONVERSATION_FIELD: &str = "conversation";
 
 /// Initializes logging; `VISAVIS_LOG` is the filter (`info`, `visavis_engine=debug` …).
 ///
 /// # Errors
 /// The filter is invalid.
-pub(crate) fn begin(format: Format) -> Result<(), String> {
+pub(crate) fn init(format: Format) -> Result<(), String> {
     let wanted = std::env::var_os("VISAVIS_LOG").filter(|text| !text.is_empty());
     let wanted =
         wanted.map_or_else(|| "info,str0m=warn,rmcp=warn".into(), |text| text.to_string_lossy().into_owned());
-    let filter = filter(&wanted).map_err(|reason| {
+    let filter = parse_filter(&wanted).map_err(|reason| {
         format!("VISAVIS_LOG: {reason}; write a level (off, error, warn, info, debug, trace) or \"info,str0m=debug\"")
     })?;
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing::subscriber::set_global_default(subscriber(format, filter, terminal, std::io::stderr))
+    tracing::subscriber::set_global_default(build_subscriber(format, filter, terminal, std::io::stderr))
         .map_err(|error| error.to_string())
 }
 
 /// Parses a filter of levels. A bare word must be a level: as the name of a module it would silence
 /// everything else.
-fn filter(text: &str) -> Result<EnvFilter, String> {
+fn parse_filter(text: &str) -> Result<EnvFilter, String> {
     for part in text.split(',').map(str::trim).filter(|part| !part.contains(['=', '['])) {
         if part.parse::<tracing_subscriber::filter::LevelFilter>().is_err() {
             return Err(format!("\"{part}\" is no level"));
@@ -53,7 +53,7 @@ fn filter(text: &str) -> Result<EnvFilter, String> {
     text.parse().map_err(|_| format!("\"{text}\" is no filter"))
 }
 
-fn subscriber(
+fn build_subscriber(
     format: Format,
     filter: EnvFilter,
     ansi: bool,
@@ -63,24 +63,24 @@ fn subscriber(
     // would panic for the same reason.
     let begun = tracing_subscriber::fmt().with_env_filter(filter).with_writer(to).log_internal_errors(false);
     match format {
-        Format::Text => Box::new(begun.with_ansi(ansi).event_format(Text(Line::default())).finish()),
+        Format::Text => Box::new(begun.with_ansi(ansi).event_format(TextFormat(Line::default())).finish()),
         Format::Json => {
             let line = Line::default().json().flatten_event(true);
             let line = line.with_current_span(false).with_span_list(false);
-            Box::new(begun.fmt_fields(JsonFields::new()).event_format(Json(line)).finish())
+            Box::new(begun.fmt_fields(JsonFields::new()).event_format(JsonFormat(line)).finish())
         }
     }
 }
 
 /// The call that this thread works for, unless the record has its own field.
-fn served(event: &Event<'_>) -> Option<String> {
-    let said = event.metadata().fields().field(FIELD).is_some();
+fn current_call(event: &Event<'_>) -> Option<String> {
+    let said = event.metadata().fields().field(CONVERSATION_FIELD).is_some();
     engine::thread::current_call().filter(|_| !said).map(|id| id.to_string())
 }
 
-struct Text<F>(F);
+struct TextFormat<F>(F);
 
-impl<S, N, F> FormatEvent<S, N> for Text<F>
+impl<S, N, F> FormatEvent<S, N> for TextFormat<F>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -93,16 +93,16 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let Some(id) = served(event) else { return self.0.format_event(ctx, writer, event) };
+        let Some(id) = current_call(event) else { return self.0.format_event(ctx, writer, event) };
         let mut line = String::new();
         self.0.format_event(ctx, Writer::new(&mut line), event)?;
-        writeln!(writer, "{} {FIELD}={id}", line.trim_end())
+        writeln!(writer, "{} {CONVERSATION_FIELD}={id}", line.trim_end())
     }
 }
 
-struct Json<F>(F);
+struct JsonFormat<F>(F);
 
-impl<S, N, F> FormatEvent<S, N> for Json<F>
+impl<S, N, F> FormatEvent<S, N> for JsonFormat<F>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -115,18 +115,18 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let said = event.metadata().fields().field(FIELD).is_some();
-        let id = served(event).or_else(|| named_by_span(ctx).filter(|_| !said));
+        let said = event.metadata().fields().field(CONVERSATION_FIELD).is_some();
+        let id = current_call(event).or_else(|| conversation_from_span(ctx).filter(|_| !said));
         let Some(id) = id else { return self.0.format_event(ctx, writer, event) };
         let mut line = String::new();
         self.0.format_event(ctx, Writer::new(&mut line), event)?;
         let fields = line.strip_prefix('{').ok_or(fmt::Error)?;
-        write!(writer, "{{\"{FIELD}\":{},{fields}", Value::from(id))
+        write!(writer, "{{\"{CONVERSATION_FIELD}\":{},{fields}", Value::from(id))
     }
 }
 
 /// The conversation of the innermost span that names one.
-fn named_by_span<S, N>(ctx: &FmtContext<'_, S, N>) -> Option<String>
+fn conversation_from_span<S, N>(ctx: &FmtContext<'_, S, N>) -> Option<String>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -134,7 +134,7 @@ where
     ctx.event_scope()?.find_map(|span| {
         let extensions = span.extensions();
         let fields: Value = serde_json::from_str(extensions.get::<FormattedFields<N>>()?).ok()?;
-        Some(fields.get(FIELD)?.as_str()?.to_owned())
+        Some(fields.get(CONVERSATION_FIELD)?.as_str()?.to_owned())
     })
 }
 
@@ -148,18 +148,18 @@ mod tests {
     #[test]
     fn a_log_filter_that_means_nothing_is_refused() {
         for good in ["info", "WARN", "off", "info,str0m=warn", "visavis_engine=debug", "engine[span]=trace"] {
-            assert!(filter(good).is_ok(), "{good}");
+            assert!(parse_filter(good).is_ok(), "{good}");
         }
         for bad in ["inof", "a=b", "info,,x", "!?", "info,str0m=wran"] {
-            let reason = filter(bad).unwrap_err();
+            let reason = parse_filter(bad).unwrap_err();
             assert!(reason.starts_with('"'), "{bad}: {reason}");
         }
     }
 
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Kept {
+    impl Write for LogBuffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
@@ -170,16 +170,16 @@ mod tests {
     }
 
     /// The lines that are logged while `work` runs.
-    fn logged(format: Format, work: impl FnOnce()) -> Vec<String> {
-        let kept = Kept::default();
+    fn capture_log(format: Format, work: impl FnOnce()) -> Vec<String> {
+        let kept = LogBuffer::default();
         let to = kept.clone();
-        let subscriber = subscriber(format, filter("warn").unwrap(), false, move || to.clone());
+        let subscriber = build_subscriber(format, parse_filter("warn").unwrap(), false, move || to.clone());
         tracing::subscriber::with_default(subscriber, work);
         let bytes = kept.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
     }
 
-    fn speak() {
+    fn emit_events() {
         tracing::warn!(n = 1, "of nobody");
         tracing::warn!(conversation = "a", "of its own field");
         // The engine opens such a span for its tasks on the net pool. Its level is `error`, so no
@@ -193,14 +193,14 @@ mod tests {
 
     #[test]
     fn a_line_of_json_is_one_object_that_names_its_conversation() {
-        let lines = logged(Format::Json, speak);
+        let lines = capture_log(Format::Json, emit_events);
         let told: Vec<(Value, Value)> = lines
             .iter()
             .map(|line| serde_json::from_str::<Value>(line).unwrap_or_else(|e| panic!("{e}: {line}")))
             .map(|line| {
                 assert!(line["timestamp"].is_string() && line["level"] == "WARN", "{line}");
                 assert_eq!(line["target"], "visavis::log::tests", "{line}");
-                (line["message"].clone(), line[FIELD].clone())
+                (line["message"].clone(), line[CONVERSATION_FIELD].clone())
             })
             .collect();
         let of = |message: &str, id: Option<&str>| (Value::from(message), Value::from(id));
@@ -213,13 +213,16 @@ mod tests {
                 of("of both", Some("c")),
             ]
         );
-        assert_eq!(lines.iter().map(|line| line.matches(FIELD).count()).collect::<Vec<_>>(), [0, 1, 1, 1]);
+        assert_eq!(
+            lines.iter().map(|line| line.matches(CONVERSATION_FIELD).count()).collect::<Vec<_>>(),
+            [0, 1, 1, 1]
+        );
     }
 
     #[test]
     fn a_line_of_text_names_it_too() {
-        let lines = logged(Format::Text, speak);
-        assert!(lines[0].contains("of nobody n=1") && !lines[0].contains(FIELD), "{lines:?}");
+        let lines = capture_log(Format::Text, emit_events);
+        assert!(lines[0].contains("of nobody n=1") && !lines[0].contains(CONVERSATION_FIELD), "{lines:?}");
         assert!(lines[1].contains("of its own field conversation=\"a\""), "{lines:?}");
         assert!(
             lines[2].contains("call{conversation=\"b\"}") && lines[2].contains("of a \"span\""),

@@ -3,13 +3,13 @@
 
 mod bake;
 mod check;
-mod child;
+mod child_process;
 mod cli;
 mod config;
 mod draw;
 mod keys;
 mod load;
-mod local;
+mod local_models;
 mod log;
 mod otlp;
 mod replay;
@@ -20,18 +20,18 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use crate::cli::{Cli, Command, Place};
+use crate::cli::{Cli, Command, ConfigPaths};
 use crate::config::Config;
 
 /// Why a command failed.
-enum Failure {
+enum CommandError {
     /// The command could not be completed: exit status 1.
     Failed(anyhow::Error),
     /// The command line or an input is invalid: exit status 2.
     Usage(String),
 }
 
-impl<E: Into<anyhow::Error>> From<E> for Failure {
+impl<E: Into<anyhow::Error>> From<E> for CommandError {
     fn from(error: E) -> Self {
         Self::Failed(error.into())
     }
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(error) => {
-            eprintln!("{} (see visavis --help)", cli::sentence(&error));
+            eprintln!("{} (see visavis --help)", cli::usage_message(&error));
             return ExitCode::from(2);
         }
     };
@@ -54,11 +54,11 @@ fn main() -> ExitCode {
         Command::Keys { command } => keys::run(&command),
         Command::Check { json, place } => check::run(&place, json),
         Command::Extract { kind } => {
-            documents::extract_as_child(&kind).map(|()| ExitCode::SUCCESS).map_err(Failure::from)
+            documents::extract_as_child(&kind).map(|()| ExitCode::SUCCESS).map_err(CommandError::from)
         }
         Command::Bake { person, size, out, keep, first, json, background } => {
             let (out, keep, first) = (out.as_deref(), keep.as_deref(), first.as_deref());
-            let wish = bake::Wish { size: &size, out, keep, first, json };
+            let wish = bake::BakeOptions { size: &size, out, cache_dir: keep, partial_out: first, json };
             bake::run(person.as_deref(), &wish, background)
         }
         Command::Draw => draw::run(),
@@ -68,19 +68,19 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(code) => code,
-        Err(Failure::Usage(sentence)) => {
+        Err(CommandError::Usage(sentence)) => {
             eprintln!("{sentence}");
             ExitCode::from(2)
         }
-        Err(Failure::Failed(error)) => {
-            eprintln!("{}", chain(&error));
+        Err(CommandError::Failed(error)) => {
+            eprintln!("{}", error_chain(&error));
             ExitCode::FAILURE
         }
     }
 }
 
 /// An error with its causes, each only once: many messages already include their cause.
-fn chain(error: &anyhow::Error) -> String {
+fn error_chain(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
         "" => cause,
         _ if told.ends_with(&cause) => told,
@@ -89,22 +89,22 @@ fn chain(error: &anyhow::Error) -> String {
 }
 
 /// Loads the configuration. Precedence: flag, environment, file, default.
-fn configuration(place: &Place) -> Result<Config, Failure> {
+fn load_config(place: &ConfigPaths) -> Result<Config, CommandError> {
     // A variable with a name that is not Unicode is not a key. A value that is not Unicode is
     // rejected when its key is validated.
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())));
-    let mut config = Config::load(place.config.as_deref(), environment).map_err(Failure::Usage)?;
+    let mut config = Config::load(place.config.as_deref(), environment).map_err(CommandError::Usage)?;
     if let Some(data) = &place.data {
         config.server.data.clone_from(data);
     }
     Ok(config)
 }
 
-fn simulate(file: &std::path::Path, explain: bool) -> Result<ExitCode, Failure> {
+fn simulate(file: &std::path::Path, explain: bool) -> Result<ExitCode, CommandError> {
     use std::io::Read as _;
 
-    let bad = |why: String| Failure::Usage(format!("{}: {why}", file.display()));
+    let bad = |why: String| CommandError::Usage(format!("{}: {why}", file.display()));
     let mut json = Vec::new();
     let source = std::fs::File::open(file).map_err(|e| bad(e.to_string()))?;
     // One byte over the limit is enough for the parser to detect the excess.
@@ -126,7 +126,10 @@ mod tests {
     fn a_cause_is_told_once() {
         let cause = || std::io::Error::other("no space");
         let twice = anyhow::Error::from(cause()).context("/data: no space").context("cannot start");
-        assert_eq!(chain(&twice), "cannot start: /data: no space");
-        assert_eq!(chain(&anyhow::Error::from(cause()).context("cannot start")), "cannot start: no space");
+        assert_eq!(error_chain(&twice), "cannot start: /data: no space");
+        assert_eq!(
+            error_chain(&anyhow::Error::from(cause()).context("cannot start")),
+            "cannot start: no space"
+        );
     }
 }

@@ -22,24 +22,24 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use self::spans::{Trace, attribute, matters};
+use self::spans::{ConversationSpans, is_traced, key_value};
 
 /// Maximum number of queued events: the events of a thousand calls over some minutes.
-const QUEUE: usize = 8_192;
+const QUEUE_CAPACITY: usize = 8_192;
 /// A batch is sent at this interval, or earlier once it has this many spans.
-const EVERY: Duration = Duration::from_secs(5);
-const BATCH: usize = 512;
+const EXPORT_INTERVAL: Duration = Duration::from_secs(5);
+const BATCH_SIZE: usize = 512;
 /// Maximum number of spans that wait while the collector is busy or unreachable. Beyond that the
 /// oldest ones are dropped.
-const KEPT: usize = 4_096;
+const MAX_PENDING_SPANS: usize = 4_096;
 /// Timeout of one request to the collector.
-const PATIENCE: Duration = Duration::from_secs(10);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for the final export at shutdown.
-const LAST: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum duration of a call. Spans of a conversation without events for this long are discarded.
-const LONGEST: Duration = Duration::from_secs(86_400);
+const MAX_CALL_DURATION: Duration = Duration::from_secs(86_400);
 /// Minimum interval between warnings about lost spans.
-const TOLD: Duration = Duration::from_secs(60);
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The destination of the spans.
 #[derive(Clone)]
@@ -69,22 +69,22 @@ impl Collector {
 }
 
 /// An event sink that also passes the events to the exporter's task.
-struct Tee {
-    ledger: Arc<dyn EventSink>,
-    facts: mpsc::Sender<(ConversationId, EventEnvelope)>,
-    lost: Arc<AtomicU64>,
+struct FanOut {
+    sink: Arc<dyn EventSink>,
+    events: mpsc::Sender<(ConversationId, EventEnvelope)>,
+    dropped: Arc<AtomicU64>,
 }
 
-impl EventSink for Tee {
+impl EventSink for FanOut {
     fn record(&self, conversation: ConversationId, fact: EventEnvelope) {
-        if matters(&fact.event) && self.facts.try_send((conversation, fact.clone())).is_err() {
-            self.lost.fetch_add(1, Relaxed);
+        if is_traced(&fact.event) && self.events.try_send((conversation, fact.clone())).is_err() {
+            self.dropped.fetch_add(1, Relaxed);
         }
-        self.ledger.record(conversation, fact);
+        self.sink.record(conversation, fact);
     }
 
     fn call_panicked(&self, conversation: ConversationId) {
-        self.ledger.call_panicked(conversation);
+        self.sink.call_panicked(conversation);
     }
 }
 
@@ -96,37 +96,38 @@ pub(crate) struct Exporter {
 
 /// Starts the exporter and returns a sink that feeds both it and `sink`. To be called on the net
 /// pool.
-pub(crate) fn begin(
+pub(crate) fn start_exporter(
     ledger: Arc<dyn EventSink>,
     to: Collector,
     client: &egress::Client,
 ) -> (Arc<dyn EventSink>, Exporter) {
-    let (facts, queue) = mpsc::channel(QUEUE);
+    let (facts, queue) = mpsc::channel(QUEUE_CAPACITY);
     let (stop, stopped) = mpsc::channel(1);
     let lost = Arc::<AtomicU64>::default();
     // The operator's own target is trusted, so private addresses are allowed.
-    let sender = Sender { to, client: client.trusted(), lost: Arc::clone(&lost), told: None };
-    let task = tokio::spawn(run(sender, queue, stopped));
-    (Arc::new(Tee { ledger, facts, lost }), Exporter { task, stop })
+    let sender =
+        SpanSender { collector: to, client: client.trusted(), dropped: Arc::clone(&lost), warned_at: None };
+    let task = tokio::spawn(export_loop(sender, queue, stopped));
+    (Arc::new(FanOut { sink: ledger, events: facts, dropped: lost }), Exporter { task, stop })
 }
 
 impl Exporter {
     /// Exports what is left, for at most `SHUTDOWN_TIMEOUT`.
-    pub(crate) async fn finish(self) {
+    pub(crate) async fn shutdown(self) {
         // Sending fails only if the task has panicked.
         let _ = self.stop.send(()).await;
-        let _ = timeout(LAST, self.task).await;
+        let _ = timeout(SHUTDOWN_TIMEOUT, self.task).await;
     }
 }
 
-async fn run(
-    mut sender: Sender,
+async fn export_loop(
+    mut sender: SpanSender,
     mut queue: mpsc::Receiver<(ConversationId, EventEnvelope)>,
     mut stopped: mpsc::Receiver<()>,
 ) {
-    let mut traces: HashMap<ConversationId, (Trace, Instant)> = HashMap::new();
+    let mut traces: HashMap<ConversationId, (ConversationSpans, Instant)> = HashMap::new();
     let mut spans = Vec::new();
-    let mut due = Instant::now() + EVERY;
+    let mut due = Instant::now() + EXPORT_INTERVAL;
     // The last batch was rejected: wait for the interval before the next attempt.
     let mut refused = false;
     loop {
@@ -137,19 +138,20 @@ async fn run(
         };
         let mut next = fact;
         while let Some((id, fact)) = next {
-            let (trace, touched) = traces.entry(id).or_insert_with(|| (Trace::default(), Instant::now()));
+            let (trace, touched) =
+                traces.entry(id).or_insert_with(|| (ConversationSpans::default(), Instant::now()));
             *touched = Instant::now();
             spans.extend(trace.apply(id, &fact));
             if matches!(fact.event, Event::Ended { .. }) {
                 traces.remove(&id);
             }
-            next = queue.try_recv().ok().filter(|_| last || spans.len() < BATCH);
+            next = queue.try_recv().ok().filter(|_| last || spans.len() < BATCH_SIZE);
         }
-        if last || (spans.len() >= BATCH && !refused) || Instant::now() >= due {
-            refused = !sender.send(&mut spans).await;
-            due = Instant::now() + EVERY;
+        if last || (spans.len() >= BATCH_SIZE && !refused) || Instant::now() >= due {
+            refused = !sender.send_batch(&mut spans).await;
+            due = Instant::now() + EXPORT_INTERVAL;
             // Without this, a conversation whose last event was lost would never be removed.
-            traces.retain(|_, (_, touched)| touched.elapsed() < LONGEST);
+            traces.retain(|_, (_, touched)| touched.elapsed() < MAX_CALL_DURATION);
         }
         if last {
             return;
@@ -158,61 +160,61 @@ async fn run(
 }
 
 /// Why the collector did not accept spans.
-struct Refusal {
-    why: String,
+struct ExportError {
+    reason: String,
     /// Whether a later attempt may succeed.
-    again: bool,
+    retryable: bool,
 }
 
-struct Sender {
-    to: Collector,
+struct SpanSender {
+    collector: Collector,
     client: egress::Client,
     /// Number of events and spans that the collector will not receive.
-    lost: Arc<AtomicU64>,
-    told: Option<Instant>,
+    dropped: Arc<AtomicU64>,
+    warned_at: Option<Instant>,
 }
 
-impl Sender {
+impl SpanSender {
     /// Sends `spans` and removes those that need not be sent again. Returns whether the collector
     /// accepted them.
-    async fn send(&mut self, spans: &mut Vec<Value>) -> bool {
-        let failed = if spans.is_empty() { None } else { self.post(spans).await.err() };
+    async fn send_batch(&mut self, spans: &mut Vec<Value>) -> bool {
+        let failed = if spans.is_empty() { None } else { self.post_spans(spans).await.err() };
         let lost = match &failed {
             None => 0,
-            Some(Refusal { again: true, .. }) => spans.len().saturating_sub(KEPT),
+            Some(ExportError { retryable: true, .. }) => spans.len().saturating_sub(MAX_PENDING_SPANS),
             Some(_) => spans.len(),
         };
-        self.lost.fetch_add(lost as u64, Relaxed);
+        self.dropped.fetch_add(lost as u64, Relaxed);
         spans.drain(..if failed.is_some() { lost } else { spans.len() });
-        let quiet = self.told.is_some_and(|at| at.elapsed() < TOLD);
-        if !quiet && (failed.is_some() || self.lost.load(Relaxed) > 0) {
-            let lost = self.lost.swap(0, Relaxed);
+        let quiet = self.warned_at.is_some_and(|at| at.elapsed() < WARNING_INTERVAL);
+        if !quiet && (failed.is_some() || self.dropped.load(Relaxed) > 0) {
+            let lost = self.dropped.swap(0, Relaxed);
             tracing::warn!(
                 lost,
-                why = failed.as_ref().map_or("they came too fast", |refusal| &refusal.why),
+                why = failed.as_ref().map_or("they came too fast", |refusal| &refusal.reason),
                 "spans do not reach the collector"
             );
-            self.told = Some(Instant::now());
+            self.warned_at = Some(Instant::now());
         }
         failed.is_none()
     }
 
-    async fn post(&self, spans: &[Value]) -> Result<(), Refusal> {
+    async fn post_spans(&self, spans: &[Value]) -> Result<(), ExportError> {
         // `permanent`: the configuration is wrong. `temporary`: the network or the collector
         // failed.
-        let wrong = |error: egress::Error| Refusal { why: error.to_string(), again: false };
-        let away = |error: egress::Error| Refusal { why: error.to_string(), again: true };
+        let wrong = |error: egress::Error| ExportError { reason: error.to_string(), retryable: false };
+        let away = |error: egress::Error| ExportError { reason: error.to_string(), retryable: true };
         let resource =
             [("service.name", json!("visavis")), ("service.version", json!(env!("CARGO_PKG_VERSION")))];
         let body = json!({"resourceSpans": [{
-            "resource": {"attributes": resource.map(|(key, value)| attribute(key, &value))},
+            "resource": {"attributes": resource.map(|(key, value)| key_value(key, &value))},
             "scopeSpans": [{"scope": {"name": "visavis"}, "spans": spans}],
         }]});
-        let mut request = egress::Request::new(Method::POST, &self.to.url).map_err(wrong)?;
-        for (name, value) in &self.to.headers {
+        let mut request = egress::Request::new(Method::POST, &self.collector.url).map_err(wrong)?;
+        for (name, value) in &self.collector.headers {
             request = request.header(name, value).map_err(wrong)?;
         }
-        let request = request.json(body.to_string()).timeout(Some(PATIENCE));
+        let request = request.json(body.to_string()).timeout(Some(EXPORT_TIMEOUT));
         let response = self.client.send(request).await.map_err(away)?;
         let (status, success) = (response.status(), response.is_success());
         // Read the body to its end, so that the connection can be reused.
@@ -221,7 +223,10 @@ impl Sender {
             return Ok(());
         }
         // OTLP defines these status codes as retryable.
-        Err(Refusal { why: format!("it answered {status}"), again: matches!(status, 429 | 502..=504) })
+        Err(ExportError {
+            reason: format!("it answered {status}"),
+            retryable: matches!(status, 429 | 502..=504),
+        })
     }
 }
 

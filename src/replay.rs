@@ -9,11 +9,11 @@ use anyhow::anyhow;
 use conversation::replay::{Replay, Verdict};
 use conversation::trace::MAX_LINE_BYTES;
 
-use crate::Failure;
+use crate::CommandError;
 
 /// Reads the trace line by line, so that a trace of any size takes little memory.
-pub(crate) fn run(trace: &Path, explain: bool) -> Result<ExitCode, Failure> {
-    let bad = |why: String| Failure::Usage(format!("{}: {why}", trace.display()));
+pub(crate) fn run(trace: &Path, explain: bool) -> Result<ExitCode, CommandError> {
+    let bad = |why: String| CommandError::Usage(format!("{}: {why}", trace.display()));
     let mut file = BufReader::new(File::open(trace).map_err(|e| bad(e.to_string()))?);
     let mut out = io::stdout().lock();
     let mut replay = Replay::new(explain);
@@ -38,7 +38,7 @@ pub(crate) fn run(trace: &Path, explain: bool) -> Result<ExitCode, Failure> {
     out.flush()?;
     // Outputs hidden by a gap may differ, so the exit status must not report equality.
     if matches!(verdict, Verdict::Differs(_) | Verdict::Gap { .. }) {
-        return Err(Failure::Failed(anyhow!("{verdict}")));
+        return Err(CommandError::Failed(anyhow!("{verdict}")));
     }
     eprintln!("{verdict}");
     Ok(ExitCode::SUCCESS)

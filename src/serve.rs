@@ -21,12 +21,12 @@ use engine::show::visemes::Viseme;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cli::Serve;
+use crate::cli::ServeArgs;
 use crate::config::Config;
-use crate::{Failure, configuration, local, log, otlp};
+use crate::{CommandError, load_config, local_models, log, otlp};
 
-pub(crate) fn run(options: &Serve) -> Result<ExitCode, Failure> {
-    let mut config = configuration(&options.place)?;
+pub(crate) fn run(options: &ServeArgs) -> Result<ExitCode, CommandError> {
+    let mut config = load_config(&options.paths)?;
     if let Some(listen) = options.listen {
         config.server.listen = listen;
     }
@@ -37,9 +37,9 @@ pub(crate) fn run(options: &Serve) -> Result<ExitCode, Failure> {
     if let Some(format) = options.log_format {
         config.server.log_format = format;
     }
-    log::begin(config.server.log_format).map_err(Failure::Usage)?;
+    log::init(config.server.log_format).map_err(CommandError::Usage)?;
     engine::thread::log_panics();
-    raise_open_files();
+    raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().thread_name("net").enable_all().build()?;
     let result = runtime.block_on(serve(config));
     // Nothing needs the tasks that still run on the pool.
@@ -81,14 +81,14 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let control = control_config(&config, listen);
     let client = egress::Client::new(egress::Policy { allow_private: control.allows_private_targets() })?;
     let app = Arc::new(control_api::App::open(control, stock.collect(), client.clone()).await?);
-    let (ledger, exporter) = match collector(&config) {
+    let (ledger, exporter) = match otlp_collector(&config) {
         Some(collector) => {
-            let (ledger, exporter) = otlp::begin(app.event_sink(), collector, &client);
+            let (ledger, exporter) = otlp::start_exporter(app.event_sink(), collector, &client);
             (ledger, Some(exporter))
         }
         None => (app.event_sink(), None),
     };
-    let voices = local::models(&config, client.clone(), &tokio::runtime::Handle::current());
+    let voices = local_models::create_models(&config, client.clone(), &tokio::runtime::Handle::current());
     let engine = engine::CallEngine::start(
         engine_config(&config, listen.ip())?,
         voices,
@@ -104,11 +104,15 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (close, closed) = tokio::sync::watch::channel(false);
     let background = tokio::spawn({
         let app = Arc::clone(&app);
-        async move { app.run_background(Box::pin(until(closed))).await }
+        async move { app.run_background(Box::pin(wait_for_stop(closed))).await }
     });
     let router = app.router(Arc::clone(&engine) as _);
-    let serving =
-        tokio::spawn(control_api::serve(listener, router, bounds(&config), Box::pin(until(stopped))));
+    let serving = tokio::spawn(control_api::serve(
+        listener,
+        router,
+        http_limits(&config),
+        Box::pin(wait_for_stop(stopped)),
+    ));
 
     println!("Visavis is listening on http://{listen}");
     if let Some(key) = first_key {
@@ -118,16 +122,16 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         println!("Demo: http://{listen}/embed/{demo}");
     }
 
-    asked_to_stop(&mut terminate, &mut interrupt).await;
+    wait_for_signal(&mut terminate, &mut interrupt).await;
     tracing::info!("draining: no new calls; a second signal ends at once");
     app.drain();
     tokio::select! {
         () = engine.drain(Duration::from_secs_f64(config.timeouts.drain)) => {}
         // These calls end with events too, which must precede the closing of the store.
-        () = asked_to_stop(&mut terminate, &mut interrupt) => engine.drain(Duration::ZERO).await,
+        () = wait_for_signal(&mut terminate, &mut interrupt) => engine.drain(Duration::ZERO).await,
     }
     if let Some(exporter) = exporter {
-        exporter.finish().await;
+        exporter.shutdown().await;
     }
     // Requests in progress finish before the store is closed. The events of the last calls are
     // stored before the process exits.
@@ -140,19 +144,19 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 
 /// The collector for spans, if any: from the configuration, else from the variables that all
 /// OpenTelemetry programs read.
-fn collector(config: &Config) -> Option<otlp::Collector> {
+fn otlp_collector(config: &Config) -> Option<otlp::Collector> {
     let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
     let endpoint = config.otlp.endpoint.clone().or_else(|| variable("OTEL_EXPORTER_OTLP_ENDPOINT"))?;
     let headers = variable("OTEL_EXPORTER_OTLP_HEADERS").unwrap_or_default();
     Some(otlp::Collector::new(&endpoint, &headers))
 }
 
-async fn until(mut stopped: tokio::sync::watch::Receiver<bool>) {
+async fn wait_for_stop(mut stopped: tokio::sync::watch::Receiver<bool>) {
     // An error means that the sender is gone, which also means stop.
     let _ = stopped.wait_for(|stop| *stop).await;
 }
 
-async fn asked_to_stop(terminate: &mut Signal, interrupt: &mut Signal) {
+async fn wait_for_signal(terminate: &mut Signal, interrupt: &mut Signal) {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -160,33 +164,33 @@ async fn asked_to_stop(terminate: &mut Signal, interrupt: &mut Signal) {
 }
 
 /// Maximum number of HTTP connections without a configured limit. Each one costs memory.
-const MOST_CONNECTIONS: u64 = 4096;
+const MAX_CONNECTIONS: u64 = 4096;
 
 /// Limits for HTTP clients. Calls, their ICE-TCP connections, the store and outgoing requests need
 /// files too, so HTTP gets half of them.
-fn bounds(config: &Config) -> control_api::HttpLimits {
+fn http_limits(config: &Config) -> control_api::HttpLimits {
     let connections = match config.limits.connections {
-        0 => usize::try_from((open_files() / 2).clamp(16, MOST_CONNECTIONS)).unwrap_or(usize::MAX),
+        0 => usize::try_from((open_file_limit() / 2).clamp(16, MAX_CONNECTIONS)).unwrap_or(usize::MAX),
         given => given,
     };
     control_api::HttpLimits {
         request_timeout: Duration::from_secs_f64(config.timeouts.request),
         max_connections: connections,
         // Validated with the configuration.
-        trusted_proxies: config.proxies().unwrap_or_default(),
+        trusted_proxies: config.trusted_proxies().unwrap_or_default(),
     }
 }
 
 /// Raises the limit of open files to the system's maximum. The default is low for the sake of
 /// `select`, which this program does not use.
-fn raise_open_files() {
+fn raise_file_limit() {
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
-        tracing::warn!(%error, files = open_files(), "the limit of open files cannot be raised");
+        tracing::warn!(%error, files = open_file_limit(), "the limit of open files cannot be raised");
     }
 }
 
 /// Maximum number of open files of this process.
-fn open_files() -> u64 {
+fn open_file_limit() -> u64 {
     // The default of most systems.
     rlimit::Resource::NOFILE.get_soft().unwrap_or(1024)
 }
@@ -199,7 +203,7 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
         database_url: config.server.database_url.clone(),
         public_url: config.server.public_url.as_deref().map(|url| url.trim_end_matches('/').to_owned()),
         // Validated with the configuration.
-        trusted_proxies: config.proxies().unwrap_or_default(),
+        trusted_proxies: config.trusted_proxies().unwrap_or_default(),
         cors_origins: config.server.cors_origins.clone(),
         metrics_token: config.server.metrics_token.clone(),
         retention_days: config.server.retention_days,
@@ -237,18 +241,18 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
             .collect(),
         extract_command: None,
         bake_command: None,
-        visemes: VISEMES.into_iter().zip(Viseme::ALL).map(viseme).collect(),
-        embeddings: config.knowledge.embeddings(),
-        providers: models::registry::providers(&local::settings(config)),
+        visemes: VISEME_NAMES.into_iter().zip(Viseme::ALL).map(named_viseme).collect(),
+        embeddings: config.knowledge.embeddings_config(),
+        providers: models::registry::providers(&local_models::registry_config(config)),
         crash_hook: None,
     }
 }
 
 /// Standard names of the visemes, in the engine's order.
-const VISEMES: [&str; 15] =
+const VISEME_NAMES: [&str; 15] =
     ["sil", "PP", "FF", "TH", "DD", "kk", "CH", "SS", "nn", "RR", "aa", "E", "ih", "oh", "ou"];
 
-fn viseme((name, viseme): (&'static str, Viseme)) -> control_api::Viseme {
+fn named_viseme((name, viseme): (&'static str, Viseme)) -> control_api::Viseme {
     control_api::Viseme { name, mouth: viseme.mouth() }
 }
 
@@ -282,7 +286,7 @@ mod tests {
     #[test]
     fn every_viseme_has_its_name() {
         let written = Viseme::ALL.map(|viseme| format!("{viseme:?}").to_lowercase());
-        assert_eq!(VISEMES.map(str::to_lowercase), written);
+        assert_eq!(VISEME_NAMES.map(str::to_lowercase), written);
     }
 
     #[test]
@@ -290,10 +294,10 @@ mod tests {
         let hard = rlimit::Resource::NOFILE.get_hard().unwrap();
         rlimit::Resource::NOFILE.set(hard.min(256), hard).unwrap();
         let config = Config::default();
-        let few = bounds(&config).max_connections;
-        raise_open_files();
+        let few = http_limits(&config).max_connections;
+        raise_file_limit();
         assert_eq!(rlimit::Resource::NOFILE.get().unwrap(), (hard, hard));
         assert_eq!(few as u64, hard.min(256) / 2);
-        assert_eq!(bounds(&config).max_connections as u64, (hard / 2).clamp(16, MOST_CONNECTIONS));
+        assert_eq!(http_limits(&config).max_connections as u64, (hard / 2).clamp(16, MAX_CONNECTIONS));
     }
 }

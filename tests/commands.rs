@@ -9,35 +9,35 @@ use std::process::{Command, Output};
 use conversation::simulate::simulate_traced;
 
 /// Maximum address space of a command, in KiB. Most of it is the program's code and stacks.
-const MEMORY: u64 = 700 << 10;
+const MEMORY_LIMIT_KIB: u64 = 700 << 10;
 
-struct Folder(PathBuf);
+struct TempFolder(PathBuf);
 
-impl Folder {
+impl TempFolder {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("visavis-commands-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
-    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+    fn write_file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.join(name);
         fs::write(&path, content).unwrap();
         path
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-fn run(command: &str, file: &Path, explain: bool) -> Output {
+fn run_command(command: &str, file: &Path, explain: bool) -> Output {
     let mut shell = Command::new("sh");
     shell.args([
         "-c",
-        &format!("ulimit -v {MEMORY}; exec \"$@\""),
+        &format!("ulimit -v {MEMORY_LIMIT_KIB}; exec \"$@\""),
         "sh",
         env!("CARGO_BIN_EXE_visavis"),
         command,
@@ -46,8 +46,8 @@ fn run(command: &str, file: &Path, explain: bool) -> Output {
 }
 
 /// The one-sentence error message, without the file's name.
-fn refused(command: &str, file: &Path) -> String {
-    let output = run(command, file, false);
+fn refusal_message(command: &str, file: &Path) -> String {
+    let output = run_command(command, file, false);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{command} {}: {said}", file.display());
     assert_eq!(said.matches('\n').count(), 1, "{command} {}: {said}", file.display());
@@ -55,7 +55,7 @@ fn refused(command: &str, file: &Path) -> String {
     said.strip_prefix(&format!("{}: ", file.display())).unwrap_or(said).to_owned()
 }
 
-const TALK: &str = r#"{
+const SCENARIO: &str = r#"{
     "user": [{"from": 0.5, "to": 2.5, "text": "Tell me a story."}, {"from": 5, "to": 6, "text": "Stop!"}],
     "replies": [{"to": "Tell me a story.", "say": "Here is a long story for you, and it does not end.", "audio": 10}],
     "actions": [{"at": 9, "do": "leave"}],
@@ -64,12 +64,13 @@ const TALK: &str = r#"{
 
 #[test]
 fn replay_prints_what_simulate_printed_and_says_that_it_is_identical() {
-    let folder = Folder::new("same");
-    let scenario = folder.file("talk.json", TALK);
-    let (_, text) = simulate_traced(TALK.as_bytes()).unwrap();
-    let trace = folder.file("talk.jsonl", &text);
+    let folder = TempFolder::new("same");
+    let scenario = folder.write_file("talk.json", SCENARIO);
+    let (_, text) = simulate_traced(SCENARIO.as_bytes()).unwrap();
+    let trace = folder.write_file("talk.jsonl", &text);
     for explain in [false, true] {
-        let (simulated, replayed) = (run("simulate", &scenario, explain), run("replay", &trace, explain));
+        let (simulated, replayed) =
+            (run_command("simulate", &scenario, explain), run_command("replay", &trace, explain));
         assert_eq!(simulated.status.code(), Some(0));
         assert_eq!(replayed.status.code(), Some(0));
         assert_eq!(String::from_utf8_lossy(&replayed.stdout), String::from_utf8_lossy(&simulated.stdout));
@@ -81,25 +82,25 @@ fn replay_prints_what_simulate_printed_and_says_that_it_is_identical() {
         assert_eq!(String::from_utf8_lossy(&simulated.stdout).contains("\"what\":\"explain\""), explain);
     }
 
-    let broken = folder.file("broken.jsonl", &text[..text.len() / 2]);
-    let output = run("replay", &broken, false);
+    let broken = folder.write_file("broken.jsonl", &text[..text.len() / 2]);
+    let output = run_command("replay", &broken, false);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && said.starts_with("identical as far as the trace goes: "), "{said}");
     assert_eq!(said.matches('\n').count(), 1, "{said}");
 
     let lines: Vec<&str> = text.lines().collect();
-    let gap = folder.file(
+    let gap = folder.write_file(
         "gap.jsonl",
         format!("{}\n{{\"dropped\":3}}\n{}\n", lines[..4].join("\n"), lines[5..].join("\n")),
     );
-    let output = run("replay", &gap, false);
+    let output = run_command("replay", &gap, false);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "what is missing may have differed: {said}");
     assert!(said.contains("3 inputs are missing there"), "{said}");
 
     let other =
-        folder.file("other.jsonl", text.replacen("\"text\":\"Here is\"", "\"text\":\"Here is a\"", 1));
-    let output = run("replay", &other, false);
+        folder.write_file("other.jsonl", text.replacen("\"text\":\"Here is\"", "\"text\":\"Here is a\"", 1));
+    let output = run_command("replay", &other, false);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
@@ -111,12 +112,12 @@ fn replay_prints_what_simulate_printed_and_says_that_it_is_identical() {
 
 #[test]
 fn what_is_no_file_of_theirs_is_refused_in_one_sentence() {
-    let folder = Folder::new("bad");
+    let folder = TempFolder::new("bad");
     let missing = folder.0.join("missing");
-    let header = simulate_traced(TALK.as_bytes()).unwrap().1.lines().next().unwrap().to_owned();
+    let header = simulate_traced(SCENARIO.as_bytes()).unwrap().1.lines().next().unwrap().to_owned();
     for command in ["simulate", "replay"] {
-        assert_eq!(refused(command, &missing), "No such file or directory (os error 2)");
-        assert_eq!(refused(command, &folder.0), "Is a directory (os error 21)");
+        assert_eq!(refusal_message(command, &missing), "No such file or directory (os error 2)");
+        assert_eq!(refusal_message(command, &folder.0), "Is a directory (os error 21)");
     }
     let cases = [
         ("simulate", String::new(), "file: is no JSON: EOF while parsing a value at line 1 column 0"),
@@ -132,7 +133,7 @@ fn what_is_no_file_of_theirs_is_refused_in_one_sentence() {
             "settings.min_endpointing_delay: must not be greater than max_endpointing_delay",
         ),
         ("replay", String::new(), "line 1: is missing: the file is empty"),
-        ("replay", TALK.into(), "line 1: is no JSON: EOF while parsing an object (column 1)"),
+        ("replay", SCENARIO.into(), "line 1: is no JSON: EOF while parsing an object (column 1)"),
         (
             "replay",
             format!("{header}\n{{\"at\":1,\"at\":2,\"input\":\"Tick\"}}\n"),
@@ -146,14 +147,14 @@ fn what_is_no_file_of_theirs_is_refused_in_one_sentence() {
         ),
     ];
     for (i, (command, text, sentence)) in cases.into_iter().enumerate() {
-        assert_eq!(refused(command, &folder.file(&format!("{i}"), text)), sentence);
+        assert_eq!(refusal_message(command, &folder.write_file(&format!("{i}"), text)), sentence);
     }
 }
 
 /// An invalid value is named together with the reason, wherever it is in the file.
 #[test]
 fn a_bad_value_is_named_with_its_reason() {
-    let folder = Folder::new("values");
+    let folder = TempFolder::new("values");
     let scenarios = [
         ("{\"until\": -1}", "until: must not be negative"),
         ("{\"until\": NaN}", "until: is no JSON: expected value at line 1 column 11"),
@@ -210,10 +211,10 @@ fn a_bad_value_is_named_with_its_reason() {
         ),
     ];
     for (text, sentence) in scenarios {
-        assert_eq!(refused("simulate", &folder.file("scenario", text)), sentence, "{text}");
+        assert_eq!(refusal_message("simulate", &folder.write_file("scenario", text)), sentence, "{text}");
     }
 
-    let header = simulate_traced(TALK.as_bytes()).unwrap().1.lines().next().unwrap().to_owned();
+    let header = simulate_traced(SCENARIO.as_bytes()).unwrap().1.lines().next().unwrap().to_owned();
     let settings = [
         (
             r#""max_endpointing_delay":{"secs":6,"nanos":0}"#,
@@ -239,12 +240,12 @@ fn a_bad_value_is_named_with_its_reason() {
     ];
     for (old, new, sentence) in settings {
         assert!(header.contains(old), "{header}");
-        let trace = folder.file("trace", header.replacen(old, new, 1) + "\n");
-        assert_eq!(refused("replay", &trace), format!("line 1: {sentence}"));
+        let trace = folder.write_file("trace", header.replacen(old, new, 1) + "\n");
+        assert_eq!(refusal_message("replay", &trace), format!("line 1: {sentence}"));
     }
-    let trace =
-        folder.file("trace", header.replacen(r#""turn_threshold":0.5"#, r#""turn_threshold":NaN"#, 1) + "\n");
-    let sentence = refused("replay", &trace);
+    let trace = folder
+        .write_file("trace", header.replacen(r#""turn_threshold":0.5"#, r#""turn_threshold":NaN"#, 1) + "\n");
+    let sentence = refusal_message("replay", &trace);
     assert!(
         sentence.starts_with("line 1: spec.turn_threshold: is no JSON: expected value (column "),
         "{sentence}"
@@ -253,20 +254,20 @@ fn a_bad_value_is_named_with_its_reason() {
 
 #[test]
 fn huge_files_are_refused_in_little_memory() {
-    let folder = Folder::new("huge");
-    let header = simulate_traced(TALK.as_bytes()).unwrap().1.lines().next().unwrap().to_owned();
+    let folder = TempFolder::new("huge");
+    let header = simulate_traced(SCENARIO.as_bytes()).unwrap().1.lines().next().unwrap().to_owned();
     // 100 MB of zeros, and a file without end.
     let nothing = folder.0.join("nothing");
     File::create(&nothing).unwrap().set_len(100_000_000).unwrap();
-    assert_eq!(refused("simulate", &nothing), "file: is larger than 16 MiB");
-    assert_eq!(refused("replay", &nothing), "line 1: is longer than 4 MiB");
+    assert_eq!(refusal_message("simulate", &nothing), "file: is larger than 16 MiB");
+    assert_eq!(refusal_message("replay", &nothing), "line 1: is longer than 4 MiB");
     let endless = Path::new("/dev/zero");
-    assert_eq!(refused("simulate", endless), "file: is larger than 16 MiB");
-    assert_eq!(refused("replay", endless), "line 1: is longer than 4 MiB");
+    assert_eq!(refusal_message("simulate", endless), "file: is larger than 16 MiB");
+    assert_eq!(refusal_message("replay", endless), "line 1: is longer than 4 MiB");
     // A line of 50 MB.
-    let long =
-        folder.file("long", format!("{header}\n{{\"at\":1,\"input\":\"{}\"}}\n", "x".repeat(50_000_000)));
-    assert_eq!(refused("replay", &long), "line 2: is longer than 4 MiB");
+    let long = folder
+        .write_file("long", format!("{header}\n{{\"at\":1,\"input\":\"{}\"}}\n", "x".repeat(50_000_000)));
+    assert_eq!(refusal_message("replay", &long), "line 2: is longer than 4 MiB");
     // 100 MB of valid lines, followed by an invalid one.
     let many = folder.0.join("many");
     let mut file = std::io::BufWriter::new(File::create(&many).unwrap());
@@ -284,7 +285,7 @@ fn huge_files_are_refused_in_little_memory() {
     file.into_inner().unwrap();
     let last = lines + 2;
     assert_eq!(
-        refused("replay", &many),
+        refusal_message("replay", &many),
         format!("line {last}: at: is 0 µs, and must not be before the line above it")
     );
 }

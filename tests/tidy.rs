@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The allowed dependencies between our crates. They only point down.
-const ARROWS: &[(&str, &[&str])] = &[
+const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("egress", &[]),
     ("engine/conversation", &[]),
     ("engine/api", &["conversation"]),
@@ -24,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("benches/load", &["egress", "engine", "engine-api", "models", "conversation"]),
     ("tests/fuzz", &["control-api", "engine", "conversation"]),
 ];
-const OURS: &[&str] = &[
+const WORKSPACE_CRATES: &[&str] = &[
     "egress",
     "conversation",
     "engine-api",
@@ -37,7 +37,7 @@ const OURS: &[&str] = &[
     "load",
 ];
 /// The allowed dependencies of the pure crate.
-const PURE: &[&str] = &[
+const PURE_CRATE_DEPENDENCIES: &[&str] = &[
     "serde",
     "serde_json",
     "serde_path_to_error",
@@ -50,7 +50,7 @@ const PURE: &[&str] = &[
 ];
 /// Signs of a test that depends on the machine: a test that is repeated, sleeps, checks a duration,
 /// or draws a random seed.
-const CHANCE: &[&str] = &[
+const NONDETERMINISTIC_CALLS: &[&str] = &[
     "reruns",
     "flaky",
     "thread::sleep(",
@@ -70,7 +70,7 @@ const CHANCE: &[&str] = &[
     "random.random()",
 ];
 /// Test files that may contain one of them, each with its reason.
-const CHANCES: &[(&str, &str, &str)] = &[
+const NONDETERMINISM_EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("tests/e2e/conftest.py", "random.randrange(", "the seed of the long tier, which is printed"),
     ("tests/e2e/kit/mcp_server.py", "Event().wait(", "a tool that never answers"),
     ("tests/e2e/kit/polling.py", "Event().wait(", "the interval at which a state is asked for"),
@@ -93,9 +93,9 @@ const CHANCES: &[(&str, &str, &str)] = &[
     ("tests/fuzz/tests/seeds.rs", "rand::random", "the seed of the long tier, which is printed"),
 ];
 /// Maximum number of lines of code in a file, without tests.
-const CEILING: usize = 400;
+const MAX_CODE_LINES: usize = 400;
 /// Files above that limit, each with its reason.
-const LONGER: &[(&str, usize, &str)] = &[
+const LONG_FILE_EXCEPTIONS: &[(&str, usize, &str)] = &[
     (
         "engine/src/engine.rs",
         470,
@@ -104,11 +104,11 @@ const LONGER: &[(&str, usize, &str)] = &[
     ("engine/src/transport/webrtc.rs", 490, "one connection: every method turns the same state machine"),
 ];
 
-fn root() -> &'static Path {
+fn workspace_root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn dependencies(manifest: &Path) -> Vec<String> {
+fn read_dependencies(manifest: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(manifest).unwrap();
     let table: toml::Table = text.parse().unwrap();
     table
@@ -118,7 +118,7 @@ fn dependencies(manifest: &Path) -> Vec<String> {
         .unwrap_or_default()
 }
 
-fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+fn collect_sources(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).unwrap().flatten() {
         let path = entry.path();
         let name = entry.file_name();
@@ -126,7 +126,7 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
             && !["tests", "target", "node_modules", "benches", "examples"].contains(&&*name.to_string_lossy())
             && !name.to_string_lossy().starts_with('.')
         {
-            sources(&path, found);
+            collect_sources(&path, found);
         } else if path.extension().is_some_and(|e| e == "rs")
             && !name.to_string_lossy().ends_with("_tests.rs")
         {
@@ -136,16 +136,16 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// Number of lines that are neither blank nor comments, before the tests of the file.
-fn code_lines(text: &str) -> usize {
+fn count_code_lines(text: &str) -> usize {
     let code = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(text);
     code.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with("//")).count()
 }
 
 #[test]
 fn arrows_between_crates_only_point_down() {
-    for (krate, allowed) in ARROWS {
-        for dependency in dependencies(&root().join(krate).join("Cargo.toml")) {
-            if OURS.contains(&dependency.as_str()) {
+    for (krate, allowed) in ALLOWED_DEPENDENCIES {
+        for dependency in read_dependencies(&workspace_root().join(krate).join("Cargo.toml")) {
+            if WORKSPACE_CRATES.contains(&dependency.as_str()) {
                 assert!(allowed.contains(&dependency.as_str()), "{krate} must not use {dependency}");
             }
         }
@@ -154,14 +154,14 @@ fn arrows_between_crates_only_point_down() {
 
 #[test]
 fn the_pure_crates_stay_pure() {
-    for dependency in dependencies(&root().join("engine/conversation/Cargo.toml")) {
+    for dependency in read_dependencies(&workspace_root().join("engine/conversation/Cargo.toml")) {
         assert!(
-            PURE.contains(&dependency.as_str()),
+            PURE_CRATE_DEPENDENCIES.contains(&dependency.as_str()),
             "engine/conversation is pure and must not use {dependency}"
         );
     }
     let mut files = Vec::new();
-    sources(&root().join("engine/conversation/src"), &mut files);
+    collect_sources(&workspace_root().join("engine/conversation/src"), &mut files);
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
         for word in ["std::thread", "std::net", "std::fs", "Instant::now", "SystemTime", "HashMap"] {
@@ -177,22 +177,24 @@ fn the_pure_crates_stay_pure() {
 #[test]
 fn a_file_has_one_purpose_and_about_four_hundred_lines() {
     let mut files = Vec::new();
-    sources(root(), &mut files);
+    collect_sources(workspace_root(), &mut files);
     assert!(files.len() > 50, "only {} sources found", files.len());
-    let named: BTreeMap<&str, usize> = LONGER.iter().map(|(file, lines, _)| (*file, *lines)).collect();
+    let named: BTreeMap<&str, usize> =
+        LONG_FILE_EXCEPTIONS.iter().map(|(file, lines, _)| (*file, *lines)).collect();
     let long: Vec<String> = files
         .iter()
         .filter_map(|path| {
-            let file = path.strip_prefix(root()).unwrap().to_string_lossy().replace('\\', "/");
-            let lines = code_lines(&std::fs::read_to_string(path).unwrap());
-            (lines > named.get(file.as_str()).copied().unwrap_or(CEILING)).then(|| format!("{file}: {lines}"))
+            let file = path.strip_prefix(workspace_root()).unwrap().to_string_lossy().replace('\\', "/");
+            let lines = count_code_lines(&std::fs::read_to_string(path).unwrap());
+            (lines > named.get(file.as_str()).copied().unwrap_or(MAX_CODE_LINES))
+                .then(|| format!("{file}: {lines}"))
         })
         .collect();
     assert!(long.is_empty(), "split these files, or name them with a reason: {long:#?}");
 }
 
 /// Whether a file contains only tests.
-fn is_test(file: &str) -> bool {
+fn is_test_file(file: &str) -> bool {
     let folder = file.starts_with("tests/") || file.contains("/tests/");
     (folder
         && [".rs", ".py", ".ini", ".js", ".mjs"].iter().any(|ending| file.ends_with(ending))
@@ -201,7 +203,7 @@ fn is_test(file: &str) -> bool {
         || file.ends_with("/tests.rs")
 }
 
-fn files(dir: &Path, found: &mut Vec<PathBuf>) {
+fn collect_files(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).unwrap().flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
@@ -209,7 +211,7 @@ fn files(dir: &Path, found: &mut Vec<PathBuf>) {
             continue;
         }
         match entry.path() {
-            path if path.is_dir() => files(&path, found),
+            path if path.is_dir() => collect_files(&path, found),
             path => found.push(path),
         }
     }
@@ -218,28 +220,29 @@ fn files(dir: &Path, found: &mut Vec<PathBuf>) {
 #[test]
 fn tests_do_not_depend_on_chance() {
     let mut all = Vec::new();
-    files(root(), &mut all);
+    collect_files(workspace_root(), &mut all);
     let mut used = Vec::new();
     let mut judged = 0;
     for path in all {
-        let file = path.strip_prefix(root()).unwrap().to_string_lossy().replace('\\', "/");
-        if !is_test(&file) {
+        let file = path.strip_prefix(workspace_root()).unwrap().to_string_lossy().replace('\\', "/");
+        if !is_test_file(&file) {
             continue;
         }
         judged += 1;
         let text = std::fs::read_to_string(&path).unwrap();
-        for word in CHANCE.iter().filter(|word| text.contains(**word)) {
+        for word in NONDETERMINISTIC_CALLS.iter().filter(|word| text.contains(**word)) {
             used.push((file.clone(), *word));
         }
     }
     assert!(judged > 80, "only {judged} files of tests found");
-    let named = |file: &str, word: &str| CHANCES.iter().any(|(f, w, _)| *f == file && *w == word);
+    let named =
+        |file: &str, word: &str| NONDETERMINISM_EXCEPTIONS.iter().any(|(f, w, _)| *f == file && *w == word);
     let wrong: Vec<_> = used.iter().filter(|(file, word)| !named(file, word)).collect();
     assert!(
         wrong.is_empty(),
         "wait for a state, use virtual time, fix the seed, or name the file with a reason: {wrong:#?}"
     );
-    for (file, word, _) in CHANCES {
+    for (file, word, _) in NONDETERMINISM_EXCEPTIONS {
         assert!(used.iter().any(|(f, w)| f == file && w == word), "{file} does not use {word} any more");
     }
 }
@@ -247,7 +250,7 @@ fn tests_do_not_depend_on_chance() {
 /// `scripts/mutants.py` replaces the text of each rule, so a reformatted line would stop it.
 #[test]
 fn each_mutant_of_a_rule_matches_the_source_once() {
-    let conversation = root().join("engine/conversation");
+    let conversation = workspace_root().join("engine/conversation");
     let rules: toml::Table =
         std::fs::read_to_string(conversation.join("mutants/rules.toml")).unwrap().parse().unwrap();
     let files = source::rust_files(&conversation.join("src"));

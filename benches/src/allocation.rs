@@ -5,12 +5,12 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    static COUNT: Cell<Count> = const { Cell::new(Count { calls: 0, bytes: 0 }) };
+    static THREAD_COUNTER: Cell<AllocationCount> = const { Cell::new(AllocationCount { calls: 0, bytes: 0 }) };
 }
 
 /// Allocations of a thread since its start.
 #[derive(Clone, Copy, Debug)]
-pub struct Count {
+pub struct AllocationCount {
     /// Number of allocations.
     pub calls: u64,
     /// Bytes allocated and not freed.
@@ -19,29 +19,29 @@ pub struct Count {
 
 /// Allocations of this thread since its start.
 #[must_use]
-pub fn count() -> Count {
-    COUNT.get()
+pub fn thread_allocations() -> AllocationCount {
+    THREAD_COUNTER.get()
 }
 
 /// The system's allocator with counters per thread.
-pub struct Counting;
+pub struct CountingAllocator;
 
-fn add(calls: u64, bytes: i64) {
-    let count = COUNT.get();
-    COUNT.set(Count { calls: count.calls + calls, bytes: count.bytes + bytes });
+fn record_allocation(calls: u64, bytes: i64) {
+    let count = THREAD_COUNTER.get();
+    THREAD_COUNTER.set(AllocationCount { calls: count.calls + calls, bytes: count.bytes + bytes });
 }
 
 // SAFETY: every call is passed to the system's allocator unchanged. Counting accesses a
 // thread-local cell, which never allocates.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        add(1, layout.size() as i64);
+        record_allocation(1, layout.size() as i64);
         // SAFETY: the caller's guarantees are passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        add(0, -(layout.size() as i64));
+        record_allocation(0, -(layout.size() as i64));
         // SAFETY: the caller's guarantees are passed on.
         unsafe { System.dealloc(memory, layout) }
     }

@@ -9,7 +9,7 @@ use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use crate::instructions;
 
 /// Number of iterations whose instructions are counted: usually 6 s of audio.
-const COUNTED: u64 = 300;
+const COUNTED_ITERATIONS: u64 = 300;
 
 /// CPU time of the calling thread.
 pub struct CpuTime;
@@ -45,17 +45,17 @@ impl Measurement for CpuTime {
 }
 
 /// CPU time of `work`. Under Valgrind, only instructions in here are counted.
-pub fn taken<T>(work: impl FnOnce() -> T) -> Duration {
+pub fn measure<T>(work: impl FnOnce() -> T) -> Duration {
     let begun = ThreadTime::now();
-    instructions::toggle();
+    instructions::toggle_collection();
     std::hint::black_box(work());
-    instructions::toggle();
+    instructions::toggle_collection();
     begun.elapsed()
 }
 
 /// A bench: `work` runs the given number of iterations, and returns their CPU time by [`measure`].
 pub fn bench(c: &mut Criterion<CpuTime>, name: &str, mut work: impl FnMut(u64) -> Duration) {
-    if !instructions::counted(name, COUNTED, &mut work) {
+    if !instructions::count_instructions(name, COUNTED_ITERATIONS, &mut work) {
         c.bench_function(name, |b| b.iter_custom(&mut work));
     }
 }
@@ -63,7 +63,7 @@ pub fn bench(c: &mut Criterion<CpuTime>, name: &str, mut work: impl FnMut(u64) -
 /// A bench with `work` as one iteration.
 pub fn bench_each<T>(c: &mut Criterion<CpuTime>, name: &str, mut work: impl FnMut() -> T) {
     bench(c, name, |count| {
-        taken(|| {
+        measure(|| {
             for _ in 0..count {
                 std::hint::black_box(work());
             }

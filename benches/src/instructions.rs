@@ -17,7 +17,7 @@ const STOP_INSTRUMENTATION: usize = 0x4354_0005;
 
 /// Sends a request to Valgrind and returns its result; 0 without Valgrind.
 #[cfg(target_arch = "x86_64")]
-fn ask(request: usize, text: Option<&CStr>) -> usize {
+fn valgrind_request(request: usize, text: Option<&CStr>) -> usize {
     let nothing = ptr::null();
     let text = text.map_or(nothing, CStr::as_ptr);
     let arguments = [ptr::without_provenance(request), text, nothing, nothing, nothing, nothing];
@@ -36,19 +36,19 @@ fn ask(request: usize, text: Option<&CStr>) -> usize {
 
 /// Other architectures have a different sequence.
 #[cfg(not(target_arch = "x86_64"))]
-fn ask(_: usize, _: Option<&CStr>) -> usize {
+fn valgrind_request(_: usize, _: Option<&CStr>) -> usize {
     0
 }
 
 /// Whether this program runs under Valgrind.
 #[must_use]
-pub fn counting() -> bool {
-    ask(RUNNING_ON_VALGRIND, None) != 0
+pub fn under_valgrind() -> bool {
+    valgrind_request(RUNNING_ON_VALGRIND, None) != 0
 }
 
 /// Starts or stops counting the instructions of this thread.
-pub(crate) fn toggle() {
-    ask(TOGGLE_COLLECT, None);
+pub(crate) fn toggle_collection() {
+    valgrind_request(TOGGLE_COLLECT, None);
 }
 
 /// Under Valgrind: counts the instructions that `work` measures in `count` iterations, and returns
@@ -56,16 +56,16 @@ pub(crate) fn toggle() {
 ///
 /// # Panics
 /// The name contains a zero byte.
-pub fn counted(name: &str, count: u64, work: &mut dyn FnMut(u64) -> Duration) -> bool {
-    if !counting() {
+pub fn count_instructions(name: &str, count: u64, work: &mut dyn FnMut(u64) -> Duration) -> bool {
+    if !under_valgrind() {
         return false;
     }
     work(1);
     // Disabled outside the benches, where the code is then several times faster.
-    ask(START_INSTRUMENTATION, None);
+    valgrind_request(START_INSTRUMENTATION, None);
     work(count);
-    ask(STOP_INSTRUMENTATION, None);
+    valgrind_request(STOP_INSTRUMENTATION, None);
     let text = CString::new(format!("{count} x {name}")).expect("a name without zero bytes");
-    ask(DUMP_STATS_AT, Some(&text));
+    valgrind_request(DUMP_STATS_AT, Some(&text));
     true
 }

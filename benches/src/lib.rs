@@ -6,5 +6,5 @@
 pub mod allocation;
 pub mod cpu;
 pub mod instructions;
-pub mod sound;
-pub mod talk;
+pub mod recording;
+pub mod simulated_call;

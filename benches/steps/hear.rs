@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use benches::cpu::{self, CpuTime, bench, bench_each};
-use benches::instructions::counting;
-use benches::sound;
+use benches::instructions::under_valgrind;
+use benches::recording;
 use bytes::Bytes;
 use conversation::spec;
 use conversation::time::Time;
@@ -20,32 +20,32 @@ use engine::hear::vad::{NetworkState, Silero, Vad as _, WINDOW};
 use models::vad::{Isa, Network};
 
 /// Duration of a packet.
-const PACKET: Duration = Duration::from_millis(20);
+const PACKET_DURATION: Duration = Duration::from_millis(20);
 /// Number of windows per VAD batch of a media thread.
-const BATCH: usize = 16;
+const VAD_BATCH_SIZE: usize = 16;
 
 pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
-    jitter(c);
-    decode(c);
-    windows(c);
-    detector(c);
+    bench_jitter_buffer(c);
+    bench_decode(c);
+    bench_hearing(c);
+    bench_vad(c);
 }
 
 /// The VAD network from the model folder. When instructions are counted, it runs without fused
 /// multiply-add: Valgrind emulates that lane by lane, which takes minutes.
-pub(crate) fn network() -> Arc<Network> {
+pub(crate) fn vad_network() -> Arc<Network> {
     let named = std::env::var_os(models::paths::MODELS_DIR_VARIABLE).map(PathBuf::from);
     let checkout =
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(models::paths::DEFAULT_MODELS_DIR);
     let dir = named.unwrap_or_else(checkout);
     let path = models::paths::vad(&dir);
     let file = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let isa = if counting() { Isa::Portable } else { Isa::best() };
+    let isa = if under_valgrind() { Isa::Portable } else { Isa::best() };
     Arc::new(Network::from_bytes(&file, isa).unwrap_or_else(|e| panic!("{e}")))
 }
 
 /// Packet numbers that arrive in each of a hundred intervals of 20 ms; the sequence repeats.
-fn arrivals(bad: bool) -> Vec<Vec<u64>> {
+fn arrival_order(bad: bool) -> Vec<Vec<u64>> {
     let mut order: Vec<Vec<u64>> = (0..100).map(|number| vec![number]).collect();
     if bad {
         for lost in [7, 45, 46] {
@@ -60,12 +60,12 @@ fn arrivals(bad: bool) -> Vec<Vec<u64>> {
 }
 
 /// CPU time of `count` intervals: arriving packets are pushed, due frames are pulled.
-fn receive(order: &[Vec<u64>], payload: &Bytes, count: u64) -> Duration {
+fn time_receive(order: &[Vec<u64>], payload: &Bytes, count: u64) -> Duration {
     let start = clock::now();
     let mut buffer = JitterBuffer::default();
-    cpu::taken(|| {
+    cpu::measure(|| {
         for n in 0..count {
-            let now = start + PACKET * n as u32;
+            let now = start + PACKET_DURATION * n as u32;
             for number in &order[(n % 100) as usize] {
                 let sequence = n / 100 * 100 + number;
                 buffer.push(now, sequence, sequence * 960, payload.clone());
@@ -77,21 +77,21 @@ fn receive(order: &[Vec<u64>], payload: &Bytes, count: u64) -> Duration {
     })
 }
 
-fn jitter(c: &mut Criterion<CpuTime>) {
+fn bench_jitter_buffer(c: &mut Criterion<CpuTime>) {
     let payload = Bytes::from(vec![0x78; 80]);
     for (name, bad) in
         [("jitter: 20 ms in order", false), ("jitter: 20 ms of a line that loses and swaps", true)]
     {
-        let order = arrivals(bad);
-        bench(c, name, |count| receive(&order, &payload, count));
+        let order = arrival_order(bad);
+        bench(c, name, |count| time_receive(&order, &payload, count));
     }
 }
 
-fn decode(c: &mut Criterion<CpuTime>) {
+fn bench_decode(c: &mut Criterion<CpuTime>) {
     let at = clock::now();
     let frame = |kind: FrameKind| Frame { timestamp: 0, samples: 960, end_time: at, kind };
     let frames: Vec<Frame> =
-        sound::packets().into_iter().map(|p| frame(FrameKind::Packet(p.into()))).collect();
+        recording::opus_packets().into_iter().map(|p| frame(FrameKind::Packet(p.into()))).collect();
     let mut decoder = Decoder::new().expect("a decoder");
     let mut pcm = Vec::with_capacity(1_920);
     let mut next = frames.iter().cycle();
@@ -113,9 +113,9 @@ fn decode(c: &mut Criterion<CpuTime>) {
 }
 
 /// An STT stream that ignores its input.
-struct Deaf;
+struct NullSttStream;
 
-impl models::stt::SttStream for Deaf {
+impl models::stt::SttStream for NullSttStream {
     fn start_speech(&mut self) {}
     fn push_audio(&mut self, pcm: &[i16]) {
         black_box(pcm);
@@ -124,15 +124,15 @@ impl models::stt::SttStream for Deaf {
 }
 
 /// Everything around decoder and network: windows, level, STT input, and the VAD's state machine.
-fn windows(c: &mut Criterion<CpuTime>) {
-    let speech = sound::utterances().concat();
+fn bench_hearing(c: &mut Criterion<CpuTime>) {
+    let speech = recording::utterances().concat();
     let mut blocks = speech.chunks_exact(320).cycle();
     let mut hearing = AudioInput::new(
         spec::VadTiming {
             min_speech_duration: Duration::from_millis(50),
             min_silence_duration: Duration::from_millis(250),
         },
-        Box::new(Deaf),
+        Box::new(NullSttStream),
         None,
     );
     let mut number = 0;
@@ -148,12 +148,13 @@ fn windows(c: &mut Criterion<CpuTime>) {
     });
 }
 
-fn detector(c: &mut Criterion<CpuTime>) {
+fn bench_vad(c: &mut Criterion<CpuTime>) {
     let samples: Vec<f32> =
-        sound::utterances().concat().into_iter().map(|sample| f32::from(sample) / 32_768.0).collect();
+        recording::utterances().concat().into_iter().map(|sample| f32::from(sample) / 32_768.0).collect();
     let windows = samples.as_chunks::<WINDOW>().0;
-    let network = network();
-    for (name, streams) in [("detector: one window alone", 1), ("detector: sixteen windows together", BATCH)]
+    let network = vad_network();
+    for (name, streams) in
+        [("detector: one window alone", 1), ("detector: sixteen windows together", VAD_BATCH_SIZE)]
     {
         let mut silero = Silero::new(Arc::clone(&network));
         let mut states = vec![NetworkState::default(); streams];

@@ -4,13 +4,13 @@
 //! One iteration is what a call does once, as the bench's name says: usually 20 ms of audio. The
 //! input of a step is created outside the measurement.
 
+mod harness;
 mod hear;
-mod hop;
+mod inbox;
 mod show;
 mod speak;
 mod ticks;
-mod wire;
-mod world;
+mod webrtc;
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use benches::cpu::CpuTime;
 use criterion::{Criterion, criterion_group, criterion_main};
 
 /// Short, so that `make bench` takes only minutes: a budget needs no precise comparison.
-fn settings() -> Criterion<CpuTime> {
+fn criterion_config() -> Criterion<CpuTime> {
     Criterion::default()
         .with_measurement(CpuTime)
         .warm_up_time(Duration::from_millis(500))
@@ -29,7 +29,7 @@ fn settings() -> Criterion<CpuTime> {
 
 criterion_group! {
     name = steps;
-    config = settings();
-    targets = hear::benches, speak::benches, show::benches, hop::benches, wire::benches, ticks::benches
+    config = criterion_config();
+    targets = hear::benches, speak::benches, show::benches, inbox::benches, webrtc::benches, ticks::benches
 }
 criterion_main!(steps);

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use benches::cpu::{self, CpuTime, bench, bench_each};
-use benches::sound;
+use benches::recording;
 use conversation::input::{Epoch, SegmentId};
 use criterion::Criterion;
 use engine::speak::encode::{self, Encoder};
@@ -12,19 +12,19 @@ use engine::speak::playout::{FRAME_SAMPLES, Playout};
 use models::lips::PhoneRecognizer;
 
 /// Frames of one segment: two seconds.
-const PIECE: usize = 100;
+const FRAMES_PER_SEGMENT: usize = 100;
 /// Frames of a TTS chunk: .1 s.
-const CHUNK: usize = 5;
+const FRAMES_PER_CHUNK: usize = 5;
 
 pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
-    lips(c);
-    playout(c);
-    encode(c);
+    bench_lips(c);
+    bench_playout(c);
+    bench_encode(c);
 }
 
 /// Runs on the TTS thread if the TTS reports no phones.
-fn lips(c: &mut Criterion<CpuTime>) {
-    let speech = sound::speech();
+fn bench_lips(c: &mut Criterion<CpuTime>) {
+    let speech = recording::speech_frames();
     let mut lips = PhoneRecognizer::new();
     let mut next = speech.iter().cycle();
     bench_each(c, "lips: 20 ms of speech without phones", || {
@@ -35,30 +35,33 @@ fn lips(c: &mut Criterion<CpuTime>) {
 }
 
 /// CPU time of `count` frames of consecutive segments that are queued, played and finished.
-fn play(speech: &[i16], ducked: bool, count: u64) -> Duration {
+fn time_playout(speech: &[i16], ducked: bool, count: u64) -> Duration {
     let mut playout = Playout::default();
     let (mut block, mut reports) = ([0; FRAME_SAMPLES], Vec::with_capacity(8));
     let mut total = Duration::ZERO;
-    for number in 0..count.div_ceil(PIECE as u64) {
-        let blocks = (count - number * PIECE as u64).min(PIECE as u64) as usize;
+    for number in 0..count.div_ceil(FRAMES_PER_SEGMENT as u64) {
+        let blocks = (count - number * FRAMES_PER_SEGMENT as u64).min(FRAMES_PER_SEGMENT as u64) as usize;
         // The TTS thread allocates them.
-        let mut chunks: Vec<Vec<i16>> =
-            speech.chunks(CHUNK * FRAME_SAMPLES).take(PIECE / CHUNK).map(Vec::from).collect();
+        let mut chunks: Vec<Vec<i16>> = speech
+            .chunks(FRAMES_PER_CHUNK * FRAME_SAMPLES)
+            .take(FRAMES_PER_SEGMENT / FRAMES_PER_CHUNK)
+            .map(Vec::from)
+            .collect();
         chunks.reverse();
         let piece = SegmentId(number as u32);
-        total += cpu::taken(|| {
+        total += cpu::measure(|| {
             playout.add_segment(piece, Epoch(number as u32));
             playout.play(piece);
             if ducked {
                 playout.duck();
             }
             for n in 0..blocks {
-                if n % CHUNK == 0
+                if n % FRAMES_PER_CHUNK == 0
                     && let Some(chunk) = chunks.pop()
                 {
                     playout.push(piece, chunk);
                 }
-                if n + 1 == PIECE {
+                if n + 1 == FRAMES_PER_SEGMENT {
                     playout.complete(piece);
                 }
                 playout.render(&mut block, &mut reports);
@@ -72,10 +75,10 @@ fn play(speech: &[i16], ducked: bool, count: u64) -> Duration {
 }
 
 /// CPU time while the agent is silent.
-fn rest(count: u64) -> Duration {
+fn time_silence(count: u64) -> Duration {
     let mut playout = Playout::default();
     let (mut block, mut reports) = ([0; FRAME_SAMPLES], Vec::new());
-    cpu::taken(|| {
+    cpu::measure(|| {
         for _ in 0..count {
             playout.render(&mut block, &mut reports);
             black_box(&block);
@@ -83,15 +86,15 @@ fn rest(count: u64) -> Duration {
     })
 }
 
-fn playout(c: &mut Criterion<CpuTime>) {
-    let speech = sound::speech().concat();
-    bench(c, "playout: 20 ms of speech", |count| play(&speech, false, count));
-    bench(c, "playout: 20 ms of speech, ducked", |count| play(&speech, true, count));
-    bench(c, "playout: 20 ms of silence", rest);
+fn bench_playout(c: &mut Criterion<CpuTime>) {
+    let speech = recording::speech_frames().concat();
+    bench(c, "playout: 20 ms of speech", |count| time_playout(&speech, false, count));
+    bench(c, "playout: 20 ms of speech, ducked", |count| time_playout(&speech, true, count));
+    bench(c, "playout: 20 ms of silence", time_silence);
 }
 
-fn encode(c: &mut Criterion<CpuTime>) {
-    let speech = sound::speech();
+fn bench_encode(c: &mut Criterion<CpuTime>) {
+    let speech = recording::speech_frames();
     let mut encoder = Encoder::new().expect("an encoder");
     for (name, lost) in
         [("encode: 20 ms of speech", 0.0), ("encode: 20 ms of speech for a line that loses", 0.1)]

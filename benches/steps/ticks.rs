@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use benches::cpu::CpuTime;
-use benches::instructions::counted;
+use benches::instructions::count_instructions;
 use criterion::{Criterion, SamplingMode};
 
-use super::world::{SPREAD, TURN, World};
+use super::harness::{Harness, STAGGER_TICKS, TURN_FRAMES};
 
 pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
     let mut group = c.benchmark_group("tick");
@@ -18,16 +18,16 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
         let mut world = None;
         let mut work = |count| {
             // Created here, so that a bench that is filtered out does not create it.
-            let world = world.get_or_insert_with(|| World::with(calls));
+            let world = world.get_or_insert_with(|| Harness::with_calls(calls));
             (0..count).map(|_| world.tick()).sum::<Duration>()
         };
         // Covers all positions of a turn: one whole turn of a single call, or few ticks of many
         // calls, which are all at different positions.
-        let ticks = (2 * TURN / calls).max(4 * SPREAD) as u64;
-        if !counted(&format!("tick/{name}"), ticks, &mut work) {
+        let ticks = (2 * TURN_FRAMES / calls).max(4 * STAGGER_TICKS) as u64;
+        if !count_instructions(&format!("tick/{name}"), ticks, &mut work) {
             group.bench_function(name, |b| b.iter_custom(&mut work));
         }
-        let share = world.as_ref().and_then(|world| world.spoken.share());
+        let share = world.as_ref().and_then(|world| world.speech_share.share());
         assert!(share.is_none_or(|share| (0.4..0.6).contains(&share)), "agents spoke {share:?} of the time");
     }
     group.finish();

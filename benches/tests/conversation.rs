@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use benches::allocation::{Counting, count};
-use benches::{cpu, talk};
+use benches::allocation::{CountingAllocator, thread_allocations};
+use benches::{cpu, simulated_call};
 use conversation::conversation::Conversation;
 use conversation::event::{Event, HistoryItem};
 use conversation::input::{GenerationId, Input, LlmEvent, PlayoutEvent, SegmentId, TtsEvent};
@@ -16,16 +16,16 @@ use conversation::simulate::simulate;
 use conversation::time::{Position, Time};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-const HOUR: u64 = 360;
+const TURNS_PER_HOUR: u64 = 360;
 
-fn drain(conversation: &mut Conversation) -> Vec<Output> {
+fn drain_outputs(conversation: &mut Conversation) -> Vec<Output> {
     core::iter::from_fn(|| conversation.poll()).collect()
 }
 
 /// A call in which the agent speaks a long segment; returns that segment too.
-fn speaking(at: &mut Time) -> (Conversation, SegmentId) {
+fn speaking_conversation(at: &mut Time) -> (Conversation, SegmentId) {
     let settings = Settings { echo_warmup: 0.0, max_call_duration: None, ..Settings::product_defaults() };
     let mut conversation = Conversation::new(settings.to_spec().unwrap());
     let mut now = 0.0;
@@ -33,7 +33,7 @@ fn speaking(at: &mut Time) -> (Conversation, SegmentId) {
         now += after;
         *at = Time::from_seconds(now);
         conversation.handle(input, *at);
-        drain(conversation)
+        drain_outputs(conversation)
     };
     give(&mut conversation, Input::Start, 0.0);
     let outputs = give(
@@ -70,7 +70,7 @@ fn speaking(at: &mut Time) -> (Conversation, SegmentId) {
 #[test]
 fn a_tick_while_the_agent_speaks_allocates_nothing() {
     let mut now = Time::ZERO;
-    let (mut conversation, piece) = speaking(&mut now);
+    let (mut conversation, piece) = speaking_conversation(&mut now);
     let begin = now;
     let mut allocations = 0;
     for tick in 1..400_u64 {
@@ -80,41 +80,41 @@ fn a_tick_while_the_agent_speaks_allocates_nothing() {
         // not counted.
         if tick % 100 <= 1 {
             conversation.handle(Input::Tick, now);
-            drain(&mut conversation);
+            drain_outputs(&mut conversation);
         }
-        let before = count().calls;
+        let before = thread_allocations().calls;
         conversation.handle(Input::Tick, now);
         conversation.handle(Input::Playout { segment: piece, event: PlayoutEvent::Progress(position) }, now);
         assert!(conversation.poll_timeout().is_some());
         assert!(conversation.poll().is_none(), "at {now}");
-        allocations += count().calls - before;
+        allocations += thread_allocations().calls - before;
     }
     assert_eq!(allocations, 0);
 }
 
 #[test]
 fn a_window_of_the_users_speech_allocates_nothing() {
-    let mut conversation = Conversation::new(talk::spec());
+    let mut conversation = Conversation::new(simulated_call::call_spec());
     let at = |ms: u64| Time::from_micros(1_000 * ms);
     conversation.handle(Input::Start, at(0));
     conversation.handle(Input::SpeechStarted { onset: at(50) }, at(100));
-    drain(&mut conversation);
-    let before = count().calls;
+    drain_outputs(&mut conversation);
+    let before = thread_allocations().calls;
     for window in 4..2_000 {
         conversation.handle(Input::SpeechContinued { until: at(32 * window) }, at(32 * window));
         assert!(conversation.poll().is_none());
     }
-    assert_eq!(count().calls, before);
+    assert_eq!(thread_allocations().calls, before);
 }
 
 #[test]
 fn the_heard_text_of_a_running_story_is_told_every_second() {
     let mut now = Time::ZERO;
-    let (mut conversation, _) = speaking(&mut now);
+    let (mut conversation, _) = speaking_conversation(&mut now);
     let mut told = 0;
     for second in 1..=30 {
         conversation.handle(Input::Tick, now + Duration::from_secs(second));
-        let heard = drain(&mut conversation).into_iter().filter(
+        let heard = drain_outputs(&mut conversation).into_iter().filter(
             |output| matches!(output, Output::Emit(fact) if matches!(fact.event, Event::AgentSpeechHeard { .. })),
         );
         told += heard.count();
@@ -125,13 +125,13 @@ fn the_heard_text_of_a_running_story_is_told_every_second() {
 /// Heap and struct size after every input of an hour's call, without the history.
 #[test]
 fn a_conversation_fits_in_sixteen_kibibytes() {
-    let hour = talk::inputs(HOUR);
+    let hour = simulated_call::call_inputs(TURNS_PER_HOUR);
     // Of the history: the number of items and the bytes of their text. `copies` holds the emitted
     // items, so it contains the text a second time.
-    let (mut items, mut words, mut copies) = (0_usize, 0, Vec::with_capacity(4 * HOUR as usize));
+    let (mut items, mut words, mut copies) = (0_usize, 0, Vec::with_capacity(4 * TURNS_PER_HOUR as usize));
     let (mut most, mut least) = (0, i64::MAX);
-    let before = count().bytes;
-    let mut conversation = Conversation::new(talk::spec());
+    let before = thread_allocations().bytes;
+    let mut conversation = Conversation::new(simulated_call::call_spec());
     for (at, input) in &hour {
         // The conversation takes ownership of the input's content.
         conversation.handle(input.clone(), *at);
@@ -149,7 +149,7 @@ fn a_conversation_fits_in_sixteen_kibibytes() {
         let slot = size_of::<(Arc<HistoryItem>, Option<GenerationId>)>();
         let history =
             items * item + words + if items == 0 { 0 } else { items.next_power_of_two().max(4) * slot };
-        let heap = count().bytes - before - (words + history) as i64;
+        let heap = thread_allocations().bytes - before - (words + history) as i64;
         most = most.max(heap);
         least = least.min(heap);
     }
@@ -162,25 +162,25 @@ fn a_conversation_fits_in_sixteen_kibibytes() {
 }
 
 /// The minimum over several runs: other programs can only add time.
-fn least(runs: u32, mut run: impl FnMut() -> Duration) -> Duration {
+fn min_duration(runs: u32, mut run: impl FnMut() -> Duration) -> Duration {
     (0..runs).map(|_| run()).min().unwrap_or_default()
 }
 
 #[test]
 #[cfg_attr(debug_assertions, ignore = "promised of the release profile")]
 fn an_input_takes_less_than_two_microseconds() {
-    let hour = talk::inputs(HOUR);
+    let hour = simulated_call::call_inputs(TURNS_PER_HOUR);
     let median = |mut taken: Vec<Duration>| {
         taken.sort_unstable();
         taken[taken.len() / 2]
     };
     // The time of the clock itself.
-    let clock = median((0..10_000).map(|_| cpu::taken(|| ())).collect());
-    let median = least(3, || {
-        let mut conversation = Conversation::new(talk::spec());
+    let clock = median((0..10_000).map(|_| cpu::measure(|| ())).collect());
+    let median = min_duration(3, || {
+        let mut conversation = Conversation::new(simulated_call::call_spec());
         let one = |(at, input): &(Time, Input)| {
             let input = input.clone();
-            cpu::taken(|| {
+            cpu::measure(|| {
                 conversation.handle(input, *at);
                 while let Some(output) = conversation.poll() {
                     std::hint::black_box(output);
@@ -196,8 +196,8 @@ fn an_input_takes_less_than_two_microseconds() {
 #[test]
 #[cfg_attr(debug_assertions, ignore = "promised of the release profile")]
 fn an_hour_of_talk_is_simulated_within_fifty_milliseconds() {
-    let scenario = talk::scenario(HOUR);
-    let taken = least(5, || cpu::taken(|| simulate(scenario.as_bytes(), false).unwrap()));
+    let scenario = simulated_call::scenario(TURNS_PER_HOUR);
+    let taken = min_duration(5, || cpu::measure(|| simulate(scenario.as_bytes(), false).unwrap()));
     eprintln!("an hour of talk: {taken:?}");
     assert!(taken <= Duration::from_millis(50), "{taken:?}");
 }

@@ -7,18 +7,18 @@ use std::time::Duration;
 use benches::cpu;
 use knowledge::{Embedding, Index};
 
-const CHUNKS: u32 = 10_000;
+const CHUNK_COUNT: u32 = 10_000;
 /// Dimensions of an embedding of OpenAI's small model.
-const COMPONENTS: usize = 1536;
-const QUERIES: u32 = 100;
+const DIMENSIONS: usize = 1536;
+const QUERY_COUNT: u32 = 100;
 /// The promise, for the 95th percentile.
-const LIMIT: Duration = Duration::from_millis(10);
+const SEARCH_TIME_LIMIT: Duration = Duration::from_millis(10);
 
 /// Pseudo-random numbers: the linear congruential generator of Numerical Recipes.
-struct Chance(u32);
+struct PseudoRandom(u32);
 
-impl Chance {
-    fn next(&mut self) -> f32 {
+impl PseudoRandom {
+    fn next_f32(&mut self) -> f32 {
         self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (self.0 >> 8) as f32 / (1 << 24) as f32
     }
@@ -30,7 +30,7 @@ impl Chance {
             "ba", "ke", "lo", "mi", "nu", "ra", "se", "ti", "vo", "zu", "dar", "fen", "gil", "hon", "jur",
             "kas", "lem", "pir", "tos", "wen", "bri", "cla", "dro", "fle", "gra", "pla", "sto", "tre",
         ];
-        let mut rank = (20_000_f32.powf(self.next()) - 1.0) as usize;
+        let mut rank = (20_000_f32.powf(self.next_f32()) - 1.0) as usize;
         let mut word = String::new();
         loop {
             word.push_str(SYLLABLES[rank % SYLLABLES.len()]);
@@ -46,41 +46,42 @@ impl Chance {
         (0..words).map(|_| self.word()).collect::<Vec<_>>().join(" ")
     }
 
-    fn direction(&mut self) -> Option<Embedding> {
-        let vector: Vec<f32> = (0..COMPONENTS).map(|_| self.next() - 0.5).collect();
+    fn embedding(&mut self) -> Option<Embedding> {
+        let vector: Vec<f32> = (0..DIMENSIONS).map(|_| self.next_f32() - 0.5).collect();
         Embedding::from_vector(&vector)
     }
 }
 
 /// The median and the 95th percentile.
-fn times(search: impl Fn(u32) -> usize) -> (Duration, Duration) {
+fn search_times(search: impl Fn(u32) -> usize) -> (Duration, Duration) {
     let found = |i| assert!(search(i) > 0);
-    let mut times: Vec<Duration> = (0..QUERIES).map(|i| cpu::taken(|| found(i))).collect();
+    let mut times: Vec<Duration> = (0..QUERY_COUNT).map(|i| cpu::measure(|| found(i))).collect();
     times.sort_unstable();
     (times[times.len() / 2], times[times.len() * 95 / 100])
 }
 
 #[test]
 fn ten_thousand_chunks_are_searched_in_ten_milliseconds() {
-    let mut chance = Chance(1);
+    let mut chance = PseudoRandom(1);
     let mut index = Index::new();
-    let indexing = cpu::taken(|| {
-        for chunk in 0..CHUNKS {
+    let indexing = cpu::measure(|| {
+        for chunk in 0..CHUNK_COUNT {
             // 80 words are one chunk.
             let text = chance.text(80);
-            index.insert_with_embeddings(&chunk, &text, vec![chance.direction()]);
+            index.insert_with_embeddings(&chunk, &text, vec![chance.embedding()]);
         }
     });
     eprintln!("{} chunks made and indexed in {indexing:?}", index.len());
-    assert_eq!(index.len(), CHUNKS as usize);
+    assert_eq!(index.len(), CHUNK_COUNT as usize);
     // The query contains one misspelt word, which is compared with the whole vocabulary.
-    let asked: Vec<String> = (0..QUERIES).map(|_| format!("{} {}x", chance.text(9), chance.word())).collect();
-    let meant: Vec<Embedding> = (0..QUERIES).filter_map(|_| chance.direction()).collect();
-    let words = times(|i| index.search(&asked[i as usize], 4).len());
-    let fused = times(|i| index.hybrid_search(&asked[i as usize], &meant[i as usize], 4).len());
+    let asked: Vec<String> =
+        (0..QUERY_COUNT).map(|_| format!("{} {}x", chance.text(9), chance.word())).collect();
+    let meant: Vec<Embedding> = (0..QUERY_COUNT).filter_map(|_| chance.embedding()).collect();
+    let words = search_times(|i| index.search(&asked[i as usize], 4).len());
+    let fused = search_times(|i| index.hybrid_search(&asked[i as usize], &meant[i as usize], 4).len());
     eprintln!(
         "by words: median {:?}, p95 {:?}; by words and meaning: median {:?}, p95 {:?}",
         words.0, words.1, fused.0, fused.1
     );
-    assert!(words.1 <= LIMIT && fused.1 <= LIMIT, "{words:?} {fused:?}");
+    assert!(words.1 <= SEARCH_TIME_LIMIT && fused.1 <= SEARCH_TIME_LIMIT, "{words:?} {fused:?}");
 }

@@ -7,43 +7,43 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-use super::{Config, KEYS, NOT_KEYS};
+use super::{CONFIG_KEYS, Config, OTHER_VARIABLES};
 
 /// Type of a key. It decides how the text of an environment variable is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     /// The text as it is, even if it resembles a number.
     Text,
     Number,
     /// `true` or `false`, also `1`, `0`, `yes`, `no`, `on`, `off`.
-    Flag,
+    Bool,
     /// Strings, separated by commas.
-    Texts,
+    TextList,
     /// Numbers, separated by commas.
-    Numbers,
+    NumberList,
     /// Addresses, separated by commas. If they need a password: a list as in the file, or as JSON.
-    Servers,
+    IceServers,
 }
 
 /// Where a value was set.
-enum Place {
+enum Location {
     Line(usize),
-    Variable(String),
+    EnvVariable(String),
 }
 
 /// The values of file and environment, by section.
-pub(super) struct Source {
+pub(super) struct ConfigSource {
     file: PathBuf,
     table: Table,
-    places: HashMap<String, Place>,
+    locations: HashMap<String, Location>,
 }
 
-fn kind(section: &str, key: &str) -> Option<Kind> {
-    let (_, keys) = KEYS.iter().find(|(name, _)| *name == section)?;
+fn value_kind(section: &str, key: &str) -> Option<ValueKind> {
+    let (_, keys) = CONFIG_KEYS.iter().find(|(name, _)| *name == section)?;
     keys.iter().find(|(name, _)| *name == key).map(|(_, kind)| *kind)
 }
 
-impl Source {
+impl ConfigSource {
     pub(super) fn read(
         file: Option<&Path>,
         environment: impl Iterator<Item = (String, String)>,
@@ -51,19 +51,19 @@ impl Source {
         let mut source = Self {
             file: file.map(Path::to_owned).unwrap_or_default(),
             table: Table::new(),
-            places: HashMap::new(),
+            locations: HashMap::new(),
         };
         if let Some(path) = file {
             let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-            source.take_file(&text)?;
+            source.parse_file(&text)?;
         }
         for (name, text) in environment {
-            source.take_variable(&name, &text)?;
+            source.apply_variable(&name, &text)?;
         }
         Ok(source)
     }
 
-    fn take_file(&mut self, text: &str) -> Result<(), String> {
+    fn parse_file(&mut self, text: &str) -> Result<(), String> {
         let line = |at: usize| text.get(..at).unwrap_or(text).matches('\n').count() + 1;
         let at = |line: usize, what: &str| format!("{}:{line}: {what}", self.file.display());
         let wrong = |error: &toml::de::Error| {
@@ -73,10 +73,10 @@ impl Source {
         let mut places = HashMap::new();
         for (section, value) in spanned.get_ref() {
             let (begin, section) = (line(section.span().start), &**section.get_ref());
-            let Some((_, keys)) = KEYS.iter().find(|(name, _)| *name == section) else {
+            let Some((_, keys)) = CONFIG_KEYS.iter().find(|(name, _)| *name == section) else {
                 return Err(at(
                     begin,
-                    &unknown(&format!("[{section}]"), section, KEYS.iter().map(|(name, _)| *name)),
+                    &unknown_key(&format!("[{section}]"), section, CONFIG_KEYS.iter().map(|(name, _)| *name)),
                 ));
             };
             let DeValue::Table(entries) = value.get_ref() else {
@@ -84,45 +84,45 @@ impl Source {
             };
             for key in entries.keys() {
                 let (line, key) = (line(key.span().start), &**key.get_ref());
-                if kind(section, key).is_none() {
+                if value_kind(section, key).is_none() {
                     let known = keys.iter().map(|(name, _)| *name);
-                    return Err(at(line, &unknown(&format!("{section}.{key}"), key, known)));
+                    return Err(at(line, &unknown_key(&format!("{section}.{key}"), key, known)));
                 }
-                places.insert(format!("{section}.{key}"), Place::Line(line));
+                places.insert(format!("{section}.{key}"), Location::Line(line));
             }
         }
         self.table = text.parse().map_err(|e| wrong(&e))?;
-        self.places = places;
+        self.locations = places;
         Ok(())
     }
 
     /// An empty variable counts as unset: compose files leave a variable out that way.
-    fn take_variable(&mut self, name: &str, text: &str) -> Result<(), String> {
+    fn apply_variable(&mut self, name: &str, text: &str) -> Result<(), String> {
         let Some(rest) = name.strip_prefix("VISAVIS_") else { return Ok(()) };
-        if NOT_KEYS.contains(&name) {
+        if OTHER_VARIABLES.contains(&name) {
             return Ok(());
         }
-        let all = KEYS.iter().flat_map(|(s, keys)| keys.iter().map(move |(k, kind)| (*s, *k, *kind)));
+        let all = CONFIG_KEYS.iter().flat_map(|(s, keys)| keys.iter().map(move |(k, kind)| (*s, *k, *kind)));
         let Some((section, key, kind)) =
             all.clone().find(|(s, k, _)| format!("{s}_{k}").eq_ignore_ascii_case(rest))
         else {
             let all: Vec<String> = all.map(|(s, k, _)| format!("VISAVIS_{s}_{k}").to_uppercase()).collect();
-            return Err(unknown(name, name, all.iter().map(String::as_str)));
+            return Err(unknown_key(name, name, all.iter().map(String::as_str)));
         };
         if text.trim().is_empty() {
             return Ok(());
         }
-        let value = natural(kind, text).map_err(|reason| format!("{name}: {reason}"))?;
+        let value = parse_variable(kind, text).map_err(|reason| format!("{name}: {reason}"))?;
         let section_table = self.table.entry(section).or_insert_with(|| Value::Table(Table::new()));
         if let Value::Table(table) = section_table {
             table.insert(key.to_owned(), value);
         }
-        self.places.insert(format!("{section}.{key}"), Place::Variable(name.to_owned()));
+        self.locations.insert(format!("{section}.{key}"), Location::EnvVariable(name.to_owned()));
         Ok(())
     }
 
     /// The values, each of the type of its key.
-    pub(super) fn config(&self) -> Result<Config, String> {
+    pub(super) fn deserialize(&self) -> Result<Config, String> {
         let error = match self.table.clone().try_into::<Config>() {
             Ok(config) => return Ok(config),
             Err(error) => error,
@@ -135,9 +135,9 @@ impl Source {
                     Table::from_iter([(key.clone(), value.clone())]).into(),
                 )]);
                 if let Err(error) = alone.try_into::<Config>() {
-                    let reason = kind(section, key).and_then(|kind| mistyped(kind, value));
+                    let reason = value_kind(section, key).and_then(|kind| type_mismatch(kind, value));
                     let reason = reason.map_or_else(|| error.message().replace('\n', " "), str::to_owned);
-                    return Err(self.blame(&format!("{section}.{key}"), &reason));
+                    return Err(self.with_location(&format!("{section}.{key}"), &reason));
                 }
             }
         }
@@ -145,10 +145,10 @@ impl Source {
     }
 
     /// An error about the value of a key, with its location.
-    pub(super) fn blame(&self, key: &str, reason: &str) -> String {
-        match self.places.get(key) {
-            Some(Place::Line(line)) => format!("{}:{line}: {key}: {reason}", self.file.display()),
-            Some(Place::Variable(name)) => format!("{name}: {reason}"),
+    pub(super) fn with_location(&self, key: &str, reason: &str) -> String {
+        match self.locations.get(key) {
+            Some(Location::Line(line)) => format!("{}:{line}: {key}: {reason}", self.file.display()),
+            Some(Location::EnvVariable(name)) => format!("{name}: {reason}"),
             None => format!("{key}: {reason}"),
         }
     }
@@ -156,60 +156,62 @@ impl Source {
 
 /// The message for a value that does not have the type of its key. It never contains the value,
 /// which may be a password.
-fn mistyped(kind: Kind, value: &Value) -> Option<&'static str> {
+fn type_mismatch(kind: ValueKind, value: &Value) -> Option<&'static str> {
     match kind {
-        Kind::Text if !value.is_str() => Some("a text in quotes is needed"),
-        Kind::Number if !value.is_integer() && !value.is_float() => Some("a number is needed"),
-        Kind::Number => Some("a whole number is needed, not negative and not as large as this"),
-        Kind::Flag => Some("true or false is needed"),
-        Kind::Texts if !value.is_array() => Some("a list of texts is needed, such as [\"…\"]"),
-        Kind::Numbers => Some("a list of numbers is needed, such as [0, 5]"),
-        Kind::Servers => {
+        ValueKind::Text if !value.is_str() => Some("a text in quotes is needed"),
+        ValueKind::Number if !value.is_integer() && !value.is_float() => Some("a number is needed"),
+        ValueKind::Number => Some("a whole number is needed, not negative and not as large as this"),
+        ValueKind::Bool => Some("true or false is needed"),
+        ValueKind::TextList if !value.is_array() => Some("a list of texts is needed, such as [\"…\"]"),
+        ValueKind::NumberList => Some("a list of numbers is needed, such as [0, 5]"),
+        ValueKind::IceServers => {
             Some("a list is needed, such as [{ urls = [\"turn:…\"], username = \"…\", credential = \"…\" }]")
         }
-        Kind::Text | Kind::Texts => None,
+        ValueKind::Text | ValueKind::TextList => None,
     }
 }
 
 /// Converts the text of an environment variable to a value of this type.
-fn natural(kind: Kind, text: &str) -> Result<Value, String> {
+fn parse_variable(kind: ValueKind, text: &str) -> Result<Value, String> {
     let parts = || text.split(',').map(str::trim).filter(|part| !part.is_empty());
     // A list as in the file.
-    if matches!(kind, Kind::Texts | Kind::Numbers | Kind::Servers) && text.trim_start().starts_with('[') {
+    if matches!(kind, ValueKind::TextList | ValueKind::NumberList | ValueKind::IceServers)
+        && text.trim_start().starts_with('[')
+    {
         let parsed = format!("v = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("v"));
         return parsed.or_else(|| serde_json::from_str(text).ok()).ok_or_else(|| "is no list".to_owned());
     }
     Ok(match kind {
-        Kind::Text => Value::String(text.to_owned()),
-        Kind::Number => number(text)?,
-        Kind::Flag => match text.trim().to_ascii_lowercase().as_str() {
+        ValueKind::Text => Value::String(text.to_owned()),
+        ValueKind::Number => parse_number(text)?,
+        ValueKind::Bool => match text.trim().to_ascii_lowercase().as_str() {
             "true" | "1" | "yes" | "on" => Value::Boolean(true),
             "false" | "0" | "no" | "off" => Value::Boolean(false),
             _ => return Err(format!("\"{text}\" is neither true nor false")),
         },
-        Kind::Texts => parts().map(str::to_owned).map(Value::String).collect::<Vec<_>>().into(),
-        Kind::Numbers => parts().map(number).collect::<Result<Vec<_>, _>>()?.into(),
-        Kind::Servers => {
+        ValueKind::TextList => parts().map(str::to_owned).map(Value::String).collect::<Vec<_>>().into(),
+        ValueKind::NumberList => parts().map(parse_number).collect::<Result<Vec<_>, _>>()?.into(),
+        ValueKind::IceServers => {
             let urls: Vec<Value> = parts().map(str::to_owned).map(Value::String).collect();
             vec![Value::Table(Table::from_iter([("urls".to_owned(), urls.into())]))].into()
         }
     })
 }
 
-fn number(text: &str) -> Result<Value, String> {
+fn parse_number(text: &str) -> Result<Value, String> {
     let text = text.trim();
     let whole = text.parse().map(Value::Integer);
     whole.or_else(|_| text.parse().map(Value::Float)).map_err(|_| format!("\"{text}\" is not a number"))
 }
 
-fn unknown<'a>(shown: &str, key: &str, known: impl Iterator<Item = &'a str>) -> String {
+fn unknown_key<'a>(shown: &str, key: &str, known: impl Iterator<Item = &'a str>) -> String {
     let nearest =
-        known.min_by_key(|name| distance(&name.to_lowercase(), &key.to_lowercase())).unwrap_or_default();
+        known.min_by_key(|name| edit_distance(&name.to_lowercase(), &key.to_lowercase())).unwrap_or_default();
     format!("unknown configuration key {shown}; did you mean {nearest}?")
 }
 
 /// Levenshtein distance, in bytes.
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {
         let mut corner = i;

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 
 /// Loads a file with this content. The temporary file's name is removed from the error message.
-fn load(file: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
+fn load_toml(file: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("visavis-config-{}-{number}", std::process::id()));
@@ -14,31 +14,32 @@ fn load(file: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
     result.map_err(|text| text.replace(&*path.to_string_lossy(), "FILE"))
 }
 
-fn variable(name: &str, text: &str) -> Result<Config, String> {
-    load("", &[(name, text)])
+fn load_variable(name: &str, text: &str) -> Result<Config, String> {
+    load_toml("", &[(name, text)])
 }
 
 #[test]
 fn environment_wins_over_file_over_default() {
     let file = "[server]\nlisten = \"127.0.0.1:1\"\n[stt]\npool = 3\n";
-    let config = load(file, &[("VISAVIS_STT_POOL", "5"), ("VISAVIS_API_KEY", "k")]).unwrap();
+    let config = load_toml(file, &[("VISAVIS_STT_POOL", "5"), ("VISAVIS_API_KEY", "k")]).unwrap();
     assert_eq!((config.server.listen.port(), config.stt.pool, config.timeouts.join), (1, 5, 300.0));
-    let config = load(file, &[("VISAVIS_STT_POOL", "")]).unwrap();
+    let config = load_toml(file, &[("VISAVIS_STT_POOL", "")]).unwrap();
     assert_eq!(config.stt.pool, 3, "an empty variable is none");
 }
 
 /// Two keys that are valid only together.
-const PAIR: &str = "[knowledge]\nembeddings_url = \"http://127.0.0.1:1/v1\"\nembeddings_model = \"model\"\n";
+const EMBEDDINGS_SECTION: &str =
+    "[knowledge]\nembeddings_url = \"http://127.0.0.1:1/v1\"\nembeddings_model = \"model\"\n";
 
 #[test]
 fn a_server_of_embeddings_needs_its_address_and_its_model() {
-    assert_eq!(load("", &[]).unwrap().knowledge.embeddings(), None);
+    assert_eq!(load_toml("", &[]).unwrap().knowledge.embeddings_config(), None);
     for (name, text, missing) in [
         ("VISAVIS_KNOWLEDGE_EMBEDDINGS_URL", "http://localhost/v1", "embeddings_model is needed"),
         ("VISAVIS_KNOWLEDGE_EMBEDDINGS_MODEL", "m", "embeddings_url is needed"),
         ("VISAVIS_KNOWLEDGE_EMBEDDINGS_URL", "localhost:80", "no http or https address"),
     ] {
-        let refused = variable(name, text).unwrap_err();
+        let refused = load_variable(name, text).unwrap_err();
         assert!(refused.replace(": is", " is").contains(missing), "{name}={text}: {refused}");
     }
 }
@@ -47,13 +48,13 @@ fn a_server_of_embeddings_needs_its_address_and_its_model() {
 /// give.
 #[test]
 fn every_key_takes_its_natural_value_from_the_environment() {
-    type Look = fn(&Config) -> String;
+    type Getter = fn(&Config) -> String;
     let ip = |c: &Config| format!("{:?}", c.media.public_ip);
     let servers = |c: &Config| {
         let shown = |s: &IceServer| format!("{} {:?} {:?}", s.urls.join("+"), s.username, s.credential);
         c.media.ice_servers.iter().map(shown).collect::<Vec<_>>().join("; ")
     };
-    let table: &[(&str, &str, Look, &str)] = &[
+    let table: &[(&str, &str, Getter, &str)] = &[
         ("server.listen", "0.0.0.0:9000", |c| c.server.listen.to_string(), "0.0.0.0:9000"),
         ("server.listen", "[::1]:9000", |c| c.server.listen.to_string(), "[::1]:9000"),
         ("server.data", "/var/lib/visavis", |c| c.server.data.display().to_string(), "/var/lib/visavis"),
@@ -150,14 +151,14 @@ fn every_key_takes_its_natural_value_from_the_environment() {
         (
             "knowledge.embeddings_url",
             "https://api.example/v1",
-            |c| c.knowledge.embeddings().unwrap().url,
+            |c| c.knowledge.embeddings_config().unwrap().url,
             "https://api.example/v1",
         ),
-        ("knowledge.embeddings_model", "12", |c| c.knowledge.embeddings().unwrap().model, "12"),
+        ("knowledge.embeddings_model", "12", |c| c.knowledge.embeddings_config().unwrap().model, "12"),
         (
             "knowledge.embeddings_token",
             "true",
-            |c| format!("{:?}", c.knowledge.embeddings().unwrap().token),
+            |c| format!("{:?}", c.knowledge.embeddings_config().unwrap().token),
             "Some(\"true\")",
         ),
         ("limits.per_key", "1", |c| c.limits.per_key.to_string(), "1"),
@@ -181,12 +182,12 @@ fn every_key_takes_its_natural_value_from_the_environment() {
     ];
     for (key, text, look, meant) in table {
         let name = format!("VISAVIS_{}", key.replace('.', "_").to_uppercase());
-        match load(PAIR, &[(name.as_str(), *text)]) {
+        match load_toml(EMBEDDINGS_SECTION, &[(name.as_str(), *text)]) {
             Ok(config) => assert_eq!(look(&config), *meant, "{name}={text}"),
             Err(refused) => panic!("{name}={text}: {refused}"),
         }
     }
-    for (section, keys) in KEYS {
+    for (section, keys) in CONFIG_KEYS {
         for (key, _) in *keys {
             let name = format!("{section}.{key}");
             assert!(table.iter().any(|(key, ..)| *key == name), "{name} is not tried here");
@@ -255,7 +256,7 @@ fn a_variable_that_makes_no_sense_is_refused_by_its_name() {
             "unknown configuration key VISAVIS_STT_POOLS; did you mean VISAVIS_STT_POOL?",
         ),
     ] {
-        assert_eq!(variable(name, text).unwrap_err(), said, "{name}={text}");
+        assert_eq!(load_variable(name, text).unwrap_err(), said, "{name}={text}");
     }
 }
 
@@ -283,9 +284,9 @@ fn a_fault_in_the_file_is_told_with_file_line_and_key() {
         ("[server]\nlisten = \"nowhere\"\n", "FILE:2: server.listen: invalid socket address syntax"),
         ("[server]\nmetrics_token = 12345678\n", "FILE:2: server.metrics_token: a text in quotes is needed"),
     ] {
-        assert_eq!(load(file, &[]).unwrap_err(), said, "{file}");
+        assert_eq!(load_toml(file, &[]).unwrap_err(), said, "{file}");
     }
-    let broken = load("[server]\ndata = \n", &[]).unwrap_err();
+    let broken = load_toml("[server]\ndata = \n", &[]).unwrap_err();
     assert!(broken.starts_with("FILE:2: ") && !broken.contains('\n'), "{broken}");
     let absent = Config::load(Some(Path::new("/no/such/file")), std::iter::empty()).unwrap_err();
     assert!(absent.starts_with("/no/such/file: "), "{absent}");
@@ -294,7 +295,7 @@ fn a_fault_in_the_file_is_told_with_file_line_and_key() {
 #[test]
 fn the_example_names_every_key_and_holds_the_defaults() {
     let text = include_str!("../../config/example.toml");
-    for (section, keys) in KEYS {
+    for (section, keys) in CONFIG_KEYS {
         assert!(text.contains(&format!("[{section}]")), "{section}");
         for (key, _) in *keys {
             assert!(
@@ -303,5 +304,5 @@ fn the_example_names_every_key_and_holds_the_defaults() {
             );
         }
     }
-    assert_eq!(load(text, &[]).unwrap(), Config::default());
+    assert_eq!(load_toml(text, &[]).unwrap(), Config::default());
 }

@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 
 /// Spans of one running conversation.
 #[derive(Default)]
-pub(super) struct Trace {
+pub(super) struct ConversationSpans {
     /// Start on the wall clock, in µs since the Unix epoch; 0 = not known yet.
-    began: u64,
+    started_at: u64,
     /// Turns that have been reported and whose reply may still play.
-    turns: Vec<TurnTimes>,
-    told: usize,
+    open_turns: Vec<TurnTimes>,
+    turn_count: usize,
 }
 
 /// Whether an event appears in a trace.
-pub(super) fn matters(event: &Event) -> bool {
+pub(super) fn is_traced(event: &Event) -> bool {
     matches!(
         event,
         Event::Joined { .. }
@@ -32,59 +32,60 @@ pub(super) fn matters(event: &Event) -> bool {
     )
 }
 
-impl Trace {
+impl ConversationSpans {
     /// Processes the next event and returns the spans that it completes. There are none after
     /// [`Event::Ended`].
     pub(super) fn apply(&mut self, id: ConversationId, fact: &EventEnvelope) -> Vec<Value> {
         let mut done = Vec::new();
         match &fact.event {
-            Event::Joined { unix_micros } => self.began = *unix_micros,
+            Event::Joined { unix_micros } => self.started_at = *unix_micros,
             // When a guardrail replaces a reply, the times of its turn are reported again.
             Event::Turn(times) => {
-                self.turns.retain(|known| known.turn != times.turn);
-                self.turns.push(times.clone());
+                self.open_turns.retain(|known| known.turn != times.turn);
+                self.open_turns.push(times.clone());
             }
             Event::TurnReplyHeard { turn, heard_end, interrupted, barge_in } => {
-                if let Some(at) = self.turns.iter().position(|known| known.turn == *turn) {
-                    let mut times = self.turns.remove(at);
+                if let Some(at) = self.open_turns.iter().position(|known| known.turn == *turn) {
+                    let mut times = self.open_turns.remove(at);
                     times.timeline.heard_end = Some(*heard_end);
                     times.timeline.interrupted = *interrupted;
                     times.barge_in = *barge_in;
-                    self.turn(id, &times, &mut done);
+                    self.finish_turn(id, &times, &mut done);
                 }
             }
             Event::Error { stage, reason } => {
                 let at = fact.at.as_seconds();
-                let mut span = self.span(
+                let mut span = self.build_span(
                     id,
                     0,
                     "error",
-                    Some(root(id)),
+                    Some(root_span_id(id)),
                     at,
                     at,
                     &[("stage", json!(stage)), ("reason", json!(reason))],
                 );
-                span["spanId"] = json!(hex(hash((id.0, fact.seq, "error"))));
+                span["spanId"] = json!(format_span_id(span_id((id.0, fact.seq, "error"))));
                 span["status"] = json!({"code": 2, "message": reason});
                 done.push(span);
             }
             Event::Ended { reason } => {
-                for times in std::mem::take(&mut self.turns) {
-                    self.turn(id, &times, &mut done);
+                for times in std::mem::take(&mut self.open_turns) {
+                    self.finish_turn(id, &times, &mut done);
                 }
-                let about = [("end_reason", json!(reason)), ("turns", json!(self.told))];
-                let mut span = self.span(id, 0, "conversation", None, 0.0, fact.at.as_seconds(), &about);
-                span["spanId"] = json!(hex(root(id)));
+                let about = [("end_reason", json!(reason)), ("turns", json!(self.turn_count))];
+                let mut span =
+                    self.build_span(id, 0, "conversation", None, 0.0, fact.at.as_seconds(), &about);
+                span["spanId"] = json!(format_span_id(root_span_id(id)));
                 done.push(span);
             }
             _ => {}
         }
         // Without the start, no span has a time.
-        if self.began == 0 { Vec::new() } else { done }
+        if self.started_at == 0 { Vec::new() } else { done }
     }
 
-    fn turn(&mut self, id: ConversationId, times: &TurnTimes, done: &mut Vec<Value>) {
-        self.told += 1;
+    fn finish_turn(&mut self, id: ConversationId, times: &TurnTimes, done: &mut Vec<Value>) {
+        self.turn_count += 1;
         let line = &times.timeline;
         let known = [line.speech_end, line.committed, line.first_sample, line.heard_end];
         let Some(from) = known.into_iter().flatten().next() else { return };
@@ -95,12 +96,12 @@ impl Trace {
             [("voice_to_voice", times.voice_to_voice), ("stt", times.stt), ("barge_in", times.barge_in)];
         about.extend(seconds.into_iter().filter_map(|(name, value)| Some((name, json!(value?)))));
         about.push(("interrupted", json!(line.interrupted.is_some())));
-        let mut span = self.span(id, number, "turn", Some(root(id)), from, to, &about);
+        let mut span = self.build_span(id, number, "turn", Some(root_span_id(id)), from, to, &about);
         if let Some(at) = line.interrupted {
-            span["events"] = json!([{"timeUnixNano": self.nanos(at), "name": "interrupted"}]);
+            span["events"] = json!([{"timeUnixNano": self.unix_nanos(at), "name": "interrupted"}]);
         }
         done.push(span);
-        let parent = hash((id.0, number, "turn"));
+        let parent = span_id((id.0, number, "turn"));
         let before = |end: Option<f64>, took: Option<f64>| Some((end? - took?, end?));
         let between = |from: Option<f64>, to: Option<f64>| Some((from?, to?));
         for (name, stage) in [
@@ -111,7 +112,7 @@ impl Trace {
             ("speaking", between(line.first_sample, line.heard_end)),
         ] {
             if let Some((from, to)) = stage {
-                done.push(self.span(id, number, name, Some(parent), from, to, &[]));
+                done.push(self.build_span(id, number, name, Some(parent), from, to, &[]));
             }
         }
     }
@@ -119,7 +120,7 @@ impl Trace {
     /// A span of turn `turn_number` (0: of the conversation). Times are in seconds since the
     /// conversation's start.
     #[allow(clippy::too_many_arguments)] // the fields of a span
-    fn span(
+    fn build_span(
         &self,
         id: ConversationId,
         number: u64,
@@ -130,47 +131,47 @@ impl Trace {
         about: &[(&str, Value)],
     ) -> Value {
         // Every span has it, so a search for it finds all spans of a call.
-        let conversation = attribute("conversation.id", &json!(id.to_string()));
-        let about = about.iter().map(|(key, value)| attribute(key, value));
+        let conversation = key_value("conversation.id", &json!(id.to_string()));
+        let about = about.iter().map(|(key, value)| key_value(key, value));
         let mut span = json!({
             "traceId": format!("{:032x}", id.0),
-            "spanId": hex(hash((id.0, number, name))),
+            "spanId": format_span_id(span_id((id.0, number, name))),
             "name": name,
             "kind": 1,
-            "startTimeUnixNano": self.nanos(from),
-            "endTimeUnixNano": self.nanos(to.max(from)),
+            "startTimeUnixNano": self.unix_nanos(from),
+            "endTimeUnixNano": self.unix_nanos(to.max(from)),
             "attributes": std::iter::once(conversation).chain(about).collect::<Vec<_>>(),
         });
         if let Some(parent) = parent {
-            span["parentSpanId"] = json!(hex(parent));
+            span["parentSpanId"] = json!(format_span_id(parent));
         }
         span
     }
 
     /// Wall clock in ns since the Unix epoch, as a string: OTLP's JSON encoding of 64-bit integers.
-    fn nanos(&self, seconds: f64) -> String {
-        (u128::from(self.began) * 1_000 + (seconds.max(0.0) * 1e9).round() as u128).to_string()
+    fn unix_nanos(&self, seconds: f64) -> String {
+        (u128::from(self.started_at) * 1_000 + (seconds.max(0.0) * 1e9).round() as u128).to_string()
     }
 }
 
 /// Id of the conversation's own span.
-fn root(id: ConversationId) -> u64 {
-    hash((id.0, 0, "conversation"))
+fn root_span_id(id: ConversationId) -> u64 {
+    span_id((id.0, 0, "conversation"))
 }
 
 /// A span id: the same for the same span, never zero.
-fn hash(span: (u128, u64, &str)) -> u64 {
+fn span_id(span: (u128, u64, &str)) -> u64 {
     let mut hasher = DefaultHasher::new();
     span.hash(&mut hasher);
     hasher.finish().max(1)
 }
 
-fn hex(id: u64) -> String {
+fn format_span_id(id: u64) -> String {
     format!("{id:016x}")
 }
 
 /// An attribute in OTLP's JSON encoding.
-pub(super) fn attribute(key: &str, value: &Value) -> Value {
+pub(super) fn key_value(key: &str, value: &Value) -> Value {
     let value = match value {
         Value::Bool(b) => json!({"boolValue": b}),
         Value::Number(n) if n.is_f64() => json!({"doubleValue": n}),
@@ -189,10 +190,10 @@ mod tests {
     use super::*;
 
     const ID: ConversationId = ConversationId(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
-    const BEGAN: u64 = 1_700_000_000_000_000;
+    const STARTED_AT: u64 = 1_700_000_000_000_000;
 
     fn spans(facts: impl IntoIterator<Item = (f64, Event)>) -> Vec<Value> {
-        let mut trace = Trace::default();
+        let mut trace = ConversationSpans::default();
         let facts = (0..).zip(facts).map(|(seq, (at, event))| EventEnvelope {
             seq,
             at: Time::from_seconds(at),
@@ -201,7 +202,7 @@ mod tests {
         facts.flat_map(|fact| trace.apply(ID, &fact)).collect()
     }
 
-    fn turn() -> TurnTimes {
+    fn sample_turn() -> TurnTimes {
         TurnTimes {
             turn: 0,
             stt: Some(0.1),
@@ -222,14 +223,15 @@ mod tests {
         }
     }
 
-    fn find<'a>(spans: &'a [Value], name: &str) -> &'a Value {
+    fn find_span<'a>(spans: &'a [Value], name: &str) -> &'a Value {
         spans.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("no {name} in {spans:#?}"))
     }
 
     /// Start and end, in ms after the conversation's start.
-    fn times(span: &Value) -> (u128, u128) {
+    fn span_times(span: &Value) -> (u128, u128) {
         let ms = |name: &str| {
-            (span[name].as_str().unwrap().parse::<u128>().unwrap() - u128::from(BEGAN) * 1_000) / 1_000_000
+            (span[name].as_str().unwrap().parse::<u128>().unwrap() - u128::from(STARTED_AT) * 1_000)
+                / 1_000_000
         };
         (ms("startTimeUnixNano"), ms("endTimeUnixNano"))
     }
@@ -237,8 +239,8 @@ mod tests {
     #[test]
     fn a_conversation_has_its_turns_below_it_and_their_stages_below_them() {
         let spans = spans([
-            (0.0, Event::Joined { unix_micros: BEGAN }),
-            (2.66, Event::Turn(turn())),
+            (0.0, Event::Joined { unix_micros: STARTED_AT }),
+            (2.66, Event::Turn(sample_turn())),
             (
                 4.0,
                 Event::TurnReplyHeard {
@@ -250,7 +252,7 @@ mod tests {
             ),
             (9.0, Event::Ended { reason: EndReason::UserLeft }),
         ]);
-        let (whole, turn) = (find(&spans, "conversation"), find(&spans, "turn"));
+        let (whole, turn) = (find_span(&spans, "conversation"), find_span(&spans, "turn"));
         assert_eq!(spans.len(), 7, "{spans:#?}");
         assert!(spans.iter().all(|span| span["traceId"] == "0102030405060708090a0b0c0d0e0f10"));
         let conversation = json!({"key": "conversation.id", "value": {"stringValue": ID.to_string()}});
@@ -259,7 +261,7 @@ mod tests {
             "{spans:#?}"
         );
         assert_eq!(whole.get("parentSpanId"), None);
-        assert_eq!((times(whole), times(turn)), ((0, 9_000), (2_000, 3_900)));
+        assert_eq!((span_times(whole), span_times(turn)), ((0, 9_000), (2_000, 3_900)));
         assert_eq!(turn["parentSpanId"], whole["spanId"]);
         for (name, from, to) in [
             ("endpointing", 2_000, 2_400),
@@ -268,8 +270,8 @@ mod tests {
             ("playout", 2_650, 2_660),
             ("speaking", 2_660, 3_900),
         ] {
-            let stage = find(&spans, name);
-            assert_eq!((times(stage), &stage["parentSpanId"]), ((from, to), &turn["spanId"]), "{name}");
+            let stage = find_span(&spans, name);
+            assert_eq!((span_times(stage), &stage["parentSpanId"]), ((from, to), &turn["spanId"]), "{name}");
         }
         assert_eq!(turn["events"][0]["name"], "interrupted");
         let about = turn["attributes"].as_array().unwrap();
@@ -288,15 +290,15 @@ mod tests {
             ..TurnTimes::default()
         };
         let spans = spans([
-            (0.0, Event::Joined { unix_micros: BEGAN }),
+            (0.0, Event::Joined { unix_micros: STARTED_AT }),
             (1.0, Event::Turn(silent)),
             (1.5, Event::Error { stage: Stage::Llm, reason: "timeout".into() }),
             (2.0, Event::Ended { reason: EndReason::Error }),
         ]);
         let names: Vec<&Value> = spans.iter().map(|span| &span["name"]).collect();
         assert_eq!(names, ["error", "turn", "conversation"]);
-        assert_eq!(times(find(&spans, "turn")), (1_000, 1_000));
-        assert_eq!(find(&spans, "error")["status"], json!({"code": 2, "message": "timeout"}));
+        assert_eq!(span_times(find_span(&spans, "turn")), (1_000, 1_000));
+        assert_eq!(find_span(&spans, "error")["status"], json!({"code": 2, "message": "timeout"}));
     }
 
     #[test]

@@ -10,9 +10,9 @@ use crate::args::Target;
 use crate::workload::Workload;
 
 /// Timeout of a request.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of characters of an error message that are shown.
-const LONGEST_REASON: usize = 300;
+const MAX_REASON_LENGTH: usize = 300;
 
 /// A client of one server.
 pub(crate) struct Api {
@@ -24,13 +24,13 @@ pub(crate) struct Api {
 
 /// A conversation that can be joined.
 #[derive(Clone, Debug)]
-pub(crate) struct Session {
+pub(crate) struct CreatedConversation {
     pub(crate) id: String,
     token: String,
 }
 
 /// An accepted offer.
-pub(crate) struct Joined {
+pub(crate) struct AnsweredOffer {
     /// SDP answer.
     pub(crate) answer: String,
     /// URL of the call, for hanging up.
@@ -38,7 +38,7 @@ pub(crate) struct Joined {
 }
 
 /// A newly created agent.
-pub(crate) struct Made {
+pub(crate) struct CreatedAgent {
     pub(crate) id: String,
     /// Signing secret of its webhooks.
     pub(crate) secret: String,
@@ -46,8 +46,11 @@ pub(crate) struct Made {
 
 impl Api {
     pub(crate) fn new(target: &Target) -> Result<Self, String> {
-        let http =
-            reqwest::Client::builder().timeout(PATIENCE).no_proxy().build().map_err(|e| e.to_string())?;
+        let http = reqwest::Client::builder()
+            .timeout(REQUEST_TIMEOUT)
+            .no_proxy()
+            .build()
+            .map_err(|e| e.to_string())?;
         let (base, key) = (target.url.clone(), target.key.clone());
         Ok(Self { http, base, key, metrics_token: target.metrics_token.clone() })
     }
@@ -56,7 +59,7 @@ impl Api {
         self.base.join(path).map_err(|e| format!("{path}: {e}"))
     }
 
-    fn asking(&self, method: Method, path: &str) -> Result<RequestBuilder, String> {
+    fn request(&self, method: Method, path: &str) -> Result<RequestBuilder, String> {
         Ok(self.http.request(method, self.url(path)?).header("x-api-key", &self.key))
     }
 
@@ -64,20 +67,20 @@ impl Api {
     ///
     /// # Errors
     /// The reason why it does not.
-    pub(crate) async fn ready(&self) -> Result<(), String> {
+    pub(crate) async fn check_ready(&self) -> Result<(), String> {
         let answer = self.http.get(self.url("/readyz")?).send().await;
-        let answer = answer.map_err(|e| format!("no server answers at {}: {}", self.base, root(&e)))?;
-        read(answer).await.map(drop)
+        let answer = answer.map_err(|e| format!("no server answers at {}: {}", self.base, root_cause(&e)))?;
+        read_body(answer).await.map(drop)
     }
 
     /// Creates an agent whose models follow the workload. Its webhooks go to `callback`.
-    pub(crate) async fn scripted_agent(
+    pub(crate) async fn create_scripted_agent(
         &self,
         workload: &Workload,
         callback: &str,
         longest: Duration,
-    ) -> Result<Made, String> {
-        let avatars: Value = json(self.asking(Method::GET, "/v1/ext/avatars")?.send().await).await?;
+    ) -> Result<CreatedAgent, String> {
+        let avatars: Value = read_json(self.request(Method::GET, "/v1/ext/avatars")?.send().await).await?;
         let face = avatars[0]["avatar_key_id"].as_str().ok_or("the server has no avatar")?;
         let script = &workload.json;
         let number = |key: &str| workload.settings.get(key).cloned().unwrap_or_default();
@@ -103,70 +106,82 @@ impl Api {
             "callback_url": callback,
             "callback_events": WEBHOOK_EVENTS,
         });
-        let made: Value = json(self.asking(Method::POST, "/v1/ext/agent")?.json(&body).send().await).await?;
+        let made: Value =
+            read_json(self.request(Method::POST, "/v1/ext/agent")?.json(&body).send().await).await?;
         let field =
             |name: &str| made[name].as_str().map(str::to_owned).ok_or(format!("the agent has no {name}"));
-        Ok(Made { id: field("id")?, secret: field("webhook_secret")? })
+        Ok(CreatedAgent { id: field("id")?, secret: field("webhook_secret")? })
     }
 
     /// Deletes the agent of a run.
     pub(crate) async fn delete_agent(&self, id: &str) -> Result<(), String> {
-        read(sent(self.asking(Method::DELETE, &format!("/v1/ext/agent/{id}"))?.send().await)?).await.map(drop)
+        read_body(check_sent(self.request(Method::DELETE, &format!("/v1/ext/agent/{id}"))?.send().await)?)
+            .await
+            .map(drop)
     }
 
-    pub(crate) async fn conversation(&self, agent: &str) -> Result<Session, String> {
+    pub(crate) async fn create_conversation(&self, agent: &str) -> Result<CreatedConversation, String> {
         let body = json!({"agent_id": agent});
         let made: Value =
-            json(self.asking(Method::POST, "/v1/ext/conversation")?.json(&body).send().await).await?;
+            read_json(self.request(Method::POST, "/v1/ext/conversation")?.json(&body).send().await).await?;
         let field = |name: &str| {
             made[name].as_str().map(str::to_owned).ok_or(format!("the conversation has no {name}"))
         };
         let id = field("conversation_id").or_else(|_| field("id"))?;
-        Ok(Session { id, token: field("token")? })
+        Ok(CreatedConversation { id, token: field("token")? })
     }
 
     /// Sends an offer to the WHIP endpoint.
-    pub(crate) async fn offer(&self, session: &Session, sdp: String) -> Result<Joined, String> {
+    pub(crate) async fn send_offer(
+        &self,
+        session: &CreatedConversation,
+        sdp: String,
+    ) -> Result<AnsweredOffer, String> {
         let url = self.url(&format!("/rtc/{}", session.id))?;
         let request = self.http.post(url).bearer_auth(&session.token);
-        let answer = sent(request.header(header::CONTENT_TYPE, "application/sdp").body(sdp).send().await)?;
+        let answer =
+            check_sent(request.header(header::CONTENT_TYPE, "application/sdp").body(sdp).send().await)?;
         let location =
             answer.headers().get(header::LOCATION).and_then(|l| l.to_str().ok().map(str::to_owned));
-        let text = read(answer).await?;
+        let text = read_body(answer).await?;
         let location = location.ok_or("the answer names no resource to hang up")?;
-        Ok(Joined { answer: text, resource: self.url(&location)? })
+        Ok(AnsweredOffer { answer: text, resource: self.url(&location)? })
     }
 
-    pub(crate) async fn hang_up(&self, session: &Session, joined: &Joined) -> Result<(), String> {
+    pub(crate) async fn hang_up(
+        &self,
+        session: &CreatedConversation,
+        joined: &AnsweredOffer,
+    ) -> Result<(), String> {
         let request = self.http.delete(joined.resource.clone()).bearer_auth(&session.token);
-        read(sent(request.send().await)?).await.map(drop)
+        read_body(check_sent(request.send().await)?).await.map(drop)
     }
 
     /// Ends a conversation, with or without a connected client.
-    pub(crate) async fn end(&self, conversation: &str) -> Result<(), String> {
+    pub(crate) async fn end_conversation(&self, conversation: &str) -> Result<(), String> {
         let path = format!("/v1/conversation/{conversation}");
-        read(sent(self.asking(Method::DELETE, &path)?.send().await)?).await.map(drop)
+        read_body(check_sent(self.request(Method::DELETE, &path)?.send().await)?).await.map(drop)
     }
 
     /// Events of a conversation, in order.
-    pub(crate) async fn events(&self, conversation: &str) -> Result<Vec<Value>, String> {
+    pub(crate) async fn conversation_events(&self, conversation: &str) -> Result<Vec<Value>, String> {
         let path = format!("/v1/ext/conversation/{conversation}/events");
-        json(self.asking(Method::GET, &path)?.send().await).await
+        read_json(self.request(Method::GET, &path)?.send().await).await
     }
 
     /// The server's metrics in Prometheus text format; `None` if the server does not expose them to
     /// us.
-    pub(crate) async fn metrics(&self) -> Option<String> {
+    pub(crate) async fn fetch_metrics(&self) -> Option<String> {
         let mut request = self.http.get(self.url("/metrics").ok()?);
         if let Some(token) = &self.metrics_token {
             request = request.bearer_auth(token);
         }
-        read(request.send().await.ok()?).await.ok()
+        read_body(request.send().await.ok()?).await.ok()
     }
 }
 
 /// The innermost cause: the outer ones repeat the address.
-fn root(error: &reqwest::Error) -> String {
+fn root_cause(error: &reqwest::Error) -> String {
     let mut at: &dyn std::error::Error = error;
     while let Some(source) = at.source() {
         at = source;
@@ -174,23 +189,25 @@ fn root(error: &reqwest::Error) -> String {
     at.to_string()
 }
 
-fn sent(answer: Result<Response, reqwest::Error>) -> Result<Response, String> {
-    answer.map_err(|e| root(&e))
+fn check_sent(answer: Result<Response, reqwest::Error>) -> Result<Response, String> {
+    answer.map_err(|e| root_cause(&e))
 }
 
 /// The body of a successful response; otherwise status and error message.
-async fn read(answer: Response) -> Result<String, String> {
+async fn read_body(answer: Response) -> Result<String, String> {
     let (status, path) = (answer.status(), answer.url().path().to_owned());
-    let text = answer.text().await.map_err(|e| root(&e))?;
+    let text = answer.text().await.map_err(|e| root_cause(&e))?;
     if status.is_success() { Ok(text) } else { Err(format!("{path}: {status}: {}", first_line(&text))) }
 }
 
 /// The first line of an error message, truncated: some servers respond with whole pages.
 fn first_line(text: &str) -> String {
-    text.trim().lines().next().unwrap_or_default().chars().take(LONGEST_REASON).collect()
+    text.trim().lines().next().unwrap_or_default().chars().take(MAX_REASON_LENGTH).collect()
 }
 
-async fn json<T: serde::de::DeserializeOwned>(answer: Result<Response, reqwest::Error>) -> Result<T, String> {
-    let text = read(sent(answer)?).await?;
+async fn read_json<T: serde::de::DeserializeOwned>(
+    answer: Result<Response, reqwest::Error>,
+) -> Result<T, String> {
+    let text = read_body(check_sent(answer)?).await?;
     serde_json::from_str(&text).map_err(|e| format!("an answer cannot be read: {e}"))
 }

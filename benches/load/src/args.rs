@@ -9,11 +9,11 @@ use clap::Args as ClapArgs;
 use url::Url;
 
 use crate::Error;
-use crate::machine::Cpus;
-use crate::pacing::Pace;
-use crate::report::Asked;
-use crate::require::Requirement;
-use crate::stats::round;
+use crate::machine::CpuList;
+use crate::pacing::Pacing;
+use crate::report::RunSettings;
+use crate::requirement::Requirement;
+use crate::stats::round_to;
 use crate::workload::Workload;
 
 /// The command line of `visavis-load`.
@@ -91,7 +91,7 @@ pub(crate) struct Args {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Agent {
     /// An existing agent of the server, by its id.
-    Own(String),
+    Existing(String),
     /// An agent with scripted models, created for the run.
     Scripted,
 }
@@ -103,9 +103,9 @@ pub(crate) struct Target {
     pub(crate) key: String,
     pub(crate) metrics_token: Option<String>,
     pub(crate) agent: Agent,
-    pub(crate) channel: bool,
+    pub(crate) data_channel: bool,
     /// When the microphone packets are sent.
-    pub(crate) pace: Pace,
+    pub(crate) pacing: Pacing,
     /// Each call is hung up at a random time within this duration, and a new one starts.
     pub(crate) cycle: Option<Duration>,
     /// Seed of these times and of the packet delays.
@@ -114,8 +114,8 @@ pub(crate) struct Target {
 
 impl Target {
     /// Whether anything depends on the seed.
-    fn draws(&self) -> bool {
-        self.cycle.is_some() || !self.pace.jitter.is_zero()
+    fn uses_seed(&self) -> bool {
+        self.cycle.is_some() || !self.pacing.jitter.is_zero()
     }
 
     /// Whether the URL is a loopback address of this machine.
@@ -131,59 +131,59 @@ impl Target {
 
 /// The destination of the calls.
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum Mode {
     /// A server, over WebRTC.
     Network(Target),
     /// An engine in this process.
-    Engine { threads: usize, cpus: Option<Cpus> },
+    Engine { threads: usize, cpus: Option<CpuList> },
 }
 
 /// A validated run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    pub(crate) kind: Kind,
+    pub(crate) mode: Mode,
     pub(crate) calls: usize,
     /// Calls per second.
     pub(crate) ramp: f64,
     pub(crate) duration: Duration,
     pub(crate) workload: Arc<Workload>,
-    pub(crate) cpus: Option<Cpus>,
+    pub(crate) cpus: Option<CpuList>,
     pub(crate) out: Option<PathBuf>,
     pub(crate) requirements: Vec<Requirement>,
 }
 
 /// Minimum of the default ramp, in calls per second.
-const LEAST_RAMP: f64 = 5.0;
+const MIN_RAMP: f64 = 5.0;
 /// Maximum duration of a run, in s.
-const LONGEST: f64 = 7.0 * 86_400.0;
+const MAX_DURATION: f64 = 7.0 * 86_400.0;
 /// Maximum number of packets in a burst: one second of audio.
-const MOST_BURST: u32 = 50;
+const MAX_BURST: u32 = 50;
 /// Maximum delay of a packet, in ms.
-const MOST_JITTER: u32 = 1_000;
+const MAX_JITTER: u32 = 1_000;
 /// The ports and memory of one machine do not suffice for more.
-const MOST_CALLS: usize = 20_000;
+const MAX_CALLS: usize = 20_000;
 
 impl Plan {
-    pub(crate) fn asked(&self) -> Asked {
-        let target = match &self.kind {
-            Kind::Network(target) => Some(target),
-            Kind::Engine { .. } => None,
+    pub(crate) fn run_settings(&self) -> RunSettings {
+        let target = match &self.mode {
+            Mode::Network(target) => Some(target),
+            Mode::Engine { .. } => None,
         };
-        Asked {
+        RunSettings {
             calls: self.calls,
-            ramp: round(self.ramp, 3),
+            ramp: round_to(self.ramp, 3),
             duration: self.duration.as_secs_f64(),
             cycle: target.and_then(|target| target.cycle).map(|cycle| cycle.as_secs_f64()),
-            burst: target.map(|target| target.pace.burst),
-            jitter: target.map(|target| target.pace.jitter.as_millis() as u32),
-            seed: target.filter(|target| target.draws()).map(|target| target.seed),
+            burst: target.map(|target| target.pacing.burst),
+            jitter: target.map(|target| target.pacing.jitter.as_millis() as u32),
+            seed: target.filter(|target| target.uses_seed()).map(|target| target.seed),
         }
     }
 }
 
 impl Args {
     /// Validates everything before the run starts.
-    pub(crate) fn plan(self) -> Result<Plan, Error> {
+    pub(crate) fn into_plan(self) -> Result<Plan, Error> {
         let usage = |why: String| Error::Usage(why);
         let requirements = self
             .require
@@ -191,30 +191,31 @@ impl Args {
             .map(|r| r.parse::<Requirement>())
             .collect::<Result<Vec<_>, _>>()
             .map_err(usage)?;
-        let cpus = |list: &Option<String>| list.as_deref().map(str::parse::<Cpus>).transpose().map_err(usage);
-        if !(1..=MOST_CALLS).contains(&self.calls) {
-            return Err(usage(format!("--calls must be between 1 and {MOST_CALLS}")));
+        let cpus =
+            |list: &Option<String>| list.as_deref().map(str::parse::<CpuList>).transpose().map_err(usage);
+        if !(1..=MAX_CALLS).contains(&self.calls) {
+            return Err(usage(format!("--calls must be between 1 and {MAX_CALLS}")));
         }
-        let workload = self.workload()?;
+        let workload = self.load_workload()?;
         let ramp = match &self.ramp {
             // If all callers spoke at the same time, all replies would coincide: no real server has
             // that load.
-            None => Some((self.calls as f64 / workload.period()).max(LEAST_RAMP)),
+            None => Some((self.calls as f64 / workload.round_duration()).max(MIN_RAMP)),
             Some(given) => {
                 given.trim_end_matches("/s").parse().ok().filter(|r| (0.01..=10_000.0).contains(r))
             }
         };
         let ramp = ramp.ok_or_else(|| usage("--ramp must be calls a second, as 5 or 5/s".into()))?;
         let span = |name: &str, seconds: f64, least: f64| {
-            let right = (least..=LONGEST).contains(&seconds);
-            let refused = || usage(format!("{name} must be between {least} and {LONGEST} seconds"));
+            let right = (least..=MAX_DURATION).contains(&seconds);
+            let refused = || usage(format!("{name} must be between {least} and {MAX_DURATION} seconds"));
             right.then(|| Duration::from_secs_f64(seconds)).ok_or_else(refused)
         };
         let kind = if self.engine_only {
             if !(1..=64).contains(&self.threads) {
                 return Err(usage("--threads must be between 1 and 64".into()));
             }
-            Kind::Engine { threads: self.threads, cpus: cpus(&self.engine_cpu)? }
+            Mode::Engine { threads: self.threads, cpus: cpus(&self.engine_cpu)? }
         } else {
             let Some(server) = &self.server else {
                 return Err(usage("missing --server <URL>, or --engine-only".into()));
@@ -233,27 +234,27 @@ impl Args {
                 .filter(|key| !key.is_empty() && key.bytes().all(|b| b.is_ascii_graphic()))
                 .ok_or_else(|| usage("missing --key <KEY>".into()))?;
             let agent = match (&self.agent, self.scripted) {
-                (Some(id), _) => Agent::Own(id.clone()),
+                (Some(id), _) => Agent::Existing(id.clone()),
                 (None, true) => Agent::Scripted,
                 (None, false) => return Err(usage("missing --agent <ID>, or --scripted".into())),
             };
-            if !(1..=MOST_BURST).contains(&self.burst) {
-                return Err(usage(format!("--burst must be between 1 and {MOST_BURST}")));
+            if !(1..=MAX_BURST).contains(&self.burst) {
+                return Err(usage(format!("--burst must be between 1 and {MAX_BURST}")));
             }
-            if self.jitter > MOST_JITTER {
-                return Err(usage(format!("--jitter must be at most {MOST_JITTER} ms")));
+            if self.jitter > MAX_JITTER {
+                return Err(usage(format!("--jitter must be at most {MAX_JITTER} ms")));
             }
             let cycle = self.cycle.map(|cycle| span("--cycle", cycle, 1.0)).transpose()?;
             if self.seed.is_some() && cycle.is_none() && self.jitter == 0 {
                 return Err(usage("--seed belongs to --cycle or --jitter: nothing else is drawn".into()));
             }
-            Kind::Network(Target {
+            Mode::Network(Target {
                 url,
                 key,
                 metrics_token: self.metrics_token.clone(),
                 agent,
-                channel: self.channel,
-                pace: Pace { burst: self.burst, jitter: Duration::from_millis(self.jitter.into()) },
+                data_channel: self.channel,
+                pacing: Pacing { burst: self.burst, jitter: Duration::from_millis(self.jitter.into()) },
                 cycle,
                 seed: self.seed.unwrap_or_else(rand::random),
             })
@@ -267,7 +268,7 @@ impl Args {
                 .map_err(|e| Error::Usage(format!("--out {}: {e}", out.display())))?;
         }
         Ok(Plan {
-            kind,
+            mode: kind,
             calls: self.calls,
             ramp,
             duration: span("--duration", self.duration, 1.0)?,
@@ -278,7 +279,7 @@ impl Args {
         })
     }
 
-    fn workload(&self) -> Result<Workload, Error> {
+    fn load_workload(&self) -> Result<Workload, Error> {
         let read = |path: &PathBuf| {
             std::fs::read(path).map_err(|e| Error::Usage(format!("{}: {e}", path.display())))
         };
@@ -307,27 +308,27 @@ mod tests {
             .try_get_matches_from(line.split(' ').filter(|w| !w.is_empty()))
             .map_err(|e| e.to_string())?;
         let args = Args::from_arg_matches(&matches).map_err(|e| e.to_string())?;
-        args.plan().map_err(|e| e.to_string())
+        args.into_plan().map_err(|e| e.to_string())
     }
 
     #[test]
     fn a_run_is_checked_before_it_begins() {
         let whole =
             plan("--server http://127.0.0.1:8080 --key k --scripted --calls 3 --ramp 2/s --cpu 0").unwrap();
-        assert_eq!((whole.calls, whole.ramp, &whole.cpus), (3, 2.0, &Some(Cpus(vec![0]))));
-        let asked = whole.asked();
+        assert_eq!((whole.calls, whole.ramp, &whole.cpus), (3, 2.0, &Some(CpuList(vec![0]))));
+        let asked = whole.run_settings();
         assert_eq!((asked.calls, asked.ramp, asked.duration, asked.cycle), (3, 2.0, 45.0, None));
-        assert!(matches!(whole.kind, Kind::Network(t) if t.is_loopback() && t.agent == Agent::Scripted));
+        assert!(matches!(whole.mode, Mode::Network(t) if t.is_loopback() && t.agent == Agent::Scripted));
         let soak = "--server http://h --key k --scripted --cycle 6";
-        assert_eq!(plan(&format!("{soak} --seed 7")).unwrap().asked().seed, Some(7));
-        assert!(plan(soak).unwrap().asked().seed.is_some(), "a drawn seed is in the report");
+        assert_eq!(plan(&format!("{soak} --seed 7")).unwrap().run_settings().seed, Some(7));
+        assert!(plan(soak).unwrap().run_settings().seed.is_some(), "a drawn seed is in the report");
         let uneven = plan("--server http://h --key k --scripted --burst 3 --jitter 60 --seed 7").unwrap();
-        let uneven = uneven.asked();
+        let uneven = uneven.run_settings();
         assert_eq!((uneven.burst, uneven.jitter, uneven.seed), (Some(3), Some(60), Some(7)));
         assert_eq!((asked.burst, asked.jitter, asked.seed), (Some(1), Some(0), None));
-        let alone = plan("--engine-only").unwrap().asked();
+        let alone = plan("--engine-only").unwrap().run_settings();
         assert_eq!((alone.burst, alone.jitter, alone.seed), (None, None, None));
-        assert!(matches!(plan("--engine-only --calls 5").unwrap().kind, Kind::Engine { threads: 1, .. }));
+        assert!(matches!(plan("--engine-only --calls 5").unwrap().mode, Mode::Engine { threads: 1, .. }));
         let server = "--server http://h --key k --scripted";
         for (line, why) in [
             ("", "missing --server <URL>, or --engine-only"),

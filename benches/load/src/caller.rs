@@ -9,11 +9,11 @@
 //! failed             failed
 //! ```
 
-mod offset;
+mod audio;
+mod clock_offset;
 mod peer;
-mod picture;
-mod reports;
-mod sound;
+mod report_forwarder;
+mod video;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,105 +28,108 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
 use webrtc::media_stream::track_remote::{TrackRemote, TrackRemoteEvent};
 
-use crate::api::{Api, Joined, Session};
-use crate::late::Late;
-use crate::pacing::{Departures, Pace};
+use crate::api::{AnsweredOffer, Api, CreatedConversation};
+use crate::lateness::Lateness;
+use crate::pacing::{Pacing, SendSchedule};
 use crate::score::Scores;
-use crate::turns::LAST;
+use crate::turns::UNJUDGED_TAIL;
 use crate::workload::Workload;
-use peer::{Microphone, Peer, State};
-use picture::Eye;
-pub(crate) use picture::Seen;
-use sound::Ear;
-pub(crate) use sound::encode;
+use audio::AudioReceiver;
+pub(crate) use audio::encode_recording;
+use peer::{ConnectionState, MicrophoneTrack, Peer};
+pub(crate) use video::ReceivedVideo;
+use video::VideoReceiver;
 
 /// A call without audio packets for this time (s) at its end was disconnected: an agent that is
 /// silent still sends packets.
-const GONE: f64 = 2.0;
+const DISCONNECTED_AFTER: f64 = 2.0;
 /// Maximum time from the answer to an established connection.
-const PATIENCE: Duration = Duration::from_secs(15);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// A packet sent later than this counts as late: the caller did not keep up.
-const LATE: Duration = Duration::from_millis(5);
+const LATE_SEND_THRESHOLD: Duration = Duration::from_millis(5);
 
 /// State shared by all callers.
-pub(crate) struct Callers {
+pub(crate) struct CallerContext {
     pub(crate) api: Api,
     pub(crate) workload: Arc<Workload>,
     /// The recording, as packets of 20 ms.
-    pub(crate) microphone: Vec<Bytes>,
+    pub(crate) microphone_packets: Vec<Bytes>,
     pub(crate) agent: String,
     /// Whether a data channel is opened.
-    pub(crate) channel: bool,
+    pub(crate) data_channel: bool,
     /// When the microphone packets are sent.
-    pub(crate) pace: Pace,
+    pub(crate) pacing: Pacing,
     /// Address that the callers' sockets are bound to.
-    pub(crate) bind: &'static str,
+    pub(crate) bind_address: &'static str,
 }
 
 /// How a caller leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leaving {
+pub(crate) enum LeaveMode {
     /// It ends the call through the API.
-    HangsUp,
+    HangUp,
     /// It closes the connection without telling the API.
-    Vanishes,
+    Vanish,
 }
 
 /// A finished call.
-pub(crate) struct Call {
+pub(crate) struct FinishedCall {
     pub(crate) conversation: String,
     /// Time from the request for the conversation to the first audio packet of the agent, in s.
-    pub(crate) join: Option<f64>,
+    pub(crate) join_seconds: Option<f64>,
     pub(crate) scores: Scores,
-    pub(crate) late: Late,
-    pub(crate) seen: Seen,
+    pub(crate) lateness: Lateness,
+    pub(crate) video: ReceivedVideo,
     /// Duration of the call, in s.
-    pub(crate) whole: f64,
+    pub(crate) duration: f64,
     pub(crate) late_sends: u64,
     /// Whether the call was still connected when the caller left.
-    pub(crate) held: bool,
+    pub(crate) stayed_connected: bool,
 }
 
 /// The receivers of a call, fed by two tasks.
-struct Senses {
-    ear: Ear,
-    eye: Eye,
+struct MediaReceivers {
+    audio: AudioReceiver,
+    video: VideoReceiver,
 }
 
 /// Both tasks of a call hold the lock for one packet at a time.
-fn locked(senses: &Mutex<Senses>) -> MutexGuard<'_, Senses> {
+fn lock_receivers(senses: &Mutex<MediaReceivers>) -> MutexGuard<'_, MediaReceivers> {
     senses.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A connected call.
-pub(crate) struct Calling {
-    asked: Instant,
-    session: Session,
-    joined: Joined,
+pub(crate) struct ConnectedCall {
+    requested_at: Instant,
+    conversation: CreatedConversation,
+    offer: AnsweredOffer,
     peer: Peer,
 }
 
-impl Callers {
+impl CallerContext {
     /// Creates a conversation and connects to it.
     ///
     /// # Errors
     /// The rejection, or that the connection was not established.
-    pub(crate) async fn connect(&self) -> Result<Calling, String> {
+    pub(crate) async fn connect(&self) -> Result<ConnectedCall, String> {
         let asked = clock::now();
-        let session = self.api.conversation(&self.agent).await?;
-        let connected = self.join(&session).await;
+        let session = self.api.create_conversation(&self.agent).await?;
+        let connected = self.join_conversation(&session).await;
         if connected.is_err() {
             // No client will join this conversation. The request may fail for the reason for which
             // the call failed; that changes nothing.
-            let _ = self.api.end(&session.id).await;
+            let _ = self.api.end_conversation(&session.id).await;
         }
         let (joined, peer) = connected?;
-        Ok(Calling { asked, session, joined, peer })
+        Ok(ConnectedCall { requested_at: asked, conversation: session, offer: joined, peer })
     }
 
-    async fn join(&self, session: &Session) -> Result<(Joined, Peer), String> {
-        let peer = Peer::new(self.bind, self.channel).await?;
-        match self.shake_hands(session, &peer).await {
+    async fn join_conversation(
+        &self,
+        session: &CreatedConversation,
+    ) -> Result<(AnsweredOffer, Peer), String> {
+        let peer = Peer::new(self.bind_address, self.data_channel).await?;
+        match self.negotiate(session, &peer).await {
             Ok(joined) => Ok((joined, peer)),
             Err(why) => {
                 peer.close().await;
@@ -135,11 +138,15 @@ impl Callers {
         }
     }
 
-    async fn shake_hands(&self, session: &Session, peer: &Peer) -> Result<Joined, String> {
-        let joined = self.api.offer(session, peer.offer().await?).await?;
-        peer.answer(joined.answer.clone()).await?;
-        let up = timeout(PATIENCE, peer.becomes(&[State::Up, State::Down])).await;
-        if up == Ok(State::Up) {
+    async fn negotiate(&self, session: &CreatedConversation, peer: &Peer) -> Result<AnsweredOffer, String> {
+        let joined = self.api.send_offer(session, peer.create_offer().await?).await?;
+        peer.set_answer(joined.answer.clone()).await?;
+        let up = timeout(
+            CONNECT_TIMEOUT,
+            peer.wait_for_state(&[ConnectionState::Connected, ConnectionState::Closed]),
+        )
+        .await;
+        if up == Ok(ConnectionState::Connected) {
             Ok(joined)
         } else {
             Err(format!("conversation {} was answered and did not connect", session.id))
@@ -147,45 +154,52 @@ impl Callers {
     }
 }
 
-impl Calling {
+impl ConnectedCall {
     /// Hangs up before anything is said.
-    pub(crate) async fn leave(self, callers: &Callers) {
+    pub(crate) async fn leave(self, callers: &CallerContext) {
         // If the server is gone, the call has ended too.
-        let _ = callers.api.hang_up(&self.session, &self.joined).await;
+        let _ = callers.api.hang_up(&self.conversation, &self.offer).await;
         self.peer.close().await;
     }
 
     /// Id of the conversation.
-    pub(crate) fn conversation(&self) -> &str {
-        &self.session.id
+    pub(crate) fn conversation_id(&self) -> &str {
+        &self.conversation.id
     }
 
     /// Speaks and listens until `ends_at` or until `stop` is set, then leaves. `decode_video`:
     /// whether to decode the video. `schedule`: the send times of the microphone packets.
-    pub(crate) async fn talk(
+    pub(crate) async fn run(
         self,
-        callers: Arc<Callers>,
+        callers: Arc<CallerContext>,
         ends: Instant,
         mut stop: watch::Receiver<bool>,
         decodes: bool,
-        leaving: Leaving,
-        departures: Departures,
-    ) -> Call {
-        let Self { asked, session, joined, mut peer } = self;
+        leaving: LeaveMode,
+        departures: SendSchedule,
+    ) -> FinishedCall {
+        let Self { requested_at: asked, conversation: session, offer: joined, mut peer } = self;
         let begun = clock::now();
         let whole = ends.saturating_duration_since(begun).as_secs_f64();
-        let ear = Ear::new(Arc::clone(&callers.workload), begun, whole - LAST);
-        let senses = Arc::new(Mutex::new(Senses { ear, eye: Eye::new(begun, decodes) }));
+        let ear = AudioReceiver::new(Arc::clone(&callers.workload), begun, whole - UNJUDGED_TAIL);
+        let senses =
+            Arc::new(Mutex::new(MediaReceivers { audio: ear, video: VideoReceiver::new(begun, decodes) }));
         let late_sends = Arc::new(AtomicU64::new(0));
         let mut tasks = JoinSet::new();
         let microphone = peer.microphone();
-        tasks.spawn(speak(Arc::clone(&callers), microphone, departures, begun, Arc::clone(&late_sends)));
+        tasks.spawn(send_microphone(
+            Arc::clone(&callers),
+            microphone,
+            departures,
+            begun,
+            Arc::clone(&late_sends),
+        ));
         let mut state = peer.state.clone();
         let over = async {
             tokio::select! {
                 () = sleep_until(ends.into()) => true,
                 _ = stop.wait_for(|stop| *stop) => true,
-                _ = state.wait_for(|state| *state == State::Down) => false,
+                _ = state.wait_for(|state| *state == ConnectionState::Closed) => false,
             }
         };
         tokio::pin!(over);
@@ -193,76 +207,76 @@ impl Calling {
             tokio::select! {
                 held = &mut over => break held,
                 Some(track) = peer.tracks.recv() => {
-                    tasks.spawn(follow(track, Arc::clone(&senses)));
+                    tasks.spawn(receive_track(track, Arc::clone(&senses)));
                 }
             }
         };
         let ended = clock::now();
         tasks.shutdown().await;
-        if leaving == Leaving::HangsUp && held {
+        if leaving == LeaveMode::HangUp && held {
             // If the server is gone, the call has ended too.
             let _ = callers.api.hang_up(&session, &joined).await;
         }
         peer.close().await;
-        let mut senses = locked(&senses);
-        let heard = senses.ear.leave(ended);
-        let seen = senses.eye.leave(asked, heard.offset);
-        let gone = heard.silent >= GONE;
-        Call {
+        let mut senses = lock_receivers(&senses);
+        let heard = senses.audio.finish(ended);
+        let seen = senses.video.finish(asked, heard.clock_offset);
+        let gone = heard.trailing_silence >= DISCONNECTED_AFTER;
+        FinishedCall {
             conversation: session.id,
-            join: heard.first.map(|at| at.saturating_duration_since(asked).as_secs_f64()),
+            join_seconds: heard.first_packet_at.map(|at| at.saturating_duration_since(asked).as_secs_f64()),
             scores: heard.scores,
-            late: heard.late,
-            seen,
-            whole: (ended.saturating_duration_since(begun).as_secs_f64()
-                - if gone { heard.silent } else { 0.0 })
+            lateness: heard.lateness,
+            video: seen,
+            duration: (ended.saturating_duration_since(begun).as_secs_f64()
+                - if gone { heard.trailing_silence } else { 0.0 })
             .max(0.0),
             late_sends: late_sends.load(Relaxed),
-            held: held && !gone,
+            stayed_connected: held && !gone,
         }
     }
 }
 
 /// Sends the recording, each packet at its scheduled time.
-async fn speak(
-    callers: Arc<Callers>,
-    track: Arc<Microphone>,
-    departures: Departures,
+async fn send_microphone(
+    callers: Arc<CallerContext>,
+    track: Arc<MicrophoneTrack>,
+    departures: SendSchedule,
     begun: Instant,
     late: Arc<AtomicU64>,
 ) {
     for (at, n) in departures {
         let due = begun + at;
         sleep_until(due.into()).await;
-        late.fetch_add(u64::from(clock::now() > due + LATE), Relaxed);
-        let payload = callers.microphone[n as usize % callers.microphone.len()].clone();
-        if track.send(n, payload).await.is_err() {
+        late.fetch_add(u64::from(clock::now() > due + LATE_SEND_THRESHOLD), Relaxed);
+        let payload = callers.microphone_packets[n as usize % callers.microphone_packets.len()].clone();
+        if track.send_packet(n, payload).await.is_err() {
             return; // the call is over
         }
     }
 }
 
 /// Receives one track. The arrival time of a packet is the time at which it reaches this task.
-async fn follow(track: Arc<dyn TrackRemote>, senses: Arc<Mutex<Senses>>) {
+async fn receive_track(track: Arc<dyn TrackRemote>, senses: Arc<Mutex<MediaReceivers>>) {
     let audio = track.kind().await == RtpCodecKind::Audio;
     while let Some(event) = track.poll().await {
         let at = clock::now();
-        let mut senses = locked(&senses);
-        let Senses { ear, eye } = &mut *senses;
+        let mut senses = lock_receivers(&senses);
+        let MediaReceivers { audio: ear, video: eye } = &mut *senses;
         match event {
             TrackRemoteEvent::OnRtpPacket(packet) if audio => {
-                ear.packet(at, packet.header.timestamp, &packet.payload);
+                ear.handle_packet(at, packet.header.timestamp, &packet.payload);
             }
             TrackRemoteEvent::OnRtpPacket(packet) => {
-                let whole = eye.packet(at, &packet);
+                let whole = eye.handle_packet(at, &packet);
                 if whole {
-                    ear.picture(at);
+                    ear.record_frame(at);
                 }
             }
             TrackRemoteEvent::OnRtcpPacket(packets) => {
                 for report in packets.iter().filter_map(|p| p.as_any().downcast_ref::<SenderReport>()) {
                     let offsets = if audio { &mut ear.offsets } else { &mut eye.offsets };
-                    offsets.report(report.ntp_time, report.rtp_time);
+                    offsets.add_report(report.ntp_time, report.rtp_time);
                 }
             }
             TrackRemoteEvent::OnEnded => return,

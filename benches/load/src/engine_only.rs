@@ -7,7 +7,7 @@
 //! its own clock says that it was spoken. A late caller therefore has no effect until it is half a
 //! second late, and then the frame is counted.
 
-mod feed;
+mod feeder;
 mod models;
 
 use std::path::Path;
@@ -23,31 +23,31 @@ use engine_api::{CallConfig, Engine as _, EventSink};
 
 use crate::Error;
 use crate::args::Plan;
-use crate::machine::{self, Cpus, Threads};
-use crate::report::{self, Callers, Report, Server};
-use crate::stats::{Summary, round};
-use crate::turns::Turns;
+use crate::machine::{self, CpuList, ThreadTimes};
+use crate::report::{self, CallerStats, Report, ServerStats};
+use crate::stats::{Summary, round_to};
+use crate::turns::TurnStats;
 use crate::workload::Workload;
-use feed::{Feeder, Mark, Ran};
+use feeder::{Feeder, RunResult, Snapshot};
 
 /// How often the program polls whether the engine has loaded its models.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Name of the callers' thread.
-const CALLERS: &str = "callers";
+const CALLER_THREAD: &str = "callers";
 
 /// Runs the calls and returns the report.
 pub(crate) fn run(
     plan: &Plan,
     threads: usize,
-    engine_cpus: Option<&Cpus>,
+    engine_cpus: Option<&CpuList>,
     dir: &Path,
 ) -> Result<Report, Error> {
     let failed = |e: String| Error::Failed(e);
-    let allowed = Cpus::allowed();
+    let allowed = CpuList::allowed();
     let callers = match (&plan.cpus, allowed.0.as_slice()) {
         (Some(cpus), _) => cpus.clone(),
         // The last CPU, if there are several.
-        (None, [.., _, last]) => Cpus(vec![*last]),
+        (None, [.., _, last]) => CpuList(vec![*last]),
         (None, _) => allowed.clone(),
     };
     let rest = allowed.without(&callers);
@@ -60,7 +60,7 @@ pub(crate) fn run(
         .enable_all()
         .build()
         .map_err(|e| Error::Failed(e.to_string()))?;
-    let (ledger, committed) = feed::ledger();
+    let (ledger, committed) = feeder::commit_channel();
     let models = models::ScriptedModels::new(dir, plan.workload.script.clone(), net.handle().clone());
     let config = engine::Config { threads, ..engine::Config::default() };
     let client = egress::Client::new(egress::Policy { allow_private: true })
@@ -73,13 +73,13 @@ pub(crate) fn run(
         if !why.contains("loading") {
             return Err(Error::Failed(why));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     callers.pin().map_err(failed)?;
-    let call = call(&plan.workload)?;
+    let call = call_template(&plan.workload)?;
     let feeder = Feeder::new(plan.clone(), Arc::clone(&engine), call, committed);
     let (tell, told) = crossbeam_channel::bounded(1);
-    thread::spawn(CALLERS, move || {
+    thread::spawn(CALLER_THREAD, move || {
         // The receiver waits below.
         let _ = tell.send(feeder.run());
     })
@@ -87,11 +87,11 @@ pub(crate) fn run(
     let ran = told.recv().map_err(|_| Error::Failed("the callers' thread is gone".into()))?;
     engine.stop(false);
     net.shutdown_background();
-    Ok(report(threads, callers, ran))
+    Ok(build_report(threads, callers, ran))
 }
 
 /// The configuration of every call.
-fn call(workload: &Workload) -> Result<CallConfig, Error> {
+fn call_template(workload: &Workload) -> Result<CallConfig, Error> {
     let mut settings = Settings::product_defaults();
     for (key, value) in &workload.settings {
         let known =
@@ -108,13 +108,13 @@ fn call(workload: &Workload) -> Result<CallConfig, Error> {
 
 /// The engine's own counters.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct EngineCounters {
     late_ticks: u64,
     worst_tick: u64,
     underruns: u64,
 }
 
-impl Counts {
+impl EngineCounters {
     fn read(engine: &CallEngine) -> Self {
         engine.stats().fold(Self::default(), |sum, stats| Self {
             late_ticks: sum.late_ticks + stats.late_ticks.load(Relaxed),
@@ -124,22 +124,22 @@ impl Counts {
     }
 }
 
-fn report(media_threads: usize, cpus: Cpus, ran: Ran) -> Report {
-    let Ran { calls, failed, begin, end, first, interrupted } = ran;
+fn build_report(media_threads: usize, cpus: CpuList, ran: RunResult) -> Report {
+    let RunResult { calls, failed, start: begin, end, first_call_memory: first, interrupted } = ran;
     let seconds = end.at.saturating_duration_since(begin.at).as_secs_f64();
     let call_seconds = (seconds * calls.len() as f64).max(f64::MIN_POSITIVE);
-    let spent = |prefix: &str| end.threads.since(&begin.threads, prefix);
-    let (media, models, own) = (spent("media-"), spent("net"), spent(CALLERS).iter().sum::<f64>());
+    let spent = |prefix: &str| end.threads.cpu_seconds_since(&begin.threads, prefix);
+    let (media, models, own) = (spent("media-"), spent("net"), spent(CALLER_THREAD).iter().sum::<f64>());
     let [media_sum, models_sum] = [&media, &models].map(|all| all.iter().sum::<f64>());
-    let per_call = |s: f64| round(s * 1e3 / call_seconds, 4);
+    let per_call = |s: f64| round_to(s * 1e3 / call_seconds, 4);
     let busiest = media.iter().copied().fold(0.0, f64::max) / seconds.max(f64::MIN_POSITIVE);
     let mut report =
         Report { mode: "engine-only", calls: calls.len(), failed, interrupted, ..Report::default() };
     let (mut join, mut v2v, mut overhead, mut barge_in, mut duck) = (vec![], vec![], vec![], vec![], vec![]);
-    let (mut turns, mut speaking, mut pictures) = (Turns::default(), 0.0, 0);
+    let (mut turns, mut speaking, mut pictures) = (TurnStats::default(), 0.0, 0);
     for call in calls {
-        speaking += call.scores.speaking;
-        pictures += call.scores.pictures;
+        speaking += call.scores.speaking_seconds;
+        pictures += call.scores.frames;
         join.push(call.join);
         v2v.extend(call.scores.voice_to_voice);
         overhead.extend(call.scores.overhead);
@@ -147,59 +147,59 @@ fn report(media_threads: usize, cpus: Cpus, ran: Ran) -> Report {
         duck.extend(call.scores.duck);
         turns.add(call.turns);
         turns.unanswered += call.scores.unanswered;
-        report.audio_frames += call.late.frames;
-        report.late_audio_frames += call.late.late;
-        report.concealed_ms += call.late.concealed * 1e3;
-        report.callers.late_sends += call.late_feeds;
+        report.audio_frames += call.lateness.frames;
+        report.late_audio_frames += call.lateness.late_frames;
+        report.concealed_ms += call.lateness.concealed_seconds * 1e3;
+        report.callers.late_sends += call.late_frames;
     }
-    report.concealed_ms = round(report.concealed_ms, 1);
+    report.concealed_ms = round_to(report.concealed_ms, 1);
     report.late_audio = report.late_audio_frames as f64 / (report.audio_frames.max(1)) as f64;
-    report.seconds = round(seconds, 3);
-    report.ms.join = Summary::of_seconds(join);
-    report.ms.voice_to_voice = Summary::of_seconds(v2v);
-    report.ms.overhead = Summary::of_seconds(overhead);
-    report.ms.barge_in = Summary::of_seconds(barge_in);
-    report.ms.duck = Summary::of_seconds(duck);
+    report.seconds = round_to(seconds, 3);
+    report.ms.join = Summary::from_seconds(join);
+    report.ms.voice_to_voice = Summary::from_seconds(v2v);
+    report.ms.overhead = Summary::from_seconds(overhead);
+    report.ms.barge_in = Summary::from_seconds(barge_in);
+    report.ms.duck = Summary::from_seconds(duck);
     report.turns = turns;
     // Without an avatar there are no frames.
-    report.video.fps_speaking = (pictures > 0).then(|| round(pictures as f64 / speaking, 2));
-    let grown = end.resident.zip(first).map(|(end, first)| end.saturating_sub(first) as f64);
-    report.server = Server {
+    report.video.fps_speaking = (pictures > 0).then(|| round_to(pictures as f64 / speaking, 2));
+    let grown = end.resident_bytes.zip(first).map(|(end, first)| end.saturating_sub(first) as f64);
+    report.server = ServerStats {
         cpu_ms_per_call_second: Some(per_call(media_sum + models_sum)),
-        rss_bytes: end.resident,
+        rss_bytes: end.resident_bytes,
         rss_bytes_per_call: grown
             .filter(|_| report.calls > 1)
-            .map(|g| round(g / (report.calls - 1) as f64, 0)),
-        cores: Some(round((media_sum + models_sum) / seconds.max(f64::MIN_POSITIVE), 3)),
-        ..Server::default()
+            .map(|g| round_to(g / (report.calls - 1) as f64, 0)),
+        cores: Some(round_to((media_sum + models_sum) / seconds.max(f64::MIN_POSITIVE), 3)),
+        ..ServerStats::default()
     };
-    report.callers = Callers {
+    report.callers = CallerStats {
         cpu_ms_per_call_second: per_call(own),
-        cores: round(own / seconds.max(f64::MIN_POSITIVE), 3),
+        cores: round_to(own / seconds.max(f64::MIN_POSITIVE), 3),
         late_sends: report.callers.late_sends,
         cpus: cpus.0,
     };
-    report.engine = Some(report::Engine {
+    report.engine = Some(report::EngineStats {
         media_threads,
         media_ms_per_call_second: per_call(media_sum),
         models_ms_per_call_second: per_call(models_sum),
-        busiest: round(busiest, 4),
-        late_ticks: end.counts.late_ticks - begin.counts.late_ticks,
-        worst_tick_ms: round(end.counts.worst_tick as f64 / 1e3, 2),
-        underruns: end.counts.underruns,
+        busiest: round_to(busiest, 4),
+        late_ticks: end.counters.late_ticks - begin.counters.late_ticks,
+        worst_tick_ms: round_to(end.counters.worst_tick as f64 / 1e3, 2),
+        underruns: end.counters.underruns,
     });
-    report.commit = machine::commit();
+    report.commit = machine::build_commit();
     report.cpu_model = machine::cpu_model();
     report
 }
 
-impl Mark {
-    fn now(engine: &CallEngine) -> Self {
+impl Snapshot {
+    fn capture(engine: &CallEngine) -> Self {
         Self {
             at: clock::now(),
-            threads: Threads::read(),
-            resident: machine::resident(),
-            counts: Counts::read(engine),
+            threads: ThreadTimes::read(),
+            resident_bytes: machine::resident_bytes(),
+            counters: EngineCounters::read(engine),
         }
     }
 }

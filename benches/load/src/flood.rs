@@ -11,23 +11,23 @@ use quinn_udp::{Transmit, UdpSockRef, UdpSocketState};
 use serde::Serialize;
 
 use crate::Error;
-use crate::machine::Cpus;
+use crate::machine::CpuList;
 
 /// Size of a datagram in bytes, as of a small RTP packet.
-const LENGTH: usize = 60;
+const DATAGRAM_SIZE: usize = 60;
 /// Content of the datagrams: neither STUN, DTLS, RTP nor TURN.
-const FILL: u8 = 0x55;
+const FILL_BYTE: u8 = 0x55;
 /// Maximum number of datagrams per system call.
-const SEGMENTS: usize = 64;
+const MAX_SEGMENTS: usize = 64;
 /// Pause between two polls of the clock.
-const PAUSE: Duration = Duration::from_micros(500);
+const SEND_INTERVAL: Duration = Duration::from_micros(500);
 /// Datagrams that are overdue by more than this are skipped: sent all at once, they would be a
 /// different load from the requested one.
-const BEHIND: Duration = Duration::from_millis(5);
+const MAX_BACKLOG: Duration = Duration::from_millis(5);
 /// Minimum share of the rate that counts as reached.
-const REACHED: f64 = 0.97;
+const MIN_RATE_SHARE: f64 = 0.97;
 /// Maximum rate in datagrams per second, and maximum duration in seconds.
-const MOST: (u32, f64) = (2_000_000, 3_600.0);
+const MAX_RATE_AND_SECONDS: (u32, f64) = (2_000_000, 3_600.0);
 
 /// The command line of `visavis-load flood`.
 #[derive(ClapArgs, Debug)]
@@ -48,12 +48,13 @@ pub(crate) struct Args {
 
 /// What was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-struct Sent {
+struct FloodReport {
     /// Number of datagrams.
     datagrams: u64,
     /// Number of skipped datagrams: the sender did not get a CPU in time, or the system did not
     /// accept them.
-    left_out: u64,
+    #[serde(rename = "left_out")]
+    skipped: u64,
     /// Duration in seconds.
     seconds: f64,
     /// Datagrams per second.
@@ -69,19 +70,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     if !args.to.ip().is_loopback() || !args.to.is_ipv4() || args.to.port() == 0 {
         return usage(format!("--to {} is no port of this machine, as 127.0.0.1:40000", args.to));
     }
-    if !(1..=MOST.0).contains(&args.rate) {
-        return usage(format!("--rate must be between 1 and {}", MOST.0));
+    if !(1..=MAX_RATE_AND_SECONDS.0).contains(&args.rate) {
+        return usage(format!("--rate must be between 1 and {}", MAX_RATE_AND_SECONDS.0));
     }
-    if !(0.1..=MOST.1).contains(&args.seconds) {
-        return usage(format!("--seconds must be between 0.1 and {}", MOST.1));
+    if !(0.1..=MAX_RATE_AND_SECONDS.1).contains(&args.seconds) {
+        return usage(format!("--seconds must be between 0.1 and {}", MAX_RATE_AND_SECONDS.1));
     }
     if let Some(cpus) = &args.cpu {
-        cpus.parse::<Cpus>().and_then(|cpus| cpus.pin()).map_err(Error::Usage)?;
+        cpus.parse::<CpuList>().and_then(|cpus| cpus.pin()).map_err(Error::Usage)?;
     }
-    let sent = send(args.to, args.rate, Duration::from_secs_f64(args.seconds))
+    let sent = send_flood(args.to, args.rate, Duration::from_secs_f64(args.seconds))
         .map_err(|error| Error::Failed(format!("cannot send to {}: {error}", args.to)))?;
     println!("{}", serde_json::to_string(&sent).unwrap_or_default());
-    if sent.rate < REACHED * f64::from(args.rate) {
+    if sent.rate < MIN_RATE_SHARE * f64::from(args.rate) {
         return Err(Error::Failed(format!(
             "the sender reached {:.0} of {} datagrams a second: this machine has no processor for it",
             sent.rate, args.rate
@@ -91,12 +92,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 }
 
 /// Sends at `rate` datagrams per second for `length`.
-fn send(to: SocketAddr, rate: u32, length: Duration) -> io::Result<Sent> {
+fn send_flood(to: SocketAddr, rate: u32, length: Duration) -> io::Result<FloodReport> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-    let contents = [FILL; LENGTH * SEGMENTS];
+    let contents = [FILL_BYTE; DATAGRAM_SIZE * MAX_SEGMENTS];
     let (mut datagrams, mut left_out) = (0_u64, 0_u64);
-    let behind = (f64::from(rate) * BEHIND.as_secs_f64()).ceil() as u64;
+    let behind = (f64::from(rate) * MAX_BACKLOG.as_secs_f64()).ceil() as u64;
     let begun = Instant::now();
     loop {
         let passed = begun.elapsed().min(length);
@@ -106,13 +107,13 @@ fn send(to: SocketAddr, rate: u32, length: Duration) -> io::Result<Sent> {
         owed = owed.min(behind);
         while owed > 0 {
             // Read each time: a failed call can show that the system supports only one segment.
-            let most = state.max_gso_segments().clamp(1, SEGMENTS);
+            let most = state.max_gso_segments().clamp(1, MAX_SEGMENTS);
             let count = most.min(usize::try_from(owed).unwrap_or(most));
             let transmit = Transmit {
                 destination: to,
                 ecn: None,
-                contents: &contents[..count * LENGTH],
-                segment_size: Some(LENGTH),
+                contents: &contents[..count * DATAGRAM_SIZE],
+                segment_size: Some(DATAGRAM_SIZE),
                 src_ip: None,
             };
             match state.try_send(UdpSockRef::from(&socket), &transmit) {
@@ -132,9 +133,14 @@ fn send(to: SocketAddr, rate: u32, length: Duration) -> io::Result<Sent> {
         }
         if passed == length {
             let seconds = begun.elapsed().as_secs_f64();
-            return Ok(Sent { datagrams, left_out, seconds, rate: datagrams as f64 / seconds });
+            return Ok(FloodReport {
+                datagrams,
+                skipped: left_out,
+                seconds,
+                rate: datagrams as f64 / seconds,
+            });
         }
-        thread::sleep(PAUSE.min(length - passed));
+        thread::sleep(SEND_INTERVAL.min(length - passed));
     }
 }
 
@@ -150,13 +156,13 @@ mod tests {
     #[test]
     fn what_it_says_that_it_sent_is_what_comes() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let sent = send(receiver.local_addr().unwrap(), 1_000, Duration::from_millis(200)).unwrap();
-        assert_eq!(sent.datagrams + sent.left_out, 200);
+        let sent = send_flood(receiver.local_addr().unwrap(), 1_000, Duration::from_millis(200)).unwrap();
+        assert_eq!(sent.datagrams + sent.skipped, 200);
         assert!(sent.datagrams > 0);
         receiver.set_nonblocking(true).unwrap();
-        let mut buffer = [0; 2 * LENGTH];
+        let mut buffer = [0; 2 * DATAGRAM_SIZE];
         let came: Vec<usize> = std::iter::from_fn(|| receiver.recv(&mut buffer).ok()).collect();
-        assert_eq!(came, vec![LENGTH; sent.datagrams as usize]);
+        assert_eq!(came, vec![DATAGRAM_SIZE; sent.datagrams as usize]);
     }
 
     #[test]

@@ -7,9 +7,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// A CPU list, such as `0,2-3`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cpus(pub(crate) Vec<usize>);
+pub(crate) struct CpuList(pub(crate) Vec<usize>);
 
-impl FromStr for Cpus {
+impl FromStr for CpuList {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -30,7 +30,7 @@ impl FromStr for Cpus {
     }
 }
 
-impl Cpus {
+impl CpuList {
     /// The CPUs that this thread may use now.
     #[must_use]
     pub(crate) fn allowed() -> Self {
@@ -60,9 +60,9 @@ impl Cpus {
 
 /// CPU time of threads since their start.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Threads(Vec<(u32, String, u64)>);
+pub(crate) struct ThreadTimes(Vec<(u32, String, u64)>);
 
-impl Threads {
+impl ThreadTimes {
     /// Reads the CPU time of all threads of this process.
     #[must_use]
     pub(crate) fn read() -> Self {
@@ -81,7 +81,7 @@ impl Threads {
 
     /// CPU time since `earlier` of each thread whose name starts with `prefix`, in s.
     #[must_use]
-    pub(crate) fn since(&self, earlier: &Self, prefix: &str) -> Vec<f64> {
+    pub(crate) fn cpu_seconds_since(&self, earlier: &Self, prefix: &str) -> Vec<f64> {
         let of = |(id, _, spent): &(u32, String, u64)| {
             let before = earlier.0.iter().find(|t| t.0 == *id).map_or(0, |t| t.2);
             spent.saturating_sub(before) as f64 / 1e9
@@ -92,7 +92,7 @@ impl Threads {
 
 /// Resident memory of this process, in bytes.
 #[must_use]
-pub(crate) fn resident() -> Option<u64> {
+pub(crate) fn resident_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
@@ -109,7 +109,7 @@ pub(crate) fn cpu_model() -> String {
 
 /// The commit of this build; empty outside a checkout.
 #[must_use]
-pub(crate) fn commit() -> String {
+pub(crate) fn build_commit() -> String {
     env!("VISAVIS_COMMIT").to_owned()
 }
 
@@ -119,17 +119,17 @@ mod tests {
 
     #[test]
     fn a_list_of_processors_is_read_strictly() {
-        assert_eq!("1".parse(), Ok(Cpus(vec![1])));
-        assert_eq!("3,0-1,1".parse(), Ok(Cpus(vec![0, 1, 3])));
+        assert_eq!("1".parse(), Ok(CpuList(vec![1])));
+        assert_eq!("3,0-1,1".parse(), Ok(CpuList(vec![0, 1, 3])));
         for bad in ["", "a", "1-", "2-1", "0,,1", "-1", "99999"] {
-            assert!(bad.parse::<Cpus>().is_err(), "{bad}");
+            assert!(bad.parse::<CpuList>().is_err(), "{bad}");
         }
-        assert_eq!(Cpus(vec![0, 1, 2]).without(&Cpus(vec![1])), Cpus(vec![0, 2]));
+        assert_eq!(CpuList(vec![0, 1, 2]).without(&CpuList(vec![1])), CpuList(vec![0, 2]));
     }
 
     #[test]
     fn what_a_thread_computes_is_counted_as_its_own() {
-        let before = Threads::read();
+        let before = ThreadTimes::read();
         let (go, wait) = std::sync::mpsc::channel();
         let (done, finished) = std::sync::mpsc::channel();
         let thread = engine::thread::spawn("load-test", move || {
@@ -143,7 +143,7 @@ mod tests {
         })
         .unwrap();
         finished.recv().unwrap();
-        let spent = Threads::read().since(&before, "load-test");
+        let spent = ThreadTimes::read().cpu_seconds_since(&before, "load-test");
         go.send(()).unwrap();
         thread.join().unwrap();
         assert!(spent.len() == 1 && spent[0] > 0.001 && spent[0] < 0.2, "{spent:?}");
@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn the_machine_is_known() {
-        assert!(resident().unwrap() > 1 << 20);
+        assert!(resident_bytes().unwrap() > 1 << 20);
         assert_ne!(cpu_model(), "");
-        assert!(!Cpus::allowed().0.is_empty());
+        assert!(!CpuList::allowed().0.is_empty());
     }
 }

@@ -30,20 +30,20 @@ mod args;
 mod caller;
 mod engine_only;
 mod flood;
-mod hooks;
-mod late;
+mod lateness;
 mod machine;
 mod metrics;
 mod network;
 mod pacing;
 mod progress;
 mod report;
-mod require;
+mod report_builder;
+mod requirement;
 mod score;
 mod soak;
 mod stats;
-mod summary;
 mod turns;
+mod webhook_receiver;
 mod workload;
 
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use args::{Args, Kind};
+use args::{Args, Mode};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
@@ -73,14 +73,14 @@ enum Error {
 #[command(name = "visavis-load", version, args_conflicts_with_subcommands = true)]
 struct Cli {
     #[command(subcommand)]
-    other: Option<Other>,
+    command: Option<LoadCommand>,
     #[command(flatten)]
     args: Args,
 }
 
 /// Other commands.
 #[derive(Subcommand)]
-enum Other {
+enum LoadCommand {
     /// Send unrelated UDP datagrams to a media port of this machine, and report how many were sent
     Flood(flood::Args),
 }
@@ -101,8 +101,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let done = match cli.other {
-        Some(Other::Flood(args)) => flood::run(&args).map(|()| true),
+    let done = match cli.command {
+        Some(LoadCommand::Flood(args)) => flood::run(&args).map(|()| true),
         None => run(cli.args),
     };
     match done {
@@ -116,7 +116,7 @@ fn main() -> ExitCode {
 }
 
 /// Folder of the VAD model, for an in-process engine.
-fn models() -> PathBuf {
+fn models_dir() -> PathBuf {
     std::env::var_os("VISAVIS_MODELS_DIR")
         .map_or_else(|| PathBuf::from(models::paths::DEFAULT_MODELS_DIR), PathBuf::from)
 }
@@ -127,10 +127,10 @@ fn models() -> PathBuf {
 /// # Errors
 /// Invalid arguments, or a run that could not start.
 fn run(args: Args) -> Result<bool, Error> {
-    let plan = args.plan()?;
-    let ran = match &plan.kind {
-        Kind::Network(target) => network::run(&plan, target),
-        Kind::Engine { threads, cpus } => engine_only::run(&plan, *threads, cpus.as_ref(), &models()),
+    let plan = args.into_plan()?;
+    let ran = match &plan.mode {
+        Mode::Network(target) => network::run(&plan, target),
+        Mode::Engine { threads, cpus } => engine_only::run(&plan, *threads, cpus.as_ref(), &models_dir()),
     };
     let mut report = ran.inspect_err(|_| {
         // The check of `--out` created the file if it was missing. A file with content stays.
@@ -138,9 +138,9 @@ fn run(args: Args) -> Result<bool, Error> {
             let _ = std::fs::remove_file(out);
         }
     })?;
-    report.asked = plan.asked();
+    report.settings = plan.run_settings();
     print!("{}", report.table());
-    let json = require::report(&report);
+    let json = requirement::report_json(&report);
     if let Some(out) = &plan.out {
         let text = serde_json::to_string_pretty(&json).unwrap_or_default() + "\n";
         std::fs::write(out, text).map_err(|e| Error::Failed(format!("{}: {e}", out.display())))?;
@@ -164,7 +164,7 @@ fn run(args: Args) -> Result<bool, Error> {
 }
 
 /// A flag that becomes true on Ctrl-C or SIGTERM. The second signal ends the program immediately.
-fn interrupted() -> Arc<AtomicBool> {
+fn interrupt_flag() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stop);
     // Without this thread, the first Ctrl-C ends the program, as by default.

@@ -2,49 +2,49 @@
 
 /// One reading. A metric that the server does not expose is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Reading {
+pub(crate) struct ServerMetrics {
     /// CPU time of the process, in s.
-    pub(crate) cpu: Option<f64>,
+    pub(crate) cpu_seconds: Option<f64>,
     /// Resident memory, in bytes.
-    pub(crate) resident: Option<f64>,
+    pub(crate) resident_bytes: Option<f64>,
     /// Number of audio frames sent.
-    pub(crate) frames: Option<f64>,
+    pub(crate) audio_frames: Option<f64>,
     /// Number of late audio frames.
-    pub(crate) late: Option<f64>,
+    pub(crate) late_audio_frames: Option<f64>,
     /// Open files.
-    pub(crate) files: Option<f64>,
+    pub(crate) open_files: Option<f64>,
     /// Threads.
     pub(crate) threads: Option<f64>,
     /// STT decoders in use.
-    pub(crate) decoders: Option<f64>,
+    pub(crate) decoders_taken: Option<f64>,
     /// Running calls.
     pub(crate) calls: Option<f64>,
     /// Start time of the process.
-    pub(crate) started: Option<f64>,
+    pub(crate) start_time: Option<f64>,
 }
 
-impl Reading {
+impl ServerMetrics {
     /// Parses Prometheus text format.
     #[must_use]
     pub(crate) fn parse(text: &str) -> Self {
-        let of = |family: &str| sum(text, family);
+        let of = |family: &str| sum_samples(text, family);
         Self {
-            cpu: of("process_cpu_seconds_total"),
-            resident: of("process_resident_memory_bytes"),
-            frames: of("visavis_audio_frames_total"),
-            late: of("visavis_audio_frames_late_total"),
-            files: of("process_open_fds"),
+            cpu_seconds: of("process_cpu_seconds_total"),
+            resident_bytes: of("process_resident_memory_bytes"),
+            audio_frames: of("visavis_audio_frames_total"),
+            late_audio_frames: of("visavis_audio_frames_late_total"),
+            open_files: of("process_open_fds"),
             threads: of("process_threads"),
-            decoders: of("visavis_stt_decoders{state=\"taken\"}"),
+            decoders_taken: of("visavis_stt_decoders{state=\"taken\"}"),
             calls: of("visavis_calls"),
-            started: of("process_start_time_seconds"),
+            start_time: of("process_start_time_seconds"),
         }
     }
 }
 
 /// Sum of all samples of a metric family, over all labels. `family` may also include its only
 /// label.
-fn sum(text: &str, family: &str) -> Option<f64> {
+fn sum_samples(text: &str, family: &str) -> Option<f64> {
     let samples = text.lines().filter_map(|line| {
         let rest = line.strip_prefix(family)?;
         let value = match rest.strip_prefix('{') {
@@ -67,9 +67,9 @@ mod tests {
         let text = "# HELP process_cpu_seconds_total x\n# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total 12.5\n\
                     visavis_audio_frames_total{thread=\"0\"} 10\nvisavis_audio_frames_total{thread=\"} 1\"} 5 1700000000\n\
                     visavis_audio_frames_total_more 99\n";
-        let reading = Reading::parse(text);
-        assert_eq!((reading.cpu, reading.frames), (Some(12.5), Some(15.0)));
-        assert_eq!((reading.late, reading.resident), (None, None));
-        assert_eq!(Reading::parse("<html>"), Reading::default());
+        let reading = ServerMetrics::parse(text);
+        assert_eq!((reading.cpu_seconds, reading.audio_frames), (Some(12.5), Some(15.0)));
+        assert_eq!((reading.late_audio_frames, reading.resident_bytes), (None, None));
+        assert_eq!(ServerMetrics::parse("<html>"), ServerMetrics::default());
     }
 }

@@ -16,85 +16,86 @@ use tokio::time::sleep_until;
 
 use crate::api::Api;
 use crate::args::{Agent, Plan, Target};
-use crate::caller::{Call, Callers, Calling, Leaving, encode};
-use crate::hooks::Hooks;
-use crate::machine::{Cpus, Threads};
-use crate::metrics::Reading;
-use crate::pacing::Departures;
+use crate::caller::{CallerContext, ConnectedCall, FinishedCall, LeaveMode, encode_recording};
+use crate::machine::{CpuList, ThreadTimes};
+use crate::metrics::ServerMetrics;
+use crate::pacing::SendSchedule;
 use crate::progress::Progress;
 use crate::report::Report;
-use crate::summary::{Judged, Measured, summary};
-use crate::turns::{Turns, judged};
-use crate::{Error, interrupted, soak};
+use crate::report_builder::{EvaluatedCall, RunMeasurements, build_report};
+use crate::turns::{TurnStats, evaluate_turns};
+use crate::webhook_receiver::WebhookReceiver;
+use crate::{Error, interrupt_flag, soak};
 
 /// The first call runs alone for this time, so that one-time allocations do not count as the memory
 /// of a call.
-const ALONE: Duration = Duration::from_secs(2);
+const FIRST_CALL_ALONE: Duration = Duration::from_secs(2);
 /// Time from the start of the last call to the start of the measurement.
-const SETTLE: Duration = Duration::from_secs(1);
+const SETTLE_TIME: Duration = Duration::from_secs(1);
 /// Delay before a rejected caller tries again.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// How often the running calls are counted.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How often a soak test reads the server's metrics.
-const SAMPLE: Duration = Duration::from_secs(1);
+const METRICS_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum wait for the complete record of a call and all its webhooks.
-const RECORDS: Duration = Duration::from_secs(40);
+const RECORD_TIMEOUT: Duration = Duration::from_secs(40);
 /// One in this many callers decodes its video.
-const DECODES: usize = 20;
+const DECODE_EVERY_NTH: usize = 20;
 /// Maximum time for which a record may be unreadable; then it counts as lost.
-const UNREAD: Duration = Duration::from_secs(3);
+const RECORD_READ_TIMEOUT: Duration = Duration::from_secs(3);
 /// Number of records that are read concurrently.
-const READERS: usize = 8;
+const CONCURRENT_READS: usize = 8;
 /// Maximum number of failures that are printed individually.
-const TOLD: usize = 5;
+const MAX_REPORTED_FAILURES: usize = 5;
 
 /// Runs the calls and returns the report.
 pub(crate) fn run(plan: &Plan, target: &Target) -> Result<Report, Error> {
     if let Some(cpus) = &plan.cpus {
         cpus.pin().map_err(Error::Failed)?;
     }
-    let cpus = plan.cpus.clone().unwrap_or_else(Cpus::allowed);
+    let cpus = plan.cpus.clone().unwrap_or_else(CpuList::allowed);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(cpus.0.len().max(1))
         .thread_name("callers")
         .enable_all()
         .build()
         .map_err(|e| Error::Failed(e.to_string()))?;
-    let result = runtime.block_on(whole(plan, target));
+    let result = runtime.block_on(run_async(plan, target));
     runtime.shutdown_background();
     result.map_err(Error::Failed)
 }
 
-async fn whole(plan: &Plan, target: &Target) -> Result<Report, String> {
+async fn run_async(plan: &Plan, target: &Target) -> Result<Report, String> {
     let api = Api::new(target)?;
-    api.ready().await?;
+    api.check_ready().await?;
     let (agent, hooks) = match &target.agent {
-        Agent::Own(id) => (id.clone(), None),
+        Agent::Existing(id) => (id.clone(), None),
         Agent::Scripted => {
             let authority = format!(
                 "{}:{}",
                 target.url.host_str().unwrap_or_default(),
                 target.url.port_or_known_default().unwrap_or(80)
             );
-            let listening = Hooks::listen(target.is_loopback(), &authority).await;
+            let listening = WebhookReceiver::listen(target.is_loopback(), &authority).await;
             let (hooks, address) = listening.map_err(|e| format!("no receiver for webhooks: {e}"))?;
-            let longest = plan.duration + ramp(plan) + Duration::from_secs(600);
-            let made = api.scripted_agent(&plan.workload, &format!("http://{address}/"), longest).await?;
+            let longest = plan.duration + ramp_duration(plan) + Duration::from_secs(600);
+            let made =
+                api.create_scripted_agent(&plan.workload, &format!("http://{address}/"), longest).await?;
             hooks.set_secret(&made.secret)?;
             (made.id, Some(hooks))
         }
     };
-    let callers = Arc::new(Callers {
+    let callers = Arc::new(CallerContext {
         api,
         workload: Arc::clone(&plan.workload),
-        microphone: encode(&plan.workload)?,
+        microphone_packets: encode_recording(&plan.workload)?,
         agent: agent.clone(),
-        channel: target.channel,
-        pace: target.pace,
-        bind: if target.is_loopback() { "127.0.0.1:0" } else { "0.0.0.0:0" },
+        data_channel: target.data_channel,
+        pacing: target.pacing,
+        bind_address: if target.is_loopback() { "127.0.0.1:0" } else { "0.0.0.0:0" },
     });
-    let result = calls(plan, target, &callers, hooks.as_deref()).await;
+    let result = run_callers(plan, target, &callers, hooks.as_deref()).await;
     if hooks.is_some()
         && let Err(why) = callers.api.delete_agent(&agent).await
     {
@@ -104,20 +105,20 @@ async fn whole(plan: &Plan, target: &Target) -> Result<Report, String> {
 }
 
 /// Time from the start of the first call to the start of the last one.
-fn ramp(plan: &Plan) -> Duration {
-    ALONE + Duration::from_secs_f64((plan.calls - 1) as f64 / plan.ramp)
+fn ramp_duration(plan: &Plan) -> Duration {
+    FIRST_CALL_ALONE + Duration::from_secs_f64((plan.calls - 1) as f64 / plan.ramp)
 }
 
 /// Counters shared by the callers and the progress display.
 #[derive(Default)]
-struct Count {
+struct CallCounters {
     running: AtomicUsize,
     failed: AtomicUsize,
 }
 
-impl Count {
-    fn fail(&self, why: &str) {
-        if self.failed.fetch_add(1, Relaxed) < TOLD {
+impl CallCounters {
+    fn record_failure(&self, why: &str) {
+        if self.failed.fetch_add(1, Relaxed) < MAX_REPORTED_FAILURES {
             eprintln!("a call failed: {why}");
         }
     }
@@ -125,35 +126,35 @@ impl Count {
 
 /// Configuration and random generator of one caller.
 struct Caller {
-    callers: Arc<Callers>,
-    count: Arc<Count>,
+    context: Arc<CallerContext>,
+    counters: Arc<CallCounters>,
     stop: watch::Receiver<bool>,
-    ends: Instant,
-    decodes: bool,
+    ends_at: Instant,
+    decode_video: bool,
     cycle: Option<Duration>,
     /// Draws the duration and leave mode of its calls, and the delays of its packets.
-    chance: StdRng,
+    rng: StdRng,
 }
 
 impl Caller {
     /// Runs one call after another until the end; without `cycle`, a single one.
-    async fn run(mut self, mut connected: Option<Calling>) -> Vec<Call> {
+    async fn run(mut self, mut connected: Option<ConnectedCall>) -> Vec<FinishedCall> {
         let mut calls = Vec::new();
-        while clock::now() < self.ends && !*self.stop.borrow() {
+        while clock::now() < self.ends_at && !*self.stop.borrow() {
             let calling = match connected.take() {
                 Some(calling) => Ok(calling),
-                None => self.callers.connect().await,
+                None => self.context.connect().await,
             };
             let calling = match calling {
                 Ok(calling) => calling,
                 Err(why) => {
-                    self.count.fail(&why);
+                    self.counters.record_failure(&why);
                     if self.cycle.is_none() {
                         break;
                     }
                     let mut stop = self.stop.clone();
                     tokio::select! {
-                        () = sleep_until((clock::now() + AGAIN).min(self.ends).into()) => {}
+                        () = sleep_until((clock::now() + RETRY_DELAY).min(self.ends_at).into()) => {}
                         _ = stop.wait_for(|stop| *stop) => {}
                     }
                     continue;
@@ -161,21 +162,23 @@ impl Caller {
             };
             let now = clock::now();
             let (until, leaving) = match self.cycle {
-                None => (self.ends, Leaving::HangsUp),
+                None => (self.ends_at, LeaveMode::HangUp),
                 Some(cycle) => {
-                    let share: f64 = self.chance.random();
-                    let leaving = if self.chance.random() { Leaving::HangsUp } else { Leaving::Vanishes };
-                    ((now + cycle.mul_f64(share)).min(self.ends), leaving)
+                    let share: f64 = self.rng.random();
+                    let leaving = if self.rng.random() { LeaveMode::HangUp } else { LeaveMode::Vanish };
+                    ((now + cycle.mul_f64(share)).min(self.ends_at), leaving)
                 }
             };
-            self.count.running.fetch_add(1, Relaxed);
-            let departures = Departures::new(self.callers.pace, self.chance.random());
-            let (callers, stop) = (Arc::clone(&self.callers), self.stop.clone());
-            let call = calling.talk(callers, until, stop, self.decodes, leaving, departures).await;
-            self.count.running.fetch_sub(1, Relaxed);
-            if !call.held {
-                self.count
-                    .fail(&format!("conversation {} broke off after {:.1} s", call.conversation, call.whole));
+            self.counters.running.fetch_add(1, Relaxed);
+            let departures = SendSchedule::new(self.context.pacing, self.rng.random());
+            let (callers, stop) = (Arc::clone(&self.context), self.stop.clone());
+            let call = calling.run(callers, until, stop, self.decode_video, leaving, departures).await;
+            self.counters.running.fetch_sub(1, Relaxed);
+            if !call.stayed_connected {
+                self.counters.record_failure(&format!(
+                    "conversation {} broke off after {:.1} s",
+                    call.conversation, call.duration
+                ));
             }
             calls.push(call);
             if self.cycle.is_none() {
@@ -187,12 +190,12 @@ impl Caller {
 }
 
 /// A signal that becomes true when the user stops the run; all callers then leave.
-fn stopping() -> watch::Receiver<bool> {
+fn stop_signal() -> watch::Receiver<bool> {
     let (tell, told) = watch::channel(false);
-    let flag = interrupted();
+    let flag = interrupt_flag();
     tokio::spawn(async move {
         while !flag.load(Relaxed) {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         tell.send_replace(true);
         // The task ends with the last receiver, at the end of the run.
@@ -201,59 +204,59 @@ fn stopping() -> watch::Receiver<bool> {
     told
 }
 
-async fn reading(api: &Api) -> Reading {
-    api.metrics().await.map(|text| Reading::parse(&text)).unwrap_or_default()
+async fn read_metrics(api: &Api) -> ServerMetrics {
+    api.fetch_metrics().await.map(|text| ServerMetrics::parse(&text)).unwrap_or_default()
 }
 
-async fn calls(
+async fn run_callers(
     plan: &Plan,
     target: &Target,
-    callers: &Arc<Callers>,
-    hooks: Option<&Hooks>,
+    callers: &Arc<CallerContext>,
+    hooks: Option<&WebhookReceiver>,
 ) -> Result<Report, String> {
-    let stop = stopping();
-    let count = Arc::new(Count::default());
-    let mut soaking = soak::Samples::new(reading(&callers.api).await);
+    let stop = stop_signal();
+    let count = Arc::new(CallCounters::default());
+    let mut soaking = soak::MetricsSamples::new(read_metrics(&callers.api).await);
     let first = callers.connect().await?;
     if target.agent == Agent::Scripted
-        && let Err(why) = allowed(&callers.api, first.conversation()).await
+        && let Err(why) = check_scripted_allowed(&callers.api, first.conversation_id()).await
     {
         first.leave(callers).await;
         return Err(why);
     }
     let begun = clock::now();
-    let measured_from = begun + ramp(plan) + SETTLE;
+    let measured_from = begun + ramp_duration(plan) + SETTLE_TIME;
     let ends = measured_from + plan.duration;
     let caller = |number: usize| Caller {
-        callers: Arc::clone(callers),
-        count: Arc::clone(&count),
+        context: Arc::clone(callers),
+        counters: Arc::clone(&count),
         stop: stop.clone(),
-        ends,
-        decodes: number.is_multiple_of(DECODES),
+        ends_at: ends,
+        decode_video: number.is_multiple_of(DECODE_EVERY_NTH),
         cycle: target.cycle,
-        chance: StdRng::seed_from_u64(u64::from(target.seed) << 32 | number as u64),
+        rng: StdRng::seed_from_u64(u64::from(target.seed) << 32 | number as u64),
     };
     let mut running = JoinSet::new();
     running.spawn(caller(0).run(Some(first)));
-    let mut measured = Measured::default();
+    let mut measured = RunMeasurements::default();
     let mut progress = Progress::new(begun, ends - begun);
     let (mut next, mut begin, mut sampled, mut looked) = (1, None, begun, begun);
     // The final metrics are read before the calls hang up.
-    while clock::now() + LOOK < ends && !*stop.borrow() {
+    while clock::now() + POLL_INTERVAL < ends && !*stop.borrow() {
         let now = clock::now();
-        progress.tell(now, count.running.load(Relaxed), plan.calls, count.failed.load(Relaxed));
+        progress.update(now, count.running.load(Relaxed), plan.calls, count.failed.load(Relaxed));
         while next < plan.calls
-            && now >= begun + ALONE + Duration::from_secs_f64((next - 1) as f64 / plan.ramp)
+            && now >= begun + FIRST_CALL_ALONE + Duration::from_secs_f64((next - 1) as f64 / plan.ramp)
         {
             if next == 1 {
-                measured.alone = reading(&callers.api).await;
+                measured.with_one_call = read_metrics(&callers.api).await;
             }
             running.spawn(caller(next).run(None));
             next += 1;
         }
         if begin.is_none() && now >= measured_from {
-            begin = Some((now, Threads::read()));
-            measured.begin = reading(&callers.api).await;
+            begin = Some((now, ThreadTimes::read()));
+            measured.start = read_metrics(&callers.api).await;
         }
         if begin.is_some() {
             let since = now.saturating_duration_since(looked).as_secs_f64();
@@ -261,53 +264,53 @@ async fn calls(
         }
         looked = now;
         if target.cycle.is_some() && now >= sampled {
-            sampled += SAMPLE;
+            sampled += METRICS_INTERVAL;
             let at = now.saturating_duration_since(begun).as_secs_f64();
-            soaking.add(at, reading(&callers.api).await);
+            soaking.add(at, read_metrics(&callers.api).await);
         }
-        sleep_until((now + LOOK).min(ends).into()).await;
+        sleep_until((now + POLL_INTERVAL).min(ends).into()).await;
     }
-    measured.end = reading(&callers.api).await;
+    measured.end = read_metrics(&callers.api).await;
     if let Some((at, threads)) = begin {
         measured.seconds = clock::now().saturating_duration_since(at).as_secs_f64();
-        measured.own_cpu = Threads::read().since(&threads, "").iter().sum();
+        measured.generator_cpu_seconds = ThreadTimes::read().cpu_seconds_since(&threads, "").iter().sum();
     }
-    progress.end();
+    progress.finish();
     let mut all = Vec::new();
     while let Some(calls) = running.join_next().await {
         all.extend(calls.map_err(|e| format!("a caller is gone: {e}"))?);
     }
     measured.interrupted = *stop.borrow();
     measured.cpus = plan.cpus.clone().unwrap_or_default().0;
-    let judged = judge(plan, callers, &count, hooks, all).await;
+    let judged = evaluate_calls(plan, callers, &count, hooks, all).await;
     measured.failed = count.failed.load(Relaxed);
     if target.cycle.is_some() {
-        let last = settled(&callers.api).await;
-        measured.soak = Some(soaking.summary(judged.len(), last));
+        let last = wait_until_idle(&callers.api).await;
+        measured.soak = Some(soaking.summarize(judged.len(), last));
     }
-    Ok(summary(judged, measured))
+    Ok(build_report(judged, measured))
 }
 
 /// Metrics of a server without calls. Calls whose callers vanished first end by the server's
 /// timeouts.
-async fn settled(api: &Api) -> Reading {
-    let until = clock::now() + RECORDS;
+async fn wait_until_idle(api: &Api) -> ServerMetrics {
+    let until = clock::now() + RECORD_TIMEOUT;
     loop {
-        let reading = reading(api).await;
+        let reading = read_metrics(api).await;
         if reading.calls.is_none_or(|calls| calls == 0.0) || clock::now() >= until {
             return reading;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Checks that the server allows scripted models. If not, other models serve the agent, with a
 /// warning.
-async fn allowed(api: &Api, conversation: &str) -> Result<(), String> {
+async fn check_scripted_allowed(api: &Api, conversation: &str) -> Result<(), String> {
     let until = clock::now() + Duration::from_secs(5);
     // `joined` is recorded together with the warnings that follow it.
     loop {
-        let events = api.events(conversation).await?;
+        let events = api.conversation_events(conversation).await?;
         let mut warnings =
             events.iter().filter(|e| e["what"] == "warning").filter_map(|e| e["text"].as_str());
         if warnings.any(|text| text.contains("\"script\" is not allowed")) {
@@ -317,72 +320,75 @@ async fn allowed(api: &Api, conversation: &str) -> Result<(), String> {
         if begun || clock::now() >= until {
             return Ok(());
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Reads the server's record of each call.
-async fn judge(
+async fn evaluate_calls(
     plan: &Plan,
-    callers: &Callers,
-    count: &Count,
-    hooks: Option<&Hooks>,
-    calls: Vec<Call>,
-) -> Vec<Judged> {
-    let until = clock::now() + RECORDS;
+    callers: &CallerContext,
+    count: &CallCounters,
+    hooks: Option<&WebhookReceiver>,
+    calls: Vec<FinishedCall>,
+) -> Vec<EvaluatedCall> {
+    let until = clock::now() + RECORD_TIMEOUT;
     let reading = calls.into_iter().map(|call| async move {
-        let Some(record) = record(callers, hooks, &call.conversation, until).await else {
+        let Some(record) = read_record(callers, hooks, &call.conversation, until).await else {
             // The failure of a disconnected call was already reported.
-            if call.held {
-                count.fail(&format!("the record of conversation {} cannot be read", call.conversation));
+            if call.stayed_connected {
+                count.record_failure(&format!(
+                    "the record of conversation {} cannot be read",
+                    call.conversation
+                ));
             }
-            return Judged { call, turns: Turns::default(), events: None, errors: None };
+            return EvaluatedCall { call, turns: TurnStats::default(), events: None, errors: None };
         };
         let committed = record.iter().filter(|e| e["what"] == "utterance_committed");
         let committed: Vec<String> = committed.filter_map(|e| Some(e["text"].as_str()?.to_owned())).collect();
-        let turns = judged(&plan.workload, call.whole, &committed);
+        let turns = evaluate_turns(&plan.workload, call.duration, &committed);
         let errors = Some(record.iter().filter(|e| e["what"] == "error").count());
-        if let Some(reason) = record.iter().find(|e| e["what"] == "ended" && !call.held) {
+        if let Some(reason) = record.iter().find(|e| e["what"] == "ended" && !call.stayed_connected) {
             eprintln!("the server ended conversation {}: {}", call.conversation, reason["reason"]);
         }
         let events = hooks.map(|hooks| {
-            let expected = expected(&record);
-            let compared = hooks.compare(&call.conversation, expected);
+            let expected = count_webhooks(&record);
+            let compared = hooks.check_deliveries(&call.conversation, expected);
             [expected, compared.missing, compared.out_of_order]
         });
-        Judged { call, turns, events, errors }
+        EvaluatedCall { call, turns, events, errors }
     });
-    futures_util::stream::iter(reading).buffer_unordered(READERS).collect().await
+    futures_util::stream::iter(reading).buffer_unordered(CONCURRENT_READS).collect().await
 }
 
 /// Number of events in a record that are sent as webhooks.
-fn expected(record: &[serde_json::Value]) -> usize {
+fn count_webhooks(record: &[serde_json::Value]) -> usize {
     record.iter().filter(|e| e["what"].as_str().is_some_and(|what| WEBHOOK_EVENTS.contains(&what))).count()
 }
 
 /// The complete record of a call, once its webhooks have arrived. After `until`, the record as it
 /// is; `None` if the server is gone.
-async fn record(
-    callers: &Callers,
-    hooks: Option<&Hooks>,
+async fn read_record(
+    callers: &CallerContext,
+    hooks: Option<&WebhookReceiver>,
     conversation: &str,
     until: Instant,
 ) -> Option<Vec<serde_json::Value>> {
-    let gives_up = clock::now() + UNREAD;
+    let gives_up = clock::now() + RECORD_READ_TIMEOUT;
     loop {
-        let events = match callers.api.events(conversation).await {
+        let events = match callers.api.conversation_events(conversation).await {
             Ok(events) => events,
             Err(_) if clock::now() >= gives_up => return None,
             Err(_) => {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
                 continue;
             }
         };
         let over = events.iter().any(|e| e["what"] == "ended");
-        let came = hooks.is_none_or(|hooks| hooks.count(conversation) >= expected(&events));
+        let came = hooks.is_none_or(|hooks| hooks.count_distinct(conversation) >= count_webhooks(&events));
         if over && came || clock::now() >= until {
             return Some(events);
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::stats::Summary;
-use crate::turns::Turns;
+use crate::turns::TurnStats;
 
 /// Results of a run. `null` = not measured in this mode, or not exposed by this server.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -13,7 +13,8 @@ pub(crate) struct Report {
     /// `webrtc` or `engine-only`.
     pub(crate) mode: &'static str,
     /// The settings of the run.
-    pub(crate) asked: Asked,
+    #[serde(rename = "asked")]
+    pub(crate) settings: RunSettings,
     /// Number of completed calls.
     pub(crate) calls: usize,
     /// Number of calls that could not start, or were disconnected.
@@ -35,21 +36,21 @@ pub(crate) struct Report {
     /// Video.
     pub(crate) video: Video,
     /// Turns.
-    pub(crate) turns: Turns,
+    pub(crate) turns: TurnStats,
     /// Number of errors of models and tools in the records of the conversations.
     pub(crate) errors: Option<usize>,
     /// Webhooks.
-    pub(crate) events: Events,
+    pub(crate) events: WebhookStats,
     /// Cost of the calls on the server.
-    pub(crate) server: Server,
+    pub(crate) server: ServerStats,
     /// Cost of the calls in this program, and whether it kept up.
-    pub(crate) callers: Callers,
+    pub(crate) callers: CallerStats,
     /// The engine's own results; only with `engine-only`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) engine: Option<Engine>,
+    pub(crate) engine: Option<EngineStats>,
     /// Resources that the server did not release; only for runs with `--cycle`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) soak: Option<Soak>,
+    pub(crate) soak: Option<SoakStats>,
     /// Commit of this build; with the suffix `-dirty` if the checkout had changes, and empty
     /// outside a checkout.
     pub(crate) commit: String,
@@ -59,7 +60,7 @@ pub(crate) struct Report {
 
 /// Settings of a run, so that it can be repeated.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct Asked {
+pub(crate) struct RunSettings {
     /// `--calls`.
     pub(crate) calls: usize,
     /// Calls started per second.
@@ -116,7 +117,7 @@ pub(crate) struct Video {
 
 /// Webhooks.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct Events {
+pub(crate) struct WebhookStats {
     /// Number of webhook events in the records of the conversations.
     pub(crate) expected: Option<usize>,
     /// Number that did not arrive, or only with an invalid signature.
@@ -127,7 +128,7 @@ pub(crate) struct Events {
 
 /// Cost of the calls on the server.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct Server {
+pub(crate) struct ServerStats {
     /// CPU time per second of a call, in ms.
     pub(crate) cpu_ms_per_call_second: Option<f64>,
     /// Resident memory at the end of the measurement.
@@ -144,7 +145,7 @@ pub(crate) struct Server {
 
 /// Cost of this program.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Callers {
+pub(crate) struct CallerStats {
     /// CPU time per second of a call, in ms.
     pub(crate) cpu_ms_per_call_second: f64,
     /// Average number of busy cores.
@@ -157,7 +158,7 @@ pub(crate) struct Callers {
 
 /// Results of the in-process engine.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct Engine {
+pub(crate) struct EngineStats {
     /// Number of media threads.
     pub(crate) media_threads: usize,
     /// CPU time of the media threads per second of a call, in ms.
@@ -176,7 +177,7 @@ pub(crate) struct Engine {
 
 /// Resources that short calls left behind.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct Soak {
+pub(crate) struct SoakStats {
     /// Number of calls.
     pub(crate) calls: usize,
     /// Growth rate of the server's memory over the second half of the run, by linear regression.
@@ -318,7 +319,7 @@ impl Report {
                 ),
             );
         }
-        let (burst, jitter) = (self.asked.burst.unwrap_or(1), self.asked.jitter.unwrap_or(0));
+        let (burst, jitter) = (self.settings.burst.unwrap_or(1), self.settings.jitter.unwrap_or(0));
         if burst > 1 || jitter > 0 {
             line("the callers' packets", format!("{burst} at once, up to {jitter} ms late"));
         }

@@ -15,20 +15,20 @@ use std::sync::Arc;
 use crate::workload::Workload;
 
 /// Minimum RMS of a loud window: −45 dBFS, the same limit that gave the recording's own ends.
-const LOUD: f32 = 184.0;
+const LOUD_RMS: f32 = 184.0;
 /// Length of a window, in s.
-const WINDOW: f64 = 0.005;
+const WINDOW_SECONDS: f64 = 0.005;
 /// Minimum duration of silence, in s: shorter than any pause between two replies, longer than the
 /// gaps within speech.
-const SILENCE: f64 = 0.1;
+const MIN_SILENCE: f64 = 0.1;
 /// A window below this share of the previous level is ducked: −6 dB, halfway to the −12 dB of
 /// ducking.
-const DUCKED: f32 = 0.5;
+const DUCK_RATIO: f32 = 0.5;
 /// A longer time without a video frame while the agent speaks is a freeze, in s. An avatar that
 /// only listens may stand still, and then no frame is sent.
-const FREEZE: f64 = 0.2;
+const FREEZE_THRESHOLD: f64 = 0.2;
 /// Number of windows over which the level before an interruption is measured.
-const BEFORE: usize = 20;
+const LEVEL_WINDOWS: usize = 20;
 
 /// Scores of one call; times in s.
 #[derive(Clone, Debug, Default)]
@@ -44,9 +44,9 @@ pub(crate) struct Scores {
     /// Number of unanswered utterances.
     pub(crate) unanswered: usize,
     /// Time in which the agent spoke.
-    pub(crate) speaking: f64,
+    pub(crate) speaking_seconds: f64,
     /// Number of video frames received while it spoke.
-    pub(crate) pictures: u64,
+    pub(crate) frames: u64,
     /// Number of intervals over .2 s without a video frame while it spoke.
     pub(crate) freezes: u64,
 }
@@ -62,22 +62,22 @@ struct Interruption {
 pub(crate) struct Scorer {
     workload: Arc<Workload>,
     /// Samples of a window.
-    window: usize,
+    window_samples: usize,
     /// The first utterance without an answer.
-    unanswered: usize,
+    next_unanswered: usize,
     /// The first utterance that has not started.
-    unsaid: usize,
+    next_unsaid: usize,
     /// End of the last loud window.
-    sounded: f64,
-    levels: [f32; BEFORE],
+    last_sound_end: f64,
+    levels: [f32; LEVEL_WINDOWS],
     interruption: Option<Interruption>,
     /// Since when no video frame has arrived while the agent speaks; `None` = this freeze is
     /// counted.
-    still: Option<f64>,
+    no_frame_since: Option<f64>,
     /// Number of video frames since the last loud window.
-    unsure: u64,
+    uncertain_frames: u64,
     /// Answers to utterances that end after this are not judged: the caller has left.
-    until: f64,
+    judge_until: f64,
     /// The scores so far.
     pub(crate) scores: Scores,
 }
@@ -88,62 +88,66 @@ impl Scorer {
     pub(crate) fn new(workload: Arc<Workload>, rate: usize) -> Self {
         Self {
             workload,
-            window: rate / 200,
-            unanswered: 0,
-            unsaid: 0,
-            sounded: f64::NEG_INFINITY,
-            levels: [0.0; BEFORE],
+            window_samples: rate / 200,
+            next_unanswered: 0,
+            next_unsaid: 0,
+            last_sound_end: f64::NEG_INFINITY,
+            levels: [0.0; LEVEL_WINDOWS],
             interruption: None,
-            still: None,
-            unsure: 0,
-            until: f64::INFINITY,
+            no_frame_since: None,
+            uncertain_frames: 0,
+            judge_until: f64::INFINITY,
             scores: Scores::default(),
         }
     }
 
     /// The caller says nothing after `until`.
-    pub(crate) fn end(&mut self, until: f64) {
-        self.until = until;
+    pub(crate) fn set_end(&mut self, until: f64) {
+        self.judge_until = until;
     }
 
     /// Whether the agent speaks at `at`.
     #[must_use]
-    pub(crate) fn sounds(&self, at: f64) -> bool {
-        at - self.sounded < SILENCE
+    pub(crate) fn is_speaking(&self, at: f64) -> bool {
+        at - self.last_sound_end < MIN_SILENCE
     }
 
     /// Records a video frame.
-    pub(crate) fn picture(&mut self, at: f64) {
+    pub(crate) fn record_frame(&mut self, at: f64) {
         // A frame after the last loud window counts only if the speech continues.
-        if at < self.sounded {
-            self.scores.pictures += 1;
-        } else if self.sounds(at) {
-            self.unsure += 1;
+        if at < self.last_sound_end {
+            self.scores.frames += 1;
+        } else if self.is_speaking(at) {
+            self.uncertain_frames += 1;
         }
-        self.still = Some(at);
+        self.no_frame_since = Some(at);
     }
 
     /// Processes an audio frame that was delivered at `at`, which is the time of its first sample.
-    pub(crate) fn frame(&mut self, at: f64, pcm: &[i16]) {
-        let quiet = pcm.iter().all(|s| s.unsigned_abs() < LOUD as u16);
-        for (i, window) in pcm.chunks_exact(self.window).enumerate() {
-            let from = at + i as f64 * WINDOW;
-            self.begin(from);
+    pub(crate) fn process_audio(&mut self, at: f64, pcm: &[i16]) {
+        let quiet = pcm.iter().all(|s| s.unsigned_abs() < LOUD_RMS as u16);
+        for (i, window) in pcm.chunks_exact(self.window_samples).enumerate() {
+            let from = at + i as f64 * WINDOW_SECONDS;
+            self.start_utterances(from);
             let level = if quiet { 0.0 } else { rms(window) };
-            if level >= LOUD { self.loud(at, from, level) } else { self.quiet(from + WINDOW) }
+            if level >= LOUD_RMS {
+                self.on_loud_window(at, from, level)
+            } else {
+                self.on_quiet_window(from + WINDOW_SECONDS)
+            }
         }
     }
 
     /// Starts the utterances that are due. A barge-in utterance that starts while the agent speaks
     /// is an interruption.
-    fn begin(&mut self, now: f64) {
+    fn start_utterances(&mut self, now: f64) {
         loop {
-            let said = self.workload.said(self.unsaid);
-            if said.onset > now || said.end > self.until {
+            let said = self.workload.spoken_utterance(self.next_unsaid);
+            if said.onset > now || said.end > self.judge_until {
                 return;
             }
-            self.unsaid += 1;
-            if said.utterance.barge_in && self.sounded >= said.onset - 2.0 * WINDOW {
+            self.next_unsaid += 1;
+            if said.utterance.barge_in && self.last_sound_end >= said.onset - 2.0 * WINDOW_SECONDS {
                 let sounding: Vec<f32> = self.levels.iter().copied().filter(|l| *l > 0.0).collect();
                 let level = sounding.iter().sum::<f32>() / sounding.len().max(1) as f32;
                 self.interruption = Some(Interruption { onset: said.onset, level, ducked: false });
@@ -151,42 +155,42 @@ impl Scorer {
         }
     }
 
-    fn loud(&mut self, handed_out: f64, from: f64, level: f32) {
-        if from - self.sounded >= SILENCE {
-            self.answered(handed_out);
+    fn on_loud_window(&mut self, handed_out: f64, from: f64, level: f32) {
+        if from - self.last_sound_end >= MIN_SILENCE {
+            self.on_answer(handed_out);
             // Before this, no motion was needed.
-            self.still = Some(from);
+            self.no_frame_since = Some(from);
         }
-        if self.still.is_some_and(|since| from + WINDOW - since > FREEZE) {
-            self.still = None;
+        if self.no_frame_since.is_some_and(|since| from + WINDOW_SECONDS - since > FREEZE_THRESHOLD) {
+            self.no_frame_since = None;
             self.scores.freezes += 1;
         }
-        let goes_on = from - self.sounded < SILENCE;
-        let unsure = std::mem::take(&mut self.unsure);
+        let goes_on = from - self.last_sound_end < MIN_SILENCE;
+        let unsure = std::mem::take(&mut self.uncertain_frames);
         if goes_on {
-            self.scores.pictures += unsure;
-            self.scores.speaking += (from - self.sounded).max(0.0);
+            self.scores.frames += unsure;
+            self.scores.speaking_seconds += (from - self.last_sound_end).max(0.0);
         }
-        self.scores.speaking += WINDOW;
-        self.sounded = from + WINDOW;
+        self.scores.speaking_seconds += WINDOW_SECONDS;
+        self.last_sound_end = from + WINDOW_SECONDS;
         if let Some(cut) = &mut self.interruption {
-            if !cut.ducked && level < DUCKED * cut.level {
+            if !cut.ducked && level < DUCK_RATIO * cut.level {
                 cut.ducked = true;
                 self.scores.duck.push(from - cut.onset);
             }
         } else {
             self.levels.rotate_left(1);
-            self.levels[BEFORE - 1] = level;
+            self.levels[LEVEL_WINDOWS - 1] = level;
         }
     }
 
-    fn quiet(&mut self, until: f64) {
-        if until - self.sounded < SILENCE - WINDOW / 2.0 {
+    fn on_quiet_window(&mut self, until: f64) {
+        if until - self.last_sound_end < MIN_SILENCE - WINDOW_SECONDS / 2.0 {
             return;
         }
-        self.levels = [0.0; BEFORE];
+        self.levels = [0.0; LEVEL_WINDOWS];
         if let Some(cut) = self.interruption.take() {
-            let silent = self.sounded - cut.onset;
+            let silent = self.last_sound_end - cut.onset;
             self.scores.barge_in.push(silent);
             if !cut.ducked {
                 self.scores.duck.push(silent);
@@ -196,19 +200,19 @@ impl Scorer {
 
     /// The agent started to speak at `at`. This answers the last utterance that was over by then,
     /// unless that one already has an answer.
-    fn answered(&mut self, at: f64) {
+    fn on_answer(&mut self, at: f64) {
         let mut answered = None;
-        while self.workload.said(self.unanswered).end <= at {
-            self.scores.unanswered += usize::from(self.counts(answered));
-            answered = Some(self.unanswered);
-            self.unanswered += 1;
+        while self.workload.spoken_utterance(self.next_unanswered).end <= at {
+            self.scores.unanswered += usize::from(self.is_judged(answered));
+            answered = Some(self.next_unanswered);
+            self.next_unanswered += 1;
         }
         let Some(answered) = answered else { return };
-        let said = self.workload.said(answered);
-        if said.end <= self.until {
+        let said = self.workload.spoken_utterance(answered);
+        if said.end <= self.judge_until {
             let took = at - said.end;
             self.scores.voice_to_voice.push(took);
-            self.scores.overhead.push(took - self.workload.ideal(said.number));
+            self.scores.overhead.push(took - self.workload.ideal_response_time(said.index));
         }
     }
 }
@@ -216,17 +220,17 @@ impl Scorer {
 /// Evaluation at the end of the call.
 impl Scorer {
     /// Whether an utterance ended early enough to be judged.
-    fn counts(&self, utterance: Option<usize>) -> bool {
-        utterance.is_some_and(|n| self.workload.said(n).end <= self.until)
+    fn is_judged(&self, utterance: Option<usize>) -> bool {
+        utterance.is_some_and(|n| self.workload.spoken_utterance(n).end <= self.judge_until)
     }
 
     /// Returns the scores. Utterances without an answer are now unanswered. `until`: the end of the
     /// call's audio, minus the time that an answer may take.
     pub(crate) fn finish(&mut self, until: f64) -> Scores {
-        self.until = self.until.min(until);
-        while self.counts(Some(self.unanswered)) {
+        self.judge_until = self.judge_until.min(until);
+        while self.is_judged(Some(self.next_unanswered)) {
             self.scores.unanswered += 1;
-            self.unanswered += 1;
+            self.next_unanswered += 1;
         }
         std::mem::take(&mut self.scores)
     }
@@ -245,9 +249,9 @@ mod tests {
 
     /// Scores of agent audio given as (from, to, amplitude) in s. It is delivered for `length` s in
     /// frames of 20 ms that start at `phase`.
-    fn heard(sounds: &[(f64, f64, f64)], phase: f64, length: f64) -> Scores {
+    fn score_sounds(sounds: &[(f64, f64, f64)], phase: f64, length: f64) -> Scores {
         let mut scorer = Scorer::new(Arc::new(Workload::built_in().unwrap()), RATE);
-        scorer.end(length);
+        scorer.set_end(length);
         for frame in 0..(length / 0.02) as usize {
             let at = phase + frame as f64 * 0.02;
             let pcm: Vec<i16> = (0..RATE / 50)
@@ -257,12 +261,12 @@ mod tests {
                     (amplitude * (t * 220.0 * std::f64::consts::TAU).sin()) as i16
                 })
                 .collect();
-            scorer.frame(at, &pcm);
+            scorer.process_audio(at, &pcm);
         }
         scorer.finish(length)
     }
 
-    fn close(found: &[f64], wanted: &[f64], within: f64) {
+    fn assert_close(found: &[f64], wanted: &[f64], within: f64) {
         assert_eq!(found.len(), wanted.len(), "{found:?} instead of {wanted:?}");
         for (f, w) in found.iter().zip(wanted) {
             assert!((f - w).abs() <= within, "{found:?} instead of {wanted:?}");
@@ -272,11 +276,11 @@ mod tests {
     #[test]
     fn an_answer_is_found_at_the_frame_that_holds_its_first_sound() {
         // The first utterance ends at 3.1 s.
-        let scores = heard(&[(4.025, 5.0, 8000.0)], 0.0, 6.0);
-        close(&scores.voice_to_voice, &[0.92], 1e-9);
-        close(&scores.overhead, &[0.02], 1e-9);
+        let scores = score_sounds(&[(4.025, 5.0, 8000.0)], 0.0, 6.0);
+        assert_close(&scores.voice_to_voice, &[0.92], 1e-9);
+        assert_close(&scores.overhead, &[0.02], 1e-9);
         assert!(scores.barge_in.is_empty() && scores.duck.is_empty());
-        assert!((scores.speaking - 0.975).abs() < 0.011, "{}", scores.speaking);
+        assert!((scores.speaking_seconds - 0.975).abs() < 0.011, "{}", scores.speaking_seconds);
     }
 
     #[test]
@@ -286,12 +290,12 @@ mod tests {
         for n in 0..300u32 {
             let at = f64::from(n) * 0.02;
             let sounds = (1.0..3.0).contains(&at) || (4.0..6.0).contains(&at);
-            scorer.frame(at, &[if sounds { 8000 } else { 0 }; 960]);
+            scorer.process_audio(at, &[if sounds { 8000 } else { 0 }; 960]);
             if n % 2 == 0 {
-                scorer.picture(at + 0.019);
+                scorer.record_frame(at + 0.019);
             }
         }
-        let rate = scorer.scores.pictures as f64 / scorer.scores.speaking;
+        let rate = scorer.scores.frames as f64 / scorer.scores.speaking_seconds;
         assert!((rate - 25.0).abs() < 0.3, "{rate}");
     }
 
@@ -300,43 +304,43 @@ mod tests {
         // The second utterance starts at 6.1 s, over the first answer. The agent ducks .12 s later
         // and is silent .26 s later.
         let sounds = [(4.0, 6.22, 8000.0), (6.22, 6.36, 2000.0), (9.32, 10.5, 8000.0)];
-        let scores = heard(&sounds, 0.003, 11.0);
-        close(&scores.duck, &[0.12], 0.0051);
-        close(&scores.barge_in, &[0.26], 0.0051);
-        close(&scores.voice_to_voice, &[0.883, 0.853], 1e-9);
+        let scores = score_sounds(&sounds, 0.003, 11.0);
+        assert_close(&scores.duck, &[0.12], 0.0051);
+        assert_close(&scores.barge_in, &[0.26], 0.0051);
+        assert_close(&scores.voice_to_voice, &[0.883, 0.853], 1e-9);
     }
 
     #[test]
     fn an_agent_that_stops_without_ducking_is_as_slow_to_duck_as_to_stop() {
-        let scores = heard(&[(4.0, 6.4, 8000.0)], 0.0, 9.0);
-        close(&scores.duck, &scores.barge_in, 1e-9);
-        close(&scores.barge_in, &[0.3], 0.0051);
+        let scores = score_sounds(&[(4.0, 6.4, 8000.0)], 0.0, 9.0);
+        assert_close(&scores.duck, &scores.barge_in, 1e-9);
+        assert_close(&scores.barge_in, &[0.3], 0.0051);
     }
 
     #[test]
     fn an_agent_that_has_finished_is_not_interrupted() {
-        let scores = heard(&[(4.0, 6.0, 8000.0)], 0.0, 9.0);
+        let scores = score_sounds(&[(4.0, 6.0, 8000.0)], 0.0, 9.0);
         assert!(scores.barge_in.is_empty() && scores.duck.is_empty());
     }
 
     #[test]
     fn a_hole_in_an_answer_is_no_second_answer_and_a_missing_one_is_not_made_up() {
-        let scores = heard(&[(4.0, 4.5, 8000.0), (4.8, 5.0, 8000.0), (14.5, 15.0, 8000.0)], 0.0, 16.0);
+        let scores = score_sounds(&[(4.0, 4.5, 8000.0), (4.8, 5.0, 8000.0), (14.5, 15.0, 8000.0)], 0.0, 16.0);
         // Nothing answers the second utterance; the third ends at 13.53 s.
-        close(&scores.voice_to_voice, &[0.9, 0.96], 0.0101);
+        assert_close(&scores.voice_to_voice, &[0.9, 0.96], 0.0101);
         assert_eq!(scores.unanswered, 1);
     }
 
     #[test]
     fn an_agent_that_never_speaks_answers_nothing() {
         // Utterances end at 3.1, 8.45 and 13.53 s.
-        assert_eq!(heard(&[], 0.0, 12.0).unanswered, 2);
-        assert_eq!(heard(&[(4.0, 4.5, 8000.0)], 0.0, 12.0).unanswered, 1);
+        assert_eq!(score_sounds(&[], 0.0, 12.0).unanswered, 2);
+        assert_eq!(score_sounds(&[(4.0, 4.5, 8000.0)], 0.0, 12.0).unanswered, 1);
     }
 
     #[test]
     fn what_the_caller_did_not_stay_for_is_not_judged() {
-        assert!(heard(&[(3.12, 3.2, 8000.0)], 0.0, 3.05).voice_to_voice.is_empty());
+        assert!(score_sounds(&[(3.12, 3.2, 8000.0)], 0.0, 3.05).voice_to_voice.is_empty());
     }
 
     #[test]
@@ -344,15 +348,15 @@ mod tests {
         let mut scorer = Scorer::new(Arc::new(Workload::built_in().unwrap()), RATE);
         let loud = |scorer: &mut Scorer, from: u32, to: u32| {
             for n in from..to {
-                scorer.frame(f64::from(n) * 0.02, &[8000; 960]);
+                scorer.process_audio(f64::from(n) * 0.02, &[8000; 960]);
             }
         };
-        scorer.picture(0.1);
+        scorer.record_frame(0.1);
         loud(&mut scorer, 50, 60); // .2 s, after a second without a picture
         assert_eq!(scorer.scores.freezes, 0);
         loud(&mut scorer, 60, 100);
         assert_eq!(scorer.scores.freezes, 1);
-        scorer.picture(2.0);
+        scorer.record_frame(2.0);
         loud(&mut scorer, 100, 109);
         assert_eq!(scorer.scores.freezes, 1);
         loud(&mut scorer, 109, 112);
@@ -362,9 +366,9 @@ mod tests {
     #[test]
     fn pictures_count_while_the_agent_sounds() {
         let mut scorer = Scorer::new(Arc::new(Workload::built_in().unwrap()), RATE);
-        scorer.frame(1.0, &[8000; 960]);
-        scorer.picture(1.01);
-        scorer.picture(1.2);
-        assert_eq!(scorer.scores.pictures, 1);
+        scorer.process_audio(1.0, &[8000; 960]);
+        scorer.record_frame(1.01);
+        scorer.record_frame(1.2);
+        assert_eq!(scorer.scores.frames, 1);
     }
 }

@@ -28,9 +28,9 @@ pub(crate) fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
 impl Summary {
     /// Summary in ms of values in s.
     #[must_use]
-    pub(crate) fn of_seconds(mut values: Vec<f64>) -> Self {
+    pub(crate) fn from_seconds(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
-        let ms = |value: Option<f64>| value.map(|v| round(v * 1e3, 2));
+        let ms = |value: Option<f64>| value.map(|v| round_to(v * 1e3, 2));
         Self {
             n: values.len(),
             p50: ms(percentile(&values, 0.5)),
@@ -43,7 +43,7 @@ impl Summary {
 
 /// Rounds to this number of decimal places.
 #[must_use]
-pub(crate) fn round(value: f64, digits: i32) -> f64 {
+pub(crate) fn round_to(value: f64, digits: i32) -> f64 {
     let scale = 10_f64.powi(digits);
     (value * scale).round() / scale
 }
@@ -54,13 +54,13 @@ mod tests {
 
     #[test]
     fn a_percentile_is_a_value_that_was_measured() {
-        let summary = Summary::of_seconds((1..=200).rev().map(|n| f64::from(n) / 1e3).collect());
+        let summary = Summary::from_seconds((1..=200).rev().map(|n| f64::from(n) / 1e3).collect());
         assert_eq!(
             summary,
             Summary { n: 200, p50: Some(100.0), p95: Some(190.0), p99: Some(198.0), max: Some(200.0) }
         );
-        let one = Summary::of_seconds(vec![0.5]);
+        let one = Summary::from_seconds(vec![0.5]);
         assert_eq!((one.p50, one.p99), (Some(500.0), Some(500.0)));
-        assert_eq!(Summary::of_seconds(Vec::new()), Summary::default());
+        assert_eq!(Summary::from_seconds(Vec::new()), Summary::default());
     }
 }

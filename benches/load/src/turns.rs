@@ -6,11 +6,11 @@ use crate::workload::Workload;
 
 /// Utterances that end within this time before the end of a call are not judged, in s: their
 /// answers may not have arrived.
-pub(crate) const LAST: f64 = 2.0;
+pub(crate) const UNJUDGED_TAIL: f64 = 2.0;
 
 /// Results of the comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Turns {
+pub(crate) struct TurnStats {
     /// Number of completed utterances.
     pub(crate) expected: usize,
     /// Number committed once, with exactly their words.
@@ -23,7 +23,7 @@ pub(crate) struct Turns {
     pub(crate) unanswered: usize,
 }
 
-impl Turns {
+impl TurnStats {
     /// Adds the results of another call.
     pub(crate) fn add(&mut self, other: Self) {
         self.expected += other.expected;
@@ -38,7 +38,7 @@ impl Turns {
 /// `expected`: utterances that must be committed. `late`: an utterance so close to the end that it
 /// may or may not be committed.
 #[must_use]
-pub(crate) fn compare(said: &[&str], late: Option<&str>, committed: &[String]) -> Turns {
+pub(crate) fn compare_turns(said: &[&str], late: Option<&str>, committed: &[String]) -> TurnStats {
     let committed = match (late, committed.split_last()) {
         (Some(late), Some((last, rest))) if last == late && committed.len() > said.len() => rest,
         _ => committed,
@@ -59,7 +59,7 @@ pub(crate) fn compare(said: &[&str], late: Option<&str>, committed: &[String]) -
             };
         }
     }
-    let mut turns = Turns { expected: said.len(), ..Turns::default() };
+    let mut turns = TurnStats { expected: said.len(), ..TurnStats::default() };
     let (mut i, mut j) = (0, 0);
     while i < said.len() || j < committed.len() {
         let here = cost[at(i, j)];
@@ -84,46 +84,46 @@ pub(crate) fn compare(said: &[&str], late: Option<&str>, committed: &[String]) -
 }
 
 /// Evaluates the turns of a call that lasted `duration` s.
-pub(crate) fn judged(workload: &Workload, whole: f64, committed: &[String]) -> Turns {
+pub(crate) fn evaluate_turns(workload: &Workload, whole: f64, committed: &[String]) -> TurnStats {
     let mut said: Vec<&str> = Vec::new();
     let mut late = None;
     for n in 0.. {
-        let utterance = workload.said(n);
-        if utterance.end <= whole - LAST {
+        let utterance = workload.spoken_utterance(n);
+        if utterance.end <= whole - UNJUDGED_TAIL {
             said.push(&utterance.utterance.transcript);
         } else {
             late = (utterance.onset <= whole).then_some(&*utterance.utterance.transcript);
             break;
         }
     }
-    compare(&said, late, committed)
+    compare_turns(&said, late, committed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(said: &[&str], late: Option<&str>, committed: &[&str]) -> [usize; 4] {
+    fn compare_counts(said: &[&str], late: Option<&str>, committed: &[&str]) -> [usize; 4] {
         let committed: Vec<String> = committed.iter().map(ToString::to_string).collect();
-        let turns = compare(said, late, &committed);
+        let turns = compare_turns(said, late, &committed);
         [turns.expected, turns.right, turns.wrong, turns.missing]
     }
 
     #[test]
     fn each_difference_counts_once() {
-        assert_eq!(of(&["a", "b", "c"], None, &["a", "b", "c"]), [3, 3, 0, 0]);
-        assert_eq!(of(&["a", "b", "c"], None, &["a", "c"]), [3, 2, 0, 1]);
-        assert_eq!(of(&["a", "b", "c"], None, &["a", "x", "c"]), [3, 2, 1, 0]);
-        assert_eq!(of(&["a", "b"], None, &["a", "a", "b"]), [2, 2, 1, 0]);
-        assert_eq!(of(&["a", "b"], None, &[]), [2, 0, 0, 2]);
-        assert_eq!(of(&[], None, &["a"]), [0, 0, 1, 0]);
+        assert_eq!(compare_counts(&["a", "b", "c"], None, &["a", "b", "c"]), [3, 3, 0, 0]);
+        assert_eq!(compare_counts(&["a", "b", "c"], None, &["a", "c"]), [3, 2, 0, 1]);
+        assert_eq!(compare_counts(&["a", "b", "c"], None, &["a", "x", "c"]), [3, 2, 1, 0]);
+        assert_eq!(compare_counts(&["a", "b"], None, &["a", "a", "b"]), [2, 2, 1, 0]);
+        assert_eq!(compare_counts(&["a", "b"], None, &[]), [2, 0, 0, 2]);
+        assert_eq!(compare_counts(&[], None, &["a"]), [0, 0, 1, 0]);
     }
 
     #[test]
     fn the_last_words_may_come_or_not() {
-        assert_eq!(of(&["a"], Some("b"), &["a", "b"]), [1, 1, 0, 0]);
-        assert_eq!(of(&["a"], Some("b"), &["a"]), [1, 1, 0, 0]);
-        assert_eq!(of(&["a"], Some("b"), &["a", "x"]), [1, 1, 1, 0]);
+        assert_eq!(compare_counts(&["a"], Some("b"), &["a", "b"]), [1, 1, 0, 0]);
+        assert_eq!(compare_counts(&["a"], Some("b"), &["a"]), [1, 1, 0, 0]);
+        assert_eq!(compare_counts(&["a"], Some("b"), &["a", "x"]), [1, 1, 1, 0]);
     }
 
     #[test]
@@ -131,11 +131,11 @@ mod tests {
         let workload = Workload::built_in().unwrap();
         let texts: Vec<String> = workload.utterances.iter().map(|u| u.transcript.clone()).collect();
         // The first ends at 3.1 s, the second at 8.45 s.
-        let of = |whole: f64, n: usize| judged(&workload, whole, &texts[..n]);
-        assert_eq!(of(5.2, 1), Turns { expected: 1, right: 1, wrong: 0, missing: 0, unanswered: 0 });
-        assert_eq!(of(9.0, 2), Turns { expected: 1, right: 1, wrong: 0, missing: 0, unanswered: 0 });
-        assert_eq!(of(9.0, 1), Turns { expected: 1, right: 1, wrong: 0, missing: 0, unanswered: 0 });
-        assert_eq!(of(11.0, 1), Turns { expected: 2, right: 1, wrong: 0, missing: 1, unanswered: 0 });
-        assert_eq!(of(1.0, 0), Turns::default());
+        let of = |whole: f64, n: usize| evaluate_turns(&workload, whole, &texts[..n]);
+        assert_eq!(of(5.2, 1), TurnStats { expected: 1, right: 1, wrong: 0, missing: 0, unanswered: 0 });
+        assert_eq!(of(9.0, 2), TurnStats { expected: 1, right: 1, wrong: 0, missing: 0, unanswered: 0 });
+        assert_eq!(of(9.0, 1), TurnStats { expected: 1, right: 1, wrong: 0, missing: 0, unanswered: 0 });
+        assert_eq!(of(11.0, 1), TurnStats { expected: 2, right: 1, wrong: 0, missing: 1, unanswered: 0 });
+        assert_eq!(of(1.0, 0), TurnStats::default());
     }
 }

@@ -8,19 +8,19 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// The built-in workload.
-const BUILT_IN: (&str, &[u8]) =
+const BUILT_IN_FILES: (&str, &[u8]) =
     (include_str!("../workload/workload.json"), include_bytes!("../workload/user.wav"));
 
 /// Sample rate of the recording, in Hz.
-pub(crate) const RATE: usize = 16_000;
+pub(crate) const SAMPLE_RATE: usize = 16_000;
 /// Samples of 20 ms.
-pub(crate) const BLOCK: usize = 320;
+pub(crate) const FRAME_SAMPLES: usize = 320;
 /// The VAD delays of every agent of this server, in s: from an onset to its report, and from an end
 /// to its report.
-const DETECTOR: (f64, f64) = (0.05, 0.25);
+const VAD_DELAYS: (f64, f64) = (0.05, 0.25);
 
 /// Maximum delay of a scripted model, in s: with longer delays no call of a run would be answered.
-const LONGEST: f64 = 60.0;
+const MAX_MODEL_DELAY: f64 = 60.0;
 
 /// One utterance of the recording.
 #[derive(Clone, Debug, Deserialize)]
@@ -40,7 +40,7 @@ pub(crate) struct Utterance {
 }
 
 #[derive(Deserialize)]
-struct File {
+struct WorkloadFile {
     settings: Map<String, Value>,
     utterances: Vec<Utterance>,
 }
@@ -62,9 +62,9 @@ pub(crate) struct Workload {
 
 /// One utterance of a caller, in any round.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Said<'a> {
+pub(crate) struct SpokenUtterance<'a> {
     /// Its index in the recording.
-    pub(crate) number: usize,
+    pub(crate) index: usize,
     /// Its description.
     pub(crate) utterance: &'a Utterance,
     /// True onset, in s from the caller's first sample.
@@ -79,7 +79,7 @@ impl Workload {
     /// # Errors
     /// Never: a test parses it.
     pub(crate) fn built_in() -> Result<Self, String> {
-        Self::parse(BUILT_IN.0, BUILT_IN.1)
+        Self::parse(BUILT_IN_FILES.0, BUILT_IN_FILES.1)
     }
 
     /// Parses the contents of the two files.
@@ -88,12 +88,13 @@ impl Workload {
     /// What is wrong with them, in one sentence.
     pub(crate) fn parse(json: &str, wav: &[u8]) -> Result<Self, String> {
         let bad = |what: String| format!("the workload {what}");
-        let file: File = serde_json::from_str(json).map_err(|e| bad(format!("cannot be read: {e}")))?;
+        let file: WorkloadFile =
+            serde_json::from_str(json).map_err(|e| bad(format!("cannot be read: {e}")))?;
         let script: Script = serde_json::from_str(json).map_err(|e| bad(format!("is no script: {e}")))?;
-        let mut speech = samples(wav)?;
-        speech.resize(speech.len().next_multiple_of(BLOCK), 0);
-        let length = speech.len() as f64 / RATE as f64;
-        paces(&script.providers).map_err(bad)?;
+        let mut speech = parse_wav(wav)?;
+        speech.resize(speech.len().next_multiple_of(FRAME_SAMPLES), 0);
+        let length = speech.len() as f64 / SAMPLE_RATE as f64;
+        check_pacing(&script.providers).map_err(bad)?;
         let mut last = 0.0;
         for (i, utterance) in file.utterances.iter().enumerate() {
             let Utterance { onset, end, .. } = utterance;
@@ -113,17 +114,17 @@ impl Workload {
         let mut settings = file.settings;
         if let Some(vad) = settings.shift_remove("vad") {
             let time = |key: &str, own: f64| vad.get(key).map_or(Some(own), Value::as_f64);
-            if (time("start", DETECTOR.0), time("silence", DETECTOR.1))
-                != (Some(DETECTOR.0), Some(DETECTOR.1))
+            if (time("start", VAD_DELAYS.0), time("silence", VAD_DELAYS.1))
+                != (Some(VAD_DELAYS.0), Some(VAD_DELAYS.1))
             {
                 return Err(bad(format!(
                     "wants a detector of {vad}, but that of every agent is {{\"start\":{},\"silence\":{}}}",
-                    DETECTOR.0, DETECTOR.1
+                    VAD_DELAYS.0, VAD_DELAYS.1
                 )));
             }
         }
         let endpointing = settings.get("min_endpointing_delay").and_then(Value::as_f64);
-        if endpointing.is_none_or(|s| !(0.0..=LONGEST).contains(&s)) {
+        if endpointing.is_none_or(|s| !(0.0..=MAX_MODEL_DELAY).contains(&s)) {
             return Err(bad(
                 "has no settings.min_endpointing_delay in seconds, from which the ideal answer is reckoned"
                     .into(),
@@ -140,51 +141,56 @@ impl Workload {
 
     /// Duration of one round, in s.
     #[must_use]
-    pub(crate) fn period(&self) -> f64 {
-        self.speech.len() as f64 / RATE as f64
+    pub(crate) fn round_duration(&self) -> f64 {
+        self.speech.len() as f64 / SAMPLE_RATE as f64
     }
 
     /// The caller's utterance number `n`, counted over all rounds.
     #[must_use]
-    pub(crate) fn said(&self, n: usize) -> Said<'_> {
+    pub(crate) fn spoken_utterance(&self, n: usize) -> SpokenUtterance<'_> {
         let number = n % self.utterances.len();
-        let begins = (n / self.utterances.len()) as f64 * self.period();
+        let begins = (n / self.utterances.len()) as f64 * self.round_duration();
         let utterance = &self.utterances[number];
-        Said { number, utterance, onset: begins + utterance.onset, end: begins + utterance.end }
+        SpokenUtterance {
+            index: number,
+            utterance,
+            onset: begins + utterance.onset,
+            end: begins + utterance.end,
+        }
     }
 
     /// Frame number `n` of the caller's audio.
     #[must_use]
-    pub(crate) fn block(&self, n: usize) -> &[i16] {
-        let at = n % (self.speech.len() / BLOCK) * BLOCK;
-        &self.speech[at..at + BLOCK]
+    pub(crate) fn frame(&self, n: usize) -> &[i16] {
+        let at = n % (self.speech.len() / FRAME_SAMPLES) * FRAME_SAMPLES;
+        &self.speech[at..at + FRAME_SAMPLES]
     }
 
     /// Time of an ideal engine from the end of an utterance to the first audio of its reply, in s.
     /// It is the sum of endpointing, the LLM's first token, the tokens up to the one that ends the
     /// first sentence, and the TTS's first audio.
     #[must_use]
-    pub(crate) fn ideal(&self, number: usize) -> f64 {
+    pub(crate) fn ideal_response_time(&self, number: usize) -> f64 {
         let endpointing = self.settings["min_endpointing_delay"].as_f64().unwrap_or_default();
         let pace = &self.script.providers;
-        let tokens = tokens_of_first_sentence(&self.utterances[number].reply);
+        let tokens = first_sentence_tokens(&self.utterances[number].reply);
         let sentence = tokens.saturating_sub(1) as f64 / pace.llm.tokens_per_s;
         endpointing + pace.llm.first_token_delay + sentence + pace.tts.first_audio_delay
     }
 }
 
 /// Checks that scripted models support this timing.
-fn paces(pace: &ProviderTimings) -> Result<(), String> {
+fn check_pacing(pace: &ProviderTimings) -> Result<(), String> {
     let ProviderTimings { stt, llm, tts } = pace;
     let bounds = [
-        ("stt.interim_after_onset_s", stt.interim_delay, 0.0, LONGEST),
-        ("stt.final_after_end_s", stt.final_delay, 0.0, LONGEST),
-        ("llm.first_token_s", llm.first_token_delay, 0.0, LONGEST),
+        ("stt.interim_after_onset_s", stt.interim_delay, 0.0, MAX_MODEL_DELAY),
+        ("stt.final_after_end_s", stt.final_delay, 0.0, MAX_MODEL_DELAY),
+        ("llm.first_token_s", llm.first_token_delay, 0.0, MAX_MODEL_DELAY),
         ("llm.tokens_per_s", llm.tokens_per_s, 0.1, 10_000.0),
-        ("tts.first_audio_s", tts.first_audio_delay, 0.0, LONGEST),
+        ("tts.first_audio_s", tts.first_audio_delay, 0.0, MAX_MODEL_DELAY),
         ("tts.speed_x_realtime", tts.speed_x_realtime, 0.1, 1_000.0),
         ("tts.sample_rate", f64::from(tts.sample_rate), 8_000.0, 48_000.0),
-        ("tts.chunk_s", tts.chunk_seconds, 0.01, LONGEST),
+        ("tts.chunk_s", tts.chunk_seconds, 0.01, MAX_MODEL_DELAY),
         ("tts.s_per_char", tts.seconds_per_char, 0.001, 1.0),
         ("tts.tone_hz", f64::from(tts.tone_hz), 20.0, 4_000.0),
     ];
@@ -198,12 +204,12 @@ fn paces(pace: &ProviderTimings) -> Result<(), String> {
 
 /// Number of tokens (words with their spaces) up to and including the one that ends the first
 /// sentence.
-fn tokens_of_first_sentence(reply: &str) -> usize {
+fn first_sentence_tokens(reply: &str) -> usize {
     reply[..conversation::phrase::first_sentence_len(reply)].split_inclusive(' ').count()
 }
 
 /// The samples of a WAV file with 16 kHz, mono, 16 bits.
-fn samples(wav: &[u8]) -> Result<Vec<i16>, String> {
+fn parse_wav(wav: &[u8]) -> Result<Vec<i16>, String> {
     let bad = |what: &str| Err(format!("the speech {what}"));
     if wav.len() < 12 || &wav[..4] != b"RIFF" || &wav[8..12] != b"WAVE" {
         return bad("is no WAV file");
@@ -220,7 +226,7 @@ fn samples(wav: &[u8]) -> Result<Vec<i16>, String> {
                 format = Some((number(0), number(2), rate, number(14)));
             }
             b"data" => {
-                if format != Some((1, 1, RATE as u32, 16)) {
+                if format != Some((1, 1, SAMPLE_RATE as u32, 16)) {
                     return bad("must be 16 kHz, mono, 16 bits a sample");
                 }
                 return Ok(body.as_chunks::<2>().0.iter().map(|b| i16::from_le_bytes(*b)).collect());
@@ -240,11 +246,11 @@ mod tests {
     fn the_built_in_workload_is_whole_and_goes_round() {
         let workload = Workload::built_in().unwrap();
         assert_eq!(workload.utterances.len(), 8);
-        assert!((workload.period() - 42.42).abs() < 1e-9);
+        assert!((workload.round_duration() - 42.42).abs() < 1e-9);
         assert_eq!(workload.script.utterances[1].reply, "Yes, that works fine.");
-        let again = workload.said(8);
-        assert_eq!((again.number, again.onset), (0, 43.42));
-        assert_eq!(workload.block(2121), workload.block(0));
+        let again = workload.spoken_utterance(8);
+        assert_eq!((again.index, again.onset), (0, 43.42));
+        assert_eq!(workload.frame(2121), workload.frame(0));
         assert!(!workload.settings.contains_key("vad"));
     }
 
@@ -252,11 +258,12 @@ mod tests {
     fn true_ends_part_speech_from_silence() {
         let workload = Workload::built_in().unwrap();
         let loud = |from: f64, to: f64| {
-            let part = &workload.speech[(from * RATE as f64) as usize..(to * RATE as f64) as usize];
+            let part =
+                &workload.speech[(from * SAMPLE_RATE as f64) as usize..(to * SAMPLE_RATE as f64) as usize];
             let power = part.iter().map(|s| f64::from(*s).powi(2)).sum::<f64>() / part.len() as f64;
             power.sqrt() > 32.0
         };
-        for said in (0..8).map(|n| workload.said(n)) {
+        for said in (0..8).map(|n| workload.spoken_utterance(n)) {
             assert!(loud(said.onset, said.end) && !loud(said.end + 0.01, said.end + 1.0), "{said:?}");
         }
     }
@@ -265,15 +272,15 @@ mod tests {
     fn the_ideal_answer_waits_for_the_token_that_ends_the_first_sentence() {
         let workload = Workload::built_in().unwrap();
         // .5 endpointing, .2 first token, five more tokens of 20 ms each, .1 for the TTS.
-        assert!((workload.ideal(0) - 0.9).abs() < 1e-9);
-        assert!((workload.ideal(1) - 0.86).abs() < 1e-9);
-        assert_eq!(tokens_of_first_sentence("no end here"), 3);
-        assert_eq!(tokens_of_first_sentence("Dr. Smith pays 3.5 dollars. Fine!"), 5);
+        assert!((workload.ideal_response_time(0) - 0.9).abs() < 1e-9);
+        assert!((workload.ideal_response_time(1) - 0.86).abs() < 1e-9);
+        assert_eq!(first_sentence_tokens("no end here"), 3);
+        assert_eq!(first_sentence_tokens("Dr. Smith pays 3.5 dollars. Fine!"), 5);
     }
 
     #[test]
     fn what_is_wrong_is_told() {
-        let (json, wav) = BUILT_IN;
+        let (json, wav) = BUILT_IN_FILES;
         let refused = |json: &str, wav: &[u8]| Workload::parse(json, wav).unwrap_err();
         assert_eq!(refused(json, b"RIFFxxxxWAVE"), "the speech holds no samples");
         assert_eq!(refused(json, b"ID3"), "the speech is no WAV file");

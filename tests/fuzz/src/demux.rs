@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use engine::transport::webrtc::Protocol;
 
-use crate::LONGEST;
-use crate::client::{World, addresses};
-use crate::steps::{damage, steps};
+use crate::MAX_INPUT;
+use crate::harness::{Harness, client_addresses};
+use crate::steps::{corrupt, parse_steps};
 
 /// Maximum number of steps of one input.
-const STEPS: usize = 200;
+const MAX_STEPS: usize = 200;
 
 /// Steps during the handshakes. Kinds:
 ///
@@ -24,12 +24,12 @@ const STEPS: usize = 200;
 /// A stranger's datagram reaches the call, or the server responds to a sender that has proved
 /// nothing.
 pub fn demux(bytes: &[u8]) {
-    if bytes.len() > LONGEST {
+    if bytes.len() > MAX_INPUT {
         return;
     }
-    let mut world = World::new();
-    let [client, stranger] = addresses();
-    for step in steps(bytes, STEPS) {
+    let mut world = Harness::new();
+    let [client, stranger] = client_addresses();
+    for step in parse_steps(bytes, MAX_STEPS) {
         match step.kind % 6 {
             0 => {
                 world.deliver(Protocol::Udp, client, step.bytes);
@@ -38,13 +38,13 @@ pub fn demux(bytes: &[u8]) {
                 world.deliver(Protocol::Udp, stranger, step.bytes);
             }
             kind @ 2..=4 => {
-                let Some(mut datagram) = world.next() else { continue };
+                let Some(mut datagram) = world.next_datagram() else { continue };
                 if kind == 3 {
-                    damage(&mut datagram, step.bytes);
+                    corrupt(&mut datagram, step.bytes);
                 }
                 world.deliver(Protocol::Udp, if kind == 4 { stranger } else { client }, &datagram);
             }
-            _ => world.pass(Duration::from_millis(u64::from(step.bytes.first().copied().unwrap_or(1)))),
+            _ => world.advance(Duration::from_millis(u64::from(step.bytes.first().copied().unwrap_or(1)))),
         }
     }
 }

@@ -16,8 +16,8 @@
 //!
 //! `README.md` describes how to run them.
 
-mod client;
 mod demux;
+mod harness;
 pub mod mutate;
 mod rtp;
 mod rtvi;
@@ -41,4 +41,4 @@ pub const TARGETS: [(&str, Target); 6] =
     [("demux", demux), ("rtp", rtp), ("sdp", sdp), ("rtvi", rtvi), ("trickle", trickle), ("tcp", tcp)];
 
 /// Maximum input, in bytes: a longer one only takes longer.
-const LONGEST: usize = 96 * 1024;
+const MAX_INPUT: usize = 96 * 1024;

@@ -48,10 +48,10 @@ const TOKENS: [&[u8]; 40] = [
     &[0xff, 0xff],
 ];
 /// Maximum output, in bytes.
-const LONGEST: usize = 32 * 1024;
+const MAX_OUTPUT: usize = 32 * 1024;
 
 /// One of the seeds, changed in one to eight places.
-pub fn mutated(random: &mut StdRng, seeds: &[Vec<u8>]) -> Vec<u8> {
+pub fn mutate_seed(random: &mut StdRng, seeds: &[Vec<u8>]) -> Vec<u8> {
     let seed = |random: &mut StdRng| seeds.get(random.random_range(0..seeds.len().max(1)));
     let mut bytes = seed(random).cloned().unwrap_or_default();
     for _ in 0..random.random_range(1..=8) {
@@ -102,7 +102,7 @@ pub fn mutated(random: &mut StdRng, seeds: &[Vec<u8>]) -> Vec<u8> {
             }
             _ => bytes.truncate(at.max(1)),
         }
-        bytes.truncate(LONGEST);
+        bytes.truncate(MAX_OUTPUT);
     }
     bytes
 }

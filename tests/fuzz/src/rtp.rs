@@ -8,40 +8,40 @@ use engine::transport::TransportEvent;
 use engine::transport::client_messages::ClientInbox;
 use engine::transport::webrtc::Protocol;
 
-use crate::LONGEST;
-use crate::client::{World, addresses};
-use crate::steps::{damage, steps};
+use crate::MAX_INPUT;
+use crate::harness::{Harness, client_addresses};
+use crate::steps::{corrupt, parse_steps};
 
 /// Maximum number of steps of one input.
-const STEPS: usize = 400;
+const MAX_STEPS: usize = 400;
 /// Maximum number of frames of one pull: the content of the buffer, and the gaps between.
-const FRAMES: usize = 10_000;
+const MAX_FRAMES: usize = 10_000;
 
 /// The receiving side of a call: jitter buffer, decoder, and inbox of messages.
-struct Ear {
-    buffer: JitterBuffer,
+struct AudioReceiver {
+    jitter_buffer: JitterBuffer,
     decoder: Decoder,
     inbox: ClientInbox,
     pcm: Vec<i16>,
     packets: usize,
 }
 
-impl Ear {
-    fn take(&mut self, world: &mut World) {
+impl AudioReceiver {
+    fn process_events(&mut self, world: &mut Harness) {
         for event in world.events.drain(..) {
             match event {
                 TransportEvent::Audio { sequence, timestamp, payload } => {
                     assert!(!payload.is_empty(), "an empty packet is no sound");
                     self.packets += 1;
-                    self.buffer.push(world.now, sequence, timestamp, payload);
+                    self.jitter_buffer.push(world.now, sequence, timestamp, payload);
                 }
                 TransportEvent::Text(text) => drop(self.inbox.read(world.now, &text)),
                 _ => {}
             }
         }
         for frames in 0.. {
-            assert!(frames < FRAMES, "the buffer gives frames without end");
-            let Some(frame) = self.buffer.pull(world.now) else { break };
+            assert!(frames < MAX_FRAMES, "the buffer gives frames without end");
+            let Some(frame) = self.jitter_buffer.pull(world.now) else { break };
             self.pcm.clear();
             self.decoder.decode(&frame, &mut self.pcm);
             assert_eq!(self.pcm.len(), (frame.samples as usize / 3).min(1_920), "{frame:?}");
@@ -66,20 +66,20 @@ impl Ear {
 /// The call no longer receives audio although only forged RTP and RTCP arrived; or the receiving
 /// side fails.
 pub fn rtp(bytes: &[u8]) {
-    if bytes.len() > LONGEST {
+    if bytes.len() > MAX_INPUT {
         return;
     }
-    let mut world = World::connected();
-    let mut ear = Ear {
-        buffer: JitterBuffer::default(),
+    let mut world = Harness::connected();
+    let mut ear = AudioReceiver {
+        jitter_buffer: JitterBuffer::default(),
         decoder: Decoder::new().expect("a decoder"),
         inbox: ClientInbox::new(world.now),
         pcm: Vec::new(),
         packets: 0,
     };
-    let client = addresses()[0];
+    let client = client_addresses()[0];
     let (mut sequence, mut timestamp, mut forged) = (1_000_u64, 48_000_u32, true);
-    for step in steps(bytes, STEPS) {
+    for step in parse_steps(bytes, MAX_STEPS) {
         match step.kind % 6 {
             0 => {
                 forged &= is_rtp(step.bytes);
@@ -93,31 +93,31 @@ pub fn rtp(bytes: &[u8]) {
                     timestamp.wrapping_add_signed(i32::from_be_bytes([*c, *d, *e, *f]).wrapping_add(960));
                 let level = (flags & 2 != 0).then_some(-i8::try_from(level & 0x7f).unwrap_or(0));
                 world.send_rtp(sequence, timestamp, flags & 1 != 0, level, payload);
-                send_all(&mut world);
+                deliver_all(&mut world);
             }
             2 => {
-                let Some(mut datagram) = world.next() else { continue };
-                damage(&mut datagram, step.bytes);
+                let Some(mut datagram) = world.next_datagram() else { continue };
+                corrupt(&mut datagram, step.bytes);
                 forged &= is_rtp(&datagram);
                 world.deliver(Protocol::Udp, client, &datagram);
             }
             4 => {
-                world.pass(Duration::from_millis(u64::from(step.bytes.first().copied().unwrap_or(1))));
-                send_all(&mut world);
+                world.advance(Duration::from_millis(u64::from(step.bytes.first().copied().unwrap_or(1))));
+                deliver_all(&mut world);
             }
             kind => {
                 forged = false;
                 world.send_text(step.bytes, kind == 5);
-                send_all(&mut world);
+                deliver_all(&mut world);
             }
         }
-        ear.take(&mut world);
+        ear.process_events(&mut world);
     }
     if forged {
         let before = ear.packets;
         world.send_rtp(sequence + 1, timestamp.wrapping_add(960), false, None, &[0xf8, 0xff, 0xfe]);
-        send_all(&mut world);
-        ear.take(&mut world);
+        deliver_all(&mut world);
+        ear.process_events(&mut world);
         assert!(ear.packets > before, "a call is deaf after packets that anybody can forge");
     }
 }
@@ -127,8 +127,8 @@ fn is_rtp(datagram: &[u8]) -> bool {
     datagram.first().is_some_and(|first| (128..=191).contains(first))
 }
 
-fn send_all(world: &mut World) {
-    while let Some(datagram) = world.next() {
-        world.deliver(Protocol::Udp, addresses()[0], &datagram);
+fn deliver_all(world: &mut Harness) {
+    while let Some(datagram) = world.next_datagram() {
+        world.deliver(Protocol::Udp, client_addresses()[0], &datagram);
     }
 }

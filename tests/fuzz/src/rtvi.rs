@@ -4,10 +4,10 @@ use conversation::input::{Command, MAX_TEXT_CHARS};
 use engine::transport::client_messages::{ClientInbox, ClientMessage, decode};
 use serde_json::Value;
 
-use crate::LONGEST;
+use crate::MAX_INPUT;
 
 /// Maximum response to an invalid message, in bytes: an id and a name, each escaped.
-const ANSWER: usize = 2_048;
+const MAX_REPLY_LENGTH: usize = 2_048;
 
 /// A text message.
 ///
@@ -16,7 +16,7 @@ const ANSWER: usize = 2_048;
 /// limit.
 pub fn rtvi(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    if bytes.len() > LONGEST {
+    if bytes.len() > MAX_INPUT {
         return;
     }
     let now = engine::clock::now();
@@ -24,7 +24,7 @@ pub fn rtvi(bytes: &[u8]) {
     assert_eq!(ClientInbox::new(now).read(now, text), read, "the limit is not reached");
     match read {
         Err(answer) => {
-            assert!(answer.len() <= ANSWER, "{answer}");
+            assert!(answer.len() <= MAX_REPLY_LENGTH, "{answer}");
             let answer: Value = serde_json::from_str(&answer).expect("the answer is JSON");
             assert_eq!(answer["label"], "rtvi-ai");
             assert!(matches!(answer["type"].as_str(), Some("error" | "error-response")), "{answer}");

@@ -2,8 +2,8 @@
 
 use engine::transport::webrtc::{AcceptError, PeerConnection};
 
-use crate::LONGEST;
-use crate::client::{certificate, local};
+use crate::MAX_INPUT;
+use crate::harness::{local_candidates, server_certificate};
 
 /// An offer, and the same offer again as a renegotiation.
 ///
@@ -12,37 +12,37 @@ use crate::client::{certificate, local};
 pub fn sdp(bytes: &[u8]) {
     // The signaling endpoints reject a body that is not UTF-8.
     let Ok(offer) = std::str::from_utf8(bytes) else { return };
-    if bytes.len() > LONGEST {
+    if bytes.len() > MAX_INPUT {
         return;
     }
     let now = engine::clock::now();
-    match PeerConnection::accept(offer, &local(), certificate(), now) {
+    match PeerConnection::accept(offer, &local_candidates(), server_certificate(), now) {
         Ok((mut connection, answer)) => {
-            judge(offer, &answer);
+            check_answer(offer, &answer);
             assert!(answer.contains(&format!("a=ice-ufrag:{}", connection.ufrag())), "{answer}");
             match connection.renegotiate(offer, now) {
-                Ok(answer) => judge(offer, &answer),
-                Err(refused) => told(&refused),
+                Ok(answer) => check_answer(offer, &answer),
+                Err(refused) => check_rejection(&refused),
             }
             let mut sent = 0;
             while connection.poll(now, &mut |_| sent += 1).is_some() {}
             assert_eq!(sent, 0, "nobody has asked yet");
         }
-        Err(refused) => told(&refused),
+        Err(refused) => check_rejection(&refused),
     }
 }
 
-fn sections(text: &str) -> usize {
+fn count_sections(text: &str) -> usize {
     text.lines().filter(|line| line.starts_with("m=")).count()
 }
 
-fn judge(offer: &str, answer: &str) {
+fn check_answer(offer: &str, answer: &str) {
     assert!(answer.starts_with("v=0\r\n") && answer.ends_with("\r\n"), "{answer}");
-    assert_eq!(sections(answer), sections(offer), "{answer}");
+    assert_eq!(count_sections(answer), count_sections(offer), "{answer}");
     assert!(answer.contains("a=candidate:") && answer.contains("a=fingerprint:"), "{answer}");
 }
 
-fn told(refused: &AcceptError) {
+fn check_rejection(refused: &AcceptError) {
     let text = refused.to_string();
     assert!(!text.is_empty() && !text.contains("0x"), "{text}");
 }

@@ -11,7 +11,7 @@ pub struct Step<'a> {
 }
 
 /// The steps in these bytes, at most `max_steps`.
-pub fn steps(mut bytes: &[u8], most: usize) -> impl Iterator<Item = Step<'_>> {
+pub fn parse_steps(mut bytes: &[u8], most: usize) -> impl Iterator<Item = Step<'_>> {
     std::iter::from_fn(move || {
         let [kind, rest @ ..] = bytes else { return None };
         let (length, rest) = match rest {
@@ -28,7 +28,7 @@ pub fn steps(mut bytes: &[u8], most: usize) -> impl Iterator<Item = Step<'_>> {
 /// Damages a datagram by `patches` of four bytes. Each is a position (two bytes, modulo the
 /// length), and the values to XOR into the byte there and the next one. A remainder of two bytes
 /// truncates the datagram at that position.
-pub fn damage(datagram: &mut Vec<u8>, patches: &[u8]) {
+pub fn corrupt(datagram: &mut Vec<u8>, patches: &[u8]) {
     for patch in patches.chunks(4) {
         if datagram.is_empty() {
             return;

@@ -6,8 +6,8 @@ use engine::transport::socket::stun_ufrag;
 use engine::transport::tcp::FrameDecoder;
 use engine::transport::webrtc::Protocol;
 
-use crate::LONGEST;
-use crate::client::{World, addresses};
+use crate::MAX_INPUT;
+use crate::harness::{Harness, client_addresses};
 
 /// The first byte gives the size of the parts in which the rest, the stream, arrives.
 ///
@@ -15,37 +15,37 @@ use crate::client::{World, addresses};
 /// The frames depend on the size of the parts, or a frame from a stranger reaches the call.
 pub fn tcp(bytes: &[u8]) {
     let Some((cut, stream)) = bytes.split_first() else { return };
-    if bytes.len() > LONGEST {
+    if bytes.len() > MAX_INPUT {
         return;
     }
-    let whole = frames(stream, stream.len());
-    assert_eq!(frames(stream, usize::from(*cut) + 1), whole, "cut each {} bytes", usize::from(*cut) + 1);
+    let whole = read_frames(stream, stream.len());
+    assert_eq!(read_frames(stream, usize::from(*cut) + 1), whole, "cut each {} bytes", usize::from(*cut) + 1);
     let (found, _) = whole;
-    let mut world = World::new();
+    let mut world = Harness::new();
     for (ufrag, frame) in &found {
         assert_eq!(Some(ufrag), found.first().map(|(first, _)| first), "a stream is of one call");
         assert!(frame.len() <= 2_000, "{} bytes", frame.len());
-        world.deliver(Protocol::Tcp, addresses()[0], frame);
+        world.deliver(Protocol::Tcp, client_addresses()[0], frame);
     }
     // The frames of a real client are decoded in the same way: its first connectivity check, then
     // the rest.
-    world.pass(Duration::from_millis(100));
-    let mut sent: Vec<Vec<u8>> = std::iter::from_fn(|| world.next()).collect();
+    world.advance(Duration::from_millis(100));
+    let mut sent: Vec<Vec<u8>> = std::iter::from_fn(|| world.next_datagram()).collect();
     let check = sent.iter().position(|datagram| stun_ufrag(datagram).is_some()).expect("a check");
     sent.swap(0, check);
     let length = |datagram: &[u8]| u16::try_from(datagram.len()).expect("a datagram").to_be_bytes();
     let stream: Vec<u8> = sent.iter().flat_map(|one| [&length(one)[..], one].concat()).collect();
-    let (found, goes_on) = frames(&stream, usize::from(*cut) + 1);
+    let (found, goes_on) = read_frames(&stream, usize::from(*cut) + 1);
     assert!(goes_on, "the stream of a client is read");
     assert_eq!(found.into_iter().map(|(_, frame)| frame).collect::<Vec<_>>(), sent);
     for frame in sent {
-        world.deliver(Protocol::Tcp, addresses()[0], &frame);
+        world.deliver(Protocol::Tcp, client_addresses()[0], &frame);
     }
 }
 
 /// The frames of a stream that arrives in parts of this size, each with its ufrag, and whether the
 /// stream is still valid.
-fn frames(stream: &[u8], part: usize) -> (Vec<(String, Vec<u8>)>, bool) {
+fn read_frames(stream: &[u8], part: usize) -> (Vec<(String, Vec<u8>)>, bool) {
     let (mut frames, mut found) = (FrameDecoder::default(), Vec::new());
     let goes_on = stream.chunks(part.max(1)).all(|bytes| {
         frames.push(bytes, |ufrag, contents| {

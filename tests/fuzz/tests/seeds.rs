@@ -8,14 +8,14 @@ use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
 /// Number of mutations per target in `make test`.
-const FEW: usize = 300;
+const QUICK_MUTATIONS: usize = 300;
 
-fn target(name: &str) -> Target {
+fn find_target(name: &str) -> Target {
     TARGETS.iter().find(|(known, _)| *known == name).expect("a target").1
 }
 
 /// The seed files of a target.
-fn seeds(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
+fn read_seeds(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(name);
     let mut files: Vec<PathBuf> =
         folder.read_dir().expect("a folder of seeds").map(|entry| entry.expect("an entry").path()).collect();
@@ -25,8 +25,8 @@ fn seeds(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// Runs a target on an input. An input that fails is saved, and the panic names its file.
-fn survives(name: &str, bytes: &[u8], place: &str) {
-    let run = target(name);
+fn assert_no_panic(name: &str, bytes: &[u8], place: &str) {
+    let run = find_target(name);
     if std::panic::catch_unwind(|| run(bytes)).is_err() {
         let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzz-{name}"));
         std::fs::write(&kept, bytes).expect("what failed can be kept");
@@ -35,46 +35,46 @@ fn survives(name: &str, bytes: &[u8], place: &str) {
 }
 
 /// Runs each seed, and a few mutations of them.
-fn replay(name: &str) {
-    let seeds = seeds(name);
+fn replay_seeds(name: &str) {
+    let seeds = read_seeds(name);
     for (file, bytes) in &seeds {
-        survives(name, bytes, &file.display().to_string());
+        assert_no_panic(name, bytes, &file.display().to_string());
     }
     let seeds: Vec<Vec<u8>> = seeds.into_iter().map(|(_, bytes)| bytes).collect();
     let mut random = StdRng::seed_from_u64(19);
-    for n in 0..FEW {
-        survives(name, &mutate::mutated(&mut random, &seeds), &format!("mutation {n}"));
+    for n in 0..QUICK_MUTATIONS {
+        assert_no_panic(name, &mutate::mutate_seed(&mut random, &seeds), &format!("mutation {n}"));
     }
 }
 
 #[test]
 fn seeds_of_demux_are_survived() {
-    replay("demux");
+    replay_seeds("demux");
 }
 
 #[test]
 fn seeds_of_rtp_are_survived() {
-    replay("rtp");
+    replay_seeds("rtp");
 }
 
 #[test]
 fn seeds_of_sdp_are_survived() {
-    replay("sdp");
+    replay_seeds("sdp");
 }
 
 #[test]
 fn seeds_of_rtvi_are_survived() {
-    replay("rtvi");
+    replay_seeds("rtvi");
 }
 
 #[test]
 fn seeds_of_trickle_are_survived() {
-    replay("trickle");
+    replay_seeds("trickle");
 }
 
 #[test]
 fn seeds_of_tcp_are_survived() {
-    replay("tcp");
+    replay_seeds("tcp");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn every_target_has_seeds_and_a_fuzzer() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest = std::fs::read_to_string(folder.join("libfuzzer/Cargo.toml")).expect("a manifest");
     for (name, _) in TARGETS {
-        assert!(!seeds(name).is_empty());
+        assert!(!read_seeds(name).is_empty());
         let fuzzer = format!("fuzz_targets/{name}.rs");
         assert!(manifest.contains(&format!("path = \"{fuzzer}\"")), "{fuzzer} is not in the manifest");
         let text = std::fs::read_to_string(folder.join("libfuzzer").join(&fuzzer)).expect("a fuzzer");
@@ -91,23 +91,27 @@ fn every_target_has_seeds_and_a_fuzzer() {
 }
 
 /// A number from an environment variable.
-fn setting(name: &str, default: impl FnOnce() -> u64) -> u64 {
+fn env_number(name: &str, default: impl FnOnce() -> u64) -> u64 {
     std::env::var(name).ok().map_or_else(default, |text| text.parse().expect("a number"))
 }
 
 /// Runs mutations for `VISAVIS_FUZZ_MINUTES` (default: one minute). `VISAVIS_FUZZ_SEED` is the seed
 /// (default: a random one).
 #[allow(clippy::print_stdout, reason = "who looks into a failure needs it")]
-fn long(name: &str) {
-    let minutes = setting("VISAVIS_FUZZ_MINUTES", || 1);
-    let seed = setting("VISAVIS_FUZZ_SEED", rand::random);
+fn fuzz_for_minutes(name: &str) {
+    let minutes = env_number("VISAVIS_FUZZ_MINUTES", || 1);
+    let seed = env_number("VISAVIS_FUZZ_SEED", rand::random);
     println!("{name}: VISAVIS_FUZZ_SEED={seed} VISAVIS_FUZZ_MINUTES={minutes}");
-    let seeds: Vec<Vec<u8>> = seeds(name).into_iter().map(|(_, bytes)| bytes).collect();
+    let seeds: Vec<Vec<u8>> = read_seeds(name).into_iter().map(|(_, bytes)| bytes).collect();
     let mut random = StdRng::seed_from_u64(seed);
     let until = engine::clock::now() + std::time::Duration::from_secs(60 * minutes);
     let mut inputs = 0_u64;
     while engine::clock::now() < until {
-        survives(name, &mutate::mutated(&mut random, &seeds), &format!("mutation {inputs} of seed {seed}"));
+        assert_no_panic(
+            name,
+            &mutate::mutate_seed(&mut random, &seeds),
+            &format!("mutation {inputs} of seed {seed}"),
+        );
         inputs += 1;
     }
     println!("{name}: {inputs} inputs");
@@ -117,35 +121,35 @@ fn long(name: &str) {
 #[test]
 #[ignore = "long: fuzz"]
 fn long_fuzz_demux() {
-    long("demux");
+    fuzz_for_minutes("demux");
 }
 
 #[test]
 #[ignore = "long: fuzz"]
 fn long_fuzz_rtp() {
-    long("rtp");
+    fuzz_for_minutes("rtp");
 }
 
 #[test]
 #[ignore = "long: fuzz"]
 fn long_fuzz_sdp() {
-    long("sdp");
+    fuzz_for_minutes("sdp");
 }
 
 #[test]
 #[ignore = "long: fuzz"]
 fn long_fuzz_rtvi() {
-    long("rtvi");
+    fuzz_for_minutes("rtvi");
 }
 
 #[test]
 #[ignore = "long: fuzz"]
 fn long_fuzz_trickle() {
-    long("trickle");
+    fuzz_for_minutes("trickle");
 }
 
 #[test]
 #[ignore = "long: fuzz"]
 fn long_fuzz_tcp() {
-    long("tcp");
+    fuzz_for_minutes("tcp");
 }

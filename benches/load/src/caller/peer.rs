@@ -24,15 +24,15 @@ use webrtc::peer_connection::{
     RTCPeerConnectionState, RTCSessionDescription, Registry, register_default_interceptors,
 };
 
-use super::reports::Reports;
+use super::report_forwarder::ReportForwarder;
 
 /// Payload types in the offer; the answer uses the same ones.
-const OPUS: u8 = 111;
-const VP8: u8 = 96;
+const OPUS_PAYLOAD_TYPE: u8 = 111;
+const VP8_PAYLOAD_TYPE: u8 = 96;
 /// Order of our interceptor: after all interceptors of the stack.
-const LAST: usize = 14_000;
+const INTERCEPTOR_ORDER: usize = 14_000;
 /// RTP timestamp units of a 20 ms packet.
-const STEP: u32 = 960;
+const TIMESTAMP_STEP: u32 = 960;
 
 /// State of a connection.
 ///
@@ -41,31 +41,31 @@ const STEP: u32 = 960;
 ///     └───────────────────failed or closed──────────────────┘
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ConnectionState {
     Connecting,
-    Up,
-    Down,
+    Connected,
+    Closed,
 }
 
-struct Handler {
-    gathered: watch::Sender<bool>,
-    state: watch::Sender<State>,
+struct EventHandler {
+    ice_gathered: watch::Sender<bool>,
+    state: watch::Sender<ConnectionState>,
     tracks: mpsc::UnboundedSender<Arc<dyn TrackRemote>>,
 }
 
 #[async_trait]
-impl PeerConnectionEventHandler for Handler {
+impl PeerConnectionEventHandler for EventHandler {
     async fn on_ice_gathering_state_change(&self, state: RTCIceGatheringState) {
         if state == RTCIceGatheringState::Complete {
-            self.gathered.send_replace(true);
+            self.ice_gathered.send_replace(true);
         }
     }
 
     async fn on_connection_state_change(&self, state: RTCPeerConnectionState) {
         match state {
-            RTCPeerConnectionState::Connected => drop(self.state.send_replace(State::Up)),
+            RTCPeerConnectionState::Connected => drop(self.state.send_replace(ConnectionState::Connected)),
             RTCPeerConnectionState::Failed | RTCPeerConnectionState::Closed => {
-                self.state.send_replace(State::Down);
+                self.state.send_replace(ConnectionState::Closed);
             }
             _ => {}
         }
@@ -78,20 +78,20 @@ impl PeerConnectionEventHandler for Handler {
 }
 
 /// The outgoing audio track.
-pub(super) struct Microphone {
+pub(super) struct MicrophoneTrack {
     track: Arc<TrackLocalStaticRTP>,
     ssrc: u32,
 }
 
-impl Microphone {
+impl MicrophoneTrack {
     /// Sends packet number `n`.
-    pub(super) async fn send(&self, n: u32, payload: Bytes) -> Result<()> {
+    pub(super) async fn send_packet(&self, n: u32, payload: Bytes) -> Result<()> {
         let header = rtp::Header {
             version: 2,
             marker: n == 0,
-            payload_type: OPUS,
+            payload_type: OPUS_PAYLOAD_TYPE,
             sequence_number: n as u16,
-            timestamp: n.wrapping_mul(STEP),
+            timestamp: n.wrapping_mul(TIMESTAMP_STEP),
             ssrc: self.ssrc,
             ..rtp::Header::default()
         };
@@ -102,13 +102,13 @@ impl Microphone {
 /// One connection.
 pub(super) struct Peer {
     pub(super) connection: Arc<dyn PeerConnection>,
-    pub(super) state: watch::Receiver<State>,
+    pub(super) state: watch::Receiver<ConnectionState>,
     pub(super) tracks: mpsc::UnboundedReceiver<Arc<dyn TrackRemote>>,
-    gathered: watch::Receiver<bool>,
-    microphone: Arc<Microphone>,
+    ice_gathered: watch::Receiver<bool>,
+    microphone: Arc<MicrophoneTrack>,
 }
 
-fn opus() -> RTCRtpCodec {
+fn opus_codec() -> RTCRtpCodec {
     RTCRtpCodec {
         mime_type: MIME_TYPE_OPUS.to_owned(),
         clock_rate: 48_000,
@@ -118,7 +118,7 @@ fn opus() -> RTCRtpCodec {
     }
 }
 
-fn vp8() -> RTCRtpCodec {
+fn vp8_codec() -> RTCRtpCodec {
     RTCRtpCodec {
         mime_type: MIME_TYPE_VP8.to_owned(),
         clock_rate: 90_000,
@@ -135,22 +135,23 @@ impl Peer {
     /// # Errors
     /// The error of the WebRTC stack, as text.
     pub(super) async fn new(bind: &'static str, channel: bool) -> std::result::Result<Self, String> {
-        Self::make(bind, channel).await.map_err(|e| format!("no connection can be made: {e}"))
+        Self::build(bind, channel).await.map_err(|e| format!("no connection can be made: {e}"))
     }
 
-    async fn make(bind: &'static str, channel: bool) -> Result<Self> {
+    async fn build(bind: &'static str, channel: bool) -> Result<Self> {
         let mut media = MediaEngine::default();
-        for (codec, payload_type, kind) in
-            [(opus(), OPUS, RtpCodecKind::Audio), (vp8(), VP8, RtpCodecKind::Video)]
-        {
+        for (codec, payload_type, kind) in [
+            (opus_codec(), OPUS_PAYLOAD_TYPE, RtpCodecKind::Audio),
+            (vp8_codec(), VP8_PAYLOAD_TYPE, RtpCodecKind::Video),
+        ] {
             media.register_codec(RTCRtpCodecParameters { rtp_codec: codec, payload_type }, kind)?;
         }
         let registry = register_default_interceptors(Registry::new(), &mut media)?;
-        let registry = registry.with(Slot::from(LAST), Reports::default());
+        let registry = registry.with(Slot::from(INTERCEPTOR_ORDER), ReportForwarder::default());
         let (gathering, gathered) = watch::channel(false);
-        let (stating, state) = watch::channel(State::Connecting);
+        let (stating, state) = watch::channel(ConnectionState::Connecting);
         let (tracking, tracks) = mpsc::unbounded_channel();
-        let handler = Handler { gathered: gathering, state: stating, tracks: tracking };
+        let handler = EventHandler { ice_gathered: gathering, state: stating, tracks: tracking };
         let connection = PeerConnectionBuilder::new()
             .with_media_engine(media)
             .with_interceptor_registry(registry)
@@ -162,7 +163,7 @@ impl Peer {
         let ssrc = rand::random();
         let coding = RTCRtpEncodingParameters {
             rtp_coding_parameters: RTCRtpCodingParameters { ssrc: Some(ssrc), ..Default::default() },
-            codec: opus(),
+            codec: opus_codec(),
             ..Default::default()
         };
         let names = ["caller", "microphone", "microphone"].map(str::to_owned);
@@ -186,22 +187,22 @@ impl Peer {
                 }
             });
         }
-        let microphone = Arc::new(Microphone { track, ssrc });
-        Ok(Self { connection, state, tracks, gathered, microphone })
+        let microphone = Arc::new(MicrophoneTrack { track, ssrc });
+        Ok(Self { connection, state, tracks, ice_gathered: gathered, microphone })
     }
 
     /// The outgoing audio track.
-    pub(super) fn microphone(&self) -> Arc<Microphone> {
+    pub(super) fn microphone(&self) -> Arc<MicrophoneTrack> {
         Arc::clone(&self.microphone)
     }
 
     /// Creates the offer, with all candidates.
-    pub(super) async fn offer(&self) -> std::result::Result<String, String> {
+    pub(super) async fn create_offer(&self) -> std::result::Result<String, String> {
         let made = async {
             let offer = self.connection.create_offer(None).await?;
             self.connection.set_local_description(offer).await?;
             // Fails only if the connection is gone; it then has no description.
-            let _ = self.gathered.clone().wait_for(|done| *done).await;
+            let _ = self.ice_gathered.clone().wait_for(|done| *done).await;
             Ok::<_, webrtc::error::Error>(self.connection.local_description().await)
         };
         let description = made.await.map_err(|e| format!("no offer can be made: {e}"))?;
@@ -209,16 +210,16 @@ impl Peer {
     }
 
     /// Applies the server's answer.
-    pub(super) async fn answer(&self, sdp: String) -> std::result::Result<(), String> {
+    pub(super) async fn set_answer(&self, sdp: String) -> std::result::Result<(), String> {
         let told = |e| format!("the answer cannot be taken: {e}");
         let answer = RTCSessionDescription::answer(sdp).map_err(told)?;
         self.connection.set_remote_description(answer).await.map_err(told)
     }
 
     /// Waits until the connection is in one of these states and returns that state.
-    pub(super) async fn becomes(&self, states: &[State]) -> State {
+    pub(super) async fn wait_for_state(&self, states: &[ConnectionState]) -> ConnectionState {
         let mut state = self.state.clone();
-        state.wait_for(|s| states.contains(s)).await.map_or(State::Down, |s| *s)
+        state.wait_for(|s| states.contains(s)).await.map_or(ConnectionState::Closed, |s| *s)
     }
 
     /// Closes the connection.

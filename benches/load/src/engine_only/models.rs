@@ -13,28 +13,28 @@ use tokio::runtime::Handle;
 /// Scripted models.
 pub(super) struct ScriptedModels {
     scripted: Arc<ScriptedProvider>,
-    weights: PathBuf,
-    detector: OnceLock<Arc<vad::Network>>,
+    vad_weights: PathBuf,
+    vad_network: OnceLock<Arc<vad::Network>>,
 }
 
 impl ScriptedModels {
     pub(super) fn new(dir: &Path, script: Script, runtime: Handle) -> Self {
         let scripted = Arc::new(ScriptedProvider::new(script, runtime));
-        Self { scripted, weights: paths::vad(dir), detector: OnceLock::new() }
+        Self { scripted, vad_weights: paths::vad(dir), vad_network: OnceLock::new() }
     }
 }
 
 impl Models for ScriptedModels {
     fn load(&self) -> Result<(), String> {
-        let network = vad::Network::load(&self.weights)
+        let network = vad::Network::load(&self.vad_weights)
             .map_err(|e| format!("the speech detector cannot be loaded ({e})"))?;
         // `load` runs once, so the cell is empty.
-        let _ = self.detector.set(Arc::new(network));
+        let _ = self.vad_network.set(Arc::new(network));
         Ok(())
     }
 
     fn vad(&self) -> Result<Box<dyn Vad>, String> {
-        let network = self.detector.get().ok_or("the speech detector is not loaded")?;
+        let network = self.vad_network.get().ok_or("the speech detector is not loaded")?;
         Ok(Box::new(Silero::new(Arc::clone(network))))
     }
 

@@ -18,88 +18,89 @@ use str0m::rtp::{ExtensionValues, RtpWrite};
 use str0m::{Candidate, Input, Output, Rtc};
 
 /// Key of the connection in the demultiplexer.
-const CALL: u8 = 1;
+const CALL_KEY: u8 = 1;
 /// A fixed ufrag for seeds: the connection's own is random.
-pub(crate) const NAME: &str = "seed";
+pub(crate) const SEED_UFRAG: &str = "seed";
 /// Maximum number of outputs of the client per poll.
-const ROUNDS: usize = 64;
+const MAX_POLL_ROUNDS: usize = 64;
 /// Maximum payload, in bytes: the packets of a client fit into the network's packets.
-const PAYLOAD: usize = 1_200;
+const MAX_PAYLOAD: usize = 1_200;
 /// Maximum time until the connection is established, in ms.
-const PATIENCE: usize = 5_000;
+const CONNECT_TIMEOUT_MS: usize = 5_000;
 
 /// The client's address, and a stranger's.
-pub(crate) fn addresses() -> [SocketAddr; 2] {
+pub(crate) fn client_addresses() -> [SocketAddr; 2] {
     [SocketAddr::from(([192, 0, 2, 1], 5_000)), SocketAddr::from(([198, 51, 100, 7], 40_000))]
 }
 
 /// The server's address.
-pub(crate) fn server() -> SocketAddr {
+pub(crate) fn server_address() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 2], 6_000))
 }
 
 /// The server's ICE candidates.
-pub(crate) fn local() -> [LocalCandidate; 2] {
-    [Protocol::Udp, Protocol::Tcp].map(|protocol| LocalCandidate { address: server(), protocol })
+pub(crate) fn local_candidates() -> [LocalCandidate; 2] {
+    [Protocol::Udp, Protocol::Tcp].map(|protocol| LocalCandidate { address: server_address(), protocol })
 }
 
 /// The server's certificate.
-pub(crate) fn certificate() -> &'static Certificate {
-    static ONE: OnceLock<Certificate> = OnceLock::new();
-    ONE.get_or_init(|| Certificate::generate().expect("a certificate"))
+pub(crate) fn server_certificate() -> &'static Certificate {
+    static CERTIFICATE: OnceLock<Certificate> = OnceLock::new();
+    CERTIFICATE.get_or_init(|| Certificate::generate().expect("a certificate"))
 }
 
-fn clients_certificate() -> DtlsCert {
-    static ONE: OnceLock<DtlsCert> = OnceLock::new();
+fn client_certificate() -> DtlsCert {
+    static CERTIFICATE: OnceLock<DtlsCert> = OnceLock::new();
     let made = || str0m::crypto::from_feature_flags().dtls_provider.generate_certificate();
-    ONE.get_or_init(|| made().expect("a certificate")).clone()
+    CERTIFICATE.get_or_init(|| made().expect("a certificate")).clone()
 }
 
 /// Both ends of the connection.
-pub(crate) struct World {
+pub(crate) struct Harness {
     pub(crate) now: Instant,
     pub(crate) connection: PeerConnection,
     demux: Demux<u8>,
-    known: Vec<SocketAddr>,
+    known_addresses: Vec<SocketAddr>,
     client: Rtc,
     audio: Mid,
     channel: Option<ChannelId>,
     /// Datagrams of the client that have not been delivered.
-    outbox: VecDeque<Vec<u8>>,
+    pending_datagrams: VecDeque<Vec<u8>>,
     /// Whether the server has accepted any datagram.
-    taken: bool,
+    received_any: bool,
     /// The connection's events.
     pub(crate) events: Vec<TransportEvent>,
 }
 
-impl World {
+impl Harness {
     /// After the exchange of offer and answer, and before any datagram.
     pub(crate) fn new() -> Self {
         let now = engine::clock::now();
-        let mut client = Rtc::builder().set_rtp_mode(true).set_dtls_cert(clients_certificate()).build(now);
-        client.add_local_candidate(Candidate::host(addresses()[0], "udp").expect("a candidate"));
+        let mut client = Rtc::builder().set_rtp_mode(true).set_dtls_cert(client_certificate()).build(now);
+        client.add_local_candidate(Candidate::host(client_addresses()[0], "udp").expect("a candidate"));
         let mut api = client.sdp_api();
         let audio = api.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
         api.add_media(MediaKind::Video, Direction::RecvOnly, None, None, None);
         api.add_channel("chat".into());
         let (offer, pending) = api.apply().expect("an offer");
         let (connection, answer) =
-            PeerConnection::accept(&offer.to_sdp_string(), &local(), certificate(), now).expect("an answer");
+            PeerConnection::accept(&offer.to_sdp_string(), &local_candidates(), server_certificate(), now)
+                .expect("an answer");
         let answer = SdpAnswer::from_sdp_string(&answer).expect("the answer is read");
         client.sdp_api().accept_answer(pending, answer).expect("the answer fits");
         let mut demux = Demux::new();
-        demux.insert(connection.ufrag(), CALL);
-        demux.insert(NAME, CALL);
+        demux.insert(connection.ufrag(), CALL_KEY);
+        demux.insert(SEED_UFRAG, CALL_KEY);
         Self {
             now,
             connection,
             demux,
-            known: Vec::new(),
+            known_addresses: Vec::new(),
             client,
             audio,
             channel: None,
-            outbox: VecDeque::new(),
-            taken: false,
+            pending_datagrams: VecDeque::new(),
+            received_any: false,
             events: Vec::new(),
         }
     }
@@ -107,10 +108,10 @@ impl World {
     /// The same after all handshakes, with the data channel open.
     pub(crate) fn connected() -> Self {
         let mut world = Self::new();
-        for _ in 0..PATIENCE {
-            world.pass(Duration::from_millis(1));
-            while let Some(datagram) = world.next() {
-                world.deliver(Protocol::Udp, addresses()[0], &datagram);
+        for _ in 0..CONNECT_TIMEOUT_MS {
+            world.advance(Duration::from_millis(1));
+            while let Some(datagram) = world.next_datagram() {
+                world.deliver(Protocol::Udp, client_addresses()[0], &datagram);
             }
             let open = |event: &TransportEvent| matches!(event, TransportEvent::ChannelOpen);
             if world.channel.is_some() && world.client.is_connected() && world.events.iter().any(open) {
@@ -122,68 +123,75 @@ impl World {
     }
 
     /// The client's next datagram.
-    pub(crate) fn next(&mut self) -> Option<Vec<u8>> {
-        self.serve_client();
-        self.outbox.pop_front()
+    pub(crate) fn next_datagram(&mut self) -> Option<Vec<u8>> {
+        self.poll_client();
+        self.pending_datagrams.pop_front()
     }
 
     /// Delivers a datagram to the server, as `MediaThread::handle_datagram` does. Returns whether
     /// the connection accepted it.
     pub(crate) fn deliver(&mut self, protocol: Protocol, source: SocketAddr, datagram: &[u8]) -> bool {
         let slot = self.demux.route(self.now, source, datagram);
-        let learnt = self.known.contains(&source);
-        assert!(slot.is_none_or(|slot| slot == CALL), "there is no such call");
+        let learnt = self.known_addresses.contains(&source);
+        assert!(slot.is_none_or(|slot| slot == CALL_KEY), "there is no such call");
         assert!(
             slot.is_none() || learnt || stun_ufrag(datagram).is_some(),
             "a stranger's datagram was routed"
         );
-        let taken = slot.is_some() && self.connection.receive(self.now, protocol, source, server(), datagram);
+        let taken =
+            slot.is_some() && self.connection.receive(self.now, protocol, source, server_address(), datagram);
         if taken {
-            self.demux.learn_address(source, CALL);
-            self.taken = true;
+            self.demux.learn_address(source, CALL_KEY);
+            self.received_any = true;
             if !learnt {
-                self.known.push(source);
+                self.known_addresses.push(source);
             }
         }
-        self.serve_server();
+        self.poll_server();
         taken
     }
 
     /// Advances the time of both ends.
-    pub(crate) fn pass(&mut self, time: Duration) {
+    pub(crate) fn advance(&mut self, time: Duration) {
         self.now += time;
         if self.connection.timeout() <= self.now {
             self.connection.handle_timeout(self.now);
         }
-        self.serve_server();
+        self.poll_server();
         // Fails if the server was made to send invalid data.
         drop(self.client.handle_input(Input::Timeout(self.now)));
-        self.serve_client();
+        self.poll_client();
     }
 
-    fn serve_server(&mut self) {
+    fn poll_server(&mut self) {
         let mut sent = Vec::new();
         while let Some(event) = self.connection.poll(self.now, &mut |one: Transmit| sent.push(one)) {
             self.events.push(event);
         }
         assert!(self.connection.timeout() > self.now, "the connection would be served without end");
-        assert!(self.taken || sent.is_empty(), "who proved nothing was sent {} datagrams", sent.len());
+        assert!(self.received_any || sent.is_empty(), "who proved nothing was sent {} datagrams", sent.len());
         for one in sent {
-            assert!(self.known.contains(&one.destination), "{} was never heard of", one.destination);
-            let Ok(receive) = Receive::new(Protocol::Udp, server(), addresses()[0], &one.contents) else {
+            assert!(
+                self.known_addresses.contains(&one.destination),
+                "{} was never heard of",
+                one.destination
+            );
+            let Ok(receive) =
+                Receive::new(Protocol::Udp, server_address(), client_addresses()[0], &one.contents)
+            else {
                 continue;
             };
-            if one.destination == addresses()[0] {
+            if one.destination == client_addresses()[0] {
                 drop(self.client.handle_input(Input::Receive(self.now, receive)));
-                self.serve_client();
+                self.poll_client();
             }
         }
     }
 
-    fn serve_client(&mut self) {
-        for _ in 0..ROUNDS {
+    fn poll_client(&mut self) {
+        for _ in 0..MAX_POLL_ROUNDS {
             match self.client.poll_output() {
-                Ok(Output::Transmit(one)) => self.outbox.push_back(one.contents.to_vec()),
+                Ok(Output::Transmit(one)) => self.pending_datagrams.push_back(one.contents.to_vec()),
                 Ok(Output::Event(str0m::Event::ChannelOpen(id, _))) => self.channel = Some(id),
                 Ok(Output::Event(_)) => {}
                 Ok(Output::Timeout(at)) if at <= self.now && self.client.is_alive() => {
@@ -203,7 +211,10 @@ impl World {
         level: Option<i8>,
         payload: &[u8],
     ) {
-        let (Some(pt), payload) = (self.opus(), &payload[..payload.len().min(PAYLOAD)]) else { return };
+        let (Some(pt), payload) = (self.opus_payload_type(), &payload[..payload.len().min(MAX_PAYLOAD)])
+        else {
+            return;
+        };
         let extensions = ExtensionValues {
             audio_level: level,
             voice_activity: level.map(|level| level > -50),
@@ -218,10 +229,10 @@ impl World {
                 .ext_vals(extensions),
         );
         drop(self.client.handle_input(Input::Timeout(self.now)));
-        self.serve_client();
+        self.poll_client();
     }
 
-    fn opus(&self) -> Option<Pt> {
+    fn opus_payload_type(&self) -> Option<Pt> {
         let offered = self.client.media(self.audio)?.remote_pts().to_vec();
         offered.first().copied()
     }
@@ -232,6 +243,6 @@ impl World {
             // A message that does not fit is not sent.
             drop(channel.write(binary, text));
         }
-        self.serve_client();
+        self.poll_client();
     }
 }

@@ -17,33 +17,33 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 
 /// By conversation: the sequence numbers of its webhooks, in arrival order.
-type Came = HashMap<String, Vec<u64>>;
+type ReceivedSequences = HashMap<String, Vec<u64>>;
 
 /// The receiver.
 #[derive(Default)]
-pub(crate) struct Hooks {
-    key: OnceLock<hmac::Key>,
-    came: Mutex<Came>,
+pub(crate) struct WebhookReceiver {
+    signing_key: OnceLock<hmac::Key>,
+    received: Mutex<ReceivedSequences>,
 }
 
 /// Comparison of the received webhooks of one conversation with the expected ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Compared {
+pub(crate) struct DeliveryCheck {
     pub(crate) missing: usize,
     pub(crate) out_of_order: usize,
 }
 
-impl Hooks {
+impl WebhookReceiver {
     /// Listens at an address that `server` can reach. Returns the receiver and its address.
     ///
     /// # Errors
     /// No port is free.
     pub(crate) async fn listen(loopback: bool, server: &str) -> std::io::Result<(Arc<Self>, SocketAddr)> {
-        let own = if loopback { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { towards(server).await? };
+        let own = if loopback { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { local_address_for(server).await? };
         let listener = TcpListener::bind((own, 0)).await?;
         let address = listener.local_addr()?;
         let hooks = Arc::new(Self::default());
-        let router = Router::new().route("/", post(take)).with_state(Arc::clone(&hooks));
+        let router = Router::new().route("/", post(handle_webhook)).with_state(Arc::clone(&hooks));
         tokio::spawn(async move {
             // The task ends with the run.
             let _ = axum::serve(listener, router).await;
@@ -59,29 +59,29 @@ impl Hooks {
         let key = secret.strip_prefix("whsec_").and_then(|key| STANDARD.decode(key).ok());
         let key = key.ok_or("the agent's webhook secret cannot be read")?;
         // There is only one agent.
-        let _ = self.key.set(hmac::Key::new(hmac::HMAC_SHA256, &key));
+        let _ = self.signing_key.set(hmac::Key::new(hmac::HMAC_SHA256, &key));
         Ok(())
     }
 
-    fn came(&self) -> std::sync::MutexGuard<'_, Came> {
-        self.came.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_received(&self) -> std::sync::MutexGuard<'_, ReceivedSequences> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Number of different webhooks received for a conversation.
-    pub(crate) fn count(&self, conversation: &str) -> usize {
-        let mut numbers = self.came().get(conversation).cloned().unwrap_or_default();
+    pub(crate) fn count_distinct(&self, conversation: &str) -> usize {
+        let mut numbers = self.lock_received().get(conversation).cloned().unwrap_or_default();
         numbers.sort_unstable();
         numbers.dedup();
         numbers.len()
     }
 
     /// Checks the received webhooks of a conversation, of which `expected` were sent.
-    pub(crate) fn compare(&self, conversation: &str, expected: usize) -> Compared {
-        compare(self.came().get(conversation).map_or(&[], Vec::as_slice), expected)
+    pub(crate) fn check_deliveries(&self, conversation: &str, expected: usize) -> DeliveryCheck {
+        check_sequence(self.lock_received().get(conversation).map_or(&[], Vec::as_slice), expected)
     }
 
     /// Accepts a webhook; returns whether its signature is valid.
-    fn take(&self, headers: &HeaderMap, body: &[u8]) -> bool {
+    fn accept(&self, headers: &HeaderMap, body: &[u8]) -> bool {
         let header = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
         let (Some(id), Some(time), Some(signed)) =
             (header("webhook-id"), header("webhook-timestamp"), header("webhook-signature"))
@@ -96,7 +96,7 @@ impl Hooks {
                 .filter_map(|one| STANDARD.decode(one.strip_prefix("v1,")?).ok())
                 .any(|tag| hmac::verify(key, &text, &tag).is_ok())
         };
-        if !self.key.get().is_some_and(holds) {
+        if !self.signing_key.get().is_some_and(holds) {
             return false;
         }
         let number = header("visavis-sequence").and_then(|n| n.parse().ok());
@@ -105,13 +105,13 @@ impl Hooks {
         let (Some(number), Some(conversation)) = (number, conversation) else {
             return false;
         };
-        self.came().entry(conversation.to_owned()).or_default().push(number);
+        self.lock_received().entry(conversation.to_owned()).or_default().push(number);
         true
     }
 }
 
 /// `numbers` in arrival order. A number is repeated if the response to its webhook was lost.
-fn compare(numbers: &[u64], expected: usize) -> Compared {
+fn check_sequence(numbers: &[u64], expected: usize) -> DeliveryCheck {
     let (mut seen, mut newest, mut out_of_order) = (std::collections::HashSet::new(), 0, 0);
     for number in numbers {
         if seen.insert(*number) {
@@ -119,18 +119,22 @@ fn compare(numbers: &[u64], expected: usize) -> Compared {
             newest = newest.max(*number);
         }
     }
-    Compared { missing: expected.saturating_sub(seen.len()), out_of_order }
+    DeliveryCheck { missing: expected.saturating_sub(seen.len()), out_of_order }
 }
 
 /// This machine's address on the route to the server.
-async fn towards(server: &str) -> std::io::Result<IpAddr> {
+async fn local_address_for(server: &str) -> std::io::Result<IpAddr> {
     let socket = tokio::net::UdpSocket::bind("0.0.0.0:0").await?;
     socket.connect(server).await?;
     Ok(socket.local_addr()?.ip())
 }
 
-async fn take(State(hooks): State<Arc<Hooks>>, headers: HeaderMap, body: Bytes) -> StatusCode {
-    if hooks.take(&headers, &body) { StatusCode::NO_CONTENT } else { StatusCode::BAD_REQUEST }
+async fn handle_webhook(
+    State(hooks): State<Arc<WebhookReceiver>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> StatusCode {
+    if hooks.accept(&headers, &body) { StatusCode::NO_CONTENT } else { StatusCode::BAD_REQUEST }
 }
 
 #[cfg(test)]
@@ -139,7 +143,7 @@ mod tests {
 
     #[test]
     fn only_what_is_signed_with_the_agent_s_secret_counts() {
-        let hooks = Hooks::default();
+        let hooks = WebhookReceiver::default();
         let key = STANDARD.encode([7; 24]);
         let body = br#"{"conversation_id":"c"}"#;
         let headers = |secret: &[u8], number: &str| {
@@ -154,21 +158,21 @@ mod tests {
             headers.insert("visavis-sequence", number.parse().unwrap());
             headers
         };
-        assert!(!hooks.take(&headers(&[7; 24], "1"), body), "no secret yet");
+        assert!(!hooks.accept(&headers(&[7; 24], "1"), body), "no secret yet");
         hooks.set_secret(&format!("whsec_{key}")).unwrap();
-        assert!(!hooks.take(&headers(&[8; 24], "1"), body), "another secret");
-        assert!(!hooks.take(&headers(&[7; 24], "1"), b"{}"), "another body");
-        assert!(!hooks.take(&headers(&[7; 24], "one"), body), "no number");
-        assert!(hooks.take(&headers(&[7; 24], "1"), body));
-        assert!(hooks.take(&headers(&[7; 24], "1"), body));
-        assert_eq!(hooks.count("c"), 1);
+        assert!(!hooks.accept(&headers(&[8; 24], "1"), body), "another secret");
+        assert!(!hooks.accept(&headers(&[7; 24], "1"), b"{}"), "another body");
+        assert!(!hooks.accept(&headers(&[7; 24], "one"), body), "no number");
+        assert!(hooks.accept(&headers(&[7; 24], "1"), body));
+        assert!(hooks.accept(&headers(&[7; 24], "1"), body));
+        assert_eq!(hooks.count_distinct("c"), 1);
         assert!(hooks.set_secret("secret").is_err());
     }
 
     #[test]
     fn what_lacks_or_comes_late_is_counted_once() {
         let of = |numbers: &[u64], expected| {
-            let c = compare(numbers, expected);
+            let c = check_sequence(numbers, expected);
             (c.missing, c.out_of_order)
         };
         assert_eq!(of(&[1, 2, 3], 3), (0, 0));

@@ -11,33 +11,33 @@ use engine::transport::loopback::{LoopbackClient, LoopbackOutput};
 use engine::{CallEngine, clock};
 use engine_api::{CallConfig, EventSink};
 
-use super::Counts;
+use super::EngineCounters;
 use crate::args::Plan;
-use crate::late::Late;
-use crate::machine::{self, Threads};
+use crate::lateness::Lateness;
+use crate::machine::{self, ThreadTimes};
 use crate::progress::Progress;
 use crate::score::{Scorer, Scores};
-use crate::turns::{self, LAST, Turns};
-use crate::workload::{BLOCK, RATE, Workload};
+use crate::turns::{self, TurnStats, UNJUDGED_TAIL};
+use crate::workload::{FRAME_SAMPLES, SAMPLE_RATE, Workload};
 
 /// How often every caller is polled.
-const ROUND: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// How long audio is sent before it is spoken. The engine uses it at its due time, so lateness of
 /// this thread has no effect below this limit.
-const AHEAD: Duration = Duration::from_millis(500);
+const SEND_AHEAD: Duration = Duration::from_millis(500);
 /// Sample rate of the engine's output, in Hz.
-const HEARD: usize = 48_000;
+const OUTPUT_SAMPLE_RATE: usize = 48_000;
 
 /// An event sink that forwards committed turns and discards all other events.
-pub(super) struct Commits(Sender<(ConversationId, String)>);
+pub(super) struct CommitSink(Sender<(ConversationId, String)>);
 
 /// An event sink, and the receiver of its committed turns.
-pub(super) fn ledger() -> (Commits, Receiver<(ConversationId, String)>) {
+pub(super) fn commit_channel() -> (CommitSink, Receiver<(ConversationId, String)>) {
     let (sender, receiver) = crossbeam_channel::unbounded();
-    (Commits(sender), receiver)
+    (CommitSink(sender), receiver)
 }
 
-impl EventSink for Commits {
+impl EventSink for CommitSink {
     fn record(&self, conversation: ConversationId, fact: EventEnvelope) {
         if let Event::UtteranceCommitted { text } = fact.event {
             // Fails only after the end of the run.
@@ -49,43 +49,43 @@ impl EventSink for Commits {
 }
 
 /// Resources in use at one instant.
-pub(super) struct Mark {
+pub(super) struct Snapshot {
     pub(super) at: Instant,
-    pub(super) threads: Threads,
-    pub(super) resident: Option<u64>,
-    pub(super) counts: Counts,
+    pub(super) threads: ThreadTimes,
+    pub(super) resident_bytes: Option<u64>,
+    pub(super) counters: EngineCounters,
 }
 
 /// Result of one call.
-pub(super) struct Called {
+pub(super) struct CallResult {
     pub(super) join: f64,
     pub(super) scores: Scores,
-    pub(super) late: Late,
-    pub(super) turns: Turns,
-    pub(super) late_feeds: u64,
+    pub(super) lateness: Lateness,
+    pub(super) turns: TurnStats,
+    pub(super) late_frames: u64,
 }
 
 /// Result of a finished run.
-pub(super) struct Ran {
-    pub(super) calls: Vec<Called>,
+pub(super) struct RunResult {
+    pub(super) calls: Vec<CallResult>,
     pub(super) failed: usize,
-    pub(super) begin: Mark,
-    pub(super) end: Mark,
+    pub(super) start: Snapshot,
+    pub(super) end: Snapshot,
     /// Memory with one call, in bytes.
-    pub(super) first: Option<u64>,
+    pub(super) first_call_memory: Option<u64>,
     /// The user or the system stopped the run.
     pub(super) interrupted: bool,
 }
 
 struct Caller {
-    far: LoopbackClient,
-    asked: Instant,
+    client: LoopbackClient,
+    requested_at: Instant,
     /// When the call was connected, which is also the time of its first sample.
-    began: Option<Instant>,
-    blocks: usize,
-    late_feeds: u64,
+    connected_at: Option<Instant>,
+    sent_frames: usize,
+    late_frames: u64,
     scorer: Scorer,
-    late: Late,
+    lateness: Lateness,
     committed: Vec<String>,
     closed: bool,
 }
@@ -110,8 +110,8 @@ impl Feeder {
         Self { plan, engine, call, committed, callers, failed: 0 }
     }
 
-    pub(super) fn run(mut self) -> Ran {
-        let stop = crate::interrupted();
+    pub(super) fn run(mut self) -> RunResult {
+        let stop = crate::interrupt_flag();
         let begun = clock::now();
         let ramp = Duration::from_secs_f64((self.plan.calls - 1) as f64 / self.plan.ramp);
         let ends = begun + ramp + self.plan.duration;
@@ -125,13 +125,13 @@ impl Feeder {
             {
                 // The first call has run for a while, so one-time allocations are done.
                 if attached == 1 {
-                    first = machine::resident();
+                    first = machine::resident_bytes();
                 }
-                self.attach(now, attached);
+                self.attach_caller(now, attached);
                 attached += 1;
             }
             for caller in &mut self.callers {
-                caller.serve(&self.plan.workload, now, ends);
+                caller.poll(&self.plan.workload, now, ends);
             }
             for (id, text) in self.committed.try_iter() {
                 if let Some(caller) = self.callers.get_mut(id.0 as usize) {
@@ -139,45 +139,45 @@ impl Feeder {
                 }
             }
             if begin.is_none() && now >= begun + ramp {
-                begin = Some(Mark::now(&self.engine));
+                begin = Some(Snapshot::capture(&self.engine));
             }
             let over = now >= ends || stop.load(Relaxed);
-            progress.tell(now, self.callers.len(), self.plan.calls, self.failed);
+            progress.update(now, self.callers.len(), self.plan.calls, self.failed);
             if over {
-                progress.end();
-                let end = Mark::now(&self.engine);
-                let begin = begin.unwrap_or_else(|| Mark::now(&self.engine));
+                progress.finish();
+                let end = Snapshot::capture(&self.engine);
+                let begin = begin.unwrap_or_else(|| Snapshot::capture(&self.engine));
                 let workload = Arc::clone(&self.plan.workload);
-                let failed =
-                    self.failed + self.callers.iter().filter(|c| c.closed || c.began.is_none()).count();
+                let failed = self.failed
+                    + self.callers.iter().filter(|c| c.closed || c.connected_at.is_none()).count();
                 let whole = self.callers.into_iter().filter(|c| !c.closed);
-                let calls = whole.filter_map(|c| c.leave(&workload, now)).collect();
+                let calls = whole.filter_map(|c| c.finish(&workload, now)).collect();
                 let interrupted = stop.load(Relaxed);
-                return Ran { calls, failed, begin, end, first, interrupted };
+                return RunResult { calls, failed, start: begin, end, first_call_memory: first, interrupted };
             }
-            next = (next + ROUND).max(clock::now());
+            next = (next + POLL_INTERVAL).max(clock::now());
             std::thread::sleep(next.saturating_duration_since(clock::now()));
         }
     }
 
-    fn attach(&mut self, now: Instant, number: usize) {
+    fn attach_caller(&mut self, now: Instant, number: usize) {
         let call = CallConfig { id: ConversationId(self.callers.len() as u128), ..self.call.clone() };
         match self.engine.start_loopback_call(Arc::new(call), Vec::new()) {
             Ok(far) => {
                 let mut caller = Caller {
-                    far,
-                    asked: now,
-                    began: None,
-                    blocks: 0,
-                    late_feeds: 0,
-                    scorer: Scorer::new(Arc::clone(&self.plan.workload), HEARD),
-                    late: Late::from(0.0),
+                    client: far,
+                    requested_at: now,
+                    connected_at: None,
+                    sent_frames: 0,
+                    late_frames: 0,
+                    scorer: Scorer::new(Arc::clone(&self.plan.workload), OUTPUT_SAMPLE_RATE),
+                    lateness: Lateness::with_start(0.0),
                     committed: Vec::new(),
                     closed: false,
                 };
                 // The call may be connected before the next poll.
-                while block_time(caller.blocks) < AHEAD {
-                    caller.say(&self.plan.workload);
+                while frames_duration(caller.sent_frames) < SEND_AHEAD {
+                    caller.send_frame(&self.plan.workload);
                 }
                 self.callers.push(caller);
             }
@@ -190,63 +190,64 @@ impl Feeder {
 }
 
 impl Caller {
-    fn serve(&mut self, workload: &Workload, now: Instant, ends: Instant) {
-        for left in self.far.drain_outputs() {
+    fn poll(&mut self, workload: &Workload, now: Instant, ends: Instant) {
+        for left in self.client.drain_outputs() {
             match left {
                 LoopbackOutput::Connected { at } => {
-                    self.began = Some(at);
+                    self.connected_at = Some(at);
                     let whole = ends.saturating_duration_since(at).as_secs_f64();
-                    self.scorer.end(whole - LAST);
+                    self.scorer.set_end(whole - UNJUDGED_TAIL);
                 }
                 LoopbackOutput::Audio { at, timestamp, pcm, .. } => {
-                    let Some(began) = self.began else { continue };
+                    let Some(began) = self.connected_at else { continue };
                     let at = at.saturating_duration_since(began).as_secs_f64();
-                    let _ = self.late.frame(at, timestamp as i64, pcm.len() as i64);
-                    self.scorer.frame(at, &pcm);
+                    let _ = self.lateness.record_frame(at, timestamp as i64, pcm.len() as i64);
+                    self.scorer.process_audio(at, &pcm);
                 }
                 LoopbackOutput::Video { at, .. } => {
-                    let since = self.began.map(|began| at.saturating_duration_since(began).as_secs_f64());
-                    self.scorer.picture(since.unwrap_or_default());
+                    let since =
+                        self.connected_at.map(|began| at.saturating_duration_since(began).as_secs_f64());
+                    self.scorer.record_frame(since.unwrap_or_default());
                 }
                 LoopbackOutput::Closed => self.closed = true,
                 LoopbackOutput::Text(_) => {}
             }
         }
-        let Some(began) = self.began else { return };
+        let Some(began) = self.connected_at else { return };
         loop {
-            let spoken = began + block_time(self.blocks + 1);
-            if spoken > now + AHEAD {
+            let spoken = began + frames_duration(self.sent_frames + 1);
+            if spoken > now + SEND_AHEAD {
                 return;
             }
-            self.late_feeds += u64::from(spoken < now);
-            self.say(workload);
+            self.late_frames += u64::from(spoken < now);
+            self.send_frame(workload);
         }
     }
 
     /// Sends the next frame.
-    fn say(&mut self, workload: &Workload) {
-        self.far.send_audio(workload.block(self.blocks).to_vec());
-        self.blocks += 1;
+    fn send_frame(&mut self, workload: &Workload) {
+        self.client.send_audio(workload.frame(self.sent_frames).to_vec());
+        self.sent_frames += 1;
     }
 
     /// Result of the call; `None` if it never connected.
-    fn leave(mut self, workload: &Workload, now: Instant) -> Option<Called> {
-        let began = self.began?;
+    fn finish(mut self, workload: &Workload, now: Instant) -> Option<CallResult> {
+        let began = self.connected_at?;
         let whole = now.saturating_duration_since(began).as_secs_f64();
-        self.late.end(whole);
-        Some(Called {
-            join: began.saturating_duration_since(self.asked).as_secs_f64(),
-            scores: self.scorer.finish(whole - LAST),
-            late: self.late,
-            turns: turns::judged(workload, whole, &self.committed),
-            late_feeds: self.late_feeds,
+        self.lateness.finish(whole);
+        Some(CallResult {
+            join: began.saturating_duration_since(self.requested_at).as_secs_f64(),
+            scores: self.scorer.finish(whole - UNJUDGED_TAIL),
+            lateness: self.lateness,
+            turns: turns::evaluate_turns(workload, whole, &self.committed),
+            late_frames: self.late_frames,
         })
     }
 }
 
 /// Duration of `n` frames.
-fn block_time(n: usize) -> Duration {
-    Duration::from_nanos((n * BLOCK) as u64 * 1_000_000_000 / RATE as u64)
+fn frames_duration(n: usize) -> Duration {
+    Duration::from_nanos((n * FRAME_SAMPLES) as u64 * 1_000_000_000 / SAMPLE_RATE as u64)
 }
 
 #[cfg(test)]
@@ -255,6 +256,6 @@ mod tests {
 
     #[test]
     fn a_block_takes_twenty_milliseconds() {
-        assert_eq!(block_time(50), Duration::from_secs(1));
+        assert_eq!(frames_duration(50), Duration::from_secs(1));
     }
 }

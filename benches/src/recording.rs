@@ -5,9 +5,9 @@ use engine::speak::encode::{Encoder, FRAME_SAMPLES};
 use models::tts::Upsampler;
 
 /// Sample rate of [`utterances`], in Hz.
-pub const RATE: usize = 16_000;
+pub const SAMPLE_RATE: usize = 16_000;
 /// Bytes of a WAV header without optional chunks.
-const HEADER: usize = 44;
+const WAV_HEADER_SIZE: usize = 44;
 
 /// The utterances of the recording, 16 kHz mono, each from its true onset to its true end, in whole
 /// frames of 20 ms.
@@ -17,18 +17,23 @@ const HEADER: usize = 44;
 #[must_use]
 pub fn utterances() -> Vec<Vec<i16>> {
     let wav = include_bytes!("../load/workload/user.wav");
-    assert_eq!(&wav[HEADER - 8..HEADER - 4], b"data", "the recording has a header of another length");
-    let samples: Vec<i16> = wav[HEADER..].as_chunks::<2>().0.iter().map(|b| i16::from_le_bytes(*b)).collect();
+    assert_eq!(
+        &wav[WAV_HEADER_SIZE - 8..WAV_HEADER_SIZE - 4],
+        b"data",
+        "the recording has a header of another length"
+    );
+    let samples: Vec<i16> =
+        wav[WAV_HEADER_SIZE..].as_chunks::<2>().0.iter().map(|b| i16::from_le_bytes(*b)).collect();
     let description: serde_json::Value =
         serde_json::from_str(include_str!("../load/workload/workload.json")).expect("it is JSON");
     let at = |utterance: &serde_json::Value, key: &str| {
-        (utterance[key].as_f64().expect("a time in seconds") * RATE as f64) as usize
+        (utterance[key].as_f64().expect("a time in seconds") * SAMPLE_RATE as f64) as usize
     };
     let all = description["utterances"].as_array().expect("a list");
     all.iter()
         .map(|utterance| {
             let mut said = samples[at(utterance, "onset_s")..at(utterance, "end_s")].to_vec();
-            said.resize(said.len().next_multiple_of(RATE / 50), 0);
+            said.resize(said.len().next_multiple_of(SAMPLE_RATE / 50), 0);
             said
         })
         .collect()
@@ -40,8 +45,8 @@ pub fn utterances() -> Vec<Vec<i16>> {
 /// # Panics
 /// As [`utterances`].
 #[must_use]
-pub fn speech() -> Vec<[i16; FRAME_SAMPLES]> {
-    let mut upsampler = Upsampler::new(RATE as u32).expect("a rate of voices");
+pub fn speech_frames() -> Vec<[i16; FRAME_SAMPLES]> {
+    let mut upsampler = Upsampler::new(SAMPLE_RATE as u32).expect("a rate of voices");
     let mut samples = upsampler.push(&utterances().concat());
     samples.extend(upsampler.finish());
     samples.as_chunks::<FRAME_SAMPLES>().0.to_vec()
@@ -52,8 +57,8 @@ pub fn speech() -> Vec<[i16; FRAME_SAMPLES]> {
 /// # Panics
 /// As [`utterances`], and if the encoder is not available.
 #[must_use]
-pub fn packets() -> Vec<Vec<u8>> {
+pub fn opus_packets() -> Vec<Vec<u8>> {
     let mut encoder = Encoder::new().expect("an encoder");
     encoder.on_packet_loss(0.1).expect("it codes for loss");
-    speech().iter().map(|block| encoder.encode(block).expect("a packet").to_vec()).collect()
+    speech_frames().iter().map(|block| encoder.encode(block).expect("a packet").to_vec()).collect()
 }

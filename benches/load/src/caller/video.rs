@@ -6,93 +6,98 @@ use std::time::Instant;
 use models::face::vp8;
 use rtc::rtp;
 
-use super::offset::Offsets;
+use super::clock_offset::ClockOffsets;
 
 /// Statistics of the received video.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedVideo {
     /// Time from the request for the conversation to the first complete frame, in s.
-    pub(crate) first: Option<f64>,
+    pub(crate) first_frame: Option<f64>,
     /// Number of complete frames.
-    pub(crate) pictures: u64,
+    pub(crate) frames: u64,
     /// Delay of the video behind its audio, from the sender reports, in s.
     pub(crate) skew: Option<f64>,
     /// Number of decoded frames.
     pub(crate) decoded: u64,
     /// Number of frames that could not be decoded; they are not part of `decoded`.
-    pub(crate) errors: u64,
+    pub(crate) decode_errors: u64,
 }
 
 /// A frame that is being received.
-struct Coming {
+struct PartialFrame {
     timestamp: u32,
-    next: u16,
-    whole: bool,
+    next_sequence: u16,
+    is_complete: bool,
     data: Vec<u8>,
 }
 
 /// Assembles frames from packets.
-pub(super) struct Eye {
-    begun: Instant,
-    coming: Option<Coming>,
-    first: Option<Instant>,
-    decodes: bool,
+pub(super) struct VideoReceiver {
+    started_at: Instant,
+    current: Option<PartialFrame>,
+    first_frame_at: Option<Instant>,
+    decode_enabled: bool,
     decoder: Option<vp8::Decoder>,
-    seen: Seen,
-    pub(super) offsets: Offsets,
+    stats: ReceivedVideo,
+    pub(super) offsets: ClockOffsets,
 }
 
-impl Eye {
+impl VideoReceiver {
     pub(super) fn new(begun: Instant, decodes: bool) -> Self {
         Self {
-            begun,
-            coming: None,
-            first: None,
-            decodes,
+            started_at: begun,
+            current: None,
+            first_frame_at: None,
+            decode_enabled: decodes,
             decoder: None,
-            seen: Seen::default(),
-            offsets: Offsets::new(90_000.0),
+            stats: ReceivedVideo::default(),
+            offsets: ClockOffsets::new(90_000.0),
         }
     }
 
     /// Handles a packet; returns whether it completes a frame.
-    pub(super) fn packet(&mut self, at: Instant, packet: &rtp::Packet) -> bool {
+    pub(super) fn handle_packet(&mut self, at: Instant, packet: &rtp::Packet) -> bool {
         let header = &packet.header;
         // Padding, which senders use to probe for bandwidth, has no payload.
-        let Some((begins, payload)) = part(&packet.payload) else {
+        let Some((begins, payload)) = strip_vp8_descriptor(&packet.payload) else {
             return false;
         };
-        let goes_on = self
-            .coming
-            .as_ref()
-            .is_some_and(|c| c.timestamp == header.timestamp && c.next == header.sequence_number && !begins);
+        let goes_on = self.current.as_ref().is_some_and(|c| {
+            c.timestamp == header.timestamp && c.next_sequence == header.sequence_number && !begins
+        });
         if !goes_on {
-            let mut data = self.coming.take().map(|c| c.data).unwrap_or_default();
+            let mut data = self.current.take().map(|c| c.data).unwrap_or_default();
             data.clear();
-            self.coming = Some(Coming { timestamp: header.timestamp, next: 0, whole: begins, data });
+            self.current = Some(PartialFrame {
+                timestamp: header.timestamp,
+                next_sequence: 0,
+                is_complete: begins,
+                data,
+            });
         }
-        let Some(coming) = &mut self.coming else {
+        let Some(coming) = &mut self.current else {
             return false;
         };
-        coming.next = header.sequence_number.wrapping_add(1);
-        if self.decodes {
+        coming.next_sequence = header.sequence_number.wrapping_add(1);
+        if self.decode_enabled {
             coming.data.extend_from_slice(payload);
         }
         if !header.marker {
             return false;
         }
-        let Some(coming) = self.coming.take().filter(|c| c.whole) else {
+        let Some(coming) = self.current.take().filter(|c| c.is_complete) else {
             return false;
         };
-        self.picture(at, &coming);
+        self.finish_frame(at, &coming);
         true
     }
 
-    fn picture(&mut self, at: Instant, picture: &Coming) {
-        self.offsets.packet(at.saturating_duration_since(self.begun).as_secs_f64(), picture.timestamp);
-        self.seen.pictures += 1;
-        self.first = self.first.or(Some(at));
-        if self.decodes {
+    fn finish_frame(&mut self, at: Instant, picture: &PartialFrame) {
+        self.offsets
+            .add_packet(at.saturating_duration_since(self.started_at).as_secs_f64(), picture.timestamp);
+        self.stats.frames += 1;
+        self.first_frame_at = self.first_frame_at.or(Some(at));
+        if self.decode_enabled {
             self.decode(&picture.data);
         }
     }
@@ -100,7 +105,7 @@ impl Eye {
     /// Before the first key frame, nothing can be decoded.
     fn decode(&mut self, frame: &[u8]) {
         if self.decoder.is_none() {
-            let Some((width, height)) = key_size(frame) else {
+            let Some((width, height)) = key_frame_size(frame) else {
                 return;
             };
             self.decoder = vp8::Decoder::new(width, height).ok();
@@ -109,24 +114,25 @@ impl Eye {
             return;
         };
         match decoder.decode(frame) {
-            Ok(_) => self.seen.decoded += 1,
-            Err(_) => self.seen.errors += 1,
+            Ok(_) => self.stats.decoded += 1,
+            Err(_) => self.stats.decode_errors += 1,
         }
     }
 
     /// Returns the statistics of a call that was requested at `requested_at`. `sound`: the median
     /// audio offset, as in [`ClockOffsets`].
-    pub(super) fn leave(&mut self, asked: Instant, sound: Option<f64>) -> Seen {
-        self.seen.first = self.first.map(|at| at.saturating_duration_since(asked).as_secs_f64());
-        self.seen.skew = self.offsets.median().zip(sound).map(|(picture, sound)| picture - sound);
-        self.seen
+    pub(super) fn finish(&mut self, asked: Instant, sound: Option<f64>) -> ReceivedVideo {
+        self.stats.first_frame =
+            self.first_frame_at.map(|at| at.saturating_duration_since(asked).as_secs_f64());
+        self.stats.skew = self.offsets.median().zip(sound).map(|(picture, sound)| picture - sound);
+        self.stats
     }
 }
 
 /// Strips the VP8 payload descriptor (RFC 7741, 4.2). Returns the payload, and whether it starts a
 /// frame. The parser of the WebRTC stack rejects payloads below four bytes, but a frame may end in
 /// one.
-fn part(packet: &[u8]) -> Option<(bool, &[u8])> {
+fn strip_vp8_descriptor(packet: &[u8]) -> Option<(bool, &[u8])> {
     let first = *packet.first()?;
     let mut length = 1;
     if first & 0x80 != 0 {
@@ -143,7 +149,7 @@ fn part(packet: &[u8]) -> Option<(bool, &[u8])> {
 }
 
 /// Width and height of a key frame (RFC 6386, 9.1); `None` for other frames.
-fn key_size(frame: &[u8]) -> Option<(usize, usize)> {
+fn key_frame_size(frame: &[u8]) -> Option<(usize, usize)> {
     let [tag, _, _, 0x9d, 0x01, 0x2a, w0, w1, h0, h1, ..] = frame else {
         return None;
     };
@@ -194,30 +200,30 @@ mod tests {
     #[test]
     fn whole_pictures_are_counted_decoded_and_timed() {
         let begun = clock::now();
-        let mut eye = Eye::new(begun, true);
+        let mut eye = VideoReceiver::new(begun, true);
         let mut sequence = u16::MAX - 2;
         let mut came = 0;
         for (n, frame) in frames().iter().enumerate() {
             let at = begun + Duration::from_millis(100 + 40 * n as u64);
             for packet in packets(frame, 20, &mut sequence, n as u32 * 3600) {
-                came += u32::from(eye.packet(at, &packet));
+                came += u32::from(eye.handle_packet(at, &packet));
             }
         }
-        let seen = eye.leave(begun, None);
-        assert_eq!((came, seen.pictures, seen.decoded, seen.errors), (6, 6, 6, 0));
-        assert!((seen.first.unwrap() - 0.1).abs() < 1e-9);
+        let seen = eye.finish(begun, None);
+        assert_eq!((came, seen.frames, seen.decoded, seen.decode_errors), (6, 6, 6, 0));
+        assert!((seen.first_frame.unwrap() - 0.1).abs() < 1e-9);
     }
 
     #[test]
     fn a_descriptor_is_as_long_as_its_bits_say() {
-        let one = |bytes: &'static [u8]| part(bytes);
+        let one = |bytes: &'static [u8]| strip_vp8_descriptor(bytes);
         assert_eq!(one(&[0x10, 7]), Some((true, &[7][..])));
         assert_eq!(one(&[0x00, 7]), Some((false, &[7][..])));
         assert_eq!(one(&[0x11, 7]), Some((false, &[7][..])), "another partition");
         assert_eq!(one(&[0x90, 0xf0, 0x81, 0x02, 3, 4, 7]), Some((true, &[7][..])), "all of it");
         assert_eq!(one(&[0x90, 0x80, 0x01, 7]), Some((true, &[7][..])), "a short number");
         for short in [&[][..], &[0x10], &[0x90, 0x80], &[0x90, 0x80, 0x81, 1]] {
-            assert_eq!(part(short), None, "{short:?}");
+            assert_eq!(strip_vp8_descriptor(short), None, "{short:?}");
         }
     }
 
@@ -225,14 +231,14 @@ mod tests {
     fn a_picture_that_lacks_a_packet_is_none() {
         let begun = clock::now();
         for gone in [0, 1, 2] {
-            let mut eye = Eye::new(begun, false);
+            let mut eye = VideoReceiver::new(begun, false);
             let mut sequence = 7;
             let frame = vec![0; 55];
             let all = packets(&frame, 20, &mut sequence, 90);
             let mut came = all.iter().enumerate().filter(|(i, _)| *i != gone);
-            assert!(!came.any(|(_, p)| eye.packet(begun, p)), "packet {gone}");
+            assert!(!came.any(|(_, p)| eye.handle_packet(begun, p)), "packet {gone}");
             let next = packets(&frame, 20, &mut sequence, 3690);
-            assert!(next.iter().any(|p| eye.packet(begun, p)));
+            assert!(next.iter().any(|p| eye.handle_packet(begun, p)));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use crate::report::{Engine, Report, Soak};
+use crate::report::{EngineStats, Report, SoakStats};
 
 /// Comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) struct Requirement {
 }
 
 /// Statistics of a distribution.
-const FUNCTIONS: [&str; 5] = ["p50", "p95", "p99", "max", "n"];
+const STATISTICS: [&str; 5] = ["p50", "p95", "p99", "max", "n"];
 
 impl FromStr for Requirement {
     type Err = String;
@@ -47,33 +47,36 @@ impl FromStr for Requirement {
         let Some(((left, right), comparison)) = found else {
             return Err(bad("has none of < <= > >= ==".into()));
         };
-        let path = path(left.trim()).map_err(bad)?;
-        let limit = limit(right.trim(), &path).map_err(bad)?;
+        let path = parse_path(left.trim()).map_err(bad)?;
+        let limit = parse_limit(right.trim(), &path).map_err(bad)?;
         Ok(Self { text: text.trim().to_owned(), path, comparison, limit })
     }
 }
 
 /// Parses the path of a value, which must exist in a report.
-fn path(name: &str) -> Result<Vec<String>, String> {
-    let blank =
-        report(&Report { engine: Some(Engine::default()), soak: Some(Soak::default()), ..Report::default() });
+fn parse_path(name: &str) -> Result<Vec<String>, String> {
+    let blank = report_json(&Report {
+        engine: Some(EngineStats::default()),
+        soak: Some(SoakStats::default()),
+        ..Report::default()
+    });
     if let Some((function, argument)) = name.split_once('(') {
         let (function, argument) = (function.trim(), argument.trim());
         let Some(argument) = argument.strip_suffix(')').map(str::trim) else {
             return Err(format!("\"{name}\" is not closed"));
         };
-        if !FUNCTIONS.contains(&function) {
-            return Err(format!("\"{function}\" is none of {}", FUNCTIONS.join(", ")));
+        if !STATISTICS.contains(&function) {
+            return Err(format!("\"{function}\" is none of {}", STATISTICS.join(", ")));
         }
         if blank["ms"].get(argument).is_none() {
-            return Err(format!("\"{argument}\" is none of {}", names(&blank["ms"])));
+            return Err(format!("\"{argument}\" is none of {}", key_names(&blank["ms"])));
         }
         return Ok(["ms", argument, function].map(str::to_owned).to_vec());
     }
     let path: Vec<String> = name.split('.').map(str::to_owned).collect();
     let mut at = &blank;
     for part in &path {
-        at = at.get(part).ok_or_else(|| format!("\"{part}\" is none of {}", names(at)))?;
+        at = at.get(part).ok_or_else(|| format!("\"{part}\" is none of {}", key_names(at)))?;
     }
     if at.is_object() {
         let how = if path[0] == "ms" { "write p95(…) of it" } else { "name one figure of it" };
@@ -85,13 +88,13 @@ fn path(name: &str) -> Result<Vec<String>, String> {
     Ok(path)
 }
 
-fn names(value: &Value) -> String {
+fn key_names(value: &Value) -> String {
     let keys = value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>());
     keys.filter(|k| !k.is_empty()).map_or("a figure's parts".to_owned(), |k| k.join(", "))
 }
 
 /// Parses a number with its unit, converted to the unit of the value.
-fn limit(text: &str, path: &[String]) -> Result<f64, String> {
+fn parse_limit(text: &str, path: &[String]) -> Result<f64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_alphabetic() || c == '%').trim_end();
     let unit = text[digits.len()..].trim();
     let number: f64 = digits
@@ -115,7 +118,7 @@ fn limit(text: &str, path: &[String]) -> Result<f64, String> {
 
 /// A report as JSON.
 #[must_use]
-pub(crate) fn report(report: &Report) -> Value {
+pub(crate) fn report_json(report: &Report) -> Value {
     serde_json::to_value(report).unwrap_or_default()
 }
 
@@ -161,14 +164,14 @@ impl fmt::Display for Requirement {
 mod tests {
     use super::*;
     use crate::stats::Summary;
-    use crate::turns::Turns;
+    use crate::turns::TurnStats;
 
-    fn found() -> Value {
+    fn sample_report() -> Value {
         let mut found = Report { late_audio: 0.0005, audio_frames: 20_000, ..Report::default() };
-        found.ms.voice_to_voice = Summary::of_seconds(vec![1.0, 1.1, 1.3]);
-        found.turns = Turns { expected: 3, right: 2, wrong: 1, missing: 0, unanswered: 0 };
+        found.ms.voice_to_voice = Summary::from_seconds(vec![1.0, 1.1, 1.3]);
+        found.turns = TurnStats { expected: 3, right: 2, wrong: 1, missing: 0, unanswered: 0 };
         found.server.rss_bytes_per_call = Some(1_400_000.0);
-        report(&found)
+        report_json(&found)
     }
 
     #[test]
@@ -190,17 +193,17 @@ mod tests {
             ("video.fps_speaking >= 0", false),
         ] {
             let requirement: Requirement = text.parse().unwrap_or_else(|e| panic!("{text}: {e}"));
-            assert_eq!(requirement.check(&found()).is_ok(), kept, "{text}");
+            assert_eq!(requirement.check(&sample_report()).is_ok(), kept, "{text}");
         }
         let broken: Requirement = "p95(voice_to_voice) < 1.2s".parse().unwrap();
-        assert_eq!(broken.check(&found()).unwrap_err(), "p95(voice_to_voice) < 1.2s: it is 1300");
-        let empty = report(&Report::default());
+        assert_eq!(broken.check(&sample_report()).unwrap_err(), "p95(voice_to_voice) < 1.2s: it is 1300");
+        let empty = report_json(&Report::default());
         for text in ["late_audio < 0.1%", "turns.missing == 0", "turns.wrong == 0"] {
             let of_nothing: Requirement = text.parse().unwrap();
             assert_eq!(of_nothing.check(&empty).unwrap_err(), format!("{text}: nothing was expected"));
         }
         let unmeasured: Requirement = "p95(join) < 1s".parse().unwrap();
-        assert_eq!(unmeasured.check(&found()).unwrap_err(), "p95(join) < 1s: not measured");
+        assert_eq!(unmeasured.check(&sample_report()).unwrap_err(), "p95(join) < 1s: not measured");
     }
 
     #[test]

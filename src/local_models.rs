@@ -18,35 +18,35 @@ use crate::config::Config;
 /// Number of TTS threads. A phrase takes about 20 ms of one thread, so two threads serve every call
 /// that a laptop can run. With two, a phrase does not wait for the one that was requested before
 /// it.
-const VOICES: usize = 2;
+const TTS_THREADS: usize = 2;
 
 /// Cores per thread of the turn model. A call runs the model every few seconds, for 60 ms of CPU
 /// time; its STT and TTS cost more.
-const CORES_A_TURN: usize = 8;
+const CORES_PER_TURN_THREAD: usize = 8;
 
 /// Maximum number of queued 20 ms frames per decoder in use, on average, while new calls are
 /// admitted: two seconds of audio.
-const BEHIND: usize = 100;
+const MAX_QUEUED_FRAMES: usize = 100;
 /// Maximum number of queued TTS texts while new calls are admitted: half a second of work for two
 /// threads.
-const TEXTS: usize = 50;
+const MAX_QUEUED_TEXTS: usize = 50;
 
 /// How often the warm-up polls whether the decoders are loaded.
-const LOOK: std::time::Duration = std::time::Duration::from_millis(5);
+const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(5);
 
-struct Local {
+struct LocalModels {
     registry: Registry,
     dir: PathBuf,
-    decoders: usize,
-    detector: OnceLock<Arc<vad::Network>>,
+    decoder_count: usize,
+    vad_network: OnceLock<Arc<vad::Network>>,
     /// Also in the registry. Here it has its concrete type, because its load is queried.
-    ears: OnceLock<Arc<stt::DecoderPool>>,
-    voices: OnceLock<Arc<tts::Flite>>,
-    turn: OnceLock<Arc<SmartTurn>>,
+    stt_pool: OnceLock<Arc<stt::DecoderPool>>,
+    flite: OnceLock<Arc<tts::Flite>>,
+    turn_model: OnceLock<Arc<SmartTurn>>,
 }
 
 /// The operator's settings for the registry.
-pub(crate) fn settings(config: &Config) -> registry::Config {
+pub(crate) fn registry_config(config: &Config) -> registry::Config {
     registry::Config {
         allow_scripted: config.server.allow_scripted,
         openai: registry::OperatorLlm::from_env(|name| std::env::var(name).ok()),
@@ -56,43 +56,45 @@ pub(crate) fn settings(config: &Config) -> registry::Config {
 }
 
 /// The models of all calls, not loaded yet.
-pub(crate) fn models(config: &Config, client: egress::Client, runtime: &Handle) -> Arc<dyn Models> {
-    let settings = settings(config);
+pub(crate) fn create_models(config: &Config, client: egress::Client, runtime: &Handle) -> Arc<dyn Models> {
+    let settings = registry_config(config);
     let decoders = if config.stt.pool == 0 { engine::thread::cores() } else { config.stt.pool };
-    Arc::new(Local {
+    Arc::new(LocalModels {
         registry: Registry::new(settings, client, runtime.clone()),
         dir: config.models.dir.clone(),
-        decoders,
-        detector: OnceLock::new(),
-        ears: OnceLock::new(),
-        voices: OnceLock::new(),
-        turn: OnceLock::new(),
+        decoder_count: decoders,
+        vad_network: OnceLock::new(),
+        stt_pool: OnceLock::new(),
+        flite: OnceLock::new(),
+        turn_model: OnceLock::new(),
     })
 }
 
-impl Models for Local {
+impl Models for LocalModels {
     fn load(&self) -> Result<(), String> {
         // The decoders load in parallel to the rest, each on its own thread.
-        let pool =
-            Arc::new(stt::DecoderPool::start(stt::Config { dir: self.dir.clone(), decoders: self.decoders }));
+        let pool = Arc::new(stt::DecoderPool::start(stt::Config {
+            dir: self.dir.clone(),
+            decoders: self.decoder_count,
+        }));
         let file = paths::vad(&self.dir);
         let network =
             vad::Network::load(&file).map_err(|e| format!("the speech detector cannot be loaded ({e})"))?;
-        let _ = self.detector.set(Arc::new(network));
-        let threads = (engine::thread::cores() / CORES_A_TURN).max(1);
+        let _ = self.vad_network.set(Arc::new(network));
+        let threads = (engine::thread::cores() / CORES_PER_TURN_THREAD).max(1);
         let turn = SmartTurn::open(turn::Config { dir: self.dir.clone(), threads }).map(Arc::new);
         self.registry.set_turn(turn.clone().map(|turn| turn as _));
         // `load` runs once, so each cell is empty here.
-        let _ = turn.map(|turn| self.turn.set(turn));
-        match tts::Flite::start(VOICES).map(Arc::new) {
+        let _ = turn.map(|turn| self.turn_model.set(turn));
+        match tts::Flite::start(TTS_THREADS).map(Arc::new) {
             Ok(voices) => {
                 self.registry.set_tts(Arc::clone(&voices) as _);
-                let _ = self.voices.set(voices);
+                let _ = self.flite.set(voices);
             }
             Err(error) => tracing::warn!(%error, "no embedded voice"),
         }
         while pool.is_loading() {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         if let Some(why) = pool.failure() {
             // Not fatal: scripted calls need no decoder, and all other calls are rejected for this
@@ -100,12 +102,12 @@ impl Models for Local {
             tracing::error!(%why, "no embedded recogniser");
         }
         self.registry.set_stt(Arc::clone(&pool) as _);
-        let _ = self.ears.set(pool);
+        let _ = self.stt_pool.set(pool);
         Ok(())
     }
 
     fn vad(&self) -> Result<Box<dyn Vad>, String> {
-        let network = self.detector.get().ok_or("the speech detector is not loaded")?;
+        let network = self.vad_network.get().ok_or("the speech detector is not loaded")?;
         Ok(Box::new(Silero::new(Arc::clone(network))))
     }
 
@@ -126,9 +128,12 @@ impl Models for Local {
     }
 
     fn overloaded(&self) -> Option<String> {
-        let decoders = self.ears.get().map_or(0, |pool| pool.loaded_count() - pool.free_count());
-        let heard = self.ears.get().is_some_and(|pool| pool.queue_usage().0 > decoders.max(1) * BEHIND);
-        let said = self.voices.get().is_some_and(|voices| voices.queue_usage().0 > TEXTS);
+        let decoders = self.stt_pool.get().map_or(0, |pool| pool.loaded_count() - pool.free_count());
+        let heard = self
+            .stt_pool
+            .get()
+            .is_some_and(|pool| pool.queue_usage().0 > decoders.max(1) * MAX_QUEUED_FRAMES);
+        let said = self.flite.get().is_some_and(|voices| voices.queue_usage().0 > MAX_QUEUED_TEXTS);
         match (heard, said) {
             (true, _) => Some("the speech decoders are behind".into()),
             (_, true) => Some("the voices are behind".into()),
@@ -137,12 +142,12 @@ impl Models for Local {
     }
 
     fn stt_unavailable(&self) -> Option<String> {
-        let pool = self.ears.get()?;
+        let pool = self.stt_pool.get()?;
         (pool.free_count() == 0).then(|| format!("all {} speech decoders are taken", pool.loaded_count()))
     }
 
     fn metrics(&self) -> Vec<MetricFamily> {
-        let (ears, voices, turn) = (self.ears.get(), self.voices.get(), self.turn.get());
+        let (ears, voices, turn) = (self.stt_pool.get(), self.flite.get(), self.turn_model.get());
         let states = ears
             .map(|pool| [("free", pool.free_count()), ("taken", pool.loaded_count() - pool.free_count())]);
         let queues = [

@@ -11,12 +11,12 @@ use rtc::shared::error::Error;
 
 /// The last interceptor of the chain.
 #[derive(Default)]
-pub(super) struct Reports {
+pub(super) struct ReportForwarder {
     incoming: VecDeque<TaggedPacket>,
     outgoing: VecDeque<TaggedPacket>,
 }
 
-impl Protocol<TaggedPacket, TaggedPacket, ()> for Reports {
+impl Protocol<TaggedPacket, TaggedPacket, ()> for ReportForwarder {
     type Rout = TaggedPacket;
     type Wout = TaggedPacket;
     type Eout = ();
@@ -65,7 +65,7 @@ impl Protocol<TaggedPacket, TaggedPacket, ()> for Reports {
     }
 }
 
-impl Interceptor for Reports {
+impl Interceptor for ReportForwarder {
     fn bind_local_stream(&mut self, _: &StreamInfo) {}
     fn unbind_local_stream(&mut self, _: &StreamInfo) {}
     fn bind_remote_stream(&mut self, _: &StreamInfo) {}

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use benches::instructions::counting;
-use benches::{cpu, sound};
+use benches::instructions::under_valgrind;
+use benches::{cpu, recording};
 use conversation::event::EventEnvelope;
 use conversation::id::ConversationId;
 use conversation::settings::Settings;
@@ -21,61 +21,61 @@ use engine_api::{CallConfig, EventSink};
 use models::{Error, Handle, Sink, llm, stt, tts};
 
 /// Interval of the user's turns, in frames of 20 ms: 7.6 s.
-pub(crate) const TURN: usize = 380;
+pub(crate) const TURN_FRAMES: usize = 380;
 /// The calls start staggered over this many ticks, so that their frames, and their windows of 32
 /// ms, do not all fall on the same tick.
-pub(crate) const SPREAD: usize = 16;
+pub(crate) const STAGGER_TICKS: usize = 16;
 /// Samples of a user's audio frame, and of a .1 s chunk of the agent's audio.
-const BLOCK: usize = 320;
-const CHUNK: usize = 4_800;
+const FRAME_SAMPLES: usize = 320;
+const CHUNK_SAMPLES: usize = 4_800;
 /// Seconds of speech per character, as in the load generator's workload; the replies take half of
 /// the time of a turn.
-const PER_CHARACTER: f64 = 0.06;
+const SECONDS_PER_CHARACTER: f64 = 0.06;
 const ANSWER: &str = "Yes, it opens at nine today. You may bring a friend with you.";
 /// Every fourth reply is so long that the user's next turn interrupts it.
-const LONG: &str = "Sure, I can help with that. Let me walk you through each of the steps in order, so that nothing gets lost on the way.";
+const LONG_ANSWER: &str = "Sure, I can help with that. Let me walk you through each of the steps in order, so that nothing gets lost on the way.";
 
 /// A task that is due at an instant of virtual time.
-type Deed = Box<dyn FnOnce() + Send>;
+type ScheduledTask = Box<dyn FnOnce() + Send>;
 
 /// The models' clock and their scheduled tasks.
 #[derive(Clone)]
-struct Agenda(Arc<Mutex<Deeds>>);
+struct Scheduler(Arc<Mutex<SchedulerState>>);
 
-struct Deeds {
+struct SchedulerState {
     now: Instant,
     /// Number of tasks so far: tasks that are due at the same instant run in the order of
     /// scheduling.
-    count: u64,
-    due: BTreeMap<(Instant, u64), Deed>,
+    task_count: u64,
+    tasks: BTreeMap<(Instant, u64), ScheduledTask>,
 }
 
-impl Agenda {
-    fn from(now: Instant) -> Self {
-        Self(Arc::new(Mutex::new(Deeds { now, count: 0, due: BTreeMap::new() })))
+impl Scheduler {
+    fn starting_at(now: Instant) -> Self {
+        Self(Arc::new(Mutex::new(SchedulerState { now, task_count: 0, tasks: BTreeMap::new() })))
     }
 
-    fn deeds(&self) -> MutexGuard<'_, Deeds> {
+    fn lock(&self) -> MutexGuard<'_, SchedulerState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn after(&self, delay: Duration, deed: impl FnOnce() + Send + 'static) {
-        let mut deeds = self.deeds();
-        let key = (deeds.now + delay, deeds.count);
-        deeds.count += 1;
-        deeds.due.insert(key, Box::new(deed));
+    fn schedule_after(&self, delay: Duration, deed: impl FnOnce() + Send + 'static) {
+        let mut deeds = self.lock();
+        let key = (deeds.now + delay, deeds.task_count);
+        deeds.task_count += 1;
+        deeds.tasks.insert(key, Box::new(deed));
     }
 
-    fn next(&self) -> Option<Instant> {
-        self.deeds().due.first_key_value().map(|((at, _), _)| *at)
+    fn next_due(&self) -> Option<Instant> {
+        self.lock().tasks.first_key_value().map(|((at, _), _)| *at)
     }
 
     fn advance(&self, now: Instant) {
         loop {
             let deed = {
-                let mut deeds = self.deeds();
+                let mut deeds = self.lock();
                 deeds.now = now;
-                match deeds.due.first_entry() {
+                match deeds.tasks.first_entry() {
                     Some(entry) if entry.key().0 <= now => entry.remove(),
                     _ => return,
                 }
@@ -86,19 +86,21 @@ impl Agenda {
 }
 
 /// STT, LLM and TTS of every call, as fast as those of the load generator's workload.
-struct Scripted {
-    agenda: Agenda,
+struct ScriptedModels {
+    scheduler: Scheduler,
     /// .1 s of a tone at 48 kHz.
     tone: Vec<i16>,
-    asked: Mutex<u64>,
+    llm_requests: Mutex<u64>,
 }
 
-struct Ear(Agenda, Sink<stt::Event>);
+struct ScriptedSttStream(Scheduler, Sink<stt::Event>);
 
-impl stt::SttStream for Ear {
+impl stt::SttStream for ScriptedSttStream {
     fn start_speech(&mut self) {
         let sink = self.1.clone();
-        self.0.after(Duration::from_millis(150), move || sink.send(stt::Event::Interim("Could you".into())));
+        self.0.schedule_after(Duration::from_millis(150), move || {
+            sink.send(stt::Event::Interim("Could you".into()))
+        });
     }
 
     fn push_audio(&mut self, _: &[i16]) {}
@@ -106,48 +108,50 @@ impl stt::SttStream for Ear {
     fn end_speech(&mut self) {
         let sink = self.1.clone();
         let last = "Could you tell me about the plan for today.";
-        self.0.after(Duration::from_millis(1), move || sink.send(stt::Event::Final(last.into())));
+        self.0.schedule_after(Duration::from_millis(1), move || sink.send(stt::Event::Final(last.into())));
     }
 }
 
-impl llm::Llm for Scripted {
+impl llm::Llm for ScriptedModels {
     fn ask(&self, _: llm::Request, sink: Sink<llm::Event>) -> Handle {
         let number = {
-            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut asked = self.llm_requests.lock().unwrap_or_else(PoisonError::into_inner);
             *asked += 1;
             *asked
         };
         let mut at = Duration::from_millis(200);
-        let answer = if number.is_multiple_of(4) { LONG } else { ANSWER };
+        let answer = if number.is_multiple_of(4) { LONG_ANSWER } else { ANSWER };
         for word in answer.split_inclusive(' ') {
             let sink = sink.clone();
-            self.agenda.after(at, move || sink.send(llm::Event::Text(word.to_owned())));
+            self.scheduler.schedule_after(at, move || sink.send(llm::Event::Text(word.to_owned())));
             at += Duration::from_millis(20);
         }
-        self.agenda
-            .after(at, move || sink.send(llm::Event::End { prompt_tokens: 200, completion_tokens: 20 }));
+        self.scheduler.schedule_after(at, move || {
+            sink.send(llm::Event::End { prompt_tokens: 200, completion_tokens: 20 })
+        });
         Handle::noop()
     }
 }
 
-impl tts::Tts for Scripted {
+impl tts::Tts for ScriptedModels {
     fn speak(&self, request: tts::Request, sink: Sink<tts::Event>) -> Result<Handle, Error> {
-        let samples = (request.text.chars().count() as f64 * PER_CHARACTER * 48_000.0) as usize;
+        let samples = (request.text.chars().count() as f64 * SECONDS_PER_CHARACTER * 48_000.0) as usize;
         let mut at = Duration::from_millis(100);
-        for from in (0..samples).step_by(CHUNK) {
-            let (pcm, sink) = (self.tone[..CHUNK.min(samples - from)].to_vec(), sink.clone());
-            self.agenda.after(at, move || sink.send(tts::Event::Audio { pcm, sample_rate: 48_000 }));
+        for from in (0..samples).step_by(CHUNK_SAMPLES) {
+            let (pcm, sink) = (self.tone[..CHUNK_SAMPLES.min(samples - from)].to_vec(), sink.clone());
+            self.scheduler
+                .schedule_after(at, move || sink.send(tts::Event::Audio { pcm, sample_rate: 48_000 }));
             at += Duration::from_millis(20);
         }
-        self.agenda.after(at, move || sink.send(tts::Event::End));
+        self.scheduler.schedule_after(at, move || sink.send(tts::Event::End));
         Ok(Handle::noop())
     }
 }
 
 /// Discards all events.
-struct Nobody;
+struct NullEventSink;
 
-impl EventSink for Nobody {
+impl EventSink for NullEventSink {
     fn record(&self, _: ConversationId, _: EventEnvelope) {}
 
     fn call_panicked(&self, _: ConversationId) {}
@@ -155,9 +159,9 @@ impl EventSink for Nobody {
 
 /// Reports every window with sound as speech. It replaces the network when instructions are
 /// counted, because the network would take half an hour.
-struct Loudness;
+struct EnergyVad;
 
-impl Vad for Loudness {
+impl Vad for EnergyVad {
     fn infer(&mut self, _: &mut [&mut NetworkState], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]) {
         for (probability, window) in probabilities.iter_mut().zip(windows) {
             *probability = if window.iter().any(|sample| sample.abs() > 0.02) { 0.9 } else { 0.05 };
@@ -166,54 +170,54 @@ impl Vad for Loudness {
 }
 
 /// A user who speaks the utterances of the recording in order, one per turn, and receives audio.
-struct User {
-    far: LoopbackClient,
+struct SimulatedUser {
+    client: LoopbackClient,
     /// Number of the next frame, counted from the start of the first utterance's turn.
-    block: usize,
-    tick: usize,
+    next_frame: usize,
+    start_tick: usize,
 }
 
 /// Number of frames in which agents spoke, and of all frames.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Spoken {
-    of_speech: u64,
-    all: u64,
+pub(crate) struct SpeechShare {
+    speech_frames: u64,
+    total_frames: u64,
 }
 
-impl Spoken {
+impl SpeechShare {
     /// Share of the time in which an agent spoke; `None` before 5000 frames.
     pub(crate) fn share(self) -> Option<f64> {
-        (self.all >= 5_000).then(|| self.of_speech as f64 / self.all as f64)
+        (self.total_frames >= 5_000).then(|| self.speech_frames as f64 / self.total_frames as f64)
     }
 }
 
 /// A media thread and its calls.
-pub(crate) struct World {
-    shard: MediaThread,
+pub(crate) struct Harness {
+    media_thread: MediaThread,
     inbox: Inbox,
-    agenda: Agenda,
-    models: Arc<Scripted>,
+    scheduler: Scheduler,
+    models: Arc<ScriptedModels>,
     runtime: tokio::runtime::Runtime,
     recording: Vec<Vec<i16>>,
-    users: Vec<User>,
+    users: Vec<SimulatedUser>,
     now: Instant,
     /// Number of ticks so far.
     ticks: usize,
     /// Speech of the agents in these ticks.
-    pub(crate) spoken: Spoken,
+    pub(crate) speech_share: SpeechShare,
 }
 
-impl World {
+impl Harness {
     /// A thread with this number of calls, each at a different position of its turn. All calls have
     /// run for one turn.
-    pub(crate) fn with(calls: usize) -> Self {
+    pub(crate) fn with_calls(calls: usize) -> Self {
         let now = clock::now();
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let client = egress::Client::new(egress::Policy { allow_private: true }).expect("a client");
         let shared = EngineContext {
             runtime: runtime.handle().clone(),
             http_client: client,
-            event_sink: Arc::new(Nobody),
+            event_sink: Arc::new(NullEventSink),
             trace: None,
             timeouts: engine::Timeouts::default(),
             latencies: Arc::default(),
@@ -222,47 +226,51 @@ impl World {
         };
         let (shard, inbox, _) = MediaThread::without_network(Arc::new(shared), now);
         let certificate = Arc::new(Certificate::generate().expect("a certificate"));
-        let judge: Box<dyn Vad> =
-            if counting() { Box::new(Loudness) } else { Box::new(Silero::new(super::hear::network())) };
+        let judge: Box<dyn Vad> = if under_valgrind() {
+            Box::new(EnergyVad)
+        } else {
+            Box::new(Silero::new(super::hear::vad_network()))
+        };
         assert!(
             inbox
                 .requests
                 .send(Message::Ready(Box::new(ThreadResources { certificate, vad: judge })))
                 .is_ok()
         );
-        let agenda = Agenda::from(now);
-        let tone = (0..CHUNK).map(|n| ((n as f64 * 0.0288).sin() * 8_000.0) as i16).collect();
-        let models = Arc::new(Scripted { agenda: agenda.clone(), tone, asked: Mutex::default() });
-        let recording = sound::utterances();
-        assert!(recording.iter().all(|said| said.len() < TURN * BLOCK));
+        let agenda = Scheduler::starting_at(now);
+        let tone = (0..CHUNK_SAMPLES).map(|n| ((n as f64 * 0.0288).sin() * 8_000.0) as i16).collect();
+        let models =
+            Arc::new(ScriptedModels { scheduler: agenda.clone(), tone, llm_requests: Mutex::default() });
+        let recording = recording::utterances();
+        assert!(recording.iter().all(|said| said.len() < TURN_FRAMES * FRAME_SAMPLES));
         let mut world = Self {
-            shard,
+            media_thread: shard,
             inbox,
-            agenda,
+            scheduler: agenda,
             models,
             runtime,
             recording,
             users: Vec::new(),
             now,
             ticks: 0,
-            spoken: Spoken::default(),
+            speech_share: SpeechShare::default(),
         };
-        for first in 0..SPREAD.min(calls) {
-            for number in (first..calls).step_by(SPREAD) {
-                world.call(number, number * TURN / calls);
+        for first in 0..STAGGER_TICKS.min(calls) {
+            for number in (first..calls).step_by(STAGGER_TICKS) {
+                world.start_call(number, number * TURN_FRAMES / calls);
             }
             world.tick();
         }
-        for _ in 0..2 * TURN {
+        for _ in 0..2 * TURN_FRAMES {
             world.tick();
         }
-        assert_eq!(world.shard.call_count(), calls);
-        world.spoken = Spoken::default();
+        assert_eq!(world.media_thread.call_count(), calls);
+        world.speech_share = SpeechShare::default();
         world
     }
 
     /// Starts a call whose user is at this frame of a turn.
-    fn call(&mut self, number: usize, block: usize) {
+    fn start_call(&mut self, number: usize, block: usize) {
         let key = CallId(number as u64);
         let settings = Settings {
             echo_warmup: 0.0,
@@ -273,7 +281,10 @@ impl World {
         let spec = settings.to_spec().expect("the defaults are valid");
         let call = CallConfig::minimal(ConversationId(number as u128), spec);
         let news = self.inbox.stage_event_sink(key);
-        let ear = Ear(self.agenda.clone(), Sink::new(move |event| news.send(StageEvent::Stt(event))));
+        let ear = ScriptedSttStream(
+            self.scheduler.clone(),
+            Sink::new(move |event| news.send(StageEvent::Stt(event))),
+        );
         let models = CallModels {
             stt: Box::new(ear),
             turn_model: None,
@@ -294,9 +305,9 @@ impl World {
             presence: PresenceGuard::default(),
         };
         assert!(self.inbox.requests.send(Message::Loopback(Box::new(begins))).is_ok());
-        let mut user = User { far, block, tick: self.ticks };
+        let mut user = SimulatedUser { client: far, next_frame: block, start_tick: self.ticks };
         // Sent ahead, so that the transport never waits for a frame.
-        user.say(&self.recording);
+        user.send_frame(&self.recording);
         self.users.push(user);
     }
 
@@ -304,33 +315,33 @@ impl World {
     /// Returns the CPU time of the thread's own work; users and models are not included.
     pub(crate) fn tick(&mut self) -> Duration {
         let even = self.ticks % 2;
-        for user in self.users.iter_mut().filter(|user| user.tick % 2 == even) {
-            user.say(&self.recording);
+        for user in self.users.iter_mut().filter(|user| user.start_tick % 2 == even) {
+            user.send_frame(&self.recording);
         }
         let (mut taken, end) = (Duration::ZERO, self.now + TICK_INTERVAL);
         loop {
-            self.agenda.advance(self.now);
-            taken += self.settle();
-            let next = [self.shard.wake_at(), self.agenda.next()].into_iter().flatten().min();
+            self.scheduler.advance(self.now);
+            taken += self.run_until_idle();
+            let next = [self.media_thread.wake_at(), self.scheduler.next_due()].into_iter().flatten().min();
             let Some(next) = next.filter(|at| *at <= end) else { break };
             self.now = next.max(self.now + Duration::from_micros(1));
         }
         self.now = end;
         self.ticks += 1;
-        for left in self.users.iter().flat_map(|user| user.far.drain_outputs()) {
+        for left in self.users.iter().flat_map(|user| user.client.drain_outputs()) {
             if let LoopbackOutput::Audio { segment: piece, .. } = left {
-                self.spoken.all += 1;
-                self.spoken.of_speech += u64::from(piece.is_some());
+                self.speech_share.total_frames += 1;
+                self.speech_share.speech_frames += u64::from(piece.is_some());
             }
         }
         taken
     }
 
     /// Steps the thread until it has nothing left to do at this instant.
-    fn settle(&mut self) -> Duration {
+    fn run_until_idle(&mut self) -> Duration {
         let mut taken = Duration::ZERO;
         loop {
-            taken += cpu::taken(|| self.shard.step(self.now));
+            taken += cpu::measure(|| self.media_thread.step(self.now));
             // LLM requests run on the net pool.
             self.runtime.block_on(async {
                 for _ in 0..4 {
@@ -344,11 +355,13 @@ impl World {
     }
 }
 
-impl User {
-    fn say(&mut self, recording: &[Vec<i16>]) {
-        let said = &recording[self.block / TURN % recording.len()];
-        let from = self.block % TURN * BLOCK;
-        self.block += 1;
-        self.far.send_audio(said.get(from..from + BLOCK).map_or_else(|| vec![0; BLOCK], <[i16]>::to_vec));
+impl SimulatedUser {
+    fn send_frame(&mut self, recording: &[Vec<i16>]) {
+        let said = &recording[self.next_frame / TURN_FRAMES % recording.len()];
+        let from = self.next_frame % TURN_FRAMES * FRAME_SAMPLES;
+        self.next_frame += 1;
+        self.client.send_audio(
+            said.get(from..from + FRAME_SAMPLES).map_or_else(|| vec![0; FRAME_SAMPLES], <[i16]>::to_vec),
+        );
     }
 }
