@@ -144,10 +144,10 @@ impl App {
     /// See [`OpenError`].
     pub fn open(
         config: Config,
-        avatars: Vec<StockAvatar>,
-        net: egress::Client,
+        stock_avatars: Vec<StockAvatar>,
+        http_client: egress::Client,
     ) -> BoxFuture<'static, Result<Self, OpenError>> {
-        Box::pin(Self::open_folder(config, avatars, net))
+        Box::pin(Self::open_folder(config, stock_avatars, http_client))
     }
 
     async fn open_folder(
@@ -294,8 +294,8 @@ impl App {
     ///
     /// # Panics
     /// If called twice.
-    pub fn router(&self, host: Arc<dyn Engine>) -> axum::Router {
-        assert!(self.state.engine.set(host).is_ok(), "there is one engine and one router");
+    pub fn router(&self, engine: Arc<dyn Engine>) -> axum::Router {
+        assert!(self.state.engine.set(engine).is_ok(), "there is one engine and one router");
         router::router(&self.state)
     }
 

@@ -193,12 +193,12 @@ impl IntoResponse for ApiError {
             Self::Unauthorized => {
                 (StatusCode::UNAUTHORIZED, error("Unauthorized: not a valid authorization api key"))
             }
-            Self::Invalid(faults) if faults.is_empty() => {
+            Self::Invalid(errors) if errors.is_empty() => {
                 (StatusCode::BAD_REQUEST, error("Invalid request body"))
             }
-            Self::Invalid(faults) => {
+            Self::Invalid(errors) => {
                 let details: Vec<Value> =
-                    faults.iter().map(|f| json!({"field": f.field, "reason": f.reason})).collect();
+                    errors.iter().map(|f| json!({"field": f.field, "reason": f.reason})).collect();
                 (StatusCode::BAD_REQUEST, json!({"error": "Invalid request body", "details": details}))
             }
             Self::BadRequest(text) => (StatusCode::BAD_REQUEST, error(text)),

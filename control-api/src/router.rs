@@ -20,7 +20,7 @@ use crate::web::Pages;
 
 pub(crate) fn router(shared: &Arc<AppState>) -> Router {
     let pages = Pages::new(&json!(shared.config.ice_servers));
-    let rest = Router::new()
+    let api_routes = Router::new()
         .merge(agents::routes())
         .merge(api_keys::routes())
         .merge(avatars::routes())
@@ -38,12 +38,12 @@ pub(crate) fn router(shared: &Arc<AppState>) -> Router {
         .merge(tools::routes())
         // Set here, so that a preflight request, for which no route exists, reaches the layer.
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed);
-    let rest = match cors::layer(&shared.config.cors_origins) {
-        Some(layer) => rest.layer(layer),
-        None => rest,
+    let api_routes = match cors::layer(&shared.config.cors_origins) {
+        Some(layer) => api_routes.layer(layer),
+        None => api_routes,
     };
     Router::new()
-        .merge(rest)
+        .merge(api_routes)
         .merge(console_session::routes())
         .merge(health::routes())
         .merge(metrics::routes())

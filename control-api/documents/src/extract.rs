@@ -46,15 +46,15 @@ pub fn extract(kind: &str, bytes: &[u8]) -> Result<String, String> {
 /// The paragraphs of a word-processing document (ECMA-376, part 1, 17): the text runs `w:t` of
 /// `word/document.xml`.
 fn docx(bytes: &[u8]) -> Result<String, String> {
-    let bad = |why: String| format!("no readable DOCX: {why}");
-    let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(|e| bad(e.to_string()))?;
-    let part = archive.by_name("word/document.xml").map_err(|e| bad(e.to_string()))?;
+    let unreadable = |why: String| format!("no readable DOCX: {why}");
+    let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(|e| unreadable(e.to_string()))?;
+    let part = archive.by_name("word/document.xml").map_err(|e| unreadable(e.to_string()))?;
     let mut xml = String::new();
-    part.take(MAX_UNPACKED_BYTES).read_to_string(&mut xml).map_err(|e| bad(e.to_string()))?;
+    part.take(MAX_UNPACKED_BYTES).read_to_string(&mut xml).map_err(|e| unreadable(e.to_string()))?;
     let mut reader = quick_xml::Reader::from_str(&xml);
     let (mut text, mut in_run) = (String::new(), false);
     loop {
-        match reader.read_event().map_err(|e| bad(e.to_string()))? {
+        match reader.read_event().map_err(|e| unreadable(e.to_string()))? {
             Event::Start(tag) if tag.local_name().into_inner() == "t" => in_run = true,
             Event::End(tag) => match tag.local_name().into_inner() {
                 "t" => in_run = false,
@@ -120,17 +120,17 @@ fn flatten_json(value: &Value, path: &str, text: &mut String) {
 
 /// One paragraph for each row: `column: value` for each value.
 fn csv(bytes: &[u8]) -> Result<String, String> {
-    let bad = |e: ::csv::Error| format!("no readable CSV: {e}");
+    let unreadable = |e: ::csv::Error| format!("no readable CSV: {e}");
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
     let first = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
     // In many locales, spreadsheets separate columns by semicolons.
-    let times = |delimiter: u8| first.iter().filter(|b| **b == delimiter).count();
-    let delimiter = [b'\t', b';', b','].into_iter().max_by_key(|d| times(*d)).unwrap_or(b',');
+    let count_delimiter = |delimiter: u8| first.iter().filter(|b| **b == delimiter).count();
+    let delimiter = [b'\t', b';', b','].into_iter().max_by_key(|d| count_delimiter(*d)).unwrap_or(b',');
     let mut reader = ::csv::ReaderBuilder::new().flexible(true).delimiter(delimiter).from_reader(bytes);
-    let names = reader.headers().map_err(bad)?.clone();
+    let names = reader.headers().map_err(unreadable)?.clone();
     let mut text = String::new();
     for row in reader.records() {
-        let row = row.map_err(bad)?;
+        let row = row.map_err(unreadable)?;
         let cells: Vec<String> = row
             .iter()
             .enumerate()

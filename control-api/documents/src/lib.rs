@@ -61,9 +61,9 @@ pub fn extract_as_child(kind: &str) -> std::io::Result<()> {
 /// it wrote either.
 #[must_use]
 pub fn parse_output(output: &[u8]) -> Option<Result<String, String>> {
-    let after = |mark: &[u8]| {
+    let after_marker = |mark: &[u8]| {
         let at = output.windows(mark.len()).position(|window| window == mark)?;
         Some(String::from_utf8_lossy(&output[at + mark.len()..]).into_owned())
     };
-    after(TEXT_MARKER).map(Ok).or_else(|| after(ERROR_MARKER).map(Err))
+    after_marker(TEXT_MARKER).map(Ok).or_else(|| after_marker(ERROR_MARKER).map(Err))
 }

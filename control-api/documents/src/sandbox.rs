@@ -33,8 +33,8 @@ impl Sandbox {
     /// would describe it are missing in many containers.
     #[must_use]
     pub fn available() -> Self {
-        let tried = std::thread::Builder::new().name("sandbox".into()).spawn(Self::enter);
-        tried.ok().and_then(|thread| thread.join().ok()).unwrap_or_default()
+        let probe = std::thread::Builder::new().name("sandbox".into()).spawn(Self::enter);
+        probe.ok().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
 
     /// Whether either mechanism denies files.
@@ -119,9 +119,9 @@ mod system {
     /// `None` for a processor that the library does not support.
     fn syscall_filter() -> Option<BpfProgram> {
         let rules = ALLOWED_SYSCALLS.iter().map(|call| (*call, Vec::new())).collect();
-        let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+        let denied = SeccompAction::Errno(libc::EPERM.unsigned_abs());
         let processor = std::env::consts::ARCH.try_into().ok()?;
-        SeccompFilter::new(rules, refused, SeccompAction::Allow, processor).ok()?.try_into().ok()
+        SeccompFilter::new(rules, denied, SeccompAction::Allow, processor).ok()?.try_into().ok()
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) async fn erase_conversation(shared: &AppState, id: &str) -> store::Re
 /// Removes the files of erased conversations from this server's data folder. A file that cannot be
 /// removed is tried again in the next run.
 pub(crate) async fn remove_erased_files(shared: &AppState) -> store::Result<()> {
-    let mut gone = Vec::new();
+    let mut removed = Vec::new();
     for id in shared.store.erased_conversations(&shared.server_id).await? {
         // An id that is not valid has no file.
         if let Ok(named) = id.parse() {
@@ -40,12 +40,12 @@ pub(crate) async fn remove_erased_files(shared: &AppState) -> store::Result<()> 
                 continue;
             }
         }
-        gone.push(id);
+        removed.push(id);
     }
-    if gone.is_empty() {
+    if removed.is_empty() {
         return Ok(());
     }
     let mut tx = shared.store.begin_write().await?;
-    erased::remove(&mut tx, &shared.server_id, &gone).await?;
+    erased::remove(&mut tx, &shared.server_id, &removed).await?;
     tx.commit().await
 }

@@ -40,12 +40,12 @@ pub(super) struct Backlog {
 
 impl Backlog {
     /// Adds an event. Returns the number of events that were dropped, which may include this one.
-    pub(super) fn push(&mut self, conversation: ConversationId, fact: EventEnvelope) -> u64 {
-        let weight = EVENT_OVERHEAD_BYTES + serde_json::to_string(&fact.event).map_or(0, |json| json.len());
-        let since = *self.first_event_at.entry(conversation).or_insert(fact.at);
-        let long = fact.at.as_seconds() - since.as_seconds() > self.limits.max_call_seconds;
+    pub(super) fn push(&mut self, conversation: ConversationId, envelope: EventEnvelope) -> u64 {
+        let weight = EVENT_OVERHEAD_BYTES + serde_json::to_string(&envelope.event).map_or(0, |json| json.len());
+        let first_event_at = *self.first_event_at.entry(conversation).or_insert(envelope.at);
+        let long = envelope.at.as_seconds() - first_event_at.as_seconds() > self.limits.max_call_seconds;
         let large = self.bytes + weight > self.limits.max_bytes;
-        if (self.sheds_progress || long || large) && fact.event.is_progress() {
+        if (self.sheds_progress || long || large) && envelope.event.is_progress() {
             return 1;
         }
         let mut dropped = 0;
@@ -54,12 +54,12 @@ impl Backlog {
             dropped = self.drop_progress();
         }
         // The end of a call is always stored: a record without it would stay incomplete.
-        let ends = matches!(fact.event, Event::CallEnded | Event::Ended { .. });
-        if (long || self.bytes + weight > self.limits.max_bytes) && !ends {
+        let is_end = matches!(envelope.event, Event::CallEnded | Event::Ended { .. });
+        if (long || self.bytes + weight > self.limits.max_bytes) && !is_end {
             return dropped + 1;
         }
         self.bytes += weight;
-        self.events.push_back((conversation, fact, weight));
+        self.events.push_back((conversation, envelope, weight));
         dropped
     }
 
@@ -76,8 +76,8 @@ impl Backlog {
     }
 
     /// Takes the oldest events, at most this many.
-    pub(super) fn take(&mut self, most: usize) -> Vec<(ConversationId, EventEnvelope)> {
-        let taken: Vec<_> = self.events.drain(..most.min(self.events.len())).collect();
+    pub(super) fn take(&mut self, max: usize) -> Vec<(ConversationId, EventEnvelope)> {
+        let taken: Vec<_> = self.events.drain(..max.min(self.events.len())).collect();
         self.bytes -= taken.iter().map(|(_, _, weight)| weight).sum::<usize>();
         if self.events.is_empty() {
             *self = Self { limits: self.limits, ..Self::default() };
@@ -125,19 +125,19 @@ mod tests {
 
     #[test]
     fn progress_goes_first_where_memory_ends_and_the_end_of_a_call_never() {
-        let bounds = BacklogLimits { max_bytes: 3_000, ..BacklogLimits::default() };
-        let mut backlog = Backlog { limits: bounds, ..Backlog::default() };
+        let limits = BacklogLimits { max_bytes: 3_000, ..BacklogLimits::default() };
+        let mut backlog = Backlog { limits: limits, ..Backlog::default() };
         let mut dropped = 0;
         for n in 0..40 {
-            let fact = if n % 2 == 0 { progress_event(n, 1.0) } else { utterance(n, 1.0, "Hello.") };
-            dropped += backlog.push(id(1), fact);
+            let envelope = if n % 2 == 0 { progress_event(n, 1.0) } else { utterance(n, 1.0, "Hello.") };
+            dropped += backlog.push(id(1), envelope);
         }
         dropped += backlog.push(id(1), call_ended(40, 2.0));
         assert!(backlog.bytes <= 3_200, "{}", backlog.bytes);
-        let kept = take_seqs(&mut backlog);
-        assert!(kept.iter().all(|n| n % 2 == 1 || *n == 40), "{kept:?}");
-        assert!(kept.len() > 14 && kept.last() == Some(&40), "{kept:?}");
-        assert_eq!(dropped, 41 - kept.len() as u64);
+        let remaining = take_seqs(&mut backlog);
+        assert!(remaining.iter().all(|n| n % 2 == 1 || *n == 40), "{remaining:?}");
+        assert!(remaining.len() > 14 && remaining.last() == Some(&40), "{remaining:?}");
+        assert_eq!(dropped, 41 - remaining.len() as u64);
     }
 
     #[test]

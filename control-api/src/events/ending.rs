@@ -23,20 +23,20 @@ pub(crate) async fn recover_conversation(shared: &AppState, id: &str) -> store::
         return Ok(());
     };
     let mut view = ConversationView::default();
-    for fact in shared.store.events(id, 0).await? {
-        view.apply(&fact);
+    for envelope in shared.store.events(id, 0).await? {
+        view.apply(&envelope);
     }
     // Nothing is known of the time after the last event, so the call ends at that event.
     let at = row
         .joined_at
         .unwrap_or(row.created_at)
         .saturating_add(Micros::try_from(view.last_event_at.as_micros()).unwrap_or(0));
-    let mut facts = Vec::new();
+    let mut events = Vec::new();
     if let Some(item) = view.speaking_item.as_ref() {
         let utterance = item.utterance.unwrap_or_default();
-        facts.push(Event::AgentStoppedSpeaking { text: item.text.clone(), utterance });
+        events.push(Event::AgentStoppedSpeaking { text: item.text.clone(), utterance });
         if !item.text.is_empty() {
-            facts.push(Event::History(HistoryItem {
+            events.push(Event::History(HistoryItem {
                 role: Role::Assistant,
                 name: None,
                 arguments: None,
@@ -48,8 +48,8 @@ pub(crate) async fn recover_conversation(shared: &AppState, id: &str) -> store::
             }));
         }
     }
-    facts.extend([Event::CallEnded, Event::Ended { reason: EndReason::Error }]);
+    events.extend([Event::CallEnded, Event::Ended { reason: EndReason::Error }]);
     tracing::warn!(conversation = %id, "ended: what ran it has failed");
-    append(shared, id, IN_PROGRESS, facts.into_iter().map(|event| (at, event)).collect()).await?;
+    append(shared, id, IN_PROGRESS, events.into_iter().map(|event| (at, event)).collect()).await?;
     Ok(())
 }

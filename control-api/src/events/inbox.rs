@@ -67,8 +67,8 @@ impl Inbox {
     }
 
     /// This many events no longer wait.
-    pub(super) fn mark_settled(&self, facts: usize) {
-        self.queue.stats.waiting.fetch_sub(facts, Ordering::Relaxed);
+    pub(super) fn mark_settled(&self, count: usize) {
+        self.queue.stats.waiting.fetch_sub(count, Ordering::Relaxed);
     }
 
     /// The record of a call that panicked has ended.
@@ -137,8 +137,8 @@ impl Inbox {
     /// Appends a message to the backlog.
     fn defer(&mut self, message: Message) {
         match message {
-            Message::Event(id, fact) => {
-                let dropped = self.backlog.push(id, fact);
+            Message::Event(id, envelope) => {
+                let dropped = self.backlog.push(id, envelope);
                 self.queue.stats.dropped.fetch_add(dropped, Ordering::Relaxed);
                 self.mark_settled(dropped as usize);
             }
@@ -167,19 +167,19 @@ impl Inbox {
     /// effect, as when the answer of a COMMIT is lost: every operation can be repeated.
     pub(super) async fn run_bounded<T>(
         &mut self,
-        work: impl Future<Output = store::Result<T>>,
+        operation: impl Future<Output = store::Result<T>>,
     ) -> store::Result<T> {
-        let mut work = pin!(catch_panic(work));
-        let begun = Instant::now();
-        if let Ok(done) = timeout_at(begun + OUTAGE_AFTER, &mut work).await {
+        let mut operation = pin!(catch_panic(operation));
+        let started_at = Instant::now();
+        if let Ok(done) = timeout_at(started_at + OUTAGE_AFTER, &mut operation).await {
             return done;
         }
         let reason = format!("it has not answered for {} s", OUTAGE_AFTER.as_secs());
         self.store.health.report_failure(&reason);
-        let mut given_up = pin!(sleep_until(begun + OPERATION_TIMEOUT));
+        let mut given_up = pin!(sleep_until(started_at + OPERATION_TIMEOUT));
         loop {
             tokio::select! {
-                done = &mut work => return done,
+                done = &mut operation => return done,
                 Some(message) = self.queue.receiver.recv() => self.defer(message),
                 () = &mut given_up => return Err(store::Error::Unwritable(reason)),
             }
@@ -222,21 +222,21 @@ mod tests {
     async fn what_comes_while_the_store_is_late_waits_in_bounds_and_in_order() {
         let file = std::env::temp_dir().join(format!("visavis-inbox-{}.db", std::process::id()));
         let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();
-        let (facts, queue) = crate::state::event_queue::channel();
+        let (events, queue) = crate::state::event_queue::channel();
         let (_stop, stopped) = watch::channel(false);
         let mut inbox = Inbox::new(store.clone(), queue, stopped);
         tokio::time::pause();
         for (seq, seconds) in [(0, 1.0), (1, 2.0), (2, 700.0)] {
-            facts.record(CALL, utterance(seq, seconds));
+            events.record(CALL, utterance(seq, seconds));
         }
-        facts.call_panicked(CALL);
-        let begun = Instant::now();
+        events.call_panicked(CALL);
+        let started_at = Instant::now();
         let given_up = inbox.run_bounded(std::future::pending::<store::Result<()>>()).await;
         assert!(matches!(given_up, Err(store::Error::Unwritable(_))));
-        assert_eq!(begun.elapsed().as_secs(), OPERATION_TIMEOUT.as_secs());
+        assert_eq!(started_at.elapsed().as_secs(), OPERATION_TIMEOUT.as_secs());
         assert!(store.health.failure_reason().is_some(), "everybody is told");
-        assert_eq!((facts.waiting(), facts.dropped()), (2, 1), "more than ten minutes of one call");
-        facts.record(CALL, utterance(3, 3.0));
+        assert_eq!((events.waiting(), events.dropped()), (2, 1), "more than ten minutes of one call");
+        events.record(CALL, utterance(3, 3.0));
         let mut batch = Batch::default();
         assert!(inbox.gather(&mut batch).await);
         assert_eq!((batch_seqs(&batch), batch.panicked.len()), (vec![0, 1, 3], 1));

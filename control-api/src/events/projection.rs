@@ -41,21 +41,21 @@ impl Projection {
             return Ok(None);
         };
         let agent = document::parse_document(&row.agent_document)?;
-        let url = agent["callback_url"].as_str().unwrap_or_default().to_owned();
-        let wanted =
-            if url.is_empty() { Vec::new() } else { document::string_list(&agent, "callback_events") };
+        let callback_url = agent["callback_url"].as_str().unwrap_or_default().to_owned();
+        let subscribed_events =
+            if callback_url.is_empty() { Vec::new() } else { document::string_list(&agent, "callback_events") };
         let mut view = ConversationView::default();
-        for fact in shared.store.events(id, 0).await? {
-            view.apply(&fact);
+        for envelope in shared.store.events(id, 0).await? {
+            view.apply(&envelope);
         }
-        let sequence = shared.store.last_delivery_sequence(id).await?;
-        let base = row.joined_at.unwrap_or(row.created_at);
+        let last_sequence = shared.store.last_delivery_sequence(id).await?;
+        let started_at = row.joined_at.unwrap_or(row.created_at);
         Ok(Some(Self {
             row,
-            subscribed_events: wanted,
-            callback_url: url,
-            started_at: base,
-            last_sequence: sequence,
+            subscribed_events: subscribed_events,
+            callback_url: callback_url,
+            started_at: started_at,
+            last_sequence: last_sequence,
             view,
             pending_callbacks: Vec::new(),
         }))
@@ -67,13 +67,13 @@ impl Projection {
     }
 
     /// Applies the next event and returns its effects.
-    pub(super) fn apply(&mut self, shared: &AppState, fact: &EventEnvelope) -> EventEffects {
-        if let Event::Joined { unix_micros } = &fact.event {
+    pub(super) fn apply(&mut self, shared: &AppState, envelope: &EventEnvelope) -> EventEffects {
+        if let Event::Joined { unix_micros } = &envelope.event {
             self.started_at = Micros::try_from(*unix_micros).unwrap_or_else(|_| clock::now());
         }
-        self.view.apply(fact);
-        let at = self.started_at.saturating_add(Micros::try_from(fact.at.as_micros()).unwrap_or(Micros::MAX));
-        let change = match (&fact.event, self.view.end_reason) {
+        self.view.apply(envelope);
+        let at = self.started_at.saturating_add(Micros::try_from(envelope.at.as_micros()).unwrap_or(Micros::MAX));
+        let change = match (&envelope.event, self.view.end_reason) {
             // Events after the end (a tool's result) belong to the record too.
             (_, Some(reason)) => StatusChange::Ended {
                 reason: record::end_reason_name(reason),
@@ -83,9 +83,9 @@ impl Projection {
             (Event::Joined { .. }, None) => StatusChange::Joined(at),
             _ => StatusChange::None,
         };
-        let delivery = self.create_delivery(shared, fact);
-        let notices = self.due_callbacks(fact, at);
-        EventEffects { delivery, callbacks: notices, change }
+        let delivery = self.create_delivery(shared, envelope);
+        let callbacks = self.due_callbacks(envelope, at);
+        EventEffects { delivery, callbacks: callbacks, change }
     }
 
     /// An event with everything that is written with it.
@@ -103,8 +103,8 @@ impl Projection {
 
     /// The callbacks that are due now: a triggered guardrail is reported with the utterance that
     /// answers it.
-    fn due_callbacks(&mut self, fact: &EventEnvelope, at: Micros) -> Vec<GuardrailCallback> {
-        let speech = match &fact.event {
+    fn due_callbacks(&mut self, envelope: &EventEnvelope, at: Micros) -> Vec<GuardrailCallback> {
+        let speech = match &envelope.event {
             Event::GuardrailTriggered(fired) => {
                 if let Some(url) = fired.callback_url.clone().filter(|url| !url.is_empty()) {
                     self.pending_callbacks.push(PendingCallback { event: (**fired).clone(), url, at });
@@ -116,19 +116,19 @@ impl Projection {
             _ => return Vec::new(),
         };
         let row = &self.row;
-        let told = self.pending_callbacks.drain(..);
-        told.map(|fired| fired.into_callback(&row.agent, &row.agent_name, &row.id, speech.clone())).collect()
+        let callbacks = self.pending_callbacks.drain(..);
+        callbacks.map(|fired| fired.into_callback(&row.agent, &row.agent_name, &row.id, speech.clone())).collect()
     }
 
     /// The webhook of an event, if the agent's receiver subscribed to it.
-    fn create_delivery(&mut self, shared: &AppState, fact: &EventEnvelope) -> Option<store::delivery::Row> {
-        let event = fact.event.webhook_name()?;
+    fn create_delivery(&mut self, shared: &AppState, envelope: &EventEnvelope) -> Option<store::delivery::Row> {
+        let event = envelope.event.webhook_name()?;
         if !self.subscribed_events.iter().any(|wanted| wanted == event) {
             return None;
         }
         let id: ConversationId = self.row.id.parse().ok()?;
-        let body = fact.webhook_body(id, u64::try_from(self.started_at).unwrap_or(0))?;
-        let wait = shared.config.webhooks.schedule.first().copied().unwrap_or_default();
+        let body = envelope.webhook_body(id, u64::try_from(self.started_at).unwrap_or(0))?;
+        let delay = shared.config.webhooks.schedule.first().copied().unwrap_or_default();
         self.last_sequence += 1;
         Some(store::delivery::Row {
             id: signing::new_message_id(),
@@ -142,7 +142,7 @@ impl Projection {
             attempts: 0,
             attempts_before_revival: 0,
             first_attempt_at: None,
-            next_attempt_at: clock::now().saturating_add(clock::to_micros(wait)),
+            next_attempt_at: clock::now().saturating_add(clock::to_micros(delay)),
         })
     }
 }
@@ -174,15 +174,15 @@ pub(super) struct PreparedEvent {
 impl PreparedEvent {
     /// Stores as text an event that the store rejects. If it is the end of the conversation, the
     /// conversation ends nevertheless; its record is then built from its events.
-    pub(super) async fn quarantine(&self, shared: &AppState, why: &store::Error) -> store::Result<()> {
+    pub(super) async fn quarantine(&self, shared: &AppState, error: &store::Error) -> store::Result<()> {
         let mut tx = shared.store.begin_write_unchecked().await?;
-        store::failed_event::insert(&mut tx, &self.conversation, &self.envelope, &why.to_string()).await?;
+        store::failed_event::insert(&mut tx, &self.conversation, &self.envelope, &error.to_string()).await?;
         if let StatusChange::Ended { reason, at, .. } = &self.change {
             store::conversation::mark_ended(&mut tx, &self.conversation, reason, None, *at, clock::now())
                 .await?;
         }
         tx.commit().await?;
-        tracing::error!(conversation = %self.conversation, seq = self.envelope.seq, %why, "a fact is refused by the store and kept in failed_event");
+        tracing::error!(conversation = %self.conversation, seq = self.envelope.seq, %error, "a fact is refused by the store and kept in failed_event");
         Ok(())
     }
 
@@ -222,12 +222,12 @@ impl WriteResult {
 pub(super) async fn write_events(
     tx: &mut Transaction,
     server: &str,
-    facts: &[PreparedEvent],
+    prepared_events: &[PreparedEvent],
 ) -> store::Result<WriteResult> {
     let now = clock::now();
     let mut written = WriteResult::default();
-    let mut known: HashMap<&str, bool> = HashMap::new();
-    for (i, prepared) in facts.iter().enumerate() {
+    let mut stopped_by_agent: HashMap<&str, bool> = HashMap::new();
+    for (i, prepared) in prepared_events.iter().enumerate() {
         if written.rejected.contains(&prepared.conversation) {
             continue;
         }
@@ -262,11 +262,11 @@ pub(super) async fn write_events(
         if let Some(delivery) = &prepared.delivery {
             // Read for each batch and not cached: another server may have received a 410 a moment
             // ago, or an update of the agent.
-            let stopped = match known.get(delivery.agent.as_str()) {
+            let stopped = match stopped_by_agent.get(delivery.agent.as_str()) {
                 Some(stopped) => *stopped,
                 None => {
                     let stopped = store::document::are_webhooks_stopped(tx, &delivery.agent).await?;
-                    known.insert(&delivery.agent, stopped);
+                    stopped_by_agent.insert(&delivery.agent, stopped);
                     stopped
                 }
             };
@@ -288,42 +288,42 @@ pub(crate) async fn append(
     expected: &str,
     events: Vec<(Micros, Event)>,
 ) -> store::Result<bool> {
-    let Some(mut live) = Projection::load(shared, id).await? else { return Ok(false) };
+    let Some(mut projection) = Projection::load(shared, id).await? else { return Ok(false) };
     let mut tx = shared.store.begin_write().await?;
     let current = store::conversation::find_in(&mut tx, id).await?;
     if current.is_none_or(|row| row.status != expected) {
         return Ok(false);
     }
-    let first = store::event::events_in(&mut tx, id).await?.last().map_or(0, |fact| fact.seq + 1);
-    let facts: Vec<PreparedEvent> = (first..)
+    let first = store::event::events_in(&mut tx, id).await?.last().map_or(0, |envelope| envelope.seq + 1);
+    let prepared_events: Vec<PreparedEvent> = (first..)
         .zip(events)
         .map(|(seq, (at, event))| {
-            let at = Time::from_micros(u64::try_from(at - live.started_at).unwrap_or(0));
-            let fact = EventEnvelope { seq, at, event };
-            let follows = live.apply(shared, &fact);
-            live.prepare_write(fact, follows)
+            let at = Time::from_micros(u64::try_from(at - projection.started_at).unwrap_or(0));
+            let envelope = EventEnvelope { seq, at, event };
+            let effects = projection.apply(shared, &envelope);
+            projection.prepare_write(envelope, effects)
         })
         .collect();
-    let written = write_events(&mut tx, &shared.server_id, &facts).await?;
+    let written = write_events(&mut tx, &shared.server_id, &prepared_events).await?;
     tx.commit().await?;
-    publish(shared, facts, &written);
+    publish(shared, prepared_events, &written);
     Ok(true)
 }
 
 /// Announces the stored events to the webhook dispatcher and to the readers of event streams.
-pub(super) fn publish(shared: &AppState, facts: Vec<PreparedEvent>, written: &WriteResult) {
-    let mut told: Vec<ConversationId> = facts.iter().filter_map(|p| p.conversation.parse().ok()).collect();
-    told.sort_unstable();
-    told.dedup();
-    for (i, prepared) in facts.into_iter().enumerate() {
+pub(super) fn publish(shared: &AppState, prepared_events: Vec<PreparedEvent>, written: &WriteResult) {
+    let mut conversations: Vec<ConversationId> = prepared_events.iter().filter_map(|p| p.conversation.parse().ok()).collect();
+    conversations.sort_unstable();
+    conversations.dedup();
+    for (i, prepared) in prepared_events.into_iter().enumerate() {
         if let (StatusChange::Ended { .. }, Ok(id)) = (&prepared.change, prepared.conversation.parse()) {
             shared.connections.remove(id);
         }
         if !written.rejected.contains(&prepared.conversation) {
             prepared.log_status_change();
-            for notice in prepared.callbacks {
+            for callback in prepared.callbacks {
                 // As for the outbox, but callbacks are not stored.
-                let _ = shared.guardrail_callbacks.send(notice);
+                let _ = shared.guardrail_callbacks.send(callback);
             }
         }
         if let (Some(delivery), true) = (prepared.delivery, written.deliveries.contains(&i)) {
@@ -332,7 +332,7 @@ pub(super) fn publish(shared: &AppState, facts: Vec<PreparedEvent>, written: &Wr
             let _ = shared.outbox.send(OutboxMessage::Written(delivery));
         }
     }
-    for id in told {
+    for id in conversations {
         // Without an open stream there is no receiver.
         let _ = shared.commits.send(id);
     }
@@ -385,9 +385,9 @@ mod tests {
     }
 
     /// Writes and commits, as if the answer of the COMMIT arrived.
-    async fn write_and_commit(store: &Store, facts: &[PreparedEvent]) -> WriteResult {
+    async fn write_and_commit(store: &Store, prepared_events: &[PreparedEvent]) -> WriteResult {
         let mut tx = store.begin_write().await.unwrap();
-        let written = write_events(&mut tx, "here", facts).await.unwrap();
+        let written = write_events(&mut tx, "here", prepared_events).await.unwrap();
         tx.commit().await.unwrap();
         written
     }

@@ -28,14 +28,14 @@ pub(crate) fn end_reason_name(reason: EndReason) -> &'static str {
 
 /// The part of a record that follows from the events. `base`: wall clock time of the conversation's
 /// start.
-pub(crate) fn projection_to_json(view: &ConversationView, id: &str, base: Micros) -> Value {
-    let wall = |at: Time| Value::from(to_iso8601(base.saturating_add(at.as_micros() as Micros)));
+pub(crate) fn projection_to_json(view: &ConversationView, id: &str, started_at: Micros) -> Value {
+    let wall_clock = |at: Time| Value::from(to_iso8601(started_at.saturating_add(at.as_micros() as Micros)));
     let transcript: Vec<Value> = view
         .transcript()
         .map(|item| {
             let role = if item.role == Role::User { "user" } else { "assistant" };
             json!({
-                "timestamp": wall(item.started_at),
+                "timestamp": wall_clock(item.started_at),
                 "role": role,
                 "content": item.text,
                 "conversation_id": id,
@@ -45,7 +45,7 @@ pub(crate) fn projection_to_json(view: &ConversationView, id: &str, base: Micros
         .collect();
     json!({
         "transcript": transcript,
-        "chat_history": view.chat_history(wall),
+        "chat_history": view.chat_history(wall_clock),
         "snippets": view.snippets_json(),
         // Every call sends video for its whole duration, unless the page requested none, which no
         // event records.
@@ -64,8 +64,8 @@ pub(crate) async fn load_projection(shared: &AppState, row: &Row) -> store::Resu
     }
     let mut view = ConversationView::default();
     if row.status != STARTED {
-        for fact in shared.store.events(&row.id, 0).await? {
-            view.apply(&fact);
+        for event in shared.store.events(&row.id, 0).await? {
+            view.apply(&event);
         }
     }
     Ok(projection_to_json(&view, &row.id, row.joined_at.unwrap_or(row.created_at)))
@@ -124,7 +124,7 @@ fn common_fields(row: &Row) -> Map<String, Value> {
 }
 
 /// An element of the list, as an API key with this scope sees it.
-pub(crate) fn list_item(shared: &AppState, row: &Row, mut fold: Value, base: &str, scope: Scope) -> Value {
+pub(crate) fn list_item(shared: &AppState, row: &Row, mut projection: Value, base: &str, scope: Scope) -> Value {
     let mut record = common_fields(row);
     let link = if scope < Scope::Operate {
         join_link_without_token(row, base)
@@ -134,18 +134,18 @@ pub(crate) fn list_item(shared: &AppState, row: &Row, mut fold: Value, base: &st
     record.insert("join_link".into(), link.into());
     record.insert("job_id".into(), Value::Null);
     for name in ["usage_json", "snippets", "chat_history"] {
-        record.insert(name.into(), fold[name].take());
+        record.insert(name.into(), projection[name].take());
     }
     Value::Object(record)
 }
 
 /// The single-record form.
-pub(crate) fn detail(row: &Row, mut fold: Value) -> Value {
+pub(crate) fn detail(row: &Row, mut projection: Value) -> Value {
     let mut record = common_fields(row);
     record.insert("is_recorded".into(), false.into());
     record.insert("recording_url".into(), "".into());
     for name in ["transcript", "chat_history", "snippets", "usage_json", "warnings"] {
-        record.insert(name.into(), fold[name].take());
+        record.insert(name.into(), projection[name].take());
     }
     Value::Object(record)
 }

@@ -134,8 +134,8 @@ impl Writer {
             }
             // An end that the store rejects while it accepts other writes is left to the next start
             // of the server.
-            let refused = tries >= ATTEMPTS_BEFORE_SPLIT && !error.is_outage();
-            if refused || !self.inbox.wait_before_retry().await {
+            let gives_up = tries >= ATTEMPTS_BEFORE_SPLIT && !error.is_outage();
+            if gives_up || !self.inbox.wait_before_retry().await {
                 return;
             }
             // The probe reports the store's health itself.
@@ -144,31 +144,31 @@ impl Writer {
     }
 
     /// Applies an event of a loaded conversation. An event whose code panics is quarantined.
-    async fn prepare_event(&mut self, id: ConversationId, fact: EventEnvelope) {
-        let Some(live) = self.projections.get_mut(&id) else { return };
-        let follows = catch_panic(|| {
+    async fn prepare_event(&mut self, id: ConversationId, envelope: EventEnvelope) {
+        let Some(projection) = self.projections.get_mut(&id) else { return };
+        let effects = catch_panic(|| {
             CrashPoint::BeforeEvent.notify(self.shared.config.crash_hook);
-            live.apply(&self.shared, &fact)
+            projection.apply(&self.shared, &envelope)
         });
-        match follows {
-            Some(follows) => self.prepared.push_back(live.prepare_write(fact, follows)),
-            None => self.on_event_panic(id, &fact).await,
+        match effects {
+            Some(effects) => self.prepared.push_back(projection.prepare_write(envelope, effects)),
+            None => self.on_event_panic(id, &envelope).await,
         }
     }
 
     /// Quarantines an event whose code panicked. The projection may be half changed and is read
     /// again; the events prepared before are therefore stored first.
-    async fn on_event_panic(&mut self, id: ConversationId, fact: &EventEnvelope) {
+    async fn on_event_panic(&mut self, id: ConversationId, envelope: &EventEnvelope) {
         self.store_prepared().await;
         self.projections.remove(&id);
-        let (name, why) = (id.to_string(), store::Error::Panicked);
+        let (name, panic_error) = (id.to_string(), store::Error::Panicked);
         let mut last = false;
         loop {
-            let kept = quarantine_event(&self.shared, &name, fact, &why);
-            let Err(error) = self.inbox.run_bounded(kept).await else { break };
+            let quarantined = quarantine_event(&self.shared, &name, envelope, &panic_error);
+            let Err(error) = self.inbox.run_bounded(quarantined).await else { break };
             self.shared.store.health.report_failure(&error.to_string());
             if !self.inbox.wait_before_retry().await && std::mem::replace(&mut last, true) {
-                tracing::error!(conversation = %id, seq = fact.seq, "the server stops, and a fact whose code panicked is lost");
+                tracing::error!(conversation = %id, seq = envelope.seq, "the server stops, and a fact whose code panicked is lost");
                 break;
             }
         }
@@ -180,8 +180,8 @@ impl Writer {
         // One more attempt after the stop; then the events are lost with the process.
         let (mut tries, mut last) = (0_u32, false);
         while !self.prepared.is_empty() {
-            let facts = &*self.prepared.make_contiguous();
-            match self.inbox.run_bounded(commit_events(&self.shared, facts)).await {
+            let prepared_events = &*self.prepared.make_contiguous();
+            match self.inbox.run_bounded(commit_events(&self.shared, prepared_events)).await {
                 Ok(written) => {
                     let prepared = std::mem::take(&mut self.prepared).into();
                     return self.on_written(prepared, &written);
@@ -189,8 +189,8 @@ impl Writer {
                 Err(error) => {
                     tries += 1;
                     if tries == 1 {
-                        let facts = self.prepared.len();
-                        tracing::error!(%error, facts, "facts cannot be written; trying again");
+                        let prepared_events = self.prepared.len();
+                        tracing::error!(%error, prepared_events, "facts cannot be written; trying again");
                     }
                     if error.is_outage() {
                         self.shared.store.health.report_failure(&error.to_string());
@@ -204,17 +204,17 @@ impl Writer {
                 && !self.inbox.wait_before_retry().await
                 && std::mem::replace(&mut last, true)
             {
-                let facts = self.prepared.len();
-                tracing::error!(facts, "the server stops, and these facts are lost");
+                let prepared_events = self.prepared.len();
+                tracing::error!(prepared_events, "the server stops, and these facts are lost");
                 self.prepared.clear();
-                self.inbox.mark_settled(facts);
+                self.inbox.mark_settled(prepared_events);
             }
         }
     }
 
     /// Loads the conversation of an event. False if that fails: the event is then dropped or
     /// quarantined.
-    async fn load_projection(&mut self, id: ConversationId, fact: &EventEnvelope) -> bool {
+    async fn load_projection(&mut self, id: ConversationId, envelope: &EventEnvelope) -> bool {
         let name = id.to_string();
         let (mut tries, mut last) = (0, false);
         loop {
@@ -233,10 +233,10 @@ impl Writer {
                     if tries == 1 {
                         tracing::error!(conversation = %id, %error, "a conversation cannot be read; trying again");
                     }
-                    let damaged = !error.is_outage();
+                    let corrupt = !error.is_outage();
                     let known = tries >= ATTEMPTS_BEFORE_SPLIT || self.unreadable.contains(&id);
-                    let kept = quarantine_event(&self.shared, &name, fact, &error);
-                    if damaged && known && self.inbox.run_bounded(kept).await.is_ok() {
+                    let quarantined = quarantine_event(&self.shared, &name, envelope, &error);
+                    if corrupt && known && self.inbox.run_bounded(quarantined).await.is_ok() {
                         self.unreadable.insert(id);
                         return false;
                     }
@@ -252,37 +252,37 @@ impl Writer {
     /// in between succeeds, is quarantined. Events that fail because the store accepts no writes
     /// stay.
     async fn store_one_by_one(&mut self) {
-        while let Some(fact) = self.prepared.front() {
-            let one = std::slice::from_ref(fact);
+        while let Some(prepared) = self.prepared.front() {
+            let one = std::slice::from_ref(prepared);
             let mut done = self.inbox.run_bounded(commit_events(&self.shared, one)).await;
-            let mut takes = done.is_ok();
+            let mut accepts_writes = done.is_ok();
             if done.as_ref().is_err_and(|error| !error.is_outage()) {
                 // If the store failed and works again, the event is not the cause.
-                takes = self.inbox.run_bounded(self.shared.store.probe()).await.is_ok();
-                if takes {
+                accepts_writes = self.inbox.run_bounded(self.shared.store.probe()).await.is_ok();
+                if accepts_writes {
                     done = self.inbox.run_bounded(commit_events(&self.shared, one)).await;
                 }
             }
             let written = match done {
                 Ok(written) => Some(written),
                 Err(error) => {
-                    if !takes
+                    if !accepts_writes
                         || error.is_outage()
-                        || self.inbox.run_bounded(fact.quarantine(&self.shared, &error)).await.is_err()
+                        || self.inbox.run_bounded(prepared.quarantine(&self.shared, &error)).await.is_err()
                     {
                         return self.shared.store.health.report_failure(&error.to_string());
                     }
                     None
                 }
             };
-            let Some(fact) = self.prepared.pop_front() else { return };
+            let Some(prepared) = self.prepared.pop_front() else { return };
             match written {
-                Some(written) => self.on_written(vec![fact], &written),
+                Some(written) => self.on_written(vec![prepared], &written),
                 None => {
                     // Only the change of the record is announced, not the event's effects.
-                    let written = WriteResult::rejected_conversation(&fact.conversation);
+                    let written = WriteResult::rejected_conversation(&prepared.conversation);
                     self.inbox.mark_settled(1);
-                    self.notify_readers(vec![fact], &written);
+                    self.notify_readers(vec![prepared], &written);
                 }
             }
         }
@@ -296,14 +296,14 @@ impl Writer {
             self.projections.remove(&id);
             end_engine_call(&self.shared, id);
         }
-        self.projections.retain(|_, known| !known.is_ended());
+        self.projections.retain(|_, projection| !projection.is_ended());
         self.notify_readers(prepared, written);
     }
 
     /// Announces the results of a write.
     fn notify_readers(&self, prepared: Vec<PreparedEvent>, written: &WriteResult) {
-        for fact in prepared.iter().filter(|fact| !matches!(fact.change, StatusChange::None)) {
-            if let Ok(id) = fact.conversation.parse() {
+        for event in prepared.iter().filter(|event| !matches!(event.change, StatusChange::None)) {
+            if let Ok(id) = event.conversation.parse() {
                 self.shared.pending_offers.remove(id);
             }
         }
@@ -313,9 +313,9 @@ impl Writer {
     }
 }
 
-async fn commit_events(shared: &AppState, facts: &[PreparedEvent]) -> store::Result<WriteResult> {
+async fn commit_events(shared: &AppState, prepared_events: &[PreparedEvent]) -> store::Result<WriteResult> {
     let mut tx = shared.store.begin_write_unchecked().await?;
-    let written = projection::write_events(&mut tx, &shared.server_id, facts).await?;
+    let written = projection::write_events(&mut tx, &shared.server_id, prepared_events).await?;
     tx.commit().await?;
     Ok(written)
 }
@@ -326,24 +326,24 @@ async fn commit_events(shared: &AppState, facts: &[PreparedEvent]) -> store::Res
 async fn quarantine_event(
     shared: &AppState,
     id: &str,
-    fact: &EventEnvelope,
-    why: &store::Error,
+    envelope: &EventEnvelope,
+    error: &store::Error,
 ) -> store::Result<()> {
     let mut tx = shared.store.begin_write_unchecked().await?;
-    store::failed_event::insert(&mut tx, id, fact, &why.to_string()).await?;
-    if let Event::Ended { reason } = &fact.event {
+    store::failed_event::insert(&mut tx, id, envelope, &error.to_string()).await?;
+    if let Event::Ended { reason } = &envelope.event {
         let now = clock::now();
         store::conversation::mark_ended(&mut tx, id, record::end_reason_name(*reason), None, now, now)
             .await?;
     }
     tx.commit().await?;
-    tracing::error!(conversation = id, seq = fact.seq, %why, "a fact cannot be taken in and is kept in failed_event");
+    tracing::error!(conversation = id, seq = envelope.seq, %error, "a fact cannot be taken in and is kept in failed_event");
     Ok(())
 }
 
 /// Ends a call in the engine whose conversation is over or was erased.
 fn end_engine_call(shared: &AppState, id: ConversationId) {
-    if let Some(host) = shared.engine.get().cloned() {
-        tokio::spawn(async move { host.send_command(id, Command::End).await });
+    if let Some(engine) = shared.engine.get().cloned() {
+        tokio::spawn(async move { engine.send_command(id, Command::End).await });
     }
 }

@@ -118,15 +118,15 @@ impl SlotTable {
 
     fn occupy(&mut self, kind: SlotKind, address: Option<IpAddr>) -> GrantedSlot {
         let id = self.next_number();
-        let (_stays, leave) = oneshot::channel();
+        let (_close_sender, close_receiver) = oneshot::channel();
         self.connections
-            .insert(id, Connection { kind, address, requests: 0, idle_since: None, _close_sender: _stays });
+            .insert(id, Connection { kind, address, requests: 0, idle_since: None, _close_sender: _close_sender });
         self.used[kind as usize] += 1;
         if let Some(address) = address {
             *self.held_by_address.entry((kind, address)).or_default() += 1;
         }
         self.mark_idle(id);
-        GrantedSlot { id, close_receiver: leave }
+        GrantedSlot { id, close_receiver: close_receiver }
     }
 
     /// Does nothing if the connection is already removed.
@@ -187,9 +187,9 @@ struct GrantedSlot {
 
 impl ConnectionSlots {
     /// `regular_slots` slots, at least one, and the reserved ones.
-    pub(crate) fn new(usual: usize) -> Arc<Self> {
+    pub(crate) fn new(regular_slots: usize) -> Arc<Self> {
         let table = SlotTable {
-            regular_slots: usual.max(1),
+            regular_slots: regular_slots.max(1),
             next: 0,
             connections: HashMap::new(),
             used: [0; 2],
@@ -254,8 +254,8 @@ impl SlotPermit {
     /// Starts a request. The connection is active until the guard is dropped. `None` if it was just
     /// evicted.
     pub(crate) fn start_request(&self) -> Option<ActiveRequest> {
-        let stays = self.slots.lock().start_request(self.id);
-        stays.then(|| ActiveRequest { slots: Arc::clone(&self.slots), id: self.id })
+        let is_open = self.slots.lock().start_request(self.id);
+        is_open.then(|| ActiveRequest { slots: Arc::clone(&self.slots), id: self.id })
     }
 }
 
@@ -303,10 +303,10 @@ mod tests {
     /// A slot that is available at once, or `None`.
     #[track_caller]
     fn try_acquire(
-        places: &Arc<ConnectionSlots>,
+        slots: &Arc<ConnectionSlots>,
         address: Option<IpAddr>,
     ) -> Option<(SlotPermit, EvictionSignal)> {
-        places.acquire(address).now_or_never().flatten()
+        slots.acquire(address).now_or_never().flatten()
     }
 
     #[track_caller]
@@ -320,8 +320,8 @@ mod tests {
         place
     }
 
-    fn is_evicted((_, leave): &mut (SlotPermit, EvictionSignal)) -> bool {
-        leave.evicted().now_or_never().is_some()
+    fn is_evicted((_, signal): &mut (SlotPermit, EvictionSignal)) -> bool {
+        signal.evicted().now_or_never().is_some()
     }
 
     #[test]
@@ -379,13 +379,13 @@ mod tests {
         assert!(is_evicted(&mut greedy[0]) && !is_evicted(&mut greedy[1]));
         drop(greedy.remove(0));
         greedy.push(ninth);
-        let asks: Vec<_> = greedy.iter().map(|(taken, _)| taken.start_request().unwrap()).collect();
+        let requests: Vec<_> = greedy.iter().map(|(taken, _)| taken.start_request().unwrap()).collect();
         assert!(try_acquire(&places, address(1)).is_none(), "it uses its share");
         let mut rest: Vec<_> =
             (8..RESERVED_SLOTS).map(|_| expect_slot(&places, None, SlotKind::Reserved)).collect();
         let _health = expect_slot(&places, address(2), SlotKind::Reserved);
         assert!(is_evicted(&mut rest[0]) && !is_evicted(&mut rest[1]), "whoever asks for nothing makes room");
-        drop(asks);
+        drop(requests);
     }
 
     #[tokio::test]

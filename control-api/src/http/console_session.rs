@@ -93,10 +93,10 @@ impl Session {
 }
 
 /// A cookie without `Max-Age` ends with the browser session.
-fn set_cookie(shared: &AppState, value: &str, more: &str) -> [(header::HeaderName, HeaderValue); 1] {
+fn set_cookie(shared: &AppState, value: &str, attributes: &str) -> [(header::HeaderName, HeaderValue); 1] {
     let secure = shared.config.public_url.as_deref().is_some_and(|url| url.starts_with("https:"));
     let secure = if secure { "; Secure" } else { "" };
-    let text = format!("{COOKIE_NAME}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{more}");
+    let text = format!("{COOKIE_NAME}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{attributes}");
     [(header::SET_COOKIE, HeaderValue::try_from(text).expect("base64 and our own words"))]
 }
 
@@ -107,9 +107,9 @@ pub(crate) async fn session_key_hash(
 ) -> Result<Option<KeyHash>, ApiError> {
     let Some(token) = headers.get(CSRF_HEADER) else { return Ok(None) };
     let session = Session::from_request(shared, headers).await?;
-    let own =
+    let csrf_matches =
         |session: &Session| verify_slices_are_equal(token.as_bytes(), session.csrf_token.as_bytes()).is_ok();
-    Ok(session.filter(own).map(|session| session.hash))
+    Ok(session.filter(csrf_matches).map(|session| session.hash))
 }
 
 async fn log_in(State(shared): State<Arc<AppState>>, Json(body): Json) -> Result<Response, ApiError> {

@@ -22,11 +22,11 @@ const MAX_JSON_BYTES: usize = 2 << 20;
 
 /// The whole body, at most `limit` bytes.
 pub(crate) async fn read_body(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, ApiError> {
-    let told =
+    let content_length =
         headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok()).unwrap_or(0);
     let mut stream = body.into_data_stream();
-    let mut bytes = BytesMut::with_capacity(told.min(limit));
-    if told > limit {
+    let mut bytes = BytesMut::with_capacity(content_length.min(limit));
+    if content_length > limit {
         return Err(ApiError::PayloadTooLarge);
     }
     while let Some(chunk) = stream.next().await {
@@ -96,25 +96,25 @@ const MAX_SEARCH_CHARS: usize = 200;
 
 fn parse_page(query: &str, all: bool) -> Result<Page, ApiError> {
     let mut page = Page { perpage: (!all).then_some(DEFAULT_PERPAGE), ..Page::default() };
-    let mut faults = Vec::new();
-    let mut fault =
-        |field: &str, reason: &str| faults.push(FieldError { field: field.into(), reason: reason.into() });
+    let mut errors = Vec::new();
+    let mut add_error =
+        |field: &str, reason: &str| errors.push(FieldError { field: field.into(), reason: reason.into() });
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         match &*name {
             "offset" => match value.parse::<i128>() {
                 Ok(n) if n >= 0 => page.offset = i64::try_from(n).unwrap_or(i64::MAX),
-                _ => fault("offset", "must be a whole number of at least 0"),
+                _ => add_error("offset", "must be a whole number of at least 0"),
             },
             "perpage" => match value.parse::<i128>() {
                 Ok(n) if n >= 1 => page.perpage = Some(n.min(MAX_PERPAGE) as i64),
-                _ => fault("perpage", "must be a whole number of at least 1"),
+                _ => add_error("perpage", "must be a whole number of at least 1"),
             },
             "search" if value.chars().count() > MAX_SEARCH_CHARS => {
-                fault("search", "must be at most 200 characters");
+                add_error("search", "must be at most 200 characters");
             }
             "search" if !value.is_empty() => page.search = Some(value.replace('\0', "").to_lowercase()),
             "fromDate" | "toDate" => match (clock::parse_date(&value), &*name) {
-                (None, field) => fault(field, "must be a date, YYYY-MM-DD"),
+                (None, field) => add_error(field, "must be a date, YYYY-MM-DD"),
                 (day, "fromDate") => page.from = day,
                 (day, _) => page.to = day,
             },
@@ -122,7 +122,7 @@ fn parse_page(query: &str, all: bool) -> Result<Page, ApiError> {
             _ => {}
         }
     }
-    if faults.is_empty() { Ok(page) } else { Err(ApiError::Invalid(faults)) }
+    if errors.is_empty() { Ok(page) } else { Err(ApiError::Invalid(errors)) }
 }
 
 /// A list with the number of all matches.
@@ -172,7 +172,7 @@ mod tests {
 
     fn invalid_fields(query: &str) -> Vec<String> {
         match parse_page(query, false) {
-            Err(ApiError::Invalid(faults)) => faults.into_iter().map(|f| f.field).collect(),
+            Err(ApiError::Invalid(errors)) => errors.into_iter().map(|f| f.field).collect(),
             other => panic!("{query}: {other:?}"),
         }
     }

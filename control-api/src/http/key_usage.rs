@@ -33,12 +33,12 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
     }
 }
 
-async fn write(shared: &AppState, noted: HashMap<KeyHash, Micros>) -> store::Result<()> {
-    if noted.is_empty() {
+async fn write(shared: &AppState, uses: HashMap<KeyHash, Micros>) -> store::Result<()> {
+    if uses.is_empty() {
         return Ok(());
     }
     let mut tx = shared.store.begin_write().await?;
-    for (hash, at) in noted {
+    for (hash, at) in uses {
         // Another server on the same database, or an older entry, may have written a use meanwhile.
         api_key::record_use(&mut tx, &to_hex(&hash), at, at - MIN_WRITE_INTERVAL).await?;
     }

@@ -55,8 +55,8 @@ pub(crate) fn resolve_peer(extensions: &Extensions, headers: &HeaderMap, proxies
 /// proxies, whose connections belong to many clients.
 pub(crate) fn connection_limit_key(address: IpAddr, proxies: &[Network]) -> Option<IpAddr> {
     let address = address.to_canonical();
-    let many = address.is_loopback() || proxies.iter().any(|p| p.contains(address));
-    (!many).then(|| Peer(address).subscriber_network())
+    let is_shared = address.is_loopback() || proxies.iter().any(|p| p.contains(address));
+    (!is_shared).then(|| Peer(address).subscriber_network())
 }
 
 impl Peer {

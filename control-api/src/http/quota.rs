@@ -17,13 +17,13 @@ pub(crate) async fn check_agents(
     tx: &mut Transaction,
     workspace: &str,
 ) -> Result<(), ApiError> {
-    let most = shared.config.limits.workspace_agents;
-    if most == 0 || table::count_agents(tx, workspace).await? < i64::from(most) {
+    let max = shared.config.limits.workspace_agents;
+    if max == 0 || table::count_agents(tx, workspace).await? < i64::from(max) {
         return Ok(());
     }
     Err(ApiError::WorkspaceLimit {
         field: "workspace_agents",
-        reason: format!("a workspace may have {most} agents"),
+        reason: format!("a workspace may have {max} agents"),
         retry_after: None,
     })
 }
@@ -34,15 +34,15 @@ pub(crate) async fn check_conversations(
     tx: &mut Transaction,
     workspace: &str,
 ) -> Result<(), ApiError> {
-    let most = shared.config.limits.workspace_conversations;
+    let max = shared.config.limits.workspace_conversations;
     let now = clock::now();
-    if most == 0 || table::count_conversations(tx, workspace, day_number(now)).await? < i64::from(most) {
+    if max == 0 || table::count_conversations(tx, workspace, day_number(now)).await? < i64::from(max) {
         return Ok(());
     }
     let wait = (day_start(day_number(now) + 1) - now).max(0) as u64;
     Err(ApiError::WorkspaceLimit {
         field: "workspace_conversations",
-        reason: format!("a workspace may make {most} conversations a day"),
+        reason: format!("a workspace may make {max} conversations a day"),
         retry_after: Some(wait.div_ceil(1_000_000).max(1)),
     })
 }
@@ -52,19 +52,19 @@ pub(crate) async fn check_bytes(
     shared: &AppState,
     tx: &mut Transaction,
     workspace: &str,
-    more: usize,
+    additional: usize,
 ) -> Result<(), ApiError> {
-    let most = shared.config.limits.workspace_bytes;
-    if most == 0 {
+    let max = shared.config.limits.workspace_bytes;
+    if max == 0 {
         return Ok(());
     }
     let stored = u64::try_from(table::stored_bytes(tx, workspace).await?).unwrap_or(0);
-    if stored.saturating_add(more as u64) <= most {
+    if stored.saturating_add(additional as u64) <= max {
         return Ok(());
     }
     Err(ApiError::WorkspaceLimit {
         field: "workspace_bytes",
-        reason: format!("a workspace may store {most} bytes, and stores {stored}"),
+        reason: format!("a workspace may store {max} bytes, and stores {stored}"),
         retry_after: None,
     })
 }
@@ -78,8 +78,8 @@ pub(crate) async fn check_growth(
     old: &document::Row,
     new: usize,
 ) -> Result<(), ApiError> {
-    let more = new.saturating_sub(old.document.len() + old.secrets.len());
-    if more == 0 { Ok(()) } else { check_bytes(shared, tx, workspace, more).await }
+    let additional = new.saturating_sub(old.document.len() + old.secrets.len());
+    if additional == 0 { Ok(()) } else { check_bytes(shared, tx, workspace, additional).await }
 }
 
 /// 503 if the workspace has the maximum number of calls. True if a reservation was made, which must
@@ -89,14 +89,14 @@ pub(crate) async fn check_growth(
 /// servers on one database, running calls count on all of them. Offers that have not connected yet
 /// count on this server only.
 pub(crate) async fn reserve_call(shared: &AppState, row: &Row) -> Result<bool, ApiError> {
-    let most = shared.config.limits.workspace_calls as usize;
-    if most == 0 || row.status != STARTED {
+    let max = shared.config.limits.workspace_calls as usize;
+    if max == 0 || row.status != STARTED {
         return Ok(false);
     }
-    let known = shared.connecting_calls.in_workspace(&row.workspace);
+    let connecting = shared.connecting_calls.in_workspace(&row.workspace);
     // A call that starts between the two queries is in the second result.
     let mut held = HashSet::new();
-    for id in &known {
+    for id in &connecting {
         if shared.store.is_started(id).await? {
             held.insert(id.clone());
         }
@@ -105,6 +105,6 @@ pub(crate) async fn reserve_call(shared: &AppState, row: &Row) -> Result<bool, A
     let until = Instant::now() + shared.config.timeouts.offer;
     shared
         .connecting_calls
-        .reserve(row, until, most, &known, &held)
+        .reserve(row, until, max, &connecting, &held)
         .ok_or_else(|| ApiError::NoCapacity("the workspace is full: it holds as many calls as it may".into()))
 }

@@ -58,14 +58,14 @@ pub(crate) async fn outer_middleware(
     next: Next,
 ) -> Response {
     let host = request.headers().get(header::HOST).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let refused = shared.config.listen.ip().is_loopback()
+    let host_rejected = shared.config.listen.ip().is_loopback()
         && !is_allowed_host(host, shared.config.public_url.as_deref());
-    let spare = request.extensions().get::<ReservedConnection>().is_some()
+    let slot_rejected = request.extensions().get::<ReservedConnection>().is_some()
         && !is_essential_path(request.uri().path());
     let call = conversation_in_path(request.uri().path()).map(call_span);
     let mut response = match call {
-        _ if refused => ApiError::UnknownHost.into_response(),
-        _ if spare => ApiError::NoCapacity("all connections are in use".into()).into_response(),
+        _ if host_rejected => ApiError::UnknownHost.into_response(),
+        _ if slot_rejected => ApiError::NoCapacity("all connections are in use".into()).into_response(),
         Some(span) => next.run(request).instrument(span).await,
         None => next.run(request).await,
     };
@@ -95,8 +95,8 @@ mod tests {
         for path in
             ["/rtc/ID", "/rtc/ID/x", "/join/ID/about", "/v1/conversation/ID/speak", "/v1/ext/conversation/ID"]
         {
-            let told = conversation_in_path(&path.replace("ID", id)).map(|id| id.to_string());
-            assert_eq!(told.as_deref(), Some(id), "{path}");
+            let found = conversation_in_path(&path.replace("ID", id)).map(|id| id.to_string());
+            assert_eq!(found.as_deref(), Some(id), "{path}");
         }
         for path in [
             "/",

@@ -113,13 +113,13 @@ pub(crate) fn is_essential_path(path: &str) -> bool {
 pub fn serve(
     listener: TcpListener,
     router: Router,
-    bounds: HttpLimits,
+    limits: HttpLimits,
     shutdown: BoxFuture<'static, ()>,
 ) -> BoxFuture<'static, io::Result<()>> {
     // Boxed for the same reason as the futures of `App`.
     Box::pin(async move {
-        let unread = bounds.request_timeout;
-        accept_connections(listener, |stream| configure_socket(stream, unread), router, bounds, shutdown)
+        let unread_timeout = limits.request_timeout;
+        accept_connections(listener, |stream| configure_socket(stream, unread_timeout), router, limits, shutdown)
             .await;
         Ok(())
     })
@@ -128,21 +128,21 @@ pub fn serve(
 /// Serves on any listener. Calls `configure` with each stream.
 async fn accept_connections<L>(
     mut listener: L,
-    prepare: impl Fn(&L::Io),
+    configure: impl Fn(&L::Io),
     router: Router,
-    bounds: HttpLimits,
+    limits: HttpLimits,
     shutdown: impl Future<Output = ()>,
 ) where
     L: Listener<Addr = SocketAddr>,
 {
-    let places = ConnectionSlots::new(bounds.max_connections);
+    let slots = ConnectionSlots::new(limits.max_connections);
     let (stop, stopped) = watch::channel(());
     let mut shutdown = pin!(shutdown);
-    let mut told: Option<Instant> = None;
-    let mut tell = |what: &str| {
-        if told.is_none_or(|at| at.elapsed() > WARN_INTERVAL) {
-            tracing::warn!(most = bounds.max_connections, "{what} (limits.connections)");
-            told = Some(Instant::now());
+    let mut last_warning: Option<Instant> = None;
+    let mut warn_rarely = |what: &str| {
+        if last_warning.is_none_or(|at| at.elapsed() > WARN_INTERVAL) {
+            tracing::warn!(most = limits.max_connections, "{what} (limits.connections)");
+            last_warning = Some(Instant::now());
         }
     };
     loop {
@@ -150,61 +150,61 @@ async fn accept_connections<L>(
             next = listener.accept() => next,
             () = &mut shutdown => break,
         };
-        if places.is_full() {
-            tell("all connections are in use: idle ones are closed");
+        if slots.is_full() {
+            warn_rarely("all connections are in use: idle ones are closed");
         }
-        let place = tokio::select! {
-            place = places.acquire(peer::connection_limit_key(peer.ip(), &bounds.trusted_proxies)) => place,
+        let permit = tokio::select! {
+            permit = slots.acquire(peer::connection_limit_key(peer.ip(), &limits.trusted_proxies)) => permit,
             () = &mut shutdown => break,
         };
         // An address that uses its whole share is rejected without a wait.
-        let Some(place) = place else {
-            tell("an address uses its share of the connections: a further one is closed");
+        let Some(permit) = permit else {
+            warn_rarely("an address uses its share of the connections: a further one is closed");
             continue;
         };
-        prepare(&stream);
+        configure(&stream);
         tokio::spawn(serve_connection(
             stream,
             peer,
             router.clone(),
-            bounds.request_timeout,
+            limits.request_timeout,
             stopped.clone(),
-            place,
+            permit,
         ));
     }
     drop(listener);
     drop(stop);
-    let _ = timeout(SHUTDOWN_GRACE, places.wait_until_empty()).await;
+    let _ = timeout(SHUTDOWN_GRACE, slots.wait_until_empty()).await;
 }
 
 /// Sets socket options. The kernel may reject them; the connection works without them.
-fn configure_socket(stream: &TcpStream, unread: Duration) {
+fn configure_socket(stream: &TcpStream, unread_timeout: Duration) {
     // Responses are small and written at once. Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     let socket = SockRef::from(stream);
     let _ = socket
         .set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_TIME).with_interval(KEEPALIVE_TIME / 4));
     #[cfg(target_os = "linux")]
-    let _ = socket.set_tcp_user_timeout(Some(unread));
+    let _ = socket.set_tcp_user_timeout(Some(unread_timeout));
     #[cfg(not(target_os = "linux"))]
-    let _ = unread;
+    let _ = unread_timeout;
 }
 
 async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     peer: SocketAddr,
     router: Router,
-    within: Duration,
+    request_timeout: Duration,
     mut stopped: watch::Receiver<()>,
-    (place, mut leave): (SlotPermit, EvictionSignal),
+    (permit, mut eviction): (SlotPermit, EvictionSignal),
 ) {
-    let within = if place.kind == SlotKind::Reserved { within.min(RESERVED_TIMEOUT) } else { within };
-    let place = &place;
+    let request_timeout = if permit.kind == SlotKind::Reserved { request_timeout.min(RESERVED_TIMEOUT) } else { request_timeout };
+    let permit = &permit;
     let service = service_fn(move |request| {
         let router = router.clone();
         async move {
-            match place.start_request() {
-                Some(in_use) => handle_request(router, request, peer, within, place.kind, in_use).await,
+            match permit.start_request() {
+                Some(active) => handle_request(router, request, peer, request_timeout, permit.kind, active).await,
                 // The connection was evicted. It ends, and this future with it.
                 None => std::future::pending().await,
             }
@@ -213,13 +213,13 @@ async fn serve_connection(
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(within)
-            .serve_connection(TokioIo::new(TrackedStream::new(stream, place)), service)
+            .header_read_timeout(request_timeout)
+            .serve_connection(TokioIo::new(TrackedStream::new(stream, permit)), service)
     );
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         // The connection is idle, so no response is lost.
-        () = leave.evicted() => return,
+        () = eviction.evicted() => return,
         _ = stopped.changed() => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -235,20 +235,20 @@ async fn handle_request(
     router: Router,
     request: Request<Incoming>,
     peer: SocketAddr,
-    within: Duration,
+    request_timeout: Duration,
     kind: SlotKind,
-    in_use: ActiveRequest,
+    active: ActiveRequest,
 ) -> Result<Response, Infallible> {
-    let late = Arc::new(AtomicBool::new(false));
+    let timed_out = Arc::new(AtomicBool::new(false));
     let reserved = kind == SlotKind::Reserved;
     // A client that sends `Expect` waits before it sends its body. Draining would make it send the
     // body for nothing.
-    let asks = request.headers().contains_key(header::EXPECT);
-    let drains = (!asks).then_some(if reserved { RESERVED_TIMEOUT } else { DRAIN_TIMEOUT });
+    let expects_continue = request.headers().contains_key(header::EXPECT);
+    let drain_timeout = (!expects_continue).then_some(if reserved { RESERVED_TIMEOUT } else { DRAIN_TIMEOUT });
     // No extra time per byte on a reserved slot: it is free again after its one second, however
     // many bytes arrived.
-    let slowest = if reserved { u64::MAX } else { MIN_BODY_BYTES_PER_SECOND };
-    let mut request = request.map(|body| with_deadline(body, within, slowest, Arc::clone(&late), drains));
+    let min_rate = if reserved { u64::MAX } else { MIN_BODY_BYTES_PER_SECOND };
+    let mut request = request.map(|body| with_deadline(body, request_timeout, min_rate, Arc::clone(&timed_out), drain_timeout));
     request.extensions_mut().insert(ConnectInfo(peer));
     if reserved {
         request.extensions_mut().insert(ReservedConnection);
@@ -256,7 +256,7 @@ async fn handle_request(
     let mut response = router.oneshot(request).await?;
     // The handler answers 400, because for it the body just ends too early. Headers of the
     // signaling endpoints stay.
-    if late.load(Ordering::Relaxed) && response.status() == StatusCode::BAD_REQUEST {
+    if timed_out.load(Ordering::Relaxed) && response.status() == StatusCode::BAD_REQUEST {
         let (parts, body) = ApiError::RequestTimeout.into_response().into_parts();
         *response.status_mut() = parts.status;
         *response.body_mut() = body;
@@ -266,7 +266,7 @@ async fn handle_request(
     if reserved {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    Ok(response.map(|body| Body::new(TrackedBody { body, _request: in_use })))
+    Ok(response.map(|body| Body::new(TrackedBody { body, _request: active })))
 }
 
 /// The body of a response. The connection is active until it is sent.
@@ -299,32 +299,32 @@ impl HttpBody for TrackedBody {
 /// the deadline it fails and sets `timed_out`.
 fn with_deadline(
     body: Incoming,
-    within: Duration,
-    slowest: u64,
-    late: Arc<AtomicBool>,
-    drains: Option<Duration>,
+    request_timeout: Duration,
+    min_rate: u64,
+    timed_out: Arc<AtomicBool>,
+    drain_timeout: Option<Duration>,
 ) -> Body {
     if body.is_end_stream() {
         return Body::empty();
     }
-    let began = Instant::now();
-    let body = UnreadBody { body: Some(Body::new(body).into_data_stream()), drain_timeout: drains };
+    let started_at = Instant::now();
+    let body = UnreadBody { body: Some(Body::new(body).into_data_stream()), drain_timeout: drain_timeout };
     Body::from_stream(stream::unfold(Some((body, 0_u64)), move |state| {
-        let late = Arc::clone(&late);
+        let timed_out = Arc::clone(&timed_out);
         async move {
-            let (mut body, came) = state?;
-            let deadline = began + within + Duration::from_millis(came.saturating_mul(1000) / slowest);
+            let (mut body, received) = state?;
+            let deadline = started_at + request_timeout + Duration::from_millis(received.saturating_mul(1000) / min_rate);
             let next = timeout_at(deadline, body.body.as_mut()?.next()).await;
             if let Ok(Some(Ok(bytes))) = next {
-                let came = came + bytes.len() as u64;
-                return Some((Ok(bytes), Some((body, came))));
+                let received = received + bytes.len() as u64;
+                return Some((Ok(bytes), Some((body, received))));
             }
             body.drain_timeout = None;
             match next {
                 Ok(Some(broken)) => Some((broken, None)),
                 Ok(None) => None,
                 Err(_) => {
-                    late.store(true, Ordering::Relaxed);
+                    timed_out.store(true, Ordering::Relaxed);
                     Some((Err(axum::Error::new(io::Error::from(io::ErrorKind::TimedOut))), None))
                 }
             }

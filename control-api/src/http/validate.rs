@@ -35,8 +35,8 @@ impl FieldErrors {
 
     /// `value` if there is no error, otherwise 400.
     pub(crate) fn into_result<T>(self, value: T) -> Result<T, ApiError> {
-        let faults = self.0.into_inner();
-        if faults.is_empty() { Ok(value) } else { Err(ApiError::Invalid(faults)) }
+        let errors = self.0.into_inner();
+        if errors.is_empty() { Ok(value) } else { Err(ApiError::Invalid(errors)) }
     }
 }
 
@@ -53,15 +53,15 @@ impl<'a> Fields<'a> {
     /// The body itself. 400 without details if it is not an object. A NUL character is an error
     /// anywhere in the body, also in parts that are not parsed further (messages, schemas,
     /// metadata): no text needs it, and PostgreSQL cannot store it.
-    pub(crate) fn body(value: Value, faults: &'a FieldErrors) -> Result<Self, ApiError> {
+    pub(crate) fn body(value: Value, errors: &'a FieldErrors) -> Result<Self, ApiError> {
         let Value::Object(map) = value else { return Err(ApiError::Invalid(Vec::new())) };
         let mut path = Vec::new();
         for (name, value) in &map {
             path.push(PathStep::Field(name));
-            report_nul_characters(&mut path, value, faults);
+            report_nul_characters(&mut path, value, errors);
             path.pop();
         }
-        Ok(Self { map, path: String::new(), errors: faults })
+        Ok(Self { map, path: String::new(), errors: errors })
     }
 
     /// Path of a field of this object.
@@ -124,10 +124,10 @@ impl<'a> Fields<'a> {
     }
 
     /// A string that must be present and not blank, and at most `most` characters.
-    pub(crate) fn required_at_most(&self, name: &str, most: usize) -> String {
+    pub(crate) fn required_at_most(&self, name: &str, max_chars: usize) -> String {
         let text = self.required(name);
-        if text.chars().count() > most {
-            self.add_error(name, format!("must be at most {most} characters"));
+        if text.chars().count() > max_chars {
+            self.add_error(name, format!("must be at most {max_chars} characters"));
         }
         text
     }
@@ -272,28 +272,28 @@ fn format_path(path: &[PathStep<'_>]) -> String {
 
 /// Reports each string in `value`, and each field name, that contains a NUL character. The path is
 /// formatted only for an error: its names may be long, and the items many.
-fn report_nul_characters<'a>(path: &mut Vec<PathStep<'a>>, value: &'a Value, faults: &FieldErrors) {
-    if faults.is_full() {
+fn report_nul_characters<'a>(path: &mut Vec<PathStep<'a>>, value: &'a Value, errors: &FieldErrors) {
+    if errors.is_full() {
         return;
     }
     if matches!(path.last(), Some(PathStep::Field(name)) if name.contains('\0')) {
-        faults.add(format_path(path), "must not hold a NUL character in its name");
+        errors.add(format_path(path), "must not hold a NUL character in its name");
     }
     match value {
         Value::String(text) if text.contains('\0') => {
-            faults.add(format_path(path), "must not hold a NUL character");
+            errors.add(format_path(path), "must not hold a NUL character");
         }
         Value::Array(items) => {
             for (i, item) in items.iter().enumerate() {
                 path.push(PathStep::Index(i));
-                report_nul_characters(path, item, faults);
+                report_nul_characters(path, item, errors);
                 path.pop();
             }
         }
         Value::Object(map) => {
             for (name, value) in map {
                 path.push(PathStep::Field(name));
-                report_nul_characters(path, value, faults);
+                report_nul_characters(path, value, errors);
                 path.pop();
             }
         }
@@ -322,11 +322,11 @@ mod tests {
     use super::*;
 
     fn body_errors(body: Value) -> Vec<FieldError> {
-        let faults = FieldErrors::default();
-        let fields = Fields::body(body, &faults).unwrap();
+        let errors = FieldErrors::default();
+        let fields = Fields::body(body, &errors).unwrap();
         fields.objects("list");
-        match faults.into_result(()) {
-            Err(ApiError::Invalid(faults)) => faults,
+        match errors.into_result(()) {
+            Err(ApiError::Invalid(errors)) => errors,
             other => panic!("{other:?}"),
         }
     }
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn a_nul_character_is_told_with_its_place() {
         let body = json!({"a": {"b": ["x", "y\0"], "c\0": 1}, "d": "good"});
-        let found: Vec<_> = body_errors(body).into_iter().map(|fault| (fault.field, fault.reason)).collect();
+        let found: Vec<_> = body_errors(body).into_iter().map(|error| (error.field, error.reason)).collect();
         let wanted = [
             ("a.b[1]", "must not hold a NUL character"),
             ("a.c\u{2400}", "must not hold a NUL character in its name"),
@@ -345,9 +345,9 @@ mod tests {
     #[test]
     fn of_many_faults_and_of_a_long_path_only_the_first_part_is_told() {
         let long = "x".repeat(10_000);
-        let told = body_errors(json!({long: vec!["\0"; 2_000], "list": vec![1; 2_000]}));
-        assert_eq!(told.len(), MAX_FIELD_ERRORS);
-        assert!(told.iter().all(|fault| fault.field.chars().count() <= MAX_PATH_CHARS));
+        let reported = body_errors(json!({long: vec!["\0"; 2_000], "list": vec![1; 2_000]}));
+        assert_eq!(reported.len(), MAX_FIELD_ERRORS);
+        assert!(reported.iter().all(|error| error.field.chars().count() <= MAX_PATH_CHARS));
         assert_eq!(body_errors(json!({"list": vec![1; 2_000]})).len(), MAX_FIELD_ERRORS);
     }
 }

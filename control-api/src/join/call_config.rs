@@ -33,21 +33,21 @@ fn string_list(value: &Value) -> Vec<String> {
 
 /// Maximum duration of a call of this agent, in seconds: the first positive one of three settings.
 fn max_call_duration(agent: &Value, avatar: &Value) -> Option<f64> {
-    let stated = [
+    let limits = [
         &agent["config"]["maxCallDuration"],
         &agent["config"]["timeout"],
         &avatar["exit_message"]["max_call_duration"],
     ];
-    stated.iter().find_map(|v| v.as_f64().filter(|d| *d > 0.0))
+    limits.iter().find_map(|v| v.as_f64().filter(|d| *d > 0.0))
 }
 
 /// Builds the call configuration of a conversation.
 pub(crate) async fn build(shared: &AppState, row: &Row) -> store::Result<CallConfig> {
-    let damaged = |what: &str| store::Error::CorruptRow("conversation", what.to_owned());
+    let corrupt = |what: &str| store::Error::CorruptRow("conversation", what.to_owned());
     let agent = document::parse_document(&row.agent_document)?;
     let secrets: AgentSecrets = secrets::open(&shared.vault, &row.agent, &row.agent_secrets)?;
     let avatar = &agent["avatars"][0];
-    let hidden = secrets.avatars.into_iter().next().unwrap_or_default();
+    let avatar_secrets = secrets.avatars.into_iter().next().unwrap_or_default();
     let guardrails = load_guardrails(shared, row, &agent).await?;
     let mut tools = load_tools(shared, row, &agent).await?;
     for guardrail in guardrails.iter().filter(|guardrail| guardrail.response_message.is_none()) {
@@ -59,9 +59,9 @@ pub(crate) async fn build(shared: &AppState, row: &Row) -> store::Result<CallCon
     let (llm, stt, tts) = (&avatar["config"]["llm"], &avatar["config"]["stt"], &avatar["config"]["tts"]);
     let spec = turn_settings(row, &agent, tools.iter().map(|(_, spec)| spec.clone()).collect())
         .to_spec()
-        .map_err(|e| damaged(&e.to_string()))?;
+        .map_err(|e| corrupt(&e.to_string()))?;
     Ok(CallConfig {
-        id: row.id.parse().map_err(|_| damaged("its id is no UUID"))?,
+        id: row.id.parse().map_err(|_| corrupt("its id is no UUID"))?,
         spec,
         agent_name: row.agent_name.clone(),
         system_prompt: prompt::system_prompt(shared, row, &agent).await?,
@@ -76,7 +76,7 @@ pub(crate) async fn build(shared: &AppState, row: &Row) -> store::Result<CallCon
             model: string_or_empty(&llm["model"]),
             fallback_model: non_empty_string(&llm["fallback_model"]),
             url: non_empty_string(&llm["url"]),
-            token: hidden.llm,
+            token: avatar_secrets.llm,
         },
         tts: TtsChoice {
             provider: string_or_empty(&tts["provider"]),

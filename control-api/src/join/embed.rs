@@ -32,12 +32,12 @@ struct EmbeddableAgent {
 
 /// The agent in the path; 404 unless it exists and may be embedded.
 async fn find_embeddable_agent(shared: &AppState, id: &str) -> Result<EmbeddableAgent, ApiError> {
-    let missing = || ApiError::NotFound(Resource::Agent);
-    let id = store::normalize_id(id).ok_or_else(missing)?;
-    let (workspace, row) = shared.store.agent_in_any_workspace(&id).await?.ok_or_else(missing)?;
+    let not_found = || ApiError::NotFound(Resource::Agent);
+    let id = store::normalize_id(id).ok_or_else(not_found)?;
+    let (workspace, row) = shared.store.agent_in_any_workspace(&id).await?.ok_or_else(not_found)?;
     let agent = document::parse_document(&row.document)?;
     if agent["embed"]["enabled"] != true || agent["is_active"] == false {
-        return Err(missing());
+        return Err(not_found());
     }
     let origins = document::string_list(&agent["embed"], "origins");
     Ok(EmbeddableAgent { workspace, id, origins })
@@ -73,8 +73,8 @@ async fn create_conversation(
     shared.check_rate_limit(&shared.rate_limits.embeds, peer)?;
     let Json(body) = <Json>::from_request(request, &()).await?;
     let (user_name, user_id, context) = {
-        let faults = FieldErrors::default();
-        let fields = Fields::body(body, &faults)?;
+        let errors = FieldErrors::default();
+        let fields = Fields::body(body, &errors)?;
         let context = fields.raw("context").filter(|v| !v.is_null()).map(Value::to_string);
         if context.as_ref().is_some_and(|c| c.len() > MAX_CONTEXT_BYTES) {
             fields.add_error("context", "must be at most 2 KB");
@@ -82,23 +82,23 @@ async fn create_conversation(
         if fields.raw("context").is_some_and(|v| !v.is_null() && !v.is_string() && !v.is_object()) {
             fields.add_error("context", "must be a string or an object");
         }
-        let short = |name: &str| {
+        let short_text = |name: &str| {
             let text = fields.text(name).filter(|t| !t.is_empty());
             if text.as_ref().is_some_and(|t| t.len() > 200) {
                 fields.add_error(name, "must be at most 200 bytes");
             }
             text
         };
-        let read = (short("userName"), short("userId"), context);
-        faults.into_result(read)?
+        let read = (short_text("userName"), short_text("userId"), context);
+        errors.into_result(read)?
     };
     let agent = find_embeddable_agent(&shared, &id).await?;
     if !is_origin_allowed(&headers, &base, &agent.origins) {
         return Err(ApiError::Forbidden("This page may not use the agent"));
     }
-    let wish =
+    let new_conversation =
         NewConversation { agent: agent.id, user_name, user_id, context, from_visitor: true, meta_data: None };
-    let row = conversations::create_record(&shared, &agent.workspace, &wish).await?;
+    let row = conversations::create_record(&shared, &agent.workspace, &new_conversation).await?;
     Ok(axum::Json(conversations::join_response(&shared, &row, &base).await?))
 }
 

@@ -77,16 +77,16 @@ pub(crate) async fn system_prompt(shared: &AppState, row: &Row, agent: &Value) -
 /// its call.
 pub(crate) fn visitor_context_command(row: &Row, agent_trusts_clients: bool) -> Option<Command> {
     let text = context_text(row);
-    let told = row.from_visitor != 0 && !agent_trusts_clients && !text.trim().is_empty();
-    told.then_some(Command::VisitorContext { text, overwrite: false })
+    let applies = row.from_visitor != 0 && !agent_trusts_clients && !text.trim().is_empty();
+    applies.then_some(Command::VisitorContext { text, overwrite: false })
 }
 
 /// Untrusted text on one line, quoted and limited to `max_chars` characters; empty if nothing is
 /// left.
-fn quote_line(words: &str, most: usize) -> String {
-    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    let words: String = words.chars().filter(|c| !c.is_control()).take(most).collect();
-    if words.trim().is_empty() { String::new() } else { quote(&words) }
+fn quote_line(text: &str, max_chars: usize) -> String {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text: String = text.chars().filter(|c| !c.is_control()).take(max_chars).collect();
+    if text.trim().is_empty() { String::new() } else { quote(&text) }
 }
 
 /// In quotes that the text cannot close.
@@ -104,13 +104,13 @@ fn format_memory(records: &[String]) -> String {
         }
     }
     let mut size = 0;
-    let kept = lines.iter().rev().take_while(|line| {
+    let newest = lines.iter().rev().take_while(|line| {
         size += line.len() + 1;
         size <= MAX_MEMORY_BYTES
     });
-    let mut kept: Vec<&str> = kept.map(String::as_str).collect();
-    kept.reverse();
-    kept.join("\n")
+    let mut newest: Vec<&str> = newest.map(String::as_str).collect();
+    newest.reverse();
+    newest.join("\n")
 }
 
 #[cfg(test)]

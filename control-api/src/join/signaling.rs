@@ -156,8 +156,8 @@ async fn submit_offer(
 ) -> Result<AcceptedOffer, ApiError> {
     if shared.is_draining() && row.status != IN_PROGRESS {
         // The engine counts the rejected calls.
-        let why = shared.engine().reject_new_call();
-        return Err(ApiError::NoCapacity(why.unwrap_or_else(|| "the server is shutting down".into())));
+        let capacity_error = shared.engine().reject_new_call();
+        return Err(ApiError::NoCapacity(capacity_error.unwrap_or_else(|| "the server is shutting down".into())));
     }
     // A call that starts now would leave no record.
     if let Some(reason) = shared.persistence_failure().filter(|_| row.status == STARTED) {
@@ -166,7 +166,7 @@ async fn submit_offer(
     ensure_local(shared, row)?;
     let call = call_config::build_shared(shared, row).await?;
     let id = call.id;
-    let counted = quota::reserve_call(shared, row).await?;
+    let quota_taken = quota::reserve_call(shared, row).await?;
     let mut commands = Vec::new();
     if row.status == STARTED {
         commands.extend(prompt::visitor_context_command(row, call.trust_client_context));
@@ -176,7 +176,7 @@ async fn submit_offer(
     let caller = Caller { network, agent: row.agent.clone() };
     let offer = Offer { config: call, sdp, replaces, restart, commands, caller };
     let accepted = shared.engine().accept_offer(offer).await.map_err(|error| {
-        if counted {
+        if quota_taken {
             shared.connecting_calls.release(&row.id);
         }
         to_api_error(error)
@@ -264,7 +264,7 @@ async fn whip_hang_up(
     shared.events.flush(&shared.store).await;
     match find_joinable(&shared, &claims).await {
         Err(ApiError::Conflict(_)) => Ok(StatusCode::OK),
-        Err(refused) => Err(refused),
+        Err(rejection) => Err(rejection),
         Ok(row) => ensure_local(&shared, &row).and(Err(ApiError::NotFound(crate::error::Resource::Route))),
     }
 }
@@ -287,8 +287,8 @@ fn validate_candidates(body: &[u8]) -> Result<(), ApiError> {
 /// The status and the body of the error response.
 pub fn validate_trickle(body: &[u8]) -> Result<(), (u16, Vec<u8>)> {
     use futures_util::FutureExt as _;
-    validate_candidates(body).map_err(|refused| {
-        let answer = refused.into_response();
+    validate_candidates(body).map_err(|rejection| {
+        let answer = rejection.into_response();
         let status = answer.status().as_u16();
         // The body is complete, so it is available at once.
         let body = axum::body::to_bytes(answer.into_body(), usize::MAX).now_or_never();
@@ -308,12 +308,12 @@ async fn rtvi_offer(
     }
     let (parts, request) = split_request(request);
     let claims = verify_token(&shared, &parts)?;
-    let trickles = parts.method == Method::PATCH;
-    if !trickles {
+    let is_trickle = parts.method == Method::PATCH;
+    if !is_trickle {
         shared.check_rate_limit(&shared.rate_limits.offers, peer)?;
     }
     let bytes = read_body(request, "application/json").await?;
-    if trickles {
+    if is_trickle {
         validate_candidates(&bytes)?;
         // The client waits for this response before it reports "connected".
         find_joinable(&shared, &claims).await?;

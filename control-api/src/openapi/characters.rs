@@ -8,13 +8,13 @@ use super::json_schema::{list, nullable_type, object, schema_ref, string_enum, t
 /// The schema of a setting's value. Null means the same as absent.
 fn setting_schema(kind: SettingKind) -> Value {
     // As written in decimal, not as stored in an `f32`.
-    let plain = |n: f32| n.to_string().parse::<f64>().unwrap_or_default();
+    let as_written = |n: f32| n.to_string().parse::<f64>().unwrap_or_default();
     match kind {
-        SettingKind::Slider { min: least, max: most, .. } => {
-            json!({"type": ["number", "null"], "minimum": plain(least), "maximum": plain(most)})
+        SettingKind::Slider { min: min, max: max, .. } => {
+            json!({"type": ["number", "null"], "minimum": as_written(min), "maximum": as_written(max)})
         }
-        SettingKind::Integer { max: most } => {
-            json!({"type": ["integer", "null"], "minimum": 0, "maximum": most})
+        SettingKind::Integer { max: max } => {
+            json!({"type": ["integer", "null"], "minimum": 0, "maximum": max})
         }
         SettingKind::Flag => nullable_type("boolean"),
         SettingKind::Colour { .. } => json!({"type": ["string", "null"], "pattern": "^#[0-9a-fA-F]{6}$"}),
@@ -73,7 +73,7 @@ pub(super) fn character_schemas() -> Vec<(&'static str, Value)> {
         ("optional", json!({"type": "boolean"})),
         ("choices", list(text())),
     ]);
-    let sheet = object([
+    let character_sheet = object([
         ("character*", list(schema_ref("Setting"))),
         ("pose*", list(schema_ref("Setting"))),
         ("default*", schema_ref("Character")),
@@ -91,7 +91,7 @@ pub(super) fn character_schemas() -> Vec<(&'static str, Value)> {
         ("Pose", settings_schema(&character_schema::pose_settings())),
         ("Rest", settings_schema(&character_schema::rest_settings())),
         ("Setting", setting),
-        ("CharacterSheet", sheet),
+        ("CharacterSheet", character_sheet),
         ("Preview", preview),
     ]
 }

@@ -117,23 +117,23 @@ fn response_object(description: &str, media_type: &str, schema: &Value) -> Value
 }
 
 fn operation_object(operation: &Operation) -> Value {
-    let mut told = Map::new();
-    told.insert("tags".into(), json!([operation.tag]));
-    told.insert("summary".into(), operation.summary.into());
-    told.insert("operationId".into(), operation_id(operation).into());
+    let mut object = Map::new();
+    object.insert("tags".into(), json!([operation.tag]));
+    object.insert("summary".into(), operation.summary.into());
+    object.insert("operationId".into(), operation_id(operation).into());
     let security = match operation.auth {
         Auth::ApiKey => json!([{"key": []}]),
         Auth::SessionToken => json!([{"token": []}]),
         Auth::LocalOrMetricsToken => json!([{}, {"token": []}]),
         Auth::Public => json!([]),
     };
-    told.insert("security".into(), security);
+    object.insert("security".into(), security);
     if operation.auth == Auth::ApiKey {
-        told.insert("x-scope".into(), operation.scope.name().into());
+        object.insert("x-scope".into(), operation.scope.name().into());
     }
     let parameters = parameters(operation);
     if !parameters.is_empty() {
-        told.insert("parameters".into(), parameters.into());
+        object.insert("parameters".into(), parameters.into());
     }
     let content = match operation.body {
         Body::None => None,
@@ -143,13 +143,13 @@ fn operation_object(operation: &Operation) -> Value {
         Body::Trickle => Some(("application/trickle-ice-sdpfrag", json!({"type": "string"}))),
     };
     if let Some((media_type, schema)) = content {
-        told.insert(
+        object.insert(
             "requestBody".into(),
             json!({"required": true, "content": {media_type: {"schema": schema}}}),
         );
     }
-    told.insert("responses".into(), responses(operation));
-    Value::Object(told)
+    object.insert("responses".into(), responses(operation));
+    Value::Object(object)
 }
 
 /// `get /v1/ext/agent/{id}` → `get_ext_agent_id`
@@ -186,7 +186,7 @@ fn parameters(operation: &Operation) -> Vec<Value> {
 fn responses(operation: &Operation) -> Value {
     let mut responses = Map::new();
     for (status, schema, description) in operation.responses {
-        let told = match *schema {
+        let response = match *schema {
             "" => json!({ "description": description }),
             "text" => response_object(description, "text/plain", &json!({"type": "string"})),
             "metrics" => {
@@ -199,7 +199,7 @@ fn responses(operation: &Operation) -> Value {
             }
             schema => response_object(description, "application/json", &reference(schema)),
         };
-        responses.insert(status.to_string(), told);
+        responses.insert(status.to_string(), response);
     }
     if operation.list
         && let Some(answer) = responses.get_mut("200")
@@ -208,8 +208,8 @@ fn responses(operation: &Operation) -> Value {
             json!({"X-Total-Count": {"description": "Number of all matches", "schema": {"type": "integer"}}});
     }
     let mut error = |status: &str, schema: &str, description: &str| {
-        let told = response_object(description, "application/json", &reference(schema));
-        responses.entry(status).or_insert(told);
+        let response = response_object(description, "application/json", &reference(schema));
+        responses.entry(status).or_insert(response);
     };
     if operation.auth != Auth::Public {
         error("401", "Error", "No valid key or token");
@@ -253,33 +253,33 @@ fn responses(operation: &Operation) -> Value {
 /// An HTML page with every operation, its request and its responses.
 fn docs_page() -> String {
     let mut body = String::new();
-    let mut open = "";
+    let mut current_tag = "";
     for operation in all_operations() {
-        if operation.tag != open {
-            open = operation.tag;
-            body.push_str(&format!("<h2>{}</h2>\n", web::escape(open)));
+        if operation.tag != current_tag {
+            current_tag = operation.tag;
+            body.push_str(&format!("<h2>{}</h2>\n", web::escape(current_tag)));
         }
-        let door = match operation.auth {
+        let auth = match operation.auth {
             Auth::ApiKey => format!("API key of scope {}", operation.scope),
             Auth::SessionToken => "session token".into(),
             Auth::LocalOrMetricsToken => "this machine, or the metrics token".into(),
             Auth::Public => "open".into(),
         };
         body.push_str(&format!(
-            "<details><summary><code>{} {}</code> {}</summary><p>Needs: {door}.</p>",
+            "<details><summary><code>{} {}</code> {}</summary><p>Needs: {auth}.</p>",
             operation.method.to_uppercase(),
             web::escape(operation.path),
             web::escape(operation.summary),
         ));
         if let Body::Json(schema) | Body::Form(schema) = operation.body {
             let all = schemas::component_schemas();
-            let shown = serde_json::to_string_pretty(&all[schema]).unwrap_or_default();
-            body.push_str(&format!("<p>Body:</p><pre>{}</pre>", web::escape(&shown)));
+            let schema_json = serde_json::to_string_pretty(&all[schema]).unwrap_or_default();
+            body.push_str(&format!("<p>Body:</p><pre>{}</pre>", web::escape(&schema_json)));
         }
         body.push_str("<ul>");
         if let Value::Object(answers) = responses(operation) {
-            for (status, told) in answers {
-                let words = told["description"].as_str().unwrap_or_default();
+            for (status, response) in answers {
+                let words = response["description"].as_str().unwrap_or_default();
                 body.push_str(&format!("<li><b>{status}</b> {}</li>", web::escape(words)));
             }
         }
@@ -306,9 +306,9 @@ mod tests {
         if std::env::var_os("VISAVIS_WRITE_OPENAPI").is_some() {
             std::fs::write(&file, document_json()).unwrap();
         }
-        let kept = std::fs::read_to_string(&file).unwrap_or_default();
+        let committed = std::fs::read_to_string(&file).unwrap_or_default();
         assert!(
-            kept == document_json(),
+            committed == document_json(),
             "docs/openapi.json is stale: run VISAVIS_WRITE_OPENAPI=1 cargo test --release -p visavis-control-api openapi"
         );
     }
@@ -352,12 +352,12 @@ mod tests {
             .filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next())
             .collect();
         assert!(routes.len() > 30, "{routes:?}");
-        let told: BTreeSet<&str> = all_operations().map(|operation| operation.path).collect();
+        let documented: BTreeSet<&str> = all_operations().map(|operation| operation.path).collect();
         // Files and subpaths of the pages.
         let pages: BTreeSet<&str> = ["/assets/{file}", "/assets/console/{file}", "/console/{*page}"].into();
-        let missing: Vec<&&str> = routes.difference(&told).filter(|path| !pages.contains(**path)).collect();
-        assert!(missing.is_empty(), "not in the table: {missing:?}");
-        let gone: Vec<&&str> = told.difference(&routes).collect();
-        assert!(gone.is_empty(), "in the table only: {gone:?}");
+        let undocumented: Vec<&&str> = routes.difference(&documented).filter(|path| !pages.contains(**path)).collect();
+        assert!(undocumented.is_empty(), "not in the table: {undocumented:?}");
+        let unrouted: Vec<&&str> = documented.difference(&routes).collect();
+        assert!(unrouted.is_empty(), "in the table only: {unrouted:?}");
     }
 }

@@ -50,7 +50,7 @@ pub(super) const fn op(
     method: &'static str,
     path: &'static str,
     summary: &'static str,
-    answers: &'static [(u16, &'static str, &'static str)],
+    responses: &'static [(u16, &'static str, &'static str)],
 ) -> Operation {
     Operation {
         tag,
@@ -62,7 +62,7 @@ pub(super) const fn op(
         list: false,
         workspace_limited: false,
         body: Body::None,
-        responses: answers,
+        responses: responses,
         not_found_schema: None,
     }
 }
@@ -107,8 +107,8 @@ impl Operation {
         self
     }
 
-    pub(super) const fn auth(mut self, door: Auth) -> Self {
-        self.auth = door;
+    pub(super) const fn auth(mut self, auth: Auth) -> Self {
+        self.auth = auth;
         self
     }
 }

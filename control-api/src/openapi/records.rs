@@ -168,7 +168,7 @@ pub(super) fn documents() -> Value {
 }
 
 pub(super) fn delivery() -> Value {
-    let tried = object([
+    let attempt = object([
         ("attempt*", json!({"type": "integer"})),
         ("at*", time()),
         ("took_ms*", json!({"type": "integer"})),
@@ -187,7 +187,7 @@ pub(super) fn delivery() -> Value {
         ("reason*", nullable_type("string")),
         ("next_try*", json!({"type": ["string", "null"], "format": "date-time"})),
         ("created_at*", time()),
-        ("tries*", list(tried)),
+        ("tries*", list(attempt)),
     ])
 }
 

@@ -13,7 +13,7 @@ use super::records::{
 
 /// All schemas, by name.
 pub(super) fn component_schemas() -> Map<String, Value> {
-    let filled = || json!({"type": "string", "minLength": 1});
+    let non_empty = || json!({"type": "string", "minLength": 1});
     let schemas: Vec<(&str, Value)> = vec![
         ("Error", object([("error*", text())])),
         ("Message", object([("message*", text())])),
@@ -41,8 +41,8 @@ pub(super) fn component_schemas() -> Map<String, Value> {
             all_of(
                 "SharedBody",
                 [
-                    ("agent_name*", filled()),
-                    ("agent_system_prompt*", filled()),
+                    ("agent_name*", non_empty()),
+                    ("agent_system_prompt*", non_empty()),
                     ("avatars*", json!({"type": "array", "minItems": 1, "items": schema_ref("Avatar")})),
                 ],
             ),
@@ -57,8 +57,8 @@ pub(super) fn component_schemas() -> Map<String, Value> {
         (
             "ShortAgent",
             object([
-                ("name*", filled()),
-                ("system_prompt*", filled()),
+                ("name*", non_empty()),
+                ("system_prompt*", non_empty()),
                 ("avatar_ids*", json!({"type": "array", "minItems": 1, "items": text()})),
                 ("callback_url", text()),
                 ("callback_events", strings()),
@@ -67,7 +67,7 @@ pub(super) fn component_schemas() -> Map<String, Value> {
         (
             "AgentByTemplate",
             object([
-                ("template_id*", filled()),
+                ("template_id*", non_empty()),
                 ("avatar_key_id", text()),
                 ("avatar_ids", strings()),
                 ("email", text()),
@@ -79,8 +79,8 @@ pub(super) fn component_schemas() -> Map<String, Value> {
             all_of(
                 "SharedBody",
                 [
-                    ("template_name*", filled()),
-                    ("template_system_prompt*", filled()),
+                    ("template_name*", non_empty()),
+                    ("template_system_prompt*", non_empty()),
                     ("avatars", list(schema_ref("Avatar"))),
                 ],
             ),
@@ -101,7 +101,7 @@ pub(super) fn component_schemas() -> Map<String, Value> {
         (
             "CustomAvatarBody",
             object([
-                ("avatar_name*", filled()),
+                ("avatar_name*", non_empty()),
                 ("gender*", string_enum(&["male", "female"])),
                 ("input_image", text()),
                 ("is_private", nullable_type("boolean")),
@@ -115,9 +115,9 @@ pub(super) fn component_schemas() -> Map<String, Value> {
         (
             "GuardrailBody",
             object([
-                ("name*", filled()),
+                ("name*", non_empty()),
                 ("category", text()),
-                ("prompt*", filled()),
+                ("prompt*", non_empty()),
                 ("response_message", text()),
                 ("callback_url", text()),
             ]),
@@ -140,14 +140,14 @@ pub(super) fn component_schemas() -> Map<String, Value> {
         (
             "KnowledgeForm",
             form_object([
-                ("name*", filled()),
-                ("description*", filled()),
+                ("name*", non_empty()),
+                ("description*", non_empty()),
                 ("input", list(file())),
                 ("text", text()),
             ]),
         ),
         ("DocumentForm", form_object([("input", file()), ("text", text())])),
-        ("KnowledgeBody", object([("name*", filled()), ("description*", filled())])),
+        ("KnowledgeBody", object([("name*", non_empty()), ("description*", non_empty())])),
         ("KnowledgeBase", knowledge_base()),
         (
             "KnowledgeBaseWithDocuments",
@@ -157,7 +157,7 @@ pub(super) fn component_schemas() -> Map<String, Value> {
         (
             "AuthBody",
             object([
-                ("agentId*", filled()),
+                ("agentId*", non_empty()),
                 ("userName", nullable_type("string")),
                 ("userId", nullable_type("string")),
                 ("context", context()),
@@ -166,7 +166,7 @@ pub(super) fn component_schemas() -> Map<String, Value> {
         (
             "ConversationBody",
             object([
-                ("agent_id*", filled()),
+                ("agent_id*", non_empty()),
                 ("user_name", nullable_type("string")),
                 ("user_id", nullable_type("string")),
                 ("context", context()),
@@ -231,10 +231,10 @@ pub(super) fn component_schemas() -> Map<String, Value> {
         (
             "Meeting",
             object([
-                ("agent_id*", filled()),
-                ("meeting_url*", filled()),
-                ("user_name*", filled()),
-                ("user_id*", filled()),
+                ("agent_id*", non_empty()),
+                ("meeting_url*", non_empty()),
+                ("user_name*", non_empty()),
+                ("user_id*", non_empty()),
                 ("context", nullable_type("string")),
                 ("wake_phrase", nullable_type("string")),
                 ("mode", nullable_type("string")),
@@ -243,24 +243,24 @@ pub(super) fn component_schemas() -> Map<String, Value> {
         (
             "Speak",
             object([
-                ("text*", filled()),
+                ("text*", non_empty()),
                 ("interrupt", nullable_type("boolean")),
                 ("add_to_context", nullable_type("boolean")),
             ]),
         ),
-        ("Respond", object([("text*", filled())])),
-        ("Context", object([("text*", filled()), ("mode", string_enum(&["append", "overwrite"]))])),
+        ("Respond", object([("text*", non_empty())])),
+        ("Context", object([("text*", non_empty()), ("mode", string_enum(&["append", "overwrite"]))])),
         ("Ended", object([("agent_identity*", text()), ("conversation_id*", id()), ("message*", text())])),
         ("Delivery", delivery()),
         (
             "KeyBody",
             object([
-                ("name*", filled()),
+                ("name*", non_empty()),
                 ("expires_at", json!({"type": ["string", "null"], "format": "date-time"})),
                 ("scope", scope()),
             ]),
         ),
-        ("SessionBody", object([("key*", filled())])),
+        ("SessionBody", object([("key*", non_empty())])),
         ("Session", object([("prefix*", text()), ("scope*", scope()), ("csrf_token*", text())])),
         ("NewKey", object([("id*", id()), ("name*", text()), ("key*", text()), ("prefix*", text())])),
         ("Key", key()),
@@ -268,7 +268,7 @@ pub(super) fn component_schemas() -> Map<String, Value> {
         (
             "Offer",
             object([
-                ("sdp*", filled()),
+                ("sdp*", non_empty()),
                 ("type", string_enum(&["offer"])),
                 ("pc_id", nullable_type("string")),
                 ("restart_pc", nullable_type("boolean")),
@@ -282,6 +282,6 @@ pub(super) fn component_schemas() -> Map<String, Value> {
         ("Document", json!({"type": "object"})),
         ("Health", object([("status*", text()), ("reason", text())])),
     ];
-    let drawn = super::characters::character_schemas();
-    schemas.into_iter().chain(drawn).map(|(name, schema)| (name.to_owned(), schema)).collect()
+    let characters = super::characters::character_schemas();
+    schemas.into_iter().chain(characters).map(|(name, schema)| (name.to_owned(), schema)).collect()
 }

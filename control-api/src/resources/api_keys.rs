@@ -29,8 +29,8 @@ async fn create(
     Json(body): Json,
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
     let (name, expires_at, scope) = {
-        let faults = FieldErrors::default();
-        let fields = Fields::body(body, &faults)?;
+        let errors = FieldErrors::default();
+        let fields = Fields::body(body, &errors)?;
         let name = fields.required("name");
         let expires_at = fields.text("expires_at").and_then(|text| {
             let at = clock::parse_timestamp(&text);
@@ -40,7 +40,7 @@ async fn create(
             at
         });
         let scope = fields.choice("scope", &Scope::ALL.map(Scope::name), Scope::Administer.name());
-        faults.into_result((name, expires_at, scope.parse().unwrap_or(Scope::Administer)))?
+        errors.into_result((name, expires_at, scope.parse().unwrap_or(Scope::Administer)))?
     };
     if scope > caller.scope {
         return Err(ApiError::Forbidden(caller.scope.forbidden_message()));
@@ -67,7 +67,7 @@ async fn list(
             && page.from.is_none_or(|from| row.created_at >= from)
             && page.to.is_none_or(|to| row.created_at < to)
     };
-    let shown = |row: &api_key::Row| {
+    let to_json = |row: &api_key::Row| {
         json!({
             "id": row.id,
             "name": row.name,
@@ -78,7 +78,7 @@ async fn list(
             "last_used_at": row.last_used_at.map(clock::to_iso8601),
         })
     };
-    Ok(ListResponse::page_of(keys.iter().filter(matches).map(shown).collect(), &page))
+    Ok(ListResponse::page_of(keys.iter().filter(matches).map(to_json).collect(), &page))
 }
 
 async fn remove(

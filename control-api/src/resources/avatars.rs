@@ -41,18 +41,18 @@ async fn list(
 /// The avatars that agents of a workspace may use: the stock avatars, and the workspace's custom
 /// avatars that can be shown. Without their pictures.
 pub(crate) async fn list_available(shared: &AppState, workspace: &str) -> store::Result<Vec<StockAvatar>> {
-    let own = shared.store.showable_custom_avatars(workspace).await?;
+    let custom = shared.store.showable_custom_avatars(workspace).await?;
     let stock = shared
         .stock_avatars
         .iter()
         .map(|a| (a.avatar_key_id.clone(), a.avatar_name.clone(), a.gender.clone()));
-    let faces = stock.chain(own).map(|(avatar_key_id, avatar_name, gender)| StockAvatar {
+    let avatars = stock.chain(custom).map(|(avatar_key_id, avatar_name, gender)| StockAvatar {
         avatar_key_id,
         avatar_name,
         gender,
         display_picture: String::new(),
     });
-    Ok(faces.collect())
+    Ok(avatars.collect())
 }
 
 /// The avatar with this id, stock or custom, with its picture.
@@ -61,8 +61,8 @@ pub(crate) async fn find(shared: &AppState, workspace: &str, id: &str) -> store:
         return Ok(Some(stock.clone()));
     }
     let Some(id) = store::normalize_id(id) else { return Ok(None) };
-    let own = shared.store.custom_avatar(workspace, &id).await?;
-    Ok(own.filter(|row| row.output.is_some()).map(|row| {
+    let custom = shared.store.custom_avatar(workspace, &id).await?;
+    Ok(custom.filter(|row| row.output.is_some()).map(|row| {
         let output: Value = row.output.and_then(|o| serde_json::from_str(&o).ok()).unwrap_or_default();
         StockAvatar {
             avatar_key_id: row.id,
@@ -82,34 +82,34 @@ pub(crate) async fn load_custom_poses(
 ) -> store::Result<Option<PoseSetFile>> {
     let stock = shared.stock_avatars.iter().any(|a| a.avatar_key_id == id);
     let Some(id) = store::normalize_id(id).filter(|_| !stock) else { return Ok(None) };
-    let Some(share) = shared.store.custom_avatar_completeness(workspace, &id).await? else { return Ok(None) };
-    let known = shared.live_pose_sets.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
-    if let Some((share, poses)) = known.filter(|(known, _)| i64::from(*known) >= share)
+    let Some(percent) = shared.store.custom_avatar_completeness(workspace, &id).await? else { return Ok(None) };
+    let cached = shared.live_pose_sets.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+    if let Some((percent, poses)) = cached.filter(|(cached, _)| i64::from(*cached) >= percent)
         && let Some(poses) = poses.upgrade()
     {
-        return Ok(Some(PoseSetFile { data: poses, completeness: share }));
+        return Ok(Some(PoseSetFile { data: poses, completeness: percent }));
     }
-    let Some((share, poses)) = shared.store.custom_avatar_poses(workspace, &id).await? else {
+    let Some((percent, poses)) = shared.store.custom_avatar_poses(workspace, &id).await? else {
         return Ok(None);
     };
     let poses =
         STANDARD.decode(poses).map_err(|e| store::Error::CorruptRow("custom_avatar", e.to_string()))?;
-    let face = PoseSetFile { data: poses.into(), completeness: share.clamp(0, 100) as u8 };
-    cache_poses(shared, id, &face);
-    Ok(Some(face))
+    let pose_set = PoseSetFile { data: poses.into(), completeness: percent.clamp(0, 100) as u8 };
+    cache_poses(shared, id, &pose_set);
+    Ok(Some(pose_set))
 }
 
 /// Caches a pose set for further calls, as long as one call uses it.
-fn cache_poses(shared: &AppState, id: String, face: &PoseSetFile) {
-    let mut shown = shared.live_pose_sets.lock().unwrap_or_else(PoisonError::into_inner);
-    shown.retain(|_, (_, poses)| poses.strong_count() > 0);
-    shown.insert(id, (face.completeness, Arc::downgrade(&face.data)));
+fn cache_poses(shared: &AppState, id: String, pose_set: &PoseSetFile) {
+    let mut cache = shared.live_pose_sets.lock().unwrap_or_else(PoisonError::into_inner);
+    cache.retain(|_, (_, poses)| poses.strong_count() > 0);
+    cache.insert(id, (pose_set.completeness, Arc::downgrade(&pose_set.data)));
 }
 
 /// A better pose set is available: the running calls of this server switch to it.
-pub(crate) fn swap_pose_set(shared: &AppState, id: &str, face: PoseSetFile) {
-    cache_poses(shared, id.to_owned(), &face);
+pub(crate) fn swap_pose_set(shared: &AppState, id: &str, pose_set: PoseSetFile) {
+    cache_poses(shared, id.to_owned(), &pose_set);
     if let Some(host) = shared.engine.get() {
-        host.swap_pose_set(id, face);
+        host.swap_pose_set(id, pose_set);
     }
 }

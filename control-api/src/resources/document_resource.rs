@@ -24,12 +24,12 @@ pub(crate) struct DocumentResource {
 pub(crate) fn to_json(row: &Row) -> store::Result<Value> {
     let damaged = |e: serde_json::Error| store::Error::CorruptRow("document", e.to_string());
     let document: Map<String, Value> = serde_json::from_str(&row.document).map_err(damaged)?;
-    let mut told = Map::new();
-    told.insert("id".into(), row.id.clone().into());
-    told.extend(document);
-    told.insert("created_at".into(), clock::to_iso8601(row.created_at).into());
-    told.insert("updated_at".into(), clock::to_iso8601(row.updated_at).into());
-    Ok(Value::Object(told))
+    let mut object = Map::new();
+    object.insert("id".into(), row.id.clone().into());
+    object.extend(document);
+    object.insert("created_at".into(), clock::to_iso8601(row.created_at).into());
+    object.insert("updated_at".into(), clock::to_iso8601(row.updated_at).into());
+    Ok(Value::Object(object))
 }
 
 impl DocumentResource {
@@ -51,9 +51,9 @@ impl DocumentResource {
     ) -> Result<ListResponse, ApiError> {
         let found = shared.store.document_page(self.table, &caller.workspace, page).await;
         let (rows, total) = found.or_internal_error(self.read_error)?;
-        let told =
+        let items =
             rows.iter().map(to_json).collect::<store::Result<_>>().or_internal_error(self.read_error)?;
-        Ok(ListResponse(told, total))
+        Ok(ListResponse(items, total))
     }
 
     pub(crate) async fn read(

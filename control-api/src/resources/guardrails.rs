@@ -35,19 +35,19 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 
 /// The fields that a client sets; missing ones are empty.
 fn parse(body: Value) -> Result<Map<String, Value>, ApiError> {
-    let faults = FieldErrors::default();
-    let fields = Fields::body(body, &faults)?;
+    let errors = FieldErrors::default();
+    let fields = Fields::body(body, &errors)?;
     let names = ["name", "category", "prompt", "response_message", "callback_url"];
     let text = |name: &str| fields.text(name).unwrap_or_default();
     let document: Map<String, Value> = names.iter().map(|name| ((*name).into(), text(name).into())).collect();
-    let document = faults.into_result(document)?;
-    let said = |name: &str| document[name].as_str().unwrap_or_default();
-    for (name, refusal) in [("name", "name is required"), ("prompt", "prompt is required")] {
-        if said(name).trim().is_empty() {
-            return Err(ApiError::BadRequest(refusal.into()));
+    let document = errors.into_result(document)?;
+    let text_of = |name: &str| document[name].as_str().unwrap_or_default();
+    for (name, message) in [("name", "name is required"), ("prompt", "prompt is required")] {
+        if text_of(name).trim().is_empty() {
+            return Err(ApiError::BadRequest(message.into()));
         }
     }
-    if !said("callback_url").is_empty() && !is_http_url(said("callback_url")) {
+    if !text_of("callback_url").is_empty() && !is_http_url(text_of("callback_url")) {
         return Err(ApiError::BadRequest("callback_url must be a valid http(s) URL".into()));
     }
     Ok(document)
@@ -155,15 +155,15 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_told_by_its_own_text() {
-        let refused = |body: Value| match parse(body) {
+        let rejection = |body: Value| match parse(body) {
             Err(ApiError::BadRequest(text)) => text,
             other => panic!("{other:?}"),
         };
-        assert_eq!(refused(json!({})), "name is required");
-        assert_eq!(refused(json!({"name": "  ", "prompt": "p"})), "name is required");
-        assert_eq!(refused(json!({"name": "n"})), "prompt is required");
+        assert_eq!(rejection(json!({})), "name is required");
+        assert_eq!(rejection(json!({"name": "  ", "prompt": "p"})), "name is required");
+        assert_eq!(rejection(json!({"name": "n"})), "prompt is required");
         assert_eq!(
-            refused(json!({"name": "n", "prompt": "p", "callback_url": "ftp://x"})),
+            rejection(json!({"name": "n", "prompt": "p", "callback_url": "ftp://x"})),
             "callback_url must be a valid http(s) URL"
         );
         assert!(matches!(parse(json!({"name": 1})), Err(ApiError::Invalid(f)) if f[0].field == "name"));

@@ -36,12 +36,12 @@ fn to_snippet(hit: Hit<'_, DocumentId>) -> Snippet {
 impl Knowledge for IndexedKnowledge {
     fn search<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Vec<Snippet>> {
         Box::pin(async move {
-            let direction = match &self.embedder {
-                Some(meaning) => meaning.embed(query).await,
+            let embedding = match &self.embedder {
+                Some(embedder) => embedder.embed(query).await,
                 None => None,
             };
-            let hits = match direction {
-                Some(direction) => self.index.hybrid_search(query, &direction, limit),
+            let hits = match embedding {
+                Some(embedding) => self.index.hybrid_search(query, &embedding, limit),
                 None => self.index.search(query, limit),
             };
             hits.into_iter().map(to_snippet).collect()
@@ -67,26 +67,26 @@ pub(crate) async fn find_or_build(
     }
     version.sort_unstable();
     let cache = || shared.knowledge_cache.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if let Some(known) = cache().get(&version) {
-        return Ok(Some(Arc::clone(known)));
+    if let Some(cached) = cache().get(&version) {
+        return Ok(Some(Arc::clone(cached)));
     }
-    let model = shared.query_embedder.as_ref().map(|meaning| meaning.client.model());
+    let model = shared.query_embedder.as_ref().map(|embedder| embedder.client.model());
     let bodies = shared.store.kb_document_texts(workspace, kbs, model).await?;
     let index = tokio::task::spawn_blocking(move || {
         let mut index = Index::new();
         for body in bodies {
-            let directions = embeddings::stored_embeddings(&body);
-            index.insert_with_embeddings(&(Arc::from(body.kb), Arc::from(body.id)), &body.body, directions);
+            let embeddings = embeddings::stored_embeddings(&body);
+            index.insert_with_embeddings(&(Arc::from(body.kb), Arc::from(body.id)), &body.body, embeddings);
         }
         index
     });
     let index = index.await.map_err(|e| store::Error::CorruptRow("kb_document", e.to_string()))?;
-    let meaning = shared.query_embedder.clone().filter(|_| index.has_embeddings());
-    let known: Arc<dyn Knowledge> = Arc::new(IndexedKnowledge { index, embedder: meaning });
+    let embedder = shared.query_embedder.clone().filter(|_| index.has_embeddings());
+    let cached: Arc<dyn Knowledge> = Arc::new(IndexedKnowledge { index, embedder: embedder });
     let mut cache = cache();
     if cache.len() >= MAX_CACHED_INDEXES {
         cache.clear();
     }
-    cache.insert(version, Arc::clone(&known));
-    Ok(Some(known))
+    cache.insert(version, Arc::clone(&cached));
+    Ok(Some(cached))
 }

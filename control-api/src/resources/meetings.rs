@@ -38,8 +38,8 @@ async fn create(
     Json(body): Json,
 ) -> Result<&'static str, ApiError> {
     let agent = {
-        let faults = FieldErrors::default();
-        let fields = Fields::body(body, &faults)?;
+        let errors = FieldErrors::default();
+        let fields = Fields::body(body, &errors)?;
         let agent = fields.required("agent_id");
         let url = fields.required("meeting_url");
         if !url.is_empty() && platform(&url).is_none() {
@@ -51,11 +51,11 @@ async fn create(
         for name in ["context", "wake_phrase", "mode"] {
             fields.text(name);
         }
-        faults.into_result(agent)?
+        errors.into_result(agent)?
     };
-    let missing = || ApiError::NotFound(Resource::Agent);
-    let id = store::normalize_id(&agent).ok_or_else(missing)?;
-    shared.store.document(Table::Agent, &caller.workspace, &id).await?.ok_or_else(missing)?;
+    let not_found = || ApiError::NotFound(Resource::Agent);
+    let id = store::normalize_id(&agent).ok_or_else(not_found)?;
+    shared.store.document(Table::Agent, &caller.workspace, &id).await?.ok_or_else(not_found)?;
     Err(ApiError::MeetingRefused)
 }
 

@@ -16,14 +16,14 @@ pub(crate) type SecretHeaders = BTreeMap<String, String>;
 /// Moves the values out of the field `headers` of `request`. Returns the masked object for the
 /// document, and the values. `previous` holds the values of the record that is replaced: `***`
 /// retains one.
-pub(crate) fn extract(request: &Fields<'_>, old: Option<&SecretHeaders>) -> (Value, SecretHeaders) {
-    let (mut shown, mut kept) = (Map::new(), SecretHeaders::new());
+pub(crate) fn extract(request: &Fields<'_>, previous: Option<&SecretHeaders>) -> (Value, SecretHeaders) {
+    let (mut masked, mut secrets) = (Map::new(), SecretHeaders::new());
     for (name, value) in request.object("headers").to_map() {
         let Value::String(value) = value else {
             request.add_error(&format!("headers.{name}"), "must be a string");
             continue;
         };
-        let value = if value == SECRET_MASK { old.and_then(|o| o.get(&name).cloned()) } else { Some(value) };
+        let value = if value == SECRET_MASK { previous.and_then(|o| o.get(&name).cloned()) } else { Some(value) };
         let Some(value) = value else { continue };
         let header = HeaderName::try_from(name.as_str());
         let reason = match (&header, HeaderValue::try_from(value.as_str())) {
@@ -37,8 +37,8 @@ pub(crate) fn extract(request: &Fields<'_>, old: Option<&SecretHeaders>) -> (Val
             request.add_error(&format!("headers.{name}"), reason);
             continue;
         }
-        shown.insert(name.clone(), SECRET_MASK.into());
-        kept.insert(name, value);
+        masked.insert(name.clone(), SECRET_MASK.into());
+        secrets.insert(name, value);
     }
-    (Value::Object(shown), kept)
+    (Value::Object(masked), secrets)
 }

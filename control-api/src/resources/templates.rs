@@ -49,8 +49,8 @@ async fn create(
     caller: ApiCaller,
     Json(body): Json,
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
-    let faces = avatars::list_available(&shared, &caller.workspace).await?;
-    let ParsedAgent { document, secrets } = parse_as(DocumentKind::Template, body, &faces, None)?;
+    let available_avatars = avatars::list_available(&shared, &caller.workspace).await?;
+    let ParsedAgent { document, secrets } = parse_as(DocumentKind::Template, body, &available_avatars, None)?;
     let mut tx = shared.store.begin_write().await?;
     check_references(&mut tx, &caller.workspace, &document).await?;
     let id = new_id();
@@ -96,13 +96,13 @@ async fn replace(
     Json(body): Json,
 ) -> JsonResult {
     // An invalid body is reported before a missing template.
-    let faces = avatars::list_available(&shared, &caller.workspace).await?;
-    parse_as(DocumentKind::Template, body.clone(), &faces, None)?;
+    let available_avatars = avatars::list_available(&shared, &caller.workspace).await?;
+    parse_as(DocumentKind::Template, body.clone(), &available_avatars, None)?;
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let mut tx = shared.store.begin_write().await?;
     let row = document::find_in(&mut tx, Table::Template, &caller.workspace, &id).await?.ok_or(NOT_FOUND)?;
     let old: AgentSecrets = secrets::open(&shared.vault, &row.id, &row.secrets)?;
-    let ParsedAgent { document, secrets } = parse_as(DocumentKind::Template, body, &faces, Some(&old))?;
+    let ParsedAgent { document, secrets } = parse_as(DocumentKind::Template, body, &available_avatars, Some(&old))?;
     check_references(&mut tx, &caller.workspace, &document).await?;
     let sealed = secrets::seal(&shared.vault, &id, &secrets);
     let text = document.to_string();

@@ -33,8 +33,8 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 
 /// Parses a tool. `old` holds the header values of the tool that it replaces.
 fn parse(body: Value, old: Option<&SecretHeaders>) -> Result<(Value, SecretHeaders), ApiError> {
-    let faults = FieldErrors::default();
-    let fields = Fields::body(body, &faults)?;
+    let errors = FieldErrors::default();
+    let fields = Fields::body(body, &errors)?;
     let kind = fields.choice("type", &["tool.api", "tool.client"], "tool.api");
     let schema = fields.object("schema");
     if !fields.contains("schema") {
@@ -61,9 +61,9 @@ fn parse(body: Value, old: Option<&SecretHeaders>) -> Result<(Value, SecretHeade
     let (request, headers) = parse_request(&fields, &kind, old);
     let messages = fields.object("event_messages");
     let message = |event: &str| messages.object(event).text("message").map(|m| json!({"message": m}));
-    let delayed = messages.object("on_delay");
-    let on_delay = delayed.text("message").map(|m| {
-        let delay = delayed.number("delay", 0.0..=600.0).unwrap_or_else(|| 5.into());
+    let on_delay_fields = messages.object("on_delay");
+    let on_delay = on_delay_fields.text("message").map(|m| {
+        let delay = on_delay_fields.number("delay", 0.0..=600.0).unwrap_or_else(|| 5.into());
         json!({"delay": delay, "message": m})
     });
     let document = json!({
@@ -82,7 +82,7 @@ fn parse(body: Value, old: Option<&SecretHeaders>) -> Result<(Value, SecretHeade
             "on_delay": on_delay,
         },
     });
-    faults.into_result((document, headers))
+    errors.into_result((document, headers))
 }
 
 /// The HTTP request of a `tool.api`; null for a client tool.
@@ -110,8 +110,8 @@ fn parse_request(fields: &Fields<'_>, kind: &str, old: Option<&SecretHeaders>) -
     {
         request.add_error("url", "must be a valid http(s) URL without a parameter in its host");
     }
-    let (shown, kept) = secret_headers::extract(&request, old);
-    (json!({"method": method, "url": url, "headers": shown}), kept)
+    let (masked_headers, secret_headers) = secret_headers::extract(&request, old);
+    (json!({"method": method, "url": url, "headers": masked_headers}), secret_headers)
 }
 
 fn draft<'a>(
@@ -201,7 +201,7 @@ mod tests {
         let mut tool = body();
         change(&mut tool);
         match parse(tool, None) {
-            Err(ApiError::Invalid(faults)) => faults.into_iter().map(|f| f.field).collect(),
+            Err(ApiError::Invalid(errors)) => errors.into_iter().map(|f| f.field).collect(),
             other => panic!("{:?}", other.map(|(d, _)| d)),
         }
     }
@@ -217,8 +217,8 @@ mod tests {
         assert_eq!(document["event_messages"]["on_delay"], json!({"delay": 5, "message": "Still looking."}));
         let mut again = body();
         again["request_config"]["headers"] = json!({"Authorization": "***", "X": "***"});
-        let (document, kept) = parse(again, Some(&headers)).unwrap();
-        assert_eq!(kept, headers);
+        let (document, retained) = parse(again, Some(&headers)).unwrap();
+        assert_eq!(retained, headers);
         assert_eq!(document["request_config"]["headers"], json!({"Authorization": "***"}));
     }
 

@@ -49,8 +49,8 @@ pub(crate) fn stored_hash(key: &str) -> String {
 pub(crate) struct EnvironmentKey(Option<(KeyHash, Arc<str>)>);
 
 impl EnvironmentKey {
-    pub(crate) fn new(given: Option<(&str, &str)>) -> Self {
-        Self(given.map(|(key, workspace)| (hash_key(key), Arc::from(workspace))))
+    pub(crate) fn new(key_and_workspace: Option<(&str, &str)>) -> Self {
+        Self(key_and_workspace.map(|(key, workspace)| (hash_key(key), Arc::from(workspace))))
     }
 
     pub(crate) fn workspace_for(&self, hash: &KeyHash) -> Option<Arc<str>> {

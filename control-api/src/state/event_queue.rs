@@ -53,14 +53,14 @@ pub(crate) struct EventReceiver {
 /// Creates a sender and its receiver.
 pub(crate) fn channel() -> (EventQueue, EventReceiver) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let counts = Arc::<QueueStats>::default();
-    (EventQueue { sender, stats: Arc::clone(&counts) }, EventReceiver { receiver, stats: counts })
+    let stats = Arc::<QueueStats>::default();
+    (EventQueue { sender, stats: Arc::clone(&stats) }, EventReceiver { receiver, stats: stats })
 }
 
 impl EventSink for EventQueue {
-    fn record(&self, conversation: ConversationId, fact: EventEnvelope) {
+    fn record(&self, conversation: ConversationId, envelope: EventEnvelope) {
         self.stats.waiting.fetch_add(1, Ordering::Relaxed);
-        if self.sender.send(Message::Event(conversation, fact)).is_err() {
+        if self.sender.send(Message::Event(conversation, envelope)).is_err() {
             tracing::error!(%conversation, "a fact came after the ledger was closed");
         }
     }

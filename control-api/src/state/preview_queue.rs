@@ -42,19 +42,19 @@ impl PreviewRenderer {
         picture.await.map_err(gone)?
     }
 
-    fn enqueue(&self, order: PreviewRequest) -> Result<(), ApiError> {
+    fn enqueue(&self, request: PreviewRequest) -> Result<(), ApiError> {
         let mut waiting = self.lock_queue();
         // Requests of clients that disconnected are removed.
-        waiting.retain(|order| !order.reply.is_closed());
-        if let Some(old) = waiting.iter_mut().find(|old| old.key == order.key) {
-            let old = std::mem::replace(old, order);
+        waiting.retain(|request| !request.reply.is_closed());
+        if let Some(old) = waiting.iter_mut().find(|old| old.key == request.key) {
+            let old = std::mem::replace(old, request);
             let _ = old.reply.send(Err(ApiError::Conflict("A newer preview was asked for".into())));
             return Ok(());
         }
         if waiting.len() >= MAX_QUEUED_PREVIEWS {
             return Err(ApiError::NoCapacity("too many previews are wanted at once".into()));
         }
-        waiting.push_back(order);
+        waiting.push_back(request);
         Ok(())
     }
 
@@ -75,36 +75,36 @@ mod tests {
 
     #[test]
     fn a_newer_order_takes_the_place_of_the_one_that_waits() {
-        let painter = PreviewRenderer::default();
+        let renderer = PreviewRenderer::default();
         let (first, mut stale) = request(1, "first");
         let (second, _other) = request(2, "second");
         let (third, mut fresh) = request(1, "third");
         for order in [first, second, third] {
-            painter.enqueue(order).unwrap();
+            renderer.enqueue(order).unwrap();
         }
         assert!(matches!(stale.try_recv(), Ok(Err(ApiError::Conflict(_)))));
         assert!(fresh.try_recv().is_err(), "it waits");
-        assert_eq!(painter.dequeue().unwrap().request_line, "third", "in the first one's place");
-        assert_eq!(painter.dequeue().unwrap().request_line, "second");
-        assert!(painter.dequeue().is_none());
+        assert_eq!(renderer.dequeue().unwrap().request_line, "third", "in the first one's place");
+        assert_eq!(renderer.dequeue().unwrap().request_line, "second");
+        assert!(renderer.dequeue().is_none());
     }
 
     #[test]
     fn few_may_wait_and_who_hung_up_waits_no_more() {
-        let painter = PreviewRenderer::default();
+        let renderer = PreviewRenderer::default();
         let mut held = Vec::new();
         for key in 0..MAX_QUEUED_PREVIEWS as u8 {
             let (order, answer) = request(key, "x");
-            painter.enqueue(order).unwrap();
+            renderer.enqueue(order).unwrap();
             held.push(answer);
         }
         let (late, _answer) = request(99, "late");
-        assert!(matches!(painter.enqueue(late), Err(ApiError::NoCapacity(_))));
+        assert!(matches!(renderer.enqueue(late), Err(ApiError::NoCapacity(_))));
         held.remove(0);
         let (late, _answer) = request(99, "late");
-        painter.enqueue(late).unwrap();
+        renderer.enqueue(late).unwrap();
         held.clear();
-        assert_eq!(painter.dequeue().unwrap().request_line, "late");
-        assert!(painter.dequeue().is_none());
+        assert_eq!(renderer.dequeue().unwrap().request_line, "late");
+        assert!(renderer.dequeue().is_none());
     }
 }

@@ -35,17 +35,17 @@ impl<K: Hash + Eq> RateLimit<K> {
         if self.per_minute == 0 {
             return Ok(());
         }
-        let each = MINUTE / self.per_minute;
+        let interval = MINUTE / self.per_minute;
         let mut buckets = self.buckets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if buckets.full_at.len() >= buckets.prune_at {
             buckets.full_at.retain(|_, full| *full > now);
             buckets.prune_at = (2 * buckets.full_at.len()).max(PRUNE_AT);
         }
-        let full = buckets.full_at.get(&key).copied().unwrap_or(now).max(now) + each;
+        let full = buckets.full_at.get(&key).copied().unwrap_or(now).max(now) + interval;
         let ahead = full - now;
         if ahead > MINUTE {
             let seconds = |span: Duration| span.as_secs_f64().ceil() as u64;
-            let reset = seconds(ahead - each);
+            let reset = seconds(ahead - interval);
             return Err(RateLimitExceeded {
                 limit: self.per_minute,
                 retry_after: seconds(ahead - MINUTE).max(1),

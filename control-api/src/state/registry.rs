@@ -17,8 +17,8 @@ pub(crate) struct PendingOffers {
 }
 
 impl PendingOffers {
-    pub(crate) fn new(offer: Duration) -> Self {
-        Self { offer_timeout: offer, deadlines: Mutex::default() }
+    pub(crate) fn new(offer_timeout: Duration) -> Self {
+        Self { offer_timeout: offer_timeout, deadlines: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ConversationId, Instant>> {

@@ -104,29 +104,29 @@ async fn run_supervised<F>(
 ) where
     F: Future<Output = ()>,
 {
-    let (mut pause, mut last) = (MIN_RESTART_DELAY, false);
+    let (mut delay, mut stopping) = (MIN_RESTART_DELAY, false);
     loop {
         tasks.mark_running(name);
-        let begun = Instant::now();
+        let started_at = Instant::now();
         // State that a task shares is behind locks that ignore poisoning. Its own state is dropped
         // with it.
         if AssertUnwindSafe(work()).catch_unwind().await.is_ok() {
             return;
         }
         tasks.record_panic(name);
-        if last {
+        if stopping {
             tracing::error!(task = name, "a background task panicked, and the server stops");
             return;
         }
-        if begun.elapsed() >= BACKOFF_RESET_AFTER {
-            pause = MIN_RESTART_DELAY;
+        if started_at.elapsed() >= BACKOFF_RESET_AFTER {
+            delay = MIN_RESTART_DELAY;
         }
-        tracing::error!(task = name, ?pause, "a background task panicked and is restarted");
+        tracing::error!(task = name, ?delay, "a background task panicked and is restarted");
         tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = async { drop(stop.wait_for(|stop| *stop).await) } => last = true,
+            () = tokio::time::sleep(delay) => {}
+            () = async { drop(stop.wait_for(|stop| *stop).await) } => stopping = true,
         }
-        pause = MAX_RESTART_DELAY.min(2 * pause);
+        delay = MAX_RESTART_DELAY.min(2 * delay);
     }
 }
 
@@ -139,18 +139,18 @@ mod tests {
     const NAME: &str = "test";
 
     /// Panics `times` times, then returns.
-    async fn panics_times(begun: Arc<AtomicU32>, times: u32) {
+    async fn panics_times(runs: Arc<AtomicU32>, times: u32) {
         tokio::task::yield_now().await;
-        assert!(begun.fetch_add(1, Ordering::Relaxed) >= times, "the test's own panic");
+        assert!(runs.fetch_add(1, Ordering::Relaxed) >= times, "the test's own panic");
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_panics_is_restarted_each_time_a_little_later() {
-        let (tasks, begun) = (BackgroundTasks::default(), Arc::<AtomicU32>::default());
+        let (tasks, runs) = (BackgroundTasks::default(), Arc::<AtomicU32>::default());
         let (_stop, stopped) = watch::channel(false);
         let since = Instant::now();
-        run_supervised(&tasks, NAME, stopped, || panics_times(Arc::clone(&begun), 4)).await;
-        assert_eq!(begun.load(Ordering::Relaxed), 5);
+        run_supervised(&tasks, NAME, stopped, || panics_times(Arc::clone(&runs), 4)).await;
+        assert_eq!(runs.load(Ordering::Relaxed), 5);
         // 100 + 200 + 400 + 800 ms.
         assert_eq!(since.elapsed().as_millis() / 100, 15);
         assert_eq!((tasks.panic_counts(), tasks.is_down(NAME)), (vec![(NAME, 4)], false));
@@ -158,13 +158,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_panics_for_ever_is_down_and_ends_with_the_server() {
-        let (tasks, begun) = (Arc::<BackgroundTasks>::default(), Arc::<AtomicU32>::default());
+        let (tasks, runs) = (Arc::<BackgroundTasks>::default(), Arc::<AtomicU32>::default());
         let (stop, stopped) = watch::channel(false);
-        let (own, count) = (Arc::clone(&tasks), Arc::clone(&begun));
+        let (own, count) = (Arc::clone(&tasks), Arc::clone(&runs));
         let task = tokio::spawn(async move {
             run_supervised(&own, NAME, stopped, || panics_times(Arc::clone(&count), u32::MAX)).await;
         });
-        while begun.load(Ordering::Relaxed) < 10 {
+        while runs.load(Ordering::Relaxed) < 10 {
             tokio::time::sleep(MIN_RESTART_DELAY).await;
         }
         assert!(tasks.is_down(NAME));

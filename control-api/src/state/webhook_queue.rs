@@ -31,7 +31,7 @@ impl PendingCallback {
         agent: &str,
         agent_name: &str,
         conversation: &str,
-        speech: Option<String>,
+        speech_id: Option<String>,
     ) -> GuardrailCallback {
         let body = json!({
             "event": "guardrail_triggered",
@@ -40,7 +40,7 @@ impl PendingCallback {
             "response_message": self.event.response_message,
             "verdict": self.event.verdict,
             "conversation_id": conversation,
-            "speech_id": speech,
+            "speech_id": speech_id,
             "agent_id": agent_name,
             "timestamp": clock::to_iso8601(self.at),
         });

@@ -273,8 +273,8 @@ impl Store {
         } else {
             self.count_conversations(workspace, page).await?
         };
-        let wanted = usize::try_from(perpage).unwrap_or(usize::MAX);
-        let ids: Vec<String> = matches.into_iter().take(wanted).map(|(id,)| id).collect();
+        let limit = usize::try_from(perpage).unwrap_or(usize::MAX);
+        let ids: Vec<String> = matches.into_iter().take(limit).map(|(id,)| id).collect();
         if ids.is_empty() {
             return Ok((Vec::new(), total));
         }
@@ -302,7 +302,7 @@ impl Store {
     pub(crate) async fn unjoined_conversations(
         &self,
         before: Micros,
-        own: &str,
+        server: &str,
         now: Micros,
     ) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(concat!(
@@ -311,20 +311,20 @@ impl Store {
             ") ORDER BY created_at LIMIT 1000",
         ))
         .bind(before)
-        .bind(own)
+        .bind(server)
         .bind(now)
         .fetch_all(self.reader_pool())
         .await?)
     }
 
     /// When the oldest of them was created.
-    pub(crate) async fn oldest_unjoined_at(&self, own: &str, now: Micros) -> Result<Option<Micros>> {
+    pub(crate) async fn oldest_unjoined_at(&self, server: &str, now: Micros) -> Result<Option<Micros>> {
         Ok(sqlx::query_scalar(concat!(
             "SELECT MIN(created_at) FROM conversation WHERE status = 'STARTED' AND (server = $1 OR server NOT IN ",
             live_servers!("$2"),
             ")",
         ))
-        .bind(own)
+        .bind(server)
         .bind(now)
         .fetch_one(self.reader_pool())
         .await?)

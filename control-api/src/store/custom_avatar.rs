@@ -142,7 +142,7 @@ pub(crate) async fn count_unfinished_jobs(tx: &mut Transaction, workspace: &str)
 /// that is no longer alive, come first. Within each group, the oldest job of the workspace whose
 /// turn it is.
 pub(crate) async fn claim_job(tx: &mut Transaction, server: &str, now: Micros) -> Result<Option<Job>> {
-    let taken: Option<Job> = sqlx::query_as(concat!(
+    let claimed: Option<Job> = sqlx::query_as(concat!(
         "UPDATE custom_avatar SET status = 'PROCESSING', server = $1, updated_at = $2 WHERE id = (SELECT id FROM custom_avatar AS waits WHERE ",
         claimable_job!(),
         " ORDER BY CASE status WHEN 'PROCESSING' THEN 0 ELSE 1 END, ",
@@ -153,10 +153,10 @@ pub(crate) async fn claim_job(tx: &mut Transaction, server: &str, now: Micros) -
     .bind(now)
     .fetch_optional(&mut **tx)
     .await?;
-    if let Some(job) = &taken {
+    if let Some(job) = &claimed {
         fairness::record_turn(tx, fairness::AVATAR_JOBS, &job.workspace).await?;
     }
-    Ok(taken)
+    Ok(claimed)
 }
 
 /// Records the progress of a drawing; false if this server no longer owns the job, or the job is
@@ -214,12 +214,12 @@ pub(crate) async fn finish_job(
     tx: &mut Transaction,
     server: &str,
     id: &str,
-    made: std::result::Result<(&str, &str), &str>,
+    result: std::result::Result<(&str, &str), &str>,
     at: Micros,
 ) -> Result<()> {
-    let (status, output, poses, error) = match made {
+    let (status, output, poses, error) = match result {
         Ok((output, poses)) => ("COMPLETED", Some(output), Some(poses), None),
-        Err(why) => ("FAILED", None, None, Some(why)),
+        Err(reason) => ("FAILED", None, None, Some(reason)),
     };
     sqlx::query(
         "UPDATE custom_avatar SET status = $1, output = $2, poses = $3, error = $4, updated_at = $5, \

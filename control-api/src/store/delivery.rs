@@ -146,7 +146,7 @@ pub(crate) async fn adopt_orphans(tx: &mut Transaction, server: &str, now: Micro
 pub(crate) async fn record_attempt(
     tx: &mut Transaction,
     row: &Row,
-    outcome: &Attempt,
+    attempt: &Attempt,
     state: State,
     reason: Option<&str>,
 ) -> Result<()> {
@@ -157,10 +157,10 @@ pub(crate) async fn record_attempt(
     .bind(&row.id)
     .bind(row.attempts)
     .bind(&row.workspace)
-    .bind(outcome.at)
-    .bind(outcome.duration)
-    .bind(outcome.status.map(i64::from))
-    .bind(&outcome.error)
+    .bind(attempt.at)
+    .bind(attempt.duration)
+    .bind(attempt.status.map(i64::from))
+    .bind(&attempt.error)
     .execute(&mut **tx)
     .await?;
     // A delivery that was given up meanwhile stays given up.
@@ -343,13 +343,13 @@ impl Store {
 
     /// Pending deliveries of `server` without an attempt, in order within each conversation: the
     /// first `max` of each.
-    pub(crate) async fn untried_deliveries(&self, server: &str, most: usize) -> Result<Vec<Row>> {
+    pub(crate) async fn untried_deliveries(&self, server: &str, max: usize) -> Result<Vec<Row>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM (SELECT {COLUMNS}, ROW_NUMBER() OVER (PARTITION BY conversation ORDER BY sequence) AS place FROM delivery \
              WHERE state = 'pending' AND server = $1 AND first_try IS NULL) AS waiting WHERE place <= $2 ORDER BY conversation, sequence"
         );
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
-        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(server).bind(most).fetch_all(self.reader_pool()).await?)
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(server).bind(max).fetch_all(self.reader_pool()).await?)
     }
 
     /// The same for one conversation, after the sequence number `after`.
@@ -358,7 +358,7 @@ impl Store {
         conversation: &str,
         server: &str,
         after: i64,
-        most: usize,
+        max: usize,
     ) -> Result<Vec<Row>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM delivery WHERE conversation = $1 AND sequence > $2 AND state = 'pending' AND server = $3 AND first_try IS NULL \
@@ -368,7 +368,7 @@ impl Store {
             .bind(conversation)
             .bind(after)
             .bind(server)
-            .bind(i64::try_from(most).unwrap_or(i64::MAX))
+            .bind(i64::try_from(max).unwrap_or(i64::MAX))
             .fetch_all(self.reader_pool())
             .await?)
     }

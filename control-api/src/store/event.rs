@@ -23,29 +23,29 @@ pub(crate) async fn insert(
     tx: &mut Transaction,
     conversation: &str,
     workspace: &str,
-    fact: &EventEnvelope,
+    envelope: &EventEnvelope,
 ) -> Result<InsertOutcome> {
-    let json = serde_json::to_string(&fact.event).map_err(|e| Error::CorruptRow("event", e.to_string()))?;
+    let json = serde_json::to_string(&envelope.event).map_err(|e| Error::CorruptRow("event", e.to_string()))?;
     let done = sqlx::query(
         "INSERT INTO event (conversation, seq, workspace, at_us, json) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (conversation, seq) DO NOTHING",
     )
     .bind(conversation)
-    .bind(fact.seq as i64)
+    .bind(envelope.seq as i64)
     .bind(workspace)
-    .bind(fact.at.as_micros() as i64)
+    .bind(envelope.at.as_micros() as i64)
     .bind(&json)
     .execute(&mut **tx)
     .await?;
     if done.rows_affected() > 0 {
         return Ok(InsertOutcome::Inserted);
     }
-    let known: Option<(String, i64, String)> =
+    let stored: Option<(String, i64, String)> =
         sqlx::query_as("SELECT workspace, at_us, json FROM event WHERE conversation = $1 AND seq = $2")
             .bind(conversation)
-            .bind(fact.seq as i64)
+            .bind(envelope.seq as i64)
             .fetch_optional(&mut **tx)
             .await?;
-    let same = known == Some((workspace.to_owned(), fact.at.as_micros() as i64, json));
+    let same = stored == Some((workspace.to_owned(), envelope.at.as_micros() as i64, json));
     Ok(if same { InsertOutcome::AlreadyStored } else { InsertOutcome::Conflict })
 }
 

@@ -165,7 +165,7 @@ pub(crate) async fn claim_document(
     server: &str,
     now: Micros,
 ) -> Result<Option<QueuedDocument>> {
-    let taken: Option<QueuedDocument> = sqlx::query_as(concat!(
+    let claimed: Option<QueuedDocument> = sqlx::query_as(concat!(
         "UPDATE kb_document SET status = 'processing', server = $1 WHERE id = (SELECT id FROM kb_document AS waits WHERE ",
         claimable_document!(),
         " ORDER BY ",
@@ -176,10 +176,10 @@ pub(crate) async fn claim_document(
     .bind(now)
     .fetch_optional(&mut **tx)
     .await?;
-    if let Some(document) = &taken {
+    if let Some(document) = &claimed {
         fairness::record_turn(tx, fairness::DOCUMENT_JOBS, &document.workspace).await?;
     }
-    Ok(taken)
+    Ok(claimed)
 }
 
 /// Stores the extracted text of a document, or the reason why it cannot be extracted.
@@ -187,12 +187,12 @@ pub(crate) async fn save_document_text(
     tx: &mut Transaction,
     kb: &str,
     id: &str,
-    read: std::result::Result<&str, &str>,
+    result: std::result::Result<&str, &str>,
     at: Micros,
 ) -> Result<()> {
-    let (status, body, error) = match read {
+    let (status, body, error) = match result {
         Ok(text) => ("ready", text, None),
-        Err(why) => ("error", "", Some(why)),
+        Err(reason) => ("error", "", Some(reason)),
     };
     sqlx::query(
         "UPDATE kb_document SET status = $1, body = $2, error_message = $3, source = NULL WHERE id = $4",
@@ -274,11 +274,11 @@ pub(crate) async fn save_embeddings(
     kb: &str,
     id: &str,
     model: &str,
-    directions: &str,
+    embeddings: &str,
     at: Micros,
 ) -> Result<()> {
     sqlx::query("UPDATE kb_document SET directions = $1, directions_of = $2 WHERE id = $3")
-        .bind(directions)
+        .bind(embeddings)
         .bind(model)
         .bind(id)
         .execute(&mut **tx)

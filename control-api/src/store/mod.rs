@@ -179,16 +179,16 @@ pub(crate) struct Store {
 
 impl Store {
     /// Opens the database and runs the migrations. Creates the file if it does not exist.
-    pub(crate) async fn open(place: DatabaseLocation<'_>) -> Result<Self> {
+    pub(crate) async fn open(location: DatabaseLocation<'_>) -> Result<Self> {
         sqlx::any::install_default_drivers();
-        let (writer, readers) = match place {
+        let (writer_pool, reader_pool) = match location {
             DatabaseLocation::File(file) => (sqlite_options(file, "rwc")?, sqlite_options(file, "ro")?),
             DatabaseLocation::Url(url) => {
                 let url = Url::parse(url).map_err(|e| sqlx::Error::Configuration(e.into()))?;
                 (AnyConnectOptions::from_url(&url)?, AnyConnectOptions::from_url(&url)?)
             }
         };
-        let shared = matches!(place, DatabaseLocation::Url(_));
+        let shared = matches!(location, DatabaseLocation::Url(_));
         let mut writers = AnyPoolOptions::new().max_connections(1);
         let mut options = AnyPoolOptions::new().max_connections(MAX_READERS);
         if shared {
@@ -210,13 +210,13 @@ impl Store {
                 },
             );
         }
-        let writer = writers.acquire_timeout(ACQUIRE_TIMEOUT).connect_with(writer).await?;
-        migrations::migrator().run(&writer).await?;
-        let readers = options.acquire_timeout(ACQUIRE_TIMEOUT).connect_with(readers).await?;
-        let writer = Arc::new(RwLock::new(writer));
+        let writer_pool = writers.acquire_timeout(ACQUIRE_TIMEOUT).connect_with(writer_pool).await?;
+        migrations::migrator().run(&writer_pool).await?;
+        let reader_pool = options.acquire_timeout(ACQUIRE_TIMEOUT).connect_with(reader_pool).await?;
+        let writer_pool = Arc::new(RwLock::new(writer_pool));
         Ok(Self {
-            writer_pool: writer,
-            reader_pool: readers,
+            writer_pool: writer_pool,
+            reader_pool: reader_pool,
             shared,
             crash_hook: None,
             health: Arc::default(),
@@ -225,9 +225,9 @@ impl Store {
 
     /// Number of quarantined events in a database. Read-only. 0 for the database of an older
     /// server, which has no table for them.
-    pub(crate) async fn count_failed_events(place: DatabaseLocation<'_>) -> Result<i64> {
+    pub(crate) async fn count_failed_events(location: DatabaseLocation<'_>) -> Result<i64> {
         sqlx::any::install_default_drivers();
-        let options = match place {
+        let options = match location {
             DatabaseLocation::File(file) => sqlite_options(file, "ro")?,
             DatabaseLocation::Url(url) => {
                 let url = Url::parse(url).map_err(|e| sqlx::Error::Configuration(e.into()))?;
@@ -272,11 +272,11 @@ impl Store {
         if !self.shared {
             return writer.begin_with("BEGIN IMMEDIATE").await;
         }
-        let begun = writer.begin_with(BEGIN_POSTGRES).await;
-        if matches!(begun, Err(sqlx::Error::PoolTimedOut)) {
+        let result = writer.begin_with(BEGIN_POSTGRES).await;
+        if matches!(result, Err(sqlx::Error::PoolTimedOut)) {
             self.replace_writer(&writer);
         }
-        let mut tx = begun?;
+        let mut tx = result?;
         sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(WRITER_LOCK_ID).execute(&mut *tx).await?;
         Ok(tx)
     }
@@ -380,11 +380,11 @@ async fn is_responsive(connection: &mut sqlx::AnyConnection) -> sqlx::Result<boo
 
 /// Options for a connection to a file, opened in an SQLite `mode`.
 fn sqlite_options(file: &Path, mode: &str) -> Result<AnyConnectOptions> {
-    let bad = |why: &'static str| sqlx::Error::Configuration(why.into());
+    let invalid = |why: &'static str| sqlx::Error::Configuration(why.into());
     let file = std::path::absolute(file).map_err(sqlx::Error::Io)?;
-    let url = Url::from_file_path(file).map_err(|()| bad("the data folder's path cannot be used"))?;
+    let url = Url::from_file_path(file).map_err(|()| invalid("the data folder's path cannot be used"))?;
     let url = url.as_str().replacen("file:", "sqlite:", 1) + "?mode=" + mode;
-    let url = Url::parse(&url).map_err(|_| bad("the data folder's path cannot be used"))?;
+    let url = Url::parse(&url).map_err(|_| invalid("the data folder's path cannot be used"))?;
     Ok(AnyConnectOptions::from_url(&url)?)
 }
 

@@ -51,10 +51,10 @@ impl Page {
         if let (Some(kind), true) = (&self.kind, with_type) {
             // Compares the part that the index of conversations holds. A longer type is also
             // compared as a whole.
-            let head: String = kind.chars().take(INDEXED_TYPE_CHARS).collect();
-            let whole = head.len() == kind.len() && head.chars().count() < INDEXED_TYPE_CHARS;
-            sql.push(" AND SUBSTR(type, 1, 100) = ").bind(head);
-            if !whole {
+            let indexed_part: String = kind.chars().take(INDEXED_TYPE_CHARS).collect();
+            let is_whole = indexed_part.len() == kind.len() && indexed_part.chars().count() < INDEXED_TYPE_CHARS;
+            sql.push(" AND SUBSTR(type, 1, 100) = ").bind(indexed_part);
+            if !is_whole {
                 sql.push(" AND type = ").bind(kind.clone());
             }
         }

@@ -26,8 +26,8 @@ pub(crate) async fn count_agents(tx: &mut Transaction, workspace: &str) -> Resul
 
 /// Number of conversations that a workspace created on a day, including those erased since.
 pub(crate) async fn count_conversations(tx: &mut Transaction, workspace: &str, day: i64) -> Result<i64> {
-    let made = sqlx::query_scalar("SELECT made FROM workspace WHERE id = $1 AND made_on = $2");
-    Ok(made.bind(workspace).bind(day).fetch_optional(&mut **tx).await?.unwrap_or(0))
+    let query = sqlx::query_scalar("SELECT made FROM workspace WHERE id = $1 AND made_on = $2");
+    Ok(query.bind(workspace).bind(day).fetch_optional(&mut **tx).await?.unwrap_or(0))
 }
 
 /// Number of bytes that a workspace stores, in their stored form: agents, templates, tools,

@@ -20,15 +20,15 @@ pub(crate) fn load_or_create_key(path: &Path) -> io::Result<[u8; KEY_LEN]> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     // Written under a temporary name and then linked, so that no process reads a partial key.
-    let fresh = path.with_extension(format!("{}.new", std::process::id()));
+    let new_file = path.with_extension(format!("{}.new", std::process::id()));
     if !path.exists() {
         fill_random(&mut key);
-        let _ = fs::remove_file(&fresh);
-        let mut file = options.open(&fresh)?;
+        let _ = fs::remove_file(&new_file);
+        let mut file = options.open(&new_file)?;
         file.write_all(&key)?;
         file.sync_all()?;
-        let linked = fs::hard_link(&fresh, path);
-        fs::remove_file(&fresh)?;
+        let linked = fs::hard_link(&new_file, path);
+        fs::remove_file(&new_file)?;
         match linked {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
             _ => {}

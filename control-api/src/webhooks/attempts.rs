@@ -30,16 +30,16 @@ pub(super) struct AttemptReport {
 }
 
 /// Records attempts until all senders are dropped.
-pub(super) async fn run(shared: Arc<AppState>, mut made: mpsc::UnboundedReceiver<AttemptReport>) {
+pub(super) async fn run(shared: Arc<AppState>, mut reports: mpsc::UnboundedReceiver<AttemptReport>) {
     let mut batch = Vec::with_capacity(MAX_BATCH);
-    while made.recv_many(&mut batch, MAX_BATCH).await > 0 {
+    while reports.recv_many(&mut batch, MAX_BATCH).await > 0 {
         let outcomes = match catch_panic(record_attempts(&shared, &batch)).await {
             Ok(outcomes) => outcomes,
             Err(_) => record_one_by_one(&shared, &batch).await,
         };
-        for (made, outcome) in batch.drain(..).zip(outcomes) {
+        for (reports, outcome) in batch.drain(..).zip(outcomes) {
             // The task that made the attempt may have been stopped.
-            let _ = made.reply.send(outcome);
+            let _ = reports.reply.send(outcome);
         }
     }
 }
@@ -48,12 +48,12 @@ pub(super) async fn run(shared: Arc<AppState>, mut made: mpsc::UnboundedReceiver
 /// the others.
 async fn record_one_by_one(shared: &AppState, batch: &[AttemptReport]) -> Vec<Outcome> {
     let mut outcomes = Vec::with_capacity(batch.len());
-    for made in batch {
-        let kept = catch_panic(record_attempts(shared, std::slice::from_ref(made)))
+    for report in batch {
+        let outcome = catch_panic(record_attempts(shared, std::slice::from_ref(report)))
             .await
-            .map(|mut kept| kept.remove(0));
-        outcomes.push(kept.unwrap_or_else(|error| {
-            tracing::error!(conversation = %made.row.conversation, %error, "what became of a webhook cannot be kept");
+            .map(|mut outcome| outcome.remove(0));
+        outcomes.push(outcome.unwrap_or_else(|error| {
+            tracing::error!(conversation = %report.row.conversation, %error, "what became of a webhook cannot be kept");
             Outcome::Retry(clock::now() + clock::to_micros(STORE_RETRY_DELAY))
         }));
     }
@@ -65,15 +65,15 @@ async fn record_attempts(shared: &AppState, batch: &[AttemptReport]) -> store::R
     let mut tx = shared.store.begin_write().await?;
     let mut outcomes = Vec::with_capacity(batch.len());
     let mut given_up = Vec::new();
-    for AttemptReport { row, attempt: tried, fatal, .. } in batch {
+    for AttemptReport { row, attempt: attempt, fatal, .. } in batch {
         let mut row = row.clone();
         let reason =
-            tried.error.clone().or_else(|| tried.status.map(|s| format!("answered {s}"))).unwrap_or_default();
+            attempt.error.clone().or_else(|| attempt.status.map(|s| format!("answered {s}"))).unwrap_or_default();
         let speaking = signing::is_speaking_event(&row.event);
         let attempts = row.attempts - row.attempts_before_revival;
-        let verdict =
-            classify_attempt(&shared.config.webhooks.schedule, speaking, attempts, tried.status, *fatal);
-        let (state, outcome) = match verdict {
+        let disposition =
+            classify_attempt(&shared.config.webhooks.schedule, speaking, attempts, attempt.status, *fatal);
+        let (delivery_state, outcome) = match disposition {
             Disposition::Delivered => (State::Done, Outcome::Settled),
             Disposition::Gone => (State::Dead, Outcome::Gone),
             Disposition::Retry(wait) => {
@@ -83,13 +83,13 @@ async fn record_attempts(shared: &AppState, batch: &[AttemptReport]) -> store::R
             Disposition::DeadLetter => (State::Dead, Outcome::Settled),
             Disposition::Dropped => (State::Dropped, Outcome::Settled),
         };
-        delivery::record_attempt(&mut tx, &row, tried, state, (state != State::Done).then_some(&*reason))
+        delivery::record_attempt(&mut tx, &row, attempt, delivery_state, (delivery_state != State::Done).then_some(&*reason))
             .await?;
-        if verdict == Disposition::Gone {
+        if disposition == Disposition::Gone {
             delivery::give_up_for_agent(&mut tx, &row.agent, "the receiver answered 410").await?;
             document::set_webhooks_stopped(&mut tx, &row.agent, true).await?;
         }
-        if matches!(state, State::Dead | State::Dropped) {
+        if matches!(delivery_state, State::Dead | State::Dropped) {
             given_up.push((row, reason));
         }
         outcomes.push(outcome);
@@ -135,8 +135,8 @@ pub(super) fn classify_attempt(
 
 /// The delay after `attempts` failed attempts, with ±10 % jitter. `None`: give up.
 fn retry_delay(schedule: &[Duration], speaking: bool, attempts: i64) -> Option<Duration> {
-    let made = usize::try_from(attempts).unwrap_or(usize::MAX);
-    let wait = *schedule.get(made)?;
-    let wait = if speaking { wait.min(*SPEAKING_SCHEDULE.get(made)?) } else { wait };
+    let index = usize::try_from(attempts).unwrap_or(usize::MAX);
+    let wait = *schedule.get(index)?;
+    let wait = if speaking { wait.min(*SPEAKING_SCHEDULE.get(index)?) } else { wait };
     Some(wait.mul_f64(rand::rng().random_range(0.9..=1.1)))
 }

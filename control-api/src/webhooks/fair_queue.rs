@@ -29,10 +29,10 @@ struct SourceQueue<T> {
 
 impl<T> FairQueue<T> {
     /// At most `capacity` active jobs, of which at most `max_per_source` for one source.
-    pub(crate) fn new(places: usize, of_one: usize) -> Self {
+    pub(crate) fn new(capacity: usize, max_per_source: usize) -> Self {
         Self {
-            capacity: places,
-            max_per_source: of_one,
+            capacity: capacity,
+            max_per_source: max_per_source,
             active: 0,
             workspaces: HashMap::new(),
             round_robin: VecDeque::new(),
@@ -41,20 +41,20 @@ impl<T> FairQueue<T> {
 
     /// Adds a job at the end of its source's queue.
     pub(crate) fn push(&mut self, workspace: &str, source: &str, work: T) {
-        let own = self.workspaces.entry(workspace.to_owned()).or_insert_with(|| WorkspaceQueue {
+        let workspace_queue = self.workspaces.entry(workspace.to_owned()).or_insert_with(|| WorkspaceQueue {
             active: 0,
             sources: HashMap::new(),
             round_robin: VecDeque::new(),
         });
-        if own.round_robin.is_empty() {
+        if workspace_queue.round_robin.is_empty() {
             self.round_robin.push_back(workspace.to_owned());
         }
-        let queue = own
+        let queue = workspace_queue
             .sources
             .entry(source.to_owned())
             .or_insert_with(|| SourceQueue { active: 0, waiting: VecDeque::new() });
         if queue.waiting.is_empty() {
-            own.round_robin.push_back(source.to_owned());
+            workspace_queue.round_robin.push_back(source.to_owned());
         }
         queue.waiting.push_back(work);
     }
@@ -69,14 +69,14 @@ impl<T> FairQueue<T> {
     pub(crate) fn pop(&mut self) -> Option<T> {
         let free = self.capacity - self.active;
         for at in 0..self.round_robin.len() {
-            let own = self.workspaces.get_mut(&self.round_robin[at])?;
-            if own.active >= free {
+            let workspace_queue = self.workspaces.get_mut(&self.round_robin[at])?;
+            if workspace_queue.active >= free {
                 continue;
             }
-            let Some(work) = own.pop(self.max_per_source) else { continue };
+            let Some(work) = workspace_queue.pop(self.max_per_source) else { continue };
             self.active += 1;
             if let Some(name) = self.round_robin.remove(at)
-                && !own.round_robin.is_empty()
+                && !workspace_queue.round_robin.is_empty()
             {
                 self.round_robin.push_back(name);
             }
@@ -87,21 +87,21 @@ impl<T> FairQueue<T> {
 
     /// Records that a job of a source has finished.
     pub(crate) fn release(&mut self, workspace: &str, source: &str) {
-        let Some(own) = self.workspaces.get_mut(workspace) else { return };
-        let Some(queue) = own.sources.get_mut(source).filter(|queue| queue.active > 0) else { return };
+        let Some(workspace_queue) = self.workspaces.get_mut(workspace) else { return };
+        let Some(queue) = workspace_queue.sources.get_mut(source).filter(|queue| queue.active > 0) else { return };
         queue.active -= 1;
-        own.active -= 1;
+        workspace_queue.active -= 1;
         self.active -= 1;
         self.remove_idle(workspace, source);
     }
 
     /// Drops the waiting jobs of a source.
     pub(crate) fn discard(&mut self, workspace: &str, source: &str) {
-        let Some(own) = self.workspaces.get_mut(workspace) else { return };
-        let Some(queue) = own.sources.get_mut(source) else { return };
+        let Some(workspace_queue) = self.workspaces.get_mut(workspace) else { return };
+        let Some(queue) = workspace_queue.sources.get_mut(source) else { return };
         queue.waiting.clear();
-        own.round_robin.retain(|name| name != source);
-        if own.round_robin.is_empty() {
+        workspace_queue.round_robin.retain(|name| name != source);
+        if workspace_queue.round_robin.is_empty() {
             self.round_robin.retain(|name| name != workspace);
         }
         self.remove_idle(workspace, source);
@@ -109,21 +109,21 @@ impl<T> FairQueue<T> {
 
     /// Removes the source, and its workspace, if nothing of it waits or is active.
     fn remove_idle(&mut self, workspace: &str, source: &str) {
-        let Some(own) = self.workspaces.get_mut(workspace) else { return };
-        if own.sources.get(source).is_some_and(|queue| queue.active == 0 && queue.waiting.is_empty()) {
-            own.sources.remove(source);
+        let Some(workspace_queue) = self.workspaces.get_mut(workspace) else { return };
+        if workspace_queue.sources.get(source).is_some_and(|queue| queue.active == 0 && queue.waiting.is_empty()) {
+            workspace_queue.sources.remove(source);
         }
-        if own.sources.is_empty() {
+        if workspace_queue.sources.is_empty() {
             self.workspaces.remove(workspace);
         }
     }
 }
 
 impl<T> WorkspaceQueue<T> {
-    fn pop(&mut self, of_one: usize) -> Option<T> {
+    fn pop(&mut self, max_per_source: usize) -> Option<T> {
         for at in 0..self.round_robin.len() {
             let queue = self.sources.get_mut(&self.round_robin[at])?;
-            if queue.active >= of_one {
+            if queue.active >= max_per_source {
                 continue;
             }
             let work = queue.waiting.pop_front()?;

@@ -17,34 +17,34 @@ pub(crate) async fn run(
     queue: &mut mpsc::UnboundedReceiver<GuardrailCallback>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut tries = JoinSet::new();
+    let mut attempts = JoinSet::new();
     loop {
         tokio::select! {
-            notice = queue.recv() => {
-                let Some(notice) = notice else { return };
+            callback = queue.recv() => {
+                let Some(callback) = callback else { return };
                 let shared = Arc::clone(&shared);
-                tries.spawn(async move { send_callback(&shared, &notice).await });
+                attempts.spawn(async move { send_callback(&shared, &callback).await });
             }
-            Some(_) = tries.join_next() => {}
+            Some(_) = attempts.join_next() => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
     }
 }
 
-async fn send_callback(shared: &AppState, notice: &GuardrailCallback) {
-    let letter = WebhookDelivery {
-        agent: &notice.agent,
-        conversation: &notice.conversation,
+async fn send_callback(shared: &AppState, callback: &GuardrailCallback) {
+    let delivery = WebhookDelivery {
+        agent: &callback.agent,
+        conversation: &callback.conversation,
         id: &signing::new_message_id(),
-        url: &notice.url,
-        body: &notice.body,
+        url: &callback.url,
+        body: &callback.body,
         sequence: None,
         timeout: shared.config.webhooks.timeout,
     };
-    let reason = match sign_and_send(shared, &letter).await {
+    let reason = match sign_and_send(shared, &delivery).await {
         Ok(200..=299) => return,
         Ok(status) => format!("answered {status}"),
         Err(error) => error.to_string(),
     };
-    tracing::warn!(conversation = %notice.conversation, %reason, "a guardrail's receiver was not told");
+    tracing::warn!(conversation = %callback.conversation, %reason, "a guardrail's receiver was not told");
 }

@@ -106,37 +106,37 @@ impl Drop for AttemptPermit {
 /// Delivers until `stop`. An attempt that the stop interrupts is made again after the next start.
 pub(crate) async fn run(
     shared: Arc<AppState>,
-    news: &mut mpsc::UnboundedReceiver<OutboxMessage>,
+    outbox: &mut mpsc::UnboundedReceiver<OutboxMessage>,
     mut stop: watch::Receiver<bool>,
 ) {
     let webhooks = &shared.config.webhooks;
-    let spans = QueueTiming {
+    let timing = QueueTiming {
         hold: clock::to_micros(webhooks.hold),
         memory_horizon: clock::to_micros(webhooks.memory_horizon),
     };
     // Twice per `memory_horizon`, so that each retry is read before it is due.
-    let mut looks = tokio::time::interval(webhooks.memory_horizon / 2);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (made, keeping) = mpsc::unbounded_channel();
-    let keeper = tokio::spawn(attempts::run(Arc::clone(&shared), keeping));
-    let (left, mut leaving) = mpsc::unbounded_channel();
+    let mut rescans = tokio::time::interval(webhooks.memory_horizon / 2);
+    rescans.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (attempt_reports, report_receiver) = mpsc::unbounded_channel();
+    let recorder = tokio::spawn(attempts::run(Arc::clone(&shared), report_receiver));
+    let (released, mut released_receiver) = mpsc::unbounded_channel();
     let mut health = shared.store.health.subscribe();
-    let mut delivery = Dispatcher {
+    let mut dispatcher = Dispatcher {
         shared,
-        timing: spans,
+        timing: timing,
         queues: HashMap::new(),
         dirty: BTreeSet::new(),
         wakeups: BTreeSet::new(),
         wakeup_by_queue: HashMap::new(),
         attempts: JoinSet::new(),
-        attempt_reports: made,
+        attempt_reports: attempt_reports,
         fair_queue: FairQueue::new(MAX_ATTEMPTS_IN_FLIGHT, MAX_ATTEMPTS_PER_AGENT),
-        released: left,
+        released: released,
     };
-    delivery.load_pending().await;
+    dispatcher.load_pending().await;
     loop {
-        delivery.start_due_attempts().await;
-        let next = delivery.wakeups.first().map(|(at, _)| *at);
+        dispatcher.start_due_attempts().await;
+        let next = dispatcher.wakeups.first().map(|(at, _)| *at);
         let sleep = async {
             match next {
                 Some(at) => {
@@ -150,9 +150,9 @@ pub(crate) async fn run(
             // First, because deliveries written before the start are also read above and must find
             // their queue.
             biased;
-            told = news.recv() => match told {
-                Some(OutboxMessage::Written(row)) => delivery.enqueue(row),
-                Some(OutboxMessage::Rescan) => delivery.load_pending().await,
+            message = outbox.recv() => match message {
+                Some(OutboxMessage::Written(row)) => dispatcher.enqueue(row),
+                Some(OutboxMessage::Rescan) => dispatcher.load_pending().await,
                 None => break,
             },
             () = async { drop(stop.wait_for(|stop| *stop).await) } => break,
@@ -160,27 +160,27 @@ pub(crate) async fn run(
                 // A COMMIT whose answer was lost may have stored deliveries that were not
                 // announced.
                 if health.borrow_and_update().is_none() {
-                    delivery.load_pending().await;
+                    dispatcher.load_pending().await;
                 }
             }
-            Some((workspace, agent)) = leaving.recv() => delivery.fair_queue.release(&workspace, &agent),
-            Some(done) = delivery.attempts.join_next() => match done {
-                Ok((row, outcome)) => delivery.on_attempt_done(row, outcome),
+            Some((workspace, agent)) = released_receiver.recv() => dispatcher.fair_queue.release(&workspace, &agent),
+            Some(done) = dispatcher.attempts.join_next() => match done {
+                Ok((row, outcome)) => dispatcher.on_attempt_done(row, outcome),
                 Err(error) => tracing::error!(%error, "a webhook's try failed"),
             },
-            _ = looks.tick() => delivery.load_due_retries().await,
+            _ = rescans.tick() => dispatcher.load_due_retries().await,
             () = sleep => {
                 let now = clock::now();
-                let due = delivery.wakeups.iter().take_while(|(at, _)| *at <= now);
-                delivery.dirty.extend(due.map(|(_, conversation)| conversation.clone()));
+                let due = dispatcher.wakeups.iter().take_while(|(at, _)| *at <= now);
+                dispatcher.dirty.extend(due.map(|(_, conversation)| conversation.clone()));
             }
         }
     }
-    delivery.attempts.shutdown().await;
+    dispatcher.attempts.shutdown().await;
     // The recording task ends when the last sender is dropped; it still records the reports in its
     // channel.
-    drop(delivery);
-    if let Err(error) = keeper.await {
+    drop(dispatcher);
+    if let Err(error) = recorder.await {
         tracing::error!(%error, "the keeper of tries failed");
     }
 }
@@ -209,8 +209,8 @@ impl Dispatcher {
     /// Reads the retries that are due within `memory_horizon`.
     async fn load_due_retries(&mut self) {
         let until = clock::now() + self.timing.memory_horizon;
-        let soon = self.shared.store.retries_due_before(&self.shared.server_id, until).await;
-        self.enqueue_all(soon);
+        let retries = self.shared.store.retries_due_before(&self.shared.server_id, until).await;
+        self.enqueue_all(retries);
     }
 
     /// Starts the attempts that are due and whose turn it is.
@@ -219,8 +219,8 @@ impl Dispatcher {
             if let Some(at) = self.wakeup_by_queue.remove(&conversation) {
                 self.wakeups.remove(&(at, conversation.clone()));
             }
-            let Some(lane) = self.queues.get_mut(&conversation) else { continue };
-            if let Some(last) = lane.refill_after() {
+            let Some(queue) = self.queues.get_mut(&conversation) else { continue };
+            if let Some(last) = queue.refill_after() {
                 let server = &self.shared.server_id;
                 match self
                     .shared
@@ -228,19 +228,19 @@ impl Dispatcher {
                     .untried_deliveries_of(&conversation, server, last, QUEUE_WINDOW + 1)
                     .await
                 {
-                    Ok(rows) => lane.refill(rows),
+                    Ok(rows) => queue.refill(rows),
                     // The next run for this queue tries again.
                     Err(error) => {
                         tracing::error!(%error, %conversation, "the webhooks that wait cannot be read")
                     }
                 }
             }
-            let (due, wake) = lane.take_due(clock::now(), self.timing);
+            let (due, wake) = queue.take_due(clock::now(), self.timing);
             for row in due {
                 let (workspace, agent) = (row.workspace.clone(), row.agent.clone());
                 self.fair_queue.push(&workspace, &agent, row);
             }
-            if lane.is_empty() {
+            if queue.is_empty() {
                 self.queues.remove(&conversation);
             } else if let Some(at) = wake {
                 self.wakeups.insert((at, conversation.clone()));
@@ -255,20 +255,20 @@ impl Dispatcher {
     /// Makes an attempt in a task of its own.
     fn spawn_attempt(&mut self, row: Row) {
         let source = Some((row.workspace.clone(), row.agent.clone()));
-        let place = AttemptPermit { source, released: self.released.clone() };
-        let (shared, made) = (Arc::clone(&self.shared), self.attempt_reports.clone());
+        let permit = AttemptPermit { source, released: self.released.clone() };
+        let (shared, attempt_reports) = (Arc::clone(&self.shared), self.attempt_reports.clone());
         self.attempts.spawn(async move {
             // A panic fails this attempt only, like any other error.
-            let made_try = AssertUnwindSafe(make_attempt(&shared, &row)).catch_unwind().await;
-            let (tried, fatal) = made_try.unwrap_or_else(|_| {
+            let result = AssertUnwindSafe(make_attempt(&shared, &row)).catch_unwind().await;
+            let (attempt, fatal) = result.unwrap_or_else(|_| {
                 let error = Some(store::Error::Panicked.to_string());
                 (Attempt { at: clock::now(), duration: 0, status: None, error }, false)
             });
             // The result is recorded while the next attempts run.
-            drop(place);
+            drop(permit);
             let (reply, outcome) = oneshot::channel();
             // The recording task lives as long as any sender of reports.
-            let _ = made.send(AttemptReport { row: row.clone(), attempt: tried, fatal, reply });
+            let _ = attempt_reports.send(AttemptReport { row: row.clone(), attempt: attempt, fatal, reply });
             (row, outcome.await.ok())
         });
     }
@@ -278,14 +278,14 @@ impl Dispatcher {
         // The recording task failed. Whatever it stored, the attempt is repeated: receivers must
         // tolerate duplicates.
         let outcome = outcome.unwrap_or_else(|| Outcome::Retry(clock::now() + self.timing.hold));
-        if let Some(lane) = self.queues.get_mut(&row.conversation) {
+        if let Some(queue) = self.queues.get_mut(&row.conversation) {
             match outcome {
-                Outcome::Settled | Outcome::Gone => lane.remove_settled(&row.id),
-                Outcome::Retry(at) => lane.reschedule(&row.id, at),
+                Outcome::Settled | Outcome::Gone => queue.remove_settled(&row.id),
+                Outcome::Retry(at) => queue.reschedule(&row.id, at),
             }
         }
         if matches!(outcome, Outcome::Gone) {
-            self.queues.values_mut().for_each(|lane| lane.remove_agent(&row.agent));
+            self.queues.values_mut().for_each(|queue| queue.remove_agent(&row.agent));
             self.fair_queue.discard(&row.workspace, &row.agent);
         }
         self.dirty.insert(row.conversation);
@@ -335,7 +335,7 @@ enum SendError {
 /// Sends one delivery. Returns the receiver's HTTP status.
 async fn send_delivery(shared: &AppState, row: &Row) -> Result<u16, SendError> {
     let timeout = shared.config.webhooks.timeout;
-    let letter = WebhookDelivery {
+    let delivery = WebhookDelivery {
         agent: &row.agent,
         conversation: &row.conversation,
         id: &row.id,
@@ -344,25 +344,25 @@ async fn send_delivery(shared: &AppState, row: &Row) -> Result<u16, SendError> {
         sequence: Some(row.sequence),
         timeout: if signing::is_speaking_event(&row.event) { timeout.min(SPEAKING_TIMEOUT) } else { timeout },
     };
-    sign_and_send(shared, &letter).await
+    sign_and_send(shared, &delivery).await
 }
 
 /// Signs and sends a request. Returns the receiver's HTTP status.
-async fn sign_and_send(shared: &AppState, letter: &WebhookDelivery<'_>) -> Result<u16, SendError> {
-    let sealed = shared.store.signing_secrets(letter.agent, letter.conversation).await?;
+async fn sign_and_send(shared: &AppState, delivery: &WebhookDelivery<'_>) -> Result<u16, SendError> {
+    let sealed = shared.store.signing_secrets(delivery.agent, delivery.conversation).await?;
     let secrets: AgentSecrets =
-        secrets::open(&shared.vault, letter.agent, &sealed.ok_or(SendError::NoSecret)?)?;
+        secrets::open(&shared.vault, delivery.agent, &sealed.ok_or(SendError::NoSecret)?)?;
     let timestamp = clock::now() / 1_000_000;
     let signature =
-        signing::sign(&secrets.webhook, letter.id, timestamp, letter.body).ok_or(SendError::NoSecret)?;
-    let mut request = Request::new(Method::POST, letter.url)?
-        .header("webhook-id", letter.id)?
+        signing::sign(&secrets.webhook, delivery.id, timestamp, delivery.body).ok_or(SendError::NoSecret)?;
+    let mut request = Request::new(Method::POST, delivery.url)?
+        .header("webhook-id", delivery.id)?
         .header("webhook-timestamp", &timestamp.to_string())?
         .header("webhook-signature", &signature)?;
-    if let Some(sequence) = letter.sequence {
+    if let Some(sequence) = delivery.sequence {
         request = request.header("visavis-sequence", &sequence.to_string())?;
     }
-    let request = request.json(letter.body.to_owned()).timeout(Some(letter.timeout));
+    let request = request.json(delivery.body.to_owned()).timeout(Some(delivery.timeout));
     Ok(shared.http_client.send(request).await?.status())
 }
 

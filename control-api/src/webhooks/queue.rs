@@ -90,17 +90,17 @@ impl ConversationQueue {
     }
 
     /// Takes the deliveries to attempt at `now`. Also returns when the queue is due again.
-    pub(super) fn take_due(&mut self, now: Micros, spans: QueueTiming) -> (Vec<Row>, Option<Micros>) {
-        let holds =
-            |row: &Row| row.first_attempt_at.is_none_or(|first| first.saturating_add(spans.hold) > now);
+    pub(super) fn take_due(&mut self, now: Micros, timing: QueueTiming) -> (Vec<Row>, Option<Micros>) {
+        let blocks_next =
+            |row: &Row| row.first_attempt_at.is_none_or(|first| first.saturating_add(timing.hold) > now);
         self.entries.retain(|entry| {
             entry.in_flight
-                || holds(&entry.row)
-                || entry.row.next_attempt_at <= now.saturating_add(spans.memory_horizon)
+                || blocks_next(&entry.row)
+                || entry.row.next_attempt_at <= now.saturating_add(timing.memory_horizon)
         });
         let mut due = Vec::new();
         let mut wake: Option<Micros> = None;
-        let mut look = |at: Micros| wake = Some(wake.map_or(at, |w| w.min(at)));
+        let mut wake_at = |at: Micros| wake = Some(wake.map_or(at, |w| w.min(at)));
         for entry in &mut self.entries {
             if !entry.in_flight {
                 if entry.row.next_attempt_at <= now {
@@ -109,14 +109,14 @@ impl ConversationQueue {
                     entry.row.first_attempt_at.get_or_insert(now);
                     due.push(entry.row.clone());
                 } else {
-                    look(entry.row.next_attempt_at);
+                    wake_at(entry.row.next_attempt_at);
                 }
             }
             // Before its first attempt an event holds all later ones back.
             let Some(first) = entry.row.first_attempt_at else { break };
-            let until = first.saturating_add(spans.hold);
+            let until = first.saturating_add(timing.hold);
             if until > now {
-                look(until);
+                wake_at(until);
                 break;
             }
         }
@@ -167,59 +167,59 @@ mod tests {
     }
 
     fn queue_of(n: i64) -> ConversationQueue {
-        let mut lane = ConversationQueue::default();
-        (1..=n).for_each(|sequence| lane.push(row(sequence)));
-        lane
+        let mut queue = ConversationQueue::default();
+        (1..=n).for_each(|sequence| queue.push(row(sequence)));
+        queue
     }
 
-    fn take_due(lane: &mut ConversationQueue, seconds: i64) -> (Vec<i64>, Option<i64>) {
-        let (rows, wake) = lane.take_due(seconds * SECOND, TIMING);
+    fn take_due(queue: &mut ConversationQueue, seconds: i64) -> (Vec<i64>, Option<i64>) {
+        let (rows, wake) = queue.take_due(seconds * SECOND, TIMING);
         (rows.iter().map(|r| r.sequence).collect(), wake.map(|w| w / SECOND))
     }
 
     #[test]
     fn events_go_one_after_the_other_as_they_are_taken() {
-        let mut lane = queue_of(3);
-        assert_eq!(take_due(&mut lane, 0), (vec![1], Some(30)));
-        assert_eq!(take_due(&mut lane, 1), (vec![], Some(30)));
-        lane.remove_settled("1");
-        assert_eq!(take_due(&mut lane, 1), (vec![2], Some(31)));
-        lane.remove_settled("2");
-        assert_eq!(take_due(&mut lane, 2), (vec![3], Some(32)));
-        lane.remove_settled("3");
-        assert!(lane.is_empty());
-        assert_eq!(take_due(&mut lane, 3), (vec![], None));
+        let mut queue = queue_of(3);
+        assert_eq!(take_due(&mut queue, 0), (vec![1], Some(30)));
+        assert_eq!(take_due(&mut queue, 1), (vec![], Some(30)));
+        queue.remove_settled("1");
+        assert_eq!(take_due(&mut queue, 1), (vec![2], Some(31)));
+        queue.remove_settled("2");
+        assert_eq!(take_due(&mut queue, 2), (vec![3], Some(32)));
+        queue.remove_settled("3");
+        assert!(queue.is_empty());
+        assert_eq!(take_due(&mut queue, 3), (vec![], None));
     }
 
     #[test]
     fn a_failing_event_holds_the_next_one_back_for_thirty_seconds_only() {
-        let mut lane = queue_of(2);
-        assert_eq!(take_due(&mut lane, 0), (vec![1], Some(30)));
-        lane.reschedule("1", 5 * SECOND);
-        assert_eq!(take_due(&mut lane, 1), (vec![], Some(5)));
-        assert_eq!(take_due(&mut lane, 5), (vec![1], Some(30)));
-        lane.reschedule("1", 305 * SECOND);
-        assert_eq!(take_due(&mut lane, 30), (vec![2], Some(60)));
-        lane.remove_settled("2");
-        assert_eq!(take_due(&mut lane, 31), (vec![], Some(305)));
-        assert_eq!(take_due(&mut lane, 305), (vec![1], None));
+        let mut queue = queue_of(2);
+        assert_eq!(take_due(&mut queue, 0), (vec![1], Some(30)));
+        queue.reschedule("1", 5 * SECOND);
+        assert_eq!(take_due(&mut queue, 1), (vec![], Some(5)));
+        assert_eq!(take_due(&mut queue, 5), (vec![1], Some(30)));
+        queue.reschedule("1", 305 * SECOND);
+        assert_eq!(take_due(&mut queue, 30), (vec![2], Some(60)));
+        queue.remove_settled("2");
+        assert_eq!(take_due(&mut queue, 31), (vec![], Some(305)));
+        assert_eq!(take_due(&mut queue, 305), (vec![1], None));
     }
 
     #[test]
     fn what_is_tried_again_much_later_waits_in_the_store_once_it_holds_nothing_back() {
-        let mut lane = queue_of(2);
-        assert_eq!(take_due(&mut lane, 0), (vec![1], Some(30)));
-        lane.reschedule("1", 1800 * SECOND);
-        assert_eq!(take_due(&mut lane, 29), (vec![], Some(30)), "it holds the second one back");
-        assert_eq!(take_due(&mut lane, 30), (vec![2], Some(60)));
-        lane.remove_settled("2");
-        assert!(lane.is_empty(), "nothing of the first one is left in memory");
+        let mut queue = queue_of(2);
+        assert_eq!(take_due(&mut queue, 0), (vec![1], Some(30)));
+        queue.reschedule("1", 1800 * SECOND);
+        assert_eq!(take_due(&mut queue, 29), (vec![], Some(30)), "it holds the second one back");
+        assert_eq!(take_due(&mut queue, 30), (vec![2], Some(60)));
+        queue.remove_settled("2");
+        assert!(queue.is_empty(), "nothing of the first one is left in memory");
         let again = Row { attempts: 1, first_attempt_at: Some(0), next_attempt_at: 1800 * SECOND, ..row(1) };
-        lane.push(row(3));
-        lane.push(again.clone());
-        lane.push(again);
+        queue.push(row(3));
+        queue.push(again.clone());
+        queue.push(again);
         assert_eq!(
-            take_due(&mut lane, 1800),
+            take_due(&mut queue, 1800),
             (vec![1, 3], Some(1830)),
             "it came back once, and holds nothing back"
         );
@@ -228,34 +228,34 @@ mod tests {
     #[test]
     fn of_many_only_a_window_is_in_memory_and_all_come_in_order() {
         let all = 3 * QUEUE_WINDOW as i64 + 5;
-        let mut lane = queue_of(all);
-        let mut came: Vec<i64> = Vec::new();
+        let mut queue = queue_of(all);
+        let mut delivered: Vec<i64> = Vec::new();
         for second in 0.. {
-            if let Some(last) = lane.refill_after() {
-                lane.refill((last + 1..=all).take(QUEUE_WINDOW + 1).map(row).collect());
+            if let Some(last) = queue.refill_after() {
+                queue.refill((last + 1..=all).take(QUEUE_WINDOW + 1).map(row).collect());
             }
-            assert!(lane.entries.len() <= QUEUE_WINDOW, "{}", lane.entries.len());
-            let (now, _) = take_due(&mut lane, second);
+            assert!(queue.entries.len() <= QUEUE_WINDOW, "{}", queue.entries.len());
+            let (now, _) = take_due(&mut queue, second);
             let Some(one) = now.first() else { break };
-            came.extend(&now);
-            lane.remove_settled(&one.to_string());
+            delivered.extend(&now);
+            queue.remove_settled(&one.to_string());
         }
-        assert_eq!(came, (1..=all).collect::<Vec<_>>());
-        assert!(lane.is_empty());
+        assert_eq!(delivered, (1..=all).collect::<Vec<_>>());
+        assert!(queue.is_empty());
     }
 
     #[test]
     fn an_older_one_comes_back_though_newer_ones_wait_in_the_store() {
-        let mut lane = queue_of(2 * QUEUE_WINDOW as i64);
-        lane.remove_settled("1");
-        lane.push(row(1));
-        assert_eq!(take_due(&mut lane, 0).0, [1]);
+        let mut queue = queue_of(2 * QUEUE_WINDOW as i64);
+        queue.remove_settled("1");
+        queue.push(row(1));
+        assert_eq!(take_due(&mut queue, 0).0, [1]);
     }
 
     #[test]
     fn what_waits_for_an_agent_can_be_forgotten() {
-        let mut lane = queue_of(2);
-        lane.remove_agent("a");
-        assert!(lane.is_empty());
+        let mut queue = queue_of(2);
+        queue.remove_agent("a");
+        assert!(queue.is_empty());
     }
 }

@@ -24,12 +24,12 @@ struct SimulatedAttempt {
 fn simulate_delivery(
     events: &[&str],
     answer: impl Fn(i64, i64) -> Option<u16>,
-    took: Duration,
+    answer_time: Duration,
 ) -> Vec<SimulatedAttempt> {
     let schedule = crate::config::Webhooks::default().schedule;
-    let mut lane = ConversationQueue::default();
+    let mut queue = ConversationQueue::default();
     for (sequence, event) in (1..).zip(events) {
-        lane.push(Row {
+        queue.push(Row {
             id: sequence.to_string(),
             workspace: String::new(),
             conversation: String::new(),
@@ -45,37 +45,37 @@ fn simulate_delivery(
         });
     }
     let seconds = |at: Micros| at as f64 / 1e6;
-    let (mut now, mut seen, mut under_way) = (0, Vec::new(), Vec::<(Micros, Micros, Row)>::new());
+    let (mut now, mut attempts, mut under_way) = (0, Vec::new(), Vec::<(Micros, Micros, Row)>::new());
     loop {
-        let (due, wake) = lane.take_due(now, TIMING);
+        let (due, wake) = queue.take_due(now, TIMING);
         for row in due {
-            let longest = if signing::is_speaking_event(&row.event) { SPEAKING_TIMEOUT } else { HANG_TIME };
-            under_way.push((now + clock::to_micros(took.min(longest)), now, row));
+            let timeout = if signing::is_speaking_event(&row.event) { SPEAKING_TIMEOUT } else { HANG_TIME };
+            under_way.push((now + clock::to_micros(answer_time.min(timeout)), now, row));
         }
         under_way.sort_by_key(|(ends, ..)| *ends);
         let Some(next) = under_way.first().map(|(ends, ..)| *ends).into_iter().chain(wake).min() else {
-            return seen;
+            return attempts;
         };
         now = next;
         while under_way.first().is_some_and(|(ends, ..)| *ends <= now) {
-            let (_, began, row) = under_way.remove(0);
+            let (_, started_at, row) = under_way.remove(0);
             let speaking = signing::is_speaking_event(&row.event);
-            let verdict = classify_attempt(
+            let disposition = classify_attempt(
                 &schedule,
                 speaking,
                 row.attempts,
                 answer(row.sequence, row.attempts),
                 false,
             );
-            match verdict {
-                Disposition::Retry(wait) => lane.reschedule(&row.id, now + clock::to_micros(wait)),
-                _ => lane.remove_settled(&row.id),
+            match disposition {
+                Disposition::Retry(wait) => queue.reschedule(&row.id, now + clock::to_micros(wait)),
+                _ => queue.remove_settled(&row.id),
             }
-            seen.push(SimulatedAttempt {
+            attempts.push(SimulatedAttempt {
                 sequence: row.sequence,
-                started_at: seconds(began),
+                started_at: seconds(started_at),
                 ended_at: seconds(now),
-                disposition: verdict,
+                disposition: disposition,
             });
         }
     }
@@ -83,9 +83,9 @@ fn simulate_delivery(
 
 fn first_attempts(seen: &[SimulatedAttempt]) -> Vec<(i64, f64)> {
     let mut first: Vec<(i64, f64)> = Vec::new();
-    let mut tries: Vec<&SimulatedAttempt> = seen.iter().collect();
-    tries.sort_by(|a, b| a.started_at.total_cmp(&b.started_at));
-    for one in tries {
+    let mut attempts: Vec<&SimulatedAttempt> = seen.iter().collect();
+    attempts.sort_by(|a, b| a.started_at.total_cmp(&b.started_at));
+    for one in attempts {
         if first.iter().all(|(known, _)| *known != one.sequence) {
             first.push((one.sequence, one.started_at));
         }
@@ -139,16 +139,16 @@ fn an_event_that_comes_through_late_lets_the_next_one_go_at_once() {
 #[test]
 fn classes_of_answers() {
     let schedule = crate::config::Webhooks::default().schedule;
-    let of = |status, fatal| classify_attempt(&schedule, false, 1, status, fatal);
+    let disposition = |status, fatal| classify_attempt(&schedule, false, 1, status, fatal);
     for status in [200, 201, 204, 299] {
-        assert_eq!(of(Some(status), false), Disposition::Delivered);
+        assert_eq!(disposition(Some(status), false), Disposition::Delivered);
     }
     for status in [100, 301, 302, 307, 308, 400, 401, 404, 429, 500, 503] {
-        assert!(matches!(of(Some(status), false), Disposition::Retry(_)), "{status}");
+        assert!(matches!(disposition(Some(status), false), Disposition::Retry(_)), "{status}");
     }
-    assert!(matches!(of(None, false), Disposition::Retry(_)));
-    assert_eq!(of(Some(410), false), Disposition::Gone);
-    assert_eq!(of(None, true), Disposition::DeadLetter);
+    assert!(matches!(disposition(None, false), Disposition::Retry(_)));
+    assert_eq!(disposition(Some(410), false), Disposition::Gone);
+    assert_eq!(disposition(None, true), Disposition::DeadLetter);
     assert_eq!(
         classify_attempt(&schedule, true, 1, None, true),
         Disposition::DeadLetter,

@@ -10,13 +10,13 @@ const UNKNOWN_ID: &str = "00000000-0000-4000-8000-000000000000";
 async fn an_agent_is_made_read_changed_and_deleted() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
-    let made = server
+    let created = server
         .post("/v1/ext/agent", agent_body(json!({"callback_events": ["call_ended"]})))
         .await
         .expect_status(200);
-    assert_eq!(made["message"], "Agent created successfully");
-    assert!(made["webhook_secret"].as_str().unwrap().starts_with("whsec_"));
-    let path = format!("/v1/ext/agent/{}", made["id"].as_str().unwrap());
+    assert_eq!(created["message"], "Agent created successfully");
+    assert!(created["webhook_secret"].as_str().unwrap().starts_with("whsec_"));
+    let path = format!("/v1/ext/agent/{}", created["id"].as_str().unwrap());
 
     let read = server.get(&path).await.expect_status(200);
     assert_eq!(read["agent_name"], "Test agent");
@@ -26,7 +26,7 @@ async fn an_agent_is_made_read_changed_and_deleted() {
     assert_eq!(read["avatars"][0]["config"]["stt"]["min_endpointing_delay"], 0.4);
     assert_eq!(read["avatars"][0]["config"]["stt"]["max_endpointing_delay"], 3.0);
 
-    let done = json!({"id": made["id"], "message": "Agent updated successfully"});
+    let done = json!({"id": created["id"], "message": "Agent updated successfully"});
     server
         .send_json("PATCH", &path, json!({"agent_name": "New", "config": {"maxCallDuration": 60}}))
         .await
@@ -46,7 +46,7 @@ async fn an_agent_is_made_read_changed_and_deleted() {
     server
         .delete(&path)
         .await
-        .assert_is(200, json!({"id": made["id"], "message": "Agent deleted successfully"}));
+        .assert_is(200, json!({"id": created["id"], "message": "Agent deleted successfully"}));
     for reply in [server.get(&path).await, server.delete(&path).await] {
         reply.assert_is(404, json!({"message": "Agent details not found"}));
     }
@@ -161,11 +161,11 @@ async fn a_deleted_tool_stays_referenced_and_is_left_out() {
 async fn a_webhook_secret_can_be_renewed() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
-    let made = server.post("/v1/ext/agent", agent_body(json!({}))).await.expect_status(200);
-    let path = format!("/v1/ext/agent/{}/webhook-secret", made["id"].as_str().unwrap());
+    let created = server.post("/v1/ext/agent", agent_body(json!({}))).await.expect_status(200);
+    let path = format!("/v1/ext/agent/{}/webhook-secret", created["id"].as_str().unwrap());
     let renewed = server.post(&path, json!({})).await.expect_status(200);
     assert!(renewed["webhook_secret"].as_str().unwrap().starts_with("whsec_"));
-    assert_ne!(renewed["webhook_secret"], made["webhook_secret"]);
+    assert_ne!(renewed["webhook_secret"], created["webhook_secret"]);
     let path = format!("/v1/ext/agent/{UNKNOWN_ID}/webhook-secret");
     server.post(&path, json!({})).await.assert_is(404, json!({"message": "Agent details not found"}));
 }

@@ -16,7 +16,7 @@ use crate::harness::{
 async fn every_event_is_told_by_its_name_and_fields() {
     let utterance = UtteranceId(0);
     let text = || "Hi.".to_owned();
-    let told = [
+    let cases = [
         (Event::UserStartedSpeaking, "user.started_speaking", json!({})),
         (Event::UserStoppedSpeaking, "user.stopped_speaking", json!({})),
         (Event::UtteranceCommitted { text: text() }, "utterance_committed", json!({"text": "Hi."})),
@@ -52,21 +52,21 @@ async fn every_event_is_told_by_its_name_and_fields() {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(&folder).await;
-    let names: Vec<&str> = told.iter().map(|(_, name, _)| *name).collect();
+    let names: Vec<&str> = cases.iter().map(|(_, name, _)| *name).collect();
     let agent = server.create_agent(json!({"callback_url": hooks.url, "callback_events": names})).await;
     let (id, _) = server.create_conversation(&agent).await;
     server.engine.record_event(&id, 0, 0.0, joined_event());
-    for (seq, (event, ..)) in (1_u64..).zip(&told) {
+    for (seq, (event, ..)) in (1_u64..).zip(&cases) {
         server.engine.record_event(&id, seq, seq as f64 / 2.0, event.clone());
     }
     server.engine.record_event(&id, 12, 6.0, Event::Ended { reason: EndReason::MaxCallDuration });
-    let came = hooks.wait_for_first(told.len()).await;
-    for (seq, (came, (_, name, payload))) in (1_u64..).zip(came.iter().zip(&told)) {
+    let received = hooks.wait_for_first(cases.len()).await;
+    for (seq, (received, (_, name, payload))) in (1_u64..).zip(received.iter().zip(&cases)) {
         let timestamp = CALL_STARTED_AT as f64 / 1e6 + seq as f64 / 2.0;
         let event = json!({"name": name, "payload": payload});
         let body = json!({"timestamp": timestamp, "conversation_id": id, "type": "pipeline", "event": event});
-        assert_eq!(came.body, body.to_string(), "byte for byte");
-        assert_eq!(came.sequence(), seq);
+        assert_eq!(received.body, body.to_string(), "byte for byte");
+        assert_eq!(received.sequence(), seq);
     }
 }
 
@@ -109,7 +109,7 @@ async fn a_guardrail_s_receiver_at_a_refused_address_is_not_asked() {
     let folder = TempFolder::new();
     let (hooks, open) = (WebhookReceiver::start().await, TempFolder::new());
     let utterance = UtteranceId(1);
-    let facts = || {
+    let events = || {
         let fired = Event::GuardrailTriggered(Box::new(TriggeredGuardrail {
             key: "k".into(),
             category: String::new(),
@@ -125,7 +125,7 @@ async fn a_guardrail_s_receiver_at_a_refused_address_is_not_asked() {
     let server = TestServer::start_with(&folder.0, |config| config.allow_private_targets = Some(false)).await;
     let agent = server.create_agent(json!({})).await;
     let (refused, _) = server.create_conversation(&agent).await;
-    server.engine.record_events(&refused, 0, facts());
+    server.engine.record_events(&refused, 0, events());
     server.wait_for_status(&refused, "ENDED").await;
     // A stop waits for outgoing requests in progress.
     server.stop().await;
@@ -134,9 +134,9 @@ async fn a_guardrail_s_receiver_at_a_refused_address_is_not_asked() {
     let server = TestServer::start(&open).await;
     let agent = server.create_agent(json!({})).await;
     let (allowed, _) = server.create_conversation(&agent).await;
-    server.engine.record_events(&allowed, 0, facts());
-    let came = hooks.wait_for_first(1).await;
-    assert!(came[0].body.contains(&allowed), "{came:?}");
+    server.engine.record_events(&allowed, 0, events());
+    let received = hooks.wait_for_first(1).await;
+    assert!(received[0].body.contains(&allowed), "{received:?}");
 }
 
 #[tokio::test]

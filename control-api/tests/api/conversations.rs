@@ -17,7 +17,7 @@ use crate::harness::{TempFolder, TestServer, joined_event, wait_for};
 
 const UNKNOWN_ID: &str = "00000000-0000-4000-8000-000000000000";
 
-pub(crate) fn history_event(role: Role, text: &str, began: f64) -> Event {
+pub(crate) fn history_event(role: Role, text: &str, started_at: f64) -> Event {
     Event::History(HistoryItem {
         role,
         name: None,
@@ -25,7 +25,7 @@ pub(crate) fn history_event(role: Role, text: &str, began: f64) -> Event {
         text: text.into(),
         interrupted: false,
         utterance: (role == Role::Assistant).then_some(UtteranceId(0)),
-        started_at: Some(Time::from_seconds(began)),
+        started_at: Some(Time::from_seconds(started_at)),
         in_context: true,
     })
 }
@@ -55,19 +55,19 @@ async fn a_new_conversation_tells_how_to_join() {
     let server = TestServer::start(&folder).await;
     let agent = server.create_agent(json!({})).await;
     let body = json!({"agent_id": agent, "user_name": "Ada", "user_id": "a-1", "context": {"plan": "gold"}, "meta_data": {"x": 1}});
-    let made = server.post("/v1/ext/conversation", body).await.expect_status(201);
-    let (id, token) = (made["id"].as_str().unwrap(), made["token"].as_str().unwrap());
-    assert_eq!(made["status"], "STARTED");
-    assert_eq!(made["context"], "{\"plan\":\"gold\"}");
-    assert_eq!(made["meta_data"], json!({"x": 1}));
+    let created = server.post("/v1/ext/conversation", body).await.expect_status(201);
+    let (id, token) = (created["id"].as_str().unwrap(), created["token"].as_str().unwrap());
+    assert_eq!(created["status"], "STARTED");
+    assert_eq!(created["context"], "{\"plan\":\"gold\"}");
+    assert_eq!(created["meta_data"], json!({"x": 1}));
     assert_eq!(
-        (&made["user_name"], &made["user_id"], &made["avatar_id"]),
+        (&created["user_name"], &created["user_id"], &created["avatar_id"]),
         (&json!("Ada"), &json!("a-1"), &json!("ada"))
     );
-    assert_eq!(made["transcript"], json!([]));
-    assert_eq!(made["join_link"], format!("{}/join/{id}#token={token}", server.url));
-    assert_eq!(made["webrtcRequestParams"]["endpoint"], format!("{}/api/offer?token={token}", server.url));
-    assert_eq!(made["iceConfig"], json!({"iceServers": []}));
+    assert_eq!(created["transcript"], json!([]));
+    assert_eq!(created["join_link"], format!("{}/join/{id}#token={token}", server.url));
+    assert_eq!(created["webrtcRequestParams"]["endpoint"], format!("{}/api/offer?token={token}", server.url));
+    assert_eq!(created["iceConfig"], json!({"iceServers": []}));
     let read = server.get(&format!("/v1/ext/conversation/{id}")).await.expect_status(200);
     assert_eq!((&read["recording_url"], &read["is_recorded"]), (&json!(""), &json!(false)));
     assert_eq!(read["end_reason"], Value::Null);
@@ -84,7 +84,7 @@ async fn a_new_conversation_tells_how_to_join() {
         (&list[0]["id"], &list[0]["context"], &list[0]["is_active"]),
         (&json!(other), &json!("\"plain\""), &json!(true))
     );
-    assert_eq!(list[1]["join_link"], made["join_link"]);
+    assert_eq!(list[1]["join_link"], created["join_link"]);
     assert_eq!(server.get("/v1/ext/conversation?search=ada").await.header("x-total-count"), "2");
     assert_eq!(server.get("/v1/ext/conversation?search=ended").await.header("x-total-count"), "0");
 }
@@ -157,12 +157,12 @@ async fn events_are_listed_and_streamed_as_they_are_kept() {
         request.header("last-event-id", last.to_owned()).send()
     };
     let mut first = stream("").await.unwrap().bytes_stream();
-    let begun = String::from_utf8(first.next().await.unwrap().unwrap().to_vec()).unwrap();
+    let first_chunk = String::from_utf8(first.next().await.unwrap().unwrap().to_vec()).unwrap();
     assert!(
-        begun.starts_with(
+        first_chunk.starts_with(
             "id: 0\nevent: joined\ndata: {\"seq\":0,\"at\":0.0,\"timestamp\":\"2023-11-14T22:13:20.000Z\""
         ),
-        "{begun}"
+        "{first_chunk}"
     );
     server.engine.record_events(&id, 1, sample_call().into_iter().skip(1));
     // The stream ends with the conversation.
@@ -204,7 +204,7 @@ async fn commands_before_the_join_wait_for_the_offer() {
 
     let offer = || server.request("POST", &format!("/rtc/{id}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer()).await.status, 201);
-    let wanted = vec![
+    let expected = vec![
         Command::Say {
             text: "One.".into(),
             interrupt: true,
@@ -215,11 +215,11 @@ async fn commands_before_the_join_wait_for_the_offer() {
         Command::Context { text: "Three.".into(), overwrite: true },
         Command::Interrupt,
     ];
-    assert_eq!(server.engine.offers.lock().unwrap()[0].commands, wanted);
+    assert_eq!(server.engine.offers.lock().unwrap()[0].commands, expected);
     // An offer whose connection is not established leaves the commands pending; a join consumes
     // them.
     assert_eq!(server.send(offer()).await.status, 201);
-    assert_eq!(server.engine.offers.lock().unwrap()[1].commands, wanted);
+    assert_eq!(server.engine.offers.lock().unwrap()[1].commands, expected);
     server.engine.record_event(&id, 0, 0.0, joined_event());
     server.wait_for_status(&id, "IN_PROGRESS").await;
     assert_eq!(server.send(offer()).await.status, 201);
@@ -262,8 +262,8 @@ async fn delete_ends_a_running_call_and_keeps_its_record() {
             server.engine.received_commands().contains(&Command::End).then_some(())
         })
         .await;
-        let facts = [(2.0, Event::CallEnded), (2.0, Event::Ended { reason: EndReason::EndedByApi })];
-        server.engine.record_events(&id, 1, facts);
+        let events = [(2.0, Event::CallEnded), (2.0, Event::Ended { reason: EndReason::EndedByApi })];
+        server.engine.record_events(&id, 1, events);
     };
     let path = format!("/v1/conversation/{id}");
     let (reply, ()) = tokio::join!(server.delete(&path), ending);
@@ -398,21 +398,21 @@ async fn check_records_are_folds(every: usize) {
     let (mut ended, mut open) = (0, 0);
     for path in paths.iter().step_by(every) {
         let (_, trace) = simulate_traced(&std::fs::read(path).unwrap()).unwrap();
-        let mut facts: Vec<(f64, Event)> = vec![(0.0, joined_event())];
+        let mut call_events: Vec<(f64, Event)> = vec![(0.0, joined_event())];
         for line in trace.lines() {
             let line: Value = serde_json::from_str(line).unwrap();
             for output in line["out"].as_array().into_iter().flatten().filter(|o| o.get("Tell").is_some()) {
-                let fact: EventEnvelope = serde_json::from_value(output["Tell"].clone()).unwrap();
-                facts.push((fact.at.as_seconds(), fact.event));
+                let envelope: EventEnvelope = serde_json::from_value(output["Tell"].clone()).unwrap();
+                call_events.push((envelope.at.as_seconds(), envelope.event));
             }
         }
         let mut view = ConversationView::default();
-        for (seq, (at, event)) in (0..).zip(&facts) {
+        for (seq, (at, event)) in (0..).zip(&call_events) {
             view.apply(&EventEnvelope { seq, at: Time::from_seconds(*at), event: event.clone() });
         }
         let (id, _) = server.create_conversation(&agent).await;
-        let count = facts.len();
-        server.engine.record_events(&id, 0, facts);
+        let count = call_events.len();
+        server.engine.record_events(&id, 0, call_events);
         let events = format!("/v1/ext/conversation/{id}/events");
         wait_for("the facts to be kept", async || {
             (server.get(&events).await.json().as_array().unwrap().len() == count).then_some(())
@@ -422,12 +422,12 @@ async fn check_records_are_folds(every: usize) {
         let is_over = view.end_reason.is_some();
         assert_eq!(record["status"] == "ENDED", is_over, "{}", path.display());
         let wall = |item: &Value| item["timestamp"].clone();
-        let mut kept = record["chat_history"]["messages"].as_array().unwrap().iter().map(wall);
-        assert_eq!(record["chat_history"], view.chat_history(|_| kept.next().unwrap()), "{}", path.display());
-        let said: Vec<_> = view.transcript().map(|item| (json!(item.role), json!(item.text))).collect();
+        let mut timestamps = record["chat_history"]["messages"].as_array().unwrap().iter().map(wall);
+        assert_eq!(record["chat_history"], view.chat_history(|_| timestamps.next().unwrap()), "{}", path.display());
+        let expected_transcript: Vec<_> = view.transcript().map(|item| (json!(item.role), json!(item.text))).collect();
         let transcript = record["transcript"].as_array().unwrap();
-        let told: Vec<_> = transcript.iter().map(|t| (t["role"].clone(), t["content"].clone())).collect();
-        assert_eq!(told, said, "{}", path.display());
+        let actual_transcript: Vec<_> = transcript.iter().map(|t| (t["role"].clone(), t["content"].clone())).collect();
+        assert_eq!(actual_transcript, expected_transcript, "{}", path.display());
         let usage: Value = serde_json::from_str(record["usage_json"].as_str().unwrap()).unwrap();
         assert_eq!(usage, view.usage_json(view.duration()), "{}", path.display());
         let turns = server.get(&format!("/v1/ext/conversation/{id}/turns")).await.expect_status(200);

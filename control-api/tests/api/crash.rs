@@ -47,13 +47,13 @@ fn log_seen(what: &str, value: impl Into<Value>) {
     writeln!(log, "{}", json!([what, value])).unwrap();
 }
 
-fn abort_at_point(moment: CrashPoint) {
+fn abort_at_point(point: CrashPoint) {
     // At any other crash point, nothing has changed since the last one of these kinds.
-    let Some(number) = CRASH_POINTS.iter().position(|kind| *kind == moment) else { return };
-    let told = |name| std::env::var(name).unwrap().parse::<u32>().unwrap();
+    let Some(number) = CRASH_POINTS.iter().position(|kind| *kind == point) else { return };
+    let read_number = |name| std::env::var(name).unwrap().parse::<u32>().unwrap();
     let passed = REACHED_COUNTS[number].fetch_add(1, Ordering::Relaxed) + 1;
-    if number == told(POINT_VAR) as usize && passed == told(OCCURRENCE_VAR) {
-        log_seen("crash", format!("{moment:?}"));
+    if number == read_number(POINT_VAR) as usize && passed == read_number(OCCURRENCE_VAR) {
+        log_seen("crash", format!("{point:?}"));
         std::process::abort();
     }
 }
@@ -73,47 +73,47 @@ async fn the_process_that_crashes() {
     })
     .await;
     let receiver = std::env::var(RECEIVER_VAR).unwrap();
-    let made =
+    let created =
         server.create_agent(json!({"callback_url": receiver, "callback_events": SUBSCRIBED_EVENTS})).await;
-    log_seen("agent", made.as_str());
+    log_seen("agent", created.as_str());
     for _ in 0..2 {
         let body = json!({"name": "Same name", "prompt": "p"});
         log_seen("guardrail", server.post("/v1/ext/guardrail", body).await.expect_status(201)["id"].clone());
     }
 
-    let (talked, _) = server.create_conversation(&made).await;
-    log_seen("started", talked.as_str());
-    let speak = format!("/v1/conversation/{talked}/speak");
+    let (joined_id, _) = server.create_conversation(&created).await;
+    log_seen("started", joined_id.as_str());
+    let speak = format!("/v1/conversation/{joined_id}/speak");
     server.send_json("PUT", &speak, json!({"text": "Welcome."})).await.expect_status(200);
-    log_seen("command", talked.as_str());
-    server.engine.record_event(&talked, 0, 0.0, joined_event());
-    server.wait_for_status(&talked, "IN_PROGRESS").await;
-    log_seen("joined", talked.as_str());
-    let facts = [
+    log_seen("command", joined_id.as_str());
+    server.engine.record_event(&joined_id, 0, 0.0, joined_event());
+    server.wait_for_status(&joined_id, "IN_PROGRESS").await;
+    log_seen("joined", joined_id.as_str());
+    let events = [
         Event::UserStartedSpeaking,
         Event::UtteranceCommitted { text: "Hello?".into() },
         Event::ParticipantLeft { id: "u".into() },
     ];
-    for (n, fact) in (1..).zip(facts) {
-        server.engine.record_event(&talked, n, n as f64, fact);
-        let count = async || (stored_events(&server, &talked).await.len() as u64 > n).then_some(());
+    for (n, event) in (1..).zip(events) {
+        server.engine.record_event(&joined_id, n, n as f64, event);
+        let count = async || (stored_events(&server, &joined_id).await.len() as u64 > n).then_some(());
         wait_for("the fact", count).await;
-        log_seen("facts", json!([talked, n + 1]));
+        log_seen("facts", json!([joined_id, n + 1]));
     }
 
-    let (unjoined, _) = server.create_conversation(&made).await;
+    let (unjoined, _) = server.create_conversation(&created).await;
     log_seen("started", unjoined.as_str());
     server.delete(&format!("/v1/conversation/{unjoined}")).await.expect_status(200);
     log_seen("ended", unjoined.as_str());
 
     let end = [(4.0, Event::CallEnded), (4.0, Event::Ended { reason: EndReason::UserLeft })];
-    server.engine.record_events(&talked, 4, end);
-    server.wait_for_status(&talked, "ENDED").await;
-    log_seen("ended", talked.as_str());
+    server.engine.record_events(&joined_id, 4, end);
+    server.wait_for_status(&joined_id, "ENDED").await;
+    log_seen("ended", joined_id.as_str());
     let feedback = json!({"rating": 4, "feedback": "Fine."});
-    server.post(&format!("/v1/ext/conversation/{talked}/feedback"), feedback).await.expect_status(200);
-    log_seen("rated", talked.as_str());
-    let (waiting, _) = server.create_conversation(&made).await;
+    server.post(&format!("/v1/ext/conversation/{joined_id}/feedback"), feedback).await.expect_status(200);
+    log_seen("rated", joined_id.as_str());
+    let (waiting, _) = server.create_conversation(&created).await;
     log_seen("started", waiting.as_str());
     wait_for("the last webhook", async || (server.webhook_count("done").await == 5).then_some(())).await;
     log_seen("moments", json!(REACHED_COUNTS.each_ref().map(|count| count.load(Ordering::Relaxed))));
@@ -152,19 +152,19 @@ async fn run_until_crash((kind, at): (usize, u64)) -> CrashRun {
     let log = std::fs::read_to_string(folder.0.join("seen")).unwrap_or_default();
     let seen: Vec<(String, Value)> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let find = |what: &str| seen.iter().find(|(w, _)| w == what).map(|(_, value)| value.clone());
-    let ran = CrashRun {
+    let outcome = CrashRun {
         crash: find("crash").map(|c| c.as_str().unwrap().to_owned()),
         reached_counts: find("moments").map(|m| serde_json::from_value(m).unwrap()),
     };
     assert!(
-        ran.crash.is_some() != ran.reached_counts.is_some(),
+        outcome.crash.is_some() != outcome.reached_counts.is_some(),
         "moment {at} of kind {kind}: it failed otherwise: {output:?}"
     );
 
     let server = TestServer::start_with(&folder.0, fast_retries).await;
     check_recovered(&server, &hooks, &seen).await;
     server.stop().await;
-    ran
+    outcome
 }
 
 /// Everything that was acknowledged is stored, and every stored event is delivered.
@@ -193,8 +193,8 @@ async fn check_recovered(server: &TestServer, hooks: &WebhookReceiver, seen: &[(
         // A call that was joined has ended; a conversation without a join may still be joined.
         assert!(status == "ENDED" || (status == "STARTED" && !has("joined") && !has("ended")), "{record}");
         assert!(!has("rated") || record["rating"] == 4, "{record}");
-        let facts = seen.iter().filter(|(what, value)| what == "facts" && value[0] == id);
-        let count = facts.map(|(_, value)| value[1].as_u64().unwrap()).max().unwrap_or(0);
+        let counts = seen.iter().filter(|(what, value)| what == "facts" && value[0] == id);
+        let count = counts.map(|(_, value)| value[1].as_u64().unwrap()).max().unwrap_or(0);
         let before = stored_events(server, id).await;
         assert!(before.len() as u64 >= count, "{count} were shown: {before:?}");
         if status == "STARTED" {
@@ -204,16 +204,16 @@ async fn check_recovered(server: &TestServer, hooks: &WebhookReceiver, seen: &[(
     wait_for("every webhook to be told", async || (server.webhook_count("pending").await == 0).then_some(()))
         .await;
     assert_eq!(server.webhook_count("dead").await + server.webhook_count("dropped").await, 0);
-    let came = hooks.received();
+    let received = hooks.received();
     for record in records {
-        check_delivered_once(server, record["id"].as_str().unwrap(), &came).await;
+        check_delivered_once(server, record["id"].as_str().unwrap(), &received).await;
     }
 }
 
 /// Every event of a conversation was delivered, in order, always with the same id and body. No
 /// other event was delivered.
 async fn check_delivered_once(server: &TestServer, id: &str, came: &[ReceivedWebhook]) {
-    let wanted: Vec<Value> = stored_events(server, id)
+    let expected: Vec<Value> = stored_events(server, id)
         .await
         .into_iter()
         .filter_map(|item| {
@@ -225,15 +225,15 @@ async fn check_delivered_once(server: &TestServer, id: &str, came: &[ReceivedWeb
         })
         .collect();
     let body = |one: &ReceivedWebhook| serde_json::from_str::<Value>(&one.body).unwrap();
-    let mut told: Vec<&ReceivedWebhook> = Vec::new();
+    let mut delivered: Vec<&ReceivedWebhook> = Vec::new();
     for one in came.iter().filter(|one| body(one)["conversation_id"] == id) {
-        match told.iter().find(|known| known.id() == one.id()) {
+        match delivered.iter().find(|known| known.id() == one.id()) {
             Some(known) => assert_eq!((&known.body, known.sequence()), (&one.body, one.sequence())),
-            None => told.push(one),
+            None => delivered.push(one),
         }
     }
-    assert_eq!(told.iter().map(|one| body(one)["event"].clone()).collect::<Vec<_>>(), wanted);
-    assert!(told.iter().map(|one| one.sequence()).eq(1..=told.len() as u64), "{told:?}");
+    assert_eq!(delivered.iter().map(|one| body(one)["event"].clone()).collect::<Vec<_>>(), expected);
+    assert!(delivered.iter().map(|one| one.sequence()).eq(1..=delivered.len() as u64), "{delivered:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -246,9 +246,9 @@ async fn a_crash_at_any_moment_loses_nothing_and_doubles_nothing_but_tries() {
     let crashes: Vec<String> = ran.into_iter().filter_map(|ran| ran.crash).collect();
     // The grouping of events into commits differs between runs. The minimum is this number of
     // commits, and two attempts for each of five webhooks.
-    for (moment, least) in CRASH_POINTS.into_iter().zip([10, 10, 10, 10]) {
+    for (moment, min) in CRASH_POINTS.into_iter().zip([10, 10, 10, 10]) {
         let name = format!("{moment:?}");
         let count = crashes.iter().filter(|crash| **crash == name).count();
-        assert!(count >= least, "{name}: {count} of {moments:?}");
+        assert!(count >= min, "{name}: {count} of {moments:?}");
     }
 }

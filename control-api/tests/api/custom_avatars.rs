@@ -13,18 +13,18 @@ const FAILED_MESSAGE: &str = "the face could not be drawn; the server's log says
 /// Behaviour of the fake renderer, indexed by the character's seed, as in `fake_renderer.rs`.
 const BEHAVIOURS: [&str; 7] = ["draw", "crash", "refuse", "nonsense", "half", "shares", "torn"];
 
-fn avatar_body(does: &str) -> Value {
-    let seed = BEHAVIOURS.iter().position(|known| *known == does).unwrap();
+fn avatar_body(behaviour: &str) -> Value {
+    let seed = BEHAVIOURS.iter().position(|known| *known == behaviour).unwrap();
     json!({"avatar_name": "Zoe", "gender": "female", "voice": "awb", "character": {"age": 0.4, "headscarf": "#336699", "seed": seed}, "rest": {"smile": 0.5}})
 }
 
-async fn queue_bake(server: &TestServer, does: &str) -> String {
-    let made = server.post(PATH, avatar_body(does)).await.expect_status(200);
+async fn queue_bake(server: &TestServer, behaviour: &str) -> String {
+    let created = server.post(PATH, avatar_body(behaviour)).await.expect_status(200);
     assert_eq!(
-        (&made["status"], &made["progress"], &made["output"]),
+        (&created["status"], &created["progress"], &created["output"]),
         (&json!("QUEUED"), &json!(0), &Value::Null)
     );
-    made["id"].as_str().unwrap().to_owned()
+    created["id"].as_str().unwrap().to_owned()
 }
 
 /// The record as soon as `wanted` holds for it.
@@ -63,8 +63,8 @@ fn offered_poses(server: &TestServer) -> Option<(usize, u8)> {
 /// The pose sets that the engine received as replacements: avatar, size in bytes, completeness in
 /// percent.
 fn swapped_pose_sets(server: &TestServer) -> Vec<(String, usize, u8)> {
-    let told = server.engine.swapped_pose_sets.lock().unwrap();
-    told.iter().map(|(id, face)| (id.clone(), face.data.len(), face.completeness)).collect()
+    let swapped = server.engine.swapped_pose_sets.lock().unwrap();
+    swapped.iter().map(|(id, face)| (id.clone(), face.data.len(), face.completeness)).collect()
 }
 
 #[tokio::test]
@@ -150,9 +150,9 @@ async fn what_is_drawn_so_far_is_a_face_already_and_calls_get_each_better_one() 
     let preview = server.post("/v2/character/preview", json!({"character": {"seed": 1}})).await;
     assert_eq!(preview.status, 200, "no preview waits for a drawing to end");
     assert_eq!(server.get(&format!("{PATH}/{id}")).await.expect_status(200)["status"], "PROCESSING");
-    let made = server.create_agent(json!({"avatars": [{"avatar_key_id": id}]})).await;
+    let created = server.create_agent(json!({"avatars": [{"avatar_key_id": id}]})).await;
     let join = async || {
-        let pass = server.post("/v1/auth/conversation", json!({"agentId": made})).await.expect_status(200);
+        let pass = server.post("/v1/auth/conversation", json!({"agentId": created})).await.expect_status(200);
         assert_eq!((&pass["avatar_name"], &pass["display_picture"]), (&json!("Zoe"), picture));
         send_offer(&server, pass["token"].as_str().unwrap()).await.expect_status(200);
         offered_poses(&server).unwrap()
@@ -180,19 +180,19 @@ async fn a_part_outlives_a_restart_but_not_a_failure() {
     // The two partial sets may arrive so close together that the second one is read twice.
     let nia = |server: &TestServer| swapped_pose_sets(server).last() == Some(&(id.clone(), NIA_BYTES, 50));
     wait_for("the second part", async || nia(&server).then_some(())).await;
-    let made = server.create_agent(json!({"avatars": [{"avatar_key_id": id}]})).await;
+    let created = server.create_agent(json!({"avatars": [{"avatar_key_id": id}]})).await;
     server.kill().await;
     let server = TestServer::start(&folder).await;
     // Both partial sets are read again, the less complete one first. It does not replace a more
     // complete one.
     wait_for("both parts again", async || nia(&server).then_some(())).await;
-    let (_, token) = server.create_conversation(&made).await;
+    let (_, token) = server.create_conversation(&created).await;
     send_offer(&server, &token).await.expect_status(200);
     assert_eq!(offered_poses(&server), Some((NIA_BYTES, 50)));
     std::fs::write(folder.0.join("all"), "").unwrap();
     let record = wait_for_end(&server, &id).await;
     assert_eq!((&record["status"], &record["output"]), (&json!("FAILED"), &Value::Null));
-    let (_, token) = server.create_conversation(&made).await;
+    let (_, token) = server.create_conversation(&created).await;
     send_offer(&server, &token).await.expect_status(200);
     assert_eq!(offered_pose_bytes(&server), None, "calls show another face, and say so");
 }

@@ -36,14 +36,14 @@ struct FakeEmbeddingServer {
 }
 
 async fn embed(
-    State(oracle): State<Arc<FakeEmbeddingServer>>,
+    State(server): State<Arc<FakeEmbeddingServer>>,
     headers: HeaderMap,
     axum::Json(body): axum::Json<Value>,
 ) -> Response {
-    oracle.request_count.fetch_add(1, Ordering::Relaxed);
-    oracle.keys.lock().unwrap().push(headers["authorization"].to_str().unwrap().to_owned());
-    let mood = *oracle.mode.lock().unwrap();
-    match mood {
+    server.request_count.fetch_add(1, Ordering::Relaxed);
+    server.keys.lock().unwrap().push(headers["authorization"].to_str().unwrap().to_owned());
+    let mode = *server.mode.lock().unwrap();
+    match mode {
         ServerMode::Answers => {}
         ServerMode::Hangs => std::future::pending().await,
         ServerMode::Redirects => return Redirect::temporary("/elsewhere").into_response(),
@@ -59,18 +59,18 @@ async fn embed(
 }
 
 async fn start_embedding_server() -> (embeddings::Config, Arc<FakeEmbeddingServer>) {
-    let oracle = Arc::new(FakeEmbeddingServer::default());
-    let elsewhere = async |State(oracle): State<Arc<FakeEmbeddingServer>>| {
-        oracle.redirected_count.fetch_add(1, Ordering::Relaxed);
+    let server = Arc::new(FakeEmbeddingServer::default());
+    let elsewhere = async |State(server): State<Arc<FakeEmbeddingServer>>| {
+        server.redirected_count.fetch_add(1, Ordering::Relaxed);
     };
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let router = Router::new()
         .route("/v1/embeddings", post(embed))
         .route("/elsewhere", post(elsewhere))
-        .with_state(Arc::clone(&oracle));
+        .with_state(Arc::clone(&server));
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-    (embeddings::Config { url, model: "m".into(), token: Some("sesame".into()) }, oracle)
+    (embeddings::Config { url, model: "m".into(), token: Some("sesame".into()) }, server)
 }
 
 const PETS: &str = "Every puppy must be on a leash.";
@@ -79,10 +79,10 @@ const QUESTION: &str = "May my dog come along?";
 
 /// A server that uses this embedding server under a policy that refuses private addresses, and a
 /// knowledge base of two documents.
-async fn start_with_documents(folder: &TempFolder, to: embeddings::Config) -> (TestServer, String) {
+async fn start_with_documents(folder: &TempFolder, embeddings_config: embeddings::Config) -> (TestServer, String) {
     let server = TestServer::start_with(&folder.0, |config| {
         config.allow_private_targets = Some(false);
-        config.embeddings = Some(to);
+        config.embeddings = Some(embeddings_config);
     })
     .await;
     let parts: [(&str, Option<&str>, &[u8]); 4] = [
@@ -91,8 +91,8 @@ async fn start_with_documents(folder: &TempFolder, to: embeddings::Config) -> (T
         ("input", Some("pets.txt"), PETS.as_bytes()),
         ("input", Some("coats.txt"), COATS.as_bytes()),
     ];
-    let made = upload_to(&server, "/v1/ext/kb", &parts).await.expect_status(200);
-    (server, made["id"].as_str().unwrap().to_owned())
+    let created = upload_to(&server, "/v1/ext/kb", &parts).await.expect_status(200);
+    (server, created["id"].as_str().unwrap().to_owned())
 }
 
 /// A question that shares no word with any document.

@@ -40,10 +40,10 @@ async fn a_trace_goes_with_its_record() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let (id, file) = ended_call_with_trace(&server, &folder).await;
-    let (other, kept) = ended_call_with_trace(&server, &folder).await;
+    let (other, other_file) = ended_call_with_trace(&server, &folder).await;
     erase_conversation(&server, &id).await;
     assert!(!file.exists(), "it is gone with the answer");
-    assert!(kept.exists() && server.get(&format!("/v1/ext/conversation/{other}")).await.status == 200);
+    assert!(other_file.exists() && server.get(&format!("/v1/ext/conversation/{other}")).await.status == 200);
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ fn main() -> std::io::Result<()> {
 fn try_escape(file: &Path) -> std::io::Result<()> {
     documents::confine()?;
     let beside = file.with_extension("new");
-    let tries = [
+    let attempts = [
         ("read", std::fs::read(file).map(drop)),
         ("list", std::fs::read_dir(file.parent().unwrap_or(file)).map(drop)),
         ("make", std::fs::create_dir(beside)),
@@ -29,7 +29,7 @@ fn try_escape(file: &Path) -> std::io::Result<()> {
         ("unix", std::os::unix::net::UnixDatagram::unbound().map(drop)),
     ];
     let mut out = std::io::stdout().lock();
-    for (name, ended) in tries {
+    for (name, ended) in attempts {
         match ended {
             Ok(()) => writeln!(out, "{name}: done")?,
             Err(error) if error.kind() == ErrorKind::PermissionDenied => writeln!(out, "{name}: refused")?,

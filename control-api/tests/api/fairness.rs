@@ -55,8 +55,8 @@ async fn a_workspace_whose_receivers_all_hang_leaves_room_for_the_others() {
     let id = server
         .create_running_call(json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]}))
         .await;
-    let said = (1..=20).map(|n| (f64::from(n), Event::UtteranceCommitted { text: n.to_string() }));
-    server.engine.record_events(&id, 1, said);
+    let utterances = (1..=20).map(|n| (f64::from(n), Event::UtteranceCommitted { text: n.to_string() }));
+    server.engine.record_events(&id, 1, utterances);
     hooks.wait_for_first(20).await;
     wait_for("all to be taken", async || (server.webhook_count("done").await == 20).then_some(())).await;
     assert_eq!(server.webhook_count("pending").await, 300, "the other was served while these hung");
@@ -68,8 +68,8 @@ async fn upload_documents(server: &TestServer, file: &str, count: usize) -> Stri
     let head: [(&str, Option<&str>, &[u8]); 2] = [("name", None, b"K"), ("description", None, b"d")];
     let mut parts = head.to_vec();
     parts.extend((0..count).map(|_| ("input", Some(file), content)));
-    let made = upload_to(server, "/v1/ext/kb", &parts).await.expect_status(200);
-    format!("/v1/ext/kb/{}", made["id"].as_str().unwrap())
+    let created = upload_to(server, "/v1/ext/kb", &parts).await.expect_status(200);
+    format!("/v1/ext/kb/{}", created["id"].as_str().unwrap())
 }
 
 async fn document_statuses(server: &TestServer, path: &str) -> Vec<String> {
@@ -154,7 +154,7 @@ async fn a_workspace_makes_no_more_conversations_a_day_than_it_may() {
     // An erased conversation still counts.
     server.delete(&format!("/v1/conversation/{first}")).await.expect_status(200);
     server.delete(&format!("/v1/ext/conversation/{first}")).await.expect_status(204);
-    let wanted = limit_error("workspace_conversations", "a workspace may make 2 conversations a day");
+    let expected = limit_error("workspace_conversations", "a workspace may make 2 conversations a day");
     for (path, body) in [
         ("/v1/ext/conversation", json!({"agent_id": agent})),
         ("/v1/auth/conversation", json!({"agentId": agent})),
@@ -163,7 +163,7 @@ async fn a_workspace_makes_no_more_conversations_a_day_than_it_may() {
         let refused = server.post(path, body).await;
         let wait: u64 = refused.header("retry-after").parse().unwrap();
         assert!((1..=86_400).contains(&wait), "{wait}");
-        refused.assert_is(429, wanted.clone());
+        refused.assert_is(429, expected.clone());
     }
     // Makes the count that of the previous day.
     folder.execute_sql("UPDATE workspace SET made_on = made_on - 1 WHERE made = 2".into()).await;
@@ -179,7 +179,7 @@ async fn a_workspace_stores_no_more_bytes_than_it_may() {
     let mut server =
         TestServer::start_with(&folder.0, with_limits(|limits| limits.workspace_bytes = 20_000)).await;
     let long = "x".repeat(20_001);
-    let wanted = limit_error("workspace_bytes", "a workspace may store 20000 bytes, and stores 0");
+    let expected = limit_error("workspace_bytes", "a workspace may store 20000 bytes, and stores 0");
     let request = json!({"url": "http://127.0.0.1:1/"});
     let image = format!("data:image/png;base64,iVBORw0KGgoAAAAN{}", "A".repeat(32_000));
     for (path, body) in [
@@ -191,19 +191,19 @@ async fn a_workspace_stores_no_more_bytes_than_it_may() {
         ("/v2/custom-avatar", json!({"avatar_name": "Z", "gender": "female", "input_image": image})),
     ] {
         let refused = server.post(path, body).await;
-        assert_eq!((refused.status, refused.json()), (429, wanted.clone()), "{path}");
+        assert_eq!((refused.status, refused.json()), (429, expected.clone()), "{path}");
     }
     let head: [(&str, Option<&str>, &[u8]); 2] = [("name", None, b"K"), ("description", None, b"d")];
     let form = |text: &'static [u8]| [head.to_vec(), vec![("text", None, text)]].concat();
     const TEXT: &[u8] = &[b'x'; 20_001];
-    upload_to(&server, "/v1/ext/kb", &form(TEXT)).await.assert_is(429, wanted);
+    upload_to(&server, "/v1/ext/kb", &form(TEXT)).await.assert_is(429, expected);
     // Two documents of half the limit. After them, even the smallest document is too large.
     let base = upload_to(&server, "/v1/ext/kb", &form(&TEXT[..10_000])).await.expect_status(200);
     let path = format!("/v1/ext/kb/{}", base["id"].as_str().unwrap());
     let add = format!("{path}/doc");
     upload_to(&server, &add, &form(&TEXT[..10_000])).await.expect_status(200);
-    let wanted = limit_error("workspace_bytes", "a workspace may store 20000 bytes, and stores 20000");
-    upload_to(&server, &add, &form(&TEXT[..1])).await.assert_is(429, wanted);
+    let expected = limit_error("workspace_bytes", "a workspace may store 20000 bytes, and stores 20000");
+    upload_to(&server, &add, &form(&TEXT[..1])).await.assert_is(429, expected);
     let whole = server.get(&path).await.expect_status(200);
     assert_eq!(whole["documents"].as_array().unwrap().len(), 2, "nothing of what is refused is kept");
     let document = format!("/v1/ext/kb/doc/{}", whole["documents"][0]["id"].as_str().unwrap());
@@ -274,11 +274,11 @@ async fn of_many_offers_at_once_no_more_pass_than_a_workspace_may_hold() {
     let folder = TempFolder::new();
     let server = TestServer::start_with(&folder.0, with_limits(|limits| limits.workspace_calls = 3)).await;
     let agent = server.create_agent(json!({})).await;
-    let mut made = Vec::new();
+    let mut conversations = Vec::new();
     for _ in 0..20 {
-        made.push(server.create_conversation(&agent).await);
+        conversations.push(server.create_conversation(&agent).await);
     }
-    let answers = join_all(made.iter().map(|conversation| send_offer(&server, conversation))).await;
+    let answers = join_all(conversations.iter().map(|conversation| send_offer(&server, conversation))).await;
     let taken = answers.iter().filter(|reply| reply.status == 201).count();
     assert_eq!(taken, 3);
     answers.iter().filter(|reply| reply.status != 201).for_each(assert_workspace_full);

@@ -29,16 +29,16 @@ fn bake(arguments: &[String]) {
         let at = arguments.iter().position(|word| word == flag).unwrap_or_else(|| panic!("{flag}"));
         Path::new(&arguments[at + 1])
     };
-    let (out, keep, first) = (after("--out"), after("--keep"), after("--first"));
+    let (out, keep_folder, first) = (after("--out"), after("--keep"), after("--first"));
     assert!(
         arguments.iter().any(|word| word == "--json") && arguments.iter().any(|word| word == "--background")
     );
     let file = Path::new(&arguments[0]);
     let id = file.file_stem().unwrap().to_str().unwrap();
     let person = avatar_spec::parse(id, &std::fs::read_to_string(file).unwrap()).unwrap();
-    let tell = |progress: f64| println!("{{\"progress\":{progress}}}");
-    tell(0.1);
-    let part = |poses: &[u8], share: f64| {
+    let print_progress = |progress: f64| println!("{{\"progress\":{progress}}}");
+    print_progress(0.1);
+    let write_partial = |poses: &[u8], share: f64| {
         std::fs::write(first.with_extension("webp"), PICTURE).unwrap();
         // Written whole and renamed, as the real command does: the server may read the file while
         // the next one is written.
@@ -47,8 +47,8 @@ fn bake(arguments: &[String]) {
         println!("{{\"first\":{share}}}");
     };
     // Waits, at most 60 s, for a file of this name beside the server's folders.
-    let told = |word: &str| {
-        let file = keep.ancestors().nth(4).unwrap().join(word);
+    let wait_for_signal = |word: &str| {
+        let file = keep_folder.ancestors().nth(4).unwrap().join(word);
         for _ in 0..3000 {
             if file.exists() {
                 return;
@@ -57,32 +57,32 @@ fn bake(arguments: &[String]) {
         }
         panic!("nobody said {word}");
     };
-    let before = keep.join("half");
-    let wanted = BEHAVIOURS.get(person.character.seed as usize).copied().unwrap_or_default();
-    match wanted {
+    let half_marker = keep_folder.join("half");
+    let behaviour = BEHAVIOURS.get(person.character.seed as usize).copied().unwrap_or_default();
+    match behaviour {
         "crash" => std::process::abort(),
         "refuse" => {
             eprintln!("somebody: no space left");
             std::process::exit(1);
         }
         "nonsense" => {
-            part(b"no poses", 0.2);
+            write_partial(b"no poses", 0.2);
             std::fs::write(out, b"no poses").unwrap();
         }
         // Stops half way, unless an earlier run of this bake already did.
-        "half" if !before.exists() => {
-            std::fs::create_dir_all(keep).unwrap();
-            std::fs::write(before, b"drawn").unwrap();
-            tell(0.5);
+        "half" if !half_marker.exists() => {
+            std::fs::create_dir_all(keep_folder).unwrap();
+            std::fs::write(half_marker, b"drawn").unwrap();
+            print_progress(0.5);
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
             return;
         }
         "shares" | "torn" => {
-            part(PARTIAL_POSES, 0.2);
-            told("more");
-            part(LARGER_POSES, 0.5);
-            told("all");
-            if wanted == "torn" {
+            write_partial(PARTIAL_POSES, 0.2);
+            wait_for_signal("more");
+            write_partial(LARGER_POSES, 0.5);
+            wait_for_signal("all");
+            if behaviour == "torn" {
                 std::process::abort();
             }
             std::fs::write(out, POSES).unwrap();
@@ -90,7 +90,7 @@ fn bake(arguments: &[String]) {
         _ => std::fs::write(out, POSES).unwrap(),
     }
     std::fs::write(out.with_extension("webp"), PICTURE).unwrap();
-    tell(1.0);
+    print_progress(1.0);
 }
 
 fn draw() {

@@ -29,12 +29,12 @@ use tokio::task::JoinHandle;
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Calls `check` every 10 ms until it returns a value.
-pub(crate) async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+pub(crate) async fn wait_for<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> T {
     let found = async {
         let mut ticks = tokio::time::interval(Duration::from_millis(10));
         loop {
             ticks.tick().await;
-            if let Some(found) = look().await {
+            if let Some(found) = check().await {
                 return found;
             }
         }
@@ -51,13 +51,13 @@ pub(crate) struct PausedClock {
 
 impl PausedClock {
     pub(crate) fn pause() -> Self {
-        let (_hold, held) = std::sync::mpsc::channel::<()>();
+        let (_blocker, held) = std::sync::mpsc::channel::<()>();
         tokio::time::pause();
         // Tokio advances a paused clock to the next timer when the runtime is idle, unless a
         // blocking task runs. This task ends with the test, or after twice [`TEST_TIMEOUT`]: then
         // the clock advances, and a test that still waits fails by its own timeout.
         tokio::task::spawn_blocking(move || held.recv_timeout(2 * TEST_TIMEOUT).ok());
-        Self { _blocker: _hold, started_at: tokio::time::Instant::now() }
+        Self { _blocker: _blocker, started_at: tokio::time::Instant::now() }
     }
 
     /// Advances the clock by `time` at once.
@@ -168,13 +168,13 @@ pub(crate) struct FakeEngine {
 impl FakeEngine {
     /// Records an event of a conversation, `seconds` after its start.
     pub(crate) fn record_event(&self, id: &str, seq: u64, seconds: f64, event: Event) {
-        let fact = EventEnvelope { seq, at: Time::from_seconds(seconds), event };
-        self.event_sink.lock().unwrap().as_ref().unwrap().record(id.parse().unwrap(), fact);
+        let envelope = EventEnvelope { seq, at: Time::from_seconds(seconds), event };
+        self.event_sink.lock().unwrap().as_ref().unwrap().record(id.parse().unwrap(), envelope);
     }
 
     /// Records events of a conversation with consecutive sequence numbers from `first` on.
-    pub(crate) fn record_events(&self, id: &str, first: u64, facts: impl IntoIterator<Item = (f64, Event)>) {
-        for (seq, (seconds, event)) in (first..).zip(facts) {
+    pub(crate) fn record_events(&self, id: &str, first: u64, events: impl IntoIterator<Item = (f64, Event)>) {
+        for (seq, (seconds, event)) in (first..).zip(events) {
             self.record_event(id, seq, seconds, event);
         }
     }
@@ -328,7 +328,7 @@ impl TestServer {
     /// The same, with limits for its connections.
     pub(crate) async fn start_with_limits(
         folder: &Path,
-        bounds: HttpLimits,
+        limits: HttpLimits,
         change: impl FnOnce(&mut Config),
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -346,14 +346,14 @@ impl TestServer {
         let net =
             egress::Client::new(egress::Policy { allow_private: config.allows_private_targets() }).unwrap();
         let app = Arc::new(App::open(config, stock_avatars(), net).await.unwrap());
-        let stage = Arc::new(FakeEngine::default());
-        *stage.event_sink.lock().unwrap() = Some(app.event_sink());
-        let router = app.router(Arc::clone(&stage) as Arc<dyn Engine>);
+        let engine = Arc::new(FakeEngine::default());
+        *engine.event_sink.lock().unwrap() = Some(app.event_sink());
+        let router = app.router(Arc::clone(&engine) as Arc<dyn Engine>);
         let (stop_http, http) = oneshot::channel();
         let (stop_background, background) = oneshot::channel();
         let serving = tokio::spawn(async move {
             let stop = async { drop(http.await) };
-            control_api::serve(listener, router, bounds, Box::pin(stop)).await.unwrap();
+            control_api::serve(listener, router, limits, Box::pin(stop)).await.unwrap();
         });
         let running = Arc::clone(&app);
         let running =
@@ -362,7 +362,7 @@ impl TestServer {
             );
         Self {
             app,
-            engine: stage,
+            engine: engine,
             key: TEST_API_KEY.into(),
             url: format!("http://{listen}"),
             client: reqwest::Client::builder().no_proxy().build().unwrap(),
@@ -433,8 +433,8 @@ impl TestServer {
 
     /// Creates a conversation; returns its id and its token.
     pub(crate) async fn create_conversation(&self, agent: &str) -> (String, String) {
-        let made = self.post("/v1/ext/conversation", json!({"agent_id": agent})).await.expect_status(201);
-        (made["id"].as_str().unwrap().to_owned(), made["token"].as_str().unwrap().to_owned())
+        let created = self.post("/v1/ext/conversation", json!({"agent_id": agent})).await.expect_status(201);
+        (created["id"].as_str().unwrap().to_owned(), created["token"].as_str().unwrap().to_owned())
     }
 
     /// Creates an agent with `extra` fields and a conversation that the user has joined; returns
@@ -523,27 +523,27 @@ pub(crate) struct WebhookReceiver {
 
 impl WebhookReceiver {
     pub(crate) async fn start() -> Self {
-        let mailbox = Arc::new(ReceiverState::default());
-        let take = |State(mailbox): State<Arc<ReceiverState>>, headers: HeaderMap, body: Bytes| async move {
+        let state = Arc::new(ReceiverState::default());
+        let take = |State(state): State<Arc<ReceiverState>>, headers: HeaderMap, body: Bytes| async move {
             let body = String::from_utf8(body.to_vec()).unwrap();
-            let one = ReceivedWebhook { headers, body };
-            let mut came = mailbox.received.lock().unwrap();
-            let by_rule = || mailbox.rule.lock().unwrap().as_ref().map_or(204, |rule| rule(&one, &came));
-            let answer = mailbox.answers.lock().unwrap().pop_front().unwrap_or_else(by_rule);
-            came.push(one);
-            drop(came);
-            mailbox.changed.notify_waiters();
+            let webhook = ReceivedWebhook { headers, body };
+            let mut received = state.received.lock().unwrap();
+            let by_rule = || state.rule.lock().unwrap().as_ref().map_or(204, |rule| rule(&webhook, &received));
+            let answer = state.answers.lock().unwrap().pop_front().unwrap_or_else(by_rule);
+            received.push(webhook);
+            drop(received);
+            state.changed.notify_waiters();
             let mut headers = HeaderMap::new();
             if answer / 100 == 3 {
                 headers.insert("location", HeaderValue::from_static("/elsewhere"));
             }
             (StatusCode::from_u16(answer).unwrap(), headers)
         };
-        let router = Router::new().fallback(take).with_state(Arc::clone(&mailbox));
+        let router = Router::new().fallback(take).with_state(Arc::clone(&state));
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { url, state: mailbox }
+        Self { url, state: state }
     }
 
     /// Responds to the next webhooks with these statuses.
@@ -568,9 +568,9 @@ impl WebhookReceiver {
         let wait = async {
             loop {
                 let changed = self.state.changed.notified();
-                let came = self.received();
-                if came.len() >= n {
-                    return came;
+                let received = self.received();
+                if received.len() >= n {
+                    return received;
                 }
                 changed.await;
             }

@@ -21,41 +21,41 @@ pub(crate) struct InterfaceRow(
 );
 
 /// Whether `expected` is a part of `actual`.
-pub(crate) fn matches_expected(given: &Value, wanted: &Value) -> bool {
-    match (given, wanted) {
-        (given, Value::String(any)) if any == ANY => !given.is_null(),
-        (Value::Object(given), Value::Object(wanted)) => wanted
+pub(crate) fn matches_expected(actual: &Value, expected: &Value) -> bool {
+    match (actual, expected) {
+        (actual, Value::String(any)) if any == ANY => !actual.is_null(),
+        (Value::Object(actual), Value::Object(expected)) => expected
             .iter()
-            .all(|(name, value)| given.get(name).is_some_and(|given| matches_expected(given, value))),
-        (Value::Array(given), Value::Array(wanted)) => {
-            given.len() == wanted.len() && given.iter().zip(wanted).all(|(g, w)| matches_expected(g, w))
+            .all(|(name, value)| actual.get(name).is_some_and(|actual| matches_expected(actual, value))),
+        (Value::Array(actual), Value::Array(expected)) => {
+            actual.len() == expected.len() && actual.iter().zip(expected).all(|(g, w)| matches_expected(g, w))
         }
-        (given, wanted) => given == wanted,
+        (actual, expected) => actual == expected,
     }
 }
 
 /// Sends the request of each row. An error response must equal the expected body byte for byte; of
 /// a success, the expected body may be a part.
 pub(crate) async fn check_rows(server: &TestServer, rows: impl IntoIterator<Item = InterfaceRow>) {
-    for InterfaceRow(statement, method, path, body, status, wanted) in rows {
+    for InterfaceRow(statement, method, path, body, status, expected) in rows {
         let reply: Reply = match &body {
             Value::Null => server.send(server.request(method, &path).header("x-api-key", &server.key)).await,
             body => server.send_json(method, &path, body.clone()).await,
         };
-        let given = if reply.text.is_empty() {
+        let actual = if reply.text.is_empty() {
             Value::Null
         } else {
             serde_json::from_str(&reply.text).unwrap_or_else(|_| reply.text.clone().into())
         };
         assert_eq!(reply.status, status, "{statement}: {method} {path} {body}: {reply:?}");
-        let right = if status >= 400 && !wanted.get("details").is_some_and(|d| d == ANY) {
+        let matches = if status >= 400 && !expected.get("details").is_some_and(|d| d == ANY) {
             // Compared as text, not as a value: the bytes are the contract.
-            let bytes = wanted.as_str().map_or_else(|| wanted.to_string(), str::to_owned);
+            let bytes = expected.as_str().map_or_else(|| expected.to_string(), str::to_owned);
             reply.text == bytes
         } else {
-            matches_expected(&given, &wanted)
+            matches_expected(&actual, &expected)
         };
-        assert!(right, "{statement}: {method} {path} {body}:\n  came   {given}\n  wanted {wanted}");
+        assert!(matches, "{statement}: {method} {path} {body}:\n  came   {actual}\n  wanted {expected}");
     }
 }
 
@@ -65,9 +65,9 @@ fn row(
     path: impl Into<String>,
     body: Value,
     status: u16,
-    wanted: Value,
+    expected: Value,
 ) -> InterfaceRow {
-    InterfaceRow(statement, method, path.into(), body, status, wanted)
+    InterfaceRow(statement, method, path.into(), body, status, expected)
 }
 
 fn field_error(field: &str, reason: &str) -> Value {
@@ -88,23 +88,23 @@ async fn guardrails() {
     let server = TestServer::start(&folder).await;
     let refused = |text: &str| json!({ "error": text });
     let body = json!({"name": "No advice!", "prompt": "The user asks for advice"});
-    let made = server.post("/v1/ext/guardrail", body.clone()).await.expect_status(201);
+    let created = server.post("/v1/ext/guardrail", body.clone()).await.expect_status(201);
     let again = server.post("/v1/ext/guardrail", body.clone()).await.expect_status(201);
     let third = server
         .post("/v1/ext/guardrail", json!({"name": "no-advice-", "prompt": "x"}))
         .await
         .expect_status(201);
-    assert_eq!(made, json!({"id": made["id"], "message": "Guardrail created"}));
-    let path = |made: &Value| format!("/v1/ext/guardrail/{}", id_of(made));
-    let agent = server.create_agent(json!({"guardrail": [made["id"], {"id": again["id"]}]})).await;
+    assert_eq!(created, json!({"id": created["id"], "message": "Guardrail created"}));
+    let path = |created: &Value| format!("/v1/ext/guardrail/{}", id_of(created));
+    let agent = server.create_agent(json!({"guardrail": [created["id"], {"id": again["id"]}]})).await;
     let whole = json!({
-        "id": made["id"], "key": "no_advice_", "name": "No advice!", "category": "", "prompt": "The user asks for advice",
+        "id": created["id"], "key": "no_advice_", "name": "No advice!", "category": "", "prompt": "The user asks for advice",
         "response_message": "", "callback_url": "", "created_at": ANY, "updated_at": ANY,
     });
     check_rows(
         &server,
         [
-            row("a guardrail's fields, unset strings empty", "GET", path(&made), Value::Null, 200, whole.clone()),
+            row("a guardrail's fields, unset strings empty", "GET", path(&created), Value::Null, 200, whole.clone()),
             row("the first collision has the suffix _2", "GET", path(&again), Value::Null, 200, json!({"key": "no_advice__2"})),
             row("and the next _3", "GET", path(&third), Value::Null, 200, json!({"key": "no_advice__3"})),
             row("the list holds all, newest first", "GET", "/v1/ext/guardrail", Value::Null, 200, json!([{"id": third["id"]}, {"id": again["id"]}, whole])),
@@ -114,15 +114,15 @@ async fn guardrails() {
             row("prompt is required", "POST", "/v1/ext/guardrail", json!({"name": "x"}), 400, refused("prompt is required")),
             row("callback_url must be well formed", "POST", "/v1/ext/guardrail", json!({"name": "x", "prompt": "y", "callback_url": "x"}), 400, refused("callback_url must be a valid http(s) URL")),
             row("a wrong type is an invalid body", "POST", "/v1/ext/guardrail", json!({"name": 1, "prompt": "y"}), 400, field_error("name", "must be a string")),
-            row("PUT needs the same fields", "PUT", path(&made), json!({"name": "x"}), 400, refused("prompt is required")),
-            row("PUT replaces every field", "PUT", path(&made), json!({"name": "Other", "prompt": "p", "category": "c", "response_message": "r", "callback_url": "https://x.example/"}), 200, json!({"id": made["id"], "message": "Guardrail updated"})),
-            row("and never the key", "GET", path(&made), Value::Null, 200, json!({"key": "no_advice_", "name": "Other", "category": "c", "response_message": "r", "callback_url": "https://x.example/"})),
-            row("what PUT leaves out is empty", "PUT", path(&made), json!({"name": "Other", "prompt": "p"}), 200, json!({"id": made["id"], "message": "Guardrail updated"})),
-            row("as here", "GET", path(&made), Value::Null, 200, json!({"category": "", "response_message": "", "callback_url": ""})),
-            row("DELETE", "DELETE", path(&made), Value::Null, 200, json!({"id": made["id"], "message": "Guardrail deleted"})),
-            row("DELETE of none", "DELETE", path(&made), Value::Null, 404, message_body("Guardrail not found")),
-            row("GET of none", "GET", path(&made), Value::Null, 404, message_body("Guardrail not found")),
-            row("PUT of none", "PUT", path(&made), body, 404, message_body("Guardrail not found")),
+            row("PUT needs the same fields", "PUT", path(&created), json!({"name": "x"}), 400, refused("prompt is required")),
+            row("PUT replaces every field", "PUT", path(&created), json!({"name": "Other", "prompt": "p", "category": "c", "response_message": "r", "callback_url": "https://x.example/"}), 200, json!({"id": created["id"], "message": "Guardrail updated"})),
+            row("and never the key", "GET", path(&created), Value::Null, 200, json!({"key": "no_advice_", "name": "Other", "category": "c", "response_message": "r", "callback_url": "https://x.example/"})),
+            row("what PUT leaves out is empty", "PUT", path(&created), json!({"name": "Other", "prompt": "p"}), 200, json!({"id": created["id"], "message": "Guardrail updated"})),
+            row("as here", "GET", path(&created), Value::Null, 200, json!({"category": "", "response_message": "", "callback_url": ""})),
+            row("DELETE", "DELETE", path(&created), Value::Null, 200, json!({"id": created["id"], "message": "Guardrail deleted"})),
+            row("DELETE of none", "DELETE", path(&created), Value::Null, 404, message_body("Guardrail not found")),
+            row("GET of none", "GET", path(&created), Value::Null, 404, message_body("Guardrail not found")),
+            row("PUT of none", "PUT", path(&created), body, 404, message_body("Guardrail not found")),
             row("an id that is no UUID", "DELETE", "/v1/ext/guardrail/x", Value::Null, 404, message_body("Guardrail not found")),
             row("the agent leaves a deleted one out", "GET", format!("/v1/ext/agent/{agent}"), Value::Null, 200, json!({"guardrail": [{"id": again["id"]}]})),
             row("and can still be changed", "PATCH", format!("/v1/ext/agent/{agent}"), json!({"agent_name": "x"}), 200, json!({"id": agent})),
@@ -139,14 +139,14 @@ async fn mcp_configurations() {
         "name": "Files", "description": "d", "type": "shttp",
         "request_config": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "Bearer sesame"}},
     });
-    let made = server.post("/v1/ext/mcp", body.clone()).await.expect_status(200);
-    let told = json!({"id": made["id"], "name": "Files", "description": "d", "type": "shttp", "created_at": made["created_at"]});
-    assert_eq!(made, told);
-    let path = format!("/v1/ext/mcp/{}", id_of(&made));
-    let agent = server.create_agent(json!({"mcp": [made["id"]]})).await;
+    let created = server.post("/v1/ext/mcp", body.clone()).await.expect_status(200);
+    let expected = json!({"id": created["id"], "name": "Files", "description": "d", "type": "shttp", "created_at": created["created_at"]});
+    assert_eq!(created, expected);
+    let path = format!("/v1/ext/mcp/{}", id_of(&created));
+    let agent = server.create_agent(json!({"mcp": [created["id"]]})).await;
     let shown = json!({
-        "id": made["id"], "name": "Files", "description": "d", "type": "shttp",
-        "request_config": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "***"}}, "created_at": made["created_at"], "updated_at": ANY,
+        "id": created["id"], "name": "Files", "description": "d", "type": "shttp",
+        "request_config": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "***"}}, "created_at": created["created_at"], "updated_at": ANY,
     });
     let missing = json!({"error": "MCP not found"});
     check_rows(
@@ -159,7 +159,7 @@ async fn mcp_configurations() {
             row("the address must be well formed", "POST", "/v1/ext/mcp", json!({"name": "x", "request_config": {"url": "x"}}), 400, field_error("request_config.url", "must be a valid http(s) URL")),
             row("types", "POST", "/v1/ext/mcp", json!({"name": "x", "type": "stdio", "request_config": {"url": "http://x/"}}), 400, field_error("type", "must be one of shttp/sse, shttp, sse")),
             row("the type's default", "POST", "/v1/ext/mcp", json!({"name": "x", "request_config": {"url": "http://x/"}}), 200, json!({"type": "shttp/sse", "description": ""})),
-            row("PUT answers the record", "PUT", &path, json!({"name": "New", "request_config": {"url": "http://x/", "headers": {"Authorization": "***", "Other": "***"}}}), 200, json!({"id": made["id"], "name": "New", "request_config": {"url": "http://x/", "headers": {"Authorization": "***"}}})),
+            row("PUT answers the record", "PUT", &path, json!({"name": "New", "request_config": {"url": "http://x/", "headers": {"Authorization": "***", "Other": "***"}}}), 200, json!({"id": created["id"], "name": "New", "request_config": {"url": "http://x/", "headers": {"Authorization": "***"}}})),
             row("PUT with a body at fault", "PUT", format!("/v1/ext/mcp/{UNKNOWN_ID}"), json!({}), 400, json!({"error": "Invalid request body", "details": ANY})),
             row("PUT of none", "PUT", format!("/v1/ext/mcp/{UNKNOWN_ID}"), body, 404, missing.clone()),
             row("DELETE", "DELETE", &path, Value::Null, 204, Value::Null),
@@ -181,11 +181,11 @@ async fn templates_and_agents_made_of_them() {
         "template_name": "Seller", "template_system_prompt": "Sell kindly.", "guardrail": [guardrail["id"]], "callback_url": "http://127.0.0.1:1/",
         "avatars": [{"llm": {"provider": "custom", "url": "http://127.0.0.1:1/v1", "model": "m", "token": "sesame"}, "welcome_message": {"messages": ["Hi"]}}],
     });
-    let made = server.post("/v1/ext/template", body.clone()).await.expect_status(201);
-    assert_eq!(made, json!({"id": made["id"], "message": "Template created successfully"}));
-    let path = format!("/v1/ext/template/{}", id_of(&made));
+    let created = server.post("/v1/ext/template", body.clone()).await.expect_status(201);
+    assert_eq!(created, json!({"id": created["id"], "message": "Template created successfully"}));
+    let path = format!("/v1/ext/template/{}", id_of(&created));
     let by = "/v1/ext/agentbytemplate";
-    let template = &made["id"];
+    let template = &created["id"];
     let fetch = json!({"error": "Failed to fetch template/avatar"});
     let missing = message_body("Template not found");
     check_rows(
@@ -305,15 +305,15 @@ async fn custom_avatars_fail_without_a_renderer() {
     let path = "/v2/custom-avatar";
     let image = "data:image/png;base64,iVBORw0KGgoAAAAN";
     let body = json!({"avatar_name": "Zoe", "gender": "female", "input_image": image, "is_private": true});
-    let made = server.post(path, body.clone()).await.expect_status(200);
+    let created = server.post(path, body.clone()).await.expect_status(200);
     assert!(matches_expected(
-        &made,
+        &created,
         &json!({
             "id": ANY, "job_id": ANY, "avatar_key_id": ANY, "avatar_id": ANY, "avatar_name": "Zoe", "gender": "female", "category": "custom",
             "status": "QUEUED", "is_private": true, "output": null, "error": null, "created_at": ANY, "updated_at": ANY,
         })
     ));
-    let one = format!("{path}/{}", id_of(&made));
+    let one = format!("{path}/{}", id_of(&created));
     let failed = crate::harness::wait_for("the job's end", async || {
         let record = server.get(&one).await.expect_status(200);
         (record["status"] != "QUEUED").then_some(record)
@@ -335,7 +335,7 @@ async fn custom_avatars_fail_without_a_renderer() {
                 "/v2/custom-avatars?search=zo",
                 Value::Null,
                 200,
-                json!([{"id": made["id"]}]),
+                json!([{"id": created["id"]}]),
             ),
             row(
                 "genders",
@@ -373,7 +373,7 @@ async fn custom_avatars_fail_without_a_renderer() {
                 "an agent cannot have one that failed",
                 "POST",
                 "/v1/ext/agent",
-                agent_body(json!({"avatars": [{"avatar_key_id": made["id"]}]})),
+                agent_body(json!({"avatars": [{"avatar_key_id": created["id"]}]})),
                 400,
                 field_error("avatars[0].avatar_key_id", "names no avatar"),
             ),
@@ -383,7 +383,7 @@ async fn custom_avatars_fail_without_a_renderer() {
                 &one,
                 Value::Null,
                 200,
-                json!({"id": made["id"], "message": "Custom avatar deleted successfully"}),
+                json!({"id": created["id"], "message": "Custom avatar deleted successfully"}),
             ),
             row("DELETE of none", "DELETE", &one, Value::Null, 404, missing.clone()),
             row("GET of none", "GET", &one, Value::Null, 404, missing.clone()),

@@ -26,19 +26,19 @@ async fn a_key_opens_its_own_workspace_only() {
 async fn a_key_is_shown_once_and_can_be_revoked() {
     let folder = TempFolder::new();
     let mut server = TestServer::start(&folder).await;
-    let made = server.post("/v1/ext/apikey", json!({"name": "CI"})).await.expect_status(201);
-    let key = made["key"].as_str().unwrap().to_owned();
-    assert!(key.starts_with(made["prefix"].as_str().unwrap()));
+    let created = server.post("/v1/ext/apikey", json!({"name": "CI"})).await.expect_status(201);
+    let key = created["key"].as_str().unwrap().to_owned();
+    assert!(key.starts_with(created["prefix"].as_str().unwrap()));
     let list = server.get("/v1/ext/apikey").await;
     assert!(!list.text.contains(&key));
     let list = list.expect_status(200);
     assert_eq!(
         (&list[0]["name"], &list[0]["prefix"], &list[0]["expires_at"]),
-        (&json!("CI"), &made["prefix"], &json!(null))
+        (&json!("CI"), &created["prefix"], &json!(null))
     );
     server.key = key;
     server.get("/v1/ext/agent").await.expect_status(200);
-    let path = format!("/v1/ext/apikey/{}", made["id"].as_str().unwrap());
+    let path = format!("/v1/ext/apikey/{}", created["id"].as_str().unwrap());
     server.delete(&path).await.expect_status(200);
     let refused = json!({"error": "Unauthorized: not a valid authorization api key"});
     server.get("/v1/ext/agent").await.assert_is(401, refused);

@@ -77,7 +77,7 @@ async fn every_kind_of_document_is_read_in_the_background() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let pdf = pdf("The lighthouse keeper is called Ottoline.");
-    let made = upload_to(
+    let created = upload_to(
         &server,
         "/v1/ext/kb",
         &[
@@ -93,10 +93,10 @@ async fn every_kind_of_document_is_read_in_the_background() {
     )
     .await
     .expect_status(200);
-    let id = made["id"].as_str().unwrap();
+    let id = created["id"].as_str().unwrap();
     let path = format!("/v1/ext/kb/{id}");
     let base = wait_for_documents(&server, &path).await;
-    let told: Vec<(&str, &str)> = base["documents"]
+    let statuses: Vec<(&str, &str)> = base["documents"]
         .as_array()
         .unwrap()
         .iter()
@@ -104,7 +104,7 @@ async fn every_kind_of_document_is_read_in_the_background() {
         .collect();
     let ready = |name| (name, "ready");
     assert_eq!(
-        told,
+        statuses,
         [
             ready("a.pdf"),
             ready("b.html"),
@@ -115,8 +115,8 @@ async fn every_kind_of_document_is_read_in_the_background() {
         ],
         "{base}"
     );
-    let why = base["documents"][4]["error_message"].as_str().unwrap();
-    assert!(why.starts_with("no readable PDF"), "{why}");
+    let reason = base["documents"][4]["error_message"].as_str().unwrap();
+    assert!(reason.starts_with("no readable PDF"), "{reason}");
     for (question, word) in [
         ("who is the lighthouse keeper", "Ottoline"),
         ("when does the museum open", "ten"),
@@ -134,14 +134,14 @@ async fn documents_come_and_go() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let named = [("name", None, "K"), ("description", None, "d")];
-    let made = upload(&server, &named).await.expect_status(200);
-    let id = made["id"].as_str().unwrap();
+    let created = upload(&server, &named).await.expect_status(200);
+    let id = created["id"].as_str().unwrap();
     let (path, more) = (format!("/v1/ext/kb/{id}"), format!("/v1/ext/kb/{id}/doc"));
     let added =
         upload_to(&server, &more, &[("text", None, b"The password of the cellar is swordfish.")]).await;
     let added = added.expect_status(200);
-    let told = json!({"added": 1, "doc_id": added["doc_id"], "message": "Content added successfully to existing Knowledge Base"});
-    assert_eq!(added, told);
+    let expected = json!({"added": 1, "doc_id": added["doc_id"], "message": "Content added successfully to existing Knowledge Base"});
+    assert_eq!(added, expected);
     assert_eq!(search_results(&server, id, "password of the cellar").await.len(), 1);
     let read = server.get(&path).await.expect_status(200);
     assert_eq!(
@@ -195,8 +195,8 @@ async fn a_document_whose_reading_was_cut_short_is_read_after_the_restart() {
     .await;
     let parts =
         [("name", None, "K"), ("description", None, "d"), ("input", Some("a.json"), "{\"a\": \"b\"}")];
-    let made = upload(&server, &parts).await.expect_status(200);
-    let path = format!("/v1/ext/kb/{}", made["id"].as_str().unwrap());
+    let created = upload(&server, &parts).await.expect_status(200);
+    let path = format!("/v1/ext/kb/{}", created["id"].as_str().unwrap());
     wait_for("the reading", async || {
         let base = server.get(&path).await.expect_status(200);
         (base["documents"][0]["status"] == "processing").then_some(())
@@ -217,9 +217,9 @@ async fn a_text_becomes_knowledge_that_the_engine_can_search() {
         ("text", None, "The tower is 93 metres high."),
         ("input", Some("a.md"), "# Cats"),
     ];
-    let made = upload(&server, &parts).await.expect_status(200);
-    assert_eq!(made["message"], "Knowledge Base created successfully");
-    let id = made["id"].as_str().unwrap();
+    let created = upload(&server, &parts).await.expect_status(200);
+    assert_eq!(created["message"], "Knowledge Base created successfully");
+    let id = created["id"].as_str().unwrap();
     let read = server.get(&format!("/v1/ext/kb/{id}")).await.expect_status(200);
     assert_eq!(
         (&read["knowledge_base"]["name"], &read["knowledge_base"]["no_of_rec"]),
@@ -230,7 +230,7 @@ async fn a_text_becomes_knowledge_that_the_engine_can_search() {
     assert_eq!((&documents[1]["name"], &documents[1]["error_message"]), (&json!("a.md"), &Value::Null));
     let list = server.get("/v1/ext/kbs").await;
     assert_eq!(list.header("x-total-count"), "1");
-    assert_eq!(list.expect_status(200)[0]["id"], made["id"]);
+    assert_eq!(list.expect_status(200)[0]["id"], created["id"]);
 
     let agent = server.create_agent(json!({"knowledge_base": [id]})).await;
     let (conversation, token) = server.create_conversation(&agent).await;

@@ -16,7 +16,7 @@ const SEARCH_P95_LIMIT: Duration = Duration::from_millis(100);
 
 /// Copies the only conversation until there are `total`. Each copy is a second older than the
 /// previous one and has a user of its own.
-async fn copy_conversation(folder: &TempFolder, many: u64) {
+async fn copy_conversation(folder: &TempFolder, total: u64) {
     let postgres = folder.database_url().await.is_some();
     let mut connection = folder.connect().await;
     let record = json!({"transcript": [], "chat_history": {"messages": []}, "snippets": {"items": []}, "usage_json": "{}", "warnings": [], "turns": []});
@@ -24,13 +24,13 @@ async fn copy_conversation(folder: &TempFolder, many: u64) {
     let copy = format!(
         "INSERT INTO conversation (id, workspace, server, agent, agent_name, agent_document, agent_secrets, avatar_id, number, type, search, \
          user_name, status, end_reason, record, created_at, updated_at, joined_at, ended_at) \
-         WITH RECURSIVE n(i) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < {many} - 1) \
+         WITH RECURSIVE n(i) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < {total} - 1) \
          SELECT {id}, workspace, server, agent, agent_name, agent_document, agent_secrets, avatar_id, n.i, \
          CASE n.i % 4 WHEN 0 THEN 'demo' END, {id} || '\n' || 'user ' || n.i || '\n' || LOWER(agent_name), 'User ' || n.i, 'ENDED', 'user_left', '{record}', \
          created_at - n.i * 1000000, updated_at, created_at - n.i * 1000000, created_at FROM conversation, n"
     );
     sqlx::query(sqlx::AssertSqlSafe(copy)).execute(&mut connection).await.unwrap();
-    let count = format!("UPDATE workspace SET conversations = {many}");
+    let count = format!("UPDATE workspace SET conversations = {total}");
     sqlx::query(sqlx::AssertSqlSafe(count)).execute(&mut connection).await.unwrap();
     if postgres {
         // The server does the same by itself within a minute.
@@ -51,30 +51,30 @@ struct LargeWorkspace {
 }
 
 impl LargeWorkspace {
-    async fn new(folder: &TempFolder, many: u64, times: usize) -> Self {
+    async fn new(folder: &TempFolder, count: u64, repetitions: usize) -> Self {
         let server = TestServer::start(folder).await;
         let agent = server.create_agent(json!({"agent_name": "Receptionist"})).await;
         let (id, _) = server.create_conversation(&agent).await;
-        copy_conversation(folder, many).await;
-        Self { server, agent, id, count: many, repetitions: times }
+        copy_conversation(folder, count).await;
+        Self { server, agent, id, count: count, repetitions: repetitions }
     }
 
     /// Requests a list with `total` items in all and `page_len` on its page.
-    async fn check_list(&self, query: &str, shown: usize, total: u64, promised: Duration) {
+    async fn check_list(&self, query: &str, page_len: usize, total: u64, limit: Duration) {
         let mut times = Vec::new();
         for _ in 0..self.repetitions.max(1) {
-            let began = Instant::now();
+            let started_at = Instant::now();
             let list = self.server.get(&format!("/v1/ext/conversation?{query}")).await;
-            times.push(began.elapsed());
+            times.push(started_at.elapsed());
             assert_eq!(list.header("x-total-count"), total.to_string(), "{query}");
-            assert_eq!(list.json().as_array().unwrap().len(), shown, "{query}");
+            assert_eq!(list.json().as_array().unwrap().len(), page_len, "{query}");
         }
         if self.repetitions > 0 {
             times.sort_unstable();
             let p95 = times[times.len() * 19 / 20 - 1];
-            let (least, middle) = (times[0], times[times.len() / 2]);
-            println!("{query:?}: {total}: least {least:.1?}, middle {middle:.1?}, p95 {p95:.1?}");
-            assert!(p95 <= promised, "{query}: {times:?}");
+            let (min, median) = (times[0], times[times.len() / 2]);
+            println!("{query:?}: {total}: least {min:.1?}, middle {median:.1?}, p95 {p95:.1?}");
+            assert!(p95 <= limit, "{query}: {times:?}");
         }
     }
 
@@ -84,11 +84,11 @@ impl LargeWorkspace {
     }
 
     async fn check_lists_and_searches(&self) {
-        let Self { count: many, .. } = *self;
-        self.check_list("", 10, many, LIST_P95_LIMIT).await;
-        self.check_list("perpage=100&offset=1000", 100, many, 2 * LIST_P95_LIMIT).await;
-        self.check_list(&format!("offset={}", many - 5), 5, many, SEARCH_P95_LIMIT).await;
-        let last = many - 1;
+        let Self { count: count, .. } = *self;
+        self.check_list("", 10, count, LIST_P95_LIMIT).await;
+        self.check_list("perpage=100&offset=1000", 100, count, 2 * LIST_P95_LIMIT).await;
+        self.check_list(&format!("offset={}", count - 5), 5, count, SEARCH_P95_LIMIT).await;
+        let last = count - 1;
         self.check_list(&format!("search=USER+{last}"), 1, 1, SEARCH_P95_LIMIT).await;
         let part = format!("user {}", last / 10);
         let found = self.copies_matching(&part).count();
@@ -99,11 +99,11 @@ impl LargeWorkspace {
             SEARCH_P95_LIMIT,
         )
         .await;
-        self.check_list("search=receptionist", 10, many, SEARCH_P95_LIMIT).await;
+        self.check_list("search=receptionist", 10, count, SEARCH_P95_LIMIT).await;
         self.check_list(&format!("search={}", self.id), 1, 1, SEARCH_P95_LIMIT).await;
         self.check_list("search=nobody", 0, 0, SEARCH_P95_LIMIT).await;
         self.check_list("search=started", 1, 1, SEARCH_P95_LIMIT).await;
-        self.check_list("type=demo", 10, many / 4 - 1, SEARCH_P95_LIMIT).await;
+        self.check_list("type=demo", 10, count / 4 - 1, SEARCH_P95_LIMIT).await;
         let demos = self.copies_matching("user 1").filter(|n| n % 4 == 0).count();
         self.check_list("type=demo&search=user+1", 10, demos as u64, SEARCH_P95_LIMIT).await;
         self.check_list("fromDate=2020-01-01&toDate=2021-01-01", 0, 0, LIST_P95_LIMIT).await;
@@ -116,7 +116,7 @@ impl LargeWorkspace {
         }
         self.server.delete(&erase.replace("0001", "0002")).await;
         let total = self.server.get("/v1/ext/conversation").await.header("x-total-count").to_owned();
-        assert_eq!(total, (many - 1).to_string());
+        assert_eq!(total, (count - 1).to_string());
     }
 }
 

@@ -18,8 +18,8 @@ async fn a_conversation_that_nobody_joins_ends_and_is_told() {
     let (id, _) = server.create_conversation(&agent).await;
     let record = server.wait_for_status(&id, "ENDED").await;
     assert_eq!(record["end_reason"], "no_join");
-    let came = hooks.wait_for_first(1).await;
-    assert_eq!((came[0].name(), came[0].sequence()), ("call_ended".into(), 1));
+    let received = hooks.wait_for_first(1).await;
+    assert_eq!((received[0].name(), received[0].sequence()), ("call_ended".into(), 1));
 }
 
 #[tokio::test]
@@ -99,9 +99,9 @@ async fn after_a_crash_the_call_is_over_with_what_was_heard() {
     assert_eq!(record["transcript"][0]["content"], "One two");
     assert_eq!(record["chat_history"]["messages"][0]["interrupted"], true);
     assert_eq!(record["ended_at"], "2023-11-14T22:13:22.000Z");
-    let came = hooks.wait_for_first(2).await;
-    assert_eq!([came[0].name(), came[1].name()], ["agent.stopped_speaking", "call_ended"]);
-    assert_eq!([came[0].sequence(), came[1].sequence()], [1, 2]);
+    let received = hooks.wait_for_first(2).await;
+    assert_eq!([received[0].name(), received[1].name()], ["agent.stopped_speaking", "call_ended"]);
+    assert_eq!([received[0].sequence(), received[1].sequence()], [1, 2]);
     let record = server.get(&format!("/v1/ext/conversation/{waiting}")).await.expect_status(200);
     assert_eq!(record["status"], "STARTED");
     let offer = server.request("POST", &format!("/rtc/{waiting}")).bearer_auth(token).body("v=0");

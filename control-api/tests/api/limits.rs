@@ -38,11 +38,11 @@ async fn addresses_are_limited_where_the_server_is_public() {
             .header("x-forwarded-for", format!("6.6.6.6, {from}"));
         server.send(request.body("{}")).await
     };
-    let made = click("192.0.2.1").await.expect_status(200);
-    assert!(made["url"].as_str().unwrap().starts_with("http://talk.example/join/"));
+    let created = click("192.0.2.1").await.expect_status(200);
+    assert!(created["url"].as_str().unwrap().starts_with("http://talk.example/join/"));
     assert_eq!(click("192.0.2.1").await.status, 429);
     assert_eq!(click("192.0.2.2").await.status, 200);
-    let (id, token) = (made["conversationId"].as_str().unwrap(), made["token"].as_str().unwrap());
+    let (id, token) = (created["conversationId"].as_str().unwrap(), created["token"].as_str().unwrap());
     let offer = async || {
         server.send(server.request("POST", &format!("/rtc/{id}")).bearer_auth(token).body("v=0")).await
     };
@@ -78,9 +78,9 @@ async fn health_and_readiness_are_open_and_tell_what_is_missing() {
     let server = TestServer::start(&folder).await;
     server.send(server.request("GET", "/healthz")).await.assert_is(200, json!({"status": "ok"}));
     server.wait_for_readiness(200, json!({"status": "ready"})).await;
-    let why = "media threads that have failed and are tried again: 1 of 2";
-    *server.engine.degraded_reason.lock().unwrap() = Some(why.into());
-    server.wait_for_readiness(200, json!({"status": "ready", "reason": why})).await;
+    let reason = "media threads that have failed and are tried again: 1 of 2";
+    *server.engine.degraded_reason.lock().unwrap() = Some(reason.into());
+    server.wait_for_readiness(200, json!({"status": "ready", "reason": reason})).await;
     server.engine.loading.store(true, Ordering::Relaxed);
     server.wait_for_readiness(503, json!({"status": "not ready", "reason": "models load"})).await;
 }
@@ -93,8 +93,8 @@ async fn a_server_without_room_takes_no_new_conversations_and_says_so() {
     let running = server.create_running_call(json!({})).await;
     *server.engine.capacity_error.lock().unwrap() =
         Some("the media threads have no time for another call".into());
-    let why = "the media threads have no time for another call";
-    let refused = format!("{{\"error\":\"No capacity\",\"reason\":\"{why}\"}}");
+    let overload = "the media threads have no time for another call";
+    let refused = format!("{{\"error\":\"No capacity\",\"reason\":\"{overload}\"}}");
     for (path, body) in [
         ("/v1/ext/conversation", json!({"agent_id": agent})),
         ("/v1/auth/conversation", json!({"agentId": agent})),
@@ -104,7 +104,7 @@ async fn a_server_without_room_takes_no_new_conversations_and_says_so() {
         assert_eq!((reply.status, reply.text.as_str()), (503, refused.as_str()), "{path}");
         assert_eq!(reply.header("retry-after"), "2", "{path}");
     }
-    server.wait_for_readiness(503, json!({"status": "not ready", "reason": why})).await;
+    server.wait_for_readiness(503, json!({"status": "not ready", "reason": overload})).await;
     let spoken = server
         .send_json("PUT", &format!("/v1/conversation/{running}/speak"), json!({"text": "Hello."}))
         .await;
@@ -114,8 +114,8 @@ async fn a_server_without_room_takes_no_new_conversations_and_says_so() {
     server.engine.stt_unavailable.store(true, Ordering::Relaxed);
     let reason = "all 2 speech decoders are taken";
     server.wait_for_readiness(503, json!({"status": "not ready", "reason": reason})).await;
-    let made = server.post("/v1/ext/conversation", json!({"agent_id": agent})).await;
-    assert_eq!(made.status, 201, "a decoder may be free when the user comes");
+    let created = server.post("/v1/ext/conversation", json!({"agent_id": agent})).await;
+    assert_eq!(created.status, 201, "a decoder may be free when the user comes");
 }
 
 #[tokio::test]

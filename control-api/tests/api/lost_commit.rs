@@ -114,9 +114,9 @@ async fn facts_of_a_commit_whose_answer_is_lost_are_stored_and_told_once() {
     let (relay, url) = Relay::start(&database).await;
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start_with(&folder.0, |config| config.database_url = Some(url)).await;
-    let wanted = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
-    let made = server.create_agent(wanted).await;
-    let (id, _) = server.create_conversation(&made).await;
+    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let created = server.create_agent(agent_fields).await;
+    let (id, _) = server.create_conversation(&created).await;
     server.engine.record_event(&id, 0, 0.0, joined_event());
     server.engine.record_events(&id, 1, [utterance(1)]);
     wait_for_deliveries(&server, &hooks, 1).await;
@@ -133,8 +133,8 @@ async fn facts_of_a_commit_whose_answer_is_lost_are_stored_and_told_once() {
     let record = server.wait_for_status(&id, "ENDED").await;
     assert_eq!(record["end_reason"], "user_left");
 
-    let came = hooks.received();
-    let sequences: Vec<u64> = came.iter().map(|one| one.sequence()).collect();
+    let received = hooks.received();
+    let sequences: Vec<u64> = received.iter().map(|one| one.sequence()).collect();
     assert_eq!(sequences, (1..=6).collect::<Vec<_>>(), "each once, in order");
     let events = server.get(&format!("/v1/ext/conversation/{id}/events")).await.json();
     let texts = events.as_array().unwrap().iter().filter(|event| event["what"] == "utterance_committed");

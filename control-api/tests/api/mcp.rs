@@ -55,8 +55,8 @@ async fn handle_message(
     }
 }
 
-async fn start_tool_server(streams: bool) -> (String, Arc<FakeToolServer>) {
-    let tools = Arc::new(FakeToolServer { answers_as_stream: streams, ..FakeToolServer::default() });
+async fn start_tool_server(answers_as_stream: bool) -> (String, Arc<FakeToolServer>) {
+    let tools = Arc::new(FakeToolServer { answers_as_stream: answers_as_stream, ..FakeToolServer::default() });
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let router = Router::new().route("/mcp", post(handle_message)).with_state(Arc::clone(&tools));
@@ -76,14 +76,14 @@ async fn offered_tools(server: &TestServer, urls: &[&str]) -> (Vec<Tool>, Vec<St
     let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
     let call = Arc::clone(&server.engine.offers.lock().unwrap().last().unwrap().config);
-    let told = Arc::new(Mutex::new((Vec::new(), Vec::new())));
-    let keep = Arc::clone(&told);
-    let keep = move |told| match told {
-        Ok(tools) => keep.lock().unwrap().0.extend::<Vec<Tool>>(tools),
-        Err(warning) => keep.lock().unwrap().1.push(warning),
+    let collected = Arc::new(Mutex::new((Vec::new(), Vec::new())));
+    let collect = Arc::clone(&collected);
+    let collect = move |collected| match collected {
+        Ok(tools) => collect.lock().unwrap().0.extend::<Vec<Tool>>(tools),
+        Err(warning) => collect.lock().unwrap().1.push(warning),
     };
-    call.tool_servers.as_ref().expect("the agent has servers").list_tools(Box::new(keep)).await;
-    std::mem::take(&mut *told.lock().unwrap())
+    call.tool_servers.as_ref().expect("the agent has servers").list_tools(Box::new(collect)).await;
+    std::mem::take(&mut *collected.lock().unwrap())
 }
 
 async fn run_tool(tool: &Tool, arguments: Value) -> Result<Value, String> {
@@ -156,9 +156,9 @@ async fn an_offer_does_not_wait_for_a_deaf_server_and_each_server_s_tools_come_b
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let (url, _) = start_tool_server(false).await;
-    let deaf = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let silent = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let mut ids = Vec::new();
-    for url in [format!("http://{}/mcp", deaf.local_addr().unwrap()), url] {
+    for url in [format!("http://{}/mcp", silent.local_addr().unwrap()), url] {
         let body = json!({"name": "T", "request_config": {"url": url}});
         ids.push(server.post("/v1/ext/mcp", body).await.expect_status(200)["id"].clone());
     }
@@ -167,14 +167,14 @@ async fn an_offer_does_not_wait_for_a_deaf_server_and_each_server_s_tools_come_b
     let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
     assert!(
-        timeout(Duration::from_millis(50), deaf.accept()).await.is_err(),
+        timeout(Duration::from_millis(50), silent.accept()).await.is_err(),
         "nobody is asked before the call"
     );
     let call = Arc::clone(&server.engine.offers.lock().unwrap().last().unwrap().config);
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut results) = tokio::sync::mpsc::unbounded_channel();
     let servers = call.tool_servers.as_ref().expect("the agent has servers");
-    let listing = tokio::spawn(servers.list_tools(Box::new(move |news| drop(tell.send(news)))));
-    let first = told.recv().await.unwrap();
+    let listing = tokio::spawn(servers.list_tools(Box::new(move |news| drop(sender.send(news)))));
+    let first = results.recv().await.unwrap();
     assert_eq!(first.map(|tools| tools.len()), Ok(2), "the deaf one is still waited for");
     assert!(!listing.is_finished());
     listing.abort();

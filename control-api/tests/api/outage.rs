@@ -82,11 +82,11 @@ async fn while_the_store_takes_no_writes_nothing_is_lost_and_no_success_is_told(
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(&folder).await;
     server.engine.ends_calls.store(true, Ordering::Relaxed);
-    let wanted = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
-    let made = server.create_agent(wanted).await;
-    let (id, _) = server.create_conversation(&made).await;
-    let (ended, _) = server.create_conversation(&made).await;
-    let (waiting, token) = server.create_conversation(&made).await;
+    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let created = server.create_agent(agent_fields).await;
+    let (id, _) = server.create_conversation(&created).await;
+    let (ended, _) = server.create_conversation(&created).await;
+    let (waiting, token) = server.create_conversation(&created).await;
     for call in [&id, &ended] {
         server.engine.record_event(call, 0, 0.0, joined_event());
     }
@@ -104,14 +104,14 @@ async fn while_the_store_takes_no_writes_nothing_is_lost_and_no_success_is_told(
     assert_eq!(server.get("/v1/ext/agent").await.status, 200);
     let refused = server.send_json("POST", "/v1/ext/agent", agent_body(json!({}))).await;
     assert_eq!((refused.status, refused.header("retry-after")), (503, "2"), "{refused:?}");
-    let refused = server.send_json("POST", "/v1/ext/conversation", json!({"agent_id": made})).await;
+    let refused = server.send_json("POST", "/v1/ext/conversation", json!({"agent_id": created})).await;
     assert_eq!(refused.status, 503, "{refused:?}");
     let refused = send_offer(&server, &waiting, &token).await;
     assert_eq!(refused.status, 503, "a call that begins now would leave no trace: {refused:?}");
     let end = format!("/v1/conversation/{ended}");
     for _ in 0..2 {
-        let told = server.delete(&end).await;
-        assert_eq!((told.status, told.header("retry-after")), (503, "2"), "{told:?}");
+        let response = server.delete(&end).await;
+        assert_eq!((response.status, response.header("retry-after")), (503, "2"), "{response:?}");
     }
     server.engine.record_events(&id, 41, (41..=60).map(utterance));
     assert_eq!(hooks.received().len(), 1, "nothing is told that is not kept");
@@ -123,9 +123,9 @@ async fn while_the_store_takes_no_writes_nothing_is_lost_and_no_success_is_told(
         61,
         [(61.0, Event::CallEnded), (61.0, Event::Ended { reason: EndReason::UserLeft })],
     );
-    let came = hooks.wait_for_first(62).await;
+    let received = hooks.wait_for_first(62).await;
     let of = |call: &str| {
-        came.iter().filter(|one| one.body.contains(call)).map(|one| one.sequence()).collect::<Vec<_>>()
+        received.iter().filter(|one| one.body.contains(call)).map(|one| one.sequence()).collect::<Vec<_>>()
     };
     assert_eq!(of(&id), (1..=61).collect::<Vec<_>>(), "each once, in order, without a gap");
     assert_eq!(of(&ended), [1], "the end that was asked for while nothing could be kept");
@@ -146,11 +146,11 @@ async fn check_while_writes_hang(folder: &TempFolder, held_by: &[&str]) {
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(folder).await;
     server.engine.ends_calls.store(true, Ordering::Relaxed);
-    let wanted = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
-    let made = server.create_agent(wanted).await;
-    let (id, _) = server.create_conversation(&made).await;
-    let (ended, _) = server.create_conversation(&made).await;
-    let (unjoined, _) = server.create_conversation(&made).await;
+    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let created = server.create_agent(agent_fields).await;
+    let (id, _) = server.create_conversation(&created).await;
+    let (ended, _) = server.create_conversation(&created).await;
+    let (unjoined, _) = server.create_conversation(&created).await;
     for call in [&id, &ended] {
         server.engine.record_event(call, 0, 0.0, joined_event());
         server.wait_for_status(call, "IN_PROGRESS").await;
@@ -166,12 +166,12 @@ async fn check_while_writes_hang(folder: &TempFolder, held_by: &[&str]) {
     server.engine.record_events(&id, 2, (2..=40).map(utterance));
     let end = format!("/v1/conversation/{ended}");
     let wait = async {
-        let told = async || server.engine.received_commands().contains(&Command::End).then_some(());
-        wait_for("the engine to be told", told).await;
+        let response = async || server.engine.received_commands().contains(&Command::End).then_some(());
+        wait_for("the engine to be told", response).await;
         advance_clock(END_TIMEOUT).await;
     };
-    let (told, ()) = tokio::join!(server.delete(&end), wait);
-    assert_eq!((told.status, told.header("retry-after")), (503, "2"), "{told:?}");
+    let (response, ()) = tokio::join!(server.delete(&end), wait);
+    assert_eq!((response.status, response.header("retry-after")), (503, "2"), "{response:?}");
     // Each iteration advances the clock by one second.
     let reason = json!({"status": "not ready", "reason": "the store takes no writes"});
     wait_for("/readyz", async || {
@@ -188,8 +188,8 @@ async fn check_while_writes_hang(folder: &TempFolder, held_by: &[&str]) {
     server.engine.ends_calls.store(false, Ordering::Relaxed);
     let unjoined = format!("/v1/conversation/{unjoined}");
     for path in [&end, &unjoined] {
-        let told = server.delete(path).await;
-        assert_eq!((told.status, told.header("retry-after")), (503, "2"), "{told:?}");
+        let response = server.delete(path).await;
+        assert_eq!((response.status, response.header("retry-after")), (503, "2"), "{response:?}");
         server.engine.command_results.lock().unwrap().push_back(Err(CommandError::NotRunning));
     }
     // Events that arrive meanwhile wait within the same limits as after a failed write.
@@ -209,9 +209,9 @@ async fn check_while_writes_hang(folder: &TempFolder, held_by: &[&str]) {
         62,
         [(701.0, Event::CallEnded), (701.0, Event::Ended { reason: EndReason::UserLeft })],
     );
-    let came = hooks.wait_for_first(62).await;
+    let received = hooks.wait_for_first(62).await;
     let of = |call: &str| {
-        came.iter().filter(|one| one.body.contains(call)).map(|one| one.sequence()).collect::<Vec<_>>()
+        received.iter().filter(|one| one.body.contains(call)).map(|one| one.sequence()).collect::<Vec<_>>()
     };
     assert_eq!(of(&id), (1..=61).collect::<Vec<_>>(), "each once, in order, without a gap");
     assert_eq!(of(&ended), [1], "the end that was asked for while nothing could be kept");
@@ -254,8 +254,8 @@ async fn a_transaction_that_hangs_half_way_loses_nothing_and_no_success_is_told(
 async fn what_waits_for_the_store_when_the_server_stops_is_kept() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
-    let made = server.create_agent(json!({})).await;
-    let (id, _) = server.create_conversation(&made).await;
+    let created = server.create_agent(json!({})).await;
+    let (id, _) = server.create_conversation(&created).await;
     server.engine.record_event(&id, 0, 0.0, joined_event());
     server.wait_for_status(&id, "IN_PROGRESS").await;
     refuse_writes(&folder, &WRITTEN_TABLES, "true").await;
@@ -277,10 +277,10 @@ async fn an_event_that_is_refused_alone_is_kept_as_text_and_all_others_go_on() {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(&folder).await;
-    let wanted = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
-    let made = server.create_agent(wanted).await;
-    let (bad, _) = server.create_conversation(&made).await;
-    let (good, _) = server.create_conversation(&made).await;
+    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let created = server.create_agent(agent_fields).await;
+    let (bad, _) = server.create_conversation(&created).await;
+    let (good, _) = server.create_conversation(&created).await;
     refuse_writes(&folder, &["event"], &format!("NEW.conversation = '{bad}' AND NEW.seq = 2")).await;
     for call in [&bad, &good] {
         server.engine.record_event(call, 0, 0.0, joined_event());
@@ -292,9 +292,9 @@ async fn an_event_that_is_refused_alone_is_kept_as_text_and_all_others_go_on() {
         );
     }
     // The call with the rejected event sends one webhook less.
-    let came = hooks.wait_for_first(9).await;
+    let received = hooks.wait_for_first(9).await;
     let texts = |call: &str| {
-        let of = came.iter().filter(|one| one.body.contains(call));
+        let of = received.iter().filter(|one| one.body.contains(call));
         of.map(|one| one.body.split("number ").nth(1).map_or('e', |rest| rest.chars().next().unwrap()))
             .collect::<String>()
     };
@@ -309,12 +309,12 @@ async fn an_event_that_is_refused_alone_is_kept_as_text_and_all_others_go_on() {
     wait_for_ready_status(&server, 200).await;
     let metrics = server.get("/metrics").await.text;
     assert!(metrics.contains("visavis_events_failed 1"), "{metrics}");
-    let kept: (String, i64, String) = sqlx::query_as("SELECT conversation, seq, json FROM failed_event")
+    let failed_event: (String, i64, String) = sqlx::query_as("SELECT conversation, seq, json FROM failed_event")
         .fetch_one(&mut folder.connect().await)
         .await
         .unwrap();
-    assert_eq!((kept.0, kept.1), (bad.clone(), 2));
-    assert!(kept.2.contains("number 2"), "{}", kept.2);
+    assert_eq!((failed_event.0, failed_event.1), (bad.clone(), 2));
+    assert!(failed_event.2.contains("number 2"), "{}", failed_event.2);
 }
 
 #[tokio::test]
@@ -327,9 +327,9 @@ async fn a_text_that_postgresql_refuses_is_kept_aside_and_all_others_are_stored(
         return;
     }
     let server = TestServer::start(&folder).await;
-    let made = server.create_agent(json!({})).await;
-    let (bad, _) = server.create_conversation(&made).await;
-    let (good, _) = server.create_conversation(&made).await;
+    let created = server.create_agent(json!({})).await;
+    let (bad, _) = server.create_conversation(&created).await;
+    let (good, _) = server.create_conversation(&created).await;
     // In JSON, NUL is an escape sequence, which a text column accepts. A reader of the text as
     // `jsonb`, such as an operator's index, rejects it.
     let reads = "ALTER TABLE event ADD CONSTRAINT reads CHECK (json::jsonb IS NOT NULL)";
@@ -352,14 +352,14 @@ async fn a_text_that_postgresql_refuses_is_kept_aside_and_all_others_are_stored(
             events.as_array().unwrap().iter().map(|event| event["seq"].as_u64().unwrap()).collect();
         assert_eq!(numbers, stored);
     }
-    let kept: Vec<(String, i64, String, String)> =
+    let failed_events: Vec<(String, i64, String, String)> =
         sqlx::query_as("SELECT conversation, seq, json, reason FROM failed_event")
             .fetch_all(&mut folder.connect().await)
             .await
             .unwrap();
-    assert_eq!(kept.len(), 1, "{kept:?}");
-    assert_eq!((&kept[0].0, kept[0].1), (&bad, 2));
-    assert!(kept[0].2.contains("number 2") && kept[0].3.contains("Unicode"), "{kept:?}");
+    assert_eq!(failed_events.len(), 1, "{failed_events:?}");
+    assert_eq!((&failed_events[0].0, failed_events[0].1), (&bad, 2));
+    assert!(failed_events[0].2.contains("number 2") && failed_events[0].3.contains("Unicode"), "{failed_events:?}");
     wait_for_ready_status(&server, 200).await;
 }
 
@@ -367,9 +367,9 @@ async fn a_text_that_postgresql_refuses_is_kept_aside_and_all_others_are_stored(
 async fn a_conversation_that_cannot_be_read_holds_up_no_other() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
-    let made = server.create_agent(json!({})).await;
-    let (bad, _) = server.create_conversation(&made).await;
-    let (good, _) = server.create_conversation(&made).await;
+    let created = server.create_agent(json!({})).await;
+    let (bad, _) = server.create_conversation(&created).await;
+    let (good, _) = server.create_conversation(&created).await;
     folder.execute_sql(format!("UPDATE conversation SET agent_document = '{{' WHERE id = '{bad}'")).await;
     for call in [&bad, &good] {
         server.engine.record_event(call, 0, 0.0, joined_event());
@@ -393,17 +393,17 @@ async fn the_record_of_a_call_whose_code_panicked_ends_with_an_error() {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(&folder).await;
-    let made = server
+    let created = server
         .create_agent(
             json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]}),
         )
         .await;
-    let (id, _) = server.create_conversation(&made).await;
+    let (id, _) = server.create_conversation(&created).await;
     server.engine.record_event(&id, 0, 0.0, joined_event());
     server.engine.record_events(&id, 1, [utterance(1), utterance(2)]);
     server.engine.panic_call(&id);
-    let came = hooks.wait_for_first(3).await;
-    assert_eq!(came[2].name(), "call_ended");
+    let received = hooks.wait_for_first(3).await;
+    assert_eq!(received[2].name(), "call_ended");
     let record = server.get(&format!("/v1/ext/conversation/{id}")).await.json();
     assert_eq!((&record["status"], &record["end_reason"]), (&json!("ENDED"), &json!("error")));
 }

@@ -22,14 +22,14 @@ fn operations() -> Vec<(String, String, bool)> {
 }
 
 fn fill_path(path: &str, id: &str) -> String {
-    let mut filled = String::new();
+    let mut path_filled = String::new();
     for (i, part) in path.split('{').enumerate() {
         match part.split_once('}') {
-            Some((_, rest)) if i > 0 => filled.push_str(&format!("{id}{rest}")),
-            _ => filled.push_str(part),
+            Some((_, rest)) if i > 0 => path_filled.push_str(&format!("{id}{rest}")),
+            _ => path_filled.push_str(part),
         }
     }
-    filled
+    path_filled
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn no_route_of_the_plane_opens_without_its_own_credential() {
 async fn nothing_of_another_workspace_is_visible() {
     let folder = TempFolder::new();
     let mut server = TestServer::start(&folder).await;
-    let made = async |path: &str, body: Value| {
+    let create_resource = async |path: &str, body: Value| {
         let reply = server.post(path, body).await;
         assert!(reply.status < 300, "{path}: {reply:?}");
         reply.json()["id"].as_str().unwrap().to_owned()
@@ -86,13 +86,13 @@ async fn nothing_of_another_workspace_is_visible() {
     let image = "data:image/png;base64,iVBORw0KGgoAAAAN";
     let face = json!({"avatar_name": "Z", "gender": "female", "input_image": image});
     let ids = [
-        ("/v1/ext/agent/", made("/v1/ext/agent", agent_body(json!({}))).await),
-        ("/v1/ext/guardrail/", made("/v1/ext/guardrail", guardrail.clone()).await),
-        ("/v1/ext/mcp/", made("/v1/ext/mcp", mcp.clone()).await),
-        ("/v1/ext/tool/", made("/v1/ext/tool", tool.clone()).await),
-        ("/v1/ext/template/", made("/v1/ext/template", template.clone()).await),
-        ("/v2/custom-avatar/", made("/v2/custom-avatar", face).await),
-        ("/v1/ext/apikey/", made("/v1/ext/apikey", json!({"name": "n"})).await),
+        ("/v1/ext/agent/", create_resource("/v1/ext/agent", agent_body(json!({}))).await),
+        ("/v1/ext/guardrail/", create_resource("/v1/ext/guardrail", guardrail.clone()).await),
+        ("/v1/ext/mcp/", create_resource("/v1/ext/mcp", mcp.clone()).await),
+        ("/v1/ext/tool/", create_resource("/v1/ext/tool", tool.clone()).await),
+        ("/v1/ext/template/", create_resource("/v1/ext/template", template.clone()).await),
+        ("/v2/custom-avatar/", create_resource("/v2/custom-avatar", face).await),
+        ("/v1/ext/apikey/", create_resource("/v1/ext/apikey", json!({"name": "n"})).await),
     ];
     let agent_id = ids[0].1.clone();
     let (conversation, _) = server.create_conversation(&agent_id).await;

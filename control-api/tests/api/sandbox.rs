@@ -23,14 +23,14 @@ fn a_reader_that_is_taken_over_gets_at_no_file_socket_or_program() {
     let file = folder.0.join("token.key");
     std::fs::write(&file, "secret").unwrap();
     let output = Command::new(EXTRACTOR).arg(format!("escape:{}", file.display())).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
+    let stdout_text = String::from_utf8(output.stdout).unwrap();
     let mut refused =
         vec!["read: refused", "list: refused", "make: refused", "remove: refused", "run: refused"];
     if require_sandbox().seccomp {
         refused.extend(["tcp: refused", "udp: refused", "unix: refused"]);
     }
-    let told: Vec<&str> = said.lines().take(refused.len()).collect();
-    assert_eq!(told, refused, "{}", String::from_utf8_lossy(&output.stderr));
+    let results: Vec<&str> = stdout_text.lines().take(refused.len()).collect();
+    assert_eq!(results, refused, "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "secret");
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1);
 }
@@ -40,18 +40,18 @@ fn a_reader_that_is_taken_over_gets_at_no_file_socket_or_program() {
 async fn a_reader_is_confined_before_its_document_comes() {
     let mut reader =
         Command::new(EXTRACTOR).arg("txt").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut wanted = vec!["NoNewPrivs:\t1"];
+    let mut expected = vec!["NoNewPrivs:\t1"];
     if require_sandbox().seccomp {
-        wanted.push("Seccomp:\t2");
+        expected.push("Seccomp:\t2");
     }
     wait_for("the reader to be confined", async || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", reader.id())).unwrap();
-        wanted.iter().all(|line| status.lines().any(|l| l == *line)).then_some(())
+        expected.iter().all(|line| status.lines().any(|l| l == *line)).then_some(())
     })
     .await;
     reader.stdin.take().unwrap().write_all(b"Open daily.").unwrap();
-    let mut said = Vec::new();
-    reader.stdout.take().unwrap().read_to_end(&mut said).unwrap();
+    let mut stdout_bytes = Vec::new();
+    reader.stdout.take().unwrap().read_to_end(&mut stdout_bytes).unwrap();
     assert!(reader.wait().unwrap().success());
-    assert_eq!(documents::parse_output(&said), Some(Ok("Open daily.".into())));
+    assert_eq!(documents::parse_output(&stdout_bytes), Some(Ok("Open daily.".into())));
 }

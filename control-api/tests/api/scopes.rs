@@ -25,8 +25,8 @@ const OPERATE_OPERATIONS: [(&str, &str); 11] = [
 
 /// Creates a key with a scope in the workspace of the server's own key.
 async fn create_key(server: &TestServer, scope: Scope) -> String {
-    let made = server.post("/v1/ext/apikey", json!({"name": scope.name(), "scope": scope.name()})).await;
-    made.expect_status(201)["key"].as_str().unwrap().to_owned()
+    let created = server.post("/v1/ext/apikey", json!({"name": scope.name(), "scope": scope.name()})).await;
+    created.expect_status(201)["key"].as_str().unwrap().to_owned()
 }
 
 /// Method, path and documented scope of every operation that an API key authorizes.
@@ -55,13 +55,13 @@ async fn every_operation_opens_to_its_scope_and_to_no_lesser_one() {
         keys.push((scope, create_key(&server, scope).await));
     }
     let mut counted = BTreeMap::new();
-    for (method, path, told) in key_operations() {
+    for (method, path, documented) in key_operations() {
         let needed = match method.as_str() {
             "GET" => Scope::Read,
             method if OPERATE_OPERATIONS.contains(&(method, path.as_str())) => Scope::Operate,
             _ => Scope::Administer,
         };
-        assert_eq!(told, needed.name(), "the document: {method} {path}");
+        assert_eq!(documented, needed.name(), "the document: {method} {path}");
         *counted.entry(needed.name()).or_insert(0) += 1;
         let url = path.replace("{id}", UNKNOWN_ID);
         assert!(!url.contains('{'), "{path}");
@@ -71,8 +71,8 @@ async fn every_operation_opens_to_its_scope_and_to_no_lesser_one() {
             if *scope >= needed {
                 assert!(![401, 403].contains(&reply.status), "{scope}: {method} {path}: {reply:?}");
             } else {
-                let wanted = json!({"error": format!("Forbidden: this API key has scope {scope}")});
-                assert_eq!((reply.status, reply.json()), (403, wanted), "{scope}: {method} {path}");
+                let expected = json!({"error": format!("Forbidden: this API key has scope {scope}")});
+                assert_eq!((reply.status, reply.json()), (403, expected), "{scope}: {method} {path}");
             }
         }
     }

@@ -99,12 +99,12 @@ async fn what_a_dead_server_left_behind_is_taken_over() {
     expire_lease(&folders, "conversation", &id).await;
     let record = other.wait_for_status(&id, "ENDED").await;
     assert_eq!(record["end_reason"], "error");
-    let told = wait_for("the end to be told", async || {
-        let came = hooks.received();
-        came.iter().any(|one| one.name() == "call_ended").then_some(came)
+    let deliveries = wait_for("the end to be told", async || {
+        let received = hooks.received();
+        received.iter().any(|one| one.name() == "call_ended").then_some(received)
     })
     .await;
-    let (last, before) = told.split_last().unwrap();
+    let (last, before) = deliveries.split_last().unwrap();
     assert_eq!((last.name(), last.sequence()), ("call_ended".to_owned(), 2));
     // The killed server may not have stored that the first delivery succeeded. It is then sent
     // again, with the same id.
@@ -126,19 +126,19 @@ async fn two_servers_lose_and_double_no_event_and_no_key_suffix() {
     let all = servers[0].get("/v1/ext/guardrail").await.expect_status(200);
     let mut keys: Vec<&str> = all.as_array().unwrap().iter().map(|g| g["key"].as_str().unwrap()).collect();
     keys.sort_unstable();
-    let mut wanted: Vec<String> =
+    let mut expected: Vec<String> =
         (2..=40).map(|n| format!("same_name_{n}")).chain(["same_name".into()]).collect();
-    wanted.sort_unstable();
-    assert_eq!(keys, wanted);
+    expected.sort_unstable();
+    assert_eq!(keys, expected);
 
-    let made = servers[0]
+    let created = servers[0]
         .post(
             "/v1/ext/agent",
             agent_body(json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]})),
         )
         .await
         .expect_status(200);
-    let agent = made["id"].as_str().unwrap();
+    let agent = created["id"].as_str().unwrap();
     let mut ids = Vec::new();
     for server in &servers {
         let (id, _) = server.create_conversation(agent).await;
@@ -150,9 +150,9 @@ async fn two_servers_lose_and_double_no_event_and_no_key_suffix() {
             server.engine.record_event(id, n, n as f64, Event::UtteranceCommitted { text: n.to_string() });
         }
     }
-    let came = hooks.wait_for_first(100).await;
+    let received = hooks.wait_for_first(100).await;
     for id in &ids {
-        let of: Vec<String> = came
+        let of: Vec<String> = received
             .iter()
             .map(|one| serde_json::from_str::<Value>(&one.body).unwrap())
             .filter(|body| body["conversation_id"] == id.as_str())
@@ -182,8 +182,8 @@ async fn what_one_server_learns_or_forgets_the_other_does_too() {
     let Some([one, other]) = start_two_servers(&folders).await else { return };
     let parts: [(&str, Option<&str>, &[u8]); 3] =
         [("name", None, b"K"), ("description", None, b"d"), ("text", None, b"The ferry leaves at noon.")];
-    let made = upload_to(&one, "/v1/ext/kb", &parts).await.expect_status(200);
-    let base = made["id"].as_str().unwrap();
+    let created = upload_to(&one, "/v1/ext/kb", &parts).await.expect_status(200);
+    let base = created["id"].as_str().unwrap();
     assert_eq!(
         search_results(&other, base, "when does the ferry leave").await,
         ["The ferry leaves at noon."]

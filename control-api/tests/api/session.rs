@@ -64,12 +64,12 @@ async fn a_session_opens_what_its_key_opens_and_only_with_both_halves() {
     ] {
         assert_eq!(request_status(&server, cookie, token).await, 401, "{cookie:?} {token:?}");
     }
-    let made = server
+    let created = server
         .request("POST", "/v1/ext/agent")
         .header("cookie", &mine.cookie)
         .header("x-csrf-token", &mine.token)
         .body(agent_body(json!({})).to_string());
-    server.send(made).await.expect_status(200);
+    server.send(created).await.expect_status(200);
     // A key in the header takes precedence over the session, valid or not.
     let wrong = server.request("GET", "/v1/ext/agent").header("x-api-key", "vv_wrong");
     let wrong = wrong.header("cookie", &mine.cookie).header("x-csrf-token", &mine.token);
@@ -80,21 +80,21 @@ async fn a_session_opens_what_its_key_opens_and_only_with_both_halves() {
 async fn a_session_tells_its_token_to_its_own_page_and_ends_with_log_out_or_its_key() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
-    let made = server.post("/v1/ext/apikey", json!({"name": "console"})).await.expect_status(201);
-    let browser = log_in(&server, made["key"].as_str().unwrap()).await;
-    let told = get_session(&server, &browser.cookie).await;
-    assert_eq!(told.headers.get("access-control-allow-origin"), None);
-    let renewed = session_cookie(&told);
+    let created = server.post("/v1/ext/apikey", json!({"name": "console"})).await.expect_status(201);
+    let browser = log_in(&server, created["key"].as_str().unwrap()).await;
+    let reply = get_session(&server, &browser.cookie).await;
+    assert_eq!(reply.headers.get("access-control-allow-origin"), None);
+    let renewed = session_cookie(&reply);
     assert_eq!(
-        told.expect_status(200),
-        json!({"prefix": made["prefix"], "scope": "administer", "csrf_token": browser.token})
+        reply.expect_status(200),
+        json!({"prefix": created["prefix"], "scope": "administer", "csrf_token": browser.token})
     );
     assert_eq!(request_status(&server, Some(&renewed), Some(&browser.token)).await, 200);
     let over = server.send(server.request("DELETE", "/console/session")).await;
     assert!(over.headers["set-cookie"].to_str().unwrap().ends_with("; Max-Age=0"));
     assert_eq!((over.status, session_cookie(&over).as_str()), (204, "visavis_console="));
     assert_eq!(get_session(&server, "").await.status, 204);
-    server.delete(&format!("/v1/ext/apikey/{}", made["id"].as_str().unwrap())).await.expect_status(200);
+    server.delete(&format!("/v1/ext/apikey/{}", created["id"].as_str().unwrap())).await.expect_status(200);
     assert_eq!(request_status(&server, Some(&renewed), Some(&browser.token)).await, 401);
     assert_eq!(get_session(&server, &renewed).await.status, 204);
 }

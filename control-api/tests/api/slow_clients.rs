@@ -53,10 +53,10 @@ async fn request_once(server: &TestServer, request: &str) -> String {
 
 /// Everything that the server sends until it closes the connection.
 async fn read_until_closed(stream: &mut TcpStream) -> String {
-    let mut said = Vec::new();
-    let read = tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut said)).await;
+    let mut response = Vec::new();
+    let read = tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut response)).await;
     read.expect("the connection stays open").unwrap();
-    String::from_utf8(said).unwrap()
+    String::from_utf8(response).unwrap()
 }
 
 /// The connection is open, and the server has sent nothing.
@@ -68,16 +68,16 @@ fn assert_open(stream: &TcpStream) {
 
 /// Header and body of one response with a `content-length`.
 async fn read_response(stream: &mut TcpStream) -> String {
-    let mut said = String::new();
+    let mut response = String::new();
     let mut byte = [0];
-    while !said.ends_with("\r\n\r\n") {
-        assert_eq!(stream.read(&mut byte).await.unwrap(), 1, "closed after {said:?}");
-        said.push(char::from(byte[0]));
+    while !response.ends_with("\r\n\r\n") {
+        assert_eq!(stream.read(&mut byte).await.unwrap(), 1, "closed after {response:?}");
+        response.push(char::from(byte[0]));
     }
-    let length = said.lines().find_map(|l| l.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
-    let mut body = vec![0; length.unwrap_or_else(|| panic!("no length: {said}"))];
+    let length = response.lines().find_map(|l| l.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    let mut body = vec![0; length.unwrap_or_else(|| panic!("no length: {response}"))];
     stream.read_exact(&mut body).await.unwrap();
-    said + &String::from_utf8(body).unwrap()
+    response + &String::from_utf8(body).unwrap()
 }
 
 fn post_head(length: usize) -> String {
@@ -139,10 +139,10 @@ async fn a_body_that_does_not_come_is_answered_408() {
         request_health(&server).await;
         assert_open(&stream);
         clock.advance(SECOND).await;
-        let said = read_until_closed(&mut stream).await;
-        assert!(said.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{said}");
-        assert!(said.ends_with("\r\n\r\n{\"error\":\"Request body did not come in time\"}"), "{said}");
-        assert!(said.contains("connection: close"), "{said}");
+        let response = read_until_closed(&mut stream).await;
+        assert!(response.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{response}");
+        assert!(response.ends_with("\r\n\r\n{\"error\":\"Request body did not come in time\"}"), "{response}");
+        assert!(response.contains("connection: close"), "{response}");
     }
     // Clients of the signaling endpoint get the same response, with the headers that let a page of
     // another origin read it.
@@ -154,8 +154,8 @@ async fn a_body_that_does_not_come_is_answered_408() {
     stream.write_all(head.as_bytes()).await.unwrap();
     request_health(&server).await;
     clock.advance(SECOND).await;
-    let said = read_until_closed(&mut stream).await;
-    assert!(said.starts_with("HTTP/1.1 408") && said.contains("access-control-allow-origin: *"), "{said}");
+    let response = read_until_closed(&mut stream).await;
+    assert!(response.starts_with("HTTP/1.1 408") && response.contains("access-control-allow-origin: *"), "{response}");
 }
 
 #[tokio::test]
@@ -187,10 +187,10 @@ async fn answers_that_nobody_reads_end_with_their_connection() {
     let mut stream = connect(&server).await;
     let (mut read, mut write) = stream.split();
     let (ask, unread) = ("GET /assets/call.js HTTP/1.1\r\nhost: localhost\r\n\r\n", 64 << 20);
-    let asks = ask.repeat(unread / 10_000);
+    let requests = ask.repeat(unread / 10_000);
     let asking = async {
         // At some point the server can neither send more nor accept more.
-        let _ = write.write_all(asks.as_bytes()).await;
+        let _ = write.write_all(requests.as_bytes()).await;
         std::future::pending::<()>().await;
     };
     let watching = async {
@@ -239,34 +239,34 @@ async fn health_checks_and_calls_are_served_while_all_connections_are_in_use() {
     busy.write_all(head.as_bytes()).await.unwrap();
     // The server sends `100 Continue` when it waits for the body. From then on the connection is in
     // use.
-    let mut told = [0; 25];
-    busy.read_exact(&mut told).await.unwrap();
-    assert_eq!(told.as_slice(), b"HTTP/1.1 100 Continue\r\n\r\n");
-    let said = request_once(&server, "GET /v1/ext/avatars HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
-    assert!(said.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{said}");
+    let mut interim = [0; 25];
+    busy.read_exact(&mut interim).await.unwrap();
+    assert_eq!(interim.as_slice(), b"HTTP/1.1 100 Continue\r\n\r\n");
+    let response = request_once(&server, "GET /v1/ext/avatars HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+    assert!(response.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{response}");
     assert!(
-        said.ends_with("\r\n\r\n{\"error\":\"No capacity\",\"reason\":\"all connections are in use\"}"),
-        "{said}"
+        response.ends_with("\r\n\r\n{\"error\":\"No capacity\",\"reason\":\"all connections are in use\"}"),
+        "{response}"
     );
     for header in ["connection: close\r\n", "retry-after: 2\r\n", "x-content-type-options: nosniff\r\n"] {
-        assert!(said.contains(header), "{header}: {said}");
+        assert!(response.contains(header), "{header}: {response}");
     }
     for path in ["/healthz", "/readyz"] {
-        let said = request_once(&server, &format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")).await;
-        assert!(said.starts_with("HTTP/1.1 200") && said.contains("connection: close\r\n"), "{path}: {said}");
+        let response = request_once(&server, &format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")).await;
+        assert!(response.starts_with("HTTP/1.1 200") && response.contains("connection: close\r\n"), "{path}: {response}");
     }
-    let door = |path: &str, kind: &str, body: &str| {
+    let signaling_request = |path: &str, kind: &str, body: &str| {
         format!(
             "POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\
              content-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         )
     };
-    let said = request_once(&server, &door(&format!("/rtc/{id}"), "application/sdp", "v=0")).await;
-    assert!(said.starts_with("HTTP/1.1 201"), "{said}");
+    let response = request_once(&server, &signaling_request(&format!("/rtc/{id}"), "application/sdp", "v=0")).await;
+    assert!(response.starts_with("HTTP/1.1 201"), "{response}");
     let offer = json!({"sdp": "v=0", "type": "offer"}).to_string();
-    let said = request_once(&server, &door("/api/offer", "application/json", &offer)).await;
-    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+    let response = request_once(&server, &signaling_request("/api/offer", "application/json", &offer)).await;
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
     busy.write_all(body.as_bytes()).await.unwrap();
     assert!(read_response(&mut busy).await.starts_with("HTTP/1.1 200"), "its place was not taken");
     assert_eq!(clock.elapsed(), Duration::ZERO, "nobody waited");
@@ -287,8 +287,8 @@ async fn a_stop_closes_what_is_idle_and_lets_a_request_end() {
     let stopping = tokio::spawn(server.stop());
     assert_eq!(read_until_closed(&mut idle).await, "");
     busy.write_all(&body.as_bytes()[1..]).await.unwrap();
-    let said = read_until_closed(&mut busy).await;
-    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+    let response = read_until_closed(&mut busy).await;
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
     stopping.await.unwrap();
     assert_eq!(clock.elapsed(), Duration::ZERO, "the stop waited for nothing");
 }

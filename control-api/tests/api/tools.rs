@@ -22,20 +22,20 @@ fn tool_body() -> Value {
 async fn a_tool_is_made_read_replaced_and_deleted() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
-    let made = server.post("/v1/ext/tool", tool_body()).await.expect_status(201);
-    assert_eq!(made["message"], "Tool details created successfully");
-    let path = format!("/v1/ext/tool/{}", made["id"].as_str().unwrap());
+    let created = server.post("/v1/ext/tool", tool_body()).await.expect_status(201);
+    assert_eq!(created["message"], "Tool details created successfully");
+    let path = format!("/v1/ext/tool/{}", created["id"].as_str().unwrap());
     let read = server.get(&path).await.expect_status(200);
     assert_eq!(read["schema"], tool_body()["schema"]);
     assert_eq!(read["request_config"]["headers"], json!({"X-Key": "***"}));
     assert_eq!(read["event_messages"]["on_start"], json!({"message": "Let me look."}));
-    assert_eq!(server.get("/v1/ext/tool").await.expect_status(200)[0]["id"], made["id"]);
+    assert_eq!(server.get("/v1/ext/tool").await.expect_status(200)[0]["id"], created["id"]);
 
     server
         .send_json("PUT", &path, read)
         .await
-        .assert_is(200, json!({"id": made["id"], "message": "Tool details updated successfully"}));
-    let agent = server.create_agent(json!({"tool": [made["id"]]})).await;
+        .assert_is(200, json!({"id": created["id"], "message": "Tool details updated successfully"}));
+    let agent = server.create_agent(json!({"tool": [created["id"]]})).await;
     let (conversation, token) = server.create_conversation(&agent).await;
     let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
@@ -51,7 +51,7 @@ async fn a_tool_is_made_read_replaced_and_deleted() {
     server
         .delete(&path)
         .await
-        .assert_is(200, json!({"id": made["id"], "message": "Tool details deleted successfully"}));
+        .assert_is(200, json!({"id": created["id"], "message": "Tool details deleted successfully"}));
     for reply in [
         server.get(&path).await,
         server.delete(&path).await,

@@ -57,8 +57,8 @@ async fn a_slow_receiver_delays_nobody_but_itself() {
     .await;
     // Accepts connections and never responds.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let wanted = json!({"callback_url": format!("http://{}/", silent.local_addr().unwrap()), "callback_events": ["utterance_committed"]});
-    let agent = server.create_agent(wanted).await;
+    let agent_fields = json!({"callback_url": format!("http://{}/", silent.local_addr().unwrap()), "callback_events": ["utterance_committed"]});
+    let agent = server.create_agent(agent_fields).await;
     // More conversations than attempts may run at once.
     let mut slow = String::new();
     for _ in 0..300 {
@@ -169,24 +169,24 @@ async fn check_all_come_in_order(events: u64, each: Option<Duration>) {
         config.webhooks.schedule = [0, 20, 40, 80, 160, 320, 640].map(Duration::from_millis).to_vec();
     })
     .await;
-    let wanted = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]});
-    let agent = server.create_agent(wanted).await;
+    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]});
+    let agent = server.create_agent(agent_fields).await;
     let mut ids = Vec::new();
     for _ in 0..LANES {
         let (id, _) = server.create_conversation(&agent).await;
         server.engine.record_event(&id, 0, 0.0, joined_event());
         ids.push(id);
     }
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let mut clock = each.map(tokio::time::interval);
     for n in 0..events {
         if let Some(clock) = &mut clock {
             clock.tick().await;
         }
-        let (lane, seq) = ((n % LANES) as usize, n / LANES + 1);
-        server.engine.record_event(&ids[lane], seq, seq as f64, utterance(seq));
+        let (index, seq) = ((n % LANES) as usize, n / LANES + 1);
+        server.engine.record_event(&ids[index], seq, seq as f64, utterance(seq));
     }
-    let told = begun.elapsed();
+    let emit_time = started_at.elapsed();
     // A slow machine must not fail the test: it waits as long as there is progress.
     let mut settled = 0;
     while settled < events {
@@ -198,15 +198,15 @@ async fn check_all_come_in_order(events: u64, each: Option<Duration>) {
         .await;
     }
     let (done, dead) = (server.webhook_count("done").await, server.webhook_count("dead").await);
-    println!("{done} taken and {dead} dead letters after {:?}; told within {told:?}", begun.elapsed());
+    println!("{done} taken and {dead} dead letters after {:?}; told within {emit_time:?}", started_at.elapsed());
     assert!(dead * 500 <= events, "seven tries of which three of ten fail: {dead}");
     let (mut first, mut seen) = (HashMap::<String, Vec<u64>>::new(), HashSet::new());
     for one in hooks.received() {
         if seen.insert(one.id().to_owned()) {
             let body: Value = serde_json::from_str(&one.body).unwrap();
-            let lane = first.entry(body["conversation_id"].as_str().unwrap().to_owned()).or_default();
+            let index = first.entry(body["conversation_id"].as_str().unwrap().to_owned()).or_default();
             assert_eq!(body["event"]["payload"]["text"], one.sequence().to_string());
-            lane.push(one.sequence());
+            index.push(one.sequence());
         }
     }
     assert_eq!((seen.len() as u64, first.len() as u64), (events, LANES), "none lost");

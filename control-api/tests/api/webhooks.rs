@@ -28,10 +28,10 @@ const ALL_EVENTS: [&str; 11] = [
     "user.stopped_speaking",
 ];
 
-fn check_signature(came: &ReceivedWebhook, secret: &str) {
-    let header = |name: &str| came.headers[name].to_str().unwrap();
+fn check_signature(webhook: &ReceivedWebhook, secret: &str) {
+    let header = |name: &str| webhook.headers[name].to_str().unwrap();
     let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap();
-    let signed = format!("{}.{}.{}", header("webhook-id"), header("webhook-timestamp"), came.body);
+    let signed = format!("{}.{}.{}", header("webhook-id"), header("webhook-timestamp"), webhook.body);
     let tag = STANDARD.decode(header("webhook-signature").strip_prefix("v1,").unwrap()).unwrap();
     hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, &key), signed.as_bytes(), &tag)
         .expect("the signature fits");
@@ -47,14 +47,14 @@ async fn a_talk_is_told_in_order_signed_and_worded_as_the_interface_says() {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(&folder).await;
-    let made = server
+    let created = server
         .post("/v1/ext/agent", agent_body(json!({"callback_url": hooks.url, "callback_events": ALL_EVENTS})))
         .await
         .expect_status(200);
-    let (id, _) = server.create_conversation(made["id"].as_str().unwrap()).await;
+    let (id, _) = server.create_conversation(created["id"].as_str().unwrap()).await;
     server.engine.record_events(&id, 0, sample_call());
-    let came = hooks.wait_for_first(7).await;
-    let names: Vec<String> = came.iter().map(ReceivedWebhook::name).collect();
+    let received = hooks.wait_for_first(7).await;
+    let names: Vec<String> = received.iter().map(ReceivedWebhook::name).collect();
     assert_eq!(
         names,
         [
@@ -67,12 +67,12 @@ async fn a_talk_is_told_in_order_signed_and_worded_as_the_interface_says() {
             "call_ended"
         ]
     );
-    for (i, one) in came.iter().enumerate() {
+    for (i, one) in received.iter().enumerate() {
         assert_eq!(one.sequence(), i as u64 + 1);
         assert_eq!(one.headers["content-type"], "application/json");
-        check_signature(one, made["webhook_secret"].as_str().unwrap());
+        check_signature(one, created["webhook_secret"].as_str().unwrap());
     }
-    let body: Value = serde_json::from_str(&came[2].body).unwrap();
+    let body: Value = serde_json::from_str(&received[2].body).unwrap();
     let timestamp = CALL_STARTED_AT as f64 / 1e6 + 2.5;
     assert_eq!(
         body,
@@ -93,9 +93,9 @@ async fn only_listed_events_are_sent() {
     let agent = server.create_agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended", "action_found", "utterance_committed"]})).await;
     let (id, _) = server.create_conversation(&agent).await;
     server.engine.record_events(&id, 0, sample_call());
-    let came = hooks.wait_for_first(2).await;
-    assert_eq!([came[0].name(), came[1].name()], ["utterance_committed", "call_ended"]);
-    assert_eq!([came[0].sequence(), came[1].sequence()], [1, 2]);
+    let received = hooks.wait_for_first(2).await;
+    assert_eq!([received[0].name(), received[1].name()], ["utterance_committed", "call_ended"]);
+    assert_eq!([received[0].sequence(), received[1].sequence()], [1, 2]);
 }
 
 #[tokio::test]
@@ -111,11 +111,11 @@ async fn a_refused_event_is_tried_again_before_the_next_one() {
         .await;
     let (id, _) = server.create_conversation(&agent).await;
     server.engine.record_events(&id, 0, sample_call());
-    let came = hooks.wait_for_first(4).await;
-    let names: Vec<String> = came.iter().map(ReceivedWebhook::name).collect();
+    let received = hooks.wait_for_first(4).await;
+    let names: Vec<String> = received.iter().map(ReceivedWebhook::name).collect();
     assert_eq!(names, ["utterance_committed", "utterance_committed", "utterance_committed", "call_ended"]);
     assert!(
-        came[..3].iter().all(|one| one.id() == came[0].id() && one.body == came[0].body),
+        received[..3].iter().all(|one| one.id() == received[0].id() && one.body == received[0].body),
         "the same event, byte for byte"
     );
 }
@@ -153,8 +153,8 @@ async fn after_the_last_try_an_event_is_a_dead_letter_and_a_speaking_one_is_drop
     let agent = server.create_agent(json!({"callback_url": hooks.url, "callback_events": ["user.started_speaking", "utterance_committed", "call_ended"]})).await;
     let (id, _) = server.create_conversation(&agent).await;
     server.engine.record_events(&id, 0, sample_call());
-    let came = hooks.wait_for_first(7).await;
-    assert_eq!(came[6].name(), "call_ended");
+    let received = hooks.wait_for_first(7).await;
+    assert_eq!(received[6].name(), "call_ended");
     wait_for("the outcome", async || {
         let counts = [
             server.webhook_count("dead").await,
@@ -209,8 +209,8 @@ async fn what_was_not_delivered_is_delivered_after_a_restart() {
     let first = hooks.wait_for_first(1).await;
     server.kill().await;
     let server = TestServer::start(&folder).await;
-    let came = hooks.wait_for_first(2).await;
-    assert_eq!((came[1].id(), &came[1].body), (first[0].id(), &first[0].body));
+    let received = hooks.wait_for_first(2).await;
+    assert_eq!((received[1].id(), &received[1].body), (first[0].id(), &first[0].body));
     wait_for("the delivery to be kept", async || (server.webhook_count("done").await == 1).then_some(()))
         .await;
 }
@@ -266,10 +266,10 @@ async fn a_dead_letter_is_listed_with_its_tries_and_delivered_again() {
         .post(&again, json!({}))
         .await
         .assert_is(200, json!({"id": dead["id"], "message": "Webhook is delivered again"}));
-    let mut came = hooks.wait_for_first(3).await;
-    came.extend(right.wait_for_first(1).await);
+    let mut received = hooks.wait_for_first(3).await;
+    received.extend(right.wait_for_first(1).await);
     assert!(
-        came.iter().all(|one| one.id() == came[0].id() && one.body == came[0].body && one.sequence() == 1)
+        received.iter().all(|one| one.id() == received[0].id() && one.body == received[0].body && one.sequence() == 1)
     );
     let path = format!("/v1/ext/conversation/{id}/deliveries");
     let log = wait_for("the delivery", async || {
@@ -299,11 +299,11 @@ async fn a_guardrail_that_fires_is_told_once_with_the_speech_that_answers_it() {
     let rule = server.post("/v1/ext/guardrail", guardrail).await.expect_status(201);
     let silent =
         server.post("/v1/ext/guardrail", json!({"name": "Hate", "prompt": "Hate"})).await.expect_status(201);
-    let made = server
+    let created = server
         .post("/v1/ext/agent", agent_body(json!({"guardrail": [silent["id"], rule["id"]]})))
         .await
         .expect_status(200);
-    let (id, token) = server.create_conversation(made["id"].as_str().unwrap()).await;
+    let (id, token) = server.create_conversation(created["id"].as_str().unwrap()).await;
     let offer = server.request("POST", &format!("/rtc/{id}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
     let (rule, tools) = {
@@ -333,10 +333,10 @@ async fn a_guardrail_that_fires_is_told_once_with_the_speech_that_answers_it() {
         0,
         [(0.0, joined_event()), (1.5, fired), (1.6, speaks(utterance)), (3.0, speaks(utterance))],
     );
-    let came = hooks.wait_for_first(1).await;
-    check_signature(&came[0], made["webhook_secret"].as_str().unwrap());
+    let received = hooks.wait_for_first(1).await;
+    check_signature(&received[0], created["webhook_secret"].as_str().unwrap());
     assert_eq!(
-        came[0].body,
+        received[0].body,
         json!({
             "event": "guardrail_triggered", "guardrail": {"name": "no_advice", "category": "law"}, "content": "May I sue?",
             "response_message": "I must not.", "verdict": null, "conversation_id": id, "speech_id": "speech_2",

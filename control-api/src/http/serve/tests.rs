@@ -50,7 +50,7 @@ struct TestServer(mpsc::UnboundedSender<(DuplexStream, SocketAddr)>);
 impl TestServer {
     fn start(connections: usize, proxies: &[&str]) -> Self {
         let router = Router::new().fallback(respond);
-        let bounds = HttpLimits {
+        let limits = HttpLimits {
             max_connections: connections,
             trusted_proxies: proxies.iter().map(|text| text.parse().unwrap()).collect(),
             ..HttpLimits::default()
@@ -60,7 +60,7 @@ impl TestServer {
             PipeListener(listener),
             |_| {},
             router,
-            bounds,
+            limits,
             std::future::pending(),
         ));
         Self(connect)
@@ -105,7 +105,7 @@ fn is_open(client: &mut DuplexStream) -> bool {
 }
 
 async fn assert_quarter_stays_open(server: &TestServer, from: impl Fn(usize) -> String, other: &str) {
-    let began = Instant::now();
+    let started_at = Instant::now();
     let mut silent: Vec<_> = (0..100).map(|n| server.connect(&from(n))).collect();
     let said = server.request_once(other).await;
     assert!(said.starts_with("HTTP/1.1 200") && said.ends_with("well"), "{said}");
@@ -113,7 +113,7 @@ async fn assert_quarter_stays_open(server: &TestServer, from: impl Fn(usize) -> 
         assert_eq!(read_until_closed(client).await, "");
     }
     assert!(silent[98..].iter_mut().all(is_open));
-    assert_eq!(began.elapsed(), Duration::ZERO, "nobody waited");
+    assert_eq!(started_at.elapsed(), Duration::ZERO, "nobody waited");
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,11 +159,11 @@ async fn an_address_that_uses_its_share_gets_no_further_connection() {
     for _ in 0..2 + RESERVED_SLOTS / 4 {
         held.push(server.open_held_response("192.0.2.1").await);
     }
-    let began = Instant::now();
+    let started_at = Instant::now();
     assert_eq!(server.request_once("192.0.2.1").await, "", "closed without an answer");
     assert!(server.request_once("192.0.2.2").await.starts_with("HTTP/1.1 200"));
     assert!(held.iter_mut().all(is_open));
-    assert_eq!(began.elapsed(), Duration::ZERO);
+    assert_eq!(started_at.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,26 +171,26 @@ async fn a_connection_at_a_reserved_place_has_a_second_for_one_request() {
     let server = TestServer::start(2, &[]);
     let mut held =
         [server.open_held_response("192.0.2.1").await, server.open_held_response("192.0.2.2").await];
-    let began = Instant::now();
-    let mut asks = server.connect("192.0.2.3");
-    asks.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-    let said = read_until_closed(&mut asks).await;
+    let started_at = Instant::now();
+    let mut client = server.connect("192.0.2.3");
+    client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let said = read_until_closed(&mut client).await;
     assert!(said.starts_with("HTTP/1.1 200") && said.contains("connection: close\r\n"), "{said}");
-    assert_eq!(began.elapsed(), Duration::ZERO);
+    assert_eq!(started_at.elapsed(), Duration::ZERO);
     let mut silent = server.connect("192.0.2.3");
     assert_eq!(read_until_closed(&mut silent).await, "");
-    assert!((1000..=1010).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+    assert!((1000..=1010).contains(&started_at.elapsed().as_millis()), "{:?}", started_at.elapsed());
     let mut half = server.connect("192.0.2.3");
     half.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf").await.unwrap();
     let said = read_until_closed(&mut half).await;
     assert!(said.starts_with("HTTP/1.1 408"), "{said}");
     // A client that keeps sending has no more time either.
-    let began = Instant::now();
+    let started_at = Instant::now();
     let mut drips = server.connect("192.0.2.3");
     drips.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 65536\r\n\r\n").await.unwrap();
     drips.write_all(&[b'x'; 60_000]).await.unwrap();
     let said = read_until_closed(&mut drips).await;
     assert!(said.starts_with("HTTP/1.1 408"), "{said}");
-    assert!((1000..=1010).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+    assert!((1000..=1010).contains(&started_at.elapsed().as_millis()), "{:?}", started_at.elapsed());
     assert!(held.iter_mut().all(is_open), "what is in use stays");
 }

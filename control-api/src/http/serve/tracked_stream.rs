@@ -17,20 +17,20 @@ pub(super) struct TrackedStream<'a, S> {
 }
 
 impl<'a, S> TrackedStream<'a, S> {
-    pub(super) fn new(stream: S, place: &'a SlotPermit) -> Self {
-        Self { stream, permit: place, pending_write: None }
+    pub(super) fn new(stream: S, permit: &'a SlotPermit) -> Self {
+        Self { stream, permit: permit, pending_write: None }
     }
 
     /// Records how many of the offered bytes were written. The connection is active while bytes are
     /// pending.
-    fn track_write(&mut self, offered: usize, taken: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        match &taken {
+    fn track_write(&mut self, offered: usize, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match &written {
             Poll::Pending if self.pending_write.is_none() => self.pending_write = self.permit.start_request(),
-            Poll::Ready(Ok(taken)) if *taken < offered => {}
+            Poll::Ready(Ok(written)) if *written < offered => {}
             Poll::Pending => {}
             Poll::Ready(_) => self.pending_write = None,
         }
-        taken
+        written
     }
 }
 

@@ -31,9 +31,9 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 /// Whether a request may read the metrics: with the token, or from this machine while the server is
 /// not public.
 fn may_read(shared: &AppState, request: &Request) -> bool {
-    let given = bearer_token(request.headers(), request.uri().query());
-    if let (Some(token), Some(given)) = (&shared.config.metrics_token, given)
-        && aws_lc_rs::constant_time::verify_slices_are_equal(token.as_bytes(), given.as_bytes()).is_ok()
+    let presented_token = bearer_token(request.headers(), request.uri().query());
+    if let (Some(token), Some(presented_token)) = (&shared.config.metrics_token, presented_token)
+        && aws_lc_rs::constant_time::verify_slices_are_equal(token.as_bytes(), presented_token.as_bytes()).is_ok()
     {
         return true;
     }
@@ -70,8 +70,8 @@ async fn control_plane_metrics(shared: &AppState) -> store::Result<Vec<MetricFam
     let conversations = shared.store.conversation_counts().await?;
     let host = shared.engine();
     let failing = shared.store.health.failure_reason().is_some();
-    let keeps = shared.persistence_failure().is_none();
-    let ready = keeps
+    let stores_events = shared.persistence_failure().is_none();
+    let ready = stores_events
         && !shared.is_draining()
         && host.not_ready_reason().is_none()
         && host.capacity_error().is_none();

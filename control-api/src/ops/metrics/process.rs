@@ -89,9 +89,9 @@ mod tests {
         let held: Vec<_> = (0..32).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
         let memory = std::hint::black_box(vec![1u8; 64 << 20]);
         let thread = std::thread::spawn(std::thread::park);
-        let begun = cpu_time::ThreadTime::now();
+        let started = cpu_time::ThreadTime::now();
         let mut sum = 0u64;
-        while begun.elapsed().as_millis() < 50 {
+        while started.elapsed().as_millis() < 50 {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
         let after = collect();

@@ -61,17 +61,17 @@ pub(crate) async fn insert_with_limits(
     shared: &AppState,
     workspace: &str,
     body: Value,
-    limited: bool,
+    enforce_quota: bool,
 ) -> Result<(String, String), ApiError> {
     let parsed = parse::parse(body, &avatars::list_available(shared, workspace).await?, None)?;
     let mut tx = shared.store.begin_write().await?;
     check_references(&mut tx, workspace, &parsed.document).await?;
-    if limited {
+    if enforce_quota {
         check_quota(shared, &mut tx, workspace, &parsed.document).await?;
     }
-    let made = insert_in(shared, &mut tx, workspace, parsed).await?;
+    let created = insert_in(shared, &mut tx, workspace, parsed).await?;
     tx.commit().await?;
-    Ok(made)
+    Ok(created)
 }
 
 /// 429 if the workspace may not have another agent, or not one of this size.
@@ -132,15 +132,15 @@ pub(crate) async fn check_references(
     workspace: &str,
     document: &Value,
 ) -> Result<(), ApiError> {
-    let faults = FieldErrors::default();
+    let errors = FieldErrors::default();
     for list in parse::ATTACHMENT_FIELDS {
         for (i, id) in document::string_list(document, list).iter().enumerate() {
             if !reference_exists(tx, workspace, list, id).await? {
-                faults.add(format!("{list}[{i}]"), "names nothing");
+                errors.add(format!("{list}[{i}]"), "names nothing");
             }
         }
     }
-    faults.into_result(())
+    errors.into_result(())
 }
 
 async fn list(
@@ -183,11 +183,11 @@ async fn replace(
     Path(id): Path<String>,
     Json(body): Json,
 ) -> JsonResult {
-    let check = body.clone();
+    let submitted = body.clone();
     let done = update(&shared, &caller, &id, |_| body).await;
     if matches!(done, Err(ApiError::NotFound(_))) {
         // An invalid body is reported before a missing agent.
-        parse::parse(check, &avatars::list_available(&shared, &caller.workspace).await?, None)?;
+        parse::parse(submitted, &avatars::list_available(&shared, &caller.workspace).await?, None)?;
     }
     done
 }
@@ -215,16 +215,16 @@ async fn update(
     id: &str,
     body: impl FnOnce(Value) -> Value,
 ) -> JsonResult {
-    let missing = || ApiError::NotFound(Resource::Agent);
-    let id = store::normalize_id(id).ok_or_else(missing)?;
-    let mut faces = avatars::list_available(shared, &caller.workspace).await?;
+    let not_found = || ApiError::NotFound(Resource::Agent);
+    let id = store::normalize_id(id).ok_or_else(not_found)?;
+    let mut available_avatars = avatars::list_available(shared, &caller.workspace).await?;
     let mut tx = shared.store.begin_write().await?;
-    let row = document::find_in(&mut tx, Table::Agent, &caller.workspace, &id).await?.ok_or_else(missing)?;
+    let row = document::find_in(&mut tx, Table::Agent, &caller.workspace, &id).await?.ok_or_else(not_found)?;
     let old: AgentSecrets = secrets::open(&shared.vault, &row.id, &row.secrets)?;
     let mut stored = document::parse_document(&row.document)?;
     drop_deleted_references(&mut tx, &caller.workspace, &mut stored).await?;
-    faces.extend(stored_avatars(&stored));
-    let ParsedAgent { document, secrets } = parse::parse(body(stored), &faces, Some(&old))?;
+    available_avatars.extend(stored_avatars(&stored));
+    let ParsedAgent { document, secrets } = parse::parse(body(stored), &available_avatars, Some(&old))?;
     check_references(&mut tx, &caller.workspace, &document).await?;
     let sealed = secrets::seal(&shared.vault, &row.id, &secrets);
     let text = document.to_string();
@@ -256,14 +256,14 @@ pub(crate) async fn drop_deleted_references(
     document: &mut Value,
 ) -> store::Result<()> {
     for list in parse::ATTACHMENT_FIELDS {
-        let mut kept = Vec::new();
+        let mut remaining = Vec::new();
         for id in document::string_list(document, list) {
             if reference_exists(tx, workspace, list, &id).await? {
-                kept.push(Value::from(id));
+                remaining.push(Value::from(id));
             }
         }
         if document[list].is_array() {
-            document[list] = kept.into();
+            document[list] = remaining.into();
         }
     }
     Ok(())
@@ -274,8 +274,8 @@ async fn remove(
     caller: ApiCaller,
     Path(id): Path<String>,
 ) -> JsonResult {
-    let missing = || ApiError::NotFound(Resource::Agent);
-    let id = store::normalize_id(&id).ok_or_else(missing)?;
+    let not_found = || ApiError::NotFound(Resource::Agent);
+    let id = store::normalize_id(&id).ok_or_else(not_found)?;
     let mut tx = shared.store.begin_write().await.or_internal_error(DELETE_FAILED)?;
     let found = document::delete(&mut tx, Table::Agent, &caller.workspace, &id)
         .await
@@ -284,7 +284,7 @@ async fn remove(
     if found {
         Ok(axum::Json(json!({"id": id, "message": "Agent deleted successfully"})))
     } else {
-        Err(missing())
+        Err(not_found())
     }
 }
 
@@ -293,10 +293,10 @@ async fn rotate_webhook_secret(
     caller: ApiCaller,
     Path(id): Path<String>,
 ) -> JsonResult {
-    let missing = || ApiError::NotFound(Resource::Agent);
-    let id = store::normalize_id(&id).ok_or_else(missing)?;
+    let not_found = || ApiError::NotFound(Resource::Agent);
+    let id = store::normalize_id(&id).ok_or_else(not_found)?;
     let mut tx = shared.store.begin_write().await?;
-    let row = document::find_in(&mut tx, Table::Agent, &caller.workspace, &id).await?.ok_or_else(missing)?;
+    let row = document::find_in(&mut tx, Table::Agent, &caller.workspace, &id).await?.ok_or_else(not_found)?;
     let old: AgentSecrets = secrets::open(&shared.vault, &row.id, &row.secrets)?;
     let secrets = AgentSecrets { webhook: secrets::new_webhook_secret(), ..old };
     let sealed = secrets::seal(&shared.vault, &row.id, &secrets);

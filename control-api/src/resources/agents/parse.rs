@@ -48,44 +48,44 @@ pub(crate) struct ParsedAgent {
 /// Parses an agent. `old` are the secrets of the agent that it replaces: a `***` preserves them.
 pub(crate) fn parse(
     body: Value,
-    stock: &[StockAvatar],
+    available_avatars: &[StockAvatar],
     old: Option<&AgentSecrets>,
 ) -> Result<ParsedAgent, ApiError> {
-    parse_as(DocumentKind::Agent, body, stock, old)
+    parse_as(DocumentKind::Agent, body, available_avatars, old)
 }
 
 /// Parses an agent or a template.
 pub(crate) fn parse_as(
-    form: DocumentKind,
+    kind: DocumentKind,
     body: Value,
-    stock: &[StockAvatar],
+    available_avatars: &[StockAvatar],
     old: Option<&AgentSecrets>,
 ) -> Result<ParsedAgent, ApiError> {
-    let faults = FieldErrors::default();
-    let fields = Fields::body(body, &faults)?;
+    let errors = FieldErrors::default();
+    let fields = Fields::body(body, &errors)?;
     let mut secrets = AgentSecrets {
         webhook: old.map_or_else(secrets::new_webhook_secret, |s| s.webhook.clone()),
         ..AgentSecrets::default()
     };
-    let [name_field, prompt_field] = form.name_fields();
+    let [name_field, prompt_field] = kind.name_fields();
     let name = fields.required(name_field);
     let prompt = fields.required(prompt_field);
     let config = parse_config(&fields.object("config"));
     let mut avatars = Vec::new();
     match fields.objects("avatars") {
         Some(list) if !list.is_empty() => {
-            let mut agree = true;
+            let mut delays_consistent = true;
             for (i, avatar) in list.iter().enumerate() {
                 let old = old.and_then(|s| s.avatars.get(i));
-                let (document, kept) = parse_avatar(form, avatar, &config["turn"], &mut agree, stock, old);
+                let (document, avatar_secrets) = parse_avatar(kind, avatar, &config["turn"], &mut delays_consistent, available_avatars, old);
                 avatars.push(document);
-                secrets.avatars.push(kept);
+                secrets.avatars.push(avatar_secrets);
             }
-            if !agree {
+            if !delays_consistent {
                 turn::report_inconsistent_delays(&fields.object("config").object("turn"));
             }
         }
-        _ if form == DocumentKind::Template => {}
+        _ if kind == DocumentKind::Template => {}
         Some(_) if fields.raw("avatars") == Some(&json!([])) => {
             fields.add_error("avatars", "must hold at least one avatar");
         }
@@ -99,7 +99,7 @@ pub(crate) fn parse_as(
     for (i, event) in events.iter().enumerate() {
         if event != ACTION_FOUND && !WEBHOOK_EVENTS.contains(&event.as_str()) {
             let known = WEBHOOK_EVENTS.join(", ");
-            faults.add(format!("callback_events[{i}]"), format!("must be one of {known}, {ACTION_FOUND}"));
+            errors.add(format!("callback_events[{i}]"), format!("must be one of {known}, {ACTION_FOUND}"));
         }
     }
     let embed = fields.object("embed");
@@ -125,7 +125,7 @@ pub(crate) fn parse_as(
         }
     }
     put("embed", json!({"enabled": embed.boolean("enabled").unwrap_or(false), "origins": origins}));
-    faults.into_result(ParsedAgent { document: Value::Object(document), secrets })
+    errors.into_result(ParsedAgent { document: Value::Object(document), secrets })
 }
 
 fn parse_config(fields: &Fields<'_>) -> Value {
@@ -155,32 +155,32 @@ fn parse_config(fields: &Fields<'_>) -> Value {
 
 /// Sets `agree` to false if `turn` and the avatar's preset are inconsistent.
 fn parse_avatar(
-    form: DocumentKind,
+    kind: DocumentKind,
     fields: &Fields<'_>,
     turn: &Value,
-    agree: &mut bool,
-    stock: &[StockAvatar],
+    delays_consistent: &mut bool,
+    available_avatars: &[StockAvatar],
     old: Option<&secrets::AvatarSecrets>,
 ) -> (Value, secrets::AvatarSecrets) {
-    let key = match form {
+    let key = match kind {
         DocumentKind::Agent => fields.required("avatar_key_id"),
         DocumentKind::Template => fields.text("avatar_key_id").unwrap_or_default(),
     };
-    let known = stock.iter().find(|a| a.avatar_key_id == key);
+    let known = available_avatars.iter().find(|a| a.avatar_key_id == key);
     if known.is_none() && !key.is_empty() {
         fields.add_error("avatar_key_id", "names no avatar");
     }
-    let under = fields.object("config");
-    let part = |name: &str| fields.object(name).merged_with(under.object(name));
-    let (llm, stt, tts) = (part("llm"), part("stt"), part("tts"));
-    let mut kept = secrets::AvatarSecrets::default();
+    let nested_config = fields.object("config");
+    let provider_fields = |name: &str| fields.object(name).merged_with(nested_config.object(name));
+    let (llm, stt, tts) = (provider_fields("llm"), provider_fields("stt"), provider_fields("tts"));
+    let mut secrets = secrets::AvatarSecrets::default();
     let handling = fields.choice("turn_handling", turn::HANDLINGS, "balanced");
     let interruptability = fields.choice("interruptability", turn::INTERRUPTABILITIES, "medium");
-    *agree &= turn::check_delays(&stt, &handling, turn);
+    *delays_consistent &= turn::check_delays(&stt, &handling, turn);
     let messages = |f: &Fields<'_>, name: &str| f.string_list(name).unwrap_or_default();
     let welcome = fields.object("welcome_message");
     let idle = fields.object("idle_timeout");
-    let warning = fields.object("exit_heads_up_message");
+    let exit_warning = fields.object("exit_heads_up_message");
     let exit = fields.object("exit_message");
     // Null has a meaning in both: no call-outs, and call-outs without end.
     let idle_timeout = match idle.raw("timeout") {
@@ -206,7 +206,7 @@ fn parse_avatar(
                 "model": llm.text("model"),
                 "fallback_model": llm.text("fallback_model"),
                 "url": llm.text("url"),
-                "token": take_token(&llm, &mut kept.llm, old.and_then(|o| o.llm.as_deref())),
+                "token": take_token(&llm, &mut secrets.llm, old.and_then(|o| o.llm.as_deref())),
             },
             "stt": {
                 "provider": stt.text("provider"),
@@ -216,7 +216,7 @@ fn parse_avatar(
                 "min_endpointing_delay": stt.number("min_endpointing_delay", 0.0..=10.0),
                 "max_endpointing_delay": stt.number("max_endpointing_delay", 0.0..=10.0),
                 "turn_model": stt.boolean("turn_model").unwrap_or(false),
-                "token": take_token(&stt, &mut kept.stt, old.and_then(|o| o.stt.as_deref())),
+                "token": take_token(&stt, &mut secrets.stt, old.and_then(|o| o.stt.as_deref())),
             },
             "tts": {
                 "model_id": tts.text("model_id"),
@@ -224,7 +224,7 @@ fn parse_avatar(
                 "voice_id": tts.text("voice_id"),
                 "sample_rate": tts.number("sample_rate", 8000.0..=48_000.0),
                 "custom_pronunciation": pronunciations(&tts),
-                "token": take_token(&tts, &mut kept.tts, old.and_then(|o| o.tts.as_deref())),
+                "token": take_token(&tts, &mut secrets.tts, old.and_then(|o| o.tts.as_deref())),
             },
         },
         "welcome_message": {
@@ -233,15 +233,15 @@ fn parse_avatar(
         },
         "idle_timeout": {"timeout": idle_timeout, "filler_phrases": messages(&idle, "filler_phrases"), "end_after": end_after},
         "exit_heads_up_message": {
-            "callout_before": warning.number("callout_before", 0.0..=MAX_DURATION_SECONDS).unwrap_or_else(|| 10.into()),
-            "messages": messages(&warning, "messages"),
+            "callout_before": exit_warning.number("callout_before", 0.0..=MAX_DURATION_SECONDS).unwrap_or_else(|| 10.into()),
+            "messages": messages(&exit_warning, "messages"),
         },
         "exit_message": {"messages": messages(&exit, "messages"), "max_call_duration": exit.number("max_call_duration", 0.0..=MAX_DURATION_SECONDS)},
         "turn_handling": handling,
         "interruptability": interruptability,
         "frame_rate": frame_rate,
     });
-    (document, kept)
+    (document, secrets)
 }
 
 fn pronunciations(tts: &Fields<'_>) -> Vec<Value> {
@@ -252,13 +252,13 @@ fn pronunciations(tts: &Fields<'_>) -> Vec<Value> {
 }
 
 /// Moves the field `token` into `kept`. Returns its replacement in the document.
-fn take_token(fields: &Fields<'_>, kept: &mut Option<String>, old: Option<&str>) -> Value {
-    *kept = match fields.text("token") {
+fn take_token(fields: &Fields<'_>, secret: &mut Option<String>, old: Option<&str>) -> Value {
+    *secret = match fields.text("token") {
         Some(stars) if stars == SECRET_MASK => old.map(str::to_owned),
         Some(token) if token.is_empty() => None,
         token => token,
     };
-    kept.as_ref().map_or(Value::Null, |_| SECRET_MASK.into())
+    secret.as_ref().map_or(Value::Null, |_| SECRET_MASK.into())
 }
 
 #[cfg(test)]
@@ -284,7 +284,7 @@ mod tests {
 
     fn invalid_fields(body: Value) -> Vec<String> {
         match parse(body, &stock(), None) {
-            Err(ApiError::Invalid(faults)) => faults.into_iter().map(|f| f.field).collect(),
+            Err(ApiError::Invalid(errors)) => errors.into_iter().map(|f| f.field).collect(),
             Err(other) => panic!("{other:?}"),
             Ok(_) => Vec::new(),
         }
@@ -395,9 +395,9 @@ mod tests {
         let first = parse(with("secret".into()), &stock(), None).unwrap();
         assert!(!first.document.to_string().contains("secret"));
         assert_eq!(first.document["avatars"][0]["config"]["llm"]["token"], "***");
-        let kept = parse(with("***".into()), &stock(), Some(&first.secrets)).unwrap();
-        assert_eq!(kept.secrets.avatars[0].llm.as_deref(), Some("secret"));
-        assert_eq!(kept.secrets.webhook, first.secrets.webhook);
+        let replaced = parse(with("***".into()), &stock(), Some(&first.secrets)).unwrap();
+        assert_eq!(replaced.secrets.avatars[0].llm.as_deref(), Some("secret"));
+        assert_eq!(replaced.secrets.webhook, first.secrets.webhook);
         let cleared = parse(body(json!({})), &stock(), Some(&first.secrets)).unwrap();
         assert_eq!(cleared.secrets.avatars[0].llm, None);
         let nothing = parse(with("***".into()), &stock(), None).unwrap();

@@ -24,19 +24,19 @@ pub(crate) struct AttachedRecords {
 impl AttachedRecords {
     /// Reads the records that these documents reference.
     pub(crate) async fn read(shared: &AppState, workspace: &str, documents: &[Value]) -> store::Result<Self> {
-        let named = |list: &str| {
+        let referenced_ids = |list: &str| {
             let mut all: Vec<String> = documents.iter().flat_map(|d| string_list(d, list)).collect();
             all.sort_unstable();
             all.dedup();
             all
         };
         let records = async |table, list| {
-            let rows = shared.store.documents(table, workspace, &named(list)).await?;
+            let rows = shared.store.documents(table, workspace, &referenced_ids(list)).await?;
             rows.iter()
                 .map(|row| Ok((row.id.clone(), document_resource::to_json(row)?)))
                 .collect::<store::Result<HashMap<_, _>>>()
         };
-        let kbs = shared.store.kbs(workspace, &named("knowledge_base")).await?;
+        let kbs = shared.store.kbs(workspace, &referenced_ids("knowledge_base")).await?;
         Ok(Self {
             knowledge_base: kbs.iter().map(|row| (row.id.clone(), knowledge::to_json(row))).collect(),
             tool: records(Table::Tool, "tool").await?,

@@ -42,13 +42,13 @@ fn avatar_ids(fields: &Fields<'_>) -> Vec<String> {
         _ => single.into_iter().collect(),
     };
     if ids.is_empty() {
-        let (given, reason) = match fields.raw("avatar_ids") {
+        let (field, reason) = match fields.raw("avatar_ids") {
             Some(Value::Array(_)) => ("avatar_ids", "must hold at least one avatar"),
             // An invalid value was reported above.
             Some(value) if !value.is_null() => return ids,
             _ => ("avatar_key_id", "is required"),
         };
-        fields.add_error(given, reason);
+        fields.add_error(field, reason);
     }
     ids
 }
@@ -58,24 +58,24 @@ async fn create_from_short_form(
     caller: ApiCaller,
     Json(body): Json,
 ) -> JsonResult {
-    let faces = avatars::list_available(&shared, &caller.workspace).await?;
-    let whole = {
-        let faults = FieldErrors::default();
-        let fields = Fields::body(body, &faults)?;
-        let mut whole = fields.to_map();
-        whole.insert("agent_name".into(), fields.required("name").into());
-        whole.insert("agent_system_prompt".into(), fields.required("system_prompt").into());
+    let available_avatars = avatars::list_available(&shared, &caller.workspace).await?;
+    let full_body = {
+        let errors = FieldErrors::default();
+        let fields = Fields::body(body, &errors)?;
+        let mut full_body = fields.to_map();
+        full_body.insert("agent_name".into(), fields.required("name").into());
+        full_body.insert("agent_system_prompt".into(), fields.required("system_prompt").into());
         let ids = avatar_ids(&fields);
         for (i, id) in ids.iter().enumerate() {
-            if !faces.iter().any(|avatar| avatar.avatar_key_id == *id) {
+            if !available_avatars.iter().any(|avatar| avatar.avatar_key_id == *id) {
                 fields.add_error(&format!("avatar_ids[{i}]"), "names no avatar");
             }
         }
         let avatars: Vec<Value> = ids.iter().map(|id| json!({"avatar_key_id": id})).collect();
-        whole.insert("avatars".into(), avatars.into());
-        faults.into_result(Value::Object(whole))?
+        full_body.insert("avatars".into(), avatars.into());
+        errors.into_result(Value::Object(full_body))?
     };
-    Ok(created_response(insert(&shared, &caller.workspace, whole).await?))
+    Ok(created_response(insert(&shared, &caller.workspace, full_body).await?))
 }
 
 struct NewAgentFromTemplate {
@@ -90,80 +90,80 @@ async fn create_from_template(
     caller: ApiCaller,
     Json(body): Json,
 ) -> JsonResult {
-    let wish = {
-        let faults = FieldErrors::default();
-        let fields = Fields::body(body, &faults)?;
-        let wish = NewAgentFromTemplate {
+    let request = {
+        let errors = FieldErrors::default();
+        let fields = Fields::body(body, &errors)?;
+        let request = NewAgentFromTemplate {
             template: fields.required("template_id"),
             avatars: avatar_ids(&fields),
             email: fields.text("email"),
             context: fields.text("context_override").unwrap_or_default(),
         };
-        faults.into_result(wish)?
+        errors.into_result(request)?
     };
-    let absent = |what: &str| ApiError::Internal(FETCH_FAILED, format!("no such {what}"));
-    let id = store::normalize_id(&wish.template).ok_or_else(|| absent("template"))?;
-    let faces = avatars::list_available(&shared, &caller.workspace).await.or_internal_error(FETCH_FAILED)?;
-    if !wish.avatars.iter().all(|id| faces.iter().any(|a| a.avatar_key_id == *id)) {
-        return Err(absent("avatar"));
+    let fetch_failed = |what: &str| ApiError::Internal(FETCH_FAILED, format!("no such {what}"));
+    let id = store::normalize_id(&request.template).ok_or_else(|| fetch_failed("template"))?;
+    let available_avatars = avatars::list_available(&shared, &caller.workspace).await.or_internal_error(FETCH_FAILED)?;
+    if !request.avatars.iter().all(|id| available_avatars.iter().any(|a| a.avatar_key_id == *id)) {
+        return Err(fetch_failed("avatar"));
     }
     let mut tx = shared.store.begin_write().await.or_internal_error(FETCH_FAILED)?;
     let row = document::find_in(&mut tx, Table::Template, &caller.workspace, &id)
         .await
         .or_internal_error(FETCH_FAILED)?;
-    let row = row.ok_or_else(|| absent("template"))?;
+    let row = row.ok_or_else(|| fetch_failed("template"))?;
     let mut template = document::parse_document(&row.document).or_internal_error(FETCH_FAILED)?;
     drop_deleted_references(&mut tx, &caller.workspace, &mut template)
         .await
         .or_internal_error(FETCH_FAILED)?;
-    let hidden: AgentSecrets =
+    let secrets: AgentSecrets =
         secrets::open(&shared.vault, &row.id, &row.secrets).or_internal_error(FETCH_FAILED)?;
-    let (body, hidden) = agent_from_template(&faces, template, hidden, &wish);
-    let parsed = parse::parse(body, &faces, Some(&hidden)).map_err(|refused| {
+    let (body, secrets) = agent_from_template(&available_avatars, template, secrets, &request);
+    let parsed = parse::parse(body, &available_avatars, Some(&secrets)).map_err(|refused| {
         ApiError::Internal(FETCH_FAILED, format!("the stored template is no agent: {refused:?}"))
     })?;
     check_quota(&shared, &mut tx, &caller.workspace, &parsed.document).await?;
-    let made =
+    let created =
         insert_in(&shared, &mut tx, &caller.workspace, parsed).await.or_internal_error(FETCH_FAILED)?;
     tx.commit().await.or_internal_error(FETCH_FAILED)?;
-    Ok(created_response(made))
+    Ok(created_response(created))
 }
 
 /// Builds an agent from a template, with its secrets. The n-th avatar gets the settings of the
 /// template's n-th avatar, or of its first one if there are fewer.
 fn agent_from_template(
-    faces: &[StockAvatar],
+    available_avatars: &[StockAvatar],
     template: Value,
-    hidden: AgentSecrets,
-    wish: &NewAgentFromTemplate,
+    template_secrets: AgentSecrets,
+    request: &NewAgentFromTemplate,
 ) -> (Value, AgentSecrets) {
-    let Value::Object(mut agent) = template else { return (template, hidden) };
+    let Value::Object(mut agent) = template else { return (template, template_secrets) };
     let mut secrets = AgentSecrets { webhook: secrets::new_webhook_secret(), avatars: Vec::new() };
     let name = agent.shift_remove("template_name").unwrap_or_default();
     let prompt = agent.shift_remove("template_system_prompt").unwrap_or_default();
     let mut prompt = prompt.as_str().unwrap_or_default().to_owned();
-    if !wish.context.trim().is_empty() {
+    if !request.context.trim().is_empty() {
         prompt.push_str("\n\n");
-        prompt.push_str(wish.context.trim());
+        prompt.push_str(request.context.trim());
     }
-    let lenders = agent["avatars"].as_array().cloned().unwrap_or_default();
+    let template_avatars = agent["avatars"].as_array().cloned().unwrap_or_default();
     let mut avatars = Vec::new();
-    for (i, id) in wish.avatars.iter().enumerate() {
-        let lender = if i < lenders.len() { i } else { 0 };
-        let mut avatar = lenders.get(lender).and_then(Value::as_object).cloned().unwrap_or_else(Map::new);
+    for (i, id) in request.avatars.iter().enumerate() {
+        let source = if i < template_avatars.len() { i } else { 0 };
+        let mut avatar = template_avatars.get(source).and_then(Value::as_object).cloned().unwrap_or_else(Map::new);
         // A name that is only the default name of the template's avatar does not fit another one.
-        let own = faces.iter().find(|a| avatar.get("avatar_key_id") == Some(&json!(a.avatar_key_id)));
-        if own.is_some_and(|own| avatar.get("persona_name") == Some(&json!(own.avatar_name))) {
+        let template_avatar = available_avatars.iter().find(|a| avatar.get("avatar_key_id") == Some(&json!(a.avatar_key_id)));
+        if template_avatar.is_some_and(|template_avatar| avatar.get("persona_name") == Some(&json!(template_avatar.avatar_name))) {
             avatar.shift_remove("persona_name");
         }
         avatar.insert("avatar_key_id".into(), id.clone().into());
         avatars.push(Value::Object(avatar));
-        secrets.avatars.push(hidden.avatars.get(lender).cloned().unwrap_or_default());
+        secrets.avatars.push(template_secrets.avatars.get(source).cloned().unwrap_or_default());
     }
     agent.insert("avatars".into(), avatars.into());
     agent.insert("agent_name".into(), name);
     agent.insert("agent_system_prompt".into(), prompt.into());
-    if let Some(email) = &wish.email {
+    if let Some(email) = &request.email {
         agent.insert("email".into(), email.clone().into());
     }
     (Value::Object(agent), secrets)

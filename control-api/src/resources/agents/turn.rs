@@ -41,25 +41,25 @@ pub(super) fn check_delays(stt: &Fields<'_>, handling: &str, turn: &Value) -> bo
     if !(0.0..=MAX_DELAY_SECONDS).contains(&max) || min <= max {
         return true;
     }
-    let own = DELAY_FIELDS.iter().any(|name| stt.raw(name).is_some_and(|value| !value.is_null()));
-    if own {
+    let stated_in_stt = DELAY_FIELDS.iter().any(|name| stt.raw(name).is_some_and(|value| !value.is_null()));
+    if stated_in_stt {
         stt.add_error("max_endpointing_delay", "must not be below min_endpointing_delay");
     }
-    own
+    stated_in_stt
 }
 
 /// The keys that `config.turn` sets, each in range; keys that an agent does not have are ignored.
 pub(super) fn parse(turn: &Fields<'_>) -> Value {
     let mut settings = Settings::product_defaults();
-    let mut kept = Map::new();
+    let mut document = Map::new();
     for key in TURN_SETTING_KEYS {
         let Some(value) = turn.raw(key) else { continue };
-        let long =
+        let too_long =
             DELAY_FIELDS.contains(&key) && value.as_f64().is_some_and(|delay| delay > MAX_DELAY_SECONDS);
         match settings.set(key, value) {
-            Ok(_) if long => turn.add_error(key, "must be between 0 and 10"),
+            Ok(_) if too_long => turn.add_error(key, "must be between 0 and 10"),
             Ok(_) => {
-                kept.insert(key.into(), value.clone());
+                document.insert(key.into(), value.clone());
             }
             Err(bad) => turn.add_error(key, bad.reason),
         }
@@ -69,7 +69,7 @@ pub(super) fn parse(turn: &Fields<'_>) -> Value {
     if let Err(bad) = settings.to_spec() {
         turn.add_error(&bad.field, bad.reason);
     }
-    Value::Object(kept)
+    Value::Object(document)
 }
 
 /// Reports that `config.turn` and an avatar's preset are inconsistent.

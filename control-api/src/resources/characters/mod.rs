@@ -56,7 +56,7 @@ struct CharacterSheet<'a> {
 }
 
 async fn read_character_sheet(State(shared): State<Arc<AppState>>, _: ApiCaller) -> Response {
-    let sheet = CharacterSheet {
+    let character_sheet = CharacterSheet {
         character: character_schema::character_settings(),
         pose: character_schema::pose_settings(),
         default: Character::default(),
@@ -64,27 +64,27 @@ async fn read_character_sheet(State(shared): State<Arc<AppState>>, _: ApiCaller)
         people: avatar_spec::ids().filter_map(avatar_spec::find).collect(),
         visemes: &shared.config.visemes,
     };
-    axum::Json(sheet).into_response()
+    axum::Json(character_sheet).into_response()
 }
 
 /// A request for the preview renderer: one line of JSON.
 fn parse_preview_request(body: Value) -> Result<Bytes, ApiError> {
-    let faults = FieldErrors::default();
-    let fields = Fields::body(body, &faults)?;
+    let errors = FieldErrors::default();
+    let fields = Fields::body(body, &errors)?;
     if fields.raw("character").is_none_or(Value::is_null) {
         fields.add_error("character", "is required");
     }
     fields.reject_unknown(&["character", "pose", "size"]);
-    let side = fields.number("size", PREVIEW_SIZES).map_or(Some(DEFAULT_PREVIEW_SIZE), |side| side.as_u64());
-    if side.is_none_or(|side| side % 2 != 0) {
+    let size = fields.number("size", PREVIEW_SIZES).map_or(Some(DEFAULT_PREVIEW_SIZE), |size| size.as_u64());
+    if size.is_none_or(|size| size % 2 != 0) {
         fields.add_error("size", "must be an even whole number");
     }
-    let order = json!({
+    let request = json!({
         "character": read_settings(&fields, "character", &CHARACTER_SETTINGS),
         "pose": read_settings(&fields, "pose", &POSE_SETTINGS),
-        "size": side,
+        "size": size,
     });
-    faults.into_result(Bytes::from(order.to_string() + "\n"))
+    errors.into_result(Bytes::from(request.to_string() + "\n"))
 }
 
 async fn preview(
@@ -92,7 +92,7 @@ async fn preview(
     caller: ApiCaller,
     Json(body): Json,
 ) -> Result<Response, ApiError> {
-    let picture = shared.preview_renderer.render(caller.key_hash, parse_preview_request(body)?).await?;
+    let image = shared.preview_renderer.render(caller.key_hash, parse_preview_request(body)?).await?;
     let head = [(header::CONTENT_TYPE, "image/webp"), (header::CACHE_CONTROL, "no-store")];
-    Ok((head, picture).into_response())
+    Ok((head, image).into_response())
 }

@@ -73,31 +73,31 @@ impl RenderProcess {
 
 /// Renders previews until `stop`.
 pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) {
-    let mut hand: Option<RenderProcess> = None;
+    let mut process: Option<RenderProcess> = None;
     loop {
         let Some(order) = shared.preview_renderer.dequeue() else {
             tokio::select! {
                 () = shared.preview_renderer.wake.notified() => {}
-                () = tokio::time::sleep(PROCESS_IDLE_TIMEOUT), if hand.is_some() => hand = None,
+                () = tokio::time::sleep(PROCESS_IDLE_TIMEOUT), if process.is_some() => process = None,
                 _ = stop.wait_for(|stop| *stop) => return,
             }
             continue;
         };
-        let drawn = tokio::select! {
-            drawn = tokio::time::timeout(PREVIEW_TIMEOUT, render_with_restart(&mut hand, &shared.bake_command, &order.request_line)) => drawn,
+        let rendered = tokio::select! {
+            rendered = tokio::time::timeout(PREVIEW_TIMEOUT, render_with_restart(&mut process, &shared.bake_command, &order.request_line)) => rendered,
             _ = stop.wait_for(|stop| *stop) => return,
         };
         const PREVIEW_FAILED: &str = "The preview could not be drawn";
-        let answer = match drawn {
+        let answer = match rendered {
             Ok(Ok(Some(picture))) => Ok(picture),
             Ok(Ok(None)) => Err(ApiError::Internal(PREVIEW_FAILED, "the order was refused".into())),
             // The next response of this process could belong to this request.
             Ok(Err(error)) => {
-                hand = None;
+                process = None;
                 Err(ApiError::Internal(PREVIEW_FAILED, error.to_string()))
             }
             Err(_) => {
-                hand = None;
+                process = None;
                 Err(ApiError::NoCapacity("calls leave no time for previews".into()))
             }
         };
@@ -107,16 +107,16 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
 }
 
 async fn render_with_restart(
-    hand: &mut Option<RenderProcess>,
+    process: &mut Option<RenderProcess>,
     command: &[OsString],
-    line: &[u8],
+    request_line: &[u8],
 ) -> std::io::Result<Option<Bytes>> {
     // A process that was started for an earlier picture may have been killed meanwhile.
-    if let Some(picture) = match hand {
-        Some(old) => old.render(line).await.ok(),
+    if let Some(image) = match process {
+        Some(old) => old.render(request_line).await.ok(),
         None => None,
     } {
-        return Ok(picture);
+        return Ok(image);
     }
-    hand.insert(RenderProcess::start(command)?).render(line).await
+    process.insert(RenderProcess::start(command)?).render(request_line).await
 }

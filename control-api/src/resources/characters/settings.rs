@@ -56,17 +56,17 @@ impl SettingsReader<'_, '_> {
             self.add_error(path, "must be an object");
             return None;
         };
-        let mut read = Map::new();
+        let mut result = Map::new();
         for (name, value) in map.iter().filter(|(_, value)| !value.is_null()) {
             if self.errors_left == 0 {
                 break;
             }
             let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
             if let Some(value) = self.read_value(value, &path) {
-                read.insert(name.clone(), value);
+                result.insert(name.clone(), value);
             }
         }
-        Some(read)
+        Some(result)
     }
 
     fn read_value(&mut self, value: &Value, path: &str) -> Option<Value> {
@@ -103,16 +103,16 @@ impl SettingsReader<'_, '_> {
 /// The error in a setting's value, if any.
 fn check_value(kind: SettingKind, value: &Value) -> Option<String> {
     match kind {
-        SettingKind::Slider { min: least, max: most, .. } => match value.as_f64() {
+        SettingKind::Slider { min: min, max: max, .. } => match value.as_f64() {
             // Compared as it is stored: a slider is an `f32`.
-            Some(n) if (least..=most).contains(&(n as f32)) => None,
-            Some(_) if least == most => Some(format!("must be {least}")),
-            Some(_) => Some(format!("must be between {least} and {most}")),
+            Some(n) if (min..=max).contains(&(n as f32)) => None,
+            Some(_) if min == max => Some(format!("must be {min}")),
+            Some(_) => Some(format!("must be between {min} and {max}")),
             None => Some("must be a number".into()),
         },
-        SettingKind::Integer { max: most } => {
-            let fits = value.as_u64().is_some_and(|n| n <= u64::from(most));
-            (!fits).then(|| format!("must be a whole number between 0 and {most}"))
+        SettingKind::Integer { max: max } => {
+            let fits = value.as_u64().is_some_and(|n| n <= u64::from(max));
+            (!fits).then(|| format!("must be a whole number between 0 and {max}"))
         }
         SettingKind::Flag => (!value.is_boolean()).then(|| "must be true or false".into()),
         SettingKind::Colour { .. } => {
@@ -138,30 +138,30 @@ mod tests {
     use crate::http::validate::FieldErrors;
 
     fn read_character(character: Value) -> Result<Value, Vec<(String, String)>> {
-        let faults = FieldErrors::default();
+        let errors = FieldErrors::default();
         let read = {
-            let fields = Fields::body(json!({"character": character}), &faults).unwrap();
+            let fields = Fields::body(json!({"character": character}), &errors).unwrap();
             read_settings(&fields, "character", &CHARACTER_SETTINGS)
         };
-        faults.into_result(read).map_err(|error| match error {
-            ApiError::Invalid(faults) => faults.into_iter().map(|f| (f.field, f.reason)).collect(),
+        errors.into_result(read).map_err(|error| match error {
+            ApiError::Invalid(errors) => errors.into_iter().map(|f| (f.field, f.reason)).collect(),
             other => panic!("{other:?}"),
         })
     }
 
     #[track_caller]
     fn single_error(character: Value) -> (String, String) {
-        let mut faults = read_character(character.clone()).unwrap_err();
-        assert_eq!(faults.len(), 1, "{character}: {faults:?}");
-        faults.remove(0)
+        let mut errors = read_character(character.clone()).unwrap_err();
+        assert_eq!(errors.len(), 1, "{character}: {errors:?}");
+        errors.remove(0)
     }
 
     #[test]
     fn everybody_of_the_house_is_taken_as_it_is() {
         for person in avatar_spec::ids().filter_map(avatar_spec::find) {
-            let given = serde_json::to_value(&person.character).unwrap();
-            let taken: Character = serde_json::from_value(read_character(given).unwrap()).unwrap();
-            assert_eq!(taken, person.character);
+            let input = serde_json::to_value(&person.character).unwrap();
+            let output: Character = serde_json::from_value(read_character(input).unwrap()).unwrap();
+            assert_eq!(output, person.character);
         }
         assert_eq!(read_character(json!({})), Ok(json!({})));
         assert_eq!(
@@ -174,7 +174,7 @@ mod tests {
     fn both_ends_of_every_slider_are_taken_and_what_is_beyond_is_not() {
         for (list, of_character) in [(&CHARACTER_SETTINGS, true), (&POSE_SETTINGS, false)] {
             for setting in list.iter() {
-                let SettingKind::Slider { min: least, max: most, .. } = setting.kind else { continue };
+                let SettingKind::Slider { min: min, max: max, .. } = setting.kind else { continue };
                 let with = |n: &str| -> Value {
                     let n: Value = serde_json::from_str(n).unwrap();
                     match setting.name.split_once('.') {
@@ -182,18 +182,18 @@ mod tests {
                         None => json!({ setting.name: n }),
                     }
                 };
-                for n in [least, most] {
-                    let given = with(&n.to_string());
-                    let of_pose = serde_json::from_value::<Pose>(given.clone()).is_ok();
-                    assert!(of_pose || serde_json::from_value::<Character>(given.clone()).is_ok(), "{given}");
+                for n in [min, max] {
+                    let input = with(&n.to_string());
+                    let of_pose = serde_json::from_value::<Pose>(input.clone()).is_ok();
+                    assert!(of_pose || serde_json::from_value::<Character>(input.clone()).is_ok(), "{input}");
                     if of_character {
-                        assert_eq!(read_character(given.clone()), Ok(given));
+                        assert_eq!(read_character(input.clone()), Ok(input));
                     }
                 }
                 if of_character {
                     let field = format!("character.{}", setting.name);
-                    let reason = format!("must be between {least} and {most}");
-                    for n in ["1e308", "-1e308", &(most + 0.01).to_string(), &(least - 0.01).to_string()] {
+                    let reason = format!("must be between {min} and {max}");
+                    for n in ["1e308", "-1e308", &(max + 0.01).to_string(), &(min - 0.01).to_string()] {
                         assert_eq!(single_error(with(n)), (field.clone(), reason.clone()), "{n}");
                     }
                     assert_eq!(single_error(with("\"NaN\"")), (field, "must be a number".into()));
@@ -204,31 +204,31 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_by_its_path() {
-        let told = |field: &str, reason: &str| (format!("character{field}"), reason.to_owned());
-        assert_eq!(single_error(json!([])), told("", "must be an object"));
-        assert_eq!(single_error(json!({"hair": 1})), told(".hair", "must be an object"));
-        assert_eq!(single_error(json!({"wings": {"size": 1}})), told(".wings", "is not known"));
-        assert_eq!(single_error(json!({"eyes": {"number": 3}})), told(".eyes.number", "is not known"));
+        let expected = |field: &str, reason: &str| (format!("character{field}"), reason.to_owned());
+        assert_eq!(single_error(json!([])), expected("", "must be an object"));
+        assert_eq!(single_error(json!({"hair": 1})), expected(".hair", "must be an object"));
+        assert_eq!(single_error(json!({"wings": {"size": 1}})), expected(".wings", "is not known"));
+        assert_eq!(single_error(json!({"eyes": {"number": 3}})), expected(".eyes.number", "is not known"));
         let colour = "must be a colour such as #c0906f";
         for bad in
             [json!("red"), json!("#12345"), json!("#1234567"), json!("#+12345"), json!(1), json!("#12345g")]
         {
-            assert_eq!(single_error(json!({"skin": {"colour": bad}})), told(".skin.colour", colour));
+            assert_eq!(single_error(json!({"skin": {"colour": bad}})), expected(".skin.colour", colour));
         }
-        assert_eq!(single_error(json!({"background": ["#ffffff", "x"]})), told(".background[1]", colour));
+        assert_eq!(single_error(json!({"background": ["#ffffff", "x"]})), expected(".background[1]", colour));
         assert_eq!(
             single_error(json!({"background": ["#ffffff"]})),
-            told(".background", "must be an array of 2")
+            expected(".background", "must be an array of 2")
         );
         assert_eq!(
             single_error(json!({"glasses": "monocle"})),
-            told(".glasses", "must be one of none, square, round, slim")
+            expected(".glasses", "must be one of none, square, round, slim")
         );
-        assert_eq!(single_error(json!({"earrings": 1})), told(".earrings", "must be true or false"));
+        assert_eq!(single_error(json!({"earrings": 1})), expected(".earrings", "must be true or false"));
         for bad in [json!(-1), json!(1.5), json!(4_294_967_296_u64), json!("1")] {
             assert_eq!(
                 single_error(json!({"seed": bad})),
-                told(".seed", "must be a whole number between 0 and 4294967295")
+                expected(".seed", "must be a whole number between 0 and 4294967295")
             );
         }
     }

@@ -87,10 +87,10 @@ async fn send_command(
 }
 
 fn parse_body<T>(body: Value, read: impl FnOnce(&Fields<'_>) -> T) -> Result<T, ApiError> {
-    let faults = FieldErrors::default();
-    let fields = Fields::body(body, &faults)?;
+    let errors = FieldErrors::default();
+    let fields = Fields::body(body, &errors)?;
     let value = read(&fields);
-    faults.into_result(value)
+    errors.into_result(value)
 }
 
 async fn speak(
@@ -161,7 +161,7 @@ async fn end_unjoined(shared: &Arc<AppState>, id: &str) -> Option<store::Result<
 async fn end(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
     let row = find_conversation(&shared, &caller, &id).await?;
     let id: ConversationId = row.id.parse().map_err(|_| ApiError::NotFound(Resource::Conversation))?;
-    let done = || {
+    let respond_ended = || {
         // Further requests get 409.
         shared.unconfirmed_ends.take(id);
         Ok(axum::Json(json!({
@@ -173,7 +173,7 @@ async fn end(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): P
     if row.status == ENDED {
         // A client that received an error because the end was not stored repeats the request, and
         // now gets the confirmation.
-        return if shared.unconfirmed_ends.take(id) { done() } else { Err(conflict(Rejection::Ended)) };
+        return if shared.unconfirmed_ends.take(id) { respond_ended() } else { Err(conflict(Rejection::Ended)) };
     }
     let unwritable = || {
         shared.unconfirmed_ends.insert(id);
@@ -181,34 +181,34 @@ async fn end(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): P
             shared.store.health.failure_reason().unwrap_or_else(|| END_NOT_STORED.to_owned()),
         )
     };
-    let mut news = shared.commits.subscribe();
+    let mut commits = shared.commits.subscribe();
     // Of concurrent requests only the one that ends the conversation succeeds; the others get 409.
     // `None`: the store may still end it.
-    let mut unjoined = Some(false);
+    let mut ended_unjoined = Some(false);
     if row.status == STARTED {
-        unjoined = match end_unjoined(&shared, &row.id).await {
+        ended_unjoined = match end_unjoined(&shared, &row.id).await {
             Some(Ok(ended)) => Some(ended),
             // During an outage the engine's call is ended in any case.
             Some(Err(error)) if !error.is_outage() => return Err(error.into()),
             Some(Err(_)) | None => None,
         };
     }
-    let ended_it = match shared.engine().send_command(id, Command::End).await {
+    let ended_here = match shared.engine().send_command(id, Command::End).await {
         Ok(Told::Accepted) => true,
         Ok(Told::NothingToDo | Told::Rejected(Rejection::Ended))
         | Err(CommandError::Rejected(Rejection::Ended) | CommandError::NotRunning) => {
-            unjoined.ok_or_else(unwritable)?
+            ended_unjoined.ok_or_else(unwritable)?
         }
         Ok(Told::Rejected(refusal)) | Err(CommandError::Rejected(refusal)) => return Err(conflict(refusal)),
     };
-    if !ended_it {
+    if !ended_here {
         if let Some(reason) = shared.store.health.failure_reason() {
             return Err(ApiError::StoreUnwritable(reason));
         }
         // After a timeout the current status is read nevertheless.
         let _ = timeout(END_TIMEOUT, shared.events.flush(&shared.store)).await;
         if find_conversation(&shared, &caller, &row.id).await?.status == ENDED {
-            return if shared.unconfirmed_ends.take(id) { done() } else { Err(conflict(Rejection::Ended)) };
+            return if shared.unconfirmed_ends.take(id) { respond_ended() } else { Err(conflict(Rejection::Ended)) };
         }
         return Err(if shared.unconfirmed_ends.contains(id) {
             unwritable()
@@ -223,7 +223,7 @@ async fn end(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): P
                 return Ok::<_, ApiError>(());
             }
             // A reader that lags reads the store again in any case.
-            let _ = news.recv().await;
+            let _ = commits.recv().await;
         }
     };
     tokio::select! {
@@ -232,5 +232,5 @@ async fn end(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): P
         // The call ends nevertheless, and a repeated request confirms it.
         () = tokio::time::sleep(END_TIMEOUT) => return Err(unwritable()),
     }
-    done()
+    respond_ended()
 }

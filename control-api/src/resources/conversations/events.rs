@@ -42,21 +42,21 @@ async fn turns(
     Path(id): Path<String>,
 ) -> Result<axum::Json<Value>, ApiError> {
     let row = find_conversation(&shared, &caller, &id).await?;
-    let mut fold = record::load_projection(&shared, &row).await.or_internal_error(READ_FAILED)?;
-    Ok(axum::Json(fold["turns"].take()))
+    let mut projection = record::load_projection(&shared, &row).await.or_internal_error(READ_FAILED)?;
+    Ok(axum::Json(projection["turns"].take()))
 }
 
 /// An event as JSON: sequence number, seconds since the start, wall clock time, then the fields of
 /// the event.
-fn event_to_json(fact: &EventEnvelope, base: Micros) -> Value {
+fn event_to_json(stamped_event: &EventEnvelope, started_at: Micros) -> Value {
     let mut item = Map::new();
-    item.insert("seq".into(), fact.seq.into());
-    item.insert("at".into(), fact.at.as_seconds().into());
+    item.insert("seq".into(), stamped_event.seq.into());
+    item.insert("at".into(), stamped_event.at.as_seconds().into());
     item.insert(
         "timestamp".into(),
-        clock::to_iso8601(base.saturating_add(fact.at.as_micros() as Micros)).into(),
+        clock::to_iso8601(started_at.saturating_add(stamped_event.at.as_micros() as Micros)).into(),
     );
-    if let Value::Object(event) = json!(fact.event) {
+    if let Value::Object(event) = json!(stamped_event.event) {
         item.extend(event);
     }
     Value::Object(item)
@@ -77,8 +77,8 @@ async fn events(
     let row = find_conversation(&shared, &caller, &id).await?;
     let accepts = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
     if !accepts.contains("text/event-stream") {
-        let facts = shared.store.events(&row.id, 0).await.or_internal_error(READ_FAILED)?;
-        let items: Vec<Value> = facts.iter().map(|fact| event_to_json(fact, started_at(&row))).collect();
+        let events = shared.store.events(&row.id, 0).await.or_internal_error(READ_FAILED)?;
+        let items: Vec<Value> = events.iter().map(|event| event_to_json(event, started_at(&row))).collect();
         return Ok(axum::Json(items).into_response());
     }
     let last = headers.get("last-event-id").and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
@@ -121,13 +121,13 @@ impl EventReader {
             // The status is read first: events that are stored afterwards are found in the next
             // iteration.
             let row = self.shared.store.conversation_in_any_workspace(&self.id).await.ok().flatten()?;
-            let facts = self.shared.store.events(&self.id, self.next_seq).await.ok()?;
-            if let Some(last) = facts.last() {
+            let events = self.shared.store.events(&self.id, self.next_seq).await.ok()?;
+            if let Some(last) = events.last() {
                 self.next_seq = last.seq + 1;
-                let items = facts.iter().map(|fact| {
-                    let shown = event_to_json(fact, started_at(&row));
-                    let name = shown["what"].as_str().unwrap_or_default().to_owned();
-                    Item::default().id(fact.seq.to_string()).event(name).data(shown.to_string())
+                let items = events.iter().map(|event| {
+                    let json = event_to_json(event, started_at(&row));
+                    let name = json["what"].as_str().unwrap_or_default().to_owned();
+                    Item::default().id(event.seq.to_string()).event(name).data(json.to_string())
                 });
                 self.buffered = items.rev().collect();
             } else if row.status == ENDED {
@@ -141,15 +141,15 @@ impl EventReader {
     /// Waits until an event of this conversation was stored.
     async fn wait_for_commit(&mut self) -> Option<()> {
         loop {
-            let news = match self.shared.store.is_shared() {
+            let commit = match self.shared.store.is_shared() {
                 // Another server may store them; this server is not notified of those.
                 true => match tokio::time::timeout(SHARED_STORE_POLL_INTERVAL, self.commits.recv()).await {
-                    Ok(news) => news,
+                    Ok(commit) => commit,
                     Err(_) => return Some(()),
                 },
                 false => self.commits.recv().await,
             };
-            match news {
+            match commit {
                 Ok(id) if id.to_string() == self.id => return Some(()),
                 Ok(_) => {}
                 Err(broadcast::error::RecvError::Lagged(_)) => return Some(()),

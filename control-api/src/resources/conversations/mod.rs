@@ -77,13 +77,13 @@ fn parse_new_conversation(
     body: Value,
     [agent, user_name, user_id]: [&str; 3],
 ) -> Result<NewConversation, ApiError> {
-    let faults = FieldErrors::default();
-    let fields = Fields::body(body, &faults)?;
+    let errors = FieldErrors::default();
+    let fields = Fields::body(body, &errors)?;
     let meta_data = fields.raw("meta_data").filter(|v| !v.is_null());
     if meta_data.is_some_and(|v| !v.is_object()) {
         fields.add_error("meta_data", "must be an object");
     }
-    let wish = NewConversation {
+    let new_conversation = NewConversation {
         agent: fields.required(agent),
         user_name: fields.text(user_name),
         user_id: fields.text(user_id),
@@ -91,16 +91,16 @@ fn parse_new_conversation(
         from_visitor: false,
         meta_data: meta_data.map(Value::to_string),
     };
-    faults.into_result(wish)
+    errors.into_result(new_conversation)
 }
 
 /// Creates a conversation in status STARTED.
 pub(crate) async fn create_record(
     shared: &AppState,
     workspace: &str,
-    wish: &NewConversation,
+    new_conversation: &NewConversation,
 ) -> Result<Row, ApiError> {
-    let missing = || ApiError::NotFound(Resource::Agent);
+    let not_found = || ApiError::NotFound(Resource::Agent);
     // STT capacity is checked at signaling: a decoder that is in use now may be free when the user
     // joins.
     if let Some(why) = shared.engine().reject_new_call() {
@@ -109,11 +109,11 @@ pub(crate) async fn create_record(
     if shared.is_draining() {
         return Err(ApiError::NoCapacity("the server is shutting down".into()));
     }
-    let agent = store::normalize_id(&wish.agent).ok_or_else(missing)?;
+    let agent = store::normalize_id(&new_conversation.agent).ok_or_else(not_found)?;
     // A v4 UUID: the id appears in links, so it must not reveal when others were created.
     let id = uuid::Uuid::new_v4().to_string();
     let mut tx = shared.store.begin_write().await?;
-    let row = document::find_in(&mut tx, Table::Agent, workspace, &agent).await?.ok_or_else(missing)?;
+    let row = document::find_in(&mut tx, Table::Agent, workspace, &agent).await?.ok_or_else(not_found)?;
     let agent = document::parse_document(&row.document)?;
     if agent["is_active"] == false {
         return Err(ApiError::Conflict("Agent is not active".into()));
@@ -131,11 +131,11 @@ pub(crate) async fn create_record(
         avatar_id: agent["avatars"][0]["avatar_key_id"].as_str().unwrap_or_default(),
         conversation_number: number,
         kind: agent["type"].as_str(),
-        user_id: wish.user_id.as_deref(),
-        user_name: wish.user_name.as_deref(),
-        context: wish.context.as_deref(),
-        from_visitor: wish.from_visitor,
-        meta_data: wish.meta_data.as_deref(),
+        user_id: new_conversation.user_id.as_deref(),
+        user_name: new_conversation.user_name.as_deref(),
+        context: new_conversation.context.as_deref(),
+        from_visitor: new_conversation.from_visitor,
+        meta_data: new_conversation.meta_data.as_deref(),
         at: clock::now(),
     };
     store::conversation::insert(&mut tx, &draft).await?;
@@ -147,24 +147,24 @@ pub(crate) async fn create_record(
 /// The data that a client needs to join: token, links, ICE servers.
 pub(crate) fn join_info(shared: &AppState, row: &Row, base: &str) -> Map<String, Value> {
     let token = record::session_token(shared, &row.id, row.created_at).unwrap_or_default();
-    let mut pass = Map::new();
-    pass.insert("webrtcRequestParams".into(), json!({"endpoint": format!("{base}/api/offer?token={token}")}));
-    pass.insert("iceConfig".into(), json!({"iceServers": shared.config.ice_servers}));
-    pass.insert("token".into(), token.into());
-    pass
+    let mut info = Map::new();
+    info.insert("webrtcRequestParams".into(), json!({"endpoint": format!("{base}/api/offer?token={token}")}));
+    info.insert("iceConfig".into(), json!({"iceServers": shared.config.ice_servers}));
+    info.insert("token".into(), token.into());
+    info
 }
 
 /// The response of `POST /v1/auth/conversation` and of a click on an embedded page.
 pub(crate) async fn join_response(shared: &AppState, row: &Row, base: &str) -> store::Result<Value> {
-    let mut answer = Map::new();
-    answer.extend(join_info(shared, row, base));
-    answer.insert("conversationId".into(), row.id.clone().into());
-    answer.insert("url".into(), record::join_link(shared, row, base).into());
-    let face = avatars::find(shared, &row.workspace, &row.avatar_id).await?;
-    if let Some(Value::Object(avatar)) = face.as_ref().map(avatars::to_json) {
-        answer.extend(avatar);
+    let mut response = Map::new();
+    response.extend(join_info(shared, row, base));
+    response.insert("conversationId".into(), row.id.clone().into());
+    response.insert("url".into(), record::join_link(shared, row, base).into());
+    let found_avatar = avatars::find(shared, &row.workspace, &row.avatar_id).await?;
+    if let Some(Value::Object(avatar)) = found_avatar.as_ref().map(avatars::to_json) {
+        response.extend(avatar);
     }
-    Ok(Value::Object(answer))
+    Ok(Value::Object(response))
 }
 
 async fn authorize(
@@ -173,8 +173,8 @@ async fn authorize(
     BaseUrl(base): BaseUrl,
     Json(body): Json,
 ) -> JsonResult {
-    let wish = parse_new_conversation(body, ["agentId", "userName", "userId"])?;
-    let row = create_record(&shared, &caller.workspace, &wish).await?;
+    let new_conversation = parse_new_conversation(body, ["agentId", "userName", "userId"])?;
+    let row = create_record(&shared, &caller.workspace, &new_conversation).await?;
     Ok(axum::Json(join_response(&shared, &row, &base).await?))
 }
 
@@ -184,14 +184,14 @@ async fn create(
     BaseUrl(base): BaseUrl,
     Json(body): Json,
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
-    let wish = parse_new_conversation(body, ["agent_id", "user_name", "user_id"])?;
-    let row = create_record(&shared, &caller.workspace, &wish).await?;
-    let mut answer = record::detail(&row, record::load_projection(&shared, &row).await?);
-    if let Value::Object(map) = &mut answer {
+    let new_conversation = parse_new_conversation(body, ["agent_id", "user_name", "user_id"])?;
+    let row = create_record(&shared, &caller.workspace, &new_conversation).await?;
+    let mut response = record::detail(&row, record::load_projection(&shared, &row).await?);
+    if let Value::Object(map) = &mut response {
         map.insert("join_link".into(), record::join_link(&shared, &row, &base).into());
         map.extend(join_info(&shared, &row, &base));
     }
-    Ok((StatusCode::CREATED, axum::Json(answer)))
+    Ok((StatusCode::CREATED, axum::Json(response)))
 }
 
 async fn list(
@@ -204,8 +204,8 @@ async fn list(
         shared.store.conversation_page(&caller.workspace, &page).await.or_internal_error(READ_FAILED)?;
     let mut listed = Vec::with_capacity(rows.len());
     for row in rows {
-        let fold = record::load_projection(&shared, &row).await.or_internal_error(READ_FAILED)?;
-        listed.push(record::list_item(&shared, &row, fold, &base, caller.scope));
+        let projection = record::load_projection(&shared, &row).await.or_internal_error(READ_FAILED)?;
+        listed.push(record::list_item(&shared, &row, projection, &base, caller.scope));
     }
     Ok(ListResponse(listed, total))
 }
@@ -216,20 +216,20 @@ pub(crate) async fn find_conversation(
     caller: &ApiCaller,
     id: &str,
 ) -> Result<Row, ApiError> {
-    let missing = || ApiError::NotFound(Resource::Conversation);
-    let id = store::normalize_id(id).ok_or_else(missing)?;
+    let not_found = || ApiError::NotFound(Resource::Conversation);
+    let id = store::normalize_id(id).ok_or_else(not_found)?;
     shared
         .store
         .conversation(&caller.workspace, &id)
         .await
         .or_internal_error(READ_FAILED)?
-        .ok_or_else(missing)
+        .ok_or_else(not_found)
 }
 
 async fn read(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
     let row = find_conversation(&shared, &caller, &id).await?;
-    let fold = record::load_projection(&shared, &row).await.or_internal_error(READ_FAILED)?;
-    Ok(axum::Json(record::detail(&row, fold)))
+    let projection = record::load_projection(&shared, &row).await.or_internal_error(READ_FAILED)?;
+    Ok(axum::Json(record::detail(&row, projection)))
 }
 
 async fn erase(
@@ -255,8 +255,8 @@ async fn feedback(
     Json(body): Json,
 ) -> JsonResult {
     let (rating, feedback) = {
-        let faults = FieldErrors::default();
-        let fields = Fields::body(body, &faults)?;
+        let errors = FieldErrors::default();
+        let fields = Fields::body(body, &errors)?;
         let rating = fields.number("rating", 1.0..=5.0);
         match (&rating, fields.raw("rating")) {
             (None, None | Some(Value::Null)) => fields.add_error("rating", "is required"),
@@ -266,7 +266,7 @@ async fn feedback(
             _ => {}
         }
         let feedback = fields.text("feedback");
-        faults.into_result((rating.and_then(|v| v.as_f64()).unwrap_or_default() as i64, feedback))?
+        errors.into_result((rating.and_then(|v| v.as_f64()).unwrap_or_default() as i64, feedback))?
     };
     let row = find_conversation(&shared, &caller, &id).await?;
     let mut tx = shared.store.begin_write().await?;

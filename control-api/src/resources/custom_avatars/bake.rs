@@ -69,7 +69,7 @@ struct BakedAvatar {
 /// Processes the queued drawing jobs, until `stop`.
 pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) {
     loop {
-        let work = async {
+        let bake_queued = async {
             loop {
                 match bake_next(&shared).await {
                     Ok(true) => {}
@@ -84,7 +84,7 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
         tokio::select! {
             // A job that the stop interrupts is claimed again after the next start; the child is
             // killed when its handle is dropped.
-            () = work => {}
+            () = bake_queued => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
     }
@@ -103,20 +103,20 @@ async fn bake_next(shared: &AppState) -> Result<bool, Error> {
     remove_stale_folders(&folder, job.as_ref().map(|job| job.id.as_str())).await;
     let Some(job) = job else { return Ok(false) };
     let id = job.id.clone();
-    let made = match parse_job(job) {
+    let baked = match parse_job(job) {
         Ok(person) => bake_avatar(shared, &person, &folder.join(&id)).await?,
         Err(why) => {
             tracing::error!(custom_avatar = %id, %why, "a stored person cannot be read");
             Some(Err(BAKE_FAILED))
         }
     };
-    if let Some(made) = made {
-        let poses = made.as_ref().map(|made| STANDARD.encode(&made.poses)).unwrap_or_default();
-        let told = made.as_ref().map(|made| (made.output.as_str(), poses.as_str())).map_err(|why| *why);
+    if let Some(baked) = baked {
+        let poses = baked.as_ref().map(|baked| STANDARD.encode(&baked.poses)).unwrap_or_default();
+        let result = baked.as_ref().map(|baked| (baked.output.as_str(), poses.as_str())).map_err(|why| *why);
         let mut tx = shared.store.begin_write().await?;
-        table::finish_job(&mut tx, &shared.server_id, &id, told, clock::now()).await?;
+        table::finish_job(&mut tx, &shared.server_id, &id, result, clock::now()).await?;
         tx.commit().await?;
-        if let Ok(BakedAvatar { poses, .. }) = made {
+        if let Ok(BakedAvatar { poses, .. }) = baked {
             avatars::swap_pose_set(shared, &id, PoseSetFile { data: poses, completeness: COMPLETE_PERCENT });
         }
     }
@@ -125,10 +125,10 @@ async fn bake_next(shared: &AppState) -> Result<bool, Error> {
 
 /// Removes the files of earlier drawings, except those of `kept`. A folder that cannot be removed
 /// stays until the next time, which does no harm.
-async fn remove_stale_folders(folder: &Path, kept: Option<&str>) {
+async fn remove_stale_folders(folder: &Path, except: Option<&str>) {
     let Ok(mut entries) = tokio::fs::read_dir(folder).await else { return };
     while let Ok(Some(entry)) = entries.next_entry().await {
-        if kept.is_none_or(|kept| entry.file_name() != kept) {
+        if except.is_none_or(|except| entry.file_name() != except) {
             let _ = tokio::fs::remove_dir_all(entry.path()).await;
         }
     }
@@ -143,14 +143,14 @@ fn parse_job(job: Job) -> Result<AvatarSpec, serde_json::Error> {
 
 /// A child's progress message, `{"progress": 0.25}`, in percent.
 fn parse_progress(line: &str) -> Option<i64> {
-    let share = serde_json::from_str::<Value>(line).ok()?["progress"].as_f64()?;
-    Some((share.clamp(0.0, 1.0) * 100.0) as i64)
+    let fraction = serde_json::from_str::<Value>(line).ok()?["progress"].as_f64()?;
+    Some((fraction.clamp(0.0, 1.0) * 100.0) as i64)
 }
 
 /// A child's message that a partial pose set is available, `{"first": 0.25}`, in percent.
 fn parse_first_poses(line: &str) -> Option<u8> {
-    let share = serde_json::from_str::<Value>(line).ok()?["first"].as_f64()?;
-    Some(((share.clamp(0.0, 1.0) * 100.0) as u8).min(COMPLETE_PERCENT - 1))
+    let fraction = serde_json::from_str::<Value>(line).ok()?["first"].as_f64()?;
+    Some(((fraction.clamp(0.0, 1.0) * 100.0) as u8).min(COMPLETE_PERCENT - 1))
 }
 
 /// Draws an avatar; `None` if this server no longer owns the job.
@@ -167,11 +167,11 @@ async fn bake_avatar(
     let poses = folder.join("face.poses");
     // A character description belongs to its workspace only: other users of this machine have no
     // access to the folder.
-    let mut private = tokio::fs::DirBuilder::new();
-    private.recursive(true);
+    let mut private_dir = tokio::fs::DirBuilder::new();
+    private_dir.recursive(true);
     #[cfg(unix)]
-    private.mode(0o700);
-    private.create(folder).await.map_err(at(folder))?;
+    private_dir.mode(0o700);
+    private_dir.create(folder).await.map_err(at(folder))?;
     tokio::fs::write(&file, avatar_spec::to_toml(person)).await.map_err(at(&file))?;
     let mut killed = false;
     loop {
@@ -193,7 +193,7 @@ async fn read_baked(id: &str, poses: &Path) -> Result<Option<BakedAvatar>, Error
     let read = async |path: &Path| {
         tokio::fs::read(path).await.map_err(|error| Error::Io(path.display().to_string(), error))
     };
-    let picture = read(&poses.with_extension("webp")).await?;
+    let image = read(&poses.with_extension("webp")).await?;
     let poses: Arc<[u8]> = read(poses).await?.into();
     // An invalid pose set must be detected here, not in a call.
     let set = match PoseSet::parse(&Bytes::from_owner(Arc::clone(&poses))) {
@@ -204,7 +204,7 @@ async fn read_baked(id: &str, poses: &Path) -> Result<Option<BakedAvatar>, Error
         }
     };
     let output = json!({
-        "preview_url": format!("data:image/webp;base64,{}", STANDARD.encode(picture)),
+        "preview_url": format!("data:image/webp;base64,{}", STANDARD.encode(image)),
         "width": set.manifest().width,
         "height": set.manifest().height,
         "fps": DEFAULT_FRAME_RATE,
@@ -214,18 +214,18 @@ async fn read_baked(id: &str, poses: &Path) -> Result<Option<BakedAvatar>, Error
 
 /// Lets calls show the partial pose set, which is complete to `share` percent. False if this server
 /// no longer owns the job.
-async fn publish_partial(shared: &AppState, id: &str, share: u8, poses: &Path) -> Result<bool, Error> {
+async fn publish_partial(shared: &AppState, id: &str, percent: u8, poses: &Path) -> Result<bool, Error> {
     // If it is unusable, the avatar becomes available later.
     let Some(BakedAvatar { output, poses }) = read_baked(id, poses).await? else { return Ok(true) };
     let text = STANDARD.encode(&poses);
-    let better = (i64::from(share), output.as_str(), text.as_str());
+    let partial = (i64::from(percent), output.as_str(), text.as_str());
     let mut tx = shared.store.begin_write().await?;
-    let ours = table::save_partial_poses(&mut tx, &shared.server_id, id, better, clock::now()).await?;
+    let still_ours = table::save_partial_poses(&mut tx, &shared.server_id, id, partial, clock::now()).await?;
     tx.commit().await?;
-    if ours {
-        avatars::swap_pose_set(shared, id, PoseSetFile { data: poses, completeness: share });
+    if still_ours {
+        avatars::swap_pose_set(shared, id, PoseSetFile { data: poses, completeness: percent });
     }
-    Ok(ours)
+    Ok(still_ours)
 }
 
 /// How a child process ended.
@@ -244,7 +244,7 @@ async fn run_child(
     poses: &Path,
     folder: &Path,
 ) -> Result<Option<BakeExit>, Error> {
-    let part = folder.join("first.poses");
+    let first_poses = folder.join("first.poses");
     let arguments: [OsString; 10] = [
         "bake".into(),
         file.into(),
@@ -253,7 +253,7 @@ async fn run_child(
         "--keep".into(),
         folder.join("parts").into(),
         "--first".into(),
-        part.clone().into(),
+        first_poses.clone().into(),
         "--json".into(),
         "--background".into(),
     ];
@@ -283,43 +283,43 @@ async fn run_child(
     let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
         return Ok(Some(BakeExit::Failed));
     };
-    let (mut told, mut complaints) = (BufReader::new(out).lines(), BufReader::new(err).lines());
-    let (mut done, mut complaint) = (0, String::new());
-    let (mut talking, mut complaining) = (true, true);
-    let mut looks = tokio::time::interval(PROGRESS_INTERVAL);
-    while talking || complaining {
+    let (mut stdout_lines, mut stderr_lines) = (BufReader::new(out).lines(), BufReader::new(err).lines());
+    let (mut progress, mut last_stderr_line) = (0, String::new());
+    let (mut stdout_open, mut stderr_open) = (true, true);
+    let mut progress_timer = tokio::time::interval(PROGRESS_INTERVAL);
+    while stdout_open || stderr_open {
         tokio::select! {
-            line = told.next_line(), if talking => match line {
+            line = stdout_lines.next_line(), if stdout_open => match line {
                 Ok(Some(line)) => {
-                    done = parse_progress(&line).unwrap_or(done);
-                    if let Some(share) = parse_first_poses(&line)
-                        && !publish_partial(shared, id, share, &part).await?
+                    progress = parse_progress(&line).unwrap_or(progress);
+                    if let Some(percent) = parse_first_poses(&line)
+                        && !publish_partial(shared, id, percent, &first_poses).await?
                     {
                         return Ok(None);
                     }
                 }
-                _ => talking = false,
+                _ => stdout_open = false,
             },
-            line = complaints.next_line(), if complaining => match line {
-                Ok(Some(line)) => complaint = line,
-                _ => complaining = false,
+            line = stderr_lines.next_line(), if stderr_open => match line {
+                Ok(Some(line)) => last_stderr_line = line,
+                _ => stderr_open = false,
             },
-            _ = looks.tick() => {
+            _ = progress_timer.tick() => {
                 let mut tx = shared.store.begin_write().await?;
-                let ours = table::update_progress(&mut tx, &shared.server_id, id, done, clock::now()).await?;
+                let still_ours = table::update_progress(&mut tx, &shared.server_id, id, progress, clock::now()).await?;
                 tx.commit().await?;
-                if !ours {
+                if !still_ours {
                     return Ok(None);
                 }
             }
         }
     }
-    let ended = child.wait().await.map_err(|error| Error::Io(poses.display().to_string(), error))?;
-    if ended.success() {
+    let exit_status = child.wait().await.map_err(|error| Error::Io(poses.display().to_string(), error))?;
+    if exit_status.success() {
         return Ok(Some(BakeExit::Succeeded));
     }
-    tracing::error!(custom_avatar = %id, status = %ended, %complaint, "a person could not be drawn");
-    Ok(Some(if ended.code().is_none() { BakeExit::Killed } else { BakeExit::Failed }))
+    tracing::error!(custom_avatar = %id, status = %exit_status, %last_stderr_line, "a person could not be drawn");
+    Ok(Some(if exit_status.code().is_none() { BakeExit::Killed } else { BakeExit::Failed }))
 }
 
 #[cfg(test)]

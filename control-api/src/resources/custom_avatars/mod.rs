@@ -97,10 +97,10 @@ struct NewCustomAvatar {
 }
 
 fn parse_new_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
-    let faults = FieldErrors::default();
-    let fields = Fields::body(body, &faults)?;
-    let drawn = fields.raw("character").is_some_and(|c| !c.is_null());
-    let name = if drawn {
+    let errors = FieldErrors::default();
+    let fields = Fields::body(body, &errors)?;
+    let is_drawn = fields.raw("character").is_some_and(|c| !c.is_null());
+    let name = if is_drawn {
         fields.required_at_most("avatar_name", MAX_NAME_CHARS)
     } else {
         fields.required("avatar_name")
@@ -108,7 +108,7 @@ fn parse_new_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
     if name.chars().any(char::is_control) {
         fields.add_error("avatar_name", "must not have control characters");
     }
-    if drawn {
+    if is_drawn {
         fields.reject_unknown(&DRAWN_AVATAR_FIELDS);
     }
     let gender = fields.required("gender");
@@ -119,12 +119,12 @@ fn parse_new_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
         fields.add_error("landmarks", "must be an array or an object");
     }
     let is_private = fields.boolean("is_private").unwrap_or(false);
-    let (mut source, mut person) = (None, None);
-    if drawn {
+    let (mut picture_source, mut character) = (None, None);
+    if is_drawn {
         if fields.text("input_image").is_some_and(|image| !image.is_empty()) {
             fields.add_error("input_image", "must not come with a character");
         }
-        person = Some(parse_character(&fields, &gender).to_string());
+        character = Some(parse_character(&fields, &gender).to_string());
     } else {
         let image = fields.required("input_image");
         if !image.is_empty()
@@ -133,14 +133,14 @@ fn parse_new_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
             fields.add_error("input_image", reason);
         }
         let landmarks = fields.raw("landmarks");
-        source = Some(json!({"input_image": image, "landmarks": landmarks}).to_string());
+        picture_source = Some(json!({"input_image": image, "landmarks": landmarks}).to_string());
     }
-    faults.into_result(NewCustomAvatar {
+    errors.into_result(NewCustomAvatar {
         name,
         gender,
         is_private,
-        picture_source: source,
-        character: person,
+        picture_source: picture_source,
+        character: character,
     })
 }
 
@@ -165,20 +165,20 @@ async fn create(
     caller: ApiCaller,
     Json(body): Json<MAX_BODY_BYTES>,
 ) -> JsonResult {
-    let wish = parse_new_avatar(body)?;
+    let new_avatar = parse_new_avatar(body)?;
     let draft = Draft {
         id: &new_id(),
         workspace: &caller.workspace,
         job_id: &new_id(),
-        name: &wish.name,
-        gender: &wish.gender,
-        is_private: wish.is_private,
-        source: wish.picture_source.as_deref(),
-        character: wish.character.as_deref(),
+        name: &new_avatar.name,
+        gender: &new_avatar.gender,
+        is_private: new_avatar.is_private,
+        source: new_avatar.picture_source.as_deref(),
+        character: new_avatar.character.as_deref(),
         at: clock::now(),
     };
     let mut tx = shared.store.begin_write().await?;
-    if wish.character.is_some()
+    if new_avatar.character.is_some()
         && table::count_unfinished_jobs(&mut tx, &caller.workspace).await? >= MAX_QUEUED_DRAWINGS
     {
         return Err(ApiError::QueueFull(format!(
@@ -189,8 +189,8 @@ async fn create(
     quota::check_bytes(&shared, &mut tx, &caller.workspace, size).await?;
     let row = table::insert(&mut tx, &draft).await?;
     tx.commit().await?;
-    let waits = if wish.character.is_some() { &shared.bake_queued } else { &shared.photo_job_queued };
-    waits.notify_one();
+    let queue_notify = if new_avatar.character.is_some() { &shared.bake_queued } else { &shared.photo_job_queued };
+    queue_notify.notify_one();
     Ok(axum::Json(to_json(&row)))
 }
 
@@ -227,7 +227,7 @@ async fn remove(
 /// Processes the queued picture jobs, including those from before the start, until `stop`.
 pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) {
     loop {
-        let work = async {
+        let fail_queued = async {
             if let Err(error) = fail_picture_jobs(&shared).await {
                 tracing::error!(%error, "the jobs of custom avatars cannot be taken");
                 return tokio::time::sleep(RETRY_DELAY).await;
@@ -235,7 +235,7 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
             shared.photo_job_queued.notified().await;
         };
         tokio::select! {
-            () = work => {}
+            () = fail_queued => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
     }

@@ -47,18 +47,18 @@ mod tests {
     #[test]
     fn a_picture_is_a_data_uri_of_a_known_kind() {
         let uri = |kind: &str, bytes: &[u8]| format!("data:{kind};base64,{}", STANDARD.encode(bytes));
-        let told = |uri: &str| check_data_uri(uri).unwrap().err();
+        let rejection = |uri: &str| check_data_uri(uri).unwrap().err();
         for (kind, bytes) in [
             ("image/png", &b"\x89PNG\r\n\x1a\n...."[..]),
             ("image/jpeg", b"\xff\xd8\xff\xe0...."),
             ("image/webp", b"RIFF....WEBPVP8 "),
         ] {
-            assert_eq!(told(&uri(kind, bytes)), None, "{kind}");
+            assert_eq!(rejection(&uri(kind, bytes)), None, "{kind}");
         }
-        assert_eq!(told("https://example.com/a.png"), Some("must be a base64 data URI"));
-        assert_eq!(told("data:image/png;base64,***"), Some("must be a base64 data URI"));
-        assert_eq!(told(&uri("image/gif", b"GIF89a")), Some("must be PNG, JPEG or WebP"));
-        assert_eq!(told(&uri("image/png", b"GIF89a")), Some("must be PNG, JPEG or WebP"));
+        assert_eq!(rejection("https://example.com/a.png"), Some("must be a base64 data URI"));
+        assert_eq!(rejection("data:image/png;base64,***"), Some("must be a base64 data URI"));
+        assert_eq!(rejection(&uri("image/gif", b"GIF89a")), Some("must be PNG, JPEG or WebP"));
+        assert_eq!(rejection(&uri("image/png", b"GIF89a")), Some("must be PNG, JPEG or WebP"));
         let png = |width: u32, height: u32| {
             let size = [width.to_be_bytes(), height.to_be_bytes()].concat();
             [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", &size[..], b"\x08\x02\0\0\0"].concat()
@@ -77,7 +77,7 @@ mod tests {
             ("image/webp", webp(8000, 8000), webp(16_000, 16_000)),
         ] {
             assert_eq!(
-                (told(&uri(kind, &fits)), told(&uri(kind, &bomb))),
+                (rejection(&uri(kind, &fits)), rejection(&uri(kind, &bomb))),
                 (None, Some(TOO_MANY_PIXELS)),
                 "{kind}"
             );

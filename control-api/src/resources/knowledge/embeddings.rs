@@ -43,14 +43,14 @@ fn decode_embeddings(bytes: &[u8], chunks: usize) -> Vec<Option<Embedding>> {
     }
     bytes
         .chunks(length)
-        .map(|part| Embedding::from_bytes(part.iter().map(|b| b.cast_signed()).collect()))
+        .map(|chunk_bytes| Embedding::from_bytes(chunk_bytes.iter().map(|b| b.cast_signed()).collect()))
         .collect()
 }
 
 /// Encodes a document's embeddings in the stored format; all have the same length.
-fn encode_embeddings(directions: &[Vec<f32>]) -> Vec<u8> {
-    let length = directions.first().map_or(0, Vec::len);
-    let bytes = directions.iter().flat_map(|vector| match Embedding::from_vector(vector) {
+fn encode_embeddings(vectors: &[Vec<f32>]) -> Vec<u8> {
+    let length = vectors.first().map_or(0, Vec::len);
+    let bytes = vectors.iter().flat_map(|vector| match Embedding::from_vector(vector) {
         Some(direction) => direction.bytes().iter().map(|b| b.cast_unsigned()).collect(),
         None => vec![0; length],
     });
@@ -60,16 +60,16 @@ fn encode_embeddings(directions: &[Vec<f32>]) -> Vec<u8> {
 /// Requests missing embeddings until `stop`: after the start, and whenever a document was
 /// extracted.
 pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) {
-    let Some(meaning) = shared.query_embedder.clone() else { return };
+    let Some(embedder) = shared.query_embedder.clone() else { return };
     loop {
-        let work = async {
-            match embed_missing(&shared, &meaning.client).await {
+        let embed_queued = async {
+            match embed_missing(&shared, &embedder.client).await {
                 Ok(()) => shared.document_read.notified().await,
                 Err(()) => tokio::time::sleep(RETRY_DELAY).await,
             }
         };
         tokio::select! {
-            () = work => {}
+            () = embed_queued => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
     }
@@ -77,13 +77,13 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
 
 /// Requests the embeddings of all documents that have none of this model. An error has been logged;
 /// a later attempt may succeed.
-async fn embed_missing(shared: &AppState, server: &EmbeddingClient) -> Result<(), ()> {
+async fn embed_missing(shared: &AppState, client: &EmbeddingClient) -> Result<(), ()> {
     loop {
-        let meant = shared.store.next_document_to_embed(server.model()).await;
+        let meant = shared.store.next_document_to_embed(client.model()).await;
         let meant =
             meant.map_err(|error| tracing::error!(%error, "documents without embeddings cannot be found"))?;
         let Some(DocumentToEmbed { id, workspace, kb, body }) = meant else { return Ok(()) };
-        let bytes = match embed_document(server, &body).await {
+        let bytes = match embed_document(client, &body).await {
             Ok(bytes) => bytes,
             Err(error) if error.kind().is_retryable() => {
                 tracing::warn!(document = %id, %error, "a document's embeddings are asked for again in half a minute");
@@ -95,16 +95,16 @@ async fn embed_missing(shared: &AppState, server: &EmbeddingClient) -> Result<()
                 Vec::new()
             }
         };
-        let kept = store_embeddings(shared, &workspace, &kb, &id, server.model(), &bytes).await;
-        kept.map_err(|error| tracing::error!(%error, "a document's embeddings cannot be kept"))?;
+        let stored = store_embeddings(shared, &workspace, &kb, &id, client.model(), &bytes).await;
+        stored.map_err(|error| tracing::error!(%error, "a document's embeddings cannot be kept"))?;
     }
 }
 
-async fn embed_document(server: &EmbeddingClient, body: &str) -> Result<Vec<u8>, models::Error> {
+async fn embed_document(client: &EmbeddingClient, body: &str) -> Result<Vec<u8>, models::Error> {
     let texts: Vec<String> = knowledge::chunks(body).into_iter().map(|chunk| chunk.text).collect();
     let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
     for batch in texts.chunks(BATCH_SIZE) {
-        vectors.extend(server.embed(batch, BATCH_TIMEOUT).await?);
+        vectors.extend(client.embed(batch, BATCH_TIMEOUT).await?);
     }
     let length = vectors.first().map_or(0, Vec::len);
     if vectors.iter().any(|vector| vector.len() != length) {
@@ -134,9 +134,9 @@ mod tests {
     #[test]
     fn what_is_kept_comes_back() {
         let vectors = [vec![1.0, 0.5], vec![0.0, 0.0], vec![-0.2, 0.1]];
-        let back = decode_embeddings(&encode_embeddings(&vectors), 3);
-        assert_eq!(back, vectors.iter().map(|v| Embedding::from_vector(v)).collect::<Vec<_>>());
-        assert!(back[0].is_some() && back[1].is_none());
+        let decoded = decode_embeddings(&encode_embeddings(&vectors), 3);
+        assert_eq!(decoded, vectors.iter().map(|v| Embedding::from_vector(v)).collect::<Vec<_>>());
+        assert!(decoded[0].is_some() && decoded[1].is_none());
         assert!(
             decode_embeddings(&encode_embeddings(&vectors), 4).is_empty()
                 && decode_embeddings(&[], 3).is_empty()

@@ -38,22 +38,22 @@ pub(super) async fn extract_text(command: &[OsString], kind: &str, bytes: Vec<u8
         (Some(input), Some(output)) => (input, output),
         _ => return Err("the document could not be read".into()),
     };
-    let talk = async {
+    let exchange = async {
         let write = async {
             // A child that has read enough closes its end.
             let _ = input.write_all(&bytes).await;
             drop(input);
         };
-        let mut answer = Vec::new();
+        let mut stdout = Vec::new();
         let mut output = output.take(MAX_OUTPUT_BYTES);
-        let (read, ()) = tokio::join!(output.read_to_end(&mut answer), write);
+        let (read, ()) = tokio::join!(output.read_to_end(&mut stdout), write);
         read.map_err(failed("cannot be heard"))?;
-        Ok::<_, String>(answer)
+        Ok::<_, String>(stdout)
     };
-    let answer = tokio::time::timeout(EXTRACT_TIMEOUT, talk)
+    let stdout = tokio::time::timeout(EXTRACT_TIMEOUT, exchange)
         .await
         .map_err(|_| "reading the document took too long".to_owned())??;
     drop(child);
-    documents::parse_output(&answer)
+    documents::parse_output(&stdout)
         .unwrap_or_else(|| Err("reading the document took too much time or memory".into()))
 }

@@ -20,7 +20,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Extracts queued documents until `stop`.
 pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) {
     loop {
-        let work = async {
+        let ingest_queued = async {
             loop {
                 match ingest_next(&shared).await {
                     Ok(true) => {}
@@ -34,7 +34,7 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
         };
         tokio::select! {
             // A document that the stop interrupts is extracted after the next start.
-            () = work => {}
+            () = ingest_queued => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
     }
@@ -47,18 +47,18 @@ async fn ingest_next(shared: &AppState) -> store::Result<bool> {
         return Ok(false);
     }
     let mut tx = shared.store.begin_write().await?;
-    let waiting = kb::claim_document(&mut tx, &shared.server_id, clock::now()).await?;
+    let queued = kb::claim_document(&mut tx, &shared.server_id, clock::now()).await?;
     tx.commit().await?;
-    let Some(QueuedDocument { id, kb: base, kind, source, .. }) = waiting else { return Ok(false) };
-    let read = match STANDARD.decode(source.unwrap_or_default()) {
+    let Some(QueuedDocument { id, kb: base, kind, source, .. }) = queued else { return Ok(false) };
+    let extracted = match STANDARD.decode(source.unwrap_or_default()) {
         Ok(bytes) => extractor::extract_text(&shared.extract_command, &kind, bytes).await,
         Err(_) => Err("the stored file is damaged".into()),
     };
-    if let Err(why) = &read {
+    if let Err(why) = &extracted {
         tracing::warn!(document = %id, %why, "a document cannot be read");
     }
     let mut tx = shared.store.begin_write().await?;
-    kb::save_document_text(&mut tx, &base, &id, read.as_deref().map_err(String::as_str), clock::now())
+    kb::save_document_text(&mut tx, &base, &id, extracted.as_deref().map_err(String::as_str), clock::now())
         .await?;
     tx.commit().await?;
     shared.document_read.notify_one();

@@ -64,22 +64,22 @@ fn empty_document_errors(form: &form::Form) -> Vec<FieldError> {
 
 async fn create(State(shared): State<Arc<AppState>>, caller: ApiCaller, request: Request) -> JsonResult {
     let form = form::read(request).await?;
-    let mut faults = Vec::new();
+    let mut errors = Vec::new();
     for (field, value) in [("name", &form.name), ("description", &form.description)] {
         if value.as_deref().is_none_or(|v| v.trim().is_empty()) {
-            faults.push(FieldError { field: field.into(), reason: "is required".into() });
+            errors.push(FieldError { field: field.into(), reason: "is required".into() });
         }
     }
-    faults.extend(empty_document_errors(&form));
-    if !faults.is_empty() {
-        return Err(ApiError::Invalid(faults));
+    errors.extend(empty_document_errors(&form));
+    if !errors.is_empty() {
+        return Err(ApiError::Invalid(errors));
     }
     let (name, description) = (form.name.unwrap_or_default(), form.description.unwrap_or_default());
-    let size = stored_bytes(&form.documents);
+    let total_bytes = stored_bytes(&form.documents);
     let documents: Vec<(&str, &str, &Content)> =
         form.documents.iter().map(|d| (d.name.as_str(), d.kind, &d.content)).collect();
     let mut tx = shared.store.begin_write().await?;
-    quota::check_bytes(&shared, &mut tx, &caller.workspace, size).await?;
+    quota::check_bytes(&shared, &mut tx, &caller.workspace, total_bytes).await?;
     let id = insert_in(&mut tx, &caller.workspace, &name, &description, &documents).await?;
     tx.commit().await?;
     shared.document_queued.notify_one();
@@ -95,12 +95,12 @@ async fn add_documents(
     request: Request,
 ) -> JsonResult {
     let form = form::read(request).await?;
-    let mut faults = empty_document_errors(&form);
+    let mut errors = empty_document_errors(&form);
     if form.documents.is_empty() {
-        faults.push(FieldError { field: "input".into(), reason: "is required".into() });
+        errors.push(FieldError { field: "input".into(), reason: "is required".into() });
     }
-    if !faults.is_empty() {
-        return Err(ApiError::Invalid(faults));
+    if !errors.is_empty() {
+        return Err(ApiError::Invalid(errors));
     }
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let at = clock::now();
@@ -142,10 +142,10 @@ async fn update(
     Json(body): Json,
 ) -> JsonResult {
     let (name, description) = {
-        let faults = FieldErrors::default();
-        let fields = Fields::body(body, &faults)?;
-        let read = (fields.required("name"), fields.required("description"));
-        faults.into_result(read)?
+        let errors = FieldErrors::default();
+        let fields = Fields::body(body, &errors)?;
+        let input = (fields.required("name"), fields.required("description"));
+        errors.into_result(input)?
     };
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let mut tx = shared.store.begin_write().await.or_internal_error(READ_FAILED)?;
@@ -163,11 +163,11 @@ async fn remove_document(
     caller: ApiCaller,
     Path(id): Path<String>,
 ) -> JsonResult {
-    let missing = || ApiError::NotFound(Resource::Document);
-    let id = store::normalize_id(&id).ok_or_else(missing)?;
+    let not_found = || ApiError::NotFound(Resource::Document);
+    let id = store::normalize_id(&id).ok_or_else(not_found)?;
     let mut tx = shared.store.begin_write().await.or_internal_error(READ_FAILED)?;
     let base = kb::delete_document(&mut tx, &caller.workspace, &id).await.or_internal_error(READ_FAILED)?;
-    let base = base.ok_or_else(missing)?;
+    let base = base.ok_or_else(not_found)?;
     kb::mark_changed(&mut tx, &base, clock::now()).await.or_internal_error(READ_FAILED)?;
     tx.commit().await.or_internal_error(READ_FAILED)?;
     Ok(axum::Json(json!({"id": id, "message": "Document deleted successfully"})))

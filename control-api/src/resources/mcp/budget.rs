@@ -81,16 +81,16 @@ impl Budget {
     }
 
     /// Calls the callback when a limit closes the session; at once if one already has.
-    pub(super) fn on_limit(&self, tell: impl FnOnce(Limit) + Send + 'static) {
-        *self.lock_on_limit() = Some(Box::new(tell));
+    pub(super) fn on_limit(&self, on_limit: impl FnOnce(Limit) + Send + 'static) {
+        *self.lock_on_limit() = Some(Box::new(on_limit));
         self.notify_limit();
     }
 
     fn notify_limit(&self) {
         let Some(limit) = self.exceeded_limit() else { return };
-        let tell = self.lock_on_limit().take();
-        if let Some(tell) = tell {
-            tell(limit);
+        let on_limit = self.lock_on_limit().take();
+        if let Some(on_limit) = on_limit {
+            on_limit(limit);
         }
     }
 
@@ -109,12 +109,12 @@ impl Budget {
     fn charge(
         &self,
         counter: &AtomicUsize,
-        more: usize,
-        most: usize,
+        amount: usize,
+        max: usize,
         limit: Limit,
     ) -> Result<(), egress::Error> {
-        let before = counter.fetch_add(more, Ordering::Relaxed);
-        if before.saturating_add(more) > most {
+        let before = counter.fetch_add(amount, Ordering::Relaxed);
+        if before.saturating_add(amount) > max {
             self.exceed(limit);
         }
         if self.is_closed() { Err(self.closed_error()) } else { Ok(()) }

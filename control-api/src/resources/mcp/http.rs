@@ -53,21 +53,21 @@ impl BudgetedHttpClient {
         token: Option<&str>,
         headers: &HashMap<HeaderName, HeaderValue>,
     ) -> Result<Request, Error> {
-        let bad = StreamableHttpError::Client;
+        let client_error = StreamableHttpError::Client;
         // Streams last as long as their session. The caller of a request has a timeout, and the
         // budget counts the data.
-        let mut request = Request::new(method, uri).map_err(bad)?.timeout(None).limit(usize::MAX);
+        let mut request = Request::new(method, uri).map_err(client_error)?.timeout(None).limit(usize::MAX);
         for (name, value) in headers {
             let value = value.to_str().unwrap_or_default();
-            request = request.header(name.as_str(), value).map_err(bad)?;
+            request = request.header(name.as_str(), value).map_err(client_error)?;
         }
         if let Some(token) = token {
-            request = request.bearer(token).map_err(bad)?;
+            request = request.bearer(token).map_err(client_error)?;
         }
         if let Some(session) = session {
-            request = request.header(SESSION_HEADER, session).map_err(bad)?;
+            request = request.header(SESSION_HEADER, session).map_err(client_error)?;
         }
-        request.header("accept", "application/json, text/event-stream").map_err(bad)
+        request.header("accept", "application/json, text/event-stream").map_err(client_error)
     }
 }
 
@@ -83,9 +83,9 @@ pub(super) fn sse_events(response: Response, budget: Budget) -> BoxStream<'stati
             Some((chunk, rest))
         }
     });
-    let within =
+    let within_budget =
         move |event: &Result<Sse, SseError>| future::ready(event.is_err() || counted.count_message().is_ok());
-    SseStream::from_bytes_stream(chunks.boxed()).take_while(within).boxed()
+    SseStream::from_bytes_stream(chunks.boxed()).take_while(within_budget).boxed()
 }
 
 pub(super) fn is_event_stream(response: &Response) -> bool {
@@ -118,17 +118,17 @@ impl StreamableHttpClient for BudgetedHttpClient {
             400 | 404 | 405 if session.is_none() => self.legacy_server.store(true, Ordering::Relaxed),
             _ => {}
         }
-        let given = response.header(SESSION_HEADER).map(str::to_owned);
+        let new_session_id = response.header(SESSION_HEADER).map(str::to_owned);
         if response.is_success() && is_event_stream(&response) {
-            return Ok(StreamableHttpPostResponse::Sse(sse_events(response, self.budget.clone()), given));
+            return Ok(StreamableHttpPostResponse::Sse(sse_events(response, self.budget.clone()), new_session_id));
         }
         let body = self.budget.body(response).await.map_err(StreamableHttpError::Client)?;
         let read = serde_json::from_slice::<ServerJsonRpcMessage>(&body);
         match (read, status) {
-            (Ok(answer), 200..=299) => Ok(StreamableHttpPostResponse::Json(answer, given)),
+            (Ok(answer), 200..=299) => Ok(StreamableHttpPostResponse::Json(answer, new_session_id)),
             // An error in the protocol's own format.
-            (Ok(refused @ JsonRpcMessage::Error(_)), _) => {
-                Ok(StreamableHttpPostResponse::Json(refused, given))
+            (Ok(rejection @ JsonRpcMessage::Error(_)), _) => {
+                Ok(StreamableHttpPostResponse::Json(rejection, new_session_id))
             }
             (Err(_), 200..=299) if body.is_empty() => Ok(StreamableHttpPostResponse::Accepted),
             (Err(error), 200..=299) => Err(error.into()),

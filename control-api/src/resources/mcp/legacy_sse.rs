@@ -76,9 +76,9 @@ impl LegacySseTransport {
         if !is_event_stream(&response) {
             return Err(Error::UnsupportedTransport("with something else than server-sent events"));
         }
-        let mut said = sse_events(response, budget.clone());
-        let place = loop {
-            let event = match said.next().await {
+        let mut events = sse_events(response, budget.clone());
+        let endpoint_path = loop {
+            let event = match events.next().await {
                 Some(Ok(event)) => event,
                 Some(Err(_)) | None => return Err(Error::UnsupportedTransport("and broke off")),
             };
@@ -88,11 +88,11 @@ impl LegacySseTransport {
         };
         // Messages and headers may be sent to this server only.
         let endpoint = base
-            .join(place.trim())
+            .join(endpoint_path.trim())
             .ok()
             .filter(|endpoint| endpoint.origin() == base.origin())
             .ok_or(Error::UnsupportedTransport("with an endpoint of another origin"))?;
-        Ok(Self { client, budget, headers, endpoint, events: said })
+        Ok(Self { client, budget, headers, endpoint, events: events })
     }
 
     fn post_request(&self, message: &TxJsonRpcMessage<RoleClient>) -> Result<Request, Error> {

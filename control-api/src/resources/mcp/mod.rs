@@ -45,8 +45,8 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 
 /// Parses an MCP configuration. `old` are the header values of the one that it replaces.
 fn parse(body: Value, old: Option<&SecretHeaders>) -> Result<(Value, SecretHeaders), ApiError> {
-    let faults = FieldErrors::default();
-    let fields = Fields::body(body, &faults)?;
+    let errors = FieldErrors::default();
+    let fields = Fields::body(body, &errors)?;
     let name = fields.required("name");
     let description = fields.text("description").unwrap_or_default();
     let kind = fields.choice("type", TRANSPORT_TYPES, TRANSPORT_TYPES[0]);
@@ -55,14 +55,14 @@ fn parse(body: Value, old: Option<&SecretHeaders>) -> Result<(Value, SecretHeade
     if !url.is_empty() && !is_http_url(&url) {
         request.add_error("url", "must be a valid http(s) URL");
     }
-    let (shown, secret) = secret_headers::extract(&request, old);
+    let (masked_headers, secret_headers) = secret_headers::extract(&request, old);
     let document = json!({
         "name": name,
         "description": description,
         "type": kind,
-        "request_config": {"url": url, "headers": shown},
+        "request_config": {"url": url, "headers": masked_headers},
     });
-    faults.into_result((document, secret))
+    errors.into_result((document, secret_headers))
 }
 
 fn draft<'a>(

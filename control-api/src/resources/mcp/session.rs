@@ -58,8 +58,8 @@ impl RemoteTool for McpTool {
             };
             let mut params = CallToolRequestParams::new(name);
             params.arguments = Some(arguments);
-            let asked = tokio::time::timeout(CALL_TIMEOUT, session.call_tool(params));
-            match budget.run_until_closed(asked).await {
+            let pending_call = tokio::time::timeout(CALL_TIMEOUT, session.call_tool(params));
+            match budget.run_until_closed(pending_call).await {
                 Err(over) => Err(over.to_string()),
                 Ok(Err(_)) => {
                     budget.exceed(Limit::CallTimeout);
@@ -79,24 +79,24 @@ impl RemoteTool for McpTool {
 /// Converts a result to what the model receives: an object.
 fn result_to_json(result: &CallToolResult) -> Result<Value, String> {
     let blocks = json!(result.content);
-    let words = blocks.as_array().into_iter().flatten().filter_map(|block| block["text"].as_str());
-    let mut words = words.collect::<Vec<_>>().join("\n");
-    let cut = words.len() > MAX_RESULT_BYTES;
-    if cut {
-        words.truncate(words.floor_char_boundary(MAX_RESULT_BYTES));
+    let text = blocks.as_array().into_iter().flatten().filter_map(|block| block["text"].as_str());
+    let mut text = text.collect::<Vec<_>>().join("\n");
+    let truncated = text.len() > MAX_RESULT_BYTES;
+    if truncated {
+        text.truncate(text.floor_char_boundary(MAX_RESULT_BYTES));
     }
     if result.is_error == Some(true) {
-        return Err(if words.is_empty() { "the tool failed".into() } else { words });
+        return Err(if text.is_empty() { "the tool failed".into() } else { text });
     }
     if let Some(object @ Value::Object(_)) = &result.structured_content
         && object.to_string().len() <= MAX_RESULT_BYTES
     {
         return Ok(object.clone());
     }
-    Ok(match serde_json::from_str(&words) {
-        Ok(object @ Value::Object(_)) if !cut => object,
-        _ if cut => json!({"result": words, "truncated": true, "note": "cut after 256 KiB"}),
-        _ => json!({ "result": words }),
+    Ok(match serde_json::from_str(&text) {
+        Ok(object @ Value::Object(_)) if !truncated => object,
+        _ if truncated => json!({"result": text, "truncated": true, "note": "cut after 256 KiB"}),
+        _ => json!({ "result": text }),
     })
 }
 
@@ -120,7 +120,7 @@ async fn open_session(
             Some((HeaderName::try_from(name.as_str()).ok()?, HeaderValue::try_from(value.as_str()).ok()?))
         })
         .collect();
-    let mut why = String::new();
+    let mut first_error = String::new();
     if mcp.kind != "sse" {
         let http = BudgetedHttpClient::new(client.clone(), budget.clone());
         let config =
@@ -128,18 +128,18 @@ async fn open_session(
         let transport = StreamableHttpClientTransport::with_client(http.clone(), config);
         match ().serve(BudgetedTransport::new(transport, budget)).await {
             Ok(session) => return Ok(session),
-            Err(error) => why = error.to_string(),
+            Err(error) => first_error = error.to_string(),
         }
         if mcp.kind == "shttp" || !http.is_legacy_server() {
-            return Err(why);
+            return Err(first_error);
         }
     }
-    let older = match LegacySseTransport::open(client, budget.clone(), &mcp.url, headers).await {
-        Ok(older) => ().serve(BudgetedTransport::new(older, budget)).await.map_err(|error| error.to_string()),
+    let legacy = match LegacySseTransport::open(client, budget.clone(), &mcp.url, headers).await {
+        Ok(legacy) => ().serve(BudgetedTransport::new(legacy, budget)).await.map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     };
-    older.map_err(
-        |error| if why.is_empty() { error } else { format!("{why}; and by the older transport: {error}") },
+    legacy.map_err(
+        |error| if first_error.is_empty() { error } else { format!("{first_error}; and by the older transport: {error}") },
     )
 }
 
@@ -169,22 +169,22 @@ async fn load_tools(
     budget: &Budget,
     mcp: &ServerConfig,
 ) -> Result<Vec<Tool>, String> {
-    let lasts = Arc::new(budget.close_on_drop());
+    let close_guard = Arc::new(budget.close_on_drop());
     let work = async {
         let session = Arc::new(open_session(client, budget, mcp).await?);
         let tool = |tool: rmcp::model::Tool| {
             let name = tool.name.into_owned();
-            let served = McpTool {
+            let mcp_tool = McpTool {
                 session: Arc::clone(&session),
                 budget: budget.clone(),
-                _close_guard: Arc::clone(&lasts),
+                _close_guard: Arc::clone(&close_guard),
                 name: name.clone(),
             };
             Tool {
                 name: sanitize_name(&name),
                 description: tool.description.unwrap_or_default().into_owned(),
                 parameters: Value::Object((*tool.input_schema).clone()),
-                backend: ToolBackend::Remote(RemoteToolHandle(Arc::new(served))),
+                backend: ToolBackend::Remote(RemoteToolHandle(Arc::new(mcp_tool))),
             }
         };
         Ok(list_all_tools(&session, budget).await?.into_iter().map(tool).collect())
@@ -197,8 +197,8 @@ async fn load_tools(
 
 /// Makes a name valid for language models: letters, digits, `_` and `-`, at most 64 characters.
 fn sanitize_name(name: &str) -> String {
-    let keep = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
-    name.chars().take(64).map(keep).collect()
+    let sanitize_char = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
+    name.chars().take(64).map(sanitize_char).collect()
 }
 
 /// The agent's MCP servers; `None` if it has none.
@@ -313,15 +313,15 @@ mod tests {
     #[test]
     fn a_result_becomes_an_object_and_a_failure_a_reason() {
         let text = |text: &str| json!([{"type": "text", "text": text}]);
-        let told = |content: Value| result_to_json(&result(content));
-        assert_eq!(told(json!({"content": text("42")})), Ok(json!({"result": "42"})));
-        assert_eq!(told(json!({"content": text("{\"a\": 1}")})), Ok(json!({"a": 1})));
-        assert_eq!(told(json!({"content": text("x"), "structuredContent": {"b": 2}})), Ok(json!({"b": 2})));
+        let convert = |content: Value| result_to_json(&result(content));
+        assert_eq!(convert(json!({"content": text("42")})), Ok(json!({"result": "42"})));
+        assert_eq!(convert(json!({"content": text("{\"a\": 1}")})), Ok(json!({"a": 1})));
+        assert_eq!(convert(json!({"content": text("x"), "structuredContent": {"b": 2}})), Ok(json!({"b": 2})));
         assert_eq!(
-            told(json!({"content": text("no such file"), "isError": true})),
+            convert(json!({"content": text("no such file"), "isError": true})),
             Err("no such file".into())
         );
-        let long = told(json!({"content": text(&"x".repeat(MAX_RESULT_BYTES + 1))})).unwrap();
+        let long = convert(json!({"content": text(&"x".repeat(MAX_RESULT_BYTES + 1))})).unwrap();
         assert_eq!(
             (long["result"].as_str().map(str::len), &long["truncated"]),
             (Some(MAX_RESULT_BYTES), &json!(true))
@@ -331,12 +331,12 @@ mod tests {
     /// A server over streamable HTTP, and over the legacy transport up to its stream. It does not
     /// respond to the method `mute`, and notifies when it receives it. Returns its configuration,
     /// whose URL selects the transport.
-    async fn serve(kind: &'static str, mute: &'static str) -> (ServerConfig, Arc<Notify>) {
-        let asked = Arc::new(Notify::new());
+    async fn serve(kind: &'static str, silent_method: &'static str) -> (ServerConfig, Arc<Notify>) {
+        let request_received = Arc::new(Notify::new());
         let silent = {
-            let asked = Arc::clone(&asked);
+            let request_received = Arc::clone(&request_received);
             async move || -> Response {
-                asked.notify_one();
+                request_received.notify_one();
                 std::future::pending().await
             }
         };
@@ -344,7 +344,7 @@ mod tests {
         let answer = async move |axum::Json(message): axum::Json<Value>| {
             let Some(id) = message.get("id") else { return StatusCode::ACCEPTED.into_response() };
             let method = message["method"].as_str().unwrap();
-            if method == mute {
+            if method == silent_method {
                 return silent().await;
             }
             let result = match method {
@@ -362,7 +362,7 @@ mod tests {
         let router = Router::new().route("/shttp", post(answer)).route("/sse", get(open));
         tokio::spawn(async move { axum::serve(listener, router).await });
         let name = "T".to_owned();
-        (ServerConfig { name, kind: kind.into(), url, headers: SecretHeaders::new() }, asked)
+        (ServerConfig { name, kind: kind.into(), url, headers: SecretHeaders::new() }, request_received)
     }
 
     fn client() -> egress::Client {
@@ -372,46 +372,46 @@ mod tests {
     /// Runs `work`, whose request gets no response, and checks that it times out after `after`. The
     /// clock is paused after the request and then jumps from timer to timer: only timeouts are left
     /// to wait for.
-    async fn assert_times_out<T>(after: Duration, asked: &Notify, work: impl Future<Output = T>) -> T {
-        let begun = Instant::now();
+    async fn assert_times_out<T>(after: Duration, request_received: &Notify, work: impl Future<Output = T>) -> T {
+        let started = Instant::now();
         let mut work = std::pin::pin!(work);
         tokio::select! {
             biased;
             _ = &mut work => panic!("it is over before the server was asked"),
-            () = asked.notified() => pause(),
+            () = request_received.notified() => pause(),
         }
         let silent = Instant::now();
-        let told = tokio::time::timeout(3 * after, work).await.expect("it is given up");
+        let output = tokio::time::timeout(3 * after, work).await.expect("it is given up");
         // The wait began between the two; the clock has a resolution of 1 ms.
-        let (least, most) = (silent.elapsed(), begun.elapsed());
+        let (min_elapsed, max_elapsed) = (silent.elapsed(), started.elapsed());
         resume();
-        assert!(least <= after + Duration::from_millis(2) && most >= after, "{least:?} to {most:?}");
-        told
+        assert!(min_elapsed <= after + Duration::from_millis(2) && max_elapsed >= after, "{min_elapsed:?} to {max_elapsed:?}");
+        output
     }
 
     #[tokio::test]
     async fn a_server_that_stays_silent_is_left_out_after_ten_seconds() {
-        for (kind, mute) in [("shttp", "initialize"), ("shttp", "tools/list"), ("sse", "initialize")] {
-            let (mcp, asked) = serve(kind, mute).await;
+        for (kind, silent_method) in [("shttp", "initialize"), ("shttp", "tools/list"), ("sse", "initialize")] {
+            let (mcp, request_received) = serve(kind, silent_method).await;
             let servers =
                 McpServers { client: client(), conversation: "c".into(), servers: vec![Arc::new(mcp)] };
-            let told = Arc::new(Mutex::new(Vec::new()));
-            let keep = Arc::clone(&told);
-            let listing = servers.list_tools(Box::new(move |news| keep.lock().unwrap().push(news)));
-            assert_times_out(Duration::from_secs(10), &asked, listing).await;
+            let updates = Arc::new(Mutex::new(Vec::new()));
+            let sink = Arc::clone(&updates);
+            let listing = servers.list_tools(Box::new(move |update| sink.lock().unwrap().push(update)));
+            assert_times_out(Duration::from_secs(10), &request_received, listing).await;
             let why =
                 "The tools of the MCP server \"T\" are left out: it did not tell its tools within 10 s.";
-            assert_eq!(*told.lock().unwrap(), [Err(why.to_owned())], "{kind}, {mute}");
+            assert_eq!(*updates.lock().unwrap(), [Err(why.to_owned())], "{kind}, {silent_method}");
         }
     }
 
     #[tokio::test]
     async fn a_tool_that_never_answers_is_given_up_after_twenty_seconds() {
-        let (mcp, asked) = serve("shttp", "tools/call").await;
+        let (mcp, request_received) = serve("shttp", "tools/call").await;
         let tools = load_tools(&client(), &Budget::default(), &mcp).await.unwrap();
         let [Tool { backend: ToolBackend::Remote(add), .. }] = &tools[..] else { panic!("{tools:?}") };
-        let told = assert_times_out(Duration::from_secs(20), &asked, add.0.call(json!({"a": 1}))).await;
-        assert_eq!(told, Err("the MCP server took too long".into()));
+        let output = assert_times_out(Duration::from_secs(20), &request_received, add.0.call(json!({"a": 1}))).await;
+        assert_eq!(output, Err("the MCP server took too long".into()));
     }
 
     #[test]

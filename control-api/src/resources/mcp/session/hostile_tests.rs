@@ -25,7 +25,7 @@ struct ServerActivity {
 
 impl ServerActivity {
     fn count(&self, what: &str) -> usize {
-        self.requests.iter().filter(|asked| *asked == what).count()
+        self.requests.iter().filter(|request| *request == what).count()
     }
 }
 
@@ -34,20 +34,20 @@ impl ServerActivity {
 type RespondFn = fn(&mut TcpStream, &str, &Value) -> io::Result<()>;
 
 /// Runs the server on threads of its own, so that none of its tasks is in the test's runtime.
-fn serve(kind: &str, says: RespondFn) -> (ServerConfig, watch::Receiver<ServerActivity>) {
+fn serve(kind: &str, respond: RespondFn) -> (ServerConfig, watch::Receiver<ServerActivity>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    let (tell, seen) = watch::channel(ServerActivity::default());
-    let tell = Arc::new(tell);
+    let (activity_sender, seen) = watch::channel(ServerActivity::default());
+    let activity_sender = Arc::new(activity_sender);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let stream = stream.unwrap();
-            tell.send_modify(|seen| seen.open_connections += 1);
-            let tell = Arc::clone(&tell);
+            activity_sender.send_modify(|seen| seen.open_connections += 1);
+            let activity_sender = Arc::clone(&activity_sender);
             std::thread::spawn(move || {
                 // Ends with the connection. Writing to a closed connection is an error.
-                let _ = serve_connection(stream, says, &tell);
-                tell.send_modify(|seen| seen.open_connections -= 1);
+                let _ = serve_connection(stream, respond, &activity_sender);
+                activity_sender.send_modify(|seen| seen.open_connections -= 1);
             });
         }
     });
@@ -116,8 +116,8 @@ fn write_forever(stream: &mut TcpStream, words: &str) -> io::Result<()> {
 const NOTIFICATION: &str = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
 
 /// The responses of a well-behaved server with one tool.
-fn respond_normally(stream: &mut TcpStream, asked: &str, message: &Value) -> io::Result<()> {
-    match asked {
+fn respond_normally(stream: &mut TcpStream, request: &str, message: &Value) -> io::Result<()> {
+    match request {
         "initialize" => {
             let version = &message["params"]["protocolVersion"];
             let info = json!({"name": "test", "version": "1"});
@@ -148,9 +148,9 @@ type ToolsUpdate = Result<Vec<Tool>, String>;
 fn start_listing(mcp: ServerConfig) -> (BoxFuture<'static, ()>, UnboundedReceiver<ToolsUpdate>) {
     let client = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
     let servers = McpServers { client, conversation: "c".into(), servers: vec![Arc::new(mcp)] };
-    let (tell, told) = unbounded_channel();
+    let (update_sender, updates) = unbounded_channel();
     // The receiver may have been dropped with the test.
-    (servers.list_tools(Box::new(move |news| drop(tell.send(news)))), told)
+    (servers.list_tools(Box::new(move |update| drop(update_sender.send(update)))), updates)
 }
 
 fn unavailable(why: &str) -> ToolsUpdate {
@@ -182,38 +182,38 @@ fn never_respond(_: &mut TcpStream, _: &str, _: &Value) -> io::Result<()> {
     Ok(())
 }
 
-fn never_list_tools(stream: &mut TcpStream, asked: &str, message: &Value) -> io::Result<()> {
-    if asked == "tools/list" { Ok(()) } else { respond_normally(stream, asked, message) }
+fn never_list_tools(stream: &mut TcpStream, request: &str, message: &Value) -> io::Result<()> {
+    if request == "tools/list" { Ok(()) } else { respond_normally(stream, request, message) }
 }
 
 #[tokio::test]
 async fn a_server_that_never_answers_keeps_nothing_when_the_call_ends_before_its_listing() {
-    for (kind, at, says) in [
+    for (kind, at, respond) in [
         ("shttp", "initialize", never_respond as RespondFn),
         ("shttp/sse", "initialize", never_respond),
         ("sse", "GET", never_respond),
         ("shttp", "tools/list", never_list_tools),
     ] {
-        let (mcp, mut seen) = serve(kind, says);
-        let (listing, mut told) = start_listing(mcp);
+        let (mcp, mut seen) = serve(kind, respond);
+        let (listing, mut updates) = start_listing(mcp);
         let listing = tokio::spawn(listing);
         wait_for_request(&mut seen, at).await;
         // The engine does this at the end of a call.
         listing.abort();
         assert_closed(&format!("{kind}, {at}"), &mut seen).await;
-        assert!(told.recv().await.is_none(), "{kind}, {at}: a call that is over is told nothing");
+        assert!(updates.recv().await.is_none(), "{kind}, {at}: a call that is over is told nothing");
     }
 }
 
 #[tokio::test]
 async fn a_server_that_never_answers_keeps_nothing_when_its_time_is_over() {
-    for (kind, at, says) in [
+    for (kind, at, respond) in [
         ("shttp", "initialize", never_respond as RespondFn),
         ("sse", "GET", never_respond),
         ("shttp", "tools/list", never_list_tools),
     ] {
-        let (mcp, mut seen) = serve(kind, says);
-        let (mut listing, mut told) = start_listing(mcp);
+        let (mcp, mut seen) = serve(kind, respond);
+        let (mut listing, mut updates) = start_listing(mcp);
         tokio::select! {
             biased;
             () = &mut listing => panic!("it is over before the server was asked"),
@@ -224,7 +224,7 @@ async fn a_server_that_never_answers_keeps_nothing_when_its_time_is_over() {
         listing.await;
         resume();
         assert_eq!(
-            told.recv().await,
+            updates.recv().await,
             Some(unavailable("it did not tell its tools within 10 s")),
             "{kind}, {at}"
         );
@@ -238,34 +238,34 @@ async fn a_stream_without_end_and_pages_without_end_are_closed_at_the_limit() {
     let of_bytes = "it sent more than 8 MiB";
     let of_tools = "it has more than 64 tools";
     let cases: [(&str, &str, &str, RespondFn); 8] = [
-        ("a stream for an answer", "shttp", of_messages, |stream, asked, message| match asked {
+        ("a stream for an answer", "shttp", of_messages, |stream, request, message| match request {
             "initialize" => write_forever(stream, NOTIFICATION),
-            _ => respond_normally(stream, asked, message),
+            _ => respond_normally(stream, request, message),
         }),
-        ("a stream of comments", "shttp", of_bytes, |stream, asked, message| match asked {
+        ("a stream of comments", "shttp", of_bytes, |stream, request, message| match request {
             "initialize" => write_forever(stream, &format!(": {}\n\n", "x".repeat(16 << 10))),
-            _ => respond_normally(stream, asked, message),
+            _ => respond_normally(stream, request, message),
         }),
-        ("one event without end", "shttp", of_bytes, |stream, asked, message| match asked {
+        ("one event without end", "shttp", of_bytes, |stream, request, message| match request {
             "tools/list" => write_forever(stream, &"data: x\n".repeat(4 << 10)),
-            _ => respond_normally(stream, asked, message),
+            _ => respond_normally(stream, request, message),
         }),
-        ("an answer without end", "shttp", of_bytes, |stream, asked, _| {
+        ("an answer without end", "shttp", of_bytes, |stream, request, _| {
             write!(stream, "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n")?;
-            assert_eq!(asked, "initialize");
+            assert_eq!(request, "initialize");
             loop {
                 stream.write_all(&[b' '; 16 << 10])?;
             }
         }),
-        ("the older transport", "sse", of_messages, |stream, asked, message| match asked {
+        ("the older transport", "sse", of_messages, |stream, request, message| match request {
             "GET" => write_forever(stream, NOTIFICATION),
-            _ => respond_normally(stream, asked, message),
+            _ => respond_normally(stream, request, message),
         }),
-        ("pages with a tool", "shttp", of_tools, |stream, asked, message| match asked {
+        ("pages with a tool", "shttp", of_tools, |stream, request, message| match request {
             "tools/list" => write_result(stream, message, &tools_page(json!("next"))),
-            _ => respond_normally(stream, asked, message),
+            _ => respond_normally(stream, request, message),
         }),
-        ("empty pages among notes", "shttp", of_messages, |stream, asked, message| match asked {
+        ("empty pages among notes", "shttp", of_messages, |stream, request, message| match request {
             "tools/list" => {
                 write_event_stream(stream, &NOTIFICATION.repeat(99))?;
                 let result = json!({"tools": [], "nextCursor": "next"});
@@ -274,23 +274,23 @@ async fn a_stream_without_end_and_pages_without_end_are_closed_at_the_limit() {
                 // The end of the connection is the end of the response.
                 Err(io::ErrorKind::ConnectionAborted.into())
             }
-            _ => respond_normally(stream, asked, message),
+            _ => respond_normally(stream, request, message),
         }),
-        ("large pages", "shttp", of_bytes, |stream, asked, message| match asked {
+        ("large pages", "shttp", of_bytes, |stream, request, message| match request {
             "tools/list" => {
                 let large = json!([{"name": "add", "description": "x".repeat(1 << 20), "inputSchema": {"type": "object"}}]);
                 write_result(stream, message, &json!({"tools": large, "nextCursor": "next"}))
             }
-            _ => respond_normally(stream, asked, message),
+            _ => respond_normally(stream, request, message),
         }),
     ];
-    for (case, kind, why, says) in cases {
-        let (mcp, mut seen) = serve(kind, says);
-        let (listing, mut told) = start_listing(mcp);
+    for (case, kind, why, respond) in cases {
+        let (mcp, mut seen) = serve(kind, respond);
+        let (listing, mut updates) = start_listing(mcp);
         listing.await;
-        assert_eq!(told.recv().await, Some(unavailable(why)), "{case}");
+        assert_eq!(updates.recv().await, Some(unavailable(why)), "{case}");
         assert_closed(case, &mut seen).await;
-        assert!(told.recv().await.is_none(), "{case}: it is told once");
+        assert!(updates.recv().await.is_none(), "{case}: it is told once");
         if why == of_tools {
             assert_eq!(seen.borrow().count("tools/list"), MAX_TOOLS + 1, "no page more is asked for");
         }
@@ -299,22 +299,22 @@ async fn a_stream_without_end_and_pages_without_end_are_closed_at_the_limit() {
 
 #[tokio::test]
 async fn a_server_that_goes_over_a_limit_in_mid_call_loses_its_tools_and_is_told_of() {
-    let (mcp, mut seen) = serve("shttp", |stream, asked, message| match asked {
+    let (mcp, mut seen) = serve("shttp", |stream, request, message| match request {
         // The stream for server-initiated messages starts with the session; the tools are listed in
         // parallel.
         "GET" => write_event_stream(stream, ""),
         "tools/call" => write_forever(stream, NOTIFICATION),
-        _ => respond_normally(stream, asked, message),
+        _ => respond_normally(stream, request, message),
     });
-    let (listing, mut told) = start_listing(mcp);
+    let (listing, mut updates) = start_listing(mcp);
     listing.await;
-    let tools = told.recv().await.unwrap().unwrap();
+    let tools = updates.recv().await.unwrap().unwrap();
     let [Tool { backend: ToolBackend::Remote(add), .. }] = &tools[..] else { panic!("{tools:?}") };
     assert!(add.0.is_open());
     let why = "it sent more than 2000 messages";
     let failed = add.0.call(json!({})).await;
     assert_eq!(failed, Err(format!("the MCP server's session was closed: {why}")));
-    assert_eq!(told.recv().await, Some(unavailable(why)));
+    assert_eq!(updates.recv().await, Some(unavailable(why)));
     assert!(!add.0.is_open());
     // Closed while the call continues and still holds its tools.
     assert_closed("in mid-call", &mut seen).await;
@@ -325,37 +325,37 @@ async fn a_server_that_goes_over_a_limit_in_mid_call_loses_its_tools_and_is_told
 
 #[tokio::test]
 async fn a_tool_that_is_out_for_too_long_closes_the_session() {
-    let (mcp, mut seen) = serve("shttp", |stream, asked, message| match asked {
+    let (mcp, mut seen) = serve("shttp", |stream, request, message| match request {
         "tools/call" => Ok(()),
-        _ => respond_normally(stream, asked, message),
+        _ => respond_normally(stream, request, message),
     });
-    let (listing, mut told) = start_listing(mcp);
+    let (listing, mut updates) = start_listing(mcp);
     listing.await;
-    let tools = told.recv().await.unwrap().unwrap();
+    let tools = updates.recv().await.unwrap().unwrap();
     let [Tool { backend: ToolBackend::Remote(add), .. }] = &tools[..] else { panic!("{tools:?}") };
     let mut call = add.0.call(json!({}));
     tokio::select! {
         biased;
-        told = &mut call => panic!("{told:?}"),
+        updates = &mut call => panic!("{updates:?}"),
         () = wait_for_request(&mut seen, "tools/call") => pause(),
     }
     assert_eq!(call.await, Err("the MCP server took too long".into()));
     resume();
-    assert_eq!(told.recv().await, Some(unavailable("a tool of it took longer than 20 s")));
+    assert_eq!(updates.recv().await, Some(unavailable("a tool of it took longer than 20 s")));
     assert!(!add.0.is_open());
     assert_closed("a slow tool", &mut seen).await;
 }
 
 #[tokio::test]
 async fn with_the_call_s_tools_the_session_ends_whatever_its_server_does() {
-    let (mcp, mut seen) = serve("shttp", |stream, asked, message| match asked {
+    let (mcp, mut seen) = serve("shttp", |stream, request, message| match request {
         "GET" => write_event_stream(stream, ": hello\n\n"),
         "tools/call" | "DELETE" => Ok(()),
-        _ => respond_normally(stream, asked, message),
+        _ => respond_normally(stream, request, message),
     });
-    let (listing, mut told) = start_listing(mcp);
+    let (listing, mut updates) = start_listing(mcp);
     listing.await;
-    let tools = told.recv().await.unwrap().unwrap();
+    let tools = updates.recv().await.unwrap().unwrap();
     let [Tool { backend: ToolBackend::Remote(add), .. }] = &tools[..] else { panic!("{tools:?}") };
     let call = tokio::spawn(add.0.call(json!({})));
     wait_for_request(&mut seen, "GET").await;
@@ -365,5 +365,5 @@ async fn with_the_call_s_tools_the_session_ends_whatever_its_server_does() {
     // The server is notified, and need not respond.
     wait_for_request(&mut seen, "DELETE").await;
     assert_closed("with the call", &mut seen).await;
-    assert!(told.recv().await.is_none(), "the end of a call is no failure of its servers");
+    assert!(updates.recv().await.is_none(), "the end of a call is no failure of its servers");
 }
