@@ -18,10 +18,10 @@ fn time_inputs(inputs: &[(Time, Input)], mut count: u64) -> Duration {
     let mut total = Duration::ZERO;
     while count > 0 {
         let part = &inputs[..inputs.len().min(usize::try_from(count).unwrap_or(usize::MAX))];
-        let given = part.to_vec();
+        let chunk = part.to_vec();
         let mut conversation = Conversation::new(simulated_call::call_spec());
         total += cpu::measure(|| {
-            for (at, input) in given {
+            for (at, input) in chunk {
                 conversation.handle(input, at);
                 while let Some(output) = conversation.poll() {
                     black_box(output);
@@ -38,16 +38,16 @@ fn bench_inputs(c: &mut Criterion<CpuTime>) {
     bench(c, "conversation: one input of an hour's call", |count| time_inputs(&hour, count));
     let mut slow = c.benchmark_group("conversation");
     slow.sample_size(20);
-    let mut slowly = |name: &str, work: &mut dyn FnMut(u64) -> Duration| {
+    let mut bench_slow = |name: &str, work: &mut dyn FnMut(u64) -> Duration| {
         if !instructions::count_instructions(&format!("conversation/{name}"), 1, work) {
             slow.bench_function(name, |b| b.iter_custom(&mut *work));
         }
     };
-    slowly("all inputs of an hour's call", &mut |count| {
+    bench_slow("all inputs of an hour's call", &mut |count| {
         (0..count).map(|_| time_inputs(&hour, hour.len() as u64)).sum()
     });
     let scenario = simulated_call::scenario(TURNS_PER_HOUR);
-    slowly("an hour of talk, simulated", &mut |count| {
+    bench_slow("an hour of talk, simulated", &mut |count| {
         (0..count).map(|_| cpu::measure(|| simulate(black_box(scenario.as_bytes()), false))).sum()
     });
 }

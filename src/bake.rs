@@ -38,53 +38,54 @@ pub(crate) struct BakeOptions<'a> {
 /// Bakes one avatar, or all built-in ones. In the `background`, the process has the lowest priority
 /// and exits when standard input closes.
 pub(crate) fn run(
-    person: Option<&str>,
-    wish: &BakeOptions<'_>,
+    avatar: Option<&str>,
+    options: &BakeOptions<'_>,
     background: bool,
 ) -> Result<ExitCode, CommandError> {
-    let &BakeOptions { size, out, .. } = wish;
+    let &BakeOptions { size, out, .. } = options;
     if background {
         child_process::lower_priority(child_process::BAKE_NICENESS)?;
         child_process::exit_when_stdin_closes()?;
     }
     let pixels = parse_size(size).map_err(|why| CommandError::Usage(format!("--size {size}: {why}")))?;
-    let everybody: Vec<AvatarSpec> = match person {
+    let avatars: Vec<AvatarSpec> = match avatar {
         Some(who) => vec![find_avatar(who)?],
         None => avatar_spec::ids().filter_map(avatar_spec::find).collect(),
     };
-    if everybody.len() > 1 && wish.partial_out.is_some() {
+    if avatars.len() > 1 && options.partial_out.is_some() {
         return Err(CommandError::Usage("--first: of one person only".into()));
     }
     let folder = out.is_none_or(|out| out.is_dir() || out.as_os_str().to_string_lossy().ends_with('/'));
-    if everybody.len() > 1 && !folder {
+    if avatars.len() > 1 && !folder {
         let out = out.unwrap_or(Path::new("")).display();
         return Err(CommandError::Usage(format!("--out {out}: several people need a folder")));
     }
-    for person in &everybody {
+    for avatar in &avatars {
         let file = match out {
             Some(file) if !folder => file.to_owned(),
-            _ => out.unwrap_or(Path::new("")).join(format!("{}.{size}.poses", person.id)),
+            _ => out.unwrap_or(Path::new("")).join(format!("{}.{size}.poses", avatar.id)),
         };
         if file.extension().is_some_and(|e| e == "webp") {
             let why = "the set cannot end in .webp, its display picture does".to_owned();
             return Err(CommandError::Usage(format!("--out {}: {why}", file.display())));
         }
         check_writable(&file)?;
-        bake_one(person, pixels, &file, wish)?;
+        bake_one(avatar, pixels, &file, options)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn find_avatar(who: &str) -> Result<AvatarSpec, CommandError> {
-    if !who.ends_with(".toml") {
+fn find_avatar(name_or_file: &str) -> Result<AvatarSpec, CommandError> {
+    if !name_or_file.ends_with(".toml") {
         let names: Vec<&str> = avatar_spec::ids().collect();
-        let unknown =
-            || format!("{who}: nobody of that name; there are {} and files (*.toml)", names.join(", "));
-        return avatar_spec::find(who).ok_or_else(|| CommandError::Usage(unknown()));
+        let unknown = || {
+            format!("{name_or_file}: nobody of that name; there are {} and files (*.toml)", names.join(", "))
+        };
+        return avatar_spec::find(name_or_file).ok_or_else(|| CommandError::Usage(unknown()));
     }
-    let bad = |why: String| CommandError::Usage(format!("{who}: {why}"));
-    let text = fs::read_to_string(who).map_err(|e| bad(e.to_string()))?;
-    let id = Path::new(who).file_stem().unwrap_or_default().to_string_lossy();
+    let bad = |why: String| CommandError::Usage(format!("{name_or_file}: {why}"));
+    let text = fs::read_to_string(name_or_file).map_err(|e| bad(e.to_string()))?;
+    let id = Path::new(name_or_file).file_stem().unwrap_or_default().to_string_lossy();
     avatar_spec::parse(&id, &text).map_err(bad)
 }
 
@@ -122,52 +123,52 @@ fn default_cache_dir() -> Option<PathBuf> {
 
 /// Checks that the set and its picture can be written here, before the long rendering starts.
 fn check_writable(file: &Path) -> Result<(), CommandError> {
-    let told = || file.display().to_string();
+    let path_context = || file.display().to_string();
     if let Some(folder) = file.parent().filter(|f| !f.as_os_str().is_empty()) {
-        fs::create_dir_all(folder).with_context(told)?;
+        fs::create_dir_all(folder).with_context(path_context)?;
     }
     for file in [file, &file.with_extension("webp")] {
         // The rename at the end would replace a device or a pipe by a file.
         if file.exists() && !file.is_file() {
             return Err(CommandError::Usage(format!("--out {}: that is no file", file.display())));
         }
-        let fresh = temp_path(file);
-        fs::write(&fresh, b"").and_then(|()| fs::remove_file(&fresh)).with_context(told)?;
+        let temp = temp_path(file);
+        fs::write(&temp, b"").and_then(|()| fs::remove_file(&temp)).with_context(path_context)?;
     }
     Ok(())
 }
 
 fn bake_one(
-    person: &AvatarSpec,
+    avatar: &AvatarSpec,
     size: (usize, usize),
     file: &Path,
-    wish: &BakeOptions<'_>,
+    options: &BakeOptions<'_>,
 ) -> Result<(), CommandError> {
     let start = Instant::now();
     let plan = PosePlan::for_size(size);
-    let kept = wish.cache_dir.map(Path::to_owned).or_else(default_cache_dir);
-    let kept = kept.map(|store| store.join(bake::fingerprint(person, size, &plan)));
-    let tell = |sentence: String| {
-        if !wish.json {
+    let cache = options.cache_dir.map(Path::to_owned).or_else(default_cache_dir);
+    let cache = cache.map(|store| store.join(bake::fingerprint(avatar, size, &plan)));
+    let report = |sentence: String| {
+        if !options.json {
             println!("{sentence}");
         }
     };
-    if let Some(kept) = &kept
-        && let (Ok(set), Ok(display)) = (fs::read(kept.join("poses")), fs::read(kept.join("webp")))
+    if let Some(cache) = &cache
+        && let (Ok(set), Ok(display)) = (fs::read(cache.join("poses")), fs::read(cache.join("webp")))
         // A damaged set is rendered again.
         && PoseSet::parse(&Bytes::from(set.clone())).is_ok()
     {
         write_atomically(&file.with_extension("webp"), &display)?;
         write_atomically(file, &set)?;
-        tell(format!("{}: {} KB, baked before", file.display(), set.len() / 1000));
+        report(format!("{}: {} KB, baked before", file.display(), set.len() / 1000));
         return Ok(());
     }
-    let parts = PatchCache::new(kept.as_deref())?;
-    let mut bar = ProgressBar::new(&person.name, wish.json);
-    let shares = if wish.partial_out.is_some() { PosePlan::progressive_subsets() } else { Vec::new() };
+    let parts = PatchCache::new(cache.as_deref())?;
+    let mut bar = ProgressBar::new(&avatar.name, options.json);
+    let shares = if options.partial_out.is_some() { PosePlan::progressive_subsets() } else { Vec::new() };
     let mut written = Ok(());
-    let baked = bake::bake_progressively(person, size, &plan, &shares, &parts, |news| {
-        match (news, wish.partial_out) {
+    let baked = bake::bake_progressively(avatar, size, &plan, &shares, &parts, |update| {
+        match (update, options.partial_out) {
             (BakeEvent::Progress(done), _) => bar.update(done),
             (BakeEvent::PartialSet(share), Some(first)) if written.is_ok() => {
                 written = write_set(first, &share).map(|()| bar.report_partial());
@@ -181,12 +182,12 @@ fn bake_one(
     write_set(file, &baked)?;
     let BakeOutput { pose_set: set, display_picture, luma_psnr: psnr, chroma_psnr: colours } = baked;
     let bytes = set.to_bytes();
-    if let Some(kept) = &kept {
-        write_atomically(&kept.join("webp"), &display_picture)?;
-        write_atomically(&kept.join("poses"), &bytes)?;
-        remove_parts(kept);
+    if let Some(cache) = &cache {
+        write_atomically(&cache.join("webp"), &display_picture)?;
+        write_atomically(&cache.join("poses"), &bytes)?;
+        remove_parts(cache);
     }
-    tell(format!(
+    report(format!(
         "{}: {} KB, {} poses, quantisers {:?}, {:.1} dB (least {:.1}), colours {:.1} dB (least {:.1}), {:.0} s",
         file.display(),
         bytes.len() / 1000,
@@ -220,18 +221,18 @@ fn temp_path(file: &Path) -> PathBuf {
 
 /// Writes the whole file, or leaves the old one in place.
 fn write_atomically(file: &Path, bytes: &[u8]) -> Result<(), CommandError> {
-    let fresh = temp_path(file);
-    let written = fs::write(&fresh, bytes).and_then(|()| fs::rename(&fresh, file));
+    let temp = temp_path(file);
+    let written = fs::write(&temp, bytes).and_then(|()| fs::rename(&temp, file));
     if written.is_err() {
         // On a full disk the temporary file is incomplete.
-        let _ = fs::remove_file(&fresh);
+        let _ = fs::remove_file(&temp);
     }
     Ok(written.with_context(|| file.display().to_string())?)
 }
 
 /// Removes the files that only an unfinished set needs. A file that cannot be removed does no harm.
-fn remove_parts(kept: &Path) {
-    for entry in fs::read_dir(kept).into_iter().flatten().flatten() {
+fn remove_parts(cache: &Path) {
+    for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
         if entry.file_name() != "poses" && entry.file_name() != "webp" {
             let _ = fs::remove_file(entry.path());
         }
@@ -307,9 +308,9 @@ mod tests {
 
     #[test]
     fn nobody_of_that_name_lists_those_there_are() {
-        let Err(CommandError::Usage(told)) = find_avatar("nobody") else { panic!("found") };
-        assert!(told.contains("theo, ") && !told.contains('\n'), "{told}");
-        let Err(CommandError::Usage(told)) = find_avatar("/nowhere/x.toml") else { panic!("found") };
-        assert!(told.starts_with("/nowhere/x.toml: "), "{told}");
+        let Err(CommandError::Usage(message)) = find_avatar("nobody") else { panic!("found") };
+        assert!(message.contains("theo, ") && !message.contains('\n'), "{message}");
+        let Err(CommandError::Usage(message)) = find_avatar("/nowhere/x.toml") else { panic!("found") };
+        assert!(message.starts_with("/nowhere/x.toml: "), "{message}");
     }
 }

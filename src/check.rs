@@ -133,9 +133,9 @@ fn check_receive_buffer() -> CheckResult {
 }
 
 /// Which mechanisms isolate the process that parses uploaded documents.
-fn check_sandbox(available: documents::Sandbox) -> CheckResult {
-    let ready = available.refuses_files();
-    let mut detail = available.to_string();
+fn check_sandbox(sandbox: documents::Sandbox) -> CheckResult {
+    let ready = sandbox.refuses_files();
+    let mut detail = sandbox.to_string();
     if !ready {
         detail += ": a document that takes its reader over can read what the server can; use a kernel with either of them";
     }
@@ -168,12 +168,12 @@ mod tests {
     #[test]
     fn a_kernel_without_a_sandbox_is_told_and_fails_no_check() {
         for (landlock, seccomp) in [(true, true), (true, false), (false, true)] {
-            let told = check_sandbox(Sandbox { landlock, seccomp });
-            assert!(told.ready && !told.required, "{}", told.detail);
-            assert_eq!(told.detail.contains("Landlock"), landlock, "{}", told.detail);
-            assert_eq!(told.detail.contains("seccomp"), seccomp, "{}", told.detail);
+            let result = check_sandbox(Sandbox { landlock, seccomp });
+            assert!(result.ready && !result.required, "{}", result.detail);
+            assert_eq!(result.detail.contains("Landlock"), landlock, "{}", result.detail);
+            assert_eq!(result.detail.contains("seccomp"), seccomp, "{}", result.detail);
         }
-        let told = check_sandbox(Sandbox::default());
-        assert!(!told.ready && !told.required && told.detail.contains("neither"), "{}", told.detail);
+        let result = check_sandbox(Sandbox::default());
+        assert!(!result.ready && !result.required && result.detail.contains("neither"), "{}", result.detail);
     }
 }

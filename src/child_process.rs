@@ -20,11 +20,11 @@ pub(crate) fn lower_priority(nice: i32) -> anyhow::Result<()> {
 /// Exits this process when its standard input closes. The server holds the other end, which closes
 /// however the server ends.
 pub(crate) fn exit_when_stdin_closes() -> anyhow::Result<()> {
-    let watch = || {
+    let wait_for_eof = || {
         // After an error or the end of input, the server is gone.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         std::process::exit(0);
     };
-    engine::thread::spawn("parent", watch).context("no thread is left")?;
+    engine::thread::spawn("parent", wait_for_eof).context("no thread is left")?;
     Ok(())
 }

@@ -157,7 +157,7 @@ pub(crate) enum KeysCommand {
 
 /// What is wrong with a command line, in one sentence that names what is missing.
 pub(crate) fn usage_message(error: &clap::Error) -> String {
-    let listed = |kind| match error.get(kind) {
+    let names = |kind| match error.get(kind) {
         // Hidden commands are not named here either.
         Some(ContextValue::Strings(all)) => {
             let hidden =
@@ -168,11 +168,11 @@ pub(crate) fn usage_message(error: &clap::Error) -> String {
         _ => String::new(),
     };
     match error.kind() {
-        ErrorKind::MissingRequiredArgument => format!("missing {}", listed(ContextKind::InvalidArg)),
+        ErrorKind::MissingRequiredArgument => format!("missing {}", names(ContextKind::InvalidArg)),
         ErrorKind::MissingSubcommand => format!(
             "{} needs a command: {}",
-            listed(ContextKind::InvalidSubcommand),
-            listed(ContextKind::ValidSubcommand)
+            names(ContextKind::InvalidSubcommand),
+            names(ContextKind::ValidSubcommand)
         ),
         _ => {
             let text = error.to_string();
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_bad_command_line_is_told_in_one_sentence() {
-        for (line, said) in [
+        for (line, expected) in [
             ("visavis", "visavis needs a command: serve, "),
             ("visavis keys", "visavis keys needs a command: create, list, revoke"),
             ("visavis keys create", "missing --workspace <NAME>"),
@@ -200,8 +200,8 @@ mod tests {
             ("visavis serve --listen here", "invalid value 'here' for '--listen <ADDR:PORT>'"),
         ] {
             let error = Cli::try_parse_from(line.split(' ')).err().unwrap();
-            let told = usage_message(&error);
-            assert!(told.starts_with(said) && !told.contains('\n'), "{line}: {told}");
+            let message = usage_message(&error);
+            assert!(message.starts_with(expected) && !message.contains('\n'), "{line}: {message}");
         }
     }
 }

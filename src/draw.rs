@@ -32,9 +32,9 @@ struct PreviewRequest {
 pub(crate) fn run() -> Result<ExitCode, CommandError> {
     child_process::lower_priority(child_process::PREVIEW_NICENESS)?;
     let mut next = read_request()?;
-    while let Some(order) = next {
-        next = match CharacterRenderer::new(&order.character) {
-            Ok(sitter) => draw_character(&sitter, order)?,
+    while let Some(request) = next {
+        next = match CharacterRenderer::new(&request.character) {
+            Ok(sitter) => draw_character(&sitter, request)?,
             Err(_) => {
                 write_response(&[])?;
                 read_request()?
@@ -46,26 +46,26 @@ pub(crate) fn run() -> Result<ExitCode, CommandError> {
 
 /// Answers consecutive requests for one character; returns the first request for another one.
 fn draw_character(
-    sitter: &CharacterRenderer,
+    renderer: &CharacterRenderer,
     first: PreviewRequest,
 ) -> Result<Option<PreviewRequest>, CommandError> {
     let character = first.character.clone();
     let mut stages: Vec<(Head, usize, HeadView<'_>)> = Vec::new();
-    let mut now = first;
+    let mut request = first;
     loop {
-        let (head, size) = (now.pose.head, now.size);
+        let (head, size) = (request.pose.head, request.size);
         let known = stages.iter().position(|(h, s, _)| (*h, *s) == (head, size));
         let at = known.unwrap_or_else(|| {
             if stages.len() == MAX_CACHED_STAGES {
                 stages.remove(0);
             }
-            stages.push((head, size, sitter.head_view(&Pose { head, ..Pose::default() }, (size, size))));
+            stages.push((head, size, renderer.head_view(&Pose { head, ..Pose::default() }, (size, size))));
             stages.len() - 1
         });
-        let picture = stages[at].2.draw(&now.pose, Rect::whole(size, size)).to_picture();
+        let picture = stages[at].2.draw(&request.pose, Rect::whole(size, size)).to_picture();
         write_response(&webp::encode(&picture, QUANTIZER)?)?;
         match read_request()? {
-            Some(order) if order.character == character => now = order,
+            Some(order) if order.character == character => request = order,
             other => return Ok(other),
         }
     }

@@ -16,15 +16,15 @@ const LOAD_GENERATOR: &str = "visavis-load";
 /// Replaces this process by `visavis-load`, with the same arguments. The program is searched next
 /// to this one, then on the `PATH`.
 pub(crate) fn run(arguments: &[OsString]) -> Result<ExitCode, CommandError> {
-    let own = std::env::current_exe().context("this program cannot be found")?;
-    let program = find_load_generator(&own);
+    let current_exe = std::env::current_exe().context("this program cannot be found")?;
+    let program = find_load_generator(&current_exe);
     let models = load_config(&ConfigPaths { config: None, data: None })?.models.dir;
     // Returns only on failure.
     let error = Command::new(&program).args(arguments).env("VISAVIS_MODELS_DIR", models).exec();
     if error.kind() == std::io::ErrorKind::NotFound {
         let missing = format!(
             "{LOAD_GENERATOR} is neither beside {} nor on the PATH: build it with make build-load",
-            own.display()
+            current_exe.display()
         );
         return Err(CommandError::Failed(anyhow::Error::msg(missing)));
     }
@@ -32,8 +32,8 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<ExitCode, CommandError> {
 }
 
 /// The path of the load generator next to a program, or its bare name if there is none.
-fn find_load_generator(own: &Path) -> PathBuf {
-    Some(own.with_file_name(LOAD_GENERATOR))
+fn find_load_generator(current_exe: &Path) -> PathBuf {
+    Some(current_exe.with_file_name(LOAD_GENERATOR))
         .filter(|program| program.exists())
         .unwrap_or_else(|| LOAD_GENERATOR.into())
 }

@@ -73,7 +73,7 @@ pub(crate) fn create_models(config: &Config, client: egress::Client, runtime: &H
 impl Models for LocalModels {
     fn load(&self) -> Result<(), String> {
         // The decoders load in parallel to the rest, each on its own thread.
-        let pool = Arc::new(stt::DecoderPool::start(stt::Config {
+        let stt_pool = Arc::new(stt::DecoderPool::start(stt::Config {
             dir: self.dir.clone(),
             decoders: self.decoder_count,
         }));
@@ -87,22 +87,22 @@ impl Models for LocalModels {
         // `load` runs once, so each cell is empty here.
         let _ = turn.map(|turn| self.turn_model.set(turn));
         match tts::Flite::start(TTS_THREADS).map(Arc::new) {
-            Ok(voices) => {
-                self.registry.set_tts(Arc::clone(&voices) as _);
-                let _ = self.flite.set(voices);
+            Ok(flite) => {
+                self.registry.set_tts(Arc::clone(&flite) as _);
+                let _ = self.flite.set(flite);
             }
             Err(error) => tracing::warn!(%error, "no embedded voice"),
         }
-        while pool.is_loading() {
+        while stt_pool.is_loading() {
             std::thread::sleep(POLL_INTERVAL);
         }
-        if let Some(why) = pool.failure() {
+        if let Some(why) = stt_pool.failure() {
             // Not fatal: scripted calls need no decoder, and all other calls are rejected for this
             // reason.
             tracing::error!(%why, "no embedded recogniser");
         }
-        self.registry.set_stt(Arc::clone(&pool) as _);
-        let _ = self.stt_pool.set(pool);
+        self.registry.set_stt(Arc::clone(&stt_pool) as _);
+        let _ = self.stt_pool.set(stt_pool);
         Ok(())
     }
 

@@ -31,10 +31,10 @@ const CONVERSATION_FIELD: &str = "conversation";
 /// # Errors
 /// The filter is invalid.
 pub(crate) fn init(format: Format) -> Result<(), String> {
-    let wanted = std::env::var_os("VISAVIS_LOG").filter(|text| !text.is_empty());
-    let wanted =
-        wanted.map_or_else(|| "info,str0m=warn,rmcp=warn".into(), |text| text.to_string_lossy().into_owned());
-    let filter = parse_filter(&wanted).map_err(|reason| {
+    let filter_text = std::env::var_os("VISAVIS_LOG").filter(|text| !text.is_empty());
+    let filter_text = filter_text
+        .map_or_else(|| "info,str0m=warn,rmcp=warn".into(), |text| text.to_string_lossy().into_owned());
+    let filter = parse_filter(&filter_text).map_err(|reason| {
         format!("VISAVIS_LOG: {reason}; write a level (off, error, warn, info, debug, trace) or \"info,str0m=debug\"")
     })?;
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
@@ -61,21 +61,22 @@ fn build_subscriber(
 ) -> Box<dyn Subscriber + Send + Sync> {
     // A line that cannot be written, because the disk is full, is lost. A report of that error
     // would panic for the same reason.
-    let begun = tracing_subscriber::fmt().with_env_filter(filter).with_writer(to).log_internal_errors(false);
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(to).log_internal_errors(false);
     match format {
-        Format::Text => Box::new(begun.with_ansi(ansi).event_format(TextFormat(Line::default())).finish()),
+        Format::Text => Box::new(builder.with_ansi(ansi).event_format(TextFormat(Line::default())).finish()),
         Format::Json => {
             let line = Line::default().json().flatten_event(true);
             let line = line.with_current_span(false).with_span_list(false);
-            Box::new(begun.fmt_fields(JsonFields::new()).event_format(JsonFormat(line)).finish())
+            Box::new(builder.fmt_fields(JsonFields::new()).event_format(JsonFormat(line)).finish())
         }
     }
 }
 
 /// The call that this thread works for, unless the record has its own field.
 fn current_call(event: &Event<'_>) -> Option<String> {
-    let said = event.metadata().fields().field(CONVERSATION_FIELD).is_some();
-    engine::thread::current_call().filter(|_| !said).map(|id| id.to_string())
+    let has_field = event.metadata().fields().field(CONVERSATION_FIELD).is_some();
+    engine::thread::current_call().filter(|_| !has_field).map(|id| id.to_string())
 }
 
 struct TextFormat<F>(F);
@@ -115,8 +116,8 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let said = event.metadata().fields().field(CONVERSATION_FIELD).is_some();
-        let id = current_call(event).or_else(|| conversation_from_span(ctx).filter(|_| !said));
+        let has_field = event.metadata().fields().field(CONVERSATION_FIELD).is_some();
+        let id = current_call(event).or_else(|| conversation_from_span(ctx).filter(|_| !has_field));
         let Some(id) = id else { return self.0.format_event(ctx, writer, event) };
         let mut line = String::new();
         self.0.format_event(ctx, Writer::new(&mut line), event)?;
@@ -171,11 +172,11 @@ mod tests {
 
     /// The lines that are logged while `work` runs.
     fn capture_log(format: Format, work: impl FnOnce()) -> Vec<String> {
-        let kept = LogBuffer::default();
-        let to = kept.clone();
+        let buffer = LogBuffer::default();
+        let to = buffer.clone();
         let subscriber = build_subscriber(format, parse_filter("warn").unwrap(), false, move || to.clone());
         tracing::subscriber::with_default(subscriber, work);
-        let bytes = kept.0.lock().unwrap().clone();
+        let bytes = buffer.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
     }
 
@@ -194,7 +195,7 @@ mod tests {
     #[test]
     fn a_line_of_json_is_one_object_that_names_its_conversation() {
         let lines = capture_log(Format::Json, emit_events);
-        let told: Vec<(Value, Value)> = lines
+        let fields: Vec<(Value, Value)> = lines
             .iter()
             .map(|line| serde_json::from_str::<Value>(line).unwrap_or_else(|e| panic!("{e}: {line}")))
             .map(|line| {
@@ -205,7 +206,7 @@ mod tests {
             .collect();
         let of = |message: &str, id: Option<&str>| (Value::from(message), Value::from(id));
         assert_eq!(
-            told,
+            fields,
             [
                 of("of nobody", None),
                 of("of its own field", Some("a")),

@@ -58,8 +58,9 @@ fn main() -> ExitCode {
         }
         Command::Bake { person, size, out, keep, first, json, background } => {
             let (out, keep, first) = (out.as_deref(), keep.as_deref(), first.as_deref());
-            let wish = bake::BakeOptions { size: &size, out, cache_dir: keep, partial_out: first, json };
-            bake::run(person.as_deref(), &wish, background)
+            let bake_options =
+                bake::BakeOptions { size: &size, out, cache_dir: keep, partial_out: first, json };
+            bake::run(person.as_deref(), &bake_options, background)
         }
         Command::Draw => draw::run(),
         Command::Simulate { file, explain } => simulate(&file, explain),
@@ -81,10 +82,10 @@ fn main() -> ExitCode {
 
 /// An error with its causes, each only once: many messages already include their cause.
 fn error_chain(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.as_str() {
         "" => cause,
-        _ if told.ends_with(&cause) => told,
-        _ => format!("{told}: {cause}"),
+        _ if text.ends_with(&cause) => text,
+        _ => format!("{text}: {cause}"),
     })
 }
 

@@ -76,11 +76,11 @@ struct FanOut {
 }
 
 impl EventSink for FanOut {
-    fn record(&self, conversation: ConversationId, fact: EventEnvelope) {
-        if is_traced(&fact.event) && self.events.try_send((conversation, fact.clone())).is_err() {
+    fn record(&self, conversation: ConversationId, event: EventEnvelope) {
+        if is_traced(&event.event) && self.events.try_send((conversation, event.clone())).is_err() {
             self.dropped.fetch_add(1, Relaxed);
         }
-        self.sink.record(conversation, fact);
+        self.sink.record(conversation, event);
     }
 
     fn call_panicked(&self, conversation: ConversationId) {
@@ -97,18 +97,22 @@ pub(crate) struct Exporter {
 /// Starts the exporter and returns a sink that feeds both it and `sink`. To be called on the net
 /// pool.
 pub(crate) fn start_exporter(
-    ledger: Arc<dyn EventSink>,
-    to: Collector,
+    sink: Arc<dyn EventSink>,
+    collector: Collector,
     client: &egress::Client,
 ) -> (Arc<dyn EventSink>, Exporter) {
-    let (facts, queue) = mpsc::channel(QUEUE_CAPACITY);
+    let (events, queue) = mpsc::channel(QUEUE_CAPACITY);
     let (stop, stopped) = mpsc::channel(1);
     let lost = Arc::<AtomicU64>::default();
     // The operator's own target is trusted, so private addresses are allowed.
-    let sender =
-        SpanSender { collector: to, client: client.trusted(), dropped: Arc::clone(&lost), warned_at: None };
+    let sender = SpanSender {
+        collector: collector,
+        client: client.trusted(),
+        dropped: Arc::clone(&lost),
+        warned_at: None,
+    };
     let task = tokio::spawn(export_loop(sender, queue, stopped));
-    (Arc::new(FanOut { sink: ledger, events: facts, dropped: lost }), Exporter { task, stop })
+    (Arc::new(FanOut { sink: sink, events: events, dropped: lost }), Exporter { task, stop })
 }
 
 impl Exporter {
@@ -127,31 +131,31 @@ async fn export_loop(
 ) {
     let mut traces: HashMap<ConversationId, (ConversationSpans, Instant)> = HashMap::new();
     let mut spans = Vec::new();
-    let mut due = Instant::now() + EXPORT_INTERVAL;
+    let mut next_export_at = Instant::now() + EXPORT_INTERVAL;
     // The last batch was rejected: wait for the interval before the next attempt.
-    let mut refused = false;
+    let mut export_failed = false;
     loop {
-        let (fact, last) = tokio::select! {
-            fact = queue.recv() => (fact, false),
-            () = tokio::time::sleep_until(due) => (None, false),
+        let (event, last) = tokio::select! {
+            event = queue.recv() => (event, false),
+            () = tokio::time::sleep_until(next_export_at) => (None, false),
             _ = stopped.recv() => (queue.try_recv().ok(), true),
         };
-        let mut next = fact;
-        while let Some((id, fact)) = next {
-            let (trace, touched) =
+        let mut next = event;
+        while let Some((id, event)) = next {
+            let (trace, last_event_at) =
                 traces.entry(id).or_insert_with(|| (ConversationSpans::default(), Instant::now()));
-            *touched = Instant::now();
-            spans.extend(trace.apply(id, &fact));
-            if matches!(fact.event, Event::Ended { .. }) {
+            *last_event_at = Instant::now();
+            spans.extend(trace.apply(id, &event));
+            if matches!(event.event, Event::Ended { .. }) {
                 traces.remove(&id);
             }
             next = queue.try_recv().ok().filter(|_| last || spans.len() < BATCH_SIZE);
         }
-        if last || (spans.len() >= BATCH_SIZE && !refused) || Instant::now() >= due {
-            refused = !sender.send_batch(&mut spans).await;
-            due = Instant::now() + EXPORT_INTERVAL;
+        if last || (spans.len() >= BATCH_SIZE && !export_failed) || Instant::now() >= next_export_at {
+            export_failed = !sender.send_batch(&mut spans).await;
+            next_export_at = Instant::now() + EXPORT_INTERVAL;
             // Without this, a conversation whose last event was lost would never be removed.
-            traces.retain(|_, (_, touched)| touched.elapsed() < MAX_CALL_DURATION);
+            traces.retain(|_, (_, last_event_at)| last_event_at.elapsed() < MAX_CALL_DURATION);
         }
         if last {
             return;
@@ -202,20 +206,20 @@ impl SpanSender {
     async fn post_spans(&self, spans: &[Value]) -> Result<(), ExportError> {
         // `permanent`: the configuration is wrong. `temporary`: the network or the collector
         // failed.
-        let wrong = |error: egress::Error| ExportError { reason: error.to_string(), retryable: false };
-        let away = |error: egress::Error| ExportError { reason: error.to_string(), retryable: true };
+        let permanent = |error: egress::Error| ExportError { reason: error.to_string(), retryable: false };
+        let temporary = |error: egress::Error| ExportError { reason: error.to_string(), retryable: true };
         let resource =
             [("service.name", json!("visavis")), ("service.version", json!(env!("CARGO_PKG_VERSION")))];
         let body = json!({"resourceSpans": [{
             "resource": {"attributes": resource.map(|(key, value)| key_value(key, &value))},
             "scopeSpans": [{"scope": {"name": "visavis"}, "spans": spans}],
         }]});
-        let mut request = egress::Request::new(Method::POST, &self.collector.url).map_err(wrong)?;
+        let mut request = egress::Request::new(Method::POST, &self.collector.url).map_err(permanent)?;
         for (name, value) in &self.collector.headers {
-            request = request.header(name, value).map_err(wrong)?;
+            request = request.header(name, value).map_err(permanent)?;
         }
         let request = request.json(body.to_string()).timeout(Some(EXPORT_TIMEOUT));
-        let response = self.client.send(request).await.map_err(away)?;
+        let response = self.client.send(request).await.map_err(temporary)?;
         let (status, success) = (response.status(), response.is_success());
         // Read the body to its end, so that the connection can be reused.
         drop(response.body().await);

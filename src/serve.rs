@@ -53,13 +53,13 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     // With a handler, a write beyond the file-size limit fails, as on a full disk. Without one, the
     // signal would end the process.
-    let _heeded = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
-    let wanted = config.server.listen;
-    let listener = TcpListener::bind(wanted).await.map_err(|e| match e.kind() {
+    let _file_size_signal = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
+    let listen_address = config.server.listen;
+    let listener = TcpListener::bind(listen_address).await.map_err(|e| match e.kind() {
         std::io::ErrorKind::AddrInUse => {
-            anyhow!("{wanted} is in use: stop the program that listens there, or choose another port with --listen")
+            anyhow!("{listen_address} is in use: stop the program that listens there, or choose another port with --listen")
         }
-        _ => anyhow!("cannot listen on {wanted}: {e}"),
+        _ => anyhow!("cannot listen on {listen_address}: {e}"),
     })?;
     let listen = listener.local_addr()?;
 
@@ -81,20 +81,20 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let control = control_config(&config, listen);
     let client = egress::Client::new(egress::Policy { allow_private: control.allows_private_targets() })?;
     let app = Arc::new(control_api::App::open(control, stock.collect(), client.clone()).await?);
-    let (ledger, exporter) = match otlp_collector(&config) {
+    let (event_sink, exporter) = match otlp_collector(&config) {
         Some(collector) => {
-            let (ledger, exporter) = otlp::start_exporter(app.event_sink(), collector, &client);
-            (ledger, Some(exporter))
+            let (event_sink, exporter) = otlp::start_exporter(app.event_sink(), collector, &client);
+            (event_sink, Some(exporter))
         }
         None => (app.event_sink(), None),
     };
-    let voices = local_models::create_models(&config, client.clone(), &tokio::runtime::Handle::current());
+    let models = local_models::create_models(&config, client.clone(), &tokio::runtime::Handle::current());
     let engine = engine::CallEngine::start(
         engine_config(&config, listen.ip())?,
-        voices,
+        models,
         avatars,
         client,
-        ledger,
+        event_sink,
         tokio::runtime::Handle::current(),
     )
     .context("the media threads cannot start")?;
@@ -171,7 +171,7 @@ const MAX_CONNECTIONS: u64 = 4096;
 fn http_limits(config: &Config) -> control_api::HttpLimits {
     let connections = match config.limits.connections {
         0 => usize::try_from((open_file_limit() / 2).clamp(16, MAX_CONNECTIONS)).unwrap_or(usize::MAX),
-        given => given,
+        configured => configured,
     };
     control_api::HttpLimits {
         request_timeout: Duration::from_secs_f64(config.timeouts.request),

@@ -48,11 +48,11 @@ fn run_command(command: &str, file: &Path, explain: bool) -> Output {
 /// The one-sentence error message, without the file's name.
 fn refusal_message(command: &str, file: &Path) -> String {
     let output = run_command(command, file, false);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{command} {}: {said}", file.display());
-    assert_eq!(said.matches('\n').count(), 1, "{command} {}: {said}", file.display());
-    let said = said.trim_end();
-    said.strip_prefix(&format!("{}: ", file.display())).unwrap_or(said).to_owned()
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{command} {}: {stderr}", file.display());
+    assert_eq!(stderr.matches('\n').count(), 1, "{command} {}: {stderr}", file.display());
+    let stderr = stderr.trim_end();
+    stderr.strip_prefix(&format!("{}: ", file.display())).unwrap_or(stderr).to_owned()
 }
 
 const SCENARIO: &str = r#"{
@@ -74,19 +74,22 @@ fn replay_prints_what_simulate_printed_and_says_that_it_is_identical() {
         assert_eq!(simulated.status.code(), Some(0));
         assert_eq!(replayed.status.code(), Some(0));
         assert_eq!(String::from_utf8_lossy(&replayed.stdout), String::from_utf8_lossy(&simulated.stdout));
-        let said = String::from_utf8_lossy(&replayed.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&replayed.stderr).into_owned();
         assert!(
-            said.starts_with("identical: ") && said.ends_with(" of the live call, byte for byte\n"),
-            "{said}"
+            stderr.starts_with("identical: ") && stderr.ends_with(" of the live call, byte for byte\n"),
+            "{stderr}"
         );
         assert_eq!(String::from_utf8_lossy(&simulated.stdout).contains("\"what\":\"explain\""), explain);
     }
 
     let broken = folder.write_file("broken.jsonl", &text[..text.len() / 2]);
     let output = run_command("replay", &broken, false);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && said.starts_with("identical as far as the trace goes: "), "{said}");
-    assert_eq!(said.matches('\n').count(), 1, "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success() && stderr.starts_with("identical as far as the trace goes: "),
+        "{stderr}"
+    );
+    assert_eq!(stderr.matches('\n').count(), 1, "{stderr}");
 
     let lines: Vec<&str> = text.lines().collect();
     let gap = folder.write_file(
@@ -94,20 +97,20 @@ fn replay_prints_what_simulate_printed_and_says_that_it_is_identical() {
         format!("{}\n{{\"dropped\":3}}\n{}\n", lines[..4].join("\n"), lines[5..].join("\n")),
     );
     let output = run_command("replay", &gap, false);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "what is missing may have differed: {said}");
-    assert!(said.contains("3 inputs are missing there"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "what is missing may have differed: {stderr}");
+    assert!(stderr.contains("3 inputs are missing there"), "{stderr}");
 
     let other =
         folder.write_file("other.jsonl", text.replacen("\"text\":\"Here is\"", "\"text\":\"Here is a\"", 1));
     let output = run_command("replay", &other, false);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(
-        said.starts_with("line ") && said.contains(" differs: output ") && said.contains("Here is a"),
-        "{said}"
+        stderr.starts_with("line ") && stderr.contains(" differs: output ") && stderr.contains("Here is a"),
+        "{stderr}"
     );
-    assert_eq!(said.matches('\n').count(), 1, "{said}");
+    assert_eq!(stderr.matches('\n').count(), 1, "{stderr}");
 }
 
 #[test]
@@ -146,8 +149,8 @@ fn what_is_no_file_of_theirs_is_refused_in_one_sentence() {
             "line 2: at: invalid value: integer `-1`, expected a whole number that is not negative",
         ),
     ];
-    for (i, (command, text, sentence)) in cases.into_iter().enumerate() {
-        assert_eq!(refusal_message(command, &folder.write_file(&format!("{i}"), text)), sentence);
+    for (i, (command, text, expected)) in cases.into_iter().enumerate() {
+        assert_eq!(refusal_message(command, &folder.write_file(&format!("{i}"), text)), expected);
     }
 }
 

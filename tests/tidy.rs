@@ -222,19 +222,19 @@ fn tests_do_not_depend_on_chance() {
     let mut all = Vec::new();
     collect_files(workspace_root(), &mut all);
     let mut used = Vec::new();
-    let mut judged = 0;
+    let mut checked = 0;
     for path in all {
         let file = path.strip_prefix(workspace_root()).unwrap().to_string_lossy().replace('\\', "/");
         if !is_test_file(&file) {
             continue;
         }
-        judged += 1;
+        checked += 1;
         let text = std::fs::read_to_string(&path).unwrap();
         for word in NONDETERMINISTIC_CALLS.iter().filter(|word| text.contains(**word)) {
             used.push((file.clone(), *word));
         }
     }
-    assert!(judged > 80, "only {judged} files of tests found");
+    assert!(checked > 80, "only {checked} files of tests found");
     let named =
         |file: &str, word: &str| NONDETERMINISM_EXCEPTIONS.iter().any(|(f, w, _)| *f == file && *w == word);
     let wrong: Vec<_> = used.iter().filter(|(file, word)| !named(file, word)).collect();

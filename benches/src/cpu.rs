@@ -22,8 +22,8 @@ impl Measurement for CpuTime {
         ThreadTime::now()
     }
 
-    fn end(&self, begun: ThreadTime) -> Duration {
-        begun.elapsed()
+    fn end(&self, start: ThreadTime) -> Duration {
+        start.elapsed()
     }
 
     fn add(&self, a: &Duration, b: &Duration) -> Duration {
@@ -46,11 +46,11 @@ impl Measurement for CpuTime {
 
 /// CPU time of `work`. Under Valgrind, only instructions in here are counted.
 pub fn measure<T>(work: impl FnOnce() -> T) -> Duration {
-    let begun = ThreadTime::now();
+    let start = ThreadTime::now();
     instructions::toggle_collection();
     std::hint::black_box(work());
     instructions::toggle_collection();
-    begun.elapsed()
+    start.elapsed()
 }
 
 /// A bench: `work` runs the given number of iterations, and returns their CPU time by [`measure`].

@@ -32,9 +32,9 @@ pub fn utterances() -> Vec<Vec<i16>> {
     let all = description["utterances"].as_array().expect("a list");
     all.iter()
         .map(|utterance| {
-            let mut said = samples[at(utterance, "onset_s")..at(utterance, "end_s")].to_vec();
-            said.resize(said.len().next_multiple_of(SAMPLE_RATE / 50), 0);
-            said
+            let mut utterance_samples = samples[at(utterance, "onset_s")..at(utterance, "end_s")].to_vec();
+            utterance_samples.resize(utterance_samples.len().next_multiple_of(SAMPLE_RATE / 50), 0);
+            utterance_samples
         })
         .collect()
 }

@@ -38,18 +38,18 @@ pub fn call_spec() -> Spec {
 /// answer. Every fifth answer is interrupted, and every seventh is held by a cough.
 #[must_use]
 pub fn call_inputs(turns: u64) -> Vec<(Time, Input)> {
-    let mut talk = SimulatedCall::default();
+    let mut call = SimulatedCall::default();
     for turn in 0..turns {
         let at = turn * TURN_INTERVAL;
-        talk.schedule_speech(at + 500_000, 2_000_000, Some("Can you tell me when it opens?"));
+        call.schedule_speech(at + 500_000, 2_000_000, Some("Can you tell me when it opens?"));
         if turn % 5 == 4 {
-            talk.schedule_speech(at + 5_000_000, 900_000, Some("Stop, please."));
+            call.schedule_speech(at + 5_000_000, 900_000, Some("Stop, please."));
         } else if turn % 7 == 6 {
-            talk.schedule_speech(at + 5_000_000, 700_000, None);
+            call.schedule_speech(at + 5_000_000, 700_000, None);
         }
     }
-    talk.run(turns * TURN_INTERVAL);
-    talk.inputs
+    call.run(turns * TURN_INTERVAL);
+    call.inputs
 }
 
 #[derive(Default)]
@@ -123,17 +123,17 @@ impl SimulatedCall {
     }
 
     fn handle_input(&mut self, conversation: &mut Conversation, now: u64, input: Input) {
-        let mut at_once = VecDeque::from([input]);
-        while let Some(input) = at_once.pop_front() {
+        let mut pending = VecDeque::from([input]);
+        while let Some(input) = pending.pop_front() {
             self.inputs.push((Time::from_micros(now), input.clone()));
             conversation.handle(input, Time::from_micros(now));
             while let Some(output) = conversation.poll() {
-                self.handle_output(now, output, &mut at_once);
+                self.handle_output(now, output, &mut pending);
             }
         }
     }
 
-    fn handle_output(&mut self, now: u64, output: Output, at_once: &mut VecDeque<Input>) {
+    fn handle_output(&mut self, now: u64, output: Output, pending: &mut VecDeque<Input>) {
         match output {
             Output::RequestLlm(request) => {
                 let llm = |event| Input::Llm { generation: request.generation, event };
@@ -145,89 +145,92 @@ impl SimulatedCall {
                     llm(LlmEvent::End { prompt_tokens: 200, completion_tokens: 20 }),
                 );
             }
-            Output::CancelLlm(asked) => {
+            Output::CancelLlm(cancelled) => {
                 self.scheduled.retain(
-                    |_, input| !matches!(input, Input::Llm { generation: step, .. } if *step == asked),
+                    |_, input| !matches!(input, Input::Llm { generation: step, .. } if *step == cancelled),
                 );
             }
             Output::Synthesize(request) => {
                 let length = request.text.split_whitespace().count() as u64 * WORD_DURATION;
-                let (piece, duration) = (request.segment, position_from_micros(length));
-                self.segments.insert(piece, (request.epoch, length));
-                self.schedule(now + 60_000, Input::Tts { segment: piece, event: TtsEvent::FirstAudio });
+                let (segment, duration) = (request.segment, position_from_micros(length));
+                self.segments.insert(segment, (request.epoch, length));
+                self.schedule(now + 60_000, Input::Tts { segment: segment, event: TtsEvent::FirstAudio });
                 self.schedule(
                     now + 120_000,
-                    Input::Tts { segment: piece, event: TtsEvent::End { duration } },
+                    Input::Tts { segment: segment, event: TtsEvent::End { duration } },
                 );
             }
-            Output::Play(piece) => {
-                self.queue.push_back(piece);
-                self.start_next_segment(now, at_once);
+            Output::Play(segment) => {
+                self.queue.push_back(segment);
+                self.start_next_segment(now, pending);
             }
             Output::Hold => {
                 self.is_held = true;
                 self.scheduled.retain(|_, input| !matches!(input, Input::Playout { .. }));
-                if let Some((piece, since, before)) = &mut self.playing {
+                if let Some((segment, since, before)) = &mut self.playing {
                     *before += now - *since;
                     *since = now;
                     let event = PlayoutEvent::Progress(position_from_micros(*before));
-                    at_once.push_back(Input::Playout { segment: *piece, event });
+                    pending.push_back(Input::Playout { segment: *segment, event });
                 }
             }
             Output::Resume => {
                 self.is_held = false;
-                if let Some((piece, since, _)) = &mut self.playing {
+                if let Some((segment, since, _)) = &mut self.playing {
                     *since = now;
-                    let piece = *piece;
-                    self.schedule_report(now, piece);
+                    let segment = *segment;
+                    self.schedule_report(now, segment);
                 }
-                self.start_next_segment(now, at_once);
+                self.start_next_segment(now, pending);
             }
             Output::Cancel(epoch) => {
-                let pieces = &self.segments;
-                let stale = |piece: &SegmentId| pieces.get(piece).is_some_and(|(of, _)| *of == epoch);
-                self.queue.retain(|piece| !stale(piece));
-                self.playing = self.playing.filter(|(piece, ..)| !stale(piece));
+                let segments = &self.segments;
+                let stale = |segment: &SegmentId| segments.get(segment).is_some_and(|(of, _)| *of == epoch);
+                self.queue.retain(|segment| !stale(segment));
+                self.playing = self.playing.filter(|(segment, ..)| !stale(segment));
                 self.is_held = false;
             }
             _ => {}
         }
     }
 
-    fn start_next_segment(&mut self, now: u64, at_once: &mut VecDeque<Input>) {
+    fn start_next_segment(&mut self, now: u64, pending: &mut VecDeque<Input>) {
         if self.is_held || self.playing.is_some() {
             return;
         }
-        let Some(piece) = self.queue.pop_front() else { return };
-        self.playing = Some((piece, now, 0));
-        at_once.push_back(Input::Playout { segment: piece, event: PlayoutEvent::Started });
-        self.schedule_report(now, piece);
+        let Some(segment) = self.queue.pop_front() else { return };
+        self.playing = Some((segment, now, 0));
+        pending.push_back(Input::Playout { segment: segment, event: PlayoutEvent::Started });
+        self.schedule_report(now, segment);
     }
 
     /// Schedules the next playout report: at the end of the segment, or after the report interval.
-    fn schedule_report(&mut self, now: u64, piece: SegmentId) {
+    fn schedule_report(&mut self, now: u64, segment: SegmentId) {
         let Some((_, since, before)) = self.playing else { return };
-        let length = self.segments.get(&piece).map_or(0, |(_, length)| *length);
+        let length = self.segments.get(&segment).map_or(0, |(_, length)| *length);
         let end = since + length.saturating_sub(before);
         self.schedule(
             end.min(now + PLAYOUT_REPORT_INTERVAL),
-            Input::Playout { segment: piece, event: PlayoutEvent::Started },
+            Input::Playout { segment: segment, event: PlayoutEvent::Started },
         );
     }
 
-    fn report_playout(&mut self, conversation: &mut Conversation, now: u64, piece: SegmentId) {
-        let Some((sounding, since, before)) = self.playing else { return };
-        if sounding != piece || self.is_held {
+    fn report_playout(&mut self, conversation: &mut Conversation, now: u64, segment: SegmentId) {
+        let Some((playing, since, before)) = self.playing else { return };
+        if playing != segment || self.is_held {
             return;
         }
-        let length = self.segments.get(&piece).map_or(0, |(_, length)| *length);
-        let gone = before + (now - since);
-        if gone < length {
-            self.schedule_report(now, piece);
+        let length = self.segments.get(&segment).map_or(0, |(_, length)| *length);
+        let played = before + (now - since);
+        if played < length {
+            self.schedule_report(now, segment);
             self.handle_input(
                 conversation,
                 now,
-                Input::Playout { segment: piece, event: PlayoutEvent::Progress(position_from_micros(gone)) },
+                Input::Playout {
+                    segment: segment,
+                    event: PlayoutEvent::Progress(position_from_micros(played)),
+                },
             );
             return;
         }
@@ -235,11 +238,11 @@ impl SimulatedCall {
         self.handle_input(
             conversation,
             now,
-            Input::Playout { segment: piece, event: PlayoutEvent::Finished(position_from_micros(length)) },
+            Input::Playout { segment: segment, event: PlayoutEvent::Finished(position_from_micros(length)) },
         );
-        let mut at_once = VecDeque::new();
-        self.start_next_segment(now, &mut at_once);
-        for input in at_once {
+        let mut pending = VecDeque::new();
+        self.start_next_segment(now, &mut pending);
+        for input in pending {
             self.handle_input(conversation, now, input);
         }
     }
@@ -258,13 +261,13 @@ pub fn call_duration(turns: u64) -> Duration {
 /// The same call as a scenario file for `simulate`, without the coughs.
 #[must_use]
 pub fn scenario(turns: u64) -> String {
-    let said = |from: f64, lasts: f64, text: &str| serde_json::json!({"from": from, "to": from + lasts, "text": text});
+    let user_speech = |from: f64, lasts: f64, text: &str| serde_json::json!({"from": from, "to": from + lasts, "text": text});
     let user: Vec<serde_json::Value> = (0..turns)
         .flat_map(|turn| {
             let at = (turn * TURN_INTERVAL) as f64 / 1e6;
-            let question = said(at + 0.5, 2.0, "Can you tell me when it opens?");
-            let over = (turn % 5 == 4).then(|| said(at + 5.0, 0.9, "Stop, please."));
-            core::iter::once(question).chain(over)
+            let question = user_speech(at + 0.5, 2.0, "Can you tell me when it opens?");
+            let interruption = (turn % 5 == 4).then(|| user_speech(at + 5.0, 0.9, "Stop, please."));
+            core::iter::once(question).chain(interruption)
         })
         .collect();
     let replies = serde_json::json!([{"to": "*", "say": ANSWER, "audio": ANSWER.split_whitespace().count() as f64 * 0.3}]);

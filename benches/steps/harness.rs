@@ -59,11 +59,11 @@ impl Scheduler {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn schedule_after(&self, delay: Duration, deed: impl FnOnce() + Send + 'static) {
-        let mut deeds = self.lock();
-        let key = (deeds.now + delay, deeds.task_count);
-        deeds.task_count += 1;
-        deeds.tasks.insert(key, Box::new(deed));
+    fn schedule_after(&self, delay: Duration, task: impl FnOnce() + Send + 'static) {
+        let mut state = self.lock();
+        let key = (state.now + delay, state.task_count);
+        state.task_count += 1;
+        state.tasks.insert(key, Box::new(task));
     }
 
     fn next_due(&self) -> Option<Instant> {
@@ -72,15 +72,15 @@ impl Scheduler {
 
     fn advance(&self, now: Instant) {
         loop {
-            let deed = {
-                let mut deeds = self.lock();
-                deeds.now = now;
-                match deeds.tasks.first_entry() {
+            let task = {
+                let mut state = self.lock();
+                state.now = now;
+                match state.tasks.first_entry() {
                     Some(entry) if entry.key().0 <= now => entry.remove(),
                     _ => return,
                 }
             };
-            deed();
+            task();
         }
     }
 }
@@ -115,9 +115,9 @@ impl stt::SttStream for ScriptedSttStream {
 impl llm::Llm for ScriptedModels {
     fn ask(&self, _: llm::Request, sink: Sink<llm::Event>) -> Handle {
         let number = {
-            let mut asked = self.llm_requests.lock().unwrap_or_else(PoisonError::into_inner);
-            *asked += 1;
-            *asked
+            let mut request_count = self.llm_requests.lock().unwrap_or_else(PoisonError::into_inner);
+            *request_count += 1;
+            *request_count
         };
         let mut at = Duration::from_millis(200);
         let answer = if number.is_multiple_of(4) { LONG_ANSWER } else { ANSWER };
@@ -224,29 +224,26 @@ impl Harness {
             max_load: 0.0,
             max_questions_per_second: 0.0,
         };
-        let (shard, inbox, _) = MediaThread::without_network(Arc::new(shared), now);
+        let (media_thread, inbox, _) = MediaThread::without_network(Arc::new(shared), now);
         let certificate = Arc::new(Certificate::generate().expect("a certificate"));
-        let judge: Box<dyn Vad> = if under_valgrind() {
+        let vad: Box<dyn Vad> = if under_valgrind() {
             Box::new(EnergyVad)
         } else {
             Box::new(Silero::new(super::hear::vad_network()))
         };
         assert!(
-            inbox
-                .requests
-                .send(Message::Ready(Box::new(ThreadResources { certificate, vad: judge })))
-                .is_ok()
+            inbox.requests.send(Message::Ready(Box::new(ThreadResources { certificate, vad: vad }))).is_ok()
         );
-        let agenda = Scheduler::starting_at(now);
+        let scheduler = Scheduler::starting_at(now);
         let tone = (0..CHUNK_SAMPLES).map(|n| ((n as f64 * 0.0288).sin() * 8_000.0) as i16).collect();
         let models =
-            Arc::new(ScriptedModels { scheduler: agenda.clone(), tone, llm_requests: Mutex::default() });
+            Arc::new(ScriptedModels { scheduler: scheduler.clone(), tone, llm_requests: Mutex::default() });
         let recording = recording::utterances();
         assert!(recording.iter().all(|said| said.len() < TURN_FRAMES * FRAME_SAMPLES));
-        let mut world = Self {
-            media_thread: shard,
+        let mut harness = Self {
+            media_thread: media_thread,
             inbox,
-            scheduler: agenda,
+            scheduler: scheduler,
             models,
             runtime,
             recording,
@@ -257,20 +254,20 @@ impl Harness {
         };
         for first in 0..STAGGER_TICKS.min(calls) {
             for number in (first..calls).step_by(STAGGER_TICKS) {
-                world.start_call(number, number * TURN_FRAMES / calls);
+                harness.start_call(number, number * TURN_FRAMES / calls);
             }
-            world.tick();
+            harness.tick();
         }
         for _ in 0..2 * TURN_FRAMES {
-            world.tick();
+            harness.tick();
         }
-        assert_eq!(world.media_thread.call_count(), calls);
-        world.speech_share = SpeechShare::default();
-        world
+        assert_eq!(harness.media_thread.call_count(), calls);
+        harness.speech_share = SpeechShare::default();
+        harness
     }
 
     /// Starts a call whose user is at this frame of a turn.
-    fn start_call(&mut self, number: usize, block: usize) {
+    fn start_call(&mut self, number: usize, frame: usize) {
         let key = CallId(number as u64);
         let settings = Settings {
             echo_warmup: 0.0,
@@ -280,13 +277,13 @@ impl Harness {
         };
         let spec = settings.to_spec().expect("the defaults are valid");
         let call = CallConfig::minimal(ConversationId(number as u128), spec);
-        let news = self.inbox.stage_event_sink(key);
-        let ear = ScriptedSttStream(
+        let sink = self.inbox.stage_event_sink(key);
+        let stt_stream = ScriptedSttStream(
             self.scheduler.clone(),
-            Sink::new(move |event| news.send(StageEvent::Stt(event))),
+            Sink::new(move |event| sink.send(StageEvent::Stt(event))),
         );
         let models = CallModels {
-            stt: Box::new(ear),
+            stt: Box::new(stt_stream),
             turn_model: None,
             llm: Arc::clone(&self.models) as _,
             llm_fallback: None,
@@ -294,18 +291,18 @@ impl Harness {
             tts_fallback: None,
             warnings: Vec::new(),
         };
-        let opening =
+        let setup =
             CallSetup { id: key, config: Arc::new(call), models, poses: None, slot: Slot::for_test() };
-        let (near, far) = loopback::pair();
-        let opening = Box::new(opening);
-        let begins = LoopbackCall {
-            setup: opening,
+        let (server_end, client_end) = loopback::pair();
+        let setup = Box::new(setup);
+        let message = LoopbackCall {
+            setup: setup,
             early_commands: Vec::new(),
-            server: near,
+            server: server_end,
             presence: PresenceGuard::default(),
         };
-        assert!(self.inbox.requests.send(Message::Loopback(Box::new(begins))).is_ok());
-        let mut user = SimulatedUser { client: far, next_frame: block, start_tick: self.ticks };
+        assert!(self.inbox.requests.send(Message::Loopback(Box::new(message))).is_ok());
+        let mut user = SimulatedUser { client: client_end, next_frame: frame, start_tick: self.ticks };
         // Sent ahead, so that the transport never waits for a frame.
         user.send_frame(&self.recording);
         self.users.push(user);
@@ -328,10 +325,10 @@ impl Harness {
         }
         self.now = end;
         self.ticks += 1;
-        for left in self.users.iter().flat_map(|user| user.client.drain_outputs()) {
-            if let LoopbackOutput::Audio { segment: piece, .. } = left {
+        for output in self.users.iter().flat_map(|user| user.client.drain_outputs()) {
+            if let LoopbackOutput::Audio { segment: segment, .. } = output {
                 self.speech_share.total_frames += 1;
-                self.speech_share.speech_frames += u64::from(piece.is_some());
+                self.speech_share.speech_frames += u64::from(segment.is_some());
             }
         }
         taken
@@ -357,11 +354,11 @@ impl Harness {
 
 impl SimulatedUser {
     fn send_frame(&mut self, recording: &[Vec<i16>]) {
-        let said = &recording[self.next_frame / TURN_FRAMES % recording.len()];
+        let utterance = &recording[self.next_frame / TURN_FRAMES % recording.len()];
         let from = self.next_frame % TURN_FRAMES * FRAME_SAMPLES;
         self.next_frame += 1;
         self.client.send_audio(
-            said.get(from..from + FRAME_SAMPLES).map_or_else(|| vec![0; FRAME_SAMPLES], <[i16]>::to_vec),
+            utterance.get(from..from + FRAME_SAMPLES).map_or_else(|| vec![0; FRAME_SAMPLES], <[i16]>::to_vec),
         );
     }
 }

@@ -45,9 +45,9 @@ pub(crate) fn vad_network() -> Arc<Network> {
 }
 
 /// Packet numbers that arrive in each of a hundred intervals of 20 ms; the sequence repeats.
-fn arrival_order(bad: bool) -> Vec<Vec<u64>> {
+fn arrival_order(lossy: bool) -> Vec<Vec<u64>> {
     let mut order: Vec<Vec<u64>> = (0..100).map(|number| vec![number]).collect();
-    if bad {
+    if lossy {
         for lost in [7, 45, 46] {
             order[lost].clear();
         }
@@ -79,10 +79,10 @@ fn time_receive(order: &[Vec<u64>], payload: &Bytes, count: u64) -> Duration {
 
 fn bench_jitter_buffer(c: &mut Criterion<CpuTime>) {
     let payload = Bytes::from(vec![0x78; 80]);
-    for (name, bad) in
+    for (name, lossy) in
         [("jitter: 20 ms in order", false), ("jitter: 20 ms of a line that loses and swaps", true)]
     {
-        let order = arrival_order(bad);
+        let order = arrival_order(lossy);
         bench(c, name, |count| time_receive(&order, &payload, count));
     }
 }
@@ -160,7 +160,7 @@ fn bench_vad(c: &mut Criterion<CpuTime>) {
         let mut states = vec![NetworkState::default(); streams];
         let mut probabilities = vec![0.0; streams];
         let mut number = 0;
-        let mut judge = || {
+        let mut infer = || {
             let mut states: Vec<&mut NetworkState> = states.iter_mut().collect();
             // Each stream is at a different position of the recording.
             let given: Vec<&[f32; WINDOW]> =
@@ -169,8 +169,8 @@ fn bench_vad(c: &mut Criterion<CpuTime>) {
             silero.infer(&mut states, &given, &mut probabilities);
             probabilities[0]
         };
-        let loudest = (0..30).map(|_| judge()).fold(0.0, f32::max);
+        let loudest = (0..30).map(|_| infer()).fold(0.0, f32::max);
         assert!(loudest > 0.5, "the recording is no speech: {loudest}");
-        bench_each(c, name, &mut judge);
+        bench_each(c, name, &mut infer);
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
         black_box(face.next_frame(Time::from_micros(number * FRAME_INTERVAL), Some((SEGMENT, at))))
     });
     // While the agent listens, usually nothing changes and no frame is sent.
-    face.retain_segments(|piece| piece != SEGMENT);
+    face.retain_segments(|segment| segment != SEGMENT);
     face.set_state(AgentState::Listening, false);
     bench_each(c, "face: a picture while listening", || {
         number += 1;

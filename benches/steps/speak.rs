@@ -37,10 +37,10 @@ fn bench_lips(c: &mut Criterion<CpuTime>) {
 /// CPU time of `count` frames of consecutive segments that are queued, played and finished.
 fn time_playout(speech: &[i16], ducked: bool, count: u64) -> Duration {
     let mut playout = Playout::default();
-    let (mut block, mut reports) = ([0; FRAME_SAMPLES], Vec::with_capacity(8));
+    let (mut frame, mut reports) = ([0; FRAME_SAMPLES], Vec::with_capacity(8));
     let mut total = Duration::ZERO;
     for number in 0..count.div_ceil(FRAMES_PER_SEGMENT as u64) {
-        let blocks = (count - number * FRAMES_PER_SEGMENT as u64).min(FRAMES_PER_SEGMENT as u64) as usize;
+        let frames = (count - number * FRAMES_PER_SEGMENT as u64).min(FRAMES_PER_SEGMENT as u64) as usize;
         // The TTS thread allocates them.
         let mut chunks: Vec<Vec<i16>> = speech
             .chunks(FRAMES_PER_CHUNK * FRAME_SAMPLES)
@@ -48,24 +48,24 @@ fn time_playout(speech: &[i16], ducked: bool, count: u64) -> Duration {
             .map(Vec::from)
             .collect();
         chunks.reverse();
-        let piece = SegmentId(number as u32);
+        let segment = SegmentId(number as u32);
         total += cpu::measure(|| {
-            playout.add_segment(piece, Epoch(number as u32));
-            playout.play(piece);
+            playout.add_segment(segment, Epoch(number as u32));
+            playout.play(segment);
             if ducked {
                 playout.duck();
             }
-            for n in 0..blocks {
+            for n in 0..frames {
                 if n % FRAMES_PER_CHUNK == 0
                     && let Some(chunk) = chunks.pop()
                 {
-                    playout.push(piece, chunk);
+                    playout.push(segment, chunk);
                 }
                 if n + 1 == FRAMES_PER_SEGMENT {
-                    playout.complete(piece);
+                    playout.complete(segment);
                 }
-                playout.render(&mut block, &mut reports);
-                black_box(&block);
+                playout.render(&mut frame, &mut reports);
+                black_box(&frame);
                 reports.clear();
             }
         });
@@ -77,11 +77,11 @@ fn time_playout(speech: &[i16], ducked: bool, count: u64) -> Duration {
 /// CPU time while the agent is silent.
 fn time_silence(count: u64) -> Duration {
     let mut playout = Playout::default();
-    let (mut block, mut reports) = ([0; FRAME_SAMPLES], Vec::new());
+    let (mut frame, mut reports) = ([0; FRAME_SAMPLES], Vec::new());
     cpu::measure(|| {
         for _ in 0..count {
-            playout.render(&mut block, &mut reports);
-            black_box(&block);
+            playout.render(&mut frame, &mut reports);
+            black_box(&frame);
         }
     })
 }

@@ -15,11 +15,11 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
     group.sampling_mode(SamplingMode::Flat);
     for calls in [1, 10, 100, 400, 800] {
         let name = format!("{calls} {}", if calls == 1 { "conversation" } else { "conversations" });
-        let mut world = None;
+        let mut harness = None;
         let mut work = |count| {
             // Created here, so that a bench that is filtered out does not create it.
-            let world = world.get_or_insert_with(|| Harness::with_calls(calls));
-            (0..count).map(|_| world.tick()).sum::<Duration>()
+            let harness = harness.get_or_insert_with(|| Harness::with_calls(calls));
+            (0..count).map(|_| harness.tick()).sum::<Duration>()
         };
         // Covers all positions of a turn: one whole turn of a single call, or few ticks of many
         // calls, which are all at different positions.
@@ -27,7 +27,7 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
         if !count_instructions(&format!("tick/{name}"), ticks, &mut work) {
             group.bench_function(name, |b| b.iter_custom(&mut work));
         }
-        let share = world.as_ref().and_then(|world| world.speech_share.share());
+        let share = harness.as_ref().and_then(|harness| harness.speech_share.share());
         assert!(share.is_none_or(|share| (0.4..0.6).contains(&share)), "agents spoke {share:?} of the time");
     }
     group.finish();

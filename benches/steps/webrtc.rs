@@ -61,7 +61,7 @@ impl ConnectedPair {
         let answer = SdpAnswer::from_sdp_string(&answer).expect("an answer");
         client.sdp_api().accept_answer(pending, answer).expect("a good answer");
         let sent = Vec::with_capacity(1_024);
-        let mut line = Self {
+        let mut pair = Self {
             start: now,
             now,
             server,
@@ -71,13 +71,13 @@ impl ConnectedPair {
             channel_open: false,
             received_packets: 0,
         };
-        while !line.channel_open {
-            assert!(line.now - line.start < MEASURED_STRETCH * 20, "the ends do not connect");
-            line.now += Duration::from_millis(5);
-            line.poll_server(line.now);
-            line.exchange();
+        while !pair.channel_open {
+            assert!(pair.now - pair.start < MEASURED_STRETCH * 20, "the ends do not connect");
+            pair.now += Duration::from_millis(5);
+            pair.poll_server(pair.now);
+            pair.exchange();
         }
-        line
+        pair
     }
 
     /// Whole ms since the start.
@@ -113,23 +113,23 @@ impl ConnectedPair {
             let taken = self.client.handle_input(Input::Receive(at, receive));
             assert!(taken.is_ok(), "the client is alive");
         }
-        let said = self.poll_client();
-        self.deliver_to_server(&said);
+        let datagrams = self.poll_client();
+        self.deliver_to_server(&datagrams);
     }
 
     /// The client's datagrams that are due now.
     fn poll_client(&mut self) -> Vec<(Instant, Vec<u8>)> {
         let now = self.now;
         self.client.handle_input(Input::Timeout(now)).expect("the client is alive");
-        let mut said = Vec::new();
+        let mut datagrams = Vec::new();
         loop {
             match self.client.poll_output().expect("the client is alive") {
-                Output::Transmit(datagram) => said.push((now, datagram.contents.to_vec())),
+                Output::Transmit(datagram) => datagrams.push((now, datagram.contents.to_vec())),
                 Output::Event(event) => drop(event),
                 Output::Timeout(at) if at <= now => {
                     self.client.handle_input(Input::Timeout(now)).expect("the client is alive");
                 }
-                Output::Timeout(_) => return said,
+                Output::Timeout(_) => return datagrams,
             }
         }
     }
@@ -168,7 +168,7 @@ impl ConnectedPair {
         while count > 0 {
             let part = count.min((MEASURED_STRETCH.as_millis() / AUDIO_INTERVAL.as_millis()) as u64);
             count -= part;
-            let mut said = Vec::new();
+            let mut datagrams = Vec::new();
             for _ in 0..part {
                 self.now += AUDIO_INTERVAL;
                 let number = self.elapsed_ms() / AUDIO_INTERVAL.as_millis() as u64;
@@ -178,9 +178,9 @@ impl ConnectedPair {
                     writer.payload_params().find(|p| p.spec().codec == Codec::Opus).expect("Opus").pt();
                 let packet = packets[number as usize % packets.len()].as_slice();
                 writer.write(opus, self.now, stamp, packet).expect("a packet");
-                said.extend(self.poll_client());
+                datagrams.extend(self.poll_client());
             }
-            total += cpu::measure(|| self.deliver_to_server(&said));
+            total += cpu::measure(|| self.deliver_to_server(&datagrams));
             self.exchange();
         }
         total
@@ -189,10 +189,10 @@ impl ConnectedPair {
 
 pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
     let packets = recording::opus_packets();
-    let mut line = ConnectedPair::connected();
+    let mut pair = ConnectedPair::connected();
     let mut next = packets.iter().cycle();
     bench(c, "packet out: 20 ms of sound", |count| {
-        line.time_send(count, AUDIO_INTERVAL, |server, now, stamp| {
+        pair.time_send(count, AUDIO_INTERVAL, |server, now, stamp| {
             if let Some(packet) = next.next() {
                 server.send_audio(now, stamp * 48, false, packet);
             }
@@ -213,19 +213,19 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
         .collect();
     let mut next = speaking.iter().cycle();
     bench(c, "packet out: a picture of moving lips", |count| {
-        line.time_send(count, VIDEO_INTERVAL, |server, now, stamp| {
+        pair.time_send(count, VIDEO_INTERVAL, |server, now, stamp| {
             if let Some(frame) = next.next() {
                 server.send_video(now, stamp * 90, frame);
             }
         })
     });
     bench(c, "packet in: 20 ms of sound", |count| {
-        let before = line.received_packets;
-        let taken = line.time_receive(&packets, count);
+        let before = pair.received_packets;
+        let taken = pair.time_receive(&packets, count);
         assert!(
-            line.received_packets - before + 2 >= count,
+            pair.received_packets - before + 2 >= count,
             "{} of {count} were heard",
-            line.received_packets - before
+            pair.received_packets - before
         );
         taken
     });

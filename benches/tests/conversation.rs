@@ -29,14 +29,14 @@ fn speaking_conversation(at: &mut Time) -> (Conversation, SegmentId) {
     let settings = Settings { echo_warmup: 0.0, max_call_duration: None, ..Settings::product_defaults() };
     let mut conversation = Conversation::new(settings.to_spec().unwrap());
     let mut now = 0.0;
-    let mut give = |conversation: &mut Conversation, input, after| {
+    let mut feed = |conversation: &mut Conversation, input, after| {
         now += after;
         *at = Time::from_seconds(now);
         conversation.handle(input, *at);
         drain_outputs(conversation)
     };
-    give(&mut conversation, Input::Start, 0.0);
-    let outputs = give(
+    feed(&mut conversation, Input::Start, 0.0);
+    let outputs = feed(
         &mut conversation,
         Input::Transcript {
             text: "Tell me a story.".into(),
@@ -51,26 +51,26 @@ fn speaking_conversation(at: &mut Time) -> (Conversation, SegmentId) {
         .unwrap();
     let llm = |event| Input::Llm { generation: step, event };
     let story = "Once upon a time there was a dog who lived in a house by the sea with a very old man.";
-    give(&mut conversation, llm(LlmEvent::Text(story.into())), 0.1);
-    give(&mut conversation, llm(LlmEvent::End { prompt_tokens: 1, completion_tokens: 1 }), 0.1);
-    let outputs = give(&mut conversation, Input::Tick, 0.5);
-    let asked = outputs
+    feed(&mut conversation, llm(LlmEvent::Text(story.into())), 0.1);
+    feed(&mut conversation, llm(LlmEvent::End { prompt_tokens: 1, completion_tokens: 1 }), 0.1);
+    let outputs = feed(&mut conversation, Input::Tick, 0.5);
+    let synthesized = outputs
         .iter()
         .find_map(|o| if let Output::Synthesize(request) = o { Some(request.segment) } else { None });
-    let piece = asked.expect("the commit asks for the prepared words");
-    give(
+    let segment = synthesized.expect("the commit asks for the prepared words");
+    feed(
         &mut conversation,
-        Input::Tts { segment: piece, event: TtsEvent::End { duration: Position::from_seconds(60.0) } },
+        Input::Tts { segment: segment, event: TtsEvent::End { duration: Position::from_seconds(60.0) } },
         0.1,
     );
-    give(&mut conversation, Input::Playout { segment: piece, event: PlayoutEvent::Started }, 0.01);
-    (conversation, piece)
+    feed(&mut conversation, Input::Playout { segment: segment, event: PlayoutEvent::Started }, 0.01);
+    (conversation, segment)
 }
 
 #[test]
 fn a_tick_while_the_agent_speaks_allocates_nothing() {
     let mut now = Time::ZERO;
-    let (mut conversation, piece) = speaking_conversation(&mut now);
+    let (mut conversation, segment) = speaking_conversation(&mut now);
     let begin = now;
     let mut allocations = 0;
     for tick in 1..400_u64 {
@@ -84,7 +84,8 @@ fn a_tick_while_the_agent_speaks_allocates_nothing() {
         }
         let before = thread_allocations().calls;
         conversation.handle(Input::Tick, now);
-        conversation.handle(Input::Playout { segment: piece, event: PlayoutEvent::Progress(position) }, now);
+        conversation
+            .handle(Input::Playout { segment: segment, event: PlayoutEvent::Progress(position) }, now);
         assert!(conversation.poll_timeout().is_some());
         assert!(conversation.poll().is_none(), "at {now}");
         allocations += thread_allocations().calls - before;
@@ -111,15 +112,15 @@ fn a_window_of_the_users_speech_allocates_nothing() {
 fn the_heard_text_of_a_running_story_is_told_every_second() {
     let mut now = Time::ZERO;
     let (mut conversation, _) = speaking_conversation(&mut now);
-    let mut told = 0;
+    let mut events = 0;
     for second in 1..=30 {
         conversation.handle(Input::Tick, now + Duration::from_secs(second));
         let heard = drain_outputs(&mut conversation).into_iter().filter(
             |output| matches!(output, Output::Emit(fact) if matches!(fact.event, Event::AgentSpeechHeard { .. })),
         );
-        told += heard.count();
+        events += heard.count();
     }
-    assert!(told >= 9, "{told}");
+    assert!(events >= 9, "{events}");
 }
 
 /// Heap and struct size after every input of an hour's call, without the history.
@@ -129,15 +130,15 @@ fn a_conversation_fits_in_sixteen_kibibytes() {
     // Of the history: the number of items and the bytes of their text. `copies` holds the emitted
     // items, so it contains the text a second time.
     let (mut items, mut words, mut copies) = (0_usize, 0, Vec::with_capacity(4 * TURNS_PER_HOUR as usize));
-    let (mut most, mut least) = (0, i64::MAX);
+    let (mut max_heap, mut min_heap) = (0, i64::MAX);
     let before = thread_allocations().bytes;
     let mut conversation = Conversation::new(simulated_call::call_spec());
     for (at, input) in &hour {
         // The conversation takes ownership of the input's content.
         conversation.handle(input.clone(), *at);
         while let Some(output) = conversation.poll() {
-            if let Output::Emit(fact) = output
-                && let Event::History(item) = fact.event
+            if let Output::Emit(event) = output
+                && let Event::History(item) = event.event
             {
                 items += 1;
                 words += item.text.capacity();
@@ -150,15 +151,15 @@ fn a_conversation_fits_in_sixteen_kibibytes() {
         let history =
             items * item + words + if items == 0 { 0 } else { items.next_power_of_two().max(4) * slot };
         let heap = thread_allocations().bytes - before - (words + history) as i64;
-        most = most.max(heap);
-        least = least.min(heap);
+        max_heap = max_heap.max(heap);
+        min_heap = min_heap.min(heap);
     }
     let itself = size_of::<Conversation>() as i64;
     eprintln!(
-        "{itself} bytes in itself, {least} to {most} on the heap beside {items} items of history with {words} bytes of words"
+        "{itself} bytes in itself, {min_heap} to {max_heap} on the heap beside {items} items of history with {words} bytes of words"
     );
-    assert!(most + itself <= 16 << 10, "{most} bytes on the heap, {itself} in itself");
-    assert!(items > 700 && least >= 0, "the history is smaller than it was taken for: {least}");
+    assert!(max_heap + itself <= 16 << 10, "{max_heap} bytes on the heap, {itself} in itself");
+    assert!(items > 700 && min_heap >= 0, "the history is smaller than it was taken for: {min_heap}");
 }
 
 /// The minimum over several runs: other programs can only add time.

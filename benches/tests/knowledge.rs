@@ -62,23 +62,24 @@ fn search_times(search: impl Fn(u32) -> usize) -> (Duration, Duration) {
 
 #[test]
 fn ten_thousand_chunks_are_searched_in_ten_milliseconds() {
-    let mut chance = PseudoRandom(1);
+    let mut random = PseudoRandom(1);
     let mut index = Index::new();
     let indexing = cpu::measure(|| {
         for chunk in 0..CHUNK_COUNT {
             // 80 words are one chunk.
-            let text = chance.text(80);
-            index.insert_with_embeddings(&chunk, &text, vec![chance.embedding()]);
+            let text = random.text(80);
+            index.insert_with_embeddings(&chunk, &text, vec![random.embedding()]);
         }
     });
     eprintln!("{} chunks made and indexed in {indexing:?}", index.len());
     assert_eq!(index.len(), CHUNK_COUNT as usize);
     // The query contains one misspelt word, which is compared with the whole vocabulary.
-    let asked: Vec<String> =
-        (0..QUERY_COUNT).map(|_| format!("{} {}x", chance.text(9), chance.word())).collect();
-    let meant: Vec<Embedding> = (0..QUERY_COUNT).filter_map(|_| chance.embedding()).collect();
-    let words = search_times(|i| index.search(&asked[i as usize], 4).len());
-    let fused = search_times(|i| index.hybrid_search(&asked[i as usize], &meant[i as usize], 4).len());
+    let queries: Vec<String> =
+        (0..QUERY_COUNT).map(|_| format!("{} {}x", random.text(9), random.word())).collect();
+    let query_embeddings: Vec<Embedding> = (0..QUERY_COUNT).filter_map(|_| random.embedding()).collect();
+    let words = search_times(|i| index.search(&queries[i as usize], 4).len());
+    let fused =
+        search_times(|i| index.hybrid_search(&queries[i as usize], &query_embeddings[i as usize], 4).len());
     eprintln!(
         "by words: median {:?}, p95 {:?}; by words and meaning: median {:?}, p95 {:?}",
         words.0, words.1, fused.0, fused.1

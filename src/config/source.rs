@@ -70,17 +70,17 @@ impl ConfigSource {
             at(line(error.span().map_or(0, |span| span.start)), &error.message().replace('\n', " "))
         };
         let spanned = DeTable::parse(text).map_err(|e| wrong(&e))?;
-        let mut places = HashMap::new();
+        let mut locations = HashMap::new();
         for (section, value) in spanned.get_ref() {
-            let (begin, section) = (line(section.span().start), &**section.get_ref());
+            let (section_line, section) = (line(section.span().start), &**section.get_ref());
             let Some((_, keys)) = CONFIG_KEYS.iter().find(|(name, _)| *name == section) else {
                 return Err(at(
-                    begin,
+                    section_line,
                     &unknown_key(&format!("[{section}]"), section, CONFIG_KEYS.iter().map(|(name, _)| *name)),
                 ));
             };
             let DeValue::Table(entries) = value.get_ref() else {
-                return Err(at(begin, &format!("{section} is a section: write [{section}]")));
+                return Err(at(section_line, &format!("{section} is a section: write [{section}]")));
             };
             for key in entries.keys() {
                 let (line, key) = (line(key.span().start), &**key.get_ref());
@@ -88,11 +88,11 @@ impl ConfigSource {
                     let known = keys.iter().map(|(name, _)| *name);
                     return Err(at(line, &unknown_key(&format!("{section}.{key}"), key, known)));
                 }
-                places.insert(format!("{section}.{key}"), Location::Line(line));
+                locations.insert(format!("{section}.{key}"), Location::Line(line));
             }
         }
         self.table = text.parse().map_err(|e| wrong(&e))?;
-        self.locations = places;
+        self.locations = locations;
         Ok(())
     }
 
@@ -102,12 +102,14 @@ impl ConfigSource {
         if OTHER_VARIABLES.contains(&name) {
             return Ok(());
         }
-        let all = CONFIG_KEYS.iter().flat_map(|(s, keys)| keys.iter().map(move |(k, kind)| (*s, *k, *kind)));
+        let known_keys =
+            CONFIG_KEYS.iter().flat_map(|(s, keys)| keys.iter().map(move |(k, kind)| (*s, *k, *kind)));
         let Some((section, key, kind)) =
-            all.clone().find(|(s, k, _)| format!("{s}_{k}").eq_ignore_ascii_case(rest))
+            known_keys.clone().find(|(s, k, _)| format!("{s}_{k}").eq_ignore_ascii_case(rest))
         else {
-            let all: Vec<String> = all.map(|(s, k, _)| format!("VISAVIS_{s}_{k}").to_uppercase()).collect();
-            return Err(unknown_key(name, name, all.iter().map(String::as_str)));
+            let known_keys: Vec<String> =
+                known_keys.map(|(s, k, _)| format!("VISAVIS_{s}_{k}").to_uppercase()).collect();
+            return Err(unknown_key(name, name, known_keys.iter().map(String::as_str)));
         };
         if text.trim().is_empty() {
             return Ok(());
@@ -204,10 +206,10 @@ fn parse_number(text: &str) -> Result<Value, String> {
     whole.or_else(|_| text.parse().map(Value::Float)).map_err(|_| format!("\"{text}\" is not a number"))
 }
 
-fn unknown_key<'a>(shown: &str, key: &str, known: impl Iterator<Item = &'a str>) -> String {
+fn unknown_key<'a>(display_name: &str, key: &str, known: impl Iterator<Item = &'a str>) -> String {
     let nearest =
         known.min_by_key(|name| edit_distance(&name.to_lowercase(), &key.to_lowercase())).unwrap_or_default();
-    format!("unknown configuration key {shown}; did you mean {nearest}?")
+    format!("unknown configuration key {display_name}; did you mean {nearest}?")
 }
 
 /// Levenshtein distance, in bytes.

@@ -197,7 +197,7 @@ fn every_key_takes_its_natural_value_from_the_environment() {
 
 #[test]
 fn a_variable_that_makes_no_sense_is_refused_by_its_name() {
-    for (name, text, said) in [
+    for (name, text, expected) in [
         ("VISAVIS_STT_POOL", "many", "VISAVIS_STT_POOL: \"many\" is not a number"),
         (
             "VISAVIS_STT_POOL",
@@ -256,13 +256,13 @@ fn a_variable_that_makes_no_sense_is_refused_by_its_name() {
             "unknown configuration key VISAVIS_STT_POOLS; did you mean VISAVIS_STT_POOL?",
         ),
     ] {
-        assert_eq!(load_variable(name, text).unwrap_err(), said, "{name}={text}");
+        assert_eq!(load_variable(name, text).unwrap_err(), expected, "{name}={text}");
     }
 }
 
 #[test]
 fn a_fault_in_the_file_is_told_with_file_line_and_key() {
-    for (file, said) in [
+    for (file, expected) in [
         ("\n[server]\nlisen = 1\n", "FILE:3: unknown configuration key server.lisen; did you mean listen?"),
         ("[sever]\n", "FILE:1: unknown configuration key [sever]; did you mean server?"),
         ("server = 1\n", "FILE:1: server is a section: write [server]"),
@@ -284,7 +284,7 @@ fn a_fault_in_the_file_is_told_with_file_line_and_key() {
         ("[server]\nlisten = \"nowhere\"\n", "FILE:2: server.listen: invalid socket address syntax"),
         ("[server]\nmetrics_token = 12345678\n", "FILE:2: server.metrics_token: a text in quotes is needed"),
     ] {
-        assert_eq!(load_toml(file, &[]).unwrap_err(), said, "{file}");
+        assert_eq!(load_toml(file, &[]).unwrap_err(), expected, "{file}");
     }
     let broken = load_toml("[server]\ndata = \n", &[]).unwrap_err();
     assert!(broken.starts_with("FILE:2: ") && !broken.contains('\n'), "{broken}");

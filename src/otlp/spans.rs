@@ -35,9 +35,9 @@ pub(super) fn is_traced(event: &Event) -> bool {
 impl ConversationSpans {
     /// Processes the next event and returns the spans that it completes. There are none after
     /// [`Event::Ended`].
-    pub(super) fn apply(&mut self, id: ConversationId, fact: &EventEnvelope) -> Vec<Value> {
-        let mut done = Vec::new();
-        match &fact.event {
+    pub(super) fn apply(&mut self, id: ConversationId, event: &EventEnvelope) -> Vec<Value> {
+        let mut finished = Vec::new();
+        match &event.event {
             Event::Joined { unix_micros } => self.started_at = *unix_micros,
             // When a guardrail replaces a reply, the times of its turn are reported again.
             Event::Turn(times) => {
@@ -50,11 +50,11 @@ impl ConversationSpans {
                     times.timeline.heard_end = Some(*heard_end);
                     times.timeline.interrupted = *interrupted;
                     times.barge_in = *barge_in;
-                    self.finish_turn(id, &times, &mut done);
+                    self.finish_turn(id, &times, &mut finished);
                 }
             }
             Event::Error { stage, reason } => {
-                let at = fact.at.as_seconds();
+                let at = event.at.as_seconds();
                 let mut span = self.build_span(
                     id,
                     0,
@@ -64,24 +64,24 @@ impl ConversationSpans {
                     at,
                     &[("stage", json!(stage)), ("reason", json!(reason))],
                 );
-                span["spanId"] = json!(format_span_id(span_id((id.0, fact.seq, "error"))));
+                span["spanId"] = json!(format_span_id(span_id((id.0, event.seq, "error"))));
                 span["status"] = json!({"code": 2, "message": reason});
-                done.push(span);
+                finished.push(span);
             }
             Event::Ended { reason } => {
                 for times in std::mem::take(&mut self.open_turns) {
-                    self.finish_turn(id, &times, &mut done);
+                    self.finish_turn(id, &times, &mut finished);
                 }
                 let about = [("end_reason", json!(reason)), ("turns", json!(self.turn_count))];
                 let mut span =
-                    self.build_span(id, 0, "conversation", None, 0.0, fact.at.as_seconds(), &about);
+                    self.build_span(id, 0, "conversation", None, 0.0, event.at.as_seconds(), &about);
                 span["spanId"] = json!(format_span_id(root_span_id(id)));
-                done.push(span);
+                finished.push(span);
             }
             _ => {}
         }
         // Without the start, no span has a time.
-        if self.started_at == 0 { Vec::new() } else { done }
+        if self.started_at == 0 { Vec::new() } else { finished }
     }
 
     fn finish_turn(&mut self, id: ConversationId, times: &TurnTimes, done: &mut Vec<Value>) {
@@ -123,24 +123,24 @@ impl ConversationSpans {
     fn build_span(
         &self,
         id: ConversationId,
-        number: u64,
+        turn_number: u64,
         name: &'static str,
         parent: Option<u64>,
         from: f64,
         to: f64,
-        about: &[(&str, Value)],
+        attributes: &[(&str, Value)],
     ) -> Value {
         // Every span has it, so a search for it finds all spans of a call.
         let conversation = key_value("conversation.id", &json!(id.to_string()));
-        let about = about.iter().map(|(key, value)| key_value(key, value));
+        let attributes = attributes.iter().map(|(key, value)| key_value(key, value));
         let mut span = json!({
             "traceId": format!("{:032x}", id.0),
-            "spanId": format_span_id(span_id((id.0, number, name))),
+            "spanId": format_span_id(span_id((id.0, turn_number, name))),
             "name": name,
             "kind": 1,
             "startTimeUnixNano": self.unix_nanos(from),
             "endTimeUnixNano": self.unix_nanos(to.max(from)),
-            "attributes": std::iter::once(conversation).chain(about).collect::<Vec<_>>(),
+            "attributes": std::iter::once(conversation).chain(attributes).collect::<Vec<_>>(),
         });
         if let Some(parent) = parent {
             span["parentSpanId"] = json!(format_span_id(parent));
@@ -192,14 +192,14 @@ mod tests {
     const ID: ConversationId = ConversationId(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
     const STARTED_AT: u64 = 1_700_000_000_000_000;
 
-    fn spans(facts: impl IntoIterator<Item = (f64, Event)>) -> Vec<Value> {
+    fn spans(events: impl IntoIterator<Item = (f64, Event)>) -> Vec<Value> {
         let mut trace = ConversationSpans::default();
-        let facts = (0..).zip(facts).map(|(seq, (at, event))| EventEnvelope {
+        let events = (0..).zip(events).map(|(seq, (at, event))| EventEnvelope {
             seq,
             at: Time::from_seconds(at),
             event,
         });
-        facts.flat_map(|fact| trace.apply(ID, &fact)).collect()
+        events.flat_map(|fact| trace.apply(ID, &fact)).collect()
     }
 
     fn sample_turn() -> TurnTimes {

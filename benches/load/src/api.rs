@@ -78,10 +78,10 @@ impl Api {
         &self,
         workload: &Workload,
         callback: &str,
-        longest: Duration,
+        max_call_duration: Duration,
     ) -> Result<CreatedAgent, String> {
         let avatars: Value = read_json(self.request(Method::GET, "/v1/ext/avatars")?.send().await).await?;
-        let face = avatars[0]["avatar_key_id"].as_str().ok_or("the server has no avatar")?;
+        let avatar_id = avatars[0]["avatar_key_id"].as_str().ok_or("the server has no avatar")?;
         let script = &workload.json;
         let number = |key: &str| workload.settings.get(key).cloned().unwrap_or_default();
         let turn: Map<String, Value> = workload.settings.clone();
@@ -89,7 +89,7 @@ impl Api {
             "agent_name": "Load",
             "agent_system_prompt": "Follow the script.",
             "avatars": [{
-                "avatar_key_id": face,
+                "avatar_key_id": avatar_id,
                 "idle_timeout": {"timeout": 0},
                 "config": {
                     "stt": {
@@ -102,14 +102,14 @@ impl Api {
                     "tts": {"provider": "script", "model_id": script},
                 },
             }],
-            "config": {"turn": turn, "maxCallDuration": longest.as_secs().min(86_400)},
+            "config": {"turn": turn, "maxCallDuration": max_call_duration.as_secs().min(86_400)},
             "callback_url": callback,
             "callback_events": WEBHOOK_EVENTS,
         });
-        let made: Value =
+        let created: Value =
             read_json(self.request(Method::POST, "/v1/ext/agent")?.json(&body).send().await).await?;
         let field =
-            |name: &str| made[name].as_str().map(str::to_owned).ok_or(format!("the agent has no {name}"));
+            |name: &str| created[name].as_str().map(str::to_owned).ok_or(format!("the agent has no {name}"));
         Ok(CreatedAgent { id: field("id")?, secret: field("webhook_secret")? })
     }
 
@@ -122,10 +122,10 @@ impl Api {
 
     pub(crate) async fn create_conversation(&self, agent: &str) -> Result<CreatedConversation, String> {
         let body = json!({"agent_id": agent});
-        let made: Value =
+        let created: Value =
             read_json(self.request(Method::POST, "/v1/ext/conversation")?.json(&body).send().await).await?;
         let field = |name: &str| {
-            made[name].as_str().map(str::to_owned).ok_or(format!("the conversation has no {name}"))
+            created[name].as_str().map(str::to_owned).ok_or(format!("the conversation has no {name}"))
         };
         let id = field("conversation_id").or_else(|_| field("id"))?;
         Ok(CreatedConversation { id, token: field("token")? })
@@ -134,11 +134,11 @@ impl Api {
     /// Sends an offer to the WHIP endpoint.
     pub(crate) async fn send_offer(
         &self,
-        session: &CreatedConversation,
+        conversation: &CreatedConversation,
         sdp: String,
     ) -> Result<AnsweredOffer, String> {
-        let url = self.url(&format!("/rtc/{}", session.id))?;
-        let request = self.http.post(url).bearer_auth(&session.token);
+        let url = self.url(&format!("/rtc/{}", conversation.id))?;
+        let request = self.http.post(url).bearer_auth(&conversation.token);
         let answer =
             check_sent(request.header(header::CONTENT_TYPE, "application/sdp").body(sdp).send().await)?;
         let location =
@@ -150,10 +150,10 @@ impl Api {
 
     pub(crate) async fn hang_up(
         &self,
-        session: &CreatedConversation,
-        joined: &AnsweredOffer,
+        conversation: &CreatedConversation,
+        offer: &AnsweredOffer,
     ) -> Result<(), String> {
-        let request = self.http.delete(joined.resource.clone()).bearer_auth(&session.token);
+        let request = self.http.delete(offer.resource.clone()).bearer_auth(&conversation.token);
         read_body(check_sent(request.send().await)?).await.map(drop)
     }
 

@@ -201,14 +201,14 @@ impl Args {
             // If all callers spoke at the same time, all replies would coincide: no real server has
             // that load.
             None => Some((self.calls as f64 / workload.round_duration()).max(MIN_RAMP)),
-            Some(given) => {
-                given.trim_end_matches("/s").parse().ok().filter(|r| (0.01..=10_000.0).contains(r))
+            Some(key_text) => {
+                key_text.trim_end_matches("/s").parse().ok().filter(|r| (0.01..=10_000.0).contains(r))
             }
         };
         let ramp = ramp.ok_or_else(|| usage("--ramp must be calls a second, as 5 or 5/s".into()))?;
-        let span = |name: &str, seconds: f64, least: f64| {
-            let right = (least..=MAX_DURATION).contains(&seconds);
-            let refused = || usage(format!("{name} must be between {least} and {MAX_DURATION} seconds"));
+        let checked_duration = |name: &str, seconds: f64, min: f64| {
+            let right = (min..=MAX_DURATION).contains(&seconds);
+            let refused = || usage(format!("{name} must be between {min} and {MAX_DURATION} seconds"));
             right.then(|| Duration::from_secs_f64(seconds)).ok_or_else(refused)
         };
         let kind = if self.engine_only {
@@ -229,8 +229,8 @@ impl Args {
             if url.path() != "/" || url.query().is_some() {
                 return Err(usage(format!("--server \"{server}\" must be an address without a path")));
             }
-            let given = self.key.clone().or_else(|| std::env::var("VISAVIS_API_KEY").ok());
-            let key = given
+            let key_text = self.key.clone().or_else(|| std::env::var("VISAVIS_API_KEY").ok());
+            let key = key_text
                 .filter(|key| !key.is_empty() && key.bytes().all(|b| b.is_ascii_graphic()))
                 .ok_or_else(|| usage("missing --key <KEY>".into()))?;
             let agent = match (&self.agent, self.scripted) {
@@ -244,7 +244,7 @@ impl Args {
             if self.jitter > MAX_JITTER {
                 return Err(usage(format!("--jitter must be at most {MAX_JITTER} ms")));
             }
-            let cycle = self.cycle.map(|cycle| span("--cycle", cycle, 1.0)).transpose()?;
+            let cycle = self.cycle.map(|cycle| checked_duration("--cycle", cycle, 1.0)).transpose()?;
             if self.seed.is_some() && cycle.is_none() && self.jitter == 0 {
                 return Err(usage("--seed belongs to --cycle or --jitter: nothing else is drawn".into()));
             }
@@ -271,7 +271,7 @@ impl Args {
             mode: kind,
             calls: self.calls,
             ramp,
-            duration: span("--duration", self.duration, 1.0)?,
+            duration: checked_duration("--duration", self.duration, 1.0)?,
             workload: Arc::new(workload),
             cpus: cpus(&self.cpu)?,
             out: self.out,
@@ -316,8 +316,8 @@ mod tests {
         let whole =
             plan("--server http://127.0.0.1:8080 --key k --scripted --calls 3 --ramp 2/s --cpu 0").unwrap();
         assert_eq!((whole.calls, whole.ramp, &whole.cpus), (3, 2.0, &Some(CpuList(vec![0]))));
-        let asked = whole.run_settings();
-        assert_eq!((asked.calls, asked.ramp, asked.duration, asked.cycle), (3, 2.0, 45.0, None));
+        let settings = whole.run_settings();
+        assert_eq!((settings.calls, settings.ramp, settings.duration, settings.cycle), (3, 2.0, 45.0, None));
         assert!(matches!(whole.mode, Mode::Network(t) if t.is_loopback() && t.agent == Agent::Scripted));
         let soak = "--server http://h --key k --scripted --cycle 6";
         assert_eq!(plan(&format!("{soak} --seed 7")).unwrap().run_settings().seed, Some(7));
@@ -325,7 +325,7 @@ mod tests {
         let uneven = plan("--server http://h --key k --scripted --burst 3 --jitter 60 --seed 7").unwrap();
         let uneven = uneven.run_settings();
         assert_eq!((uneven.burst, uneven.jitter, uneven.seed), (Some(3), Some(60), Some(7)));
-        assert_eq!((asked.burst, asked.jitter, asked.seed), (Some(1), Some(0), None));
+        assert_eq!((settings.burst, settings.jitter, settings.seed), (Some(1), Some(0), None));
         let alone = plan("--engine-only").unwrap().run_settings();
         assert_eq!((alone.burst, alone.jitter, alone.seed), (None, None, None));
         assert!(matches!(plan("--engine-only --calls 5").unwrap().mode, Mode::Engine { threads: 1, .. }));

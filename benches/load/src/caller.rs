@@ -112,25 +112,25 @@ impl CallerContext {
     /// # Errors
     /// The rejection, or that the connection was not established.
     pub(crate) async fn connect(&self) -> Result<ConnectedCall, String> {
-        let asked = clock::now();
-        let session = self.api.create_conversation(&self.agent).await?;
-        let connected = self.join_conversation(&session).await;
+        let requested_at = clock::now();
+        let conversation = self.api.create_conversation(&self.agent).await?;
+        let connected = self.join_conversation(&conversation).await;
         if connected.is_err() {
             // No client will join this conversation. The request may fail for the reason for which
             // the call failed; that changes nothing.
-            let _ = self.api.end_conversation(&session.id).await;
+            let _ = self.api.end_conversation(&conversation.id).await;
         }
-        let (joined, peer) = connected?;
-        Ok(ConnectedCall { requested_at: asked, conversation: session, offer: joined, peer })
+        let (offer, peer) = connected?;
+        Ok(ConnectedCall { requested_at: requested_at, conversation: conversation, offer: offer, peer })
     }
 
     async fn join_conversation(
         &self,
-        session: &CreatedConversation,
+        conversation: &CreatedConversation,
     ) -> Result<(AnsweredOffer, Peer), String> {
         let peer = Peer::new(self.bind_address, self.data_channel).await?;
-        match self.negotiate(session, &peer).await {
-            Ok(joined) => Ok((joined, peer)),
+        match self.negotiate(conversation, &peer).await {
+            Ok(offer) => Ok((offer, peer)),
             Err(why) => {
                 peer.close().await;
                 Err(why)
@@ -138,18 +138,22 @@ impl CallerContext {
         }
     }
 
-    async fn negotiate(&self, session: &CreatedConversation, peer: &Peer) -> Result<AnsweredOffer, String> {
-        let joined = self.api.send_offer(session, peer.create_offer().await?).await?;
-        peer.set_answer(joined.answer.clone()).await?;
-        let up = timeout(
+    async fn negotiate(
+        &self,
+        conversation: &CreatedConversation,
+        peer: &Peer,
+    ) -> Result<AnsweredOffer, String> {
+        let offer = self.api.send_offer(conversation, peer.create_offer().await?).await?;
+        peer.set_answer(offer.answer.clone()).await?;
+        let connected = timeout(
             CONNECT_TIMEOUT,
             peer.wait_for_state(&[ConnectionState::Connected, ConnectionState::Closed]),
         )
         .await;
-        if up == Ok(ConnectionState::Connected) {
-            Ok(joined)
+        if connected == Ok(ConnectionState::Connected) {
+            Ok(offer)
         } else {
-            Err(format!("conversation {} was answered and did not connect", session.id))
+            Err(format!("conversation {} was answered and did not connect", conversation.id))
         }
     }
 }
@@ -172,67 +176,71 @@ impl ConnectedCall {
     pub(crate) async fn run(
         self,
         callers: Arc<CallerContext>,
-        ends: Instant,
+        ends_at: Instant,
         mut stop: watch::Receiver<bool>,
-        decodes: bool,
-        leaving: LeaveMode,
-        departures: SendSchedule,
+        decode_video: bool,
+        leave_mode: LeaveMode,
+        schedule: SendSchedule,
     ) -> FinishedCall {
-        let Self { requested_at: asked, conversation: session, offer: joined, mut peer } = self;
-        let begun = clock::now();
-        let whole = ends.saturating_duration_since(begun).as_secs_f64();
-        let ear = AudioReceiver::new(Arc::clone(&callers.workload), begun, whole - UNJUDGED_TAIL);
-        let senses =
-            Arc::new(Mutex::new(MediaReceivers { audio: ear, video: VideoReceiver::new(begun, decodes) }));
+        let Self { requested_at: requested_at, conversation: conversation, offer: offer, mut peer } = self;
+        let started_at = clock::now();
+        let duration = ends_at.saturating_duration_since(started_at).as_secs_f64();
+        let audio = AudioReceiver::new(Arc::clone(&callers.workload), started_at, duration - UNJUDGED_TAIL);
+        let receivers = Arc::new(Mutex::new(MediaReceivers {
+            audio: audio,
+            video: VideoReceiver::new(started_at, decode_video),
+        }));
         let late_sends = Arc::new(AtomicU64::new(0));
         let mut tasks = JoinSet::new();
         let microphone = peer.microphone();
         tasks.spawn(send_microphone(
             Arc::clone(&callers),
             microphone,
-            departures,
-            begun,
+            schedule,
+            started_at,
             Arc::clone(&late_sends),
         ));
         let mut state = peer.state.clone();
-        let over = async {
+        let finished = async {
             tokio::select! {
-                () = sleep_until(ends.into()) => true,
+                () = sleep_until(ends_at.into()) => true,
                 _ = stop.wait_for(|stop| *stop) => true,
                 _ = state.wait_for(|state| *state == ConnectionState::Closed) => false,
             }
         };
-        tokio::pin!(over);
-        let held = loop {
+        tokio::pin!(finished);
+        let stayed_connected = loop {
             tokio::select! {
-                held = &mut over => break held,
+                stayed_connected = &mut finished => break stayed_connected,
                 Some(track) = peer.tracks.recv() => {
-                    tasks.spawn(receive_track(track, Arc::clone(&senses)));
+                    tasks.spawn(receive_track(track, Arc::clone(&receivers)));
                 }
             }
         };
         let ended = clock::now();
         tasks.shutdown().await;
-        if leaving == LeaveMode::HangUp && held {
+        if leave_mode == LeaveMode::HangUp && stayed_connected {
             // If the server is gone, the call has ended too.
-            let _ = callers.api.hang_up(&session, &joined).await;
+            let _ = callers.api.hang_up(&conversation, &offer).await;
         }
         peer.close().await;
-        let mut senses = lock_receivers(&senses);
-        let heard = senses.audio.finish(ended);
-        let seen = senses.video.finish(asked, heard.clock_offset);
-        let gone = heard.trailing_silence >= DISCONNECTED_AFTER;
+        let mut receivers = lock_receivers(&receivers);
+        let audio_stats = receivers.audio.finish(ended);
+        let video = receivers.video.finish(requested_at, audio_stats.clock_offset);
+        let disconnected = audio_stats.trailing_silence >= DISCONNECTED_AFTER;
         FinishedCall {
-            conversation: session.id,
-            join_seconds: heard.first_packet_at.map(|at| at.saturating_duration_since(asked).as_secs_f64()),
-            scores: heard.scores,
-            lateness: heard.lateness,
-            video: seen,
-            duration: (ended.saturating_duration_since(begun).as_secs_f64()
-                - if gone { heard.trailing_silence } else { 0.0 })
+            conversation: conversation.id,
+            join_seconds: audio_stats
+                .first_packet_at
+                .map(|at| at.saturating_duration_since(requested_at).as_secs_f64()),
+            scores: audio_stats.scores,
+            lateness: audio_stats.lateness,
+            video: video,
+            duration: (ended.saturating_duration_since(started_at).as_secs_f64()
+                - if disconnected { audio_stats.trailing_silence } else { 0.0 })
             .max(0.0),
             late_sends: late_sends.load(Relaxed),
-            stayed_connected: held && !gone,
+            stayed_connected: stayed_connected && !disconnected,
         }
     }
 }
@@ -241,14 +249,14 @@ impl ConnectedCall {
 async fn send_microphone(
     callers: Arc<CallerContext>,
     track: Arc<MicrophoneTrack>,
-    departures: SendSchedule,
-    begun: Instant,
-    late: Arc<AtomicU64>,
+    schedule: SendSchedule,
+    started_at: Instant,
+    late_sends: Arc<AtomicU64>,
 ) {
-    for (at, n) in departures {
-        let due = begun + at;
+    for (at, n) in schedule {
+        let due = started_at + at;
         sleep_until(due.into()).await;
-        late.fetch_add(u64::from(clock::now() > due + LATE_SEND_THRESHOLD), Relaxed);
+        late_sends.fetch_add(u64::from(clock::now() > due + LATE_SEND_THRESHOLD), Relaxed);
         let payload = callers.microphone_packets[n as usize % callers.microphone_packets.len()].clone();
         if track.send_packet(n, payload).await.is_err() {
             return; // the call is over
@@ -257,25 +265,25 @@ async fn send_microphone(
 }
 
 /// Receives one track. The arrival time of a packet is the time at which it reaches this task.
-async fn receive_track(track: Arc<dyn TrackRemote>, senses: Arc<Mutex<MediaReceivers>>) {
-    let audio = track.kind().await == RtpCodecKind::Audio;
+async fn receive_track(track: Arc<dyn TrackRemote>, receivers: Arc<Mutex<MediaReceivers>>) {
+    let is_audio = track.kind().await == RtpCodecKind::Audio;
     while let Some(event) = track.poll().await {
         let at = clock::now();
-        let mut senses = lock_receivers(&senses);
-        let MediaReceivers { audio: ear, video: eye } = &mut *senses;
+        let mut receivers = lock_receivers(&receivers);
+        let MediaReceivers { audio: audio, video: video } = &mut *receivers;
         match event {
-            TrackRemoteEvent::OnRtpPacket(packet) if audio => {
-                ear.handle_packet(at, packet.header.timestamp, &packet.payload);
+            TrackRemoteEvent::OnRtpPacket(packet) if is_audio => {
+                audio.handle_packet(at, packet.header.timestamp, &packet.payload);
             }
             TrackRemoteEvent::OnRtpPacket(packet) => {
-                let whole = eye.handle_packet(at, &packet);
-                if whole {
-                    ear.record_frame(at);
+                let frame_complete = video.handle_packet(at, &packet);
+                if frame_complete {
+                    audio.record_frame(at);
                 }
             }
             TrackRemoteEvent::OnRtcpPacket(packets) => {
                 for report in packets.iter().filter_map(|p| p.as_any().downcast_ref::<SenderReport>()) {
-                    let offsets = if audio { &mut ear.offsets } else { &mut eye.offsets };
+                    let offsets = if is_audio { &mut audio.offsets } else { &mut video.offsets };
                     offsets.add_report(report.ntp_time, report.rtp_time);
                 }
             }

@@ -60,15 +60,21 @@ pub(crate) fn run(
         .enable_all()
         .build()
         .map_err(|e| Error::Failed(e.to_string()))?;
-    let (ledger, committed) = feeder::commit_channel();
+    let (event_sink, commits) = feeder::commit_channel();
     let models = models::ScriptedModels::new(dir, plan.workload.script.clone(), net.handle().clone());
     let config = engine::Config { threads, ..engine::Config::default() };
     let client = egress::Client::new(egress::Policy { allow_private: true })
         .map_err(|e| Error::Failed(e.to_string()))?;
-    let ledger: Arc<dyn EventSink> = Arc::new(ledger);
-    let engine =
-        CallEngine::start(config, Arc::new(models), Avatars::default(), client, ledger, net.handle().clone())
-            .map_err(|e| Error::Failed(e.to_string()))?;
+    let event_sink: Arc<dyn EventSink> = Arc::new(event_sink);
+    let engine = CallEngine::start(
+        config,
+        Arc::new(models),
+        Avatars::default(),
+        client,
+        event_sink,
+        net.handle().clone(),
+    )
+    .map_err(|e| Error::Failed(e.to_string()))?;
     while let Some(why) = engine.not_ready_reason() {
         if !why.contains("loading") {
             return Err(Error::Failed(why));
@@ -77,17 +83,17 @@ pub(crate) fn run(
     }
     callers.pin().map_err(failed)?;
     let call = call_template(&plan.workload)?;
-    let feeder = Feeder::new(plan.clone(), Arc::clone(&engine), call, committed);
-    let (tell, told) = crossbeam_channel::bounded(1);
+    let feeder = Feeder::new(plan.clone(), Arc::clone(&engine), call, commits);
+    let (done_sender, done_receiver) = crossbeam_channel::bounded(1);
     thread::spawn(CALLER_THREAD, move || {
         // The receiver waits below.
-        let _ = tell.send(feeder.run());
+        let _ = done_sender.send(feeder.run());
     })
     .map_err(|e| Error::Failed(e.to_string()))?;
-    let ran = told.recv().map_err(|_| Error::Failed("the callers' thread is gone".into()))?;
+    let result = done_receiver.recv().map_err(|_| Error::Failed("the callers' thread is gone".into()))?;
     engine.stop(false);
     net.shutdown_background();
-    Ok(build_report(threads, callers, ran))
+    Ok(build_report(threads, callers, result))
 }
 
 /// The configuration of every call.
@@ -124,12 +130,14 @@ impl EngineCounters {
     }
 }
 
-fn build_report(media_threads: usize, cpus: CpuList, ran: RunResult) -> Report {
-    let RunResult { calls, failed, start: begin, end, first_call_memory: first, interrupted } = ran;
-    let seconds = end.at.saturating_duration_since(begin.at).as_secs_f64();
+fn build_report(media_threads: usize, cpus: CpuList, result: RunResult) -> Report {
+    let RunResult { calls, failed, start: start, end, first_call_memory: first_call_memory, interrupted } =
+        result;
+    let seconds = end.at.saturating_duration_since(start.at).as_secs_f64();
     let call_seconds = (seconds * calls.len() as f64).max(f64::MIN_POSITIVE);
-    let spent = |prefix: &str| end.threads.cpu_seconds_since(&begin.threads, prefix);
-    let (media, models, own) = (spent("media-"), spent("net"), spent(CALLER_THREAD).iter().sum::<f64>());
+    let cpu_seconds = |prefix: &str| end.threads.cpu_seconds_since(&start.threads, prefix);
+    let (media, models, caller_cpu) =
+        (cpu_seconds("media-"), cpu_seconds("net"), cpu_seconds(CALLER_THREAD).iter().sum::<f64>());
     let [media_sum, models_sum] = [&media, &models].map(|all| all.iter().sum::<f64>());
     let per_call = |s: f64| round_to(s * 1e3 / call_seconds, 4);
     let busiest = media.iter().copied().fold(0.0, f64::max) / seconds.max(f64::MIN_POSITIVE);
@@ -163,19 +171,22 @@ fn build_report(media_threads: usize, cpus: CpuList, ran: RunResult) -> Report {
     report.turns = turns;
     // Without an avatar there are no frames.
     report.video.fps_speaking = (pictures > 0).then(|| round_to(pictures as f64 / speaking, 2));
-    let grown = end.resident_bytes.zip(first).map(|(end, first)| end.saturating_sub(first) as f64);
+    let memory_growth = end
+        .resident_bytes
+        .zip(first_call_memory)
+        .map(|(end, first_call_memory)| end.saturating_sub(first_call_memory) as f64);
     report.server = ServerStats {
         cpu_ms_per_call_second: Some(per_call(media_sum + models_sum)),
         rss_bytes: end.resident_bytes,
-        rss_bytes_per_call: grown
+        rss_bytes_per_call: memory_growth
             .filter(|_| report.calls > 1)
             .map(|g| round_to(g / (report.calls - 1) as f64, 0)),
         cores: Some(round_to((media_sum + models_sum) / seconds.max(f64::MIN_POSITIVE), 3)),
         ..ServerStats::default()
     };
     report.callers = CallerStats {
-        cpu_ms_per_call_second: per_call(own),
-        cores: round_to(own / seconds.max(f64::MIN_POSITIVE), 3),
+        cpu_ms_per_call_second: per_call(caller_cpu),
+        cores: round_to(caller_cpu / seconds.max(f64::MIN_POSITIVE), 3),
         late_sends: report.callers.late_sends,
         cpus: cpus.0,
     };
@@ -184,7 +195,7 @@ fn build_report(media_threads: usize, cpus: CpuList, ran: RunResult) -> Report {
         media_ms_per_call_second: per_call(media_sum),
         models_ms_per_call_second: per_call(models_sum),
         busiest: round_to(busiest, 4),
-        late_ticks: end.counters.late_ticks - begin.counters.late_ticks,
+        late_ticks: end.counters.late_ticks - start.counters.late_ticks,
         worst_tick_ms: round_to(end.counters.worst_tick as f64 / 1e3, 2),
         underruns: end.counters.underruns,
     });

@@ -96,19 +96,19 @@ fn send_flood(to: SocketAddr, rate: u32, length: Duration) -> io::Result<FloodRe
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
     let contents = [FILL_BYTE; DATAGRAM_SIZE * MAX_SEGMENTS];
-    let (mut datagrams, mut left_out) = (0_u64, 0_u64);
-    let behind = (f64::from(rate) * MAX_BACKLOG.as_secs_f64()).ceil() as u64;
-    let begun = Instant::now();
+    let (mut datagrams, mut skipped) = (0_u64, 0_u64);
+    let max_backlog = (f64::from(rate) * MAX_BACKLOG.as_secs_f64()).ceil() as u64;
+    let started_at = Instant::now();
     loop {
-        let passed = begun.elapsed().min(length);
+        let passed = started_at.elapsed().min(length);
         let due = (passed.as_secs_f64() * f64::from(rate)) as u64;
-        let mut owed = due - datagrams - left_out;
-        left_out += owed.saturating_sub(behind);
-        owed = owed.min(behind);
-        while owed > 0 {
+        let mut due_count = due - datagrams - skipped;
+        skipped += due_count.saturating_sub(max_backlog);
+        due_count = due_count.min(max_backlog);
+        while due_count > 0 {
             // Read each time: a failed call can show that the system supports only one segment.
-            let most = state.max_gso_segments().clamp(1, MAX_SEGMENTS);
-            let count = most.min(usize::try_from(owed).unwrap_or(most));
+            let max_segments = state.max_gso_segments().clamp(1, MAX_SEGMENTS);
+            let count = max_segments.min(usize::try_from(due_count).unwrap_or(max_segments));
             let transmit = Transmit {
                 destination: to,
                 ecn: None,
@@ -119,9 +119,9 @@ fn send_flood(to: SocketAddr, rate: u32, length: Duration) -> io::Result<FloodRe
             match state.try_send(UdpSockRef::from(&socket), &transmit) {
                 Ok(()) => datagrams += count as u64,
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                    left_out += count as u64;
+                    skipped += count as u64;
                 }
-                Err(error) if most > 1 && state.max_gso_segments() == 1 => {
+                Err(error) if max_segments > 1 && state.max_gso_segments() == 1 => {
                     // The system does not support several segments; from now on one is sent at a
                     // time.
                     drop(error);
@@ -129,13 +129,13 @@ fn send_flood(to: SocketAddr, rate: u32, length: Duration) -> io::Result<FloodRe
                 }
                 Err(error) => return Err(error),
             }
-            owed -= count as u64;
+            due_count -= count as u64;
         }
         if passed == length {
-            let seconds = begun.elapsed().as_secs_f64();
+            let seconds = started_at.elapsed().as_secs_f64();
             return Ok(FloodReport {
                 datagrams,
-                skipped: left_out,
+                skipped: skipped,
                 seconds,
                 rate: datagrams as f64 / seconds,
             });
@@ -161,8 +161,8 @@ mod tests {
         assert!(sent.datagrams > 0);
         receiver.set_nonblocking(true).unwrap();
         let mut buffer = [0; 2 * DATAGRAM_SIZE];
-        let came: Vec<usize> = std::iter::from_fn(|| receiver.recv(&mut buffer).ok()).collect();
-        assert_eq!(came, vec![DATAGRAM_SIZE; sent.datagrams as usize]);
+        let received: Vec<usize> = std::iter::from_fn(|| receiver.recv(&mut buffer).ok()).collect();
+        assert_eq!(received, vec![DATAGRAM_SIZE; sent.datagrams as usize]);
     }
 
     #[test]

@@ -77,8 +77,8 @@ impl Lateness {
 
     /// As [`Lateness::record_frame`], but the fastest frame sets the clock.
     pub(crate) fn record_packet(&mut self, at: f64, timestamp: i64, samples: i64) -> Option<u64> {
-        let told = at - timestamp as f64 / CLOCK_RATE;
-        self.playout_start = Some(self.playout_start.map_or(told, |base| base.min(told)));
+        let offset = at - timestamp as f64 / CLOCK_RATE;
+        self.playout_start = Some(self.playout_start.map_or(offset, |base| base.min(offset)));
         self.record_frame(at, timestamp, samples)
     }
 }

@@ -133,9 +133,9 @@ mod tests {
         let (go, wait) = std::sync::mpsc::channel();
         let (done, finished) = std::sync::mpsc::channel();
         let thread = engine::thread::spawn("load-test", move || {
-            let begun = cpu_time::ThreadTime::now();
+            let start = cpu_time::ThreadTime::now();
             let mut n = 0_u64;
-            while begun.elapsed().as_millis() < 30 {
+            while start.elapsed().as_millis() < 30 {
                 n = n.wrapping_mul(3).wrapping_add(1);
             }
             done.send(n).unwrap();

@@ -128,11 +128,11 @@ fn models_dir() -> PathBuf {
 /// Invalid arguments, or a run that could not start.
 fn run(args: Args) -> Result<bool, Error> {
     let plan = args.into_plan()?;
-    let ran = match &plan.mode {
+    let result = match &plan.mode {
         Mode::Network(target) => network::run(&plan, target),
         Mode::Engine { threads, cpus } => engine_only::run(&plan, *threads, cpus.as_ref(), &models_dir()),
     };
-    let mut report = ran.inspect_err(|_| {
+    let mut report = result.inspect_err(|_| {
         // The check of `--out` created the file if it was missing. A file with content stays.
         if let Some(out) = plan.out.as_ref().filter(|out| out.metadata().is_ok_and(|file| file.len() == 0)) {
             let _ = std::fs::remove_file(out);
@@ -146,27 +146,27 @@ fn run(args: Args) -> Result<bool, Error> {
         std::fs::write(out, text).map_err(|e| Error::Failed(format!("{}: {e}", out.display())))?;
     }
     // An interrupted run does not prove its requirements.
-    let mut held = !report.interrupted;
+    let mut passed = !report.interrupted;
     if report.calls == 0 {
         println!("BROKEN  no call ran to its end");
-        held = false;
+        passed = false;
     }
     for requirement in &plan.requirements {
         match requirement.check(&json) {
             Ok(()) => println!("held    {requirement}"),
             Err(why) => {
                 println!("BROKEN  {why}");
-                held = false;
+                passed = false;
             }
         }
     }
-    Ok(held)
+    Ok(passed)
 }
 
 /// A flag that becomes true on Ctrl-C or SIGTERM. The second signal ends the program immediately.
 fn interrupt_flag() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&stop);
+    let flag = Arc::clone(&stop);
     // Without this thread, the first Ctrl-C ends the program, as by default.
     let _ = engine::thread::spawn("interrupt", move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
@@ -179,7 +179,7 @@ fn interrupt_flag() -> Arc<AtomicBool> {
                     asked = tokio::signal::ctrl_c() => if asked.is_err() { return },
                     _ = terminated.recv() => {}
                 }
-                if told.swap(true, Relaxed) {
+                if flag.swap(true, Relaxed) {
                     std::process::exit(130);
                 }
             }

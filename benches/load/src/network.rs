@@ -69,7 +69,7 @@ pub(crate) fn run(plan: &Plan, target: &Target) -> Result<Report, Error> {
 async fn run_async(plan: &Plan, target: &Target) -> Result<Report, String> {
     let api = Api::new(target)?;
     api.check_ready().await?;
-    let (agent, hooks) = match &target.agent {
+    let (agent, webhooks) = match &target.agent {
         Agent::Existing(id) => (id.clone(), None),
         Agent::Scripted => {
             let authority = format!(
@@ -78,15 +78,16 @@ async fn run_async(plan: &Plan, target: &Target) -> Result<Report, String> {
                 target.url.port_or_known_default().unwrap_or(80)
             );
             let listening = WebhookReceiver::listen(target.is_loopback(), &authority).await;
-            let (hooks, address) = listening.map_err(|e| format!("no receiver for webhooks: {e}"))?;
-            let longest = plan.duration + ramp_duration(plan) + Duration::from_secs(600);
-            let made =
-                api.create_scripted_agent(&plan.workload, &format!("http://{address}/"), longest).await?;
-            hooks.set_secret(&made.secret)?;
-            (made.id, Some(hooks))
+            let (webhooks, address) = listening.map_err(|e| format!("no receiver for webhooks: {e}"))?;
+            let max_call_duration = plan.duration + ramp_duration(plan) + Duration::from_secs(600);
+            let created = api
+                .create_scripted_agent(&plan.workload, &format!("http://{address}/"), max_call_duration)
+                .await?;
+            webhooks.set_secret(&created.secret)?;
+            (created.id, Some(webhooks))
         }
     };
-    let callers = Arc::new(CallerContext {
+    let context = Arc::new(CallerContext {
         api,
         workload: Arc::clone(&plan.workload),
         microphone_packets: encode_recording(&plan.workload)?,
@@ -95,9 +96,9 @@ async fn run_async(plan: &Plan, target: &Target) -> Result<Report, String> {
         pacing: target.pacing,
         bind_address: if target.is_loopback() { "127.0.0.1:0" } else { "0.0.0.0:0" },
     });
-    let result = run_callers(plan, target, &callers, hooks.as_deref()).await;
-    if hooks.is_some()
-        && let Err(why) = callers.api.delete_agent(&agent).await
+    let result = run_callers(plan, target, &context, webhooks.as_deref()).await;
+    if webhooks.is_some()
+        && let Err(why) = context.api.delete_agent(&agent).await
     {
         eprintln!("the agent {agent} stays: {why}");
     }
@@ -191,17 +192,17 @@ impl Caller {
 
 /// A signal that becomes true when the user stops the run; all callers then leave.
 fn stop_signal() -> watch::Receiver<bool> {
-    let (tell, told) = watch::channel(false);
+    let (stop_sender, stop_receiver) = watch::channel(false);
     let flag = interrupt_flag();
     tokio::spawn(async move {
         while !flag.load(Relaxed) {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
-        tell.send_replace(true);
+        stop_sender.send_replace(true);
         // The task ends with the last receiver, at the end of the run.
-        tell.closed().await;
+        stop_sender.closed().await;
     });
-    told
+    stop_receiver
 }
 
 async fn read_metrics(api: &Api) -> ServerMetrics {
@@ -211,27 +212,27 @@ async fn read_metrics(api: &Api) -> ServerMetrics {
 async fn run_callers(
     plan: &Plan,
     target: &Target,
-    callers: &Arc<CallerContext>,
-    hooks: Option<&WebhookReceiver>,
+    context: &Arc<CallerContext>,
+    webhooks: Option<&WebhookReceiver>,
 ) -> Result<Report, String> {
     let stop = stop_signal();
-    let count = Arc::new(CallCounters::default());
-    let mut soaking = soak::MetricsSamples::new(read_metrics(&callers.api).await);
-    let first = callers.connect().await?;
+    let counters = Arc::new(CallCounters::default());
+    let mut soak_samples = soak::MetricsSamples::new(read_metrics(&context.api).await);
+    let first = context.connect().await?;
     if target.agent == Agent::Scripted
-        && let Err(why) = check_scripted_allowed(&callers.api, first.conversation_id()).await
+        && let Err(why) = check_scripted_allowed(&context.api, first.conversation_id()).await
     {
-        first.leave(callers).await;
+        first.leave(context).await;
         return Err(why);
     }
-    let begun = clock::now();
-    let measured_from = begun + ramp_duration(plan) + SETTLE_TIME;
-    let ends = measured_from + plan.duration;
+    let started_at = clock::now();
+    let measured_from = started_at + ramp_duration(plan) + SETTLE_TIME;
+    let ends_at = measured_from + plan.duration;
     let caller = |number: usize| Caller {
-        context: Arc::clone(callers),
-        counters: Arc::clone(&count),
+        context: Arc::clone(context),
+        counters: Arc::clone(&counters),
         stop: stop.clone(),
-        ends_at: ends,
+        ends_at: ends_at,
         decode_video: number.is_multiple_of(DECODE_EVERY_NTH),
         cycle: target.cycle,
         rng: StdRng::seed_from_u64(u64::from(target.seed) << 32 | number as u64),
@@ -239,38 +240,38 @@ async fn run_callers(
     let mut running = JoinSet::new();
     running.spawn(caller(0).run(Some(first)));
     let mut measured = RunMeasurements::default();
-    let mut progress = Progress::new(begun, ends - begun);
-    let (mut next, mut begin, mut sampled, mut looked) = (1, None, begun, begun);
+    let mut progress = Progress::new(started_at, ends_at - started_at);
+    let (mut next, mut begin, mut next_sample_at, mut last_poll_at) = (1, None, started_at, started_at);
     // The final metrics are read before the calls hang up.
-    while clock::now() + POLL_INTERVAL < ends && !*stop.borrow() {
+    while clock::now() + POLL_INTERVAL < ends_at && !*stop.borrow() {
         let now = clock::now();
-        progress.update(now, count.running.load(Relaxed), plan.calls, count.failed.load(Relaxed));
+        progress.update(now, counters.running.load(Relaxed), plan.calls, counters.failed.load(Relaxed));
         while next < plan.calls
-            && now >= begun + FIRST_CALL_ALONE + Duration::from_secs_f64((next - 1) as f64 / plan.ramp)
+            && now >= started_at + FIRST_CALL_ALONE + Duration::from_secs_f64((next - 1) as f64 / plan.ramp)
         {
             if next == 1 {
-                measured.with_one_call = read_metrics(&callers.api).await;
+                measured.with_one_call = read_metrics(&context.api).await;
             }
             running.spawn(caller(next).run(None));
             next += 1;
         }
         if begin.is_none() && now >= measured_from {
             begin = Some((now, ThreadTimes::read()));
-            measured.start = read_metrics(&callers.api).await;
+            measured.start = read_metrics(&context.api).await;
         }
         if begin.is_some() {
-            let since = now.saturating_duration_since(looked).as_secs_f64();
-            measured.call_seconds += count.running.load(Relaxed) as f64 * since;
+            let since = now.saturating_duration_since(last_poll_at).as_secs_f64();
+            measured.call_seconds += counters.running.load(Relaxed) as f64 * since;
         }
-        looked = now;
-        if target.cycle.is_some() && now >= sampled {
-            sampled += METRICS_INTERVAL;
-            let at = now.saturating_duration_since(begun).as_secs_f64();
-            soaking.add(at, read_metrics(&callers.api).await);
+        last_poll_at = now;
+        if target.cycle.is_some() && now >= next_sample_at {
+            next_sample_at += METRICS_INTERVAL;
+            let at = now.saturating_duration_since(started_at).as_secs_f64();
+            soak_samples.add(at, read_metrics(&context.api).await);
         }
-        sleep_until((now + POLL_INTERVAL).min(ends).into()).await;
+        sleep_until((now + POLL_INTERVAL).min(ends_at).into()).await;
     }
-    measured.end = read_metrics(&callers.api).await;
+    measured.end = read_metrics(&context.api).await;
     if let Some((at, threads)) = begin {
         measured.seconds = clock::now().saturating_duration_since(at).as_secs_f64();
         measured.generator_cpu_seconds = ThreadTimes::read().cpu_seconds_since(&threads, "").iter().sum();
@@ -282,13 +283,13 @@ async fn run_callers(
     }
     measured.interrupted = *stop.borrow();
     measured.cpus = plan.cpus.clone().unwrap_or_default().0;
-    let judged = evaluate_calls(plan, callers, &count, hooks, all).await;
-    measured.failed = count.failed.load(Relaxed);
+    let evaluated = evaluate_calls(plan, context, &counters, webhooks, all).await;
+    measured.failed = counters.failed.load(Relaxed);
     if target.cycle.is_some() {
-        let last = wait_until_idle(&callers.api).await;
-        measured.soak = Some(soaking.summarize(judged.len(), last));
+        let last = wait_until_idle(&context.api).await;
+        measured.soak = Some(soak_samples.summarize(evaluated.len(), last));
     }
-    Ok(build_report(judged, measured))
+    Ok(build_report(evaluated, measured))
 }
 
 /// Metrics of a server without calls. Calls whose callers vanished first end by the server's
@@ -316,8 +317,8 @@ async fn check_scripted_allowed(api: &Api, conversation: &str) -> Result<(), Str
         if warnings.any(|text| text.contains("\"script\" is not allowed")) {
             return Err("the server does not allow scripted models: run it with --allow-scripted".into());
         }
-        let begun = events.iter().any(|e| e["what"] == "joined");
-        if begun || clock::now() >= until {
+        let has_joined = events.iter().any(|e| e["what"] == "joined");
+        if has_joined || clock::now() >= until {
             return Ok(());
         }
         tokio::time::sleep(POLL_INTERVAL).await;
@@ -327,17 +328,17 @@ async fn check_scripted_allowed(api: &Api, conversation: &str) -> Result<(), Str
 /// Reads the server's record of each call.
 async fn evaluate_calls(
     plan: &Plan,
-    callers: &CallerContext,
-    count: &CallCounters,
-    hooks: Option<&WebhookReceiver>,
+    context: &CallerContext,
+    counters: &CallCounters,
+    webhooks: Option<&WebhookReceiver>,
     calls: Vec<FinishedCall>,
 ) -> Vec<EvaluatedCall> {
     let until = clock::now() + RECORD_TIMEOUT;
     let reading = calls.into_iter().map(|call| async move {
-        let Some(record) = read_record(callers, hooks, &call.conversation, until).await else {
+        let Some(record) = read_record(context, webhooks, &call.conversation, until).await else {
             // The failure of a disconnected call was already reported.
             if call.stayed_connected {
-                count.record_failure(&format!(
+                counters.record_failure(&format!(
                     "the record of conversation {} cannot be read",
                     call.conversation
                 ));
@@ -351,9 +352,9 @@ async fn evaluate_calls(
         if let Some(reason) = record.iter().find(|e| e["what"] == "ended" && !call.stayed_connected) {
             eprintln!("the server ended conversation {}: {}", call.conversation, reason["reason"]);
         }
-        let events = hooks.map(|hooks| {
+        let events = webhooks.map(|webhooks| {
             let expected = count_webhooks(&record);
-            let compared = hooks.check_deliveries(&call.conversation, expected);
+            let compared = webhooks.check_deliveries(&call.conversation, expected);
             [expected, compared.missing, compared.out_of_order]
         });
         EvaluatedCall { call, turns, events, errors }
@@ -369,24 +370,25 @@ fn count_webhooks(record: &[serde_json::Value]) -> usize {
 /// The complete record of a call, once its webhooks have arrived. After `until`, the record as it
 /// is; `None` if the server is gone.
 async fn read_record(
-    callers: &CallerContext,
-    hooks: Option<&WebhookReceiver>,
+    context: &CallerContext,
+    webhooks: Option<&WebhookReceiver>,
     conversation: &str,
     until: Instant,
 ) -> Option<Vec<serde_json::Value>> {
-    let gives_up = clock::now() + RECORD_READ_TIMEOUT;
+    let give_up_at = clock::now() + RECORD_READ_TIMEOUT;
     loop {
-        let events = match callers.api.conversation_events(conversation).await {
+        let events = match context.api.conversation_events(conversation).await {
             Ok(events) => events,
-            Err(_) if clock::now() >= gives_up => return None,
+            Err(_) if clock::now() >= give_up_at => return None,
             Err(_) => {
                 tokio::time::sleep(POLL_INTERVAL).await;
                 continue;
             }
         };
-        let over = events.iter().any(|e| e["what"] == "ended");
-        let came = hooks.is_none_or(|hooks| hooks.count_distinct(conversation) >= count_webhooks(&events));
-        if over && came || clock::now() >= until {
+        let ended = events.iter().any(|e| e["what"] == "ended");
+        let delivered =
+            webhooks.is_none_or(|webhooks| webhooks.count_distinct(conversation) >= count_webhooks(&events));
+        if ended && delivered || clock::now() >= until {
             return Some(events);
         }
         tokio::time::sleep(POLL_INTERVAL).await;

@@ -21,7 +21,7 @@ impl Progress {
     /// Shows the number of running and failed calls, at most once per second.
     pub(crate) fn update(&mut self, now: Instant, calls: usize, of: usize, failed: usize) {
         let due =
-            self.last_update.is_none_or(|told| now.saturating_duration_since(told) >= Duration::from_secs(1));
+            self.last_update.is_none_or(|last| now.saturating_duration_since(last) >= Duration::from_secs(1));
         if !self.terminal || !due {
             return;
         }

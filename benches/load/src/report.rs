@@ -211,7 +211,7 @@ impl Report {
             Some(value) => format!("{value}{unit}"),
             None => "not measured".to_owned(),
         };
-        let given = |value: Option<f64>, unit: &str| match value {
+        let server_value = |value: Option<f64>, unit: &str| match value {
             Some(value) => format!("{value}{unit}"),
             None => "not measured, or not given by this server".to_owned(),
         };
@@ -279,11 +279,11 @@ impl Report {
             },
         );
         let server = &self.server;
-        line("server CPU per call-second", given(server.cpu_ms_per_call_second, " ms"));
-        line("server cores busy", given(server.cores, ""));
+        line("server CPU per call-second", server_value(server.cpu_ms_per_call_second, " ms"));
+        line("server cores busy", server_value(server.cores, ""));
         let mib = |bytes: f64| (bytes / f64::from(1 << 20) * 100.0).round() / 100.0;
-        line("server memory", given(server.rss_bytes.map(|b| mib(b as f64)), " MiB"));
-        line("server memory per call", given(server.rss_bytes_per_call.map(mib), " MiB"));
+        line("server memory", server_value(server.rss_bytes.map(|b| mib(b as f64)), " MiB"));
+        line("server memory per call", server_value(server.rss_bytes_per_call.map(mib), " MiB"));
         if self.mode == "webrtc" {
             let late = server.late_audio_frames.zip(server.audio_frames);
             line(
@@ -311,7 +311,7 @@ impl Report {
                 format!(
                     "{} calls; memory {} over the last half; threads {} → {}, files {} → {}",
                     soak.calls,
-                    given(soak.rss_growth.map(|g| (g * 1e4).round() / 100.0), " %"),
+                    server_value(soak.rss_growth.map(|g| (g * 1e4).round() / 100.0), " %"),
                     count(soak.threads[0]),
                     count(soak.threads[1]),
                     count(soak.files[0]),

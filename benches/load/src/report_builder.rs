@@ -52,19 +52,19 @@ pub(crate) fn build_report(all: Vec<EvaluatedCall>, measured: RunMeasurements) -
     let (mut join, mut ttff, mut v2v, mut overhead) = (vec![], vec![], vec![], vec![]);
     let (mut barge_in, mut duck) = (vec![], vec![]);
     let (mut speaking, mut pictures, mut worst, mut skew) = (0.0, 0, None::<f64>, None::<f64>);
-    let (mut freezes, mut seen) = (0, false);
+    let (mut freezes, mut has_video) = (0, false);
     let mut events: Option<[usize; 3]> = None;
-    for EvaluatedCall { call, turns, events: of_call, errors } in all {
-        let counted = call.scores;
+    for EvaluatedCall { call, turns, events: call_events, errors } in all {
+        let scores = call.scores;
         report.calls += usize::from(call.stayed_connected);
         join.extend(call.join_seconds);
         ttff.extend(call.video.first_frame);
-        v2v.extend(counted.voice_to_voice);
-        overhead.extend(counted.overhead);
-        barge_in.extend(counted.barge_in);
-        duck.extend(counted.duck);
+        v2v.extend(scores.voice_to_voice);
+        overhead.extend(scores.overhead);
+        barge_in.extend(scores.barge_in);
+        duck.extend(scores.duck);
         report.turns.add(turns);
-        report.turns.unanswered += counted.unanswered;
+        report.turns.unanswered += scores.unanswered;
         if let Some(errors) = errors {
             *report.errors.get_or_insert(0) += errors;
         }
@@ -72,24 +72,24 @@ pub(crate) fn build_report(all: Vec<EvaluatedCall>, measured: RunMeasurements) -
         report.late_audio_frames += call.lateness.late_frames;
         report.concealed_ms += call.lateness.concealed_seconds * 1e3;
         report.callers.late_sends += call.late_sends;
-        speaking += counted.speaking_seconds;
-        pictures += counted.frames;
+        speaking += scores.speaking_seconds;
+        pictures += scores.frames;
         // The frame rate of a call with little speech is not significant.
-        if counted.speaking_seconds >= 1.0 {
-            let fps = counted.frames as f64 / counted.speaking_seconds;
+        if scores.speaking_seconds >= 1.0 {
+            let fps = scores.frames as f64 / scores.speaking_seconds;
             worst = Some(worst.map_or(fps, |w| w.min(fps)));
         }
-        freezes += counted.freezes;
-        seen |= call.video.frames > 0;
+        freezes += scores.freezes;
+        has_video |= call.video.frames > 0;
         skew = match (skew, call.video.skew) {
             (Some(a), Some(b)) => Some(if b.abs() > a.abs() { b } else { a }),
             (a, b) => a.or(b),
         };
         report.video.decoded += call.video.decoded;
         report.video.decode_errors += call.video.decode_errors;
-        if let Some(of_call) = of_call {
+        if let Some(call_events) = call_events {
             let sum = events.get_or_insert([0; 3]);
-            sum.iter_mut().zip(of_call).for_each(|(sum, n)| *sum += n);
+            sum.iter_mut().zip(call_events).for_each(|(sum, n)| *sum += n);
         }
     }
     report.seconds = round_to(measured.seconds, 3);
@@ -104,7 +104,7 @@ pub(crate) fn build_report(all: Vec<EvaluatedCall>, measured: RunMeasurements) -
     report.video = Video {
         fps_speaking: (speaking > 0.0).then(|| round_to(pictures as f64 / speaking, 2)),
         fps_speaking_worst: worst.map(|w| round_to(w, 2)),
-        freezes: seen.then_some(freezes),
+        freezes: has_video.then_some(freezes),
         skew_ms: skew.map(|s| round_to(s * 1e3, 2)),
         ..report.video
     };
@@ -134,16 +134,17 @@ pub(crate) fn build_report(all: Vec<EvaluatedCall>, measured: RunMeasurements) -
 fn server_stats(measured: &RunMeasurements, calls: usize) -> ServerStats {
     let RunMeasurements { with_one_call: alone, start: begin, end, .. } = measured;
     // The counters of a restarted server start at zero.
-    let same = |from: &ServerMetrics| from.start_time == end.start_time;
-    let grown = |from: Option<f64>, to: Option<f64>| Some(to? - from?).filter(|_| same(begin));
-    let cpu = grown(begin.cpu_seconds, end.cpu_seconds).filter(|_| measured.call_seconds > 0.0);
-    let memory = grown(alone.resident_bytes, end.resident_bytes).filter(|_| calls > 1 && same(alone));
+    let same_process = |from: &ServerMetrics| from.start_time == end.start_time;
+    let growth = |from: Option<f64>, to: Option<f64>| Some(to? - from?).filter(|_| same_process(begin));
+    let cpu = growth(begin.cpu_seconds, end.cpu_seconds).filter(|_| measured.call_seconds > 0.0);
+    let memory =
+        growth(alone.resident_bytes, end.resident_bytes).filter(|_| calls > 1 && same_process(alone));
     ServerStats {
         cpu_ms_per_call_second: cpu.map(|s| round_to(s * 1e3 / measured.call_seconds, 3)),
         rss_bytes: end.resident_bytes.map(|b| b as u64),
         rss_bytes_per_call: memory.map(|m| round_to(m / (calls - 1) as f64, 0)),
         cores: cpu.map(|s| round_to(s / measured.seconds.max(f64::MIN_POSITIVE), 3)),
-        audio_frames: grown(begin.audio_frames, end.audio_frames).map(|n| n as u64),
-        late_audio_frames: grown(begin.late_audio_frames, end.late_audio_frames).map(|n| n as u64),
+        audio_frames: growth(begin.audio_frames, end.audio_frames).map(|n| n as u64),
+        late_audio_frames: growth(begin.late_audio_frames, end.late_audio_frames).map(|n| n as u64),
     }
 }

@@ -142,15 +142,15 @@ impl Scorer {
     /// is an interruption.
     fn start_utterances(&mut self, now: f64) {
         loop {
-            let said = self.workload.spoken_utterance(self.next_unsaid);
-            if said.onset > now || said.end > self.judge_until {
+            let utterance = self.workload.spoken_utterance(self.next_unsaid);
+            if utterance.onset > now || utterance.end > self.judge_until {
                 return;
             }
             self.next_unsaid += 1;
-            if said.utterance.barge_in && self.last_sound_end >= said.onset - 2.0 * WINDOW_SECONDS {
+            if utterance.utterance.barge_in && self.last_sound_end >= utterance.onset - 2.0 * WINDOW_SECONDS {
                 let sounding: Vec<f32> = self.levels.iter().copied().filter(|l| *l > 0.0).collect();
                 let level = sounding.iter().sum::<f32>() / sounding.len().max(1) as f32;
-                self.interruption = Some(Interruption { onset: said.onset, level, ducked: false });
+                self.interruption = Some(Interruption { onset: utterance.onset, level, ducked: false });
             }
         }
     }
@@ -165,18 +165,18 @@ impl Scorer {
             self.no_frame_since = None;
             self.scores.freezes += 1;
         }
-        let goes_on = from - self.last_sound_end < MIN_SILENCE;
-        let unsure = std::mem::take(&mut self.uncertain_frames);
-        if goes_on {
-            self.scores.frames += unsure;
+        let continues = from - self.last_sound_end < MIN_SILENCE;
+        let uncertain = std::mem::take(&mut self.uncertain_frames);
+        if continues {
+            self.scores.frames += uncertain;
             self.scores.speaking_seconds += (from - self.last_sound_end).max(0.0);
         }
         self.scores.speaking_seconds += WINDOW_SECONDS;
         self.last_sound_end = from + WINDOW_SECONDS;
-        if let Some(cut) = &mut self.interruption {
-            if !cut.ducked && level < DUCK_RATIO * cut.level {
-                cut.ducked = true;
-                self.scores.duck.push(from - cut.onset);
+        if let Some(interruption) = &mut self.interruption {
+            if !interruption.ducked && level < DUCK_RATIO * interruption.level {
+                interruption.ducked = true;
+                self.scores.duck.push(from - interruption.onset);
             }
         } else {
             self.levels.rotate_left(1);
@@ -189,10 +189,10 @@ impl Scorer {
             return;
         }
         self.levels = [0.0; LEVEL_WINDOWS];
-        if let Some(cut) = self.interruption.take() {
-            let silent = self.last_sound_end - cut.onset;
+        if let Some(interruption) = self.interruption.take() {
+            let silent = self.last_sound_end - interruption.onset;
             self.scores.barge_in.push(silent);
-            if !cut.ducked {
+            if !interruption.ducked {
                 self.scores.duck.push(silent);
             }
         }
@@ -208,11 +208,11 @@ impl Scorer {
             self.next_unanswered += 1;
         }
         let Some(answered) = answered else { return };
-        let said = self.workload.spoken_utterance(answered);
-        if said.end <= self.judge_until {
-            let took = at - said.end;
+        let utterance = self.workload.spoken_utterance(answered);
+        if utterance.end <= self.judge_until {
+            let took = at - utterance.end;
             self.scores.voice_to_voice.push(took);
-            self.scores.overhead.push(took - self.workload.ideal_response_time(said.index));
+            self.scores.overhead.push(took - self.workload.ideal_response_time(utterance.index));
         }
     }
 }
@@ -266,10 +266,10 @@ mod tests {
         scorer.finish(length)
     }
 
-    fn assert_close(found: &[f64], wanted: &[f64], within: f64) {
-        assert_eq!(found.len(), wanted.len(), "{found:?} instead of {wanted:?}");
-        for (f, w) in found.iter().zip(wanted) {
-            assert!((f - w).abs() <= within, "{found:?} instead of {wanted:?}");
+    fn assert_close(found: &[f64], expected: &[f64], within: f64) {
+        assert_eq!(found.len(), expected.len(), "{found:?} instead of {expected:?}");
+        for (f, w) in found.iter().zip(expected) {
+            assert!((f - w).abs() <= within, "{found:?} instead of {expected:?}");
         }
     }
 

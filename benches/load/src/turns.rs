@@ -38,12 +38,12 @@ impl TurnStats {
 /// `expected`: utterances that must be committed. `late`: an utterance so close to the end that it
 /// may or may not be committed.
 #[must_use]
-pub(crate) fn compare_turns(said: &[&str], late: Option<&str>, committed: &[String]) -> TurnStats {
+pub(crate) fn compare_turns(expected: &[&str], late: Option<&str>, committed: &[String]) -> TurnStats {
     let committed = match (late, committed.split_last()) {
-        (Some(late), Some((last, rest))) if last == late && committed.len() > said.len() => rest,
+        (Some(late), Some((last, rest))) if last == late && committed.len() > expected.len() => rest,
         _ => committed,
     };
-    let (rows, columns) = (said.len() + 1, committed.len() + 1);
+    let (rows, columns) = (expected.len() + 1, committed.len() + 1);
     // Minimum cost of the remaining alignment, computed from the end. Every difference costs one.
     let mut cost = vec![0_usize; rows * columns];
     let at = |i: usize, j: usize| i * columns + j;
@@ -54,17 +54,17 @@ pub(crate) fn compare_turns(said: &[&str], late: Option<&str>, committed: &[Stri
             } else if j == columns - 1 {
                 rows - 1 - i
             } else {
-                let differs = usize::from(said[i] != committed[j]);
+                let differs = usize::from(expected[i] != committed[j]);
                 (cost[at(i + 1, j + 1)] + differs).min(cost[at(i + 1, j)] + 1).min(cost[at(i, j + 1)] + 1)
             };
         }
     }
-    let mut turns = TurnStats { expected: said.len(), ..TurnStats::default() };
+    let mut turns = TurnStats { expected: expected.len(), ..TurnStats::default() };
     let (mut i, mut j) = (0, 0);
-    while i < said.len() || j < committed.len() {
+    while i < expected.len() || j < committed.len() {
         let here = cost[at(i, j)];
-        if i < said.len() && j < committed.len() {
-            let differs = usize::from(said[i] != committed[j]);
+        if i < expected.len() && j < committed.len() {
+            let differs = usize::from(expected[i] != committed[j]);
             if here == cost[at(i + 1, j + 1)] + differs {
                 turns.right += 1 - differs;
                 turns.wrong += differs;
@@ -72,7 +72,7 @@ pub(crate) fn compare_turns(said: &[&str], late: Option<&str>, committed: &[Stri
                 continue;
             }
         }
-        if i < said.len() && here == cost[at(i + 1, j)] + 1 {
+        if i < expected.len() && here == cost[at(i + 1, j)] + 1 {
             turns.missing += 1;
             i += 1;
         } else {
@@ -84,19 +84,19 @@ pub(crate) fn compare_turns(said: &[&str], late: Option<&str>, committed: &[Stri
 }
 
 /// Evaluates the turns of a call that lasted `duration` s.
-pub(crate) fn evaluate_turns(workload: &Workload, whole: f64, committed: &[String]) -> TurnStats {
-    let mut said: Vec<&str> = Vec::new();
+pub(crate) fn evaluate_turns(workload: &Workload, duration: f64, committed: &[String]) -> TurnStats {
+    let mut expected: Vec<&str> = Vec::new();
     let mut late = None;
     for n in 0.. {
         let utterance = workload.spoken_utterance(n);
-        if utterance.end <= whole - UNJUDGED_TAIL {
-            said.push(&utterance.utterance.transcript);
+        if utterance.end <= duration - UNJUDGED_TAIL {
+            expected.push(&utterance.utterance.transcript);
         } else {
-            late = (utterance.onset <= whole).then_some(&*utterance.utterance.transcript);
+            late = (utterance.onset <= duration).then_some(&*utterance.utterance.transcript);
             break;
         }
     }
-    compare_turns(&said, late, committed)
+    compare_turns(&expected, late, committed)
 }
 
 #[cfg(test)]

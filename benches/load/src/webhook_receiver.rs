@@ -42,13 +42,13 @@ impl WebhookReceiver {
         let own = if loopback { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { local_address_for(server).await? };
         let listener = TcpListener::bind((own, 0)).await?;
         let address = listener.local_addr()?;
-        let hooks = Arc::new(Self::default());
-        let router = Router::new().route("/", post(handle_webhook)).with_state(Arc::clone(&hooks));
+        let receiver = Arc::new(Self::default());
+        let router = Router::new().route("/", post(handle_webhook)).with_state(Arc::clone(&receiver));
         tokio::spawn(async move {
             // The task ends with the run.
             let _ = axum::serve(listener, router).await;
         });
-        Ok((hooks, address))
+        Ok((receiver, address))
     }
 
     /// Sets the agent's signing secret. Until then every webhook is rejected.
@@ -130,11 +130,11 @@ async fn local_address_for(server: &str) -> std::io::Result<IpAddr> {
 }
 
 async fn handle_webhook(
-    State(hooks): State<Arc<WebhookReceiver>>,
+    State(receiver): State<Arc<WebhookReceiver>>,
     headers: HeaderMap,
     body: Bytes,
 ) -> StatusCode {
-    if hooks.accept(&headers, &body) { StatusCode::NO_CONTENT } else { StatusCode::BAD_REQUEST }
+    if receiver.accept(&headers, &body) { StatusCode::NO_CONTENT } else { StatusCode::BAD_REQUEST }
 }
 
 #[cfg(test)]
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn only_what_is_signed_with_the_agent_s_secret_counts() {
-        let hooks = WebhookReceiver::default();
+        let receiver = WebhookReceiver::default();
         let key = STANDARD.encode([7; 24]);
         let body = br#"{"conversation_id":"c"}"#;
         let headers = |secret: &[u8], number: &str| {
@@ -158,15 +158,15 @@ mod tests {
             headers.insert("visavis-sequence", number.parse().unwrap());
             headers
         };
-        assert!(!hooks.accept(&headers(&[7; 24], "1"), body), "no secret yet");
-        hooks.set_secret(&format!("whsec_{key}")).unwrap();
-        assert!(!hooks.accept(&headers(&[8; 24], "1"), body), "another secret");
-        assert!(!hooks.accept(&headers(&[7; 24], "1"), b"{}"), "another body");
-        assert!(!hooks.accept(&headers(&[7; 24], "one"), body), "no number");
-        assert!(hooks.accept(&headers(&[7; 24], "1"), body));
-        assert!(hooks.accept(&headers(&[7; 24], "1"), body));
-        assert_eq!(hooks.count_distinct("c"), 1);
-        assert!(hooks.set_secret("secret").is_err());
+        assert!(!receiver.accept(&headers(&[7; 24], "1"), body), "no secret yet");
+        receiver.set_secret(&format!("whsec_{key}")).unwrap();
+        assert!(!receiver.accept(&headers(&[8; 24], "1"), body), "another secret");
+        assert!(!receiver.accept(&headers(&[7; 24], "1"), b"{}"), "another body");
+        assert!(!receiver.accept(&headers(&[7; 24], "one"), body), "no number");
+        assert!(receiver.accept(&headers(&[7; 24], "1"), body));
+        assert!(receiver.accept(&headers(&[7; 24], "1"), body));
+        assert_eq!(receiver.count_distinct("c"), 1);
+        assert!(receiver.set_secret("secret").is_err());
     }
 
     #[test]

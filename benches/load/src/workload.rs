@@ -149,13 +149,13 @@ impl Workload {
     #[must_use]
     pub(crate) fn spoken_utterance(&self, n: usize) -> SpokenUtterance<'_> {
         let number = n % self.utterances.len();
-        let begins = (n / self.utterances.len()) as f64 * self.round_duration();
+        let round_start = (n / self.utterances.len()) as f64 * self.round_duration();
         let utterance = &self.utterances[number];
         SpokenUtterance {
             index: number,
             utterance,
-            onset: begins + utterance.onset,
-            end: begins + utterance.end,
+            onset: round_start + utterance.onset,
+            end: round_start + utterance.end,
         }
     }
 
@@ -172,16 +172,16 @@ impl Workload {
     #[must_use]
     pub(crate) fn ideal_response_time(&self, number: usize) -> f64 {
         let endpointing = self.settings["min_endpointing_delay"].as_f64().unwrap_or_default();
-        let pace = &self.script.providers;
+        let providers = &self.script.providers;
         let tokens = first_sentence_tokens(&self.utterances[number].reply);
-        let sentence = tokens.saturating_sub(1) as f64 / pace.llm.tokens_per_s;
-        endpointing + pace.llm.first_token_delay + sentence + pace.tts.first_audio_delay
+        let sentence = tokens.saturating_sub(1) as f64 / providers.llm.tokens_per_s;
+        endpointing + providers.llm.first_token_delay + sentence + providers.tts.first_audio_delay
     }
 }
 
 /// Checks that scripted models support this timing.
-fn check_pacing(pace: &ProviderTimings) -> Result<(), String> {
-    let ProviderTimings { stt, llm, tts } = pace;
+fn check_pacing(providers: &ProviderTimings) -> Result<(), String> {
+    let ProviderTimings { stt, llm, tts } = providers;
     let bounds = [
         ("stt.interim_after_onset_s", stt.interim_delay, 0.0, MAX_MODEL_DELAY),
         ("stt.final_after_end_s", stt.final_delay, 0.0, MAX_MODEL_DELAY),
@@ -194,10 +194,8 @@ fn check_pacing(pace: &ProviderTimings) -> Result<(), String> {
         ("tts.s_per_char", tts.seconds_per_char, 0.001, 1.0),
         ("tts.tone_hz", f64::from(tts.tone_hz), 20.0, 4_000.0),
     ];
-    match bounds.iter().find(|(_, value, least, most)| !(least..=most).contains(&value)) {
-        Some((name, value, least, most)) => {
-            Err(format!("has providers.{name} of {value}: from {least} to {most}"))
-        }
+    match bounds.iter().find(|(_, value, min, max)| !(min..=max).contains(&value)) {
+        Some((name, value, min, max)) => Err(format!("has providers.{name} of {value}: from {min} to {max}")),
         None => Ok(()),
     }
 }
@@ -263,8 +261,11 @@ mod tests {
             let power = part.iter().map(|s| f64::from(*s).powi(2)).sum::<f64>() / part.len() as f64;
             power.sqrt() > 32.0
         };
-        for said in (0..8).map(|n| workload.spoken_utterance(n)) {
-            assert!(loud(said.onset, said.end) && !loud(said.end + 0.01, said.end + 1.0), "{said:?}");
+        for utterance in (0..8).map(|n| workload.spoken_utterance(n)) {
+            assert!(
+                loud(utterance.onset, utterance.end) && !loud(utterance.end + 0.01, utterance.end + 1.0),
+                "{utterance:?}"
+            );
         }
     }
 

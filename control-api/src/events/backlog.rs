@@ -41,7 +41,8 @@ pub(super) struct Backlog {
 impl Backlog {
     /// Adds an event. Returns the number of events that were dropped, which may include this one.
     pub(super) fn push(&mut self, conversation: ConversationId, envelope: EventEnvelope) -> u64 {
-        let weight = EVENT_OVERHEAD_BYTES + serde_json::to_string(&envelope.event).map_or(0, |json| json.len());
+        let weight =
+            EVENT_OVERHEAD_BYTES + serde_json::to_string(&envelope.event).map_or(0, |json| json.len());
         let first_event_at = *self.first_event_at.entry(conversation).or_insert(envelope.at);
         let long = envelope.at.as_seconds() - first_event_at.as_seconds() > self.limits.max_call_seconds;
         let large = self.bytes + weight > self.limits.max_bytes;

@@ -42,8 +42,11 @@ impl Projection {
         };
         let agent = document::parse_document(&row.agent_document)?;
         let callback_url = agent["callback_url"].as_str().unwrap_or_default().to_owned();
-        let subscribed_events =
-            if callback_url.is_empty() { Vec::new() } else { document::string_list(&agent, "callback_events") };
+        let subscribed_events = if callback_url.is_empty() {
+            Vec::new()
+        } else {
+            document::string_list(&agent, "callback_events")
+        };
         let mut view = ConversationView::default();
         for envelope in shared.store.events(id, 0).await? {
             view.apply(&envelope);
@@ -72,7 +75,8 @@ impl Projection {
             self.started_at = Micros::try_from(*unix_micros).unwrap_or_else(|_| clock::now());
         }
         self.view.apply(envelope);
-        let at = self.started_at.saturating_add(Micros::try_from(envelope.at.as_micros()).unwrap_or(Micros::MAX));
+        let at =
+            self.started_at.saturating_add(Micros::try_from(envelope.at.as_micros()).unwrap_or(Micros::MAX));
         let change = match (&envelope.event, self.view.end_reason) {
             // Events after the end (a tool's result) belong to the record too.
             (_, Some(reason)) => StatusChange::Ended {
@@ -117,11 +121,17 @@ impl Projection {
         };
         let row = &self.row;
         let callbacks = self.pending_callbacks.drain(..);
-        callbacks.map(|fired| fired.into_callback(&row.agent, &row.agent_name, &row.id, speech.clone())).collect()
+        callbacks
+            .map(|fired| fired.into_callback(&row.agent, &row.agent_name, &row.id, speech.clone()))
+            .collect()
     }
 
     /// The webhook of an event, if the agent's receiver subscribed to it.
-    fn create_delivery(&mut self, shared: &AppState, envelope: &EventEnvelope) -> Option<store::delivery::Row> {
+    fn create_delivery(
+        &mut self,
+        shared: &AppState,
+        envelope: &EventEnvelope,
+    ) -> Option<store::delivery::Row> {
         let event = envelope.event.webhook_name()?;
         if !self.subscribed_events.iter().any(|wanted| wanted == event) {
             return None;
@@ -312,7 +322,8 @@ pub(crate) async fn append(
 
 /// Announces the stored events to the webhook dispatcher and to the readers of event streams.
 pub(super) fn publish(shared: &AppState, prepared_events: Vec<PreparedEvent>, written: &WriteResult) {
-    let mut conversations: Vec<ConversationId> = prepared_events.iter().filter_map(|p| p.conversation.parse().ok()).collect();
+    let mut conversations: Vec<ConversationId> =
+        prepared_events.iter().filter_map(|p| p.conversation.parse().ok()).collect();
     conversations.sort_unstable();
     conversations.dedup();
     for (i, prepared) in prepared_events.into_iter().enumerate() {

@@ -124,7 +124,13 @@ fn common_fields(row: &Row) -> Map<String, Value> {
 }
 
 /// An element of the list, as an API key with this scope sees it.
-pub(crate) fn list_item(shared: &AppState, row: &Row, mut projection: Value, base: &str, scope: Scope) -> Value {
+pub(crate) fn list_item(
+    shared: &AppState,
+    row: &Row,
+    mut projection: Value,
+    base: &str,
+    scope: Scope,
+) -> Value {
     let mut record = common_fields(row);
     let link = if scope < Scope::Operate {
         join_link_without_token(row, base)

@@ -119,8 +119,14 @@ pub fn serve(
     // Boxed for the same reason as the futures of `App`.
     Box::pin(async move {
         let unread_timeout = limits.request_timeout;
-        accept_connections(listener, |stream| configure_socket(stream, unread_timeout), router, limits, shutdown)
-            .await;
+        accept_connections(
+            listener,
+            |stream| configure_socket(stream, unread_timeout),
+            router,
+            limits,
+            shutdown,
+        )
+        .await;
         Ok(())
     })
 }
@@ -198,13 +204,19 @@ async fn serve_connection(
     mut stopped: watch::Receiver<()>,
     (permit, mut eviction): (SlotPermit, EvictionSignal),
 ) {
-    let request_timeout = if permit.kind == SlotKind::Reserved { request_timeout.min(RESERVED_TIMEOUT) } else { request_timeout };
+    let request_timeout = if permit.kind == SlotKind::Reserved {
+        request_timeout.min(RESERVED_TIMEOUT)
+    } else {
+        request_timeout
+    };
     let permit = &permit;
     let service = service_fn(move |request| {
         let router = router.clone();
         async move {
             match permit.start_request() {
-                Some(active) => handle_request(router, request, peer, request_timeout, permit.kind, active).await,
+                Some(active) => {
+                    handle_request(router, request, peer, request_timeout, permit.kind, active).await
+                }
                 // The connection was evicted. It ends, and this future with it.
                 None => std::future::pending().await,
             }
@@ -244,11 +256,13 @@ async fn handle_request(
     // A client that sends `Expect` waits before it sends its body. Draining would make it send the
     // body for nothing.
     let expects_continue = request.headers().contains_key(header::EXPECT);
-    let drain_timeout = (!expects_continue).then_some(if reserved { RESERVED_TIMEOUT } else { DRAIN_TIMEOUT });
+    let drain_timeout =
+        (!expects_continue).then_some(if reserved { RESERVED_TIMEOUT } else { DRAIN_TIMEOUT });
     // No extra time per byte on a reserved slot: it is free again after its one second, however
     // many bytes arrived.
     let min_rate = if reserved { u64::MAX } else { MIN_BODY_BYTES_PER_SECOND };
-    let mut request = request.map(|body| with_deadline(body, request_timeout, min_rate, Arc::clone(&timed_out), drain_timeout));
+    let mut request = request
+        .map(|body| with_deadline(body, request_timeout, min_rate, Arc::clone(&timed_out), drain_timeout));
     request.extensions_mut().insert(ConnectInfo(peer));
     if reserved {
         request.extensions_mut().insert(ReservedConnection);
@@ -313,7 +327,9 @@ fn with_deadline(
         let timed_out = Arc::clone(&timed_out);
         async move {
             let (mut body, received) = state?;
-            let deadline = started_at + request_timeout + Duration::from_millis(received.saturating_mul(1000) / min_rate);
+            let deadline = started_at
+                + request_timeout
+                + Duration::from_millis(received.saturating_mul(1000) / min_rate);
             let next = timeout_at(deadline, body.body.as_mut()?.next()).await;
             if let Ok(Some(Ok(bytes))) = next {
                 let received = received + bytes.len() as u64;

@@ -157,7 +157,9 @@ async fn submit_offer(
     if shared.is_draining() && row.status != IN_PROGRESS {
         // The engine counts the rejected calls.
         let capacity_error = shared.engine().reject_new_call();
-        return Err(ApiError::NoCapacity(capacity_error.unwrap_or_else(|| "the server is shutting down".into())));
+        return Err(ApiError::NoCapacity(
+            capacity_error.unwrap_or_else(|| "the server is shutting down".into()),
+        ));
     }
     // A call that starts now would leave no record.
     if let Some(reason) = shared.persistence_failure().filter(|_| row.status == STARTED) {

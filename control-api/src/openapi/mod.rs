@@ -355,7 +355,8 @@ mod tests {
         let documented: BTreeSet<&str> = all_operations().map(|operation| operation.path).collect();
         // Files and subpaths of the pages.
         let pages: BTreeSet<&str> = ["/assets/{file}", "/assets/console/{file}", "/console/{*page}"].into();
-        let undocumented: Vec<&&str> = routes.difference(&documented).filter(|path| !pages.contains(**path)).collect();
+        let undocumented: Vec<&&str> =
+            routes.difference(&documented).filter(|path| !pages.contains(**path)).collect();
         assert!(undocumented.is_empty(), "not in the table: {undocumented:?}");
         let unrouted: Vec<&&str> = documented.difference(&routes).collect();
         assert!(unrouted.is_empty(), "in the table only: {unrouted:?}");

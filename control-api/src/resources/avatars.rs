@@ -82,7 +82,9 @@ pub(crate) async fn load_custom_poses(
 ) -> store::Result<Option<PoseSetFile>> {
     let stock = shared.stock_avatars.iter().any(|a| a.avatar_key_id == id);
     let Some(id) = store::normalize_id(id).filter(|_| !stock) else { return Ok(None) };
-    let Some(percent) = shared.store.custom_avatar_completeness(workspace, &id).await? else { return Ok(None) };
+    let Some(percent) = shared.store.custom_avatar_completeness(workspace, &id).await? else {
+        return Ok(None);
+    };
     let cached = shared.live_pose_sets.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
     if let Some((percent, poses)) = cached.filter(|(cached, _)| i64::from(*cached) >= percent)
         && let Some(poses) = poses.upgrade()

@@ -23,7 +23,8 @@ pub(crate) fn extract(request: &Fields<'_>, previous: Option<&SecretHeaders>) ->
             request.add_error(&format!("headers.{name}"), "must be a string");
             continue;
         };
-        let value = if value == SECRET_MASK { previous.and_then(|o| o.get(&name).cloned()) } else { Some(value) };
+        let value =
+            if value == SECRET_MASK { previous.and_then(|o| o.get(&name).cloned()) } else { Some(value) };
         let Some(value) = value else { continue };
         let header = HeaderName::try_from(name.as_str());
         let reason = match (&header, HeaderValue::try_from(value.as_str())) {

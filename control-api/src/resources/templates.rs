@@ -102,7 +102,8 @@ async fn replace(
     let mut tx = shared.store.begin_write().await?;
     let row = document::find_in(&mut tx, Table::Template, &caller.workspace, &id).await?.ok_or(NOT_FOUND)?;
     let old: AgentSecrets = secrets::open(&shared.vault, &row.id, &row.secrets)?;
-    let ParsedAgent { document, secrets } = parse_as(DocumentKind::Template, body, &available_avatars, Some(&old))?;
+    let ParsedAgent { document, secrets } =
+        parse_as(DocumentKind::Template, body, &available_avatars, Some(&old))?;
     check_references(&mut tx, &caller.workspace, &document).await?;
     let sealed = secrets::seal(&shared.vault, &id, &secrets);
     let text = document.to_string();

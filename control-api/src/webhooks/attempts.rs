@@ -67,8 +67,11 @@ async fn record_attempts(shared: &AppState, batch: &[AttemptReport]) -> store::R
     let mut given_up = Vec::new();
     for AttemptReport { row, attempt: attempt, fatal, .. } in batch {
         let mut row = row.clone();
-        let reason =
-            attempt.error.clone().or_else(|| attempt.status.map(|s| format!("answered {s}"))).unwrap_or_default();
+        let reason = attempt
+            .error
+            .clone()
+            .or_else(|| attempt.status.map(|s| format!("answered {s}")))
+            .unwrap_or_default();
         let speaking = signing::is_speaking_event(&row.event);
         let attempts = row.attempts - row.attempts_before_revival;
         let disposition =
@@ -83,8 +86,14 @@ async fn record_attempts(shared: &AppState, batch: &[AttemptReport]) -> store::R
             Disposition::DeadLetter => (State::Dead, Outcome::Settled),
             Disposition::Dropped => (State::Dropped, Outcome::Settled),
         };
-        delivery::record_attempt(&mut tx, &row, attempt, delivery_state, (delivery_state != State::Done).then_some(&*reason))
-            .await?;
+        delivery::record_attempt(
+            &mut tx,
+            &row,
+            attempt,
+            delivery_state,
+            (delivery_state != State::Done).then_some(&*reason),
+        )
+        .await?;
         if disposition == Disposition::Gone {
             delivery::give_up_for_agent(&mut tx, &row.agent, "the receiver answered 410").await?;
             document::set_webhooks_stopped(&mut tx, &row.agent, true).await?;

@@ -88,7 +88,9 @@ impl<T> FairQueue<T> {
     /// Records that a job of a source has finished.
     pub(crate) fn release(&mut self, workspace: &str, source: &str) {
         let Some(workspace_queue) = self.workspaces.get_mut(workspace) else { return };
-        let Some(queue) = workspace_queue.sources.get_mut(source).filter(|queue| queue.active > 0) else { return };
+        let Some(queue) = workspace_queue.sources.get_mut(source).filter(|queue| queue.active > 0) else {
+            return;
+        };
         queue.active -= 1;
         workspace_queue.active -= 1;
         self.active -= 1;
@@ -110,7 +112,11 @@ impl<T> FairQueue<T> {
     /// Removes the source, and its workspace, if nothing of it waits or is active.
     fn remove_idle(&mut self, workspace: &str, source: &str) {
         let Some(workspace_queue) = self.workspaces.get_mut(workspace) else { return };
-        if workspace_queue.sources.get(source).is_some_and(|queue| queue.active == 0 && queue.waiting.is_empty()) {
+        if workspace_queue
+            .sources
+            .get(source)
+            .is_some_and(|queue| queue.active == 0 && queue.waiting.is_empty())
+        {
             workspace_queue.sources.remove(source);
         }
         if workspace_queue.sources.is_empty() {

@@ -423,10 +423,17 @@ async fn check_records_are_folds(every: usize) {
         assert_eq!(record["status"] == "ENDED", is_over, "{}", path.display());
         let wall = |item: &Value| item["timestamp"].clone();
         let mut timestamps = record["chat_history"]["messages"].as_array().unwrap().iter().map(wall);
-        assert_eq!(record["chat_history"], view.chat_history(|_| timestamps.next().unwrap()), "{}", path.display());
-        let expected_transcript: Vec<_> = view.transcript().map(|item| (json!(item.role), json!(item.text))).collect();
+        assert_eq!(
+            record["chat_history"],
+            view.chat_history(|_| timestamps.next().unwrap()),
+            "{}",
+            path.display()
+        );
+        let expected_transcript: Vec<_> =
+            view.transcript().map(|item| (json!(item.role), json!(item.text))).collect();
         let transcript = record["transcript"].as_array().unwrap();
-        let actual_transcript: Vec<_> = transcript.iter().map(|t| (t["role"].clone(), t["content"].clone())).collect();
+        let actual_transcript: Vec<_> =
+            transcript.iter().map(|t| (t["role"].clone(), t["content"].clone())).collect();
         assert_eq!(actual_transcript, expected_transcript, "{}", path.display());
         let usage: Value = serde_json::from_str(record["usage_json"].as_str().unwrap()).unwrap();
         assert_eq!(usage, view.usage_json(view.duration()), "{}", path.display());

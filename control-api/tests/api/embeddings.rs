@@ -79,7 +79,10 @@ const QUESTION: &str = "May my dog come along?";
 
 /// A server that uses this embedding server under a policy that refuses private addresses, and a
 /// knowledge base of two documents.
-async fn start_with_documents(folder: &TempFolder, embeddings_config: embeddings::Config) -> (TestServer, String) {
+async fn start_with_documents(
+    folder: &TempFolder,
+    embeddings_config: embeddings::Config,
+) -> (TestServer, String) {
     let server = TestServer::start_with(&folder.0, |config| {
         config.allow_private_targets = Some(false);
         config.embeddings = Some(embeddings_config);

@@ -528,7 +528,8 @@ impl WebhookReceiver {
             let body = String::from_utf8(body.to_vec()).unwrap();
             let webhook = ReceivedWebhook { headers, body };
             let mut received = state.received.lock().unwrap();
-            let by_rule = || state.rule.lock().unwrap().as_ref().map_or(204, |rule| rule(&webhook, &received));
+            let by_rule =
+                || state.rule.lock().unwrap().as_ref().map_or(204, |rule| rule(&webhook, &received));
             let answer = state.answers.lock().unwrap().pop_front().unwrap_or_else(by_rule);
             received.push(webhook);
             drop(received);

@@ -82,7 +82,8 @@ async fn while_the_store_takes_no_writes_nothing_is_lost_and_no_success_is_told(
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(&folder).await;
     server.engine.ends_calls.store(true, Ordering::Relaxed);
-    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let agent_fields =
+        json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
     let created = server.create_agent(agent_fields).await;
     let (id, _) = server.create_conversation(&created).await;
     let (ended, _) = server.create_conversation(&created).await;
@@ -146,7 +147,8 @@ async fn check_while_writes_hang(folder: &TempFolder, held_by: &[&str]) {
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(folder).await;
     server.engine.ends_calls.store(true, Ordering::Relaxed);
-    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let agent_fields =
+        json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
     let created = server.create_agent(agent_fields).await;
     let (id, _) = server.create_conversation(&created).await;
     let (ended, _) = server.create_conversation(&created).await;
@@ -277,7 +279,8 @@ async fn an_event_that_is_refused_alone_is_kept_as_text_and_all_others_go_on() {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(&folder).await;
-    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let agent_fields =
+        json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
     let created = server.create_agent(agent_fields).await;
     let (bad, _) = server.create_conversation(&created).await;
     let (good, _) = server.create_conversation(&created).await;
@@ -309,10 +312,11 @@ async fn an_event_that_is_refused_alone_is_kept_as_text_and_all_others_go_on() {
     wait_for_ready_status(&server, 200).await;
     let metrics = server.get("/metrics").await.text;
     assert!(metrics.contains("visavis_events_failed 1"), "{metrics}");
-    let failed_event: (String, i64, String) = sqlx::query_as("SELECT conversation, seq, json FROM failed_event")
-        .fetch_one(&mut folder.connect().await)
-        .await
-        .unwrap();
+    let failed_event: (String, i64, String) =
+        sqlx::query_as("SELECT conversation, seq, json FROM failed_event")
+            .fetch_one(&mut folder.connect().await)
+            .await
+            .unwrap();
     assert_eq!((failed_event.0, failed_event.1), (bad.clone(), 2));
     assert!(failed_event.2.contains("number 2"), "{}", failed_event.2);
 }
@@ -359,7 +363,10 @@ async fn a_text_that_postgresql_refuses_is_kept_aside_and_all_others_are_stored(
             .unwrap();
     assert_eq!(failed_events.len(), 1, "{failed_events:?}");
     assert_eq!((&failed_events[0].0, failed_events[0].1), (&bad, 2));
-    assert!(failed_events[0].2.contains("number 2") && failed_events[0].3.contains("Unicode"), "{failed_events:?}");
+    assert!(
+        failed_events[0].2.contains("number 2") && failed_events[0].3.contains("Unicode"),
+        "{failed_events:?}"
+    );
     wait_for_ready_status(&server, 200).await;
 }
 

@@ -36,7 +36,8 @@ async fn a_fact_whose_code_panics_is_kept_as_text_and_all_others_go_on() {
     let hooks = WebhookReceiver::start().await;
     let server =
         TestServer::start_with(&folder.0, |config| config.crash_hook = Some(panic_at_third_event)).await;
-    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let agent_fields =
+        json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
     let created = server.create_agent(agent_fields).await;
     let (bad, _) = server.create_conversation(&created).await;
     let (good, _) = server.create_conversation(&created).await;
@@ -49,7 +50,8 @@ async fn a_fact_whose_code_panics_is_kept_as_text_and_all_others_go_on() {
     let received = hooks.wait_for_first(9).await;
     let of = |call: &str| {
         let of = received.iter().filter(|one| one.body.contains(call));
-        let digit_of = |body: &str| body.split("number ").nth(1).map_or('e', |rest| rest.chars().next().unwrap());
+        let digit_of =
+            |body: &str| body.split("number ").nth(1).map_or('e', |rest| rest.chars().next().unwrap());
         of.map(|one| (one.sequence(), digit_of(&one.body))).collect::<Vec<_>>()
     };
     assert_eq!(of(&good), [(1, '1'), (2, '2'), (3, '3'), (4, '4'), (5, 'e')]);
@@ -107,7 +109,8 @@ async fn a_panic_behind_a_commit_stores_and_tells_once() {
         config.timeouts.lease = Duration::from_secs(3600);
     })
     .await;
-    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let agent_fields =
+        json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
     let id = server.create_running_call(agent_fields).await;
     ARMED.store(true, Ordering::Relaxed);
     server.engine.record_events(&id, 1, [utterance(1), utterance(2)]);
@@ -115,7 +118,11 @@ async fn a_panic_behind_a_commit_stores_and_tells_once() {
     assert!(!ARMED.load(Ordering::Relaxed), "it panicked");
     server.engine.record_events(&id, 3, call_end_events(3.0));
     let received = hooks.wait_for_first(3).await;
-    assert_eq!(received.iter().map(|one| one.sequence()).collect::<Vec<_>>(), [1, 2, 3], "each once, in order");
+    assert_eq!(
+        received.iter().map(|one| one.sequence()).collect::<Vec<_>>(),
+        [1, 2, 3],
+        "each once, in order"
+    );
     server.wait_for_status(&id, "ENDED").await;
     assert_eq!(stored_seqs(&server, &id).await, [0, 1, 2, 3, 4]);
     assert!(!server.engine.received_commands().contains(&Command::End), "no fact was refused");

@@ -74,7 +74,8 @@ async fn read_response(stream: &mut TcpStream) -> String {
         assert_eq!(stream.read(&mut byte).await.unwrap(), 1, "closed after {response:?}");
         response.push(char::from(byte[0]));
     }
-    let length = response.lines().find_map(|l| l.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    let length =
+        response.lines().find_map(|l| l.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
     let mut body = vec![0; length.unwrap_or_else(|| panic!("no length: {response}"))];
     stream.read_exact(&mut body).await.unwrap();
     response + &String::from_utf8(body).unwrap()
@@ -141,7 +142,10 @@ async fn a_body_that_does_not_come_is_answered_408() {
         clock.advance(SECOND).await;
         let response = read_until_closed(&mut stream).await;
         assert!(response.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{response}");
-        assert!(response.ends_with("\r\n\r\n{\"error\":\"Request body did not come in time\"}"), "{response}");
+        assert!(
+            response.ends_with("\r\n\r\n{\"error\":\"Request body did not come in time\"}"),
+            "{response}"
+        );
         assert!(response.contains("connection: close"), "{response}");
     }
     // Clients of the signaling endpoint get the same response, with the headers that let a page of
@@ -155,7 +159,10 @@ async fn a_body_that_does_not_come_is_answered_408() {
     request_health(&server).await;
     clock.advance(SECOND).await;
     let response = read_until_closed(&mut stream).await;
-    assert!(response.starts_with("HTTP/1.1 408") && response.contains("access-control-allow-origin: *"), "{response}");
+    assert!(
+        response.starts_with("HTTP/1.1 408") && response.contains("access-control-allow-origin: *"),
+        "{response}"
+    );
 }
 
 #[tokio::test]
@@ -252,8 +259,12 @@ async fn health_checks_and_calls_are_served_while_all_connections_are_in_use() {
         assert!(response.contains(header), "{header}: {response}");
     }
     for path in ["/healthz", "/readyz"] {
-        let response = request_once(&server, &format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")).await;
-        assert!(response.starts_with("HTTP/1.1 200") && response.contains("connection: close\r\n"), "{path}: {response}");
+        let response =
+            request_once(&server, &format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")).await;
+        assert!(
+            response.starts_with("HTTP/1.1 200") && response.contains("connection: close\r\n"),
+            "{path}: {response}"
+        );
     }
     let signaling_request = |path: &str, kind: &str, body: &str| {
         format!(
@@ -262,7 +273,8 @@ async fn health_checks_and_calls_are_served_while_all_connections_are_in_use() {
             body.len()
         )
     };
-    let response = request_once(&server, &signaling_request(&format!("/rtc/{id}"), "application/sdp", "v=0")).await;
+    let response =
+        request_once(&server, &signaling_request(&format!("/rtc/{id}"), "application/sdp", "v=0")).await;
     assert!(response.starts_with("HTTP/1.1 201"), "{response}");
     let offer = json!({"sdp": "v=0", "type": "offer"}).to_string();
     let response = request_once(&server, &signaling_request("/api/offer", "application/json", &offer)).await;

@@ -198,7 +198,10 @@ async fn check_all_come_in_order(events: u64, each: Option<Duration>) {
         .await;
     }
     let (done, dead) = (server.webhook_count("done").await, server.webhook_count("dead").await);
-    println!("{done} taken and {dead} dead letters after {:?}; told within {emit_time:?}", started_at.elapsed());
+    println!(
+        "{done} taken and {dead} dead letters after {:?}; told within {emit_time:?}",
+        started_at.elapsed()
+    );
     assert!(dead * 500 <= events, "seven tries of which three of ten fail: {dead}");
     let (mut first, mut seen) = (HashMap::<String, Vec<u64>>::new(), HashSet::new());
     for one in hooks.received() {

@@ -269,7 +269,9 @@ async fn a_dead_letter_is_listed_with_its_tries_and_delivered_again() {
     let mut received = hooks.wait_for_first(3).await;
     received.extend(right.wait_for_first(1).await);
     assert!(
-        received.iter().all(|one| one.id() == received[0].id() && one.body == received[0].body && one.sequence() == 1)
+        received
+            .iter()
+            .all(|one| one.id() == received[0].id() && one.body == received[0].body && one.sequence() == 1)
     );
     let path = format!("/v1/ext/conversation/{id}/deliveries");
     let log = wait_for("the delivery", async || {

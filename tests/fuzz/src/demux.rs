@@ -27,24 +27,24 @@ pub fn demux(bytes: &[u8]) {
     if bytes.len() > MAX_INPUT {
         return;
     }
-    let mut world = Harness::new();
+    let mut harness = Harness::new();
     let [client, stranger] = client_addresses();
     for step in parse_steps(bytes, MAX_STEPS) {
         match step.kind % 6 {
             0 => {
-                world.deliver(Protocol::Udp, client, step.bytes);
+                harness.deliver(Protocol::Udp, client, step.bytes);
             }
             1 => {
-                world.deliver(Protocol::Udp, stranger, step.bytes);
+                harness.deliver(Protocol::Udp, stranger, step.bytes);
             }
             kind @ 2..=4 => {
-                let Some(mut datagram) = world.next_datagram() else { continue };
+                let Some(mut datagram) = harness.next_datagram() else { continue };
                 if kind == 3 {
                     corrupt(&mut datagram, step.bytes);
                 }
-                world.deliver(Protocol::Udp, if kind == 4 { stranger } else { client }, &datagram);
+                harness.deliver(Protocol::Udp, if kind == 4 { stranger } else { client }, &datagram);
             }
-            _ => world.advance(Duration::from_millis(u64::from(step.bytes.first().copied().unwrap_or(1)))),
+            _ => harness.advance(Duration::from_millis(u64::from(step.bytes.first().copied().unwrap_or(1)))),
         }
     }
 }

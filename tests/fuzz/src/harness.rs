@@ -51,8 +51,8 @@ pub(crate) fn server_certificate() -> &'static Certificate {
 
 fn client_certificate() -> DtlsCert {
     static CERTIFICATE: OnceLock<DtlsCert> = OnceLock::new();
-    let made = || str0m::crypto::from_feature_flags().dtls_provider.generate_certificate();
-    CERTIFICATE.get_or_init(|| made().expect("a certificate")).clone()
+    let generate = || str0m::crypto::from_feature_flags().dtls_provider.generate_certificate();
+    CERTIFICATE.get_or_init(|| generate().expect("a certificate")).clone()
 }
 
 /// Both ends of the connection.
@@ -107,16 +107,16 @@ impl Harness {
 
     /// The same after all handshakes, with the data channel open.
     pub(crate) fn connected() -> Self {
-        let mut world = Self::new();
+        let mut harness = Self::new();
         for _ in 0..CONNECT_TIMEOUT_MS {
-            world.advance(Duration::from_millis(1));
-            while let Some(datagram) = world.next_datagram() {
-                world.deliver(Protocol::Udp, client_addresses()[0], &datagram);
+            harness.advance(Duration::from_millis(1));
+            while let Some(datagram) = harness.next_datagram() {
+                harness.deliver(Protocol::Udp, client_addresses()[0], &datagram);
             }
             let open = |event: &TransportEvent| matches!(event, TransportEvent::ChannelOpen);
-            if world.channel.is_some() && world.client.is_connected() && world.events.iter().any(open) {
-                world.events.clear();
-                return world;
+            if harness.channel.is_some() && harness.client.is_connected() && harness.events.iter().any(open) {
+                harness.events.clear();
+                return harness;
             }
         }
         panic!("the client did not connect");
@@ -132,23 +132,23 @@ impl Harness {
     /// the connection accepted it.
     pub(crate) fn deliver(&mut self, protocol: Protocol, source: SocketAddr, datagram: &[u8]) -> bool {
         let slot = self.demux.route(self.now, source, datagram);
-        let learnt = self.known_addresses.contains(&source);
+        let was_known = self.known_addresses.contains(&source);
         assert!(slot.is_none_or(|slot| slot == CALL_KEY), "there is no such call");
         assert!(
-            slot.is_none() || learnt || stun_ufrag(datagram).is_some(),
+            slot.is_none() || was_known || stun_ufrag(datagram).is_some(),
             "a stranger's datagram was routed"
         );
-        let taken =
+        let accepted =
             slot.is_some() && self.connection.receive(self.now, protocol, source, server_address(), datagram);
-        if taken {
+        if accepted {
             self.demux.learn_address(source, CALL_KEY);
             self.received_any = true;
-            if !learnt {
+            if !was_known {
                 self.known_addresses.push(source);
             }
         }
         self.poll_server();
-        taken
+        accepted
     }
 
     /// Advances the time of both ends.
@@ -165,23 +165,24 @@ impl Harness {
 
     fn poll_server(&mut self) {
         let mut sent = Vec::new();
-        while let Some(event) = self.connection.poll(self.now, &mut |one: Transmit| sent.push(one)) {
+        while let Some(event) = self.connection.poll(self.now, &mut |transmit: Transmit| sent.push(transmit))
+        {
             self.events.push(event);
         }
         assert!(self.connection.timeout() > self.now, "the connection would be served without end");
         assert!(self.received_any || sent.is_empty(), "who proved nothing was sent {} datagrams", sent.len());
-        for one in sent {
+        for transmit in sent {
             assert!(
-                self.known_addresses.contains(&one.destination),
+                self.known_addresses.contains(&transmit.destination),
                 "{} was never heard of",
-                one.destination
+                transmit.destination
             );
             let Ok(receive) =
-                Receive::new(Protocol::Udp, server_address(), client_addresses()[0], &one.contents)
+                Receive::new(Protocol::Udp, server_address(), client_addresses()[0], &transmit.contents)
             else {
                 continue;
             };
-            if one.destination == client_addresses()[0] {
+            if transmit.destination == client_addresses()[0] {
                 drop(self.client.handle_input(Input::Receive(self.now, receive)));
                 self.poll_client();
             }

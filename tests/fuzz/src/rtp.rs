@@ -27,21 +27,21 @@ struct AudioReceiver {
 }
 
 impl AudioReceiver {
-    fn process_events(&mut self, world: &mut Harness) {
-        for event in world.events.drain(..) {
+    fn process_events(&mut self, harness: &mut Harness) {
+        for event in harness.events.drain(..) {
             match event {
                 TransportEvent::Audio { sequence, timestamp, payload } => {
                     assert!(!payload.is_empty(), "an empty packet is no sound");
                     self.packets += 1;
-                    self.jitter_buffer.push(world.now, sequence, timestamp, payload);
+                    self.jitter_buffer.push(harness.now, sequence, timestamp, payload);
                 }
-                TransportEvent::Text(text) => drop(self.inbox.read(world.now, &text)),
+                TransportEvent::Text(text) => drop(self.inbox.read(harness.now, &text)),
                 _ => {}
             }
         }
         for frames in 0.. {
             assert!(frames < MAX_FRAMES, "the buffer gives frames without end");
-            let Some(frame) = self.jitter_buffer.pull(world.now) else { break };
+            let Some(frame) = self.jitter_buffer.pull(harness.now) else { break };
             self.pcm.clear();
             self.decoder.decode(&frame, &mut self.pcm);
             assert_eq!(self.pcm.len(), (frame.samples as usize / 3).min(1_920), "{frame:?}");
@@ -69,56 +69,56 @@ pub fn rtp(bytes: &[u8]) {
     if bytes.len() > MAX_INPUT {
         return;
     }
-    let mut world = Harness::connected();
-    let mut ear = AudioReceiver {
+    let mut harness = Harness::connected();
+    let mut receiver = AudioReceiver {
         jitter_buffer: JitterBuffer::default(),
         decoder: Decoder::new().expect("a decoder"),
-        inbox: ClientInbox::new(world.now),
+        inbox: ClientInbox::new(harness.now),
         pcm: Vec::new(),
         packets: 0,
     };
     let client = client_addresses()[0];
-    let (mut sequence, mut timestamp, mut forged) = (1_000_u64, 48_000_u32, true);
+    let (mut sequence, mut timestamp, mut only_forged) = (1_000_u64, 48_000_u32, true);
     for step in parse_steps(bytes, MAX_STEPS) {
         match step.kind % 6 {
             0 => {
-                forged &= is_rtp(step.bytes);
-                world.deliver(Protocol::Udp, client, step.bytes);
+                only_forged &= is_rtp(step.bytes);
+                harness.deliver(Protocol::Udp, client, step.bytes);
             }
             1 => {
-                forged = false;
+                only_forged = false;
                 let [a, b, c, d, e, f, flags, level, payload @ ..] = step.bytes else { continue };
                 sequence = sequence.saturating_add_signed(i64::from(i16::from_be_bytes([*a, *b])) + 1);
                 timestamp =
                     timestamp.wrapping_add_signed(i32::from_be_bytes([*c, *d, *e, *f]).wrapping_add(960));
                 let level = (flags & 2 != 0).then_some(-i8::try_from(level & 0x7f).unwrap_or(0));
-                world.send_rtp(sequence, timestamp, flags & 1 != 0, level, payload);
-                deliver_all(&mut world);
+                harness.send_rtp(sequence, timestamp, flags & 1 != 0, level, payload);
+                deliver_all(&mut harness);
             }
             2 => {
-                let Some(mut datagram) = world.next_datagram() else { continue };
+                let Some(mut datagram) = harness.next_datagram() else { continue };
                 corrupt(&mut datagram, step.bytes);
-                forged &= is_rtp(&datagram);
-                world.deliver(Protocol::Udp, client, &datagram);
+                only_forged &= is_rtp(&datagram);
+                harness.deliver(Protocol::Udp, client, &datagram);
             }
             4 => {
-                world.advance(Duration::from_millis(u64::from(step.bytes.first().copied().unwrap_or(1))));
-                deliver_all(&mut world);
+                harness.advance(Duration::from_millis(u64::from(step.bytes.first().copied().unwrap_or(1))));
+                deliver_all(&mut harness);
             }
             kind => {
-                forged = false;
-                world.send_text(step.bytes, kind == 5);
-                deliver_all(&mut world);
+                only_forged = false;
+                harness.send_text(step.bytes, kind == 5);
+                deliver_all(&mut harness);
             }
         }
-        ear.process_events(&mut world);
+        receiver.process_events(&mut harness);
     }
-    if forged {
-        let before = ear.packets;
-        world.send_rtp(sequence + 1, timestamp.wrapping_add(960), false, None, &[0xf8, 0xff, 0xfe]);
-        deliver_all(&mut world);
-        ear.process_events(&mut world);
-        assert!(ear.packets > before, "a call is deaf after packets that anybody can forge");
+    if only_forged {
+        let before = receiver.packets;
+        harness.send_rtp(sequence + 1, timestamp.wrapping_add(960), false, None, &[0xf8, 0xff, 0xfe]);
+        deliver_all(&mut harness);
+        receiver.process_events(&mut harness);
+        assert!(receiver.packets > before, "a call is deaf after packets that anybody can forge");
     }
 }
 
@@ -127,8 +127,8 @@ fn is_rtp(datagram: &[u8]) -> bool {
     datagram.first().is_some_and(|first| (128..=191).contains(first))
 }
 
-fn deliver_all(world: &mut Harness) {
-    while let Some(datagram) = world.next_datagram() {
-        world.deliver(Protocol::Udp, client_addresses()[0], &datagram);
+fn deliver_all(harness: &mut Harness) {
+    while let Some(datagram) = harness.next_datagram() {
+        harness.deliver(Protocol::Udp, client_addresses()[0], &datagram);
     }
 }

@@ -20,9 +20,9 @@ pub fn rtvi(bytes: &[u8]) {
         return;
     }
     let now = engine::clock::now();
-    let read = decode(text);
-    assert_eq!(ClientInbox::new(now).read(now, text), read, "the limit is not reached");
-    match read {
+    let decoded = decode(text);
+    assert_eq!(ClientInbox::new(now).read(now, text), decoded, "the limit is not reached");
+    match decoded {
         Err(answer) => {
             assert!(answer.len() <= MAX_REPLY_LENGTH, "{answer}");
             let answer: Value = serde_json::from_str(&answer).expect("the answer is JSON");

@@ -42,7 +42,7 @@ fn check_answer(offer: &str, answer: &str) {
     assert!(answer.contains("a=candidate:") && answer.contains("a=fingerprint:"), "{answer}");
 }
 
-fn check_rejection(refused: &AcceptError) {
-    let text = refused.to_string();
+fn check_rejection(error: &AcceptError) {
+    let text = error.to_string();
     assert!(!text.is_empty() && !text.contains("0x"), "{text}");
 }

@@ -11,18 +11,18 @@ pub struct Step<'a> {
 }
 
 /// The steps in these bytes, at most `max_steps`.
-pub fn parse_steps(mut bytes: &[u8], most: usize) -> impl Iterator<Item = Step<'_>> {
+pub fn parse_steps(mut bytes: &[u8], max_steps: usize) -> impl Iterator<Item = Step<'_>> {
     std::iter::from_fn(move || {
         let [kind, rest @ ..] = bytes else { return None };
         let (length, rest) = match rest {
             [high, low, rest @ ..] => (usize::from(u16::from_be_bytes([*high, *low])), rest),
             rest => (rest.len(), rest),
         };
-        let (taken, rest) = rest.split_at(length.min(rest.len()));
+        let (payload, rest) = rest.split_at(length.min(rest.len()));
         bytes = rest;
-        Some(Step { kind: *kind, bytes: taken })
+        Some(Step { kind: *kind, bytes: payload })
     })
-    .take(most)
+    .take(max_steps)
 }
 
 /// Damages a datagram by `patches` of four bytes. Each is a position (two bytes, modulo the

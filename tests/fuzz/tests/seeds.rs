@@ -25,12 +25,12 @@ fn read_seeds(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// Runs a target on an input. An input that fails is saved, and the panic names its file.
-fn assert_no_panic(name: &str, bytes: &[u8], place: &str) {
+fn assert_no_panic(name: &str, bytes: &[u8], origin: &str) {
     let run = find_target(name);
     if std::panic::catch_unwind(|| run(bytes)).is_err() {
-        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzz-{name}"));
-        std::fs::write(&kept, bytes).expect("what failed can be kept");
-        panic!("{place} fails, see above; its bytes are in {}", kept.display());
+        let saved = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzz-{name}"));
+        std::fs::write(&saved, bytes).expect("what failed can be kept");
+        panic!("{origin} fails, see above; its bytes are in {}", saved.display());
     }
 }
 

@@ -27,12 +27,12 @@ const MAX_CONCEALED_FRAMES: u64 = 5;
 /// # Errors
 /// The encoder's error.
 pub(crate) fn encode_recording(workload: &Workload) -> Result<Vec<Bytes>, String> {
-    let told = |e: opus::Error| format!("the recording cannot be encoded: {e}");
+    let describe = |e: opus::Error| format!("the recording cannot be encoded: {e}");
     let mut encoder =
-        opus::Encoder::new(SAMPLE_RATE as u32, Channels::Mono, Application::Voip).map_err(told)?;
-    encoder.set_bitrate(Bitrate::Bits(BITRATE)).map_err(told)?;
+        opus::Encoder::new(SAMPLE_RATE as u32, Channels::Mono, Application::Voip).map_err(describe)?;
+    encoder.set_bitrate(Bitrate::Bits(BITRATE)).map_err(describe)?;
     let blocks = (0..workload.speech.len() / FRAME_SAMPLES).map(|n| workload.frame(n));
-    blocks.map(|block| encoder.encode_vec(block, 1_275).map(Bytes::from).map_err(told)).collect()
+    blocks.map(|block| encoder.encode_vec(block, 1_275).map(Bytes::from).map_err(describe)).collect()
 }
 
 /// Statistics of the received audio.
@@ -63,13 +63,13 @@ pub(super) struct AudioReceiver {
 impl AudioReceiver {
     /// A receiver for a caller whose first sample is spoken at `started_at`. The caller speaks no
     /// utterance that ends after `until` (s).
-    pub(super) fn new(workload: Arc<Workload>, begun: Instant, until: f64) -> Self {
+    pub(super) fn new(workload: Arc<Workload>, started_at: Instant, until: f64) -> Self {
         let mut scorer = Scorer::new(workload, SAMPLE_RATE);
         scorer.set_end(until);
         Self {
             // Fails only if memory runs out. Then nothing is received, which the scores show.
             decoder: opus::Decoder::new(SAMPLE_RATE as u32, Channels::Mono).ok(),
-            started_at: begun,
+            started_at: started_at,
             first_packet_at: None,
             timestamps: TimestampUnwrapper::default(),
             lateness: Lateness::from_fastest(),
@@ -113,16 +113,16 @@ impl AudioReceiver {
 
     /// Returns the statistics of the audio until `at`.
     pub(super) fn finish(&mut self, at: Instant) -> AudioStats {
-        let came = self.lateness;
+        let lateness_so_far = self.lateness;
         let silent = self.lateness.finish(self.seconds_since_start(at));
         // Audio that is missing after the end of a call is not late.
-        let over = silent >= DISCONNECTED_AFTER;
-        let until = self.seconds_since_start(at) - if over { silent } else { 0.0 };
+        let disconnected = silent >= DISCONNECTED_AFTER;
+        let until = self.seconds_since_start(at) - if disconnected { silent } else { 0.0 };
         AudioStats {
             trailing_silence: silent,
             first_packet_at: self.first_packet_at,
             scores: self.scorer.finish(until - UNJUDGED_TAIL),
-            lateness: if over { came } else { self.lateness },
+            lateness: if disconnected { lateness_so_far } else { self.lateness },
             clock_offset: self.offsets.median(),
         }
     }
@@ -146,8 +146,8 @@ mod tests {
 
     #[test]
     fn an_answer_in_packets_is_heard_when_its_first_packet_comes() {
-        let begun = clock::now();
-        let mut ear = AudioReceiver::new(Arc::new(Workload::built_in().unwrap()), begun, 10.0);
+        let started_at = clock::now();
+        let mut receiver = AudioReceiver::new(Arc::new(Workload::built_in().unwrap()), started_at, 10.0);
         let mut encoder = opus::Encoder::new(48_000, Channels::Mono, Application::Voip).unwrap();
         for n in 0..300_u32 {
             // The reply starts with the packet at 4.02 s; the first utterance ends at 3.1 s.
@@ -159,16 +159,16 @@ mod tests {
             if n == 250 {
                 continue; // lost
             }
-            let at = begun + Duration::from_millis(20) * (n + 1);
-            ear.handle_packet(at, n.wrapping_mul(960).wrapping_add(u32::MAX - 5_000), &payload);
+            let at = started_at + Duration::from_millis(20) * (n + 1);
+            receiver.handle_packet(at, n.wrapping_mul(960).wrapping_add(u32::MAX - 5_000), &payload);
         }
-        let heard = ear.finish(begun + Duration::from_millis(6_040));
-        assert_eq!(heard.scores.voice_to_voice.len(), 1);
-        assert!((heard.scores.voice_to_voice[0] - 0.92).abs() < 1e-6, "{:?}", heard.scores);
+        let stats = receiver.finish(started_at + Duration::from_millis(6_040));
+        assert_eq!(stats.scores.voice_to_voice.len(), 1);
+        assert!((stats.scores.voice_to_voice[0] - 0.92).abs() < 1e-6, "{:?}", stats.scores);
         assert_eq!(
-            (heard.lateness.frames, heard.lateness.late_frames, heard.trailing_silence),
+            (stats.lateness.frames, stats.lateness.late_frames, stats.trailing_silence),
             (300, 1, 0.0)
         );
-        assert!((heard.lateness.concealed_seconds - 0.02).abs() < 1e-9);
+        assert!((stats.lateness.concealed_seconds - 0.02).abs() < 1e-9);
     }
 }

@@ -148,10 +148,10 @@ impl Peer {
         }
         let registry = register_default_interceptors(Registry::new(), &mut media)?;
         let registry = registry.with(Slot::from(INTERCEPTOR_ORDER), ReportForwarder::default());
-        let (gathering, gathered) = watch::channel(false);
-        let (stating, state) = watch::channel(ConnectionState::Connecting);
-        let (tracking, tracks) = mpsc::unbounded_channel();
-        let handler = EventHandler { ice_gathered: gathering, state: stating, tracks: tracking };
+        let (ice_sender, gathered) = watch::channel(false);
+        let (state_sender, state) = watch::channel(ConnectionState::Connecting);
+        let (track_sender, tracks) = mpsc::unbounded_channel();
+        let handler = EventHandler { ice_gathered: ice_sender, state: state_sender, tracks: track_sender };
         let connection = PeerConnectionBuilder::new()
             .with_media_engine(media)
             .with_interceptor_registry(registry)
@@ -171,12 +171,12 @@ impl Peer {
         let track = MediaStreamTrack::new(stream, id, label, RtpCodecKind::Audio, vec![coding]);
         let track = Arc::new(TrackLocalStaticRTP::new(track));
         connection.add_track(Arc::clone(&track) as Arc<dyn TrackLocal>).await?;
-        let watching = RTCRtpTransceiverInit {
+        let video_init = RTCRtpTransceiverInit {
             direction: RTCRtpTransceiverDirection::Recvonly,
             streams: Vec::new(),
             send_encodings: Vec::new(),
         };
-        connection.add_transceiver_from_kind(RtpCodecKind::Video, Some(watching)).await?;
+        connection.add_transceiver_from_kind(RtpCodecKind::Video, Some(video_init)).await?;
         if channel {
             let channel = connection.create_data_channel("load", None).await?;
             tokio::spawn(async move {
@@ -211,9 +211,9 @@ impl Peer {
 
     /// Applies the server's answer.
     pub(super) async fn set_answer(&self, sdp: String) -> std::result::Result<(), String> {
-        let told = |e| format!("the answer cannot be taken: {e}");
-        let answer = RTCSessionDescription::answer(sdp).map_err(told)?;
-        self.connection.set_remote_description(answer).await.map_err(told)
+        let describe = |e| format!("the answer cannot be taken: {e}");
+        let answer = RTCSessionDescription::answer(sdp).map_err(describe)?;
+        self.connection.set_remote_description(answer).await.map_err(describe)
     }
 
     /// Waits until the connection is in one of these states and returns that state.

@@ -43,9 +43,9 @@ pub(super) struct VideoReceiver {
 }
 
 impl VideoReceiver {
-    pub(super) fn new(begun: Instant, decodes: bool) -> Self {
+    pub(super) fn new(started_at: Instant, decodes: bool) -> Self {
         Self {
-            started_at: begun,
+            started_at: started_at,
             current: None,
             first_frame_at: None,
             decode_enabled: decodes,
@@ -59,36 +59,36 @@ impl VideoReceiver {
     pub(super) fn handle_packet(&mut self, at: Instant, packet: &rtp::Packet) -> bool {
         let header = &packet.header;
         // Padding, which senders use to probe for bandwidth, has no payload.
-        let Some((begins, payload)) = strip_vp8_descriptor(&packet.payload) else {
+        let Some((starts_frame, payload)) = strip_vp8_descriptor(&packet.payload) else {
             return false;
         };
-        let goes_on = self.current.as_ref().is_some_and(|c| {
-            c.timestamp == header.timestamp && c.next_sequence == header.sequence_number && !begins
+        let continues = self.current.as_ref().is_some_and(|c| {
+            c.timestamp == header.timestamp && c.next_sequence == header.sequence_number && !starts_frame
         });
-        if !goes_on {
+        if !continues {
             let mut data = self.current.take().map(|c| c.data).unwrap_or_default();
             data.clear();
             self.current = Some(PartialFrame {
                 timestamp: header.timestamp,
                 next_sequence: 0,
-                is_complete: begins,
+                is_complete: starts_frame,
                 data,
             });
         }
-        let Some(coming) = &mut self.current else {
+        let Some(frame) = &mut self.current else {
             return false;
         };
-        coming.next_sequence = header.sequence_number.wrapping_add(1);
+        frame.next_sequence = header.sequence_number.wrapping_add(1);
         if self.decode_enabled {
-            coming.data.extend_from_slice(payload);
+            frame.data.extend_from_slice(payload);
         }
         if !header.marker {
             return false;
         }
-        let Some(coming) = self.current.take().filter(|c| c.is_complete) else {
+        let Some(frame) = self.current.take().filter(|c| c.is_complete) else {
             return false;
         };
-        self.finish_frame(at, &coming);
+        self.finish_frame(at, &frame);
         true
     }
 
@@ -121,9 +121,9 @@ impl VideoReceiver {
 
     /// Returns the statistics of a call that was requested at `requested_at`. `sound`: the median
     /// audio offset, as in [`ClockOffsets`].
-    pub(super) fn finish(&mut self, asked: Instant, sound: Option<f64>) -> ReceivedVideo {
+    pub(super) fn finish(&mut self, requested_at: Instant, sound: Option<f64>) -> ReceivedVideo {
         self.stats.first_frame =
-            self.first_frame_at.map(|at| at.saturating_duration_since(asked).as_secs_f64());
+            self.first_frame_at.map(|at| at.saturating_duration_since(requested_at).as_secs_f64());
         self.stats.skew = self.offsets.median().zip(sound).map(|(picture, sound)| picture - sound);
         self.stats
     }
@@ -199,19 +199,19 @@ mod tests {
 
     #[test]
     fn whole_pictures_are_counted_decoded_and_timed() {
-        let begun = clock::now();
-        let mut eye = VideoReceiver::new(begun, true);
+        let started_at = clock::now();
+        let mut receiver = VideoReceiver::new(started_at, true);
         let mut sequence = u16::MAX - 2;
-        let mut came = 0;
+        let mut completed = 0;
         for (n, frame) in frames().iter().enumerate() {
-            let at = begun + Duration::from_millis(100 + 40 * n as u64);
+            let at = started_at + Duration::from_millis(100 + 40 * n as u64);
             for packet in packets(frame, 20, &mut sequence, n as u32 * 3600) {
-                came += u32::from(eye.handle_packet(at, &packet));
+                completed += u32::from(receiver.handle_packet(at, &packet));
             }
         }
-        let seen = eye.finish(begun, None);
-        assert_eq!((came, seen.frames, seen.decoded, seen.decode_errors), (6, 6, 6, 0));
-        assert!((seen.first_frame.unwrap() - 0.1).abs() < 1e-9);
+        let stats = receiver.finish(started_at, None);
+        assert_eq!((completed, stats.frames, stats.decoded, stats.decode_errors), (6, 6, 6, 0));
+        assert!((stats.first_frame.unwrap() - 0.1).abs() < 1e-9);
     }
 
     #[test]
@@ -229,16 +229,16 @@ mod tests {
 
     #[test]
     fn a_picture_that_lacks_a_packet_is_none() {
-        let begun = clock::now();
-        for gone in [0, 1, 2] {
-            let mut eye = VideoReceiver::new(begun, false);
+        let started_at = clock::now();
+        for lost in [0, 1, 2] {
+            let mut receiver = VideoReceiver::new(started_at, false);
             let mut sequence = 7;
             let frame = vec![0; 55];
             let all = packets(&frame, 20, &mut sequence, 90);
-            let mut came = all.iter().enumerate().filter(|(i, _)| *i != gone);
-            assert!(!came.any(|(_, p)| eye.handle_packet(begun, p)), "packet {gone}");
+            let mut received = all.iter().enumerate().filter(|(i, _)| *i != lost);
+            assert!(!received.any(|(_, p)| receiver.handle_packet(started_at, p)), "packet {lost}");
             let next = packets(&frame, 20, &mut sequence, 3690);
-            assert!(next.iter().any(|p| eye.handle_packet(begun, p)));
+            assert!(next.iter().any(|p| receiver.handle_packet(started_at, p)));
         }
     }
 }

@@ -38,8 +38,8 @@ pub(super) fn commit_channel() -> (CommitSink, Receiver<(ConversationId, String)
 }
 
 impl EventSink for CommitSink {
-    fn record(&self, conversation: ConversationId, fact: EventEnvelope) {
-        if let Event::UtteranceCommitted { text } = fact.event {
+    fn record(&self, conversation: ConversationId, event: EventEnvelope) {
+        if let Event::UtteranceCommitted { text } = event.event {
             // Fails only after the end of the run.
             let _ = self.0.send((conversation, text));
         }
@@ -112,16 +112,16 @@ impl Feeder {
 
     pub(super) fn run(mut self) -> RunResult {
         let stop = crate::interrupt_flag();
-        let begun = clock::now();
+        let started_at = clock::now();
         let ramp = Duration::from_secs_f64((self.plan.calls - 1) as f64 / self.plan.ramp);
-        let ends = begun + ramp + self.plan.duration;
-        let mut progress = Progress::new(begun, ramp + self.plan.duration);
+        let ends_at = started_at + ramp + self.plan.duration;
+        let mut progress = Progress::new(started_at, ramp + self.plan.duration);
         let (mut first, mut begin, mut attached) = (None, None, 0);
-        let mut next = begun;
+        let mut next = started_at;
         loop {
             let now = clock::now();
             while attached < self.plan.calls
-                && now >= begun + Duration::from_secs_f64(attached as f64 / self.plan.ramp)
+                && now >= started_at + Duration::from_secs_f64(attached as f64 / self.plan.ramp)
             {
                 // The first call has run for a while, so one-time allocations are done.
                 if attached == 1 {
@@ -131,27 +131,27 @@ impl Feeder {
                 attached += 1;
             }
             for caller in &mut self.callers {
-                caller.poll(&self.plan.workload, now, ends);
+                caller.poll(&self.plan.workload, now, ends_at);
             }
             for (id, text) in self.committed.try_iter() {
                 if let Some(caller) = self.callers.get_mut(id.0 as usize) {
                     caller.committed.push(text);
                 }
             }
-            if begin.is_none() && now >= begun + ramp {
+            if begin.is_none() && now >= started_at + ramp {
                 begin = Some(Snapshot::capture(&self.engine));
             }
-            let over = now >= ends || stop.load(Relaxed);
+            let finished = now >= ends_at || stop.load(Relaxed);
             progress.update(now, self.callers.len(), self.plan.calls, self.failed);
-            if over {
+            if finished {
                 progress.finish();
                 let end = Snapshot::capture(&self.engine);
                 let begin = begin.unwrap_or_else(|| Snapshot::capture(&self.engine));
                 let workload = Arc::clone(&self.plan.workload);
                 let failed = self.failed
                     + self.callers.iter().filter(|c| c.closed || c.connected_at.is_none()).count();
-                let whole = self.callers.into_iter().filter(|c| !c.closed);
-                let calls = whole.filter_map(|c| c.finish(&workload, now)).collect();
+                let connected = self.callers.into_iter().filter(|c| !c.closed);
+                let calls = connected.filter_map(|c| c.finish(&workload, now)).collect();
                 let interrupted = stop.load(Relaxed);
                 return RunResult { calls, failed, start: begin, end, first_call_memory: first, interrupted };
             }
@@ -163,9 +163,9 @@ impl Feeder {
     fn attach_caller(&mut self, now: Instant, number: usize) {
         let call = CallConfig { id: ConversationId(self.callers.len() as u128), ..self.call.clone() };
         match self.engine.start_loopback_call(Arc::new(call), Vec::new()) {
-            Ok(far) => {
+            Ok(client) => {
                 let mut caller = Caller {
-                    client: far,
+                    client: client,
                     requested_at: now,
                     connected_at: None,
                     sent_frames: 0,
@@ -190,32 +190,33 @@ impl Feeder {
 }
 
 impl Caller {
-    fn poll(&mut self, workload: &Workload, now: Instant, ends: Instant) {
-        for left in self.client.drain_outputs() {
-            match left {
+    fn poll(&mut self, workload: &Workload, now: Instant, ends_at: Instant) {
+        for output in self.client.drain_outputs() {
+            match output {
                 LoopbackOutput::Connected { at } => {
                     self.connected_at = Some(at);
-                    let whole = ends.saturating_duration_since(at).as_secs_f64();
+                    let whole = ends_at.saturating_duration_since(at).as_secs_f64();
                     self.scorer.set_end(whole - UNJUDGED_TAIL);
                 }
                 LoopbackOutput::Audio { at, timestamp, pcm, .. } => {
-                    let Some(began) = self.connected_at else { continue };
-                    let at = at.saturating_duration_since(began).as_secs_f64();
+                    let Some(connected_at) = self.connected_at else { continue };
+                    let at = at.saturating_duration_since(connected_at).as_secs_f64();
                     let _ = self.lateness.record_frame(at, timestamp as i64, pcm.len() as i64);
                     self.scorer.process_audio(at, &pcm);
                 }
                 LoopbackOutput::Video { at, .. } => {
-                    let since =
-                        self.connected_at.map(|began| at.saturating_duration_since(began).as_secs_f64());
+                    let since = self
+                        .connected_at
+                        .map(|connected_at| at.saturating_duration_since(connected_at).as_secs_f64());
                     self.scorer.record_frame(since.unwrap_or_default());
                 }
                 LoopbackOutput::Closed => self.closed = true,
                 LoopbackOutput::Text(_) => {}
             }
         }
-        let Some(began) = self.connected_at else { return };
+        let Some(connected_at) = self.connected_at else { return };
         loop {
-            let spoken = began + frames_duration(self.sent_frames + 1);
+            let spoken = connected_at + frames_duration(self.sent_frames + 1);
             if spoken > now + SEND_AHEAD {
                 return;
             }
@@ -232,14 +233,14 @@ impl Caller {
 
     /// Result of the call; `None` if it never connected.
     fn finish(mut self, workload: &Workload, now: Instant) -> Option<CallResult> {
-        let began = self.connected_at?;
-        let whole = now.saturating_duration_since(began).as_secs_f64();
-        self.lateness.finish(whole);
+        let connected_at = self.connected_at?;
+        let duration = now.saturating_duration_since(connected_at).as_secs_f64();
+        self.lateness.finish(duration);
         Some(CallResult {
-            join: began.saturating_duration_since(self.requested_at).as_secs_f64(),
-            scores: self.scorer.finish(whole - UNJUDGED_TAIL),
+            join: connected_at.saturating_duration_since(self.requested_at).as_secs_f64(),
+            scores: self.scorer.finish(duration - UNJUDGED_TAIL),
             lateness: self.lateness,
-            turns: turns::evaluate_turns(workload, whole, &self.committed),
+            turns: turns::evaluate_turns(workload, duration, &self.committed),
             late_frames: self.late_frames,
         })
     }

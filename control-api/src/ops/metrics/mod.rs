@@ -33,7 +33,8 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 fn may_read(shared: &AppState, request: &Request) -> bool {
     let presented_token = bearer_token(request.headers(), request.uri().query());
     if let (Some(token), Some(presented_token)) = (&shared.config.metrics_token, presented_token)
-        && aws_lc_rs::constant_time::verify_slices_are_equal(token.as_bytes(), presented_token.as_bytes()).is_ok()
+        && aws_lc_rs::constant_time::verify_slices_are_equal(token.as_bytes(), presented_token.as_bytes())
+            .is_ok()
     {
         return true;
     }

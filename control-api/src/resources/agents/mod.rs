@@ -219,7 +219,8 @@ async fn update(
     let id = store::normalize_id(id).ok_or_else(not_found)?;
     let mut available_avatars = avatars::list_available(shared, &caller.workspace).await?;
     let mut tx = shared.store.begin_write().await?;
-    let row = document::find_in(&mut tx, Table::Agent, &caller.workspace, &id).await?.ok_or_else(not_found)?;
+    let row =
+        document::find_in(&mut tx, Table::Agent, &caller.workspace, &id).await?.ok_or_else(not_found)?;
     let old: AgentSecrets = secrets::open(&shared.vault, &row.id, &row.secrets)?;
     let mut stored = document::parse_document(&row.document)?;
     drop_deleted_references(&mut tx, &caller.workspace, &mut stored).await?;
@@ -296,7 +297,8 @@ async fn rotate_webhook_secret(
     let not_found = || ApiError::NotFound(Resource::Agent);
     let id = store::normalize_id(&id).ok_or_else(not_found)?;
     let mut tx = shared.store.begin_write().await?;
-    let row = document::find_in(&mut tx, Table::Agent, &caller.workspace, &id).await?.ok_or_else(not_found)?;
+    let row =
+        document::find_in(&mut tx, Table::Agent, &caller.workspace, &id).await?.ok_or_else(not_found)?;
     let old: AgentSecrets = secrets::open(&shared.vault, &row.id, &row.secrets)?;
     let secrets = AgentSecrets { webhook: secrets::new_webhook_secret(), ..old };
     let sealed = secrets::seal(&shared.vault, &row.id, &secrets);

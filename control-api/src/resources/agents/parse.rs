@@ -77,7 +77,14 @@ pub(crate) fn parse_as(
             let mut delays_consistent = true;
             for (i, avatar) in list.iter().enumerate() {
                 let old = old.and_then(|s| s.avatars.get(i));
-                let (document, avatar_secrets) = parse_avatar(kind, avatar, &config["turn"], &mut delays_consistent, available_avatars, old);
+                let (document, avatar_secrets) = parse_avatar(
+                    kind,
+                    avatar,
+                    &config["turn"],
+                    &mut delays_consistent,
+                    available_avatars,
+                    old,
+                );
                 avatars.push(document);
                 secrets.avatars.push(avatar_secrets);
             }

@@ -103,7 +103,8 @@ async fn create_from_template(
     };
     let fetch_failed = |what: &str| ApiError::Internal(FETCH_FAILED, format!("no such {what}"));
     let id = store::normalize_id(&request.template).ok_or_else(|| fetch_failed("template"))?;
-    let available_avatars = avatars::list_available(&shared, &caller.workspace).await.or_internal_error(FETCH_FAILED)?;
+    let available_avatars =
+        avatars::list_available(&shared, &caller.workspace).await.or_internal_error(FETCH_FAILED)?;
     if !request.avatars.iter().all(|id| available_avatars.iter().any(|a| a.avatar_key_id == *id)) {
         return Err(fetch_failed("avatar"));
     }
@@ -150,10 +151,14 @@ fn agent_from_template(
     let mut avatars = Vec::new();
     for (i, id) in request.avatars.iter().enumerate() {
         let source = if i < template_avatars.len() { i } else { 0 };
-        let mut avatar = template_avatars.get(source).and_then(Value::as_object).cloned().unwrap_or_else(Map::new);
+        let mut avatar =
+            template_avatars.get(source).and_then(Value::as_object).cloned().unwrap_or_else(Map::new);
         // A name that is only the default name of the template's avatar does not fit another one.
-        let template_avatar = available_avatars.iter().find(|a| avatar.get("avatar_key_id") == Some(&json!(a.avatar_key_id)));
-        if template_avatar.is_some_and(|template_avatar| avatar.get("persona_name") == Some(&json!(template_avatar.avatar_name))) {
+        let template_avatar =
+            available_avatars.iter().find(|a| avatar.get("avatar_key_id") == Some(&json!(a.avatar_key_id)));
+        if template_avatar.is_some_and(|template_avatar| {
+            avatar.get("persona_name") == Some(&json!(template_avatar.avatar_name))
+        }) {
             avatar.shift_remove("persona_name");
         }
         avatar.insert("avatar_key_id".into(), id.clone().into());

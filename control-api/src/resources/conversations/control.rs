@@ -173,7 +173,11 @@ async fn end(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): P
     if row.status == ENDED {
         // A client that received an error because the end was not stored repeats the request, and
         // now gets the confirmation.
-        return if shared.unconfirmed_ends.take(id) { respond_ended() } else { Err(conflict(Rejection::Ended)) };
+        return if shared.unconfirmed_ends.take(id) {
+            respond_ended()
+        } else {
+            Err(conflict(Rejection::Ended))
+        };
     }
     let unwritable = || {
         shared.unconfirmed_ends.insert(id);
@@ -208,7 +212,11 @@ async fn end(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): P
         // After a timeout the current status is read nevertheless.
         let _ = timeout(END_TIMEOUT, shared.events.flush(&shared.store)).await;
         if find_conversation(&shared, &caller, &row.id).await?.status == ENDED {
-            return if shared.unconfirmed_ends.take(id) { respond_ended() } else { Err(conflict(Rejection::Ended)) };
+            return if shared.unconfirmed_ends.take(id) {
+                respond_ended()
+            } else {
+                Err(conflict(Rejection::Ended))
+            };
         }
         return Err(if shared.unconfirmed_ends.contains(id) {
             unwritable()

@@ -189,7 +189,8 @@ async fn create(
     quota::check_bytes(&shared, &mut tx, &caller.workspace, size).await?;
     let row = table::insert(&mut tx, &draft).await?;
     tx.commit().await?;
-    let queue_notify = if new_avatar.character.is_some() { &shared.bake_queued } else { &shared.photo_job_queued };
+    let queue_notify =
+        if new_avatar.character.is_some() { &shared.bake_queued } else { &shared.photo_job_queued };
     queue_notify.notify_one();
     Ok(axum::Json(to_json(&row)))
 }

@@ -120,7 +120,10 @@ impl StreamableHttpClient for BudgetedHttpClient {
         }
         let new_session_id = response.header(SESSION_HEADER).map(str::to_owned);
         if response.is_success() && is_event_stream(&response) {
-            return Ok(StreamableHttpPostResponse::Sse(sse_events(response, self.budget.clone()), new_session_id));
+            return Ok(StreamableHttpPostResponse::Sse(
+                sse_events(response, self.budget.clone()),
+                new_session_id,
+            ));
         }
         let body = self.budget.body(response).await.map_err(StreamableHttpError::Client)?;
         let read = serde_json::from_slice::<ServerJsonRpcMessage>(&body);

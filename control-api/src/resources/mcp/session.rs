@@ -135,12 +135,18 @@ async fn open_session(
         }
     }
     let legacy = match LegacySseTransport::open(client, budget.clone(), &mcp.url, headers).await {
-        Ok(legacy) => ().serve(BudgetedTransport::new(legacy, budget)).await.map_err(|error| error.to_string()),
+        Ok(legacy) => {
+            ().serve(BudgetedTransport::new(legacy, budget)).await.map_err(|error| error.to_string())
+        }
         Err(error) => Err(error.to_string()),
     };
-    legacy.map_err(
-        |error| if first_error.is_empty() { error } else { format!("{first_error}; and by the older transport: {error}") },
-    )
+    legacy.map_err(|error| {
+        if first_error.is_empty() {
+            error
+        } else {
+            format!("{first_error}; and by the older transport: {error}")
+        }
+    })
 }
 
 /// Lists all tools of a server, page by page.
@@ -316,7 +322,10 @@ mod tests {
         let convert = |content: Value| result_to_json(&result(content));
         assert_eq!(convert(json!({"content": text("42")})), Ok(json!({"result": "42"})));
         assert_eq!(convert(json!({"content": text("{\"a\": 1}")})), Ok(json!({"a": 1})));
-        assert_eq!(convert(json!({"content": text("x"), "structuredContent": {"b": 2}})), Ok(json!({"b": 2})));
+        assert_eq!(
+            convert(json!({"content": text("x"), "structuredContent": {"b": 2}})),
+            Ok(json!({"b": 2}))
+        );
         assert_eq!(
             convert(json!({"content": text("no such file"), "isError": true})),
             Err("no such file".into())
@@ -372,7 +381,11 @@ mod tests {
     /// Runs `work`, whose request gets no response, and checks that it times out after `after`. The
     /// clock is paused after the request and then jumps from timer to timer: only timeouts are left
     /// to wait for.
-    async fn assert_times_out<T>(after: Duration, request_received: &Notify, work: impl Future<Output = T>) -> T {
+    async fn assert_times_out<T>(
+        after: Duration,
+        request_received: &Notify,
+        work: impl Future<Output = T>,
+    ) -> T {
         let started = Instant::now();
         let mut work = std::pin::pin!(work);
         tokio::select! {
@@ -385,13 +398,17 @@ mod tests {
         // The wait began between the two; the clock has a resolution of 1 ms.
         let (min_elapsed, max_elapsed) = (silent.elapsed(), started.elapsed());
         resume();
-        assert!(min_elapsed <= after + Duration::from_millis(2) && max_elapsed >= after, "{min_elapsed:?} to {max_elapsed:?}");
+        assert!(
+            min_elapsed <= after + Duration::from_millis(2) && max_elapsed >= after,
+            "{min_elapsed:?} to {max_elapsed:?}"
+        );
         output
     }
 
     #[tokio::test]
     async fn a_server_that_stays_silent_is_left_out_after_ten_seconds() {
-        for (kind, silent_method) in [("shttp", "initialize"), ("shttp", "tools/list"), ("sse", "initialize")] {
+        for (kind, silent_method) in [("shttp", "initialize"), ("shttp", "tools/list"), ("sse", "initialize")]
+        {
             let (mcp, request_received) = serve(kind, silent_method).await;
             let servers =
                 McpServers { client: client(), conversation: "c".into(), servers: vec![Arc::new(mcp)] };
@@ -410,7 +427,8 @@ mod tests {
         let (mcp, request_received) = serve("shttp", "tools/call").await;
         let tools = load_tools(&client(), &Budget::default(), &mcp).await.unwrap();
         let [Tool { backend: ToolBackend::Remote(add), .. }] = &tools[..] else { panic!("{tools:?}") };
-        let output = assert_times_out(Duration::from_secs(20), &request_received, add.0.call(json!({"a": 1}))).await;
+        let output =
+            assert_times_out(Duration::from_secs(20), &request_received, add.0.call(json!({"a": 1}))).await;
         assert_eq!(output, Err("the MCP server took too long".into()));
     }
 
