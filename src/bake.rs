@@ -49,12 +49,12 @@ pub(crate) fn run(person: Option<&str>, wish: &Wish<'_>, background: bool) -> Re
         None => avatar_spec::ids().filter_map(avatar_spec::find).collect(),
     };
     if everybody.len() > 1 && wish.first.is_some() {
-        return Err(Failure::Usage("--first: of one person only".into()));
+        return Err(Failure::Usage("--first: requires a single avatar".into()));
     }
     let folder = out.is_none_or(|out| out.is_dir() || out.as_os_str().to_string_lossy().ends_with('/'));
     if everybody.len() > 1 && !folder {
         let out = out.unwrap_or(Path::new("")).display();
-        return Err(Failure::Usage(format!("--out {out}: several people need a folder")));
+        return Err(Failure::Usage(format!("--out {out}: several avatars require a folder")));
     }
     for person in &everybody {
         let file = match out {
@@ -62,7 +62,7 @@ pub(crate) fn run(person: Option<&str>, wish: &Wish<'_>, background: bool) -> Re
             _ => out.unwrap_or(Path::new("")).join(format!("{}.{size}.poses", person.id)),
         };
         if file.extension().is_some_and(|e| e == "webp") {
-            let why = "the set cannot end in .webp, its display picture does".to_owned();
+            let why = "the name of a pose set cannot end in .webp, which its display picture uses".to_owned();
             return Err(Failure::Usage(format!("--out {}: {why}", file.display())));
         }
         prepare(&file)?;
@@ -75,7 +75,7 @@ fn find(who: &str) -> Result<AvatarSpec, Failure> {
     if !who.ends_with(".toml") {
         let names: Vec<&str> = avatar_spec::ids().collect();
         let unknown =
-            || format!("{who}: nobody of that name; there are {} and files (*.toml)", names.join(", "));
+            || format!("{who}: unknown avatar; use {} or a character file (*.toml)", names.join(", "));
         return avatar_spec::find(who).ok_or_else(|| Failure::Usage(unknown()));
     }
     let bad = |why: String| Failure::Usage(format!("{who}: {why}"));
@@ -91,14 +91,18 @@ fn parse_size(size: &str) -> Result<(usize, usize), String> {
         None => match size.strip_suffix('p') {
             Some("720") => ("1280", "720"),
             Some("360") => ("640", "360"),
-            Some(_) => return Err("of these there are 360p and 720p".into()),
+            Some(_) => return Err("only 360p and 720p are supported".into()),
             None => (size, size),
         },
     };
     let side = |text: &str| {
-        let side: usize = text.parse().map_err(|_| "no size like 512, 720p or 1280x720".to_owned())?;
+        let side: usize = text.parse().map_err(|_| "not a size such as 512, 720p or 1280x720".to_owned())?;
         if !SIDES.contains(&side) || !side.is_multiple_of(2) {
-            return Err(format!("a side is even and has {} to {} pixels", SIDES.start(), SIDES.end()));
+            return Err(format!(
+                "width and height must be even and between {} and {} pixels",
+                SIDES.start(),
+                SIDES.end()
+            ));
         }
         Ok(side)
     };
@@ -121,7 +125,7 @@ fn prepare(file: &Path) -> Result<(), Failure> {
     for file in [file, &file.with_extension("webp")] {
         // The rename at the end would replace a device or a pipe by a file.
         if file.exists() && !file.is_file() {
-            return Err(Failure::Usage(format!("--out {}: that is no file", file.display())));
+            return Err(Failure::Usage(format!("--out {}: not a regular file", file.display())));
         }
         let fresh = fresh(file);
         fs::write(&fresh, b"").and_then(|()| fs::remove_file(&fresh)).with_context(told)?;
@@ -146,7 +150,7 @@ fn one(person: &AvatarSpec, size: (usize, usize), file: &Path, wish: &Wish<'_>) 
     {
         write(&file.with_extension("webp"), &display)?;
         write(file, &set)?;
-        tell(format!("{}: {} KB, baked before", file.display(), set.len() / 1000));
+        tell(format!("{}: {} KB, from the cache", file.display(), set.len() / 1000));
         return Ok(());
     }
     let parts = PatchCache::new(kept.as_deref())?;
@@ -173,7 +177,7 @@ fn one(person: &AvatarSpec, size: (usize, usize), file: &Path, wish: &Wish<'_>) 
         forget_parts(kept);
     }
     tell(format!(
-        "{}: {} KB, {} poses, quantisers {:?}, {:.1} dB (least {:.1}), colours {:.1} dB (least {:.1}), {:.0} s",
+        "{}: {} KB, {} poses, quantizers {:?}, luma PSNR {:.1} dB (minimum {:.1}), chroma PSNR {:.1} dB (minimum {:.1}), {:.0} s",
         file.display(),
         bytes.len() / 1000,
         set.manifest().frames.len(),
@@ -185,7 +189,7 @@ fn one(person: &AvatarSpec, size: (usize, usize), file: &Path, wish: &Wish<'_>) 
         start.elapsed().as_secs_f64()
     ));
     if bytes.len() > bake::MAX_SET_BYTES {
-        eprintln!("{}: larger than {} KB", file.display(), bake::MAX_SET_BYTES / 1000);
+        eprintln!("{}: exceeds the limit of {} KB", file.display(), bake::MAX_SET_BYTES / 1000);
     }
     Ok(())
 }

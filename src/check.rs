@@ -48,7 +48,7 @@ pub(crate) fn run(place: &Place, json: bool) -> Result<ExitCode, Failure> {
             "llm",
             true,
             false,
-            "the built-in answerer; set OPENAI_API_KEY or OPENAI_BASE_URL for a real one".into(),
+            "the built-in answerer; set OPENAI_API_KEY or OPENAI_BASE_URL to use a language model".into(),
         ),
     });
     lines.push(match Avatars::built_in() {
@@ -56,7 +56,7 @@ pub(crate) fn run(place: &Place, json: bool) -> Result<ExitCode, Failure> {
             let names: Vec<String> = avatars.stock_avatars().into_iter().map(|a| a.avatar_name).collect();
             line("faces", "face", true, true, names.join(", "))
         }
-        Ok(_) => line("faces", "face", false, true, "none is built in".into()),
+        Ok(_) => line("faces", "face", false, true, "no built-in avatars".into()),
         Err(error) => line("faces", "face", false, true, error.to_string()),
     });
     lines.push(device(&config));
@@ -94,13 +94,13 @@ fn events(config: &crate::config::Config) -> Result<Option<Line>, Failure> {
     let name = "events";
     Ok(match found {
         Ok(None) => None,
-        Ok(Some(0)) => Some(line(name, "store", true, false, "all are in their records".into())),
+        Ok(Some(0)) => Some(line(name, "store", true, false, "all events are stored".into())),
         Ok(Some(count)) => Some(line(
             name,
             "store",
             false,
             false,
-            format!("{count} were refused by the store and are kept as text in the table failed_event"),
+            format!("the store rejected {count} events; their text is in the table failed_event"),
         )),
         Err(error) => Some(line(name, "store", false, true, error.to_string())),
     })
@@ -122,7 +122,7 @@ fn buffer() -> Line {
             false,
             false,
             format!(
-                "{} KiB: a burst of packets may be lost; run `sysctl -w net.core.rmem_max={}` or give the server CAP_NET_ADMIN",
+                "{} KiB: packet bursts may be lost; run `sysctl -w net.core.rmem_max={}` or grant the server CAP_NET_ADMIN",
                 bytes >> 10,
                 socket::SOCKET_BUFFER_BYTES
             ),
@@ -136,7 +136,7 @@ fn sandbox(available: documents::Sandbox) -> Line {
     let ready = available.refuses_files();
     let mut detail = available.to_string();
     if !ready {
-        detail += ": a document that takes its reader over can read what the server can; use a kernel with either of them";
+        detail += ": an exploited document parser can read everything that the server can; use a kernel that supports one of them";
     }
     line("documents", "files", ready, false, detail)
 }

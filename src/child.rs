@@ -14,7 +14,7 @@ pub(crate) const DRAWING: i32 = 14;
 /// Lowers the priority of this thread, and of every thread and process that it starts, below calls
 /// and all other programs. To be called before other threads are started.
 pub(crate) fn step_back(nice: i32) -> anyhow::Result<()> {
-    rustix::process::setpriority_process(None, nice).context("the priority cannot be lowered")
+    rustix::process::setpriority_process(None, nice).context("cannot lower the priority")
 }
 
 /// Exits this process when its standard input closes. The server holds the other end, which closes
@@ -25,6 +25,6 @@ pub(crate) fn end_with_input() -> anyhow::Result<()> {
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         std::process::exit(0);
     };
-    engine::thread::spawn("parent", watch).context("no thread is left")?;
+    engine::thread::spawn("parent", watch).context("cannot start a thread")?;
     Ok(())
 }

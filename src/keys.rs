@@ -10,7 +10,7 @@ pub(crate) fn run(command: &Keys) -> Result<ExitCode, Failure> {
     match command {
         Keys::Create { workspace, scope, place } => {
             if workspace.trim().is_empty() {
-                return Err(Failure::Usage("--workspace: a name is needed".into()));
+                return Err(Failure::Usage("--workspace: the name must not be empty".into()));
             }
             let server = configuration(place)?.server;
             let (data, url) = (&server.data, server.database_url.as_deref());
@@ -32,7 +32,7 @@ pub(crate) fn run(command: &Keys) -> Result<ExitCode, Failure> {
             let server = configuration(place)?.server;
             let (data, url) = (&server.data, server.database_url.as_deref());
             if !runtime.block_on(control_api::keys::revoke(data, url, id))? {
-                return Err(Failure::Failed(anyhow::anyhow!("there is no key with the id {id}")));
+                return Err(Failure::Failed(anyhow::anyhow!("no key has the id {id}")));
             }
             println!("revoked {id}");
         }

@@ -76,8 +76,7 @@ impl Models for Local {
         let pool =
             Arc::new(stt::DecoderPool::start(stt::Config { dir: self.dir.clone(), decoders: self.decoders }));
         let file = paths::vad(&self.dir);
-        let network =
-            vad::Network::load(&file).map_err(|e| format!("the speech detector cannot be loaded ({e})"))?;
+        let network = vad::Network::load(&file).map_err(|e| format!("cannot load the VAD model ({e})"))?;
         let _ = self.detector.set(Arc::new(network));
         let threads = (engine::thread::cores() / CORES_A_TURN).max(1);
         let turn = SmartTurn::open(turn::Config { dir: self.dir.clone(), threads }).map(Arc::new);
@@ -89,7 +88,7 @@ impl Models for Local {
                 self.registry.set_tts(Arc::clone(&voices) as _);
                 let _ = self.voices.set(voices);
             }
-            Err(error) => tracing::warn!(%error, "no embedded voice"),
+            Err(error) => tracing::warn!(%error, "the built-in TTS is unavailable"),
         }
         while pool.is_loading() {
             std::thread::sleep(LOOK);
@@ -97,7 +96,7 @@ impl Models for Local {
         if let Some(why) = pool.failure() {
             // Not fatal: scripted calls need no decoder, and all other calls are rejected for this
             // reason.
-            tracing::error!(%why, "no embedded recogniser");
+            tracing::error!(reason = %why, "the built-in STT is unavailable");
         }
         self.registry.set_stt(Arc::clone(&pool) as _);
         let _ = self.ears.set(pool);
@@ -105,7 +104,7 @@ impl Models for Local {
     }
 
     fn vad(&self) -> Result<Box<dyn Vad>, String> {
-        let network = self.detector.get().ok_or("the speech detector is not loaded")?;
+        let network = self.detector.get().ok_or("the VAD model is not loaded")?;
         Ok(Box::new(Silero::new(Arc::clone(network))))
     }
 
@@ -130,8 +129,8 @@ impl Models for Local {
         let heard = self.ears.get().is_some_and(|pool| pool.queue_usage().0 > decoders.max(1) * BEHIND);
         let said = self.voices.get().is_some_and(|voices| voices.queue_usage().0 > TEXTS);
         match (heard, said) {
-            (true, _) => Some("the speech decoders are behind".into()),
-            (_, true) => Some("the voices are behind".into()),
+            (true, _) => Some("the STT decoders are overloaded".into()),
+            (_, true) => Some("the TTS is overloaded".into()),
             _ => None,
         }
     }
@@ -154,14 +153,17 @@ impl Models for Local {
         vec![
             MetricFamily::gauge(
                 "visavis_stt_decoders",
-                "Speech decoders; each call that is heard by one has taken it.",
+                "STT decoders; a call with the built-in STT takes one.",
             )
             .with_each("state", states.into_iter().flatten()),
-            MetricFamily::gauge("visavis_model_queue", "Work that waits for a built-in model's threads.")
-                .with_each("model", queues.clone().map(|(model, (waiting, _))| (model, waiting))),
+            MetricFamily::gauge(
+                "visavis_model_queue",
+                "Requests that wait for the threads of a built-in model.",
+            )
+            .with_each("model", queues.clone().map(|(model, (waiting, _))| (model, waiting))),
             MetricFamily::gauge(
                 "visavis_model_queue_limit",
-                "Work that may wait for a built-in model's threads.",
+                "Maximum number of requests that wait for the threads of a built-in model.",
             )
             .with_each("model", queues.map(|(model, (_, limit))| (model, limit))),
         ]

@@ -189,8 +189,8 @@ impl Sender {
             let lost = self.lost.swap(0, Relaxed);
             tracing::warn!(
                 lost,
-                why = failed.as_ref().map_or("they came too fast", |refusal| &refusal.why),
-                "spans do not reach the collector"
+                reason = failed.as_ref().map_or("the export queue was full", |refusal| &refusal.why),
+                "spans were not exported to the OTLP collector"
             );
             self.told = Some(Instant::now());
         }
@@ -221,7 +221,10 @@ impl Sender {
             return Ok(());
         }
         // OTLP defines these status codes as retryable.
-        Err(Refusal { why: format!("it answered {status}"), again: matches!(status, 429 | 502..=504) })
+        Err(Refusal {
+            why: format!("the collector responded with status {status}"),
+            again: matches!(status, 429 | 502..=504),
+        })
     }
 }
 

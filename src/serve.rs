@@ -57,13 +57,13 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let wanted = config.server.listen;
     let listener = TcpListener::bind(wanted).await.map_err(|e| match e.kind() {
         std::io::ErrorKind::AddrInUse => {
-            anyhow!("{wanted} is in use: stop the program that listens there, or choose another port with --listen")
+            anyhow!("{wanted} is in use: stop the other program, or choose another port with --listen")
         }
         _ => anyhow!("cannot listen on {wanted}: {e}"),
     })?;
     let listen = listener.local_addr()?;
 
-    let mut avatars = Avatars::built_in().context("the built-in faces cannot be read")?;
+    let mut avatars = Avatars::built_in().context("cannot read the built-in avatars")?;
     if let Some(dir) = &config.avatars.dir {
         avatars.add_dir(dir).context("avatars.dir")?;
     }
@@ -75,7 +75,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     });
     if !documents::Sandbox::available().refuses_files() {
         tracing::warn!(
-            "the kernel has neither Landlock nor seccomp: a document that takes its reader over can read what the server can"
+            "the kernel has neither Landlock nor seccomp: an exploited document parser can read everything that the server can"
         );
     }
     let control = control_config(&config, listen);
@@ -97,7 +97,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         ledger,
         tokio::runtime::Handle::current(),
     )
-    .context("the media threads cannot start")?;
+    .context("cannot start the engine")?;
 
     let first_key = app.first_start().await?;
     let (stop, stopped) = tokio::sync::watch::channel(false);
@@ -119,7 +119,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     }
 
     asked_to_stop(&mut terminate, &mut interrupt).await;
-    tracing::info!("draining: no new calls; a second signal ends at once");
+    tracing::info!("draining: no new calls are accepted; a second signal stops the server immediately");
     app.drain();
     tokio::select! {
         () = engine.drain(Duration::from_secs_f64(config.timeouts.drain)) => {}
@@ -181,7 +181,7 @@ fn bounds(config: &Config) -> control_api::Bounds {
 /// `select`, which this program does not use.
 fn raise_open_files() {
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
-        tracing::warn!(%error, files = open_files(), "the limit of open files cannot be raised");
+        tracing::warn!(%error, limit = open_files(), "cannot raise the limit of open files");
     }
 }
 

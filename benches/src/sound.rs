@@ -17,7 +17,7 @@ const HEADER: usize = 44;
 #[must_use]
 pub fn utterances() -> Vec<Vec<i16>> {
     let wav = include_bytes!("../load/workload/user.wav");
-    assert_eq!(&wav[HEADER - 8..HEADER - 4], b"data", "the recording has a header of another length");
+    assert_eq!(&wav[HEADER - 8..HEADER - 4], b"data", "the header of the recording has an unexpected length");
     let samples: Vec<i16> = wav[HEADER..].as_chunks::<2>().0.iter().map(|b| i16::from_le_bytes(*b)).collect();
     let description: serde_json::Value =
         serde_json::from_str(include_str!("../load/workload/workload.json")).expect("it is JSON");

@@ -169,7 +169,7 @@ fn detector(c: &mut Criterion<CpuTime>) {
             probabilities[0]
         };
         let loudest = (0..30).map(|_| judge()).fold(0.0, f32::max);
-        assert!(loudest > 0.5, "the recording is no speech: {loudest}");
+        assert!(loudest > 0.5, "the recording contains no speech: {loudest}");
         bench_each(c, name, &mut judge);
     }
 }

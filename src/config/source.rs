@@ -80,7 +80,7 @@ impl Source {
                 ));
             };
             let DeValue::Table(entries) = value.get_ref() else {
-                return Err(at(begin, &format!("{section} is a section: write [{section}]")));
+                return Err(at(begin, &format!("{section} is a section; write [{section}]")));
             };
             for key in entries.keys() {
                 let (line, key) = (line(key.span().start), &**key.get_ref());
@@ -158,14 +158,14 @@ impl Source {
 /// which may be a password.
 fn mistyped(kind: Kind, value: &Value) -> Option<&'static str> {
     match kind {
-        Kind::Text if !value.is_str() => Some("a text in quotes is needed"),
-        Kind::Number if !value.is_integer() && !value.is_float() => Some("a number is needed"),
-        Kind::Number => Some("a whole number is needed, not negative and not as large as this"),
-        Kind::Flag => Some("true or false is needed"),
-        Kind::Texts if !value.is_array() => Some("a list of texts is needed, such as [\"…\"]"),
-        Kind::Numbers => Some("a list of numbers is needed, such as [0, 5]"),
+        Kind::Text if !value.is_str() => Some("must be a string in quotes"),
+        Kind::Number if !value.is_integer() && !value.is_float() => Some("must be a number"),
+        Kind::Number => Some("must be a whole number that is not negative and not too large"),
+        Kind::Flag => Some("must be true or false"),
+        Kind::Texts if !value.is_array() => Some("must be a list of strings, such as [\"…\"]"),
+        Kind::Numbers => Some("must be a list of numbers, such as [0, 5]"),
         Kind::Servers => {
-            Some("a list is needed, such as [{ urls = [\"turn:…\"], username = \"…\", credential = \"…\" }]")
+            Some("must be a list, such as [{ urls = [\"turn:…\"], username = \"…\", credential = \"…\" }]")
         }
         Kind::Text | Kind::Texts => None,
     }
@@ -177,7 +177,7 @@ fn natural(kind: Kind, text: &str) -> Result<Value, String> {
     // A list as in the file.
     if matches!(kind, Kind::Texts | Kind::Numbers | Kind::Servers) && text.trim_start().starts_with('[') {
         let parsed = format!("v = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("v"));
-        return parsed.or_else(|| serde_json::from_str(text).ok()).ok_or_else(|| "is no list".to_owned());
+        return parsed.or_else(|| serde_json::from_str(text).ok()).ok_or_else(|| "is not a list".to_owned());
     }
     Ok(match kind {
         Kind::Text => Value::String(text.to_owned()),

@@ -142,7 +142,7 @@ impl Callers {
         if up == Ok(State::Up) {
             Ok(joined)
         } else {
-            Err(format!("conversation {} was answered and did not connect", session.id))
+            Err(format!("conversation {} was answered but did not connect", session.id))
         }
     }
 }

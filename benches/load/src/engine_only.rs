@@ -84,7 +84,7 @@ pub(crate) fn run(
         let _ = tell.send(feeder.run());
     })
     .map_err(|e| Error::Failed(e.to_string()))?;
-    let ran = told.recv().map_err(|_| Error::Failed("the callers' thread is gone".into()))?;
+    let ran = told.recv().map_err(|_| Error::Failed("the thread of the callers has stopped".into()))?;
     engine.stop(false);
     net.shutdown_background();
     Ok(report(threads, callers, ran))

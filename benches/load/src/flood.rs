@@ -67,7 +67,7 @@ struct Sent {
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let usage = |why: String| Err(Error::Usage(why));
     if !args.to.ip().is_loopback() || !args.to.is_ipv4() || args.to.port() == 0 {
-        return usage(format!("--to {} is no port of this machine, as 127.0.0.1:40000", args.to));
+        return usage(format!("--to {} is not a port of this machine, such as 127.0.0.1:40000", args.to));
     }
     if !(1..=MOST.0).contains(&args.rate) {
         return usage(format!("--rate must be between 1 and {}", MOST.0));
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     println!("{}", serde_json::to_string(&sent).unwrap_or_default());
     if sent.rate < REACHED * f64::from(args.rate) {
         return Err(Error::Failed(format!(
-            "the sender reached {:.0} of {} datagrams a second: this machine has no processor for it",
+            "the sender reached {:.0} of {} datagrams per second: this machine has too little CPU",
             sent.rate, args.rate
         )));
     }
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn it_sends_to_this_machine_only_and_as_much_as_makes_sense() {
         for to in ["192.0.2.1:40000", "[::1]:40000", "127.0.0.1:0"] {
-            assert!(run_with(to, 10, 1.0).unwrap_err().contains("is no port of this machine"), "{to}");
+            assert!(run_with(to, 10, 1.0).unwrap_err().contains("is not a port of this machine"), "{to}");
         }
         assert!(run_with("127.0.0.1:1", 0, 1.0).unwrap_err().contains("--rate must be"));
         assert!(run_with("127.0.0.1:1", 10, 0.0).unwrap_err().contains("--seconds must be"));

@@ -78,7 +78,8 @@ async fn whole(plan: &Plan, target: &Target) -> Result<Report, String> {
                 target.url.port_or_known_default().unwrap_or(80)
             );
             let listening = Hooks::listen(target.is_loopback(), &authority).await;
-            let (hooks, address) = listening.map_err(|e| format!("no receiver for webhooks: {e}"))?;
+            let (hooks, address) =
+                listening.map_err(|e| format!("cannot start the webhook receiver: {e}"))?;
             let longest = plan.duration + ramp(plan) + Duration::from_secs(600);
             let made = api.scripted_agent(&plan.workload, &format!("http://{address}/"), longest).await?;
             hooks.set_secret(&made.secret)?;
@@ -98,7 +99,7 @@ async fn whole(plan: &Plan, target: &Target) -> Result<Report, String> {
     if hooks.is_some()
         && let Err(why) = callers.api.delete_agent(&agent).await
     {
-        eprintln!("the agent {agent} stays: {why}");
+        eprintln!("cannot delete the agent {agent}: {why}");
     }
     result
 }
@@ -174,8 +175,10 @@ impl Caller {
             let call = calling.talk(callers, until, stop, self.decodes, leaving, departures).await;
             self.count.running.fetch_sub(1, Relaxed);
             if !call.held {
-                self.count
-                    .fail(&format!("conversation {} broke off after {:.1} s", call.conversation, call.whole));
+                self.count.fail(&format!(
+                    "conversation {} was disconnected after {:.1} s",
+                    call.conversation, call.whole
+                ));
             }
             calls.push(call);
             if self.cycle.is_none() {
@@ -275,7 +278,7 @@ async fn calls(
     progress.end();
     let mut all = Vec::new();
     while let Some(calls) = running.join_next().await {
-        all.extend(calls.map_err(|e| format!("a caller is gone: {e}"))?);
+        all.extend(calls.map_err(|e| format!("a caller task failed: {e}"))?);
     }
     measured.interrupted = *stop.borrow();
     measured.cpus = plan.cpus.clone().unwrap_or_default().0;
@@ -334,7 +337,7 @@ async fn judge(
         let Some(record) = record(callers, hooks, &call.conversation, until).await else {
             // The failure of a disconnected call was already reported.
             if call.held {
-                count.fail(&format!("the record of conversation {} cannot be read", call.conversation));
+                count.fail(&format!("cannot read the record of conversation {}", call.conversation));
             }
             return Judged { call, turns: Turns::default(), events: None, errors: None };
         };

@@ -89,7 +89,8 @@ impl Workload {
     pub(crate) fn parse(json: &str, wav: &[u8]) -> Result<Self, String> {
         let bad = |what: String| format!("the workload {what}");
         let file: File = serde_json::from_str(json).map_err(|e| bad(format!("cannot be read: {e}")))?;
-        let script: Script = serde_json::from_str(json).map_err(|e| bad(format!("is no script: {e}")))?;
+        let script: Script =
+            serde_json::from_str(json).map_err(|e| bad(format!("is not a valid script: {e}")))?;
         let mut speech = samples(wav)?;
         speech.resize(speech.len().next_multiple_of(BLOCK), 0);
         let length = speech.len() as f64 / RATE as f64;
@@ -99,11 +100,11 @@ impl Workload {
             let Utterance { onset, end, .. } = utterance;
             if !(last <= *onset && onset < end && *end <= length) {
                 return Err(bad(format!(
-                    "has an utterance {i} from {onset} to {end} s, which is not behind the one before it and within the recording of {length:.2} s"
+                    "has an utterance {i} from {onset} to {end} s, which does not follow the previous one or exceeds the recording of {length:.2} s"
                 )));
             }
             if utterance.transcript.trim().is_empty() || utterance.reply.trim().is_empty() {
-                return Err(bad(format!("has an utterance {i} without words, or without a reply")));
+                return Err(bad(format!("has an utterance {i} with an empty transcript or reply")));
             }
             last = *end;
         }
@@ -117,7 +118,7 @@ impl Workload {
                 != (Some(DETECTOR.0), Some(DETECTOR.1))
             {
                 return Err(bad(format!(
-                    "wants a detector of {vad}, but that of every agent is {{\"start\":{},\"silence\":{}}}",
+                    "sets vad to {vad}, but every agent uses {{\"start\":{},\"silence\":{}}}",
                     DETECTOR.0, DETECTOR.1
                 )));
             }
@@ -125,7 +126,7 @@ impl Workload {
         let endpointing = settings.get("min_endpointing_delay").and_then(Value::as_f64);
         if endpointing.is_none_or(|s| !(0.0..=LONGEST).contains(&s)) {
             return Err(bad(
-                "has no settings.min_endpointing_delay in seconds, from which the ideal answer is reckoned"
+                "has no settings.min_endpointing_delay in seconds, which the ideal response time is computed from"
                     .into(),
             ));
         }
@@ -190,7 +191,7 @@ fn paces(pace: &ProviderTimings) -> Result<(), String> {
     ];
     match bounds.iter().find(|(_, value, least, most)| !(least..=most).contains(&value)) {
         Some((name, value, least, most)) => {
-            Err(format!("has providers.{name} of {value}: from {least} to {most}"))
+            Err(format!("has providers.{name} of {value}: must be between {least} and {most}"))
         }
         None => Ok(()),
     }
@@ -206,7 +207,7 @@ fn tokens_of_first_sentence(reply: &str) -> usize {
 fn samples(wav: &[u8]) -> Result<Vec<i16>, String> {
     let bad = |what: &str| Err(format!("the speech {what}"));
     if wav.len() < 12 || &wav[..4] != b"RIFF" || &wav[8..12] != b"WAVE" {
-        return bad("is no WAV file");
+        return bad("is not a WAV file");
     }
     let mut rest = &wav[12..];
     let mut format = None;
@@ -221,7 +222,7 @@ fn samples(wav: &[u8]) -> Result<Vec<i16>, String> {
             }
             b"data" => {
                 if format != Some((1, 1, RATE as u32, 16)) {
-                    return bad("must be 16 kHz, mono, 16 bits a sample");
+                    return bad("must be 16 kHz, mono, 16 bits per sample");
                 }
                 return Ok(body.as_chunks::<2>().0.iter().map(|b| i16::from_le_bytes(*b)).collect());
             }
@@ -229,7 +230,7 @@ fn samples(wav: &[u8]) -> Result<Vec<i16>, String> {
         }
         rest = &rest[(8 + length + length % 2).min(rest.len())..];
     }
-    bad("holds no samples")
+    bad("contains no samples")
 }
 
 #[cfg(test)]
@@ -275,25 +276,25 @@ mod tests {
     fn what_is_wrong_is_told() {
         let (json, wav) = BUILT_IN;
         let refused = |json: &str, wav: &[u8]| Workload::parse(json, wav).unwrap_err();
-        assert_eq!(refused(json, b"RIFFxxxxWAVE"), "the speech holds no samples");
-        assert_eq!(refused(json, b"ID3"), "the speech is no WAV file");
+        assert_eq!(refused(json, b"RIFFxxxxWAVE"), "the speech contains no samples");
+        assert_eq!(refused(json, b"ID3"), "the speech is not a WAV file");
         let mut stereo = wav.to_vec();
         stereo[22] = 2;
-        assert_eq!(refused(json, &stereo), "the speech must be 16 kHz, mono, 16 bits a sample");
+        assert_eq!(refused(json, &stereo), "the speech must be 16 kHz, mono, 16 bits per sample");
         assert!(refused("{}", wav).starts_with("the workload cannot be read: missing field"));
         let late = json.replace("\"end_s\": 39.42", "\"end_s\": 139.42");
         assert!(refused(&late, wav).contains("has an utterance 7 from 37.14 to 139.42 s"));
         let slow = json.replace("\"start\": 0.05", "\"start\": 0.5");
-        assert!(refused(&slow, wav).contains("wants a detector of"));
+        assert!(refused(&slow, wav).contains("sets vad to"));
         let early = json.replace("\"first_token_s\": 0.2", "\"first_token_s\": -0.2");
         assert_eq!(
             refused(&early, wav),
-            "the workload has providers.llm.first_token_s of -0.2: from 0 to 60"
+            "the workload has providers.llm.first_token_s of -0.2: must be between 0 and 60"
         );
         let still = json.replace("\"speed_x_realtime\": 5.0", "\"speed_x_realtime\": 0");
-        assert!(refused(&still, wav).contains("tts.speed_x_realtime of 0: from 0.1"));
+        assert!(refused(&still, wav).contains("tts.speed_x_realtime of 0: must be between 0.1"));
         let mute = json.replace("\"reply\": \"Yes, that works fine.\"", "\"reply\": \" \"");
-        assert!(refused(&mute, wav).contains("utterance 1 without words, or without a reply"));
+        assert!(refused(&mute, wav).contains("utterance 1 with an empty transcript or reply"));
         let never = json.replace("\"min_endpointing_delay\": 0.5", "\"min_endpointing_delay\": \"soon\"");
         assert!(refused(&never, wav).contains("no settings.min_endpointing_delay in seconds"));
     }

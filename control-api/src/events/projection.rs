@@ -172,7 +172,7 @@ impl Prepared {
             store::conversation::end(&mut tx, &self.conversation, reason, None, *at, clock::now()).await?;
         }
         tx.commit().await?;
-        tracing::error!(conversation = %self.conversation, seq = self.fact.seq, %why, "a fact is refused by the store and kept in failed_event");
+        tracing::error!(conversation = %self.conversation, seq = self.fact.seq, reason = %why, "the store rejected an event; its text is stored in failed_event");
         Ok(())
     }
 
@@ -180,11 +180,11 @@ impl Prepared {
     fn log(&self) {
         match (&self.change, &self.fact.event) {
             (Change::Begins(_), _) => {
-                tracing::info!(conversation = %self.conversation, "a conversation begins");
+                tracing::info!(conversation = %self.conversation, "conversation started");
             }
             (Change::Ends { reason, .. }, Event::Ended { .. }) => {
                 let seconds = self.fact.at.as_seconds();
-                tracing::info!(conversation = %self.conversation, reason, seconds, "a conversation has ended");
+                tracing::info!(conversation = %self.conversation, reason, seconds, "conversation ended");
             }
             _ => {}
         }

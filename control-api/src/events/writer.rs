@@ -130,7 +130,7 @@ impl Writer {
             let Err(error) = ended else { return };
             tries += 1;
             if tries == 1 {
-                tracing::error!(conversation = %id, %error, "a broken call cannot be ended; trying again");
+                tracing::error!(conversation = %id, %error, "cannot end a failed call; retrying");
             }
             // An end that the store rejects while it accepts other writes is left to the next start
             // of the server.
@@ -168,7 +168,7 @@ impl Writer {
             let Err(error) = self.inbox.within(kept).await else { break };
             self.shared.store.health.note(&error.to_string());
             if !self.inbox.wait().await && std::mem::replace(&mut last, true) {
-                tracing::error!(conversation = %id, seq = fact.seq, "the server stops, and a fact whose code panicked is lost");
+                tracing::error!(conversation = %id, seq = fact.seq, "event lost at shutdown: its processing panicked");
                 break;
             }
         }
@@ -190,7 +190,7 @@ impl Writer {
                     tries += 1;
                     if tries == 1 {
                         let facts = self.prepared.len();
-                        tracing::error!(%error, facts, "facts cannot be written; trying again");
+                        tracing::error!(%error, events = facts, "cannot write events; retrying");
                     }
                     if error.is_outage() {
                         self.shared.store.health.note(&error.to_string());
@@ -202,7 +202,7 @@ impl Writer {
             }
             if !self.prepared.is_empty() && !self.inbox.wait().await && std::mem::replace(&mut last, true) {
                 let facts = self.prepared.len();
-                tracing::error!(facts, "the server stops, and these facts are lost");
+                tracing::error!(events = facts, "events lost at shutdown");
                 self.prepared.clear();
                 self.inbox.settle(facts);
             }
@@ -221,14 +221,14 @@ impl Writer {
                     return true;
                 }
                 Ok(None) => {
-                    tracing::debug!(conversation = %id, "a fact of a conversation that is not there is dropped");
+                    tracing::debug!(conversation = %id, "event dropped: its conversation does not exist");
                     end_in_engine(&self.shared, id);
                     return false;
                 }
                 Err(error) => {
                     tries += 1;
                     if tries == 1 {
-                        tracing::error!(conversation = %id, %error, "a conversation cannot be read; trying again");
+                        tracing::error!(conversation = %id, %error, "cannot read a conversation; retrying");
                     }
                     let damaged = !error.is_outage();
                     let known = tries >= TRIES || self.unreadable.contains(&id);
@@ -333,7 +333,7 @@ async fn put_aside(
         store::conversation::end(&mut tx, id, record::reason(*reason), None, now, now).await?;
     }
     tx.commit().await?;
-    tracing::error!(conversation = id, seq = fact.seq, %why, "a fact cannot be taken in and is kept in failed_event");
+    tracing::error!(conversation = id, seq = fact.seq, reason = %why, "cannot process an event; its text is stored in failed_event");
     Ok(())
 }
 

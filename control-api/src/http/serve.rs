@@ -140,7 +140,7 @@ async fn run<L>(
     let mut told: Option<Instant> = None;
     let mut tell = |what: &str| {
         if told.is_none_or(|at| at.elapsed() > TELL) {
-            tracing::warn!(most = bounds.connections, "{what} (limits.connections)");
+            tracing::warn!(max_connections = bounds.connections, "{what} (limits.connections)");
             told = Some(Instant::now());
         }
     };
@@ -150,7 +150,7 @@ async fn run<L>(
             () = &mut shutdown => break,
         };
         if places.full() {
-            tell("all connections are in use: idle ones are closed");
+            tell("connection limit reached: idle connections are closed");
         }
         let place = tokio::select! {
             place = places.take(peer::counted(peer.ip(), &bounds.proxies)) => place,
@@ -158,7 +158,7 @@ async fn run<L>(
         };
         // An address that uses its whole share is rejected without a wait.
         let Some(place) = place else {
-            tell("an address uses its share of the connections: a further one is closed");
+            tell("connection limit of an address reached: a connection is rejected");
             continue;
         };
         prepare(&stream);
@@ -218,7 +218,7 @@ async fn connection(
     };
     if let Err(error) = ended {
         // A client may disconnect at any time; that is not an error of this server.
-        tracing::debug!(%error, "a connection broke");
+        tracing::debug!(%error, "connection failed");
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) async fn of(shared: &AppState, row: &Row) -> store::Result<CallConfig
         .to_spec()
         .map_err(|e| damaged(&e.to_string()))?;
     Ok(CallConfig {
-        id: row.id.parse().map_err(|_| damaged("its id is no UUID"))?,
+        id: row.id.parse().map_err(|_| damaged("its id is not a UUID"))?,
         spec,
         agent_name: row.agent_name.clone(),
         system_prompt: prompt::of(shared, row, &agent).await?,

@@ -17,7 +17,7 @@ const SHOP: &str = include_str!("demo/shop.md");
 /// Creates the demo agent with its knowledge base.
 pub(crate) async fn create(shared: &AppState) -> store::Result<()> {
     let Some(avatar) = shared.avatars.first() else {
-        tracing::warn!("there is no avatar: the demo agent is left out");
+        tracing::warn!("the server has no avatar: the demo agent is not created");
         return Ok(());
     };
     let (about, shop) = (Content::Text(ABOUT.into()), Content::Text(SHOP.into()));

@@ -61,7 +61,7 @@ impl EventSink for Facts {
     fn record(&self, conversation: ConversationId, fact: EventEnvelope) {
         self.counts.waiting.fetch_add(1, Ordering::Relaxed);
         if self.sender.send(Message::Fact(conversation, fact)).is_err() {
-            tracing::error!(%conversation, "a fact came after the ledger was closed");
+            tracing::error!(%conversation, "event received after the event queue was closed");
         }
     }
 
@@ -69,7 +69,7 @@ impl EventSink for Facts {
         // The client may come back before the record shows that the call is over.
         self.counts.broken().insert(conversation);
         if self.sender.send(Message::Broke(conversation)).is_err() {
-            tracing::error!(%conversation, "a call broke after the ledger was closed");
+            tracing::error!(%conversation, "a call failed after the event queue was closed");
         }
     }
 }

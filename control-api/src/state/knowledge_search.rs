@@ -47,7 +47,7 @@ impl Meaning {
             Ok(vectors) => Embedding::from_vector(vectors.first()?),
             Err(error) => {
                 self.rests_until.store(clock::now().saturating_add(REST), Ordering::Relaxed);
-                tracing::warn!(%error, "a question's embedding is missing: for ten seconds knowledge is searched by words alone");
+                tracing::warn!(%error, "embedding a query failed: searches use keywords only for ten seconds");
                 None
             }
         }

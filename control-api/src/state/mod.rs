@@ -110,7 +110,7 @@ pub(crate) type Shown = HashMap<String, (u8, Weak<[u8]>)>;
 impl AppState {
     /// The engine.
     pub(crate) fn host(&self) -> &Arc<dyn Engine> {
-        self.host.get().expect("handlers run only under a router, and the router has set the host")
+        self.host.get().expect("the router sets the engine before any handler runs")
     }
 
     /// Whether new calls are refused because the server is about to stop.
@@ -120,7 +120,7 @@ impl AppState {
 
     /// Why a call that starts now would leave no record, or `None`.
     pub(crate) fn keeps_nothing(&self) -> Option<String> {
-        let down = || self.tasks.is_down(LEDGER).then(|| "the task that writes facts has failed".to_owned());
+        let down = || self.tasks.is_down(LEDGER).then(|| "the task that writes events has failed".to_owned());
         self.store.health.failing().or_else(down)
     }
 }

@@ -115,13 +115,13 @@ async fn kept<F>(
         }
         tasks.panicked(name);
         if last {
-            tracing::error!(task = name, "a background task panicked, and the server stops");
+            tracing::error!(task = name, "background task panicked during shutdown; not restarting");
             return;
         }
         if begun.elapsed() >= FORGOTTEN {
             pause = PAUSE;
         }
-        tracing::error!(task = name, ?pause, "a background task panicked and is restarted");
+        tracing::error!(task = name, ?pause, "background task panicked; restarting");
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = async { drop(stop.wait_for(|stop| *stop).await) } => last = true,

@@ -87,17 +87,17 @@ pub enum Error {
     #[error(transparent)]
     Sql(#[from] sqlx::Error),
     /// The migrations failed.
-    #[error("the database cannot be brought up to date: {0}")]
+    #[error("cannot migrate the database: {0}")]
     Migrate(#[from] sqlx::migrate::MigrateError),
     /// A row does not hold what was written into it.
-    #[error("a row of {0} is damaged: {1}")]
+    #[error("a row of {0} is corrupt: {1}")]
     Damaged(&'static str, String),
     /// No write can start or finish: the disk is full, or the database is unreachable or does not
     /// respond.
     #[error("the store takes no writes: {0}")]
     Unwritable(String),
     /// The code of an operation panicked, possibly after its COMMIT.
-    #[error("the code of this server panicked")]
+    #[error("the operation panicked")]
     Panicked,
 }
 
@@ -376,9 +376,9 @@ async fn answers(connection: &mut sqlx::AnyConnection) -> sqlx::Result<bool> {
 fn sqlite(file: &Path, mode: &str) -> Result<AnyConnectOptions> {
     let bad = |why: &'static str| sqlx::Error::Configuration(why.into());
     let file = std::path::absolute(file).map_err(sqlx::Error::Io)?;
-    let url = Url::from_file_path(file).map_err(|()| bad("the data folder's path cannot be used"))?;
+    let url = Url::from_file_path(file).map_err(|()| bad("the path of the data folder is invalid"))?;
     let url = url.as_str().replacen("file:", "sqlite:", 1) + "?mode=" + mode;
-    let url = Url::parse(&url).map_err(|_| bad("the data folder's path cannot be used"))?;
+    let url = Url::parse(&url).map_err(|_| bad("the path of the data folder is invalid"))?;
     Ok(AnyConnectOptions::from_url(&url)?)
 }
 

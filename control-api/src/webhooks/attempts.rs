@@ -51,7 +51,7 @@ async fn one_by_one(shared: &AppState, batch: &[Made]) -> Vec<Outcome> {
     for made in batch {
         let kept = contained(keep(shared, std::slice::from_ref(made))).await.map(|mut kept| kept.remove(0));
         outcomes.push(kept.unwrap_or_else(|error| {
-            tracing::error!(conversation = %made.row.conversation, %error, "what became of a webhook cannot be kept");
+            tracing::error!(conversation = %made.row.conversation, %error, "cannot store the result of a webhook attempt");
             Outcome::Again(clock::now() + clock::micros(UNKEPT))
         }));
     }
@@ -92,7 +92,7 @@ async fn keep(shared: &AppState, batch: &[Made]) -> store::Result<Vec<Outcome>> 
     }
     tx.commit().await?;
     for (row, reason) in given_up {
-        tracing::warn!(conversation = %row.conversation, event = %row.event, %reason, "a webhook is given up");
+        tracing::warn!(conversation = %row.conversation, event = %row.event, %reason, "webhook delivery abandoned");
     }
     Ok(outcomes)
 }

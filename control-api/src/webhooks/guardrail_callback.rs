@@ -46,5 +46,5 @@ async fn tell(shared: &AppState, notice: &Notice) {
         Ok(status) => format!("answered {status}"),
         Err(error) => error.to_string(),
     };
-    tracing::warn!(conversation = %notice.conversation, %reason, "a guardrail's receiver was not told");
+    tracing::warn!(conversation = %notice.conversation, %reason, "guardrail callback failed");
 }

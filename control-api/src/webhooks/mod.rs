@@ -163,7 +163,7 @@ pub(crate) async fn run(
             Some((workspace, agent)) = leaving.recv() => delivery.turns.done(&workspace, &agent),
             Some(done) = delivery.tries.join_next() => match done {
                 Ok((row, outcome)) => delivery.tried(row, outcome),
-                Err(error) => tracing::error!(%error, "a webhook's try failed"),
+                Err(error) => tracing::error!(%error, "a webhook attempt failed unexpectedly"),
             },
             _ = looks.tick() => delivery.look().await,
             () = sleep => {
@@ -178,7 +178,7 @@ pub(crate) async fn run(
     // channel.
     drop(delivery);
     if let Err(error) = keeper.await {
-        tracing::error!(%error, "the keeper of tries failed");
+        tracing::error!(%error, "the task that stores webhook attempts failed");
     }
 }
 
@@ -191,7 +191,7 @@ impl Delivery {
     fn add_all(&mut self, rows: store::Result<Vec<Row>>) {
         match rows {
             Ok(rows) => rows.into_iter().for_each(|row| self.add(row)),
-            Err(error) => tracing::error!(%error, "the webhooks that wait cannot be read"),
+            Err(error) => tracing::error!(%error, "cannot read the pending webhooks"),
         }
     }
 
@@ -223,7 +223,7 @@ impl Delivery {
                     Ok(rows) => lane.refill(rows),
                     // The next run for this queue tries again.
                     Err(error) => {
-                        tracing::error!(%error, %conversation, "the webhooks that wait cannot be read")
+                        tracing::error!(%error, %conversation, "cannot read the pending webhooks")
                     }
                 }
             }

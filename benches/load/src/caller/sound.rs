@@ -27,7 +27,7 @@ const MADE_UP: u64 = 5;
 /// # Errors
 /// The encoder's error.
 pub(crate) fn encode(workload: &Workload) -> Result<Vec<Bytes>, String> {
-    let told = |e: opus::Error| format!("the recording cannot be encoded: {e}");
+    let told = |e: opus::Error| format!("cannot encode the recording: {e}");
     let mut encoder = opus::Encoder::new(RATE as u32, Channels::Mono, Application::Voip).map_err(told)?;
     encoder.set_bitrate(Bitrate::Bits(BITRATE)).map_err(told)?;
     let blocks = (0..workload.speech.len() / BLOCK).map(|n| workload.block(n));

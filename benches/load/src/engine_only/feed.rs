@@ -183,7 +183,7 @@ impl Feeder {
             }
             Err(error) => {
                 self.failed += 1;
-                eprintln!("call {number} did not begin: {error}");
+                eprintln!("cannot start call {number}: {error}");
             }
         }
     }

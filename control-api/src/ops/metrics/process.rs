@@ -21,14 +21,15 @@ pub(super) fn measures() -> Vec<MetricFamily> {
             .map(|n| MetricFamily::gauge("process_virtual_memory_bytes", "Memory reserved.").with_value(n)),
         files()
             .map(|n| MetricFamily::gauge("process_open_fds", "Open files, sockets included.").with_value(n)),
-        most_files().map(|n| MetricFamily::gauge("process_max_fds", "Files that may be open.").with_value(n)),
+        most_files()
+            .map(|n| MetricFamily::gauge("process_max_fds", "Maximum number of open files.").with_value(n)),
         field(&status, "Threads")
             .and_then(|n| n.parse::<u64>().ok())
             .map(|n| MetricFamily::gauge("process_threads", "Threads.").with_value(n)),
         started().map(|n| {
             MetricFamily::gauge(
                 "process_start_time_seconds",
-                "When it started: seconds since the Unix epoch.",
+                "Start time of the process, in seconds since the Unix epoch.",
             )
             .with_value(n)
         }),

@@ -105,7 +105,7 @@ async fn by_template(State(shared): State<Arc<AppState>>, caller: Caller, Json(b
     let hidden: Secrets = secrets::open(&shared.vault, &row.id, &row.secrets).or_fail(FETCH)?;
     let (body, hidden) = agent_of(&faces, template, hidden, &wish);
     let parsed = parse::parse(body, &faces, Some(&hidden)).map_err(|refused| {
-        ApiError::Failed(FETCH, format!("the stored template is no agent: {refused:?}"))
+        ApiError::Failed(FETCH, format!("the stored template is not a valid agent: {refused:?}"))
     })?;
     room(&shared, &mut tx, &caller.workspace, &parsed.document).await?;
     let made = write(&shared, &mut tx, &caller.workspace, parsed).await.or_fail(FETCH)?;

@@ -90,7 +90,7 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
         const FAILED: &str = "The preview could not be drawn";
         let answer = match drawn {
             Ok(Ok(Some(picture))) => Ok(picture),
-            Ok(Ok(None)) => Err(ApiError::Failed(FAILED, "the order was refused".into())),
+            Ok(Ok(None)) => Err(ApiError::Failed(FAILED, "the renderer rejected the request".into())),
             // The next response of this process could belong to this request.
             Ok(Err(error)) => {
                 hand = None;

@@ -134,7 +134,7 @@ pub(crate) async fn begin(shared: &AppState, workspace: &str, wish: &Wish) -> Re
     store::conversation::insert(&mut tx, &draft).await?;
     let row = store::conversation::find_in(&mut tx, &id).await?;
     tx.commit().await?;
-    row.ok_or(ApiError::Failed("Internal server error", "a row that was just written is gone".into()))
+    row.ok_or(ApiError::Failed("Internal server error", "a row that was just written does not exist".into()))
 }
 
 /// The data that a client needs to join: token, links, ICE servers.

@@ -75,7 +75,7 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
                     Ok(true) => {}
                     Ok(false) => return shared.drawings.notified().await,
                     Err(error) => {
-                        tracing::error!(%error, "people cannot be drawn");
+                        tracing::error!(%error, "cannot process the queue of avatar drawing jobs");
                         return tokio::time::sleep(AGAIN).await;
                     }
                 }
@@ -106,7 +106,7 @@ async fn next(shared: &AppState) -> Result<bool, Error> {
     let made = match person(job) {
         Ok(person) => draw(shared, &person, &folder.join(&id)).await?,
         Err(why) => {
-            tracing::error!(custom_avatar = %id, %why, "a stored person cannot be read");
+            tracing::error!(custom_avatar = %id, reason = %why, "cannot read a stored avatar");
             Some(Err(FAILED))
         }
     };
@@ -197,7 +197,7 @@ async fn made(id: &str, poses: &Path) -> Result<Option<Made>, Error> {
     let set = match PoseSet::parse(&Bytes::from_owner(Arc::clone(&poses))) {
         Ok(set) => set,
         Err(error) => {
-            tracing::error!(custom_avatar = %id, %error, "a drawn person has no poses");
+            tracing::error!(custom_avatar = %id, %error, "the pose set of a drawn avatar is invalid");
             return Ok(None);
         }
     };
@@ -274,7 +274,7 @@ async fn child(
     let mut child = match started {
         Ok(child) => child,
         Err(error) => {
-            tracing::error!(custom_avatar = %id, %error, "the program that draws people cannot be started");
+            tracing::error!(custom_avatar = %id, %error, "cannot start the avatar renderer");
             return Ok(Some(Ended::Failed));
         }
     };
@@ -316,7 +316,7 @@ async fn child(
     if ended.success() {
         return Ok(Some(Ended::Well));
     }
-    tracing::error!(custom_avatar = %id, status = %ended, %complaint, "a person could not be drawn");
+    tracing::error!(custom_avatar = %id, status = %ended, stderr = %complaint, "the avatar renderer failed");
     Ok(Some(if ended.code().is_none() { Ended::Killed } else { Ended::Failed }))
 }
 

@@ -209,7 +209,7 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
     loop {
         let work = async {
             if let Err(error) = fail_pictures(&shared).await {
-                tracing::error!(%error, "the jobs of custom avatars cannot be taken");
+                tracing::error!(%error, "cannot process the queue of photo avatar jobs");
                 return tokio::time::sleep(AGAIN).await;
             }
             shared.jobs.notified().await;

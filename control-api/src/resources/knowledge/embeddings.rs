@@ -81,22 +81,22 @@ async fn all(shared: &AppState, server: &EmbeddingClient) -> Result<(), ()> {
     loop {
         let meant = shared.store.without_directions(server.model()).await;
         let meant =
-            meant.map_err(|error| tracing::error!(%error, "documents without embeddings cannot be found"))?;
+            meant.map_err(|error| tracing::error!(%error, "cannot list the documents without embeddings"))?;
         let Some(Meant { id, workspace, kb, body }) = meant else { return Ok(()) };
         let bytes = match asked(server, &body).await {
             Ok(bytes) => bytes,
             Err(error) if error.kind().is_retryable() => {
-                tracing::warn!(document = %id, %error, "a document's embeddings are asked for again in half a minute");
+                tracing::warn!(document = %id, %error, "embedding a document failed; retrying in 30 seconds");
                 return Err(());
             }
             Err(error) => {
                 // This document is searched by words only; the others are not affected.
-                tracing::warn!(document = %id, %error, "a document has no embeddings");
+                tracing::warn!(document = %id, %error, "embedding a document failed; it is searched by keywords only");
                 Vec::new()
             }
         };
         let kept = kept(shared, &workspace, &kb, &id, server.model(), &bytes).await;
-        kept.map_err(|error| tracing::error!(%error, "a document's embeddings cannot be kept"))?;
+        kept.map_err(|error| tracing::error!(%error, "cannot store the embeddings of a document"))?;
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
                     Ok(true) => {}
                     Ok(false) => return shared.uploads.notified().await,
                     Err(error) => {
-                        tracing::error!(%error, "documents cannot be read");
+                        tracing::error!(%error, "cannot process the queue of documents");
                         return tokio::time::sleep(AGAIN).await;
                     }
                 }
@@ -55,7 +55,7 @@ async fn next(shared: &AppState) -> store::Result<bool> {
         Err(_) => Err("the stored file is damaged".into()),
     };
     if let Err(why) = &read {
-        tracing::warn!(document = %id, %why, "a document cannot be read");
+        tracing::warn!(document = %id, reason = %why, "cannot extract the text of a document");
     }
     let mut tx = shared.store.write().await?;
     kb::read_document(&mut tx, &base, &id, read.as_deref().map_err(String::as_str), clock::now()).await?;

@@ -28,10 +28,10 @@ pub(super) enum Error {
     #[error(transparent)]
     Net(#[from] egress::Error),
     /// An HTTP status other than success.
-    #[error("the MCP server answered {0}")]
+    #[error("the MCP server responded with status {0}")]
     Status(u16),
     /// The server does not support this transport.
-    #[error("the MCP server answered {0}")]
+    #[error("the MCP server {0}")]
     Foreign(&'static str),
     /// The message cannot be serialized.
     #[error(transparent)]
@@ -70,13 +70,15 @@ impl Older {
             return Err(Error::Status(response.status()));
         }
         if !is_stream(&response) {
-            return Err(Error::Foreign("with something else than server-sent events"));
+            return Err(Error::Foreign("does not respond with server-sent events"));
         }
         let mut said = events(response, budget.clone());
         let place = loop {
             let event = match said.next().await {
                 Some(Ok(event)) => event,
-                Some(Err(_)) | None => return Err(Error::Foreign("and broke off")),
+                Some(Err(_)) | None => {
+                    return Err(Error::Foreign("closed the stream before it named its endpoint"));
+                }
             };
             if event.event.as_deref() == Some("endpoint") {
                 break event.data.unwrap_or_default();
@@ -87,7 +89,7 @@ impl Older {
             .join(place.trim())
             .ok()
             .filter(|endpoint| endpoint.origin() == base.origin())
-            .ok_or(Error::Foreign("with an endpoint of another origin"))?;
+            .ok_or(Error::Foreign("named an endpoint of another origin"))?;
         Ok(Self { client, budget, headers, endpoint, said })
     }
 
@@ -117,7 +119,7 @@ impl Transport<RoleClient> for Older {
             let event = match self.said.next().await? {
                 Ok(event) => event,
                 Err(why) => {
-                    tracing::debug!(%why, "an MCP server's stream broke");
+                    tracing::debug!(error = %why, "the event stream of an MCP server failed");
                     return None;
                 }
             };
@@ -126,7 +128,7 @@ impl Transport<RoleClient> for Older {
             }
             match serde_json::from_str::<ServerJsonRpcMessage>(event.data.as_deref().unwrap_or_default()) {
                 Ok(message) => return Some(message),
-                Err(why) => tracing::debug!(%why, "an MCP server's message is not understood"),
+                Err(why) => tracing::debug!(error = %why, "cannot parse a message of an MCP server"),
             }
         }
     }

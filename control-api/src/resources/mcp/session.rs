@@ -134,9 +134,9 @@ async fn opened(client: &egress::Client, budget: &Budget, mcp: &Configuration) -
         Ok(older) => ().serve(Within::new(older, budget)).await.map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     };
-    older.map_err(
-        |error| if why.is_empty() { error } else { format!("{why}; and by the older transport: {error}") },
-    )
+    older.map_err(|error| {
+        if why.is_empty() { error } else { format!("{why}; with the legacy SSE transport: {error}") }
+    })
 }
 
 /// Lists all tools of a server, page by page.
@@ -246,7 +246,7 @@ impl ToolServers for Servers {
 /// Logs why a server's tools are not available, or no longer. Returns the sentence for the call's
 /// record.
 fn left_out(conversation: &str, mcp: &Configuration, limit: Option<Limit>, why: &dyn fmt::Display) -> String {
-    tracing::warn!(%conversation, server = %mcp.name, %why, "an MCP server's tools are left out");
+    tracing::warn!(%conversation, server = %mcp.name, reason = %why, "the tools of an MCP server are not available");
     // The server's own error text is only for the operator's log.
     let why = limit.map_or_else(|| "it could not be asked".into(), |limit| limit.to_string());
     format!("The tools of the MCP server {:?} are left out: {why}.", mcp.name)
