@@ -7,7 +7,7 @@ use std::{env, fs};
 fn main() {
     // The package of the tests in `tests/` also compiles the library, for its unit tests, and runs
     // this build script.
-    let package = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let package = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
     let root = if package.ends_with("tests") { package.join("..") } else { package };
     build_vp8_shim(&root);
     emit_face_version(&root);
@@ -35,8 +35,10 @@ fn build_vp8_shim(root: &Path) {
 fn emit_face_version(root: &Path) {
     let folder = root.join("src/face");
     println!("cargo::rerun-if-changed={}", folder.display());
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(folder).expect("the source").map(|e| e.expect("an entry").path()).collect();
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .expect("the source folder is readable")
+        .map(|e| e.expect("an entry").path())
+        .collect();
     files.sort();
     // FNV-1a, 64 bits.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;

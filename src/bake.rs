@@ -53,12 +53,12 @@ pub(crate) fn run(
         None => avatar_spec::ids().filter_map(avatar_spec::find).collect(),
     };
     if avatars.len() > 1 && options.partial_out.is_some() {
-        return Err(CommandError::Usage("--first: of one person only".into()));
+        return Err(CommandError::Usage("--first: requires a single avatar".into()));
     }
     let folder = out.is_none_or(|out| out.is_dir() || out.as_os_str().to_string_lossy().ends_with('/'));
     if avatars.len() > 1 && !folder {
         let out = out.unwrap_or(Path::new("")).display();
-        return Err(CommandError::Usage(format!("--out {out}: several people need a folder")));
+        return Err(CommandError::Usage(format!("--out {out}: several avatars require a folder")));
     }
     for avatar in &avatars {
         let file = match out {
@@ -66,7 +66,7 @@ pub(crate) fn run(
             _ => out.unwrap_or(Path::new("")).join(format!("{}.{size}.poses", avatar.id)),
         };
         if file.extension().is_some_and(|e| e == "webp") {
-            let why = "the set cannot end in .webp, its display picture does".to_owned();
+            let why = "the name of a pose set cannot end in .webp, which its display picture uses".to_owned();
             return Err(CommandError::Usage(format!("--out {}: {why}", file.display())));
         }
         check_writable(&file)?;
@@ -78,9 +78,8 @@ pub(crate) fn run(
 fn find_avatar(name_or_file: &str) -> Result<AvatarSpec, CommandError> {
     if !name_or_file.ends_with(".toml") {
         let names: Vec<&str> = avatar_spec::ids().collect();
-        let unknown = || {
-            format!("{name_or_file}: nobody of that name; there are {} and files (*.toml)", names.join(", "))
-        };
+        let unknown =
+            || format!("{name_or_file}: unknown avatar; use {} and files (*.toml)", names.join(", "));
         return avatar_spec::find(name_or_file).ok_or_else(|| CommandError::Usage(unknown()));
     }
     let bad = |why: String| CommandError::Usage(format!("{name_or_file}: {why}"));
@@ -96,15 +95,15 @@ fn parse_size(size: &str) -> Result<(usize, usize), String> {
         None => match size.strip_suffix('p') {
             Some("720") => ("1280", "720"),
             Some("360") => ("640", "360"),
-            Some(_) => return Err("of these there are 360p and 720p".into()),
+            Some(_) => return Err("only 360p and 720p are supported".into()),
             None => (size, size),
         },
     };
     let side = |text: &str| {
-        let side: usize = text.parse().map_err(|_| "no size like 512, 720p or 1280x720".to_owned())?;
+        let side: usize = text.parse().map_err(|_| "not a size such as 512, 720p or 1280x720".to_owned())?;
         if !SIDE_RANGE.contains(&side) || !side.is_multiple_of(2) {
             return Err(format!(
-                "a side is even and has {} to {} pixels",
+                "width and height must be even and between {} and {} pixels",
                 SIDE_RANGE.start(),
                 SIDE_RANGE.end()
             ));
@@ -130,7 +129,7 @@ fn check_writable(file: &Path) -> Result<(), CommandError> {
     for file in [file, &file.with_extension("webp")] {
         // The rename at the end would replace a device or a pipe by a file.
         if file.exists() && !file.is_file() {
-            return Err(CommandError::Usage(format!("--out {}: that is no file", file.display())));
+            return Err(CommandError::Usage(format!("--out {}: not a regular file", file.display())));
         }
         let temp = temp_path(file);
         fs::write(&temp, b"").and_then(|()| fs::remove_file(&temp)).with_context(path_context)?;
@@ -160,7 +159,7 @@ fn bake_one(
     {
         write_atomically(&file.with_extension("webp"), &display)?;
         write_atomically(file, &set)?;
-        report(format!("{}: {} KB, baked before", file.display(), set.len() / 1000));
+        report(format!("{}: {} KB, from the cache", file.display(), set.len() / 1000));
         return Ok(());
     }
     let parts = PatchCache::new(cache.as_deref())?;
@@ -188,7 +187,7 @@ fn bake_one(
         remove_parts(cache);
     }
     report(format!(
-        "{}: {} KB, {} poses, quantisers {:?}, {:.1} dB (least {:.1}), colours {:.1} dB (least {:.1}), {:.0} s",
+        "{}: {} KB, {} poses, quantizers {:?}, luma PSNR {:.1} dB (minimum {:.1}), chroma PSNR {:.1} dB (minimum {:.1}), {:.0} s",
         file.display(),
         bytes.len() / 1000,
         set.manifest().frames.len(),
@@ -200,7 +199,7 @@ fn bake_one(
         start.elapsed().as_secs_f64()
     ));
     if bytes.len() > bake::MAX_SET_BYTES {
-        eprintln!("{}: larger than {} KB", file.display(), bake::MAX_SET_BYTES / 1000);
+        eprintln!("{}: exceeds the limit of {} KB", file.display(), bake::MAX_SET_BYTES / 1000);
     }
     Ok(())
 }

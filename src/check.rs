@@ -49,7 +49,7 @@ pub(crate) fn run(place: &ConfigPaths, json: bool) -> Result<ExitCode, CommandEr
             "llm",
             true,
             false,
-            "the built-in answerer; set OPENAI_API_KEY or OPENAI_BASE_URL for a real one".into(),
+            "the built-in answerer; set OPENAI_API_KEY or OPENAI_BASE_URL to use a language model".into(),
         ),
     });
     lines.push(match Avatars::built_in() {
@@ -57,7 +57,7 @@ pub(crate) fn run(place: &ConfigPaths, json: bool) -> Result<ExitCode, CommandEr
             let names: Vec<String> = avatars.stock_avatars().into_iter().map(|a| a.avatar_name).collect();
             check_result("faces", "face", true, true, names.join(", "))
         }
-        Ok(_) => check_result("faces", "face", false, true, "none is built in".into()),
+        Ok(_) => check_result("faces", "face", false, true, "no built-in avatars".into()),
         Err(error) => check_result("faces", "face", false, true, error.to_string()),
     });
     lines.push(check_media_ports(&config));
@@ -95,13 +95,13 @@ fn check_failed_events(config: &crate::config::Config) -> Result<Option<CheckRes
     let name = "events";
     Ok(match found {
         Ok(None) => None,
-        Ok(Some(0)) => Some(check_result(name, "store", true, false, "all are in their records".into())),
+        Ok(Some(0)) => Some(check_result(name, "store", true, false, "all events are stored".into())),
         Ok(Some(count)) => Some(check_result(
             name,
             "store",
             false,
             false,
-            format!("{count} were refused by the store and are kept as text in the table failed_event"),
+            format!("the store rejected {count} events; their text is in the table failed_event"),
         )),
         Err(error) => Some(check_result(name, "store", false, true, error.to_string())),
     })
@@ -123,7 +123,7 @@ fn check_receive_buffer() -> CheckResult {
             false,
             false,
             format!(
-                "{} KiB: a burst of packets may be lost; run `sysctl -w net.core.rmem_max={}` or give the server CAP_NET_ADMIN",
+                "{} KiB: packet bursts may be lost; run `sysctl -w net.core.rmem_max={}` or grant the server CAP_NET_ADMIN",
                 bytes >> 10,
                 socket::SOCKET_BUFFER_BYTES
             ),
@@ -137,7 +137,7 @@ fn check_sandbox(sandbox: documents::Sandbox) -> CheckResult {
     let ready = sandbox.refuses_files();
     let mut detail = sandbox.to_string();
     if !ready {
-        detail += ": a document that takes its reader over can read what the server can; use a kernel with either of them";
+        detail += ": an exploited document parser can read everything that the server can; use a kernel that supports one of them";
     }
     check_result("documents", "files", ready, false, detail)
 }

@@ -14,7 +14,7 @@ pub(crate) const PREVIEW_NICENESS: i32 = 14;
 /// Lowers the priority of this thread, and of every thread and process that it starts, below calls
 /// and all other programs. To be called before other threads are started.
 pub(crate) fn lower_priority(nice: i32) -> anyhow::Result<()> {
-    rustix::process::setpriority_process(None, nice).context("the priority cannot be lowered")
+    rustix::process::setpriority_process(None, nice).context("cannot lower the priority")
 }
 
 /// Exits this process when its standard input closes. The server holds the other end, which closes
@@ -25,6 +25,6 @@ pub(crate) fn exit_when_stdin_closes() -> anyhow::Result<()> {
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         std::process::exit(0);
     };
-    engine::thread::spawn("parent", wait_for_eof).context("no thread is left")?;
+    engine::thread::spawn("parent", wait_for_eof).context("cannot start a thread")?;
     Ok(())
 }

@@ -176,7 +176,7 @@ pub(crate) fn usage_message(error: &clap::Error) -> String {
         ),
         _ => {
             let text = error.to_string();
-            let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("bad usage");
+            let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("invalid command line");
             first.trim_start_matches("error: ").to_owned()
         }
     }

@@ -394,59 +394,58 @@ impl Config {
             }
         }
         if self.timeouts.request < 0.1 {
-            return Err(("timeouts.request", "no request comes in less than 0.1 seconds".into()));
+            return Err(("timeouts.request", "must be at least 0.1 seconds".into()));
         }
         let load = self.limits.load;
         if !(0.0..=1.0).contains(&load) {
-            return Err(("limits.load", format!("{load} is not a share between 0 and 1")));
+            return Err(("limits.load", format!("{load} is not a number between 0 and 1")));
         }
         let questions = self.limits.questions;
         if !(0.0..=1000.0).contains(&questions) {
             return Err(("limits.questions", format!("{questions} is not a number between 0 and 1000")));
         }
         if self.timeouts.lease < 1.0 {
-            return Err((
-                "timeouts.lease",
-                "a server cannot tell in less than 1 second that it lives".into(),
-            ));
+            return Err(("timeouts.lease", "must be at least 1 second".into()));
         }
         if self.webhooks.schedule.is_empty() {
-            return Err(("webhooks.schedule", "at least one try is needed".into()));
+            return Err(("webhooks.schedule", "must contain at least one delay".into()));
         }
         self.media.ports().map_err(|reason| ("media.udp_ports", reason))?;
         if let Some(url) = &self.server.public_url {
             let fault = |reason: &str| Err(("server.public_url", format!("\"{url}\" {reason}")));
             match url::Url::parse(url) {
                 Ok(parsed) if !matches!(parsed.scheme(), "http" | "https") => {
-                    return fault("is no http or https address");
+                    return fault("is not an http or https URL");
                 }
-                Ok(parsed) if parsed.host_str().is_none_or(str::is_empty) => return fault("names no host"),
+                Ok(parsed) if parsed.host_str().is_none_or(str::is_empty) => return fault("has no host"),
                 Ok(parsed) if parsed.query().is_some() || parsed.fragment().is_some() => {
-                    return fault("has a query or a fragment, and links are made by adding to it");
+                    return fault(
+                        "must not have a query or a fragment, because links are made by appending to it",
+                    );
                 }
                 Ok(_) => {}
-                Err(url::ParseError::EmptyHost) => return fault("names no host"),
-                Err(error) => return fault(&format!("is no address: {error}")),
+                Err(url::ParseError::EmptyHost) => return fault("has no host"),
+                Err(error) => return fault(&format!("is not a valid URL: {error}")),
             }
         }
         match (&self.knowledge.embeddings_url, &self.knowledge.embeddings_model) {
             (Some(url), _)
                 if !url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https")) =>
             {
-                return Err(("knowledge.embeddings_url", format!("\"{url}\" is no http or https address")));
+                return Err(("knowledge.embeddings_url", format!("\"{url}\" is not an http or https URL")));
             }
             (Some(_), None) => {
-                return Err(("knowledge.embeddings_model", "is needed beside embeddings_url".into()));
+                return Err(("knowledge.embeddings_model", "is required if embeddings_url is set".into()));
             }
             (None, Some(_)) => {
-                return Err(("knowledge.embeddings_url", "is needed beside embeddings_model".into()));
+                return Err(("knowledge.embeddings_url", "is required if embeddings_model is set".into()));
             }
             _ => {}
         }
         if let Some(url) = &self.otlp.endpoint
             && !url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
         {
-            return Err(("otlp.endpoint", format!("\"{url}\" is no http or https address")));
+            return Err(("otlp.endpoint", format!("\"{url}\" is not an http or https URL")));
         }
         self.trusted_proxies().map_err(|reason| ("server.trusted_proxies", reason))?;
         for origin in &self.server.cors_origins {
@@ -454,13 +453,13 @@ impl Config {
             if origin != "*" && !(same && origin.starts_with("http")) {
                 return Err((
                     "server.cors_origins",
-                    format!("\"{origin}\" is no origin, such as \"https://shop.example\", nor \"*\""),
+                    format!("\"{origin}\" is neither an origin such as \"https://shop.example\" nor \"*\""),
                 ));
             }
         }
         let known = ["postgres://", "postgresql://"];
         if self.server.database_url.as_ref().is_some_and(|url| !known.iter().any(|k| url.starts_with(k))) {
-            return Err(("server.database_url", "must begin with postgres://".into()));
+            return Err(("server.database_url", "must start with postgres://".into()));
         }
         Ok(())
     }

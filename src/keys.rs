@@ -10,7 +10,7 @@ pub(crate) fn run(command: &KeysCommand) -> Result<ExitCode, CommandError> {
     match command {
         KeysCommand::Create { workspace, scope, place } => {
             if workspace.trim().is_empty() {
-                return Err(CommandError::Usage("--workspace: a name is needed".into()));
+                return Err(CommandError::Usage("--workspace: the name must not be empty".into()));
             }
             let server = load_config(place)?.server;
             let (data, url) = (&server.data, server.database_url.as_deref());
@@ -32,7 +32,7 @@ pub(crate) fn run(command: &KeysCommand) -> Result<ExitCode, CommandError> {
             let server = load_config(place)?.server;
             let (data, url) = (&server.data, server.database_url.as_deref());
             if !runtime.block_on(control_api::keys::revoke(data, url, id))? {
-                return Err(CommandError::Failed(anyhow::anyhow!("there is no key with the id {id}")));
+                return Err(CommandError::Failed(anyhow::anyhow!("no key has the id {id}")));
             }
             println!("revoked {id}");
         }

@@ -16,19 +16,19 @@ const LOAD_GENERATOR: &str = "visavis-load";
 /// Replaces this process by `visavis-load`, with the same arguments. The program is searched next
 /// to this one, then on the `PATH`.
 pub(crate) fn run(arguments: &[OsString]) -> Result<ExitCode, CommandError> {
-    let current_exe = std::env::current_exe().context("this program cannot be found")?;
+    let current_exe = std::env::current_exe().context("cannot find the path of this program")?;
     let program = find_load_generator(&current_exe);
     let models = load_config(&ConfigPaths { config: None, data: None })?.models.dir;
     // Returns only on failure.
     let error = Command::new(&program).args(arguments).env("VISAVIS_MODELS_DIR", models).exec();
     if error.kind() == std::io::ErrorKind::NotFound {
         let missing = format!(
-            "{LOAD_GENERATOR} is neither beside {} nor on the PATH: build it with make build-load",
+            "{LOAD_GENERATOR} is neither next to {} nor on the PATH: build it with make build-load",
             current_exe.display()
         );
         return Err(CommandError::Failed(anyhow::Error::msg(missing)));
     }
-    Err(anyhow::Error::new(error).context(format!("{} cannot be run", program.display())).into())
+    Err(anyhow::Error::new(error).context(format!("cannot run {}", program.display())).into())
 }
 
 /// The path of the load generator next to a program, or its bare name if there is none.

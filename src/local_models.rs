@@ -78,8 +78,7 @@ impl Models for LocalModels {
             decoders: self.decoder_count,
         }));
         let file = paths::vad(&self.dir);
-        let network =
-            vad::Network::load(&file).map_err(|e| format!("the speech detector cannot be loaded ({e})"))?;
+        let network = vad::Network::load(&file).map_err(|e| format!("cannot load the VAD model ({e})"))?;
         let _ = self.vad_network.set(Arc::new(network));
         let threads = (engine::thread::cores() / CORES_PER_TURN_THREAD).max(1);
         let turn = SmartTurn::open(turn::Config { dir: self.dir.clone(), threads }).map(Arc::new);
@@ -91,7 +90,7 @@ impl Models for LocalModels {
                 self.registry.set_tts(Arc::clone(&flite) as _);
                 let _ = self.flite.set(flite);
             }
-            Err(error) => tracing::warn!(%error, "no embedded voice"),
+            Err(error) => tracing::warn!(%error, "the built-in TTS is unavailable"),
         }
         while stt_pool.is_loading() {
             std::thread::sleep(POLL_INTERVAL);
@@ -99,7 +98,7 @@ impl Models for LocalModels {
         if let Some(why) = stt_pool.failure() {
             // Not fatal: scripted calls need no decoder, and all other calls are rejected for this
             // reason.
-            tracing::error!(%why, "no embedded recogniser");
+            tracing::error!(reason = %why, "the built-in STT is unavailable");
         }
         self.registry.set_stt(Arc::clone(&stt_pool) as _);
         let _ = self.stt_pool.set(stt_pool);
@@ -107,7 +106,7 @@ impl Models for LocalModels {
     }
 
     fn vad(&self) -> Result<Box<dyn Vad>, String> {
-        let network = self.vad_network.get().ok_or("the speech detector is not loaded")?;
+        let network = self.vad_network.get().ok_or("the VAD model is not loaded")?;
         Ok(Box::new(Silero::new(Arc::clone(network))))
     }
 
@@ -135,8 +134,8 @@ impl Models for LocalModels {
             .is_some_and(|pool| pool.queue_usage().0 > decoders.max(1) * MAX_QUEUED_FRAMES);
         let said = self.flite.get().is_some_and(|voices| voices.queue_usage().0 > MAX_QUEUED_TEXTS);
         match (heard, said) {
-            (true, _) => Some("the speech decoders are behind".into()),
-            (_, true) => Some("the voices are behind".into()),
+            (true, _) => Some("the STT decoders are overloaded".into()),
+            (_, true) => Some("the TTS is overloaded".into()),
             _ => None,
         }
     }
@@ -159,14 +158,17 @@ impl Models for LocalModels {
         vec![
             MetricFamily::gauge(
                 "visavis_stt_decoders",
-                "Speech decoders; each call that is heard by one has taken it.",
+                "STT decoders; a call with the built-in STT takes one.",
             )
             .with_each("state", states.into_iter().flatten()),
-            MetricFamily::gauge("visavis_model_queue", "Work that waits for a built-in model's threads.")
-                .with_each("model", queues.clone().map(|(model, (waiting, _))| (model, waiting))),
+            MetricFamily::gauge(
+                "visavis_model_queue",
+                "Requests that wait for the threads of a built-in model.",
+            )
+            .with_each("model", queues.clone().map(|(model, (waiting, _))| (model, waiting))),
             MetricFamily::gauge(
                 "visavis_model_queue_limit",
-                "Work that may wait for a built-in model's threads.",
+                "Maximum number of requests that wait for the threads of a built-in model.",
             )
             .with_each("model", queues.map(|(model, (_, limit))| (model, limit))),
         ]

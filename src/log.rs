@@ -35,7 +35,7 @@ pub(crate) fn init(format: Format) -> Result<(), String> {
     let filter_text = filter_text
         .map_or_else(|| "info,str0m=warn,rmcp=warn".into(), |text| text.to_string_lossy().into_owned());
     let filter = parse_filter(&filter_text).map_err(|reason| {
-        format!("VISAVIS_LOG: {reason}; write a level (off, error, warn, info, debug, trace) or \"info,str0m=debug\"")
+        format!("VISAVIS_LOG: {reason}; use a level (off, error, warn, info, debug, trace) or \"info,str0m=debug\"")
     })?;
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     tracing::subscriber::set_global_default(build_subscriber(format, filter, terminal, std::io::stderr))
@@ -47,10 +47,10 @@ pub(crate) fn init(format: Format) -> Result<(), String> {
 fn parse_filter(text: &str) -> Result<EnvFilter, String> {
     for part in text.split(',').map(str::trim).filter(|part| !part.contains(['=', '['])) {
         if part.parse::<tracing_subscriber::filter::LevelFilter>().is_err() {
-            return Err(format!("\"{part}\" is no level"));
+            return Err(format!("\"{part}\" is not a log level"));
         }
     }
-    text.parse().map_err(|_| format!("\"{text}\" is no filter"))
+    text.parse().map_err(|_| format!("\"{text}\" is not a valid log filter"))
 }
 
 fn build_subscriber(
@@ -181,13 +181,13 @@ mod tests {
     }
 
     fn emit_events() {
-        tracing::warn!(n = 1, "of nobody");
-        tracing::warn!(conversation = "a", "of its own field");
+        tracing::warn!(n = 1, "no conversation");
+        tracing::warn!(conversation = "a", "own field");
         // The engine opens such a span for its tasks on the net pool. Its level is `error`, so no
         // filter disables it.
         tracing::error_span!("call", conversation = "b").in_scope(|| {
-            tracing::warn!("of a \"span\"");
-            tracing::warn!(conversation = "c", "of both");
+            tracing::warn!("from a \"span\"");
+            tracing::warn!(conversation = "c", "own field and span");
         });
         tracing::info!("below the level");
     }
@@ -208,10 +208,10 @@ mod tests {
         assert_eq!(
             fields,
             [
-                of("of nobody", None),
-                of("of its own field", Some("a")),
-                of("of a \"span\"", Some("b")),
-                of("of both", Some("c")),
+                of("no conversation", None),
+                of("own field", Some("a")),
+                of("from a \"span\"", Some("b")),
+                of("own field and span", Some("c")),
             ]
         );
         assert_eq!(
@@ -223,10 +223,13 @@ mod tests {
     #[test]
     fn a_line_of_text_names_it_too() {
         let lines = capture_log(Format::Text, emit_events);
-        assert!(lines[0].contains("of nobody n=1") && !lines[0].contains(CONVERSATION_FIELD), "{lines:?}");
-        assert!(lines[1].contains("of its own field conversation=\"a\""), "{lines:?}");
         assert!(
-            lines[2].contains("call{conversation=\"b\"}") && lines[2].contains("of a \"span\""),
+            lines[0].contains("no conversation n=1") && !lines[0].contains(CONVERSATION_FIELD),
+            "{lines:?}"
+        );
+        assert!(lines[1].contains("own field conversation=\"a\""), "{lines:?}");
+        assert!(
+            lines[2].contains("call{conversation=\"b\"}") && lines[2].contains("from a \"span\""),
             "{lines:?}"
         );
         assert_eq!(lines.len(), 4, "{lines:?}");

@@ -105,14 +105,10 @@ pub(crate) fn start_exporter(
     let (stop, stopped) = mpsc::channel(1);
     let lost = Arc::<AtomicU64>::default();
     // The operator's own target is trusted, so private addresses are allowed.
-    let sender = SpanSender {
-        collector: collector,
-        client: client.trusted(),
-        dropped: Arc::clone(&lost),
-        warned_at: None,
-    };
+    let sender =
+        SpanSender { collector, client: client.trusted(), dropped: Arc::clone(&lost), warned_at: None };
     let task = tokio::spawn(export_loop(sender, queue, stopped));
-    (Arc::new(FanOut { sink: sink, events: events, dropped: lost }), Exporter { task, stop })
+    (Arc::new(FanOut { sink, events, dropped: lost }), Exporter { task, stop })
 }
 
 impl Exporter {
@@ -195,8 +191,8 @@ impl SpanSender {
             let lost = self.dropped.swap(0, Relaxed);
             tracing::warn!(
                 lost,
-                why = failed.as_ref().map_or("they came too fast", |refusal| &refusal.reason),
-                "spans do not reach the collector"
+                reason = failed.as_ref().map_or("the export queue was full", |refusal| &refusal.reason),
+                "spans were not exported to the OTLP collector"
             );
             self.warned_at = Some(Instant::now());
         }
@@ -228,7 +224,7 @@ impl SpanSender {
         }
         // OTLP defines these status codes as retryable.
         Err(ExportError {
-            reason: format!("it answered {status}"),
+            reason: format!("the collector responded with status {status}"),
             retryable: matches!(status, 429 | 502..=504),
         })
     }

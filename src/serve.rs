@@ -57,13 +57,15 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let listen_address = config.server.listen;
     let listener = TcpListener::bind(listen_address).await.map_err(|e| match e.kind() {
         std::io::ErrorKind::AddrInUse => {
-            anyhow!("{listen_address} is in use: stop the program that listens there, or choose another port with --listen")
+            anyhow!(
+                "{listen_address} is in use: stop the other program, or choose another port with --listen"
+            )
         }
         _ => anyhow!("cannot listen on {listen_address}: {e}"),
     })?;
     let listen = listener.local_addr()?;
 
-    let mut avatars = Avatars::built_in().context("the built-in faces cannot be read")?;
+    let mut avatars = Avatars::built_in().context("cannot read the built-in avatars")?;
     if let Some(dir) = &config.avatars.dir {
         avatars.add_dir(dir).context("avatars.dir")?;
     }
@@ -75,7 +77,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     });
     if !documents::Sandbox::available().refuses_files() {
         tracing::warn!(
-            "the kernel has neither Landlock nor seccomp: a document that takes its reader over can read what the server can"
+            "the kernel has neither Landlock nor seccomp: an exploited document parser can read everything that the server can"
         );
     }
     let control = control_config(&config, listen);
@@ -97,7 +99,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         event_sink,
         tokio::runtime::Handle::current(),
     )
-    .context("the media threads cannot start")?;
+    .context("cannot start the engine")?;
 
     let first_key = app.bootstrap().await?;
     let (stop, stopped) = tokio::sync::watch::channel(false);
@@ -123,7 +125,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     }
 
     wait_for_signal(&mut terminate, &mut interrupt).await;
-    tracing::info!("draining: no new calls; a second signal ends at once");
+    tracing::info!("draining: no new calls are accepted; a second signal stops the server immediately");
     app.drain();
     tokio::select! {
         () = engine.drain(Duration::from_secs_f64(config.timeouts.drain)) => {}
@@ -185,7 +187,7 @@ fn http_limits(config: &Config) -> control_api::HttpLimits {
 /// `select`, which this program does not use.
 fn raise_file_limit() {
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
-        tracing::warn!(%error, files = open_file_limit(), "the limit of open files cannot be raised");
+        tracing::warn!(%error, limit = open_file_limit(), "cannot raise the limit of open files");
     }
 }
 

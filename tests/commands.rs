@@ -86,7 +86,7 @@ fn replay_prints_what_simulate_printed_and_says_that_it_is_identical() {
     let output = run_command("replay", &broken, false);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        output.status.success() && stderr.starts_with("identical as far as the trace goes: "),
+        output.status.success() && stderr.starts_with("identical up to the end of the trace: "),
         "{stderr}"
     );
     assert_eq!(stderr.matches('\n').count(), 1, "{stderr}");
@@ -123,12 +123,12 @@ fn what_is_no_file_of_theirs_is_refused_in_one_sentence() {
         assert_eq!(refusal_message(command, &folder.0), "Is a directory (os error 21)");
     }
     let cases = [
-        ("simulate", String::new(), "file: is no JSON: EOF while parsing a value at line 1 column 0"),
+        ("simulate", String::new(), "file: is not valid JSON: EOF while parsing a value at line 1 column 0"),
         ("simulate", "{\"until\": 1, \"colour\": 1}".into(), "colour: is unknown"),
         (
             "simulate",
             "{\"until\": 1,\n\"settings\": {\"idle_timeout\": 1, \"idle_timeout\": 2}}".into(),
-            "settings.idle_timeout: stands there twice, again in line 2",
+            "settings.idle_timeout: is duplicated in line 2",
         ),
         (
             "simulate",
@@ -136,13 +136,13 @@ fn what_is_no_file_of_theirs_is_refused_in_one_sentence() {
             "settings.min_endpointing_delay: must not be greater than max_endpointing_delay",
         ),
         ("replay", String::new(), "line 1: is missing: the file is empty"),
-        ("replay", SCENARIO.into(), "line 1: is no JSON: EOF while parsing an object (column 1)"),
+        ("replay", SCENARIO.into(), "line 1: is not valid JSON: EOF while parsing an object (column 1)"),
         (
             "replay",
             format!("{header}\n{{\"at\":1,\"at\":2,\"input\":\"Tick\"}}\n"),
-            "line 2: at: stands there twice",
+            "line 2: at: is duplicated",
         ),
-        ("replay", format!("{header}\nnonsense\n"), "line 2: is no JSON: expected ident (column 2)"),
+        ("replay", format!("{header}\nnonsense\n"), "line 2: is not valid JSON: expected ident (column 2)"),
         (
             "replay",
             format!("{header}\n{{\"at\":-1,\"input\":\"Tick\"}}\n"),
@@ -160,7 +160,7 @@ fn a_bad_value_is_named_with_its_reason() {
     let folder = TempFolder::new("values");
     let scenarios = [
         ("{\"until\": -1}", "until: must not be negative"),
-        ("{\"until\": NaN}", "until: is no JSON: expected value at line 1 column 11"),
+        ("{\"until\": NaN}", "until: is not valid JSON: expected value at line 1 column 11"),
         (
             r#"{"until": 1, "settings": {"min_endpointing_delay": 3, "max_endpointing_delay": 2}}"#,
             "settings.min_endpointing_delay: must not be greater than max_endpointing_delay",
@@ -168,12 +168,12 @@ fn a_bad_value_is_named_with_its_reason() {
         (r#"{"until": 1, "settings": {"idle_timeout": -1}}"#, "settings.idle_timeout: must not be negative"),
         (
             r#"{"until": 1, "settings": {"echo_warmup": NaN}}"#,
-            "settings.echo_warmup: is no JSON: expected value at line 1 column 42",
+            "settings.echo_warmup: is not valid JSON: expected value at line 1 column 42",
         ),
         (r#"{"until": 1, "settings": {"echo_warmup": "NaN"}}"#, "settings.echo_warmup: must be a number"),
         (
             r#"{"until": 1, "settings": {"echo_warmup": 1e999}}"#,
-            "settings.echo_warmup: is no JSON: number out of range at line 1 column 46",
+            "settings.echo_warmup: is not valid JSON: number out of range at line 1 column 46",
         ),
         (
             r#"{"until": 1, "settings": {"echo_warmup": 1e8}}"#,
@@ -210,7 +210,7 @@ fn a_bad_value_is_named_with_its_reason() {
         ),
         (
             r#"{"until": 1, "actions": [{"at": 1, "do": "end", "at": 2}]}"#,
-            "actions[0].at: stands there twice, again in line 1",
+            "actions[0].at: is duplicated in line 1",
         ),
     ];
     for (text, sentence) in scenarios {
@@ -238,7 +238,7 @@ fn a_bad_value_is_named_with_its_reason() {
         (
             r#""backchannels":false"#,
             r#""backchannels":false,"backchannels":true"#,
-            "spec.backchannels: stands there twice",
+            "spec.backchannels: is duplicated",
         ),
     ];
     for (old, new, sentence) in settings {
@@ -250,7 +250,7 @@ fn a_bad_value_is_named_with_its_reason() {
         .write_file("trace", header.replacen(r#""turn_threshold":0.5"#, r#""turn_threshold":NaN"#, 1) + "\n");
     let sentence = refusal_message("replay", &trace);
     assert!(
-        sentence.starts_with("line 1: spec.turn_threshold: is no JSON: expected value (column "),
+        sentence.starts_with("line 1: spec.turn_threshold: is not valid JSON: expected value (column "),
         "{sentence}"
     );
 }
@@ -289,6 +289,6 @@ fn huge_files_are_refused_in_little_memory() {
     let last = lines + 2;
     assert_eq!(
         refusal_message("replay", &many),
-        format!("line {last}: at: is 0 µs, and must not be before the line above it")
+        format!("line {last}: at: is 0 µs, which is earlier than the previous line")
     );
 }

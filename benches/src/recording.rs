@@ -20,7 +20,7 @@ pub fn utterances() -> Vec<Vec<i16>> {
     assert_eq!(
         &wav[WAV_HEADER_SIZE - 8..WAV_HEADER_SIZE - 4],
         b"data",
-        "the recording has a header of another length"
+        "the header of the recording has an unexpected length"
     );
     let samples: Vec<i16> =
         wav[WAV_HEADER_SIZE..].as_chunks::<2>().0.iter().map(|b| i16::from_le_bytes(*b)).collect();

@@ -154,11 +154,8 @@ impl SimulatedCall {
                 let length = request.text.split_whitespace().count() as u64 * WORD_DURATION;
                 let (segment, duration) = (request.segment, position_from_micros(length));
                 self.segments.insert(segment, (request.epoch, length));
-                self.schedule(now + 60_000, Input::Tts { segment: segment, event: TtsEvent::FirstAudio });
-                self.schedule(
-                    now + 120_000,
-                    Input::Tts { segment: segment, event: TtsEvent::End { duration } },
-                );
+                self.schedule(now + 60_000, Input::Tts { segment, event: TtsEvent::FirstAudio });
+                self.schedule(now + 120_000, Input::Tts { segment, event: TtsEvent::End { duration } });
             }
             Output::Play(segment) => {
                 self.queue.push_back(segment);
@@ -200,7 +197,7 @@ impl SimulatedCall {
         }
         let Some(segment) = self.queue.pop_front() else { return };
         self.playing = Some((segment, now, 0));
-        pending.push_back(Input::Playout { segment: segment, event: PlayoutEvent::Started });
+        pending.push_back(Input::Playout { segment, event: PlayoutEvent::Started });
         self.schedule_report(now, segment);
     }
 
@@ -211,7 +208,7 @@ impl SimulatedCall {
         let end = since + length.saturating_sub(before);
         self.schedule(
             end.min(now + PLAYOUT_REPORT_INTERVAL),
-            Input::Playout { segment: segment, event: PlayoutEvent::Started },
+            Input::Playout { segment, event: PlayoutEvent::Started },
         );
     }
 
@@ -227,10 +224,7 @@ impl SimulatedCall {
             self.handle_input(
                 conversation,
                 now,
-                Input::Playout {
-                    segment: segment,
-                    event: PlayoutEvent::Progress(position_from_micros(played)),
-                },
+                Input::Playout { segment, event: PlayoutEvent::Progress(position_from_micros(played)) },
             );
             return;
         }
@@ -238,7 +232,7 @@ impl SimulatedCall {
         self.handle_input(
             conversation,
             now,
-            Input::Playout { segment: segment, event: PlayoutEvent::Finished(position_from_micros(length)) },
+            Input::Playout { segment, event: PlayoutEvent::Finished(position_from_micros(length)) },
         );
         let mut pending = VecDeque::new();
         self.start_next_segment(now, &mut pending);

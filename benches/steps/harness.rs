@@ -231,9 +231,7 @@ impl Harness {
         } else {
             Box::new(Silero::new(super::hear::vad_network()))
         };
-        assert!(
-            inbox.requests.send(Message::Ready(Box::new(ThreadResources { certificate, vad: vad }))).is_ok()
-        );
+        assert!(inbox.requests.send(Message::Ready(Box::new(ThreadResources { certificate, vad }))).is_ok());
         let scheduler = Scheduler::starting_at(now);
         let tone = (0..CHUNK_SAMPLES).map(|n| ((n as f64 * 0.0288).sin() * 8_000.0) as i16).collect();
         let models =
@@ -241,9 +239,9 @@ impl Harness {
         let recording = recording::utterances();
         assert!(recording.iter().all(|said| said.len() < TURN_FRAMES * FRAME_SAMPLES));
         let mut harness = Self {
-            media_thread: media_thread,
+            media_thread,
             inbox,
-            scheduler: scheduler,
+            scheduler,
             models,
             runtime,
             recording,
@@ -296,7 +294,7 @@ impl Harness {
         let (server_end, client_end) = loopback::pair();
         let setup = Box::new(setup);
         let message = LoopbackCall {
-            setup: setup,
+            setup,
             early_commands: Vec::new(),
             server: server_end,
             presence: PresenceGuard::default(),
@@ -326,7 +324,7 @@ impl Harness {
         self.now = end;
         self.ticks += 1;
         for output in self.users.iter().flat_map(|user| user.client.drain_outputs()) {
-            if let LoopbackOutput::Audio { segment: segment, .. } = output {
+            if let LoopbackOutput::Audio { segment, .. } = output {
                 self.speech_share.total_frames += 1;
                 self.speech_share.speech_frames += u64::from(segment.is_some());
             }

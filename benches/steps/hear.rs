@@ -170,7 +170,7 @@ fn bench_vad(c: &mut Criterion<CpuTime>) {
             probabilities[0]
         };
         let loudest = (0..30).map(|_| infer()).fold(0.0, f32::max);
-        assert!(loudest > 0.5, "the recording is no speech: {loudest}");
+        assert!(loudest > 0.5, "the recording contains no speech: {loudest}");
         bench_each(c, name, &mut infer);
     }
 }

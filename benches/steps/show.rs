@@ -23,7 +23,7 @@ const SENTENCE: &str = "pau:0.12 m:0.16 ay:0.30 n:0.35 ey:0.60 m:0.68 ih:0.76 z:
 const FRAME_COUNT: u64 = 82;
 
 pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
-    let avatars = Avatars::built_in().expect("the people in the binary");
+    let avatars = Avatars::built_in().expect("the built-in avatars");
     let set = Arc::clone(&avatars.as_slice()[0].pose_set);
     let mut face = speaking_face(&set);
     let mut number = 0;

@@ -198,7 +198,7 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
             }
         })
     });
-    let avatars = Avatars::built_in().expect("the people in the binary");
+    let avatars = Avatars::built_in().expect("the built-in avatars");
     let set = Arc::clone(&avatars.as_slice()[0].pose_set);
     let speaking: Vec<VideoFrame> = set
         .manifest()

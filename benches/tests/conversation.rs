@@ -60,10 +60,10 @@ fn speaking_conversation(at: &mut Time) -> (Conversation, SegmentId) {
     let segment = synthesized.expect("the commit asks for the prepared words");
     feed(
         &mut conversation,
-        Input::Tts { segment: segment, event: TtsEvent::End { duration: Position::from_seconds(60.0) } },
+        Input::Tts { segment, event: TtsEvent::End { duration: Position::from_seconds(60.0) } },
         0.1,
     );
-    feed(&mut conversation, Input::Playout { segment: segment, event: PlayoutEvent::Started }, 0.01);
+    feed(&mut conversation, Input::Playout { segment, event: PlayoutEvent::Started }, 0.01);
     (conversation, segment)
 }
 
@@ -84,8 +84,7 @@ fn a_tick_while_the_agent_speaks_allocates_nothing() {
         }
         let before = thread_allocations().calls;
         conversation.handle(Input::Tick, now);
-        conversation
-            .handle(Input::Playout { segment: segment, event: PlayoutEvent::Progress(position) }, now);
+        conversation.handle(Input::Playout { segment, event: PlayoutEvent::Progress(position) }, now);
         assert!(conversation.poll_timeout().is_some());
         assert!(conversation.poll().is_none(), "at {now}");
         allocations += thread_allocations().calls - before;

@@ -83,7 +83,7 @@ pub(crate) fn prepare_data_folder(data: &Path) -> Result<(), OpenError> {
     if std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(data).map_err(fail)?.permissions()) & 0o077
         != 0
     {
-        tracing::warn!(folder = %data.display(), "others may list the data folder: chmod 700 closes it");
+        tracing::warn!(folder = %data.display(), "other users can list the data folder; run chmod 700 on it");
     }
     // SQLite gives its other files the mode of the first one.
     let mut options = File::options();
@@ -104,7 +104,7 @@ fn open_private_file(file: &Path) -> io::Result<File> {
     let opened = options.open(file)?;
     #[cfg(unix)]
     if let Err(error) = opened.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)) {
-        tracing::warn!(file = %file.display(), %error, "the file cannot be closed to others");
+        tracing::warn!(file = %file.display(), %error, "cannot restrict the file's permissions to its owner");
     }
     Ok(opened)
 }
@@ -295,7 +295,7 @@ impl App {
     /// # Panics
     /// If called twice.
     pub fn router(&self, engine: Arc<dyn Engine>) -> axum::Router {
-        assert!(self.state.engine.set(engine).is_ok(), "there is one engine and one router");
+        assert!(self.state.engine.set(engine).is_ok(), "the engine is set only once");
         router::router(&self.state)
     }
 

@@ -227,7 +227,7 @@ impl IntoResponse for ApiError {
                 (StatusCode::SERVICE_UNAVAILABLE, json!({"error": "No capacity", "reason": reason}))
             }
             Self::StoreUnwritable(cause) | Self::StoreOutage(cause) => {
-                tracing::warn!(%cause, "a request that writes is refused");
+                tracing::warn!(%cause, "write request rejected");
                 (
                     StatusCode::SERVICE_UNAVAILABLE,
                     json!({"error": "Service unavailable", "reason": STORE_UNWRITABLE}),

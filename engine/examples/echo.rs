@@ -45,8 +45,8 @@ fn read_ivf(path: &str) -> std::io::Result<Vec<Bytes>> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let frames = read_ivf(&std::env::args().nth(1).ok_or("echo CLIP.ivf")?)?;
-    let certificate = Certificate::generate().ok_or("no certificate")?;
+    let frames = read_ivf(&std::env::args().nth(1).ok_or("usage: echo CLIP.ivf")?)?;
+    let certificate = Certificate::generate().ok_or("cannot generate a certificate")?;
     let mut socket =
         Socket::bind(&SocketConfig { host_addresses: host_addresses(true), ..SocketConfig::default() })?;
     let mut poll = Poll::new()?;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 type BoxError = Box<dyn std::error::Error>;
 
 fn main() -> Result<(), BoxError> {
-    let folder = std::env::args().nth(1).ok_or("say which folder holds the voices")?;
+    let folder = std::env::args().nth(1).ok_or("usage: lips FOLDER")?;
     let mut scores = BTreeMap::new();
     for voice in list_entries(Path::new(&folder))? {
         let name = voice.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -24,7 +24,7 @@ const TILE_SIZE: usize = 256;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (folder, sets) = arguments.split_first().ok_or("say where to, and which sets")?;
+    let (folder, sets) = arguments.split_first().ok_or("usage: sheets FOLDER SET…")?;
     for set in sets {
         let person = SheetAvatar::new(PoseSet::parse(&Bytes::from(std::fs::read(set)?))?)?;
         let write = |kind: &str, sheet: &Sheet| -> Result<(), Box<dyn Error>> {

@@ -201,11 +201,11 @@ impl CallEngine {
         });
         let loader = Arc::clone(&engine);
         thread::spawn("warm-up", move || {
-            let panicked = || Err("a panic while the models were loaded: see the log".to_owned());
+            let panicked = || Err("a panic occurred while the models were loading; see the log".to_owned());
             let readiness = match catch_panic(|| loader.load_resources()).unwrap_or_else(panicked) {
                 Ok(()) => Readiness::Ready,
                 Err(missing) => {
-                    tracing::error!(%missing, "no call can be taken");
+                    tracing::error!(reason = %missing, "the engine cannot accept calls");
                     Readiness::Unavailable(missing)
                 }
             };
@@ -215,12 +215,12 @@ impl CallEngine {
     }
 
     fn load_resources(&self) -> Result<(), String> {
-        let certificate = Arc::new(Certificate::generate().ok_or("no DTLS certificate can be made")?);
+        let certificate = Arc::new(Certificate::generate().ok_or("cannot generate a DTLS certificate")?);
         self.models.load()?;
         for thread in &self.threads {
             let kit = ThreadResources { certificate: Arc::clone(&certificate), vad: self.models.vad()? };
             let sent = thread.inbox.requests.send(Message::Ready(Box::new(kit)));
-            sent.map_err(|_| "a media thread is gone".to_owned())?;
+            sent.map_err(|_| "a media thread has stopped".to_owned())?;
         }
         Ok(())
     }
@@ -451,7 +451,7 @@ fn serve_tcp(
         };
         restart_forever(|| {
             if let Err(error) = server.run(clock::now, deliver) {
-                tracing::error!(%error, "ICE-TCP has ended");
+                tracing::error!(%error, "the ICE-TCP listener stopped");
             }
         });
     })

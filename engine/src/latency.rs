@@ -75,7 +75,7 @@ impl LatencyMetrics {
         vec![
             histogram(
                 "visavis_turn_voice_to_voice_seconds",
-                "True end of the user's speech to the first sample of the answer.",
+                "True end of the user's speech to the first sample of the reply.",
                 &self.voice_to_voice,
             ),
             histogram(
@@ -85,22 +85,22 @@ impl LatencyMetrics {
             ),
             histogram(
                 "visavis_turn_llm_first_token_seconds",
-                "Language model asked to its first token.",
+                "Request to the language model to its first token.",
                 &self.llm_first_token,
             ),
             histogram(
                 "visavis_turn_tts_first_byte_seconds",
-                "Voice asked to the first sound of the answer there.",
+                "Request to the TTS to the first audio of the reply.",
                 &self.tts_first_byte,
             ),
             histogram(
                 "visavis_turn_first_sample_seconds",
-                "First sound of the answer there to its first sample out.",
+                "First audio of the reply from the TTS to its first sample sent.",
                 &self.first_sample,
             ),
             histogram(
                 "visavis_turn_barge_in_seconds",
-                "True onset of the user's voice over the answer to the agent's silence, where that voice cut it.",
+                "True onset of the user's speech over the reply to the agent's silence, if that speech interrupted it.",
                 &self.barge_in,
             ),
             MetricFamily::counter(

@@ -14,7 +14,7 @@ use conversation::id::ConversationId;
 /// # Errors
 /// The system cannot start another thread.
 pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    debug_assert!(name.len() <= 15, "Linux cuts {name}");
+    debug_assert!(name.len() <= 15, "Linux truncates the thread name {name}");
     Builder::new().name(name.to_owned()).spawn(run)
 }
 
@@ -42,7 +42,7 @@ pub fn log_panics() {
         let text = panic.payload_as_str().unwrap_or("no text");
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         let conversation = current_call().map(|id| id.to_string());
-        tracing::error!(thread = thread.name(), place, conversation, "panic: {text}");
+        tracing::error!(thread = thread.name(), location = place, conversation, "panic: {text}");
     }));
 }
 

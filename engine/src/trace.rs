@@ -66,7 +66,7 @@ fn start_with_interval(
     // Traces contain what users said, so only the owner may read the folder. The folder of another
     // owner keeps its mode.
     if let Err(error) = fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)) {
-        tracing::warn!(folder = %folder.display(), %error, "the folder of traces cannot be closed to others");
+        tracing::warn!(folder = %folder.display(), %error, "cannot restrict the permissions of the traces folder to its owner");
     }
     let (sender, lines) = channel::open(&channel::TRACE, None);
     let thread = thread::spawn("disk", move || restart_forever(|| write_traces(&folder, &lines, flush)))?;
@@ -131,7 +131,9 @@ impl TraceFiles<'_> {
                     Ok(file) => {
                         self.open_traces.insert(call.id, OpenTrace { file, alive: lives });
                     }
-                    Err(error) => tracing::warn!(conversation = %call.id, %error, "no trace is written"),
+                    Err(error) => {
+                        tracing::warn!(conversation = %call.id, %error, "cannot create a trace file: the call has no trace")
+                    }
                 }
             }
             TraceMessage::Step(id, at, step) => {
@@ -183,7 +185,7 @@ impl TraceFiles<'_> {
     /// Abandons a trace that can no longer be written.
     fn close_on_error(&mut self, id: ConversationId, done: io::Result<()>) {
         if let Err(error) = done {
-            tracing::warn!(conversation = %id, %error, "the trace breaks off");
+            tracing::warn!(conversation = %id, %error, "cannot write to a trace file: the trace is incomplete");
             if let Some(writing) = self.open_traces.remove(&id) {
                 // Dropping the writer would flush its buffer and fail again.
                 drop(writing.file.into_parts());

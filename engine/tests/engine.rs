@@ -283,7 +283,7 @@ async fn a_panic_while_the_models_are_loaded_is_told_as_what_is_missing() {
     assert!(engine.not_ready_reason().unwrap().contains("loading"));
     // The loader waits at the gate. When the gate is dropped, it panics.
     drop(gate);
-    let failed = "a panic while the models were loaded: see the log";
+    let failed = "a panic occurred while the models were loading; see the log";
     let refused = engine.accept_offer(offer_for(1, "no SDP")).await.unwrap_err();
     assert_eq!(refused, OfferError::NoCapacity(failed.into()));
     assert_eq!(engine.not_ready_reason().unwrap(), failed);

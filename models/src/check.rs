@@ -49,11 +49,11 @@ pub fn check(dir: &Path) -> Vec<ModelStatus> {
     let state = if runtime.is_file() {
         Ok("for the turn model".to_owned())
     } else {
-        Err(format!("{} is missing, which only the turn model needs: run `make setup`", runtime.display()))
+        Err(format!("{} is missing (needed by the turn model only): run `make setup`", runtime.display()))
     };
     all.push(model_status("ONNX Runtime", "turn", true, state));
     let state =
-        turn::measure_latency(dir).map(|pace| format!("version 3.2, {} ms to an answer", pace.as_millis()));
+        turn::measure_latency(dir).map(|pace| format!("version 3.2, {} ms per inference", pace.as_millis()));
     all.push(model_status("smart-turn", "turn", true, state));
     all
 }

@@ -79,11 +79,11 @@ impl EmbeddingClient {
         if !response.is_success() {
             // 429 and 5xx are transient; other statuses mean that this request is at fault.
             let kind = if status == 429 || status >= 500 { ErrorKind::Failed } else { ErrorKind::Rejected };
-            return Err(Error::new(kind, format!("the server of embeddings answered {status}")));
+            return Err(Error::new(kind, format!("the embeddings server responded with status {status}")));
         }
         let body = response.body().await?;
         let invalid_response =
-            |why: &str| Error::new(ErrorKind::Failed, format!("the server of embeddings told {why}"));
+            |why: &str| Error::new(ErrorKind::Failed, format!("the embeddings server returned {why}"));
         let answer: EmbeddingsResponse =
             serde_json::from_slice(&body.bytes).map_err(|_| invalid_response("no list of vectors"))?;
         let mut vectors = vec![Vec::new(); texts.len()];
@@ -92,7 +92,7 @@ impl EmbeddingClient {
         }
         let length = vectors.first().map_or(0, Vec::len);
         if vectors.iter().any(|v| v.is_empty() || v.len() != length || v.iter().any(|x| !x.is_finite())) {
-            return Err(invalid_response("vectors that do not fit the texts"));
+            return Err(invalid_response("vectors that do not match the texts"));
         }
         Ok(vectors)
     }

@@ -71,10 +71,10 @@ pub fn restart_on_panic(mut work: impl FnMut()) {
     let mut restarts = RestartBackoff::default();
     while catch_panic(&mut work).is_none() {
         if !restarts.next_backoff(Instant::now()).is_zero() {
-            tracing::error!(thread = thread_name(), "a thread panicked too often and is not restarted");
+            tracing::error!(thread = thread_name(), "thread panicked too often; not restarting");
             return;
         }
-        tracing::error!(thread = thread_name(), "a thread panicked and is restarted");
+        tracing::error!(thread = thread_name(), "thread panicked; restarting");
         thread::sleep(RESTART_DELAY);
     }
 }
@@ -85,7 +85,7 @@ pub fn restart_forever(mut work: impl FnMut()) {
     let mut restarts = RestartBackoff::default();
     while catch_panic(&mut work).is_none() {
         let pause = restarts.next_backoff(Instant::now()).max(RESTART_DELAY);
-        tracing::error!(thread = thread_name(), ?pause, "a thread panicked and is restarted after a pause");
+        tracing::error!(thread = thread_name(), ?pause, "thread panicked; restarting after a pause");
         thread::sleep(pause);
     }
 }

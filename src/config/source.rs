@@ -80,7 +80,7 @@ impl ConfigSource {
                 ));
             };
             let DeValue::Table(entries) = value.get_ref() else {
-                return Err(at(section_line, &format!("{section} is a section: write [{section}]")));
+                return Err(at(section_line, &format!("{section} is a section; write [{section}]")));
             };
             for key in entries.keys() {
                 let (line, key) = (line(key.span().start), &**key.get_ref());
@@ -160,14 +160,14 @@ impl ConfigSource {
 /// which may be a password.
 fn type_mismatch(kind: ValueKind, value: &Value) -> Option<&'static str> {
     match kind {
-        ValueKind::Text if !value.is_str() => Some("a text in quotes is needed"),
-        ValueKind::Number if !value.is_integer() && !value.is_float() => Some("a number is needed"),
-        ValueKind::Number => Some("a whole number is needed, not negative and not as large as this"),
-        ValueKind::Bool => Some("true or false is needed"),
-        ValueKind::TextList if !value.is_array() => Some("a list of texts is needed, such as [\"…\"]"),
-        ValueKind::NumberList => Some("a list of numbers is needed, such as [0, 5]"),
+        ValueKind::Text if !value.is_str() => Some("must be a string in quotes"),
+        ValueKind::Number if !value.is_integer() && !value.is_float() => Some("must be a number"),
+        ValueKind::Number => Some("must be a whole number that is not negative and not too large"),
+        ValueKind::Bool => Some("must be true or false"),
+        ValueKind::TextList if !value.is_array() => Some("must be a list of strings, such as [\"…\"]"),
+        ValueKind::NumberList => Some("must be a list of numbers, such as [0, 5]"),
         ValueKind::IceServers => {
-            Some("a list is needed, such as [{ urls = [\"turn:…\"], username = \"…\", credential = \"…\" }]")
+            Some("must be a list, such as [{ urls = [\"turn:…\"], username = \"…\", credential = \"…\" }]")
         }
         ValueKind::Text | ValueKind::TextList => None,
     }
@@ -181,7 +181,7 @@ fn parse_variable(kind: ValueKind, text: &str) -> Result<Value, String> {
         && text.trim_start().starts_with('[')
     {
         let parsed = format!("v = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("v"));
-        return parsed.or_else(|| serde_json::from_str(text).ok()).ok_or_else(|| "is no list".to_owned());
+        return parsed.or_else(|| serde_json::from_str(text).ok()).ok_or_else(|| "is not a list".to_owned());
     }
     Ok(match kind {
         ValueKind::Text => Value::String(text.to_owned()),

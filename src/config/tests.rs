@@ -37,7 +37,7 @@ fn a_server_of_embeddings_needs_its_address_and_its_model() {
     for (name, text, missing) in [
         ("VISAVIS_KNOWLEDGE_EMBEDDINGS_URL", "http://localhost/v1", "embeddings_model is needed"),
         ("VISAVIS_KNOWLEDGE_EMBEDDINGS_MODEL", "m", "embeddings_url is needed"),
-        ("VISAVIS_KNOWLEDGE_EMBEDDINGS_URL", "localhost:80", "no http or https address"),
+        ("VISAVIS_KNOWLEDGE_EMBEDDINGS_URL", "localhost:80", "not an http or https URL"),
     ] {
         let refused = load_variable(name, text).unwrap_err();
         assert!(refused.replace(": is", " is").contains(missing), "{name}={text}: {refused}");
@@ -202,12 +202,12 @@ fn a_variable_that_makes_no_sense_is_refused_by_its_name() {
         (
             "VISAVIS_STT_POOL",
             "-1",
-            "VISAVIS_STT_POOL: a whole number is needed, not negative and not as large as this",
+            "VISAVIS_STT_POOL: must be a whole number that is not negative and not too large",
         ),
         (
             "VISAVIS_MEDIA_TCP_PORT",
             "70000",
-            "VISAVIS_MEDIA_TCP_PORT: a whole number is needed, not negative and not as large as this",
+            "VISAVIS_MEDIA_TCP_PORT: must be a whole number that is not negative and not too large",
         ),
         (
             "VISAVIS_TIMEOUTS_JOIN",
@@ -215,40 +215,40 @@ fn a_variable_that_makes_no_sense_is_refused_by_its_name() {
             "VISAVIS_TIMEOUTS_JOIN: NaN is not a number of seconds between 0 and 10000000",
         ),
         ("VISAVIS_WEBHOOKS_SCHEDULE", "0,soon", "VISAVIS_WEBHOOKS_SCHEDULE: \"soon\" is not a number"),
-        ("VISAVIS_WEBHOOKS_SCHEDULE", "[]", "VISAVIS_WEBHOOKS_SCHEDULE: at least one try is needed"),
+        ("VISAVIS_WEBHOOKS_SCHEDULE", "[]", "VISAVIS_WEBHOOKS_SCHEDULE: must contain at least one delay"),
         (
             "VISAVIS_SERVER_ALLOW_SCRIPTED",
             "perhaps",
             "VISAVIS_SERVER_ALLOW_SCRIPTED: \"perhaps\" is neither true nor false",
         ),
-        ("VISAVIS_LIMITS_LOAD", "80", "VISAVIS_LIMITS_LOAD: 80 is not a share between 0 and 1"),
+        ("VISAVIS_LIMITS_LOAD", "80", "VISAVIS_LIMITS_LOAD: 80 is not a number between 0 and 1"),
         ("VISAVIS_SERVER_LISTEN", "nowhere", "VISAVIS_SERVER_LISTEN: invalid socket address syntax"),
         ("VISAVIS_MEDIA_PUBLIC_IP", "1.2.3", "VISAVIS_MEDIA_PUBLIC_IP: invalid IP address syntax"),
-        ("VISAVIS_SERVER_PUBLIC_URL", "https://", "VISAVIS_SERVER_PUBLIC_URL: \"https://\" names no host"),
+        ("VISAVIS_SERVER_PUBLIC_URL", "https://", "VISAVIS_SERVER_PUBLIC_URL: \"https://\" has no host"),
         (
             "VISAVIS_SERVER_PUBLIC_URL",
             "talk.example",
-            "VISAVIS_SERVER_PUBLIC_URL: \"talk.example\" is no address: relative URL without a base",
+            "VISAVIS_SERVER_PUBLIC_URL: \"talk.example\" is not a valid URL: relative URL without a base",
         ),
         (
             "VISAVIS_SERVER_PUBLIC_URL",
             "ftp://a",
-            "VISAVIS_SERVER_PUBLIC_URL: \"ftp://a\" is no http or https address",
+            "VISAVIS_SERVER_PUBLIC_URL: \"ftp://a\" is not an http or https URL",
         ),
         (
             "VISAVIS_SERVER_PUBLIC_URL",
             "https://a/?b",
-            "VISAVIS_SERVER_PUBLIC_URL: \"https://a/?b\" has a query or a fragment, and links are made by adding to it",
+            "VISAVIS_SERVER_PUBLIC_URL: \"https://a/?b\" must not have a query or a fragment, because links are made by appending to it",
         ),
         (
             "VISAVIS_SERVER_CORS_ORIGINS",
             "https://a.example/",
-            "VISAVIS_SERVER_CORS_ORIGINS: \"https://a.example/\" is no origin, such as \"https://shop.example\", nor \"*\"",
+            "VISAVIS_SERVER_CORS_ORIGINS: \"https://a.example/\" is neither an origin such as \"https://shop.example\" nor \"*\"",
         ),
         (
             "VISAVIS_SERVER_DATABASE_URL",
             "mysql://u:secret@h/d",
-            "VISAVIS_SERVER_DATABASE_URL: must begin with postgres://",
+            "VISAVIS_SERVER_DATABASE_URL: must start with postgres://",
         ),
         (
             "VISAVIS_STT_POOLS",
@@ -265,24 +265,21 @@ fn a_fault_in_the_file_is_told_with_file_line_and_key() {
     for (file, expected) in [
         ("\n[server]\nlisen = 1\n", "FILE:3: unknown configuration key server.lisen; did you mean listen?"),
         ("[sever]\n", "FILE:1: unknown configuration key [sever]; did you mean server?"),
-        ("server = 1\n", "FILE:1: server is a section: write [server]"),
+        ("server = 1\n", "FILE:1: server is a section; write [server]"),
         (
             "[timeouts]\ntoken = 1\njoin = -1\n",
             "FILE:3: timeouts.join: -1 is not a number of seconds between 0 and 10000000",
         ),
-        ("[timeouts]\njoin = \"1\"\n", "FILE:2: timeouts.join: a number is needed"),
-        (
-            "[timeouts]\nlease = 0.5\n",
-            "FILE:2: timeouts.lease: a server cannot tell in less than 1 second that it lives",
-        ),
-        ("[timeouts]\nrequest = 0\n", "FILE:2: timeouts.request: no request comes in less than 0.1 seconds"),
+        ("[timeouts]\njoin = \"1\"\n", "FILE:2: timeouts.join: must be a number"),
+        ("[timeouts]\nlease = 0.5\n", "FILE:2: timeouts.lease: must be at least 1 second"),
+        ("[timeouts]\nrequest = 0\n", "FILE:2: timeouts.request: must be at least 0.1 seconds"),
         (
             "# a\n[media]\nudp_ports = \"9-1\"\n",
             "FILE:3: media.udp_ports: \"9-1\" is neither a port nor a range such as \"50000-50007\"",
         ),
-        ("[media]\nudp_ports = 50000\n", "FILE:2: media.udp_ports: a text in quotes is needed"),
+        ("[media]\nudp_ports = 50000\n", "FILE:2: media.udp_ports: must be a string in quotes"),
         ("[server]\nlisten = \"nowhere\"\n", "FILE:2: server.listen: invalid socket address syntax"),
-        ("[server]\nmetrics_token = 12345678\n", "FILE:2: server.metrics_token: a text in quotes is needed"),
+        ("[server]\nmetrics_token = 12345678\n", "FILE:2: server.metrics_token: must be a string in quotes"),
     ] {
         assert_eq!(load_toml(file, &[]).unwrap_err(), expected, "{file}");
     }

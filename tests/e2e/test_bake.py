@@ -68,7 +68,7 @@ def test_a_person_of_ones_own_is_drawn_once_and_talks(start, call, tmp_path):
     drawn = poses.read_bytes()
     assert (place / "poses").read_bytes() == drawn
     poses.unlink()
-    assert "baked before" in bake(tmp_path, *order) and poses.read_bytes() == drawn
+    assert "from the cache" in bake(tmp_path, *order) and poses.read_bytes() == drawn
 
     server = start("faces", env={"VISAVIS_AVATARS_DIR": str(poses.parent)}).first_start().ready()
     offered = {one["avatar_key_id"]: one for one in server.call("GET", "/v1/ext/avatars?limit=100").json()}
@@ -90,4 +90,4 @@ def test_a_person_with_hair_is_drawn_anew_to_the_same_bytes(tmp_path):
     drawn = poses.read_bytes()
     (place,) = (tmp_path / "cache").rglob("poses")
     place.write_bytes(drawn[:1000])
-    assert "baked before" not in bake(tmp_path, *order) and poses.read_bytes() == place.read_bytes() == drawn
+    assert "from the cache" not in bake(tmp_path, *order) and poses.read_bytes() == place.read_bytes() == drawn

@@ -83,17 +83,17 @@ def test_a_broken_limit_fails(scripted):
         "p50(voice_to_voice) < 100ms",
     )
     assert run.returncode == 1, run.stdout + run.stderr
-    assert "BROKEN  p50(voice_to_voice) < 100ms: it is " in run.stdout
+    assert "FAILED  p50(voice_to_voice) < 100ms: the value is " in run.stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "status", "sentence"),
     [
-        (["--require", "p95(latency) < 1s"], 2, '"latency" is none of join, voice_to_voice'),
+        (["--require", "p95(latency) < 1s"], 2, '"latency" is not one of join, voice_to_voice'),
         (["--calls", "0"], 2, "--calls must be between 1 and"),
         (["--jitter", "9999"], 2, "--jitter must be at most 1000 ms"),
-        (["--server", "nowhere"], 2, "is no address like"),
-        (["--server", "http://127.0.0.1:1"], 1, "no server answers at http://127.0.0.1:1/"),
+        (["--server", "nowhere"], 2, "is not a URL like"),
+        (["--server", "http://127.0.0.1:1"], 1, "cannot reach the server at http://127.0.0.1:1/"),
         (["--key", "vv_wrong"], 1, "401"),
     ],
 )

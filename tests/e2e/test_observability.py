@@ -199,13 +199,13 @@ def test_a_log_of_json_names_the_call_and_no_secret_and_a_collector_that_is_away
 
     def ended():
         text = observed.log.read_text()
-        return any("a conversation has ended" in line and id in line for line in text.splitlines()) and text
+        return any("conversation ended" in line and id in line for line in text.splitlines()) and text
 
     text = wait_for(ended, observed, "the call's last line")
     lines = [json.loads(line) for line in text.splitlines()]
     failed = [line for line in lines if "language model failed" in line.get("message", "")]
     assert failed and all(line["conversation"] == id for line in failed), lines[-20:]
-    assert {"a conversation begins", "a conversation has ended"} <= {
+    assert {"conversation started", "conversation ended"} <= {
         line.get("message") for line in lines if line.get("conversation") == id
     }
     # What a library logs on a media thread belongs to the call that the thread works for.

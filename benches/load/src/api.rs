@@ -69,7 +69,8 @@ impl Api {
     /// The reason why it does not.
     pub(crate) async fn check_ready(&self) -> Result<(), String> {
         let answer = self.http.get(self.url("/readyz")?).send().await;
-        let answer = answer.map_err(|e| format!("no server answers at {}: {}", self.base, root_cause(&e)))?;
+        let answer =
+            answer.map_err(|e| format!("cannot reach the server at {}: {}", self.base, root_cause(&e)))?;
         read_body(answer).await.map(drop)
     }
 
@@ -144,7 +145,7 @@ impl Api {
         let location =
             answer.headers().get(header::LOCATION).and_then(|l| l.to_str().ok().map(str::to_owned));
         let text = read_body(answer).await?;
-        let location = location.ok_or("the answer names no resource to hang up")?;
+        let location = location.ok_or("the response has no Location header")?;
         Ok(AnsweredOffer { answer: text, resource: self.url(&location)? })
     }
 
@@ -209,5 +210,5 @@ async fn read_json<T: serde::de::DeserializeOwned>(
     answer: Result<Response, reqwest::Error>,
 ) -> Result<T, String> {
     let text = read_body(check_sent(answer)?).await?;
-    serde_json::from_str(&text).map_err(|e| format!("an answer cannot be read: {e}"))
+    serde_json::from_str(&text).map_err(|e| format!("cannot parse the response: {e}"))
 }

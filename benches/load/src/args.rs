@@ -205,7 +205,7 @@ impl Args {
                 key_text.trim_end_matches("/s").parse().ok().filter(|r| (0.01..=10_000.0).contains(r))
             }
         };
-        let ramp = ramp.ok_or_else(|| usage("--ramp must be calls a second, as 5 or 5/s".into()))?;
+        let ramp = ramp.ok_or_else(|| usage("--ramp must be calls per second, e.g. 5 or 5/s".into()))?;
         let checked_duration = |name: &str, seconds: f64, min: f64| {
             let right = (min..=MAX_DURATION).contains(&seconds);
             let refused = || usage(format!("{name} must be between {min} and {MAX_DURATION} seconds"));
@@ -223,11 +223,11 @@ impl Args {
             let url =
                 Url::parse(server).ok().filter(|u| matches!(u.scheme(), "http" | "https") && u.has_host());
             let url = url.ok_or_else(|| {
-                usage(format!("--server \"{server}\" is no address like http://127.0.0.1:8080"))
+                usage(format!("--server \"{server}\" is not a URL like http://127.0.0.1:8080"))
             })?;
             // All paths of the API are absolute, also those in its responses.
             if url.path() != "/" || url.query().is_some() {
-                return Err(usage(format!("--server \"{server}\" must be an address without a path")));
+                return Err(usage(format!("--server \"{server}\" must be a URL without a path")));
             }
             let key_text = self.key.clone().or_else(|| std::env::var("VISAVIS_API_KEY").ok());
             let key = key_text
@@ -246,7 +246,7 @@ impl Args {
             }
             let cycle = self.cycle.map(|cycle| checked_duration("--cycle", cycle, 1.0)).transpose()?;
             if self.seed.is_some() && cycle.is_none() && self.jitter == 0 {
-                return Err(usage("--seed belongs to --cycle or --jitter: nothing else is drawn".into()));
+                return Err(usage("--seed requires --cycle or --jitter: nothing else is random".into()));
             }
             Mode::Network(Target {
                 url,
@@ -287,10 +287,11 @@ impl Args {
             (None, None) => Workload::built_in(),
             (Some(workload), Some(speech)) => {
                 let json = String::from_utf8(read(workload)?);
-                let json = json.map_err(|_| Error::Usage(format!("{}: is not text", workload.display())))?;
+                let json =
+                    json.map_err(|_| Error::Usage(format!("{}: is not UTF-8 text", workload.display())))?;
                 Workload::parse(&json, &read(speech)?)
             }
-            _ => Err("--workload and --speech belong together: one tells what the other holds".into()),
+            _ => Err("--workload and --speech must be given together: one describes the other".into()),
         };
         read.map_err(Error::Usage)
     }
@@ -332,20 +333,20 @@ mod tests {
         let server = "--server http://h --key k --scripted";
         for (line, why) in [
             ("", "missing --server <URL>, or --engine-only"),
-            ("--server here --key k --scripted", "is no address like"),
-            ("--server http://h/prefix/ --key k", "must be an address without a path"),
+            ("--server here --key k --scripted", "is not a URL like"),
+            ("--server http://h/prefix/ --key k", "must be a URL without a path"),
             ("--server http://h --key k", "missing --agent <ID>, or --scripted"),
             (&format!("{server} --calls 0"), "--calls must be between 1 and"),
-            (&format!("{server} --ramp fast"), "--ramp must be calls a second"),
-            (&format!("{server} --ramp 0"), "--ramp must be calls a second"),
+            (&format!("{server} --ramp fast"), "--ramp must be calls per second"),
+            (&format!("{server} --ramp 0"), "--ramp must be calls per second"),
             (&format!("{server} --duration 0"), "--duration must be between 1 and"),
             (&format!("{server} --cycle 0.5"), "--cycle must be between 1 and"),
-            (&format!("{server} --seed 1"), "--seed belongs to --cycle or --jitter"),
+            (&format!("{server} --seed 1"), "--seed requires --cycle or --jitter"),
             (&format!("{server} --burst 0"), "--burst must be between 1 and"),
             (&format!("{server} --jitter 1001"), "--jitter must be at most 1000 ms"),
-            (&format!("{server} --cpu x"), "is no list of processors"),
+            (&format!("{server} --cpu x"), "is not a CPU list"),
             (&format!("{server} --require nonsense"), "--require \"nonsense\": has none of"),
-            (&format!("{server} --speech a.wav"), "--workload and --speech belong together"),
+            (&format!("{server} --speech a.wav"), "--workload and --speech must be given together"),
             (&format!("{server} --speech /none --workload /none"), "/none: No such file"),
             (&format!("{server} --agent a"), "cannot be used with"),
             ("--engine-only --threads 0", "--threads must be between 1 and 64"),

@@ -121,7 +121,7 @@ impl CallerContext {
             let _ = self.api.end_conversation(&conversation.id).await;
         }
         let (offer, peer) = connected?;
-        Ok(ConnectedCall { requested_at: requested_at, conversation: conversation, offer: offer, peer })
+        Ok(ConnectedCall { requested_at, conversation, offer, peer })
     }
 
     async fn join_conversation(
@@ -153,7 +153,7 @@ impl CallerContext {
         if connected == Ok(ConnectionState::Connected) {
             Ok(offer)
         } else {
-            Err(format!("conversation {} was answered and did not connect", conversation.id))
+            Err(format!("conversation {} was answered but did not connect", conversation.id))
         }
     }
 }
@@ -182,12 +182,12 @@ impl ConnectedCall {
         leave_mode: LeaveMode,
         schedule: SendSchedule,
     ) -> FinishedCall {
-        let Self { requested_at: requested_at, conversation: conversation, offer: offer, mut peer } = self;
+        let Self { requested_at, conversation, offer, mut peer } = self;
         let started_at = clock::now();
         let duration = ends_at.saturating_duration_since(started_at).as_secs_f64();
         let audio = AudioReceiver::new(Arc::clone(&callers.workload), started_at, duration - UNJUDGED_TAIL);
         let receivers = Arc::new(Mutex::new(MediaReceivers {
-            audio: audio,
+            audio,
             video: VideoReceiver::new(started_at, decode_video),
         }));
         let late_sends = Arc::new(AtomicU64::new(0));
@@ -235,7 +235,7 @@ impl ConnectedCall {
                 .map(|at| at.saturating_duration_since(requested_at).as_secs_f64()),
             scores: audio_stats.scores,
             lateness: audio_stats.lateness,
-            video: video,
+            video,
             duration: (ended.saturating_duration_since(started_at).as_secs_f64()
                 - if disconnected { audio_stats.trailing_silence } else { 0.0 })
             .max(0.0),
@@ -270,7 +270,7 @@ async fn receive_track(track: Arc<dyn TrackRemote>, receivers: Arc<Mutex<MediaRe
     while let Some(event) = track.poll().await {
         let at = clock::now();
         let mut receivers = lock_receivers(&receivers);
-        let MediaReceivers { audio: audio, video: video } = &mut *receivers;
+        let MediaReceivers { audio, video } = &mut *receivers;
         match event {
             TrackRemoteEvent::OnRtpPacket(packet) if is_audio => {
                 audio.handle_packet(at, packet.header.timestamp, &packet.payload);

@@ -90,7 +90,8 @@ pub(crate) fn run(
         let _ = done_sender.send(feeder.run());
     })
     .map_err(|e| Error::Failed(e.to_string()))?;
-    let result = done_receiver.recv().map_err(|_| Error::Failed("the callers' thread is gone".into()))?;
+    let result =
+        done_receiver.recv().map_err(|_| Error::Failed("the thread of the callers has stopped".into()))?;
     engine.stop(false);
     net.shutdown_background();
     Ok(build_report(threads, callers, result))
@@ -131,8 +132,7 @@ impl EngineCounters {
 }
 
 fn build_report(media_threads: usize, cpus: CpuList, result: RunResult) -> Report {
-    let RunResult { calls, failed, start: start, end, first_call_memory: first_call_memory, interrupted } =
-        result;
+    let RunResult { calls, failed, start, end, first_call_memory, interrupted } = result;
     let seconds = end.at.saturating_duration_since(start.at).as_secs_f64();
     let call_seconds = (seconds * calls.len() as f64).max(f64::MIN_POSITIVE);
     let cpu_seconds = |prefix: &str| end.threads.cpu_seconds_since(&start.threads, prefix);

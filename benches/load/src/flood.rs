@@ -68,7 +68,7 @@ struct FloodReport {
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let usage = |why: String| Err(Error::Usage(why));
     if !args.to.ip().is_loopback() || !args.to.is_ipv4() || args.to.port() == 0 {
-        return usage(format!("--to {} is no port of this machine, as 127.0.0.1:40000", args.to));
+        return usage(format!("--to {} is not a port of this machine, such as 127.0.0.1:40000", args.to));
     }
     if !(1..=MAX_RATE_AND_SECONDS.0).contains(&args.rate) {
         return usage(format!("--rate must be between 1 and {}", MAX_RATE_AND_SECONDS.0));
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     println!("{}", serde_json::to_string(&sent).unwrap_or_default());
     if sent.rate < MIN_RATE_SHARE * f64::from(args.rate) {
         return Err(Error::Failed(format!(
-            "the sender reached {:.0} of {} datagrams a second: this machine has no processor for it",
+            "the sender reached {:.0} of {} datagrams per second: this machine has too little CPU",
             sent.rate, args.rate
         )));
     }
@@ -133,12 +133,7 @@ fn send_flood(to: SocketAddr, rate: u32, length: Duration) -> io::Result<FloodRe
         }
         if passed == length {
             let seconds = started_at.elapsed().as_secs_f64();
-            return Ok(FloodReport {
-                datagrams,
-                skipped: skipped,
-                seconds,
-                rate: datagrams as f64 / seconds,
-            });
+            return Ok(FloodReport { datagrams, skipped, seconds, rate: datagrams as f64 / seconds });
         }
         thread::sleep(SEND_INTERVAL.min(length - passed));
     }
@@ -168,7 +163,7 @@ mod tests {
     #[test]
     fn it_sends_to_this_machine_only_and_as_much_as_makes_sense() {
         for to in ["192.0.2.1:40000", "[::1]:40000", "127.0.0.1:0"] {
-            assert!(run_with(to, 10, 1.0).unwrap_err().contains("is no port of this machine"), "{to}");
+            assert!(run_with(to, 10, 1.0).unwrap_err().contains("is not a port of this machine"), "{to}");
         }
         assert!(run_with("127.0.0.1:1", 0, 1.0).unwrap_err().contains("--rate must be"));
         assert!(run_with("127.0.0.1:1", 10, 0.0).unwrap_err().contains("--seconds must be"));

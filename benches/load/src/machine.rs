@@ -13,7 +13,7 @@ impl FromStr for CpuList {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("\"{text}\" is no list of processors like 0,2-3");
+        let bad = || format!("\"{text}\" is not a CPU list such as 0,2-3");
         let mut list = Vec::new();
         for part in text.split(',') {
             let (from, to) = part.split_once('-').unwrap_or((part, part));
@@ -54,7 +54,7 @@ impl CpuList {
             set.set(*n);
         }
         sched_setaffinity(None, &set)
-            .map_err(|e| format!("cannot run on the processors {:?} of this machine: {e}", self.0))
+            .map_err(|e| format!("cannot run on the CPUs {:?} of this machine: {e}", self.0))
     }
 }
 

@@ -96,7 +96,7 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             let text = error.to_string();
-            let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("bad usage");
+            let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("invalid command line");
             eprintln!("{} (see visavis-load --help)", first.trim_start_matches("error: "));
             return ExitCode::from(2);
         }
@@ -148,14 +148,14 @@ fn run(args: Args) -> Result<bool, Error> {
     // An interrupted run does not prove its requirements.
     let mut passed = !report.interrupted;
     if report.calls == 0 {
-        println!("BROKEN  no call ran to its end");
+        println!("FAILED  no call completed");
         passed = false;
     }
     for requirement in &plan.requirements {
         match requirement.check(&json) {
-            Ok(()) => println!("held    {requirement}"),
+            Ok(()) => println!("PASSED  {requirement}"),
             Err(why) => {
-                println!("BROKEN  {why}");
+                println!("FAILED  {why}");
                 passed = false;
             }
         }

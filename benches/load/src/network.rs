@@ -78,7 +78,8 @@ async fn run_async(plan: &Plan, target: &Target) -> Result<Report, String> {
                 target.url.port_or_known_default().unwrap_or(80)
             );
             let listening = WebhookReceiver::listen(target.is_loopback(), &authority).await;
-            let (webhooks, address) = listening.map_err(|e| format!("no receiver for webhooks: {e}"))?;
+            let (webhooks, address) =
+                listening.map_err(|e| format!("cannot start the webhook receiver: {e}"))?;
             let max_call_duration = plan.duration + ramp_duration(plan) + Duration::from_secs(600);
             let created = api
                 .create_scripted_agent(&plan.workload, &format!("http://{address}/"), max_call_duration)
@@ -100,7 +101,7 @@ async fn run_async(plan: &Plan, target: &Target) -> Result<Report, String> {
     if webhooks.is_some()
         && let Err(why) = context.api.delete_agent(&agent).await
     {
-        eprintln!("the agent {agent} stays: {why}");
+        eprintln!("cannot delete the agent {agent}: {why}");
     }
     result
 }
@@ -177,7 +178,7 @@ impl Caller {
             self.counters.running.fetch_sub(1, Relaxed);
             if !call.stayed_connected {
                 self.counters.record_failure(&format!(
-                    "conversation {} broke off after {:.1} s",
+                    "conversation {} was disconnected after {:.1} s",
                     call.conversation, call.duration
                 ));
             }
@@ -232,7 +233,7 @@ async fn run_callers(
         context: Arc::clone(context),
         counters: Arc::clone(&counters),
         stop: stop.clone(),
-        ends_at: ends_at,
+        ends_at,
         decode_video: number.is_multiple_of(DECODE_EVERY_NTH),
         cycle: target.cycle,
         rng: StdRng::seed_from_u64(u64::from(target.seed) << 32 | number as u64),
@@ -279,7 +280,7 @@ async fn run_callers(
     progress.finish();
     let mut all = Vec::new();
     while let Some(calls) = running.join_next().await {
-        all.extend(calls.map_err(|e| format!("a caller is gone: {e}"))?);
+        all.extend(calls.map_err(|e| format!("a caller task failed: {e}"))?);
     }
     measured.interrupted = *stop.borrow();
     measured.cpus = plan.cpus.clone().unwrap_or_default().0;
@@ -338,10 +339,8 @@ async fn evaluate_calls(
         let Some(record) = read_record(context, webhooks, &call.conversation, until).await else {
             // The failure of a disconnected call was already reported.
             if call.stayed_connected {
-                counters.record_failure(&format!(
-                    "the record of conversation {} cannot be read",
-                    call.conversation
-                ));
+                counters
+                    .record_failure(&format!("cannot read the record of conversation {}", call.conversation));
             }
             return EvaluatedCall { call, turns: TurnStats::default(), events: None, errors: None };
         };

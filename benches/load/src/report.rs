@@ -213,7 +213,7 @@ impl Report {
         };
         let server_value = |value: Option<f64>, unit: &str| match value {
             Some(value) => format!("{value}{unit}"),
-            None => "not measured, or not given by this server".to_owned(),
+            None => "not measured, or not reported by this server".to_owned(),
         };
         let failed = if self.failed > 0 { format!(", {} failed", self.failed) } else { String::new() };
         let interrupted = if self.interrupted { "interrupted; " } else { "" };
@@ -247,7 +247,7 @@ impl Report {
             line(
                 "video while speaking",
                 format!(
-                    "{}, {} in the worst call, {} freezes, {} behind the sound",
+                    "{}, {} in the worst call, {} freezes, {} behind the audio",
                     number(self.video.fps_speaking, " fps"),
                     number(self.video.fps_speaking_worst, " fps"),
                     number(self.video.freezes.map(|n| n as f64), ""),
@@ -265,7 +265,7 @@ impl Report {
                 turns.missing,
                 turns.expected,
                 turns.unanswered,
-                self.errors.filter(|n| *n > 0).map_or(String::new(), |n| format!("; {n} failures of models")),
+                self.errors.filter(|n| *n > 0).map_or(String::new(), |n| format!("; {n} model failures")),
             ),
         );
         let events = &self.events;
@@ -287,22 +287,22 @@ impl Report {
         if self.mode == "webrtc" {
             let late = server.late_audio_frames.zip(server.audio_frames);
             line(
-                "server's late frames",
-                late.map_or("not given by this server".into(), |(late, of)| format!("{late} of {of}")),
+                "server late frames",
+                late.map_or("not reported by this server".into(), |(late, of)| format!("{late} of {of}")),
             );
         }
         if let Some(engine) = &self.engine {
             line(
                 "media threads",
                 format!(
-                    "{}: {} ms per call-second, the busiest {:.0} % of the time; models {} ms",
+                    "{}: {} ms per call-second, busiest thread {:.0} %; models {} ms",
                     engine.media_threads,
                     engine.media_ms_per_call_second,
                     engine.busiest * 100.0,
                     engine.models_ms_per_call_second
                 ),
             );
-            line("late ticks", format!("{}, the latest {} ms", engine.late_ticks, engine.worst_tick_ms));
+            line("late ticks", format!("{}, worst {} ms", engine.late_ticks, engine.worst_tick_ms));
         }
         if let Some(soak) = &self.soak {
             let count = |n: Option<f64>| n.map_or("?".to_owned(), |n| n.to_string());
@@ -321,7 +321,7 @@ impl Report {
         }
         let (burst, jitter) = (self.settings.burst.unwrap_or(1), self.settings.jitter.unwrap_or(0));
         if burst > 1 || jitter > 0 {
-            line("the callers' packets", format!("{burst} at once, up to {jitter} ms late"));
+            line("caller packets", format!("bursts of {burst}, up to {jitter} ms late"));
         }
         let callers = &self.callers;
         line(

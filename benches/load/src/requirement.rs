@@ -45,7 +45,7 @@ impl FromStr for Requirement {
         ];
         let found = operators.iter().find_map(|(sign, c)| Some((text.split_once(sign)?, *c)));
         let Some(((left, right), comparison)) = found else {
-            return Err(bad("has none of < <= > >= ==".into()));
+            return Err(bad("has none of the operators < <= > >= ==".into()));
         };
         let path = parse_path(left.trim()).map_err(bad)?;
         let limit = parse_limit(right.trim(), &path).map_err(bad)?;
@@ -63,34 +63,34 @@ fn parse_path(name: &str) -> Result<Vec<String>, String> {
     if let Some((function, argument)) = name.split_once('(') {
         let (function, argument) = (function.trim(), argument.trim());
         let Some(argument) = argument.strip_suffix(')').map(str::trim) else {
-            return Err(format!("\"{name}\" is not closed"));
+            return Err(format!("\"{name}\" has no closing parenthesis"));
         };
         if !STATISTICS.contains(&function) {
-            return Err(format!("\"{function}\" is none of {}", STATISTICS.join(", ")));
+            return Err(format!("\"{function}\" is not one of {}", STATISTICS.join(", ")));
         }
         if blank["ms"].get(argument).is_none() {
-            return Err(format!("\"{argument}\" is none of {}", key_names(&blank["ms"])));
+            return Err(format!("\"{argument}\" is not one of {}", key_names(&blank["ms"])));
         }
         return Ok(["ms", argument, function].map(str::to_owned).to_vec());
     }
     let path: Vec<String> = name.split('.').map(str::to_owned).collect();
     let mut at = &blank;
     for part in &path {
-        at = at.get(part).ok_or_else(|| format!("\"{part}\" is none of {}", key_names(at)))?;
+        at = at.get(part).ok_or_else(|| format!("\"{part}\" is not one of {}", key_names(at)))?;
     }
     if at.is_object() {
-        let how = if path[0] == "ms" { "write p95(…) of it" } else { "name one figure of it" };
-        return Err(format!("\"{name}\" is not one figure: {how}"));
+        let how = if path[0] == "ms" { "use p95(…)" } else { "name one of its fields" };
+        return Err(format!("\"{name}\" is not a single value: {how}"));
     }
     if at.is_string() || at.is_array() {
-        return Err(format!("\"{name}\" is no number"));
+        return Err(format!("\"{name}\" is not a number"));
     }
     Ok(path)
 }
 
 fn key_names(value: &Value) -> String {
     let keys = value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>());
-    keys.filter(|k| !k.is_empty()).map_or("a figure's parts".to_owned(), |k| k.join(", "))
+    keys.filter(|k| !k.is_empty()).map_or("the fields of a value".to_owned(), |k| k.join(", "))
 }
 
 /// Parses a number with its unit, converted to the unit of the value.
@@ -101,7 +101,7 @@ fn parse_limit(text: &str, path: &[String]) -> Result<f64, String> {
         .parse()
         .ok()
         .filter(|n: &f64| n.is_finite())
-        .ok_or_else(|| format!("\"{text}\" is no number with a unit"))?;
+        .ok_or_else(|| format!("\"{text}\" is not a number with a unit"))?;
     let last = path.last().map(String::as_str).unwrap_or_default();
     let time = path[0] == "ms" && last != "n" || last.ends_with("_ms") || last == "cpu_ms_per_call_second";
     match (unit, time) {
@@ -112,7 +112,7 @@ fn parse_limit(text: &str, path: &[String]) -> Result<f64, String> {
         ("%", false) if matches!(last, "late_audio" | "busiest" | "rss_growth") => Ok(number / 100.0),
         ("MB", false) if last.starts_with("rss_bytes") => Ok(number * 1e6),
         ("MiB", false) if last.starts_with("rss_bytes") => Ok(number * f64::from(1 << 20)),
-        _ => Err(format!("\"{unit}\" is no unit of {}", path.join("."))),
+        _ => Err(format!("\"{unit}\" is not a unit of {}", path.join("."))),
     }
 }
 
@@ -150,7 +150,7 @@ impl Requirement {
             Comparison::AtLeast => found >= self.limit,
             Comparison::Equal => found == self.limit,
         };
-        if holds { Ok(()) } else { Err(format!("{}: it is {found}", self.text)) }
+        if holds { Ok(()) } else { Err(format!("{}: the value is {found}", self.text)) }
     }
 }
 
@@ -196,7 +196,10 @@ mod tests {
             assert_eq!(requirement.check(&sample_report()).is_ok(), holds, "{text}");
         }
         let broken: Requirement = "p95(voice_to_voice) < 1.2s".parse().unwrap();
-        assert_eq!(broken.check(&sample_report()).unwrap_err(), "p95(voice_to_voice) < 1.2s: it is 1300");
+        assert_eq!(
+            broken.check(&sample_report()).unwrap_err(),
+            "p95(voice_to_voice) < 1.2s: the value is 1300"
+        );
         let empty = report_json(&Report::default());
         for text in ["late_audio < 0.1%", "turns.missing == 0", "turns.wrong == 0"] {
             let of_nothing: Requirement = text.parse().unwrap();
@@ -209,23 +212,23 @@ mod tests {
     #[test]
     fn what_means_nothing_is_refused_with_its_reason() {
         for (text, why) in [
-            ("", "has none of < <= > >= =="),
-            ("p95(voice_to_voice)", "has none of"),
-            ("p95(voice_to_voice < 1s", "is not closed"),
-            ("p96(voice_to_voice) < 1s", "\"p96\" is none of p50, p95, p99, max, n"),
-            ("p95(latency) < 1s", "\"latency\" is none of join, voice_to_voice"),
-            ("voice_to_voice < 1s", "\"voice_to_voice\" is none of mode, asked, calls"),
-            ("ms.join < 1s", "is not one figure: write p95(…) of it"),
-            ("turns < 1", "is not one figure: name one figure of it"),
-            ("turns.lost == 0", "\"lost\" is none of expected, right, wrong, missing"),
-            ("calls.x == 0", "\"x\" is none of a figure's parts"),
-            ("commit == 1", "is no number"),
+            ("", "has none of the operators < <= > >= =="),
+            ("p95(voice_to_voice)", "has none of the operators"),
+            ("p95(voice_to_voice < 1s", "has no closing parenthesis"),
+            ("p96(voice_to_voice) < 1s", "\"p96\" is not one of p50, p95, p99, max, n"),
+            ("p95(latency) < 1s", "\"latency\" is not one of join, voice_to_voice"),
+            ("voice_to_voice < 1s", "\"voice_to_voice\" is not one of mode, asked, calls"),
+            ("ms.join < 1s", "is not a single value: use p95(…)"),
+            ("turns < 1", "is not a single value: name one of its fields"),
+            ("turns.lost == 0", "\"lost\" is not one of expected, right, wrong, missing"),
+            ("calls.x == 0", "\"x\" is not one of the fields of a value"),
+            ("commit == 1", "is not a number"),
             ("p95(join) < 1", "has no unit: ms or s"),
-            ("p95(join) < 1 h", "\"h\" is no unit of ms.join.p95"),
-            ("turns.wrong == 0%", "\"%\" is no unit of turns.wrong"),
-            ("calls > NaN", "is no number with a unit"),
-            ("calls > ", "is no number with a unit"),
-            ("calls > 1 < 2", "\"calls > 1\" is none of mode, asked, calls"),
+            ("p95(join) < 1 h", "\"h\" is not a unit of ms.join.p95"),
+            ("turns.wrong == 0%", "\"%\" is not a unit of turns.wrong"),
+            ("calls > NaN", "is not a number with a unit"),
+            ("calls > ", "is not a number with a unit"),
+            ("calls > 1 < 2", "\"calls > 1\" is not one of mode, asked, calls"),
         ] {
             let error = text.parse::<Requirement>().unwrap_err();
             assert!(error.contains(why), "{text}: {error}");

@@ -57,7 +57,7 @@ impl WebhookReceiver {
     /// The secret is malformed.
     pub(crate) fn set_secret(&self, secret: &str) -> Result<(), String> {
         let key = secret.strip_prefix("whsec_").and_then(|key| STANDARD.decode(key).ok());
-        let key = key.ok_or("the agent's webhook secret cannot be read")?;
+        let key = key.ok_or("cannot decode the agent's webhook secret")?;
         // There is only one agent.
         let _ = self.signing_key.set(hmac::Key::new(hmac::HMAC_SHA256, &key));
         Ok(())

@@ -90,7 +90,8 @@ impl Workload {
         let bad = |what: String| format!("the workload {what}");
         let file: WorkloadFile =
             serde_json::from_str(json).map_err(|e| bad(format!("cannot be read: {e}")))?;
-        let script: Script = serde_json::from_str(json).map_err(|e| bad(format!("is no script: {e}")))?;
+        let script: Script =
+            serde_json::from_str(json).map_err(|e| bad(format!("is not a valid script: {e}")))?;
         let mut speech = parse_wav(wav)?;
         speech.resize(speech.len().next_multiple_of(FRAME_SAMPLES), 0);
         let length = speech.len() as f64 / SAMPLE_RATE as f64;
@@ -100,11 +101,11 @@ impl Workload {
             let Utterance { onset, end, .. } = utterance;
             if !(last <= *onset && onset < end && *end <= length) {
                 return Err(bad(format!(
-                    "has an utterance {i} from {onset} to {end} s, which is not behind the one before it and within the recording of {length:.2} s"
+                    "has an utterance {i} from {onset} to {end} s, which does not follow the previous one or exceeds the recording of {length:.2} s"
                 )));
             }
             if utterance.transcript.trim().is_empty() || utterance.reply.trim().is_empty() {
-                return Err(bad(format!("has an utterance {i} without words, or without a reply")));
+                return Err(bad(format!("has an utterance {i} with an empty transcript or reply")));
             }
             last = *end;
         }
@@ -118,7 +119,7 @@ impl Workload {
                 != (Some(VAD_DELAYS.0), Some(VAD_DELAYS.1))
             {
                 return Err(bad(format!(
-                    "wants a detector of {vad}, but that of every agent is {{\"start\":{},\"silence\":{}}}",
+                    "sets vad to {vad}, but every agent uses {{\"start\":{},\"silence\":{}}}",
                     VAD_DELAYS.0, VAD_DELAYS.1
                 )));
             }
@@ -126,7 +127,7 @@ impl Workload {
         let endpointing = settings.get("min_endpointing_delay").and_then(Value::as_f64);
         if endpointing.is_none_or(|s| !(0.0..=MAX_MODEL_DELAY).contains(&s)) {
             return Err(bad(
-                "has no settings.min_endpointing_delay in seconds, from which the ideal answer is reckoned"
+                "has no settings.min_endpointing_delay in seconds, which the ideal response time is computed from"
                     .into(),
             ));
         }
@@ -195,7 +196,9 @@ fn check_pacing(providers: &ProviderTimings) -> Result<(), String> {
         ("tts.tone_hz", f64::from(tts.tone_hz), 20.0, 4_000.0),
     ];
     match bounds.iter().find(|(_, value, min, max)| !(min..=max).contains(&value)) {
-        Some((name, value, min, max)) => Err(format!("has providers.{name} of {value}: from {min} to {max}")),
+        Some((name, value, min, max)) => {
+            Err(format!("has providers.{name} of {value}: must be between {min} and {max}"))
+        }
         None => Ok(()),
     }
 }
@@ -210,7 +213,7 @@ fn first_sentence_tokens(reply: &str) -> usize {
 fn parse_wav(wav: &[u8]) -> Result<Vec<i16>, String> {
     let bad = |what: &str| Err(format!("the speech {what}"));
     if wav.len() < 12 || &wav[..4] != b"RIFF" || &wav[8..12] != b"WAVE" {
-        return bad("is no WAV file");
+        return bad("is not a WAV file");
     }
     let mut rest = &wav[12..];
     let mut format = None;
@@ -225,7 +228,7 @@ fn parse_wav(wav: &[u8]) -> Result<Vec<i16>, String> {
             }
             b"data" => {
                 if format != Some((1, 1, SAMPLE_RATE as u32, 16)) {
-                    return bad("must be 16 kHz, mono, 16 bits a sample");
+                    return bad("must be 16 kHz, mono, 16 bits per sample");
                 }
                 return Ok(body.as_chunks::<2>().0.iter().map(|b| i16::from_le_bytes(*b)).collect());
             }
@@ -233,7 +236,7 @@ fn parse_wav(wav: &[u8]) -> Result<Vec<i16>, String> {
         }
         rest = &rest[(8 + length + length % 2).min(rest.len())..];
     }
-    bad("holds no samples")
+    bad("contains no samples")
 }
 
 #[cfg(test)]
@@ -283,25 +286,25 @@ mod tests {
     fn what_is_wrong_is_told() {
         let (json, wav) = BUILT_IN_FILES;
         let refused = |json: &str, wav: &[u8]| Workload::parse(json, wav).unwrap_err();
-        assert_eq!(refused(json, b"RIFFxxxxWAVE"), "the speech holds no samples");
-        assert_eq!(refused(json, b"ID3"), "the speech is no WAV file");
+        assert_eq!(refused(json, b"RIFFxxxxWAVE"), "the speech contains no samples");
+        assert_eq!(refused(json, b"ID3"), "the speech is not a WAV file");
         let mut stereo = wav.to_vec();
         stereo[22] = 2;
-        assert_eq!(refused(json, &stereo), "the speech must be 16 kHz, mono, 16 bits a sample");
+        assert_eq!(refused(json, &stereo), "the speech must be 16 kHz, mono, 16 bits per sample");
         assert!(refused("{}", wav).starts_with("the workload cannot be read: missing field"));
         let late = json.replace("\"end_s\": 39.42", "\"end_s\": 139.42");
         assert!(refused(&late, wav).contains("has an utterance 7 from 37.14 to 139.42 s"));
         let slow = json.replace("\"start\": 0.05", "\"start\": 0.5");
-        assert!(refused(&slow, wav).contains("wants a detector of"));
+        assert!(refused(&slow, wav).contains("sets vad to"));
         let early = json.replace("\"first_token_s\": 0.2", "\"first_token_s\": -0.2");
         assert_eq!(
             refused(&early, wav),
-            "the workload has providers.llm.first_token_s of -0.2: from 0 to 60"
+            "the workload has providers.llm.first_token_s of -0.2: must be between 0 and 60"
         );
         let still = json.replace("\"speed_x_realtime\": 5.0", "\"speed_x_realtime\": 0");
-        assert!(refused(&still, wav).contains("tts.speed_x_realtime of 0: from 0.1"));
+        assert!(refused(&still, wav).contains("tts.speed_x_realtime of 0: must be between 0.1"));
         let mute = json.replace("\"reply\": \"Yes, that works fine.\"", "\"reply\": \" \"");
-        assert!(refused(&mute, wav).contains("utterance 1 without words, or without a reply"));
+        assert!(refused(&mute, wav).contains("utterance 1 with an empty transcript or reply"));
         let never = json.replace("\"min_endpointing_delay\": 0.5", "\"min_endpointing_delay\": \"soon\"");
         assert!(refused(&never, wav).contains("no settings.min_endpointing_delay in seconds"));
     }

@@ -48,7 +48,7 @@ impl fmt::Display for Sandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match (self.landlock, self.seccomp) {
             (true, true) => "Landlock and seccomp",
-            (true, false) => "Landlock alone, which does not refuse all sockets",
+            (true, false) => "Landlock only, which does not block all sockets",
             (false, true) => "seccomp",
             (false, false) => "neither Landlock nor seccomp",
         })

@@ -20,7 +20,7 @@ pub(crate) async fn erase_conversation(shared: &AppState, id: &str) -> store::Re
     tx.commit().await?;
     // The record is erased, even if removing the files fails.
     if erased && let Err(error) = remove_erased_files(shared).await {
-        tracing::error!(conversation = id, %error, "the trace of an erased conversation is looked for again later");
+        tracing::error!(conversation = id, %error, "cannot clean up the trace of an erased conversation; retrying later");
     }
     Ok(erased)
 }
@@ -36,7 +36,7 @@ pub(crate) async fn remove_erased_files(shared: &AppState) -> store::Result<()> 
             if let Err(error) = tokio::fs::remove_file(&file).await
                 && error.kind() != io::ErrorKind::NotFound
             {
-                tracing::error!(conversation = %id, %error, "the trace of an erased conversation cannot be removed");
+                tracing::error!(conversation = %id, %error, "cannot remove the trace of an erased conversation");
                 continue;
             }
         }

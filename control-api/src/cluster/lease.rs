@@ -49,7 +49,7 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
             _ = stop.wait_for(|stop| *stop) => break,
         }
         if let Err(error) = renew_and_recover(&shared).await {
-            tracing::error!(%error, "this server's lease cannot be renewed");
+            tracing::error!(%error, "cannot renew this server's lease");
         }
     }
 }
@@ -67,7 +67,7 @@ pub(crate) async fn release(shared: &AppState) {
         tx.commit().await
     };
     if let Err(error) = end.await {
-        tracing::error!(%error, "this server's lease cannot be given up");
+        tracing::error!(%error, "cannot release this server's lease");
     }
 }
 

@@ -33,14 +33,14 @@ pub(crate) async fn recover_conversations(shared: &AppState) {
     let running = match shared.store.running_conversations_on(&shared.server_id).await {
         Ok(running) => running,
         Err(error) => {
-            tracing::error!(%error, "the conversations that a crash left open cannot be read");
+            tracing::error!(%error, "cannot read the conversations that a crash left open");
             return;
         }
     };
     for id in running {
         // A conversation whose code panics must not prevent the server's start.
         if let Err(error) = catch_panic(recover_conversation(shared, &id)).await {
-            tracing::error!(conversation = %id, %error, "a conversation that a crash left open cannot be ended");
+            tracing::error!(conversation = %id, %error, "cannot end a conversation that a crash left open");
         }
     }
 }
@@ -51,13 +51,13 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
         let wait = match sweep(&shared).await {
             Ok(wait) => wait,
             Err(error) => {
-                tracing::error!(%error, "conversations that nobody joined cannot be ended");
+                tracing::error!(%error, "cannot end unjoined conversations");
                 MAX_SWEEP_INTERVAL
             }
         };
         // Files that could not be removed together with their record.
         if let Err(error) = erasure::remove_erased_files(&shared).await {
-            tracing::error!(%error, "the traces of erased conversations cannot be looked for");
+            tracing::error!(%error, "cannot clean up the traces of erased conversations");
         }
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
@@ -81,7 +81,7 @@ async fn sweep(shared: &AppState) -> store::Result<Duration> {
             Err(error) if error.is_outage() => return Err(error),
             // The other conversations are ended regardless.
             Err(error) => {
-                tracing::error!(conversation = %id, %error, "a conversation that nobody joined cannot be ended");
+                tracing::error!(conversation = %id, %error, "cannot end an unjoined conversation");
                 damaged = true;
             }
         }

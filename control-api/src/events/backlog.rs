@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn progress_goes_first_where_memory_ends_and_the_end_of_a_call_never() {
         let limits = BacklogLimits { max_bytes: 3_000, ..BacklogLimits::default() };
-        let mut backlog = Backlog { limits: limits, ..Backlog::default() };
+        let mut backlog = Backlog { limits, ..Backlog::default() };
         let mut dropped = 0;
         for n in 0..40 {
             let envelope = if n % 2 == 0 { progress_event(n, 1.0) } else { utterance(n, 1.0, "Hello.") };

@@ -49,7 +49,7 @@ pub(crate) async fn recover_conversation(shared: &AppState, id: &str) -> store::
         }
     }
     events.extend([Event::CallEnded, Event::Ended { reason: EndReason::Error }]);
-    tracing::warn!(conversation = %id, "ended: what ran it has failed");
+    tracing::warn!(conversation = %id, "conversation ended: its server or call failed");
     append(shared, id, IN_PROGRESS, events.into_iter().map(|event| (at, event)).collect()).await?;
     Ok(())
 }

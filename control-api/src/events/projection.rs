@@ -55,10 +55,10 @@ impl Projection {
         let started_at = row.joined_at.unwrap_or(row.created_at);
         Ok(Some(Self {
             row,
-            subscribed_events: subscribed_events,
-            callback_url: callback_url,
-            started_at: started_at,
-            last_sequence: last_sequence,
+            subscribed_events,
+            callback_url,
+            started_at,
+            last_sequence,
             view,
             pending_callbacks: Vec::new(),
         }))
@@ -89,7 +89,7 @@ impl Projection {
         };
         let delivery = self.create_delivery(shared, envelope);
         let callbacks = self.due_callbacks(envelope, at);
-        EventEffects { delivery, callbacks: callbacks, change }
+        EventEffects { delivery, callbacks, change }
     }
 
     /// An event with everything that is written with it.
@@ -192,7 +192,7 @@ impl PreparedEvent {
                 .await?;
         }
         tx.commit().await?;
-        tracing::error!(conversation = %self.conversation, seq = self.envelope.seq, %error, "a fact is refused by the store and kept in failed_event");
+        tracing::error!(conversation = %self.conversation, seq = self.envelope.seq, %error, "the store rejected an event; its text is stored in failed_event");
         Ok(())
     }
 
@@ -200,11 +200,11 @@ impl PreparedEvent {
     fn log_status_change(&self) {
         match (&self.change, &self.envelope.event) {
             (StatusChange::Joined(_), _) => {
-                tracing::info!(conversation = %self.conversation, "a conversation begins");
+                tracing::info!(conversation = %self.conversation, "conversation started");
             }
             (StatusChange::Ended { reason, .. }, Event::Ended { .. }) => {
                 let seconds = self.envelope.at.as_seconds();
-                tracing::info!(conversation = %self.conversation, reason, seconds, "a conversation has ended");
+                tracing::info!(conversation = %self.conversation, reason, seconds, "conversation ended");
             }
             _ => {}
         }

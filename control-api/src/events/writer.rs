@@ -130,7 +130,7 @@ impl Writer {
             let Err(error) = ended else { return };
             tries += 1;
             if tries == 1 {
-                tracing::error!(conversation = %id, %error, "a broken call cannot be ended; trying again");
+                tracing::error!(conversation = %id, %error, "cannot end a failed call; retrying");
             }
             // An end that the store rejects while it accepts other writes is left to the next start
             // of the server.
@@ -168,7 +168,7 @@ impl Writer {
             let Err(error) = self.inbox.run_bounded(quarantined).await else { break };
             self.shared.store.health.report_failure(&error.to_string());
             if !self.inbox.wait_before_retry().await && std::mem::replace(&mut last, true) {
-                tracing::error!(conversation = %id, seq = envelope.seq, "the server stops, and a fact whose code panicked is lost");
+                tracing::error!(conversation = %id, seq = envelope.seq, "event lost at shutdown: its processing panicked");
                 break;
             }
         }
@@ -190,7 +190,7 @@ impl Writer {
                     tries += 1;
                     if tries == 1 {
                         let prepared_events = self.prepared.len();
-                        tracing::error!(%error, prepared_events, "facts cannot be written; trying again");
+                        tracing::error!(%error, events = prepared_events, "cannot write events; retrying");
                     }
                     if error.is_outage() {
                         self.shared.store.health.report_failure(&error.to_string());
@@ -205,7 +205,7 @@ impl Writer {
                 && std::mem::replace(&mut last, true)
             {
                 let prepared_events = self.prepared.len();
-                tracing::error!(prepared_events, "the server stops, and these facts are lost");
+                tracing::error!(events = prepared_events, "events lost at shutdown");
                 self.prepared.clear();
                 self.inbox.mark_settled(prepared_events);
             }
@@ -224,14 +224,14 @@ impl Writer {
                     return true;
                 }
                 Ok(None) => {
-                    tracing::debug!(conversation = %id, "a fact of a conversation that is not there is dropped");
+                    tracing::debug!(conversation = %id, "event dropped: its conversation does not exist");
                     end_engine_call(&self.shared, id);
                     return false;
                 }
                 Err(error) => {
                     tries += 1;
                     if tries == 1 {
-                        tracing::error!(conversation = %id, %error, "a conversation cannot be read; trying again");
+                        tracing::error!(conversation = %id, %error, "cannot read a conversation; retrying");
                     }
                     let corrupt = !error.is_outage();
                     let known = tries >= ATTEMPTS_BEFORE_SPLIT || self.unreadable.contains(&id);
@@ -337,7 +337,7 @@ async fn quarantine_event(
             .await?;
     }
     tx.commit().await?;
-    tracing::error!(conversation = id, seq = envelope.seq, %error, "a fact cannot be taken in and is kept in failed_event");
+    tracing::error!(conversation = id, seq = envelope.seq, %error, "cannot process an event; its text is stored in failed_event");
     Ok(())
 }
 

@@ -119,16 +119,14 @@ impl SlotTable {
     fn occupy(&mut self, kind: SlotKind, address: Option<IpAddr>) -> GrantedSlot {
         let id = self.next_number();
         let (_close_sender, close_receiver) = oneshot::channel();
-        self.connections.insert(
-            id,
-            Connection { kind, address, requests: 0, idle_since: None, _close_sender: _close_sender },
-        );
+        self.connections
+            .insert(id, Connection { kind, address, requests: 0, idle_since: None, _close_sender });
         self.used[kind as usize] += 1;
         if let Some(address) = address {
             *self.held_by_address.entry((kind, address)).or_default() += 1;
         }
         self.mark_idle(id);
-        GrantedSlot { id, close_receiver: close_receiver }
+        GrantedSlot { id, close_receiver }
     }
 
     /// Does nothing if the connection is already removed.

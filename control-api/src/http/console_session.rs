@@ -84,7 +84,7 @@ impl Session {
     /// Responds with the session for its page, and with a cookie of full lifetime.
     fn renew_and_respond(mut self, shared: &AppState, scope: Scope) -> Response {
         self.until = clock::now() + SESSION_LIFETIME;
-        let plain = serde_json::to_vec(&self).expect("a session is plain data");
+        let plain = serde_json::to_vec(&self).expect("a session serializes to JSON");
         let sealed = URL_SAFE_NO_PAD.encode(shared.vault.seal(SEAL_CONTEXT, &plain));
         let body =
             axum::Json(json!({"prefix": self.prefix, "scope": scope.name(), "csrf_token": self.csrf_token}));
@@ -97,7 +97,7 @@ fn set_cookie(shared: &AppState, value: &str, attributes: &str) -> [(header::Hea
     let secure = shared.config.public_url.as_deref().is_some_and(|url| url.starts_with("https:"));
     let secure = if secure { "; Secure" } else { "" };
     let text = format!("{COOKIE_NAME}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{attributes}");
-    [(header::SET_COOKIE, HeaderValue::try_from(text).expect("base64 and our own words"))]
+    [(header::SET_COOKIE, HeaderValue::try_from(text).expect("base64 and ASCII text are valid in a header"))]
 }
 
 /// Hash of the key of the requesting session; `None` without a session or without its token.

@@ -24,7 +24,7 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
             _ = stop.wait_for(|stop| *stop) => return,
         }
         if let Err(error) = write(&shared, shared.key_usage.take()).await {
-            tracing::warn!(%error, "the last uses of API keys cannot be written");
+            tracing::warn!(%error, "cannot store the last uses of API keys");
             tokio::select! {
                 () = tokio::time::sleep(RETRY_DELAY) => {}
                 _ = stop.wait_for(|stop| *stop) => return,

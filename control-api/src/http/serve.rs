@@ -147,7 +147,7 @@ async fn accept_connections<L>(
     let mut last_warning: Option<Instant> = None;
     let mut warn_rarely = |what: &str| {
         if last_warning.is_none_or(|at| at.elapsed() > WARN_INTERVAL) {
-            tracing::warn!(most = limits.max_connections, "{what} (limits.connections)");
+            tracing::warn!(max_connections = limits.max_connections, "{what} (limits.connections)");
             last_warning = Some(Instant::now());
         }
     };
@@ -157,7 +157,7 @@ async fn accept_connections<L>(
             () = &mut shutdown => break,
         };
         if slots.is_full() {
-            warn_rarely("all connections are in use: idle ones are closed");
+            warn_rarely("connection limit reached: idle connections are closed");
         }
         let permit = tokio::select! {
             permit = slots.acquire(peer::connection_limit_key(peer.ip(), &limits.trusted_proxies)) => permit,
@@ -165,7 +165,7 @@ async fn accept_connections<L>(
         };
         // An address that uses its whole share is rejected without a wait.
         let Some(permit) = permit else {
-            warn_rarely("an address uses its share of the connections: a further one is closed");
+            warn_rarely("connection limit of an address reached: a connection is rejected");
             continue;
         };
         configure(&stream);
@@ -239,7 +239,7 @@ async fn serve_connection(
     };
     if let Err(error) = ended {
         // A client may disconnect at any time; that is not an error of this server.
-        tracing::debug!(%error, "a connection broke");
+        tracing::debug!(%error, "connection failed");
     }
 }
 
@@ -322,7 +322,7 @@ fn with_deadline(
         return Body::empty();
     }
     let started_at = Instant::now();
-    let body = UnreadBody { body: Some(Body::new(body).into_data_stream()), drain_timeout: drain_timeout };
+    let body = UnreadBody { body: Some(Body::new(body).into_data_stream()), drain_timeout };
     Body::from_stream(stream::unfold(Some((body, 0_u64)), move |state| {
         let timed_out = Arc::clone(&timed_out);
         async move {

@@ -61,7 +61,7 @@ impl<'a> Fields<'a> {
             report_nul_characters(&mut path, value, errors);
             path.pop();
         }
-        Ok(Self { map, path: String::new(), errors: errors })
+        Ok(Self { map, path: String::new(), errors })
     }
 
     /// Path of a field of this object.

@@ -61,7 +61,7 @@ pub(crate) async fn build(shared: &AppState, row: &Row) -> store::Result<CallCon
         .to_spec()
         .map_err(|e| corrupt(&e.to_string()))?;
     Ok(CallConfig {
-        id: row.id.parse().map_err(|_| corrupt("its id is no UUID"))?,
+        id: row.id.parse().map_err(|_| corrupt("its id is not a UUID"))?,
         spec,
         agent_name: row.agent_name.clone(),
         system_prompt: prompt::system_prompt(shared, row, &agent).await?,

@@ -10,10 +10,10 @@ fn setting_schema(kind: SettingKind) -> Value {
     // As written in decimal, not as stored in an `f32`.
     let as_written = |n: f32| n.to_string().parse::<f64>().unwrap_or_default();
     match kind {
-        SettingKind::Slider { min: min, max: max, .. } => {
+        SettingKind::Slider { min, max, .. } => {
             json!({"type": ["number", "null"], "minimum": as_written(min), "maximum": as_written(max)})
         }
-        SettingKind::Integer { max: max } => {
+        SettingKind::Integer { max } => {
             json!({"type": ["integer", "null"], "minimum": 0, "maximum": max})
         }
         SettingKind::Flag => nullable_type("boolean"),

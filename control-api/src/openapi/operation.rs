@@ -62,7 +62,7 @@ pub(super) const fn op(
         list: false,
         workspace_limited: false,
         body: Body::None,
-        responses: responses,
+        responses,
         not_found_schema: None,
     }
 }

@@ -34,7 +34,7 @@ async fn ready(State(shared): State<Arc<AppState>>) -> Response {
         Err(late) => Some(late.to_string()),
     };
     let reason = if let Some(error) = failed {
-        tracing::error!(%error, "the store does not answer");
+        tracing::error!(%error, "the store does not respond");
         Some("the store does not answer".to_owned())
     } else if shared.store.health.failure_reason().is_some() {
         Some(STORE_UNWRITABLE.to_owned())

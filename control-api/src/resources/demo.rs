@@ -17,7 +17,7 @@ const SHOP_DOCUMENT: &str = include_str!("demo/shop.md");
 /// Creates the demo agent with its knowledge base.
 pub(crate) async fn create(shared: &AppState) -> store::Result<()> {
     let Some(avatar) = shared.stock_avatars.first() else {
-        tracing::warn!("there is no avatar: the demo agent is left out");
+        tracing::warn!("the server has no avatar: the demo agent is not created");
         return Ok(());
     };
     let (about, shop) = (Content::Text(ABOUT_DOCUMENT.into()), Content::Text(SHOP_DOCUMENT.into()));

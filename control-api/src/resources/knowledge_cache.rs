@@ -82,7 +82,7 @@ pub(crate) async fn find_or_build(
     });
     let index = index.await.map_err(|e| store::Error::CorruptRow("kb_document", e.to_string()))?;
     let embedder = shared.query_embedder.clone().filter(|_| index.has_embeddings());
-    let cached: Arc<dyn Knowledge> = Arc::new(IndexedKnowledge { index, embedder: embedder });
+    let cached: Arc<dyn Knowledge> = Arc::new(IndexedKnowledge { index, embedder });
     let mut cache = cache();
     if cache.len() >= MAX_CACHED_INDEXES {
         cache.clear();

@@ -54,14 +54,14 @@ pub(crate) struct EventReceiver {
 pub(crate) fn channel() -> (EventQueue, EventReceiver) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let stats = Arc::<QueueStats>::default();
-    (EventQueue { sender, stats: Arc::clone(&stats) }, EventReceiver { receiver, stats: stats })
+    (EventQueue { sender, stats: Arc::clone(&stats) }, EventReceiver { receiver, stats })
 }
 
 impl EventSink for EventQueue {
     fn record(&self, conversation: ConversationId, envelope: EventEnvelope) {
         self.stats.waiting.fetch_add(1, Ordering::Relaxed);
         if self.sender.send(Message::Event(conversation, envelope)).is_err() {
-            tracing::error!(%conversation, "a fact came after the ledger was closed");
+            tracing::error!(%conversation, "event received after the event queue was closed");
         }
     }
 
@@ -69,7 +69,7 @@ impl EventSink for EventQueue {
         // The client may come back before the record shows that the call is over.
         self.stats.lock_panicked().insert(conversation);
         if self.sender.send(Message::CallPanicked(conversation)).is_err() {
-            tracing::error!(%conversation, "a call broke after the ledger was closed");
+            tracing::error!(%conversation, "a call failed after the event queue was closed");
         }
     }
 }

@@ -34,7 +34,7 @@ impl TokenSigner {
 
     /// The token with these claims.
     pub(crate) fn sign(&self, claims: &Claims) -> String {
-        let claims = serde_json::to_vec(claims).expect("claims are plain data");
+        let claims = serde_json::to_vec(claims).expect("claims serialize to JSON");
         let mut token = format!("{}.{}", URL_SAFE_NO_PAD.encode(JWT_HEADER), URL_SAFE_NO_PAD.encode(claims));
         let tag = hmac::sign(&self.0, token.as_bytes());
         token.push('.');

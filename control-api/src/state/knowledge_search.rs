@@ -48,7 +48,7 @@ impl QueryEmbedder {
             Err(error) => {
                 self.paused_until
                     .store(clock::now().saturating_add(FAILURE_BACKOFF_MICROS), Ordering::Relaxed);
-                tracing::warn!(%error, "a question's embedding is missing: for ten seconds knowledge is searched by words alone");
+                tracing::warn!(%error, "embedding a query failed: searches use keywords only for ten seconds");
                 None
             }
         }

@@ -110,7 +110,7 @@ pub(crate) type LivePoseSets = HashMap<String, (u8, Weak<[u8]>)>;
 impl AppState {
     /// The engine.
     pub(crate) fn engine(&self) -> &Arc<dyn Engine> {
-        self.engine.get().expect("handlers run only under a router, and the router has set the host")
+        self.engine.get().expect("the router sets the engine before any handler runs")
     }
 
     /// Whether new calls are refused because the server is about to stop.
@@ -121,7 +121,7 @@ impl AppState {
     /// Why a call that starts now would leave no record, or `None`.
     pub(crate) fn persistence_failure(&self) -> Option<String> {
         let down =
-            || self.tasks.is_down(EVENT_WRITER).then(|| "the task that writes facts has failed".to_owned());
+            || self.tasks.is_down(EVENT_WRITER).then(|| "the task that writes events has failed".to_owned());
         self.store.health.failure_reason().or_else(down)
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct PendingOffers {
 
 impl PendingOffers {
     pub(crate) fn new(offer_timeout: Duration) -> Self {
-        Self { offer_timeout: offer_timeout, deadlines: Mutex::default() }
+        Self { offer_timeout, deadlines: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ConversationId, Instant>> {

@@ -115,13 +115,13 @@ async fn run_supervised<F>(
         }
         tasks.record_panic(name);
         if stopping {
-            tracing::error!(task = name, "a background task panicked, and the server stops");
+            tracing::error!(task = name, "background task panicked during shutdown; not restarting");
             return;
         }
         if started_at.elapsed() >= BACKOFF_RESET_AFTER {
             delay = MIN_RESTART_DELAY;
         }
-        tracing::error!(task = name, ?delay, "a background task panicked and is restarted");
+        tracing::error!(task = name, ?delay, "background task panicked; restarting");
         tokio::select! {
             () = tokio::time::sleep(delay) => {}
             () = async { drop(stop.wait_for(|stop| *stop).await) } => stopping = true,

@@ -141,7 +141,7 @@ pub(crate) async fn insert_guardrail(
             return Ok(key);
         }
     }
-    unreachable!("a workspace has fewer guardrails than there are numbers")
+    unreachable!("some number is unused")
 }
 
 impl Store {

@@ -87,17 +87,17 @@ pub enum Error {
     #[error(transparent)]
     Sql(#[from] sqlx::Error),
     /// The migrations failed.
-    #[error("the database cannot be brought up to date: {0}")]
+    #[error("cannot migrate the database: {0}")]
     Migrate(#[from] sqlx::migrate::MigrateError),
     /// A row does not hold what was written into it.
-    #[error("a row of {0} is damaged: {1}")]
+    #[error("a row of {0} is corrupt: {1}")]
     CorruptRow(&'static str, String),
     /// No write can start or finish: the disk is full, or the database is unreachable or does not
     /// respond.
     #[error("the store takes no writes: {0}")]
     Unwritable(String),
     /// The code of an operation panicked, possibly after its COMMIT.
-    #[error("the code of this server panicked")]
+    #[error("the operation panicked")]
     Panicked,
 }
 
@@ -214,13 +214,7 @@ impl Store {
         migrations::migrator().run(&writer_pool).await?;
         let reader_pool = options.acquire_timeout(ACQUIRE_TIMEOUT).connect_with(reader_pool).await?;
         let writer_pool = Arc::new(RwLock::new(writer_pool));
-        Ok(Self {
-            writer_pool: writer_pool,
-            reader_pool: reader_pool,
-            shared,
-            crash_hook: None,
-            health: Arc::default(),
-        })
+        Ok(Self { writer_pool, reader_pool, shared, crash_hook: None, health: Arc::default() })
     }
 
     /// Number of quarantined events in a database. Read-only. 0 for the database of an older
@@ -382,9 +376,9 @@ async fn is_responsive(connection: &mut sqlx::AnyConnection) -> sqlx::Result<boo
 fn sqlite_options(file: &Path, mode: &str) -> Result<AnyConnectOptions> {
     let invalid = |why: &'static str| sqlx::Error::Configuration(why.into());
     let file = std::path::absolute(file).map_err(sqlx::Error::Io)?;
-    let url = Url::from_file_path(file).map_err(|()| invalid("the data folder's path cannot be used"))?;
+    let url = Url::from_file_path(file).map_err(|()| invalid("the path of the data folder is invalid"))?;
     let url = url.as_str().replacen("file:", "sqlite:", 1) + "?mode=" + mode;
-    let url = Url::parse(&url).map_err(|_| invalid("the data folder's path cannot be used"))?;
+    let url = Url::parse(&url).map_err(|_| invalid("the path of the data folder is invalid"))?;
     Ok(AnyConnectOptions::from_url(&url)?)
 }
 

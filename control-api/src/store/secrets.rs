@@ -38,7 +38,7 @@ pub(crate) fn new_webhook_secret() -> String {
 
 /// Encrypts `secrets` for the row `id`, as text.
 pub(crate) fn seal<T: Serialize>(vault: &Vault, id: &str, secrets: &T) -> String {
-    let plain = serde_json::to_vec(secrets).expect("secrets are plain data");
+    let plain = serde_json::to_vec(secrets).expect("secrets serialize to JSON");
     STANDARD.encode(vault.seal(id, &plain))
 }
 
@@ -47,5 +47,5 @@ pub(crate) fn open<T: DeserializeOwned>(vault: &Vault, id: &str, sealed: &str) -
     let damaged = |why: String| Error::CorruptRow("secrets", why);
     let bytes = STANDARD.decode(sealed).map_err(|e| damaged(e.to_string()))?;
     let plain = vault.open(id, &bytes).map_err(|e| damaged(e.to_string()))?;
-    serde_json::from_slice(&plain).map_err(|_| damaged("not what was written".into()))
+    serde_json::from_slice(&plain).map_err(|_| damaged("the decrypted secrets are not valid JSON".into()))
 }

@@ -37,7 +37,10 @@ pub(crate) fn load_or_create_key(path: &Path) -> io::Result<[u8; KEY_LEN]> {
     let mut file = fs::File::open(path)?;
     file.read_exact(&mut key)?;
     if file.read(&mut [0])? != 0 {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{} is no key file", path.display())));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("{} is not a key file", path.display()),
+        ));
     }
     Ok(key)
 }
@@ -51,7 +54,7 @@ pub(crate) fn fingerprint(keys: &[u8]) -> String {
 /// Fills `bytes` from the system's random generator.
 pub(crate) fn fill_random(bytes: &mut [u8]) {
     // The system's generator fails only when the process cannot continue anyway.
-    SystemRandom::new().fill(bytes).expect("the system gives random bytes");
+    SystemRandom::new().fill(bytes).expect("the system's random generator works");
 }
 
 /// A secret cannot be decrypted: another key file, or a corrupt row.
@@ -77,7 +80,7 @@ impl Vault {
         let tag = self
             .0
             .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(owner), &mut sealed)
-            .expect("a secret is far below the limit of AES-GCM");
+            .expect("a secret is shorter than the limit of AES-GCM");
         [&nonce[..], &sealed, tag.as_ref()].concat()
     }
 

@@ -53,7 +53,7 @@ async fn record_one_by_one(shared: &AppState, batch: &[AttemptReport]) -> Vec<Ou
             .await
             .map(|mut outcome| outcome.remove(0));
         outcomes.push(outcome.unwrap_or_else(|error| {
-            tracing::error!(conversation = %report.row.conversation, %error, "what became of a webhook cannot be kept");
+            tracing::error!(conversation = %report.row.conversation, %error, "cannot store the result of a webhook attempt");
             Outcome::Retry(clock::now() + clock::to_micros(STORE_RETRY_DELAY))
         }));
     }
@@ -65,7 +65,7 @@ async fn record_attempts(shared: &AppState, batch: &[AttemptReport]) -> store::R
     let mut tx = shared.store.begin_write().await?;
     let mut outcomes = Vec::with_capacity(batch.len());
     let mut given_up = Vec::new();
-    for AttemptReport { row, attempt: attempt, fatal, .. } in batch {
+    for AttemptReport { row, attempt, fatal, .. } in batch {
         let mut row = row.clone();
         let reason = attempt
             .error
@@ -105,7 +105,7 @@ async fn record_attempts(shared: &AppState, batch: &[AttemptReport]) -> store::R
     }
     tx.commit().await?;
     for (row, reason) in given_up {
-        tracing::warn!(conversation = %row.conversation, event = %row.event, %reason, "a webhook is given up");
+        tracing::warn!(conversation = %row.conversation, event = %row.event, %reason, "webhook delivery abandoned");
     }
     Ok(outcomes)
 }

@@ -30,13 +30,7 @@ struct SourceQueue<T> {
 impl<T> FairQueue<T> {
     /// At most `capacity` active jobs, of which at most `max_per_source` for one source.
     pub(crate) fn new(capacity: usize, max_per_source: usize) -> Self {
-        Self {
-            capacity: capacity,
-            max_per_source: max_per_source,
-            active: 0,
-            workspaces: HashMap::new(),
-            round_robin: VecDeque::new(),
-        }
+        Self { capacity, max_per_source, active: 0, workspaces: HashMap::new(), round_robin: VecDeque::new() }
     }
 
     /// Adds a job at the end of its source's queue.

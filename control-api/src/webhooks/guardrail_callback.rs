@@ -46,5 +46,5 @@ async fn send_callback(shared: &AppState, callback: &GuardrailCallback) {
         Ok(status) => format!("answered {status}"),
         Err(error) => error.to_string(),
     };
-    tracing::warn!(conversation = %callback.conversation, %reason, "a guardrail's receiver was not told");
+    tracing::warn!(conversation = %callback.conversation, %reason, "guardrail callback failed");
 }

@@ -123,15 +123,15 @@ pub(crate) async fn run(
     let mut health = shared.store.health.subscribe();
     let mut dispatcher = Dispatcher {
         shared,
-        timing: timing,
+        timing,
         queues: HashMap::new(),
         dirty: BTreeSet::new(),
         wakeups: BTreeSet::new(),
         wakeup_by_queue: HashMap::new(),
         attempts: JoinSet::new(),
-        attempt_reports: attempt_reports,
+        attempt_reports,
         fair_queue: FairQueue::new(MAX_ATTEMPTS_IN_FLIGHT, MAX_ATTEMPTS_PER_AGENT),
-        released: released,
+        released,
     };
     dispatcher.load_pending().await;
     loop {
@@ -166,7 +166,7 @@ pub(crate) async fn run(
             Some((workspace, agent)) = released_receiver.recv() => dispatcher.fair_queue.release(&workspace, &agent),
             Some(done) = dispatcher.attempts.join_next() => match done {
                 Ok((row, outcome)) => dispatcher.on_attempt_done(row, outcome),
-                Err(error) => tracing::error!(%error, "a webhook's try failed"),
+                Err(error) => tracing::error!(%error, "a webhook attempt failed unexpectedly"),
             },
             _ = rescans.tick() => dispatcher.load_due_retries().await,
             () = sleep => {
@@ -181,7 +181,7 @@ pub(crate) async fn run(
     // channel.
     drop(dispatcher);
     if let Err(error) = recorder.await {
-        tracing::error!(%error, "the keeper of tries failed");
+        tracing::error!(%error, "the task that stores webhook attempts failed");
     }
 }
 
@@ -194,7 +194,7 @@ impl Dispatcher {
     fn enqueue_all(&mut self, rows: store::Result<Vec<Row>>) {
         match rows {
             Ok(rows) => rows.into_iter().for_each(|row| self.enqueue(row)),
-            Err(error) => tracing::error!(%error, "the webhooks that wait cannot be read"),
+            Err(error) => tracing::error!(%error, "cannot read the pending webhooks"),
         }
     }
 
@@ -231,7 +231,7 @@ impl Dispatcher {
                     Ok(rows) => queue.refill(rows),
                     // The next run for this queue tries again.
                     Err(error) => {
-                        tracing::error!(%error, %conversation, "the webhooks that wait cannot be read")
+                        tracing::error!(%error, %conversation, "cannot read the pending webhooks")
                     }
                 }
             }
@@ -268,7 +268,7 @@ impl Dispatcher {
             drop(permit);
             let (reply, outcome) = oneshot::channel();
             // The recording task lives as long as any sender of reports.
-            let _ = attempt_reports.send(AttemptReport { row: row.clone(), attempt: attempt, fatal, reply });
+            let _ = attempt_reports.send(AttemptReport { row: row.clone(), attempt, fatal, reply });
             (row, outcome.await.ok())
         });
     }

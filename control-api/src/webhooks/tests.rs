@@ -75,7 +75,7 @@ fn simulate_delivery(
                 sequence: row.sequence,
                 started_at: seconds(started_at),
                 ended_at: seconds(now),
-                disposition: disposition,
+                disposition,
             });
         }
     }

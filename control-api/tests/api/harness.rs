@@ -57,7 +57,7 @@ impl PausedClock {
         // blocking task runs. This task ends with the test, or after twice [`TEST_TIMEOUT`]: then
         // the clock advances, and a test that still waits fails by its own timeout.
         tokio::task::spawn_blocking(move || held.recv_timeout(2 * TEST_TIMEOUT).ok());
-        Self { _blocker: _blocker, started_at: tokio::time::Instant::now() }
+        Self { _blocker, started_at: tokio::time::Instant::now() }
     }
 
     /// Advances the clock by `time` at once.
@@ -362,7 +362,7 @@ impl TestServer {
             );
         Self {
             app,
-            engine: engine,
+            engine,
             key: TEST_API_KEY.into(),
             url: format!("http://{listen}"),
             client: reqwest::Client::builder().no_proxy().build().unwrap(),
@@ -544,7 +544,7 @@ impl WebhookReceiver {
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { url, state: state }
+        Self { url, state }
     }
 
     /// Responds to the next webhooks with these statuses.

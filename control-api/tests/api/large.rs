@@ -56,7 +56,7 @@ impl LargeWorkspace {
         let agent = server.create_agent(json!({"agent_name": "Receptionist"})).await;
         let (id, _) = server.create_conversation(&agent).await;
         copy_conversation(folder, count).await;
-        Self { server, agent, id, count: count, repetitions: repetitions }
+        Self { server, agent, id, count, repetitions }
     }
 
     /// Requests a list with `total` items in all and `page_len` on its page.
@@ -84,7 +84,7 @@ impl LargeWorkspace {
     }
 
     async fn check_lists_and_searches(&self) {
-        let Self { count: count, .. } = *self;
+        let Self { count, .. } = *self;
         self.check_list("", 10, count, LIST_P95_LIMIT).await;
         self.check_list("perpage=100&offset=1000", 100, count, 2 * LIST_P95_LIMIT).await;
         self.check_list(&format!("offset={}", count - 5), 5, count, SEARCH_P95_LIMIT).await;

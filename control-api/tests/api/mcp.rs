@@ -56,8 +56,7 @@ async fn handle_message(
 }
 
 async fn start_tool_server(answers_as_stream: bool) -> (String, Arc<FakeToolServer>) {
-    let tools =
-        Arc::new(FakeToolServer { answers_as_stream: answers_as_stream, ..FakeToolServer::default() });
+    let tools = Arc::new(FakeToolServer { answers_as_stream, ..FakeToolServer::default() });
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let router = Router::new().route("/mcp", post(handle_message)).with_state(Arc::clone(&tools));

@@ -401,7 +401,7 @@ fn a_long_text_is_asked_for_as_it_is_played_and_costs_nothing_once_it_is_killed(
     // Segments that are not requested yet wait for playout, not for the minimum silence between two
     // utterances.
     assert!(
-        !call.explanations().iter().any(|why| why.contains("the voice is asked at")),
+        !call.explanations().iter().any(|why| why.contains("the TTS is requested at")),
         "{:#?}",
         call.explanations()
     );
@@ -611,7 +611,7 @@ fn an_answer_of_the_turn_model_after_its_deadline_changes_nothing() {
     assert_eq!(next(&call), deadline);
     let said = |what: &str| call.explanations().iter().filter(|why| why.contains(what)).count();
     assert_eq!(
-        said("the turn model has not answered in time: min_endpointing_delay 400ms"),
+        said("no result of the turn model in time: min_endpointing_delay 400ms"),
         1,
         "{:#?}",
         call.explanations()
@@ -849,8 +849,9 @@ fn a_final_that_is_due_is_waited_for_but_not_for_ever() {
         if due {
             call.send_input(2.25, Input::FinalTranscriptPending);
         }
-        let over_so_often =
-            |call: &Harness| call.explanations().iter().filter(|why| why.contains("no words came")).count();
+        let over_so_often = |call: &Harness| {
+            call.explanations().iter().filter(|why| why.contains("no transcript arrived")).count()
+        };
         call.send_input(over - 0.01, Input::Tick);
         assert_eq!(over_so_often(&call), 0, "due: {due}");
         call.send_input(over, Input::Tick);

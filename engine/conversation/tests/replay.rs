@@ -142,9 +142,9 @@ fn an_output_too_many_or_too_few_is_a_difference() {
         sentence
     };
     let more = bend(&|line| format!("{},\"Duck\"]}}", &line[..line.len() - 2]));
-    assert!(more.contains("of the live call was \"Duck\", of the replay it is nothing more"), "{more}");
+    assert!(more.contains("is \"Duck\" in the live call, and absent in the replay"), "{more}");
     let less = bend(&|line| format!("{}}}", &line[..line.find(",\"out\":").unwrap()]));
-    assert!(less.contains("output 1 of the live call was nothing more, of the replay it is {"), "{less}");
+    assert!(less.contains("output 1 is absent in the live call, and {"), "{less}");
     assert!(!less.contains("version"), "{less}");
     let elsewhere = trace.replacen("\"visavis\":\"0.1.0\"", "\"visavis\":\"0.0.9\"", 1);
     let elsewhere = elsewhere.replacen("\"what\":\"user.started_speaking\"", "\"what\":\"user.idle\"", 1);
@@ -173,7 +173,7 @@ fn a_trace_that_breaks_off_replays_as_far_as_it_goes() {
     let (_, verdict) = replay(&trace.as_bytes()[..header], false).unwrap();
     assert_eq!(
         verdict.to_string(),
-        "identical as far as the trace goes: it breaks off after line 1 (0.000 s), before the end of the call"
+        "identical up to the end of the trace: it is truncated after line 1 (0.000 s), before the end of the call"
     );
 }
 
@@ -185,7 +185,7 @@ fn missing_inputs_end_a_replay() {
     let (_, verdict) = replay(text.as_bytes(), false).unwrap();
     assert_eq!(
         verdict.to_string(),
-        "identical up to line 10: 3 inputs are missing there, as the disk was too slow, and what follows cannot be replayed"
+        "identical up to line 10: 3 inputs are missing there because the disk was too slow, and the rest cannot be replayed"
     );
 }
 
@@ -233,27 +233,27 @@ fn a_malformed_trace_is_refused_by_line_field_and_reason() {
     let cases = [
         ("", "line 1: is missing: the file is empty"),
         ("[]\n", "line 1: must be an object"),
-        ("{}\n", "line 1: trace: is missing: this is no trace of a call"),
-        ("{\"until\": 3}\n", "line 1: trace: is missing: this is no trace of a call"),
-        ("{\"trace\":2}\n", "line 1: trace: is 2, and this program reads version 1"),
-        ("{\"trace\":\"1\"}\n", "line 1: trace: is \"1\", and this program reads version 1"),
+        ("{}\n", "line 1: trace: is missing: the file is not a call trace"),
+        ("{\"until\": 3}\n", "line 1: trace: is missing: the file is not a call trace"),
+        ("{\"trace\":2}\n", "line 1: trace: is 2, but this program reads version 1"),
+        ("{\"trace\":\"1\"}\n", "line 1: trace: is \"1\", but this program reads version 1"),
         ("{\"trace\":1}\n", "line 1: visavis: is missing"),
-        ("{\"trace\":1,\"trace\":1}\n", "line 1: trace: stands there twice"),
-        ("{\"trace\":1,\"visavis\":\"0\",\"visavis\":\"1\"}\n", "line 1: visavis: stands there twice"),
-        ("not JSON\n", "line 1: is no JSON: expected ident (column 2)"),
-        ("{\"trace\":1", "line 1: is no JSON: EOF while parsing an object (column 10)"),
-        ("\u{0}", "line 1: is no JSON: expected value (column 1)"),
+        ("{\"trace\":1,\"trace\":1}\n", "line 1: trace: is duplicated"),
+        ("{\"trace\":1,\"visavis\":\"0\",\"visavis\":\"1\"}\n", "line 1: visavis: is duplicated"),
+        ("not JSON\n", "line 1: is not valid JSON: expected ident (column 2)"),
+        ("{\"trace\":1", "line 1: is not valid JSON: EOF while parsing an object (column 10)"),
+        ("\u{0}", "line 1: is not valid JSON: expected value (column 1)"),
     ];
     for (text, expected) in cases {
         assert_eq!(refused(text), expected, "{text:?}");
     }
     let lines = [
-        ("nonsense", "is no JSON: expected ident (column 2)"),
-        ("", "is no JSON: EOF while parsing a value (column 0)"),
-        ("{\"at\":NaN}", "at: is no JSON: expected value (column 7)"),
+        ("nonsense", "is not valid JSON: expected ident (column 2)"),
+        ("", "is not valid JSON: EOF while parsing a value (column 0)"),
+        ("{\"at\":NaN}", "at: is not valid JSON: expected value (column 7)"),
         (
             "{\"at\":1,\"input\":{\"TurnProbability\":{\"stretch\":0,\"p\":NaN}}}",
-            "input.TurnProbability.p: is no JSON: expected value (column 53)",
+            "input.TurnProbability.p: is not valid JSON: expected value (column 53)",
         ),
         ("{\"at\":1}", "input: is missing"),
         ("{\"input\":\"Tick\"}", "at: is missing"),
@@ -271,8 +271,8 @@ fn a_malformed_trace_is_refused_by_line_field_and_reason() {
         ),
         ("{\"at\":10000000000001,\"input\":\"Tick\"}", "at: must not be later than 1e7 s"),
         ("{\"at\":1,\"input\":\"Tick\",\"colour\":1}", "colour: is unknown"),
-        ("{\"at\":1,\"input\":\"Tick\"} {}", "is no JSON: something follows it (column 25)"),
-        ("{\"at\":1,\"input\":\"Tick\",\"dropped\":1}", "dropped: must stand alone"),
+        ("{\"at\":1,\"input\":\"Tick\"} {}", "is not valid JSON: trailing characters (column 25)"),
+        ("{\"at\":1,\"input\":\"Tick\",\"dropped\":1}", "dropped: must be the only field"),
         (
             "{\"dropped\":-1}",
             "dropped: invalid value: integer `-1`, expected a whole number that is not negative",
@@ -291,14 +291,14 @@ fn a_malformed_trace_is_refused_by_line_field_and_reason() {
             "input.Fact.colour: is unknown",
         ),
         // One of two values would be lost.
-        ("{\"at\":1,\"at\":1,\"input\":\"Tick\"}", "at: stands there twice"),
+        ("{\"at\":1,\"at\":1,\"input\":\"Tick\"}", "at: is duplicated"),
         (
             "{\"at\":1,\"input\":{\"SpeechStarted\":{\"onset\":1,\"onset\":1}}}",
-            "input.SpeechStarted.onset: stands there twice",
+            "input.SpeechStarted.onset: is duplicated",
         ),
         (
             "{\"at\":1,\"input\":{\"Tool\":{\"call\":0,\"result\":{\"Ok\":[{\"a\":1,\"a\":1}]}}}}",
-            "input.Tool.result.Ok[0].a: stands there twice",
+            "input.Tool.result.Ok[0].a: is duplicated",
         ),
         ("{\"at\":1,\"input\":\"Tick\",\"two\\nlines\":1}", "two\\nlines: is unknown"),
     ];
@@ -312,18 +312,18 @@ fn a_malformed_trace_is_refused_by_line_field_and_reason() {
             .starts_with("line 2: input: unknown variant `Tock`")
     );
     let twice = header.replacen("\"spec\":{", "\"spec\":{\"preemptive_tts\":true,", 1);
-    assert_eq!(refused(&twice), "line 1: spec.preemptive_tts: stands there twice");
+    assert_eq!(refused(&twice), "line 1: spec.preemptive_tts: is duplicated");
     let nan = header.replacen("\"preemptive_tts\":false", "\"preemptive_tts\":NaN", 1);
     let sentence = refused(&nan);
     assert!(
-        sentence.starts_with("line 1: spec.preemptive_tts: is no JSON: expected value (column "),
+        sentence.starts_with("line 1: spec.preemptive_tts: is not valid JSON: expected value (column "),
         "{sentence}"
     );
     let back = format!("{header}{{\"at\":5,\"input\":\"Tick\"}}\n{{\"at\":4,\"input\":\"Tick\"}}\n");
-    assert_eq!(refused(&back), "line 3: at: is 4 µs, and must not be before the line above it");
+    assert_eq!(refused(&back), "line 3: at: is 4 µs, which is earlier than the previous line");
     let mut bytes = header.clone().into_bytes();
     bytes.extend(b"{\"at\":1,\"input\":\"\xff\"}\n");
-    assert_eq!(replay(&bytes, false).unwrap_err().to_string(), "line 2: is no UTF-8");
+    assert_eq!(replay(&bytes, false).unwrap_err().to_string(), "line 2: is not UTF-8");
     let long = format!("{header}{}\n", " ".repeat(trace::MAX_LINE_BYTES + 1));
     assert_eq!(refused(&long), "line 2: is longer than 4 MiB");
 }
@@ -389,7 +389,7 @@ fn years_without_a_line_are_not_lived_through() {
     assert!(matches!(whole(9.0), Ok((_, Verdict::Truncated { line: 2, .. }))));
     assert_eq!(
         whole(11.0).unwrap_err().to_string(),
-        "line 2: at: leaves more than 10000 deadlines unserved since the line above it"
+        "line 2: at: leaves more than 10000 deadlines unprocessed since the previous line"
     );
 }
 

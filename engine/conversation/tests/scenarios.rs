@@ -143,7 +143,7 @@ fn an_explanation_names_rule_deadline_and_setting() {
         let committed: Vec<&String> = said.iter().filter(|why| why.contains("committed: ")).collect();
         assert_eq!(committed, [expected], "{said:#?}");
         for expected in [
-            "6.06 ducked: the user is heard since 6.000 s, at least 60ms",
+            "6.06 ducked: the user has spoken since 6.000 s, at least 60ms",
             "6.55 held: speech since 6.000 s lasted min_interruption_duration 500ms",
             "9.5 resumed: nothing was transcribed within false_interruption_timeout 2s",
         ] {
@@ -157,7 +157,7 @@ fn an_explanation_names_rule_deadline_and_setting() {
     // A transcript that never comes.
     let said = why(json!(null), json!({"from": 6, "to": 7}));
     assert!(
-        said.iter().any(|why| why == "9.5 transcript_timeout 2s: no words came, the turn is over"),
+        said.iter().any(|why| why == "9.5 transcript_timeout 2s: no transcript arrived, the turn is over"),
         "{said:#?}"
     );
 }
@@ -198,7 +198,7 @@ fn an_explanation_names_what_failed_and_what_it_waited_for() {
         for expected in [
             expected,
             "25.0 warned: call_warning_before 5s of max_call_duration 30s",
-            "25.0 warning_message is said: the floor is free",
+            "25.0 warning_message is spoken: the floor is free",
             "30.0 max_call_duration 30s: the call ends",
         ] {
             assert!(said.iter().any(|why| why == expected), "{expected}: {said:#?}");
@@ -313,11 +313,11 @@ fn a_malformed_file_is_refused_by_the_name_of_its_field() {
         ),
         (
             r#"{"until": 1, "replies": [{"to": "*", "say": "a b", "words": [["a", 1], ["c", 2]]}]}"#,
-            "replies[0].words: must spell what is said",
+            "replies[0].words: must match the spoken text",
         ),
         (
             r#"{"until": 1, "replies": [{"to": "*", "say": "a b", "words": [["a", 2], ["b", 1]]}]}"#,
-            "replies[0].words[1]: must not end before the word before it",
+            "replies[0].words[1]: must not end before the previous word",
         ),
         (
             r#"{"until": 1, "replies": [{"to": "*", "calls": [{"arguments": {}}]}]}"#,
@@ -333,42 +333,42 @@ fn a_malformed_file_is_refused_by_the_name_of_its_field() {
         (r#"{"until": 1, "actions": [{"at": 1, "do": "end", "text": "x"}]}"#, "actions[0].text: is unknown"),
         ("[]", "file: must be an object"),
         // One of two values would be lost.
-        (r#"{"until": 1, "until": 2}"#, "until: stands there twice, again in line 1"),
+        (r#"{"until": 1, "until": 2}"#, "until: is duplicated in line 1"),
         (
             "{\"until\": 1, \"settings\": {\n\"idle_timeout\": 1,\n\"idle_timeout\": 1}}",
-            "settings.idle_timeout: stands there twice, again in line 3",
+            "settings.idle_timeout: is duplicated in line 3",
         ),
         (
             r#"{"until": 1, "user": [{"from": 1, "to": 2}, {"from": 3, "from": 4, "to": 5}]}"#,
-            "user[1].from: stands there twice, again in line 1",
+            "user[1].from: is duplicated in line 1",
         ),
         (
             r#"{"until": 1, "tools": {"t": {"takes": 1, "returns": [0, {"a": 1, "a": 2}]}}}"#,
-            "tools.t.returns[1].a: stands there twice, again in line 1",
+            "tools.t.returns[1].a: is duplicated in line 1",
         ),
         (r#"{"until": 1, "": 1}"#, r#""": is unknown"#),
-        (r#"{"": 1, "": 1}"#, r#""": stands there twice, again in line 1"#),
+        (r#"{"": 1, "": 1}"#, r#""": is duplicated in line 1"#),
         (r#"{"until": 1, "two\nlines": 1}"#, r"two\nlines: is unknown"),
         // Invalid JSON is reported at the value where it becomes invalid.
-        (r#"{"until": NaN}"#, "until: is no JSON: expected value at line 1 column 11"),
+        (r#"{"until": NaN}"#, "until: is not valid JSON: expected value at line 1 column 11"),
         (
             r#"{"until": 1, "settings": {"idle_timeout": -Infinity}}"#,
-            "settings.idle_timeout: is no JSON: invalid number at line 1 column 44",
+            "settings.idle_timeout: is not valid JSON: invalid number at line 1 column 44",
         ),
         (
             r#"{"until": 1, "user": [{"from": 1, "to": 1e999}]}"#,
-            "user[0].to: is no JSON: number out of range at line 1 column 45",
+            "user[0].to: is not valid JSON: number out of range at line 1 column 45",
         ),
         (
             r#"{"until": 1, "user": [{"from": 1"#,
-            "user[0]: is no JSON: EOF while parsing an object at line 1 column 32",
+            "user[0]: is not valid JSON: EOF while parsing an object at line 1 column 32",
         ),
-        (r#"{"until": 1,}"#, "file: is no JSON: trailing comma at line 1 column 13"),
+        (r#"{"until": 1,}"#, "file: is not valid JSON: trailing comma at line 1 column 13"),
     ];
     for (json, expected) in cases {
         assert_eq!(refused(json), expected, "{json}");
     }
-    assert!(refused("{\"until\": 1").starts_with("file: is no JSON"));
+    assert!(refused("{\"until\": 1").starts_with("file: is not valid JSON"));
     let large = vec![b' '; (16 << 20) + 1];
     assert_eq!(simulate(&large, false).unwrap_err().to_string(), "file: is larger than 16 MiB");
     assert!(!refused("{\"until\": 1").contains('\n'));

@@ -119,7 +119,7 @@ impl Call {
             Fact::UserStoppedSpeaking => self.set_user_speaking(false),
             Fact::UtteranceCommitted { text } => self.check_guardrails(text),
             Fact::Error { stage, reason } => {
-                tracing::warn!(conversation = %self.config.id, %reason, "the {} failed", stage.display_name());
+                tracing::warn!(conversation = %self.config.id, %reason, "{} failed", stage.display_name());
             }
             _ => {}
         }

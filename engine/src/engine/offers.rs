@@ -134,7 +134,7 @@ impl CallEngine {
                 }
                 Ok(OfferReply::Rejected(why)) => return Err(why),
                 Ok(OfferReply::NotRunning) => {}
-                Err(_) => return Err(OfferError::NoCapacity("a media thread is gone".into())),
+                Err(_) => return Err(OfferError::NoCapacity("a media thread has stopped".into())),
             }
         }
         Err(OfferError::NoCapacity("the call ends and begins too fast".into()))

@@ -416,7 +416,7 @@ impl JitterBuffer {
     fn make_frame(&mut self, timestamp: u64, samples: u64, kind: FrameKind) -> Frame {
         self.last_end_time = self.last_end_time.max(self.expected_arrival(timestamp + samples));
         let at = self.origin.map(|origin| origin + Duration::from_micros(self.last_end_time.max(0) as u64));
-        Frame { timestamp, samples: samples as u32, end_time: at.expect("a packet has come"), kind }
+        Frame { timestamp, samples: samples as u32, end_time: at.expect("a packet has arrived"), kind }
     }
 
     /// When to call [`JitterBuffer::pull`] next if no packet arrives.

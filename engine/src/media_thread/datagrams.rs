@@ -29,7 +29,7 @@ impl MediaThread {
             // The socket must survive a panic in the handling of its datagrams.
             let Some(read) = read else {
                 self.socket = Some(socket);
-                panic!("a datagram could not be passed on");
+                panic!("the handling of a datagram panicked");
             };
             match read {
                 Ok((count, unread)) => {
@@ -39,7 +39,7 @@ impl MediaThread {
                 Err(error) => {
                     // The remote host refused one of our datagrams, or a similar error. The socket
                     // remains usable.
-                    tracing::debug!(%error, "the media socket complains");
+                    tracing::debug!(%error, "media socket error");
                     more = false;
                 }
             }
@@ -73,7 +73,7 @@ impl MediaThread {
             let receive =
                 || pending.receive_datagram(now, connection, protocol, source, destination, datagram);
             catch_panic(receive).unwrap_or_else(|| {
-                tracing::error!("the code of a call that has not begun panicked: its offers are dropped");
+                tracing::error!("the code of a pending call panicked: its offers are dropped");
                 self.drop_pending_call(target.call);
                 false
             })

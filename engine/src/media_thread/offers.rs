@@ -114,7 +114,7 @@ impl MediaThread {
         let setup = match setup {
             Ok(setup) => setup,
             Err(why) => {
-                tracing::warn!(%why, "a client has connected and there is no room for its call");
+                tracing::warn!(reason = %why, "a client connected, but its call was rejected");
                 pending.reject(now);
                 self.pending_calls.insert(key, pending);
                 return self.touch(key);
@@ -131,7 +131,7 @@ impl MediaThread {
             });
             return;
         }
-        tracing::error!(failed = ?started.and_then(Result::err).map(|e| e.to_string()), "a call did not begin");
+        tracing::error!(error = ?started.and_then(Result::err).map(|e| e.to_string()), "cannot start a call");
         self.by_conversation.remove(&id);
         for link in connections {
             self.demux.remove(&ConnectionRef { call: key, connection: link });
@@ -175,7 +175,7 @@ impl MediaThread {
                 let key = opening.id;
                 let handover = CallHandover { early_commands: commands, presence, ..CallHandover::default() };
                 if let Err(why) = self.insert_call(now, *opening, handover) {
-                    tracing::warn!(conversation = %id, %why, "a call did not begin");
+                    tracing::warn!(conversation = %id, error = %why, "cannot start a call");
                     return;
                 }
                 key

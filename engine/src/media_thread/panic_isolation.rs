@@ -52,14 +52,17 @@ impl MediaThread {
     pub(super) fn fail_call(&mut self, now: Instant, key: CallId) {
         self.end_failed_call(now, key);
         // The panic restarts the thread, and the restart reports the calls again.
-        assert!(self.unreported_failures.is_empty(), "the ledger did not take that a call broke");
+        assert!(
+            self.unreported_failures.is_empty(),
+            "the event sink did not accept the report of a failed call"
+        );
     }
 
     /// Ends a failed call. A panic on the way does not prevent its removal.
     fn end_failed_call(&mut self, now: Instant, key: CallId) {
         let Some(call) = self.calls.get(&key) else { return };
         let id = call.config.id;
-        tracing::error!(conversation = %id, "a fault of the server ends the call");
+        tracing::error!(conversation = %id, "call ended by an internal error");
         if call.is_running() {
             self.unreported_failures.push(id);
         }
@@ -109,6 +112,6 @@ impl MediaThread {
         self.next_deadline = None;
         self.reads_socket_on_tick = false;
         self.socket_unread = true;
-        assert!(self.report_failed_calls(), "the ledger did not take that calls broke");
+        assert!(self.report_failed_calls(), "the event sink did not accept the reports of failed calls");
     }
 }

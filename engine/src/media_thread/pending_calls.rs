@@ -64,7 +64,7 @@ impl MediaThread {
             Some(PendingState::Connected) => pending.request_setup(),
             Some(PendingState::Finished) => self.drop_pending_call(key),
             None => {
-                tracing::error!("the code of a call that has not begun panicked: its offers are dropped");
+                tracing::error!("the code of a pending call panicked: its offers are dropped");
                 self.drop_pending_call(key);
             }
         }

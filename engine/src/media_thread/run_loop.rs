@@ -34,7 +34,7 @@ impl MediaThread {
         let dead = &dead_guard.0.dead;
         thread::forbid_blocking();
         if !thread::raise_priority() {
-            tracing::debug!("media threads have the priority of all others: a raised one is not allowed");
+            tracing::debug!("not permitted to raise the priority of the media threads");
         }
         let mut events = Events::with_capacity(64);
         let mut socket_registered = true;
@@ -42,13 +42,13 @@ impl MediaThread {
         loop {
             let why = match catch_panic(|| self.run_until_stopped(&mut events, &mut socket_registered)) {
                 Some(Ok(())) => return,
-                Some(Err(error)) => format!("it cannot wait for its socket: {error}"),
-                None => "it panicked".to_owned(),
+                Some(Err(error)) => format!("cannot poll its socket: {error}"),
+                None => "panicked".to_owned(),
             };
             // Set first, so that the clients of the ending calls do not return to this thread.
             dead.store(true, Relaxed);
             let calls = self.calls.len();
-            tracing::error!(why, calls, "a media thread failed: its calls end, and it begins anew");
+            tracing::error!(reason = why, calls, "media thread failed: its calls end, and it restarts");
             self.recover(&mut restarts);
             dead.store(false, Relaxed);
         }
@@ -69,7 +69,7 @@ impl MediaThread {
                 self.wake_at().map(|at| at.saturating_duration_since(clock::now()))
             };
             let (Some(poll), Some(socket)) = (&mut self.poll, &mut self.socket) else {
-                return Err(io::Error::other("it has none"));
+                return Err(io::Error::other("no socket"));
             };
             if *socket_registered == self.reads_socket_on_tick {
                 let registry = poll.registry();
@@ -110,7 +110,7 @@ impl MediaThread {
         let pause = restarts.next_backoff(clock::now());
         if !pause.is_zero() {
             self.meter.stats().restart_pauses.fetch_add(1, Relaxed);
-            tracing::error!(?pause, "a media thread fails again and again: it takes no calls for a while");
+            tracing::error!(?pause, "media thread fails repeatedly: it accepts no calls during this pause");
         }
         pause
     }

@@ -98,7 +98,7 @@ impl Avatars {
             let from = path.display().to_string();
             let id = self.add(&from, &read(&path)?.into(), &read(&path.with_extension("webp"))?)?;
             if let Some(before) = seen_ids.insert(id.clone(), from.clone()) {
-                tracing::warn!("{before} and {from} are both of {id}: calls show the second one");
+                tracing::warn!("{before} and {from} both contain the avatar {id}: the second one is used");
             }
         }
         Ok(())
@@ -198,12 +198,12 @@ impl AvatarLibrary {
         let custom = call.pose_set.as_ref().map(|face| self.load_custom(id, face));
         let poses_of = |avatar: &Avatar| {
             let found = self.stock_poses.iter().find(|poses| Arc::ptr_eq(poses.pose_set(), &avatar.pose_set));
-            Arc::clone(found.expect("each of the server's own people has its poses"))
+            Arc::clone(found.expect("each stock avatar has its pose cache"))
         };
         let (why, substitute) = match custom {
             Some(Ok(set)) => return (Some(set), None),
             Some(Err(error)) => {
-                tracing::error!(avatar = %id, %error, "a call's face cannot be read");
+                tracing::error!(avatar = %id, %error, "cannot read the pose set of a call's avatar");
                 ("cannot be read", self.stock.find_or_first(id))
             }
             None => match self.stock.find(id) {
@@ -226,7 +226,7 @@ impl AvatarLibrary {
     pub(crate) fn swap_pose_set(&self, id: &str, face: &PoseSetFile) {
         match self.load_custom(id, face) {
             Ok(poses) => self.lock_custom().latest = Some(poses),
-            Err(error) => tracing::error!(avatar = %id, %error, "a face cannot be read"),
+            Err(error) => tracing::error!(avatar = %id, %error, "cannot read the pose set of an avatar"),
         }
     }
 

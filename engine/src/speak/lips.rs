@@ -75,7 +75,7 @@ impl PhoneSource {
         match aligner.phones(words) {
             Ok(phones) => self.skip_emitted(phones),
             Err(reason) => {
-                tracing::debug!(reason, "lips are read from the sound instead of the words");
+                tracing::debug!(reason, "lip sync uses the audio instead of the word timings");
                 self.aligner = None;
                 Vec::new()
             }

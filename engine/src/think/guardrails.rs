@@ -49,7 +49,7 @@ pub(crate) fn check(
                 }
             }
             Ok(None) => {}
-            Err(error) => tracing::warn!(%error, "the guardrails could not be checked"),
+            Err(error) => tracing::warn!(%error, "guardrail check failed"),
         }
     };
     let task = net.spawn(judging.instrument(call_span(call)));

@@ -35,7 +35,7 @@ pub(super) fn restrict_offer(offer: &str) -> Result<String, SdpRejection> {
             sections.push(Vec::new());
         }
         if !line.starts_with("a=candidate:") && line != "a=end-of-candidates" {
-            sections.last_mut().expect("there is always one").push(line);
+            sections.last_mut().expect("the list is never empty").push(line);
         }
     }
     let mut sections = sections.into_iter();

@@ -42,7 +42,7 @@ pub struct SocketConfig {
 #[must_use]
 pub fn host_addresses(loopback: bool) -> Vec<IpAddr> {
     let mut found: Vec<IpAddr> = ffi::interface_addresses()
-        .inspect_err(|error| tracing::warn!(%error, "the interfaces of this host cannot be listed"))
+        .inspect_err(|error| tracing::warn!(%error, "cannot list the network interfaces of this host"))
         .unwrap_or_default();
     found.retain(|address| match address {
         IpAddr::V4(v4) => !v4.is_loopback() && !v4.is_link_local() && !v4.is_unspecified(),
@@ -93,7 +93,7 @@ impl Socket {
         }
         let local = public_addresses.is_empty() && host_addresses.iter().all(Ipv4Addr::is_loopback);
         let ip = if local { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
-        let mut last_error = io::Error::new(io::ErrorKind::AddrInUse, "no port for media is free");
+        let mut last_error = io::Error::new(io::ErrorKind::AddrInUse, "no free port for media");
         for port in config.ports.clone().unwrap_or(0..=0) {
             match Self::open_socket(SocketAddrV4::new(ip, port)) {
                 Ok(socket) => {

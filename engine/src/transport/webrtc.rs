@@ -166,7 +166,7 @@ impl PeerConnection {
             match built {
                 Ok(built) => drop(rtc.add_local_candidate(built)),
                 Err(error) => {
-                    tracing::warn!(address = %candidate.address, %error, "an address cannot be a candidate")
+                    tracing::warn!(address = %candidate.address, %error, "an address is not valid as an ICE candidate")
                 }
             }
         }
@@ -317,7 +317,7 @@ impl PeerConnection {
         if let Err(error) = self.rtc.handle_input(input) {
             // An attacker that forges the client's address can send nonsense; it must not end the
             // call.
-            tracing::debug!(%error, "a datagram was not understood");
+            tracing::debug!(%error, "cannot process a datagram");
         } else {
             self.last_heard = Some(now);
             self.drain_outputs();
@@ -334,7 +334,7 @@ impl PeerConnection {
                 Ok(Output::Timeout(_)) => return,
                 Ok(output) => self.pending_outputs.push_back(output),
                 Err(error) => {
-                    tracing::debug!(%error, "a connection failed");
+                    tracing::debug!(%error, "peer connection failed");
                     return self.rtc.disconnect();
                 }
             }
@@ -399,7 +399,7 @@ impl PeerConnection {
                     return None;
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "a connection failed");
+                    tracing::debug!(%error, "peer connection failed");
                     self.rtc.disconnect();
                     self.next_timeout = now + NEVER;
                     return self.closed_event();

@@ -31,9 +31,11 @@ struct Person {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [file, out, rest @ ..] = &arguments[..] else { panic!("see the head of this file") };
+    let [file, out, rest @ ..] = &arguments[..] else {
+        panic!("usage: see the comment at the top of this file")
+    };
     let text = fs::read_to_string(file).expect("a readable file");
-    let person: Person = toml::from_str(&text).expect("a person");
+    let person: Person = toml::from_str(&text).expect("a character file");
     let mut pose = person.rest;
     let (mut size, mut first, mut sheet) = (512, 0, None);
     for word in rest {

@@ -273,7 +273,7 @@ impl Patch {
     /// If the two have different rectangles, or these do not lie within this one.
     pub fn add_change(&mut self, rest: &Self, moved: &Self, feather: usize) {
         let (r, whole) = (moved.rect, self.rect);
-        assert_eq!(rest.rect, r, "two drawings of one part");
+        assert_eq!(rest.rect, r, "both drawings have the same rectangle");
         assert!(r.x0 >= whole.x0 && r.y0 >= whole.y0 && r.x1 <= whole.x1 && r.y1 <= whole.y1, "{r:?}");
         for y in r.y0..r.y1 {
             for x in r.x0..r.x1 {

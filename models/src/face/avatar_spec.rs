@@ -69,7 +69,7 @@ const AVATAR_FILES: &[(&str, &str)] = &[
 pub fn parse(id: &str, file: &str) -> Result<AvatarSpec, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if id.is_empty() || id.len() > 64 || !id.chars().all(fits) {
-        return Err(format!("the name {id:?} is not made of 1 to 64 letters, digits, - and _"));
+        return Err(format!("the name {id:?} must have 1 to 64 letters, digits, - or _"));
     }
     let avatar: AvatarSpec = toml::from_str(file).map_err(|error| {
         let line = error.span().map_or(1, |span| file[..span.start.min(file.len())].lines().count().max(1));
@@ -80,7 +80,7 @@ pub fn parse(id: &str, file: &str) -> Result<AvatarSpec, String> {
     }
     if let (_, Some(_)) = tts::resolve_voice(&avatar.voice) {
         let known = tts::Voice::ALL.map(tts::Voice::name).join(", ");
-        return Err(format!("voice: {:?} is not built in; there are {known}", avatar.voice));
+        return Err(format!("voice: {:?} is not built in; use one of {known}", avatar.voice));
     }
     character_schema::check_rest(&avatar.rest)?;
     Ok(AvatarSpec { id: id.into(), ..avatar })
@@ -92,7 +92,7 @@ pub fn parse(id: &str, file: &str) -> Result<AvatarSpec, String> {
 /// Never: an avatar is plain data.
 #[must_use]
 pub fn to_toml(avatar: &AvatarSpec) -> String {
-    let mut table = toml::Table::try_from(avatar).expect("plain data is TOML");
+    let mut table = toml::Table::try_from(avatar).expect("an avatar serializes to TOML");
     table.remove("id");
     table.to_string()
 }
@@ -109,7 +109,7 @@ pub fn ids() -> impl Iterator<Item = &'static str> {
 #[must_use]
 pub fn find(id: &str) -> Option<AvatarSpec> {
     let (id, file) = AVATAR_FILES.iter().find(|(name, _)| *name == id)?;
-    Some(parse(id, file).expect("files of the project are right"))
+    Some(parse(id, file).expect("the built-in character files are valid"))
 }
 
 #[cfg(test)]

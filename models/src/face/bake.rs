@@ -66,7 +66,8 @@ const DISPLAY_QUANTIZER: u32 = 14;
 #[must_use]
 pub fn fingerprint(avatar: &AvatarSpec, size: (usize, usize), plan: &PosePlan) -> String {
     let versions = (character::VERSION, env!("FACE_VERSION"));
-    let all = serde_json::to_vec(&(versions, avatar, size, plan)).expect("plain data is JSON");
+    let all =
+        serde_json::to_vec(&(versions, avatar, size, plan)).expect("the fingerprint serializes to JSON");
     Sha256::digest(&all).iter().take(16).map(|b| format!("{b:02x}")).collect()
 }
 

@@ -52,7 +52,7 @@ pub(super) fn encode_within_limits(
         before += span;
         encoded
     };
-    let last = plan.lip_quantizers.len().checked_sub(1).ok_or(pose_set::Error::Damaged("no quantiser"))?;
+    let last = plan.lip_quantizers.len().checked_sub(1).ok_or(pose_set::Error::Damaged("no quantizer"))?;
     // The finest quantizer is enough for most avatars. Otherwise each attempt excludes half of the
     // remaining ones.
     let (mut low, mut high, mut middle) = (from.min(last), last, from.min(last));

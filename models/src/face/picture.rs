@@ -16,7 +16,7 @@ impl I420 {
     /// If a side is odd.
     #[must_use]
     pub fn black(width: usize, height: usize) -> Self {
-        assert!(width.is_multiple_of(2) && height.is_multiple_of(2), "even sides");
+        assert!(width.is_multiple_of(2) && height.is_multiple_of(2), "width and height are even");
         let mut bytes = vec![128; width * height * 3 / 2];
         bytes[..width * height].fill(16);
         Self { width, height, bytes }
@@ -114,7 +114,7 @@ impl I420 {
     /// If the sizes differ.
     #[must_use]
     pub fn changed_blocks(&self, other: &Self, tolerance: u8) -> Vec<bool> {
-        assert_eq!((self.width, self.height), (other.width, other.height), "pictures of one size");
+        assert_eq!((self.width, self.height), (other.width, other.height), "the pictures have the same size");
         let columns = self.width.div_ceil(16);
         let mut changed = vec![false; columns * self.height.div_ceil(16)];
         let luma = self.width * self.height;
@@ -138,7 +138,7 @@ impl I420 {
     /// # Panics
     /// If the sizes differ or the macroblock does not exist.
     pub fn copy_block(&mut self, other: &Self, at: usize) {
-        assert_eq!((self.width, self.height), (other.width, other.height), "pictures of one size");
+        assert_eq!((self.width, self.height), (other.width, other.height), "the pictures have the same size");
         let columns = self.width.div_ceil(16);
         let (x, y) = (at % columns * 16, at / columns * 16);
         for (first, half) in self.planes() {
@@ -168,7 +168,7 @@ impl I420 {
     /// If the sizes differ.
     #[must_use]
     pub fn plane_psnrs(&self, other: &Self) -> [f64; 3] {
-        assert_eq!((self.width, self.height), (other.width, other.height), "pictures of one size");
+        assert_eq!((self.width, self.height), (other.width, other.height), "the pictures have the same size");
         self.planes().map(|(first, half)| {
             let plane = first..first + ((self.width * self.height) >> (2 * half));
             let count = plane.len() as f64;

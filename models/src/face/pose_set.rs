@@ -137,7 +137,7 @@ mod frame_list {
         };
         let rows = Vec::<Row>::deserialize(from)?;
         let frames = rows.into_iter().map(read).collect::<Option<_>>();
-        frames.ok_or_else(|| serde::de::Error::custom("a frame without its states"))
+        frames.ok_or_else(|| serde::de::Error::custom("a frame has no states"))
     }
 }
 
@@ -145,16 +145,16 @@ mod frame_list {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file does not start with the magic bytes.
-    #[error("no pose set")]
+    #[error("not a pose set")]
     Magic,
     /// The file has another version.
-    #[error("a pose set of version {0}, while this program shows version {VERSION}: bake it anew")]
+    #[error("the pose set has version {0}, but this program requires version {VERSION}: bake it again")]
     Version(u16),
     /// The file is truncated or damaged.
     #[error("damaged pose set: {0}")]
     Damaged(&'static str),
     /// The manifest is invalid.
-    #[error("manifest of a pose set: {0}")]
+    #[error("invalid manifest of the pose set: {0}")]
     Manifest(#[from] serde_json::Error),
 }
 
@@ -186,11 +186,11 @@ impl PoseSet {
             return Err(Error::Damaged("number of frames"));
         }
         if altref_frame.is_empty() != manifest.altref_stances.is_empty() {
-            return Err(Error::Damaged("anchor"));
+            return Err(Error::Damaged("altref frame"));
         }
         manifest.key_length = u32::try_from(key.len()).map_err(|_| Error::Damaged("key too long"))?;
         manifest.altref_length =
-            u32::try_from(altref_frame.len()).map_err(|_| Error::Damaged("anchor too long"))?;
+            u32::try_from(altref_frame.len()).map_err(|_| Error::Damaged("altref frame too long"))?;
         for ((_, lengths), frames) in manifest.frames.iter_mut().zip(frames.chunks_exact(quality_levels)) {
             let all = frames.iter().map(|frame| u32::try_from(frame.len()));
             *lengths = all.collect::<Result<_, _>>().map_err(|_| Error::Damaged("frame too long"))?;
@@ -303,7 +303,7 @@ impl PoseSet {
     /// The set as a file.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let manifest = serde_json::to_vec(&self.manifest).expect("plain data is JSON");
+        let manifest = serde_json::to_vec(&self.manifest).expect("the manifest serializes to JSON");
         let mut file = MAGIC.to_vec();
         file.extend(VERSION.to_le_bytes());
         file.extend((manifest.len() as u32).to_le_bytes());
@@ -455,7 +455,7 @@ mod tests {
         let mut file = sample().to_bytes();
         file[MAGIC.len()] = 1;
         let error = PoseSet::parse(&file.into()).err().unwrap().to_string();
-        assert_eq!(error, "a pose set of version 1, while this program shows version 2: bake it anew");
+        assert_eq!(error, "the pose set has version 1, but this program requires version 2: bake it again");
     }
 
     #[test]

@@ -249,7 +249,7 @@ impl<'a> Rasterizer<'a> {
     }
 
     fn drawn_stance(&self, stance: u8) -> &DrawnStance<'a> {
-        self.stances[usize::from(stance)].as_ref().expect("a stance of a share that was drawn")
+        self.stances[usize::from(stance)].as_ref().expect("the stance was drawn before")
     }
 
     /// Picture of a pose.

@@ -185,7 +185,7 @@ impl Encoder {
         assert_eq!(
             (picture.width(), picture.height()),
             (self.width, self.height),
-            "a picture of the encoder's size"
+            "the picture has the size of the encoder"
         );
         let count = self.width.div_ceil(16) * self.height.div_ceil(16);
         let map: Vec<u8> = blocks

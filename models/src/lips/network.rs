@@ -16,13 +16,13 @@ const BLOCK: usize = 16;
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
     /// The file does not start with the magic bytes.
-    #[error("no network for lips")]
+    #[error("not a lip-sync network")]
     Magic,
     /// The file has another version.
-    #[error("network for lips of version {0}, this is {VERSION}")]
+    #[error("the lip-sync network has version {0}, but this program requires version {VERSION}")]
     Version(u16),
     /// The file is truncated, too long or inconsistent.
-    #[error("damaged network for lips: {0}")]
+    #[error("damaged lip-sync network: {0}")]
     Damaged(&'static str),
 }
 
@@ -123,7 +123,7 @@ impl Network {
         let first_context = read_offsets(reader, first_context)?;
         let second_context = read_offsets(reader, second_context)?;
         if !first_context.windows(2).all(|pair| pair[1] == pair[0] + 1) {
-            return Err(Error::Damaged("gaps in what the first layer sees"));
+            return Err(Error::Damaged("gaps in the context of the first layer"));
         }
         let (mean, scale) = (read_floats(reader, MEL_BANDS)?, read_floats(reader, MEL_BANDS)?);
         let all = |values: Vec<f32>| std::array::from_fn(|n| values[n]);
@@ -146,7 +146,7 @@ impl Network {
         };
         let lasts = |n: &u8| (1..=super::viterbi::MAX_MIN_FRAMES as u8).contains(n);
         if !reader.is_empty() || !network.min_frames.iter().all(lasts) {
-            return Err(Error::Damaged("its end"));
+            return Err(Error::Damaged("trailing bytes or minimum durations"));
         }
         Ok(network)
     }
@@ -181,13 +181,13 @@ impl Network {
 }
 
 fn read_array<const N: usize>(reader: &mut &[u8]) -> Result<[u8; N], Error> {
-    let (first, rest) = reader.split_first_chunk().ok_or(Error::Damaged("cut short"))?;
+    let (first, rest) = reader.split_first_chunk().ok_or(Error::Damaged("truncated"))?;
     *reader = rest;
     Ok(*first)
 }
 
 fn read_bytes<'a>(reader: &mut &'a [u8], count: usize) -> Result<&'a [u8], Error> {
-    let (first, rest) = reader.split_at_checked(count).ok_or(Error::Damaged("cut short"))?;
+    let (first, rest) = reader.split_at_checked(count).ok_or(Error::Damaged("truncated"))?;
     *reader = rest;
     Ok(first)
 }

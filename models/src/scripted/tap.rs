@@ -41,7 +41,7 @@ pub(super) fn open(folder: &Path, name: &str) -> Result<Tap, Error> {
     let write = move || {
         for samples in receiver {
             if let Err(error) = file.write_all(&samples) {
-                tracing::warn!(%error, "a tap cannot be written");
+                tracing::warn!(%error, "cannot write to a tap file");
                 return;
             }
         }

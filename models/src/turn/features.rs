@@ -80,7 +80,7 @@ impl FeatureExtractor {
     /// # Panics
     /// If `out` has another length.
     pub fn extract(&mut self, sound: &[i16], out: &mut [f32]) {
-        assert_eq!(out.len(), MEL_BANDS * FRAMES, "features of one buffer");
+        assert_eq!(out.len(), MEL_BANDS * FRAMES, "the output has the size of one buffer");
         self.fill_normalized(sound);
         let mut loudest = f32::MIN;
         for at in 0..FRAMES {

@@ -44,8 +44,8 @@ impl RequestQueue {
             Ok(()) => Handle::new(move || withdrawn.store(true, Ordering::Relaxed)),
             Err(TrySendError::Full(_)) => {
                 tracing::warn!(
-                    waiting = MAX_QUEUED,
-                    "the turn model is too slow here: a turn is decided without it"
+                    queued = MAX_QUEUED,
+                    "the turn model is too slow: a turn is decided without it"
                 );
                 Handle::noop()
             }
@@ -87,14 +87,14 @@ pub(super) fn run_worker(mut network: impl BatchNetwork, questions: &Receiver<Qu
             Ok(()) => {
                 for (request, p) in batch.iter().zip(&probabilities) {
                     tracing::debug!(
-                        p,
+                        probability = p,
                         seconds = request.audio.len() as f32 / SAMPLE_RATE as f32,
-                        "turn model"
+                        "turn model result"
                     );
                     request.answer.send(*p);
                 }
             }
-            Err(error) => tracing::warn!(error, "the turn model failed: turns are decided without it"),
+            Err(error) => tracing::warn!(error, "turn model inference failed: turns are decided without it"),
         }
         batch.clear();
     }

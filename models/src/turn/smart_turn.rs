@@ -83,7 +83,7 @@ impl SmartTurn {
                 restart_on_panic(|| {
                     match LoadedNetwork::load(&dir) {
                         Ok(network) => {
-                            tracing::info!(pace = ?network.latency, "the turn model is loaded");
+                            tracing::info!(latency = ?network.latency, "turn model loaded");
                             queue::run_worker(network, &waiting);
                         }
                         Err(reason) => record_failure(&failure, reason),
@@ -91,18 +91,18 @@ impl SmartTurn {
                     given_up = false;
                 });
                 if given_up {
-                    record_failure(&failure, "it panics again and again".into());
+                    record_failure(&failure, "it panicked too often".into());
                 }
             });
             if let Err(error) = started {
-                record_failure(&failed, format!("a thread for the turn model could not be started: {error}"));
+                record_failure(&failed, format!("cannot start a thread for the turn model: {error}"));
             }
         }
     }
 }
 
 fn record_failure(failure: &OnceLock<String>, reason: String) {
-    tracing::error!(reason, "the turn model could not be loaded: turns are decided without it");
+    tracing::error!(reason, "the turn model is unavailable: turns are decided without it");
     // Only the first reason is stored.
     let _ = failure.set(reason);
 }
@@ -143,10 +143,7 @@ pub fn measure_latency(dir: &Path) -> Result<Duration, String> {
 fn check_installed(dir: &Path) -> Result<(), String> {
     let runtime = paths::onnx_runtime(dir);
     if !runtime.is_file() {
-        return Err(format!(
-            "{} is missing, which the turn model runs on: run `make setup`",
-            runtime.display()
-        ));
+        return Err(format!("{} is missing (needed by the turn model): run `make setup`", runtime.display()));
     }
     let weights = paths::turn(dir);
     let file = std::fs::read(&weights).map_err(|error| {
@@ -162,7 +159,7 @@ fn check_installed(dir: &Path) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!(
-            "{} is not smart-turn-v3.2-cpu.onnx of the pipecat-ai 1.14.0 Python package, its SHA-256 is {found}: remove it and run `make setup`",
+            "{} is not smart-turn-v3.2-cpu.onnx of the pipecat-ai 1.14.0 Python package: its SHA-256 is {found}; remove it and run `make setup`",
             weights.display()
         ))
     }
@@ -180,7 +177,7 @@ fn environment(library: &Path) -> Result<Environment, String> {
     };
     let environment = ENVIRONMENT.get_or_init(load).clone();
     environment.map_err(|why| {
-        format!("ONNX Runtime cannot be loaded ({why}): remove {} and run `make setup`", library.display())
+        format!("cannot load ONNX Runtime ({why}): remove {} and run `make setup`", library.display())
     })
 }
 
@@ -196,7 +193,7 @@ impl LoadedNetwork {
         let environment = environment(&paths::onnx_runtime(dir))?;
         let weights = paths::turn(dir);
         let session = open_session(&environment, &weights)
-            .map_err(|error| format!("{} cannot be loaded: {error}", weights.display()))?;
+            .map_err(|error| format!("cannot load {}: {error}", weights.display()))?;
         let mut network = Self { session, latency: Duration::MAX };
         let (features, mut answer) = (vec![0.0; MEL_BANDS * FRAMES], Vec::new());
         for trial in 0..WARM_UP_RUNS {
@@ -238,7 +235,7 @@ impl LoadedNetwork {
         if probabilities.len() == count && probabilities.iter().all(|p| (0.0..=1.0).contains(p)) {
             Ok(started.elapsed() / u32::try_from(count.max(1)).unwrap_or(u32::MAX))
         } else {
-            Err(format!("{count} questions were answered by {probabilities:?}"))
+            Err(format!("the turn model returned {probabilities:?} for {count} requests"))
         }
     }
 }

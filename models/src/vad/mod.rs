@@ -45,7 +45,7 @@ pub const SHA256: &str = "7ed98ddbad84ccac4cd0aeb3099049280713df825c610a8ed34543
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read.
-    #[error("the speech detector's file {path} cannot be read; run `make setup`")]
+    #[error("cannot read the VAD model {path}; run `make setup`")]
     Read {
         /// Path of the file.
         path: PathBuf,
@@ -53,15 +53,13 @@ pub enum Error {
         source: io::Error,
     },
     /// The file is another one, or damaged.
-    #[error(
-        "the speech detector's file is not silero_vad_16k_op15.onnx of silero-vad 6.2: its SHA-256 is {found}"
-    )]
+    #[error("the VAD model is not silero_vad_16k_op15.onnx of silero-vad 6.2: its SHA-256 is {found}")]
     Hash {
         /// Its hash in hexadecimal digits.
         found: String,
     },
     /// A tensor is missing or has another shape.
-    #[error("the speech detector's file has no tensor {name} of shape {shape:?}")]
+    #[error("the VAD model has no tensor {name} of shape {shape:?}")]
     Shape {
         /// Name of the tensor.
         name: &'static str,
@@ -69,6 +67,6 @@ pub enum Error {
         shape: Vec<usize>,
     },
     /// The filter bank in the file is not the Fourier transform that we compute instead.
-    #[error("the speech detector's filter bank is not a Hann-windowed Fourier transform")]
+    #[error("the filter bank of the VAD model is not a Hann-windowed Fourier transform")]
     FilterBank,
 }

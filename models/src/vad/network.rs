@@ -175,7 +175,7 @@ impl Network {
             }
             let done =
                 self.fft.process_with_scratch(&mut scratch.frame, &mut scratch.spectrum, &mut scratch.fft);
-            debug_assert!(done.is_ok(), "the buffers are of the plan's own lengths");
+            debug_assert!(done.is_ok(), "the buffers have the lengths of the plan");
             let row = &mut scratch.magnitudes.as_mut_slice()[(slot * 4 + t) * FRAME_STRIDE..][..BINS];
             for (to, x) in row.iter_mut().zip(&scratch.spectrum) {
                 *to = (x.re * x.re + x.im * x.im).sqrt();

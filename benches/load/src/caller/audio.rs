@@ -27,7 +27,7 @@ const MAX_CONCEALED_FRAMES: u64 = 5;
 /// # Errors
 /// The encoder's error.
 pub(crate) fn encode_recording(workload: &Workload) -> Result<Vec<Bytes>, String> {
-    let describe = |e: opus::Error| format!("the recording cannot be encoded: {e}");
+    let describe = |e: opus::Error| format!("cannot encode the recording: {e}");
     let mut encoder =
         opus::Encoder::new(SAMPLE_RATE as u32, Channels::Mono, Application::Voip).map_err(describe)?;
     encoder.set_bitrate(Bitrate::Bits(BITRATE)).map_err(describe)?;
@@ -69,7 +69,7 @@ impl AudioReceiver {
         Self {
             // Fails only if memory runs out. Then nothing is received, which the scores show.
             decoder: opus::Decoder::new(SAMPLE_RATE as u32, Channels::Mono).ok(),
-            started_at: started_at,
+            started_at,
             first_packet_at: None,
             timestamps: TimestampUnwrapper::default(),
             lateness: Lateness::from_fastest(),

@@ -135,7 +135,7 @@ impl Peer {
     /// # Errors
     /// The error of the WebRTC stack, as text.
     pub(super) async fn new(bind: &'static str, channel: bool) -> std::result::Result<Self, String> {
-        Self::build(bind, channel).await.map_err(|e| format!("no connection can be made: {e}"))
+        Self::build(bind, channel).await.map_err(|e| format!("cannot create a peer connection: {e}"))
     }
 
     async fn build(bind: &'static str, channel: bool) -> Result<Self> {
@@ -205,13 +205,13 @@ impl Peer {
             let _ = self.ice_gathered.clone().wait_for(|done| *done).await;
             Ok::<_, webrtc::error::Error>(self.connection.local_description().await)
         };
-        let description = made.await.map_err(|e| format!("no offer can be made: {e}"))?;
-        description.map(|d| d.sdp).ok_or("the connection has no offer".into())
+        let description = made.await.map_err(|e| format!("cannot create an offer: {e}"))?;
+        description.map(|d| d.sdp).ok_or("the peer connection has no offer".into())
     }
 
     /// Applies the server's answer.
     pub(super) async fn set_answer(&self, sdp: String) -> std::result::Result<(), String> {
-        let describe = |e| format!("the answer cannot be taken: {e}");
+        let describe = |e| format!("cannot apply the answer: {e}");
         let answer = RTCSessionDescription::answer(sdp).map_err(describe)?;
         self.connection.set_remote_description(answer).await.map_err(describe)
     }

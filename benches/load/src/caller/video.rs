@@ -45,7 +45,7 @@ pub(super) struct VideoReceiver {
 impl VideoReceiver {
     pub(super) fn new(started_at: Instant, decodes: bool) -> Self {
         Self {
-            started_at: started_at,
+            started_at,
             current: None,
             first_frame_at: None,
             decode_enabled: decodes,

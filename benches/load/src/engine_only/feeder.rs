@@ -165,7 +165,7 @@ impl Feeder {
         match self.engine.start_loopback_call(Arc::new(call), Vec::new()) {
             Ok(client) => {
                 let mut caller = Caller {
-                    client: client,
+                    client,
                     requested_at: now,
                     connected_at: None,
                     sent_frames: 0,
@@ -183,7 +183,7 @@ impl Feeder {
             }
             Err(error) => {
                 self.failed += 1;
-                eprintln!("call {number} did not begin: {error}");
+                eprintln!("cannot start call {number}: {error}");
             }
         }
     }

@@ -26,15 +26,15 @@ impl ScriptedModels {
 
 impl Models for ScriptedModels {
     fn load(&self) -> Result<(), String> {
-        let network = vad::Network::load(&self.vad_weights)
-            .map_err(|e| format!("the speech detector cannot be loaded ({e})"))?;
+        let network =
+            vad::Network::load(&self.vad_weights).map_err(|e| format!("cannot load the VAD model ({e})"))?;
         // `load` runs once, so the cell is empty.
         let _ = self.vad_network.set(Arc::new(network));
         Ok(())
     }
 
     fn vad(&self) -> Result<Box<dyn Vad>, String> {
-        let network = self.vad_network.get().ok_or("the speech detector is not loaded")?;
+        let network = self.vad_network.get().ok_or("the VAD model is not loaded")?;
         Ok(Box::new(Silero::new(Arc::clone(network))))
     }
 

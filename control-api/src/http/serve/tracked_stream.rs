@@ -18,7 +18,7 @@ pub(super) struct TrackedStream<'a, S> {
 
 impl<'a, S> TrackedStream<'a, S> {
     pub(super) fn new(stream: S, permit: &'a SlotPermit) -> Self {
-        Self { stream, permit: permit, pending_write: None }
+        Self { stream, permit, pending_write: None }
     }
 
     /// Records how many of the offered bytes were written. The connection is active while bytes are

@@ -77,7 +77,7 @@ async fn control_plane_metrics(shared: &AppState) -> store::Result<Vec<MetricFam
         && host.not_ready_reason().is_none()
         && host.capacity_error().is_none();
     Ok(vec![
-        MetricFamily::gauge("visavis_build_info", "This program.").with_label(
+        MetricFamily::gauge("visavis_build_info", "Version of this program.").with_label(
             "version",
             env!("CARGO_PKG_VERSION"),
             1u64,
@@ -97,7 +97,7 @@ async fn control_plane_metrics(shared: &AppState) -> store::Result<Vec<MetricFam
         .with_value(shared.events.dropped()),
         MetricFamily::gauge(
             "visavis_events_failed",
-            "Events that the store rejected; they are kept as text in failed_event.",
+            "Events that the store rejected; their text is stored in failed_event.",
         )
         .with_value(u64::try_from(shared.store.failed_event_count().await?).unwrap_or(0)),
         MetricFamily::counter("visavis_task_panics", "Panics of background tasks, which were restarted.")

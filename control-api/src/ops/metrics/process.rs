@@ -23,14 +23,14 @@ pub(super) fn collect() -> Vec<MetricFamily> {
         open_files()
             .map(|n| MetricFamily::gauge("process_open_fds", "Open files, sockets included.").with_value(n)),
         max_open_files()
-            .map(|n| MetricFamily::gauge("process_max_fds", "Files that may be open.").with_value(n)),
+            .map(|n| MetricFamily::gauge("process_max_fds", "Maximum number of open files.").with_value(n)),
         status_field(&status, "Threads")
             .and_then(|n| n.parse::<u64>().ok())
             .map(|n| MetricFamily::gauge("process_threads", "Threads.").with_value(n)),
         start_time_seconds().map(|n| {
             MetricFamily::gauge(
                 "process_start_time_seconds",
-                "When it started: seconds since the Unix epoch.",
+                "Start time of the process, in seconds since the Unix epoch.",
             )
             .with_value(n)
         }),

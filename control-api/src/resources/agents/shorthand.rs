@@ -121,7 +121,7 @@ async fn create_from_template(
         secrets::open(&shared.vault, &row.id, &row.secrets).or_internal_error(FETCH_FAILED)?;
     let (body, secrets) = agent_from_template(&available_avatars, template, secrets, &request);
     let parsed = parse::parse(body, &available_avatars, Some(&secrets)).map_err(|refused| {
-        ApiError::Internal(FETCH_FAILED, format!("the stored template is no agent: {refused:?}"))
+        ApiError::Internal(FETCH_FAILED, format!("the stored template is not a valid agent: {refused:?}"))
     })?;
     check_quota(&shared, &mut tx, &caller.workspace, &parsed.document).await?;
     let created =

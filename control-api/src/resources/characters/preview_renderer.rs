@@ -90,7 +90,9 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
         const PREVIEW_FAILED: &str = "The preview could not be drawn";
         let answer = match rendered {
             Ok(Ok(Some(picture))) => Ok(picture),
-            Ok(Ok(None)) => Err(ApiError::Internal(PREVIEW_FAILED, "the order was refused".into())),
+            Ok(Ok(None)) => {
+                Err(ApiError::Internal(PREVIEW_FAILED, "the renderer rejected the request".into()))
+            }
             // The next response of this process could belong to this request.
             Ok(Err(error)) => {
                 process = None;

@@ -103,14 +103,14 @@ impl SettingsReader<'_, '_> {
 /// The error in a setting's value, if any.
 fn check_value(kind: SettingKind, value: &Value) -> Option<String> {
     match kind {
-        SettingKind::Slider { min: min, max: max, .. } => match value.as_f64() {
+        SettingKind::Slider { min, max, .. } => match value.as_f64() {
             // Compared as it is stored: a slider is an `f32`.
             Some(n) if (min..=max).contains(&(n as f32)) => None,
             Some(_) if min == max => Some(format!("must be {min}")),
             Some(_) => Some(format!("must be between {min} and {max}")),
             None => Some("must be a number".into()),
         },
-        SettingKind::Integer { max: max } => {
+        SettingKind::Integer { max } => {
             let fits = value.as_u64().is_some_and(|n| n <= u64::from(max));
             (!fits).then(|| format!("must be a whole number between 0 and {max}"))
         }
@@ -174,7 +174,7 @@ mod tests {
     fn both_ends_of_every_slider_are_taken_and_what_is_beyond_is_not() {
         for (list, of_character) in [(&CHARACTER_SETTINGS, true), (&POSE_SETTINGS, false)] {
             for setting in list.iter() {
-                let SettingKind::Slider { min: min, max: max, .. } = setting.kind else { continue };
+                let SettingKind::Slider { min, max, .. } = setting.kind else { continue };
                 let with = |n: &str| -> Value {
                     let n: Value = serde_json::from_str(n).unwrap();
                     match setting.name.split_once('.') {

@@ -141,7 +141,10 @@ pub(crate) async fn create_record(
     store::conversation::insert(&mut tx, &draft).await?;
     let row = store::conversation::find_in(&mut tx, &id).await?;
     tx.commit().await?;
-    row.ok_or(ApiError::Internal("Internal server error", "a row that was just written is gone".into()))
+    row.ok_or(ApiError::Internal(
+        "Internal server error",
+        "a row that was just written does not exist".into(),
+    ))
 }
 
 /// The data that a client needs to join: token, links, ICE servers.

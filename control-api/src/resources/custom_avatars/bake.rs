@@ -75,7 +75,7 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
                     Ok(true) => {}
                     Ok(false) => return shared.bake_queued.notified().await,
                     Err(error) => {
-                        tracing::error!(%error, "people cannot be drawn");
+                        tracing::error!(%error, "cannot process the queue of avatar drawing jobs");
                         return tokio::time::sleep(RETRY_DELAY).await;
                     }
                 }
@@ -106,7 +106,7 @@ async fn bake_next(shared: &AppState) -> Result<bool, Error> {
     let baked = match parse_job(job) {
         Ok(person) => bake_avatar(shared, &person, &folder.join(&id)).await?,
         Err(why) => {
-            tracing::error!(custom_avatar = %id, %why, "a stored person cannot be read");
+            tracing::error!(custom_avatar = %id, reason = %why, "cannot read a stored avatar");
             Some(Err(BAKE_FAILED))
         }
     };
@@ -199,7 +199,7 @@ async fn read_baked(id: &str, poses: &Path) -> Result<Option<BakedAvatar>, Error
     let set = match PoseSet::parse(&Bytes::from_owner(Arc::clone(&poses))) {
         Ok(set) => set,
         Err(error) => {
-            tracing::error!(custom_avatar = %id, %error, "a drawn person has no poses");
+            tracing::error!(custom_avatar = %id, %error, "the pose set of a drawn avatar is invalid");
             return Ok(None);
         }
     };
@@ -276,7 +276,7 @@ async fn run_child(
     let mut child = match started {
         Ok(child) => child,
         Err(error) => {
-            tracing::error!(custom_avatar = %id, %error, "the program that draws people cannot be started");
+            tracing::error!(custom_avatar = %id, %error, "cannot start the avatar renderer");
             return Ok(Some(BakeExit::Failed));
         }
     };
@@ -318,7 +318,7 @@ async fn run_child(
     if exit_status.success() {
         return Ok(Some(BakeExit::Succeeded));
     }
-    tracing::error!(custom_avatar = %id, status = %exit_status, %last_stderr_line, "a person could not be drawn");
+    tracing::error!(custom_avatar = %id, status = %exit_status, stderr = %last_stderr_line, "the avatar renderer failed");
     Ok(Some(if exit_status.code().is_none() { BakeExit::Killed } else { BakeExit::Failed }))
 }
 

@@ -135,13 +135,7 @@ fn parse_new_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
         let landmarks = fields.raw("landmarks");
         picture_source = Some(json!({"input_image": image, "landmarks": landmarks}).to_string());
     }
-    errors.into_result(NewCustomAvatar {
-        name,
-        gender,
-        is_private,
-        picture_source: picture_source,
-        character: character,
-    })
+    errors.into_result(NewCustomAvatar { name, gender, is_private, picture_source, character })
 }
 
 /// The character part of a request: the fields of an avatar file, as they were given.
@@ -230,7 +224,7 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
     loop {
         let fail_queued = async {
             if let Err(error) = fail_picture_jobs(&shared).await {
-                tracing::error!(%error, "the jobs of custom avatars cannot be taken");
+                tracing::error!(%error, "cannot process the queue of photo avatar jobs");
                 return tokio::time::sleep(RETRY_DELAY).await;
             }
             shared.photo_job_queued.notified().await;

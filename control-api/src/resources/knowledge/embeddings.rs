@@ -81,22 +81,22 @@ async fn embed_missing(shared: &AppState, client: &EmbeddingClient) -> Result<()
     loop {
         let meant = shared.store.next_document_to_embed(client.model()).await;
         let meant =
-            meant.map_err(|error| tracing::error!(%error, "documents without embeddings cannot be found"))?;
+            meant.map_err(|error| tracing::error!(%error, "cannot list the documents without embeddings"))?;
         let Some(DocumentToEmbed { id, workspace, kb, body }) = meant else { return Ok(()) };
         let bytes = match embed_document(client, &body).await {
             Ok(bytes) => bytes,
             Err(error) if error.kind().is_retryable() => {
-                tracing::warn!(document = %id, %error, "a document's embeddings are asked for again in half a minute");
+                tracing::warn!(document = %id, %error, "embedding a document failed; retrying in 30 seconds");
                 return Err(());
             }
             Err(error) => {
                 // This document is searched by words only; the others are not affected.
-                tracing::warn!(document = %id, %error, "a document has no embeddings");
+                tracing::warn!(document = %id, %error, "embedding a document failed; it is searched by keywords only");
                 Vec::new()
             }
         };
         let stored = store_embeddings(shared, &workspace, &kb, &id, client.model(), &bytes).await;
-        stored.map_err(|error| tracing::error!(%error, "a document's embeddings cannot be kept"))?;
+        stored.map_err(|error| tracing::error!(%error, "cannot store the embeddings of a document"))?;
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) async fn extract_text(command: &[OsString], kind: &str, bytes: Vec<u8
     let failed = |what: &str| {
         let what = what.to_owned();
         move |error: std::io::Error| {
-            tracing::error!(%error, "a document's child process {what}");
+            tracing::error!(%error, "the child process that extracts a document {what}");
             "the document could not be read".to_owned()
         }
     };
@@ -47,7 +47,7 @@ pub(super) async fn extract_text(command: &[OsString], kind: &str, bytes: Vec<u8
         let mut stdout = Vec::new();
         let mut output = output.take(MAX_OUTPUT_BYTES);
         let (read, ()) = tokio::join!(output.read_to_end(&mut stdout), write);
-        read.map_err(failed("cannot be heard"))?;
+        read.map_err(failed("did not return its output"))?;
         Ok::<_, String>(stdout)
     };
     let stdout = tokio::time::timeout(EXTRACT_TIMEOUT, exchange)

@@ -26,7 +26,7 @@ pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) 
                     Ok(true) => {}
                     Ok(false) => return shared.document_queued.notified().await,
                     Err(error) => {
-                        tracing::error!(%error, "documents cannot be read");
+                        tracing::error!(%error, "cannot process the queue of documents");
                         return tokio::time::sleep(RETRY_DELAY).await;
                     }
                 }
@@ -55,7 +55,7 @@ async fn ingest_next(shared: &AppState) -> store::Result<bool> {
         Err(_) => Err("the stored file is damaged".into()),
     };
     if let Err(why) = &extracted {
-        tracing::warn!(document = %id, %why, "a document cannot be read");
+        tracing::warn!(document = %id, reason = %why, "cannot extract the text of a document");
     }
     let mut tx = shared.store.begin_write().await?;
     kb::save_document_text(&mut tx, &base, &id, extracted.as_deref().map_err(String::as_str), clock::now())

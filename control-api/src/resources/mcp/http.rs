@@ -93,7 +93,9 @@ pub(super) fn is_event_stream(response: &Response) -> bool {
 }
 
 fn unexpected_status(status: u16) -> Error {
-    StreamableHttpError::UnexpectedServerResponse(format!("the MCP server answered {status}").into())
+    StreamableHttpError::UnexpectedServerResponse(
+        format!("the MCP server responded with status {status}").into(),
+    )
 }
 
 impl StreamableHttpClient for BudgetedHttpClient {

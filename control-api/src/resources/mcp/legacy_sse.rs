@@ -28,10 +28,10 @@ pub(super) enum Error {
     #[error(transparent)]
     Net(#[from] egress::Error),
     /// An HTTP status other than success.
-    #[error("the MCP server answered {0}")]
+    #[error("the MCP server responded with status {0}")]
     Status(u16),
     /// The server does not support this transport.
-    #[error("the MCP server answered {0}")]
+    #[error("the MCP server {0}")]
     UnsupportedTransport(&'static str),
     /// The message cannot be serialized.
     #[error(transparent)]
@@ -74,13 +74,17 @@ impl LegacySseTransport {
             return Err(Error::Status(response.status()));
         }
         if !is_event_stream(&response) {
-            return Err(Error::UnsupportedTransport("with something else than server-sent events"));
+            return Err(Error::UnsupportedTransport("does not respond with server-sent events"));
         }
         let mut events = sse_events(response, budget.clone());
         let endpoint_path = loop {
             let event = match events.next().await {
                 Some(Ok(event)) => event,
-                Some(Err(_)) | None => return Err(Error::UnsupportedTransport("and broke off")),
+                Some(Err(_)) | None => {
+                    return Err(Error::UnsupportedTransport(
+                        "closed the stream before it named its endpoint",
+                    ));
+                }
             };
             if event.event.as_deref() == Some("endpoint") {
                 break event.data.unwrap_or_default();
@@ -91,8 +95,8 @@ impl LegacySseTransport {
             .join(endpoint_path.trim())
             .ok()
             .filter(|endpoint| endpoint.origin() == base.origin())
-            .ok_or(Error::UnsupportedTransport("with an endpoint of another origin"))?;
-        Ok(Self { client, budget, headers, endpoint, events: events })
+            .ok_or(Error::UnsupportedTransport("named an endpoint of another origin"))?;
+        Ok(Self { client, budget, headers, endpoint, events })
     }
 
     fn post_request(&self, message: &TxJsonRpcMessage<RoleClient>) -> Result<Request, Error> {
@@ -121,7 +125,7 @@ impl Transport<RoleClient> for LegacySseTransport {
             let event = match self.events.next().await? {
                 Ok(event) => event,
                 Err(why) => {
-                    tracing::debug!(%why, "an MCP server's stream broke");
+                    tracing::debug!(error = %why, "the event stream of an MCP server failed");
                     return None;
                 }
             };
@@ -130,7 +134,7 @@ impl Transport<RoleClient> for LegacySseTransport {
             }
             match serde_json::from_str::<ServerJsonRpcMessage>(event.data.as_deref().unwrap_or_default()) {
                 Ok(message) => return Some(message),
-                Err(why) => tracing::debug!(%why, "an MCP server's message is not understood"),
+                Err(why) => tracing::debug!(error = %why, "cannot parse a message of an MCP server"),
             }
         }
     }

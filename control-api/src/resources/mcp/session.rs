@@ -144,7 +144,7 @@ async fn open_session(
         if first_error.is_empty() {
             error
         } else {
-            format!("{first_error}; and by the older transport: {error}")
+            format!("{first_error}; with the legacy SSE transport: {error}")
         }
     })
 }
@@ -271,7 +271,7 @@ fn report_unavailable(
     limit: Option<Limit>,
     why: &dyn fmt::Display,
 ) -> String {
-    tracing::warn!(%conversation, server = %mcp.name, %why, "an MCP server's tools are left out");
+    tracing::warn!(%conversation, server = %mcp.name, reason = %why, "the tools of an MCP server are not available");
     // The server's own error text is only for the operator's log.
     let why = limit.map_or_else(|| "it could not be asked".into(), |limit| limit.to_string());
     format!("The tools of the MCP server {:?} are left out: {why}.", mcp.name)

@@ -83,7 +83,7 @@ impl Conversation {
             return;
         };
         if !head.interruptible {
-            self.explain_decision(|| "neither ducked nor held: these words may not be interrupted".into());
+            self.explain_decision(|| "neither ducked nor held: the speech is not interruptible".into());
         } else if let Some(until) = self.warmup_until.filter(|_| self.in_echo_warmup()) {
             let warmup = self.spec.echo_warmup;
             self.explain_decision(|| {
@@ -111,7 +111,9 @@ impl Conversation {
         self.outputs.push_back(Output::Duck);
         self.emit(Event::PlayoutDucked { position });
         let onset = self.speech.onset;
-        self.explain_decision(|| format!("ducked: the user is heard since {onset}, at least {DUCK_DELAY:?}"));
+        self.explain_decision(|| {
+            format!("ducked: the user has spoken since {onset}, at least {DUCK_DELAY:?}")
+        });
     }
 
     /// Restores full volume. Emits an event if `emit_event` is set and a segment has started.
@@ -263,9 +265,7 @@ impl Conversation {
         // again.
         let awaited = self.speech.end_reported_at.and_then(|stopped| self.final_transcript_deadline(stopped));
         if let Some(latest) = awaited.filter(|_| !self.speech.active) {
-            self.explain_decision(|| {
-                format!("the recogniser still works on the words: no resume until {latest}")
-            });
+            self.explain_decision(|| format!("the STT is still transcribing: no resume before {latest}"));
             self.timers.set(TimerKind::Resume, latest);
             return;
         }
@@ -309,7 +309,7 @@ impl Conversation {
         if self.spec.backchannels && agent_is_heard && !has_non_backchannel && self.carried_text.is_empty() {
             (self.turn.is_backchannel, self.turn.has_non_backchannel) = (true, false);
             let held = head.held;
-            self.explain_decision(|| "a backchannel: the agent goes on".into());
+            self.explain_decision(|| "a backchannel: the agent continues".into());
             if held && !self.speech.active {
                 self.resume("the user's words were a backchannel");
             }
@@ -328,7 +328,7 @@ impl Conversation {
         }
         if self.floor.front().is_some_and(|head| !head.interruptible) {
             self.explain_decision(|| {
-                "the transcript does not stop the agent: these words may not be interrupted".into()
+                "the transcript does not stop the agent: the speech is not interruptible".into()
             });
         } else {
             if self.floor.front().is_some_and(|head| !head.held) {
@@ -382,7 +382,7 @@ impl Conversation {
     /// Kills the answers to older turns that wait behind other speech.
     pub(crate) fn kill_waiting_answers(&mut self) {
         while let Some(index) = self.floor.iter().skip(1).position(|reply| reply.kind == ReplyKind::Turn) {
-            self.explain_decision(|| "killed: an answer to an older turn, still waiting".into());
+            self.explain_decision(|| "killed: a waiting reply to an older turn".into());
             self.kill_reply(index + 1, true);
         }
     }

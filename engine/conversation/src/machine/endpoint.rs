@@ -116,11 +116,11 @@ impl Conversation {
         self.emit(Event::UserStartedSpeaking);
         if self.turn.is_backchannel {
             self.turn.is_backchannel = false;
-            self.explain_decision(|| "the user goes on: no backchannel, an ordinary turn".into());
+            self.explain_decision(|| "the user continues: an ordinary turn, not a backchannel".into());
         }
         if self.timers.deadline(TimerKind::Commit).is_some() {
             self.explain_decision(|| {
-                "the user goes on before the commit: the wait is dropped, the turn stays open".into()
+                "the user continues before the commit: the wait is cancelled, the turn stays open".into()
             });
         }
         self.reset_turn_deadline();
@@ -160,7 +160,7 @@ impl Conversation {
             self.turn.end_of_turn_probability = Some(probability);
             self.reset_turn_deadline();
         } else {
-            self.explain_decision(|| format!("the turn model's answer {probability} came too late to count"));
+            self.explain_decision(|| format!("the turn model's result {probability} arrived too late"));
         }
     }
 
@@ -265,16 +265,14 @@ impl Conversation {
 
     pub(crate) fn transcript_timed_out(&mut self) {
         if let Some(latest) = self.final_transcript_deadline(self.turn.wait_started_at) {
-            self.explain_decision(|| {
-                format!("the recogniser still works on the words: they are waited for until {latest}")
-            });
+            self.explain_decision(|| format!("the STT is still transcribing: the turn waits until {latest}"));
             self.timers.set(TimerKind::TranscriptTimeout, latest);
             return;
         }
         let timeout = self.spec.transcript_timeout.unwrap_or_default();
         if self.turn.text.is_empty() {
             self.explain_decision(|| {
-                format!("transcript_timeout {timeout:?}: no words came, the turn is over")
+                format!("transcript_timeout {timeout:?}: no transcript arrived, the turn is over")
             });
             self.turn = Turn {
                 late_speech_end: self.turn.speech_end.or(self.turn.late_speech_end),
@@ -282,7 +280,7 @@ impl Conversation {
             };
         } else {
             self.explain_decision(|| {
-                format!("transcript_timeout {timeout:?}: the rest of the words did not come")
+                format!("transcript_timeout {timeout:?}: the final transcript did not arrive")
             });
             self.turn.interim.clear();
             self.reset_turn_deadline();
@@ -302,12 +300,12 @@ impl Conversation {
             append_words(&mut self.carried_text, &turn.text);
             self.explain_decision(|| {
                 format!(
-                    "min_interruption_words {min_words}: too few words to end a reply, kept for the next turn"
+                    "min_interruption_words {min_words}: too few words to interrupt a reply; the next turn includes them"
                 )
             });
             // The preemptive reply started while the floor was empty, and a reply has the floor
             // now. The text of the next turn differs.
-            self.discard_preemptive_reply("its turn is none of its own");
+            self.discard_preemptive_reply("its turn has too few words");
             return;
         }
         if !self.carried_text.is_empty() {
@@ -331,7 +329,7 @@ impl Conversation {
                     )
                 }
                 None if turn_model_asked => {
-                    format!("the turn model has not answered in time: min_endpointing_delay {min_delay:?}")
+                    format!("no result of the turn model in time: min_endpointing_delay {min_delay:?}")
                 }
                 None => format!("min_endpointing_delay {min_delay:?}"),
             };

@@ -89,7 +89,8 @@ impl Conversation {
             && head.utterances.iter().all(Utterance::is_tool_result_message)
         {
             self.explain_decision(|| {
-                "the next step is asked: its words were played and all results are in".into()
+                "the next generation is requested: the speech was played and all tool results have arrived"
+                    .into()
             });
             self.start_next_generation();
             return true;
@@ -155,10 +156,10 @@ impl Conversation {
         }
         let (at, delay) = (self.tts_allowed_at(not_before), self.spec.min_consecutive_speech_delay);
         self.explain_decision(|| match wait {
-            WaitReason::UserSpeech => "the first sample waits: the user is heard".into(),
-            WaitReason::Spacing if at == not_before => format!("the voice is asked at {at}: greeting.wait"),
+            WaitReason::UserSpeech => "the first sample waits: the user is speaking".into(),
+            WaitReason::Spacing if at == not_before => format!("the TTS is requested at {at}: greeting.wait"),
             WaitReason::Spacing => {
-                format!("the voice is asked at {at}: min_consecutive_speech_delay {delay:?}")
+                format!("the TTS is requested at {at}: min_consecutive_speech_delay {delay:?}")
             }
         });
     }
@@ -321,7 +322,7 @@ impl Conversation {
     /// Cancels the preemptive reply to the open turn.
     pub(crate) fn discard_preemptive_reply(&mut self, why: &'static str) {
         let Some(mut preemptive_reply) = self.preemptive_reply.take() else { return };
-        self.explain_decision(|| format!("the prepared reply is dropped: {why}"));
+        self.explain_decision(|| format!("the preemptive reply is discarded: {why}"));
         if preemptive_reply.tts_requested {
             self.outputs.push_back(Output::Cancel(preemptive_reply.epoch));
         }

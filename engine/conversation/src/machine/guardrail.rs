@@ -15,7 +15,7 @@ impl Conversation {
         if say.is_empty() {
             return;
         }
-        self.explain_decision(|| "a guardrail fired: its words take the reply's place".into());
+        self.explain_decision(|| "a guardrail fired: its response replaces the reply".into());
         let index = self.floor.iter().position(|reply| reply.turn == Some(turn));
         let sounded =
             self.floor.get(index.unwrap_or(usize::MAX)).is_none_or(|reply| reply.turn_times.is_none());

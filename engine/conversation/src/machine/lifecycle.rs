@@ -79,7 +79,7 @@ impl Conversation {
         }
         self.warning_pending = false;
         let Some(text) = self.spec.warning_message.clone() else { return false };
-        self.explain_decision(|| "warning_message is said: the floor is free".into());
+        self.explain_decision(|| "warning_message is spoken: the floor is free".into());
         let reply = self.new_message_reply(
             ReplyKind::Warning,
             SpeechSource::Warning,
@@ -176,7 +176,7 @@ impl Conversation {
             return;
         }
         let timeout = self.spec.idle_timeout.unwrap_or_default();
-        self.explain_decision(|| format!("idle: nobody said anything for idle_timeout {timeout:?}"));
+        self.explain_decision(|| format!("idle: no speech for idle_timeout {timeout:?}"));
         self.unanswered_callouts = self.unanswered_callouts.saturating_add(1);
         self.emit(Event::UserIdle);
         if self.spec.idle_messages.is_empty() {
@@ -210,8 +210,8 @@ impl Conversation {
         match answer {
             // No explanation is emitted after the end.
             _ if self.phase == Phase::Ended => {}
-            CommandOutcome::Rejected(why) => self.explain_decision(|| format!("refused: {why}")),
-            CommandOutcome::NothingToDo => self.explain_decision(|| "the command finds nothing to do".into()),
+            CommandOutcome::Rejected(why) => self.explain_decision(|| format!("rejected: {why}")),
+            CommandOutcome::NothingToDo => self.explain_decision(|| "the command has no effect".into()),
             CommandOutcome::Accepted => {}
         }
         self.outputs.push_back(Output::CommandResult { id, outcome: answer });
@@ -232,9 +232,7 @@ impl Conversation {
                     self.interrupt();
                 }
                 if !self.floor.is_empty() {
-                    self.explain_decision(|| {
-                        "these words wait until what is said before them has ended".into()
-                    });
+                    self.explain_decision(|| "the speech waits until the previous speech has ended".into());
                 }
                 let mut reply = self.new_message_reply(
                     ReplyKind::Say,
@@ -307,7 +305,7 @@ impl Conversation {
         if !head.interruptible && !head.is_unheard_greeting() {
             return CommandOutcome::Rejected(Rejection::Uninterruptible);
         }
-        self.explain_decision(|| "killed: an interrupt was asked for".into());
+        self.explain_decision(|| "killed: an interrupt was requested".into());
         self.kill_reply(0, true);
         while let Some(index) =
             self.floor.iter().position(|reply| reply.interruptible || reply.kind == ReplyKind::Turn)

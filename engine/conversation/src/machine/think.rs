@@ -34,17 +34,17 @@ impl Conversation {
         let wanted = self.spec.preemptive_generation && self.floor.is_empty() && !self.is_ending();
         if !wanted {
             if self.spec.preemptive_generation {
-                self.explain_decision(|| "nothing is prepared: another reply is current".into());
+                self.explain_decision(|| "no preemptive reply: another reply is current".into());
             }
             return;
         }
         let now = self.now;
         if self.turn.first_onset.is_some_and(|onset| now.since(onset) > MAX_PREEMPTIVE_TURN) {
-            self.explain_decision(|| "nothing is prepared: the turn is over 10 s".into());
+            self.explain_decision(|| "no preemptive reply: the turn is longer than 10 s".into());
             return;
         }
         if self.turn.preemptive_attempts >= MAX_PREEMPTIVE_REPLIES {
-            self.explain_decision(|| "nothing is prepared: three times was enough for this turn".into());
+            self.explain_decision(|| "no preemptive reply: the limit of three per turn is reached".into());
             return;
         }
         self.turn.preemptive_attempts += 1;
@@ -53,7 +53,7 @@ impl Conversation {
         let mut reply = self.new_reply(ReplyKind::Turn, self.spec.allow_interruptions);
         reply.turn_times = Some(TurnTimes::default());
         reply.preemptive_basis = Some((text.clone(), self.history.version));
-        self.explain_decision(|| "preemptive_generation: the reply is prepared before the commit".into());
+        self.explain_decision(|| "preemptive_generation: the reply is requested before the commit".into());
         self.request_llm(&mut reply, Some(&text), false);
         self.preemptive_reply = Some(Box::new(reply));
     }
@@ -62,14 +62,14 @@ impl Conversation {
     fn adopt_preemptive_reply(&mut self, text: &str) -> Option<Reply> {
         let (prepared, version) = self.preemptive_reply.as_ref()?.preemptive_basis.as_ref()?;
         if normalize_text(prepared) != normalize_text(text) {
-            self.discard_preemptive_reply("the turn's text is another");
+            self.discard_preemptive_reply("the turn's text differs");
             return None;
         }
         if *version != self.history.version {
             self.discard_preemptive_reply("the history has changed");
             return None;
         }
-        self.explain_decision(|| "the prepared reply is adopted".into());
+        self.explain_decision(|| "the preemptive reply is used".into());
         self.preemptive_reply.take().map(|reply| *reply)
     }
 
@@ -87,7 +87,7 @@ impl Conversation {
         let wants_reply = wants_reply && !self.is_ending();
         if wants_reply {
             if self.floor.front().is_some_and(|head| head.interruptible || head.is_unheard_greeting()) {
-                self.explain_decision(|| "killed: a turn is committed over it".into());
+                self.explain_decision(|| "killed: a new turn is committed".into());
                 self.kill_reply(0, true);
             }
             self.kill_waiting_answers();
@@ -128,7 +128,7 @@ impl Conversation {
         self.last_turn_speech_end = speech_end;
         reply.preemptive_basis = None;
         if !self.floor.is_empty() {
-            self.explain_decision(|| "the answer waits until what is said before it has ended".into());
+            self.explain_decision(|| "the reply waits until the previous speech has ended".into());
         }
         self.floor.push_back(reply);
         self.update_agent_state();
@@ -159,7 +159,7 @@ impl Conversation {
         if !tools && reply.tool_rounds > 0 {
             let max_tool_steps = self.spec.max_tool_steps;
             self.explain_decision(|| {
-                format!("max_tool_steps {max_tool_steps}: asked once more without tools")
+                format!("max_tool_steps {max_tool_steps}: requested once more without tools")
             });
         }
         reply.generation = Some(Generation {
@@ -325,7 +325,7 @@ impl Conversation {
         self.emit(Event::LlmStopped { prompt_tokens, completion_tokens });
         if let Some(index) = index {
             if guarded && held && index == 0 {
-                self.resume("a guardrail's words cannot be held");
+                self.resume("a guardrail's response cannot be held");
             }
             self.start_tools(index);
         }
@@ -378,7 +378,7 @@ impl Conversation {
                 let from = UtteranceOrigin::Generation(generation.id);
                 reply.utterances.retain(|utterance| utterance.origin != from);
             }
-            self.explain_decision(|| "the fallback model is asked".into());
+            self.explain_decision(|| "the fallback LLM is requested".into());
             self.request_llm(&mut reply, None, true);
             self.floor.insert(index, reply);
             return;
@@ -405,7 +405,7 @@ impl Conversation {
     /// Appends the error message as the last utterance of a reply.
     pub(crate) fn push_error_message(&mut self, reply: &mut Reply) {
         if let Some(text) = self.spec.error_message.clone() {
-            self.explain_decision(|| "error_message is said".into());
+            self.explain_decision(|| "error_message is spoken".into());
             let apology = self.new_message_utterance(SpeechSource::Error, text);
             reply.utterances.push_back(apology);
         }

@@ -40,7 +40,9 @@ impl Conversation {
         let (calls, generation) = (core::mem::take(&mut generation.tool_calls), generation.id);
         reply.awaiting_tools = true;
         reply.tool_rounds += 1;
-        self.explain_decision(|| "the tools start: their step has ended and its turn is committed".into());
+        self.explain_decision(|| {
+            "the tools start: their generation has ended and its turn is committed".into()
+        });
         let mut unknown = Vec::new();
         for request in calls {
             let call = ToolCallId(self.next_tool_call);
@@ -145,7 +147,7 @@ impl Conversation {
         if let Some(utterance) = reply.utterances.remove(at) {
             self.outputs
                 .extend(utterance.segments.iter().filter_map(|segment| segment.id).map(Output::Discard));
-            self.explain_decision(|| "on_delay is dropped: the result came first".into());
+            self.explain_decision(|| "on_delay is discarded: the result arrived first".into());
         }
     }
 
@@ -164,11 +166,11 @@ impl Conversation {
         if let Some(text) = message.filter(|_| !orphan) {
             if !quiet {
                 self.explain_decision(|| {
-                    format!("on_delay of {name} is not said: something sounds or is queued")
+                    format!("on_delay of {name} is not spoken: other speech is playing or queued")
                 });
                 return;
             }
-            self.explain_decision(|| format!("on_delay of {name} is said: the result is still out"));
+            self.explain_decision(|| format!("on_delay of {name} is spoken: the result is still pending"));
             self.push_tool_message(call, generation, ToolMessage::OnDelay, text);
         }
     }

@@ -183,7 +183,7 @@ impl Conversation {
                 }
                 UtteranceOrigin::Message(source) => source.clone(),
             };
-            self.explain_decision(|| "the fallback voice is asked".into());
+            self.explain_decision(|| "the fallback TTS is requested".into());
             self.request_segment(segment, &utterance.text, reply.epoch, source);
             self.floor.insert(index, reply);
             return;

@@ -100,20 +100,20 @@ impl fmt::Display for Verdict {
             }
             Self::Truncated { line, at } => write!(
                 f,
-                "identical as far as the trace goes: it breaks off after line {line} ({at}), before the end of the call"
+                "identical up to the end of the trace: it is truncated after line {line} ({at}), before the end of the call"
             ),
             Self::Gap { line, missing } => write!(
                 f,
-                "identical up to line {line}: {missing} inputs are missing there, as the disk was too slow, and what follows cannot be replayed"
+                "identical up to line {line}: {missing} inputs are missing there because the disk was too slow, and the rest cannot be replayed"
             ),
             Self::Differs(d) => {
                 let Difference { line, at, output, live, replayed, program_version: program } = &**d;
                 write!(
                     f,
-                    "line {line} ({at}) differs: output {output} of the live call was {}, ",
+                    "line {line} ({at}) differs: output {output} is {} in the live call, ",
                     abbreviate(live.as_deref())
                 )?;
-                write!(f, "of the replay it is {}", abbreviate(replayed.as_deref()))?;
+                write!(f, "and {} in the replay", abbreviate(replayed.as_deref()))?;
                 if program == PROGRAM_VERSION {
                     Ok(())
                 } else {
@@ -127,7 +127,7 @@ impl fmt::Display for Verdict {
 /// Shortens an output for a sentence.
 fn abbreviate(output: Option<&str>) -> String {
     const MAX_CHARS: usize = 300;
-    let Some(text) = output else { return "nothing more".into() };
+    let Some(text) = output else { return "absent".into() };
     match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -224,7 +224,7 @@ impl Replay {
         if line.len() > MAX_LINE_BYTES {
             return Err(bad("is longer than 4 MiB"));
         }
-        let text = core::str::from_utf8(line).map_err(|_| bad("is no UTF-8"))?;
+        let text = core::str::from_utf8(line).map_err(|_| bad("is not UTF-8"))?;
         let Some(call) = &mut self.call else {
             let begin = trace::read_header(text)?;
             let mut conversation = Conversation::new(begin.spec);
@@ -242,7 +242,7 @@ impl Replay {
         match trace::read_line(text)? {
             TraceLine::Step { at, .. } if at < call.at => Err((
                 "at".into(),
-                format!("is {} µs, and must not be before the line above it", at.as_micros()),
+                format!("is {} µs, which is earlier than the previous line", at.as_micros()),
             )),
             TraceLine::Step { at, input, outputs: out } => {
                 self.verdict = call.replay_input(&mut self.report, self.line_number, at, input, &out)?;
@@ -284,7 +284,7 @@ impl ReplayedCall {
         {
             if served == MAX_DEADLINES_PER_INPUT {
                 let reason = format!(
-                    "leaves more than {MAX_DEADLINES_PER_INPUT} deadlines unserved since the line above it"
+                    "leaves more than {MAX_DEADLINES_PER_INPUT} deadlines unprocessed since the previous line"
                 );
                 return Err(("at".into(), reason));
             }

@@ -119,10 +119,10 @@ pub(crate) fn parse_scenario(json: &[u8]) -> ParseResult<Scenario> {
     let value = strict_json::parse_strict(json).map_err(|bad| match bad {
         strict_json::StrictJsonError::InvalidJson { path, error } => {
             let field = if path.is_empty() { "file".into() } else { path };
-            ScenarioError::new(field, format!("is no JSON: {error}"))
+            ScenarioError::new(field, format!("is not valid JSON: {error}"))
         }
         strict_json::StrictJsonError::DuplicateKey { path, line } => {
-            ScenarioError::new(path, format!("stands there twice, again in line {line}"))
+            ScenarioError::new(path, format!("is duplicated in line {line}"))
         }
     })?;
     let file = ObjectReader::new("", &value)?;
@@ -303,14 +303,14 @@ fn read_word_times(object: &ObjectReader<'_>, say: Option<&str>) -> ParseResult<
         };
         let end = parse_time(&path, end)?;
         if words.last().is_some_and(|(_, before)| end < *before) {
-            return Err(ScenarioError::new(path, "must not end before the word before it"));
+            return Err(ScenarioError::new(path, "must not end before the previous word"));
         }
         words.push((text.clone(), end));
     }
     let bare = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
     let spelled: String = words.iter().map(|(text, _)| bare(text)).collect();
     if !list.is_empty() && spelled != bare(say.unwrap_or_default()) {
-        return Err(ScenarioError::new(path, "must spell what is said"));
+        return Err(ScenarioError::new(path, "must match the spoken text"));
     }
     Ok(words)
 }

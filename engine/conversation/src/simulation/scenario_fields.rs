@@ -46,7 +46,7 @@ impl<'a> ObjectReader<'a> {
             value
                 .as_str()
                 .map(str::to_owned)
-                .ok_or_else(|| ScenarioError::new(self.path(key), "must be a text"))
+                .ok_or_else(|| ScenarioError::new(self.path(key), "must be a string"))
         };
         self.map.get(key).map(text).transpose()
     }

@@ -255,7 +255,7 @@ impl<'a> Simulation<'a> {
                 return Ok(());
             }
         }
-        Err(ScenarioError::new("until", "is too late: more than 20 000 000 things happen before it"))
+        Err(ScenarioError::new("until", "is too late: the simulation needs more than 20 000 000 steps"))
     }
 
     fn run_event(&mut self, happening: ScheduledEvent) {

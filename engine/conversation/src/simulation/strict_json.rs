@@ -104,7 +104,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
             place.path.push_str(&key);
             if map.contains_key(&key) {
                 place.duplicate_key = true;
-                return Err(A::Error::custom("a key stands twice"));
+                return Err(A::Error::custom("duplicate key"));
             }
             map.insert(key, fields.next_value_seed(ValueSeed(place))?);
             place.path.truncate(above);

@@ -35,7 +35,7 @@ pub const FORMAT_VERSION: u32 = 1;
 pub const MAX_LINE_BYTES: usize = 4 << 20;
 
 /// The reason for a key that occurs twice in an object.
-const DUPLICATE_KEY: &str = "stands there twice";
+const DUPLICATE_KEY: &str = "is duplicated";
 
 /// Name of the folder of traces in the data folder.
 pub const TRACES_FOLDER: &str = "traces";
@@ -202,12 +202,12 @@ pub(crate) fn read_header(text: &str) -> Result<TraceHeader, FieldError> {
     }
     let version: Version = parse_object(text)?;
     match version.trace {
-        None => return Err(("trace".into(), "is missing: this is no trace of a call".into())),
+        None => return Err(("trace".into(), "is missing: the file is not a call trace".into())),
         Some(version) if version == FORMAT_VERSION => {}
         Some(other) => {
             return Err((
                 "trace".into(),
-                format!("is {other}, and this program reads version {FORMAT_VERSION}"),
+                format!("is {other}, but this program reads version {FORMAT_VERSION}"),
             ));
         }
     }
@@ -233,7 +233,7 @@ pub(crate) fn read_line(text: &str) -> Result<TraceLine<'_>, FieldError> {
     let missing = |field: &str| (field.to_owned(), "is missing".to_owned());
     match fields {
         Fields { at: None, input: None, out: None, dropped: Some(n) } => Ok(TraceLine::Dropped(n)),
-        Fields { dropped: Some(_), .. } => Err(("dropped".into(), "must stand alone".into())),
+        Fields { dropped: Some(_), .. } => Err(("dropped".into(), "must be the only field".into())),
         Fields { at: None, .. } => Err(missing("at")),
         Fields { input: None, .. } => Err(missing("input")),
         Fields { at: Some(at), input: Some(input), out, .. } => {
@@ -280,7 +280,10 @@ fn parse_json<'a, T: Deserialize<'a>>(text: &'a str, within: &str) -> Result<T, 
                 Err(strict_json::StrictJsonError::InvalidJson { path, .. }) => path,
                 _ => String::new(),
             };
-            return (join_path(within, &path), format!("is no JSON: {reason} (column {})", error.column()));
+            return (
+                join_path(within, &path),
+                format!("is not valid JSON: {reason} (column {})", error.column()),
+            );
         }
         let named = |prefix: &str| reason.strip_prefix(prefix)?.split('`').next();
         // The path already names the field, or ends above it.
@@ -299,7 +302,7 @@ fn parse_json<'a, T: Deserialize<'a>>(text: &'a str, within: &str) -> Result<T, 
         (join_path(within, &path), reason.to_owned())
     })?;
     json.end().map_err(|error| {
-        (within.to_owned(), format!("is no JSON: something follows it (column {})", error.column()))
+        (within.to_owned(), format!("is not valid JSON: trailing characters (column {})", error.column()))
     })?;
     Ok(parsed)
 }
@@ -323,7 +326,7 @@ fn parse_known_keys<'a, T: Deserialize<'a> + Serialize>(
     }
     let raw_value = strict_json::parse_strict(text.as_bytes()).map_err(|bad| match bad {
         strict_json::StrictJsonError::InvalidJson { path, error } => {
-            (join_path(within, &path), format!("is no JSON: {error}"))
+            (join_path(within, &path), format!("is not valid JSON: {error}"))
         }
         strict_json::StrictJsonError::DuplicateKey { path, .. } => {
             (join_path(within, &path), DUPLICATE_KEY.into())

@@ -154,7 +154,7 @@ fn a_trace_makes_no_more_than_it_holds() {
     assert!(
         verdict
             .to_string()
-            .starts_with("line 3 (9000000.000 s) differs: output 1 of the live call was nothing more"),
+            .starts_with("line 3 (9000000.000 s) differs: output 1 is absent in the live call"),
         "{verdict}"
     );
     assert!(printed.len() < 10_000, "{printed:.2000}");

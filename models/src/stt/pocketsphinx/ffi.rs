@@ -169,7 +169,7 @@ impl Decoder {
         // SAFETY: the handle is a decoder; it rejects the call by itself if an utterance is under
         // way.
         let done = unsafe { (self.api.ps_start_utt)(self.handle.as_ptr()) };
-        if done < 0 { Err("PocketSphinx could not begin an utterance".to_owned()) } else { Ok(()) }
+        if done < 0 { Err("PocketSphinx could not start an utterance".to_owned()) } else { Ok(()) }
     }
 
     /// Decodes the next samples, mono at 16 kHz.

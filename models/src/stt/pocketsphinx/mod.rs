@@ -117,7 +117,7 @@ impl DecoderPool {
         } else {
             Error::new(
                 ErrorKind::NotAvailable,
-                self.failure().unwrap_or_else(|| "the speech decoders broke down".to_owned()),
+                self.failure().unwrap_or_else(|| "the STT decoders failed".to_owned()),
             )
         }
     }
@@ -203,17 +203,17 @@ impl Slot {
             });
             // The pool or a stream still exists, so the thread has failed.
             if let Some(slot) = shared.upgrade() {
-                slot.fail("the speech recogniser broke down".into());
+                slot.fail("the STT decoder failed".into());
             }
         });
         if let Err(e) = started {
-            slot.fail(format!("a thread for speech recognition could not be started: {e}"));
+            slot.fail(format!("cannot start an STT thread: {e}"));
         }
         slot
     }
 
     fn fail(&self, reason: String) {
-        tracing::error!(reason, "a speech decoder could not be loaded");
+        tracing::error!(reason, "an STT decoder is unavailable");
         // Only the first reason is stored.
         let _ = self.failure.set(reason);
         self.state.store(STATE_FAILED, Ordering::Release);
@@ -262,10 +262,7 @@ impl SttStream for DecoderLease {
     fn end_speech(&mut self) {
         if std::mem::take(&mut self.in_speech) {
             if self.dropped_samples > 0 {
-                tracing::warn!(
-                    samples = self.dropped_samples,
-                    "speech recognition is too slow here: sound was left out"
-                );
+                tracing::warn!(samples = self.dropped_samples, "STT is too slow: audio was dropped");
             }
             self.send(Command::EndSpeech);
         }

@@ -149,7 +149,7 @@ impl Engine {
                 register.map_err(|e| e.to_string())?(std::ptr::null())
             };
             if made.is_null() {
-                Err(format!("flite could not make the voice {}", voice.name()))
+                Err(format!("flite could not create the voice {}", voice.name()))
             } else {
                 Ok(RegisteredVoice(made))
             }
@@ -170,7 +170,7 @@ impl Engine {
         listener: &mut dyn SynthesisListener,
     ) -> Result<(), String> {
         let voice = self.registered_voice(voice)?;
-        let text = CString::new(text).map_err(|_| "the text holds a zero byte".to_owned())?;
+        let text = CString::new(text).map_err(|_| "the text contains a NUL byte".to_owned())?;
         let mut call = CallbackState {
             api: &self.api,
             utterance: std::ptr::null(),
@@ -204,7 +204,7 @@ impl Engine {
             let made = (api.utt_synth)(utterance);
             (api.delete_utterance)(utterance);
             if call.panicked {
-                return Err("a listener of flite panicked".to_owned());
+                return Err("the audio callback of flite panicked".to_owned());
             }
             if made.is_null() && !call.stopped {
                 return Err("flite could not synthesise the text".to_owned());

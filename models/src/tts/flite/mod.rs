@@ -61,7 +61,7 @@ impl Flite {
             request: Request { text: "Hello.".into(), voice: String::new(), pronunciation: Vec::new() },
             sink: Sink::new(|event| {
                 if let Event::Failed(error) = event {
-                    tracing::error!(%error, "the built-in voice fails at its warm-up");
+                    tracing::error!(%error, "the warm-up of the built-in TTS failed");
                 }
             }),
         });
