@@ -177,9 +177,9 @@ fn mouths_that_are_called_closed_look_closed() {
         for stance in [0, 4] {
             let darkness = MouthDarkness::new(&set, stance);
             let mut decoder = decoder_for(&set);
-            let mut seen = |mouth: u8, look: u8, rung: usize| {
+            let mut seen = |mouth: u8, look: u8, quality: usize| {
                 let index = set.frame_index(PoseId { stance, look, mouth, breath: 0 });
-                darkness.measure(&decoder.decode(set.frame(index, rung)).unwrap())
+                darkness.measure(&decoder.decode(set.frame(index, quality)).unwrap())
             };
             let jaws = manifest.mouths.iter().map(|mouth| mouth.jaw);
             let widest = jaws.enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap().0;
@@ -194,11 +194,11 @@ fn mouths_that_are_called_closed_look_closed() {
                     (_, true) => 0.35,
                     _ => continue,
                 };
-                for rung in 0..set.quality_levels() {
+                for quality in 0..set.quality_levels() {
                     shut += 1;
-                    let part = seen(key.mouth, key.look, rung) / open;
+                    let part = seen(key.mouth, key.look, quality) / open;
                     if part > max {
-                        failures.push((key, rung, part));
+                        failures.push((key, quality, part));
                     }
                 }
             }
@@ -214,11 +214,11 @@ fn mouths_that_are_called_closed_look_closed() {
 #[test]
 fn frames_that_are_lost_or_repeated_spoil_no_other_frame() {
     let set = first_pose_set();
-    let rungs = set.quality_levels();
+    let quality_levels = set.quality_levels();
     let keys = set.manifest().frames.iter().map(|(key, _)| set.frame_index(*key));
     let frames: Vec<_> = keys
-        .flat_map(|at| (0..rungs).map(move |rung| (at, rung)))
-        .map(|(at, rung)| set.frame(at, rung).clone())
+        .flat_map(|at| (0..quality_levels).map(move |quality| (at, quality)))
+        .map(|(at, quality)| set.frame(at, quality).clone())
         .collect();
     let alone: Vec<I420> = frames.iter().map(|frame| decoder_for(&set).decode(frame).unwrap()).collect();
     let mut spliced = decoder_for(&set);

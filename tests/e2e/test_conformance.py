@@ -295,7 +295,7 @@ def template(endpoint):
 
 
 # Rows for these need a call: conformance/events.py, and
-# control-api/tests/api/signaling.rs::the_whip_door_answers_as_the_rfc_says.
+# control-api/tests/api/signaling.rs::the_whip_endpoint_answers_as_the_rfc_says.
 OF_A_CALL = {"PATCH /rtc/{conversation_id}/{resource}", "DELETE /rtc/{conversation_id}/{resource}"}
 
 

@@ -87,14 +87,16 @@ struct Connection {
 impl SlotTable {
     fn acquire(&mut self, address: Option<IpAddr>) -> Result<(GrantedSlot, SlotKind), NoSlot> {
         let mut full = NoSlot::AllInUse;
-        for (kind, most) in [(SlotKind::Regular, self.regular_slots), (SlotKind::Reserved, RESERVED_SLOTS)] {
+        for (kind, max_slots) in
+            [(SlotKind::Regular, self.regular_slots), (SlotKind::Reserved, RESERVED_SLOTS)]
+        {
             let greedy =
-                address.filter(|a| self.held_count(kind, *a) >= (most / ADDRESS_SHARE_DIVISOR).max(1));
+                address.filter(|a| self.held_count(kind, *a) >= (max_slots / ADDRESS_SHARE_DIVISOR).max(1));
             let leaves = if let Some(address) = greedy {
                 full = NoSlot::AddressShareUsed;
                 let own = self.idle_by_address.range((kind, address, 0)..=(kind, address, u64::MAX)).next();
                 own.map(|(_, id)| *id)
-            } else if self.used[kind as usize] >= most {
+            } else if self.used[kind as usize] >= max_slots {
                 self.idle.range((kind, 0)..=(kind, u64::MAX)).next().map(|(_, id)| *id)
             } else {
                 return Ok((self.occupy(kind, address), kind));

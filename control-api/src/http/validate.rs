@@ -124,7 +124,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A string that must be present and not blank, and at most `most` characters.
-    pub(crate) fn required_at_most(&self, name: &str, max_chars: usize) -> String {
+    pub(crate) fn required_with_max(&self, name: &str, max_chars: usize) -> String {
         let text = self.required(name);
         if text.chars().count() > max_chars {
             self.add_error(name, format!("must be at most {max_chars} characters"));

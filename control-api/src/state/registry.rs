@@ -132,14 +132,14 @@ impl ConnectingCalls {
         &self,
         row: &Row,
         until: Instant,
-        most: usize,
+        max: usize,
         known: &HashSet<String>,
         held: &HashSet<String>,
     ) -> Option<bool> {
         let mut map = self.lock();
         let since = map.iter().filter(|(id, (whose, _))| *whose == row.workspace && !known.contains(*id));
         let others = since.map(|(id, _)| id).chain(held).filter(|id| **id != row.id).collect::<HashSet<_>>();
-        if others.len() >= most {
+        if others.len() >= max {
             return None;
         }
         Some(map.insert(row.id.clone(), (row.workspace.clone(), until)).is_none())

@@ -21,7 +21,7 @@ async fn send_rtvi_offer(server: &TestServer, token: &str, body: Value) -> Reply
 }
 
 #[tokio::test]
-async fn the_whip_door_answers_as_the_rfc_says() {
+async fn the_whip_endpoint_answers_as_the_rfc_says() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let agent = server.create_agent(json!({})).await;
@@ -56,7 +56,7 @@ async fn the_whip_door_answers_as_the_rfc_says() {
 }
 
 #[tokio::test]
-async fn any_trickled_bytes_are_taken_or_refused_at_both_doors() {
+async fn any_trickled_bytes_are_taken_or_refused_at_both_endpoints() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let (id, token) = server.create_conversation(&server.create_agent(json!({})).await).await;
@@ -82,7 +82,7 @@ async fn any_trickled_bytes_are_taken_or_refused_at_both_doors() {
 }
 
 #[tokio::test]
-async fn the_rtvi_door_answers_as_its_clients_need() {
+async fn the_rtvi_endpoint_answers_as_its_clients_need() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let agent = server.create_agent(json!({})).await;

@@ -43,12 +43,12 @@ pub(crate) fn check<T: Clone>(sliders: &[Slider<T>], target: &T) -> Result<(), O
 
 /// A list of sliders: `Type; "unit" min ..= max: field.path; …`.
 macro_rules! sliders {
-    ($of:ty; $($unit:literal $least:literal ..= $most:literal: $($name:ident).+;)*) => {
+    ($of:ty; $($unit:literal $min:literal ..= $max:literal: $($name:ident).+;)*) => {
         &[$($crate::slider::Slider::<$of> {
             name: sliders!(@name $($name).+),
             unit: $unit,
-            min: $least,
-            max: $most,
+            min: $min,
+            max: $max,
             field: |all| &mut all.$($name).+,
         }),*]
     };

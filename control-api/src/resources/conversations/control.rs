@@ -12,7 +12,7 @@ use axum::routing::{delete, post, put};
 use conversation::event::EndReason;
 use conversation::id::ConversationId;
 use conversation::input::{Command, MAX_TEXT_CHARS};
-use conversation::output::{CommandOutcome as Told, Rejection};
+use conversation::output::{CommandOutcome, Rejection};
 use engine_api::CommandError;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -69,8 +69,8 @@ async fn send_command(
             return Ok(());
         }
         match shared.engine().send_command(id, command.clone()).await {
-            Ok(Told::Accepted | Told::NothingToDo) => return Ok(()),
-            Ok(Told::Rejected(refusal)) | Err(CommandError::Rejected(refusal)) => {
+            Ok(CommandOutcome::Accepted | CommandOutcome::NothingToDo) => return Ok(()),
+            Ok(CommandOutcome::Rejected(refusal)) | Err(CommandError::Rejected(refusal)) => {
                 return Err(conflict(refusal));
             }
             Err(CommandError::NotRunning) if queued => return Ok(()),
@@ -100,7 +100,7 @@ async fn speak(
     Json(body): Json,
 ) -> JsonResult {
     let command = parse_body(body, |f| Command::Say {
-        text: f.required_at_most("text", MAX_TEXT_CHARS),
+        text: f.required_with_max("text", MAX_TEXT_CHARS),
         interrupt: f.boolean("interrupt").unwrap_or(true),
         allow_interruptions: true,
         add_to_context: f.boolean("add_to_context").unwrap_or(false),
@@ -127,7 +127,7 @@ async fn respond(
     Json(body): Json,
 ) -> JsonResult {
     let command =
-        parse_body(body, |f| Command::Respond { text: f.required_at_most("text", MAX_TEXT_CHARS) })?;
+        parse_body(body, |f| Command::Respond { text: f.required_with_max("text", MAX_TEXT_CHARS) })?;
     let row = find_conversation(&shared, &caller, &id).await?;
     send_command(&shared, &caller, row, command).await?;
     Ok(axum::Json(json!({"message": "Agent is responding to the provided text."})))
@@ -198,12 +198,14 @@ async fn end(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): P
         };
     }
     let ended_here = match shared.engine().send_command(id, Command::End).await {
-        Ok(Told::Accepted) => true,
-        Ok(Told::NothingToDo | Told::Rejected(Rejection::Ended))
+        Ok(CommandOutcome::Accepted) => true,
+        Ok(CommandOutcome::NothingToDo | CommandOutcome::Rejected(Rejection::Ended))
         | Err(CommandError::Rejected(Rejection::Ended) | CommandError::NotRunning) => {
             ended_unjoined.ok_or_else(unwritable)?
         }
-        Ok(Told::Rejected(refusal)) | Err(CommandError::Rejected(refusal)) => return Err(conflict(refusal)),
+        Ok(CommandOutcome::Rejected(refusal)) | Err(CommandError::Rejected(refusal)) => {
+            return Err(conflict(refusal));
+        }
     };
     if !ended_here {
         if let Some(reason) = shared.store.health.failure_reason() {

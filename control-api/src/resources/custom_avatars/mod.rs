@@ -101,7 +101,7 @@ fn parse_new_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
     let fields = Fields::body(body, &errors)?;
     let is_drawn = fields.raw("character").is_some_and(|c| !c.is_null());
     let name = if is_drawn {
-        fields.required_at_most("avatar_name", MAX_NAME_CHARS)
+        fields.required_with_max("avatar_name", MAX_NAME_CHARS)
     } else {
         fields.required("avatar_name")
     };
