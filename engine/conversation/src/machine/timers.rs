@@ -12,12 +12,13 @@ pub enum TimerKind {
     TtsTimeout,
     /// No result from a tool for 20 s.
     ToolTimeout,
+    /// The echo warm-up is over: the agent's own echo is no longer likely. It comes before the duck
+    /// and the hold, which it allows.
+    WarmupEnd,
     /// The user has spoken long enough to duck the agent.
     Duck,
     /// The user has spoken long enough to hold the agent.
     Hold,
-    /// The echo warm-up is over: the agent's own echo is no longer likely.
-    WarmupEnd,
     /// No final transcript arrived in time.
     TranscriptTimeout,
     /// The user's turn is over.
@@ -43,9 +44,9 @@ impl TimerKind {
         Self::LlmTimeout,
         Self::TtsTimeout,
         Self::ToolTimeout,
+        Self::WarmupEnd,
         Self::Duck,
         Self::Hold,
-        Self::WarmupEnd,
         Self::TranscriptTimeout,
         Self::Commit,
         Self::Resume,
