@@ -91,7 +91,13 @@ pub(super) fn restrict_offer(offer: &str) -> Result<String, SdpRejection> {
 /// as a port and any text as a fingerprint.
 fn check_line(line: &str) -> Result<(), SdpRejection> {
     let (good, reason) = if let Some(media) = line.strip_prefix("m=") {
-        (is_media_line(media), "an m= line is not `media port protocol formats`")
+        if !is_media_line(media) {
+            (false, "an m= line is not `media port protocol formats`")
+        } else {
+            // str0m leaves a section of another type out of its answer, so the sections of offer
+            // and answer would no longer correspond.
+            (has_known_type(media), "an m= line is neither audio, video nor application")
+        }
     } else if let Some(fingerprint) = line.strip_prefix("a=fingerprint:") {
         (is_fingerprint(fingerprint), "a=fingerprint is not a hash and its bytes in hexadecimal")
     } else if let Some(ufrag) = line.strip_prefix("a=ice-ufrag:") {
@@ -114,6 +120,10 @@ fn is_media_line(line: &str) -> bool {
         && count.parse::<u16>().is_ok()
         && protocol.is_some_and(|protocol| !protocol.is_empty())
         && fields.next().is_some_and(|format| !format.is_empty())
+}
+
+fn has_known_type(line: &str) -> bool {
+    line.split(' ').next().is_some_and(|kind| matches!(kind, "audio" | "video" | "application"))
 }
 
 /// A fingerprint by RFC 8122, section 5: two hexadecimal digits per byte, as many bytes as the hash
@@ -283,7 +293,7 @@ mod tests {
         ] {
             assert!(matches!(restrict_offer(&offer("9", &line)), Err(SdpRejection::Invalid(_))), "{line}");
         }
-        for media in ["m=audio 9 UDP/TLS/RTP/SAVPF", "m=audio", "m="] {
+        for media in ["m=audio 9 UDP/TLS/RTP/SAVPF", "m=audio", "m=", "m=text 9 RTP/AVP 98"] {
             assert!(
                 matches!(
                     restrict_offer(&format!("{SESSION_LINES}{OPUS_SECTION}{media}\r\n")),
