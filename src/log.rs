@@ -181,7 +181,7 @@ mod tests {
     }
 
     fn emit_events() {
-        tracing::warn!(n = 1, "no conversation");
+        tracing::warn!(n = 1, "no call");
         tracing::warn!(conversation = "a", "own field");
         // The engine opens such a span for its tasks on the net pool. Its level is `error`, so no
         // filter disables it.
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(
             fields,
             [
-                of("no conversation", None),
+                of("no call", None),
                 of("own field", Some("a")),
                 of("from a \"span\"", Some("b")),
                 of("own field and span", Some("c")),
@@ -224,7 +224,7 @@ mod tests {
     fn a_line_of_text_names_it_too() {
         let lines = capture_log(Format::Text, emit_events);
         assert!(
-            lines[0].contains("no conversation n=1") && !lines[0].contains(CONVERSATION_FIELD),
+            lines[0].contains("no call n=1") && !lines[0].contains(CONVERSATION_FIELD),
             "{lines:?}"
         );
         assert!(lines[1].contains("own field conversation=\"a\""), "{lines:?}");

@@ -35,8 +35,8 @@ const EMBEDDINGS_SECTION: &str =
 fn a_server_of_embeddings_needs_its_address_and_its_model() {
     assert_eq!(load_toml("", &[]).unwrap().knowledge.embeddings_config(), None);
     for (name, text, missing) in [
-        ("VISAVIS_KNOWLEDGE_EMBEDDINGS_URL", "http://localhost/v1", "embeddings_model is needed"),
-        ("VISAVIS_KNOWLEDGE_EMBEDDINGS_MODEL", "m", "embeddings_url is needed"),
+        ("VISAVIS_KNOWLEDGE_EMBEDDINGS_URL", "http://localhost/v1", "embeddings_model is required"),
+        ("VISAVIS_KNOWLEDGE_EMBEDDINGS_MODEL", "m", "embeddings_url is required"),
         ("VISAVIS_KNOWLEDGE_EMBEDDINGS_URL", "localhost:80", "not an http or https URL"),
     ] {
         let refused = load_variable(name, text).unwrap_err();

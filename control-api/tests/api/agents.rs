@@ -126,8 +126,8 @@ async fn secrets_are_written_and_never_read() {
     assert_eq!(read.json()["avatars"][0]["config"]["llm"]["token"], "***");
     server.send_json("PATCH", &path, json!({"agent_name": "Kept"})).await.expect_status(200);
     let (conversation, token) = server.create_conversation(&id).await;
-    let path = format!("/rtc/{conversation}");
-    server.send(server.request("POST", &path).bearer_auth(&token).body("v=0")).await;
+    let endpoint = format!("/rtc/{conversation}");
+    server.send(server.request("POST", &endpoint).bearer_auth(&token).body("v=0")).await;
     assert_eq!(server.engine.offers.lock().unwrap()[0].config.llm.token.as_deref(), Some("sesame-open"));
 
     server.send_json("PUT", &path, agent_body(json!({}))).await.expect_status(200);

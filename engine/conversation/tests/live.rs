@@ -616,7 +616,7 @@ fn an_answer_of_the_turn_model_after_its_deadline_changes_nothing() {
         "{:#?}",
         call.explanations()
     );
-    assert_eq!(said("the turn model's answer 0.1 came too late to count"), 2, "{:#?}", call.explanations());
+    assert_eq!(said("the turn model's result 0.1 arrived too late"), 2, "{:#?}", call.explanations());
 }
 
 #[test]
