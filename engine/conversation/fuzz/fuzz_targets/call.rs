@@ -5,4 +5,4 @@
 #[path = "../../tests/oracle/oracle.rs"]
 mod oracle;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| oracle::agrees(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| oracle::assert_agrees(bytes));
