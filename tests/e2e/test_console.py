@@ -95,7 +95,7 @@ def test_a_newcomer_makes_an_agent_talks_to_it_and_reads_what_was_said(server, c
     page.wait_for_selector(".transcript [data-who=agent][data-open=true]:has-text('thirty dollars')")
     # Captions follow the voice: some words have been spoken, others are still ahead.
     page.wait_for_selector(".transcript [data-open=true] .spoken + .ahead")
-    assert page.inner_text(".mood") == "Speaking"
+    assert page.inner_text(".agent-state") == "Speaking"
     call.fill("#text", "Stop. When do you open?")
     call.press("#text", "Enter")
     page.wait_for_selector(".transcript [data-who=agent] s.cut")

@@ -71,7 +71,7 @@ class Preview:
     def wait_until_sharp(self):
         """Waits for the sharp preview of the current settings."""
         self.one.wait_for(
-            "document.querySelector('.shown:not([aria-busy]) img.drawn')?.naturalWidth === 256",
+            "document.querySelector('.preview-figure:not([aria-busy]) img.drawn')?.naturalWidth === 256",
             timeout=TEST_TIMEOUT,
         )
         return self.page.get_attribute("img.drawn", "src")
@@ -153,7 +153,7 @@ def create_agent_with_avatar(one, avatar):
     page = one.page
     one.open("avatars")
     small = page.evaluate(
-        "[...document.querySelectorAll('img.face.small')].map((picture) => [picture.offsetWidth, picture.offsetHeight])"
+        "[...document.querySelectorAll('img.avatar-image.small')].map((picture) => [picture.offsetWidth, picture.offsetHeight])"
     )
     assert small and all(side == [44, 44] for side in small), small
     one.save_screenshot("editor-own")
@@ -509,7 +509,7 @@ def test_whom_one_begins_with_leaves_nothing_behind_in_the_next(server, console)
     assert server.call("DELETE", path).status == 200
     with one.expect_status(404):
         page.select_option("#begin", created)
-        one.wait_for("document.querySelector('.shown [role=status]').textContent.includes('not found')")
+        one.wait_for("document.querySelector('.preview-figure [role=status]').textContent.includes('not found')")
         assert (
             page.get_attribute("img.drawn", "src") == mei
             and page.eval_on_selector("#begin", "one => one.selectedIndex") == -1

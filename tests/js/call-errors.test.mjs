@@ -2,45 +2,45 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { Blocked, Refused } from "../../control-api/src/web/pages/link.js";
-import { whyNoCall } from "../../control-api/src/web/pages/words.js";
+import { ConnectionFailedError, RejectedError } from "../../control-api/src/web/pages/call-client.js";
+import { callErrorText } from "../../control-api/src/web/pages/texts.js";
 
-const words = (status, reason, retryAfter) => whyNoCall(new Refused(status, { error: "x", reason }, retryAfter)).words;
+const text = (status, reason, retryAfter) => callErrorText(new RejectedError(status, { error: "x", reason }, retryAfter)).text;
 
 test("each rejection has its own words", () => {
-  const all = [400, 401, 403, 404, 406, 408, 409, 421, 429, 500, 503].map((status) => words(status));
+  const all = [400, 401, 403, 404, 406, 408, 409, 421, 429, 500, 503].map((status) => text(status));
   assert.equal(new Set(all).size, all.length);
   for (const sentence of all) assert.match(sentence, /\.$/);
 });
 
 test("a full server, a busy one and one that is not ready have different words", () => {
   // The reasons in the words of the engine and the control plane.
-  assert.match(words(503, "all 2 speech decoders are taken"), /lines are busy/);
-  assert.match(words(503, "the server is full"), /lines are busy/);
-  assert.match(words(503, "too many offers at once"), /too busy/);
-  assert.match(words(503, "the call ends and begins too fast"), /too busy/);
-  assert.match(words(503, "the server is shutting down"), /restart/);
-  assert.match(words(503, "certificate and models are still loading"), /getting ready/);
-  assert.match(words(503, "flite: libflite.so.1 is not there"), /cannot take calls/);
+  assert.match(text(503, "all 2 speech decoders are taken"), /lines are busy/);
+  assert.match(text(503, "the server is full"), /lines are busy/);
+  assert.match(text(503, "too many offers at once"), /too busy/);
+  assert.match(text(503, "the call ends and begins too fast"), /too busy/);
+  assert.match(text(503, "the server is shutting down"), /restart/);
+  assert.match(text(503, "certificate and models are still loading"), /getting ready/);
+  assert.match(text(503, "flite: libflite.so.1 is not there"), /cannot take calls/);
 });
 
 test("a limit of the workspace is not blamed on the visitor", () => {
-  const limit = new Refused(429, { error: "Workspace limit reached", details: [] }, 7200);
-  assert.equal(whyNoCall(limit).words, "This agent takes no more calls for now. Try again in 120 minutes.");
-  assert.match(words(429), /your network/);
-  assert.match(words(503, "the workspace is full: it holds as many calls as it may", 2), /lines are busy/);
+  const limit = new RejectedError(429, { error: "Workspace limit reached", details: [] }, 7200);
+  assert.equal(callErrorText(limit).text, "This agent takes no more calls for now. Try again in 120 minutes.");
+  assert.match(text(429), /your network/);
+  assert.match(text(503, "the workspace is full: it holds as many calls as it may", 2), /lines are busy/);
 });
 
 test("the page says how long to wait, as the server does", () => {
-  assert.match(words(429, "", 42), /Try again in 42 seconds/);
-  assert.match(words(429, "", 300), /Try again in 5 minutes/);
-  assert.match(words(503, "the server is full", 2), /in a moment/);
+  assert.match(text(429, "", 42), /Try again in 42 seconds/);
+  assert.match(text(429, "", 300), /Try again in 5 minutes/);
+  assert.match(text(503, "the server is full", 2), /in a moment/);
 });
 
 test("the page offers to try again only if that may help", () => {
-  const final = (status) => Boolean(whyNoCall(new Refused(status)).final);
+  const final = (status) => Boolean(callErrorText(new RejectedError(status)).final);
   assert.deepEqual([401, 404, 409].map(final), [true, true, true]);
   assert.deepEqual([408, 429, 500, 503].map(final), [false, false, false, false]);
-  assert.equal(whyNoCall(new Blocked("no connection")).final, undefined);
-  assert.match(whyNoCall(new TypeError("Failed to fetch")).words, /cannot be reached/);
+  assert.equal(callErrorText(new ConnectionFailedError("no connection")).final, undefined);
+  assert.match(callErrorText(new TypeError("Failed to fetch")).text, /cannot be reached/);
 });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { Captions, reading } from "../../control-api/src/web/pages/captions.js";
+import { Captions, lineParts } from "../../control-api/src/web/pages/captions.js";
 
 const event = (name, payload = {}) => ({
   type: "server-message",
@@ -15,7 +15,7 @@ const output = (text, spoken, status = "in-progress", id = 1) => ({
 const linesAfter = (...messages) => {
   const captions = new Captions();
   for (const message of messages) captions.handle(message);
-  return captions.lines.map((line) => ({ who: line.who, open: line.open, ...reading(line) }));
+  return captions.lines.map((line) => ({ who: line.who, open: line.open, ...lineParts(line) }));
 };
 
 test("a partial is shown until its final replaces it, and the committed text replaces both", () => {
@@ -37,7 +37,7 @@ test("words that were not heard are cut", () => {
   assert.deepEqual([line.spoken, line.cut, line.open], ["Here is", "a long story. The end.", false]);
 });
 
-test("an utterance that was heard whole has nothing cut", () => {
+test("an utterance that was heard completely has no cut text", () => {
   const [line] = linesAfter(
     event("agent.started_speaking", { text: "One two." }),
     output("One two.", "One two.", "completed"),
@@ -73,7 +73,7 @@ test("each utterance has its own line, also when the same sentence is said twice
   assert.deepEqual(linesAfter(...once(1), ...once(2)).map((line) => line.spoken), ["Hello.", "Hello."]);
 });
 
-test("an utterance of which nothing was heard reads as cut alone", () => {
+test("an utterance of which nothing was heard has only cut text", () => {
   const [line] = linesAfter(
     event("agent.started_speaking", { text: "Never heard." }),
     event("agent.stopped_speaking", { text: "" }),
@@ -85,9 +85,9 @@ test("captions survive a reload, open lines and unknown speakers do not", () => 
   const before = new Captions();
   before.handle(event("utterance_committed", { text: "Hi." }));
   before.handle({ type: "user-transcription", data: { text: "half", final: false } });
-  const stored = JSON.parse(JSON.stringify(before.keep())).lines;
+  const stored = JSON.parse(JSON.stringify(before.serialize())).lines;
   const after = new Captions({ lines: [...stored, { who: "evil" }] });
-  assert.deepEqual(after.lines.map((line) => reading(line).spoken), ["Hi."]);
+  assert.deepEqual(after.lines.map((line) => lineParts(line).spoken), ["Hi."]);
   after.handle(event("agent.started_speaking", { text: "Hello." }));
   assert.deepEqual(after.lines.map((line) => line.id), [0, 1]);
 });
@@ -107,7 +107,7 @@ test("broken messages change nothing", () => {
   assert.equal(captions.lines.length, 0);
 });
 
-test("blanks are the transcript's own, to the letter", () => {
+test("the whitespace of a text is preserved exactly", () => {
   const text = "Hello   there\n\nmy  friend.\tTabbed  end.";
   const [open] = linesAfter(output(text, "Hello   there\n\nmy"));
   assert.deepEqual([open.spoken, open.ahead], ["Hello   there\n\nmy", "friend.\tTabbed  end."]);

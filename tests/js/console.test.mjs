@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { Refused } from "../../control-api/src/web/console/api.js";
-import { nameOf, surprise, valueOf } from "../../control-api/src/web/console/character.js";
-import { owner, put, read } from "../../control-api/src/web/console/paths.js";
-import { guard, lesser, may, setScope } from "../../control-api/src/web/console/scope.js";
-import { Transcript, ofRecord, rest } from "../../control-api/src/web/console/transcript.js";
+import { ApiError } from "../../control-api/src/web/console/api.js";
+import { formatValue, randomCharacter, settingLabel } from "../../control-api/src/web/console/character.js";
+import { getPath, owningPath, setPath } from "../../control-api/src/web/console/paths.js";
+import { grantableScopes, hasScope, requireScope, setScope } from "../../control-api/src/web/console/scope.js";
+import { Transcript, linesFromRecord, remainingText } from "../../control-api/src/web/console/transcript.js";
 
 const transcriptOf = (...events) => {
   const transcript = new Transcript();
@@ -15,7 +15,7 @@ const transcriptOf = (...events) => {
 };
 const visible = (transcript) =>
   transcript.lines
-    .filter((line) => !line.gone)
+    .filter((line) => !line.removed)
     .map(({ who, spoken, partial, ahead, cut, open }) => ({ who, spoken, partial, ahead, cut, open }));
 const line = (who, about) => ({ who, spoken: "", partial: "", ahead: "", cut: "", open: false, ...about });
 const reply = [
@@ -28,26 +28,26 @@ const stopped = (text, interrupted) => [
   { what: "history", role: "assistant", text, interrupted, utterance: 1 },
 ];
 
-test("what was meant and never heard of an interrupted reply is cut", () => {
+test("the unheard rest of an interrupted reply is cut", () => {
   const interrupted = transcriptOf(...reply, { what: "agent.heard", text: "One" }, ...stopped("One two", true));
   assert.deepEqual(visible(interrupted), [line("agent", { spoken: "One two", cut: "three. Four five." })]);
   const unheard = transcriptOf(...reply, ...stopped("", true));
   assert.deepEqual(visible(unheard), [line("agent", { cut: "One two three. Four five." })]);
 });
 
-test("a reply that was heard to its end has nothing cut, however the model worded it", () => {
+test("a completely heard reply has no cut text, even if the model worded it differently", () => {
   const complete = transcriptOf(...reply, ...stopped("One two three.", false));
   assert.deepEqual(visible(complete), [line("agent", { spoken: "One two three." })]);
 });
 
-test("while it sounds, what is yet to come stands ahead of what was heard", () => {
+test("while the agent speaks, the text that is not spoken yet is ahead", () => {
   const speaking = transcriptOf(...reply, { what: "agent.heard", text: "One two" });
   assert.deepEqual(visible(speaking), [
     line("agent", { spoken: "One two", ahead: "three. Four five.", open: true }),
   ]);
 });
 
-test("words of the next answer are not taken for the end of this one", () => {
+test("the text of the next reply is not appended to this one", () => {
   const next = [
     { what: "llm.started" },
     { what: "llm.text", text: "Something else altogether, and longer than that." },
@@ -57,7 +57,7 @@ test("words of the next answer are not taken for the end of this one", () => {
   assert.deepEqual(visible(transcript), [line("agent", { spoken: "One two", cut: "three." })]);
 });
 
-test("a partial transcript gives way to its final, and both to what was committed", () => {
+test("a final transcript replaces the partial one, and the committed text replaces both", () => {
   const partial = { what: "user.transcript", text: "tell me", is_final: false };
   const final = { what: "user.transcript", text: "tell me more", is_final: true };
   assert.deepEqual(visible(transcriptOf(partial)), [line("user", { partial: "tell me", open: true })]);
@@ -79,19 +79,19 @@ test("tools, warnings and guardrails have lines of their own", () => {
   assert.equal(transcript.ended, "idle");
 });
 
-test("the rest of a text begins behind what was heard, be a word cut in two or its comma lost", () => {
-  assert.equal(rest("Hello there, my friend.", "Hello there"), "my friend.");
-  assert.equal(rest("Hello there, my friend.", "Hello the"), "there, my friend.");
-  assert.equal(rest("Hello there.", "Good day"), null);
-  assert.equal(rest("Hello", "Hello there"), null);
+test("the remaining text starts after the heard text, also after half a word or a lost comma", () => {
+  assert.equal(remainingText("Hello there, my friend.", "Hello there"), "my friend.");
+  assert.equal(remainingText("Hello there, my friend.", "Hello the"), "there, my friend.");
+  assert.equal(remainingText("Hello there.", "Good day"), null);
+  assert.equal(remainingText("Hello", "Hello there"), null);
 });
 
-test("a record whose events are gone still reads", () => {
+test("a record without events still gives a transcript", () => {
   const messages = [
     { role: "user", content: "Hi.", seconds_from_start: 1, interrupted: false },
     { role: "assistant", content: "Hel", seconds_from_start: 2, interrupted: true },
   ];
-  const lines = ofRecord({ chat_history: { messages } });
+  const lines = linesFromRecord({ chat_history: { messages } });
   assert.deepEqual(lines.map(({ who, spoken, interrupted }) => [who, spoken, interrupted]), [
     ["user", "Hi.", false],
     ["agent", "Hel", true],
@@ -100,13 +100,13 @@ test("a record whose events are gone still reads", () => {
 
 test("a path is read and written as the server names it", () => {
   const data = {};
-  put(data, "avatars[0].config.llm.url", "x");
+  setPath(data, "avatars[0].config.llm.url", "x");
   assert.deepEqual(data, { avatars: [{ config: { llm: { url: "x" } } }] });
-  assert.equal(read(data, "avatars[0].config.llm.url"), "x");
-  assert.equal(read(data, "avatars[1].config"), undefined);
+  assert.equal(getPath(data, "avatars[0].config.llm.url"), "x");
+  assert.equal(getPath(data, "avatars[1].config"), undefined);
 });
 
-test("a refused field finds its place in the form", () => {
+test("a rejected field is matched to a field of the form", () => {
   const paths = [
     "agent_name",
     "avatars[0].config.llm.url",
@@ -115,11 +115,11 @@ test("a refused field finds its place in the form", () => {
     "event_messages.on_delay.delay",
     "avatars[0].avatar_key_id",
   ];
-  assert.equal(owner(paths, "avatars[0].llm.url"), "avatars[0].config.llm.url");
-  assert.equal(owner(paths, "callback_events[3]"), "callback_events");
-  assert.equal(owner(paths, "config.turn.echo_warmup"), "config.turn");
-  assert.equal(owner(paths, "avatars"), "avatars[0].config.llm.url");
-  assert.equal(owner(paths, "nothing"), null);
+  assert.equal(owningPath(paths, "avatars[0].llm.url"), "avatars[0].config.llm.url");
+  assert.equal(owningPath(paths, "callback_events[3]"), "callback_events");
+  assert.equal(owningPath(paths, "config.turn.echo_warmup"), "config.turn");
+  assert.equal(owningPath(paths, "avatars"), "avatars[0].config.llm.url");
+  assert.equal(owningPath(paths, "nothing"), null);
 });
 
 // The description of a character as the server sends it, with two stock avatars of each gender.
@@ -169,7 +169,7 @@ const description = {
 test("a random character is of one gender, in every range, and never the same twice", () => {
   const seen = new Set();
   for (let n = 0; n < 500; n++) {
-    const { gender, voice, character } = surprise(description);
+    const { gender, voice, character } = randomCharacter(description);
     const sameGender = description.people.filter((person) => person.gender === gender);
     assert.ok(sameGender.some((person) => person.voice === voice));
     assert.equal(character.beard, gender === "male" ? 0.5 : 0);
@@ -184,22 +184,22 @@ test("a random character is of one gender, in every range, and never the same tw
   assert.deepEqual(description.people[0], stockAvatar("a", "female", 0.8, "long"), "no stock avatar was changed");
 });
 
-test("settings have names and values that people read", () => {
-  assert.equal(nameOf({ name: "proportions.face_width" }), "Face width");
-  assert.equal(nameOf({ name: "eyes.size" }), "Eye size");
-  assert.equal(nameOf({ name: "background[1]" }), "Background, rim");
-  const values = [valueOf(0.35, "share"), valueOf(1.05, "factor"), valueOf(-0.1, "radians"), valueOf(0.5, "steps")];
+test("settings have readable labels and values", () => {
+  assert.equal(settingLabel({ name: "proportions.face_width" }), "Face width");
+  assert.equal(settingLabel({ name: "eyes.size" }), "Eye size");
+  assert.equal(settingLabel({ name: "background[1]" }), "Background, rim");
+  const values = [formatValue(0.35, "share"), formatValue(1.05, "factor"), formatValue(-0.1, "radians"), formatValue(0.5, "steps")];
   assert.deepEqual(values, ["35 %", "× 1.05", "-6°", "0.50"]);
 });
 
-/** The part of a control that a guard uses. */
+/** The part of a control that requireScope uses. */
 const control = (localName) => ({
   localName, href: "/console/agents/new",
   removeAttribute(name) { delete this[name]; },
   setAttribute(name, value) { this[name] = value; },
 });
 
-test("what the session's key may not do is left in its place, without effect", () => {
+test("controls that need a higher scope stay visible, but disabled", () => {
   const scopes = [
     ["read", ["read"]],
     ["operate", ["read", "operate"]],
@@ -208,25 +208,25 @@ test("what the session's key may not do is left in its place, without effect", (
   ];
   for (const [scope, allowed] of scopes) {
     setScope(scope);
-    assert.deepEqual(lesser(), allowed, scope);
+    assert.deepEqual(grantableScopes(), allowed, scope);
     for (const needed of ["read", "operate", "administer"]) {
       const open = allowed.includes(needed);
-      assert.equal(may(needed), open, `${scope} ${needed}`);
-      const [button, link] = [guard(control("button"), needed), guard(control("a"), needed)];
+      assert.equal(hasScope(needed), open, `${scope} ${needed}`);
+      const [button, link] = [requireScope(control("button"), needed), requireScope(control("a"), needed)];
       assert.equal(button.disabled, open ? undefined : true);
       const expected = open ? ["/console/agents/new", undefined] : [undefined, "true"];
       assert.deepEqual([link.href, link["aria-disabled"]], expected);
       assert.equal(Boolean(button.title), !open, "it says why");
     }
-    assert.equal(guard(control("button")).disabled, undefined, "most controls need nothing");
+    assert.equal(requireScope(control("button")).disabled, undefined, "most controls need nothing");
   }
   setScope("administer");
 });
 
 test("a limit of the workspace is reported with its reason, and a limit of the key with its time", () => {
   const details = [{ field: "workspace_agents", reason: "a workspace may have 2 agents" }];
-  const limit = new Refused(429, { error: "Workspace limit reached", details });
-  assert.equal(limit.sentence, "Workspace limit reached. A workspace may have 2 agents.");
-  const retry = new Refused(429, { error: "Too many requests" }, 7);
-  assert.equal(retry.sentence, "Too many requests. Try again in 7 seconds.");
+  const limit = new ApiError(429, { error: "Workspace limit reached", details });
+  assert.equal(limit.userMessage, "Workspace limit reached. A workspace may have 2 agents.");
+  const retry = new ApiError(429, { error: "Too many requests" }, 7);
+  assert.equal(retry.userMessage, "Too many requests. Try again in 7 seconds.");
 });

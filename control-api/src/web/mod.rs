@@ -35,11 +35,11 @@ const ASSETS: &[Asset] = &[
     ("docs.css", CSS, include_str!("pages/docs.css")),
     ("call.js", JS, include_str!("pages/call.js")),
     ("captions.js", JS, include_str!("pages/captions.js")),
-    ("deafness.js", JS, include_str!("pages/deafness.js")),
+    ("unheard-microphone.js", JS, include_str!("pages/unheard-microphone.js")),
     ("captions-view.js", JS, include_str!("pages/captions-view.js")),
-    ("link.js", JS, include_str!("pages/link.js")),
-    ("sound.js", JS, include_str!("pages/sound.js")),
-    ("words.js", JS, include_str!("pages/words.js")),
+    ("call-client.js", JS, include_str!("pages/call-client.js")),
+    ("audio-devices.js", JS, include_str!("pages/audio-devices.js")),
+    ("texts.js", JS, include_str!("pages/texts.js")),
     ("icon.svg", "image/svg+xml", include_str!("pages/icon.svg")),
 ];
 

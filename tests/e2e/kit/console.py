@@ -61,7 +61,7 @@ PALE = """async () => {
   let checked = 0;
   for (let text = walker.nextNode(); text; text = walker.nextNode()) {
     const node = text.parentElement;
-    if (!text.textContent.trim() || !node.checkVisibility({ visibilityProperty: true }) || node.closest(':disabled, option, .unseen, noscript, script, style')) continue;
+    if (!text.textContent.trim() || !node.checkVisibility({ visibilityProperty: true }) || node.closest(':disabled, option, .visually-hidden, noscript, script, style')) continue;
     const style = getComputedStyle(node);
     const under = ground(node);
     const [a, b] = [light(paint(...under, style.color)), light(paint(...under))].sort((x, y) => y - x);

@@ -1,22 +1,25 @@
-// Records two inputs (0 = the user's microphone, 1 = the agent) sample for sample on one clock.
-const SIZE = 1024;
+// An AudioWorklet that records two inputs sample by sample on one clock: 0 is the user's
+// microphone, 1 is the agent.
+
+/** Samples per block that is posted. */
+const BLOCK_SIZE = 1024;
 
 class Recorder extends AudioWorkletProcessor {
-  #sound = [new Float32Array(SIZE), new Float32Array(SIZE)];
-  #fill = 0;
-  #start = 0;
+  #blocks = [new Float32Array(BLOCK_SIZE), new Float32Array(BLOCK_SIZE)];
+  #filled = 0;
+  #startFrame = 0;
 
   process(inputs) {
-    if (this.#fill === 0) this.#start = currentFrame;
+    if (this.#filled === 0) this.#startFrame = currentFrame;
     inputs.forEach((input, index) => {
       const samples = input[0];
-      if (samples) this.#sound[index].set(samples, this.#fill);
-      else this.#sound[index].fill(0, this.#fill, this.#fill + 128);
+      if (samples) this.#blocks[index].set(samples, this.#filled);
+      else this.#blocks[index].fill(0, this.#filled, this.#filled + 128);
     });
-    this.#fill += 128;
-    if (this.#fill === SIZE) {
-      this.port.postMessage({ start: this.#start, sound: this.#sound.map((samples) => samples.slice()) });
-      this.#fill = 0;
+    this.#filled += 128;
+    if (this.#filled === BLOCK_SIZE) {
+      this.port.postMessage({ start: this.#startFrame, sound: this.#blocks.map((samples) => samples.slice()) });
+      this.#filled = 0;
     }
     return true;
   }

@@ -1,189 +1,197 @@
-// The one way to the server. The session is an HttpOnly cookie that no script can read; the token that must come with it is kept in memory.
+// The client of the REST API. The session is an HttpOnly cookie, which no script can read. The CSRF
+// token that each request needs is held in memory only.
 
-/** The server said no, or could not be asked. `sentence` is what a person should read. */
-export class Refused extends Error {
+/**
+ * An error response, or a server that cannot be reached (status 0). `userMessage` is the text for
+ * the user.
+ */
+export class ApiError extends Error {
   constructor(status, body = {}, retryAfter = 0) {
-    const told = typeof body === "string" ? body : body.error ?? body.message ?? "";
-    super(told || `status ${status}`);
+    const message = typeof body === "string" ? body : body.error ?? body.message ?? "";
+    super(message || `status ${status}`);
     this.status = status;
     this.details = Array.isArray(body.details) ? body.details : [];
     this.reason = body.reason ?? "";
     this.retryAfter = retryAfter;
   }
 
-  get sentence() {
+  get userMessage() {
     if (this.status === 0) return "The server cannot be reached. Check your connection and try again.";
     if (this.status === 401) return "Your session is over. Log in again.";
     if (this.status === 413) return "That is too large for the server.";
-    if (this.status === 429 && this.details.length) return [this.message, ...this.details.map(({ reason }) => reason)].map(sentence).join(" ");
+    if (this.status === 429 && this.details.length) return [this.message, ...this.details.map(({ reason }) => reason)].map(toSentence).join(" ");
     if (this.status === 429) return `Too many requests. Try again in ${Math.max(1, Math.ceil(this.retryAfter))} seconds.`;
     if (this.status === 503) return `The server cannot do that right now${this.reason ? `: ${this.reason}` : ""}. Try again in a moment.`;
-    return sentence(this.message);
+    return toSentence(this.message);
   }
 }
 
 /** `must be a number` → `Must be a number.` */
-export function sentence(text) {
-  const words = String(text).trim();
-  if (!words) return "";
-  return words[0].toUpperCase() + words.slice(1) + (/[.!?…]$/.test(words) ? "" : ".");
+export function toSentence(text) {
+  const trimmed = String(text).trim();
+  if (!trimmed) return "";
+  return trimmed[0].toUpperCase() + trimmed.slice(1) + (/[.!?…]$/.test(trimmed) ? "" : ".");
 }
 
-let token = null;
-let lost = () => {};
+let csrfToken = null;
+let sessionLostHandler = () => {};
 
-/** Tells what to do when the session is over. */
-export const onLost = (then) => { lost = then; };
+/** Sets the handler for the end of the session. It gets the ApiError. */
+export const onSessionLost = (handler) => { sessionLostHandler = handler; };
 
-async function refusal(answer) {
-  const text = await answer.text().catch(() => "");
+async function errorFrom(response) {
+  const text = await response.text().catch(() => "");
   let body = text;
   try {
     body = JSON.parse(text);
   } catch { /* plain text */ }
-  return new Refused(answer.status, body ?? {}, Number(answer.headers.get("retry-after")) || 0);
+  return new ApiError(response.status, body ?? {}, Number(response.headers.get("retry-after")) || 0);
 }
 
-async function ask(method, path, about = {}) {
-  const used = token;
-  const answer = await send(method, path, about);
-  if (answer.ok) return answer;
-  // Logged in anew in another tab: the cookie is that one's, and so is the token.
-  if (answer.status === 401 && used && (await renewed(used))) {
-    const second = await send(method, path, about);
-    if (second.ok) return second;
-    throw await refusal(second);
+async function request(method, path, options = {}) {
+  const usedToken = csrfToken;
+  const response = await send(method, path, options);
+  if (response.ok) return response;
+  // The user logged in again in another tab: the new cookie needs a new token.
+  if (response.status === 401 && usedToken && (await refreshToken(usedToken))) {
+    const retryResponse = await send(method, path, options);
+    if (retryResponse.ok) return retryResponse;
+    throw await errorFrom(retryResponse);
   }
-  const refused = await refusal(answer);
-  if (refused.status === 401 && used) {
-    token = null;
-    over(refused);
+  const error = await errorFrom(response);
+  if (error.status === 401 && usedToken) {
+    csrfToken = null;
+    endSession(error);
   }
-  throw refused;
+  throw error;
 }
 
-/** Pages that hold something unsaved keep it before the door is shown. */
-function over(refused) {
+/** Ends the session. Views store unsaved data on `session-over`, before the login form is shown. */
+function endSession(error) {
   window.dispatchEvent(new Event("session-over"));
-  lost(refused);
+  sessionLostHandler(error);
 }
 
-async function renewed(used) {
-  const answer = await send("GET", "/console/session", {});
-  if (answer.status !== 200) return false;
-  token = (await answer.json()).csrf_token;
-  return token !== used;
+/** Fetches the session's current token. Returns whether it differs from `usedToken`. */
+async function refreshToken(usedToken) {
+  const response = await send("GET", "/console/session", {});
+  if (response.status !== 200) return false;
+  csrfToken = (await response.json()).csrf_token;
+  return csrfToken !== usedToken;
 }
 
 async function send(method, path, { body, signal, headers = {} }) {
-  const about = { method, signal, cache: "no-store", credentials: "same-origin", headers: { ...headers } };
-  if (token) about.headers["x-csrf-token"] = token;
-  if (body instanceof FormData) about.body = body;
+  const options = { method, signal, cache: "no-store", credentials: "same-origin", headers: { ...headers } };
+  if (csrfToken) options.headers["x-csrf-token"] = csrfToken;
+  if (body instanceof FormData) options.body = body;
   else if (body !== undefined) {
-    about.headers["content-type"] = "application/json";
-    about.body = JSON.stringify(body);
+    options.headers["content-type"] = "application/json";
+    options.body = JSON.stringify(body);
   }
   try {
-    return await fetch(path, about);
+    return await fetch(path, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refused(0);
+    throw new ApiError(0);
   }
 }
 
-/** The body of an answer. One that breaks off is an answer that did not come. */
-async function whole(body) {
+/** Reads a response body. A body that breaks off counts as a server that cannot be reached. */
+async function readBody(promise) {
   try {
-    return await body;
+    return await promise;
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refused(0);
+    throw new ApiError(0);
   }
 }
 
-/** What an answer holds: most are JSON, that of a meeting is text. */
-async function json(answer) {
-  if (answer.status === 204) return null;
-  return whole(answer.headers.get("content-type")?.startsWith("text/plain") ? answer.text() : answer.json());
+/** The parsed body: JSON, or text for `/v1/ext/externalmeeting`; null for a 204. */
+async function parseBody(response) {
+  if (response.status === 204) return null;
+  return readBody(response.headers.get("content-type")?.startsWith("text/plain") ? response.text() : response.json());
 }
 
-export const get = async (path, signal) => json(await ask("GET", path, { signal }));
-export const post = async (path, body = {}) => json(await ask("POST", path, { body }));
-/** A picture that the server makes of `body`. */
-export const picture = async (path, body, signal) => whole((await ask("POST", path, { body, signal })).blob());
-export const put = async (path, body) => json(await ask("PUT", path, { body }));
-export const remove = async (path) => json(await ask("DELETE", path));
+export const get = async (path, signal) => parseBody(await request("GET", path, { signal }));
+export const post = async (path, body = {}) => parseBody(await request("POST", path, { body }));
+/** Posts `body` and returns the response as a Blob (a rendered picture). */
+export const postForBlob = async (path, body, signal) => readBody((await request("POST", path, { body, signal })).blob());
+export const put = async (path, body) => parseBody(await request("PUT", path, { body }));
+export const remove = async (path) => parseBody(await request("DELETE", path));
 
 /** One page of a list: `{items, total}`. */
 export async function list(path, query = {}, signal) {
-  const given = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);
-  const answer = await ask("GET", `${path}?${new URLSearchParams(given)}`, { signal });
-  const items = await answer.json();
-  return { items, total: Number(answer.headers.get("x-total-count") ?? items.length) };
+  const parameters = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+  const response = await request("GET", `${path}?${new URLSearchParams(parameters)}`, { signal });
+  const items = await response.json();
+  return { items, total: Number(response.headers.get("x-total-count") ?? items.length) };
 }
 
-/** All of a list, page by page; at most a thousand. */
-export async function all(path, signal) {
-  const found = [];
+/** All items of a list, fetched page by page; at most 1000. */
+export async function listAll(path, signal) {
+  const collected = [];
   for (let offset = 0; offset < 1000; offset += 100) {
     const { items, total } = await list(path, { offset, perpage: 100 }, signal);
-    found.push(...items);
-    if (found.length >= total || !items.length) break;
+    collected.push(...items);
+    if (collected.length >= total || !items.length) break;
   }
-  return found;
+  return collected;
 }
 
-/** Sends a form and tells how far it is: `progress(0…1)`. */
-export function upload(path, form, progress, signal) {
-  return new Promise((done, fail) => {
-    const request = new XMLHttpRequest();
-    request.open("POST", path);
-    if (token) request.setRequestHeader("x-csrf-token", token);
-    request.upload.addEventListener("progress", ({ loaded, total }) => progress(total ? loaded / total : 0));
-    request.addEventListener("error", () => fail(new Refused(0)));
-    request.addEventListener("abort", () => fail(new DOMException("stopped", "AbortError")));
-    request.addEventListener("load", () => {
-      let body = request.responseText;
+/** Uploads a form. Calls `onProgress` with 0 … 1. */
+export function upload(path, form, onProgress, signal) {
+  return new Promise((resolve, reject) => {
+    const xhr = new XMLHttpRequest();
+    xhr.open("POST", path);
+    if (csrfToken) xhr.setRequestHeader("x-csrf-token", csrfToken);
+    xhr.upload.addEventListener("progress", ({ loaded, total }) => onProgress(total ? loaded / total : 0));
+    xhr.addEventListener("error", () => reject(new ApiError(0)));
+    xhr.addEventListener("abort", () => reject(new DOMException("stopped", "AbortError")));
+    xhr.addEventListener("load", () => {
+      let body = xhr.responseText;
       try {
         body = JSON.parse(body);
       } catch { /* plain text */ }
-      if (request.status < 300) return done(body);
-      const refused = new Refused(request.status, body, Number(request.getResponseHeader("retry-after")) || 0);
-      if (refused.status === 401) over(refused);
-      fail(refused);
+      if (xhr.status < 300) return resolve(body);
+      const error = new ApiError(xhr.status, body, Number(xhr.getResponseHeader("retry-after")) || 0);
+      if (error.status === 401) endSession(error);
+      reject(error);
     });
-    signal?.addEventListener("abort", () => request.abort());
-    request.send(form);
+    signal?.addEventListener("abort", () => xhr.abort());
+    xhr.send(form);
   });
 }
 
-/** The events of a conversation as they happen, those behind number `last` on; ends with the stream. A broken one goes on where it was. */
-export async function* events(id, signal, last = null) {
-  for (let tries = 0; tries < 8 && !signal.aborted; tries++) {
-    if (tries) await new Promise((go) => setTimeout(go, Math.min(8000, 500 * 2 ** tries)));
+/**
+ * Streams the events of a conversation after the sequence number `lastSeq`, until the server ends
+ * the stream. A broken connection resumes after the last event.
+ */
+export async function* streamEvents(id, signal, lastSeq = null) {
+  for (let attempt = 0; attempt < 8 && !signal.aborted; attempt++) {
+    if (attempt) await new Promise((resolve) => setTimeout(resolve, Math.min(8000, 500 * 2 ** attempt)));
     let reader;
     try {
-      const headers = { accept: "text/event-stream", ...(last === null ? {} : { "last-event-id": String(last) }) };
-      const answer = await ask("GET", `/v1/ext/conversation/${id}/events`, { signal, headers });
-      reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-      let rest = "";
+      const headers = { accept: "text/event-stream", ...(lastSeq === null ? {} : { "last-event-id": String(lastSeq) }) };
+      const response = await request("GET", `/v1/ext/conversation/${id}/events`, { signal, headers });
+      reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      let buffer = "";
       for (;;) {
         const { value, done } = await reader.read();
         if (done) return;
-        const parts = (rest + value).split("\n\n");
-        rest = parts.pop();
-        for (const part of parts) {
-          const data = part.split("\n").filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trimStart()).join("\n");
+        const blocks = (buffer + value).split("\n\n");
+        buffer = blocks.pop();
+        for (const block of blocks) {
+          const data = block.split("\n").filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trimStart()).join("\n");
           if (!data) continue;
           const event = JSON.parse(data);
-          last = event.seq;
-          tries = 0;
+          lastSeq = event.seq;
+          attempt = 0;
           yield event;
         }
       }
     } catch (error) {
       if (signal.aborted) return;
-      if (error instanceof Refused && error.status && error.status < 500 && error.status !== 429) throw error;
+      if (error instanceof ApiError && error.status && error.status < 500 && error.status !== 429) throw error;
     } finally {
       reader?.cancel().catch(() => {});
     }
@@ -192,20 +200,20 @@ export async function* events(id, signal, last = null) {
 
 // --- the session ---
 
-/** Whose session this is, `{csrf_token, prefix}`; null where nobody is logged in. */
-export async function session() {
-  const answer = await get("/console/session");
-  token = answer?.csrf_token ?? null;
-  return answer;
+/** The current session, `{csrf_token, prefix, scope}`; null without a login. */
+export async function fetchSession() {
+  const response = await get("/console/session");
+  csrfToken = response?.csrf_token ?? null;
+  return response;
 }
 
 export async function login(key) {
-  const answer = await post("/console/session", { key });
-  token = answer.csrf_token;
-  return answer;
+  const response = await post("/console/session", { key });
+  csrfToken = response.csrf_token;
+  return response;
 }
 
 export async function logout() {
   await remove("/console/session").catch(() => {});
-  token = null;
+  csrfToken = null;
 }

@@ -1,10 +1,10 @@
-// The console: which view an address shows, the way in and out, the menu.
+// The console: routing, login and logout, the menu.
 
 import * as api from "./api.js";
 import { button, h, icon } from "./dom.js";
-import { door } from "./login.js";
-import { may, setScope } from "./scope.js";
-import { dialog, problem, waiting } from "./ui.js";
+import { loginForm } from "./login.js";
+import { hasScope, setScope } from "./scope.js";
+import { dialog, errorMessage, loadingIndicator } from "./ui.js";
 import { agentPage, agentsPage } from "./agents.js";
 import { newAgentPage } from "./agent-new.js";
 import { avatarPage, avatarsPage } from "./avatars.js";
@@ -20,10 +20,13 @@ import { templatePage, templatesPage } from "./templates.js";
 import { toolPage, toolsPage } from "./tools.js";
 import { webhooksPage } from "./webhooks.js";
 
-const at = (id) => document.getElementById(id);
+const byId = (id) => document.getElementById(id);
 
-/** Address → view. A view gets `{id, query, signal, go, again, keep, whose}` and returns its nodes. */
-const VIEWS = [
+/**
+ * Path → view. A view gets `{id, query, signal, navigate, reloadView, setUnsavedCheck, session}`
+ * and returns its nodes. `signal` aborts when the user leaves the view.
+ */
+const ROUTES = [
   ["agents", agentsPage], ["agents/new", newAgentPage], ["agents/:id", agentPage],
   ["templates", templatesPage], ["templates/:id", templatePage],
   ["avatars", avatarsPage], ["avatars/new", editorPage], ["avatars/:id", avatarPage],
@@ -41,26 +44,26 @@ const MENU = [
   ["Workspace", [["webhooks", "Webhooks"], ["providers", "Providers"], ["keys", "API keys"]]],
 ];
 
-let whose = null;
-let leaving = null;
-let unsaved = () => false;
-let shown = "";
+let currentSession = null;
+let viewAbort = null;
+let hasUnsavedChanges = () => false;
+let currentUrl = "";
 
 function match(path) {
-  const parts = path.replace(/^\/console\/?/, "").split("/").filter(Boolean);
-  if (!parts.length) return { view: agentsPage, id: null, name: "agents" };
-  for (const [pattern, view] of VIEWS) {
-    const wanted = pattern.split("/");
-    if (wanted.length === parts.length && wanted.every((part, i) => part === parts[i] || part === ":id")) {
-      return { view, id: wanted.includes(":id") ? decodeURIComponent(parts.at(-1)) : null, name: parts[0] };
+  const pathSegments = path.replace(/^\/console\/?/, "").split("/").filter(Boolean);
+  if (!pathSegments.length) return { view: agentsPage, id: null, name: "agents" };
+  for (const [pattern, view] of ROUTES) {
+    const patternSegments = pattern.split("/");
+    if (patternSegments.length === pathSegments.length && patternSegments.every((part, i) => part === pathSegments[i] || part === ":id")) {
+      return { view, id: patternSegments.includes(":id") ? decodeURIComponent(pathSegments.at(-1)) : null, name: pathSegments[0] };
     }
   }
   return { view: null, id: null, name: "" };
 }
 
-/** Whether a form with changes may be left. */
-async function mayLeave() {
-  if (!unsaved()) return true;
+/** Whether the user may leave the view. Asks if it has unsaved changes. */
+async function confirmLeave() {
+  if (!hasUnsavedChanges()) return true;
   const answer = await dialog("Leave without saving?", (close) => [
     h("p", {}, "What you changed on this page is not saved yet."),
     h("div", { class: "actions end" }, button("Stay here", { onclick: () => close("") }), button("Leave", { class: "danger", onclick: () => close("yes") })),
@@ -68,103 +71,103 @@ async function mayLeave() {
   return answer === "yes";
 }
 
-/** Goes to an address of the console. */
-async function go(path, { replace = false, force = false } = {}) {
-  if (!force && !(await mayLeave())) return;
-  unsaved = () => false;
+/** Navigates to a path of the console. `force`: without asking about unsaved changes. */
+async function navigate(path, { replace = false, force = false } = {}) {
+  if (!force && !(await confirmLeave())) return;
+  hasUnsavedChanges = () => false;
   history[replace ? "replaceState" : "pushState"](null, "", path);
   await render(true);
 }
 
-/** Shows the same address anew, where it was: scrolled, unfolded and focused as before. */
-async function again() {
-  const open = [...at("main").querySelectorAll("details[open][id]")].map((one) => one.id);
-  const [top, focus] = [scrollY, document.activeElement?.id];
+/** Reloads the current view and restores its scroll position, open sections and focus. */
+async function reloadView() {
+  const openSections = [...byId("main").querySelectorAll("details[open][id]")].map((section) => section.id);
+  const [scrollTop, focusedId] = [scrollY, document.activeElement?.id];
   await render(false, true);
-  for (const id of open) at(id)?.setAttribute("open", "");
-  scrollTo(0, top);
-  (focus && at(focus) ? at(focus) : at("main").querySelector("h1"))?.focus({ preventScroll: true });
+  for (const id of openSections) byId(id)?.setAttribute("open", "");
+  scrollTo(0, scrollTop);
+  (focusedId && byId(focusedId) ? byId(focusedId) : byId("main").querySelector("h1"))?.focus({ preventScroll: true });
 }
 
-async function render(moved, still = false) {
-  leaving?.abort();
-  const stop = (leaving = new AbortController());
+async function render(isNavigation, keepOldView = false) {
+  viewAbort?.abort();
+  const abort = (viewAbort = new AbortController());
   const { view, id, name } = match(location.pathname);
-  shown = location.pathname + location.search;
-  unsaved = () => false;
-  menu(false);
-  for (const entry of at("nav").querySelectorAll("a[data-name]")) {
+  currentUrl = location.pathname + location.search;
+  hasUnsavedChanges = () => false;
+  setMenuOpen(false);
+  for (const entry of byId("nav").querySelectorAll("a[data-name]")) {
     if (entry.dataset.name === name) entry.setAttribute("aria-current", "page");
     else entry.removeAttribute("aria-current");
   }
-  const main = at("main");
+  const main = byId("main");
   main.setAttribute("aria-busy", "true");
-  const slow = still ? 0 : setTimeout(() => main.replaceChildren(waiting()), 250);
+  const loadingTimer = keepOldView ? 0 : setTimeout(() => main.replaceChildren(loadingIndicator()), 250);
   let nodes;
   try {
-    const context = { id, query: new URLSearchParams(location.search), signal: stop.signal, go, again, whose, keep: (dirty) => { unsaved = dirty; } };
+    const context = { id, query: new URLSearchParams(location.search), signal: abort.signal, navigate, reloadView, session: currentSession, setUnsavedCheck: (check) => { hasUnsavedChanges = check; } };
     nodes = view ? await view(context) : [h("h1", { tabindex: "-1" }, "Nothing here"), h("p", {}, "There is no page under this address. ", h("a", { href: "/console/agents" }, "See your agents"), ".")];
   } catch (error) {
-    if (stop.signal.aborted) return;
-    nodes = [h("h1", { tabindex: "-1" }, error.status === 404 ? "Nothing here" : "This did not load"), problem(error),
+    if (abort.signal.aborted) return;
+    nodes = [h("h1", { tabindex: "-1" }, error.status === 404 ? "Nothing here" : "This did not load"), errorMessage(error),
       h("div", { class: "actions" }, button("Try again", { onclick: () => render(true) }, "again"))];
   } finally {
-    clearTimeout(slow);
+    clearTimeout(loadingTimer);
   }
-  if (stop.signal.aborted) return;
+  if (abort.signal.aborted) return;
   main.replaceChildren(...[nodes].flat());
   main.removeAttribute("aria-busy");
   const title = main.querySelector("h1");
   document.title = `${title?.textContent ?? "Console"} – Visavis console`;
-  if (moved) {
+  if (isNavigation) {
     scrollTo(0, 0);
-    // A view may have put the focus where it belongs, as into the first field of a form.
+    // A view may have set the focus itself, for example to the first field of a form.
     if (!main.contains(document.activeElement)) title?.focus({ preventScroll: true });
   }
 }
 
-function menu(open) {
-  at("nav").classList.toggle("open", open);
-  at("menu").setAttribute("aria-expanded", String(open));
+function setMenuOpen(open) {
+  byId("nav").classList.toggle("open", open);
+  byId("menu").setAttribute("aria-expanded", String(open));
 }
 
-function build() {
-  const entry = ([name, words]) => h("li", {}, h("a", { href: `/console/${name}`, data: { name } }, icon(name), words));
-  at("nav").replaceChildren(
-    ...MENU.map(([title, entries]) => h("div", {}, title && h("h2", {}, title), h("ul", {}, entries.map(entry)))),
-    h("div", { class: "foot" },
-      h("p", { class: "soft" }, "Key ", h("code", {}, `${whose.prefix}…`), !may("administer") && ` may ${whose.scope}`),
+function renderMenu() {
+  const menuEntry = ([name, label]) => h("li", {}, h("a", { href: `/console/${name}`, data: { name } }, icon(name), label));
+  byId("nav").replaceChildren(
+    ...MENU.map(([title, entries]) => h("div", {}, title && h("h2", {}, title), h("ul", {}, entries.map(menuEntry)))),
+    h("div", { class: "nav-footer" },
+      h("p", { class: "soft" }, "Key ", h("code", {}, `${currentSession.prefix}…`), !hasScope("administer") && ` may ${currentSession.scope}`),
       h("ul", {}, h("li", {}, h("a", { href: "/docs", target: "_blank", rel: "noopener" }, icon("docs"), "API reference")),
-        h("li", {}, h("button", { type: "button", class: "plain", onclick: leave }, icon("leave"), "Log out")))));
+        h("li", {}, h("button", { type: "button", class: "plain", onclick: logOut }, icon("leave"), "Log out")))));
 }
 
-async function leave() {
-  if (!(await mayLeave())) return;
-  unsaved = () => false;
+async function logOut() {
+  if (!(await confirmLeave())) return;
+  hasUnsavedChanges = () => false;
   await api.logout();
-  enter();
+  showLogin();
 }
 
-/** Shows the way in. */
-function enter(words) {
-  leaving?.abort();
-  at("shell").hidden = true;
-  at("main").replaceChildren();
-  at("skip").hidden = true;
-  at("door").hidden = false;
+/** Shows the login form, with an optional message. */
+function showLogin(message) {
+  viewAbort?.abort();
+  byId("shell").hidden = true;
+  byId("main").replaceChildren();
+  byId("skip").hidden = true;
+  byId("login").hidden = false;
   document.title = "Log in – Visavis console";
-  at("door").replaceChildren(...door(words, (session) => open(session, true)));
+  byId("login").replaceChildren(...loginForm(message, (session) => showConsole(session, true)));
 }
 
-function open(session, moved) {
-  whose = session;
+function showConsole(session, isNavigation) {
+  currentSession = session;
   setScope(session.scope);
-  at("door").hidden = true;
-  at("door").replaceChildren();
-  at("skip").hidden = false;
-  at("shell").hidden = false;
-  build();
-  return render(moved);
+  byId("login").hidden = true;
+  byId("login").replaceChildren();
+  byId("skip").hidden = false;
+  byId("shell").hidden = false;
+  renderMenu();
+  return render(isNavigation);
 }
 
 document.addEventListener("click", (event) => {
@@ -173,33 +176,33 @@ document.addEventListener("click", (event) => {
   const url = new URL(link.href);
   if (url.origin !== location.origin || !/^\/console(\/|$)/.test(url.pathname) || url.hash) return;
   event.preventDefault();
-  go(url.pathname + url.search);
+  navigate(url.pathname + url.search);
 });
 addEventListener("popstate", async () => {
-  if (location.pathname + location.search === shown) return;
-  if (await mayLeave()) return render(true);
-  history.pushState(null, "", shown);
+  if (location.pathname + location.search === currentUrl) return;
+  if (await confirmLeave()) return render(true);
+  history.pushState(null, "", currentUrl);
 });
-addEventListener("beforeunload", (event) => { if (unsaved()) event.preventDefault(); });
-at("menu").addEventListener("click", () => menu(at("menu").getAttribute("aria-expanded") !== "true"));
+addEventListener("beforeunload", (event) => { if (hasUnsavedChanges()) event.preventDefault(); });
+byId("menu").addEventListener("click", () => setMenuOpen(byId("menu").getAttribute("aria-expanded") !== "true"));
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && at("nav").classList.contains("open")) {
-    menu(false);
-    at("menu").focus();
+  if (event.key === "Escape" && byId("nav").classList.contains("open")) {
+    setMenuOpen(false);
+    byId("menu").focus();
   }
 });
-at("skip").addEventListener("click", (event) => {
+byId("skip").addEventListener("click", (event) => {
   event.preventDefault();
-  at("main").focus();
+  byId("main").focus();
 });
-// A page that stays open keeps its session.
-setInterval(() => { if (!at("shell").hidden) api.session().catch(() => {}); }, 600_000);
-api.onLost((refused) => enter(refused.sentence));
+// An open page renews its session every ten minutes.
+setInterval(() => { if (!byId("shell").hidden) api.fetchSession().catch(() => {}); }, 600_000);
+api.onSessionLost((error) => showLogin(error.userMessage));
 
 try {
-  const session = await api.session();
-  if (session) await open(session, false);
-  else enter();
+  const session = await api.fetchSession();
+  if (session) await showConsole(session, false);
+  else showLogin();
 } catch (error) {
-  enter(error.sentence ?? "The console did not start. Load it again.");
+  showLogin(error.userMessage ?? "The console did not start. Load it again.");
 }

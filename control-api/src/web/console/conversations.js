@@ -1,16 +1,16 @@
-// Conversations: the list with every filter that the API has.
+// The list of conversations, with all filters of the API.
 
 import * as api from "./api.js";
-import { button, h, link, pill, span, when } from "./dom.js";
-import { empty, every, head, pager } from "./ui.js";
+import { button, formatDuration, h, link, pill, timeElement } from "./dom.js";
+import { emptyState, pageHeader, pager, pollWhileVisible } from "./ui.js";
 
-const PER = 20;
-const STATES = { STARTED: ["Not joined yet", "warn"], IN_PROGRESS: ["Live", "live"], ENDED: ["Ended", ""] };
-export const REASONS = { user_left: "The caller left", ended_by_api: "Ended by a program", max_call_duration: "Time was up", no_join: "Nobody joined", idle: "Silence", error: "An error", meeting_ended: "The meeting ended" };
+const PAGE_SIZE = 20;
+const STATUS_LABELS = { STARTED: ["Not joined yet", "warn"], IN_PROGRESS: ["Live", "live"], ENDED: ["Ended", ""] };
+export const END_REASONS = { user_left: "The caller left", ended_by_api: "Ended by a program", max_call_duration: "Time was up", no_join: "Nobody joined", idle: "Silence", error: "An error", meeting_ended: "The meeting ended" };
 
-export const state = (conversation) => pill(...(STATES[conversation.status] ?? [conversation.status]));
+export const statusPill = (conversation) => pill(...(STATUS_LABELS[conversation.status] ?? [conversation.status]));
 
-export function usage(conversation) {
+export function parseUsage(conversation) {
   try {
     return JSON.parse(conversation.usage_json) ?? {};
   } catch {
@@ -18,64 +18,65 @@ export function usage(conversation) {
   }
 }
 
-/** `YYYY-MM-DD`, so many days later. */
+/** The day after `day` (`YYYY-MM-DD`): the list's end date is exclusive. */
 function dayAfter(day) {
-  const at = new Date(`${day}T00:00:00Z`);
-  if (Number.isNaN(at.getTime())) return day;
-  at.setUTCDate(at.getUTCDate() + 1);
-  return at.toISOString().slice(0, 10);
+  const date = new Date(`${day}T00:00:00Z`);
+  if (Number.isNaN(date.getTime())) return day;
+  date.setUTCDate(date.getUTCDate() + 1);
+  return date.toISOString().slice(0, 10);
 }
 
-const figure = (label, value) => h("td", { "data-label": label, class: value ? "figure" : "figure none" }, String(value || "–"));
+const numberCell = (label, value) => h("td", { "data-label": label, class: value ? "number-cell" : "number-cell empty-cell" }, String(value || "–"));
 
-export async function conversationsPage({ query, signal, go }) {
+export async function conversationsPage({ query, signal, navigate }) {
   const filter = { search: "", from: "", to: "", type: "", ...Object.fromEntries(query) };
   const offset = Number(filter.offset) || 0;
-  const wanted = { offset, perpage: PER, search: filter.search, fromDate: filter.from, toDate: filter.to && dayAfter(filter.to), type: filter.type };
+  const listQuery = { offset, perpage: PAGE_SIZE, search: filter.search, fromDate: filter.from, toDate: filter.to && dayAfter(filter.to), type: filter.type };
   const filtered = ["search", "from", "to", "type"].some((name) => filter[name]);
-  const to = (change) => {
+  const applyFilter = (change) => {
     const next = Object.entries({ ...filter, offset: 0, ...change }).filter(([, value]) => value);
-    return go(`/console/conversations${next.length ? `?${new URLSearchParams(next)}` : ""}`, { replace: true });
+    return navigate(`/console/conversations${next.length ? `?${new URLSearchParams(next)}` : ""}`, { replace: true });
   };
-  const first = await api.list("/v1/ext/conversation", wanted, signal);
-  const box = h("div", { class: "results" });
+  const first = await api.list("/v1/ext/conversation", listQuery, signal);
+  const results = h("div", { class: "results" });
 
   const row = (conversation) => {
-    const { duration_seconds: seconds, turns } = usage(conversation);
+    const { duration_seconds: seconds, turns } = parseUsage(conversation);
     return h("tr", { data: { id: conversation.id } },
       h("th", { scope: "row" }, h("a", { href: `/console/conversations/${conversation.id}` }, conversation.agent_name), h("span", { class: "soft" }, conversation.user_name || conversation.user_id || "Unnamed caller")),
-      h("td", { "data-label": "State" }, state(conversation), conversation.end_reason && h("span", { class: "soft reason" }, REASONS[conversation.end_reason] ?? conversation.end_reason)),
-      h("td", { "data-label": "Began" }, when(conversation.created_at)),
-      figure("Length", seconds && span(seconds)), figure("Turns", turns), figure("Rating", conversation.rating && `${conversation.rating} of 5`));
+      h("td", { "data-label": "State" }, statusPill(conversation), conversation.end_reason && h("span", { class: "soft reason" }, END_REASONS[conversation.end_reason] ?? conversation.end_reason)),
+      h("td", { "data-label": "Began" }, timeElement(conversation.created_at)),
+      numberCell("Length", seconds && formatDuration(seconds)), numberCell("Turns", turns), numberCell("Rating", conversation.rating && `${conversation.rating} of 5`));
   };
-  const draw = ({ items, total }) => box.replaceChildren(...[
+  const render = ({ items, total }) => results.replaceChildren(...[
     items.length
-      ? h("div", { class: "card flush" }, h("table", { class: "stack" }, h("caption", { class: "unseen" }, "Conversations"),
+      ? h("div", { class: "card flush" }, h("table", { class: "stack" }, h("caption", { class: "visually-hidden" }, "Conversations"),
         h("thead", {}, h("tr", {}, ["Agent and caller", "State", "Began", "Length", "Turns", "Rating"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, items.map(row))))
       : filtered
-        ? empty("conversations", "Nothing matches", "No conversation fits all of these filters.", button("Show all", { onclick: () => go("/console/conversations") }))
-        : empty("conversations", "No conversations yet", "Talk to one of your agents: what is said appears here, word by word.", link("See your agents", "/console/agents", { class: "button" })),
-    pager({ offset, perpage: PER, total }, (next) => to({ offset: next })),
+        ? emptyState("conversations", "Nothing matches", "No conversation fits all of these filters.", button("Show all", { onclick: () => navigate("/console/conversations") }))
+        : emptyState("conversations", "No conversations yet", "Talk to one of your agents: what is said appears here, word by word.", link("See your agents", "/console/agents", { class: "button" })),
+    pager({ offset, perpage: PAGE_SIZE, total }, (next) => applyFilter({ offset: next })),
   ].filter(Boolean));
-  draw(first);
-  let last = JSON.stringify(first);
-  // States and lengths change while one looks; what did not change is not drawn anew, so that a focus in the list stays.
-  every(4, signal, async () => {
-    const next = await api.list("/v1/ext/conversation", wanted, signal);
-    if (JSON.stringify(next) === last || box.contains(document.activeElement)) return;
-    last = JSON.stringify(next);
-    draw(next);
+  render(first);
+  let lastJson = JSON.stringify(first);
+  // Statuses and lengths change meanwhile. An unchanged list, or one that has the focus, is not
+  // rendered again, so that the focus is not lost.
+  pollWhileVisible(4, signal, async () => {
+    const next = await api.list("/v1/ext/conversation", listQuery, signal);
+    if (JSON.stringify(next) === lastJson || results.contains(document.activeElement)) return;
+    lastJson = JSON.stringify(next);
+    render(next);
   });
 
-  const field = (name, label, about) => h("div", { class: "field" }, h("label", { for: `by-${name}` }, label), h("input", { id: `by-${name}`, name, value: filter[name], ...about }));
+  const filterField = (name, label, attributes) => h("div", { class: "field" }, h("label", { for: `by-${name}` }, label), h("input", { id: `by-${name}`, name, value: filter[name], ...attributes }));
   const form = h("form", { class: "filters", role: "search", "aria-label": "Filter conversations", onsubmit: (event) => {
     event.preventDefault();
-    to(Object.fromEntries(new FormData(form)));
+    applyFilter(Object.fromEntries(new FormData(form)));
   } },
-    field("search", "Search", { type: "search", placeholder: "Agent, caller, id or state", class: "grow", list: "states" }), h("datalist", { id: "states" }, Object.keys(STATES).map((value) => h("option", { value }))),
-    field("from", "From", { type: "date" }), field("to", "Until", { type: "date" }), field("type", "Type", { type: "text", autocomplete: "off" }),
+    filterField("search", "Search", { type: "search", placeholder: "Agent, caller, id or state", class: "grow", list: "states" }), h("datalist", { id: "states" }, Object.keys(STATUS_LABELS).map((value) => h("option", { value }))),
+    filterField("from", "From", { type: "date" }), filterField("to", "Until", { type: "date" }), filterField("type", "Type", { type: "text", autocomplete: "off" }),
     h("button", { type: "submit" }, "Filter"), filtered && link("Clear", "/console/conversations", { class: "button quiet" }));
-  const quick = [["", "All"], ["IN_PROGRESS", "Live"], ["STARTED", "Not joined yet"], ["ENDED", "Ended"]].map(([search, words]) =>
-    h("button", { type: "button", class: "chip", "aria-pressed": String(filter.search === search), onclick: () => to({ search }) }, words));
-  return [head("Conversations", "Every call, live and past."), h("div", { class: "chips", role: "group", "aria-label": "State" }, quick), form, box];
+  const statusChips = [["", "All"], ["IN_PROGRESS", "Live"], ["STARTED", "Not joined yet"], ["ENDED", "Ended"]].map(([search, label]) =>
+    h("button", { type: "button", class: "chip", "aria-pressed": String(filter.search === search), onclick: () => applyFilter({ search }) }, label));
+  return [pageHeader("Conversations", "Every call, live and past."), h("div", { class: "chips", role: "group", "aria-label": "State" }, statusChips), form, results];
 }

@@ -1,12 +1,12 @@
-// Webhooks as they were sent: state, tries, body, and sending a dead one again.
+// Webhook deliveries: state, attempts, body. Dead letters can be sent again.
 
 import * as api from "./api.js";
-import { button, h, link, pill, plural, when } from "./dom.js";
-import { busy, toast } from "./ui.js";
+import { button, h, link, pill, plural, timeElement } from "./dom.js";
+import { runBusy, toast } from "./ui.js";
 
-const STATES = { pending: ["Waiting", "warn"], done: ["Delivered", "good"], dead: ["Dead letter", "bad"], dropped: ["Dropped", ""] };
+const STATE_LABELS = { pending: ["Waiting", "warn"], done: ["Delivered", "good"], dead: ["Dead letter", "bad"], dropped: ["Dropped", ""] };
 
-const pretty = (body) => {
+const formatBody = (body) => {
   try {
     return JSON.stringify(JSON.parse(body), null, 2);
   } catch {
@@ -14,34 +14,37 @@ const pretty = (body) => {
   }
 };
 
-function tries(delivery) {
+function attemptsTable(delivery) {
   if (!delivery.tries.length) return h("p", { class: "soft" }, "Not tried yet.");
-  return h("table", { class: "tries" }, h("caption", { class: "unseen" }, "Tries"),
+  return h("table", { class: "tries" }, h("caption", { class: "visually-hidden" }, "Tries"),
     h("thead", {}, h("tr", {}, ["Try", "At", "Answer", "Took"].map((name) => h("th", { scope: "col" }, name)))),
-    h("tbody", {}, delivery.tries.map((one) => h("tr", {},
-      h("td", { "data-label": "Try" }, String(one.attempt)), h("td", { "data-label": "At" }, when(one.at, { second: "2-digit" })),
-      h("td", { "data-label": "Answer" }, one.status ? String(one.status) : one.error ?? "–"), h("td", { "data-label": "Took" }, `${one.took_ms} ms`)))));
+    h("tbody", {}, delivery.tries.map((attempt) => h("tr", {},
+      h("td", { "data-label": "Try" }, String(attempt.attempt)), h("td", { "data-label": "At" }, timeElement(attempt.at, { second: "2-digit" })),
+      h("td", { "data-label": "Answer" }, attempt.status ? String(attempt.status) : attempt.error ?? "–"), h("td", { "data-label": "Took" }, `${attempt.took_ms} ms`)))));
 }
 
-/** A list of deliveries. `again`: called after one was sent again. `apart`: they belong to several conversations, of agents with these `names` by id. */
-export function deliveryList(deliveries, { again = () => {}, apart = false, names } = {}) {
+/**
+ * A list of deliveries. `onRedelivered`: called after one was sent again. `showConversation`: the
+ * deliveries belong to several conversations. `agentNames`: Map from an agent's id to its name.
+ */
+export function deliveryList(deliveries, { onRedelivered = () => {}, showConversation = false, agentNames } = {}) {
   return h("ul", { class: "list deliveries" }, deliveries.map((delivery) => {
-    const [words, tone] = STATES[delivery.state] ?? [delivery.state, ""];
-    const send = delivery.state === "dead" && button("Send again", { needs: "administer", class: "small", "aria-label": `Send ${delivery.event} again`, onclick: ({ currentTarget }) => busy(currentTarget, async () => {
+    const [label, tone] = STATE_LABELS[delivery.state] ?? [delivery.state, ""];
+    const resendButton = delivery.state === "dead" && button("Send again", { needs: "administer", class: "small", "aria-label": `Send ${delivery.event} again`, onclick: ({ currentTarget }) => runBusy(currentTarget, async () => {
       await api.post(`/v1/ext/deadletter/${encodeURIComponent(delivery.id)}/redeliver`);
       toast(`${delivery.event} is sent again.`);
-      await again();
+      await onRedelivered();
     }) }, "again");
     return h("li", { data: { state: delivery.state, id: delivery.id } }, h("details", {},
-      h("summary", {}, h("span", { class: "what" }, h("code", { class: "name" }, delivery.event), h("span", { class: "soft" }, when(delivery.created_at, { second: "2-digit" }), ` · ${plural(delivery.tries.length, "try", "tries")}`, delivery.reason && ` · ${delivery.reason}`)), pill(words, tone)),
+      h("summary", {}, h("span", { class: "item-text" }, h("code", { class: "name" }, delivery.event), h("span", { class: "soft" }, timeElement(delivery.created_at, { second: "2-digit" }), ` · ${plural(delivery.tries.length, "try", "tries")}`, delivery.reason && ` · ${delivery.reason}`)), pill(label, tone)),
       h("dl", { class: "facts" },
         h("dt", {}, "To"), h("dd", { class: "mono" }, delivery.url),
-        apart && [h("dt", {}, "Agent"), h("dd", {}, link(names?.get(delivery.agent_id) ?? delivery.agent_id, `/console/agents/${delivery.agent_id}`))],
+        showConversation && [h("dt", {}, "Agent"), h("dd", {}, link(agentNames?.get(delivery.agent_id) ?? delivery.agent_id, `/console/agents/${delivery.agent_id}`))],
         h("dt", {}, "Id"), h("dd", { class: "mono" }, delivery.id),
-        delivery.next_try && [h("dt", {}, "Next try"), h("dd", {}, when(delivery.next_try, { second: "2-digit" }))],
-        apart && [h("dt", {}, "Conversation"), h("dd", {}, link(delivery.conversation_id, `/console/conversations/${delivery.conversation_id}?tab=webhooks`))]),
-      tries(delivery),
-      h("pre", { tabindex: "0", "aria-label": "Body" }, pretty(delivery.body))),
-    send);
+        delivery.next_try && [h("dt", {}, "Next try"), h("dd", {}, timeElement(delivery.next_try, { second: "2-digit" }))],
+        showConversation && [h("dt", {}, "Conversation"), h("dd", {}, link(delivery.conversation_id, `/console/conversations/${delivery.conversation_id}?tab=webhooks`))]),
+      attemptsTable(delivery),
+      h("pre", { tabindex: "0", "aria-label": "Body" }, formatBody(delivery.body))),
+    resendButton);
   }));
 }

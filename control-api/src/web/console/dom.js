@@ -1,26 +1,31 @@
-// Building elements, and the little words and pictures that every view shares. Text only ever becomes text.
+// Element factories, icons and formats that all views use. A string always becomes a text node,
+// never HTML.
 
-import { guard } from "./scope.js";
+import { requireScope } from "./scope.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const AS_PROPERTY = new Set(["value", "checked", "disabled", "selected", "open", "hidden", "indeterminate"]);
+const DOM_PROPERTIES = new Set(["value", "checked", "disabled", "selected", "open", "hidden", "indeterminate"]);
 
-/** An element: `h("a", { href, class, onclick }, "text", child, [more])`. Children that are null or false are left out. `needs`: the scope without which it is disabled. */
-export function h(tag, about, ...children) {
+/**
+ * Creates an element: `h("a", { href, class, onclick }, "text", child, [children])`. Children that
+ * are null, undefined or false are skipped. `needs`: the scope without which the element is
+ * disabled.
+ */
+export function h(tag, attributes, ...children) {
   const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(about ?? {})) {
+  for (const [name, value] of Object.entries(attributes ?? {})) {
     if (value === undefined || value === null || name === "needs") continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (name === "class") node.className = value;
     else if (name === "data") Object.assign(node.dataset, value);
-    else if (AS_PROPERTY.has(name)) node[name] = value;
+    else if (DOM_PROPERTIES.has(name)) node[name] = value;
     else if (value !== false) node.setAttribute(name, value === true ? "" : value);
   }
   node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
-  return guard(node, about?.needs);
+  return requireScope(node, attributes?.needs);
 }
 
-const PATHS = {
+const ICON_PATHS = {
   agents: "M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM4.500 20a7.500 7.500 0 0 1 15 0",
   templates: "M8 4h11v11M5 8h11v12H5z",
   avatars: "M4 5h16v14H4zM9 12a2 2 0 1 0 0-4 2 2 0 0 0 0 4zM4 17l5-3 4 3 4-4 3 3",
@@ -49,51 +54,51 @@ export function icon(name) {
   svg.setAttribute("viewBox", "0 0 24 24");
   svg.setAttribute("aria-hidden", "true");
   const path = document.createElementNS(SVG, "path");
-  path.setAttribute("d", PATHS[name]);
+  path.setAttribute("d", ICON_PATHS[name]);
   svg.append(path);
   return svg;
 }
 
-export const button = (words, about = {}, picture) => h("button", { type: "button", ...about }, picture && icon(picture), h("span", {}, words));
-export const link = (words, href, about = {}, picture) => h("a", { href, ...about }, picture && icon(picture), h("span", {}, words));
+export const button = (label, attributes = {}, iconName) => h("button", { type: "button", ...attributes }, iconName && icon(iconName), h("span", {}, label));
+export const link = (label, href, attributes = {}, iconName) => h("a", { href, ...attributes }, iconName && icon(iconName), h("span", {}, label));
 
-/** A state in a word, with a colour that only repeats it. */
-export const pill = (words, tone = "") => h("span", { class: `pill ${tone}` }, words);
+/** A short state label. Its colour repeats the text and carries no extra information. */
+export const pill = (label, tone = "") => h("span", { class: `pill ${tone}` }, label);
 
-const PARTS = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" };
+const DATE_FORMAT = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" };
 
-/** An ISO time as people write it; the exact one is its title. */
-export function when(iso, more = {}) {
+/** A `<time>` element for an ISO time, in the user's locale. Its title is the exact time. */
+export function timeElement(iso, format = {}) {
   if (!iso) return h("span", { class: "soft" }, "–");
-  const at = new Date(iso);
-  const year = at.getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" };
-  return h("time", { datetime: iso, title: at.toLocaleString() }, at.toLocaleString([], { ...PARTS, ...year, ...more }));
+  const date = new Date(iso);
+  const year = date.getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" };
+  return h("time", { datetime: iso, title: date.toLocaleString() }, date.toLocaleString([], { ...DATE_FORMAT, ...year, ...format }));
 }
 
-/** Seconds as `1:05`, or `1:02:05`. */
-export function span(seconds) {
-  const all = Math.max(0, Math.round(Number(seconds) || 0));
-  const two = (n) => String(n).padStart(2, "0");
-  const hours = Math.floor(all / 3600);
-  return `${hours ? `${hours}:${two(Math.floor(all / 60) % 60)}` : Math.floor(all / 60)}:${two(all % 60)}`;
+/** Formats seconds as `1:05` or `1:02:05`. */
+export function formatDuration(seconds) {
+  const total = Math.max(0, Math.round(Number(seconds) || 0));
+  const twoDigits = (n) => String(n).padStart(2, "0");
+  const hours = Math.floor(total / 3600);
+  return `${hours ? `${hours}:${twoDigits(Math.floor(total / 60) % 60)}` : Math.floor(total / 60)}:${twoDigits(total % 60)}`;
 }
 
-export const bytes = (n) => (n < 1024 ? `${n} B` : n < 1 << 20 ? `${Math.round(n / 1024)} KB` : `${(n / (1 << 20)).toFixed(1)} MB`);
+export const formatBytes = (n) => (n < 1024 ? `${n} B` : n < 1 << 20 ? `${Math.round(n / 1024)} KB` : `${(n / (1 << 20)).toFixed(1)} MB`);
 export const plural = (n, one, many = `${one}s`) => `${n} ${n === 1 ? one : many}`;
 
-/** A text with a button that copies it. `name` says what it is. */
+/** A text with a button that copies it. `name` describes the text for screen readers. */
 export function copyable(text, name) {
-  const copy = button("Copy", { class: "small", "aria-label": `Copy ${name}` }, "copy");
-  const words = copy.querySelector("span");
-  copy.addEventListener("click", async () => {
+  const copyButton = button("Copy", { class: "small", "aria-label": `Copy ${name}` }, "copy");
+  const copyLabel = copyButton.querySelector("span");
+  copyButton.addEventListener("click", async () => {
     try {
       await navigator.clipboard.writeText(text);
-      words.textContent = "Copied";
+      copyLabel.textContent = "Copied";
     } catch {
       getSelection().selectAllChildren(code);
-      words.textContent = "Press Ctrl+C";
+      copyLabel.textContent = "Press Ctrl+C";
     }
   });
   const code = h("code", { tabindex: "0", "aria-label": name }, text);
-  return h("div", { class: "copyable" }, code, copy);
+  return h("div", { class: "copyable" }, code, copyButton);
 }

@@ -1,9 +1,9 @@
-// Files of the browser.
+// Reading of files.
 
-/** A file as a data URI, for showing and sending. */
-export const dataOf = (file) => new Promise((done, fail) => {
+/** Reads a File or Blob as a data URI. */
+export const readAsDataUrl = (file) => new Promise((resolve, reject) => {
   const reader = new FileReader();
-  reader.onload = () => done(reader.result);
-  reader.onerror = () => fail(reader.error);
+  reader.onload = () => resolve(reader.result);
+  reader.onerror = () => reject(reader.error);
   reader.readAsDataURL(file);
 });

@@ -1,146 +1,150 @@
-// Forms made of a list of fields: labels, hints, what the server refuses at the field that it names, and a warning before changes are lost.
+// Forms built from a list of fields: labels, hints, the server's errors at the field that they
+// name, and a check for unsaved changes.
 
-import { Refused, sentence } from "./api.js";
+import { ApiError, toSentence } from "./api.js";
 import { h } from "./dom.js";
-import { owner, put, read } from "./paths.js";
-import { may, whyNot } from "./scope.js";
+import { getPath, owningPath, setPath } from "./paths.js";
+import { hasScope, missingScopeText } from "./scope.js";
 import { widget } from "./widgets.js";
 
-/** A field with its label, hint and a place for what is wrong with it. */
-function framed(field, made) {
-  const hint = field.hint && h("p", { class: "hint", id: `${made.id}-hint` }, field.hint);
-  const fault = h("p", { class: "fault", id: `${made.id}-fault`, hidden: true });
-  const must = field.required && h("span", { class: "must" }, "required");
-  const name = [field.label, must];
-  if (field.kind === "check") return { node: h("div", { class: "field check" }, made.node, h("label", { for: made.id }, name), hint, fault), fault };
-  const node = made.group
-    ? h("fieldset", { class: `field ${field.class ?? ""}`, "aria-describedby": `${made.id}-hint ${made.id}-fault` }, h("legend", {}, name), hint, made.node, fault)
-    : h("div", { class: `field ${field.class ?? ""}` }, h("label", { for: made.id }, name), made.node, fault, hint);
-  return { node, fault };
+/** A control with its label, its hint and a node for its error. */
+function labelledField(field, control) {
+  const hint = field.hint && h("p", { class: "hint", id: `${control.id}-hint` }, field.hint);
+  const errorNode = h("p", { class: "fault", id: `${control.id}-fault`, hidden: true });
+  const requiredMark = field.required && h("span", { class: "required-mark" }, "required");
+  const name = [field.label, requiredMark];
+  if (field.kind === "check") return { node: h("div", { class: "field check" }, control.node, h("label", { for: control.id }, name), hint, errorNode), errorNode };
+  const node = control.group
+    ? h("fieldset", { class: `field ${field.class ?? ""}`, "aria-describedby": `${control.id}-hint ${control.id}-fault` }, h("legend", {}, name), hint, control.node, errorNode)
+    : h("div", { class: `field ${field.class ?? ""}` }, h("label", { for: control.id }, name), control.node, errorNode, hint);
+  return { node, errorNode };
 }
 
-/** `[{path, reason}]` → what a person reads at the field. */
-const words = (field, reason) => sentence(/^(must|is|holds|names|may|cannot|needs)\b/.test(reason) ? `${field.name ?? field.label} ${reason}` : reason);
+/** The text of an error at its field. */
+const reasonText = (field, reason) => toSentence(/^(must|is|holds|names|may|cannot|needs)\b/.test(reason) ? `${field.name ?? field.label} ${reason}` : reason);
 
-/** What a refusal says of single fields, be it in `details` or in its one sentence. */
-function faults(refused, paths) {
-  if (refused.details.length) return refused.status === 400 ? refused.details : [];
-  const [first] = refused.message.split(" ");
-  return refused.status === 400 && paths.includes(first) ? [{ field: first, reason: refused.message.slice(first.length + 1) }] : [];
+/** The errors of single fields in an ApiError, from `details` or from its message. */
+function fieldErrors(error, paths) {
+  if (error.details.length) return error.status === 400 ? error.details : [];
+  const [firstWord] = error.message.split(" ");
+  return error.status === 400 && paths.includes(firstWord) ? [{ field: firstWord, reason: error.message.slice(firstWord.length + 1) }] : [];
 }
 
 /**
  * A form.
- * - `sections`: `[{id, title, about, words, fields, more, open}]`; `more`: further nodes; `open` false: closed until wanted, `about` says what is in it.
- * - `value`: the record as it is; what is no field of the form stays as it is.
- * - `save(body)`: sends it; `done(answer)`: what comes then.
- * - `needs`: the scope without which it cannot be sent.
- * - `keep(dirty)`: told how to ask whether something would be lost.
+ * - `sections`: `[{id, title, summary, description, fields, more, open}]`. `more`: further nodes.
+ *   `open`: whether a collapsible section is open; undefined for one that cannot be collapsed.
+ *   `summary`: what a collapsed section contains.
+ * - `value`: the current record. Properties without a field are sent unchanged.
+ * - `save(body)`: sends the form; `onSaved(response, body)` runs afterwards.
+ * - `needs`: the scope without which the form cannot be sent.
+ * - `setUnsavedCheck(check)`: gets a function that returns whether there are unsaved changes.
+ * - `sticky`: whether the save bar sticks to the bottom of the window while there are changes.
  */
-export function form({ sections, value = {}, label = "Save", needs = "administer", save, done, keep = () => {}, extra = [], sticky = false }) {
+export function form({ sections, value = {}, label = "Save", needs = "administer", save, onSaved, setUnsavedCheck = () => {}, extra = [], sticky = false }) {
   const fields = new Map();
   let dirty = false;
-  const problem = h("p", { class: "problem", role: "alert", hidden: true });
-  const send = h("button", { needs, type: "submit", class: "primary", id: sticky && "save" }, label);
-  const state = h("span", { class: "soft", role: "status" }, !may(needs) && whyNot());
+  const errorBox = h("p", { class: "problem", role: "alert", hidden: true });
+  const submitButton = h("button", { needs, type: "submit", class: "primary", id: sticky && "save" }, label);
+  const status = h("span", { class: "soft", role: "status" }, !hasScope(needs) && missingScopeText());
 
-  const grid = (list) => h("div", { class: "fields" }, list.map((field) => {
-    const made = widget(field, read(value, field.path));
-    const { node, fault } = framed(field, made);
-    fields.set(field.path, { field, made, node, fault });
+  const fieldGrid = (list) => h("div", { class: "fields" }, list.map((field) => {
+    const control = widget(field, getPath(value, field.path));
+    const { node, errorNode } = labelledField(field, control);
+    fields.set(field.path, { field, control, node, errorNode });
     return node;
   }));
-  const section = ({ id, title, about, words, fields: list, more, open }) => {
-    const content = [words && h("p", { class: "soft" }, words), grid(list), more];
+  const section = ({ id, title, summary, description, fields: sectionFields, more, open }) => {
+    const content = [description && h("p", { class: "soft" }, description), fieldGrid(sectionFields), more];
     if (open === undefined) return h("section", { class: "card", id }, title && h("h2", {}, title), content);
-    return h("details", { class: "card", id, open }, h("summary", {}, h("h2", {}, title), about && h("span", { class: "soft" }, about)), content);
+    return h("details", { class: "card", id, open }, h("summary", {}, h("h2", {}, title), summary && h("span", { class: "soft" }, summary)), content);
   };
-  const buttons = h("div", { class: sticky ? "savebar" : "actions" }, send, extra, state);
-  const node = h("form", { class: "form", novalidate: true, autocomplete: "off" }, sections.map(section), problem, buttons);
+  const buttons = h("div", { class: sticky ? "savebar" : "actions" }, submitButton, extra, status);
+  const node = h("form", { class: "form", novalidate: true, autocomplete: "off" }, sections.map(section), errorBox, buttons);
 
-  const now = (path) => { try { return fields.get(path)?.made.get(); } catch { return undefined; } };
-  const settle = () => { for (const { field, node: shown } of fields.values()) if (field.when) shown.hidden = !field.when(now); };
-  const clear = (entry) => {
-    entry.fault.hidden = true;
-    entry.made.first().removeAttribute("aria-invalid");
+  const valueAt = (path) => { try { return fields.get(path)?.control.get(); } catch { return undefined; } };
+  const updateVisibility = () => { for (const { field, node: fieldNode } of fields.values()) if (field.visibleIf) fieldNode.hidden = !field.visibleIf(valueAt); };
+  const clearError = (entry) => {
+    entry.errorNode.hidden = true;
+    entry.control.focusTarget().removeAttribute("aria-invalid");
   };
-  const mark = (list) => {
-    const rest = [];
-    let first = null;
-    for (const { field: path, reason } of list) {
-      const place = fields.get(owner([...fields.keys()], path) ?? "");
-      if (!place) {
-        rest.push(sentence(`${path} ${reason}`));
+  const showFieldErrors = (errors) => {
+    const unmatched = [];
+    let firstEntry = null;
+    for (const { field: path, reason } of errors) {
+      const entry = fields.get(owningPath([...fields.keys()], path) ?? "");
+      if (!entry) {
+        unmatched.push(toSentence(`${path} ${reason}`));
         continue;
       }
-      place.fault.textContent = words(place.field, reason);
-      place.fault.hidden = false;
-      place.node.hidden = false;
-      place.node.closest("details")?.setAttribute("open", "");
-      place.made.first().setAttribute("aria-invalid", "true");
-      first ??= place;
+      entry.errorNode.textContent = reasonText(entry.field, reason);
+      entry.errorNode.hidden = false;
+      entry.node.hidden = false;
+      entry.node.closest("details")?.setAttribute("open", "");
+      entry.control.focusTarget().setAttribute("aria-invalid", "true");
+      firstEntry ??= entry;
     }
-    if (first) {
-      first.made.first().focus({ preventScroll: true });
-      // In the middle: neither under the bar above nor under the one below.
-      first.node.scrollIntoView({ block: "center" });
+    if (firstEntry) {
+      firstEntry.control.focusTarget().focus({ preventScroll: true });
+      // Centered, so that neither the top bar nor the save bar covers the field.
+      firstEntry.node.scrollIntoView({ block: "center" });
     }
-    return rest;
+    return unmatched;
   };
-  const refuse = (text) => {
-    problem.textContent = text;
-    problem.hidden = !text;
+  const showError = (text) => {
+    errorBox.textContent = text;
+    errorBox.hidden = !text;
   };
 
   node.addEventListener("input", (event) => {
     dirty = true;
     if (sticky) {
-      state.textContent = "Unsaved changes";
+      status.textContent = "Unsaved changes";
       buttons.classList.add("unsaved");
     }
-    const entry = [...fields.values()].find(({ node: shown }) => shown.contains(event.target));
-    if (entry) clear(entry);
-    settle();
+    const entry = [...fields.values()].find(({ node: fieldNode }) => fieldNode.contains(event.target));
+    if (entry) clearError(entry);
+    updateVisibility();
   });
-  node.addEventListener("change", settle);
+  node.addEventListener("change", updateVisibility);
   node.addEventListener("submit", async (event) => {
     event.preventDefault();
-    for (const entry of fields.values()) clear(entry);
-    refuse("");
+    for (const entry of fields.values()) clearError(entry);
+    showError("");
     const body = structuredClone(value);
-    const wrong = [];
-    for (const { field, made } of fields.values()) {
+    const invalid = [];
+    for (const { field, control } of fields.values()) {
       try {
-        const given = made.get();
-        if (field.required && (given === "" || given === null)) wrong.push({ field: field.path, reason: "is required" });
-        if (!field.local || given !== undefined) put(body, field.path, given);
+        const fieldValue = control.get();
+        if (field.required && (fieldValue === "" || fieldValue === null)) invalid.push({ field: field.path, reason: "is required" });
+        if (!field.local || fieldValue !== undefined) setPath(body, field.path, fieldValue);
       } catch (error) {
-        wrong.push({ field: error.field ?? field.path, reason: error.message });
+        invalid.push({ field: error.field ?? field.path, reason: error.message });
       }
     }
-    if (wrong.length) {
-      mark(wrong);
-      return refuse(wrong.length > 1 ? `${wrong.length} fields need your attention.` : "One field needs your attention.");
+    if (invalid.length) {
+      showFieldErrors(invalid);
+      return showError(invalid.length > 1 ? `${invalid.length} fields need your attention.` : "One field needs your attention.");
     }
-    send.disabled = true;
-    state.textContent = "Saving …";
+    submitButton.disabled = true;
+    status.textContent = "Saving …";
     try {
-      const answer = await save(body);
+      const response = await save(body);
       dirty = false;
-      state.textContent = "Saved";
-      await done?.(answer, body);
+      status.textContent = "Saved";
+      await onSaved?.(response, body);
     } catch (error) {
-      state.textContent = sticky ? "Not saved" : "";
+      status.textContent = sticky ? "Not saved" : "";
       if (error?.name === "AbortError") return;
-      if (!(error instanceof Refused)) throw error;
-      const list = faults(error, [...fields.keys()]);
-      const rest = mark(list);
-      refuse(list.length ? [list.length > rest.length && (list.length > 1 ? "Some fields need your attention." : "One field needs your attention."), ...rest].filter(Boolean).join(" ") : error.sentence);
+      if (!(error instanceof ApiError)) throw error;
+      const errors = fieldErrors(error, [...fields.keys()]);
+      const unmatched = showFieldErrors(errors);
+      showError(errors.length ? [errors.length > unmatched.length && (errors.length > 1 ? "Some fields need your attention." : "One field needs your attention."), ...unmatched].filter(Boolean).join(" ") : error.userMessage);
     } finally {
-      send.disabled = false;
+      submitButton.disabled = false;
     }
   });
-  keep(() => dirty && node.isConnected);
-  settle();
-  return { node, get: now, send, field: (path) => fields.get(path), refuse };
+  setUnsavedCheck(() => dirty && node.isConnected);
+  updateVisibility();
+  return { node, get: valueAt, submitButton, field: (path) => fields.get(path), showError };
 }

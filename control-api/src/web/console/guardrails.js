@@ -1,16 +1,16 @@
-// Guardrails: rules that are held against what the user says, beside the reply.
+// Guardrails: rules that are checked against the user's words, in parallel with the reply.
 
 import { pill } from "./dom.js";
-import { recordPage, recordsPage } from "./records.js";
+import { recordListPage, recordPage } from "./records.js";
 
 const KIND = {
-  name: "guardrails", title: "Guardrails", one: "guardrail", many: "guardrails", path: "/v1/ext/guardrail",
-  words: "Rules for what an agent must not go into. They are checked while it answers, so they cost no time.",
-  why: "A guardrail watches what callers say. When its rule applies, the agent says your words instead of its own.",
-  fresh: { name: "", category: "", prompt: "", response_message: "", callback_url: "" },
-  shown: (record) => record,
-  sent: ({ name, category, prompt, response_message, callback_url }) => ({ name, category, prompt, response_message, callback_url }),
-  row: (record) => ({ title: record.name, words: record.prompt, tags: [record.category && pill(record.category), pill(record.response_message ? "Speaks" : "Moderation"), record.callback_url && pill("Webhook")].filter(Boolean) }),
+  name: "guardrails", title: "Guardrails", singular: "guardrail", plural: "guardrails", path: "/v1/ext/guardrail",
+  description: "Rules for what an agent must not go into. They are checked while it answers, so they cost no time.",
+  purpose: "A guardrail watches what callers say. When its rule applies, the agent says your words instead of its own.",
+  defaults: { name: "", category: "", prompt: "", response_message: "", callback_url: "" },
+  toForm: (record) => record,
+  toBody: ({ name, category, prompt, response_message, callback_url }) => ({ name, category, prompt, response_message, callback_url }),
+  toListItem: (record) => ({ title: record.name, description: record.prompt, tags: [record.category && pill(record.category), pill(record.response_message ? "Speaks" : "Moderation"), record.callback_url && pill("Webhook")].filter(Boolean) }),
   sections: (record) => [{ id: "rule", fields: [
     { path: "name", label: "Name", required: true, hint: record.key ? `Its key stays ${record.key}.` : "Its key is made of this name and never changes." },
     { path: "category", label: "Category", hint: "A word of yours, for your lists." },
@@ -20,5 +20,5 @@ const KIND = {
   ] }],
 };
 
-export const guardrailsPage = (context) => recordsPage(context, KIND);
+export const guardrailsPage = (context) => recordListPage(context, KIND);
 export const guardrailPage = (context) => recordPage(context, KIND);

@@ -1,4 +1,4 @@
-// Sending an agent into a meeting that is held elsewhere.
+// The dialog that sends an agent into an external meeting.
 
 import * as api from "./api.js";
 import { form } from "./form.js";
@@ -7,8 +7,8 @@ import { dialog, toast } from "./ui.js";
 const MODES = [["participant", "Takes part: speaks when addressed or in turn"], ["observer", "Listens until it is called"], ["one_to_one", "Talks with one person"]];
 
 /** @param {{id: string, agent_name: string, avatars: object[]}} agent */
-export const meeting = (agent) => dialog(`Send ${agent.agent_name} into a meeting`, (close) => {
-  const made = form({
+export const meetingDialog = (agent) => dialog(`Send ${agent.agent_name} into a meeting`, (close) => {
+  const formView = form({
     value: { agent_id: agent.id, user_name: agent.avatars?.[0]?.persona_name || agent.agent_name, user_id: `console-${Date.now()}`, mode: "participant" },
     label: "Send", needs: "operate",
     sections: [{ fields: [
@@ -16,14 +16,14 @@ export const meeting = (agent) => dialog(`Send ${agent.agent_name} into a meetin
       { path: "user_name", label: "Its name there", name: "The name", required: true },
       { path: "user_id", label: "Session id", required: true, hint: "Told in webhooks and analytics." },
       { path: "mode", label: "How it takes part", kind: "select", options: MODES },
-      { path: "wake_phrase", label: "What wakes it", empty: null, placeholder: "Hey Ada", when: (get) => get("mode") === "observer" },
-      { path: "context", label: "What it should know of the meeting", kind: "area", empty: null, class: "wide" },
+      { path: "wake_phrase", label: "What wakes it", emptyValue: null, placeholder: "Hey Ada", visibleIf: (get) => get("mode") === "observer" },
+      { path: "context", label: "What it should know of the meeting", kind: "area", emptyValue: null, class: "wide" },
     ] }],
     save: (body) => api.post("/v1/ext/externalmeeting", body),
-    done: (answer) => {
+    onSaved: (response) => {
       close("");
-      toast(answer);
+      toast(response);
     },
   });
-  return made.node;
+  return formView.node;
 });

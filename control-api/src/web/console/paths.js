@@ -1,33 +1,35 @@
-// Fields of nested data by the paths that the server names in its refusals, such as `avatars[0].config.llm.url`.
+// Access to nested data by the paths that the server uses in its errors, such as
+// `avatars[0].config.llm.url`.
 
-const steps = (path) => path.split(/[.[\]]+/).filter(Boolean).map((step) => (/^\d+$/.test(step) ? Number(step) : step));
+const parsePath = (path) => path.split(/[.[\]]+/).filter(Boolean).map((step) => (/^\d+$/.test(step) ? Number(step) : step));
 
-/** The value at a path; undefined where there is none. */
-export const read = (data, path) => steps(path).reduce((value, step) => value?.[step], data);
+/** The value at a path, or undefined. */
+export const getPath = (data, path) => parsePath(path).reduce((value, step) => value?.[step], data);
 
-/** Puts a value at a path, making what lies on the way. */
-export function put(data, path, value) {
-  const way = steps(path);
-  const last = way.pop();
-  let place = data;
-  way.forEach((step, i) => {
-    if (typeof place[step] !== "object" || place[step] === null) place[step] = typeof (way[i + 1] ?? last) === "number" ? [] : {};
-    place = place[step];
+/** Sets the value at a path. Creates missing objects and arrays on the way. */
+export function setPath(data, path, value) {
+  const keys = parsePath(path);
+  const lastKey = keys.pop();
+  let target = data;
+  keys.forEach((key, i) => {
+    if (typeof target[key] !== "object" || target[key] === null) target[key] = typeof (keys[i + 1] ?? lastKey) === "number" ? [] : {};
+    target = target[key];
   });
-  place[last] = value;
+  target[lastKey] = value;
 }
 
 /**
- * Which of `paths` a refused field belongs to: itself, or what holds it, or what stands in it.
+ * The path of `paths` to which a rejected field belongs: the same path, else the longest one that
+ * contains it, else the first one inside it.
  * @returns {string | null}
  */
-export function owner(paths, refused) {
-  // `config.` may be left out of the way to an avatar's models.
-  const same = (path) => path.replace(/\]\.config\./, "].");
-  const wanted = same(refused);
-  const inside = (whole, part) => part === whole || part.startsWith(`${whole}.`) || part.startsWith(`${whole}[`);
-  return paths.find((path) => same(path) === wanted)
-    ?? paths.filter((path) => inside(same(path), wanted)).sort((a, b) => b.length - a.length)[0]
-    ?? paths.find((path) => inside(wanted, same(path)))
+export function owningPath(paths, rejectedPath) {
+  // `config.` may be missing in the path to an avatar's models.
+  const normalize = (path) => path.replace(/\]\.config\./, "].");
+  const wanted = normalize(rejectedPath);
+  const contains = (parent, child) => child === parent || child.startsWith(`${parent}.`) || child.startsWith(`${parent}[`);
+  return paths.find((path) => normalize(path) === wanted)
+    ?? paths.filter((path) => contains(normalize(path), wanted)).sort((a, b) => b.length - a.length)[0]
+    ?? paths.find((path) => contains(wanted, normalize(path)))
     ?? null;
 }

@@ -1,73 +1,77 @@
-// A picture that follows what is being set: one request at a time, always for the newest state.
+// The preview of the avatar editor. It sends one request at a time, always for the newest settings.
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
-import { dataOf } from "./files.js";
+import { readAsDataUrl } from "./files.js";
 
-const SIDE = 256;
-/** Side of what is shown while a slider moves. */
-const DRAFT = 128;
-/** Milliseconds without a change after which the sharp picture is drawn. */
-const REST = 250;
-/** Milliseconds before a server that is busy is asked again. */
-const AGAIN = 800;
+/** Side length of the sharp picture, in pixels. */
+const FULL_SIZE = 256;
+/** Side length of the draft that is shown while a slider moves, in pixels. */
+const DRAFT_SIZE = 128;
+/** The sharp picture is requested after so many milliseconds without a change. */
+const SHARP_DELAY_MS = 250;
+/** Minimum delay before a request that the server rejected as busy is repeated. */
+const RETRY_DELAY_MS = 800;
 
 export class Preview {
   #signal;
-  #wanted = null;
-  #drawing = false;
+  #nextRequest = null;
+  #running = false;
   #timer = 0;
-  #what = "";
+  #description = "";
 
   constructor(signal) {
     this.#signal = signal;
-    this.picture = h("img", { alt: "The person as it is set now", width: SIDE, height: SIDE, class: "drawn" });
-    this.words = h("p", { class: "soft", role: "status" }, "Drawing …");
-    this.node = h("figure", { class: "shown", "aria-busy": "true" }, this.picture, this.words);
+    this.image = h("img", { alt: "The person as it is set now", width: FULL_SIZE, height: FULL_SIZE, class: "drawn" });
+    this.status = h("p", { class: "soft", role: "status" }, "Drawing …");
+    this.node = h("figure", { class: "preview-figure", "aria-busy": "true" }, this.image, this.status);
     signal.addEventListener("abort", () => clearTimeout(this.#timer));
   }
 
-  /** Shows this as soon as it can be drawn: a draft while more changes come, then the sharp one. `what`: in words, for those who do not see it. */
-  want(order, what) {
+  /**
+   * Requests the picture of a character: a draft first, then the sharp one. `description`: the text
+   * for screen readers.
+   */
+  request(request, description) {
     clearTimeout(this.#timer);
-    const first = !this.picture.src;
-    this.#what = what;
-    this.#draw({ ...order, size: first ? SIDE : DRAFT });
-    if (!first) this.#timer = setTimeout(() => this.#draw({ ...order, size: SIDE }), REST);
+    const isFirst = !this.image.src;
+    this.#description = description;
+    this.#enqueue({ ...request, size: isFirst ? FULL_SIZE : DRAFT_SIZE });
+    if (!isFirst) this.#timer = setTimeout(() => this.#enqueue({ ...request, size: FULL_SIZE }), SHARP_DELAY_MS);
   }
 
-  #draw(order) {
-    this.#wanted = order;
+  #enqueue(request) {
+    this.#nextRequest = request;
     this.node.setAttribute("aria-busy", "true");
-    if (!this.#drawing) this.#run();
+    if (!this.#running) this.#run();
   }
 
   async #run() {
-    this.#drawing = true;
-    while (this.#wanted && !this.#signal.aborted) {
-      const order = this.#wanted;
-      this.#wanted = null;
+    this.#running = true;
+    while (this.#nextRequest && !this.#signal.aborted) {
+      const request = this.#nextRequest;
+      this.#nextRequest = null;
       try {
-        const began = performance.now();
-        this.picture.src = await dataOf(await api.picture("/v2/character/preview", order, this.#signal));
-        this.picture.dataset.size = order.size;
-        this.picture.dataset.took = Math.round(performance.now() - began);
-        this.picture.alt = `The person as it is set now${this.#what}`;
-        // Said once a change is over, and not for each step of a slider.
-        if (order.size === SIDE) this.words.textContent = `Drawn${this.#what}.`;
+        const startedAt = performance.now();
+        this.image.src = await readAsDataUrl(await api.postForBlob("/v2/character/preview", request, this.#signal));
+        this.image.dataset.size = request.size;
+        this.image.dataset.took = Math.round(performance.now() - startedAt);
+        this.image.alt = `The person as it is set now${this.#description}`;
+        // Announced once per change, not for each step of a slider.
+        if (request.size === FULL_SIZE) this.status.textContent = `Drawn${this.#description}.`;
       } catch (error) {
         if (this.#signal.aborted) return;
-        if (!(error instanceof api.Refused)) throw error;
-        // Another tab asked in between, or the server has no time: this one is still wanted.
+        if (!(error instanceof api.ApiError)) throw error;
+        // A request of another tab replaced this one, or the server is busy: repeat it.
         if ([409, 503, 429].includes(error.status)) {
-          await new Promise((go) => setTimeout(go, Math.max(AGAIN, error.retryAfter * 1000)));
-          this.#wanted ??= order;
+          await new Promise((resolve) => setTimeout(resolve, Math.max(RETRY_DELAY_MS, error.retryAfter * 1000)));
+          this.#nextRequest ??= request;
         } else {
-          this.words.textContent = error.details.length ? error.details.map(({ field, reason }) => `${field} ${reason}`).join(", ") : error.sentence;
+          this.status.textContent = error.details.length ? error.details.map(({ field, reason }) => `${field} ${reason}`).join(", ") : error.userMessage;
         }
       }
     }
-    this.#drawing = false;
+    this.#running = false;
     this.node.removeAttribute("aria-busy");
   }
 }

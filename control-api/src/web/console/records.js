@@ -1,50 +1,58 @@
-// What guardrails, tools and MCP servers have in common: a list of named things, and a form for one of them.
+// The common views of guardrails, tools and MCP servers: a list, and a form for one record.
+//
+// A `kind` describes one of them: `name` (in the console's paths), `title`, `singular`, `plural`,
+// `path` (of the API), `description` (of the list), `purpose` (of an empty list and a new record),
+// `defaults` (of a new record), `sections(record)` (of the form), and these functions:
+// - `toForm(record)`: the value of the form.
+// - `toBody(value)`: the request body for the form's value.
+// - `toListItem(record)`: `{title, description, tags}`.
+// - `decorate(formView, record)`: optional, adds further nodes to the form.
 
 import * as api from "./api.js";
 import { button, h, link } from "./dom.js";
 import { form } from "./form.js";
-import { back, busy, card, empty, head, sure, toast } from "./ui.js";
+import { backLink, card, confirmDialog, emptyState, pageHeader, runBusy, toast } from "./ui.js";
 
-/** The list of a kind. `row(record)` returns `{title, words, tags}`. */
-export async function recordsPage({ signal }, kind) {
-  const records = await api.all(kind.path, signal);
-  const add = link(`New ${kind.one}`, `/console/${kind.name}/new`, { needs: "administer", class: "button primary" }, "plus");
+/** The list of a kind. */
+export async function recordListPage({ signal }, kind) {
+  const records = await api.listAll(kind.path, signal);
+  const newLink = link(`New ${kind.singular}`, `/console/${kind.name}/new`, { needs: "administer", class: "button primary" }, "plus");
   return [
-    head(kind.title, kind.words, add),
+    pageHeader(kind.title, kind.description, newLink),
     records.length
       ? h("ul", { class: "list" }, records.map((record) => {
-        const { title, words, tags } = kind.row(record);
-        return h("li", {}, h("div", { class: "what" }, h("h2", {}, h("a", { href: `/console/${kind.name}/${record.id}` }, title)), h("p", { class: "soft clip" }, words)), h("p", { class: "tags" }, tags));
+        const { title, description, tags } = kind.toListItem(record);
+        return h("li", {}, h("div", { class: "item-text" }, h("h2", {}, h("a", { href: `/console/${kind.name}/${record.id}` }, title)), h("p", { class: "soft clip" }, description)), h("p", { class: "tags" }, tags));
       }))
-      : empty(kind.name, `No ${kind.many} yet`, kind.why, link(`New ${kind.one}`, `/console/${kind.name}/new`, { needs: "administer", class: "button" }, "plus")),
+      : emptyState(kind.name, `No ${kind.plural} yet`, kind.purpose, link(`New ${kind.singular}`, `/console/${kind.name}/new`, { needs: "administer", class: "button" }, "plus")),
   ];
 }
 
-/** One of a kind, or a new one. */
-export async function recordPage({ id, signal, go, keep }, kind) {
-  const fresh = id === "new";
-  const record = fresh ? structuredClone(kind.fresh) : kind.shown(await api.get(`${kind.path}/${encodeURIComponent(id)}`, signal));
-  const made = form({
-    keep, value: record, sections: kind.sections(record), label: fresh ? `Create ${kind.one}` : "Save changes",
+/** The form of one record, or of a new one. */
+export async function recordPage({ id, signal, navigate, setUnsavedCheck }, kind) {
+  const isNew = id === "new";
+  const record = isNew ? structuredClone(kind.defaults) : kind.toForm(await api.get(`${kind.path}/${encodeURIComponent(id)}`, signal));
+  const formView = form({
+    setUnsavedCheck, value: record, sections: kind.sections(record), label: isNew ? `Create ${kind.singular}` : "Save changes",
     extra: [link("Cancel", `/console/${kind.name}`, { class: "button quiet" })],
-    save: (body) => (fresh ? api.post(kind.path, kind.sent(body)) : api.put(`${kind.path}/${id}`, kind.sent(body))),
-    done: (_, body) => {
-      toast(fresh ? `${kind.row(kind.sent(body)).title} is made. Attach it to an agent under “Knowledge, tools and rules”.` : "Saved.");
-      go(`/console/${kind.name}`, { force: true });
+    save: (body) => (isNew ? api.post(kind.path, kind.toBody(body)) : api.put(`${kind.path}/${id}`, kind.toBody(body))),
+    onSaved: (_, body) => {
+      toast(isNew ? `${kind.toListItem(kind.toBody(body)).title} is made. Attach it to an agent under “Knowledge, tools and rules”.` : "Saved.");
+      navigate(`/console/${kind.name}`, { force: true });
     },
   });
-  kind.dress?.(made, record);
-  const title = fresh ? `New ${kind.one}` : kind.row(record).title;
+  kind.decorate?.(formView, record);
+  const title = isNew ? `New ${kind.singular}` : kind.toListItem(record).title;
   return [
-    back(kind.title, `/console/${kind.name}`),
-    head(title, fresh ? kind.why : undefined),
-    made.node,
-    !fresh && card("Delete", h("p", { class: "soft" }, "Agents to which it is attached go on without it."), button(`Delete this ${kind.one}`, { needs: "administer", class: "small risky", onclick: async ({ currentTarget }) => {
-      if (!(await sure(`Delete ${title}?`, "This cannot be undone.", "Delete"))) return;
-      await busy(currentTarget, async () => {
+    backLink(kind.title, `/console/${kind.name}`),
+    pageHeader(title, isNew ? kind.purpose : undefined),
+    formView.node,
+    !isNew && card("Delete", h("p", { class: "soft" }, "Agents to which it is attached go on without it."), button(`Delete this ${kind.singular}`, { needs: "administer", class: "small risky", onclick: async ({ currentTarget }) => {
+      if (!(await confirmDialog(`Delete ${title}?`, "This cannot be undone.", "Delete"))) return;
+      await runBusy(currentTarget, async () => {
         await api.remove(`${kind.path}/${id}`);
         toast(`${title} is deleted.`);
-        go(`/console/${kind.name}`, { force: true });
+        navigate(`/console/${kind.name}`, { force: true });
       });
     } }, "bin")),
   ].filter(Boolean);

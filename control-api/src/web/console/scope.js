@@ -1,27 +1,28 @@
-// What the key of this session may do, as the server told it: each scope includes those before it. The server checks it again.
+// The scope of this session's API key, as reported by the server. Each scope includes those before
+// it. The server checks every request again.
 
 const SCOPES = ["read", "operate", "administer"];
-let own = "administer";
+let sessionScope = "administer";
 
-/** The session's scope; one that this page does not know allows nothing but reading. */
-export const setScope = (scope) => { own = SCOPES.includes(scope) ? scope : "read"; };
+/** Sets the session's scope. An unknown scope counts as `read`. */
+export const setScope = (scope) => { sessionScope = SCOPES.includes(scope) ? scope : "read"; };
 
-/** Whether the key may do what needs this scope. */
-export const may = (needed) => SCOPES.indexOf(own) >= SCOPES.indexOf(needed);
+/** Whether the session's key has this scope. */
+export const hasScope = (scope) => SCOPES.indexOf(sessionScope) >= SCOPES.indexOf(scope);
 
-/** The scopes of keys that it may make. */
-export const lesser = () => SCOPES.filter(may);
+/** The scopes that the session's key may give to new keys. */
+export const grantableScopes = () => SCOPES.filter(hasScope);
 
-export const whyNot = () => `Your API key has scope “${own}”, which does not allow this.`;
+export const missingScopeText = () => `Your API key has scope “${sessionScope}”, which does not allow this.`;
 
-/** Leaves a control in its place, without effect, if the key may not use it. */
-export function guard(control, needed) {
-  if (!needed || may(needed)) return control;
+/** Disables a control, but leaves it in place, if the session's key lacks the scope. */
+export function requireScope(control, scope) {
+  if (!scope || hasScope(scope)) return control;
   if (control.localName === "a") {
     control.removeAttribute("href");
     control.setAttribute("role", "link");
     control.setAttribute("aria-disabled", "true");
   } else control.disabled = true;
-  control.title = whyNot();
+  control.title = missingScopeText();
   return control;
 }

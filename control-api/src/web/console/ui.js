@@ -1,49 +1,49 @@
-// What every view is made of: head of a page, lists in pages, dialogs, short notes.
+// Building blocks of all views: page header, pager, dialogs, toasts, tabs.
 
-import { Refused } from "./api.js";
+import { ApiError } from "./api.js";
 import { button, h, icon, link } from "./dom.js";
 
-/** Title of the page, what it is for, and what can be done. */
-export function head(title, words, ...actions) {
+/** The page header: title, description, actions. */
+export function pageHeader(title, description, ...actions) {
   return h("header", { class: "head" },
-    h("div", {}, h("h1", { tabindex: "-1" }, title), words && h("p", { class: "lead" }, words)),
+    h("div", {}, h("h1", { tabindex: "-1" }, title), description && h("p", { class: "lead" }, description)),
     actions.length > 0 && h("div", { class: "actions" }, actions));
 }
 
-export const back = (words, href) => h("p", { class: "back" }, link(`← ${words}`, href));
+export const backLink = (label, href) => h("p", { class: "back" }, link(`← ${label}`, href));
 
-/** What stands where nothing is yet: why, and the way on. */
-export function empty(picture, title, words, ...actions) {
-  return h("div", { class: "empty" }, h("div", { class: "badge" }, icon(picture)), h("h2", {}, title), h("p", {}, words), actions.length > 0 && h("div", { class: "actions" }, actions));
+/** The placeholder of an empty list: icon, title, explanation, actions. */
+export function emptyState(iconName, title, text, ...actions) {
+  return h("div", { class: "empty" }, h("div", { class: "badge" }, icon(iconName)), h("h2", {}, title), h("p", {}, text), actions.length > 0 && h("div", { class: "actions" }, actions));
 }
 
 export const card = (title, ...children) => h("section", { class: "card" }, title && h("h2", {}, title), children);
 
-/** A refusal in its own place. */
-export function problem(error) {
-  if (!(error instanceof Refused)) console.error(error);
-  const words = error instanceof Refused ? error.sentence : "Something in this page went wrong. Load it again.";
-  return h("p", { class: "problem", role: "alert" }, words);
+/** An error, shown in place of the content that failed. */
+export function errorMessage(error) {
+  if (!(error instanceof ApiError)) console.error(error);
+  const text = error instanceof ApiError ? error.userMessage : "Something in this page went wrong. Load it again.";
+  return h("p", { class: "problem", role: "alert" }, text);
 }
 
-export const waiting = (words = "Loading …") => h("p", { class: "waiting", role: "status" }, h("span", { class: "spinner", "aria-hidden": "true" }), words);
+export const loadingIndicator = (text = "Loading …") => h("p", { class: "waiting", role: "status" }, h("span", { class: "spinner", "aria-hidden": "true" }), text);
 
-/** A short note that goes by itself; it is read aloud. */
-export function toast(words, bad = false) {
-  const note = h("p", { class: bad ? "toast bad" : "toast" }, words);
-  document.getElementById("toasts").append(note);
-  setTimeout(() => note.remove(), bad ? 9000 : 5000);
+/** A short message that disappears by itself. Screen readers announce it. */
+export function toast(text, isError = false) {
+  const element = h("p", { class: isError ? "toast bad" : "toast" }, text);
+  document.getElementById("toasts").append(element);
+  setTimeout(() => element.remove(), isError ? 9000 : 5000);
 }
 
-/** Runs what a button asks for: no second click meanwhile, and a refusal is told. */
-export async function busy(control, run) {
+/** Runs the action of a control. Disables the control meanwhile, and shows an error as a toast. */
+export async function runBusy(control, run) {
   control.disabled = true;
   control.setAttribute("aria-busy", "true");
   try {
     return await run();
   } catch (error) {
-    if (!(error instanceof Refused)) console.error(error);
-    toast(error instanceof Refused ? error.sentence : "Something in this page went wrong.", true);
+    if (!(error instanceof ApiError)) console.error(error);
+    toast(error instanceof ApiError ? error.userMessage : "Something in this page went wrong.", true);
     return undefined;
   } finally {
     control.disabled = false;
@@ -53,15 +53,18 @@ export async function busy(control, run) {
 
 let dialogs = 0;
 
-/** A dialog; resolves with what its form was closed with ("" = left). `build(close)` returns its content. */
+/**
+ * Shows a modal dialog. `build(close)` returns its content. Resolves with the value that was passed
+ * to `close`; "" means dismissed.
+ */
 export function dialog(title, build) {
-  return new Promise((done) => {
+  return new Promise((resolve) => {
     const id = `dialog-${++dialogs}`;
-    const before = document.activeElement;
+    const previousFocus = document.activeElement;
     const node = h("dialog", { class: "dialog", "aria-labelledby": id, onclose: () => {
       node.remove();
-      before?.focus?.();
-      done(node.returnValue);
+      previousFocus?.focus?.();
+      resolve(node.returnValue);
     } });
     node.append(
       h("div", { class: "dialog-head" }, h("h2", { id }, title), button("", { class: "plain", "aria-label": "Close", onclick: () => node.close("") }, "close")),
@@ -71,33 +74,33 @@ export function dialog(title, build) {
   });
 }
 
-/** Asks before something that cannot be taken back. */
-export async function sure(title, words, action) {
+/** Asks for confirmation of an action that cannot be undone. */
+export async function confirmDialog(title, text, action) {
   const answer = await dialog(title, (close) => [
-    h("p", {}, words),
+    h("p", {}, text),
     h("div", { class: "actions end" }, button("Cancel", { onclick: () => close("") }), button(action, { class: "danger", onclick: () => close("yes") })),
   ]);
   return answer === "yes";
 }
 
-/** Which part of a list is shown, and the ways to the others. */
-export function pager({ offset, perpage, total }, turn) {
+/** The pager of a list: the range that is shown, and buttons for newer and older items. */
+export function pager({ offset, perpage, total }, onTurn) {
   if (total <= perpage && offset === 0) return null;
   const to = Math.min(total, offset + perpage);
   return h("div", { class: "pager" },
     h("p", { class: "soft", role: "status" }, total ? `${Math.min(offset + 1, total)}–${to} of ${total}` : "None"),
-    button("Newer", { class: "small", disabled: offset === 0, onclick: () => turn(Math.max(0, offset - perpage)) }),
-    button("Older", { class: "small", disabled: to >= total, onclick: () => turn(offset + perpage) }));
+    button("Newer", { class: "small", disabled: offset === 0, onclick: () => onTurn(Math.max(0, offset - perpage)) }),
+    button("Older", { class: "small", disabled: to >= total, onclick: () => onTurn(offset + perpage) }));
 }
 
-/** A search box that waits until the typing rests. */
-export function search(label, value, then) {
+/** A search box. Calls `onSearch` 250 ms after the last input. */
+export function searchBox(label, value, onSearch) {
   let timer = 0;
   const input = h("input", { type: "search", value, placeholder: label, "aria-label": label, oninput: () => {
     clearTimeout(timer);
-    timer = setTimeout(() => then(input.value.trim()), 250);
+    timer = setTimeout(() => onSearch(input.value.trim()), 250);
   } });
-  // The list was drawn anew while somebody types here: the next letter belongs behind the last one.
+  // The view was rendered again while the user types: the caret belongs at the end.
   if (value) requestAnimationFrame(() => {
     input.focus();
     input.setSelectionRange(value.length, value.length);
@@ -105,35 +108,38 @@ export function search(label, value, then) {
   return h("div", { class: "search" }, input);
 }
 
-/** Tabs by the arrow keys too. `parts`: `[{id, name, show}]`; `show()` makes the panel's content each time it is opened. */
-export function tabs(parts, first, opened = () => {}) {
+/**
+ * Tabs, also usable with the arrow keys. `definitions`: `[{id, name, show}]`; `show()` creates the
+ * panel's content each time the tab is opened.
+ */
+export function tabs(definitions, initialId, onOpen = () => {}) {
   const panel = h("div", { role: "tabpanel", tabindex: "0", class: "panel" });
-  const open = (part, focus) => {
-    for (const tab of strip.children) {
-      const on = tab.dataset.id === part.id;
-      tab.setAttribute("aria-selected", String(on));
-      tab.tabIndex = on ? 0 : -1;
-      if (on && focus) tab.focus();
+  const openTab = (definition, focus) => {
+    for (const tab of tabList.children) {
+      const selected = tab.dataset.id === definition.id;
+      tab.setAttribute("aria-selected", String(selected));
+      tab.tabIndex = selected ? 0 : -1;
+      if (selected && focus) tab.focus();
     }
-    panel.setAttribute("aria-labelledby", `tab-${part.id}`);
-    panel.replaceChildren(...[part.show()].flat());
-    opened(part.id);
+    panel.setAttribute("aria-labelledby", `tab-${definition.id}`);
+    panel.replaceChildren(...[definition.show()].flat());
+    onOpen(definition.id);
   };
-  const step = (event) => {
-    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!by) return;
+  const onKeyDown = (event) => {
+    const offset = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!offset) return;
     event.preventDefault();
-    const now = parts.findIndex((part) => part.id === event.target.dataset.id);
-    open(parts[(now + by + parts.length) % parts.length], true);
+    const current = definitions.findIndex((definition) => definition.id === event.target.dataset.id);
+    openTab(definitions[(current + offset + definitions.length) % definitions.length], true);
   };
-  const strip = h("div", { class: "tabs", role: "tablist", onkeydown: step },
-    parts.map((part) => h("button", { type: "button", role: "tab", id: `tab-${part.id}`, data: { id: part.id }, onclick: () => open(part) }, part.name)));
-  open(parts.find((part) => part.id === first) ?? parts[0]);
-  return { node: h("div", { class: "tabbed" }, strip, panel), open: (id) => open(parts.find((part) => part.id === id)) };
+  const tabList = h("div", { class: "tabs", role: "tablist", onkeydown: onKeyDown },
+    definitions.map((definition) => h("button", { type: "button", role: "tab", id: `tab-${definition.id}`, data: { id: definition.id }, onclick: () => openTab(definition) }, definition.name)));
+  openTab(definitions.find((definition) => definition.id === initialId) ?? definitions[0]);
+  return { node: h("div", { class: "tabbed" }, tabList, panel), open: (id) => openTab(definitions.find((definition) => definition.id === id)) };
 }
 
-/** Repeats `run` every `seconds` while the page is looked at, until `signal`. */
-export function every(seconds, signal, run) {
+/** Runs `run` every `seconds` while the page is visible, until `signal` aborts. */
+export function pollWhileVisible(seconds, signal, run) {
   const timer = setInterval(() => { if (!document.hidden) Promise.resolve(run()).catch(() => {}); }, seconds * 1000);
   signal.addEventListener("abort", () => clearInterval(timer));
 }

@@ -1,45 +1,45 @@
-// Webhooks that were given up, over all conversations; and where the log of each conversation is.
+// The dead letters of all conversations, and links to the delivery log of each conversation.
 
 import * as api from "./api.js";
 import { deliveryList } from "./deliveries.js";
-import { button, h, link, when } from "./dom.js";
-import { busy, card, empty, head, pager, sure, toast } from "./ui.js";
+import { button, h, link, timeElement } from "./dom.js";
+import { card, confirmDialog, emptyState, pageHeader, pager, runBusy, toast } from "./ui.js";
 
-const PER = 20;
+const PAGE_SIZE = 20;
 
-export async function webhooksPage({ query, signal, go, again }) {
+export async function webhooksPage({ query, signal, navigate, reloadView }) {
   const offset = Number(query.get("offset")) || 0;
   const [{ items, total }, recent, agents] = await Promise.all([
-    api.list("/v1/ext/deadletters", { offset, perpage: PER }, signal),
+    api.list("/v1/ext/deadletters", { offset, perpage: PAGE_SIZE }, signal),
     api.list("/v1/ext/conversation", { perpage: 20 }, signal),
-    api.all("/v1/ext/agent", signal)]);
-  const everyOne = button("Send all of these again", { needs: "administer", class: "small", onclick: async ({ currentTarget }) => {
-    if (!(await sure(`Send ${items.length} again?`, "Each goes to its receiver under the id that it had.", "Send again"))) return;
-    await busy(currentTarget, async () => {
+    api.listAll("/v1/ext/agent", signal)]);
+  const resendAllButton = button("Send all of these again", { needs: "administer", class: "small", onclick: async ({ currentTarget }) => {
+    if (!(await confirmDialog(`Send ${items.length} again?`, "Each is sent to its receiver with its original id.", "Send again"))) return;
+    await runBusy(currentTarget, async () => {
       let sent = 0;
       for (const { id } of items) {
         try {
           await api.post(`/v1/ext/deadletter/${encodeURIComponent(id)}/redeliver`);
           sent += 1;
         } catch (error) {
-          // Somebody else may have sent it meanwhile.
+          // 404: another user has sent it meanwhile.
           if (error.status !== 404) throw error;
         }
       }
       toast(`${sent} sent again.`);
-      await again();
+      await reloadView();
     });
   } }, "again");
-  const hooked = new Set(agents.filter((agent) => agent.callback_url).map((agent) => agent.id));
-  const withLog = recent.items.filter((conversation) => hooked.has(conversation.agent_id));
+  const agentsWithWebhook = new Set(agents.filter((agent) => agent.callback_url).map((agent) => agent.id));
+  const withDeliveries = recent.items.filter((conversation) => agentsWithWebhook.has(conversation.agent_id));
   return [
-    head("Webhooks", "Events that your server is told of. What it did not take after every try waits here as a dead letter."),
-    h("section", { class: "card flush" }, h("div", { class: "card-head" }, h("h2", {}, "Dead letters"), items.length > 1 && everyOne),
-      items.length ? deliveryList(items, { again, apart: true, names: new Map(agents.map((agent) => [agent.id, agent.agent_name])) }) : h("div", { class: "pad" }, empty("webhooks", "No dead letters", "Every webhook reached its receiver, or is still being tried."))),
-    pager({ offset, perpage: PER, total }, (next) => go(`/console/webhooks?offset=${next}`)),
+    pageHeader("Webhooks", "Events that are sent to your server. A webhook that failed on every try is listed here as a dead letter."),
+    h("section", { class: "card flush" }, h("div", { class: "card-head" }, h("h2", {}, "Dead letters"), items.length > 1 && resendAllButton),
+      items.length ? deliveryList(items, { onRedelivered: reloadView, showConversation: true, agentNames: new Map(agents.map((agent) => [agent.id, agent.agent_name])) }) : h("div", { class: "pad" }, emptyState("webhooks", "No dead letters", "Every webhook reached its receiver, or is still being tried."))),
+    pager({ offset, perpage: PAGE_SIZE, total }, (next) => navigate(`/console/webhooks?offset=${next}`)),
     card("Delivery log", h("p", { class: "soft" }, "Each conversation keeps the log of its own webhooks. The latest of agents with an address:"),
-      withLog.length
-        ? h("ul", { class: "list inner" }, withLog.map((conversation) => h("li", {}, h("div", { class: "what" }, h("h3", {}, h("a", { href: `/console/conversations/${conversation.id}?tab=webhooks` }, conversation.agent_name, conversation.user_name ? ` with ${conversation.user_name}` : ""))), when(conversation.created_at))))
-        : h("p", { class: "soft" }, hooked.size ? "No conversation yet." : ["No agent has an address yet. Set one under “Webhooks” of ", link("an agent", "/console/agents"), "."])),
+      withDeliveries.length
+        ? h("ul", { class: "list inner" }, withDeliveries.map((conversation) => h("li", {}, h("div", { class: "item-text" }, h("h3", {}, h("a", { href: `/console/conversations/${conversation.id}?tab=webhooks` }, conversation.agent_name, conversation.user_name ? ` with ${conversation.user_name}` : ""))), timeElement(conversation.created_at))))
+        : h("p", { class: "soft" }, agentsWithWebhook.size ? "No conversation yet." : ["No agent has an address yet. Set one under “Webhooks” of ", link("an agent", "/console/agents"), "."])),
   ].filter(Boolean);
 }

@@ -1,55 +1,56 @@
-// The controls of a form, by kind. Each makes `{node, get, first}`: what is shown, its value, and what takes the focus; those of one value
-// also `set`, which shows another one.
+// The controls of a form, by kind. Each returns `{node, get, focusTarget}`: its node, a function
+// for its value, and a function for the element that takes the focus. Controls of a single value
+// also have `set(value)`. `group`: the control consists of several inputs.
 
 import { button, h, icon } from "./dom.js";
 
-const id = (field) => `f-${field.path.replace(/[^a-z0-9]+/gi, "-")}`;
-const about = (field) => `${id(field)}-hint ${id(field)}-fault`;
-const single = (node, get, set = (value) => { node.value = value ?? ""; }) => ({ node, get, set, first: () => node });
+const inputId = (field) => `f-${field.path.replace(/[^a-z0-9]+/gi, "-")}`;
+const describedBy = (field) => `${inputId(field)}-hint ${inputId(field)}-fault`;
+const simpleControl = (node, get, set = (value) => { node.value = value ?? ""; }) => ({ node, get, set, focusTarget: () => node });
 
 function text(field, value) {
-  const node = h("input", { id: id(field), type: field.type ?? "text", value: value ?? "", placeholder: field.placeholder, maxlength: field.max, required: field.required, spellcheck: field.type === "url" || field.code ? "false" : undefined,
-    autocomplete: field.type === "password" ? "new-password" : "off", list: field.suggest && `${id(field)}-list`, "aria-describedby": about(field) });
+  const node = h("input", { id: inputId(field), type: field.type ?? "text", value: value ?? "", placeholder: field.placeholder, maxlength: field.max, required: field.required, spellcheck: field.type === "url" || field.code ? "false" : undefined,
+    autocomplete: field.type === "password" ? "new-password" : "off", list: field.suggestions && `${inputId(field)}-list`, "aria-describedby": describedBy(field) });
   const trimmed = () => (field.type === "password" ? node.value : node.value.trim());
-  const get = () => trimmed() || (field.empty === undefined ? "" : field.empty);
-  if (!field.suggest) return single(node, get);
-  const list = h("datalist", { id: `${id(field)}-list` }, field.suggest.map((option) => h("option", { value: option })));
-  return { node: h("div", {}, node, list), get, first: () => node };
+  const get = () => trimmed() || (field.emptyValue === undefined ? "" : field.emptyValue);
+  if (!field.suggestions) return simpleControl(node, get);
+  const datalist = h("datalist", { id: `${inputId(field)}-list` }, field.suggestions.map((option) => h("option", { value: option })));
+  return { node: h("div", {}, node, datalist), get, focusTarget: () => node };
 }
 
-function orNull(widget) {
+function emptyAsNull(widget) {
   return { ...widget, get: () => widget.get() || null };
 }
 
 function number(field, value) {
-  const node = h("input", { id: id(field), type: "number", value: value ?? "", min: field.min, max: field.max, step: field.step ?? "any", inputmode: "decimal", placeholder: field.placeholder, "aria-describedby": about(field) });
-  const shown = field.unit ? h("div", { class: "unit" }, node, h("span", {}, field.unit)) : node;
-  // What the browser cannot read as a number goes to the server as text, which says what is wrong with it.
-  return { node: shown, first: () => node, set: (now) => { node.value = now ?? ""; }, get: () => (node.value.trim() === "" ? (node.validity.badInput ? "?" : null) : Number(node.value)) };
+  const node = h("input", { id: inputId(field), type: "number", value: value ?? "", min: field.min, max: field.max, step: field.step ?? "any", inputmode: "decimal", placeholder: field.placeholder, "aria-describedby": describedBy(field) });
+  const wrapper = field.unit ? h("div", { class: "unit" }, node, h("span", {}, field.unit)) : node;
+  // A text that is not a number is sent as "?", so that the server reports the error.
+  return { node: wrapper, focusTarget: () => node, set: (newValue) => { node.value = newValue ?? ""; }, get: () => (node.value.trim() === "" ? (node.validity.badInput ? "?" : null) : Number(node.value)) };
 }
 
 function area(field, value) {
-  const node = h("textarea", { id: id(field), rows: field.rows ?? 4, value: value ?? "", placeholder: field.placeholder, required: field.required, spellcheck: field.code ? "false" : undefined, class: field.code ? "code" : undefined, "aria-describedby": about(field) });
-  return single(node, () => node.value);
+  const node = h("textarea", { id: inputId(field), rows: field.rows ?? 4, value: value ?? "", placeholder: field.placeholder, required: field.required, spellcheck: field.code ? "false" : undefined, class: field.code ? "code" : undefined, "aria-describedby": describedBy(field) });
+  return simpleControl(node, () => node.value);
 }
 
-/** One text a line. What was not touched comes back as it was, line breaks within a text included. */
+/** A list of texts, one per line. An unchanged list is returned as it was, with its line breaks. */
 function lines(field, value) {
-  const before = (value ?? []).join("\n");
-  const widget = area({ rows: 3, ...field }, before);
+  const initialText = (value ?? []).join("\n");
+  const widget = area({ rows: 3, ...field }, initialText);
   return { ...widget, get: () => {
-    const now = widget.first().value;
-    return now === before ? (value ?? []) : now.split("\n").map((line) => line.trim()).filter(Boolean);
+    const current = widget.focusTarget().value;
+    return current === initialText ? (value ?? []) : current.split("\n").map((line) => line.trim()).filter(Boolean);
   } };
 }
 
 function json(field, value) {
   const widget = area({ rows: 6, code: true, ...field }, value === null || value === undefined || (typeof value === "object" && !Object.keys(value).length) ? "" : JSON.stringify(value, null, 2));
   return { ...widget, get: () => {
-    const now = widget.first().value.trim();
-    if (!now) return field.empty ?? {};
+    const current = widget.focusTarget().value.trim();
+    if (!current) return field.emptyValue ?? {};
     try {
-      return JSON.parse(now);
+      return JSON.parse(current);
     } catch (error) {
       throw Object.assign(new Error("is not valid JSON"), { field: field.path });
     }
@@ -58,99 +59,104 @@ function json(field, value) {
 
 function select(field, value) {
   const options = field.options.map((option) => (Array.isArray(option) ? option : [option, option]));
-  // A value that this server does not know stays as it is.
+  // A value that is not among the options stays selected.
   if (value !== null && value !== undefined && value !== "" && !options.some(([known]) => known === value)) options.push([value, String(value)]);
-  const node = h("select", { id: id(field), "aria-describedby": about(field) }, options.map(([known, words]) => h("option", { value: known ?? "", selected: (value ?? "") === (known ?? "") }, words)));
-  return single(node, () => (node.value === "" && field.empty !== undefined ? field.empty : node.value), (now) => {
-    if (![...node.options].some((option) => option.value === now)) node.append(h("option", { value: now }, now));
-    node.value = now;
+  const node = h("select", { id: inputId(field), "aria-describedby": describedBy(field) }, options.map(([known, label]) => h("option", { value: known ?? "", selected: (value ?? "") === (known ?? "") }, label)));
+  return simpleControl(node, () => (node.value === "" && field.emptyValue !== undefined ? field.emptyValue : node.value), (newValue) => {
+    if (![...node.options].some((option) => option.value === newValue)) node.append(h("option", { value: newValue }, newValue));
+    node.value = newValue;
   });
 }
 
 function check(field, value) {
-  const node = h("input", { id: id(field), type: "checkbox", checked: value ?? field.initial ?? false, "aria-describedby": about(field) });
-  return single(node, () => node.checked, (now) => { node.checked = Boolean(now); });
+  const node = h("input", { id: inputId(field), type: "checkbox", checked: value ?? field.initial ?? false, "aria-describedby": describedBy(field) });
+  return simpleControl(node, () => node.checked, (newValue) => { node.checked = Boolean(newValue); });
 }
 
-/** A number on a scale; `field.shown(value)` says it in words. */
+/** A slider. `field.format(value)` returns the text of a value. */
 function slider(field, value) {
-  const words = h("output", { for: id(field) });
-  const node = h("input", { id: id(field), type: "range", min: field.min, max: field.max, step: field.step ?? 0.01, value: value ?? field.min, "aria-describedby": about(field) });
-  const tell = () => {
-    words.textContent = field.shown(Number(node.value));
-    node.setAttribute("aria-valuetext", words.textContent);
+  const output = h("output", { for: inputId(field) });
+  const node = h("input", { id: inputId(field), type: "range", min: field.min, max: field.max, step: field.step ?? 0.01, value: value ?? field.min, "aria-describedby": describedBy(field) });
+  const updateLabel = () => {
+    output.textContent = field.format(Number(node.value));
+    node.setAttribute("aria-valuetext", output.textContent);
   };
-  node.addEventListener("input", tell);
-  tell();
-  return { node: h("div", { class: "slide" }, node, words), get: () => Number(node.value), first: () => node, set: (now) => {
-    node.value = now;
-    tell();
+  node.addEventListener("input", updateLabel);
+  updateLabel();
+  return { node: h("div", { class: "slider" }, node, output), get: () => Number(node.value), focusTarget: () => node, set: (newValue) => {
+    node.value = newValue;
+    updateLabel();
   } };
 }
 
-/** A colour, or with `field.optional` none. */
+/** A colour. With `field.optional` a checkbox turns it off, and the value is null. */
 function colour(field, value) {
-  const node = h("input", { id: id(field), type: "color", value: value ?? "#8e5a73", "aria-describedby": about(field) });
-  if (!field.optional) return single(node, () => node.value);
-  const worn = h("input", { type: "checkbox", checked: Boolean(value), "aria-label": `${field.label}: worn`, onchange: () => { node.disabled = !worn.checked; } });
-  node.disabled = !worn.checked;
-  return { node: h("div", { class: "joined" }, worn, node), get: () => (worn.checked ? node.value : null), first: () => worn, set: (now) => {
-    worn.checked = Boolean(now);
-    node.disabled = !worn.checked;
-    if (now) node.value = now;
+  const node = h("input", { id: inputId(field), type: "color", value: value ?? "#8e5a73", "aria-describedby": describedBy(field) });
+  if (!field.optional) return simpleControl(node, () => node.value);
+  const enabled = h("input", { type: "checkbox", checked: Boolean(value), "aria-label": `${field.label}: worn`, onchange: () => { node.disabled = !enabled.checked; } });
+  node.disabled = !enabled.checked;
+  return { node: h("div", { class: "input-group" }, enabled, node), get: () => (enabled.checked ? node.value : null), focusTarget: () => enabled, set: (newValue) => {
+    enabled.checked = Boolean(newValue);
+    node.disabled = !enabled.checked;
+    if (newValue) node.value = newValue;
   } };
 }
 
-/** Rows of named values, as headers: `{a: "b"}`, or with `field.columns` `[{a: …, b: …}]`. */
+/**
+ * Rows of two texts, such as HTTP headers: `{a: "b"}`, or with `field.columns` `[{a: …, b: …}]`.
+ */
 function pairs(field, value) {
   const [left, right] = field.columns ?? ["name", "value"];
   const rows = h("div", { class: "rows" });
-  const add = (a = "", b = "") => {
+  const add = (leftValue = "", rightValue = "") => {
     const row = h("div", { class: "row" },
-      h("input", { type: "text", value: a, placeholder: field.labels?.[0], "aria-label": `${field.label}: ${field.labels?.[0] ?? left}`, autocomplete: "off", spellcheck: "false" }),
-      h("input", { type: field.secret ? "password" : "text", value: b, placeholder: field.labels?.[1], "aria-label": `${field.label}: ${field.labels?.[1] ?? right}`, autocomplete: "new-password", spellcheck: "false" }),
-      button("", { class: "plain", "aria-label": `Remove this ${field.one ?? "row"}`, onclick: () => {
+      h("input", { type: "text", value: leftValue, placeholder: field.labels?.[0], "aria-label": `${field.label}: ${field.labels?.[0] ?? left}`, autocomplete: "off", spellcheck: "false" }),
+      h("input", { type: field.secret ? "password" : "text", value: rightValue, placeholder: field.labels?.[1], "aria-label": `${field.label}: ${field.labels?.[1] ?? right}`, autocomplete: "new-password", spellcheck: "false" }),
+      button("", { class: "plain", "aria-label": `Remove this ${field.singular ?? "row"}`, onclick: () => {
         row.remove();
         rows.dispatchEvent(new Event("input", { bubbles: true }));
-        more.focus();
+        addButton.focus();
       } }, "bin"));
     rows.append(row);
     return row;
   };
-  for (const [a, b] of field.columns ? (value ?? []).map((item) => [item[left], item[right]]) : Object.entries(value ?? {})) add(a, b);
-  const more = button(`Add a ${field.one ?? "row"}`, { class: "small", id: id(field), onclick: () => add().querySelector("input").focus() }, "plus");
+  for (const [leftValue, rightValue] of field.columns ? (value ?? []).map((item) => [item[left], item[right]]) : Object.entries(value ?? {})) add(leftValue, rightValue);
+  const addButton = button(`Add a ${field.singular ?? "row"}`, { class: "small", id: inputId(field), onclick: () => add().querySelector("input").focus() }, "plus");
   const get = () => {
-    const all = [...rows.children].map((row) => [...row.querySelectorAll("input")].map((input) => input.value.trim())).filter(([a, b]) => a || b);
-    return field.columns ? all.map(([a, b]) => ({ [left]: a, [right]: b })) : Object.fromEntries(all);
+    const entries = [...rows.children].map((row) => [...row.querySelectorAll("input")].map((input) => input.value.trim())).filter(([leftValue, rightValue]) => leftValue || rightValue);
+    return field.columns ? entries.map(([leftValue, rightValue]) => ({ [left]: leftValue, [right]: rightValue })) : Object.fromEntries(entries);
   };
-  return { node: h("div", {}, rows, more), get, first: () => rows.querySelector("input") ?? more, group: true };
+  return { node: h("div", {}, rows, addButton), get, focusTarget: () => rows.querySelector("input") ?? addButton, group: true };
 }
 
-/** Cards to choose from: one (`field.single`) or any number. `field.options`: `[{id, name, words, picture}]`. */
+/**
+ * Cards to select from: exactly one (`field.single`) or any number.
+ * `field.options`: `[{id, name, description, picture}]`.
+ */
 function cards(field, value) {
-  const chosen = new Set(field.single ? [value] : (value ?? []).map((item) => item?.id ?? item));
-  const inputs = field.options.map((option, i) => h("input", { type: field.single ? "radio" : "checkbox", name: id(field), id: `${id(field)}-${i}`, value: option.id, checked: chosen.has(option.id), "aria-describedby": option.words ? `${id(field)}-${i}-w` : undefined }));
-  const node = h("div", { class: field.pictures ? "cards faces" : "cards" }, field.options.map((option, i) => h("div", { class: "choice" },
+  const initial = new Set(field.single ? [value] : (value ?? []).map((item) => item?.id ?? item));
+  const inputs = field.options.map((option, i) => h("input", { type: field.single ? "radio" : "checkbox", name: inputId(field), id: `${inputId(field)}-${i}`, value: option.id, checked: initial.has(option.id), "aria-describedby": option.description ? `${inputId(field)}-${i}-w` : undefined }));
+  const node = h("div", { class: field.showPictures ? "cards avatar-cards" : "cards" }, field.options.map((option, i) => h("div", { class: "choice" },
     inputs[i],
-    h("label", { for: `${id(field)}-${i}` },
-      field.pictures && (option.picture ? h("img", { src: option.picture, alt: "", width: 96, height: 96 }) : h("span", { class: "badge" }, icon("avatars"))),
+    h("label", { for: `${inputId(field)}-${i}` },
+      field.showPictures && (option.picture ? h("img", { src: option.picture, alt: "", width: 96, height: 96 }) : h("span", { class: "badge" }, icon("avatars"))),
       h("span", { class: "name" }, option.name)),
-    option.words && h("p", { class: "soft", id: `${id(field)}-${i}-w` }, option.words))));
-  if (!field.options.length) node.append(h("p", { class: "soft" }, field.none ?? "There are none yet."));
+    option.description && h("p", { class: "soft", id: `${inputId(field)}-${i}-w` }, option.description))));
+  if (!field.options.length) node.append(h("p", { class: "soft" }, field.emptyText ?? "There are none yet."));
   const get = () => {
-    const now = inputs.filter((input) => input.checked).map((input) => input.value);
-    if (field.single) return now[0] ?? "";
-    if (!now.length && !chosen.size) return value ?? null;
-    // What was chosen before keeps its order, also where it is not among the options; what is new comes behind it.
-    const before = [...chosen].filter((id) => now.includes(id) || !field.options.some((option) => option.id === id));
-    return [...before, ...now.filter((id) => !chosen.has(id))];
+    const checked = inputs.filter((input) => input.checked).map((input) => input.value);
+    if (field.single) return checked[0] ?? "";
+    if (!checked.length && !initial.size) return value ?? null;
+    // Earlier selections keep their order, even if they are not among the options. New ones follow.
+    const remaining = [...initial].filter((itemId) => checked.includes(itemId) || !field.options.some((option) => option.id === itemId));
+    return [...remaining, ...checked.filter((itemId) => !initial.has(itemId))];
   };
-  return { node, get, first: () => inputs.find((input) => input.checked) ?? inputs[0] ?? node, group: true };
+  return { node, get, focusTarget: () => inputs.find((input) => input.checked) ?? inputs[0] ?? node, group: true };
 }
 
-const secret = (field, value) => orNull(text({ ...field, type: "password", placeholder: field.placeholder ?? "Not set" }, value));
+const secret = (field, value) => emptyAsNull(text({ ...field, type: "password", placeholder: field.placeholder ?? "Not set" }, value));
 
 const KINDS = { text, number, slider, colour, area, lines, json, select, check, pairs, cards, secret };
 
 /** The control of a field. */
-export const widget = (field, value) => ({ ...(field.kind ? KINDS[field.kind] : text)(field, value), id: id(field) });
+export const widget = (field, value) => ({ ...(field.kind ? KINDS[field.kind] : text)(field, value), id: inputId(field) });

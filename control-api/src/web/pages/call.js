@@ -2,19 +2,22 @@
 
 import { Captions } from "./captions.js";
 import { CaptionsView } from "./captions-view.js";
-import { Deafness } from "./deafness.js";
-import { Link, Refused, eventName } from "./link.js";
-import { Devices, Level, NoMicrophone, allowed, microphone } from "./sound.js";
-import { OVER, STATE, whyNoCall, whyNoMicrophone } from "./words.js";
+import { UnheardMicrophoneDetector } from "./unheard-microphone.js";
+import { CallClient, RejectedError, eventName } from "./call-client.js";
+import { DeviceSelects, LevelMeter, MicrophoneError, getMicrophoneTrack, isMicrophoneAllowed } from "./audio-devices.js";
+import { END_TEXTS, STATE_LABELS, callErrorText, microphoneErrorText } from "./texts.js";
 
-const at = (id) => document.getElementById(id);
-const [, place, subject] = location.pathname.split("/");
-const embedded = place === "embed";
+const byId = (id) => document.getElementById(id);
+const [, pageType, subjectId] = location.pathname.split("/");
+const embedded = pageType === "embed";
 const iceServers = JSON.parse(document.body.dataset.iceServers || "[]");
 
-/** What a reload needs: where the call is, and its captions. The token of a join page is in the address. */
-const memory = {
-  key: `visavis:${place}:${subject}`,
+/**
+ * What a reload needs: the conversation and its captions. The token of a join page is in the URL,
+ * so only that of an embed page is stored.
+ */
+const savedState = {
+  key: `visavis:${pageType}:${subjectId}`,
   load() {
     try {
       return JSON.parse(sessionStorage.getItem(this.key)) ?? {};
@@ -22,10 +25,10 @@ const memory = {
       return {};
     }
   },
-  save(change) {
+  save(changes) {
     try {
-      sessionStorage.setItem(this.key, JSON.stringify({ ...this.load(), ...change }));
-    } catch { /* a frame without storage: a reload begins anew */ }
+      sessionStorage.setItem(this.key, JSON.stringify({ ...this.load(), ...changes }));
+    } catch { /* a frame without storage: a reload starts from the beginning */ }
   },
   clear() {
     try {
@@ -34,384 +37,403 @@ const memory = {
   },
 };
 
-let link = null;
-let track = null;
+let callClient = null;
+let microphoneTrack = null;
 let captions = new Captions();
-let timeUp = false;
-const deafness = new Deafness();
+let timeLimitReached = false;
+const unheardMicrophone = new UnheardMicrophoneDetector();
 let joining = false;
 
-const view = new CaptionsView({ list: at("captions"), live: at("said"), empty: at("captions-empty") });
-const mine = bar(at("mine"));
-const theirs = bar(at("theirs"));
-const level = new Level((value) => {
-  mine(value);
-  suspectDeafness(value);
+const captionsView = new CaptionsView({ list: byId("captions"), liveRegion: byId("said"), placeholder: byId("captions-empty") });
+const showMicrophoneLevel = createLevelBar(byId("mine"));
+const showServerLevel = createLevelBar(byId("theirs"));
+const levelMeter = new LevelMeter((value) => {
+  showMicrophoneLevel(value);
+  checkUnheardMicrophone(value);
 });
-const devices = new Devices({ microphones: at("microphone"), speakers: at("speaker"), field: at("speaker-field"), face: at("face"), choose: openMicrophone });
+const devices = new DeviceSelects({ microphoneSelect: byId("microphone"), speakerSelect: byId("speaker"), speakerField: byId("speaker-field"), video: byId("face"), onMicrophoneChosen: openMicrophone });
 
-/** A level bar; assistive technology is told twice a second. */
-function bar(element) {
-  let told = 0;
+/** Returns a function that sets a level bar. `aria-valuenow` is updated at most twice a second. */
+function createLevelBar(element) {
+  let lastAnnouncedAt = 0;
   return (value) => {
     element.style.setProperty("--level", value.toFixed(3));
-    if (performance.now() - told < 500) return;
-    told = performance.now();
+    if (performance.now() - lastAnnouncedAt < 500) return;
+    lastAnnouncedAt = performance.now();
     element.setAttribute("aria-valuenow", String(Math.round(value * 100)));
   };
 }
 
-function show(name) {
-  for (const id of ["welcome", "call", "over"]) at(id).hidden = id !== name;
+/** Shows one of the three screens of the page. */
+function showScreen(name) {
+  for (const id of ["welcome", "call", "over"]) byId(id).hidden = id !== name;
 }
 
-function state(name) {
-  at("frame").dataset.state = name;
-  at("state").textContent = STATE[name] ?? name;
+function setCallState(name) {
+  byId("frame").dataset.state = name;
+  byId("state").textContent = STATE_LABELS[name] ?? name;
 }
 
-/** A line above the call, with one way on. */
-function notice(words, action, run) {
-  at("notice").hidden = !words;
-  at("notice").dataset.about = "";
-  at("notice-words").textContent = words ?? "";
-  at("notice-action").hidden = !action;
-  at("notice-action").textContent = action ?? "";
-  at("notice-action").onclick = run ? () => { notice(); run(); } : null;
+/** Shows a notice above the call, with at most one action. Without a text it hides the notice. */
+function showNotice(text, actionLabel, onAction) {
+  byId("notice").hidden = !text;
+  byId("notice").dataset.topic = "";
+  byId("notice-words").textContent = text ?? "";
+  byId("notice-action").hidden = !actionLabel;
+  byId("notice-action").textContent = actionLabel ?? "";
+  byId("notice-action").onclick = onAction ? () => { showNotice(); onAction(); } : null;
 }
 
-/** Everything that names the agent; without a name it stays "the agent". */
-function introduce(name) {
+/** Shows the agent's name everywhere. Without a name the texts keep "the agent". */
+function showAgentName(name) {
   if (typeof name !== "string" || !name.trim()) return;
-  view.name(name);
+  captionsView.setAgentName(name);
   document.title = `${name} \u2013 video conversation`;
-  at("welcome-title").textContent = `Ready to talk with ${name}?`;
-  at("welcome-words").textContent = `${name} is an AI agent. It shows a face, but it is a program.`;
-  at("call-title").textContent = `Conversation with ${name}`;
-  at("stage").setAttribute("aria-label", name);
-  at("face").setAttribute("aria-label", `Video of ${name}`);
-  at("theirs-name").textContent = `${name} hears`;
-  at("text-name").textContent = `Type a message to ${name}`;
+  byId("welcome-title").textContent = `Ready to talk with ${name}?`;
+  byId("welcome-words").textContent = `${name} is an AI agent. It shows a face, but it is a program.`;
+  byId("call-title").textContent = `Conversation with ${name}`;
+  byId("stage").setAttribute("aria-label", name);
+  byId("face").setAttribute("aria-label", `Video of ${name}`);
+  byId("theirs-name").textContent = `${name} hears`;
+  byId("text-name").textContent = `Type a message to ${name}`;
 }
 
 // --- joining ---
 
-/** The token of a join page. */
-function passed() {
+/** The token of a join page, from the fragment of its URL. */
+function tokenFromUrl() {
   const hash = location.hash.slice(1);
   return new URLSearchParams(hash).get("token") ?? hash;
 }
 
-/** What the server tells of a conversation before the call; rejects with Refused or TypeError (no server). */
-async function about({ conversation, token }) {
-  const answer = await fetch(`/join/${conversation}/about`, { headers: { Authorization: `Bearer ${token}` }, cache: "no-store" });
-  if (!answer.ok) throw await Refused.from(answer);
-  return answer.json();
+/**
+ * What the server says about a conversation before the call. Rejects with RejectedError, or
+ * TypeError if the server cannot be reached.
+ */
+async function fetchConversationInfo({ conversation, token }) {
+  const response = await fetch(`/join/${conversation}/about`, { headers: { Authorization: `Bearer ${token}` }, cache: "no-store" });
+  if (!response.ok) throw await RejectedError.from(response);
+  return response.json();
 }
 
-/** A link that leads nowhere any more says so before anybody clicks; else the page says with whom one is going to talk. */
-async function meet() {
+/** Before the user clicks: shows the agent's name, or says that the link is no longer valid. */
+async function checkLink() {
   try {
-    const token = passed();
-    if (!token) throw new Refused(401);
-    const { persona_name: name } = await about({ conversation: subject, token });
-    introduce(name);
+    const token = tokenFromUrl();
+    if (!token) throw new RejectedError(401);
+    const { persona_name: name } = await fetchConversationInfo({ conversation: subjectId, token });
+    showAgentName(name);
   } catch (error) {
-    // Whatever else is wrong, the call itself will tell.
-    if (joining || link || !(error instanceof Refused)) return;
-    if (error.status === 409) over("ended", whyNoCall(error).words);
-    if (error.status === 401) over("useless", whyNoCall(error).words);
+    // Other errors are shown when the user joins.
+    if (joining || callClient || !(error instanceof RejectedError)) return;
+    if (error.status === 409) showEnd("ended", callErrorText(error).text);
+    if (error.status === 401) showEnd("unavailable", callErrorText(error).text);
   }
 }
 
-async function credentials() {
-  const kept = memory.load();
-  if (!embedded) return { conversation: subject, token: passed() };
-  if (kept.conversation && kept.token) return kept;
+/** The id and the token of the conversation. An embed page creates a conversation for them. */
+async function fetchCredentials() {
+  const saved = savedState.load();
+  if (!embedded) return { conversation: subjectId, token: tokenFromUrl() };
+  if (saved.conversation && saved.token) return saved;
   const query = new URLSearchParams(location.search);
   const body = {};
   for (const [name, key] of [["username", "userName"], ["id", "userId"], ["context", "context"]]) {
     if (query.get(name)) body[key] = query.get(name);
   }
-  const answer = await fetch(`/embed/${subject}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
-  if (!answer.ok) throw await Refused.from(answer);
-  const made = await answer.json();
-  return { conversation: made.conversationId, token: made.token };
+  const response = await fetch(`/embed/${subjectId}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+  if (!response.ok) throw await RejectedError.from(response);
+  const created = await response.json();
+  return { conversation: created.conversationId, token: created.token };
 }
 
-/** @param {boolean} withMicrophone @param {boolean} again after a reload, without a click */
-async function join(withMicrophone, again = false) {
+/**
+ * Joins the call.
+ * @param {boolean} withMicrophone
+ * @param {boolean} afterReload whether the page joins without a click
+ */
+async function join(withMicrophone, afterReload = false) {
   joining = true;
-  at("problem").hidden = true;
-  at("join").disabled = at("join-typing").disabled = true;
-  at("join").textContent = "Connecting …";
+  byId("problem").hidden = true;
+  byId("join").disabled = byId("join-typing").disabled = true;
+  byId("join").textContent = "Connecting …";
   try {
-    const where = await credentials();
-    if (!where.token) throw new Refused(401);
-    if (embedded || again) about(where).then(({ persona_name: name }) => introduce(name), () => {});
-    // A browser that still has to ask holds the call back until the person has answered; else both go on at once.
-    const ready = !withMicrophone || (await allowed());
-    if (!ready) await openMicrophone();
-    begin(where);
-    const opening = withMicrophone && ready ? openMicrophone() : null;
-    await enter();
-    memory.save({ ...where, joined: true, typing: !withMicrophone });
-    show("call");
-    if (!withMicrophone) notice("You joined without a microphone: type to the agent.", "Use the microphone", () => openMicrophone());
-    await opening;
-    nameMute();
-    devices.refresh(track);
-    if (!again) (track ? at("mute") : at("text")).focus({ preventScroll: true });
+    const credentials = await fetchCredentials();
+    if (!credentials.token) throw new RejectedError(401);
+    if (embedded || afterReload) fetchConversationInfo(credentials).then(({ persona_name: name }) => showAgentName(name), () => {});
+    // If the browser shows a permission prompt, the call waits for its answer. Otherwise the
+    // microphone and the call are opened at the same time.
+    const noPrompt = !withMicrophone || (await isMicrophoneAllowed());
+    if (!noPrompt) await openMicrophone();
+    createCallClient(credentials);
+    const microphoneOpened = withMicrophone && noPrompt ? openMicrophone() : null;
+    await joinWhenReady();
+    savedState.save({ ...credentials, joined: true, typing: !withMicrophone });
+    showScreen("call");
+    if (!withMicrophone) showNotice("You joined without a microphone: type to the agent.", "Use the microphone", () => openMicrophone());
+    await microphoneOpened;
+    updateMuteButton();
+    devices.refresh(microphoneTrack);
+    if (!afterReload) (microphoneTrack ? byId("mute") : byId("text")).focus({ preventScroll: true });
   } catch (error) {
-    if (!again || !(error instanceof Refused)) console.warn("no call:", error);
-    const { words, final } = whyNoCall(error);
-    dismiss();
-    if (error.late) return over("full");
-    if (final) return over(error.status === 409 ? "ended" : "useless", words);
-    at("problem").textContent = words;
-    at("problem").hidden = false;
-    show("welcome");
-    at("join").focus();
+    if (!afterReload || !(error instanceof RejectedError)) console.warn("no call:", error);
+    const { text, final } = callErrorText(error);
+    discardCall();
+    if (error.afterAnswer) return showEnd("full");
+    if (final) return showEnd(error.status === 409 ? "ended" : "unavailable", text);
+    byId("problem").textContent = text;
+    byId("problem").hidden = false;
+    showScreen("welcome");
+    byId("join").focus();
   } finally {
     joining = false;
-    at("join").disabled = at("join-typing").disabled = false;
-    at("join").textContent = at("problem").hidden ? "Start talking" : "Try again";
+    byId("join").disabled = byId("join-typing").disabled = false;
+    byId("join").textContent = byId("problem").hidden ? "Start talking" : "Try again";
   }
 }
 
-/** Joins; a server that has only just started is waited for. */
-async function enter() {
+/** Joins the call. If the server has only just started, waits until it is ready. */
+async function joinWhenReady() {
   try {
-    await link.join();
+    await callClient.join();
   } catch (error) {
-    if (!(error instanceof Refused) || error.status !== 503 || error.late || !(await started())) throw error;
-    await link.join();
+    if (!(error instanceof RejectedError) || error.status !== 503 || error.afterAnswer || !(await waitUntilReady())) throw error;
+    await callClient.join();
   }
 }
 
-/** Whether the server was still getting ready, and now is. */
-async function started() {
-  for (let tries = 0; tries < 120; tries++) {
-    const answer = await fetch("/readyz", { cache: "no-store" });
-    if (answer.status !== 503) return answer.ok && tries > 0;
-    const { reason } = await answer.json().catch(() => ({}));
-    // A server that is full or drains will not be ready by waiting here.
+/** Waits up to a minute for a server that is loading. Returns whether it became ready. */
+async function waitUntilReady() {
+  for (let attempt = 0; attempt < 120; attempt++) {
+    const response = await fetch("/readyz", { cache: "no-store" });
+    if (response.status !== 503) return response.ok && attempt > 0;
+    const { reason } = await response.json().catch(() => ({}));
+    // Waiting does not help if the server is full or shuts down.
     if (!/loading/.test(reason ?? "")) return false;
-    at("join").textContent = "The server is getting ready …";
-    await new Promise((done) => setTimeout(done, 500));
+    byId("join").textContent = "The server is getting ready …";
+    await new Promise((resolve) => setTimeout(resolve, 500));
   }
   return false;
 }
 
-function begin({ conversation, token }) {
-  const kept = memory.load();
-  captions = new Captions(kept.captions);
-  for (const line of captions.lines) view.show(line, false);
-  timeUp = false;
-  link = new Link({ conversation, token, iceServers });
-  if (track) link.use(track);
-  link.addEventListener("stream", ({ detail }) => play(detail));
-  link.addEventListener("message", ({ detail }) => handle(detail));
-  link.addEventListener("status", ({ detail }) => status(detail));
-  link.addEventListener("refused", ({ detail }) => {
-    if (detail.status === 409) return over(timeUp ? "limit" : "ended");
-    if (detail.status === 503) return over("full");
-    over("stalled", whyNoCall(detail).words);
+function createCallClient({ conversation, token }) {
+  const saved = savedState.load();
+  captions = new Captions(saved.captions);
+  for (const line of captions.lines) captionsView.render(line, false);
+  timeLimitReached = false;
+  callClient = new CallClient({ conversation, token, iceServers });
+  if (microphoneTrack) callClient.setMicrophoneTrack(microphoneTrack);
+  callClient.addEventListener("stream", ({ detail }) => playStream(detail));
+  callClient.addEventListener("message", ({ detail }) => onMessage(detail));
+  callClient.addEventListener("status", ({ detail }) => onStatus(detail));
+  callClient.addEventListener("rejected", ({ detail }) => {
+    if (detail.status === 409) return showEnd(timeLimitReached ? "timeLimit" : "ended");
+    if (detail.status === 503) return showEnd("full");
+    showEnd("connectionLost", callErrorText(detail).text);
   });
-  link.addEventListener("left", ({ detail }) => over(detail === "ended" && timeUp ? "limit" : detail));
-  state("connecting");
+  callClient.addEventListener("left", ({ detail }) => showEnd(detail === "ended" && timeLimitReached ? "timeLimit" : detail));
+  setCallState("connecting");
 }
 
-function status(name) {
+function onStatus(name) {
   if (name === "connected") {
-    if (at("frame").dataset.state === "connecting" || at("frame").dataset.state === "lost") state("listening");
-    if (at("notice").dataset.about === "lost") notice();
-    at("notice").dataset.about = "";
-  } else if (name === "lost") {
-    state("lost");
-    notice("The connection is interrupted. Going back to the call …");
-    at("notice").dataset.about = "lost";
-  } else if (name === "stalled") {
-    over("stalled");
+    if (byId("frame").dataset.state === "connecting" || byId("frame").dataset.state === "reconnecting") setCallState("listening");
+    if (byId("notice").dataset.topic === "reconnecting") showNotice();
+    byId("notice").dataset.topic = "";
+  } else if (name === "reconnecting") {
+    setCallState("reconnecting");
+    showNotice("The connection is interrupted. Going back to the call …");
+    byId("notice").dataset.topic = "reconnecting";
+  } else if (name === "failed") {
+    showEnd("connectionLost");
   }
 }
 
 async function openMicrophone(deviceId) {
   try {
-    const next = await microphone(deviceId);
-    track?.stop();
-    track = next;
-    track.enabled = !document.body.classList.contains("muted");
-    track.addEventListener("ended", () => {
-      if (next === track) notice("The microphone was unplugged or taken away.", "Try again", () => openMicrophone());
+    const newTrack = await getMicrophoneTrack(deviceId);
+    microphoneTrack?.stop();
+    microphoneTrack = newTrack;
+    microphoneTrack.enabled = !document.body.classList.contains("muted");
+    microphoneTrack.addEventListener("ended", () => {
+      if (newTrack === microphoneTrack) showNotice("The microphone was unplugged or taken away.", "Try again", () => openMicrophone());
     });
-    memory.save({ typing: false });
-    await link?.use(track);
-    level.watch(track);
-    nameMute();
-    devices.refresh(track);
+    savedState.save({ typing: false });
+    await callClient?.setMicrophoneTrack(microphoneTrack);
+    levelMeter.setTrack(microphoneTrack);
+    updateMuteButton();
+    devices.refresh(microphoneTrack);
   } catch (error) {
-    if (!(error instanceof NoMicrophone)) throw error;
-    notice(whyNoMicrophone(error.why), error.why === "insecure" || error.why === "framed" ? null : "Try again", () => openMicrophone());
+    if (!(error instanceof MicrophoneError)) throw error;
+    showNotice(microphoneErrorText(error.reason), error.reason === "insecure" || error.reason === "blockedByFrame" ? null : "Try again", () => openMicrophone());
   }
 }
 
 // --- the agent ---
 
-function play(stream) {
-  const face = at("face");
-  if (face.srcObject !== stream) face.srcObject = stream;
-  const seen = () => at("veil").classList.add("gone");
-  if (face.requestVideoFrameCallback) face.requestVideoFrameCallback(seen);
-  else face.addEventListener("loadeddata", seen, { once: true });
-  face.play().catch((error) => {
-    if (error.name !== "NotAllowedError") return; // a newer stream took its place
-    face.muted = true;
-    face.play().catch(() => {});
-    at("unblock").hidden = false;
+function playStream(stream) {
+  const video = byId("face");
+  if (video.srcObject !== stream) video.srcObject = stream;
+  const hideVeil = () => byId("veil").classList.add("gone");
+  if (video.requestVideoFrameCallback) video.requestVideoFrameCallback(hideVeil);
+  else video.addEventListener("loadeddata", hideVeil, { once: true });
+  video.play().catch((error) => {
+    if (error.name !== "NotAllowedError") return; // replaced by a newer stream
+    video.muted = true;
+    video.play().catch(() => {});
+    byId("unblock").hidden = false;
   });
 }
 
-function handle(message) {
+function onMessage(message) {
   const line = captions.handle(message);
   if (line) {
-    view.show(line);
-    if (!line.open) memory.save({ captions: captions.keep() });
+    captionsView.render(line);
+    if (!line.open) savedState.save({ captions: captions.serialize() });
   }
   const { type, data } = message;
-  if (type === "user-transcription" && deafness.heard()) hearsAgain();
+  if (type === "user-transcription" && unheardMicrophone.onHeard()) withdrawUnheardNotice();
   if (type === "server-message") {
-    if (typeof data?.state === "string") state(data.state);
-    if (typeof data?.level === "number") hear(data.level);
+    if (typeof data?.state === "string") setCallState(data.state);
+    if (typeof data?.level === "number") onServerLevel(data.level);
     const name = eventName(message);
-    if (name === "max_call_duration_timeout") timeUp = true;
+    if (name === "max_call_duration_timeout") timeLimitReached = true;
     if (name === "max_call_duration_warning") {
-      const { call_duration: now, max_call_duration: most } = (data.event.event ?? data.event).payload ?? {};
-      if (most > now) notice(`The call ends in ${Math.max(1, Math.round(most - now))} seconds.`);
+      const { call_duration: elapsed, max_call_duration: maximum } = (data.event.event ?? data.event).payload ?? {};
+      if (maximum > elapsed) showNotice(`The call ends in ${Math.max(1, Math.round(maximum - elapsed))} seconds.`);
     }
   } else if (type === "bot-started-speaking") {
-    state("speaking");
-  } else if (type === "bot-stopped-speaking" && at("frame").dataset.state === "speaking") {
-    state("listening");
+    setCallState("speaking");
+  } else if (type === "bot-stopped-speaking" && byId("frame").dataset.state === "speaking") {
+    setCallState("listening");
   } else if (type === "error" && data?.fatal) {
-    notice(String(data.error ?? "The server reports an error."));
+    showNotice(String(data.error ?? "The server reports an error."));
   }
 }
 
-function hear(value) {
-  theirs(value);
-  if (deafness.server(value)) hearsAgain();
+function onServerLevel(value) {
+  showServerLevel(value);
+  if (unheardMicrophone.onServerLevel(value)) withdrawUnheardNotice();
 }
 
-/** "It does not hear me": a voice at the microphone of which nothing arrives, be it that the server tells of silence or of nothing. */
-function suspectDeafness(value) {
-  if (!link?.connected || document.body.classList.contains("muted")) return;
-  if (!deafness.microphone(value, performance.now())) return;
-  notice("Your microphone works, but its sound does not reach the agent.", "Choose a device", () => panel(true));
-  at("notice").dataset.about = "deaf";
+/**
+ * Shows a notice if the microphone hears a voice but the server reports silence, or no level at
+ * all.
+ */
+function checkUnheardMicrophone(value) {
+  if (!callClient?.connected || document.body.classList.contains("muted")) return;
+  if (!unheardMicrophone.onMicrophoneLevel(value, performance.now())) return;
+  showNotice("Your microphone works, but its sound does not reach the agent.", "Choose a device", () => showDevicePanel(true));
+  byId("notice").dataset.topic = "unheard";
 }
 
-function hearsAgain() {
-  if (at("notice").dataset.about === "deaf") notice();
+/** Hides the notice of checkUnheardMicrophone. */
+function withdrawUnheardNotice() {
+  if (byId("notice").dataset.topic === "unheard") showNotice();
 }
 
 // --- the end ---
 
-function dismiss() {
-  deafness.heard();
-  link?.leave();
-  link = null;
-  track?.stop();
-  track = null;
-  level.stop();
-  theirs(0);
+/** Hangs up without an end screen, for an attempt to join that failed. */
+function discardCall() {
+  unheardMicrophone.onHeard();
+  callClient?.hangUp();
+  callClient = null;
+  microphoneTrack?.stop();
+  microphoneTrack = null;
+  levelMeter.stop();
+  showServerLevel(0);
 }
 
-/** @param {keyof OVER} why @param {string} [words] */
-function over(why, words) {
-  const [title, text] = OVER[why];
-  const again = why === "elsewhere" || why === "stalled" || why === "full";
-  const old = link;
-  link = null;
-  deafness.heard();
-  level.stop();
-  track?.stop();
-  track = null;
-  if (why === "hungUp") old?.leave();
-  at("face").srcObject = null;
-  at("veil").classList.remove("gone");
-  notice();
-  if (again) memory.save({ joined: false });
-  else memory.clear();
-  at("over-title").textContent = title;
-  at("over-words").textContent = words ?? text;
-  at("again").hidden = !again && !embedded;
-  at("again").textContent = why === "elsewhere" ? "Bring it back here" : again ? "Try again" : "Talk again";
-  at("again").onclick = () => location.reload();
-  if (again) at("again").onclick = () => { show("welcome"); join(!memory.load().typing); };
-  show("over");
-  at("over-title").focus();
+/**
+ * Ends the call and shows the end screen.
+ * @param {keyof END_TEXTS} reason
+ * @param {string} [customText] shown instead of the text of `reason`
+ */
+function showEnd(reason, customText) {
+  const [title, text] = END_TEXTS[reason];
+  const canRetry = reason === "elsewhere" || reason === "connectionLost" || reason === "full";
+  const previousClient = callClient;
+  callClient = null;
+  unheardMicrophone.onHeard();
+  levelMeter.stop();
+  microphoneTrack?.stop();
+  microphoneTrack = null;
+  if (reason === "hungUp") previousClient?.hangUp();
+  byId("face").srcObject = null;
+  byId("veil").classList.remove("gone");
+  showNotice();
+  if (canRetry) savedState.save({ joined: false });
+  else savedState.clear();
+  byId("over-title").textContent = title;
+  byId("over-words").textContent = customText ?? text;
+  byId("again").hidden = !canRetry && !embedded;
+  byId("again").textContent = reason === "elsewhere" ? "Bring it back here" : canRetry ? "Try again" : "Talk again";
+  byId("again").onclick = () => location.reload();
+  if (canRetry) byId("again").onclick = () => { showScreen("welcome"); join(!savedState.load().typing); };
+  showScreen("over");
+  byId("over-title").focus();
 }
 
-function mute(on) {
-  document.body.classList.toggle("muted", on);
-  if (track) track.enabled = !on;
-  nameMute();
+function setMuted(muted) {
+  document.body.classList.toggle("muted", muted);
+  if (microphoneTrack) microphoneTrack.enabled = !muted;
+  updateMuteButton();
 }
 
-/** Without a microphone the button asks for one. */
-function nameMute() {
-  const on = document.body.classList.contains("muted");
-  if (track) at("mute").setAttribute("aria-pressed", String(on));
-  else at("mute").removeAttribute("aria-pressed");
-  at("mute-name").textContent = !track ? "Use mic" : on ? "Unmute" : "Mute";
+/** Updates the mute button. Without a microphone it offers to open one. */
+function updateMuteButton() {
+  const muted = document.body.classList.contains("muted");
+  if (microphoneTrack) byId("mute").setAttribute("aria-pressed", String(muted));
+  else byId("mute").removeAttribute("aria-pressed");
+  byId("mute-name").textContent = !microphoneTrack ? "Use mic" : muted ? "Unmute" : "Mute";
 }
 
-function panel(open) {
-  at("device-panel").hidden = !open;
-  at("devices").setAttribute("aria-expanded", String(open));
+function showDevicePanel(open) {
+  byId("device-panel").hidden = !open;
+  byId("devices").setAttribute("aria-expanded", String(open));
   if (open) {
-    devices.refresh(track);
-    at("microphone").focus();
+    devices.refresh(microphoneTrack);
+    byId("microphone").focus();
   }
 }
 
-at("join").addEventListener("click", () => join(true));
-at("join-typing").addEventListener("click", () => join(false));
-at("mute").addEventListener("click", () => {
-  if (!track) return openMicrophone();
-  mute(at("mute").getAttribute("aria-pressed") !== "true");
+byId("join").addEventListener("click", () => join(true));
+byId("join-typing").addEventListener("click", () => join(false));
+byId("mute").addEventListener("click", () => {
+  if (!microphoneTrack) return openMicrophone();
+  setMuted(byId("mute").getAttribute("aria-pressed") !== "true");
 });
-at("hang-up").addEventListener("click", () => over("hungUp"));
-at("devices").addEventListener("click", () => panel(at("device-panel").hidden));
-at("notice-close").addEventListener("click", () => notice());
-at("unblock").addEventListener("click", () => {
-  at("face").muted = false;
-  at("face").play().catch(() => {});
-  at("unblock").hidden = true;
+byId("hang-up").addEventListener("click", () => showEnd("hungUp"));
+byId("devices").addEventListener("click", () => showDevicePanel(byId("device-panel").hidden));
+byId("notice-close").addEventListener("click", () => showNotice());
+byId("unblock").addEventListener("click", () => {
+  byId("face").muted = false;
+  byId("face").play().catch(() => {});
+  byId("unblock").hidden = true;
 });
-at("typing").addEventListener("submit", (event) => {
+byId("typing").addEventListener("submit", (event) => {
   event.preventDefault();
-  const content = at("text").value.trim();
+  const content = byId("text").value.trim();
   if (!content) return;
-  if (link?.send("send-text", { content, options: {} })) at("text").value = "";
+  if (callClient?.send("send-text", { content, options: {} })) byId("text").value = "";
 });
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && !at("device-panel").hidden) {
-    panel(false);
-    at("devices").focus();
+  if (event.key === "Escape" && !byId("device-panel").hidden) {
+    showDevicePanel(false);
+    byId("devices").focus();
   }
 });
 document.addEventListener("pointerdown", (event) => {
-  level.wake();
-  if (!at("device-panel").hidden && !event.target.closest("#device-panel, #devices")) panel(false);
+  levelMeter.resume();
+  if (!byId("device-panel").hidden && !event.target.closest("#device-panel, #devices")) showDevicePanel(false);
 });
-document.addEventListener("keydown", () => level.wake());
+document.addEventListener("keydown", () => levelMeter.resume());
 
-// Before this a click would have no effect.
-at("join").disabled = at("join-typing").disabled = false;
+// The buttons are disabled in the HTML, because a click before this point would have no effect.
+byId("join").disabled = byId("join-typing").disabled = false;
 
-// A reload in mid-call goes on with it, without another click.
-const kept = memory.load();
-if (kept.joined) join(!kept.typing, true);
-else if (!embedded) meet();
+// A reload during a call continues the call without another click.
+const saved = savedState.load();
+if (saved.joined) join(!saved.typing, true);
+else if (!embedded) checkLink();

@@ -1,46 +1,48 @@
-// Shows captions as a list; a screen reader hears whole lines only, from a live region of its own.
+// Shows captions as a list. Screen readers get complete lines only, from a separate live region.
 
-import { reading } from "./captions.js";
+import { lineParts } from "./captions.js";
 
-function piece(tag, name, text) {
-  const node = document.createElement(tag);
-  if (name) node.className = name;
-  node.textContent = text;
-  return node;
+function textElement(tag, className, text) {
+  const element = document.createElement(tag);
+  if (className) element.className = className;
+  element.textContent = text;
+  return element;
 }
 
 export class CaptionsView {
   #list;
-  #live;
-  #empty;
+  #liveRegion;
+  #placeholder;
   #items = new Map();
-  #dirty = new Set();
-  #who = { user: "You", agent: "Agent" };
+  #changedLines = new Set();
+  #speakerNames = { user: "You", agent: "Agent" };
 
-  constructor({ list, live, empty }) {
+  constructor({ list, liveRegion, placeholder }) {
     this.#list = list;
-    this.#live = live;
-    this.#empty = empty;
+    this.#liveRegion = liveRegion;
+    this.#placeholder = placeholder;
   }
 
-  /** Names the agent, in what is already there too. */
-  name(agent) {
-    this.#who.agent = agent;
-    for (const node of this.#list.querySelectorAll("li[data-who=agent] .who")) node.textContent = agent;
+  /** Sets the agent's name, also in existing lines. */
+  setAgentName(agentName) {
+    this.#speakerNames.agent = agentName;
+    for (const label of this.#list.querySelectorAll("li[data-who=agent] .who")) label.textContent = agentName;
   }
 
-  /** Draws a line with the next picture of the screen. */
-  show(line, aloud = true) {
-    if (this.#dirty.size === 0) requestAnimationFrame(() => this.#draw());
-    this.#dirty.add(line);
-    if (!line.open && aloud) this.#say(line);
+  /**
+   * Renders a line in the next animation frame. `announce`: also for screen readers once closed.
+   */
+  render(line, announce = true) {
+    if (this.#changedLines.size === 0) requestAnimationFrame(() => this.#renderChangedLines());
+    this.#changedLines.add(line);
+    if (!line.open && announce) this.#announce(line);
   }
 
-  #draw() {
+  #renderChangedLines() {
     const list = this.#list;
-    const follow = list.scrollHeight - list.scrollTop - list.clientHeight < 80;
-    for (const line of this.#dirty) {
-      const { spoken, partial, ahead, cut } = reading(line);
+    const atBottom = list.scrollHeight - list.scrollTop - list.clientHeight < 80;
+    for (const line of this.#changedLines) {
+      const { spoken, partial, ahead, cut } = lineParts(line);
       let item = this.#items.get(line.id);
       if (!spoken && !partial && !ahead && !cut) {
         item?.remove();
@@ -54,22 +56,22 @@ export class CaptionsView {
         list.append(item);
       }
       item.dataset.open = String(line.open);
-      const parts = [piece("span", "who", this.#who[line.who])];
-      if (spoken) parts.push(piece("span", "spoken", spoken));
-      if (partial) parts.push(" ", piece("span", "partial", partial));
-      if (ahead) parts.push(" ", piece("span", "ahead", ahead));
-      if (cut) parts.push(" ", piece("s", "cut", cut), piece("span", "unseen", " (interrupted)"));
+      const parts = [textElement("span", "who", this.#speakerNames[line.who])];
+      if (spoken) parts.push(textElement("span", "spoken", spoken));
+      if (partial) parts.push(" ", textElement("span", "partial", partial));
+      if (ahead) parts.push(" ", textElement("span", "ahead", ahead));
+      if (cut) parts.push(" ", textElement("s", "cut", cut), textElement("span", "visually-hidden", " (interrupted)"));
       item.replaceChildren(...parts);
     }
-    this.#dirty.clear();
-    this.#empty.hidden = this.#items.size > 0;
-    if (follow) list.scrollTop = list.scrollHeight;
+    this.#changedLines.clear();
+    this.#placeholder.hidden = this.#items.size > 0;
+    if (atBottom) list.scrollTop = list.scrollHeight;
   }
 
-  #say(line) {
-    const { spoken, cut } = reading(line);
+  #announce(line) {
+    const { spoken, cut } = lineParts(line);
     if (!spoken) return;
-    this.#live.append(piece("p", "", `${this.#who[line.who]}: ${spoken}${cut ? " (interrupted)" : ""}`));
-    while (this.#live.childElementCount > 20) this.#live.firstElementChild.remove();
+    this.#liveRegion.append(textElement("p", "", `${this.#speakerNames[line.who]}: ${spoken}${cut ? " (interrupted)" : ""}`));
+    while (this.#liveRegion.childElementCount > 20) this.#liveRegion.firstElementChild.remove();
   }
 }

@@ -1,0 +1,289 @@
+// The client of one call. It sends its offer to the WHIP endpoint, exchanges RTVI messages on the
+// data channel, and reconnects by itself. A call survives its connections: a new offer with the
+// same token continues the call.
+//
+// Events (CustomEvent; the value is in `detail`):
+// - `stream`: the agent's MediaStream.
+// - `message`: a parsed RTVI message.
+// - `status`: `connecting`, `connected`, `reconnecting` or `failed`.
+// - `rejected`: a RejectedError that ended the call.
+// - `left`: why the server closed the call: `ended` or `elsewhere` (opened in another window).
+
+/** Delays before the attempts to reconnect, in milliseconds. */
+const RETRY_DELAYS_MS = [0, 1000, 2000, 4000, 4000, 4000, 4000, 4000];
+const CONNECT_TIMEOUT_MS = 12_000;
+const ANSWER_TIMEOUT_MS = 10_000;
+/**
+ * The server sends audio without a pause. After so many milliseconds without a packet the
+ * connection counts as lost.
+ */
+const SILENCE_TIMEOUT_MS = 4000;
+
+/**
+ * The server rejected a request. `status` is the HTTP status. `reason` and `retryAfter` (seconds)
+ * are empty or 0 if the server does not name them.
+ */
+export class RejectedError extends Error {
+  constructor(status, { error, message, reason } = {}, retryAfter = 0) {
+    super(error || message || `HTTP ${status}`);
+    this.status = status;
+    this.reason = typeof reason === "string" ? reason : "";
+    this.retryAfter = retryAfter;
+    /**
+     * Whether the rejection came after the answer: the server was full once the client connected.
+     */
+    this.afterAnswer = false;
+  }
+
+  /** @param {Response} response an error response whose body has not been read yet. */
+  static async from(response) {
+    const body = await response.json().catch(() => ({}));
+    return new RejectedError(response.status, body ?? {}, Number(response.headers.get("Retry-After")) || 0);
+  }
+}
+
+/**
+ * The server answered the offer, but the peer connection failed: the network blocks both UDP and
+ * ICE-TCP.
+ */
+export class ConnectionFailedError extends Error {}
+
+export class CallClient extends EventTarget {
+  #conversation;
+  #token;
+  #iceServers;
+  #microphoneTrack = null;
+  #connection = null;
+  #pendingConnection = null;
+  #silenceTimer = 0;
+  #stopped = false;
+  #callEnded = false;
+  #capacityError = null;
+
+  constructor({ conversation, token, iceServers }) {
+    super();
+    this.#conversation = conversation;
+    this.#token = token;
+    this.#iceServers = iceServers;
+    addEventListener("online", this.#onNetworkChange);
+    navigator.connection?.addEventListener?.("change", this.#onNetworkChange);
+  }
+
+  get connected() {
+    return this.#connection !== null && this.#pendingConnection === null;
+  }
+
+  /**
+   * Joins the call. Resolves once media can flow. Rejects with RejectedError,
+   * ConnectionFailedError, or TypeError if the server cannot be reached.
+   */
+  async join() {
+    this.#emit("status", "connecting");
+    await this.#connect();
+  }
+
+  /** Sets the microphone's track (null for none), also during a call. */
+  async setMicrophoneTrack(track) {
+    this.#microphoneTrack = track;
+    for (const connection of [this.#connection, this.#pendingConnection]) await connection?.audioSender.replaceTrack(track).catch(() => {});
+  }
+
+  /** Sends an RTVI message. @returns {boolean} whether the data channel was open. */
+  send(type, data) {
+    const dataChannel = this.#connection?.dataChannel;
+    if (dataChannel?.readyState !== "open") return false;
+    const id = Math.random().toString(16).slice(2, 10).padEnd(8, "0");
+    dataChannel.send(JSON.stringify({ label: "rtvi-ai", type, id, data }));
+    return true;
+  }
+
+  /** Hangs up. */
+  async hangUp() {
+    const resourceUrl = this.#connection?.resourceUrl ?? this.#pendingConnection?.resourceUrl;
+    const sent = this.send("client-message", { t: "end" });
+    this.#stop();
+    if (resourceUrl) await fetch(resourceUrl, { method: "DELETE", headers: this.#headers(), keepalive: true }).catch(() => sent);
+  }
+
+  #headers(extra = {}) {
+    return { Authorization: `Bearer ${this.#token}`, ...extra };
+  }
+
+  #emit(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+
+  async #connect() {
+    const peerConnection = new RTCPeerConnection({ iceServers: this.#iceServers, bundlePolicy: "max-bundle" });
+    const audioTransceiver = peerConnection.addTransceiver("audio", { direction: "sendrecv" });
+    peerConnection.addTransceiver("video", { direction: "recvonly" });
+    const dataChannel = peerConnection.createDataChannel("chat");
+    const connection = { peerConnection, dataChannel, audioSender: audioTransceiver.sender, resourceUrl: null, stream: new MediaStream() };
+    this.#pendingConnection = connection;
+    try {
+      if (this.#microphoneTrack) await audioTransceiver.sender.replaceTrack(this.#microphoneTrack);
+      const connected = this.#waitUntilConnected(connection);
+      connected.catch(() => {}); // awaited below; until then a failure must not count as unhandled
+      await peerConnection.setLocalDescription();
+      const response = await fetch(`/rtc/${this.#conversation}`, {
+        method: "POST",
+        headers: this.#headers({ "Content-Type": "application/sdp" }),
+        body: peerConnection.localDescription.sdp,
+        cache: "no-store",
+        signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS),
+      });
+      if (!response.ok) throw await RejectedError.from(response);
+      connection.resourceUrl = response.headers.get("Location");
+      await peerConnection.setRemoteDescription({ type: "answer", sdp: await response.text() });
+      await connected;
+      if (this.#capacityError) throw this.#capacityError;
+      if (this.#stopped) throw new ConnectionFailedError("left");
+    } catch (error) {
+      peerConnection.close();
+      if (this.#pendingConnection === connection) this.#pendingConnection = null;
+      throw error;
+    }
+    const previous = this.#connection;
+    this.#connection = connection;
+    this.#pendingConnection = null;
+    previous?.peerConnection.close();
+    this.#watchForSilence(connection);
+    this.#emit("status", "connected");
+  }
+
+  /** Adds the listeners of a connection. Resolves once it is connected. */
+  #waitUntilConnected(connection) {
+    const { peerConnection, dataChannel } = connection;
+    peerConnection.addEventListener("track", ({ track, streams }) => {
+      // Browsers synchronize audio and video only within one stream. Both tracks go into the
+      // server's stream, or into our own if the server names none.
+      if (streams[0]) connection.stream = streams[0];
+      else connection.stream.addTrack(track);
+      this.#emit("stream", connection.stream);
+    });
+    dataChannel.addEventListener("open", () => {
+      const clientInfo = { library: "visavis-page", library_version: "1" };
+      dataChannel.send(JSON.stringify({ label: "rtvi-ai", type: "client-ready", id: "ready", data: { version: "2.1.0", about: clientInfo } }));
+    });
+    dataChannel.addEventListener("message", ({ data }) => this.#onMessage(connection, data));
+    dataChannel.addEventListener("close", () => connection === this.#connection && !this.#pendingConnection && this.#reconnect());
+    return new Promise((resolve, reject) => {
+      connection.reject = reject;
+      const timeout = setTimeout(() => reject(new ConnectionFailedError("no connection")), CONNECT_TIMEOUT_MS);
+      peerConnection.addEventListener("connectionstatechange", () => {
+        const state = peerConnection.connectionState;
+        if (state === "connected") {
+          clearTimeout(timeout);
+          resolve();
+        } else if (state === "failed" || state === "closed") {
+          clearTimeout(timeout);
+          reject(new ConnectionFailedError("no connection"));
+          if (connection === this.#connection) this.#reconnect();
+        } else if (state === "disconnected" && connection === this.#connection) {
+          this.#reconnect();
+        }
+      });
+    });
+  }
+
+  #onMessage(connection, text) {
+    if (typeof text !== "string") return;
+    let message;
+    try {
+      message = JSON.parse(text);
+    } catch {
+      return;
+    }
+    if (message?.type === "signalling" && message.message?.type === "peerLeft") {
+      // Our own newer connection has taken over the call.
+      if (connection !== this.#connection || this.#pendingConnection) return;
+      this.#stop();
+      this.#emit("left", this.#callEnded ? "ended" : "elsewhere");
+      return;
+    }
+    if (message?.label !== "rtvi-ai") return;
+    if (message.type === "error" && message.data?.fatal && message.data.error === "No capacity") {
+      // The server reserves capacity only once a client is connected; other calls were faster.
+      this.#capacityError = new RejectedError(503, { error: message.data.error, reason: "the server is full" });
+      this.#capacityError.afterAnswer = true;
+      const wasConnected = connection === this.#connection;
+      // The message may arrive before `connectionstatechange`. A peer connection that is closed
+      // here fires no further events, so the promise is rejected directly.
+      connection.reject(this.#capacityError);
+      this.#stop();
+      if (wasConnected) this.#emit("rejected", this.#capacityError);
+      return;
+    }
+    if (message.type === "server-message" && eventName(message) === "call_ended") this.#callEnded = true;
+    this.#emit("message", message);
+  }
+
+  /** Reconnects if no audio packet arrives for SILENCE_TIMEOUT_MS while the page is visible. */
+  #watchForSilence(connection) {
+    clearInterval(this.#silenceTimer);
+    let lastReceived = -1;
+    let lastChangeAt = performance.now();
+    this.#silenceTimer = setInterval(async () => {
+      if (document.hidden || connection !== this.#connection || this.#pendingConnection) {
+        lastChangeAt = performance.now();
+        return;
+      }
+      const stats = await connection.peerConnection.getStats().catch(() => []);
+      let received = 0;
+      stats.forEach((stat) => { if (stat.type === "inbound-rtp" && stat.kind === "audio") received += stat.packetsReceived; });
+      if (received !== lastReceived) {
+        lastReceived = received;
+        lastChangeAt = performance.now();
+      } else if (performance.now() - lastChangeAt > SILENCE_TIMEOUT_MS) {
+        this.#reconnect();
+      }
+    }, 1000);
+  }
+
+  #onNetworkChange = () => {
+    if (this.#connection && this.#connection.peerConnection.connectionState !== "connected") this.#reconnect();
+  };
+
+  /** Retries until the call is connected again, the call is over, or the server rejects it. */
+  async #reconnect() {
+    if (this.#stopped || this.#pendingConnection) return;
+    // Marks the attempt before the first await, so that no second one starts.
+    this.#pendingConnection = { audioSender: { replaceTrack: async () => {} } };
+    this.#emit("status", "reconnecting");
+    for (const delayMs of RETRY_DELAYS_MS) {
+      await new Promise((resolve) => setTimeout(resolve, delayMs));
+      if (this.#stopped) return;
+      try {
+        await this.#connect();
+        return;
+      } catch (error) {
+        if (this.#stopped) return;
+        if (error instanceof RejectedError && [400, 401, 404, 406, 409].includes(error.status)) {
+          this.#stop();
+          this.#emit("rejected", error);
+          return;
+        }
+      }
+      this.#pendingConnection = { audioSender: { replaceTrack: async () => {} } };
+    }
+    this.#stop();
+    this.#emit("status", "failed");
+  }
+
+  #stop() {
+    this.#stopped = true;
+    clearInterval(this.#silenceTimer);
+    removeEventListener("online", this.#onNetworkChange);
+    navigator.connection?.removeEventListener?.("change", this.#onNetworkChange);
+    const connections = [this.#connection, this.#pendingConnection];
+    this.#connection = null;
+    this.#pendingConnection = null;
+    for (const connection of connections) connection?.peerConnection?.close();
+  }
+}
+
+/** The name of the event in a server message. */
+export function eventName(message) {
+  const event = message.data?.event;
+  return event?.event?.name ?? event?.name;
+}
