@@ -7,8 +7,8 @@ ROWS = "tests/e2e/test_conformance.py::test_row"
 PROOFS = {
     # Outgoing requests
     "webhooks, tools, MCP, llm.url, embeddings, guardrail callbacks share one policy": [
-        f"{API}/meaning.rs::the_operator_s_server_is_asked_also_at_a_private_address_and_finds_what_words_do_not",
-        f"{API}/meaning.rs::a_server_that_points_elsewhere_is_not_followed_and_words_find_what_they_find",
+        f"{API}/embeddings.rs::the_operator_s_server_is_asked_also_at_a_private_address_and_finds_what_words_do_not",
+        f"{API}/embeddings.rs::a_server_that_points_elsewhere_is_not_followed_and_words_find_what_they_find",
         "models/src/embeddings.rs::not_even_the_operator_s_own_configuration_reaches_a_metadata_service",
         f"{API}/contract.rs::a_webhook_to_a_refused_address_is_a_dead_letter_at_once_and_no_error_before",
         "engine/src/think/tools/tests.rs::what_may_not_be_sent_is_refused_with_a_reason",
@@ -45,7 +45,7 @@ PROOFS = {
     "no state before a valid MESSAGE-INTEGRITY": ["engine/src/transport/webrtc_tests.rs::a_check_with_a_wrong_password_is_not_ours", "engine/src/transport/socket.rs::a_check_is_routed_by_name_and_media_only_from_an_address_that_was_learnt", "tests/e2e/test_bad_input.py::test_noise_at_the_media_port"],
     "an offer that does not connect within 15 s is dropped": ["engine/tests/engine.rs::offers_that_never_connect_make_room_for_newer_ones_and_never_end_the_call", "tests/e2e/test_overload.py::test_offers_that_never_connect_keep_no_later_one_out"],
     "limits per address": ["engine/src/transport/socket.rs::a_flood_of_checks_from_one_address_is_cut_off_and_others_are_not", f"{API}/limits.rs::addresses_are_limited_where_the_server_is_public"],
-    "a bad offer does not use up a token": [f"{API}/doors.rs::a_refused_offer_says_why", "tests/e2e/test_bad_input.py::test_bad_offers", ROWS],
+    "a bad offer does not use up a token": [f"{API}/signaling.rs::a_refused_offer_says_why", "tests/e2e/test_bad_input.py::test_bad_offers", ROWS],
     # Data channel
     "64 KiB a message": ["tests/e2e/test_bad_input.py::test_text_where_sound_is_expected"],
     "rates": ["engine/src/transport/client_messages.rs::a_flood_is_cut_off_with_one_complaint_and_forgiven_later"],
