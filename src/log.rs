@@ -223,10 +223,7 @@ mod tests {
     #[test]
     fn a_line_of_text_names_it_too() {
         let lines = capture_log(Format::Text, emit_events);
-        assert!(
-            lines[0].contains("no call n=1") && !lines[0].contains(CONVERSATION_FIELD),
-            "{lines:?}"
-        );
+        assert!(lines[0].contains("no call n=1") && !lines[0].contains(CONVERSATION_FIELD), "{lines:?}");
         assert!(lines[1].contains("own field conversation=\"a\""), "{lines:?}");
         assert!(
             lines[2].contains("call{conversation=\"b\"}") && lines[2].contains("from a \"span\""),
