@@ -137,11 +137,7 @@ impl CallRecord<'_> {
         if answer.is_guardrail {
             self.replies[r].interruptible = false;
             if self.replies[r].is_held() {
-                let now = self.now;
-                if let Some(hold) = self.replies[r].holds.last_mut() {
-                    hold.1 = Some(now);
-                }
-                self.update_agent_state();
+                self.resume(r);
             }
         }
         self.replies[r].awaiting_tools = !calls.is_empty();

@@ -169,7 +169,7 @@ impl CallRecord<'_> {
         }
     }
 
-    fn resume(&mut self, r: usize) {
+    pub(crate) fn resume(&mut self, r: usize) {
         let at = self.position(r).unwrap_or(0);
         let now = self.now;
         let (_, order) = self.next_request();
