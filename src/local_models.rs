@@ -158,7 +158,7 @@ impl Models for LocalModels {
         vec![
             MetricFamily::gauge(
                 "visavis_stt_decoders",
-                "STT decoders; a call with the built-in STT takes one.",
+                "STT decoders by state; a call with the built-in STT takes one.",
             )
             .with_each("state", states.into_iter().flatten()),
             MetricFamily::gauge(

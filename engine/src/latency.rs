@@ -75,7 +75,7 @@ impl LatencyMetrics {
         vec![
             histogram(
                 "visavis_turn_voice_to_voice_seconds",
-                "True end of the user's speech to the first sample of the reply.",
+                "True end of the user's speech to the first sample of the reply sent.",
                 &self.voice_to_voice,
             ),
             histogram(
@@ -85,7 +85,7 @@ impl LatencyMetrics {
             ),
             histogram(
                 "visavis_turn_llm_first_token_seconds",
-                "Request to the language model to its first token.",
+                "Request to the LLM to its first token.",
                 &self.llm_first_token,
             ),
             histogram(
@@ -100,12 +100,12 @@ impl LatencyMetrics {
             ),
             histogram(
                 "visavis_turn_barge_in_seconds",
-                "True onset of the user's speech over the reply to the agent's silence, if that speech interrupted it.",
+                "True onset of the interrupting speech to the agent's silence.",
                 &self.barge_in,
             ),
             MetricFamily::counter(
                 "visavis_stage_failures",
-                "Failures and time-outs of models and tools in calls, by stage.",
+                "Failures and timeouts of models and tools in calls, by stage.",
             )
             .with_each(
                 "stage",

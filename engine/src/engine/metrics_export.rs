@@ -56,15 +56,28 @@ impl CallEngine {
             (directory.pending_offers.count(), directory.pending_offers.evicted_count())
         };
         let mut families = vec![
-            MetricFamily::counter("visavis_calls_ended", "Calls that have ended.").with_value(sum(|s| &s.ended_calls)),
-            MetricFamily::counter("visavis_panics", "Panics of the process. Each is a defect of the server and ends one call or restarts one thread.")
-                .with_value(crate::thread::panic_count()),
-            MetricFamily::gauge("visavis_media_threads_dead", "Media threads that have failed and take no calls until they restart.")
-                .with_value(self.dead_thread_count() as u64),
-            MetricFamily::counter("visavis_media_thread_restart_pauses", "Pauses before the restart of a media thread that failed repeatedly.")
-                .with_value(sum(|s| &s.restart_pauses)),
-            MetricFamily::counter("visavis_audio_frames", "Audio frames sent by agents, of 10 or 20 ms, including silence.")
-                .with_value(sum(|s| &s.audio_frames)),
+            MetricFamily::counter("visavis_calls_ended", "Calls that have ended.")
+                .with_value(sum(|s| &s.ended_calls)),
+            MetricFamily::counter(
+                "visavis_panics",
+                "Panics of the process. Each panic is a defect of the server.",
+            )
+            .with_value(crate::thread::panic_count()),
+            MetricFamily::gauge(
+                "visavis_media_threads_dead",
+                "Media threads that have failed and accept no calls until they restart.",
+            )
+            .with_value(self.dead_thread_count() as u64),
+            MetricFamily::counter(
+                "visavis_media_thread_restart_pauses",
+                "Pauses before the restart of a media thread that failed repeatedly.",
+            )
+            .with_value(sum(|s| &s.restart_pauses)),
+            MetricFamily::counter(
+                "visavis_audio_frames",
+                "Audio frames of 10 or 20 ms sent by agents, including silence.",
+            )
+            .with_value(sum(|s| &s.audio_frames)),
             MetricFamily::counter(
                 "visavis_audio_frames_late",
                 "Audio frames sent more than 60 ms after their playout time.",
@@ -72,70 +85,94 @@ impl CallEngine {
             .with_value(sum(|s| &s.late_audio_frames)),
             MetricFamily::counter(
                 "visavis_audio_frames_skipped",
-                "Audio frames that were not sent because a tick was more than 200 ms late.",
+                "Audio frames not sent because a tick was more than 200 ms late.",
             )
             .with_value(sum(|s| &s.skipped_audio_frames)),
             MetricFamily::counter(
                 "visavis_audio_underruns",
-                "Audio frames of a playing segment without samples: the TTS was slower than real time.",
+                "Audio frames of a playing segment without samples: the TTS is slower than real time.",
             )
             .with_value(sum(|s| &s.underruns)),
-            MetricFamily::counter("visavis_avatar_upgrades", "Upgrades of running calls to a more complete pose set of an avatar.")
-                .with_value(sum(|s| &s.avatar_upgrades)),
+            MetricFamily::counter(
+                "visavis_avatar_upgrades",
+                "Upgrades of running calls to a more complete pose set, while an avatar is being drawn.",
+            )
+            .with_value(sum(|s| &s.avatar_upgrades)),
             MetricFamily::counter("visavis_vad_windows", "Windows of 32 ms processed by the VAD.")
                 .with_value(sum(|s| &s.vad_windows)),
             MetricFamily::counter(
                 "visavis_audio_packets_rate_limited",
-                "Audio packets of users dropped because they arrived faster than real time.",
+                "Audio packets of users dropped by the rate limit: 1.2 times real time, bursts of 5 s.",
             )
             .with_value(sum(|s| &s.excess_packets)),
             MetricFamily::counter("visavis_datagrams_unknown", "Received datagrams that belong to no call.")
                 .with_value(sum(|s| &s.unknown_datagrams)),
-            MetricFamily::counter("visavis_datagrams_send_dropped", "Datagrams that the kernel did not accept for sending.")
-                .with_value(sum(|s| &s.send_dropped_datagrams)),
-            MetricFamily::counter("visavis_media_ticks", "Ticks of a media thread: one every 10 ms while it has calls.")
-                .with_each("thread", stats().map(|s| s.ticks.load(Relaxed)).enumerate()),
+            MetricFamily::counter(
+                "visavis_datagrams_send_dropped",
+                "Datagrams that the kernel did not accept for sending.",
+            )
+            .with_value(sum(|s| &s.send_dropped_datagrams)),
+            MetricFamily::counter(
+                "visavis_media_ticks",
+                "Ticks of a media thread, one every 10 ms while it has calls.",
+            )
+            .with_each("thread", stats().map(|s| s.ticks.load(Relaxed)).enumerate()),
             MetricFamily::counter("visavis_media_busy_seconds", "Time that a media thread was busy.")
                 .with_each("thread", stats().map(|s| micros(&s.busy_us)).enumerate()),
-            MetricFamily::histogram("visavis_media_tick_seconds", "Duration of a media thread's tick; its interval is 10 ms.")
-                .with_each("thread", stats().map(|s| s.tick_times.snapshot()).enumerate()),
-            MetricFamily::histogram("visavis_media_tick_lateness_seconds", "Delay of the start of a media thread's tick.")
-                .with_each("thread", stats().map(|s| s.tick_lateness.snapshot()).enumerate()),
+            MetricFamily::histogram(
+                "visavis_media_tick_seconds",
+                "Duration of a tick of a media thread. The tick interval is 10 ms.",
+            )
+            .with_each("thread", stats().map(|s| s.tick_times.snapshot()).enumerate()),
+            MetricFamily::histogram(
+                "visavis_media_tick_lateness_seconds",
+                "Delay of the start of a tick of a media thread.",
+            )
+            .with_each("thread", stats().map(|s| s.tick_lateness.snapshot()).enumerate()),
             MetricFamily::gauge(
                 "visavis_media_busy_ratio",
-                "Share of its time that a media thread is busy: 95th percentile of the ticks of the last seconds.",
+                "Busy share of a media thread: 95th percentile of the last five seconds.",
             )
             .with_each("thread", stats().map(|s| s.load.busy_ratio()).enumerate()),
             MetricFamily::gauge(
                 "visavis_media_tick_delay_seconds",
-                "Time from the due time of a media thread's tick to its end: 95th percentile of the last seconds.",
+                "Time from a tick's due time to its end: 95th percentile of the last five seconds.",
             )
             .with_each("thread", stats().map(|s| s.load.tick_delay().as_secs_f64()).enumerate()),
             MetricFamily::gauge(
                 "visavis_process_cpu_ratio",
-                "Share of its processors that the process used in the last seconds; 0 without a call.",
+                "Share of its processors that the process used in the last five seconds; 0 without a call.",
             )
             .with_value(stats().map(|s| s.load.process_busy_ratio()).fold(0.0, f64::max)),
-            MetricFamily::counter("visavis_calls_rejected", "Rejected conversations and rejected offers of new calls, by reason.")
-                .with_each("reason", self.rejections.counts()),
-            MetricFamily::gauge("visavis_offers_pending", "Offers that were answered and have not connected.")
+            MetricFamily::counter(
+                "visavis_calls_rejected",
+                "Rejected new conversations, offers and connecting calls, by reason.",
+            )
+            .with_each("reason", self.rejections.counts()),
+            MetricFamily::gauge("visavis_offers_pending", "Answered offers that have not connected.")
                 .with_value(waiting as u64),
             MetricFamily::counter(
                 "visavis_offers_evicted",
-                "Pending offers that were removed in favor of newer ones: too many of one network, of one agent, or in total.",
+                "Pending offers evicted by newer ones: too many of one network, of one agent, or in total.",
             )
             .with_value(evicted),
             MetricFamily::gauge("visavis_media_calls", "Calls on a media thread.")
                 .with_each("thread", self.threads.iter().map(|t| t.slots_taken.load(Relaxed)).enumerate()),
             MetricFamily::gauge("visavis_media_inbox_messages", "Messages in the inbox of a media thread.")
                 .with_each("thread", self.threads.iter().map(|t| t.inbox.requests.depth()).enumerate()),
-            MetricFamily::gauge("visavis_channel_max_depth", "Maximum number of items that waited in a channel between threads.")
-                .with_each("channel", channel(|count| count.max_depth as u64)),
-            MetricFamily::gauge("visavis_channel_capacity", "Capacity of a channel between threads, in items.")
-                .with_each("channel", channel::CHANNELS.iter().map(|e| (e.name, e.capacity))),
+            MetricFamily::gauge(
+                "visavis_channel_max_depth",
+                "Maximum number of items that waited in a channel between threads.",
+            )
+            .with_each("channel", channel(|count| count.max_depth as u64)),
+            MetricFamily::gauge(
+                "visavis_channel_capacity",
+                "Capacity of a channel between threads, in items.",
+            )
+            .with_each("channel", channel::CHANNELS.iter().map(|e| (e.name, e.capacity))),
             MetricFamily::counter(
                 "visavis_channel_full",
-                "Items that a full channel between threads dropped or rejected.",
+                "Items that a channel between threads dropped or rejected because it was full.",
             )
             .with_each("channel", channel(|count| count.full_count)),
         ];

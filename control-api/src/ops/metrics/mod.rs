@@ -77,18 +77,18 @@ async fn control_plane_metrics(shared: &AppState) -> store::Result<Vec<MetricFam
         && host.not_ready_reason().is_none()
         && host.capacity_error().is_none();
     Ok(vec![
-        MetricFamily::gauge("visavis_build_info", "Version of this program.").with_label(
+        MetricFamily::gauge("visavis_build_info", "Version of the program.").with_label(
             "version",
             env!("CARGO_PKG_VERSION"),
             1u64,
         ),
-        MetricFamily::gauge("visavis_ready", "Whether the server accepts calls.")
+        MetricFamily::gauge("visavis_ready", "1 if the server accepts calls, else 0.")
             .with_value(u64::from(ready)),
-        MetricFamily::gauge("visavis_calls", "Running calls, including those that are connecting.")
+        MetricFamily::gauge("visavis_calls", "Running calls, without offers that have not connected.")
             .with_value(host.active_calls()),
         MetricFamily::gauge("visavis_events_queued", "Events that wait to be written to the store.")
             .with_value(shared.events.waiting()),
-        MetricFamily::gauge("visavis_store_failing", "Whether the store accepts no writes.")
+        MetricFamily::gauge("visavis_store_failing", "1 if the store accepts no writes, else 0.")
             .with_value(u64::from(failing)),
         MetricFamily::counter(
             "visavis_events_dropped",
@@ -97,14 +97,14 @@ async fn control_plane_metrics(shared: &AppState) -> store::Result<Vec<MetricFam
         .with_value(shared.events.dropped()),
         MetricFamily::gauge(
             "visavis_events_failed",
-            "Events that the store rejected; their text is stored in failed_event.",
+            "Events that could not be processed; their text is stored in failed_event.",
         )
         .with_value(u64::try_from(shared.store.failed_event_count().await?).unwrap_or(0)),
         MetricFamily::counter("visavis_task_panics", "Panics of background tasks, which were restarted.")
             .with_each("task", shared.tasks.panic_counts()),
         MetricFamily::gauge("visavis_webhooks", "Webhooks in the store, by state.")
             .with_each("state", states(&["pending", "done", "dead", "dropped"], deliveries)),
-        MetricFamily::gauge("visavis_conversations", "Conversations in the store, by status.")
+        MetricFamily::gauge("visavis_conversations", "Conversations in the store, by state.")
             .with_each("state", states(&["started", "in_progress", "ended"], conversations)),
     ])
 }

@@ -14,19 +14,20 @@ pub(super) fn collect() -> Vec<MetricFamily> {
     let cores = std::thread::available_parallelism().ok().map(usize::from);
     let numbers = [
         cpu.map(|n| {
-            MetricFamily::counter("process_cpu_seconds", "CPU time used, by user and system.").with_value(n)
+            MetricFamily::counter("process_cpu_seconds", "CPU time of the process, in user and system mode.")
+                .with_value(n)
         }),
         bytes("VmRSS")
-            .map(|n| MetricFamily::gauge("process_resident_memory_bytes", "Memory in use.").with_value(n)),
+            .map(|n| MetricFamily::gauge("process_resident_memory_bytes", "Resident memory.").with_value(n)),
         bytes("VmSize")
-            .map(|n| MetricFamily::gauge("process_virtual_memory_bytes", "Memory reserved.").with_value(n)),
+            .map(|n| MetricFamily::gauge("process_virtual_memory_bytes", "Virtual memory.").with_value(n)),
         open_files()
-            .map(|n| MetricFamily::gauge("process_open_fds", "Open files, sockets included.").with_value(n)),
+            .map(|n| MetricFamily::gauge("process_open_fds", "Open files, including sockets.").with_value(n)),
         max_open_files()
             .map(|n| MetricFamily::gauge("process_max_fds", "Maximum number of open files.").with_value(n)),
         status_field(&status, "Threads")
             .and_then(|n| n.parse::<u64>().ok())
-            .map(|n| MetricFamily::gauge("process_threads", "Threads.").with_value(n)),
+            .map(|n| MetricFamily::gauge("process_threads", "Threads of the process.").with_value(n)),
         start_time_seconds().map(|n| {
             MetricFamily::gauge(
                 "process_start_time_seconds",
