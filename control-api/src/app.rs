@@ -4,33 +4,28 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use engine_api::{Engine, EventSink};
 use futures_util::future::BoxFuture;
 use models::embeddings::EmbeddingClient;
-use tokio::sync::{Notify, broadcast, mpsc};
+use tokio::sync::{broadcast, mpsc};
 
+use crate::background::{self, BackgroundInputs};
 use crate::cluster::{erasure, lease, recovery};
 use crate::config::{Config, StockAvatar};
-use crate::http::key_usage;
-use crate::resources::knowledge::{embeddings, ingestion};
-use crate::resources::{characters, custom_avatars, demo};
+use crate::resources::demo;
+use crate::router;
 use crate::scope::Scope;
 use crate::state::api_key::{self, EnvironmentKey};
+use crate::state::event_storage::EventStorage;
 use crate::state::join_token::TokenSigner;
-use crate::state::key_usage::KeyUsage;
 use crate::state::knowledge_search::{KnowledgeCache, QueryEmbedder};
-use crate::state::preview_queue::PreviewRenderer;
 use crate::state::rate_limit::RateLimit;
 use crate::state::registry::{ConnectingCalls, Connections, PendingOffers, UnconfirmedEnds};
-use crate::state::supervise::{EVENT_WRITER, spawn_supervised};
-use crate::state::webhook_queue::{GuardrailCallback, OutboxMessage};
 use crate::state::{AppState, RateLimits, event_queue};
 use crate::store::vault::{self, Vault};
 use crate::store::{self, DatabaseLocation, Store};
-use crate::webhooks::{self, guardrail_callback};
-use crate::{events, router};
 
 /// Name of the workspace that the first start creates.
 const DEFAULT_WORKSPACE_NAME: &str = "default";
@@ -56,16 +51,11 @@ pub enum OpenError {
     Store(#[from] store::Error),
 }
 
-struct BackgroundQueues {
-    events: event_queue::EventReceiver,
-    outbox: mpsc::UnboundedReceiver<OutboxMessage>,
-    guardrail_callbacks: mpsc::UnboundedReceiver<GuardrailCallback>,
-}
-
 /// The control plane of one data folder.
 pub struct App {
     state: Arc<AppState>,
-    background_queues: Mutex<Option<BackgroundQueues>>,
+    /// Taken by [`App::run_background`].
+    background_inputs: Mutex<Option<BackgroundInputs>>,
     /// Held as long as the server runs.
     _lock: File,
 }
@@ -166,7 +156,7 @@ impl App {
             vault::load_or_create_key(&data.join("tokens.key")).map_err(fail)?,
         ];
         let (vault, tokens) = (Vault::new(&keys[0]), TokenSigner::new(&keys[1]));
-        let server = load_server_id(&data.join("server.id")).map_err(fail)?;
+        let server_id: Arc<str> = load_server_id(&data.join("server.id")).map_err(fail)?.into();
         let mut store = open_store(&data, config.database_url.as_deref()).await?;
         store.crash_hook = config.crash_hook;
         let known = store.get_or_insert_setting("keys", &vault::fingerprint(&keys.concat())).await?;
@@ -191,54 +181,66 @@ impl App {
         let (notices, notices_queue) = mpsc::unbounded_channel();
         let meaning =
             config.embeddings.clone().map(|to| Arc::new(QueryEmbedder::new(EmbeddingClient::new(to, &net))));
-        let shared = AppState {
+        let commits = broadcast::Sender::new(COMMIT_CHANNEL_CAPACITY);
+        let connections = Arc::<Connections>::default();
+        let event_storage = EventStorage {
+            store: store.clone(),
+            server_id: Arc::clone(&server_id),
+            first_attempt_delay: config.webhooks.schedule.first().copied().unwrap_or_default(),
+            outbox: outbox.clone(),
+            guardrail_callbacks: notices,
+            commits: commits.clone(),
+            connections: Arc::clone(&connections),
+        };
+        let state = AppState {
             environment_key: EnvironmentKey::new(
                 config.api_key.as_deref().map(|key| (key, workspace.as_str())),
             ),
-            key_usage: KeyUsage::default(),
+            key_usage: Arc::default(),
             config,
             store,
-            vault,
+            vault: Arc::new(vault),
             token_signer: tokens,
             rate_limits: limits,
             stock_avatars: avatars,
             default_workspace: workspace,
-            server_id: server,
-            engine: OnceLock::new(),
+            server_id,
+            engine: Arc::default(),
             events: facts,
-            commits: broadcast::Sender::new(COMMIT_CHANNEL_CAPACITY),
+            event_storage,
+            commits,
             outbox,
-            guardrail_callbacks: notices,
-            pending_offers: PendingOffers::new(offer_time),
+            pending_offers: Arc::new(PendingOffers::new(offer_time)),
             connecting_calls: ConnectingCalls::default(),
             unconfirmed_ends: UnconfirmedEnds::default(),
-            connections: Connections::default(),
-            photo_job_queued: Notify::new(),
-            bake_queued: Notify::new(),
-            live_pose_sets: Mutex::default(),
-            preview_renderer: PreviewRenderer::default(),
-            bake_command: baker,
-            document_queued: Notify::new(),
-            document_read: Notify::new(),
+            connections,
+            photo_job_queued: Arc::default(),
+            bake_queued: Arc::default(),
+            live_pose_sets: Arc::default(),
+            preview_renderer: Arc::default(),
+            document_queued: Arc::default(),
+            document_read: Arc::default(),
             query_embedder: meaning,
-            extract_command: extractor,
             knowledge_cache: KnowledgeCache::default(),
             http_client: net,
             tasks: Arc::default(),
             draining: AtomicBool::new(false),
         };
         // Deliveries that are taken over are in the store, where the dispatcher finds them.
-        lease::renew(&shared).await?;
+        lease::renew(&state.store, &state.server_id, state.config.timeouts.lease).await?;
         // Files of conversations that were erased meanwhile, and files that a crash left.
-        erasure::remove_erased_files(&shared).await?;
+        erasure::remove_erased_files(&state.store, &state.server_id, &data).await?;
         // Before the first request: conversations that a crash left open have ended.
-        recovery::recover_conversations(&shared).await;
-        let background = BackgroundQueues {
+        recovery::recover_conversations(&state.event_storage).await;
+        let inputs = BackgroundInputs {
             events: facts_queue,
             outbox: outbox_queue,
             guardrail_callbacks: notices_queue,
+            bake_command: baker,
+            extract_command: extractor,
         };
-        Ok(Self { state: Arc::new(shared), background_queues: Mutex::new(Some(background)), _lock: lock })
+        let background_inputs = Mutex::new(Some(inputs));
+        Ok(Self { state: Arc::new(state), background_inputs, _lock: lock })
     }
 
     /// On the first start of a data folder: creates the demo agent and, unless the environment
@@ -325,46 +327,8 @@ impl App {
     }
 
     async fn run_tasks(&self, shutdown: BoxFuture<'_, ()>) {
-        let taken = self.background_queues.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        let Some(background) = taken else { return };
-        let (stop, stopped) = tokio::sync::watch::channel(false);
-        let (shared, stopped) = (&self.state, &stopped);
-        // Queues are owned outside of the tasks that read them: a task is restarted when it panics.
-        let writer = events::Writer::new(Arc::clone(shared), background.events, stopped.clone());
-        let writer = Arc::new(tokio::sync::Mutex::new(writer));
-        let outbox = Arc::new(tokio::sync::Mutex::new(background.outbox));
-        let notices = Arc::new(tokio::sync::Mutex::new(background.guardrail_callbacks));
-        let writer = spawn_supervised(shared, stopped, EVENT_WRITER, move |_, _| {
-            let writer = Arc::clone(&writer);
-            async move { writer.lock().await.run().await }
-        });
-        let others = [
-            spawn_supervised(shared, stopped, "webhooks", move |shared, stop| {
-                let outbox = Arc::clone(&outbox);
-                async move { webhooks::run(shared, &mut *outbox.lock().await, stop).await }
-            }),
-            spawn_supervised(shared, stopped, "notices", move |shared, stop| {
-                let notices = Arc::clone(&notices);
-                async move { guardrail_callback::run(shared, &mut *notices.lock().await, stop).await }
-            }),
-            spawn_supervised(shared, stopped, "lease", lease::run),
-            spawn_supervised(shared, stopped, "conversations", recovery::run),
-            spawn_supervised(shared, stopped, "pictures", custom_avatars::run),
-            spawn_supervised(shared, stopped, "drawings", custom_avatars::bake::run),
-            spawn_supervised(shared, stopped, "previews", characters::run),
-            spawn_supervised(shared, stopped, "documents", ingestion::run),
-            spawn_supervised(shared, stopped, "key_uses", key_usage::run),
-            spawn_supervised(shared, stopped, "meaning", embeddings::run),
-        ];
-        shutdown.await;
-        // The receivers are in the tasks; without any receiver there is no task to stop.
-        let _ = stop.send(true);
-        for task in others.into_iter().chain([writer]) {
-            if let Err(error) = task.await {
-                tracing::error!(%error, "a background task failed");
-            }
-        }
-        lease::release(&self.state).await;
-        self.state.store.close().await;
+        let taken = self.background_inputs.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(inputs) = taken else { return };
+        background::run(&self.state, inputs, shutdown).await;
     }
 }

@@ -17,19 +17,20 @@
 //! | `clock`, `scope` | time; scopes of API keys |
 //! | `store/` | the database, one file per table; encryption of secrets |
 //! | `config`, `error` | configuration; every error response, with its exact bytes |
-//! | `state/` | what handlers and background tasks share |
+//! | `state/` | what handlers share, and the handles through which they reach background tasks |
 //! | `web/`, `openapi/` | the pages; the description of the interface |
 //! | `http/` | connections, authentication, extraction and validation of requests |
 //! | `webhooks/`, `events/`, `cluster/` | delivery; storage of events; servers that share a database |
 //! | `resources/`, `join/` | the REST resources; what a client uses to join |
 //! | `ops/` | health and metrics |
-//! | `router`, `app` | all routes; opens and runs everything |
+//! | `router`, `background`, `app` | all routes; the background tasks; opens and runs everything |
 //!
 //! One file or folder per resource. Each has its `routes()`, and `router.rs` combines them. A
 //! handler reads its request in the order in which errors are reported (`http/extract.rs`),
 //! queries the store and responds.
 
 mod app;
+mod background;
 mod clock;
 mod cluster;
 mod config;

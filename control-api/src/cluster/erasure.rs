@@ -7,19 +7,24 @@
 //! `recovery`.
 
 use std::io;
+use std::path::Path;
 
 use ::conversation::trace;
 
-use crate::state::AppState;
-use crate::store::{self, conversation, erased};
+use crate::store::{self, Store, conversation, erased};
 
 /// Erases an ended conversation with its events and its trace; false if it was erased before.
-pub(crate) async fn erase_conversation(shared: &AppState, id: &str) -> store::Result<bool> {
-    let mut tx = shared.store.begin_write().await?;
+pub(crate) async fn erase_conversation(
+    store: &Store,
+    server_id: &str,
+    data: &Path,
+    id: &str,
+) -> store::Result<bool> {
+    let mut tx = store.begin_write().await?;
     let erased = conversation::erase(&mut tx, id).await?;
     tx.commit().await?;
     // The record is erased, even if removing the files fails.
-    if erased && let Err(error) = remove_erased_files(shared).await {
+    if erased && let Err(error) = remove_erased_files(store, server_id, data).await {
         tracing::error!(conversation = id, %error, "cannot clean up the trace of an erased conversation; retrying later");
     }
     Ok(erased)
@@ -27,12 +32,12 @@ pub(crate) async fn erase_conversation(shared: &AppState, id: &str) -> store::Re
 
 /// Removes the files of erased conversations from this server's data folder. A file that cannot be
 /// removed is tried again in the next run.
-pub(crate) async fn remove_erased_files(shared: &AppState) -> store::Result<()> {
+pub(crate) async fn remove_erased_files(store: &Store, server_id: &str, data: &Path) -> store::Result<()> {
     let mut removed = Vec::new();
-    for id in shared.store.erased_conversations(&shared.server_id).await? {
+    for id in store.erased_conversations(server_id).await? {
         // An id that is not valid has no file.
         if let Ok(named) = id.parse() {
-            let file = shared.config.data.join(trace::TRACES_FOLDER).join(trace::file_name(named));
+            let file = data.join(trace::TRACES_FOLDER).join(trace::file_name(named));
             if let Err(error) = tokio::fs::remove_file(&file).await
                 && error.kind() != io::ErrorKind::NotFound
             {
@@ -45,7 +50,7 @@ pub(crate) async fn remove_erased_files(shared: &AppState) -> store::Result<()> 
     if removed.is_empty() {
         return Ok(());
     }
-    let mut tx = shared.store.begin_write().await?;
-    erased::remove(&mut tx, &shared.server_id, &removed).await?;
+    let mut tx = store.begin_write().await?;
+    erased::remove(&mut tx, server_id, &removed).await?;
     tx.commit().await
 }

@@ -8,82 +8,101 @@
 //! alive --- release at shutdown --------> dead, with nothing left to recover
 //! ```
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, mpsc, watch};
 
 use crate::clock;
 use crate::cluster::erasure;
 use crate::events::ending;
-use crate::state::AppState;
+use crate::state::event_storage::EventStorage;
+use crate::state::supervise::BackgroundTask;
 use crate::state::webhook_queue::OutboxMessage;
-use crate::store::{self, delivery, server};
+use crate::store::{self, Store, delivery, server};
 
 /// Number of renewals within a lease.
 const RENEWALS_PER_LEASE: u32 = 6;
 
-/// Renews this server's lease. True if deliveries of dead servers were adopted.
-pub(crate) async fn renew(shared: &AppState) -> store::Result<bool> {
+/// The task that renews this server's lease, and recovers what dead servers left behind.
+pub(crate) struct LeaseTask {
+    pub(crate) store: Store,
+    pub(crate) server_id: Arc<str>,
+    /// `timeouts.lease`
+    pub(crate) duration: Duration,
+    /// The data folder, whose files of erased conversations are removed.
+    pub(crate) data: PathBuf,
+    /// Stores the ends of the calls of dead servers.
+    pub(crate) event_storage: EventStorage,
+    /// Notified of adopted deliveries.
+    pub(crate) outbox: mpsc::UnboundedSender<OutboxMessage>,
+    /// Notified of drawing jobs that may be claimed.
+    pub(crate) bake_queued: Arc<Notify>,
+    /// Notified of documents that may be claimed.
+    pub(crate) document_queued: Arc<Notify>,
+}
+
+impl BackgroundTask for LeaseTask {
+    async fn run(&mut self, mut stop: watch::Receiver<bool>) {
+        if !self.store.is_shared() {
+            // No other server uses the file: the lease from the start is enough.
+            return;
+        }
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(self.duration / RENEWALS_PER_LEASE) => {}
+                _ = stop.wait_for(|stop| *stop) => break,
+            }
+            if let Err(error) = self.renew_and_recover().await {
+                tracing::error!(%error, "cannot renew this server's lease");
+            }
+        }
+    }
+}
+
+impl LeaseTask {
+    async fn renew_and_recover(&self) -> store::Result<()> {
+        if renew(&self.store, &self.server_id, self.duration).await? {
+            // The dispatcher of deliveries lives as long as this task.
+            let _ = self.outbox.send(OutboxMessage::Rescan);
+        }
+        for id in self.store.orphaned_conversations(&self.server_id, clock::now()).await? {
+            ending::recover_conversation(&self.event_storage, &id).await?;
+        }
+        // Any server may claim the jobs of a dead one, and an idle server those that a busy one has
+        // queued.
+        self.bake_queued.notify_one();
+        self.document_queued.notify_one();
+        // Another server may have erased conversations whose files are here.
+        erasure::remove_erased_files(&self.store, &self.server_id, &self.data).await?;
+        Ok(())
+    }
+}
+
+/// Renews a server's lease. True if deliveries of dead servers were adopted.
+pub(crate) async fn renew(store: &Store, server_id: &str, duration: Duration) -> store::Result<bool> {
     let now = clock::now();
-    let mut tx = shared.store.begin_write().await?;
-    server::set_lease(
-        &mut tx,
-        &shared.server_id,
-        now.saturating_add(clock::to_micros(shared.config.timeouts.lease)),
-    )
-    .await?;
-    let adopted = delivery::adopt_orphans(&mut tx, &shared.server_id, now).await?;
+    let mut tx = store.begin_write().await?;
+    server::set_lease(&mut tx, server_id, now.saturating_add(clock::to_micros(duration))).await?;
+    let adopted = delivery::adopt_orphans(&mut tx, server_id, now).await?;
     tx.commit().await?;
     Ok(adopted)
 }
 
-/// Renews the lease until `stop`.
-pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) {
-    if !shared.store.is_shared() {
-        // No other server uses the file: the lease from the start is enough.
-        return;
-    }
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(shared.config.timeouts.lease / RENEWALS_PER_LEASE) => {}
-            _ = stop.wait_for(|stop| *stop) => break,
-        }
-        if let Err(error) = renew_and_recover(&shared).await {
-            tracing::error!(%error, "cannot renew this server's lease");
-        }
-    }
-}
-
-/// Releases the lease, so that no server waits for it to expire. Called only after the ends of this
-/// server's calls are stored: other servers treat a call that is still open as left by a dead
-/// server.
-pub(crate) async fn release(shared: &AppState) {
-    if !shared.store.is_shared() {
+/// Releases a server's lease, so that no other server waits for it to expire. Called only after the
+/// ends of the server's calls are stored: other servers treat a call that is still open as left by
+/// a dead server.
+pub(crate) async fn release(store: &Store, server_id: &str) {
+    if !store.is_shared() {
         return;
     }
     let end = async {
-        let mut tx = shared.store.begin_write().await?;
-        server::set_lease(&mut tx, &shared.server_id, 0).await?;
+        let mut tx = store.begin_write().await?;
+        server::set_lease(&mut tx, server_id, 0).await?;
         tx.commit().await
     };
     if let Err(error) = end.await {
         tracing::error!(%error, "cannot release this server's lease");
     }
-}
-
-async fn renew_and_recover(shared: &AppState) -> store::Result<()> {
-    if renew(shared).await? {
-        // The dispatcher of deliveries lives as long as this task.
-        let _ = shared.outbox.send(OutboxMessage::Rescan);
-    }
-    for id in shared.store.orphaned_conversations(&shared.server_id, clock::now()).await? {
-        ending::recover_conversation(shared, &id).await?;
-    }
-    // Any server may claim the jobs of a dead one, and an idle server those that a busy one has
-    // queued.
-    shared.bake_queued.notify_one();
-    shared.document_queued.notify_one();
-    // Another server may have erased conversations whose files are here.
-    erasure::remove_erased_files(shared).await?;
-    Ok(())
 }

@@ -5,25 +5,27 @@ use conversation::view::ConversationView;
 
 use super::append;
 use crate::clock::{self, Micros};
-use crate::state::AppState;
+use crate::state::event_storage::EventStorage;
 use crate::store;
 use crate::store::conversation::{IN_PROGRESS, STARTED};
 
 /// Ends a conversation that was not joined, and emits `call_ended` for it too. False if it was not
 /// in that state.
-pub(crate) async fn end_unjoined(shared: &AppState, id: &str, reason: EndReason) -> store::Result<bool> {
+pub(crate) async fn end_unjoined(storage: &EventStorage, id: &str, reason: EndReason) -> store::Result<bool> {
     let now = clock::now();
-    append(shared, id, STARTED, vec![(now, Event::CallEnded), (now, Event::Ended { reason })]).await
+    append(storage, id, STARTED, vec![(now, Event::CallEnded), (now, Event::Ended { reason })]).await
 }
 
-pub(crate) async fn recover_conversation(shared: &AppState, id: &str) -> store::Result<()> {
+/// Ends a conversation whose server or call has failed, with the last utterance of the agent as far
+/// as it was heard. Does nothing if the conversation is not running.
+pub(crate) async fn recover_conversation(storage: &EventStorage, id: &str) -> store::Result<()> {
     let Some(row) =
-        shared.store.conversation_in_any_workspace(id).await?.filter(|row| row.status == IN_PROGRESS)
+        storage.store.conversation_in_any_workspace(id).await?.filter(|row| row.status == IN_PROGRESS)
     else {
         return Ok(());
     };
     let mut view = ConversationView::default();
-    for envelope in shared.store.events(id, 0).await? {
+    for envelope in storage.store.events(id, 0).await? {
         view.apply(&envelope);
     }
     // Nothing is known of the time after the last event, so the call ends at that event.
@@ -50,6 +52,6 @@ pub(crate) async fn recover_conversation(shared: &AppState, id: &str) -> store::
     }
     events.extend([Event::CallEnded, Event::Ended { reason: EndReason::Error }]);
     tracing::warn!(conversation = %id, "conversation ended: its server or call failed");
-    append(shared, id, IN_PROGRESS, events.into_iter().map(|event| (at, event)).collect()).await?;
+    append(storage, id, IN_PROGRESS, events.into_iter().map(|event| (at, event)).collect()).await?;
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! status, its record.
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 use conversation::event::{Event, EventEnvelope};
 use conversation::id::ConversationId;
@@ -10,11 +11,11 @@ use conversation::view::{ConversationView, speech_id};
 
 use super::record;
 use crate::clock::{self, Micros};
-use crate::state::AppState;
+use crate::state::event_storage::EventStorage;
 use crate::state::webhook_queue::{GuardrailCallback, OutboxMessage, PendingCallback};
 use crate::store::conversation::{ENDED, Row};
 use crate::store::event::InsertOutcome;
-use crate::store::{self, Transaction, document};
+use crate::store::{self, Store, Transaction, document};
 use crate::webhooks::signing;
 
 /// State of a conversation in the writer while its events arrive.
@@ -23,6 +24,8 @@ pub(super) struct Projection {
     /// Events that the agent's receiver subscribed to; empty without a receiver.
     subscribed_events: Vec<String>,
     callback_url: String,
+    /// Delay before the first attempt of a webhook.
+    first_attempt_delay: Duration,
     /// Wall clock time of the conversation's start.
     started_at: Micros,
     /// Sequence number of the last webhook.
@@ -35,8 +38,8 @@ pub(super) struct Projection {
 impl Projection {
     /// Loads a conversation from the store. `None` if it does not exist, or ended before it
     /// started.
-    pub(super) async fn load(shared: &AppState, id: &str) -> store::Result<Option<Self>> {
-        let row = shared.store.conversation_in_any_workspace(id).await?;
+    pub(super) async fn load(storage: &EventStorage, id: &str) -> store::Result<Option<Self>> {
+        let row = storage.store.conversation_in_any_workspace(id).await?;
         let Some(row) = row.filter(|row| row.status != ENDED || row.joined_at.is_some()) else {
             return Ok(None);
         };
@@ -48,15 +51,16 @@ impl Projection {
             document::string_list(&agent, "callback_events")
         };
         let mut view = ConversationView::default();
-        for envelope in shared.store.events(id, 0).await? {
+        for envelope in storage.store.events(id, 0).await? {
             view.apply(&envelope);
         }
-        let last_sequence = shared.store.last_delivery_sequence(id).await?;
+        let last_sequence = storage.store.last_delivery_sequence(id).await?;
         let started_at = row.joined_at.unwrap_or(row.created_at);
         Ok(Some(Self {
             row,
             subscribed_events,
             callback_url,
+            first_attempt_delay: storage.first_attempt_delay,
             started_at,
             last_sequence,
             view,
@@ -70,7 +74,7 @@ impl Projection {
     }
 
     /// Applies the next event and returns its effects.
-    pub(super) fn apply(&mut self, shared: &AppState, envelope: &EventEnvelope) -> EventEffects {
+    pub(super) fn apply(&mut self, envelope: &EventEnvelope) -> EventEffects {
         if let Event::Joined { unix_micros } = &envelope.event {
             self.started_at = Micros::try_from(*unix_micros).unwrap_or_else(|_| clock::now());
         }
@@ -87,7 +91,7 @@ impl Projection {
             (Event::Joined { .. }, None) => StatusChange::Joined(at),
             _ => StatusChange::None,
         };
-        let delivery = self.create_delivery(shared, envelope);
+        let delivery = self.create_delivery(envelope);
         let callbacks = self.due_callbacks(envelope, at);
         EventEffects { delivery, callbacks, change }
     }
@@ -127,18 +131,13 @@ impl Projection {
     }
 
     /// The webhook of an event, if the agent's receiver subscribed to it.
-    fn create_delivery(
-        &mut self,
-        shared: &AppState,
-        envelope: &EventEnvelope,
-    ) -> Option<store::delivery::Row> {
+    fn create_delivery(&mut self, envelope: &EventEnvelope) -> Option<store::delivery::Row> {
         let event = envelope.event.webhook_name()?;
         if !self.subscribed_events.iter().any(|wanted| wanted == event) {
             return None;
         }
         let id: ConversationId = self.row.id.parse().ok()?;
         let body = envelope.webhook_body(id, u64::try_from(self.started_at).unwrap_or(0))?;
-        let delay = shared.config.webhooks.schedule.first().copied().unwrap_or_default();
         self.last_sequence += 1;
         Some(store::delivery::Row {
             id: signing::new_message_id(),
@@ -152,7 +151,7 @@ impl Projection {
             attempts: 0,
             attempts_before_revival: 0,
             first_attempt_at: None,
-            next_attempt_at: clock::now().saturating_add(clock::to_micros(delay)),
+            next_attempt_at: clock::now().saturating_add(clock::to_micros(self.first_attempt_delay)),
         })
     }
 }
@@ -184,8 +183,8 @@ pub(super) struct PreparedEvent {
 impl PreparedEvent {
     /// Stores as text an event that the store rejects. If it is the end of the conversation, the
     /// conversation ends nevertheless; its record is then built from its events.
-    pub(super) async fn quarantine(&self, shared: &AppState, error: &store::Error) -> store::Result<()> {
-        let mut tx = shared.store.begin_write_unchecked().await?;
+    pub(super) async fn quarantine(&self, store: &Store, error: &store::Error) -> store::Result<()> {
+        let mut tx = store.begin_write_unchecked().await?;
         store::failed_event::insert(&mut tx, &self.conversation, &self.envelope, &error.to_string()).await?;
         if let StatusChange::Ended { reason, at, .. } = &self.change {
             store::conversation::mark_ended(&mut tx, &self.conversation, reason, None, *at, clock::now())
@@ -293,13 +292,13 @@ pub(super) async fn write_events(
 /// no events: the endings by the sweeper, the API and the restart. Returns false and does nothing
 /// in any other status.
 pub(crate) async fn append(
-    shared: &AppState,
+    storage: &EventStorage,
     id: &str,
     expected: &str,
     events: Vec<(Micros, Event)>,
 ) -> store::Result<bool> {
-    let Some(mut projection) = Projection::load(shared, id).await? else { return Ok(false) };
-    let mut tx = shared.store.begin_write().await?;
+    let Some(mut projection) = Projection::load(storage, id).await? else { return Ok(false) };
+    let mut tx = storage.store.begin_write().await?;
     let current = store::conversation::find_in(&mut tx, id).await?;
     if current.is_none_or(|row| row.status != expected) {
         return Ok(false);
@@ -310,49 +309,49 @@ pub(crate) async fn append(
         .map(|(seq, (at, event))| {
             let at = Time::from_micros(u64::try_from(at - projection.started_at).unwrap_or(0));
             let envelope = EventEnvelope { seq, at, event };
-            let effects = projection.apply(shared, &envelope);
+            let effects = projection.apply(&envelope);
             projection.prepare_write(envelope, effects)
         })
         .collect();
-    let written = write_events(&mut tx, &shared.server_id, &prepared_events).await?;
+    let written = write_events(&mut tx, &storage.server_id, &prepared_events).await?;
     tx.commit().await?;
-    publish(shared, prepared_events, &written);
+    publish(storage, prepared_events, &written);
     Ok(true)
 }
 
 /// Announces the stored events to the webhook dispatcher and to the readers of event streams.
-pub(super) fn publish(shared: &AppState, prepared_events: Vec<PreparedEvent>, written: &WriteResult) {
+pub(super) fn publish(storage: &EventStorage, prepared_events: Vec<PreparedEvent>, written: &WriteResult) {
     let mut conversations: Vec<ConversationId> =
         prepared_events.iter().filter_map(|p| p.conversation.parse().ok()).collect();
     conversations.sort_unstable();
     conversations.dedup();
     for (i, prepared) in prepared_events.into_iter().enumerate() {
         if let (StatusChange::Ended { .. }, Ok(id)) = (&prepared.change, prepared.conversation.parse()) {
-            shared.connections.remove(id);
+            storage.connections.remove(id);
         }
         if !written.rejected.contains(&prepared.conversation) {
             prepared.log_status_change();
             for callback in prepared.callbacks {
                 // As for the outbox, but callbacks are not stored.
-                let _ = shared.guardrail_callbacks.send(callback);
+                let _ = storage.guardrail_callbacks.send(callback);
             }
         }
         if let (Some(delivery), true) = (prepared.delivery, written.deliveries.contains(&i)) {
             // The receiver lives as long as the background tasks; after that the delivery is in the
             // store.
-            let _ = shared.outbox.send(OutboxMessage::Written(delivery));
+            let _ = storage.outbox.send(OutboxMessage::Written(delivery));
         }
     }
     for id in conversations {
         // Without an open stream there is no receiver.
-        let _ = shared.commits.send(id);
+        let _ = storage.commits.send(id);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{DatabaseLocation, Store};
+    use crate::store::DatabaseLocation;
 
     const CALL: &str = "0193a5b0-0000-7000-8000-000000000001";
 

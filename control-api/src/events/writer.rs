@@ -26,19 +26,28 @@ use tokio::sync::watch;
 use super::inbox::{Batch, Inbox};
 use super::projection::{self, PreparedEvent, Projection, StatusChange, WriteResult};
 use super::{ending, record};
-use crate::state::AppState;
+use crate::clock;
+use crate::state::EngineCell;
 use crate::state::event_queue::EventReceiver;
+use crate::state::event_storage::EventStorage;
+use crate::state::registry::PendingOffers;
+use crate::state::supervise::BackgroundTask;
 use crate::state::webhook_queue::OutboxMessage;
-use crate::store::crash_points::CrashPoint;
-use crate::{clock, store};
+use crate::store::crash_points::{CrashHook, CrashPoint};
+use crate::store::{self, Store};
 
 /// Failed attempts after which events are written one by one, to find the one that the store
 /// rejects.
 const ATTEMPTS_BEFORE_SPLIT: u32 = 5;
 
-/// State of the task.
+/// The task that writes events.
 pub(crate) struct Writer {
-    shared: Arc<AppState>,
+    storage: EventStorage,
+    /// Offers that are connected, or whose conversation is over, are removed.
+    pending_offers: Arc<PendingOffers>,
+    /// Ends the calls of conversations that are over or were erased.
+    engine: Arc<EngineCell>,
+    crash_hook: Option<CrashHook>,
     inbox: Inbox,
     /// Conversations that emit events.
     projections: HashMap<ConversationId, Projection>,
@@ -52,22 +61,10 @@ pub(crate) struct Writer {
     has_run: bool,
 }
 
-impl Writer {
-    pub(crate) fn new(shared: Arc<AppState>, queue: EventReceiver, stop: watch::Receiver<bool>) -> Self {
-        let inbox = Inbox::new(shared.store.clone(), queue, stop);
-        Self {
-            shared,
-            inbox,
-            projections: HashMap::new(),
-            batch: Batch::default(),
-            prepared: VecDeque::new(),
-            unreadable: HashSet::new(),
-            has_run: false,
-        }
-    }
-
-    /// Writes events until the server stops, then those that still wait.
-    pub(crate) async fn run(&mut self) {
+impl BackgroundTask for Writer {
+    /// Writes events until the server stops, then those that still wait. The inbox waits for the
+    /// stop.
+    async fn run(&mut self, _: watch::Receiver<bool>) {
         if std::mem::replace(&mut self.has_run, true) {
             self.resume_after_panic().await;
         }
@@ -80,6 +77,31 @@ impl Writer {
                 return;
             }
             self.process_batch().await;
+        }
+    }
+}
+
+impl Writer {
+    pub(crate) fn new(
+        storage: EventStorage,
+        pending_offers: Arc<PendingOffers>,
+        engine: Arc<EngineCell>,
+        crash_hook: Option<CrashHook>,
+        queue: EventReceiver,
+        stop: watch::Receiver<bool>,
+    ) -> Self {
+        let inbox = Inbox::new(storage.store.clone(), queue, stop);
+        Self {
+            storage,
+            pending_offers,
+            engine,
+            crash_hook,
+            inbox,
+            projections: HashMap::new(),
+            batch: Batch::default(),
+            prepared: VecDeque::new(),
+            unreadable: HashSet::new(),
+            has_run: false,
         }
     }
 
@@ -95,7 +117,7 @@ impl Writer {
 
     /// Makes the dispatcher read the outbox. The receiver lives as long as this task.
     fn request_rescan(&self) {
-        let _ = self.shared.outbox.send(OutboxMessage::Rescan);
+        let _ = self.storage.outbox.send(OutboxMessage::Rescan);
     }
 
     /// Processes the current batch.
@@ -126,7 +148,7 @@ impl Writer {
         let name = id.to_string();
         let mut tries = 0;
         loop {
-            let ended = self.inbox.run_bounded(ending::recover_conversation(&self.shared, &name)).await;
+            let ended = self.inbox.run_bounded(ending::recover_conversation(&self.storage, &name)).await;
             let Err(error) = ended else { return };
             tries += 1;
             if tries == 1 {
@@ -139,7 +161,7 @@ impl Writer {
                 return;
             }
             // The probe reports the store's health itself.
-            let _ = self.inbox.run_bounded(self.shared.store.probe()).await;
+            let _ = self.inbox.run_bounded(self.storage.store.probe()).await;
         }
     }
 
@@ -147,8 +169,8 @@ impl Writer {
     async fn prepare_event(&mut self, id: ConversationId, envelope: EventEnvelope) {
         let Some(projection) = self.projections.get_mut(&id) else { return };
         let effects = catch_panic(|| {
-            CrashPoint::BeforeEvent.notify(self.shared.config.crash_hook);
-            projection.apply(&self.shared, &envelope)
+            CrashPoint::BeforeEvent.notify(self.crash_hook);
+            projection.apply(&envelope)
         });
         match effects {
             Some(effects) => self.prepared.push_back(projection.prepare_write(envelope, effects)),
@@ -164,9 +186,9 @@ impl Writer {
         let (name, panic_error) = (id.to_string(), store::Error::Panicked);
         let mut last = false;
         loop {
-            let quarantined = quarantine_event(&self.shared, &name, envelope, &panic_error);
+            let quarantined = quarantine_event(&self.storage.store, &name, envelope, &panic_error);
             let Err(error) = self.inbox.run_bounded(quarantined).await else { break };
-            self.shared.store.health.report_failure(&error.to_string());
+            self.storage.store.health.report_failure(&error.to_string());
             if !self.inbox.wait_before_retry().await && std::mem::replace(&mut last, true) {
                 tracing::error!(conversation = %id, seq = envelope.seq, "event lost at shutdown: its processing panicked");
                 break;
@@ -181,7 +203,7 @@ impl Writer {
         let (mut tries, mut last) = (0_u32, false);
         while !self.prepared.is_empty() {
             let prepared_events = &*self.prepared.make_contiguous();
-            match self.inbox.run_bounded(commit_events(&self.shared, prepared_events)).await {
+            match self.inbox.run_bounded(commit_events(&self.storage, prepared_events)).await {
                 Ok(written) => {
                     let prepared = std::mem::take(&mut self.prepared).into();
                     return self.on_written(prepared, &written);
@@ -193,7 +215,7 @@ impl Writer {
                         tracing::error!(%error, events = prepared_events, "cannot write events; retrying");
                     }
                     if error.is_outage() {
-                        self.shared.store.health.report_failure(&error.to_string());
+                        self.storage.store.health.report_failure(&error.to_string());
                     }
                 }
             }
@@ -218,14 +240,14 @@ impl Writer {
         let name = id.to_string();
         let (mut tries, mut last) = (0, false);
         loop {
-            match self.inbox.run_bounded(Projection::load(&self.shared, &name)).await {
+            match self.inbox.run_bounded(Projection::load(&self.storage, &name)).await {
                 Ok(Some(known)) => {
                     self.projections.insert(id, known);
                     return true;
                 }
                 Ok(None) => {
                     tracing::debug!(conversation = %id, "event dropped: its conversation does not exist");
-                    end_engine_call(&self.shared, id);
+                    end_engine_call(&self.engine, id);
                     return false;
                 }
                 Err(error) => {
@@ -235,7 +257,7 @@ impl Writer {
                     }
                     let corrupt = !error.is_outage();
                     let known = tries >= ATTEMPTS_BEFORE_SPLIT || self.unreadable.contains(&id);
-                    let quarantined = quarantine_event(&self.shared, &name, envelope, &error);
+                    let quarantined = quarantine_event(&self.storage.store, &name, envelope, &error);
                     if corrupt && known && self.inbox.run_bounded(quarantined).await.is_ok() {
                         self.unreadable.insert(id);
                         return false;
@@ -254,13 +276,13 @@ impl Writer {
     async fn store_one_by_one(&mut self) {
         while let Some(prepared) = self.prepared.front() {
             let one = std::slice::from_ref(prepared);
-            let mut done = self.inbox.run_bounded(commit_events(&self.shared, one)).await;
+            let mut done = self.inbox.run_bounded(commit_events(&self.storage, one)).await;
             let mut accepts_writes = done.is_ok();
             if done.as_ref().is_err_and(|error| !error.is_outage()) {
                 // If the store failed and works again, the event is not the cause.
-                accepts_writes = self.inbox.run_bounded(self.shared.store.probe()).await.is_ok();
+                accepts_writes = self.inbox.run_bounded(self.storage.store.probe()).await.is_ok();
                 if accepts_writes {
-                    done = self.inbox.run_bounded(commit_events(&self.shared, one)).await;
+                    done = self.inbox.run_bounded(commit_events(&self.storage, one)).await;
                 }
             }
             let written = match done {
@@ -268,9 +290,13 @@ impl Writer {
                 Err(error) => {
                     if !accepts_writes
                         || error.is_outage()
-                        || self.inbox.run_bounded(prepared.quarantine(&self.shared, &error)).await.is_err()
+                        || self
+                            .inbox
+                            .run_bounded(prepared.quarantine(&self.storage.store, &error))
+                            .await
+                            .is_err()
                     {
-                        return self.shared.store.health.report_failure(&error.to_string());
+                        return self.storage.store.health.report_failure(&error.to_string());
                     }
                     None
                 }
@@ -294,7 +320,7 @@ impl Writer {
         for id in written.rejected.iter().filter_map(|id| id.parse().ok()) {
             // The conversation was ended while its connection was being established.
             self.projections.remove(&id);
-            end_engine_call(&self.shared, id);
+            end_engine_call(&self.engine, id);
         }
         self.projections.retain(|_, projection| !projection.is_ended());
         self.notify_readers(prepared, written);
@@ -304,18 +330,21 @@ impl Writer {
     fn notify_readers(&self, prepared: Vec<PreparedEvent>, written: &WriteResult) {
         for event in prepared.iter().filter(|event| !matches!(event.change, StatusChange::None)) {
             if let Ok(id) = event.conversation.parse() {
-                self.shared.pending_offers.remove(id);
+                self.pending_offers.remove(id);
             }
         }
-        if catch_panic(|| projection::publish(&self.shared, prepared, written)).is_none() {
+        if catch_panic(|| projection::publish(&self.storage, prepared, written)).is_none() {
             self.request_rescan();
         }
     }
 }
 
-async fn commit_events(shared: &AppState, prepared_events: &[PreparedEvent]) -> store::Result<WriteResult> {
-    let mut tx = shared.store.begin_write_unchecked().await?;
-    let written = projection::write_events(&mut tx, &shared.server_id, prepared_events).await?;
+async fn commit_events(
+    storage: &EventStorage,
+    prepared_events: &[PreparedEvent],
+) -> store::Result<WriteResult> {
+    let mut tx = storage.store.begin_write_unchecked().await?;
+    let written = projection::write_events(&mut tx, &storage.server_id, prepared_events).await?;
     tx.commit().await?;
     Ok(written)
 }
@@ -324,12 +353,12 @@ async fn commit_events(shared: &AppState, prepared_events: &[PreparedEvent]) -> 
 /// end of the conversation, the end takes effect nevertheless; the record is then built from its
 /// events.
 async fn quarantine_event(
-    shared: &AppState,
+    store: &Store,
     id: &str,
     envelope: &EventEnvelope,
     error: &store::Error,
 ) -> store::Result<()> {
-    let mut tx = shared.store.begin_write_unchecked().await?;
+    let mut tx = store.begin_write_unchecked().await?;
     store::failed_event::insert(&mut tx, id, envelope, &error.to_string()).await?;
     if let Event::Ended { reason } = &envelope.event {
         let now = clock::now();
@@ -342,8 +371,8 @@ async fn quarantine_event(
 }
 
 /// Ends a call in the engine whose conversation is over or was erased.
-fn end_engine_call(shared: &AppState, id: ConversationId) {
-    if let Some(engine) = shared.engine.get().cloned() {
+fn end_engine_call(engine: &EngineCell, id: ConversationId) {
+    if let Some(engine) = engine.get().cloned() {
         tokio::spawn(async move { engine.send_command(id, Command::End).await });
     }
 }

@@ -8,36 +8,43 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::clock::Micros;
-use crate::state::AppState;
 use crate::state::api_key::{KeyHash, to_hex};
-use crate::state::key_usage::MIN_WRITE_INTERVAL;
-use crate::store::{self, api_key};
+use crate::state::key_usage::{KeyUsage, MIN_WRITE_INTERVAL};
+use crate::state::supervise::BackgroundTask;
+use crate::store::{self, Store, api_key};
 
 /// Delay after a failed write.
 const RETRY_DELAY: Duration = Duration::from_secs(60);
 
-/// Writes recorded uses, until `stop`.
-pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) {
-    loop {
-        tokio::select! {
-            () = shared.key_usage.wake.notified() => {}
-            _ = stop.wait_for(|stop| *stop) => return,
-        }
-        if let Err(error) = write(&shared, shared.key_usage.take()).await {
-            tracing::warn!(%error, "cannot store the last uses of API keys");
+/// The task that writes recorded uses.
+pub(crate) struct KeyUsageTask {
+    pub(crate) store: Store,
+    pub(crate) key_usage: Arc<KeyUsage>,
+}
+
+impl BackgroundTask for KeyUsageTask {
+    async fn run(&mut self, mut stop: watch::Receiver<bool>) {
+        loop {
             tokio::select! {
-                () = tokio::time::sleep(RETRY_DELAY) => {}
+                () = self.key_usage.wake.notified() => {}
                 _ = stop.wait_for(|stop| *stop) => return,
+            }
+            if let Err(error) = write(&self.store, self.key_usage.take()).await {
+                tracing::warn!(%error, "cannot store the last uses of API keys");
+                tokio::select! {
+                    () = tokio::time::sleep(RETRY_DELAY) => {}
+                    _ = stop.wait_for(|stop| *stop) => return,
+                }
             }
         }
     }
 }
 
-async fn write(shared: &AppState, uses: HashMap<KeyHash, Micros>) -> store::Result<()> {
+async fn write(store: &Store, uses: HashMap<KeyHash, Micros>) -> store::Result<()> {
     if uses.is_empty() {
         return Ok(());
     }
-    let mut tx = shared.store.begin_write().await?;
+    let mut tx = store.begin_write().await?;
     for (hash, at) in uses {
         // Another server on the same database, or an older entry, may have written a use meanwhile.
         api_key::record_use(&mut tx, &to_hex(&hash), at, at - MIN_WRITE_INTERVAL).await?;

@@ -139,7 +139,7 @@ fn to_api_error(error: OfferError) -> ApiError {
 /// Refuses a request about a running call of another server. The client's next attempt may reach
 /// that server.
 fn ensure_local(shared: &AppState, row: &Row) -> Result<(), ApiError> {
-    if row.status == IN_PROGRESS && row.server != shared.server_id {
+    if row.status == IN_PROGRESS && row.server != *shared.server_id {
         return Err(ApiError::NoCapacity("the call is held by another server".into()));
     }
     Ok(())

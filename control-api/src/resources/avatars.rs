@@ -1,7 +1,7 @@
 //! Avatars: the stock avatars, `/v1/ext/avatars`, and lookups of stock and custom avatars for the
 //! rest of this plane.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
@@ -85,11 +85,8 @@ pub(crate) async fn load_custom_poses(
     let Some(percent) = shared.store.custom_avatar_completeness(workspace, &id).await? else {
         return Ok(None);
     };
-    let cached = shared.live_pose_sets.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
-    if let Some((percent, poses)) = cached.filter(|(cached, _)| i64::from(*cached) >= percent)
-        && let Some(poses) = poses.upgrade()
-    {
-        return Ok(Some(PoseSetFile { data: poses, completeness: percent }));
+    if let Some(pose_set) = shared.live_pose_sets.get(&id, percent) {
+        return Ok(Some(pose_set));
     }
     let Some((percent, poses)) = shared.store.custom_avatar_poses(workspace, &id).await? else {
         return Ok(None);
@@ -97,21 +94,6 @@ pub(crate) async fn load_custom_poses(
     let poses =
         STANDARD.decode(poses).map_err(|e| store::Error::CorruptRow("custom_avatar", e.to_string()))?;
     let pose_set = PoseSetFile { data: poses.into(), completeness: percent.clamp(0, 100) as u8 };
-    cache_poses(shared, id, &pose_set);
+    shared.live_pose_sets.insert(id, &pose_set);
     Ok(Some(pose_set))
-}
-
-/// Caches a pose set for further calls, as long as one call uses it.
-fn cache_poses(shared: &AppState, id: String, pose_set: &PoseSetFile) {
-    let mut cache = shared.live_pose_sets.lock().unwrap_or_else(PoisonError::into_inner);
-    cache.retain(|_, (_, poses)| poses.strong_count() > 0);
-    cache.insert(id, (pose_set.completeness, Arc::downgrade(&pose_set.data)));
-}
-
-/// A better pose set is available: the running calls of this server switch to it.
-pub(crate) fn swap_pose_set(shared: &AppState, id: &str, pose_set: PoseSetFile) {
-    cache_poses(shared, id.to_owned(), &pose_set);
-    if let Some(host) = shared.engine.get() {
-        host.swap_pose_set(id, pose_set);
-    }
 }

@@ -1,22 +1,23 @@
-//! What handlers and background tasks share: [`AppState`], and the handle types that it holds. It
-//! imports no handler and no task.
+//! What handlers share: [`AppState`], and the handle types through which they reach the background
+//! tasks. A task receives only those handles that it uses (`background`). Nothing here imports a
+//! handler or a task.
 
 pub(crate) mod api_key;
 pub(crate) mod event_queue;
+pub(crate) mod event_storage;
 pub(crate) mod join_token;
 pub(crate) mod key_usage;
 pub(crate) mod knowledge_search;
+pub(crate) mod live_pose_sets;
 pub(crate) mod preview_queue;
 pub(crate) mod rate_limit;
 pub(crate) mod registry;
 pub(crate) mod supervise;
 pub(crate) mod webhook_queue;
 
-use std::collections::HashMap;
-use std::ffi::OsString;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use conversation::id::ConversationId;
 use engine_api::Engine;
@@ -24,14 +25,16 @@ use tokio::sync::{Notify, broadcast, mpsc};
 
 use self::api_key::EnvironmentKey;
 use self::event_queue::EventQueue;
+use self::event_storage::EventStorage;
 use self::join_token::TokenSigner;
 use self::key_usage::KeyUsage;
 use self::knowledge_search::{KnowledgeCache, QueryEmbedder};
+use self::live_pose_sets::LivePoseSets;
 use self::preview_queue::PreviewRenderer;
 use self::rate_limit::RateLimit;
 use self::registry::{ConnectingCalls, Connections, PendingOffers, UnconfirmedEnds};
 use self::supervise::{BackgroundTasks, EVENT_WRITER};
-use self::webhook_queue::{GuardrailCallback, OutboxMessage};
+use self::webhook_queue::OutboxMessage;
 use crate::config::{Config, StockAvatar};
 use crate::store::Store;
 use crate::store::vault::Vault;
@@ -43,69 +46,65 @@ pub(crate) struct RateLimits {
     pub(crate) embeds: RateLimit<IpAddr>,
 }
 
-/// What handlers and background tasks share.
+/// The engine, once `App::router` has set it. Tasks that need it may start before.
+pub(crate) type EngineCell = OnceLock<Arc<dyn Engine>>;
+
+/// What handlers share.
 pub(crate) struct AppState {
     pub(crate) config: Config,
     pub(crate) store: Store,
-    pub(crate) vault: Vault,
+    pub(crate) vault: Arc<Vault>,
     pub(crate) token_signer: TokenSigner,
     pub(crate) environment_key: EnvironmentKey,
     /// Uses of API keys that are not written yet.
-    pub(crate) key_usage: KeyUsage,
+    pub(crate) key_usage: Arc<KeyUsage>,
     pub(crate) rate_limits: RateLimits,
     pub(crate) stock_avatars: Vec<StockAvatar>,
     /// The first workspace, which owns the demo agent.
     pub(crate) default_workspace: String,
     /// The server's id; a restart ends the conversations with this id.
-    pub(crate) server_id: String,
+    pub(crate) server_id: Arc<str>,
     /// The engine, set by `App::router`.
-    pub(crate) engine: OnceLock<Arc<dyn Engine>>,
+    pub(crate) engine: Arc<EngineCell>,
     /// Where the engine's events go.
     pub(crate) events: EventQueue,
+    /// Stores the ends of conversations that no client joined.
+    pub(crate) event_storage: EventStorage,
     /// Notified after each commit of events.
     pub(crate) commits: broadcast::Sender<ConversationId>,
     /// Receives each webhook that was written.
     pub(crate) outbox: mpsc::UnboundedSender<OutboxMessage>,
-    /// Receives each triggered guardrail that has a receiver.
-    pub(crate) guardrail_callbacks: mpsc::UnboundedSender<GuardrailCallback>,
     /// Offers that may still connect.
-    pub(crate) pending_offers: PendingOffers,
+    pub(crate) pending_offers: Arc<PendingOffers>,
     /// Calls that may still connect, by workspace.
     pub(crate) connecting_calls: ConnectingCalls,
     /// Conversations whose requested end could not be stored yet.
     pub(crate) unconfirmed_ends: UnconfirmedEnds,
     /// Connections whose offer was answered.
-    pub(crate) connections: Connections,
+    pub(crate) connections: Arc<Connections>,
     /// Notified when a photo-avatar job is queued.
-    pub(crate) photo_job_queued: Notify,
+    pub(crate) photo_job_queued: Arc<Notify>,
     /// Notified when a drawing job is queued.
-    pub(crate) bake_queued: Notify,
+    pub(crate) bake_queued: Arc<Notify>,
     /// Pose sets of custom avatars that running calls show.
-    pub(crate) live_pose_sets: Mutex<LivePoseSets>,
+    pub(crate) live_pose_sets: Arc<LivePoseSets>,
     /// Renders previews.
-    pub(crate) preview_renderer: PreviewRenderer,
-    /// Program and arguments that bake avatars.
-    pub(crate) bake_command: Vec<OsString>,
+    pub(crate) preview_renderer: Arc<PreviewRenderer>,
     /// Notified when a document is queued for extraction.
-    pub(crate) document_queued: Notify,
+    pub(crate) document_queued: Arc<Notify>,
     /// Notified when a document was extracted.
-    pub(crate) document_read: Notify,
+    pub(crate) document_read: Arc<Notify>,
     /// Computes embeddings, if the operator configured it.
     pub(crate) query_embedder: Option<Arc<QueryEmbedder>>,
-    /// Program and arguments that extract a document's text.
-    pub(crate) extract_command: Vec<OsString>,
     /// Indexes of the agents' knowledge.
     pub(crate) knowledge_cache: KnowledgeCache,
-    /// Sends webhooks, under the operator's policy.
+    /// Sends requests under the operator's policy.
     pub(crate) http_client: egress::Client,
     /// State of the background tasks.
     pub(crate) tasks: Arc<BackgroundTasks>,
     /// Whether new calls are refused.
     pub(crate) draining: AtomicBool,
 }
-
-/// By avatar: the completeness of the pose set in percent, and the pose set.
-pub(crate) type LivePoseSets = HashMap<String, (u8, Weak<[u8]>)>;
 
 impl AppState {
     /// The engine.

@@ -1,5 +1,5 @@
 //! Restarts background tasks when they panic, with an increasing delay. The input of a task waits
-//! meanwhile.
+//! meanwhile, in the fields of the task.
 //!
 //! ```text
 //! running -- returns ---------------------------------> finished
@@ -19,7 +19,6 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::state::AppState;
 use crate::store;
 
 /// Name of the task that writes events.
@@ -78,39 +77,40 @@ pub(crate) async fn catch_panic<T>(work: impl Future<Output = store::Result<T>>)
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or(Err(store::Error::Panicked))
 }
 
-/// Starts a background task and restarts it whenever it panics, until it returns.
-pub(crate) fn spawn_supervised<F>(
-    shared: &Arc<AppState>,
-    stop: &watch::Receiver<bool>,
-    name: &'static str,
-    work: impl Fn(Arc<AppState>, watch::Receiver<bool>) -> F + Send + 'static,
-) -> JoinHandle<()>
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    let (shared, stop) = (Arc::clone(shared), stop.clone());
-    let (tasks, stopped) = (Arc::clone(&shared.tasks), stop.clone());
-    let work = move || work(Arc::clone(&shared), stop.clone());
-    tokio::spawn(async move { run_supervised(&tasks, name, stopped, work).await })
+/// A background task. Its fields are all that it uses, and they outlive a panic: the next run
+/// continues with them.
+pub(crate) trait BackgroundTask: Send + 'static {
+    /// Works until `stop`.
+    fn run(&mut self, stop: watch::Receiver<bool>) -> impl Future<Output = ()> + Send;
 }
 
-/// Runs `work` until it returns, and restarts it when it panics. After the stop it is restarted
+/// Starts a background task and restarts it whenever it panics, until it returns.
+pub(crate) fn spawn_supervised(
+    tasks: &Arc<BackgroundTasks>,
+    stop: &watch::Receiver<bool>,
+    name: &'static str,
+    mut task: impl BackgroundTask,
+) -> JoinHandle<()> {
+    let (tasks, stop) = (Arc::clone(tasks), stop.clone());
+    tokio::spawn(async move { run_supervised(&tasks, name, stop, &mut task).await })
+}
+
+/// Runs `task` until it returns, and restarts it when it panics. After the stop it is restarted
 /// once, because it may have data to store.
-async fn run_supervised<F>(
+async fn run_supervised(
     tasks: &BackgroundTasks,
     name: &'static str,
     mut stop: watch::Receiver<bool>,
-    mut work: impl FnMut() -> F,
-) where
-    F: Future<Output = ()>,
-{
+    task: &mut impl BackgroundTask,
+) {
     let (mut delay, mut stopping) = (MIN_RESTART_DELAY, false);
     loop {
         tasks.mark_running(name);
         let started_at = Instant::now();
-        // State that a task shares is behind locks that ignore poisoning. Its own state is dropped
-        // with it.
-        if AssertUnwindSafe(work()).catch_unwind().await.is_ok() {
+        // State that a task shares is behind locks that ignore poisoning. The state of one run is
+        // dropped with it. Of the fields of tasks, a run may leave only those of the writer of
+        // events half changed, and its next run repairs them.
+        if AssertUnwindSafe(task.run(stop.clone())).catch_unwind().await.is_ok() {
             return;
         }
         tasks.record_panic(name);
@@ -138,10 +138,18 @@ mod tests {
 
     const NAME: &str = "test";
 
-    /// Panics `times` times, then returns.
-    async fn panics_times(runs: Arc<AtomicU32>, times: u32) {
-        tokio::task::yield_now().await;
-        assert!(runs.fetch_add(1, Ordering::Relaxed) >= times, "the test's own panic");
+    /// Panics `panics` times, then returns.
+    struct PanickingTask {
+        runs: Arc<AtomicU32>,
+        panics: u32,
+    }
+
+    impl BackgroundTask for PanickingTask {
+        async fn run(&mut self, _: watch::Receiver<bool>) {
+            tokio::task::yield_now().await;
+            let earlier_runs = self.runs.fetch_add(1, Ordering::Relaxed);
+            assert!(earlier_runs >= self.panics, "the test's own panic");
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -149,7 +157,8 @@ mod tests {
         let (tasks, runs) = (BackgroundTasks::default(), Arc::<AtomicU32>::default());
         let (_stop, stopped) = watch::channel(false);
         let since = Instant::now();
-        run_supervised(&tasks, NAME, stopped, || panics_times(Arc::clone(&runs), 4)).await;
+        let mut task = PanickingTask { runs: Arc::clone(&runs), panics: 4 };
+        run_supervised(&tasks, NAME, stopped, &mut task).await;
         assert_eq!(runs.load(Ordering::Relaxed), 5);
         // 100 + 200 + 400 + 800 ms.
         assert_eq!(since.elapsed().as_millis() / 100, 15);
@@ -160,10 +169,8 @@ mod tests {
     async fn what_panics_for_ever_is_down_and_ends_with_the_server() {
         let (tasks, runs) = (Arc::<BackgroundTasks>::default(), Arc::<AtomicU32>::default());
         let (stop, stopped) = watch::channel(false);
-        let (own, count) = (Arc::clone(&tasks), Arc::clone(&runs));
-        let task = tokio::spawn(async move {
-            run_supervised(&own, NAME, stopped, || panics_times(Arc::clone(&count), u32::MAX)).await;
-        });
+        let task = PanickingTask { runs: Arc::clone(&runs), panics: u32::MAX };
+        let task = spawn_supervised(&tasks, &stopped, NAME, task);
         while runs.load(Ordering::Relaxed) < 10 {
             tokio::time::sleep(MIN_RESTART_DELAY).await;
         }

@@ -1,7 +1,6 @@
 //! Records the results of attempts. All results that wait are stored in one transaction: on a disk
 //! a commit costs the same for one row as for a hundred, and there is only one writer at a time.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use rand::Rng as _;
@@ -9,10 +8,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Outcome, Row, SPEAKING_SCHEDULE, signing};
 use crate::clock;
-use crate::state::AppState;
 use crate::state::supervise::catch_panic;
 use crate::store::delivery::{self, Attempt, State};
-use crate::store::{self, document};
+use crate::store::{self, Store, document};
 
 /// Maximum number of attempts recorded in one transaction.
 const MAX_BATCH: usize = 256;
@@ -29,85 +27,94 @@ pub(super) struct AttemptReport {
     pub(super) reply: oneshot::Sender<Outcome>,
 }
 
-/// Records attempts until all senders are dropped.
-pub(super) async fn run(shared: Arc<AppState>, mut reports: mpsc::UnboundedReceiver<AttemptReport>) {
-    let mut batch = Vec::with_capacity(MAX_BATCH);
-    while reports.recv_many(&mut batch, MAX_BATCH).await > 0 {
-        let outcomes = match catch_panic(record_attempts(&shared, &batch)).await {
-            Ok(outcomes) => outcomes,
-            Err(_) => record_one_by_one(&shared, &batch).await,
-        };
-        for (reports, outcome) in batch.drain(..).zip(outcomes) {
-            // The task that made the attempt may have been stopped.
-            let _ = reports.reply.send(outcome);
-        }
-    }
+/// Records attempts.
+pub(super) struct AttemptRecorder {
+    pub(super) store: Store,
+    /// `webhooks.schedule`
+    pub(super) schedule: Vec<Duration>,
 }
 
-/// Records each attempt in its own transaction, so that one that cannot be stored does not affect
-/// the others.
-async fn record_one_by_one(shared: &AppState, batch: &[AttemptReport]) -> Vec<Outcome> {
-    let mut outcomes = Vec::with_capacity(batch.len());
-    for report in batch {
-        let outcome = catch_panic(record_attempts(shared, std::slice::from_ref(report)))
-            .await
-            .map(|mut outcome| outcome.remove(0));
-        outcomes.push(outcome.unwrap_or_else(|error| {
-            tracing::error!(conversation = %report.row.conversation, %error, "cannot store the result of a webhook attempt");
-            Outcome::Retry(clock::now() + clock::to_micros(STORE_RETRY_DELAY))
-        }));
-    }
-    outcomes
-}
-
-async fn record_attempts(shared: &AppState, batch: &[AttemptReport]) -> store::Result<Vec<Outcome>> {
-    let now = clock::now();
-    let mut tx = shared.store.begin_write().await?;
-    let mut outcomes = Vec::with_capacity(batch.len());
-    let mut given_up = Vec::new();
-    for AttemptReport { row, attempt, fatal, .. } in batch {
-        let mut row = row.clone();
-        let reason = attempt
-            .error
-            .clone()
-            .or_else(|| attempt.status.map(|s| format!("answered {s}")))
-            .unwrap_or_default();
-        let speaking = signing::is_speaking_event(&row.event);
-        let attempts = row.attempts - row.attempts_before_revival;
-        let disposition =
-            classify_attempt(&shared.config.webhooks.schedule, speaking, attempts, attempt.status, *fatal);
-        let (delivery_state, outcome) = match disposition {
-            Disposition::Delivered => (State::Done, Outcome::Settled),
-            Disposition::Gone => (State::Dead, Outcome::Gone),
-            Disposition::Retry(wait) => {
-                row.next_attempt_at = now + clock::to_micros(wait);
-                (State::Pending, Outcome::Retry(row.next_attempt_at))
+impl AttemptRecorder {
+    /// Records attempts until all senders are dropped.
+    pub(super) async fn run(self, mut reports: mpsc::UnboundedReceiver<AttemptReport>) {
+        let mut batch = Vec::with_capacity(MAX_BATCH);
+        while reports.recv_many(&mut batch, MAX_BATCH).await > 0 {
+            let outcomes = match catch_panic(self.record_attempts(&batch)).await {
+                Ok(outcomes) => outcomes,
+                Err(_) => self.record_one_by_one(&batch).await,
+            };
+            for (reports, outcome) in batch.drain(..).zip(outcomes) {
+                // The task that made the attempt may have been stopped.
+                let _ = reports.reply.send(outcome);
             }
-            Disposition::DeadLetter => (State::Dead, Outcome::Settled),
-            Disposition::Dropped => (State::Dropped, Outcome::Settled),
-        };
-        delivery::record_attempt(
-            &mut tx,
-            &row,
-            attempt,
-            delivery_state,
-            (delivery_state != State::Done).then_some(&*reason),
-        )
-        .await?;
-        if disposition == Disposition::Gone {
-            delivery::give_up_for_agent(&mut tx, &row.agent, "the receiver answered 410").await?;
-            document::set_webhooks_stopped(&mut tx, &row.agent, true).await?;
         }
-        if matches!(delivery_state, State::Dead | State::Dropped) {
-            given_up.push((row, reason));
+    }
+
+    /// Records each attempt in its own transaction, so that one that cannot be stored does not
+    /// affect the others.
+    async fn record_one_by_one(&self, batch: &[AttemptReport]) -> Vec<Outcome> {
+        let mut outcomes = Vec::with_capacity(batch.len());
+        for report in batch {
+            let outcome = catch_panic(self.record_attempts(std::slice::from_ref(report)))
+                .await
+                .map(|mut outcome| outcome.remove(0));
+            outcomes.push(outcome.unwrap_or_else(|error| {
+                let conversation = &report.row.conversation;
+                tracing::error!(%conversation, %error, "cannot store the result of a webhook attempt");
+                Outcome::Retry(clock::now() + clock::to_micros(STORE_RETRY_DELAY))
+            }));
         }
-        outcomes.push(outcome);
+        outcomes
     }
-    tx.commit().await?;
-    for (row, reason) in given_up {
-        tracing::warn!(conversation = %row.conversation, event = %row.event, %reason, "webhook delivery abandoned");
+
+    async fn record_attempts(&self, batch: &[AttemptReport]) -> store::Result<Vec<Outcome>> {
+        let now = clock::now();
+        let mut tx = self.store.begin_write().await?;
+        let mut outcomes = Vec::with_capacity(batch.len());
+        let mut given_up = Vec::new();
+        for AttemptReport { row, attempt, fatal, .. } in batch {
+            let mut row = row.clone();
+            let reason = attempt
+                .error
+                .clone()
+                .or_else(|| attempt.status.map(|s| format!("answered {s}")))
+                .unwrap_or_default();
+            let speaking = signing::is_speaking_event(&row.event);
+            let attempts = row.attempts - row.attempts_before_revival;
+            let disposition = classify_attempt(&self.schedule, speaking, attempts, attempt.status, *fatal);
+            let (delivery_state, outcome) = match disposition {
+                Disposition::Delivered => (State::Done, Outcome::Settled),
+                Disposition::Gone => (State::Dead, Outcome::Gone),
+                Disposition::Retry(wait) => {
+                    row.next_attempt_at = now + clock::to_micros(wait);
+                    (State::Pending, Outcome::Retry(row.next_attempt_at))
+                }
+                Disposition::DeadLetter => (State::Dead, Outcome::Settled),
+                Disposition::Dropped => (State::Dropped, Outcome::Settled),
+            };
+            delivery::record_attempt(
+                &mut tx,
+                &row,
+                attempt,
+                delivery_state,
+                (delivery_state != State::Done).then_some(&*reason),
+            )
+            .await?;
+            if disposition == Disposition::Gone {
+                delivery::give_up_for_agent(&mut tx, &row.agent, "the receiver answered 410").await?;
+                document::set_webhooks_stopped(&mut tx, &row.agent, true).await?;
+            }
+            if matches!(delivery_state, State::Dead | State::Dropped) {
+                given_up.push((row, reason));
+            }
+            outcomes.push(outcome);
+        }
+        tx.commit().await?;
+        for (row, reason) in given_up {
+            tracing::warn!(conversation = %row.conversation, event = %row.event, %reason, "webhook delivery abandoned");
+        }
+        Ok(outcomes)
     }
-    Ok(outcomes)
 }
 
 /// What follows from an attempt.

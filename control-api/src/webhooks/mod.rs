@@ -23,6 +23,7 @@ mod attempts;
 mod fair_queue;
 pub(crate) mod guardrail_callback;
 mod queue;
+mod sender;
 pub(crate) mod signing;
 
 use std::collections::{BTreeSet, HashMap};
@@ -30,22 +31,21 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use egress::{Method, Request};
 use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use self::attempts::AttemptReport;
+use self::attempts::{AttemptRecorder, AttemptReport};
+use self::fair_queue::FairQueue;
 use self::queue::{ConversationQueue, QUEUE_WINDOW, QueueTiming};
+pub(crate) use self::sender::WebhookSender;
 use crate::clock::{self, Micros};
-use crate::state::AppState;
+use crate::config::Webhooks;
+use crate::state::supervise::BackgroundTask;
 use crate::state::webhook_queue::OutboxMessage;
-use crate::store;
-use crate::store::crash_points::CrashPoint;
 use crate::store::delivery::{Attempt, Row};
-use crate::store::secrets::{self, AgentSecrets};
-use crate::webhooks::fair_queue::FairQueue;
+use crate::store::{self, Store};
 
 /// Maximum number of attempts in flight.
 const MAX_ATTEMPTS_IN_FLIGHT: usize = 256;
@@ -66,9 +66,23 @@ enum Outcome {
     Gone,
 }
 
+/// The task that delivers webhooks. An attempt that the stop interrupts is made again after the
+/// next start.
+pub(crate) struct WebhookTask {
+    pub(crate) store: Store,
+    pub(crate) server_id: Arc<str>,
+    /// `webhooks.*`
+    pub(crate) config: Webhooks,
+    pub(crate) sender: Arc<WebhookSender>,
+    /// Announces deliveries that were written.
+    pub(crate) outbox: mpsc::UnboundedReceiver<OutboxMessage>,
+}
+
 /// State of the dispatcher.
 struct Dispatcher {
-    shared: Arc<AppState>,
+    store: Store,
+    server_id: Arc<str>,
+    sender: Arc<WebhookSender>,
     timing: QueueTiming,
     /// By conversation.
     queues: HashMap<String, ConversationQueue>,
@@ -103,85 +117,88 @@ impl Drop for AttemptPermit {
     }
 }
 
-/// Delivers until `stop`. An attempt that the stop interrupts is made again after the next start.
-pub(crate) async fn run(
-    shared: Arc<AppState>,
-    outbox: &mut mpsc::UnboundedReceiver<OutboxMessage>,
-    mut stop: watch::Receiver<bool>,
-) {
-    let webhooks = &shared.config.webhooks;
-    let timing = QueueTiming {
-        hold: clock::to_micros(webhooks.hold),
-        memory_horizon: clock::to_micros(webhooks.memory_horizon),
-    };
-    // Twice per `memory_horizon`, so that each retry is read before it is due.
-    let mut rescans = tokio::time::interval(webhooks.memory_horizon / 2);
-    rescans.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (attempt_reports, report_receiver) = mpsc::unbounded_channel();
-    let recorder = tokio::spawn(attempts::run(Arc::clone(&shared), report_receiver));
-    let (released, mut released_receiver) = mpsc::unbounded_channel();
-    let mut health = shared.store.health.subscribe();
-    let mut dispatcher = Dispatcher {
-        shared,
-        timing,
-        queues: HashMap::new(),
-        dirty: BTreeSet::new(),
-        wakeups: BTreeSet::new(),
-        wakeup_by_queue: HashMap::new(),
-        attempts: JoinSet::new(),
-        attempt_reports,
-        fair_queue: FairQueue::new(MAX_ATTEMPTS_IN_FLIGHT, MAX_ATTEMPTS_PER_AGENT),
-        released,
-    };
-    dispatcher.load_pending().await;
-    loop {
-        dispatcher.start_due_attempts().await;
-        let next = dispatcher.wakeups.first().map(|(at, _)| *at);
-        let sleep = async {
-            match next {
-                Some(at) => {
-                    tokio::time::sleep(Duration::from_micros(u64::try_from(at - clock::now()).unwrap_or(0)))
-                        .await
-                }
-                None => std::future::pending().await,
-            }
+impl BackgroundTask for WebhookTask {
+    async fn run(&mut self, mut stop: watch::Receiver<bool>) {
+        let timing = QueueTiming {
+            hold: clock::to_micros(self.config.hold),
+            memory_horizon: clock::to_micros(self.config.memory_horizon),
         };
-        tokio::select! {
-            // First, because deliveries written before the start are also read above and must find
-            // their queue.
-            biased;
-            message = outbox.recv() => match message {
-                Some(OutboxMessage::Written(row)) => dispatcher.enqueue(row),
-                Some(OutboxMessage::Rescan) => dispatcher.load_pending().await,
-                None => break,
-            },
-            () = async { drop(stop.wait_for(|stop| *stop).await) } => break,
-            Ok(()) = health.changed() => {
-                // A COMMIT whose answer was lost may have stored deliveries that were not
-                // announced.
-                if health.borrow_and_update().is_none() {
-                    dispatcher.load_pending().await;
+        // Twice per `memory_horizon`, so that each retry is read before it is due.
+        let mut rescans = tokio::time::interval(self.config.memory_horizon / 2);
+        rescans.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (attempt_reports, report_receiver) = mpsc::unbounded_channel();
+        let recorder = AttemptRecorder { store: self.store.clone(), schedule: self.config.schedule.clone() };
+        let recorder = tokio::spawn(recorder.run(report_receiver));
+        let (released, mut released_receiver) = mpsc::unbounded_channel();
+        let mut health = self.store.health.subscribe();
+        let mut dispatcher = Dispatcher {
+            store: self.store.clone(),
+            server_id: Arc::clone(&self.server_id),
+            sender: Arc::clone(&self.sender),
+            timing,
+            queues: HashMap::new(),
+            dirty: BTreeSet::new(),
+            wakeups: BTreeSet::new(),
+            wakeup_by_queue: HashMap::new(),
+            attempts: JoinSet::new(),
+            attempt_reports,
+            fair_queue: FairQueue::new(MAX_ATTEMPTS_IN_FLIGHT, MAX_ATTEMPTS_PER_AGENT),
+            released,
+        };
+        dispatcher.load_pending().await;
+        loop {
+            dispatcher.start_due_attempts().await;
+            let next = dispatcher.wakeups.first().map(|(at, _)| *at);
+            let sleep = async {
+                match next {
+                    Some(at) => {
+                        tokio::time::sleep(Duration::from_micros(
+                            u64::try_from(at - clock::now()).unwrap_or(0),
+                        ))
+                        .await
+                    }
+                    None => std::future::pending().await,
                 }
-            }
-            Some((workspace, agent)) = released_receiver.recv() => dispatcher.fair_queue.release(&workspace, &agent),
-            Some(done) = dispatcher.attempts.join_next() => match done {
-                Ok((row, outcome)) => dispatcher.on_attempt_done(row, outcome),
-                Err(error) => tracing::error!(%error, "a webhook attempt failed unexpectedly"),
-            },
-            _ = rescans.tick() => dispatcher.load_due_retries().await,
-            () = sleep => {
-                let now = clock::now();
-                let due = dispatcher.wakeups.iter().take_while(|(at, _)| *at <= now);
-                dispatcher.dirty.extend(due.map(|(_, conversation)| conversation.clone()));
+            };
+            tokio::select! {
+                // First, because deliveries written before the start are also read above and must
+                // find their queue.
+                biased;
+                message = self.outbox.recv() => match message {
+                    Some(OutboxMessage::Written(row)) => dispatcher.enqueue(row),
+                    Some(OutboxMessage::Rescan) => dispatcher.load_pending().await,
+                    None => break,
+                },
+                () = async { drop(stop.wait_for(|stop| *stop).await) } => break,
+                Ok(()) = health.changed() => {
+                    // A COMMIT whose answer was lost may have stored deliveries that were not
+                    // announced.
+                    if health.borrow_and_update().is_none() {
+                        dispatcher.load_pending().await;
+                    }
+                }
+                Some((workspace, agent)) = released_receiver.recv() => {
+                    dispatcher.fair_queue.release(&workspace, &agent);
+                }
+                Some(done) = dispatcher.attempts.join_next() => match done {
+                    Ok((row, outcome)) => dispatcher.on_attempt_done(row, outcome),
+                    Err(error) => tracing::error!(%error, "a webhook attempt failed unexpectedly"),
+                },
+                _ = rescans.tick() => dispatcher.load_due_retries().await,
+                () = sleep => {
+                    let now = clock::now();
+                    let due = dispatcher.wakeups.iter().take_while(|(at, _)| *at <= now);
+                    dispatcher.dirty.extend(due.map(|(_, conversation)| conversation.clone()));
+                }
             }
         }
-    }
-    dispatcher.attempts.shutdown().await;
-    // The recording task ends when the last sender is dropped; it still records the reports in its
-    // channel.
-    drop(dispatcher);
-    if let Err(error) = recorder.await {
-        tracing::error!(%error, "the task that stores webhook attempts failed");
+        dispatcher.attempts.shutdown().await;
+        // The recording task ends when the last sender is dropped; it still records the reports in
+        // its channel.
+        drop(dispatcher);
+        if let Err(error) = recorder.await {
+            tracing::error!(%error, "the task that stores webhook attempts failed");
+        }
     }
 }
 
@@ -202,14 +219,14 @@ impl Dispatcher {
     /// retries that are due soon.
     async fn load_pending(&mut self) {
         self.load_due_retries().await;
-        let untried = self.shared.store.untried_deliveries(&self.shared.server_id, QUEUE_WINDOW + 1).await;
+        let untried = self.store.untried_deliveries(&self.server_id, QUEUE_WINDOW + 1).await;
         self.enqueue_all(untried);
     }
 
     /// Reads the retries that are due within `memory_horizon`.
     async fn load_due_retries(&mut self) {
         let until = clock::now() + self.timing.memory_horizon;
-        let retries = self.shared.store.retries_due_before(&self.shared.server_id, until).await;
+        let retries = self.store.retries_due_before(&self.server_id, until).await;
         self.enqueue_all(retries);
     }
 
@@ -221,13 +238,9 @@ impl Dispatcher {
             }
             let Some(queue) = self.queues.get_mut(&conversation) else { continue };
             if let Some(last) = queue.refill_after() {
-                let server = &self.shared.server_id;
-                match self
-                    .shared
-                    .store
-                    .untried_deliveries_of(&conversation, server, last, QUEUE_WINDOW + 1)
-                    .await
-                {
+                let rows =
+                    self.store.untried_deliveries_of(&conversation, &self.server_id, last, QUEUE_WINDOW + 1);
+                match rows.await {
                     Ok(rows) => queue.refill(rows),
                     // The next run for this queue tries again.
                     Err(error) => {
@@ -256,10 +269,10 @@ impl Dispatcher {
     fn spawn_attempt(&mut self, row: Row) {
         let source = Some((row.workspace.clone(), row.agent.clone()));
         let permit = AttemptPermit { source, released: self.released.clone() };
-        let (shared, attempt_reports) = (Arc::clone(&self.shared), self.attempt_reports.clone());
+        let (sender, attempt_reports) = (Arc::clone(&self.sender), self.attempt_reports.clone());
         self.attempts.spawn(async move {
             // A panic fails this attempt only, like any other error.
-            let result = AssertUnwindSafe(make_attempt(&shared, &row)).catch_unwind().await;
+            let result = AssertUnwindSafe(sender.make_attempt(&row)).catch_unwind().await;
             let (attempt, fatal) = result.unwrap_or_else(|_| {
                 let error = Some(store::Error::Panicked.to_string());
                 (Attempt { at: clock::now(), duration: 0, status: None, error }, false)
@@ -290,80 +303,6 @@ impl Dispatcher {
         }
         self.dirty.insert(row.conversation);
     }
-}
-
-/// Makes one attempt. Returns its result, and whether the request cannot be sent at all.
-async fn make_attempt(shared: &AppState, row: &Row) -> (Attempt, bool) {
-    let at = clock::now();
-    CrashPoint::BeforeSend.notify(shared.config.crash_hook);
-    let sent = send_delivery(shared, row).await;
-    CrashPoint::AfterSend.notify(shared.config.crash_hook);
-    let (status, error, fatal) = match sent {
-        Ok(status) => (Some(status), None, false),
-        Err(SendError::Net(error @ (egress::Error::ForbiddenAddress | egress::Error::Invalid(_)))) => {
-            (None, Some(error.to_string()), true)
-        }
-        Err(error) => (None, Some(error.to_string()), false),
-    };
-    (Attempt { at, duration: clock::now() - at, status, error }, fatal)
-}
-
-/// Contents of one signed request.
-struct WebhookDelivery<'a> {
-    agent: &'a str,
-    conversation: &'a str,
-    /// `webhook-id`
-    id: &'a str,
-    url: &'a str,
-    body: &'a str,
-    /// `visavis-sequence`
-    sequence: Option<i64>,
-    /// Maximum wait for the response.
-    timeout: Duration,
-}
-
-#[derive(Debug, thiserror::Error)]
-enum SendError {
-    #[error(transparent)]
-    Net(#[from] egress::Error),
-    #[error(transparent)]
-    Store(#[from] store::Error),
-    #[error("the agent has no webhook secret")]
-    NoSecret,
-}
-
-/// Sends one delivery. Returns the receiver's HTTP status.
-async fn send_delivery(shared: &AppState, row: &Row) -> Result<u16, SendError> {
-    let timeout = shared.config.webhooks.timeout;
-    let delivery = WebhookDelivery {
-        agent: &row.agent,
-        conversation: &row.conversation,
-        id: &row.id,
-        url: &row.url,
-        body: &row.body,
-        sequence: Some(row.sequence),
-        timeout: if signing::is_speaking_event(&row.event) { timeout.min(SPEAKING_TIMEOUT) } else { timeout },
-    };
-    sign_and_send(shared, &delivery).await
-}
-
-/// Signs and sends a request. Returns the receiver's HTTP status.
-async fn sign_and_send(shared: &AppState, delivery: &WebhookDelivery<'_>) -> Result<u16, SendError> {
-    let sealed = shared.store.signing_secrets(delivery.agent, delivery.conversation).await?;
-    let secrets: AgentSecrets =
-        secrets::open(&shared.vault, delivery.agent, &sealed.ok_or(SendError::NoSecret)?)?;
-    let timestamp = clock::now() / 1_000_000;
-    let signature =
-        signing::sign(&secrets.webhook, delivery.id, timestamp, delivery.body).ok_or(SendError::NoSecret)?;
-    let mut request = Request::new(Method::POST, delivery.url)?
-        .header("webhook-id", delivery.id)?
-        .header("webhook-timestamp", &timestamp.to_string())?
-        .header("webhook-signature", &signature)?;
-    if let Some(sequence) = delivery.sequence {
-        request = request.header("visavis-sequence", &sequence.to_string())?;
-    }
-    let request = request.json(delivery.body.to_owned()).timeout(Some(delivery.timeout));
-    Ok(shared.http_client.send(request).await?.status())
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use models::face::{Character, Pose};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-pub(crate) use self::preview_renderer::run;
+pub(crate) use self::preview_renderer::PreviewTask;
 pub(crate) use self::settings::{CHARACTER_SETTINGS, POSE_SETTINGS, REST_SETTINGS, read_settings};
 use crate::config::Viseme;
 use crate::error::ApiError;

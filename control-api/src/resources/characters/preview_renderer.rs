@@ -22,7 +22,8 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 
 use crate::error::ApiError;
-use crate::state::AppState;
+use crate::state::preview_queue::PreviewRenderer;
+use crate::state::supervise::BackgroundTask;
 
 /// Maximum time for one picture. It takes about a second, and longer if calls need the CPU.
 const PREVIEW_TIMEOUT: Duration = Duration::from_secs(20);
@@ -71,40 +72,52 @@ impl RenderProcess {
     }
 }
 
-/// Renders previews until `stop`.
-pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) {
-    let mut process: Option<RenderProcess> = None;
-    loop {
-        let Some(order) = shared.preview_renderer.dequeue() else {
-            tokio::select! {
-                () = shared.preview_renderer.wake.notified() => {}
-                () = tokio::time::sleep(PROCESS_IDLE_TIMEOUT), if process.is_some() => process = None,
-                _ = stop.wait_for(|stop| *stop) => return,
-            }
-            continue;
-        };
-        let rendered = tokio::select! {
-            rendered = tokio::time::timeout(PREVIEW_TIMEOUT, render_with_restart(&mut process, &shared.bake_command, &order.request_line)) => rendered,
-            _ = stop.wait_for(|stop| *stop) => return,
-        };
+/// The task that renders previews.
+pub(crate) struct PreviewTask {
+    /// The requests.
+    pub(crate) renderer: Arc<PreviewRenderer>,
+    /// Program and arguments that bake and draw avatars.
+    pub(crate) command: Vec<OsString>,
+}
+
+impl BackgroundTask for PreviewTask {
+    async fn run(&mut self, mut stop: watch::Receiver<bool>) {
         const PREVIEW_FAILED: &str = "The preview could not be drawn";
-        let answer = match rendered {
-            Ok(Ok(Some(picture))) => Ok(picture),
-            Ok(Ok(None)) => {
-                Err(ApiError::Internal(PREVIEW_FAILED, "the renderer rejected the request".into()))
-            }
-            // The next response of this process could belong to this request.
-            Ok(Err(error)) => {
-                process = None;
-                Err(ApiError::Internal(PREVIEW_FAILED, error.to_string()))
-            }
-            Err(_) => {
-                process = None;
-                Err(ApiError::NoCapacity("calls leave no time for previews".into()))
-            }
-        };
-        // The client may have disconnected.
-        let _ = order.reply.send(answer);
+        let mut process: Option<RenderProcess> = None;
+        loop {
+            let Some(order) = self.renderer.dequeue() else {
+                tokio::select! {
+                    () = self.renderer.wake.notified() => {}
+                    () = tokio::time::sleep(PROCESS_IDLE_TIMEOUT), if process.is_some() => {
+                        process = None;
+                    }
+                    _ = stop.wait_for(|stop| *stop) => return,
+                }
+                continue;
+            };
+            let rendering = render_with_restart(&mut process, &self.command, &order.request_line);
+            let rendered = tokio::select! {
+                rendered = tokio::time::timeout(PREVIEW_TIMEOUT, rendering) => rendered,
+                _ = stop.wait_for(|stop| *stop) => return,
+            };
+            let answer = match rendered {
+                Ok(Ok(Some(picture))) => Ok(picture),
+                Ok(Ok(None)) => {
+                    Err(ApiError::Internal(PREVIEW_FAILED, "the renderer rejected the request".into()))
+                }
+                // The next response of this process could belong to this request.
+                Ok(Err(error)) => {
+                    process = None;
+                    Err(ApiError::Internal(PREVIEW_FAILED, error.to_string()))
+                }
+                Err(_) => {
+                    process = None;
+                    Err(ApiError::NoCapacity("calls leave no time for previews".into()))
+                }
+            };
+            // The client may have disconnected.
+            let _ = order.reply.send(answer);
+        }
     }
 }
 

@@ -25,6 +25,7 @@ use crate::http::auth::ApiCaller;
 use crate::http::extract::{Json, Path};
 use crate::http::validate::{FieldErrors, Fields};
 use crate::state::AppState;
+use crate::state::event_storage::EventStorage;
 use crate::store;
 use crate::store::conversation::{ENDED, Row, STARTED};
 
@@ -151,9 +152,9 @@ async fn context(
 /// Ends a conversation that no client joined; `None` if that takes longer than a client should
 /// wait. Runs in a task of its own: a client that disconnects cancels its request, but a stored end
 /// must be announced.
-async fn end_unjoined(shared: &Arc<AppState>, id: &str) -> Option<store::Result<bool>> {
-    let (shared, id) = (Arc::clone(shared), id.to_owned());
-    let ending = async move { ending::end_unjoined(&shared, &id, EndReason::EndedByApi).await };
+async fn end_unjoined(storage: &EventStorage, id: &str) -> Option<store::Result<bool>> {
+    let (storage, id) = (storage.clone(), id.to_owned());
+    let ending = async move { ending::end_unjoined(&storage, &id, EndReason::EndedByApi).await };
     let ended = timeout(END_TIMEOUT, tokio::spawn(ending.in_current_span())).await.ok()?;
     Some(ended.unwrap_or(Err(store::Error::Panicked)))
 }
@@ -190,7 +191,7 @@ async fn end(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): P
     // `None`: the store may still end it.
     let mut ended_unjoined = Some(false);
     if row.status == STARTED {
-        ended_unjoined = match end_unjoined(&shared, &row.id).await {
+        ended_unjoined = match end_unjoined(&shared.event_storage, &row.id).await {
             Some(Ok(ended)) => Some(ended),
             // During an outage the engine's call is ended in any case.
             Some(Err(error)) if !error.is_outage() => return Err(error.into()),

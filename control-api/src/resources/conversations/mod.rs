@@ -245,7 +245,8 @@ async fn erase(
         return Err(ApiError::Conflict("Conversation has not ended".into()));
     }
     // Concurrent requests may all find the conversation; only one erases it.
-    if !erasure::erase_conversation(&shared, &row.id).await? {
+    let (store, data) = (&shared.store, &shared.config.data);
+    if !erasure::erase_conversation(store, &shared.server_id, data, &row.id).await? {
         return Err(ApiError::NotFound(Resource::Conversation));
     }
     Ok(StatusCode::NO_CONTENT)

@@ -16,7 +16,7 @@
 //! ```
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,13 +30,14 @@ use models::face::avatar_spec::{self, AvatarSpec};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::clock;
-use crate::resources::avatars;
-use crate::state::AppState;
-use crate::store;
+use crate::state::EngineCell;
+use crate::state::live_pose_sets::LivePoseSets;
+use crate::state::supervise::BackgroundTask;
 use crate::store::custom_avatar::{self as table, Job};
+use crate::store::{self, Store};
 
 /// Folder in the data folder in which avatars are drawn.
 const BAKE_FOLDER: &str = "bakes";
@@ -66,64 +67,242 @@ struct BakedAvatar {
     poses: Arc<[u8]>,
 }
 
-/// Processes the queued drawing jobs, until `stop`.
-pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) {
-    loop {
-        let bake_queued = async {
-            loop {
-                match bake_next(&shared).await {
-                    Ok(true) => {}
-                    Ok(false) => return shared.bake_queued.notified().await,
-                    Err(error) => {
-                        tracing::error!(%error, "cannot process the queue of avatar drawing jobs");
-                        return tokio::time::sleep(RETRY_DELAY).await;
+/// How a child process ended.
+enum BakeExit {
+    Succeeded,
+    Failed,
+    /// By a signal.
+    Killed,
+}
+
+/// The task that processes the queued drawing jobs.
+pub(crate) struct BakeTask {
+    pub(crate) store: Store,
+    /// The server that claims the jobs.
+    pub(crate) server_id: Arc<str>,
+    /// The data folder, in which avatars are drawn.
+    pub(crate) data: PathBuf,
+    /// Program and arguments that bake avatars.
+    pub(crate) command: Vec<OsString>,
+    /// Notified when a job is queued.
+    pub(crate) queued: Arc<Notify>,
+    /// Pose sets for further calls.
+    pub(crate) live_pose_sets: Arc<LivePoseSets>,
+    /// Shows better pose sets in running calls.
+    pub(crate) engine: Arc<EngineCell>,
+}
+
+impl BackgroundTask for BakeTask {
+    async fn run(&mut self, mut stop: watch::Receiver<bool>) {
+        loop {
+            let bake_queued = async {
+                loop {
+                    match self.bake_next().await {
+                        Ok(true) => {}
+                        Ok(false) => return self.queued.notified().await,
+                        Err(error) => {
+                            tracing::error!(%error, "cannot process the queue of avatar drawing jobs");
+                            return tokio::time::sleep(RETRY_DELAY).await;
+                        }
+                    }
+                }
+            };
+            tokio::select! {
+                // A job that the stop interrupts is claimed again after the next start; the child
+                // is killed when its handle is dropped.
+                () = bake_queued => {}
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+        }
+    }
+}
+
+impl BakeTask {
+    /// Processes the next drawing job; false if none is queued.
+    async fn bake_next(&self) -> Result<bool, Error> {
+        let mut job = None;
+        // Most checks find no job and should not block writers.
+        if self.store.has_claimable_job(&self.server_id, clock::now()).await? {
+            let mut tx = self.store.begin_write().await?;
+            job = table::claim_job(&mut tx, &self.server_id, clock::now()).await?;
+            tx.commit().await?;
+        }
+        let folder = self.data.join(BAKE_FOLDER);
+        remove_stale_folders(&folder, job.as_ref().map(|job| job.id.as_str())).await;
+        let Some(job) = job else { return Ok(false) };
+        let id = job.id.clone();
+        let baked = match parse_job(job) {
+            Ok(person) => self.bake_avatar(&person, &folder.join(&id)).await?,
+            Err(why) => {
+                tracing::error!(custom_avatar = %id, reason = %why, "cannot read a stored avatar");
+                Some(Err(BAKE_FAILED))
+            }
+        };
+        if let Some(baked) = baked {
+            let poses = baked.as_ref().map(|baked| STANDARD.encode(&baked.poses)).unwrap_or_default();
+            let result =
+                baked.as_ref().map(|baked| (baked.output.as_str(), poses.as_str())).map_err(|why| *why);
+            let mut tx = self.store.begin_write().await?;
+            table::finish_job(&mut tx, &self.server_id, &id, result, clock::now()).await?;
+            tx.commit().await?;
+            if let Ok(BakedAvatar { poses, .. }) = baked {
+                self.swap_pose_set(&id, PoseSetFile { data: poses, completeness: COMPLETE_PERCENT });
+            }
+        }
+        Ok(true)
+    }
+
+    /// Draws an avatar; `None` if this server no longer owns the job.
+    async fn bake_avatar(
+        &self,
+        person: &AvatarSpec,
+        folder: &Path,
+    ) -> Result<Option<Result<BakedAvatar, &'static str>>, Error> {
+        let at = |path: &Path| {
+            let path = path.display().to_string();
+            move |error| Error::Io(path, error)
+        };
+        let file = folder.join(format!("{}.toml", person.id));
+        let poses = folder.join("face.poses");
+        // A character description belongs to its workspace only: other users of this machine have
+        // no access to the folder.
+        let mut private_dir = tokio::fs::DirBuilder::new();
+        private_dir.recursive(true);
+        #[cfg(unix)]
+        private_dir.mode(0o700);
+        private_dir.create(folder).await.map_err(at(folder))?;
+        tokio::fs::write(&file, avatar_spec::to_toml(person)).await.map_err(at(&file))?;
+        let mut killed = false;
+        loop {
+            match self.run_child(&person.id, &file, &poses, folder).await? {
+                Some(BakeExit::Succeeded) => {
+                    return Ok(Some(read_baked(&person.id, &poses).await?.ok_or(BAKE_FAILED)));
+                }
+                // Usually caused by lack of memory. More may be available now, and the drawn parts
+                // are kept.
+                Some(BakeExit::Killed) if !killed => killed = true,
+                Some(BakeExit::Killed | BakeExit::Failed) => return Ok(Some(Err(BAKE_FAILED))),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Lets calls show the partial pose set, which is complete to `percent`. False if this server
+    /// no longer owns the job.
+    async fn publish_partial(&self, id: &str, percent: u8, poses: &Path) -> Result<bool, Error> {
+        // If it is unusable, the avatar becomes available later.
+        let Some(BakedAvatar { output, poses }) = read_baked(id, poses).await? else { return Ok(true) };
+        let text = STANDARD.encode(&poses);
+        let partial = (i64::from(percent), output.as_str(), text.as_str());
+        let mut tx = self.store.begin_write().await?;
+        let still_ours =
+            table::save_partial_poses(&mut tx, &self.server_id, id, partial, clock::now()).await?;
+        tx.commit().await?;
+        if still_ours {
+            self.swap_pose_set(id, PoseSetFile { data: poses, completeness: percent });
+        }
+        Ok(still_ours)
+    }
+
+    /// A better pose set is available: the running calls of this server switch to it.
+    fn swap_pose_set(&self, id: &str, pose_set: PoseSetFile) {
+        self.live_pose_sets.insert(id.to_owned(), &pose_set);
+        if let Some(engine) = self.engine.get() {
+            engine.swap_pose_set(id, pose_set);
+        }
+    }
+
+    /// Runs the child process to its end. `None` if this server no longer owns the job.
+    async fn run_child(
+        &self,
+        id: &str,
+        file: &Path,
+        poses: &Path,
+        folder: &Path,
+    ) -> Result<Option<BakeExit>, Error> {
+        let first_poses = folder.join("first.poses");
+        let arguments: [OsString; 10] = [
+            "bake".into(),
+            file.into(),
+            "--out".into(),
+            poses.into(),
+            "--keep".into(),
+            folder.join("parts").into(),
+            "--first".into(),
+            first_poses.clone().into(),
+            "--json".into(),
+            "--background".into(),
+        ];
+        let started = self
+            .command
+            .split_first()
+            .ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))
+            .and_then(|(program, first)| {
+                Command::new(program)
+                    .args(first)
+                    .args(arguments)
+                    .env_clear()
+                    // The child exits when this pipe is closed, for any reason.
+                    .stdin(Stdio::piped())
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::piped())
+                    .kill_on_drop(true)
+                    .spawn()
+            });
+        let mut child = match started {
+            Ok(child) => child,
+            Err(error) => {
+                tracing::error!(custom_avatar = %id, %error, "cannot start the avatar renderer");
+                return Ok(Some(BakeExit::Failed));
+            }
+        };
+        let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
+            return Ok(Some(BakeExit::Failed));
+        };
+        let (mut stdout_lines, mut stderr_lines) = (BufReader::new(out).lines(), BufReader::new(err).lines());
+        let (mut progress, mut last_stderr_line) = (0, String::new());
+        let (mut stdout_open, mut stderr_open) = (true, true);
+        let mut progress_timer = tokio::time::interval(PROGRESS_INTERVAL);
+        while stdout_open || stderr_open {
+            tokio::select! {
+                line = stdout_lines.next_line(), if stdout_open => match line {
+                    Ok(Some(line)) => {
+                        progress = parse_progress(&line).unwrap_or(progress);
+                        if let Some(percent) = parse_first_poses(&line)
+                            && !self.publish_partial(id, percent, &first_poses).await?
+                        {
+                            return Ok(None);
+                        }
+                    }
+                    _ => stdout_open = false,
+                },
+                line = stderr_lines.next_line(), if stderr_open => match line {
+                    Ok(Some(line)) => last_stderr_line = line,
+                    _ => stderr_open = false,
+                },
+                _ = progress_timer.tick() => {
+                    let mut tx = self.store.begin_write().await?;
+                    let (server, now) = (&self.server_id, clock::now());
+                    let still_ours =
+                        table::update_progress(&mut tx, server, id, progress, now).await?;
+                    tx.commit().await?;
+                    if !still_ours {
+                        return Ok(None);
                     }
                 }
             }
-        };
-        tokio::select! {
-            // A job that the stop interrupts is claimed again after the next start; the child is
-            // killed when its handle is dropped.
-            () = bake_queued => {}
-            _ = stop.wait_for(|stop| *stop) => return,
         }
+        let exit_status =
+            child.wait().await.map_err(|error| Error::Io(poses.display().to_string(), error))?;
+        if exit_status.success() {
+            return Ok(Some(BakeExit::Succeeded));
+        }
+        tracing::error!(custom_avatar = %id, status = %exit_status, stderr = %last_stderr_line, "the avatar renderer failed");
+        Ok(Some(if exit_status.code().is_none() { BakeExit::Killed } else { BakeExit::Failed }))
     }
 }
 
-/// Processes the next drawing job; false if none is queued.
-async fn bake_next(shared: &AppState) -> Result<bool, Error> {
-    let mut job = None;
-    // Most checks find no job and should not block writers.
-    if shared.store.has_claimable_job(&shared.server_id, clock::now()).await? {
-        let mut tx = shared.store.begin_write().await?;
-        job = table::claim_job(&mut tx, &shared.server_id, clock::now()).await?;
-        tx.commit().await?;
-    }
-    let folder = shared.config.data.join(BAKE_FOLDER);
-    remove_stale_folders(&folder, job.as_ref().map(|job| job.id.as_str())).await;
-    let Some(job) = job else { return Ok(false) };
-    let id = job.id.clone();
-    let baked = match parse_job(job) {
-        Ok(person) => bake_avatar(shared, &person, &folder.join(&id)).await?,
-        Err(why) => {
-            tracing::error!(custom_avatar = %id, reason = %why, "cannot read a stored avatar");
-            Some(Err(BAKE_FAILED))
-        }
-    };
-    if let Some(baked) = baked {
-        let poses = baked.as_ref().map(|baked| STANDARD.encode(&baked.poses)).unwrap_or_default();
-        let result = baked.as_ref().map(|baked| (baked.output.as_str(), poses.as_str())).map_err(|why| *why);
-        let mut tx = shared.store.begin_write().await?;
-        table::finish_job(&mut tx, &shared.server_id, &id, result, clock::now()).await?;
-        tx.commit().await?;
-        if let Ok(BakedAvatar { poses, .. }) = baked {
-            avatars::swap_pose_set(shared, &id, PoseSetFile { data: poses, completeness: COMPLETE_PERCENT });
-        }
-    }
-    Ok(true)
-}
-
-/// Removes the files of earlier drawings, except those of `kept`. A folder that cannot be removed
+/// Removes the files of earlier drawings, except those of `except`. A folder that cannot be removed
 /// stays until the next time, which does no harm.
 async fn remove_stale_folders(folder: &Path, except: Option<&str>) {
     let Ok(mut entries) = tokio::fs::read_dir(folder).await else { return };
@@ -153,41 +332,6 @@ fn parse_first_poses(line: &str) -> Option<u8> {
     Some(((fraction.clamp(0.0, 1.0) * 100.0) as u8).min(COMPLETE_PERCENT - 1))
 }
 
-/// Draws an avatar; `None` if this server no longer owns the job.
-async fn bake_avatar(
-    shared: &AppState,
-    person: &AvatarSpec,
-    folder: &Path,
-) -> Result<Option<Result<BakedAvatar, &'static str>>, Error> {
-    let at = |path: &Path| {
-        let path = path.display().to_string();
-        move |error| Error::Io(path, error)
-    };
-    let file = folder.join(format!("{}.toml", person.id));
-    let poses = folder.join("face.poses");
-    // A character description belongs to its workspace only: other users of this machine have no
-    // access to the folder.
-    let mut private_dir = tokio::fs::DirBuilder::new();
-    private_dir.recursive(true);
-    #[cfg(unix)]
-    private_dir.mode(0o700);
-    private_dir.create(folder).await.map_err(at(folder))?;
-    tokio::fs::write(&file, avatar_spec::to_toml(person)).await.map_err(at(&file))?;
-    let mut killed = false;
-    loop {
-        match run_child(shared, &person.id, &file, &poses, folder).await? {
-            Some(BakeExit::Succeeded) => {
-                return Ok(Some(read_baked(&person.id, &poses).await?.ok_or(BAKE_FAILED)));
-            }
-            // Usually caused by lack of memory. More may be available now, and the drawn parts are
-            // kept.
-            Some(BakeExit::Killed) if !killed => killed = true,
-            Some(BakeExit::Killed | BakeExit::Failed) => return Ok(Some(Err(BAKE_FAILED))),
-            None => return Ok(None),
-        }
-    }
-}
-
 /// The pose set in the file `poses` and the picture beside it; `None` if it cannot be shown.
 async fn read_baked(id: &str, poses: &Path) -> Result<Option<BakedAvatar>, Error> {
     let read = async |path: &Path| {
@@ -210,116 +354,6 @@ async fn read_baked(id: &str, poses: &Path) -> Result<Option<BakedAvatar>, Error
         "fps": DEFAULT_FRAME_RATE,
     });
     Ok(Some(BakedAvatar { output: output.to_string(), poses }))
-}
-
-/// Lets calls show the partial pose set, which is complete to `share` percent. False if this server
-/// no longer owns the job.
-async fn publish_partial(shared: &AppState, id: &str, percent: u8, poses: &Path) -> Result<bool, Error> {
-    // If it is unusable, the avatar becomes available later.
-    let Some(BakedAvatar { output, poses }) = read_baked(id, poses).await? else { return Ok(true) };
-    let text = STANDARD.encode(&poses);
-    let partial = (i64::from(percent), output.as_str(), text.as_str());
-    let mut tx = shared.store.begin_write().await?;
-    let still_ours = table::save_partial_poses(&mut tx, &shared.server_id, id, partial, clock::now()).await?;
-    tx.commit().await?;
-    if still_ours {
-        avatars::swap_pose_set(shared, id, PoseSetFile { data: poses, completeness: percent });
-    }
-    Ok(still_ours)
-}
-
-/// How a child process ended.
-enum BakeExit {
-    Succeeded,
-    Failed,
-    /// By a signal.
-    Killed,
-}
-
-/// Runs the child process to its end. `None` if this server no longer owns the job.
-async fn run_child(
-    shared: &AppState,
-    id: &str,
-    file: &Path,
-    poses: &Path,
-    folder: &Path,
-) -> Result<Option<BakeExit>, Error> {
-    let first_poses = folder.join("first.poses");
-    let arguments: [OsString; 10] = [
-        "bake".into(),
-        file.into(),
-        "--out".into(),
-        poses.into(),
-        "--keep".into(),
-        folder.join("parts").into(),
-        "--first".into(),
-        first_poses.clone().into(),
-        "--json".into(),
-        "--background".into(),
-    ];
-    let started = shared
-        .bake_command
-        .split_first()
-        .ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))
-        .and_then(|(program, first)| {
-            Command::new(program)
-                .args(first)
-                .args(arguments)
-                .env_clear()
-                // The child exits when this pipe is closed, for any reason.
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .kill_on_drop(true)
-                .spawn()
-        });
-    let mut child = match started {
-        Ok(child) => child,
-        Err(error) => {
-            tracing::error!(custom_avatar = %id, %error, "cannot start the avatar renderer");
-            return Ok(Some(BakeExit::Failed));
-        }
-    };
-    let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
-        return Ok(Some(BakeExit::Failed));
-    };
-    let (mut stdout_lines, mut stderr_lines) = (BufReader::new(out).lines(), BufReader::new(err).lines());
-    let (mut progress, mut last_stderr_line) = (0, String::new());
-    let (mut stdout_open, mut stderr_open) = (true, true);
-    let mut progress_timer = tokio::time::interval(PROGRESS_INTERVAL);
-    while stdout_open || stderr_open {
-        tokio::select! {
-            line = stdout_lines.next_line(), if stdout_open => match line {
-                Ok(Some(line)) => {
-                    progress = parse_progress(&line).unwrap_or(progress);
-                    if let Some(percent) = parse_first_poses(&line)
-                        && !publish_partial(shared, id, percent, &first_poses).await?
-                    {
-                        return Ok(None);
-                    }
-                }
-                _ => stdout_open = false,
-            },
-            line = stderr_lines.next_line(), if stderr_open => match line {
-                Ok(Some(line)) => last_stderr_line = line,
-                _ => stderr_open = false,
-            },
-            _ = progress_timer.tick() => {
-                let mut tx = shared.store.begin_write().await?;
-                let still_ours = table::update_progress(&mut tx, &shared.server_id, id, progress, clock::now()).await?;
-                tx.commit().await?;
-                if !still_ours {
-                    return Ok(None);
-                }
-            }
-        }
-    }
-    let exit_status = child.wait().await.map_err(|error| Error::Io(poses.display().to_string(), error))?;
-    if exit_status.success() {
-        return Ok(Some(BakeExit::Succeeded));
-    }
-    tracing::error!(custom_avatar = %id, status = %exit_status, stderr = %last_stderr_line, "the avatar renderer failed");
-    Ok(Some(if exit_status.code().is_none() { BakeExit::Killed } else { BakeExit::Failed }))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Custom avatars: `/v2/custom-avatar`. A job creates an avatar, either from a character, which is
-//! drawn ([`bake`]), or from a picture. No renderer of pictures is installed, so every job of that
-//! kind fails with that reason.
+//! drawn ([`bake`]), or from a picture ([`photo_jobs`]). No renderer of pictures is installed, so
+//! every job of that kind fails with that reason.
 //!
 //! ```text
 //!            claim_job                finish_job
@@ -12,16 +12,15 @@
 //! ```
 
 pub(crate) mod bake;
+pub(crate) mod photo_jobs;
 mod picture;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
 use axum::routing::{get, post};
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
 use crate::clock;
 use crate::error::{ApiError, Resource};
@@ -47,10 +46,6 @@ const DRAWN_AVATAR_FIELDS: [&str; 8] =
 /// Maximum number of unfinished drawing jobs of one workspace, including those in progress: one
 /// takes a minute.
 const MAX_QUEUED_DRAWINGS: i64 = 8;
-/// Delay after a failure of the store.
-const RETRY_DELAY: Duration = Duration::from_secs(5);
-/// Reason of failed picture jobs: this server has no renderer of uploaded pictures.
-const NO_RENDERER: &str = "no renderer is installed";
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -217,27 +212,4 @@ async fn remove(
         return Err(NOT_FOUND);
     }
     Ok(axum::Json(json!({"id": id, "message": "Custom avatar deleted successfully"})))
-}
-
-/// Processes the queued picture jobs, including those from before the start, until `stop`.
-pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) {
-    loop {
-        let fail_queued = async {
-            if let Err(error) = fail_picture_jobs(&shared).await {
-                tracing::error!(%error, "cannot process the queue of photo avatar jobs");
-                return tokio::time::sleep(RETRY_DELAY).await;
-            }
-            shared.photo_job_queued.notified().await;
-        };
-        tokio::select! {
-            () = fail_queued => {}
-            _ = stop.wait_for(|stop| *stop) => return,
-        }
-    }
-}
-
-async fn fail_picture_jobs(shared: &AppState) -> store::Result<()> {
-    let mut tx = shared.store.begin_write().await?;
-    table::fail_queued_photo_jobs(&mut tx, NO_RENDERER, clock::now()).await?;
-    tx.commit().await
 }

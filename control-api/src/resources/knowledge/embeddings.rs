@@ -10,13 +10,14 @@ use base64::engine::general_purpose::STANDARD;
 use knowledge::Embedding;
 use models::ErrorKind;
 use models::embeddings::EmbeddingClient;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::clock;
-use crate::state::AppState;
-use crate::store;
+use crate::state::knowledge_search::QueryEmbedder;
+use crate::state::supervise::BackgroundTask;
 use crate::store::fairness;
 use crate::store::kb::{self, DocumentText, DocumentToEmbed};
+use crate::store::{self, Store};
 
 /// Maximum number of texts in one request.
 const BATCH_SIZE: usize = 64;
@@ -57,29 +58,39 @@ fn encode_embeddings(vectors: &[Vec<f32>]) -> Vec<u8> {
     bytes.collect()
 }
 
-/// Requests missing embeddings until `stop`: after the start, and whenever a document was
+/// The task that requests missing embeddings: after the start, and whenever a document was
 /// extracted.
-pub(crate) async fn run(shared: Arc<AppState>, mut stop: watch::Receiver<bool>) {
-    let Some(embedder) = shared.query_embedder.clone() else { return };
-    loop {
-        let embed_queued = async {
-            match embed_missing(&shared, &embedder.client).await {
-                Ok(()) => shared.document_read.notified().await,
-                Err(()) => tokio::time::sleep(RETRY_DELAY).await,
+pub(crate) struct EmbeddingTask {
+    pub(crate) store: Store,
+    /// The embedding server, if the operator configured one.
+    pub(crate) embedder: Option<Arc<QueryEmbedder>>,
+    /// Notified when a document was extracted.
+    pub(crate) document_read: Arc<Notify>,
+}
+
+impl BackgroundTask for EmbeddingTask {
+    async fn run(&mut self, mut stop: watch::Receiver<bool>) {
+        let Some(embedder) = &self.embedder else { return };
+        loop {
+            let embed_queued = async {
+                match embed_missing(&self.store, &embedder.client).await {
+                    Ok(()) => self.document_read.notified().await,
+                    Err(()) => tokio::time::sleep(RETRY_DELAY).await,
+                }
+            };
+            tokio::select! {
+                () = embed_queued => {}
+                _ = stop.wait_for(|stop| *stop) => return,
             }
-        };
-        tokio::select! {
-            () = embed_queued => {}
-            _ = stop.wait_for(|stop| *stop) => return,
         }
     }
 }
 
 /// Requests the embeddings of all documents that have none of this model. An error has been logged;
 /// a later attempt may succeed.
-async fn embed_missing(shared: &AppState, client: &EmbeddingClient) -> Result<(), ()> {
+async fn embed_missing(store: &Store, client: &EmbeddingClient) -> Result<(), ()> {
     loop {
-        let meant = shared.store.next_document_to_embed(client.model()).await;
+        let meant = store.next_document_to_embed(client.model()).await;
         let meant =
             meant.map_err(|error| tracing::error!(%error, "cannot list the documents without embeddings"))?;
         let Some(DocumentToEmbed { id, workspace, kb, body }) = meant else { return Ok(()) };
@@ -95,7 +106,7 @@ async fn embed_missing(shared: &AppState, client: &EmbeddingClient) -> Result<()
                 Vec::new()
             }
         };
-        let stored = store_embeddings(shared, &workspace, &kb, &id, client.model(), &bytes).await;
+        let stored = store_embeddings(store, &workspace, &kb, &id, client.model(), &bytes).await;
         stored.map_err(|error| tracing::error!(%error, "cannot store the embeddings of a document"))?;
     }
 }
@@ -114,14 +125,14 @@ async fn embed_document(client: &EmbeddingClient, body: &str) -> Result<Vec<u8>,
 }
 
 async fn store_embeddings(
-    shared: &AppState,
+    store: &Store,
     workspace: &str,
     base: &str,
     id: &str,
     model: &str,
     bytes: &[u8],
 ) -> store::Result<()> {
-    let mut tx = shared.store.begin_write().await?;
+    let mut tx = store.begin_write().await?;
     fairness::record_turn(&mut tx, fairness::EMBEDDING_JOBS, workspace).await?;
     kb::save_embeddings(&mut tx, base, id, model, &STANDARD.encode(bytes), clock::now()).await?;
     tx.commit().await

@@ -1,0 +1,176 @@
+//! The background tasks: builds each one from the parts of the app state that it uses, and runs
+//! them until the server stops. Tasks do not import `AppState`: the fields of a task are all that
+//! it depends on.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::{mpsc, watch};
+
+use crate::cluster::lease::{self, LeaseTask};
+use crate::cluster::recovery::RecoveryTask;
+use crate::events::Writer;
+use crate::http::key_usage::KeyUsageTask;
+use crate::resources::characters::PreviewTask;
+use crate::resources::custom_avatars::bake::BakeTask;
+use crate::resources::custom_avatars::photo_jobs::PhotoJobTask;
+use crate::resources::knowledge::embeddings::EmbeddingTask;
+use crate::resources::knowledge::ingestion::IngestionTask;
+use crate::state::AppState;
+use crate::state::event_queue::EventReceiver;
+use crate::state::supervise::{EVENT_WRITER, spawn_supervised};
+use crate::state::webhook_queue::{GuardrailCallback, OutboxMessage};
+use crate::webhooks::guardrail_callback::GuardrailCallbackTask;
+use crate::webhooks::{WebhookSender, WebhookTask};
+
+/// What only background tasks use: the receivers of their queues, and the commands of their child
+/// processes.
+pub(crate) struct BackgroundInputs {
+    pub(crate) events: EventReceiver,
+    pub(crate) outbox: mpsc::UnboundedReceiver<OutboxMessage>,
+    pub(crate) guardrail_callbacks: mpsc::UnboundedReceiver<GuardrailCallback>,
+    /// Program and arguments that bake and draw avatars.
+    pub(crate) bake_command: Vec<OsString>,
+    /// Program and arguments that extract a document's text.
+    pub(crate) extract_command: Vec<OsString>,
+}
+
+/// Runs all background tasks until `shutdown`. Then it waits for them, releases the lease and
+/// closes the store.
+pub(crate) async fn run(state: &AppState, inputs: BackgroundInputs, shutdown: BoxFuture<'_, ()>) {
+    let (stop, stopped) = watch::channel(false);
+    let (tasks, stopped) = (&state.tasks, &stopped);
+    let writer = event_writer(state, inputs.events, stopped.clone());
+    let writer = spawn_supervised(tasks, stopped, EVENT_WRITER, writer);
+    let sender = Arc::new(webhook_sender(state));
+    let webhooks = webhook_task(state, Arc::clone(&sender), inputs.outbox);
+    let callbacks = GuardrailCallbackTask { sender, queue: inputs.guardrail_callbacks };
+    let previews = preview_task(state, inputs.bake_command.clone());
+    let bakes = bake_task(state, inputs.bake_command);
+    let ingestion = ingestion_task(state, inputs.extract_command);
+    let others = [
+        spawn_supervised(tasks, stopped, "webhooks", webhooks),
+        spawn_supervised(tasks, stopped, "notices", callbacks),
+        spawn_supervised(tasks, stopped, "lease", lease_task(state)),
+        spawn_supervised(tasks, stopped, "conversations", recovery_task(state)),
+        spawn_supervised(tasks, stopped, "pictures", photo_job_task(state)),
+        spawn_supervised(tasks, stopped, "drawings", bakes),
+        spawn_supervised(tasks, stopped, "previews", previews),
+        spawn_supervised(tasks, stopped, "documents", ingestion),
+        spawn_supervised(tasks, stopped, "key_uses", key_usage_task(state)),
+        spawn_supervised(tasks, stopped, "meaning", embedding_task(state)),
+    ];
+    shutdown.await;
+    // The receivers are in the tasks; without any receiver there is no task to stop.
+    let _ = stop.send(true);
+    for task in others.into_iter().chain([writer]) {
+        if let Err(error) = task.await {
+            tracing::error!(%error, "a background task failed");
+        }
+    }
+    lease::release(&state.store, &state.server_id).await;
+    state.store.close().await;
+}
+
+fn event_writer(state: &AppState, queue: EventReceiver, stop: watch::Receiver<bool>) -> Writer {
+    Writer::new(
+        state.event_storage.clone(),
+        Arc::clone(&state.pending_offers),
+        Arc::clone(&state.engine),
+        state.config.crash_hook,
+        queue,
+        stop,
+    )
+}
+
+fn webhook_sender(state: &AppState) -> WebhookSender {
+    WebhookSender {
+        store: state.store.clone(),
+        vault: Arc::clone(&state.vault),
+        http_client: state.http_client.clone(),
+        timeout: state.config.webhooks.timeout,
+        crash_hook: state.config.crash_hook,
+    }
+}
+
+fn webhook_task(
+    state: &AppState,
+    sender: Arc<WebhookSender>,
+    outbox: mpsc::UnboundedReceiver<OutboxMessage>,
+) -> WebhookTask {
+    WebhookTask {
+        store: state.store.clone(),
+        server_id: Arc::clone(&state.server_id),
+        config: state.config.webhooks.clone(),
+        sender,
+        outbox,
+    }
+}
+
+fn lease_task(state: &AppState) -> LeaseTask {
+    LeaseTask {
+        store: state.store.clone(),
+        server_id: Arc::clone(&state.server_id),
+        duration: state.config.timeouts.lease,
+        data: state.config.data.clone(),
+        event_storage: state.event_storage.clone(),
+        outbox: state.outbox.clone(),
+        bake_queued: Arc::clone(&state.bake_queued),
+        document_queued: Arc::clone(&state.document_queued),
+    }
+}
+
+fn recovery_task(state: &AppState) -> RecoveryTask {
+    RecoveryTask {
+        store: state.store.clone(),
+        server_id: Arc::clone(&state.server_id),
+        data: state.config.data.clone(),
+        join_timeout: state.config.timeouts.join,
+        retention_days: state.config.retention_days,
+        pending_offers: Arc::clone(&state.pending_offers),
+        event_storage: state.event_storage.clone(),
+    }
+}
+
+fn photo_job_task(state: &AppState) -> PhotoJobTask {
+    PhotoJobTask { store: state.store.clone(), queued: Arc::clone(&state.photo_job_queued) }
+}
+
+fn bake_task(state: &AppState, command: Vec<OsString>) -> BakeTask {
+    BakeTask {
+        store: state.store.clone(),
+        server_id: Arc::clone(&state.server_id),
+        data: state.config.data.clone(),
+        command,
+        queued: Arc::clone(&state.bake_queued),
+        live_pose_sets: Arc::clone(&state.live_pose_sets),
+        engine: Arc::clone(&state.engine),
+    }
+}
+
+fn preview_task(state: &AppState, command: Vec<OsString>) -> PreviewTask {
+    PreviewTask { renderer: Arc::clone(&state.preview_renderer), command }
+}
+
+fn ingestion_task(state: &AppState, command: Vec<OsString>) -> IngestionTask {
+    IngestionTask {
+        store: state.store.clone(),
+        server_id: Arc::clone(&state.server_id),
+        command,
+        queued: Arc::clone(&state.document_queued),
+        document_read: Arc::clone(&state.document_read),
+    }
+}
+
+fn key_usage_task(state: &AppState) -> KeyUsageTask {
+    KeyUsageTask { store: state.store.clone(), key_usage: Arc::clone(&state.key_usage) }
+}
+
+fn embedding_task(state: &AppState) -> EmbeddingTask {
+    EmbeddingTask {
+        store: state.store.clone(),
+        embedder: state.query_embedder.clone(),
+        document_read: Arc::clone(&state.document_read),
+    }
+}
