@@ -414,7 +414,8 @@ def test_a_drawing_keeps_what_was_drawn_before_a_restart_and_a_kill(start, tmp_p
     def progress_above(percent):
         def check():
             record = server.call("GET", f"/v2/custom-avatar/{avatar}").json()
-            assert record["status"] == "PROCESSING", record
+            # It waits in the queue at first, and again after a restart.
+            assert record["status"] in ("QUEUED", "PROCESSING"), record
             return record["progress"] > percent and record["progress"]
 
         return wait_for(check, f"more than {percent} % is drawn")

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use engine::clock;
+use rtc::rtcp::payload_feedbacks::picture_loss_indication::PictureLossIndication;
 use rtc::rtcp::sender_report::SenderReport;
 use rtc::rtp_transceiver::rtp_sender::RtpCodecKind;
 use tokio::sync::watch;
@@ -268,27 +269,46 @@ async fn send_microphone(
 async fn receive_track(track: Arc<dyn TrackRemote>, receivers: Arc<Mutex<MediaReceivers>>) {
     let is_audio = track.kind().await == RtpCodecKind::Audio;
     while let Some(event) = track.poll().await {
-        let at = clock::now();
-        let mut receivers = lock_receivers(&receivers);
-        let MediaReceivers { audio, video } = &mut *receivers;
-        match event {
-            TrackRemoteEvent::OnRtpPacket(packet) if is_audio => {
-                audio.handle_packet(at, packet.header.timestamp, &packet.payload);
-            }
-            TrackRemoteEvent::OnRtpPacket(packet) => {
-                let frame_complete = video.handle_packet(at, &packet);
-                if frame_complete {
-                    audio.record_frame(at);
-                }
-            }
-            TrackRemoteEvent::OnRtcpPacket(packets) => {
-                for report in packets.iter().filter_map(|p| p.as_any().downcast_ref::<SenderReport>()) {
-                    let offsets = if is_audio { &mut audio.offsets } else { &mut video.offsets };
-                    offsets.add_report(report.ntp_time, report.rtp_time);
-                }
-            }
-            TrackRemoteEvent::OnEnded => return,
-            _ => {}
+        if matches!(event, TrackRemoteEvent::OnEnded) {
+            return;
+        }
+        let key_frame_request = handle_track_event(is_audio, event, &receivers);
+        if let Some(media_ssrc) = key_frame_request {
+            let request = PictureLossIndication { sender_ssrc: 0, media_ssrc };
+            // A call that is over needs no key frame.
+            let _ = track.write_rtcp(vec![Box::new(request)]).await;
         }
     }
+}
+
+/// Gives an event to the receivers of a call. Returns the SSRC from which a key frame is to be
+/// requested, if any.
+fn handle_track_event(
+    is_audio: bool,
+    event: TrackRemoteEvent,
+    receivers: &Mutex<MediaReceivers>,
+) -> Option<u32> {
+    let at = clock::now();
+    let mut receivers = lock_receivers(receivers);
+    let MediaReceivers { audio, video } = &mut *receivers;
+    match event {
+        TrackRemoteEvent::OnRtpPacket(packet) if is_audio => {
+            audio.handle_packet(at, packet.header.timestamp, &packet.payload);
+        }
+        TrackRemoteEvent::OnRtpPacket(packet) => {
+            let frame_complete = video.handle_packet(at, &packet);
+            if frame_complete {
+                audio.record_frame(at);
+                return video.requests_key_frame(at).then_some(packet.header.ssrc);
+            }
+        }
+        TrackRemoteEvent::OnRtcpPacket(packets) => {
+            for report in packets.iter().filter_map(|p| p.as_any().downcast_ref::<SenderReport>()) {
+                let offsets = if is_audio { &mut audio.offsets } else { &mut video.offsets };
+                offsets.add_report(report.ntp_time, report.rtp_time);
+            }
+        }
+        _ => {}
+    }
+    None
 }

@@ -1,12 +1,15 @@
 //! Receives video: it counts complete frames by timestamp and marker. Some callers also decode
 //! them.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use models::face::vp8;
 use rtc::rtp;
 
 use super::clock_offset::ClockOffsets;
+
+/// Minimum time between two requests for a key frame.
+const KEY_FRAME_REQUEST_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Statistics of the received video.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -38,6 +41,7 @@ pub(super) struct VideoReceiver {
     first_frame_at: Option<Instant>,
     decode_enabled: bool,
     decoder: Option<vp8::Decoder>,
+    key_frame_requested_at: Option<Instant>,
     stats: ReceivedVideo,
     pub(super) offsets: ClockOffsets,
 }
@@ -50,6 +54,7 @@ impl VideoReceiver {
             first_frame_at: None,
             decode_enabled: decodes,
             decoder: None,
+            key_frame_requested_at: None,
             stats: ReceivedVideo::default(),
             offsets: ClockOffsets::new(90_000.0),
         }
@@ -100,6 +105,19 @@ impl VideoReceiver {
         if self.decode_enabled {
             self.decode(&picture.data);
         }
+    }
+
+    /// Whether the caller requests a key frame now: it decodes, and had none yet. Packets that come
+    /// before the track exists are lost to it, and a key frame may be among them.
+    pub(super) fn requests_key_frame(&mut self, at: Instant) -> bool {
+        let is_due = self
+            .key_frame_requested_at
+            .is_none_or(|last| at.saturating_duration_since(last) >= KEY_FRAME_REQUEST_INTERVAL);
+        let request = self.decode_enabled && self.decoder.is_none() && is_due;
+        if request {
+            self.key_frame_requested_at = Some(at);
+        }
+        request
     }
 
     /// Before the first key frame, nothing can be decoded.
@@ -212,6 +230,29 @@ mod tests {
         let stats = receiver.finish(started_at, None);
         assert_eq!((completed, stats.frames, stats.decoded, stats.decode_errors), (6, 6, 6, 0));
         assert!((stats.first_frame.unwrap() - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_missing_first_key_frame_is_requested_until_one_comes() {
+        let started_at = clock::now();
+        let mut receiver = VideoReceiver::new(started_at, true);
+        let frames = frames();
+        let mut sequence = 0;
+        let mut requests = |receiver: &mut VideoReceiver, frame: &[u8], millis: u64| {
+            let at = started_at + Duration::from_millis(millis);
+            for packet in packets(frame, 1000, &mut sequence, millis as u32 * 90) {
+                receiver.handle_packet(at, &packet);
+            }
+            receiver.requests_key_frame(at)
+        };
+        assert!(requests(&mut receiver, &frames[1], 40), "the key frame was lost");
+        assert!(!requests(&mut receiver, &frames[2], 80), "one request is under way");
+        assert!(requests(&mut receiver, &frames[3], 540), "it was lost, too");
+        assert!(!requests(&mut receiver, &frames[0], 1_080), "this is a key frame");
+        assert!(!requests(&mut receiver, &frames[1], 1_120));
+        assert_eq!(receiver.finish(started_at, None).decoded, 2);
+        let mut counting = VideoReceiver::new(started_at, false);
+        assert!(!requests(&mut counting, &frames[1], 1_160), "a caller that only counts needs none");
     }
 
     #[test]
