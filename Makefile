@@ -1,4 +1,5 @@
-# Two commands: `make run` serves, `make test` proves. Both install what is missing first.
+# The two main commands: `make run` starts the server, `make test` runs the tests. Both install
+# missing dependencies first.
 CARGO ?= cargo
 export CARGO
 BIN := $(or $(CARGO_TARGET_DIR),target)/release/visavis
@@ -11,7 +12,7 @@ run: build
 setup:
 	scripts/setup.sh
 
-# Also what tests need: PostgreSQL, Valgrind.
+# Also installs the dependencies of tests: PostgreSQL, Valgrind.
 setup-tests:
 	scripts/setup.sh tests
 
@@ -21,58 +22,67 @@ build: setup
 check: build
 	$(BIN) check
 
-# Three tiers (CONTRIBUTING.md): `make test-fast P=engine` after an edit, `make test` before a push and in CI, `make test-long PART=faces` before
-# a release and after a change of that area. Without P or PART: all of them.
+# Three tiers (CONTRIBUTING.md): `make test-fast P=engine` after an edit, `make test` before a push
+# and in CI, `make test-long PART=faces` before a release and after a change in that area. Without P
+# all crates are tested. Without PART all parts run.
 test-fast: setup-tests
 	scripts/test.py fast $(P)
 
 test: setup-tests
 	scripts/test.py all
 
-# The first step of `make test` alone.
+# Only the first step of `make test`.
 compile: setup-tests
 	scripts/test.py all --only compile
 
 test-long: setup-tests
 	scripts/test.py long $(PART)
 
-# In CPU time and in instructions, one after the other, held against benches/budgets.toml.
+# Measures CPU time, then instructions, and checks them against benches/budgets.toml.
 bench: setup-tests
 	scripts/budgets.py run $(ARGS)
 
-# The tables of measured runs in docs/performance.md, from docs/results/*.json.
+# Writes the tables of measurements in docs/performance.md from docs/results/*.json.
 perf-table:
 	scripts/perf-table.py
 
 build-load: build
 	$(CARGO) build --release --locked --package visavis-load
 
-# Callers against a server of their own: `make load ARGS="--calls 50 --out found.json"`.
+# Starts a server and runs a load test against it: `make load ARGS="--calls 50 --out results.json"`.
 load: build-load
 	scripts/load.sh $(ARGS)
 
-# Short calls with hang-ups at random moments: what stays behind.
+# Short calls that hang up at random times: fails if memory, threads, files or calls leak.
 soak: build-load
-	scripts/load.sh soak $(or $(CALLS),500) --require "failed == 0" --require "soak.calls >= $(or $(CALLS),500)" --require "soak.rss_growth <= 5%" --require "soak.threads_grown <= 8" --require "soak.files_grown <= 64" --require "soak.decoders_left == 0" --require "soak.calls_left == 0" $(ARGS)
+	scripts/load.sh soak $(or $(CALLS),500) --require "failed == 0" \
+		--require "soak.calls >= $(or $(CALLS),500)" --require "soak.rss_growth <= 5%" \
+		--require "soak.threads_grown <= 8" --require "soak.files_grown <= 64" \
+		--require "soak.decoders_left == 0" --require "soak.calls_left == 0" $(ARGS)
 
-# Ten minutes of a face on a line that loses nothing, 5 and 10 % of its packets, and 10 % while sound comes late and in bursts, in a browser; what was found is kept.
+# Ten minutes of avatar video in a browser for each network: without loss, with 5 and 10 % packet
+# loss, and with 10 % loss while audio arrives late and in bursts. The results are stored.
 soak-faces: build
 	FACES_SECONDS=600 FACES_OUT=docs/faces/loss.json scripts/test-e2e.sh --part faces -k test_the_picture_goes_on
 
-# Whether the tests of turn-taking notice when its rules are broken one by one. Needs `cargo install cargo-mutants`.
+# Breaks the turn-taking rules one by one and checks that a test fails. Needs
+# `cargo install cargo-mutants`.
 mutants:
 	scripts/mutants.py
 
-# Every parser that reads from the network, and the pure conversation, under libFuzzer: `make fuzz MINUTES=10 TARGET=sdp`, without TARGET each in turn.
-# Needs the nightly toolchain and cargo-fuzz; ARGS=--stable needs neither, and learns nothing from what it reached (tests/fuzz/README.md).
+# Fuzzes every parser that reads from the network, and the conversation state machine, with
+# libFuzzer: `make fuzz MINUTES=10 TARGET=sdp`. Without TARGET all targets run in turn. Needs the
+# nightly toolchain and cargo-fuzz. ARGS=--stable needs neither, but has no coverage feedback
+# (tests/fuzz/README.md).
 fuzz:
 	scripts/fuzz.py --minutes $(or $(MINUTES),10) $(TARGET) $(ARGS)
 
-# Writes the union of features anew, after a change of dependencies (docs/decisions/0002).
+# Rewrites the union of features after a change of dependencies (docs/decisions/0002).
 features:
 	scripts/workspace-hack/generate.py
 
-# Dependencies against deny.toml, before a release: installs cargo-deny, and needs the advisory database for one part, so it is no part of lint.
+# Checks the dependencies against deny.toml before a release. It is not part of lint, because it
+# installs cargo-deny, and one check needs the advisory database.
 audit:
 	scripts/audit.sh
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Checks the dependencies, before a release, against deny.toml: bans, licences and sources; and known advisories where their database, a
-# repository, can be fetched. At the end it says what was checked and what could not be. Exit status 1: a check failed, or the tool is missing.
+# Checks the dependencies against deny.toml before a release: bans, licences and sources, and known
+# advisories if their database, a repository, can be fetched. At the end the script prints which
+# checks ran and which could not. Exit status 1: a check failed, or cargo-deny cannot be installed.
 #
-# cargo-deny is installed into .cache on first use, which takes minutes.
+# The first run installs cargo-deny into .cache, which takes minutes.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -15,8 +16,10 @@ say() { printf 'audit: %s\n' "$*"; }
 
 if [ ! -x "$deny" ]; then
   say "installing cargo-deny $version into $folder"
-  # Its own profile optimises over all crates, which takes longer than all checks that it will ever do.
-  CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 "$cargo" install --locked --root "$folder" --version "$version" cargo-deny || {
+  # The release profile of cargo-deny uses link-time optimization. The build would take longer than
+  # all checks together.
+  CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+    "$cargo" install --locked --root "$folder" --version "$version" cargo-deny || {
     say "not checked: bans, licenses, sources, advisories, because cargo-deny cannot be installed" >&2
     exit 1
   }

@@ -1,8 +1,13 @@
 #!/usr/bin/env python3
-"""Films a live call with each person, as a browser decodes it: `.cache/venv/bin/python scripts/film-faces.py [FOLDER [NAME…]]`, by default everybody into docs/faces.
+"""Records the video of a live call with each avatar, as a browser decodes it.
 
-The agent speaks, listens, is spoken to, thinks and answers, for a minute. NAME-call.webm is the film, small and without sound; NAME-call.webp is
-a strip of one picture every two seconds, row by row; films.json holds what the browser counted. Needs what `make test` installs, and the release binary.
+    .cache/venv/bin/python scripts/film-faces.py [FOLDER [NAME…]]
+
+FOLDER is docs/faces by default. Without NAME all stock avatars are recorded. In each call, of one
+minute, the agent speaks, listens, thinks and answers. NAME-call.webm is the video, scaled down and
+without sound. NAME-call.webp is a contact sheet: one frame every two seconds, row by row.
+films.json contains the statistics of the browser. Needs everything that `make test` installs, and
+the release binary.
 """
 
 import base64
@@ -20,131 +25,169 @@ from kit.report import spread  # noqa: E402
 from kit.server import Server  # noqa: E402
 from playwright.sync_api import sync_playwright  # noqa: E402
 
-SECONDS, EVERY, COLUMNS, SIDE = 60, 2, 10, 160
-#: The film: pixels a side, and bits a second.
-REEL, BITS = 200, 90_000
+#: Duration of a recording, in s.
+RECORDING_SECONDS = 60
+#: The contact sheet: interval between frames in s, frames in a row, width of a frame in pixels.
+SHEET_INTERVAL, SHEET_COLUMNS, SHEET_SIDE = 2, 10, 160
+#: The video: width in pixels, and bits per second.
+VIDEO_SIDE, VIDEO_BITRATE = 200, 90_000
 SPEECH = (
-    "Good morning, and welcome. The first room shows the old clocks, and the oldest of them was built by Thomas Tompion in sixteen seventy six. "
-    "Five of its wheels are made of pear wood."
+    "Good morning, and welcome. The first room shows the old clocks, and the oldest of them was "
+    "built by Thomas Tompion in sixteen seventy six. Five of its wheels are made of pear wood."
 )
 QUESTION = "That is beautiful. How long does it run when somebody winds it up?"
-# Takes a picture of the face at even times and puts all of them side by side, and films every picture.
-CAMERA = """([seconds, every, columns, side, reel, bits]) => {
-  const face = document.querySelector("#face"), rows = Math.ceil(seconds / every / columns);
-  const strip = new OffscreenCanvas(columns * side, rows * side), pen = strip.getContext("2d");
-  pen.imageSmoothingQuality = "high";
-  let taken = 0;
-  const take = () => {
-    const wide = face.videoWidth - face.videoHeight;
-    pen.drawImage(face, wide / 2, 0, face.videoHeight, face.videoHeight, (taken % columns) * side, Math.floor(taken / columns) * side, side, side);
-    if (++taken * every >= seconds) clearInterval(timer);
+# Records the avatar: draws a frame into the contact sheet at regular intervals, and every frame
+# into the video.
+CAPTURE_SCRIPT = """([seconds, interval, columns, side, videoSide, bitrate]) => {
+  const avatar = document.querySelector("#face");
+  const rows = Math.ceil(seconds / interval / columns);
+  const sheet = new OffscreenCanvas(columns * side, rows * side);
+  const sheetContext = sheet.getContext("2d");
+  sheetContext.imageSmoothingQuality = "high";
+  // Draws the square in the middle of the current frame.
+  const drawSquare = (context, x, y, size) => {
+    const margin = (avatar.videoWidth - avatar.videoHeight) / 2;
+    context.drawImage(
+      avatar, margin, 0, avatar.videoHeight, avatar.videoHeight, x, y, size, size,
+    );
   };
-  const timer = setInterval(take, every * 1000);
-  const frame = Object.assign(document.createElement("canvas"), { width: reel, height: reel }), brush = frame.getContext("2d");
-  brush.imageSmoothingQuality = "high";
-  const draw = () => {
-    const wide = face.videoWidth - face.videoHeight;
-    brush.drawImage(face, wide / 2, 0, face.videoHeight, face.videoHeight, 0, 0, reel, reel);
-    face.requestVideoFrameCallback(draw);
+  let count = 0;
+  const addToSheet = () => {
+    drawSquare(sheetContext, (count % columns) * side, Math.floor(count / columns) * side, side);
+    if (++count * interval >= seconds) clearInterval(timer);
   };
-  draw();
-  const recorder = new MediaRecorder(frame.captureStream(), { mimeType: "video/webm;codecs=vp9", videoBitsPerSecond: bits }), parts = [];
-  recorder.ondataavailable = ({ data }) => parts.push(data);
+  const timer = setInterval(addToSheet, interval * 1000);
+  const canvas = document.createElement("canvas");
+  Object.assign(canvas, { width: videoSide, height: videoSide });
+  const canvasContext = canvas.getContext("2d");
+  canvasContext.imageSmoothingQuality = "high";
+  const recordFrame = () => {
+    drawSquare(canvasContext, 0, 0, videoSide);
+    avatar.requestVideoFrameCallback(recordFrame);
+  };
+  recordFrame();
+  const options = { mimeType: "video/webm;codecs=vp9", videoBitsPerSecond: bitrate };
+  const recorder = new MediaRecorder(canvas.captureStream(), options), chunks = [];
+  recorder.ondataavailable = ({ data }) => chunks.push(data);
   recorder.start();
   setTimeout(() => recorder.state === "recording" && recorder.stop(), seconds * 1000);
   const stopped = new Promise((resolve) => { recorder.onstop = resolve; });
-  const text = async (blob) => {
+  const toBase64 = async (blob) => {
     const bytes = new Uint8Array(await blob.arrayBuffer());
     return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
   };
-  window.film = async () => {
+  window.recording = async () => {
     await stopped;
-    return [await text(await strip.convertToBlob({ type: "image/webp", quality: 0.7 })), await text(new Blob(parts))];
+    const image = await sheet.convertToBlob({ type: "image/webp", quality: 0.7 });
+    return [await toBase64(image), await toBase64(new Blob(chunks))];
   };
 }"""
 
 
-class Meter:
-    """Bits that the browser received of the picture, apart by what the agent did."""
+class VideoMeter:
+    """Video bytes and frames that the browser received, grouped by the agent's activity."""
 
     def __init__(self, page):
         self.page, self.sums = page, {}
         self.last = self.read()
 
     def read(self):
+        """Now in s, and the bytes and decoded frames so far."""
         video = self.page.video()
-        return self.page.now(), video["bytesReceived"] + video["headerBytesReceived"], video["framesDecoded"]
+        return (
+            self.page.now(),
+            video["bytesReceived"] + video["headerBytesReceived"],
+            video["framesDecoded"],
+        )
 
-    def spent(self, what: str):
-        """What came since the last reading came while the agent did that."""
-        before, self.last = self.last, self.read()
-        sums = self.sums.setdefault(what, [0, 0, 0])
-        for i, (late, early) in enumerate(zip(self.last, before)):
-            sums[i] += late - early
+    def attribute_to(self, activity: str):
+        """Attributes everything received since the last call to this activity of the agent."""
+        previous, self.last = self.last, self.read()
+        sums = self.sums.setdefault(activity, [0, 0, 0])
+        for i, (now, before) in enumerate(zip(self.last, previous)):
+            sums[i] += now - before
 
-    def told(self):
+    def summary(self):
+        """The duration and the rates of each activity."""
         return {
-            what: {"seconds": round(seconds, 1), "kbit/s": round(size * 8 / seconds / 1000, 1), "frames/s": round(frames / seconds, 1)}
-            for what, (seconds, size, frames) in self.sums.items()
+            activity: {
+                "seconds": round(seconds, 1),
+                "kbit/s": round(size * 8 / seconds / 1000, 1),
+                "frames/s": round(frames / seconds, 1),
+            }
+            for activity, (seconds, size, frames) in self.sums.items()
         }
 
 
-def film(browser, server, person: dict, folder: pathlib.Path) -> dict:
-    name = person["avatar_key_id"]
-    # Without a voice of the agent's the person's own one speaks.
-    agent = server.agent(name=person["avatar_name"], greeting="", avatar={"avatar_key_id": name, "config": {"tts": {"provider": "flite"}}})
+def record_avatar(browser, server, avatar: dict, folder: pathlib.Path) -> dict:
+    """Records a call with an avatar. Returns the statistics of the browser."""
+    name = avatar["avatar_key_id"]
+    # The agent has no voice of its own, so it speaks with the voice of the avatar.
+    avatar_config = {"avatar_key_id": name, "config": {"tts": {"provider": "flite"}}}
+    agent = server.agent(name=avatar["avatar_name"], greeting="", avatar=avatar_config)
     conversation = server.conversation(agent["id"])
     page = calls.Call(browser)
     with contextlib.closing(page):
         page.open(conversation["join_link"])
         page.join()
-        page.page.evaluate(CAMERA, [SECONDS, EVERY, COLUMNS, SIDE, REEL, BITS])
-        begun, meter, gaps = page.now(), Meter(page), []
-        # The key comes once.
+        sheet_options = [RECORDING_SECONDS, SHEET_INTERVAL, SHEET_COLUMNS, SHEET_SIDE]
+        page.page.evaluate(CAPTURE_SCRIPT, [*sheet_options, VIDEO_SIDE, VIDEO_BITRATE])
+        started_at, meter, gaps = page.now(), VideoMeter(page), []
+        # The key frame arrives only once.
         page.page.wait_for_timeout(1000)
-        meter.spent("arrival")
-        while (left := SECONDS - (page.now() - begun)) > 0:
-            page.page.wait_for_timeout(1000 * min(left, 4))
-            meter.spent("at rest")
+        meter.attribute_to("arrival")
+        while (remaining := RECORDING_SECONDS - (page.now() - started_at)) > 0:
+            page.page.wait_for_timeout(1000 * min(remaining, 4))
+            meter.attribute_to("at rest")
             mark = page.mark()
-            assert server.call("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SPEECH}).status == 200
+            speak_url = f"/v1/conversation/{conversation['id']}/speak"
+            assert server.call("PUT", speak_url, {"text": SPEECH}).status == 200
             started = page.event("agent.started_speaking", mark, timeout=20)
-            meter.spent("between")
+            meter.attribute_to("between")
             stopped = page.event("agent.stopped_speaking", mark, timeout=60)
-            meter.spent("talking")
-            shown = page.displayed_frames(started["t"] + 0.5, stopped["t"] - 0.5)
-            gaps += [later[0] - earlier[0] for earlier, later in zip(shown, shown[1:])]
-            # It smiles, then leans toward the user.
+            meter.attribute_to("talking")
+            frames = page.displayed_frames(started["t"] + 0.5, stopped["t"] - 0.5)
+            gaps += [after[0] - before[0] for before, after in zip(frames, frames[1:])]
+            # The avatar smiles, then leans toward the user.
             page.page.wait_for_timeout(7000)
-            meter.spent("behind a speech")
+            meter.attribute_to("behind a speech")
             mark = page.mark()
             page.speak(QUESTION)
             page.event("agent.stopped_speaking", mark, timeout=60)
-            meter.spent("between")
+            meter.attribute_to("between")
         video = page.video()
-        strip, reel = (base64.b64decode(text) for text in page.page.evaluate("film()"))
-    (folder / f"{name}-call.webp").write_bytes(strip)
-    (folder / f"{name}-call.webm").write_bytes(reel)
+        files = page.page.evaluate("recording()")
+        sheet, recording = (base64.b64decode(file) for file in files)
+    (folder / f"{name}-call.webp").write_bytes(sheet)
+    (folder / f"{name}-call.webm").write_bytes(recording)
     size = f"{video['frameWidth']}x{video['frameHeight']}"
-    found = {"size": size, **meter.told(), "between two pictures of speech": spread(gaps), "pli": video["pliCount"]}
-    print(name, json.dumps(found), f"{len(strip) // 1000} and {len(reel) // 1000} KB", flush=True)
-    return found
+    statistics = {
+        "size": size,
+        **meter.summary(),
+        "between two pictures of speech": spread(gaps),
+        "pli": video["pliCount"],
+    }
+    sizes = f"{len(sheet) // 1000} and {len(recording) // 1000} KB"
+    print(name, json.dumps(statistics), sizes, flush=True)
+    return statistics
 
 
 def main(folder: str = str(ROOT / "docs" / "faces"), *names: str):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as data, sync_playwright() as tool:
+    with tempfile.TemporaryDirectory() as data, sync_playwright() as playwright:
         server = Server(pathlib.Path(data), name="film").first_start().ready()
-        browser = tool.chromium.launch(executable_path="/usr/bin/chromium", args=[*calls.FLAGS, calls.FAKE_DEVICE])
+        flags = [*calls.FLAGS, calls.FAKE_DEVICE]
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=flags)
         try:
-            people = server.call("GET", "/v1/ext/avatars").json()
+            avatars = server.call("GET", "/v1/ext/avatars").json()
             path = folder / "films.json"
-            known = json.loads(path.read_text()) if path.exists() else {}
-            for person in people:
-                if not names or person["avatar_key_id"] in names:
-                    known[person["avatar_key_id"]] = film(browser, server, person, folder)
-            path.write_text(json.dumps(known, indent=1) + "\n")
+            statistics = json.loads(path.read_text()) if path.exists() else {}
+            for avatar in avatars:
+                name = avatar["avatar_key_id"]
+                if not names or name in names:
+                    statistics[name] = record_avatar(browser, server, avatar, folder)
+            path.write_text(json.dumps(statistics, indent=1) + "\n")
         finally:
             browser.close()
             server.stop()

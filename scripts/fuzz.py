@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""Runs the fuzz targets: every parser that reads from the network (tests/fuzz), and the pure conversation (engine/conversation/fuzz).
+"""Runs the fuzz targets: every parser that reads from the network (tests/fuzz), and the
+conversation state machine (engine/conversation/fuzz).
 
-    scripts/fuzz.py [--minutes N] [TARGET ...]            under libFuzzer; needs the nightly toolchain and cargo-fuzz
-    scripts/fuzz.py --stable [--minutes N] [TARGET ...]   mutations of the seeds with the stable compiler; network targets only
+    scripts/fuzz.py [--minutes N] [TARGET ...]            under libFuzzer; needs the nightly
+                                                          toolchain and cargo-fuzz
+    scripts/fuzz.py --stable [--minutes N] [TARGET ...]   mutates the seeds with the stable
+                                                          compiler; network targets only
 
-Without TARGET each runs in turn, N minutes long. Exits with 1 if one finds something, and says where the input is.
+Without TARGET all targets run in turn, N minutes each. The exit code is 1 if a target fails. The
+output of the target names the file of the failing input.
 """
 
 import argparse
@@ -17,101 +21,127 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CARGO = os.environ.get("CARGO", "cargo")
-NETWORK = ROOT / "tests/fuzz/libfuzzer"
-CONVERSATION = ROOT / "engine/conversation/fuzz"
-#: An input that takes longer, in s, is a finding.
-SLOW = 25
+NETWORK_FUZZERS = ROOT / "tests/fuzz/libfuzzer"
+CONVERSATION_FUZZERS = ROOT / "engine/conversation/fuzz"
+#: Maximum processing time of an input, in s. libFuzzer reports a slower input as a failure.
+INPUT_TIMEOUT = 25
 
 
 @dataclass
 class Target:
+    """A fuzz target."""
+
     name: str
-    #: Package of the fuzzers.
+    #: Package of the fuzzer.
     folder: Path
     seeds: list[Path]
-    #: Longest input, bytes.
-    longest: int
+    #: Maximum length of an input, in bytes.
+    max_length: int
 
 
-def network(name: str, longest: int) -> Target:
-    return Target(name, NETWORK, [ROOT / "tests/fuzz/seeds" / name], longest)
+def network_target(name: str, max_length: int) -> Target:
+    return Target(name, NETWORK_FUZZERS, [ROOT / "tests/fuzz/seeds" / name], max_length)
 
 
-def conversation(name: str, longest: int, *more: Path) -> Target:
-    return Target(name, CONVERSATION, [CONVERSATION / "seeds" / name, *more], longest)
+def conversation_target(name: str, max_length: int, *more_seeds: Path) -> Target:
+    seeds = [CONVERSATION_FUZZERS / "seeds" / name, *more_seeds]
+    return Target(name, CONVERSATION_FUZZERS, seeds, max_length)
 
 
 TARGETS = [
-    network("demux", 16_384),
-    network("rtp", 16_384),
-    network("sdp", 32_768),
-    network("rtvi", 70_000),
-    network("trickle", 32_768),
-    network("tcp", 16_384),
-    conversation("history", 4_096),
-    conversation("call", 2_048),
-    conversation("scenario", 65_536, CONVERSATION.parent / "tests/scenarios"),
-    conversation("trace", 65_536),
+    network_target("demux", 16_384),
+    network_target("rtp", 16_384),
+    network_target("sdp", 32_768),
+    network_target("rtvi", 70_000),
+    network_target("trickle", 32_768),
+    network_target("tcp", 16_384),
+    conversation_target("history", 4_096),
+    conversation_target("call", 2_048),
+    conversation_target("scenario", 65_536, CONVERSATION_FUZZERS.parent / "tests/scenarios"),
+    conversation_target("trace", 65_536),
 ]
 
 
-def missing() -> str | None:
-    """What libFuzzer needs and is not here, in one sentence."""
-    otherwise = "; without it, `make fuzz ARGS=--stable` mutates the seeds with the stable compiler"
-    if not shutil.which("rustup") or not any(line.startswith("nightly") for line in toolchains()):
-        return "the nightly toolchain is missing: rustup toolchain install nightly" + otherwise
+def missing_tools() -> str | None:
+    """A sentence that names the missing requirement of libFuzzer, None if all are installed."""
+    alternative = (
+        "; without it, `make fuzz ARGS=--stable` mutates the seeds with the stable compiler"
+    )
+    has_nightly = shutil.which("rustup") and any(
+        line.startswith("nightly") for line in installed_toolchains()
+    )
+    if not has_nightly:
+        return "the nightly toolchain is missing: rustup toolchain install nightly" + alternative
     if subprocess.run([CARGO, "fuzz", "--version"], capture_output=True).returncode:
-        return "cargo-fuzz is missing: cargo install cargo-fuzz" + otherwise
+        return "cargo-fuzz is missing: cargo install cargo-fuzz" + alternative
     return None
 
 
-def toolchains() -> list[str]:
-    return subprocess.run(["rustup", "toolchain", "list"], capture_output=True, text=True).stdout.splitlines()
+def installed_toolchains() -> list[str]:
+    command = ["rustup", "toolchain", "list"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
 
 
-def libfuzzer(target: Target, minutes: int) -> bool:
-    """Runs one target; whether it found nothing."""
+def run_libfuzzer(target: Target, minutes: int) -> bool:
+    """Runs one target. Returns whether it passed."""
     corpus = target.folder / "corpus" / target.name
     corpus.mkdir(parents=True, exist_ok=True)
-    command = [CARGO, "+nightly", "fuzz", "run", "--fuzz-dir", target.folder, target.name, corpus, *target.seeds, "--",
-               f"-max_total_time={60 * minutes}", f"-max_len={target.longest}", f"-timeout={SLOW}"]  # fmt: skip
+    command = [
+        *(CARGO, "+nightly", "fuzz", "run", "--fuzz-dir", target.folder),
+        *(target.name, corpus, *target.seeds, "--", f"-max_total_time={60 * minutes}"),
+        *(f"-max_len={target.max_length}", f"-timeout={INPUT_TIMEOUT}"),
+    ]
     return subprocess.run(command, cwd=ROOT).returncode == 0
 
 
-def stable(targets: list[Target], minutes: int) -> list[str]:
-    """Runs the tests that mutate the seeds; the names of those that fail."""
+def run_stable(targets: list[Target], minutes: int) -> list[str]:
+    """Runs the tests that mutate the seeds. Returns the names of the targets that failed."""
     failed = []
+    environment = {**os.environ, "VISAVIS_FUZZ_MINUTES": str(minutes)}
     for target in targets:
-        command = [CARGO, "test", "--release", "--locked", "--package", "visavis-fuzz", "--test", "seeds", "--",
-                   "--ignored", "--exact", "--show-output", f"long_fuzz_{target.name}"]  # fmt: skip
-        if subprocess.run(command, cwd=ROOT, env={**os.environ, "VISAVIS_FUZZ_MINUTES": str(minutes)}).returncode:
+        command = [
+            *(CARGO, "test", "--release", "--locked", "--package", "visavis-fuzz"),
+            *("--test", "seeds", "--", "--ignored", "--exact", "--show-output"),
+            f"long_fuzz_{target.name}",
+        ]
+        if subprocess.run(command, cwd=ROOT, env=environment).returncode:
             failed.append(target.name)
     return failed
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(target.name for target in TARGETS))
-    parser.add_argument("--minutes", type=int, default=10, help="of each target")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    all_names = ", ".join(target.name for target in TARGETS)
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=all_names)
+    parser.add_argument("--minutes", type=int, default=10, help="duration of each target")
     parser.add_argument("--stable", action="store_true")
     arguments = parser.parse_args()
-    known = [target for target in TARGETS if not arguments.stable or target.folder == NETWORK]
-    if unknown := [name for name in arguments.targets if name not in [target.name for target in known]]:
-        parser.error(f"there is no target {unknown[0]}: {', '.join(target.name for target in known)}")
+    available = [
+        target for target in TARGETS if not arguments.stable or target.folder == NETWORK_FUZZERS
+    ]
+    names = [target.name for target in available]
+    if unknown := [name for name in arguments.targets if name not in names]:
+        parser.error(f"there is no target {unknown[0]}: {', '.join(names)}")
     if arguments.minutes < 1:
         parser.error("--minutes must be at least 1")
-    chosen = [target for target in known if not arguments.targets or target.name in arguments.targets]
+    chosen = [
+        target for target in available if not arguments.targets or target.name in arguments.targets
+    ]
     if arguments.stable:
-        failed = stable(chosen, arguments.minutes)
-    elif why := missing():
-        print(f"fuzz: {why}", file=sys.stderr)
+        failed = run_stable(chosen, arguments.minutes)
+    elif reason := missing_tools():
+        print(f"fuzz: {reason}", file=sys.stderr)
         return 1
     else:
-        # What ships is what is fuzzed: the same versions of all dependencies.
-        shutil.copy(ROOT / "Cargo.lock", NETWORK / "Cargo.lock")
-        failed = [target.name for target in chosen if not libfuzzer(target, arguments.minutes)]
+        # The fuzzers use the dependency versions of the release.
+        shutil.copy(ROOT / "Cargo.lock", NETWORK_FUZZERS / "Cargo.lock")
+        failed = [target.name for target in chosen if not run_libfuzzer(target, arguments.minutes)]
     for name in failed:
-        print(f"FAILED {name}: put the input that is named above among the seeds of its target", file=sys.stderr)
+        print(
+            f"FAILED {name}: add the input named above to the seeds of the target", file=sys.stderr
+        )
     return bool(failed)
 
 

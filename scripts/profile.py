@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Where the CPU time of the engine's threads goes while it holds calls: `scripts/profile.py [--calls 400] [--out FILE]`, by `perf`.
+"""Profiles the engine's threads during calls with `perf`.
 
-Prints the shares of a media thread's time, and of the scripted models' threads'; --out keeps them, for scripts/perf-table.py. Needs
-`perf`, and the release binary with its symbols (VISAVIS_BIN, else $CARGO_TARGET_DIR or target, release/visavis).
+    scripts/profile.py [--calls 400] [--out FILE]
+
+Prints the shares of CPU time of a media thread and of the scripted models' threads. --out stores
+them for scripts/perf-table.py. Needs `perf` and the release binary with its symbols (VISAVIS_BIN;
+by default release/visavis in $CARGO_TARGET_DIR or target).
 """
 
 import argparse
@@ -16,13 +19,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from budgets import commit, cpu_model
+from budgets import cpu_model, git_commit
 
 ROOT = Path(__file__).resolve().parent.parent
-# From the first call to the last, and some time for all to be under way.
-BEGINNING, SECONDS = 50, 20
-# What a symbol belongs to: the first that fits.
-PARTS = {
+# Time from the start of the first call until all calls are running, and duration of one profile,
+# in s.
+WARM_UP_SECONDS, PROFILE_SECONDS = 50, 20
+# For each thread, the group of a symbol: the first whose pattern matches. The names are keys of
+# docs/results/profile.json.
+SYMBOL_GROUPS = {
     "media": [
         ("the detector's network", r"models::vad::simd|vad::network::.*(dot|gemm|layer)"),
         ("its spectrum", r"realfft|rustfft|rfft"),
@@ -43,77 +48,107 @@ PARTS = {
         ("the kernel", r"^\[k\]"),
     ],
 }
-REST = "the rest"
+OTHER = "the rest"
 
 
 def binary():
-    built = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "visavis"
-    return os.environ.get("VISAVIS_BIN", str(built))
+    """The path of the release binary."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    return os.environ.get("VISAVIS_BIN", str(target / "release" / "visavis"))
 
 
-def threads(pid, prefix):
-    """The process's threads of this name."""
+def thread_ids(pid, prefix):
+    """The ids of the process's threads whose names begin with `prefix`."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return [task.name for task in tasks if (task / "comm").read_text().startswith(prefix)]
 
 
-def shares(data, parts):
-    """Shares of the samples by part, and the symbols of each, largest first."""
-    told = subprocess.run(
-        ["perf", "report", "--input", data, "--no-children", "--stdio", "--percent-limit", "0.05", "--sort", "symbol", "--call-graph", "none"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    found = {}
-    for share, kind, symbol in re.findall(r"^\s*([\d.]+)%\s+(\[[.k]\])\s+(.+?)\s*$", told.stdout, re.M):
-        # Behind a symbol are columns that belong to call graphs.
+def sample_shares(data, groups):
+    """The share of the samples in each group, and its three most frequent symbols."""
+    report = subprocess.run(
+        [
+            *("perf", "report", "--input", data, "--no-children", "--stdio"),
+            *("--percent-limit", "0.05", "--sort", "symbol", "--call-graph", "none"),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    samples = {}
+    report_line = r"^\s*([\d.]+)%\s+(\[[.k]\])\s+(.+?)\s*$"
+    for percent, kind, symbol in re.findall(report_line, report.stdout, re.M):
+        # Columns after the symbol belong to call graphs.
         symbol = re.split(r"\s{2,}", symbol)[0]
         name = f"[k] {symbol}" if kind == "[k]" else symbol
-        part = next((part for part, fits in parts if re.search(fits, name)), REST)
-        found.setdefault(part, []).append((float(share), symbol))
-    # What is below the limit of the listing.
-    found.setdefault(REST, []).append((100 - sum(share for all in found.values() for share, _ in all), "all that is below .05 %"))
+        group = next((group for group, pattern in groups if re.search(pattern, name)), OTHER)
+        samples.setdefault(group, []).append((float(percent), symbol))
+    # The report omits symbols below the percent limit.
+    reported = sum(percent for symbols in samples.values() for percent, _ in symbols)
+    samples.setdefault(OTHER, []).append((100 - reported, "all that is below .05 %"))
+    by_share = sorted(samples.items(), key=lambda item: -sum(percent for percent, _ in item[1]))
     return {
-        part: {"share": round(sum(share for share, _ in all) / 100, 3), "most": [symbol for _, symbol in sorted(all, reverse=True)[:3]]}
-        for part, all in sorted(found.items(), key=lambda item: -sum(share for share, _ in item[1]))
+        group: {
+            "share": round(sum(percent for percent, _ in symbols) / 100, 3),
+            "most": [symbol for _, symbol in sorted(symbols, reverse=True)[:3]],
+        }
+        for group, symbols in by_share
     }
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--calls", type=int, default=400)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    load = [binary(), "load", "--engine-only", "--calls", str(arguments.calls), "--duration", str(BEGINNING + 3 * SECONDS), "--cpu", "1", "--engine-cpu", "0"]
+    duration = WARM_UP_SECONDS + 3 * PROFILE_SECONDS
+    load = [
+        *(binary(), "load", "--engine-only", "--calls", str(arguments.calls)),
+        *("--duration", str(duration), "--cpu", "1", "--engine-cpu", "0"),
+    ]
     if not Path(load[0]).exists() or not shutil.which("perf"):
-        sys.exit(f"needs perf, and {load[0]} (make build)")
+        sys.exit(f"needs perf and {load[0]} (make build)")
     if (os.cpu_count() or 1) < 2:
-        sys.exit("needs two processors: one of the engine, one of the callers")
-    found = {}
+        sys.exit("needs two processors: one for the engine, one for the callers")
+    threads = {}
     with tempfile.TemporaryDirectory() as folder:
-        with subprocess.Popen(load, stdout=subprocess.DEVNULL) as run:
+        with subprocess.Popen(load, stdout=subprocess.DEVNULL) as process:
             try:
-                time.sleep(BEGINNING)
-                if run.poll() is not None:
-                    sys.exit("the calls ended before they were looked at")
-                for name in PARTS:
-                    tids = threads(run.pid, name)
+                time.sleep(WARM_UP_SECONDS)
+                if process.poll() is not None:
+                    sys.exit("the calls ended before they were profiled")
+                for name in SYMBOL_GROUPS:
+                    ids = thread_ids(process.pid, name)
                     data = f"{folder}/{name}"
-                    recorded = subprocess.run(
-                        ["perf", "record", "--freq", "1999", "--tid", ",".join(tids), "--output", data, "--", "sleep", str(SECONDS)],
-                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                    )  # fmt: skip
-                    if recorded.returncode:
-                        sys.exit(recorded.stderr)
-                    found[name] = shares(data, PARTS[name])
+                    recording = subprocess.run(
+                        [
+                            *("perf", "record", "--freq", "1999", "--tid", ",".join(ids)),
+                            *("--output", data, "--", "sleep", str(PROFILE_SECONDS)),
+                        ],
+                        stdout=subprocess.DEVNULL,
+                        stderr=subprocess.PIPE,
+                        text=True,
+                    )
+                    if recording.returncode:
+                        sys.exit(recording.stderr)
+                    threads[name] = sample_shares(data, SYMBOL_GROUPS[name])
             finally:
-                run.terminate()
-    for name, parts in found.items():
+                process.terminate()
+    for name, groups in threads.items():
         print(name)
-        for part, of in parts.items():
-            print(f"  {of['share']:6.1%}  {part}  ({', '.join(of['most'])[:120]})")
+        for group, samples in groups.items():
+            symbols = ", ".join(samples["most"])[:120]
+            print(f"  {samples['share']:6.1%}  {group}  ({symbols})")
     if arguments.out:
-        kept = {"mode": "profile", "calls": arguments.calls, "threads": found, "commit": commit(), "cpu_model": cpu_model()}
-        arguments.out.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
+        summary = {
+            "mode": "profile",
+            "calls": arguments.calls,
+            "threads": threads,
+            "commit": git_commit(),
+            "cpu_model": cpu_model(),
+        }
+        arguments.out.write_text(json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# End-to-end tests: the one release binary, a real browser, clients that are not ours. Reports go to target/e2e/.
+# Runs the end-to-end tests: the release binary with a real browser and third-party clients. Reports
+# are written to target/e2e/.
 #
-#   scripts/test-e2e.sh [pytest arguments]        --part PART = the long tests of a part instead of those of `make test`
+#   scripts/test-e2e.sh [pytest arguments]   --part PART runs the long tests of a part instead of
+#                                            those of `make test`
 #
-#   VISAVIS_BIN = the binary, else $CARGO_TARGET_DIR or target, release/visavis
-#   E2E_WORKERS = tests at a time, each with a server and a browser of its own; 4, but 0 (one at a time, in this process) with --part
-#   E2E_SEED = the seed of what long tests draw, to repeat one
-#   E2E_OUT = where reports go, for two runs at the same time
+#   VISAVIS_BIN = the binary; by default release/visavis in $CARGO_TARGET_DIR or target
+#   E2E_WORKERS = number of parallel tests, each with its own server and browser; 4 by default, with
+#                 --part 0 (one at a time, in this process)
+#   E2E_SEED    = the seed of the random numbers in long tests, to repeat a run
+#   E2E_OUT     = the folder of the reports, for parallel runs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -20,7 +23,8 @@ if [ ${#missing[@]} -gt 0 ]; then
     echo "installing ${missing[*]}" >&2
     sudo=; [ "$(id -u)" = 0 ] || sudo=sudo
     $sudo apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" > /dev/null
+    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends \
+        "${missing[@]}" > /dev/null
 fi
 
 venv=$root/.cache/venv
@@ -30,19 +34,26 @@ if ! cmp -s tests/e2e/requirements.txt "$venv/requirements.txt"; then
     cp tests/e2e/requirements.txt "$venv/requirements.txt"
 fi
 
-# The public RTVI client, bundled once for the page that uses it.
+# The public RTVI client, bundled for a test page.
 rtvi=$root/.cache/rtvi
-if ! cmp -s tests/e2e/rtvi/package.json "$rtvi/package.json" || ! cmp -s tests/e2e/rtvi/client.mjs "$rtvi/client.mjs" || [ ! -f "$rtvi/bundle.js" ]; then
+if ! cmp -s tests/e2e/rtvi/package.json "$rtvi/package.json" ||
+    ! cmp -s tests/e2e/rtvi/client.mjs "$rtvi/client.mjs" || [ ! -f "$rtvi/bundle.js" ]; then
     mkdir -p "$rtvi"
     cp tests/e2e/rtvi/package.json tests/e2e/rtvi/client.mjs "$rtvi/"
-    (cd "$rtvi" && npm install --silent --no-audit --no-fund && npx --no-install esbuild client.mjs --bundle --format=iife --outfile=bundle.js --log-level=error)
+    (
+        cd "$rtvi"
+        npm install --silent --no-audit --no-fund
+        npx --no-install esbuild client.mjs --bundle --format=iife --outfile=bundle.js \
+            --log-level=error
+    )
 fi
 
 node --test tests/js/
 mkdir -p "${E2E_OUT:-target/e2e}"
-# The servers under test run in folders of their own.
+# An absolute path: the servers under test run in other folders.
 export VISAVIS_MODELS_DIR=${VISAVIS_MODELS_DIR:-$root/.cache/models}
-# Tests wait for states most of their time, so several run at once. Long tests judge times: one at a time.
+# Tests mostly wait for states, so several run in parallel. Long tests measure times, so they run
+# one at a time.
 workers=4 files=(tests/e2e)
 for argument in "$@"; do
     case $argument in

@@ -1,9 +1,10 @@
-"""Proves the transport against WebRTC stacks that are not ours: aiortc and a headless Chromium.
+"""Interoperability tests of the transport with other WebRTC stacks: aiortc and a headless Chromium.
 
     python3 engine/tests/peers.py path/to/examples/echo [aiortc] [chromium]
 
-Sound goes there and back, a VP8 clip is decoded, texts go round, over UDP and over ICE-TCP; only loopback is used.
-Needs aiortc, numpy, playwright, ffmpeg and a Chromium at $CHROMIUM (default /usr/bin/chromium).
+The server echoes audio and text messages and sends a VP8 clip, over UDP and over ICE-TCP, on
+loopback only. Needs aiortc, numpy, playwright, ffmpeg and a Chromium at $CHROMIUM (default
+/usr/bin/chromium).
 """
 
 import asyncio
@@ -17,14 +18,17 @@ import threading
 
 import numpy as np
 
+#: Frequency of the tone that the clients send, in Hz.
 TONE = 440
 
 
 class Echo:
-    """The server under test: offers in, answers out, line by line."""
+    """The server under test: reads offers and writes answers, line by line."""
 
     def __init__(self, binary, clip):
-        self.process = subprocess.Popen([binary, clip], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [binary, clip], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def answer(self, sdp, transport="udp"):
         self.process.stdin.write(json.dumps({"sdp": sdp, "transport": transport}) + "\n")
@@ -38,13 +42,14 @@ class Echo:
         self.process.wait(10)
 
 
-def peak(samples, rate):
-    """The loudest frequency in Hz."""
+def peak_frequency(samples, rate):
+    """The frequency with the highest level, in Hz."""
     spectrum = np.abs(np.fft.rfft(samples * np.hanning(len(samples))))
     return float(np.argmax(spectrum) * rate / len(samples))
 
 
-async def with_aiortc(echo):
+async def check_aiortc(echo):
+    """Runs a call with aiortc. Returns a summary."""
     from fractions import Fraction
 
     from aiortc import MediaStreamTrack, RTCPeerConnection, RTCSessionDescription
@@ -57,16 +62,17 @@ async def with_aiortc(echo):
 
         def __init__(self):
             super().__init__()
-            self.at, self.began = 0, None
+            self.position, self.started_at = 0, None
 
         async def recv(self):
-            self.began = self.began or loop.time()
-            await asyncio.sleep(max(0, self.began + self.at / 48000 - loop.time()))
-            time = (np.arange(960) + self.at) / 48000
+            self.started_at = self.started_at or loop.time()
+            await asyncio.sleep(max(0, self.started_at + self.position / 48000 - loop.time()))
+            time = (np.arange(960) + self.position) / 48000
             samples = (np.sin(2 * np.pi * TONE * time) * 8000).astype(np.int16)
             frame = AudioFrame.from_ndarray(samples.reshape(1, -1), layout="mono")
-            frame.sample_rate, frame.pts, frame.time_base = 48000, self.at, Fraction(1, 48000)
-            self.at += 960
+            frame.sample_rate, frame.time_base = 48000, Fraction(1, 48000)
+            frame.pts = self.position
+            self.position += 960
             return frame
 
     pc = RTCPeerConnection()
@@ -80,38 +86,43 @@ async def with_aiortc(echo):
     opened = asyncio.Event()
     channel.on("open", opened.set)
     await pc.setLocalDescription(await pc.createOffer())
-    await pc.setRemoteDescription(RTCSessionDescription(echo.answer(pc.localDescription.sdp), "answer"))
+    await pc.setRemoteDescription(
+        RTCSessionDescription(echo.answer(pc.localDescription.sdp), "answer")
+    )
     await asyncio.wait_for(opened.wait(), 10)
     channel.send("hello")
-    long = "x" * 40000
-    channel.send(long)
+    long_text = "x" * 40000
+    channel.send(long_text)
 
-    async def hear():
-        samples = []
-        while sum(len(part) for part in samples) < 48000 * 3:
+    async def receive_audio():
+        """Two seconds of audio, after a first second that is discarded."""
+        blocks = []
+        while sum(len(block) for block in blocks) < 48000 * 3:
             frame = await tracks["audio"].recv()
-            samples.append(frame.to_ndarray().reshape(-1)[:: len(frame.layout.channels)])
-        return np.concatenate(samples)[48000:]
+            blocks.append(frame.to_ndarray().reshape(-1)[:: len(frame.layout.channels)])
+        return np.concatenate(blocks)[48000:]
 
-    async def see():
+    async def receive_video():
         return [await tracks["video"].recv() for _ in range(50)]
 
-    samples, pictures = await asyncio.wait_for(asyncio.gather(hear(), see()), 20)
-    assert abs(peak(samples, 48000) - TONE) < 3, peak(samples, 48000)
+    receivers = asyncio.gather(receive_audio(), receive_video())
+    samples, frames = await asyncio.wait_for(receivers, 20)
+    peak = peak_frequency(samples, 48000)
+    assert abs(peak - TONE) < 3, peak
     assert np.sqrt(np.mean(samples.astype(float) ** 2)) > 3000
-    assert {(p.width, p.height) for p in pictures} == {(320, 240)}
-    images = [p.to_ndarray(format="gray").astype(float) for p in pictures]
-    assert images[0].std() > 20, "no picture in the pictures"
-    moving = [np.abs(a - b).mean() for a, b in zip(images, images[1:])]
-    assert np.mean(moving) > 0.1, moving
-    assert "echo: hello" in texts and "echo: " + long in texts
+    assert {(frame.width, frame.height) for frame in frames} == {(320, 240)}
+    images = [frame.to_ndarray(format="gray").astype(float) for frame in frames]
+    assert images[0].std() > 20, "the frames are blank"
+    differences = [np.abs(a - b).mean() for a, b in zip(images, images[1:])]
+    assert np.mean(differences) > 0.1, differences
+    assert "echo: hello" in texts and "echo: " + long_text in texts
     levels = [json.loads(t)["data"]["dbfs"] for t in texts if '"dbfs"' in t]
     assert len(levels) > 15 and max(levels[-5:]) > -20, levels
     channel.send("bye")
     await asyncio.wait_for(closed.wait(), 5)
     assert json.loads(texts[-1])["message"]["type"] == "peerLeft", texts[-3:]
     await pc.close()
-    return f"aiortc: tone at {peak(samples, 48000):.1f} Hz, {len(pictures)} pictures, levels {levels[-3:]}"
+    return f"aiortc: tone at {peak:.1f} Hz, {len(frames)} frames, levels {levels[-3:]}"
 
 
 PAGE = """<!doctype html><video id=v autoplay muted playsinline></video><script>
@@ -140,16 +151,20 @@ async function join(options) {
   return pc.localDescription.sdp
 }
 async function answer(sdp) {
-  window.asked = performance.now()
+  window.answeredAt = performance.now()
   await pc.setRemoteDescription({type: 'answer', sdp})
-  await new Promise((ok, no) => { channel.onopen = ok; setTimeout(() => no('no channel: ' + pc.iceConnectionState), 10000) })
-  window.opened = performance.now()
+  await new Promise((resolve, reject) => {
+    channel.onopen = resolve
+    setTimeout(() => reject('no channel: ' + pc.iceConnectionState), 10000)
+  })
+  window.openedAt = performance.now()
   channel.send('hello')
   await context.resume()
 }
 async function report() {
-  const bins = new Float32Array(analyser.frequencyBinCount); analyser.getFloatFrequencyData(bins)
-  let best = 0; bins.forEach((x, i) => { if (x > bins[best]) best = i })
+  const bins = new Float32Array(analyser.frequencyBinCount)
+  analyser.getFloatFrequencyData(bins)
+  let peak = 0; bins.forEach((x, i) => { if (x > bins[peak]) peak = i })
   const stats = {}
   for (const s of (await pc.getStats()).values()) {
     if (s.type === 'inbound-rtp') stats[s.kind] = s
@@ -157,14 +172,17 @@ async function report() {
     if (s.type === 'candidate-pair' && s.nominated) stats.pair = s
     if (s.type === 'local-candidate') stats.protocol = s.protocol
   }
-  return {peak: best * context.sampleRate / analyser.fftSize, loud: bins[best], texts, streams, tracks, stats,
-          join: opened - asked, width: v.videoWidth, height: v.videoHeight, time: v.currentTime,
+  return {peak: peak * context.sampleRate / analyser.fftSize, level: bins[peak],
+          texts, streams, tracks, stats,
+          join: openedAt - answeredAt,
+          width: v.videoWidth, height: v.videoHeight, time: v.currentTime,
           mids: pc.getTransceivers().map(t => t.currentDirection)}
 }
 </script>"""
 
 
-async def with_chromium(echo, transport):
+async def check_chromium(echo, transport):
+    """Runs a call with Chromium. Returns a summary."""
     from playwright.async_api import async_playwright
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -190,48 +208,53 @@ async def with_chromium(echo, transport):
         sdp = await page.evaluate("join()")
         await page.evaluate("sdp => answer(sdp)", echo.answer(sdp, transport))
         await page.wait_for_timeout(5000)
-        got = await page.evaluate("report()")
+        report = await page.evaluate("report()")
         await page.evaluate("channel.send('bye')")
         await page.wait_for_function("texts.at(-1) === 'closed'", timeout=5000)
         last = (await page.evaluate("texts"))[-2]
         await browser.close()
     server.shutdown()
-    stats = got["stats"]
+    stats = report["stats"]
     video, audio = stats["video"], stats["audio"]
-    assert abs(got["peak"] - TONE) < 12 and got["loud"] > -40, (got["peak"], got["loud"])
-    assert got["tracks"] == ["audio0", "video1"] and len(set(got["streams"])) == 1, got["streams"]
-    assert got["mids"] == ["sendrecv", "recvonly", "inactive"], got["mids"]
-    assert (got["width"], got["height"]) == (320, 240)
-    assert video["framesDecoded"] > 90 and video.get("freezeCount", 0) == 0 and video["pliCount"] <= 1, video
-    assert "echo: hello" in got["texts"]
+    peak, level = report["peak"], report["level"]
+    assert abs(peak - TONE) < 12 and level > -40, (peak, level)
+    assert report["tracks"] == ["audio0", "video1"], report["tracks"]
+    assert len(set(report["streams"])) == 1, report["streams"]
+    assert report["mids"] == ["sendrecv", "recvonly", "inactive"], report["mids"]
+    assert (report["width"], report["height"]) == (320, 240)
+    freezes = video.get("freezeCount", 0)
+    assert video["framesDecoded"] > 90 and freezes == 0 and video["pliCount"] <= 1, video
+    assert "echo: hello" in report["texts"]
     assert json.loads(last)["message"]["type"] == "peerLeft", last
-    # Browsers synchronise what the sender reports tie together.
-    lips = abs(audio["estimatedPlayoutTimestamp"] - video["estimatedPlayoutTimestamp"])
-    assert lips < 100, lips
-    levels = [json.loads(t)["data"]["dbfs"] for t in got["texts"] if '"dbfs"' in t]
+    # The browser synchronizes audio and video by the sender reports.
+    lip_sync_error = abs(audio["estimatedPlayoutTimestamp"] - video["estimatedPlayoutTimestamp"])
+    assert lip_sync_error < 100, lip_sync_error
+    levels = [json.loads(t)["data"]["dbfs"] for t in report["texts"] if '"dbfs"' in t]
     assert max(levels[-5:]) > -20, levels
+    bandwidths = [json.loads(t)["bandwidth"] for t in report["texts"] if "bandwidth" in t]
     return (
-        f"chromium over {transport}: channel {got['join']:.0f} ms after the answer, tone at {got['peak']:.0f} Hz, "
-        f"{video['framesDecoded']} pictures, {video['pliCount']} PLI, lips within {lips:.0f} ms, "
+        f"chromium over {transport}: channel {report['join']:.0f} ms after the answer, "
+        f"tone at {peak:.0f} Hz, {video['framesDecoded']} frames, {video['pliCount']} PLI, "
+        f"lip sync error {lip_sync_error:.0f} ms, "
         f"concealed {audio['concealedSamples'] / audio['totalSamplesReceived']:.1%}, "
-        f"bandwidth {[json.loads(t)['bandwidth'] for t in got['texts'] if 'bandwidth' in t][-1:]}"
+        f"bandwidth {bandwidths[-1:]}"
     )
 
 
 async def main():
-    binary, wanted = sys.argv[1], sys.argv[2:] or ["aiortc", "chromium"]
+    binary, clients = sys.argv[1], sys.argv[2:] or ["aiortc", "chromium"]
     with tempfile.TemporaryDirectory() as folder:
         clip = os.path.join(folder, "clip.ivf")
-        source = ["-f", "lavfi", "-i", "testsrc=size=320x240:rate=25", "-t", "4", "-pix_fmt", "yuv420p"]
-        coder = ["-c:v", "libvpx", "-b:v", "300k", "-g", "9999", "-deadline", "realtime", "-auto-alt-ref", "0"]
-        subprocess.run(["ffmpeg", "-loglevel", "error", *source, *coder, clip], check=True)
+        source = "-f lavfi -i testsrc=size=320x240:rate=25 -t 4 -pix_fmt yuv420p".split()
+        encoder = "-c:v libvpx -b:v 300k -g 9999 -deadline realtime -auto-alt-ref 0".split()
+        subprocess.run(["ffmpeg", "-loglevel", "error", *source, *encoder, clip], check=True)
         echo = Echo(binary, clip)
         try:
-            if "aiortc" in wanted:
-                print(await with_aiortc(echo))
-            if "chromium" in wanted:
-                print(await with_chromium(echo, "udp"))
-                print(await with_chromium(echo, "tcp"))
+            if "aiortc" in clients:
+                print(await check_aiortc(echo))
+            if "chromium" in clients:
+                print(await check_chromium(echo, "udp"))
+                print(await check_chromium(echo, "tcp"))
         finally:
             echo.stop()
 
