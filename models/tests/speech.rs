@@ -108,7 +108,7 @@ fn assert_found_and_understood(sentences: &[&'static str], calls: &[(&str, f64)]
             }
             stream.end_speech();
             let text = loop {
-                match receiver.recv_timeout(Duration::from_secs(60)).expect("an answer") {
+                match receiver.recv_timeout(Duration::from_secs(600)).expect("an answer") {
                     Event::Final(text) => break text,
                     Event::Interim(_) => {}
                     other => panic!("{other:?}"),

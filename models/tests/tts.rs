@@ -46,7 +46,7 @@ fn synthesise(flite: &Flite, text: &str, voice: &str, pronunciation: &[(&str, &s
     let (_handle, events) = request_speech(flite, text, voice, pronunciation);
     let mut said = SpeechResult::default();
     loop {
-        match events.recv_timeout(Duration::from_secs(60)).expect("flite goes on") {
+        match events.recv_timeout(Duration::from_secs(600)).expect("flite goes on") {
             Event::Phones(phones) => said.phones.extend(phones),
             Event::Words(words) => said.words.extend(words.into_iter().map(|w| (w.text, w.end))),
             Event::Audio { pcm, sample_rate } => {
