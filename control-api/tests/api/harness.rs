@@ -365,7 +365,9 @@ impl TestServer {
             engine,
             key: TEST_API_KEY.into(),
             url: format!("http://{listen}"),
-            client: reqwest::Client::builder().no_proxy().build().unwrap(),
+            // No connection is reused: the server closes idle ones when a test moves the clock, and a
+            // request on such a connection would fail by chance.
+            client: reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap(),
             stop: vec![stop_http, stop_background],
             tasks: vec![serving, running],
         }
