@@ -135,3 +135,38 @@ def find_start(text: str, speaker: str, sound: np.ndarray, start: float) -> tupl
     ]
     best = int(np.argmax(fits))
     return start + STEP * best, float(fits[best])
+
+
+def find_segments(
+    text: str, speaker: str, sound: np.ndarray, start: float, length: float = 0.8, min_fit: float = 0.9
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Where a text that flite spoke is in 16-bit samples (48 kHz) that begin at `start`.
+
+    Each segment of the text is found by itself, because a busy machine may pause the speech between
+    two of them. A segment counts if its loudness has at least the correlation `min_fit`. Returns the
+    steps of the text that count, their times, and the share of segments with speech that count.
+    """
+    samples, rate = speech.flite(text, speaker)
+    reference = np.sqrt(speech.loudness(np.repeat(samples, speech.RATE // rate), step=STEP))
+    received = np.sqrt(speech.loudness(sound, step=STEP))
+    size, reach = int(length / STEP), int(2 / STEP)
+    middle = round((find_start(text, speaker, sound, start)[0] - start) / STEP)
+    steps, times, segments = [], [], 0
+    for first in range(0, len(reference) - size, size):
+        segment = reference[first : first + size]
+        if segment.std() < 0.3 * reference.std():
+            continue
+        segments += 1
+        begin = max(0, middle + first - reach)
+        heard = received[begin : middle + first + reach + size]
+        windows = np.lib.stride_tricks.sliding_window_view(heard, size)
+        spread = windows.std(axis=1)
+        covariance = ((windows - windows.mean(axis=1, keepdims=True)) * (segment - segment.mean())).mean(axis=1)
+        fits = np.divide(covariance, spread * segment.std(), out=np.zeros(len(windows)), where=spread > 0)
+        best = int(np.argmax(fits))
+        if fits[best] >= min_fit:
+            steps.append(np.arange(first, first + size))
+            times.append(start + STEP * (begin + best + np.arange(size)))
+    if not steps:
+        return np.zeros(0, int), np.zeros(0), 0.0
+    return np.concatenate(steps), np.concatenate(times), len(steps) / segments
