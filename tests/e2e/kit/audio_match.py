@@ -27,7 +27,7 @@ MATCH_THRESHOLD = 0.85
 #: Minimum share of found pieces for a sound that counts as arrived. Other speech of the same voice
 #: reaches .1 (measured). A browser without CPU time loses some of its sound. So the strict share is
 #: checked in the long tier only, on a quiet machine.
-MIN_SHARE, STRICT_SHARE = 0.5, 0.9
+MIN_SHARE, STRICT_SHARE = 0.3, 0.9
 #: A piece is compared if its loudest spectrum reaches this share of the loudest of all.
 MIN_LOUDNESS = 0.01
 
