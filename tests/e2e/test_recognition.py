@@ -201,7 +201,7 @@ def test_most_words_are_understood_though_a_tenth_of_their_packets_is_lost(
 
 @pytest.mark.long("network")
 def test_nearly_all_of_the_sound_arrives_both_ways(server, call, model):
-    """Other browser tests accept half of it."""
+    """Other browser tests accept three tenths of it."""
     # One sentence without a comma. The voice may speak the first part of a longer sentence alone,
     # which sounds different.
     reply = "The museum shows its oldest clocks in the first room."
