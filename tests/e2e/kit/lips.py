@@ -159,6 +159,8 @@ def find_segments(
         segments += 1
         begin = max(0, middle + first - reach)
         heard = received[begin : middle + first + reach + size]
+        if len(heard) < size:
+            continue  # The sound ends before this segment.
         windows = np.lib.stride_tricks.sliding_window_view(heard, size)
         spread = windows.std(axis=1)
         covariance = ((windows - windows.mean(axis=1, keepdims=True)) * (segment - segment.mean())).mean(axis=1)
