@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 
 from kit import call as calls  # noqa: E402
-from kit.report import spread  # noqa: E402
+from kit.report import percentiles  # noqa: E402
 from kit.server import Server  # noqa: E402
 from playwright.sync_api import sync_playwright  # noqa: E402
 
@@ -93,9 +93,9 @@ class VideoMeter:
 
     def read(self):
         """Now in s, and the bytes and decoded frames so far."""
-        video = self.page.video()
+        video = self.page.video_stats()
         return (
-            self.page.now(),
+            self.page.audio_clock(),
             video["bytesReceived"] + video["headerBytesReceived"],
             video["framesDecoded"],
         )
@@ -124,38 +124,38 @@ def record_avatar(browser, server, avatar: dict, folder: pathlib.Path) -> dict:
     name = avatar["avatar_key_id"]
     # The agent has no voice of its own, so it speaks with the voice of the avatar.
     avatar_config = {"avatar_key_id": name, "config": {"tts": {"provider": "flite"}}}
-    agent = server.agent(name=avatar["avatar_name"], greeting="", avatar=avatar_config)
-    conversation = server.conversation(agent["id"])
-    page = calls.Call(browser)
+    agent = server.create_agent(name=avatar["avatar_name"], greeting="", avatar=avatar_config)
+    conversation = server.create_conversation(agent["id"])
+    page = calls.BrowserCall(browser)
     with contextlib.closing(page):
         page.open(conversation["join_link"])
         page.join()
         sheet_options = [RECORDING_SECONDS, SHEET_INTERVAL, SHEET_COLUMNS, SHEET_SIDE]
         page.page.evaluate(CAPTURE_SCRIPT, [*sheet_options, VIDEO_SIDE, VIDEO_BITRATE])
-        started_at, meter, gaps = page.now(), VideoMeter(page), []
+        started_at, meter, gaps = page.audio_clock(), VideoMeter(page), []
         # The key frame arrives only once.
         page.page.wait_for_timeout(1000)
         meter.attribute_to("arrival")
-        while (remaining := RECORDING_SECONDS - (page.now() - started_at)) > 0:
+        while (remaining := RECORDING_SECONDS - (page.audio_clock() - started_at)) > 0:
             page.page.wait_for_timeout(1000 * min(remaining, 4))
             meter.attribute_to("at rest")
-            mark = page.mark()
+            mark = page.message_count()
             speak_url = f"/v1/conversation/{conversation['id']}/speak"
-            assert server.call("PUT", speak_url, {"text": SPEECH}).status == 200
-            started = page.event("agent.started_speaking", mark, timeout=20)
+            assert server.request("PUT", speak_url, {"text": SPEECH}).status == 200
+            started = page.wait_for_event("agent.started_speaking", mark, timeout=20)
             meter.attribute_to("between")
-            stopped = page.event("agent.stopped_speaking", mark, timeout=60)
+            stopped = page.wait_for_event("agent.stopped_speaking", mark, timeout=60)
             meter.attribute_to("talking")
             frames = page.displayed_frames(started["t"] + 0.5, stopped["t"] - 0.5)
             gaps += [after[0] - before[0] for before, after in zip(frames, frames[1:])]
             # The avatar smiles, then leans toward the user.
             page.page.wait_for_timeout(7000)
             meter.attribute_to("behind a speech")
-            mark = page.mark()
+            mark = page.message_count()
             page.speak(QUESTION)
-            page.event("agent.stopped_speaking", mark, timeout=60)
+            page.wait_for_event("agent.stopped_speaking", mark, timeout=60)
             meter.attribute_to("between")
-        video = page.video()
+        video = page.video_stats()
         files = page.page.evaluate("recording()")
         sheet, recording = (base64.b64decode(file) for file in files)
     (folder / f"{name}-call.webp").write_bytes(sheet)
@@ -164,7 +164,7 @@ def record_avatar(browser, server, avatar: dict, folder: pathlib.Path) -> dict:
     statistics = {
         "size": size,
         **meter.summary(),
-        "between two pictures of speech": spread(gaps),
+        "between two pictures of speech": percentiles(gaps),
         "pli": video["pliCount"],
     }
     sizes = f"{len(sheet) // 1000} and {len(recording) // 1000} KB"
@@ -176,11 +176,11 @@ def main(folder: str = str(ROOT / "docs" / "faces"), *names: str):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as data, sync_playwright() as playwright:
-        server = Server(pathlib.Path(data), name="film").first_start().ready()
+        server = Server(pathlib.Path(data), name="film").read_first_start().wait_ready()
         flags = [*calls.FLAGS, calls.FAKE_DEVICE]
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=flags)
         try:
-            avatars = server.call("GET", "/v1/ext/avatars").json()
+            avatars = server.request("GET", "/v1/ext/avatars").json()
             path = folder / "films.json"
             statistics = json.loads(path.read_text()) if path.exists() else {}
             for avatar in avatars:

@@ -52,13 +52,13 @@ def augment(pcm, rate, rng, plain):
     its duration to the original. `plain`: only the loudness and the sample rate change."""
     sound = pcm / 32_768.0
     # Slower or faster playback imitates another vocal tract, pitch and tempo.
-    stretch = 1.0 if plain else float(np.exp(rng.uniform(np.log(0.84), np.log(1.2))))
-    sound = resample(sound, round(len(sound) * 16_000 / rate * stretch))
+    duration_factor = 1.0 if plain else float(np.exp(rng.uniform(np.log(0.84), np.log(1.2))))
+    sound = resample(sound, round(len(sound) * 16_000 / rate * duration_factor))
     rms = np.sqrt(np.mean(sound**2)) + 1e-6
     # From -32 to -14 dBFS on average, pauses included.
     sound = sound * (10 ** (rng.uniform(-32, -14) / 20) / rms)
     if plain:
-        return sound, stretch
+        return sound, duration_factor
     if rng.random() < 0.2:
         # A room: an echo that decays within .1 to .3 s, 8 to 20 dB below the voice.
         time = np.arange(4_800) / 16_000
@@ -84,4 +84,4 @@ def augment(pcm, rate, rng, plain):
         noise *= np.maximum(f, 50) ** -rng.uniform(0, 1)
         ratio = np.linalg.norm(spectrum) / np.linalg.norm(noise)
         spectrum += noise * ratio * 10 ** (-rng.uniform(25, 55) / 20)
-    return np.clip(np.fft.irfft(spectrum, len(sound)), -1, 1), stretch
+    return np.clip(np.fft.irfft(spectrum, len(sound)), -1, 1), duration_factor

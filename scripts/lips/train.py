@@ -131,12 +131,12 @@ def synthesize(voices, seed):
         voice = open_voice(engine, name)
         for _ in range(count):
             # TTS vendors speak at about the same pace. Some agents are configured to speak slowly.
-            stretch = rng.choice([0.85, 1.0, 1.0, 1.0, 1.15, 1.3])
+            duration_factor = rng.choice([0.85, 1.0, 1.0, 1.0, 1.15, 1.3])
             text, pitch = random_sentence(rng), rng.choice([0.6, 0.8, 1.0, 1.2, 1.5])
-            yield engine, name, *voice.say(text, stretch, pitch)
+            yield engine, name, *voice.say(text, duration_factor, pitch)
 
 
-def frame_labels(phones, stretch, frames):
+def frame_labels(phones, duration_factor, frames):
     """The class of each frame: that of the phone at its middle."""
     labels, start = np.zeros(frames, np.int64), 0.0
     for name, end in phones:
@@ -148,7 +148,9 @@ def frame_labels(phones, stretch, frames):
             else [(start, end, name)]
         )
         for begin, finish, phone in parts:
-            first, last = (max(0, int(np.ceil(t * stretch * 100 - 0.5))) for t in (begin, finish))
+            first, last = (
+                max(0, int(np.ceil(t * duration_factor * 100 - 0.5))) for t in (begin, finish)
+            )
             labels[first:last] = CLASS_OF_PHONE[phone]
         start = end
     return labels
@@ -161,10 +163,10 @@ def training_examples(voices, seed, copies, plain):
     inputs, targets = [], []
     for _, _, pcm, rate, phones in synthesize(voices, seed):
         for _ in range(copies):
-            variation, stretch = sound.augment(pcm, rate, rng, plain)
+            variation, duration_factor = sound.augment(pcm, rate, rng, plain)
             features = sound.log_mel_features(variation, 16_000)
             inputs.append(pad(features))
-            targets.append(frame_labels(phones, stretch, len(features)))
+            targets.append(frame_labels(phones, duration_factor, len(features)))
     return inputs, targets
 
 

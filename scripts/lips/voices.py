@@ -64,14 +64,14 @@ class Flite:
             Flite.voices[voice] = register(None)
         self.voice = Flite.voices[voice]
 
-    def say(self, text, stretch=1.0, pitch=1.0):
+    def say(self, text, duration_factor=1.0, pitch=1.0):
         """Returns the samples (int16), their rate, and the phones as (name, end in seconds). A
-        `stretch` of 2 doubles the duration. flite ignores `pitch`."""
+        `duration_factor` of 2 doubles the duration. flite ignores `pitch`."""
         lib = Flite.library
         utterance = lib.new_utterance()
         lib.utt_set_input_text(utterance, text.encode("ascii"))
         lib.utt_init(utterance, self.voice)
-        lib.feat_set_float(utterance.contents.features, b"duration_stretch", stretch)
+        lib.feat_set_float(utterance.contents.features, b"duration_stretch", duration_factor)
         LIBC.srand(1)
         lib.utt_synth(utterance)
         phones, item = [], lib.relation_head(lib.utt_relation(utterance, b"Segment"))
@@ -173,12 +173,12 @@ class Espeak:
             n += 1
         return 0
 
-    def say(self, text, stretch=1.0, pitch=1.0):
+    def say(self, text, duration_factor=1.0, pitch=1.0):
         """As [`Flite.say`]. A `pitch` of 1 is that of the voice, .5 is low, 1.5 is high."""
         lib = Espeak.library
         if lib.espeak_SetVoiceByName(self.voice.encode()) != 0:
             raise RuntimeError(f"espeak-ng has no voice {self.voice}")
-        lib.espeak_SetParameter(RATE_PARAMETER, round(165 / stretch), 0)
+        lib.espeak_SetParameter(RATE_PARAMETER, round(165 / duration_factor), 0)
         lib.espeak_SetParameter(PITCH_PARAMETER, round(50 * pitch), 0)
         lib.espeak_SetParameter(RANGE_PARAMETER, round(50 * pitch), 0)
         Espeak.phone_events, Espeak.chunks = [], []

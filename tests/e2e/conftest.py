@@ -17,15 +17,15 @@ from playwright.sync_api import sync_playwright
 from kit import CHROMIUM, call as calls
 from kit import stores
 from kit.console import Console
-from kit.receivers import WebhookReceiver, Model, Tool
-from kit.report import Report, merge
+from kit.receivers import WebhookReceiver, ScriptedLlm, MockTool
+from kit.report import Report, merge_reports
 from kit.server import OUT, WORKER, Server
 
 #: The parts of `make test-long`.
 PARTS = ("network", "load", "faces", "store", "editor", "providers", "fuzz")
 #: The seed of the random values in `make test`.
 SEED = 19
-LIVE: dict[str, list] = {"servers": [], "calls": []}
+OPEN_RESOURCES: dict[str, list] = {"servers": [], "calls": []}
 
 
 def pytest_addoption(parser):
@@ -37,8 +37,8 @@ def pytest_addoption(parser):
 
 
 def pytest_sessionstart():
-    """Removes the results of earlier runs, so that nobody mistakes them for those of this run. Only
-    the controller does this: workers would race."""
+    """Removes the results of earlier runs, so that they are not mistaken for those of this run.
+    Only the controller does this: workers would race."""
     if WORKER is None:
         for old in [*OUT.glob("*.log"), *OUT.glob("*.png"), *OUT.glob("report*.json")]:
             old.unlink(missing_ok=True)
@@ -68,7 +68,7 @@ def pytest_runtest_makereport(item, call):
     report = outcome.get_result()
     if report.when != "call" or not report.failed:
         return
-    for number, page in enumerate(LIVE["calls"]):
+    for number, page in enumerate(OPEN_RESOURCES["calls"]):
         name = re.sub(r"[^\w.-]+", "-", f"failed-{item.path.stem}-{item.name}-{number}")
         try:
             page.save_screenshot(name)
@@ -90,19 +90,19 @@ def pytest_runtest_makereport(item, call):
             report.sections.append(("console", "\n".join(page.browser_errors)))
         except Exception as error:  # the page itself may have failed
             report.sections.append(("picture", f"none: {error}"))
-    for server in LIVE["servers"]:
+    for server in OPEN_RESOURCES["servers"]:
         report.sections.append(("server", server.log_tail()))
 
 
 def pytest_sessionfinish():
     if WORKER is None:
-        merge()
+        merge_reports()
 
 
 def pytest_terminal_summary(terminalreporter):
     """Prints the last lines of a long log, which its reader sees first: the promised figures, and
     one line for each failure."""
-    for name, found in merge().items():
+    for name, found in merge_reports().items():
         if name.startswith("promise: "):
             verdict = "kept  " if found["kept"] else "MISSED"
             terminalreporter.write_line(
@@ -149,7 +149,7 @@ def exclusive(request):
 
 @pytest.fixture(scope="session")
 def report(request):
-    return Report(judging=request.config.getoption("part") is not None)
+    return Report(enforce=request.config.getoption("part") is not None)
 
 
 @pytest.fixture(scope="session")
@@ -173,14 +173,14 @@ def call(browser):
 
     def make(**options):
         options.setdefault("browser", browser)
-        page = calls.Call(**options)
+        page = calls.BrowserCall(**options)
         created.append(page)
-        LIVE["calls"].append(page)
+        OPEN_RESOURCES["calls"].append(page)
         return page
 
     yield make
     for page in created:
-        LIVE["calls"].remove(page)
+        OPEN_RESOURCES["calls"].remove(page)
         page.close()
 
 
@@ -191,26 +191,27 @@ def console(browser, server):
 
     def make(**options):
         created.append(Console(browser, server, **options))
-        LIVE["calls"].append(created[-1])
+        OPEN_RESOURCES["calls"].append(created[-1])
         return created[-1]
 
     yield make
     for one in created:
-        LIVE["calls"].remove(one)
+        OPEN_RESOURCES["calls"].remove(one)
         errors = one.unexpected_errors()
         one.close()
         assert errors == []
 
 
 @pytest.fixture(scope="session")
-def start(tmp_path_factory):
-    """Starts servers: `start(name, *flags, data=…, env=…, scripted=…)`. Stops them at the end."""
+def start_server(tmp_path_factory):
+    """Starts servers: `start_server(name, *flags, data=…, env=…, scripted=…)`. Stops them at the
+    end."""
     created = []
 
     def make(name, *flags, data=None, env=None, scripted=True):
         server = Server(data or tmp_path_factory.mktemp(name), *flags, env=env, name=name, scripted=scripted)
         created.append(server)
-        LIVE["servers"].append(server)
+        OPEN_RESOURCES["servers"].append(server)
         return server
 
     yield make
@@ -226,16 +227,16 @@ def postgres():
 
 
 @pytest.fixture(scope="session")
-def server(start):
+def server(start_server):
     """The server that the tests of a worker share."""
-    return start("server").first_start().ready()
+    return start_server("server").read_first_start().wait_ready()
 
 
 @pytest.fixture
 def workspace(server):
     """The shared server with the key of a new workspace. It shows no agent, conversation or
     knowledge base of another test. Server-wide settings are still shared."""
-    return server.workspace()
+    return server.with_workspace()
 
 
 @pytest.fixture(scope="session")
@@ -245,7 +246,7 @@ def measurement_offset(browser, server, report):
     different times. For long tests only."""
     loops = []
     for _ in range(5):
-        page = calls.Call(browser).open(f"{server.url}/join/00000000-0000-4000-8000-000000000000")
+        page = calls.BrowserCall(browser).open(f"{server.url}/join/00000000-0000-4000-8000-000000000000")
         loops.append(page.measurement_offset(seconds=8))
         page.close()
     report.add("the lip measurement's own offset", {"loops": loops, "middle": sorted(loops)[2]})
@@ -253,19 +254,19 @@ def measurement_offset(browser, server, report):
 
 
 @pytest.fixture
-def hooks():
+def webhooks():
     receiver = WebhookReceiver()
     yield receiver
     receiver.close()
 
 
 @pytest.fixture
-def model():
-    """Creates scripted language models: `model(script)`."""
+def scripted_llm():
+    """Creates scripted language models: `scripted_llm(script)`."""
     created = []
 
     def make(script):
-        created.append(Model(script))
+        created.append(ScriptedLlm(script))
         return created[-1]
 
     yield make
@@ -278,7 +279,7 @@ def tool():
     created = []
 
     def make(result):
-        created.append(Tool(result))
+        created.append(MockTool(result))
         return created[-1]
 
     yield make
@@ -290,7 +291,7 @@ def tool():
 def rng(request):
     """A source of random values. The seed is fixed in `make test`. It is random in the long tier,
     where a failure prints it."""
-    drawn = request.config.getoption("part") is not None
-    seed = int(os.environ.get("E2E_SEED") or (random.randrange(10**6) if drawn else SEED))
+    randomize = request.config.getoption("part") is not None
+    seed = int(os.environ.get("E2E_SEED") or (random.randrange(10**6) if randomize else SEED))
     print("seed", seed)
     return random.Random(seed)

@@ -18,25 +18,25 @@ class ConcurrentCall:
 
     def __init__(self, server):
         self.server = server
-        self.conversation = server.conversation(
-            typed_call.agent(server, knowledge="The museum has an old clock in the first room.")["id"]
+        self.conversation = server.create_conversation(
+            typed_call.create_typed_agent(server, knowledge="The museum has an old clock in the first room.")["id"]
         )
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
-        self.client = self.do(self.connect())
+        self.client = self.run(self.connect())
 
     async def connect(self):
         return await typed_call.TypedCall(self.server, self.conversation).connect()
 
-    def do(self, work):
+    def run(self, work):
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(3 * typed_call.TEST_TIMEOUT)
 
     def check_alive(self):
         """Checks that it is still connected, answers what is typed, and receives audio."""
         self.client.messages.clear()
         received_before = len(self.client.received_audio)
-        self.do(self.client.ask("What is in the first room?", "old clock"))
-        self.do(
+        self.run(self.client.ask("What is in the first room?", "old clock"))
+        self.run(
             self.client.wait_for(
                 lambda: any(sound.any() for sound in self.client.received_audio[received_before:]), what="a sound"
             )
@@ -44,7 +44,7 @@ class ConcurrentCall:
         assert self.client.peer.connectionState == "connected"
 
     def close(self):
-        self.do(self.client.leave())
+        self.run(self.client.hang_up())
         self.loop.call_soon_threadsafe(self.loop.stop)
 
 
@@ -53,23 +53,23 @@ def concurrent_call(server):
     """A call that runs beside the bad input, and still works afterwards."""
     other_call = ConcurrentCall(server)
     yield other_call
-    assert server.alive(), server.log_tail()
+    assert server.is_alive(), server.log_tail()
     other_call.check_alive()
     other_call.close()
 
 
 @pytest.fixture(scope="module")
-def good():
-    return sdp.offer()
+def valid_offer():
+    return sdp.make_offer()
 
 
-def test_bad_offers(server, concurrent_call, good):
-    agent = typed_call.agent(server)
-    conversation = server.conversation(agent["id"])
+def test_bad_offers(server, concurrent_call, valid_offer):
+    agent = typed_call.create_typed_agent(server)
+    conversation = server.create_conversation(agent["id"])
     where, token = f"/rtc/{conversation['id']}", {"authorization": f"Bearer {conversation['token']}"}
 
     def post(body, headers=token, path=where, kind=SDP):
-        return server.call(
+        return server.request(
             "POST", path, key=None, raw=body, headers={**kind, **headers}, timeout=typed_call.TEST_TIMEOUT
         )
 
@@ -78,13 +78,13 @@ def test_bad_offers(server, concurrent_call, good):
         b"hello",
         b"v=0\r\n",
         b"\x00\xff" * 5000,
-        good.replace("ice-ufrag", "x").encode(),
-        good.replace("fingerprint", "x").encode(),
+        valid_offer.replace("ice-ufrag", "x").encode(),
+        valid_offer.replace("fingerprint", "x").encode(),
     ):
         reply = post(garbage)
         assert reply.status == 400 and reply.json()["error"], (garbage[:40], reply)
-    assert post(good[:150].encode()).status in (400, 406), "an offer that ends before its first section"
-    no_opus = re.sub(r"opus/48000/2", "foo/48000/2", good, flags=re.I)
+    assert post(valid_offer[:150].encode()).status in (400, 406), "an offer that ends before its first section"
+    no_opus = re.sub(r"opus/48000/2", "foo/48000/2", valid_offer, flags=re.I)
     reply = post(no_opus.encode())
     assert reply.status == 406 and reply.json()["error"], reply
     for headers in (
@@ -92,36 +92,43 @@ def test_bad_offers(server, concurrent_call, good):
         {"authorization": "Bearer nonsense"},
         {"authorization": f"Bearer {conversation['token'][:-3]}abc"},
     ):
-        reply = post(good.encode(), headers)
+        reply = post(valid_offer.encode(), headers)
         assert reply.status == 401 and reply.json()["error"], reply
-    other = server.conversation(agent["id"])
-    assert post(good.encode(), {"authorization": f"Bearer {other['token']}"}).status == 401, (
+    other = server.create_conversation(agent["id"])
+    assert post(valid_offer.encode(), {"authorization": f"Bearer {other['token']}"}).status == 401, (
         "a token of another conversation"
     )
     assert post(b"{}", kind={"content-type": "application/json"}).status == 415
     assert post(b"x" * 10_000_000).status == 413
-    assert server.record(conversation["id"])["status"] == "STARTED", "a bad offer must not use the conversation up"
+    assert server.get_conversation(conversation["id"])["status"] == "STARTED", (
+        "a bad offer must not use the conversation up"
+    )
 
-    for body in ({}, {"sdp": 1, "type": "offer"}, {"sdp": "x", "type": "offer"}, {"sdp": good, "type": "answer"}):
-        reply = server.call("POST", "/api/offer", body, key=None, headers=token)
+    for body in (
+        {},
+        {"sdp": 1, "type": "offer"},
+        {"sdp": "x", "type": "offer"},
+        {"sdp": valid_offer, "type": "answer"},
+    ):
+        reply = server.request("POST", "/api/offer", body, key=None, headers=token)
         assert reply.status == 400 and reply.json()["error"], (body, reply)
-    reply = server.call(
+    reply = server.request(
         "POST", "/api/offer", key=None, raw=b"not json", headers={**token, "content-type": "application/json"}
     )
     assert reply.status == 400, reply
-    assert server.call("GET", where, key=None).status == 405
+    assert server.request("GET", where, key=None).status == 405
 
 
 def test_an_expired_link(server, call):
     """What the page says about a link that is used for the first time an hour after its creation."""
-    conversation = server.conversation(typed_call.agent(server)["id"])
+    conversation = server.create_conversation(typed_call.create_typed_agent(server)["id"])
     page = call()
     # The page asks about the conversation when it opens. The link must be valid until that is
     # answered.
     with page.page.expect_response(lambda answer: answer.url.endswith(f"/join/{conversation['id']}/about")) as met:
         page.open(conversation["join_link"])
     assert met.value.status == 200, met.value
-    stores.Sqlite().run(
+    stores.Sqlite().execute(
         server, [f"UPDATE conversation SET created_at = created_at - 3600000000 WHERE id = '{conversation['id']}'"]
     )
     page.page.click("#join")
@@ -132,14 +139,14 @@ def test_an_expired_link(server, call):
 def test_bad_requests(server, concurrent_call):
     wrong = {"error": "Unauthorized: not a valid authorization api key"}
     for key in (None, "nonsense", server.key + "x"):
-        reply = server.call("GET", "/v1/ext/agent", key=key)
+        reply = server.request("GET", "/v1/ext/agent", key=key)
         assert reply.status == 401 and reply.json() == wrong, reply
-    reply = server.call("POST", "/v1/ext/agent", raw=b"{", headers={"content-type": "application/json"})
+    reply = server.request("POST", "/v1/ext/agent", raw=b"{", headers={"content-type": "application/json"})
     assert reply.status == 400 and reply.json() == {"error": "Invalid request body"}, reply
-    reply = server.call("POST", "/v1/ext/agent", {"agent_name": "x"})
+    reply = server.request("POST", "/v1/ext/agent", {"agent_name": "x"})
     assert reply.status == 400 and reply.json()["error"] == "Invalid request body", reply
     huge = b'{"agent_name": "' + b"x" * 10_000_000 + b'"}'
-    reply = server.call(
+    reply = server.request(
         "POST", "/v1/ext/agent", raw=huge, headers={"content-type": "application/json"}, timeout=typed_call.TEST_TIMEOUT
     )
     assert reply.status == 413 and reply.json()["error"], reply
@@ -151,16 +158,16 @@ def test_bad_requests(server, concurrent_call):
         ("POST", "/v1/ext/conversation", {"agent_id": missing}, 404, {"message": "Agent details not found"}),
         ("POST", "/v1/auth/conversation", {"agentId": missing}, 404, {"message": "Agent details not found"}),
     ):
-        reply = server.call(method, path, body)
+        reply = server.request(method, path, body)
         assert reply.status == status and reply.json() == answer, (method, path, reply)
-    reply = server.call("GET", "/no/such/path")
+    reply = server.request("GET", "/no/such/path")
     assert reply.status == 404 and reply.json()["error"], reply
-    reply = server.call("PATCH", "/v1/ext/avatars")
+    reply = server.request("PATCH", "/v1/ext/avatars")
     assert reply.status == 405 and reply.headers["allow"] and reply.json()["error"], reply
 
 
 def test_noise_at_the_media_port(server, concurrent_call):
-    """Packets that look like RTP, STUN or DTLS, and plain noise, go to every UDP address that the
+    """Packets that resemble RTP, STUN or DTLS, and plain noise, go to every UDP address that the
     server names. The other call does not notice them."""
     answer = concurrent_call.client.peer.remoteDescription.sdp
     places = {
@@ -214,16 +221,16 @@ def test_text_where_sound_is_expected(concurrent_call):
         errors = [m["data"]["error"] for m in client.messages if m["type"] == "error"]
         assert errors == ["Message without id"], errors
 
-    concurrent_call.do(work())
+    concurrent_call.run(work())
 
 
-def test_clients_that_only_hold_connections(start, tmp_path):
+def test_clients_that_only_hold_connections(start_server, tmp_path):
     """Half a header, no header, a body that never arrives: the server closes each of these
     connections, and serves others meanwhile."""
     # This test makes no call. So the server needs no models, which take most of the time of a
     # start.
     env = {"VISAVIS_TIMEOUTS_REQUEST": "1", "VISAVIS_LIMITS_CONNECTIONS": "12", "VISAVIS_MODELS_DIR": str(tmp_path)}
-    server = start("slow", data=tmp_path, env=env).first_start()
+    server = start_server("slow", data=tmp_path, env=env).read_first_start()
     place = server.url.removeprefix("http://").split(":")
     post = f"POST /v1/ext/agent HTTP/1.1\r\nhost: localhost\r\nx-api-key: {server.key}\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{{"
     wanted = (
@@ -238,7 +245,7 @@ def test_clients_that_only_hold_connections(start, tmp_path):
         held.append((connection, answer))
     # There are more connections than the limit allows. The server closes those that were idle
     # longest.
-    assert server.call("GET", "/healthz", key=None, timeout=typed_call.TEST_TIMEOUT).status == 200
+    assert server.request("GET", "/healthz", key=None, timeout=typed_call.TEST_TIMEOUT).status == 200
     for connection, answer in held:
         received = b""
         try:

@@ -2,17 +2,16 @@
 
 import os
 import subprocess
-import time
 
 import pytest
 
 from kit.server import ROOT, binary
 from kit.polling import wait_until
 
-THEO = (ROOT / "assets" / "people" / "theo.toml").read_text().replace('name = "Theo"', 'name = "Zed"')
+THEO_TOML = (ROOT / "assets" / "people" / "theo.toml").read_text().replace('name = "Theo"', 'name = "Zed"')
 #: Hair takes half of the time.
-BALD = THEO.replace('style = "curly"', 'style = "none"')
-POSES = 449
+BALD_TOML = THEO_TOML.replace('style = "curly"', 'style = "none"')
+POSE_COUNT = 449
 
 
 def bake(folder, *arguments):
@@ -56,36 +55,38 @@ def cache_folder(folder, *arguments):
     return place
 
 
-def test_a_person_of_ones_own_is_drawn_once_and_talks(start, call, tmp_path):
-    (tmp_path / "zed.toml").write_text(BALD)
+def test_a_person_of_ones_own_is_drawn_once_and_talks(start_server, call, tmp_path):
+    (tmp_path / "zed.toml").write_text(BALD_TOML)
     order = ("zed.toml", "--size", "128x128", "--out", "faces/")
     # A disk lost most of a cached pose set: the set is drawn again, and not used as it is.
     place = cache_folder(tmp_path, *order)
     for suffix in ("webp", "poses"):
         (place / suffix).write_bytes((ROOT / "assets" / "avatars" / f"theo.512.{suffix}").read_bytes()[:1000])
-    assert f"{POSES} poses" in bake(tmp_path, *order)
+    assert f"{POSE_COUNT} poses" in bake(tmp_path, *order)
     poses = tmp_path / "faces" / "zed.128x128.poses"
     drawn = poses.read_bytes()
     assert (place / "poses").read_bytes() == drawn
     poses.unlink()
     assert "from the cache" in bake(tmp_path, *order) and poses.read_bytes() == drawn
 
-    server = start("faces", env={"VISAVIS_AVATARS_DIR": str(poses.parent)}).first_start().ready()
-    offered = {one["avatar_key_id"]: one for one in server.call("GET", "/v1/ext/avatars?limit=100").json()}
+    server = start_server("faces", env={"VISAVIS_AVATARS_DIR": str(poses.parent)}).read_first_start().wait_ready()
+    offered = {one["avatar_key_id"]: one for one in server.request("GET", "/v1/ext/avatars?limit=100").json()}
     assert offered["zed"]["avatar_name"] == "Zed"
     page = call().open(
-        server.conversation(server.agent(avatar={"avatar_key_id": "zed"}, transcripts=[])["id"])["join_link"]
+        server.create_conversation(server.create_agent(avatar={"avatar_key_id": "zed"}, transcripts=[])["id"])[
+            "join_link"
+        ]
     )
     page.join()
-    video = page.video()
+    video = page.video_stats()
     assert (video["frameWidth"], video["frameHeight"]) == (128, 128)
 
 
 @pytest.mark.long("editor")
 def test_a_person_with_hair_is_drawn_anew_to_the_same_bytes(tmp_path):
-    (tmp_path / "zed.toml").write_text(THEO)
+    (tmp_path / "zed.toml").write_text(THEO_TOML)
     order = ("zed.toml", "--size", "192x128", "--out", "faces/")
-    assert f"{POSES} poses" in bake(tmp_path, *order)
+    assert f"{POSE_COUNT} poses" in bake(tmp_path, *order)
     poses = tmp_path / "faces" / "zed.192x128.poses"
     drawn = poses.read_bytes()
     (place,) = (tmp_path / "cache").rglob("poses")

@@ -12,7 +12,7 @@ import os
 import pytest
 
 from kit import sample_knowledge, speech
-from kit.report import spread
+from kit.report import percentiles
 
 pytestmark = pytest.mark.long("network")
 
@@ -23,33 +23,33 @@ QUESTIONS = [
     "Is there a train to the city at night?",
     "Where can people park the car?",
 ]
-ENDPOINTING = 0.4
+MIN_ENDPOINTING_DELAY = 0.4
 IDLE_SHARE = 0.03
 
 
 @pytest.fixture(scope="module")
-def talker(server):
-    return server.agent(
+def agent(server):
+    return server.create_agent(
         name="Numbers",
-        knowledge=sample_knowledge.LONG,
-        turn={"min_interruption_duration": 0.25, "min_endpointing_delay": ENDPOINTING, "backchannels": False},
+        knowledge=sample_knowledge.LONG_TEXT,
+        turn={"min_interruption_duration": 0.25, "min_endpointing_delay": MIN_ENDPOINTING_DELAY, "backchannels": False},
         avatar={"idle_timeout": {"timeout": 0}},
     )
 
 
-def test_answers_begin_soon_and_barge_in_silences_soon(server, call, report, talker):
+def test_answers_begin_soon_and_barge_in_silences_soon(server, call, report, agent):
     """Twenty-two questions. Each one but the first interrupts the answer to the one before. WER
     over all of them."""
-    conversation = server.conversation(talker["id"])
+    conversation = server.create_conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
     turns = []
     for number in range(22):
         question = QUESTIONS[number % len(QUESTIONS)]
         voice_name = ("rms", "slt")[number % 2]
-        mark = page.mark()
+        mark = page.message_count()
         user_speech = page.barge_in(question, 1.2, voice_name) if number else page.speak(question, voice_name)
-        committed = page.event("utterance_committed", mark, timeout=20)
+        committed = page.wait_for_event("utterance_committed", mark, timeout=20)
         # Nothing may sound before the commit. Earlier sound is the answer before, which was not
         # interrupted.
         sound = page.wait_for_sound(user_speech.end + 0.3)
@@ -66,9 +66,9 @@ def test_answers_begin_soon_and_barge_in_silences_soon(server, call, report, tal
         turns.append(turn)
     page.page.click("#hang-up")
     record = server.wait_for(conversation["id"], "ENDED")
-    turns_reply = server.call("GET", f"/v1/ext/conversation/{conversation['id']}/turns")
-    answers = spread([turn["answer_after"] for turn in turns])
-    barge_ins = spread([turn["silent_after"] for turn in turns[1:]])
+    turns_reply = server.request("GET", f"/v1/ext/conversation/{conversation['id']}/turns")
+    answers = percentiles([turn["answer_after"] for turn in turns])
+    barge_ins = percentiles([turn["silent_after"] for turn in turns[1:]])
     wrong, count = speech.word_errors(" ".join(t["asked"] for t in turns), " ".join(t["understood"] for t in turns))
     report.add(
         "turns",
@@ -83,23 +83,23 @@ def test_answers_begin_soon_and_barge_in_silences_soon(server, call, report, tal
     )
     assert len(turns) >= 20
     assert wrong <= 0.2 * count, f"{wrong} of {count} words are wrong"
-    report.promise("end of speech to first sound, p50, s", answers["p50"], ENDPOINTING + 0.3)
-    report.promise("barge-in to silence, p95, s", barge_ins["p95"], 0.45)
+    report.check_target("end of speech to first sound, p50, s", answers["p50"], MIN_ENDPOINTING_DELAY + 0.3)
+    report.check_target("barge-in to silence, p95, s", barge_ins["p95"], 0.45)
 
 
-def test_the_first_picture_comes_within_a_second_of_the_click(server, call, report, talker):
+def test_the_first_picture_comes_within_a_second_of_the_click(server, call, report, agent):
     joins = []
     for _ in range(4):
-        page = call().open(server.conversation(talker["id"])["join_link"])
+        page = call().open(server.create_conversation(agent["id"])["join_link"])
         joins.append(page.join())
         page.page.click("#hang-up")
         page.page.wait_for_selector("#over-title:has-text('You hung up')")
-    report.add("join click to first picture", {"all": joins, **spread(joins)})
-    report.promise("join click to first picture, s", sorted(joins)[len(joins) // 2], 1.0)
+    report.add("join click to first picture", {"all": joins, **percentiles(joins)})
+    report.check_target("join click to first picture, s", sorted(joins)[len(joins) // 2], 1.0)
 
 
-def test_an_idle_call_costs_little(server, call, report, talker):
-    conversation = server.conversation(talker["id"])
+def test_an_idle_call_costs_little(server, call, report, agent):
+    conversation = server.create_conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
     page.wait_for_silence(lasting=2.0)
@@ -107,10 +107,10 @@ def test_an_idle_call_costs_little(server, call, report, talker):
     # Other programs on the machine only add CPU time (caches, wake-ups). So the lowest of three
     # windows is the nearest to the truth.
     while len(shares) < 3 and min(shares, default=1) > IDLE_SHARE:
-        cpu, started_at = server.cpu(), page.now()
+        cpu, started_at = server.cpu_seconds(), page.audio_clock()
         page.wait_until_time(started_at + 15, timeout=40)
-        shares.append((server.cpu() - cpu) / (page.now() - started_at))
-    rss = server.rss()
+        shares.append((server.cpu_seconds() - cpu) / (page.audio_clock() - started_at))
+    rss = server.rss_mb()
     decoders = int(os.environ.get("VISAVIS_STT_POOL") or os.cpu_count())
     report.add(
         "idle call",
@@ -121,6 +121,6 @@ def test_an_idle_call_costs_little(server, call, report, talker):
             "rss limit MB": 110 + 95 * decoders,
         },
     )
-    assert server.record(conversation["id"])["status"] == "IN_PROGRESS"
-    report.promise("idle call, share of a core", min(shares), IDLE_SHARE, noise=1.25)
-    report.limit("RSS after all these calls, MB", rss, 110 + 95 * decoders)
+    assert server.get_conversation(conversation["id"])["status"] == "IN_PROGRESS"
+    report.check_target("idle call, share of a core", min(shares), IDLE_SHARE, noise=1.25)
+    report.check_limit("RSS after all these calls, MB", rss, 110 + 95 * decoders)

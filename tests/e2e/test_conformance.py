@@ -12,7 +12,6 @@ import json
 import os
 import re
 import subprocess
-import time
 import uuid
 
 import pytest
@@ -20,11 +19,11 @@ import pytest
 from conformance import (
     UNKNOWN_ID,
     UNAUTHORIZED,
-    Kind,
+    Matcher,
     agents,
     conversations,
-    fits,
-    has,
+    matches,
+    Contains,
     interface,
     protocol,
     resources,
@@ -32,7 +31,7 @@ from conformance import (
 )
 from kit import sdp, stores
 from kit.receivers import WebhookReceiver
-from kit.server import ROOT, Reply, binary
+from kit.server import ROOT, Response, binary
 from kit.polling import attempts, wait_until
 
 CHAPTERS = [chapter for module in (agents, resources, conversations, protocol) for chapter in module.CHAPTERS]
@@ -40,14 +39,14 @@ TEST_TIMEOUT = 60
 
 
 @pytest.fixture(scope="session")
-def store_runs(request, start, tmp_path_factory):
+def store_runs(request, start_server, tmp_path_factory):
     """Returns the run on a store of this kind, the same one each time."""
     store_runs_by_kind = {}
 
     def of(kind):
         if kind not in store_runs_by_kind:
             store = stores.Sqlite() if kind == "sqlite" else stores.Postgres(request.getfixturevalue("postgres"))
-            store_runs_by_kind[kind] = StoreRun(store, start, tmp_path_factory, request.config.getoption("part"))
+            store_runs_by_kind[kind] = StoreRun(store, start_server, tmp_path_factory, request.config.getoption("part"))
         return store_runs_by_kind[kind]
 
     yield of
@@ -70,7 +69,7 @@ class StoreRun:
     def __init__(self, store, start, folders, part):
         self.store, self.start, self.folders, self.part = store, start, folders, part
         self.servers, self.keys, self.chapter_runs = {}, {}, {}
-        self.offer = sdp.offer()
+        self.offer = sdp.make_offer()
 
     def server(self, env=None):
         env_key = json.dumps(env, sort_keys=True)
@@ -81,7 +80,7 @@ class StoreRun:
             own = {"VISAVIS_MODELS_DIR": str(folder), **env} if env else {}
             server = self.start(
                 f"conformance-{self.store.name}-{number}", data=folder, env={**store_env, **own}
-            ).first_start()
+            ).read_first_start()
             server.store_env = store_env
             self.servers[env_key] = server
         return self.servers[env_key]
@@ -121,7 +120,7 @@ class ChapterRun:
             "base": server.url,
             "hook": self.hooks.url,
             "nobody": UNKNOWN_ID,
-            "face": server.call("GET", "/v1/ext/avatars").json()[0]["avatar_key_id"],
+            "face": server.request("GET", "/v1/ext/avatars").json()[0]["avatar_key_id"],
             "today": day.isoformat(),
             "tomorrow": (day + datetime.timedelta(days=1)).isoformat(),
             "offer": store_run.offer,
@@ -134,7 +133,7 @@ class ChapterRun:
         wrong."""
         while len(self.outcomes) <= number:
             row = self.chapter.rows[len(self.outcomes)]
-            if row.long and self.store_run.part not in (row.long, "all"):
+            if row.long_part and self.store_run.part not in (row.long_part, "all"):
                 self.outcomes.append("this row belongs to the long tier")
                 continue
             try:
@@ -153,8 +152,8 @@ class ChapterRun:
             return {self.substitute(k): self.substitute(v) for k, v in value.items()}
         if isinstance(value, list):
             return [self.substitute(item) for item in value]
-        if isinstance(value, has):
-            return has(self.substitute(value.part))
+        if isinstance(value, Contains):
+            return Contains(self.substitute(value.part))
         return value
 
     def run_row(self, row):
@@ -162,24 +161,24 @@ class ChapterRun:
             expiry = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=3)
             self.values["soon"] = expiry.isoformat()
         if row.sql:
-            self.store_run.store.run(self.server, row.sql)
+            self.store_run.store.execute(self.server, row.sql)
         try:
             for _ in attempts(TEST_TIMEOUT if row.retry else 0):
                 if not (wrong := self.check_row(row)):
                     break
         finally:
             if row.undo:
-                self.store_run.store.run(self.server, row.undo)
+                self.store_run.store.execute(self.server, row.undo)
         return wrong
 
     def send(self, method, path, body, key, headers, raw):
         if headers.get("content-type", "") is not None:
-            return self.server.call(method, path, body, key=key, headers=headers, raw=raw, timeout=60)
+            return self.server.request(method, path, body, key=key, headers=headers, raw=raw, timeout=60)
         # Without a media type, which the usual client would add.
         connection = http.client.HTTPConnection(self.server.url.removeprefix("http://"), timeout=60)
         connection.request(method, path, raw, {"x-api-key": key})
         answer = connection.getresponse()
-        reply = Reply(answer.status, answer.headers, answer.read())
+        reply = Response(answer.status, answer.headers, answer.read())
         connection.close()
         return reply
 
@@ -191,7 +190,7 @@ class ChapterRun:
         body, raw = self.substitute(row.body), self.substitute(row.raw)
         raw = raw.encode() if isinstance(raw, str) else raw
         if row.form is not None:
-            raw, headers["content-type"] = form(row.form)
+            raw, headers["content-type"] = multipart_body(row.form)
         elif raw is not None:
             headers.setdefault("content-type", "application/json")
         reply = self.send(method, path, body, key, headers, raw)
@@ -200,46 +199,46 @@ class ChapterRun:
         if reply.status != row.status:
             return about
         wanted = self.substitute(row.answer)
-        for name, value in row.heads.items():
+        for name, value in row.response_headers.items():
             given, value = reply.headers.get(name), self.substitute(value)
-            if not (given is None if value is None else given is not None and fits(given, value)):
+            if not (given is None if value is None else given is not None and matches(given, value)):
                 return f"{about}\n  header {name}: {given!r} instead of {value!r}"
-        for part in row.never:
+        for part in row.forbidden:
             if str(self.substitute(part)) in text:
                 return f"{about}\n  must not hold {self.substitute(part)!r}"
-        if row.status >= 400 and isinstance(wanted, dict) and not holds_kind(wanted):
+        if row.status >= 400 and isinstance(wanted, dict) and not contains_matcher(wanted):
             if text != json.dumps(wanted, separators=(",", ":"), ensure_ascii=False):
                 return f"{about}\n  not byte for byte"
         elif isinstance(wanted, str):
             if text != wanted:
                 return about
         elif wanted is not None:
-            if not fits(text if isinstance(wanted, has) else json.loads(text), wanted):
+            if not matches(text if isinstance(wanted, Contains) else json.loads(text), wanted):
                 return about
-        for name, place in row.keep.items():
+        for name, place in row.save.items():
             value = text if not place else json.loads(text)
             for step in place.split(".") if place else []:
                 value = value[int(step)] if isinstance(value, list) else value[step]
             self.values[name] = value
             if name == "secret":
                 self.hooks.secret = value
-        if row.hook:
-            conversation, name, payload = row.hook
+        if row.webhook:
+            conversation, name, payload = row.webhook
             event = self.hooks.wait_for(self.values[conversation], name, timeout=TEST_TIMEOUT)
             if (event["type"], event["event"]) != ("pipeline", {"name": name, "payload": payload}):
                 return f"the webhook says {event}"
         return None
 
 
-def holds_kind(value):
+def contains_matcher(value):
     if isinstance(value, dict):
-        return any(map(holds_kind, value.values()))
+        return any(map(contains_matcher, value.values()))
     if isinstance(value, list):
-        return any(map(holds_kind, value))
-    return isinstance(value, Kind)
+        return any(map(contains_matcher, value))
+    return isinstance(value, Matcher)
 
 
-def form(parts):
+def multipart_body(parts):
     edge = uuid.uuid4().hex
     raw = b""
     for name, file, content in parts:
@@ -255,12 +254,12 @@ def form(parts):
 def long_part(kind, chapter, row):
     """The part of the long tier that runs a row on a store of this kind; None if `make test` runs
     it."""
-    if row.long:
-        return row.long
-    return "store" if kind == "postgres" and not chapter.store else None
+    if row.long_part:
+        return row.long_part
+    return "store" if kind == "postgres" and not chapter.needs_store else None
 
 
-def rows():
+def row_parameters():
     for kind in ("sqlite", "postgres"):
         for chapter in CHAPTERS:
             for number, row in enumerate(chapter.rows):
@@ -270,7 +269,7 @@ def rows():
                 yield pytest.param(kind, chapter, number, marks=marks, id=name)
 
 
-@pytest.mark.parametrize(("kind", "chapter", "number"), list(rows()))
+@pytest.mark.parametrize(("kind", "chapter", "number"), list(row_parameters()))
 def test_row(store_runs, kind, chapter, number):
     store_run = store_runs(kind)
     wrong = store_run.chapter_run(chapter).run_up_to(number)
@@ -281,55 +280,59 @@ def test_row(store_runs, kind, chapter, number):
 
 # --- gaps in the table ---
 
-ALL = [row for chapter in CHAPTERS for row in chapter.rows]
+ALL_ROWS = [row for chapter in CHAPTERS for row in chapter.rows]
 
 
-def place(ask):
+def normalize_endpoint(ask):
     """`PUT /v1/ext/agent/$id?x=1` → `PUT /v1/ext/agent/{}`."""
     ask = ask.split("?")[0].replace(UNKNOWN_ID, "{}")
     return re.sub(r"/(\$\w+|x|nonsense)(?=/|$)", "/{}", ask)
 
 
-def template(endpoint):
+def endpoint_template(endpoint):
     return re.sub(r"\{\w+\}", "{}", endpoint)
 
 
 # Rows for these need a call: conformance/events.py, and
 # control-api/tests/api/signaling.rs::the_whip_endpoint_answers_as_the_rfc_says.
-OF_A_CALL = {"PATCH /rtc/{conversation_id}/{resource}", "DELETE /rtc/{conversation_id}/{resource}"}
+CALL_ENDPOINTS = {"PATCH /rtc/{conversation_id}/{resource}", "DELETE /rtc/{conversation_id}/{resource}"}
 
 
 def test_every_endpoint_of_the_interface_has_a_row():
-    requested = {place(row.request) for row in ALL}
+    requested = {normalize_endpoint(row.request) for row in ALL_ROWS}
     missing = [
         endpoint
         for endpoint in interface.ENDPOINTS
-        if endpoint not in OF_A_CALL and template(endpoint) not in requested
+        if endpoint not in CALL_ENDPOINTS and endpoint_template(endpoint) not in requested
     ]
     assert not missing, missing
     document = json.loads((ROOT / "docs" / "openapi.json").read_text())
     documented = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
-    undocumented = [endpoint for endpoint in interface.ENDPOINTS if template(endpoint) not in map(template, documented)]
+    undocumented = [
+        endpoint
+        for endpoint in interface.ENDPOINTS
+        if endpoint_template(endpoint) not in map(endpoint_template, documented)
+    ]
     assert not undocumented, undocumented
-    succeeded = {place(row.request) for row in ALL if row.status < 400}
-    only_refused = [e for e in interface.ENDPOINTS if e not in OF_A_CALL and template(e) not in succeeded]
+    succeeded = {normalize_endpoint(row.request) for row in ALL_ROWS if row.status < 400}
+    only_refused = [e for e in interface.ENDPOINTS if e not in CALL_ENDPOINTS and endpoint_template(e) not in succeeded]
     # No meeting service is installed.
     assert only_refused == ["POST /v1/ext/externalmeeting"], only_refused
 
 
 @pytest.mark.parametrize("resource", interface.FIELDS)
 def test_every_field_of_the_interface_has_a_row(resource):
-    shown = [row.answer for row in ALL if row.shows == resource]
+    shown = [row.answer for row in ALL_ROWS if row.resource == resource]
     assert shown, f"no row shows {resource}"
     one = shown[0][0] if isinstance(shown[0], list) else shown[0]
-    if isinstance(one, Kind):
+    if isinstance(one, Matcher):
         missing = [field for field in interface.FIELDS[resource].split() if f"'{field}'" not in one.name]
     else:
-        missing = [field for field in interface.FIELDS[resource].split() if not within(one, field)]
+        missing = [field for field in interface.FIELDS[resource].split() if not has_path(one, field)]
     assert not missing, missing
 
 
-def within(value, field):
+def has_path(value, field):
     for step in field.split("."):
         name = step.removesuffix("[]")
         if not isinstance(value, dict) or name not in value:
@@ -344,8 +347,8 @@ def within(value, field):
 def test_every_error_of_the_interface_has_a_row(status, text):
     errors = {
         (row.status, row.answer if isinstance(row.answer, str) else json.dumps(row.answer, separators=(",", ":")))
-        for row in ALL
-        if row.status >= 400 and not holds_kind(row.answer)
+        for row in ALL_ROWS
+        if row.status >= 400 and not contains_matcher(row.answer)
     }
     assert (status, text) in errors
 
@@ -353,7 +356,7 @@ def test_every_error_of_the_interface_has_a_row(status, text):
 def test_every_event_of_the_interface_has_a_row():
     accepted = {
         event
-        for row in ALL
+        for row in ALL_ROWS
         if row.status == 200 and isinstance(row.body, dict)
         for event in row.body.get("callback_events", [])
     }
@@ -371,7 +374,7 @@ def test_every_sentence_about_safety_has_a_test_that_exists(sentence):
 
 
 def test_what_no_row_reaches_has_a_test_that_exists():
-    for proof in interface.ELSEWHERE.values():
+    for proof in interface.COVERED_ELSEWHERE.values():
         if proof:
             check_exists(proof)
 
@@ -393,14 +396,14 @@ def credentials(store_run):
     right, other = store_run.fresh_key(server), store_run.fresh_key(server)
 
     def call(method, path, body=None, key=right, **more):
-        return server.call(method, path, body, key=key, **more)
+        return server.request(method, path, body, key=key, **more)
 
     def create(path, body):
         reply = call("POST", path, body)
         assert reply.status < 300, (path, reply)
         return reply.json()
 
-    face = server.call("GET", "/v1/ext/avatars").json()[0]["avatar_key_id"]
+    face = server.request("GET", "/v1/ext/avatars").json()[0]["avatar_key_id"]
     bodies = {
         "agent": {
             "agent_name": "A",
@@ -414,7 +417,7 @@ def credentials(store_run):
         "apikey": {"name": "n"},
     }
     ids = {name: create(f"/v1/ext/{name}", body)["id"] for name, body in bodies.items()}
-    raw, kind = form([("name", None, "k"), ("description", None, "d"), ("text", None, "x")])
+    raw, kind = multipart_body([("name", None, "k"), ("description", None, "d"), ("text", None, "x")])
     ids["kb"] = call("POST", "/v1/ext/kb", raw=raw, headers={"content-type": kind}).json()["id"]
     ids["doc"] = call("GET", f"/v1/ext/kb/{ids['kb']}").json()["documents"][0]["id"]
     ids["custom-avatar"] = create(
@@ -449,7 +452,7 @@ def operations():
             yield pytest.param(method.upper(), path, about, id=f"{method.upper()} {path}")
 
 
-def id_of(path, ids):
+def id_for_path(path, ids):
     """The id to put into a path, if the path has one of a workspace."""
     found = re.match(r"/v\d/(?:ext/)?(kb/doc|[\w-]+)/\{id\}", path)
     return ids.get(found.group(1).removeprefix("kb/")) if found else None
@@ -467,7 +470,7 @@ def test_who_may_ask(store_run, credentials, method, path, about):
     """Every route, requested with each kind of credential."""
     server, ids = credentials["server"], credentials["ids"]
     url = (
-        path.replace("{id}", id_of(path, ids) or UNKNOWN_ID)
+        path.replace("{id}", id_for_path(path, ids) or UNKNOWN_ID)
         .replace("{conversation_id}", ids["conversation"])
         .replace("{resource}", "x")
         .replace("{agent_id}", ids["agent"])
@@ -479,7 +482,7 @@ def test_who_may_ask(store_run, credentials, method, path, about):
         "/rtc/{conversation_id}/{resource}": "application/trickle-ice-sdpfrag",
     }.get(path)
     if "multipart/form-data" in about.get("requestBody", {}).get("content", {}):
-        raw, kind = form([("name", None, "k"), ("description", None, "d"), ("text", None, "x")])
+        raw, kind = multipart_body([("name", None, "k"), ("description", None, "d"), ("text", None, "x")])
         sdp_body = {"raw": raw, "body": None}
 
     def ask(key=None, bearer=None, query=""):
@@ -487,7 +490,7 @@ def test_who_may_ask(store_run, credentials, method, path, about):
             **({"content-type": kind} if kind and sdp_body["body"] is None and "raw" in sdp_body else {}),
             **({"authorization": f"Bearer {bearer}"} if bearer else {}),
         }
-        return server.call(method, url + query, key=key, headers=headers, **sdp_body)
+        return server.request(method, url + query, key=key, headers=headers, **sdp_body)
 
     accepted = about["security"]
     if {"key": []} in accepted:
@@ -501,10 +504,10 @@ def test_who_may_ask(store_run, credentials, method, path, about):
         refused |= {"the right key as a bearer": ask(bearer=credentials["right"])}
         for name, reply in refused.items():
             assert (reply.status, reply.json()) == (401, UNAUTHORIZED), (name, reply)
-        if id_of(path, ids):
+        if id_for_path(path, ids):
             reply = ask(key=credentials["other"])
             assert reply.status == 404, ("another workspace's", reply)
-            about_it = server.call(
+            about_it = server.request(
                 "GET", f"/v1/ext/conversation/{ids['conversation']}", key=credentials["right"]
             ).json()
             assert (about_it["status"], about_it["feedback"]) == ("STARTED", None), (
@@ -516,11 +519,11 @@ def test_who_may_ask(store_run, credentials, method, path, about):
         # The right key is accepted. A request that would remove a record names an unknown one
         # instead.
         right = (
-            url.replace(id_of(path, ids), UNKNOWN_ID)
-            if method in ("DELETE", "POST", "PUT", "PATCH") and id_of(path, ids)
+            url.replace(id_for_path(path, ids), UNKNOWN_ID)
+            if method in ("DELETE", "POST", "PUT", "PATCH") and id_for_path(path, ids)
             else url
         )
-        reply = server.call(
+        reply = server.request(
             method, right, key=credentials["right"], headers={"content-type": kind} if kind else {}, **sdp_body
         )
         assert reply.status not in (401, 403, 405) and reply.status < 500 or path == "/v1/ext/externalmeeting", reply
@@ -543,8 +546,8 @@ def test_who_may_ask(store_run, credentials, method, path, about):
 def test_a_key_is_stored_as_its_hash_only(store_run):
     server = store_run.server()
     key = store_run.fresh_key(server)
-    created = server.call("POST", "/v1/ext/apikey", {"name": "hashed"}, key=key).json()
-    stored = store_run.store.content(server)
+    created = server.request("POST", "/v1/ext/apikey", {"name": "hashed"}, key=key).json()
+    stored = store_run.store.dump(server)
     assert created["prefix"].encode() in stored, "the prefix is shown"
     for secret in (key, created["key"], created["key"].removeprefix("vv_")):
         assert secret.encode() not in stored, "the key itself is nowhere"
@@ -567,20 +570,20 @@ def test_a_session_token_is_a_jwt_for_one_conversation(store_run, credentials):
 def test_secrets_reach_no_log_and_no_answer(store_run, credentials):
     """After all rows above, no line of the logs contains a secret."""
     server = store_run.server()
-    face = server.call("GET", "/v1/ext/avatars").json()[0]["avatar_key_id"]
+    face = server.request("GET", "/v1/ext/avatars").json()[0]["avatar_key_id"]
     avatar = {
         "avatar_key_id": face,
         "llm": {"provider": "custom", "url": "http://127.0.0.1:1/v1", "token": "sesame-log"},
     }
-    created = server.call(
+    created = server.request(
         "POST",
         "/v1/ext/agent",
         {"agent_name": "A", "agent_system_prompt": "P", "avatars": [avatar]},
         key=credentials["right"],
     ).json()
-    answer = server.call("GET", f"/v1/ext/agent/{created['id']}", key=credentials["right"])
+    answer = server.request("GET", f"/v1/ext/agent/{created['id']}", key=credentials["right"])
     assert b"sesame-log" not in answer.body and created["webhook_secret"].encode() not in answer.body
-    server.call(
+    server.request(
         "POST",
         f"/rtc/{credentials['ids']['conversation']}?token={credentials['token']}",
         key=None,

@@ -3,11 +3,10 @@ keyboard use, texts, and every width."""
 
 import datetime
 import re
-import time
 
 import pytest
 
-from kit.console import FOCUS_SHOWN, OUTSIDE, PALE, UNNAMED
+from kit.console import IS_FOCUS_VISIBLE, FIND_OVERFLOW, FIND_LOW_CONTRAST, FIND_UNNAMED_ELEMENTS
 from kit.polling import wait_until
 
 #: Long enough to be interrupted on a busy machine. It never plays to its end.
@@ -25,26 +24,26 @@ def server(workspace):
 
 
 def test_a_wrong_key_is_refused_in_words_and_a_right_one_lasts(server, console):
-    one = console()
-    page = one.page
+    console_page = console()
+    page = console_page.page
     page.goto(f"{server.url}/console/agents")
-    with one.expect_status(401):
+    with console_page.expect_status(401):
         page.fill("#key", "vv_wrong")
         page.press("#key", "Enter")
         page.wait_for_selector("#login-problem:has-text('not a valid API key')")
     assert page.evaluate("document.activeElement.id") == "key" and page.get_attribute("#key", "aria-invalid") == "true"
     page.fill("#key", server.key)
     page.click("text=Log in >> nth=-1")
-    one.wait_until_loaded()
-    assert one.title() == "Agents"
+    console_page.wait_until_loaded()
+    assert console_page.title() == "Agents"
     page.reload()
-    one.wait_until_loaded()
+    console_page.wait_until_loaded()
     # No script can read the key or the cookie, and neither is stored where a script could read it.
     exposed = page.evaluate(
         "[document.cookie, JSON.stringify(localStorage), JSON.stringify(sessionStorage), location.href, document.documentElement.outerHTML]"
     )
     assert exposed[0] == "" and not any(server.key in text for text in exposed)
-    [cookie] = one.context.cookies()
+    [cookie] = console_page.context.cookies()
     assert cookie["httpOnly"] and cookie["sameSite"] == "Strict" and server.key not in cookie["value"]
     page.click("text=Log out")
     page.wait_for_selector("#key")
@@ -54,8 +53,8 @@ def test_a_wrong_key_is_refused_in_words_and_a_right_one_lasts(server, console):
 
 
 def test_the_cookie_alone_opens_nothing(server, console):
-    one = console().login()
-    page = one.page
+    console_page = console().login()
+    page = console_page.page
     assert (
         page.evaluate(
             "fetch('/v1/ext/agent', { headers: { 'x-csrf-token': 'guessed' } }).then((answer) => answer.status)"
@@ -63,15 +62,15 @@ def test_the_cookie_alone_opens_nothing(server, console):
         == 401
     )
     assert page.evaluate("fetch('/v1/ext/agent').then((answer) => answer.status)") == 401
-    one.expected.append("status of 401")
-    reply = server.call("GET", "/console", key=None)
+    console_page.expected_errors.append("status of 401")
+    reply = server.request("GET", "/console", key=None)
     policy = reply.headers["content-security-policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
 
 
 def test_a_newcomer_makes_an_agent_talks_to_it_and_reads_what_was_said(server, console):
-    one = console().login()
-    page = one.page
+    console_page = console().login()
+    page = console_page.page
     page.click("text=New agent")
     page.wait_for_selector("h1:has-text('New agent')")
     page.fill("#f-agent-name", "Ada")
@@ -115,7 +114,7 @@ def test_a_newcomer_makes_an_agent_talks_to_it_and_reads_what_was_said(server, c
     assert page.evaluate("[...document.querySelectorAll('.transcript li')].map((line) => line.innerText)") == live, (
         "the record reads as the live view did"
     )
-    record = server.record(page.url.split("/")[-1])
+    record = server.get_conversation(page.url.split("/")[-1])
     spoken = [text.strip() for text in page.locator(".transcript [data-who=agent] .spoken").all_inner_texts()]
     assert spoken == [
         line["content"] for line in record["transcript"] if line["role"] == "assistant" and line["content"]
@@ -134,13 +133,13 @@ def test_a_newcomer_makes_an_agent_talks_to_it_and_reads_what_was_said(server, c
 
 
 def create(server, path: str, body: dict) -> str:
-    reply = server.call("POST", path, body)
+    reply = server.request("POST", path, body)
     assert reply.status in (200, 201), reply
     return reply.json()["id"]
 
 
 def test_every_field_of_an_agent_can_be_set_and_what_is_not_touched_stays(server, console):
-    kb = server.knowledge("The museum opens at ten.")
+    kb = server.create_knowledge_base("The museum opens at ten.")
     tool = create(
         server, "/v1/ext/tool", {"type": "tool.client", "schema": {"name": "open_map", "description": "Shows the map"}}
     )
@@ -157,7 +156,7 @@ def test_every_field_of_an_agent_can_be_set_and_what_is_not_touched_stays(server
             "request_config": {"url": "https://example.com/mcp", "headers": {"authorization": "secret"}},
         },
     )
-    agent = server.agent(
+    agent = server.create_agent(
         name="Museum",
         llm={"provider": "custom", "url": "http://127.0.0.1:9/v1", "token": "hidden", "model": "m"},
         config={"turn": {"echo_warmup": 0, "min_interruption_words": 2}},
@@ -166,14 +165,14 @@ def test_every_field_of_an_agent_can_be_set_and_what_is_not_touched_stays(server
     def read():
         return {
             key: value
-            for key, value in server.call("GET", f"/v1/ext/agent/{agent}").json().items()
+            for key, value in server.request("GET", f"/v1/ext/agent/{agent}").json().items()
             if key != "updated_at"
         }
 
     before = read()
-    one = console().login()
-    page = one.page
-    one.open(f"agents/{agent}")
+    console_page = console().login()
+    page = console_page.page
+    console_page.open(f"agents/{agent}")
     page.click("text=Save changes")
     page.wait_for_selector(".toast:has-text('Saved')")
     assert read() == before, "saving without a change changes nothing"
@@ -192,7 +191,7 @@ def test_every_field_of_an_agent_can_be_set_and_what_is_not_touched_stays(server
     page.keyboard.type("viz a vee")
     page.get_by_label("Shortest pause that ends a turn").fill("9")
     page.fill("#f-callback-url", "ftp://nowhere")
-    with one.expect_status(400):
+    with console_page.expect_status(400):
         page.click("text=Save changes")
         page.wait_for_selector("#f-callback-url-fault:has-text('must be a valid http(s) URL')")
     fault = page.inner_text("[id$=max-endpointing-delay-fault]")
@@ -233,7 +232,7 @@ def test_every_field_of_an_agent_can_be_set_and_what_is_not_touched_stays(server
     page.click("text=Delete this agent")
     page.click("dialog >> text=Delete >> nth=-1")
     page.wait_for_selector("h1:text-is('Agents')")
-    assert server.call("GET", f"/v1/ext/agent/{agent}").status == 404
+    assert server.request("GET", f"/v1/ext/agent/{agent}").status == 404
 
 
 @pytest.mark.parametrize(
@@ -267,8 +266,8 @@ def test_every_field_of_an_agent_can_be_set_and_what_is_not_touched_stays(server
     ],
 )
 def test_what_hangs_on_agents_can_be_made_changed_and_deleted(server, console, kind, path, fill, wrong, check):
-    one = console(width=390, height=844).login().open(f"{kind}/new")
-    page = one.page
+    console_page = console(width=390, height=844).login().open(f"{kind}/new")
+    page = console_page.page
     for label, text in fill.items():
         page.get_by_label(re.compile(f"^{label}")).first.fill(text)
     if kind == "tools":
@@ -278,31 +277,31 @@ def test_what_hangs_on_agents_can_be_made_changed_and_deleted(server, console, k
     field = page.get_by_label(re.compile(f"^{label}")).first
     good = field.input_value()
     field.fill(text)
-    with one.expect_status(400):
+    with console_page.expect_status(400):
         page.click("button[type=submit]")
         page.wait_for_selector(f".fault:visible:has-text('{sentence}')")
     field.fill(good)
     page.click("button[type=submit]")
     page.wait_for_selector(f".list h2:has-text('{fill['Name']}')")
-    [record] = [r for r in server.call("GET", path).json() if (r.get("name") or r["schema"]["name"]) == fill["Name"]]
+    [record] = [r for r in server.request("GET", path).json() if (r.get("name") or r["schema"]["name"]) == fill["Name"]]
     assert check(record), record
     page.click(f".list h2 >> text={fill['Name']}")
     page.wait_for_selector("text=Save changes")
     page.get_by_label(re.compile("^(Description|Category)")).first.fill("changed")
     page.click("text=Save changes")
     page.wait_for_selector(".toast:has-text('Saved')")
-    changed = server.call("GET", f"{path}/{record['id']}").json()
+    changed = server.request("GET", f"{path}/{record['id']}").json()
     assert changed != record and check(changed), changed
     page.click(f".list h2 >> text={fill['Name']}")
     page.click("button:has-text('Delete this')")
     page.click("dialog >> text=Delete >> nth=-1")
     page.wait_for_selector(".toast:has-text('is deleted')")
-    assert server.call("GET", f"{path}/{record['id']}").status == 404
+    assert server.request("GET", f"{path}/{record['id']}").status == 404
 
 
 def test_an_agent_is_made_of_a_template(server, console):
-    one = console().login().open("templates/new")
-    page = one.page
+    console_page = console().login().open("templates/new")
+    page = console_page.page
     page.get_by_label(re.compile("^Name")).first.fill("Guide")
     page.get_by_label(re.compile("^Instructions")).fill("You guide visitors.")
     page.click("text=Create template")
@@ -310,7 +309,7 @@ def test_an_agent_is_made_of_a_template(server, console):
     page.get_by_label("More for this agent").fill("You are in the second room.")
     page.click("dialog >> text=Create agent")
     page.wait_for_selector("text=It is ready.")
-    agent = server.call("GET", f"/v1/ext/agent/{page.url.split('/')[-1].split('?')[0]}").json()
+    agent = server.request("GET", f"/v1/ext/agent/{page.url.split('/')[-1].split('?')[0]}").json()
     assert "You guide visitors." in agent["agent_system_prompt"] and "second room" in agent["agent_system_prompt"]
     assert (
         agent["avatars"][0]["idle_timeout"] == {"timeout": 30, "filler_phrases": [], "end_after": 3}
@@ -323,22 +322,24 @@ def test_documents_are_uploaded_with_progress(server, console, tmp_path):
     large.write_text("We open at nine.\n" * 16_000)
     wrong = tmp_path / "picture.exe"
     wrong.write_text("no document")
-    one = console().login().open("knowledge/new")
-    page = one.page
+    console_page = console().login().open("knowledge/new")
+    page = console_page.page
     page.get_by_label(re.compile("^Name")).fill("House")
     page.get_by_label(re.compile("^What it is about")).fill("The house")
     page.click("text=Create and add documents")
     page.wait_for_selector("h1:has-text('House')")
-    network = one.context.new_cdp_session(page)
+    network = console_page.context.new_cdp_session(page)
     network.send("Network.enable")
     pace = {"offline": False, "latency": 0, "downloadThroughput": -1}
     network.send("Network.emulateNetworkConditions", {**pace, "uploadThroughput": 20_000})
     page.set_input_files("#files", [large])
-    one.wait_for("[document.querySelector('.uploads progress')].some((bar) => bar && bar.value > 0 && bar.value < 1)")
+    console_page.wait_for(
+        "[document.querySelector('.uploads progress')].some((bar) => bar && bar.value > 0 && bar.value < 1)"
+    )
     assert re.match(r"\d+ % of 266 KB", page.inner_text(".uploads .soft"))
     network.send("Network.emulateNetworkConditions", {**pace, "uploadThroughput": -1})
     page.wait_for_selector(".documents li:has-text('opening.txt'):has-text('Ready')")
-    with one.expect_status(400):
+    with console_page.expect_status(400):
         page.set_input_files("#files", [wrong])
         page.wait_for_selector(".uploads .fault:has-text('must be a file of type pdf')")
     page.click("text=Or paste text")
@@ -350,37 +351,37 @@ def test_documents_are_uploaded_with_progress(server, console, tmp_path):
     page.wait_for_selector("text=1 document")
 
 
-def test_a_dead_letter_is_sent_again(server, console, hooks):
+def test_a_dead_letter_is_sent_again(server, console, webhooks):
     # A receiver that answers 410 gets nothing more. What it rejected is a dead letter at once.
-    hooks.reject_count, hooks.reject_status = 1, 410
-    agent = server.agent(name="Hooked", hooks=hooks, events=["call_ended"])
-    conversation = server.conversation(agent["id"])["id"]
-    assert server.call("DELETE", f"/v1/conversation/{conversation}").status == 200
+    webhooks.reject_count, webhooks.reject_status = 1, 410
+    agent = server.create_agent(name="Hooked", hooks=webhooks, events=["call_ended"])
+    conversation = server.create_conversation(agent["id"])["id"]
+    assert server.request("DELETE", f"/v1/conversation/{conversation}").status == 200
     log = lambda what: lambda: f"{what}\n{server.log_tail()}"
-    wait_until(lambda: server.call("GET", "/v1/ext/deadletters").json(), log("the dead letter"))
-    one = console().login().open("webhooks")
-    page = one.page
+    wait_until(lambda: server.request("GET", "/v1/ext/deadletters").json(), log("the dead letter"))
+    console_page = console().login().open("webhooks")
+    page = console_page.page
     page.click(".deliveries summary")
     page.wait_for_selector(".tries td:has-text('410')")
     page.click("text=Send again")
     page.wait_for_selector("text=No dead letters")
-    hooks.wait(lambda: hooks.events, 60, "the webhook")
+    webhooks.wait_until(lambda: webhooks.events, 60, "the webhook")
     # The receiver may have a delivery before the page lists it, and the page loads its list once.
-    deliveries = lambda: server.call("GET", f"/v1/ext/conversation/{conversation}/deliveries").json()
+    deliveries = lambda: server.request("GET", f"/v1/ext/conversation/{conversation}/deliveries").json()
     wait_until(lambda: deliveries()[0]["state"] == "done", log("the delivery"))
     page.click(".list a:has-text('Hooked')")
     page.wait_for_selector(".deliveries li[data-state=done]:has-text('call_ended')")
-    assert hooks.errors == []
+    assert webhooks.errors == []
 
 
 def test_conversations_are_filtered_by_all_that_the_api_has(server, console):
-    plain, typed = server.agent(name="Plain"), server.agent(name="Typed", extra={"type": "support"})
+    plain, typed = server.create_agent(name="Plain"), server.create_agent(name="Typed", extra={"type": "support"})
     for n in range(21):
-        server.conversation(plain["id"], user_name=f"Visitor {n:02}")
-    ended = server.conversation(typed["id"], user_name="Maria <b>Rossi</b>")["id"]
-    assert server.call("DELETE", f"/v1/conversation/{ended}").status == 200
-    one = console().login().open("conversations?search=visitor")
-    page = one.page
+        server.create_conversation(plain["id"], user_name=f"Visitor {n:02}")
+    ended = server.create_conversation(typed["id"], user_name="Maria <b>Rossi</b>")["id"]
+    assert server.request("DELETE", f"/v1/conversation/{ended}").status == 200
+    console_page = console().login().open("conversations?search=visitor")
+    page = console_page.page
     rows = page.locator("tbody tr")
     assert rows.count() == 20 and page.inner_text(".pager p") == "1–20 of 21"
     page.click("text=Older")
@@ -390,16 +391,16 @@ def test_conversations_are_filtered_by_all_that_the_api_has(server, console):
     page.wait_for_selector("tbody tr:has-text('Maria <b>Rossi</b>')")
     assert rows.count() == 1 and page.locator("tbody b").count() == 0
     page.goto(f"{server.url}/console/conversations")
-    one.wait_until_loaded()
+    console_page.wait_until_loaded()
     page.fill("#by-type", "support")
     page.click("text=Filter")
-    one.wait_for("document.querySelectorAll('tbody tr').length === 1")
+    console_page.wait_for("document.querySelectorAll('tbody tr').length === 1")
     today = datetime.datetime.now(datetime.UTC).date()
     page.fill("#by-from", str(today - datetime.timedelta(days=1)))
     page.fill("#by-to", str(today))
     page.click("text=Filter")
     page.wait_for_url("**to=*")
-    one.wait_until_loaded()
+    console_page.wait_until_loaded()
     assert rows.count() == 1, "a day that is named last counts whole"
     page.fill("#by-to", str(today - datetime.timedelta(days=1)))
     page.click("text=Filter")
@@ -412,8 +413,8 @@ def test_conversations_are_filtered_by_all_that_the_api_has(server, console):
 
 
 def test_a_key_is_shown_once_and_revoking_the_own_one_logs_out(server, console):
-    one = console().login().open("keys")
-    page = one.page
+    console_page = console().login().open("keys")
+    page = console_page.page
     page.click("text=New key")
     page.get_by_label(re.compile("^Name")).fill("Website")
     page.click("text=Create key")
@@ -423,17 +424,17 @@ def test_a_key_is_shown_once_and_revoking_the_own_one_logs_out(server, console):
     assert key.startswith("vv_") and key not in page.content()
     page.click("text=Log out")
     page.wait_for_selector("#key")
-    one.login(key).open("keys")
+    console_page.login(key).open("keys")
     page.click("tr:has-text('Yours now') >> text=Revoke")
-    with one.expect_status(401):
+    with console_page.expect_status(401):
         page.click("dialog >> text=Revoke >> nth=-1")
         page.wait_for_selector("#login-problem:has-text('Your session is over')")
 
 
 def test_avatars_and_providers_show_their_state(server, console):
-    one = console().login().open("avatars")
-    page = one.page
-    one.wait_for(
+    console_page = console().login().open("avatars")
+    page = console_page.page
+    console_page.wait_for(
         "((all) => all.length && all.every((picture) => picture.naturalWidth > 100))([...document.querySelectorAll('.tile img')])"
     )
     page.click("text=From a picture")
@@ -441,7 +442,7 @@ def test_avatars_and_providers_show_their_state(server, console):
     page.set_input_files("#picture", {"name": "me.png", "mimeType": "image/png", "buffer": b"\x89PNG\r\n\x1a\n...."})
     page.click("text=Create avatar")
     page.wait_for_selector(".list li:has-text('Me'):has-text('Failed'):has-text('No renderer is installed.')")
-    one.open("providers")
+    console_page.open("providers")
     page.wait_for_selector("li:has-text('PocketSphinx'):has-text('Ready')")
     page.wait_for_selector("li:has-text('OpenAI'):has-text('Needs a key')")
     page.wait_for_selector(".pill:has-text('Takes calls')")
@@ -449,9 +450,9 @@ def test_avatars_and_providers_show_their_state(server, console):
 
 def test_an_agent_is_sent_into_a_meeting(server, console):
     """No meeting service is installed: the server says so, and the typed text stays."""
-    agent = server.agent(name="Mia")
-    one = console().login().open(f"agents/{agent['id']}")
-    page = one.page
+    agent = server.create_agent(name="Mia")
+    console_page = console().login().open(f"agents/{agent['id']}")
+    page = console_page.page
     page.click("text=Send into a meeting")
     address = page.get_by_label(re.compile("^Address of the meeting"))
     assert (
@@ -463,41 +464,41 @@ def test_an_agent_is_sent_into_a_meeting(server, console):
     page.click("dialog >> text=Send >> nth=-1")
     page.wait_for_selector("dialog .fault:has-text('The address is required.')")
     address.fill("https://example.com/room")
-    with one.expect_status(400):
+    with console_page.expect_status(400):
         page.click("dialog >> text=Send >> nth=-1")
         page.wait_for_selector(
             "dialog .fault:has-text('The address must be a meeting of Google Meet, Zoom or Microsoft Teams.')"
         )
     address.fill("https://meet.google.com/abc-defg-hij")
-    with one.expect_status(502):
+    with console_page.expect_status(502):
         page.click("dialog >> text=Send >> nth=-1")
         page.wait_for_selector("dialog .problem:has-text('Unable to create agent request.')")
     assert page.get_by_label("What wakes it").input_value() == "Hey Mia"
-    assert page.evaluate(UNNAMED) == []
-    one.save_screenshot("console-meeting")
+    assert page.evaluate(FIND_UNNAMED_ELEMENTS) == []
+    console_page.save_screenshot("console-meeting")
 
 
 def test_an_agent_is_made_with_the_keyboard_alone(server, console):
-    one = console()
-    page = one.page
+    console_page = console()
+    page = console_page.page
     page.goto(f"{server.url}/console")
     page.wait_for_selector("#key:focus")
     page.keyboard.type(server.key)
     page.keyboard.press("Enter")
-    one.wait_until_loaded()
+    console_page.wait_until_loaded()
 
     def tab_to(script: str, max_tabs: int = 60):
         """Presses Tab until the wanted element has the focus. At each stop the focus must be
         visible."""
         for _ in range(max_tabs):
             page.keyboard.press("Tab")
-            assert page.evaluate(FOCUS_SHOWN), page.evaluate("document.activeElement.outerHTML")
+            assert page.evaluate(IS_FOCUS_VISIBLE), page.evaluate("document.activeElement.outerHTML")
             if page.evaluate(f"((node) => {script})(document.activeElement)"):
                 return
         raise AssertionError(f"no way by Tab to {script}")
 
     page.reload()
-    one.wait_until_loaded()
+    console_page.wait_until_loaded()
     tab_to("node.id === 'skip'", 3)
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
@@ -512,7 +513,7 @@ def test_an_agent_is_made_with_the_keyboard_alone(server, console):
     tab_to("node.textContent === 'Create agent'")
     page.keyboard.press("Enter")
     page.wait_for_selector("text=It is ready.")
-    assert one.title() == "Keyboard"
+    assert console_page.title() == "Keyboard"
     page.wait_for_selector("h1:focus")
     tab_to("node.tagName === 'SUMMARY'")
     page.keyboard.press("Enter")
@@ -521,13 +522,13 @@ def test_an_agent_is_made_with_the_keyboard_alone(server, console):
     page.keyboard.press("Enter")
     page.wait_for_selector("dialog[open]")
     page.keyboard.press("Escape")
-    one.wait_for("document.activeElement.textContent === 'Delete this agent'")
+    console_page.wait_for("document.activeElement.textContent === 'Delete this agent'")
 
 
 def test_every_page_has_names_contrast_and_room(server, console):
     """With everything unfolded, in both colour schemes, at the widths of phones, tablets and
     desktops."""
-    agent = server.agent(
+    agent = server.create_agent(
         name="A rather long name of an agent, with a Donaudampfschifffahrtsgesellschaftskapitän in it",
         extra={"embed": {"enabled": True, "origins": []}},
     )["id"]
@@ -543,10 +544,10 @@ def test_every_page_has_names_contrast_and_room(server, console):
             "request_config": {"url": "https://example.com/" + "y" * 150, "headers": {"authorization": "z"}},
         },
     )
-    kb = server.knowledge("The museum opens at ten.")
-    conversation = server.conversation(agent, user_name="Somebody", context={"a": "b" * 300})["id"]
-    one = console()
-    page = one.page
+    kb = server.create_knowledge_base("The museum opens at ten.")
+    conversation = server.create_conversation(agent, user_name="Somebody", context={"a": "b" * 300})["id"]
+    console_page = console()
+    page = console_page.page
     page.goto(f"{server.url}/console")
     page.wait_for_selector("#key")
     wrong = {}
@@ -562,20 +563,20 @@ def test_every_page_has_names_contrast_and_room(server, console):
 
     def check(what):
         page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-        if found := page.evaluate(UNNAMED):
+        if found := page.evaluate(FIND_UNNAMED_ELEMENTS):
             wrong[what] = found
         for scheme in ("dark", "light"):
             page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # a colour in transition is none
-            if found := page.evaluate(PALE):
+            if found := page.evaluate(FIND_LOW_CONTRAST):
                 wrong[f"{what} in {scheme}"] = found
         for width in (320, 360, 768, 1440):
             page.set_viewport_size({"width": width, "height": 800})
-            if found := page.evaluate(OUTSIDE):
+            if found := page.evaluate(FIND_OVERFLOW):
                 wrong[f"{what} at {width}"] = found
-                one.save_screenshot(f"outside-{what}-{width}".replace("/", "-").replace("?", "-"))
+                console_page.save_screenshot(f"outside-{what}-{width}".replace("/", "-").replace("?", "-"))
 
     check("login")
-    one.login()
+    console_page.login()
     for path in (
         "agents",
         "agents/new",
@@ -599,6 +600,6 @@ def test_every_page_has_names_contrast_and_room(server, console):
         "keys",
         "nothing",
     ):
-        one.navigate(path)
+        console_page.navigate(path)
         check(path)
     assert not wrong, "\n".join(f"{what}: {found}" for what, found in wrong.items())

@@ -10,21 +10,21 @@ import time
 
 import pytest
 
-from kit.webrtc_client import run
-from kit.report import spread
+from kit.webrtc_client import run_async
+from kit.report import percentiles
 
 CONNECTIONS = 8
 #: How much more CPU time a request may take beside other programs.
-SHARED = 3
+NOISE_FACTOR = 3
 
 
-async def drive(server, method, path, body, count):
+async def send_requests(server, method, path, body, count):
     """Sends `count` requests over a few connections, each one after the answer to the last. Returns
     the latency of each, and the CPU time of one."""
     raw = json.dumps(body).encode() if body is not None else b""
     host, port = server.url.removeprefix("http://").split(":")
     head = f"{method} {path} HTTP/1.1\r\nhost: {host}:{port}\r\nx-api-key: {server.key}\r\ncontent-type: application/json\r\ncontent-length: {len(raw)}\r\n\r\n"
-    request, took, left = head.encode() + raw, [], iter(range(count))
+    request, durations, left = head.encode() + raw, [], iter(range(count))
 
     async def client():
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -35,23 +35,23 @@ async def drive(server, method, path, body, count):
             assert answer.split()[1] in (b"200", b"201"), answer
             length = next(line for line in answer.lower().split(b"\r\n") if line.startswith(b"content-length:"))
             await reader.readexactly(int(length.split(b":")[1]))
-            took.append(time.perf_counter() - started_at)
+            durations.append(time.perf_counter() - started_at)
         writer.close()
 
-    cpu = server.cpu()
+    cpu = server.cpu_seconds()
     await asyncio.gather(*(client() for _ in range(CONNECTIONS)))
-    return took, (server.cpu() - cpu) / count
+    return durations, (server.cpu_seconds() - cpu) / count
 
 
 @pytest.fixture(scope="module")
-def server_without_models(start, tmp_path_factory):
+def server_without_models(start_server, tmp_path_factory):
     """A server without models: nothing but the control plane works."""
     empty = tmp_path_factory.mktemp("no-models")
-    return start("bare", env={"VISAVIS_MODELS_DIR": str(empty)}).first_start()
+    return start_server("bare", env={"VISAVIS_MODELS_DIR": str(empty)}).read_first_start()
 
 
 def test_an_idle_server_is_small(server_without_models, report):
-    report.limit("RSS of an idle server without models, MB", server_without_models.rss(), 60)
+    report.check_limit("RSS of an idle server without models, MB", server_without_models.rss_mb(), 60)
 
 
 #: The number of requests in `make test`; the long tier sends five times as many.
@@ -67,9 +67,9 @@ def test_an_idle_server_is_small(server_without_models, report):
 )
 def test_a_request_costs_little(server_without_models, report, what, method, path, count, promised, times):
     """Promised: so many requests per second of one core."""
-    agent = server_without_models.agent()["id"]
-    conversation = server_without_models.conversation(agent)["id"]
-    picture = server_without_models.call("GET", "/v1/ext/avatars").json()[0]["avatar_key_id"]
+    agent = server_without_models.create_agent()["id"]
+    conversation = server_without_models.create_conversation(agent)["id"]
+    picture = server_without_models.request("GET", "/v1/ext/avatars").json()[0]["avatar_key_id"]
     bodies = {
         "/v1/ext/conversation": {"agent_id": agent},
         "/v1/ext/agent": {
@@ -79,14 +79,14 @@ def test_a_request_costs_little(server_without_models, report, what, method, pat
         },
     }
     path = path.format(agent=agent, conversation=conversation)
-    took, cpu = run(drive(server_without_models, method, path, bodies.get(path), count * times))
+    durations, cpu = run_async(send_requests(server_without_models, method, path, bodies.get(path), count * times))
     report.add(
         what,
         {
             "a second of a core": round(1 / cpu),
-            "took": spread(took),
-            "p99": round(sorted(took)[int(0.99 * len(took))], 4),
+            "took": percentiles(durations),
+            "p99": round(sorted(durations)[int(0.99 * len(durations))], 4),
         },
     )
-    report.promise(f"CPU time of a {what}, s", cpu, 1 / promised)
-    report.limit(f"CPU time of a {what} beside other programs, s", cpu, SHARED / promised)
+    report.check_target(f"CPU time of a {what}, s", cpu, 1 / promised)
+    report.check_limit(f"CPU time of a {what} beside other programs, s", cpu, NOISE_FACTOR / promised)

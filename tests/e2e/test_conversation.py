@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from kit import calls_with_file, sample_knowledge, lips, audio_match, speech
-from kit.call import Call
+from kit.call import BrowserCall
 
 pytestmark = pytest.mark.usefixtures("server")
 
@@ -13,10 +13,10 @@ GREETING = "Hello, and welcome to the museum."
 FIRST_ROOM = "What do visitors see in the first room?"
 GARDEN = "Tell me about the garden behind the house."
 #: Answers that do not take long.
-SHORT = "In the first room visitors see a large collection of old clocks. The garden behind the house has red roses and a small river."
+SHORT_ANSWERS = "In the first room visitors see a large collection of old clocks. The garden behind the house has red roses and a small river."
 
 
-def check_order(events: list[dict], conversation: str):
+def check_event_order(events: list[dict], conversation: str):
     """What must hold for the events of every conversation."""
     names = [event["event"]["name"] for event in events]
     assert [event["sequence"] for event in events] == list(range(1, len(events) + 1)), "sequence numbers have a gap"
@@ -43,20 +43,20 @@ def check_order(events: list[dict], conversation: str):
                 assert payload == {}, event
 
 
-def test_a_whole_conversation(server, call, hooks, report, rng):
+def test_a_whole_conversation(server, call, webhooks, report, rng):
     """The user asks for invented facts, interrupts, and hangs up. Words, audio, video, captions,
     events and record agree."""
     invented = sample_knowledge.invent_knowledge(rng)
     expected_transcripts = [*invented.questions, invented.long_question, "Stop please. I have another question."]
-    agent = server.agent(
+    agent = server.create_agent(
         knowledge=invented.text,
-        hooks=hooks,
+        hooks=webhooks,
         greeting=GREETING,
         turn={"min_interruption_duration": 0.25},
         transcripts=expected_transcripts,
         tap=True,
     )
-    conversation = server.conversation(agent["id"], user_name="Ada", user_id="ada-1")
+    conversation = server.create_conversation(agent["id"], user_name="Ada", user_id="ada-1")
     assert conversation["status"] == "STARTED" and conversation["join_link"].startswith(
         f"{server.url}/join/{conversation['id']}#token="
     )
@@ -64,61 +64,61 @@ def test_a_whole_conversation(server, call, hooks, report, rng):
     page = call(options={"packets": True}).open(conversation["join_link"])
     page.save_screenshot("welcome-desktop-light")
     join = page.join()
-    greeting = page.event("agent.stopped_speaking")
+    greeting = page.wait_for_event("agent.stopped_speaking")
     assert greeting["payload"]["text"] == GREETING
     page.wait_for_silence()
     page.capture_video()
-    started_at = page.now()
+    started_at = page.audio_clock()
 
     # Two questions with complete answers.
     turns = []
     for question in invented.questions:
-        mark, before = page.mark(), page.now()
+        mark, before = page.message_count(), page.audio_clock()
         question_audio = page.speak(question)
-        page.event("utterance_committed", mark)
+        page.wait_for_event("utterance_committed", mark)
         if not turns:
-            page.event("agent.started_speaking", mark)
+            page.wait_for_event("agent.started_speaking", mark)
             page.wait_for_sound(question_audio.end)
             page.save_screenshot("speaking-desktop-light")
-        stopped = page.event("agent.stopped_speaking", mark)
+        stopped = page.wait_for_event("agent.stopped_speaking", mark)
         answer = stopped["payload"]["text"]
         page.wait_for_silence(after=stopped["t"])
-        mine, theirs = page.packets(before, page.now())
+        user_audio, agent_audio = page.rtp_audio(before, page.audio_clock())
         turns.append(
             {
                 "asked": question,
                 "answer": answer,
-                "arrived": audio_match.match_page_audio([answer], "rms", theirs)[0],
-                "heard": audio_match.match_stt_audio(mine, server.stt_audio(agent)),
+                "arrived": audio_match.match_page_audio([answer], "rms", agent_audio)[0],
+                "heard": audio_match.match_stt_audio(user_audio, server.stt_audio(agent)),
             }
         )
 
     # The video during all of this.
-    ended_at = page.now()
+    ended_at = page.audio_clock()
     _, agent_sound = page.recording(started_at, ended_at)
     page.capture_video(False)
-    times, _, luma = page.pictures()
-    dark = lips.darkness(luma)
-    at, loud = lips.envelope(agent_sound, started_at)
-    _, fit = lips.offset(times, dark, at, loud)
-    busy, quiet = lips.motion(times, dark, at, loud)
+    times, _, luma = page.captured_frames()
+    dark = lips.mouth_darkness(luma)
+    at, loud = lips.loudness_envelope(agent_sound, started_at)
+    _, fit = lips.best_offset(times, dark, at, loud)
+    busy, quiet = lips.mouth_motion(times, dark, at, loud)
     steps = np.diff([media for _, media in page.displayed_frames(started_at, ended_at)])
 
     # Barge-in on the third answer.
-    mark = page.mark()
+    mark = page.message_count()
     page.speak(invented.long_question)
     page.barge_in(expected_transcripts[-1], into=1.0)
-    page.event("agent.interrupted", mark)
-    stopped = page.event("agent.stopped_speaking", mark)
-    committed = page.event("utterance_committed", stopped["n"])
+    page.wait_for_event("agent.interrupted", mark)
+    stopped = page.wait_for_event("agent.stopped_speaking", mark)
+    committed = page.wait_for_event("utterance_committed", stopped["n"])
     page.page.wait_for_selector("#captions s.cut")
     page.save_screenshot("interrupted-desktop-light")
-    page.event("agent.stopped_speaking", committed["n"])
+    page.wait_for_event("agent.stopped_speaking", committed["n"])
 
-    captions = page.complete_captions()
+    captions = page.final_captions()
     page.page.click("#hang-up")
     page.page.wait_for_selector("#over-title:has-text('You hung up')")
-    hooks.wait_for(conversation["id"], "call_ended")
+    webhooks.wait_for(conversation["id"], "call_ended")
     record = server.wait_for(conversation["id"], "ENDED")
     report.add(
         "conversation",
@@ -133,12 +133,12 @@ def test_a_whole_conversation(server, call, hooks, report, rng):
     # Words and audio.
     understood = [
         e["event"]["payload"]["text"]
-        for e in hooks.events_of(conversation["id"])
+        for e in webhooks.events_of(conversation["id"])
         if e["event"]["name"] == "utterance_committed"
     ]
     assert understood == expected_transcripts
     for turn, key in zip(turns, invented.answers, strict=True):
-        assert set(key) <= set(speech.words(turn["answer"])), f"the invented {key} is not in the answer: {turn}"
+        assert set(key) <= set(speech.split_words(turn["answer"])), f"the invented {key} is not in the answer: {turn}"
         audio_match.expect_arrival(turn["arrived"], turn["answer"])
         audio_match.expect_arrival(turn["heard"], turn["asked"])
 
@@ -152,10 +152,10 @@ def test_a_whole_conversation(server, call, hooks, report, rng):
     assert busy > quiet, f"the mouth moves less in sound than in silence: {busy}, {quiet}; fit {fit}"
 
     # Events, record and captions are the same.
-    assert not hooks.errors, hooks.errors
-    events = hooks.events_of(conversation["id"])
-    check_order(events, conversation["id"])
-    names = hooks.names(conversation["id"])
+    assert not webhooks.errors, webhooks.errors
+    events = webhooks.events_of(conversation["id"])
+    check_event_order(events, conversation["id"])
+    names = webhooks.event_names(conversation["id"])
     assert names.count("agent.interrupted") == 1, names
     left = next(e for e in events if e["event"]["name"] == "participant_left")
     assert left["event"]["payload"]["id"] == "ada-1"
@@ -178,19 +178,19 @@ def test_a_whole_conversation(server, call, hooks, report, rng):
 @pytest.mark.long("faces")
 def test_a_picture_that_is_late_by_200_ms_is_found_out(server, call, report, measurement_offset):
     """The control of the lip-sync check: video that passes it must fail when the test delays it."""
-    agent = server.agent(knowledge=sample_knowledge.LONG, transcripts=[FIRST_ROOM, GARDEN])
-    page = call().open(server.conversation(agent["id"])["join_link"])
+    agent = server.create_agent(knowledge=sample_knowledge.LONG_TEXT, transcripts=[FIRST_ROOM, GARDEN])
+    page = call().open(server.create_conversation(agent["id"])["join_link"])
     page.join()
     page.capture_video(delay_ms=200)
-    started_at = page.now()
+    started_at = page.audio_clock()
     for question in (FIRST_ROOM, GARDEN):
-        mark = page.mark()
+        mark = page.message_count()
         question_audio = page.speak(question)
-        page.event("agent.stopped_speaking", mark)
+        page.wait_for_event("agent.stopped_speaking", mark)
         page.wait_for_silence(after=question_audio.end)
-    _, sound = page.recording(started_at, page.now())
-    times, _, luma = page.pictures()
-    shift, fit = lips.offset(times, lips.darkness(luma), *lips.envelope(sound, started_at))
+    _, sound = page.recording(started_at, page.audio_clock())
+    times, _, luma = page.captured_frames()
+    shift, fit = lips.best_offset(times, lips.mouth_darkness(luma), *lips.loudness_envelope(sound, started_at))
     shift -= measurement_offset
     report.add("lips delayed by 200 ms", {"offset": shift, "fit": fit})
     assert fit > 0.3
@@ -202,77 +202,77 @@ def test_a_picture_that_is_late_by_200_ms_is_found_out(server, call, report, mea
     assert lips.MIN_OFFSET + late > lips.MAX_OFFSET, "and such a one never passes"
 
 
-def test_a_wav_as_the_browsers_microphone(server, playwright, hooks, tmp_path):
+def test_a_wav_as_the_browsers_microphone(server, playwright, webhooks, tmp_path):
     """Nothing of the page is replaced here. Chromium itself reads a file as the microphone, with
     pauses and one barge-in."""
     # The first answer takes 11 s, and the second question comes in the middle of it.
     script = [1.0, (FIRST_ROOM, "rms"), 5.0, (GARDEN, "rms"), 6.0]
     spoken = [part for part in script if not isinstance(part, float)]
-    agent = server.agent(
-        knowledge=sample_knowledge.LONG,
-        hooks=hooks,
+    agent = server.create_agent(
+        knowledge=sample_knowledge.LONG_TEXT,
+        hooks=webhooks,
         turn={"min_interruption_duration": 0.25},
         transcripts=spoken,
         tap=True,
     )
-    conversation = server.conversation(agent["id"])
+    conversation = server.create_conversation(agent["id"])
     with calls_with_file(playwright, tmp_path, speech.concatenate(script)) as chromium:
-        page = Call(chromium, options={"ownMicrophone": True, "late": True}).open(conversation["join_link"])
+        page = BrowserCall(chromium, options={"ownMicrophone": True, "late": True}).open(conversation["join_link"])
         page.join()
-        first = page.event("utterance_committed")
-        page.event("agent.started_speaking", first["n"])
-        cut = page.event("agent.interrupted", first["n"])
-        second = page.event("utterance_committed", cut["n"])
-        page.event("agent.started_speaking", second["n"])
+        first = page.wait_for_event("utterance_committed")
+        page.wait_for_event("agent.started_speaking", first["n"])
+        cut = page.wait_for_event("agent.interrupted", first["n"])
+        second = page.wait_for_event("utterance_committed", cut["n"])
+        page.wait_for_event("agent.started_speaking", second["n"])
         page.page.click("#hang-up")
-        hooks.wait_for(conversation["id"], "call_ended")
+        webhooks.wait_for(conversation["id"], "call_ended")
         page.close()
     assert [event["payload"]["text"] for event in (first, second)] == [text for text, _ in spoken]
     for part in spoken:
         arrival = audio_match.match_stt_audio(speech.concatenate([part]), server.stt_audio(agent))
         audio_match.expect_arrival(arrival, part[0])
-    assert not hooks.errors, hooks.errors
-    check_order(hooks.events_of(conversation["id"]), conversation["id"])
+    assert not webhooks.errors, webhooks.errors
+    check_event_order(webhooks.events_of(conversation["id"]), conversation["id"])
 
 
 def test_typing_instead_of_speaking(server, call, rng):
     """A person without a microphone types, reads and hears the answer."""
     invented = sample_knowledge.invent_knowledge(rng)
-    agent = server.agent(knowledge=invented.text)
-    conversation = server.conversation(agent["id"])
+    agent = server.create_agent(knowledge=invented.text)
+    conversation = server.create_conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.page.click("#join-typing")
     page.wait_for("frames", {"more": 1})
-    page.message("bot-ready")
+    page.wait_for_message("bot-ready")
     page.page.fill("#text", invented.questions[0])
     page.page.press("#text", "Enter")
-    committed = page.event("utterance_committed")
+    committed = page.wait_for_event("utterance_committed")
     assert committed["payload"]["text"] == invented.questions[0]
-    answer = page.event("agent.stopped_speaking", committed["n"])
+    answer = page.wait_for_event("agent.stopped_speaking", committed["n"])
     for word in invented.answers[0]:
-        assert word in speech.words(answer["payload"]["text"]), answer
+        assert word in speech.split_words(answer["payload"]["text"]), answer
     assert page.wait_for("sound", {"after": 0})
 
 
-def test_a_reload_in_mid_call_goes_on_with_the_same_call(server, call, hooks):
-    agent = server.agent(knowledge=SHORT, hooks=hooks, transcripts=[FIRST_ROOM, GARDEN, ("", 0.2)])
-    conversation = server.conversation(agent["id"])
+def test_a_reload_in_mid_call_goes_on_with_the_same_call(server, call, webhooks):
+    agent = server.create_agent(knowledge=SHORT_ANSWERS, hooks=webhooks, transcripts=[FIRST_ROOM, GARDEN, ("", 0.2)])
+    conversation = server.create_conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
     first = page.speak(FIRST_ROOM)
-    page.event("agent.started_speaking")
+    page.wait_for_event("agent.started_speaking")
     page.wait_for_sound(first.end)
     page.page.reload()
     page.page.evaluate("e2e.ready")
     page.wait_for("frames", {"more": 1})
     assert page.page.locator("#captions li[data-who=user]").count() == 1, "the captions of before are gone"
     page.wait_for_silence(lasting=1.0)
-    mark = page.mark()
+    mark = page.message_count()
     page.speak(GARDEN)
-    page.event("agent.started_speaking", mark)
+    page.wait_for_event("agent.started_speaking", mark)
     page.page.click("#hang-up")
-    hooks.wait_for(conversation["id"], "call_ended")
-    names = hooks.names(conversation["id"])
+    webhooks.wait_for(conversation["id"], "call_ended")
+    names = webhooks.event_names(conversation["id"])
     assert names.count("participant_left") == names.count("call_ended") == 1, names
     assert names.count("utterance_committed") == 2, names
     record = server.wait_for(conversation["id"], "ENDED")
@@ -280,8 +280,8 @@ def test_a_reload_in_mid_call_goes_on_with_the_same_call(server, call, hooks):
 
 
 def test_a_second_window_takes_the_call_over(server, call):
-    agent = server.agent(knowledge=sample_knowledge.LONG, transcripts=[FIRST_ROOM])
-    conversation = server.conversation(agent["id"])
+    agent = server.create_agent(knowledge=sample_knowledge.LONG_TEXT, transcripts=[FIRST_ROOM])
+    conversation = server.create_conversation(agent["id"])
     first = call().open(conversation["join_link"])
     first.join()
     second = call().open(conversation["join_link"])
@@ -289,47 +289,47 @@ def test_a_second_window_takes_the_call_over(server, call):
     first.page.wait_for_selector("#over-title:has-text('The call goes on elsewhere')")
     question_audio = second.speak(FIRST_ROOM)
     second.wait_for_sound(question_audio.end)
-    assert server.record(conversation["id"])["status"] == "IN_PROGRESS"
+    assert server.get_conversation(conversation["id"])["status"] == "IN_PROGRESS"
 
 
-def test_the_api_makes_the_agent_speak_and_ends_the_call(server, call, hooks):
-    agent = server.agent(hooks=hooks)
-    conversation = server.conversation(agent["id"])
+def test_the_api_makes_the_agent_speak_and_ends_the_call(server, call, webhooks):
+    agent = server.create_agent(hooks=webhooks)
+    conversation = server.create_conversation(agent["id"])
     page = call(options={"packets": True}).open(conversation["join_link"])
     page.join()
-    started_at = page.now()
-    reply = server.call(
+    started_at = page.audio_clock()
+    reply = server.request(
         "PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": "The museum closes in ten minutes."}
     )
     assert reply.status == 200 and reply.json() == {"message": "Agent is speaking the provided text."}, reply
-    started = page.event("agent.started_speaking")
+    started = page.wait_for_event("agent.started_speaking")
     assert started["payload"]["text"] == "The museum closes in ten minutes."
-    stopped = page.event("agent.stopped_speaking", started["n"])
+    stopped = page.wait_for_event("agent.stopped_speaking", started["n"])
     page.wait_for_silence(after=stopped["t"])
-    _, agent_audio = page.packets(started_at, page.now())
+    _, agent_audio = page.rtp_audio(started_at, page.audio_clock())
     arrival = audio_match.match_page_audio(["The museum closes in ten minutes."], "rms", agent_audio)[0]
     audio_match.expect_arrival(arrival, "what the API said")
     assert stopped["payload"]["text"] == "The museum closes in ten minutes."
-    reply = server.call("DELETE", f"/v1/conversation/{conversation['id']}")
+    reply = server.request("DELETE", f"/v1/conversation/{conversation['id']}")
     assert reply.status == 200 and reply.json()["message"] == "Conversation ended successfully", reply
     page.page.wait_for_selector("#over-title:has-text('The conversation is over')")
-    hooks.wait_for(conversation["id"], "call_ended")
-    assert "participant_left" not in hooks.names(conversation["id"])
-    assert server.record(conversation["id"])["end_reason"] == "ended_by_api"
-    reply = server.call("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": "Too late."})
+    webhooks.wait_for(conversation["id"], "call_ended")
+    assert "participant_left" not in webhooks.event_names(conversation["id"])
+    assert server.get_conversation(conversation["id"])["end_reason"] == "ended_by_api"
+    reply = server.request("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": "Too late."})
     assert reply.status == 409 and reply.json() == {"error": "Conversation has ended"}, reply
 
 
-def test_a_call_warns_before_its_limit_and_ends_at_it(server, call, hooks):
-    agent = server.agent(
-        hooks=hooks,
+def test_a_call_warns_before_its_limit_and_ends_at_it(server, call, webhooks):
+    agent = server.create_agent(
+        hooks=webhooks,
         config={"maxCallDuration": 5},
         avatar={
             "exit_heads_up_message": {"callout_before": 3, "messages": []},
             "exit_message": {"messages": ["Goodbye."]},
         },
     )
-    conversation = server.conversation(agent["id"])
+    conversation = server.create_conversation(agent["id"])
     page = call().open(conversation["join_link"])
     # The notice stays for the rest of the call, so a machine that joins late sees it.
     page.page.evaluate("""() => { const notice = document.getElementById('notice');
@@ -338,12 +338,12 @@ def test_a_call_warns_before_its_limit_and_ends_at_it(server, call, hooks):
             .observe(notice, { subtree: true, childList: true, characterData: true }); }); }""")
     page.page.click("#join")
     assert page.page.evaluate("warned")
-    warning = hooks.wait_for(conversation["id"], "max_call_duration_warning")
+    warning = webhooks.wait_for(conversation["id"], "max_call_duration_warning")
     assert (
         warning["event"]["payload"]["max_call_duration"] == 5 and 2 <= warning["event"]["payload"]["call_duration"] < 5
     )
-    hooks.wait_for(conversation["id"], "call_ended")
-    timeout = hooks.wait_for(conversation["id"], "max_call_duration_timeout")
+    webhooks.wait_for(conversation["id"], "call_ended")
+    timeout = webhooks.wait_for(conversation["id"], "max_call_duration_timeout")
     assert set(timeout["event"]["payload"]) == {"call_duration", "max_call_duration"}
     page.page.wait_for_selector("#over-title:has-text('Time is up')")
     record = server.wait_for(conversation["id"], "ENDED")
@@ -351,16 +351,16 @@ def test_a_call_warns_before_its_limit_and_ends_at_it(server, call, hooks):
     assert record["transcript"][-1]["content"] == "Goodbye."
 
 
-def test_a_receiver_that_fails_gets_the_event_again(server, call, hooks):
-    hooks.reject_count = 1
-    agent = server.agent(hooks=hooks, events=["participant_left", "call_ended"])
-    conversation = server.conversation(agent["id"])
+def test_a_receiver_that_fails_gets_the_event_again(server, call, webhooks):
+    webhooks.reject_count = 1
+    agent = server.create_agent(hooks=webhooks, events=["participant_left", "call_ended"])
+    conversation = server.create_conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
     page.page.click("#hang-up")
-    hooks.wait_for(conversation["id"], "call_ended")
-    assert hooks.names(conversation["id"]) == ["participant_left", "call_ended"]
-    assert not hooks.errors, hooks.errors
+    webhooks.wait_for(conversation["id"], "call_ended")
+    assert webhooks.event_names(conversation["id"]) == ["participant_left", "call_ended"]
+    assert not webhooks.errors, webhooks.errors
 
 
 def test_the_demo_talks_without_any_set_up(server, call):
@@ -368,18 +368,18 @@ def test_the_demo_talks_without_any_set_up(server, call):
     page = call(width=390, height=844, scheme="dark").open(server.demo)
     page.save_screenshot("welcome-phone-dark")
     page.join()
-    started = page.event("agent.started_speaking")
+    started = page.wait_for_event("agent.started_speaking")
     page.wait_for_sound(started["t"] - 0.5)
     page.save_screenshot("speaking-phone-dark")
-    mark = page.mark()
+    mark = page.message_count()
     page.speak("What can you do?")
-    page.message("user-started-speaking", mark)
-    page.message("user-stopped-speaking", mark)
+    page.wait_for_message("user-started-speaking", mark)
+    page.wait_for_message("user-stopped-speaking", mark)
     page.page.fill("#text", "What can you do?")
     page.page.press("#text", "Enter")
-    committed = page.event("utterance_committed", mark)
-    page.event("agent.started_speaking", committed["n"])
-    landing = server.call("GET", "/", key=None)
+    committed = page.wait_for_event("utterance_committed", mark)
+    page.wait_for_event("agent.started_speaking", committed["n"])
+    landing = server.request("GET", "/", key=None)
     assert landing.status == 200 and server.demo.removeprefix(server.url).encode() in landing.body
     page.page.click("#hang-up")
     page.page.wait_for_selector("#over-title:has-text('You hung up')")

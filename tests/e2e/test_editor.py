@@ -15,15 +15,15 @@ import time
 import numpy as np
 import pytest
 
-from kit.console import OUTSIDE, PALE, UNNAMED
+from kit.console import FIND_OVERFLOW, FIND_LOW_CONTRAST, FIND_UNNAMED_ELEMENTS
 from kit.preview_stub import PreviewStub
 from kit.server import ROOT
 from kit.polling import wait_until
 
 #: Seconds until a change is visible, on an otherwise idle machine.
-PREVIEW = 1.5
+PREVIEW_TIME = 1.5
 #: Seconds to draw an avatar on two otherwise idle cores.
-BAKE = 360
+BAKE_TIME = 360
 #: Timeout in seconds for actions that take no time on an idle machine.
 TEST_TIMEOUT = 120
 #: Hair takes most of a preview's time.
@@ -31,8 +31,8 @@ BALD = {"hair": {"style": "none"}}
 
 
 @pytest.fixture(scope="module")
-def server(start):
-    return start("editor").first_start().ready()
+def server(start_server):
+    return start_server("editor").read_first_start().wait_ready()
 
 
 @pytest.fixture
@@ -64,13 +64,13 @@ def luma(browser):
 class Preview:
     """The preview of an editor."""
 
-    def __init__(self, one):
-        self.one, self.page = one, one.page
+    def __init__(self, console_page):
+        self.console_page, self.page = console_page, console_page.page
         self.wait_until_sharp()
 
     def wait_until_sharp(self):
         """Waits for the sharp preview of the current settings."""
-        self.one.wait_for(
+        self.console_page.wait_for(
             "document.querySelector('.preview-figure:not([aria-busy]) img.drawn')?.naturalWidth === 256",
             timeout=TEST_TIMEOUT,
         )
@@ -82,17 +82,17 @@ class Preview:
         before = self.page.get_attribute("img.drawn", "src")
         started_at = time.monotonic()
         change()
-        self.one.wait_for(f"document.querySelector('img.drawn').src !== {before!r}", timeout=TEST_TIMEOUT)
+        self.console_page.wait_for(f"document.querySelector('img.drawn').src !== {before!r}", timeout=TEST_TIMEOUT)
         draft = time.monotonic() - started_at
         sharp = self.wait_until_sharp()
         return sharp, (draft, time.monotonic() - started_at)
 
 
-def set_up_avatar(one):
+def set_up_avatar(console_page):
     """Sets up an avatar in the editor of a new avatar and saves it as Zoe. Returns her preview (a
     data URI), and the seconds from each kind of change to its sharp preview."""
-    page, latencies = one.page, {}
-    preview = Preview(one)
+    page, latencies = console_page.page, {}
+    preview = Preview(console_page)
     theo = preview.wait_until_sharp()
 
     # A slider, by the keyboard.
@@ -105,7 +105,7 @@ def set_up_avatar(one):
 
     # A character with much hair, a mouth, a smile.
     page.select_option("#begin", "clara")
-    one.wait_for("document.querySelector('#f-gender').value === 'female'")
+    console_page.wait_for("document.querySelector('#f-gender').value === 'female'")
     clara = preview.wait_until_sharp()
     # The most expensive change: her long hair is lit again, as everything else.
     page.locator("#f-character-age").focus()
@@ -136,7 +136,7 @@ def set_up_avatar(one):
             [f"f-{field}", colour],
         )
     zoe = preview.wait_until_sharp()
-    one.save_screenshot("editor")
+    console_page.save_screenshot("editor")
 
     # An error loses nothing.
     page.click("text=Save and draw")
@@ -148,18 +148,18 @@ def set_up_avatar(one):
     return zoe, latencies
 
 
-def create_agent_with_avatar(one, avatar):
+def create_agent_with_avatar(console_page, avatar):
     """Creates an agent from the page of a custom avatar; returns the agent's id."""
-    page = one.page
-    one.open("avatars")
+    page = console_page.page
+    console_page.open("avatars")
     small = page.evaluate(
         "[...document.querySelectorAll('img.avatar-image.small')].map((picture) => [picture.offsetWidth, picture.offsetHeight])"
     )
     assert small and all(side == [44, 44] for side in small), small
-    one.save_screenshot("editor-own")
-    one.open(f"avatars/{avatar}")
+    console_page.save_screenshot("editor-own")
+    console_page.open(f"avatars/{avatar}")
     page.click("a:has-text('Make an agent')")
-    one.wait_until_loaded()
+    console_page.wait_until_loaded()
     assert page.locator(f"input[value='{avatar}']").is_checked()
     page.fill("#f-agent-name", "Zoe")
     page.fill("#f-agent-system-prompt", "You chat with people.")
@@ -169,15 +169,15 @@ def create_agent_with_avatar(one, avatar):
     return page.url.split("/")[-1].split("?")[0]
 
 
-def pictures_in_call(server, visit, agent):
+def pictures_in_call(server, call_page, agent):
     """The pictures of an agent's first two seconds of speech."""
-    visit.open(server.conversation(agent)["join_link"])
-    visit.capture_video()
-    visit.join()
-    visit.event("agent.started_speaking")
-    spoken = visit.wait_for_sound(0)
-    visit.wait_until_time(spoken["from"] + 2)
-    _, _, seen = visit.pictures()
+    call_page.open(server.create_conversation(agent)["join_link"])
+    call_page.capture_video()
+    call_page.join()
+    call_page.wait_for_event("agent.started_speaking")
+    spoken = call_page.wait_for_sound(0)
+    call_page.wait_until_time(spoken["from"] + 2)
+    _, _, seen = call_page.captured_frames()
     assert seen[:, 55:75, 36:60].std(axis=0).max() > 3, "the lips move"
     return seen
 
@@ -188,74 +188,74 @@ def similarity(picture, seen):
 
 def test_an_avatar_is_set_in_the_editor_and_then_it_talks(server, console, call, luma):
     """A shipped pose set takes the place of the drawn one."""
-    one = console().login()
-    preview_stub = PreviewStub(one)
-    one.open("avatars")
-    one.page.click("text=Draw a person")
-    one.wait_until_loaded()
-    zoe, _ = set_up_avatar(one)
+    console_page = console().login()
+    preview_stub = PreviewStub(console_page)
+    console_page.open("avatars")
+    console_page.page.click("text=Draw a person")
+    console_page.wait_until_loaded()
+    zoe, _ = set_up_avatar(console_page)
     assert {order["size"] for order in preview_stub.requests} == {128, 256}
-    avatar = one.page.url.split("/")[-1]
+    avatar = console_page.page.url.split("/")[-1]
     record = wait_for(
-        lambda: (found := server.call("GET", f"/v2/custom-avatar/{avatar}").json())["status"] != "QUEUED" and found,
+        lambda: (found := server.request("GET", f"/v2/custom-avatar/{avatar}").json())["status"] != "QUEUED" and found,
         "it is taken",
     )
     assert record["status"] == "PROCESSING" and record["character"]["headscarf"] == "#2f6f4f", record
     assert record["character"] == preview_stub.requests[-1]["character"], "what is drawn is what was shown"
-    assert one.page.evaluate(UNNAMED) == []
+    assert console_page.page.evaluate(FIND_UNNAMED_ELEMENTS) == []
 
     finish_drawing(server, avatar, "clara")
-    one.page.wait_for_selector("button:has-text('Talk to Zoe')", timeout=TEST_TIMEOUT * 1000)
-    one.wait_for("document.querySelector('.tags').textContent.includes('Ready')", timeout=TEST_TIMEOUT)
-    record = server.call("GET", f"/v2/custom-avatar/{avatar}").json()
+    console_page.page.wait_for_selector("button:has-text('Talk to Zoe')", timeout=TEST_TIMEOUT * 1000)
+    console_page.wait_for("document.querySelector('.tags').textContent.includes('Ready')", timeout=TEST_TIMEOUT)
+    record = server.request("GET", f"/v2/custom-avatar/{avatar}").json()
     assert record["status"] == "COMPLETED" and record["progress"] == 100 and record["output"]["width"] == 512
-    one.save_screenshot("editor-ready")
+    console_page.save_screenshot("editor-ready")
 
-    visit = call()
-    seen = pictures_in_call(server, visit, create_agent_with_avatar(one, avatar))
+    call_page = call()
+    seen = pictures_in_call(server, call_page, create_agent_with_avatar(console_page, avatar))
     others = [
         stock["display_picture"]
-        for stock in server.call("GET", "/v1/ext/avatars").json()
+        for stock in server.request("GET", "/v1/ext/avatars").json()
         if stock["avatar_name"] != "Clara"
     ]
     found = similarity(luma(record["output"]["preview_url"]), seen)
     assert found > 0.98 and found > max(similarity(luma(other), seen) for other in others) + 0.02, found
-    visit.save_screenshot("editor-call")
+    call_page.save_screenshot("editor-call")
 
 
 @pytest.mark.long("editor")
 def test_an_avatar_is_made_by_sliders_and_then_it_talks(server, console, call, luma, report):
-    one = console().login().open("avatars")
-    page = one.page
+    console_page = console().login().open("avatars")
+    page = console_page.page
     page.click("text=Draw a person")
-    one.wait_until_loaded()
-    zoe, latencies = set_up_avatar(one)
+    console_page.wait_until_loaded()
+    zoe, latencies = set_up_avatar(console_page)
     drawn = luma(zoe)
     report.add("editor: a change is seen after, s", latencies)
     for what in ("a slider's change", "a change of somebody with long hair", "a viseme"):
-        report.promise(f"editor: {what} is seen in 256², s", statistics.median(latencies[what]), PREVIEW)
+        report.check_target(f"editor: {what} is seen in 256², s", statistics.median(latencies[what]), PREVIEW_TIME)
     avatar = page.url.split("/")[-1]
     started_at = time.monotonic()
-    one.wait_for("document.querySelector('progress')?.value > 0", timeout=60)
-    assert page.evaluate(UNNAMED) == []
+    console_page.wait_for("document.querySelector('progress')?.value > 0", timeout=60)
+    assert page.evaluate(FIND_UNNAMED_ELEMENTS) == []
     record = wait_for(
-        lambda: (found := server.call("GET", f"/v2/custom-avatar/{avatar}").json())["status"] != "QUEUED" and found,
+        lambda: (found := server.request("GET", f"/v2/custom-avatar/{avatar}").json())["status"] != "QUEUED" and found,
         "it is taken",
     )
     assert record["status"] == "PROCESSING" and record["character"]["headscarf"] == "#2f6f4f", record
-    page.wait_for_selector("button:has-text('Talk to Zoe')", timeout=2 * BAKE * 1000)
+    page.wait_for_selector("button:has-text('Talk to Zoe')", timeout=2 * BAKE_TIME * 1000)
     report.add("editor: a person can talk after, s", time.monotonic() - started_at)
-    one.wait_for("document.querySelector('.tags').textContent.includes('Ready')", timeout=2 * BAKE)
+    console_page.wait_for("document.querySelector('.tags').textContent.includes('Ready')", timeout=2 * BAKE_TIME)
     report.add("editor: a person is drawn in, s", time.monotonic() - started_at)
-    record = server.call("GET", f"/v2/custom-avatar/{avatar}").json()
+    record = server.request("GET", f"/v2/custom-avatar/{avatar}").json()
     assert record["status"] == "COMPLETED" and record["progress"] == 100 and record["output"]["width"] == 512
 
     # Callers see and hear this avatar.
-    visit = call()
-    seen = pictures_in_call(server, visit, create_agent_with_avatar(one, avatar))
+    call_page = call()
+    seen = pictures_in_call(server, call_page, create_agent_with_avatar(console_page, avatar))
     others = {
         stock["avatar_name"]: similarity(luma(stock["display_picture"]), seen)
-        for stock in server.call("GET", "/v1/ext/avatars").json()
+        for stock in server.request("GET", "/v1/ext/avatars").json()
     }
     found = similarity(drawn, seen)
     report.add("editor: likeness of the call's face", {"what was set": found, **others})
@@ -263,63 +263,63 @@ def test_an_avatar_is_made_by_sliders_and_then_it_talks(server, console, call, l
 
 
 @pytest.mark.long("editor")
-def test_a_person_talks_while_it_is_drawn_and_gains_the_rest_in_the_call(start, call, luma, report):
-    server = start("early").first_start().ready()
-    clara = next(one for one in server.call("GET", "/v2/character").json()["people"] if one["name"] == "Clara")
+def test_a_person_talks_while_it_is_drawn_and_gains_the_rest_in_the_call(start_server, call, luma, report):
+    server = start_server("early").read_first_start().wait_ready()
+    clara = next(one for one in server.request("GET", "/v2/character").json()["people"] if one["name"] == "Clara")
     body = {"avatar_name": "Ida", **{field: clara[field] for field in ("gender", "voice", "character", "rest")}}
     started_at = time.monotonic()
-    avatar = server.call("POST", "/v2/custom-avatar", body).json()["id"]
+    avatar = server.request("POST", "/v2/custom-avatar", body).json()["id"]
 
     def wait_for_record(wanted):
         def matching():
-            record = server.call("GET", f"/v2/custom-avatar/{avatar}").json()
+            record = server.request("GET", f"/v2/custom-avatar/{avatar}").json()
             assert record["status"] != "FAILED", record
             return record if wanted(record) else None
 
-        return wait_until(matching, "the record of the avatar", 2 * BAKE)
+        return wait_until(matching, "the record of the avatar", 2 * BAKE_TIME)
 
     def avatar_upgrades():
-        text = server.call("GET", "/metrics", key=None).body.decode()
+        text = server.request("GET", "/metrics", key=None).body.decode()
         return int(re.search(r"^visavis_avatar_upgrades_total (\d+)", text, re.M)[1])
 
     record = wait_for_record(lambda record: record["output"])
     report.add("a drawn person can be shown after, s", time.monotonic() - started_at)
     assert record["status"] == "PROCESSING" and record["progress"] < 60, record
-    agent = server.agent(
+    agent = server.create_agent(
         greeting="Hello, my name is Ida, and much of me is still being drawn. You may look at me while that goes on, and talk with me.",
         avatar={"avatar_key_id": avatar},
     )
-    visit = call().open(server.conversation(agent["id"])["join_link"])
-    visit.capture_video()
-    visit.join()
+    call_page = call().open(server.create_conversation(agent["id"])["join_link"])
+    call_page.capture_video()
+    call_page.join()
 
-    def speaks():
+    def mean_speaking_frame():
         """The mean picture while the agent speaks for two seconds. Its lips move."""
-        visit.wait_for_sound(visit.now() - 0.1)
-        visit.capture_video()
-        visit.wait_until_time(visit.now() + 2)
-        _, _, seen = visit.pictures()
+        call_page.wait_for_sound(call_page.audio_clock() - 0.1)
+        call_page.capture_video()
+        call_page.wait_until_time(call_page.audio_clock() + 2)
+        _, _, seen = call_page.captured_frames()
         assert seen[:, 55:75, 36:60].std(axis=0).max() > 3, "the lips move"
         return seen.mean(axis=0)
 
-    early = speaks()
+    early = mean_speaking_frame()
     record = wait_for_record(lambda _: True)
     assert record["status"] == "PROCESSING", "the call began before the person was there"
     # It began with the first of three pose sets, or on a slow machine with the second.
     better = 2 if record["progress"] < 50 else 1
     drawn = luma(record["output"]["preview_url"])
     assert np.corrcoef(early.ravel(), drawn.ravel())[0, 1] > 0.98
-    visit.wait_for_silence()
-    before, joined = visit.video(), visit.now()
+    call_page.wait_for_silence()
+    before, joined = call_page.video_stats(), call_page.audio_clock()
 
     record = wait_for_record(lambda record: record["status"] == "COMPLETED")
     report.add("a drawn person is complete after, s", time.monotonic() - started_at)
     wait_until(lambda: avatar_upgrades() >= better, "a later pose set in the call", 3)
-    mark = visit.mark()
-    visit.speak("Hello, who are you?")
-    visit.event("agent.started_speaking", mark, timeout=30)
-    late = speaks()
-    after = visit.video()
+    mark = call_page.message_count()
+    call_page.speak("Hello, who are you?")
+    call_page.wait_for_event("agent.started_speaking", mark, timeout=30)
+    late = mean_speaking_frame()
+    after = call_page.video_stats()
     # No key frame and no request for one, and pictures all the time: a still picture is sent again
     # within .4 s.
     assert after["keyFramesDecoded"] == before["keyFramesDecoded"] and after["pliCount"] == before["pliCount"], (
@@ -327,7 +327,7 @@ def test_a_person_talks_while_it_is_drawn_and_gains_the_rest_in_the_call(start, 
         after,
     )
     assert after["framesDecoded"] > before["framesDecoded"] + 30
-    times = [at for at, _ in visit.displayed_frames(joined, visit.now())]
+    times = [at for at, _ in call_page.displayed_frames(joined, call_page.audio_clock())]
     gap = max(np.diff(times))
     report.add("a drawn person in the call: longest still, s", gap)
     assert gap < 2.5, gap
@@ -336,7 +336,7 @@ def test_a_person_talks_while_it_is_drawn_and_gains_the_rest_in_the_call(start, 
     likeness = np.corrcoef(early.ravel(), late.ravel())[0, 1]
     report.add("a drawn person in the call: likeness before and after", likeness)
     assert likeness > 0.92
-    visit.save_screenshot("editor-early")
+    call_page.save_screenshot("editor-early")
 
 
 def process_fields(process):
@@ -352,7 +352,7 @@ def has_exited(process):
     return not fields or fields[0] == "Z"
 
 
-def children(server):
+def child_processes(server):
     """The living child processes of a server."""
     processes = {path.name: process_fields(path.name) for path in pathlib.Path("/proc").glob("[0-9]*")}
     return [
@@ -374,46 +374,48 @@ def finish_drawing(server, avatar, character):
     (cache_folder,) = wait_for(lambda: parts.exists() and list(parts.iterdir()), "the drawing begins")
     for suffix in ("webp", "poses"):
         (cache_folder / suffix).write_bytes((ROOT / "assets" / "avatars" / f"{character}.512.{suffix}").read_bytes())
-    [child] = children(server)
+    [child] = child_processes(server)
     os.kill(int(child), signal.SIGKILL)
 
 
-def test_a_drawing_is_stopped_by_its_deletion_and_goes_on_after_a_restart(start, tmp_path):
+def test_a_drawing_is_stopped_by_its_deletion_and_goes_on_after_a_restart(start_server, tmp_path):
     """The real drawing program; nothing of it is left behind."""
-    server = start("drawing", data=tmp_path, env={"VISAVIS_MODELS_DIR": str(tmp_path / "none")}).first_start()
-    avatar = server.call(
+    server = start_server(
+        "drawing", data=tmp_path, env={"VISAVIS_MODELS_DIR": str(tmp_path / "none")}
+    ).read_first_start()
+    avatar = server.request(
         "POST", "/v2/custom-avatar", {"avatar_name": "Ann", "gender": "female", "character": {}}
     ).json()["id"]
-    [child] = wait_for(lambda: children(server), "the drawing begins")
+    [child] = wait_for(lambda: child_processes(server), "the drawing begins")
     wait_for(lambda: process_fields(child)[16] == "19", "calls come first")
     server.kill()
     wait_for(lambda: has_exited(child), "a child outlives its server")
     key = server.key
-    server = start("drawing", data=tmp_path, env={"VISAVIS_MODELS_DIR": str(tmp_path / "none")})
+    server = start_server("drawing", data=tmp_path, env={"VISAVIS_MODELS_DIR": str(tmp_path / "none")})
     server.key = key
-    [child] = wait_for(lambda: children(server), "the drawing does not continue after a restart")
+    [child] = wait_for(lambda: child_processes(server), "the drawing does not continue after a restart")
 
     # A drawing process that is killed, mostly for its memory, gets a second try.
     os.kill(int(child), signal.SIGKILL)
-    wait_for(lambda: children(server) not in ([], [child]), "the drawing does not continue after a kill")
-    assert server.call("GET", f"/v2/custom-avatar/{avatar}").json()["status"] == "PROCESSING"
-    assert server.call("DELETE", f"/v2/custom-avatar/{avatar}").status == 200
+    wait_for(lambda: child_processes(server) not in ([], [child]), "the drawing does not continue after a kill")
+    assert server.request("GET", f"/v2/custom-avatar/{avatar}").json()["status"] == "PROCESSING"
+    assert server.request("DELETE", f"/v2/custom-avatar/{avatar}").status == 200
     wait_for(
-        lambda: not children(server) and not list((tmp_path / "bakes").iterdir()),
+        lambda: not child_processes(server) and not list((tmp_path / "bakes").iterdir()),
         "a deleted person is still drawn",
     )
 
 
 @pytest.mark.long("editor")
-def test_a_drawing_keeps_what_was_drawn_before_a_restart_and_a_kill(start, tmp_path):
-    server = start("keeping", data=tmp_path).first_start().ready()
-    avatar = server.call(
+def test_a_drawing_keeps_what_was_drawn_before_a_restart_and_a_kill(start_server, tmp_path):
+    server = start_server("keeping", data=tmp_path).read_first_start().wait_ready()
+    avatar = server.request(
         "POST", "/v2/custom-avatar", {"avatar_name": "Ann", "gender": "female", "character": {}}
     ).json()["id"]
 
     def progress_above(percent):
         def check():
-            record = server.call("GET", f"/v2/custom-avatar/{avatar}").json()
+            record = server.request("GET", f"/v2/custom-avatar/{avatar}").json()
             # It waits in the queue at first, and again after a restart.
             assert record["status"] in ("QUEUED", "PROCESSING"), record
             return record["progress"] > percent and record["progress"]
@@ -423,23 +425,25 @@ def test_a_drawing_keeps_what_was_drawn_before_a_restart_and_a_kill(start, tmp_p
     before = progress_above(2)
     server.kill()
     key = server.key
-    server = start("keeping", data=tmp_path).ready()
+    server = start_server("keeping", data=tmp_path).wait_ready()
     server.key = key
     again = progress_above(before)
-    [child] = children(server)
+    [child] = child_processes(server)
     os.kill(int(child), signal.SIGKILL)
     progress_above(again)
-    assert server.call("DELETE", f"/v2/custom-avatar/{avatar}").status == 200
+    assert server.request("DELETE", f"/v2/custom-avatar/{avatar}").status == 200
 
 
-def test_a_preview_is_drawn_though_the_one_that_draws_was_killed(start, tmp_path):
+def test_a_preview_is_drawn_though_the_one_that_draws_was_killed(start_server, tmp_path):
     """A real preview. If a busy machine does not finish it within 20 s, the test requests it again,
     as the editor does."""
-    server = start("preview", data=tmp_path, env={"VISAVIS_MODELS_DIR": str(tmp_path / "none")}).first_start()
+    server = start_server(
+        "preview", data=tmp_path, env={"VISAVIS_MODELS_DIR": str(tmp_path / "none")}
+    ).read_first_start()
 
     def preview(pose):
         def check():
-            answer = server.call(
+            answer = server.request(
                 "POST", "/v2/character/preview", {"character": BALD, "pose": pose, "size": 64}, timeout=60
             )
             assert answer.status in (200, 503), answer
@@ -454,27 +458,27 @@ def test_a_preview_is_drawn_though_the_one_that_draws_was_killed(start, tmp_path
         return answer.body
 
     first = preview({})
-    [child] = children(server)
+    [child] = child_processes(server)
     os.kill(int(child), signal.SIGKILL)
     assert preview({}) == first
     assert preview({"mouth": {"jaw": 1}}) != first
 
 
 def test_who_is_being_drawn_is_still_there_after_the_next_login(server, console):
-    one = console().login()
-    PreviewStub(one)
-    preview = Preview(one.open("avatars/new"))
-    page = one.page
+    console_page = console().login()
+    PreviewStub(console_page)
+    preview = Preview(console_page.open("avatars/new"))
+    page = console_page.page
     page.fill("#f-avatar-name", "Zoe")
     page.select_option("#begin", "mei")
     mei = preview.wait_until_sharp()
     page.context.clear_cookies()
-    one.expected.append("401")
+    console_page.expected_errors.append("401")
     page.click("text=Save and draw")
     page.wait_for_selector("#key")
     page.fill("#key", server.key)
     page.press("#key", "Enter")
-    one.wait_until_loaded()
+    console_page.wait_until_loaded()
     page.wait_for_selector("#f-avatar-name")
     assert page.input_value("#f-avatar-name") == "Zoe"
     assert preview.wait_until_sharp() == mei
@@ -482,7 +486,7 @@ def test_who_is_being_drawn_is_still_there_after_the_next_login(server, console)
 
 def test_whom_one_begins_with_leaves_nothing_behind_in_the_next(server, console):
     """The editor cannot set half-shut lids, but an avatar made by the API may have them."""
-    created = server.call(
+    created = server.request(
         "POST",
         "/v2/custom-avatar",
         {"avatar_name": "Sleepy", "gender": "female", "character": {}, "rest": {"eyes": {"lids": 0.3}}},
@@ -490,10 +494,10 @@ def test_whom_one_begins_with_leaves_nothing_behind_in_the_next(server, console)
     # Her drawing would only take CPU time.
     finish_drawing(server, created, "nia")
     path = f"/v2/custom-avatar/{created}"
-    one = console().login()
-    PreviewStub(one)
-    preview = Preview(one.open(f"avatars/new?from={created}"))
-    page = one.page
+    console_page = console().login()
+    PreviewStub(console_page)
+    preview = Preview(console_page.open(f"avatars/new?from={created}"))
+    page = console_page.page
 
     def pose_of(begin):
         with page.expect_request(lambda request: request.url.endswith("/v2/character/preview")) as preview_request:
@@ -507,23 +511,25 @@ def test_whom_one_begins_with_leaves_nothing_behind_in_the_next(server, console)
     assert pose_of("mei")["eyes"]["lids"] == 0
     mei = page.get_attribute("img.drawn", "src")
     assert mei != shown
-    assert server.call("DELETE", path).status == 200
-    with one.expect_status(404):
+    assert server.request("DELETE", path).status == 200
+    with console_page.expect_status(404):
         page.select_option("#begin", created)
-        one.wait_for("document.querySelector('.preview-figure [role=status]').textContent.includes('not found')")
+        console_page.wait_for(
+            "document.querySelector('.preview-figure [role=status]').textContent.includes('not found')"
+        )
         assert (
             page.get_attribute("img.drawn", "src") == mei
             and page.eval_on_selector("#begin", "one => one.selectedIndex") == -1
         )
-        one.open(f"avatars/new?from={created}")
-        one.wait_for("document.querySelector('#main h1').textContent === 'Nothing here'")
+        console_page.open(f"avatars/new?from={created}")
+        console_page.wait_for("document.querySelector('#main h1').textContent === 'Nothing here'")
 
 
 def test_a_preview_that_breaks_off_is_said_and_the_next_one_comes(server, console):
-    one = console().login()
-    PreviewStub(one)
-    preview = Preview(one.open("avatars/new"))
-    page = one.page
+    console_page = console().login()
+    PreviewStub(console_page)
+    preview = Preview(console_page.open("avatars/new"))
+    page = console_page.page
     page.evaluate("""() => {
       const blob = Response.prototype.blob;
       Response.prototype.blob = function () {
@@ -538,23 +544,23 @@ def test_a_preview_that_breaks_off_is_said_and_the_next_one_comes(server, consol
 
 
 def test_the_editor_has_names_contrast_and_room(server, console):
-    one = console(width=390, height=844).login()
-    PreviewStub(one)
-    page = one.page
+    console_page = console(width=390, height=844).login()
+    PreviewStub(console_page)
+    page = console_page.page
     wrong = {}
     for path in ("avatars/new", "avatars/new?from=amina"):
-        one.open(path)
-        Preview(one)
+        console_page.open(path)
+        Preview(console_page)
         page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-        if found := page.evaluate(UNNAMED):
+        if found := page.evaluate(FIND_UNNAMED_ELEMENTS):
             wrong[path] = found
         for scheme in ("dark", "light"):
             page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-            if found := page.evaluate(PALE):
+            if found := page.evaluate(FIND_LOW_CONTRAST):
                 wrong[f"{path} in {scheme}"] = found
         for width in (320, 360, 768, 1440):
             page.set_viewport_size({"width": width, "height": 800})
-            if found := page.evaluate(OUTSIDE):
+            if found := page.evaluate(FIND_OVERFLOW):
                 wrong[f"{path} at {width}"] = found
-            one.save_screenshot(f"editor-{width}")
+            console_page.save_screenshot(f"editor-{width}")
     assert not wrong, "\n".join(f"{what}: {found}" for what, found in wrong.items())

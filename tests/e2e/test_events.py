@@ -10,10 +10,10 @@ import pytest
 
 from conformance import events
 from kit import stores, speech
-from kit.webrtc_client import Call, run
-from kit.receivers import WebhookReceiver, Model, Tool
+from kit.webrtc_client import DataChannelCall, run_async
+from kit.receivers import WebhookReceiver, ScriptedLlm, MockTool
 from kit.server import ALL_EVENTS
-from test_guardrails import SORRY, ModerationModel, GuardrailReceiver, guardrail
+from test_guardrails import REFUSAL_TEXT, ModerationModel, GuardrailReceiver, create_guardrail
 
 QUESTION, GREETING = ("How many places are free?", "rms"), ("Hello.", "rms")
 ANSWER = "I have found nine free places, and now you shall hear a long story of the old museum, of its many rooms, and of all the people who came to see the clocks."
@@ -55,53 +55,53 @@ def scripted_reply(llm_request):
     return [ANSWER] if roles[-1] == "tool" else ["All right."]
 
 
-async def whole(client):
+async def full_call(client):
     client.microphone.queue = speech.concatenate([QUESTION])
     await client.wait_for(lambda: client.events("agent.started_speaking"), 60, "the answer")
     received_before = len(client.received_audio)
     await client.wait_for(lambda: len(client.received_audio) > received_before + 75, 60, "a second and a half of it")
-    client.type(TYPED)
+    client.send_typed(TYPED)
     await client.wait_for(lambda: client.find_message(event="call_ended"), 90, "the end")
 
 
-async def brief(client):
+async def filtered_events_call(client):
     client.microphone.queue = speech.concatenate([GREETING])
     await client.wait_for(lambda: client.events("user.stopped_speaking"), 60, "the end of speech")
 
 
-async def left(client):
+async def user_leaves_call(client):
     headers = {
         "authorization": f"Bearer {client.conversation['token']}",
         "content-type": "application/trickle-ice-sdpfrag",
     }
     reply = await asyncio.to_thread(
-        client.server.call, "PATCH", client.resource, key=None, raw=b"a=end-of-candidates\r\n", headers=headers
+        client.server.request, "PATCH", client.resource, key=None, raw=b"a=end-of-candidates\r\n", headers=headers
     )
     return {"PATCH": reply.status}
 
 
-async def guarded(client):
-    await client.ask("May I sue my neighbour?", SORRY)
+async def guardrail_call(client):
+    await client.ask("May I sue my neighbour?", REFUSAL_TEXT)
 
 
-async def silent(client):
-    client.type("Hello.")
+async def no_callback_call(client):
+    client.send_typed("Hello.")
     await client.wait_for(client.utterances, 60, "an answer")
 
 
 def run_call(server, agent, work, hooks=None, **more):
-    conversation = server.conversation(agent["id"], **more)
+    conversation = server.create_conversation(agent["id"], **more)
     outcome = Outcome(conversation["id"], time.time())
 
     async def talk():
-        client = await Call(server, conversation).connect()
+        client = await DataChannelCall(server, conversation).connect()
         outcome.signaling = await work(client) or {}
         if client.find_message(event="call_ended"):
             await client.peer.close()
         else:
-            outcome.signaling["DELETE"] = (await client.leave()).status
+            outcome.signaling["DELETE"] = (await client.hang_up()).status
 
-    run(talk())
+    run_async(talk())
     outcome.record = server.wait_for(conversation["id"], "ENDED", timeout=60)
     if hooks:
         hooks.wait_for(conversation["id"], "call_ended", timeout=60)
@@ -111,11 +111,13 @@ def run_call(server, agent, work, hooks=None, **more):
 
 
 @pytest.fixture(scope="session", params=["sqlite", pytest.param("postgres", marks=pytest.mark.long("store"))])
-def calls(request, start, tmp_path_factory):
+def played_calls(request, start_server, tmp_path_factory):
     """The calls of the table. Each runs once on each store, when the first of its rows needs it."""
     store = stores.Sqlite() if request.param == "sqlite" else stores.Postgres(request.getfixturevalue("postgres"))
     folder = tmp_path_factory.mktemp(f"events-{store.name}")
-    server = start(f"events-{store.name}", data=folder, env=store.environment(folder)).first_start().ready()
+    server = (
+        start_server(f"events-{store.name}", data=folder, env=store.environment(folder)).read_first_start().wait_ready()
+    )
     receivers, played = [], {}
 
     def receiver(kind, *given):
@@ -125,7 +127,7 @@ def calls(request, start, tmp_path_factory):
     def of(name):
         if name in played:
             return played[name]
-        hooks, llm_server = receiver(WebhookReceiver), receiver(Model, scripted_reply)
+        hooks, llm_server = receiver(WebhookReceiver), receiver(ScriptedLlm, scripted_reply)
         scripted = {
             "llm": {"provider": "custom", "url": llm_server.base_url, "model": "scripted"},
             "turn": {"preemptive_generation": False},
@@ -137,32 +139,38 @@ def calls(request, start, tmp_path_factory):
                 "description": "Looks something up.",
                 "parameters": {"type": "object", "properties": {"what": {"type": "string"}}},
             }
-            created = server.call(
+            created = server.request(
                 "POST",
                 "/v1/ext/tool",
                 {
                     "type": "tool.api",
                     "schema": schema,
-                    "request_config": {"method": "GET", "url": receiver(Tool, RESULT).url},
+                    "request_config": {"method": "GET", "url": receiver(MockTool, RESULT).url},
                 },
             )
             assert created.status == 201, created
             warned = {"exit_heads_up_message": {"callout_before": 3, "messages": []}}
-            agent = server.agent(
-                hooks=hooks, tools=[created.json()["id"]], config={"maxCallDuration": events.LIMIT},
+            agent = server.create_agent(
+                hooks=hooks, tools=[created.json()["id"]], config={"maxCallDuration": events.MAX_CALL_DURATION},
                 avatar=warned, transcripts=[QUESTION], **scripted,
             )  # fmt: skip
-            played[name] = run_call(server, agent, whole, hooks)
+            played[name] = run_call(server, agent, full_call, hooks)
         elif name == "brief":
             played[name] = run_call(
                 server,
-                server.agent(hooks=hooks, events=["user.stopped_speaking", "call_ended"], transcripts=[GREETING]),
-                brief,
+                server.create_agent(
+                    hooks=hooks, events=["user.stopped_speaking", "call_ended"], transcripts=[GREETING]
+                ),
+                filtered_events_call,
                 hooks,
             )
         elif name == "left":
             played[name] = run_call(
-                server, server.agent(hooks=hooks, events=ALL_EVENTS, transcripts=[]), left, hooks, user_id="ada-1"
+                server,
+                server.create_agent(hooks=hooks, events=ALL_EVENTS, transcripts=[]),
+                user_leaves_call,
+                hooks,
+                user_id="ada-1",
             )
         elif name == "guarded":
             moderation, guardrail_receiver = receiver(ModerationModel), receiver(GuardrailReceiver)
@@ -172,15 +180,17 @@ def calls(request, start, tmp_path_factory):
             }
             outcome = run_call(
                 server,
-                server.agent(hooks=hooks, extra={"guardrail": [guardrail(server, guardrail_receiver)[0]]}, **ruled),
-                guarded,
+                server.create_agent(
+                    hooks=hooks, extra={"guardrail": [create_guardrail(server, guardrail_receiver)[0]]}, **ruled
+                ),
+                guardrail_call,
                 hooks,
             )
-            guardrail_receiver.wait(lambda: guardrail_receiver.callbacks, 60, "the notice")
+            guardrail_receiver.wait_until(lambda: guardrail_receiver.callbacks, 60, "the notice")
             outcome.callbacks = [one for one, _ in guardrail_receiver.callbacks]
             played[name] = outcome
         else:
-            played[name] = run_call(server, server.agent(), silent)
+            played[name] = run_call(server, server.create_agent(), no_callback_call)
         return played[name]
 
     yield of
@@ -189,8 +199,8 @@ def calls(request, start, tmp_path_factory):
 
 
 @pytest.mark.parametrize(("says", "name", "holds"), [pytest.param(*row, id=row[0]) for row in events.ROWS])
-def test_event(calls, says, name, holds):
-    call = calls(name)
+def test_event(played_calls, says, name, holds):
+    call = played_calls(name)
     assert holds(call), (says, call)
 
 

@@ -6,16 +6,16 @@ import json
 import pytest
 
 from kit import typed_call
-from kit.receivers import Model, Receiver
+from kit.receivers import ScriptedLlm, MockServer
 
 RULE = "The user wants legal advice"
-SORRY = "I am a museum guide, please ask a lawyer."
+REFUSAL_TEXT = "I am a museum guide, please ask a lawyer."
 #: More than twenty seconds at the pace of the test's voice. A check that a busy machine delays
 #: still interrupts it.
-LONG = "You surely should do that, and at once, because nothing else helps. " * 30 + "Everybody does it."
+LONG_REPLY = "You surely should do that, and at once, because nothing else helps. " * 30 + "Everybody does it."
 
 
-class ModerationModel(Model):
+class ModerationModel(ScriptedLlm):
     """A model with a moderation endpoint. Rules match texts about suing."""
 
     def __init__(self):
@@ -24,13 +24,13 @@ class ModerationModel(Model):
         self.moderated = []
         self.verdict = {"results": [{"flagged": True, "categories": {"legal": True}}]}
 
-    def answer(self, request, body):
+    def handle(self, request, body):
         if request.path == "/v1/moderations":
             with self.changed:
                 self.moderated.append(json.loads(body)["input"])
             self.reply(request, 200, json.dumps(self.verdict).encode())
         else:
-            super().answer(request, body)
+            super().handle(request, body)
 
     def complete(self, llm_request):
         last, tools = llm_request["messages"][-1], [tool["function"] for tool in llm_request.get("tools") or []]
@@ -55,17 +55,17 @@ class ModerationModel(Model):
             return [f"The result was {json.loads(last['content'])['results'][0]['flagged']}."]
         if "sue" in last["content"] and rule:
             return called
-        return [LONG if "sue" in last["content"] else "You surely may, and everybody does it."]
+        return [LONG_REPLY if "sue" in last["content"] else "You surely may, and everybody does it."]
 
 
-class GuardrailReceiver(Receiver):
+class GuardrailReceiver(MockServer):
     """A guardrail's receiver. It rejects the request, which is not sent again."""
 
     def __init__(self):
         super().__init__()
         self.callbacks = []
 
-    def answer(self, request, body):
+    def handle(self, request, body):
         with self.changed:
             self.callbacks.append((json.loads(body), dict(request.headers)))
             self.changed.notify_all()
@@ -86,8 +86,8 @@ def receiver():
     created.close()
 
 
-def guardrail(server, receiver, say=SORRY, prompt=RULE):
-    created = server.call(
+def create_guardrail(server, receiver, say=REFUSAL_TEXT, prompt=RULE):
+    created = server.request(
         "POST",
         "/v1/ext/guardrail",
         {
@@ -99,26 +99,28 @@ def guardrail(server, receiver, say=SORRY, prompt=RULE):
         },
     )
     assert created.status == 201, created
-    found = server.call("GET", f"/v1/ext/guardrail/{created.json()['id']}").json()
+    found = server.request("GET", f"/v1/ext/guardrail/{created.json()['id']}").json()
     return found["id"], found["key"]
 
 
-def guarded(server, moderation, guardrails):
-    return typed_call.agent(server, llm_server=moderation, name="Guide", extra={"guardrail": guardrails})
+def create_guarded_agent(server, moderation, guardrails):
+    return typed_call.create_typed_agent(server, llm_server=moderation, name="Guide", extra={"guardrail": guardrails})
 
 
 def test_its_words_take_the_place_of_the_reply_and_its_receiver_is_told_once(server, moderation, receiver):
-    id, key = guardrail(server, receiver)
+    id, key = create_guardrail(server, receiver)
 
     async def work(client):
-        await client.ask("May I sue my neighbour?", SORRY)
+        await client.ask("May I sue my neighbour?", REFUSAL_TEXT)
         utterances = client.utterances()
-        assert utterances[-1] == SORRY and not any("Everybody does it" in text for text in utterances), utterances
-        receiver.wait(lambda: receiver.callbacks, typed_call.TEST_TIMEOUT, "the notice")
+        assert utterances[-1] == REFUSAL_TEXT and not any("Everybody does it" in text for text in utterances), (
+            utterances
+        )
+        receiver.wait_until(lambda: receiver.callbacks, typed_call.TEST_TIMEOUT, "the notice")
         # A guardrail that does not trigger delays nothing, even if its check never ends.
         await client.ask("May I take pictures?", "everybody does it.")
 
-    record = typed_call.run_call(server, guarded(server, moderation, [id]), work)
+    record = typed_call.run_call(server, create_guarded_agent(server, moderation, [id]), work)
     ((callback, headers),) = receiver.callbacks
     assert set(callback) == {
         "event",
@@ -134,7 +136,7 @@ def test_its_words_take_the_place_of_the_reply_and_its_receiver_is_told_once(ser
     assert callback["event"] == "guardrail_triggered" and callback["guardrail"] == {"name": key, "category": "law"}
     assert (callback["content"], callback["response_message"], callback["verdict"]) == (
         "May I sue my neighbour?",
-        SORRY,
+        REFUSAL_TEXT,
         None,
     )
     assert (
@@ -146,20 +148,20 @@ def test_its_words_take_the_place_of_the_reply_and_its_receiver_is_told_once(ser
     assert {name.lower() for name in headers} >= {"webhook-id", "webhook-timestamp", "webhook-signature"}
     assert moderation.checks == ["May I sue my neighbour?", "May I take pictures?"]
     words = [(entry["role"], entry["content"]) for entry in record["transcript"]]
-    assert ("assistant", SORRY) in words
-    assert [m["speech_id"] for m in record["chat_history"]["messages"] if m["content"] == SORRY] == [
+    assert ("assistant", REFUSAL_TEXT) in words
+    assert [m["speech_id"] for m in record["chat_history"]["messages"] if m["content"] == REFUSAL_TEXT] == [
         callback["speech_id"]
     ]
 
 
 def test_without_words_of_its_own_the_moderation_s_result_is_given_to_the_model(server, moderation, receiver):
-    id, key = guardrail(server, receiver, say="")
+    id, key = create_guardrail(server, receiver, say="")
 
     async def work(client):
         await client.ask("May I sue my neighbour?", "The result was True.")
-        receiver.wait(lambda: receiver.callbacks, typed_call.TEST_TIMEOUT, "the notice")
+        receiver.wait_until(lambda: receiver.callbacks, typed_call.TEST_TIMEOUT, "the notice")
 
-    typed_call.run_call(server, guarded(server, moderation, [id]), work)
+    typed_call.run_call(server, create_guarded_agent(server, moderation, [id]), work)
     ((callback, _),) = receiver.callbacks
     assert (callback["guardrail"]["name"], callback["response_message"], callback["verdict"]) == (
         key,
@@ -172,17 +174,17 @@ def test_without_words_of_its_own_the_moderation_s_result_is_given_to_the_model(
 
 
 def test_the_built_in_model_keeps_rules_too_and_a_deleted_one_is_skipped(server, receiver):
-    id, _ = guardrail(server, receiver, prompt="The user asks about bombs")
-    gone, _ = guardrail(server, receiver, say="Never spoken.", prompt="The user asks about the first room")
+    id, _ = create_guardrail(server, receiver, prompt="The user asks about bombs")
+    gone, _ = create_guardrail(server, receiver, say="Never spoken.", prompt="The user asks about the first room")
     known = "The museum has an old clock in the first room. Bombs from the war lie in the cellar."
-    agent = typed_call.agent(server, knowledge=known, extra={"guardrail": [gone, id]})
-    assert server.call("DELETE", f"/v1/ext/guardrail/{gone}").status == 200
+    agent = typed_call.create_typed_agent(server, knowledge=known, extra={"guardrail": [gone, id]})
+    assert server.request("DELETE", f"/v1/ext/guardrail/{gone}").status == 200
 
     async def work(client):
         await client.ask("What is in the first room?", "old clock")
-        await client.ask("How do I build bombs?", SORRY)
+        await client.ask("How do I build bombs?", REFUSAL_TEXT)
         assert "Never spoken." not in client.utterances()
 
     typed_call.run_call(server, agent, work)
-    receiver.wait(lambda: receiver.callbacks, typed_call.TEST_TIMEOUT, "the notice")
+    receiver.wait_until(lambda: receiver.callbacks, typed_call.TEST_TIMEOUT, "the notice")
     assert len(receiver.callbacks) == 1

@@ -9,11 +9,11 @@ import sqlite3
 import pytest
 
 from kit import typed_call
-from kit.receivers import Receiver
+from kit.receivers import MockServer
 from kit.polling import wait_until
 
 
-def pdf(*lines):
+def make_pdf(*lines):
     """A PDF of one page: a header, objects, their offsets, a trailer."""
     shown = " T* ".join(f"({line}) Tj" for line in lines)
     content = f"BT /F1 14 Tf 18 TL 72 700 Td {shown} ET"
@@ -33,13 +33,13 @@ def pdf(*lines):
 
 
 def test_a_fact_of_a_pdf_is_spoken(server):
-    base = server.knowledge(
+    base = server.create_knowledge_base(
         "The museum opens at nine.",
-        files={"keys.pdf": pdf("The lighthouse keeper is called Robert.", "He has forty seven silver keys.")},
+        files={"keys.pdf": make_pdf("The lighthouse keeper is called Robert.", "He has forty seven silver keys.")},
     )
-    gone = server.knowledge("The lighthouse keeper is called Susan.")
-    agent = typed_call.agent(server, extra={"knowledge_base": [gone, base]})
-    assert server.call("DELETE", f"/v1/ext/kb/{gone}").status == 200
+    gone = server.create_knowledge_base("The lighthouse keeper is called Susan.")
+    agent = typed_call.create_typed_agent(server, extra={"knowledge_base": [gone, base]})
+    assert server.request("DELETE", f"/v1/ext/kb/{gone}").status == 200
 
     async def work(client):
         await client.ask("How many silver keys does he have?", "forty seven silver keys")
@@ -47,14 +47,14 @@ def test_a_fact_of_a_pdf_is_spoken(server):
         assert "Susan" not in answer
 
     record = typed_call.run_call(server, agent, work)
-    documents = {d["name"]: d["id"] for d in server.call("GET", f"/v1/ext/kb/{base}").json()["documents"]}
+    documents = {d["name"]: d["id"] for d in server.request("GET", f"/v1/ext/kb/{base}").json()["documents"]}
     items = record["snippets"]["items"]
     used = [item for item in items if item["doc_id"] == documents["keys.pdf"]]
     assert used and all(item["kb_id"] == base for item in items), items
     assert all("Robert" in item["text"] and item["score"] > 0 and item["speech_id"] for item in used), used
 
 
-class EmbeddingServer(Receiver):
+class EmbeddingServer(MockServer):
     """An OpenAI-compatible embedding server that knows which words have the same meaning."""
 
     TOPICS = (
@@ -68,7 +68,7 @@ class EmbeddingServer(Receiver):
         self.requests = []
         self.broken = False
 
-    def answer(self, request, body):
+    def handle(self, request, body):
         payload = json.loads(body)
         with self.changed:
             self.requests.append({"path": request.path, "key": request.headers.get("authorization"), **payload})
@@ -115,14 +115,14 @@ def embedding_server():
 
 
 @pytest.fixture(scope="module")
-def server_with_embeddings(start, embedding_server):
+def server_with_embeddings(start_server, embedding_server):
     """A server with embeddings."""
     env = {
         "VISAVIS_KNOWLEDGE_EMBEDDINGS_URL": embedding_server.url + "/v1",
         "VISAVIS_KNOWLEDGE_EMBEDDINGS_MODEL": "meaning-1",
         "VISAVIS_KNOWLEDGE_EMBEDDINGS_TOKEN": "sesame",
     }
-    return start("knowing", env=env).first_start().ready()
+    return start_server("knowing", env=env).read_first_start().wait_ready()
 
 
 def wait_until_stored(server, bases):
@@ -138,12 +138,12 @@ def wait_until_stored(server, bases):
 
 
 @pytest.mark.long("providers")
-def test_meaning_is_found_where_no_word_is_shared(server_with_embeddings, embedding_server, model):
+def test_meaning_is_found_where_no_word_is_shared(server_with_embeddings, embedding_server, scripted_llm):
     """A question waits at most 250 ms for its embedding, so this depends on the machine.
     control-api/tests/api/embeddings.rs tests the search."""
-    llm_server = model(lambda request: ["I have looked."])
-    bases = {name: server_with_embeddings.knowledge(text) for name, text in TEXTS.items()}
-    embedding_server.wait(
+    llm_server = scripted_llm(lambda request: ["I have looked."])
+    bases = {name: server_with_embeddings.create_knowledge_base(text) for name, text in TEXTS.items()}
+    embedding_server.wait_until(
         lambda: {text for request in embedding_server.requests for text in request["input"]} >= set(TEXTS.values()),
         typed_call.TEST_TIMEOUT,
         "the documents' embeddings",
@@ -152,7 +152,7 @@ def test_meaning_is_found_where_no_word_is_shared(server_with_embeddings, embedd
         (request["path"], request["key"], request["model"]) == ("/v1/embeddings", "Bearer sesame", "meaning-1")
         for request in embedding_server.requests
     )
-    agent = typed_call.agent(
+    agent = typed_call.create_typed_agent(
         server_with_embeddings, llm_server=llm_server, extra={"knowledge_base": list(bases.values())}
     )
 

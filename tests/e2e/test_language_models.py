@@ -14,8 +14,8 @@ FIRST_ROOM = "What do visitors see in the first room?"
 WEATHER = "What is the weather like over there?"
 
 
-def agent_with(server, model, **more):
-    return server.agent(
+def create_agent_with(server, model, **more):
+    return server.create_agent(
         llm={"provider": "custom", "url": model.base_url, "token": "secret-token", "model": "scripted"},
         turn={"preemptive_generation": False},
         **more,
@@ -23,13 +23,13 @@ def agent_with(server, model, **more):
 
 
 def ask(page, text):
-    mark = page.mark()
+    mark = page.message_count()
     user_speech = page.speak(text)
-    assert page.event("utterance_committed", mark)["payload"]["text"] == text
+    assert page.wait_for_event("utterance_committed", mark)["payload"]["text"] == text
     return mark, user_speech
 
 
-def test_sound_starts_while_the_words_still_stream(server, call, model):
+def test_sound_starts_while_the_words_still_stream(server, call, scripted_llm):
     """The first sentence is audible before the model writes the rest."""
     first, rest = "The first room is full of clocks. Then there ", "is a second room with many old pictures."
     first_sentence_heard = threading.Event()
@@ -42,19 +42,19 @@ def test_sound_starts_while_the_words_still_stream(server, call, model):
             first_sentence_heard.wait(3)
             yield word
 
-    slow = model(stream_words)
-    agent = agent_with(server, slow, transcripts=[FIRST_ROOM])
-    page = call(options={"packets": True}).open(server.conversation(agent["id"])["join_link"])
+    slow = scripted_llm(stream_words)
+    agent = create_agent_with(server, slow, transcripts=[FIRST_ROOM])
+    page = call(options={"packets": True}).open(server.create_conversation(agent["id"])["join_link"])
     page.join()
     mark, user_speech = ask(page, FIRST_ROOM)
     page.wait_for_sound(user_speech.end)
-    assert not slow.done, "the stream had ended before the first sound"
+    assert not slow.finished_at, "the stream had ended before the first sound"
     first_sentence_heard.set()
-    answer = page.event("agent.stopped_speaking", mark)
+    answer = page.wait_for_event("agent.stopped_speaking", mark)
     assert answer["payload"]["text"] == first + rest
     # A browser without CPU time has gaps within an answer, too.
     page.wait_for_silence(after=answer["t"])
-    _, agent_audio = page.packets(user_speech.end, page.now())
+    _, agent_audio = page.rtp_audio(user_speech.end, page.audio_clock())
     sentences = ["The first room is full of clocks.", "Then there is a second room with many old pictures."]
     for sentence, arrival in zip(sentences, audio_match.match_page_audio(sentences, "rms", agent_audio), strict=True):
         audio_match.expect_arrival(arrival, sentence)
@@ -72,41 +72,41 @@ def check_apology(server, call, model, failures: list[tuple[list, list[str]]]):
     questions = ["Tell me more.", "And then?", "Is all well?"][-len(failures) - 1 :]
     scripts = {question: script for question, (script, _) in zip(questions, failures, strict=False)}
     broken = model(lambda llm_request: scripts.get(llm_request["messages"][-1]["content"], ["All is well again."]))
-    agent = agent_with(server, broken, transcripts=questions)
-    conversation = server.conversation(agent["id"])
+    agent = create_agent_with(server, broken, transcripts=questions)
+    conversation = server.create_conversation(agent["id"])
     page = call(options={"packets": True}).open(conversation["join_link"])
     page.join()
     for question, (_, before) in zip(questions, failures, strict=False):
         at, user_speech = ask(page, question)
         texts = []
         while not texts or texts[-1] != " ".join(APOLOGY):
-            stopped = page.event("agent.stopped_speaking", at)
+            stopped = page.wait_for_event("agent.stopped_speaking", at)
             texts.append(stopped["payload"]["text"])
             at = stopped["n"] + 1
         assert texts[:-1] == before, texts
         page.wait_for_silence(after=stopped["t"])
-        _, agent_audio = page.packets(user_speech.end, page.now())
+        _, agent_audio = page.rtp_audio(user_speech.end, page.audio_clock())
         for sentence, arrival in zip(
             [*before, *APOLOGY], audio_match.match_page_audio([*before, *APOLOGY], "rms", agent_audio), strict=True
         ):
             audio_match.expect_arrival(arrival, sentence)
     mark, _ = ask(page, questions[-1])
-    again = page.event("agent.stopped_speaking", mark)
+    again = page.wait_for_event("agent.stopped_speaking", mark)
     assert again["payload"]["text"] == "All is well again."
-    assert server.record(conversation["id"])["status"] == "IN_PROGRESS"
+    assert server.get_conversation(conversation["id"])["status"] == "IN_PROGRESS"
 
 
-def test_a_server_that_fails_or_breaks_off_is_apologised_for(server, call, model):
+def test_a_server_that_fails_or_breaks_off_is_apologised_for(server, call, scripted_llm):
     cut = ["The first room is full of clocks. ", "And then there ", 0.3, "is a", "!cut"]
-    check_apology(server, call, model, [(["!500"], []), (cut, ["The first room is full of clocks."])])
+    check_apology(server, call, scripted_llm, [(["!500"], []), (cut, ["The first room is full of clocks."])])
 
 
 @pytest.mark.long("providers")
-def test_a_server_that_stalls_is_apologised_for(server, call, model):
-    check_apology(server, call, model, [(["!stall"], [])])
+def test_a_server_that_stalls_is_apologised_for(server, call, scripted_llm):
+    check_apology(server, call, scripted_llm, [(["!stall"], [])])
 
 
-def test_a_tool_is_really_called(server, call, model, tool, hooks):
+def test_a_tool_is_really_called(server, call, scripted_llm, tool, webhooks):
     weather = tool({"sky": "purple", "degrees": 21})
 
     def script(llm_request):
@@ -124,7 +124,7 @@ def test_a_tool_is_really_called(server, call, model, tool, hooks):
             {"tool_calls": [{"index": 0, "function": {"arguments": '"Green Hill", "unit": "C"}'}}]},
         ]
 
-    llm_server = model(script)
+    llm_server = scripted_llm(script)
     schema = {
         "type": "function",
         "name": "sky_over",
@@ -135,7 +135,7 @@ def test_a_tool_is_really_called(server, call, model, tool, hooks):
             "required": ["place"],
         },
     }
-    created = server.call(
+    created = server.request(
         "POST",
         "/v1/ext/tool",
         {
@@ -146,20 +146,20 @@ def test_a_tool_is_really_called(server, call, model, tool, hooks):
         },
     )
     assert created.status == 201 and created.json()["message"] == "Tool details created successfully", created
-    agent = agent_with(server, llm_server, hooks=hooks, tools=[created.json()["id"]], transcripts=[WEATHER])
-    conversation = server.conversation(agent["id"])
+    agent = create_agent_with(server, llm_server, hooks=webhooks, tools=[created.json()["id"]], transcripts=[WEATHER])
+    conversation = server.create_conversation(agent["id"])
     page = call(options={"packets": True}).open(conversation["join_link"])
     page.join()
     mark, user_speech = ask(page, WEATHER)
-    done = hooks.wait_for(conversation["id"], "tool_call")
+    done = webhooks.wait_for(conversation["id"], "tool_call")
     assert done["event"]["payload"] == {
         "tool_name": "sky_over",
         "parameters": {"place": "Green Hill", "unit": "C"},
         "result": {"sky": "purple", "degrees": 21},
     }
-    first = page.event("agent.stopped_speaking", mark)
+    first = page.wait_for_event("agent.stopped_speaking", mark)
     assert first["payload"]["text"] == "One moment please."
-    answer = page.event("agent.stopped_speaking", first["n"] + 1)
+    answer = page.wait_for_event("agent.stopped_speaking", first["n"] + 1)
     assert answer["payload"]["text"] == "The sky is purple and it has twenty one degrees."
     request = weather.calls[0]
     assert (request["method"], request["path"]) == ("GET", "/sky/Green%20Hill?unit=C"), request

@@ -3,13 +3,13 @@ to the long tier."""
 
 import pytest
 
-from kit.load_generator import read_report, load, required
+from kit.load_generator import read_report, run_load, require_arguments
 
 UNMEASURED = {"n": 0, "p50": None, "p95": None, "p99": None, "max": None}
 
 
 #: What a run with one utterance per call must fulfil on any machine.
-STATES = ["failed == 0", "turns.wrong == 0", "turns.missing == 0", "turns.unanswered == 0"]
+REQUIREMENTS = ["failed == 0", "turns.wrong == 0", "turns.missing == 0", "turns.unanswered == 0"]
 
 
 def test_three_calls_in_an_engine_alone_are_answered_and_a_broken_limit_fails(tmp_path):
@@ -18,9 +18,9 @@ def test_three_calls_in_an_engine_alone_are_answered_and_a_broken_limit_fails(tm
     out = tmp_path / "found.json"
     broken = ["p50(voice_to_voice) < 100ms", "max(ttff) < 9s"]
     arguments = "--engine-only --calls 3 --ramp 4/s --duration 9".split()
-    run = load(*arguments, "--out", str(out), *required(STATES + broken))
+    run = run_load(*arguments, "--out", str(out), *require_arguments(REQUIREMENTS + broken))
     assert run.returncode == 1, run.stdout + run.stderr
-    assert run.stdout.count("PASSED  ") == len(STATES)
+    assert run.stdout.count("PASSED  ") == len(REQUIREMENTS)
     assert "FAILED  p50(voice_to_voice) < 100ms: the value is " in run.stdout
     assert "FAILED  max(ttff) < 9s: not measured" in run.stdout
     found = read_report(out)
@@ -41,9 +41,15 @@ def test_three_calls_in_an_engine_alone_are_answered_and_a_broken_limit_fails(tm
 @pytest.mark.long("load")
 def test_calls_in_an_engine_alone_are_answered_interrupt_and_are_measured(tmp_path, report):
     out = tmp_path / "found.json"
-    requirements = [*STATES, "late_audio < 1%", "n(barge_in) == 4", "p95(voice_to_voice) < 2s", "p95(barge_in) < 1s"]
+    requirements = [
+        *REQUIREMENTS,
+        "late_audio < 1%",
+        "n(barge_in) == 4",
+        "p95(voice_to_voice) < 2s",
+        "p95(barge_in) < 1s",
+    ]
     arguments = "--engine-only --calls 4 --ramp 4/s --duration 11".split()
-    run = load(*arguments, "--out", str(out), *required(requirements))
+    run = run_load(*arguments, "--out", str(out), *require_arguments(requirements))
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.count("PASSED  ") == len(requirements)
     found = read_report(out)
@@ -70,7 +76,7 @@ def test_calls_in_an_engine_alone_are_answered_interrupt_and_are_measured(tmp_pa
     ],
 )
 def test_what_cannot_be_is_told_in_one_sentence(arguments, sentence):
-    run = load("--engine-only", *arguments)
+    run = run_load("--engine-only", *arguments)
     assert run.returncode == 2, run.stdout + run.stderr
     assert sentence in run.stderr and run.stderr.count("\n") == 1 and not run.stdout, run.stderr
 
@@ -78,7 +84,7 @@ def test_what_cannot_be_is_told_in_one_sentence(arguments, sentence):
 @pytest.mark.long("load")
 def test_a_hundred_calls_share_a_core(tmp_path, report):
     out = tmp_path / "found.json"
-    run = load(
+    run = run_load(
         "--engine-only",
         "--calls",
         "100",
@@ -97,8 +103,8 @@ def test_a_hundred_calls_share_a_core(tmp_path, report):
     found = read_report(out)
     assert found["asked"] == {"calls": 100, "ramp": 50, "duration": 20, "cycle": None}
     # What docs/performance.md promises for four to eight times as many.
-    report.promise(
+    report.check_target(
         "a hundred calls in an engine alone: CPU a call-second, ms", found["server"]["cpu_ms_per_call_second"], 2
     )
-    report.promise("a hundred calls in an engine alone: overhead, p95, ms", found["ms"]["overhead"]["p95"], 100)
-    report.promise("a hundred calls in an engine alone: share of late sound", found["late_audio"], 0.001)
+    report.check_target("a hundred calls in an engine alone: overhead, p95, ms", found["ms"]["overhead"]["p95"], 100)
+    report.check_target("a hundred calls in an engine alone: share of late sound", found["late_audio"], 0.001)

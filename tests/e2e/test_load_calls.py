@@ -5,65 +5,75 @@ import json
 
 import pytest
 
-from kit.load_generator import read_report, load, required
+from kit.load_generator import read_report, run_load, require_arguments
 
 
 @pytest.fixture(scope="module")
-def scripted(start):
-    return start("load").first_start().ready()
+def scripted_server(start_server):
+    return start_server("load").read_first_start().wait_ready()
 
 
 #: What must hold for three callers on any machine.
-STATES = ["failed == 0", "errors == 0", "events.missing == 0", "events.out_of_order == 0", "video.decode_errors == 0"]
-#: What must hold in addition where the callers get CPU time. A caller that does not send for half a
-#: second has ended its turn.
-TURNS = ["turns.wrong == 0", "turns.missing == 0", "turns.unanswered == 0"]
+REQUIREMENTS = ["failed == 0", "errors == 0", "turns.wrong == 0", "turns.missing == 0", "turns.unanswered == 0",
+          "events.missing == 0", "events.out_of_order == 0", "video.decode_errors == 0"]  # fmt: skip
 
 
 #: Packets of the microphone that arrive three at a time, up to 60 ms late and reordered.
-UNEVENLY = ["--burst", "3", "--jitter", "60"]
+JITTER_ARGUMENTS = ["--burst", "3", "--jitter", "60"]
 
 
-def call_with_three(server, out, limits, line=(), seconds=12):
+def run_three_callers(server, out, limits, line=(), seconds=12):
     arguments = [*f"--scripted --calls 3 --ramp 4/s --duration {seconds}".split(), *line]
-    run = load("--server", server.url, "--key", server.key, *arguments, "--out", str(out), *required(STATES + limits))
+    run = run_load(
+        "--server",
+        server.url,
+        "--key",
+        server.key,
+        *arguments,
+        "--out",
+        str(out),
+        *require_arguments(REQUIREMENTS + limits),
+    )
     assert run.returncode == 0, run.stdout + run.stderr
     return read_report(out)
 
 
-def test_three_callers_are_answered_interrupt_and_get_every_event(scripted, tmp_path, report):
-    found = call_with_three(scripted, tmp_path / "found.json", [], seconds=9)
+def test_three_callers_are_answered_interrupt_and_get_every_event(scripted_server, tmp_path, report):
+    found = run_three_callers(scripted_server, tmp_path / "found.json", [], seconds=9)
     report.add("three callers", found)
     shares = {"n", "p50", "p95", "p99", "max"}
     assert all(set(spread) == shares for spread in found["ms"].values()), found["ms"]
-    for name, count in (("join", 3), ("voice_to_voice", 2), ("ttff", 3)):
+    for name in ("join", "voice_to_voice", "ttff"):
         spread = found["ms"][name]
-        assert spread["n"] >= count, (name, spread)
-        assert 0 < spread["p50"] <= spread["p95"] <= spread["p99"] <= spread["max"], (name, spread)
+        assert spread["n"] >= 3 and 0 < spread["p50"] <= spread["p95"] <= spread["p99"] <= spread["max"], (name, spread)
     # The second utterance of a caller interrupts the answer to the first. A caller that joined late
     # has no time for it. An answer cannot come before all of its words were heard, and endpointing,
     # model and voice take their time.
-    assert found["calls"] == 3 and found["turns"]["right"] * 2 > found["turns"]["expected"] >= 3
+    assert found["calls"] == 3 and found["turns"]["right"] == found["turns"]["expected"] >= 3
     assert found["ms"]["voice_to_voice"]["p50"] > 800
     assert found["cpu_model"] and found["events"]["expected"] >= 9
     # CPU time: other programs change it little.
-    report.limit("three callers: CPU of the server a call-second, ms", found["server"]["cpu_ms_per_call_second"], 60)
-    left = [agent["agent_name"] for agent in scripted.call("GET", "/v1/ext/agent?perpage=100").json()]
+    report.check_limit(
+        "three callers: CPU of the server a call-second, ms", found["server"]["cpu_ms_per_call_second"], 60
+    )
+    left = [agent["agent_name"] for agent in scripted_server.request("GET", "/v1/ext/agent?perpage=100").json()]
     assert "Load" not in left, "the run's agent is gone"
 
 
 @pytest.mark.long("load")
-def test_three_callers_are_answered_soon(scripted, tmp_path):
-    limits = [*TURNS, "p95(voice_to_voice) < 2s", "n(barge_in) == 3", "p95(barge_in) < 1s", "video.fps_speaking > 15"]
-    found = call_with_three(scripted, tmp_path / "found.json", limits)
+def test_three_callers_are_answered_soon(scripted_server, tmp_path):
+    limits = ["p95(voice_to_voice) < 2s", "n(barge_in) == 3", "p95(barge_in) < 1s", "video.fps_speaking > 15"]
+    found = run_three_callers(scripted_server, tmp_path / "found.json", limits)
     assert found["ms"]["barge_in"]["p50"] > 200 and found["turns"]["expected"] >= 6
     assert found["video"]["decoded"] > 100 and found["events"]["expected"] > 20
 
 
 @pytest.mark.long("load")
-def test_three_callers_whose_packets_come_unevenly_are_understood(scripted, tmp_path, report):
+def test_three_callers_whose_packets_come_unevenly_are_understood(scripted_server, tmp_path, report):
     """Word for word: no turn is wrong or missing."""
-    found = call_with_three(scripted, tmp_path / "found.json", ["n(barge_in) == 3"], [*UNEVENLY, "--seed", "20"])
+    found = run_three_callers(
+        scripted_server, tmp_path / "found.json", ["n(barge_in) == 3"], [*JITTER_ARGUMENTS, "--seed", "20"]
+    )
     report.add("three callers on an uneven line", found)
     requested = found["asked"]
     assert (requested["burst"], requested["jitter"], requested["seed"]) == (3, 60, 20), requested
@@ -71,12 +81,12 @@ def test_three_callers_whose_packets_come_unevenly_are_understood(scripted, tmp_
 
 
 @pytest.mark.long("load")
-def test_a_broken_limit_fails(scripted):
-    run = load(
+def test_a_broken_limit_fails(scripted_server):
+    run = run_load(
         "--server",
-        scripted.url,
+        scripted_server.url,
         "--key",
-        scripted.key,
+        scripted_server.key,
         "--scripted",
         "--calls",
         "1",
@@ -100,29 +110,31 @@ def test_a_broken_limit_fails(scripted):
         (["--key", "vv_wrong"], 1, "401"),
     ],
 )
-def test_what_cannot_be_is_told_in_one_sentence(scripted, arguments, status, sentence):
-    given = {"--server": scripted.url, "--key": scripted.key} | dict(zip(arguments[::2], arguments[1::2], strict=True))
-    run = load("--scripted", *[word for pair in given.items() for word in pair])
+def test_what_cannot_be_is_told_in_one_sentence(scripted_server, arguments, status, sentence):
+    given = {"--server": scripted_server.url, "--key": scripted_server.key} | dict(
+        zip(arguments[::2], arguments[1::2], strict=True)
+    )
+    run = run_load("--scripted", *[word for pair in given.items() for word in pair])
     assert run.returncode == status, run.stdout + run.stderr
     assert sentence in run.stderr and run.stderr.count("\n") == 1, run.stderr
 
 
-def test_a_server_without_scripted_models_says_so(start):
-    server = start("unscripted", env={"VISAVIS_STT_POOL": "1"}, scripted=False).first_start().ready()
-    run = load("--server", server.url, "--key", server.key, "--scripted", "--calls", "1", "--duration", "2")
+def test_a_server_without_scripted_models_says_so(start_server):
+    server = start_server("unscripted", env={"VISAVIS_STT_POOL": "1"}, scripted=False).read_first_start().wait_ready()
+    run = run_load("--server", server.url, "--key", server.key, "--scripted", "--calls", "1", "--duration", "2")
     assert run.returncode == 1, run.stdout + run.stderr
     assert run.stderr == "the server does not allow scripted models: run it with --allow-scripted\n"
 
 
 @pytest.mark.long("load")
-def test_a_thousand_short_calls_leave_nothing_behind(start, tmp_path, report):
+def test_a_thousand_short_calls_leave_nothing_behind(start_server, tmp_path, report):
     """Twenty callers, whose packets arrive late and in bursts, hang up at a random moment within 6
     s and call again."""
-    server = start("soak").first_start().ready()
+    server = start_server("soak").read_first_start().wait_ready()
     out = tmp_path / "soak.json"
     # The run is short, and a heap grows in steps. 10 000 calls are measured separately (`make
     # soak`).
-    run = load(
+    run = run_load(
         "--server",
         server.url,
         "--key",
@@ -136,7 +148,7 @@ def test_a_thousand_short_calls_leave_nothing_behind(start, tmp_path, report):
         "6",
         "--duration",
         "176",
-        *UNEVENLY,
+        *JITTER_ARGUMENTS,
         "--out",
         str(out),
         "--require",

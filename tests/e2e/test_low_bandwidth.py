@@ -9,8 +9,8 @@ import itertools
 
 import pytest
 
-from kit.relay import Relay
-from kit.report import spread
+from kit.relay import UdpRelay
+from kit.report import percentiles
 
 SPEECH = (
     "The first room shows the old clocks, and the oldest of them was built by Thomas Tompion in sixteen seventy six. Five of its wheels are made of pear wood. "
@@ -23,31 +23,31 @@ ESTIMATION_SECONDS = 6
 @pytest.mark.long("network")
 @pytest.mark.parametrize(("kbits", "max_seconds"), [(400, 3), (200, ESTIMATION_SECONDS)])
 def test_a_narrow_line_carries_a_call(server, call, report, kbits, max_seconds):
-    relay = Relay(rate=kbits * 1000)
+    relay = UdpRelay(rate=kbits * 1000)
     page = call()
     relay.intercept(page)
     relay.start()
     try:
-        conversation = server.conversation(server.agent(name="Talker", greeting="")["id"])
+        conversation = server.create_conversation(server.create_agent(name="Talker", greeting="")["id"])
         page.open(conversation["join_link"])
-        started_at = page.now()
+        started_at = page.audio_clock()
         page.join()
-        mark = page.mark()
-        assert server.call("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SPEECH}).status == 200
-        started = page.event("agent.started_speaking", mark, timeout=20)["t"]
+        mark = page.message_count()
+        assert server.request("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SPEECH}).status == 200
+        started = page.wait_for_event("agent.started_speaking", mark, timeout=20)["t"]
         page.wait_until_time(started_at + ESTIMATION_SECONDS)
-        lost = relay.counts["lost"]
-        stopped = page.event("agent.stopped_speaking", mark, timeout=60)["t"]
-        first = page.displayed_frames(0, page.now())[0][0] - started_at
+        lost = relay.downlink_counts["lost"]
+        stopped = page.wait_for_event("agent.stopped_speaking", mark, timeout=60)["t"]
+        first = page.displayed_frames(0, page.audio_clock())[0][0] - started_at
         steps = page.displayed_frames(max(started, started_at + ESTIMATION_SECONDS), stopped)
         gaps = [then - at for (at, _), (then, _) in itertools.pairwise(steps)]
-        voice, video, lost = page.audio(), page.video(), relay.counts["lost"] - lost
+        voice, video, lost = page.audio_stats(), page.video_stats(), relay.downlink_counts["lost"] - lost
     finally:
         relay.close()
     received_share = voice["packetsReceived"] / (voice["packetsReceived"] + voice["packetsLost"])
     found = {
         "the first picture after": round(first, 2),
-        "between two": spread(gaps),
+        "between two": percentiles(gaps),
         "pli": video["pliCount"],
         "lost later on": lost,
         "of the voice": round(received_share, 3),
@@ -63,17 +63,21 @@ def test_a_narrow_line_carries_a_call(server, call, report, kbits, max_seconds):
 def test_a_silent_agent_is_seen_on_a_narrow_line_too(server, call, report):
     """The avatar leans soon. The frames that the leaning head needs must not be sent again for each
     key frame that is requested meanwhile."""
-    relay = Relay(rate=200_000)
+    relay = UdpRelay(rate=200_000)
     page = call()
     relay.intercept(page)
     relay.start()
     try:
-        page.open(server.conversation(server.agent(name="Listener", greeting="", transcripts=[])["id"])["join_link"])
+        page.open(
+            server.create_conversation(server.create_agent(name="Listener", greeting="", transcripts=[])["id"])[
+                "join_link"
+            ]
+        )
         page.join()
         relay.wait_for(lambda: relay.reference_frames() > 0, "the leaning head")
         page.wait_for("frames", {"more": 20}, timeout=60)
         # In order: each frame follows the one that requested it.
-        reference_frames, key_frames, video = relay.reference_frames(), relay.key_frames(), page.video()
+        reference_frames, key_frames, video = relay.reference_frames(), relay.key_frames(), page.video_stats()
     finally:
         relay.close()
     found = {"pli": video["pliCount"], "fir": video["firCount"], "keys": key_frames, "anchors": reference_frames}
@@ -85,16 +89,16 @@ def test_a_silent_agent_is_seen_on_a_narrow_line_too(server, call, report):
 
 @pytest.mark.long("network")
 def test_a_silent_agent_is_seen_soon_on_a_narrow_line(server, call, report):
-    relay = Relay(rate=200_000)
+    relay = UdpRelay(rate=200_000)
     page = call()
     relay.intercept(page)
     relay.start()
     try:
-        page.open(server.conversation(server.agent(name="Listener", greeting="")["id"])["join_link"])
-        started_at = page.now()
+        page.open(server.create_conversation(server.create_agent(name="Listener", greeting="")["id"])["join_link"])
+        started_at = page.audio_clock()
         page.join()
         page.wait_until_time(started_at + 12)
-        shown = page.displayed_frames(0, page.now())
+        shown = page.displayed_frames(0, page.audio_clock())
     finally:
         relay.close()
     found = {"the first picture after": round(shown[0][0] - started_at, 2), "pictures": len(shown)}

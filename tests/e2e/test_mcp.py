@@ -39,8 +39,8 @@ def disposable_mcp_server():
     mcp_server.close()
 
 
-def configure(server, kind, url):
-    created = server.call(
+def create_mcp_config(server, kind, url):
+    created = server.request(
         "POST",
         "/v1/ext/mcp",
         {
@@ -77,8 +77,8 @@ def scripted_reply(llm_request):
     return [{"tool_calls": [call]}]
 
 
-def agent_with(server, llm_server, mcp, tools=()):
-    return typed_call.agent(
+def create_agent_with(server, llm_server, mcp, tools=()):
+    return typed_call.create_typed_agent(
         server,
         llm_server=llm_server,
         config={"expose_tools": True},
@@ -106,9 +106,9 @@ def after_greeting(mcp_server, work):
 @pytest.mark.parametrize(
     ("kind", "transport"), [("shttp", "shttp"), ("sse", "sse"), ("shttp/sse", "shttp"), ("shttp/sse", "sse")]
 )
-def test_a_tool_of_a_server_is_called_in_a_call(server, model, mcp_server, kind, transport):
-    llm_server = model(scripted_reply)
-    agent = agent_with(server, llm_server, [configure(server, kind, mcp_server.urls[transport])])
+def test_a_tool_of_a_server_is_called_in_a_call(server, scripted_llm, mcp_server, kind, transport):
+    llm_server = scripted_llm(scripted_reply)
+    agent = create_agent_with(server, llm_server, [create_mcp_config(server, kind, mcp_server.urls[transport])])
 
     async def work(client):
         await client.ask("Ask opening_hours please.", HOURS)
@@ -132,8 +132,10 @@ def test_a_tool_of_a_server_is_called_in_a_call(server, model, mcp_server, kind,
 
 
 @pytest.mark.parametrize("transport", ["shttp", "sse"])
-def test_a_server_that_dies_in_mid_call_costs_its_tools_only(server, model, tool, disposable_mcp_server, transport):
-    llm_server = model(scripted_reply)
+def test_a_server_that_dies_in_mid_call_costs_its_tools_only(
+    server, scripted_llm, tool, disposable_mcp_server, transport
+):
+    llm_server = scripted_llm(scripted_reply)
     request = {"method": "GET", "url": tool({"free": "Twelve"}).url}
     schema = {
         "type": "function",
@@ -141,17 +143,17 @@ def test_a_server_that_dies_in_mid_call_costs_its_tools_only(server, model, tool
         "description": "How many tickets are left.",
         "parameters": PARAMETERS,
     }
-    created = server.call("POST", "/v1/ext/tool", {"type": "tool.api", "schema": schema, "request_config": request})
+    created = server.request("POST", "/v1/ext/tool", {"type": "tool.api", "schema": schema, "request_config": request})
     assert created.status == 201, created
-    agent = agent_with(
+    agent = create_agent_with(
         server,
         llm_server,
-        [configure(server, transport, disposable_mcp_server.urls[transport])],
+        [create_mcp_config(server, transport, disposable_mcp_server.urls[transport])],
         [created.json()["id"]],
     )
 
     async def work(client):
-        client.type("Ask never please.")
+        client.send_typed("Ask never please.")
         assert await asyncio.to_thread(disposable_mcp_server.next_line) == "never"
         disposable_mcp_server.kill()
         await client.wait_for_utterance(APOLOGY)
@@ -166,17 +168,19 @@ def test_a_server_that_dies_in_mid_call_costs_its_tools_only(server, model, tool
     assert record["end_reason"] == "user_left"
 
 
-def test_servers_that_are_dead_or_silent_cost_their_tools_only(server, model, mcp_server):
-    llm_server = model(scripted_reply)
+def test_servers_that_are_dead_or_silent_cost_their_tools_only(server, scripted_llm, mcp_server):
+    llm_server = scripted_llm(scripted_reply)
     with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as closed:
         urls = [f"http://127.0.0.1:{place.getsockname()[1]}/mcp" for place in (silent, closed)]
         closed.close()
         silent.settimeout(typed_call.TEST_TIMEOUT)
-        ids = [configure(server, "shttp", url) for url in urls] + [configure(server, "shttp", mcp_server.urls["shttp"])]
+        ids = [create_mcp_config(server, "shttp", url) for url in urls] + [
+            create_mcp_config(server, "shttp", mcp_server.urls["shttp"])
+        ]
         # A deleted server stays attached, and is skipped without a warning.
-        deleted = configure(server, "shttp", mcp_server.urls["shttp"])
-        agent = agent_with(server, llm_server, [*ids, deleted])
-        assert server.call("DELETE", f"/v1/ext/mcp/{deleted}").status == 204
+        deleted = create_mcp_config(server, "shttp", mcp_server.urls["shttp"])
+        agent = create_agent_with(server, llm_server, [*ids, deleted])
+        assert server.request("DELETE", f"/v1/ext/mcp/{deleted}").status == 204
 
         async def warnings(client, count):
             return await client.wait_for_record_value(

@@ -1,4 +1,4 @@
-"""What an agent says about itself in live calls, and what its model is told beforehand: everything
+"""What an agent says about itself in live calls, and what its model gets beforehand: everything
 as configured."""
 
 from kit import typed_call
@@ -10,7 +10,7 @@ def spoken_texts(record):
 
 def test_each_conversation_is_welcomed_with_the_next_of_the_messages(server):
     welcome = {"wait_time": 0, "messages": ["Welcome to the museum.", "Hello and good day."]}
-    agent = typed_call.agent(server, avatar={"welcome_message": welcome})
+    agent = typed_call.create_typed_agent(server, avatar={"welcome_message": welcome})
 
     async def work(client):
         await client.wait_for(client.utterances, what="the welcome")
@@ -22,7 +22,7 @@ def test_each_conversation_is_welcomed_with_the_next_of_the_messages(server):
 
 
 def test_a_silent_user_is_called_twice_and_then_left(server):
-    agent = typed_call.agent(
+    agent = typed_call.create_typed_agent(
         server, avatar={"idle_timeout": {"timeout": 2, "end_after": 2, "filler_phrases": ["Are you there?", "Hello?"]}}
     )
 
@@ -39,15 +39,15 @@ def test_the_limit_is_announced_and_the_farewell_said(server):
         "exit_message": {"messages": ["Goodbye, and thank you."]},
         "idle_timeout": {"timeout": 0},
     }
-    agent = typed_call.agent(server, config={"maxCallDuration": 6}, avatar=avatar)
+    agent = typed_call.create_typed_agent(server, config={"maxCallDuration": 6}, avatar=avatar)
 
     async def work(client):
         await client.wait_for(lambda: client.events("max_call_duration_timeout"), what="the limit")
         await client.wait_for_record_value(lambda record: record["status"] == "ENDED", "the end")
-        (warned,), (over,) = client.events("max_call_duration_warning"), client.events("max_call_duration_timeout")
-        assert warned["max_call_duration"] == over["max_call_duration"] == 6
+        (warned,), (reached,) = client.events("max_call_duration_warning"), client.events("max_call_duration_timeout")
+        assert warned["max_call_duration"] == reached["max_call_duration"] == 6
         # Never early. How late depends on the machine; a test in virtual time checks it exactly.
-        assert 2.9 <= warned["call_duration"] < over["call_duration"] >= 5.9, (warned, over)
+        assert 2.9 <= warned["call_duration"] < reached["call_duration"] >= 5.9, (warned, reached)
 
     record = typed_call.run_call(server, agent, work)
     assert record["end_reason"] == "max_call_duration" and spoken_texts(record) == [
@@ -56,9 +56,9 @@ def test_the_limit_is_announced_and_the_farewell_said(server):
     ], record
 
 
-def test_the_model_knows_context_user_and_earlier_conversations(server, model):
-    llm_server = model(lambda llm_request: ["I will remember that."])
-    agent = typed_call.agent(
+def test_the_model_knows_context_user_and_earlier_conversations(server, scripted_llm):
+    llm_server = scripted_llm(lambda llm_request: ["I will remember that."])
+    agent = typed_call.create_typed_agent(
         server,
         llm_server=llm_server,
         prompt="You are the museum's guide.",
@@ -95,10 +95,10 @@ def test_the_model_knows_context_user_and_earlier_conversations(server, model):
     assert "parrot" not in other and "Ada" not in other
 
 
-def test_a_text_typed_over_words_that_nobody_may_interrupt_is_answered_behind_them(server, model):
-    llm_server = model(lambda llm_request: ["The parrot is fine."])
+def test_a_text_typed_over_words_that_nobody_may_interrupt_is_answered_behind_them(server, scripted_llm):
+    llm_server = scripted_llm(lambda llm_request: ["The parrot is fine."])
     greeting = "Welcome to the museum, which is open from nine to five on every day but Monday."
-    agent = typed_call.agent(
+    agent = typed_call.create_typed_agent(
         server,
         llm_server=llm_server,
         tts=typed_call.scripted_voice(0.04),
@@ -108,7 +108,7 @@ def test_a_text_typed_over_words_that_nobody_may_interrupt_is_answered_behind_th
 
     async def work(client):
         await client.wait_for(lambda: client.events("agent.started_speaking"), what="the welcome")
-        client.type("How is the parrot?")
+        client.send_typed("How is the parrot?")
         await client.wait_for_utterance("The parrot is fine.")
 
     record = typed_call.run_call(server, agent, work)

@@ -13,16 +13,16 @@ FIRST_ROOM = "What do visitors see in the first room?"
 
 
 @pytest.fixture(scope="module")
-def link(server):
-    agent = server.agent(greeting="Hello, and welcome to the museum.")
-    return lambda: server.conversation(agent["id"])["join_link"]
+def make_join_link(server):
+    agent = server.create_agent(greeting="Hello, and welcome to the museum.")
+    return lambda: server.create_conversation(agent["id"])["join_link"]
 
 
 # The page's policy forbids Playwright's own wait for a condition.
-WAIT = """() => new Promise((done, fail) => {{ const late = performance.now() + 60_000; const look = () => {{
+WAIT_SCRIPT = """() => new Promise((done, fail) => {{ const late = performance.now() + 60_000; const look = () => {{
     if ({0}) done(); else if (performance.now() > late) fail(new Error(`waited in vain for {0}`)); else requestAnimationFrame(look); }}; look(); }})"""
 # The protocols of the candidate pair that the call uses, as soon as the browser reports one.
-PAIR = """async () => { for (let pair, stats; ; await new Promise(requestAnimationFrame)) {
+SELECTED_PAIR_SCRIPT = """async () => { for (let pair, stats; ; await new Promise(requestAnimationFrame)) {
     stats = [...(await e2e.peer.getStats()).values()];
     pair = stats.find((s) => s.type === 'candidate-pair' && s.nominated && s.state === 'succeeded');
     if (!pair) continue;
@@ -33,13 +33,13 @@ PAIR = """async () => { for (let pair, stats; ; await new Promise(requestAnimati
 def test_without_udp_the_call_goes_by_tcp(server, call):
     """The answer's UDP candidates lead nowhere, as behind a firewall without UDP. Everything uses
     ICE-TCP: audio, video and captions."""
-    agent = server.agent(
+    agent = server.create_agent(
         greeting="Hello, and welcome to the museum.",
         knowledge="The oldest clock in the museum was built by Tompion.",
         transcripts=[CLOCK],
         tap=True,
     )
-    conversation = server.conversation(agent["id"])
+    conversation = server.create_conversation(agent["id"])
     page = call(options={"packets": True})
     page.context.add_init_script("""
         const set = RTCPeerConnection.prototype.setRemoteDescription;
@@ -49,19 +49,19 @@ def test_without_udp_the_call_goes_by_tcp(server, call):
         };""")
     page.open(conversation["join_link"])
     page.join()
-    assert page.page.evaluate(PAIR) == {"local": "tcp", "remote": "tcp"}
-    page.event("agent.stopped_speaking")
+    assert page.page.evaluate(SELECTED_PAIR_SCRIPT) == {"local": "tcp", "remote": "tcp"}
+    page.wait_for_event("agent.stopped_speaking")
     page.wait_for_silence(lasting=1.0)
-    mark, before = page.mark(), page.now()
+    mark, before = page.message_count(), page.audio_clock()
     user_speech = page.speak(CLOCK)
-    page.event("utterance_committed", mark)
+    page.wait_for_event("utterance_committed", mark)
     assert page.wait_for_sound(user_speech.end)["from"] > user_speech.end
-    answer = page.event("agent.stopped_speaking", mark)
+    answer = page.wait_for_event("agent.stopped_speaking", mark)
     page.wait_for_silence(after=answer["t"])
-    mine, theirs = page.packets(before, page.now())
-    arrival = audio_match.match_stt_audio(mine, server.stt_audio(agent))
+    user_audio, agent_audio = page.rtp_audio(before, page.audio_clock())
+    arrival = audio_match.match_stt_audio(user_audio, server.stt_audio(agent))
     audio_match.expect_arrival(arrival, "the question")
-    arrival = audio_match.match_page_audio([answer["payload"]["text"]], "rms", theirs)[0]
+    arrival = audio_match.match_page_audio([answer["payload"]["text"]], "rms", agent_audio)[0]
     audio_match.expect_arrival(arrival, "the answer")
     page.page.click("#hang-up")
     record = server.wait_for(conversation["id"], "ENDED")
@@ -69,15 +69,15 @@ def test_without_udp_the_call_goes_by_tcp(server, call):
 
 
 @pytest.mark.long("network")
-def test_a_server_that_stands_still_for_seconds_is_come_back_to(start, call):
+def test_a_server_that_stands_still_for_seconds_is_come_back_to(start_server, call):
     """No packet for four seconds. The page reports the interruption and tries again, and the same
     call continues."""
-    server = start("standstill").first_start().ready()
-    agent = server.agent(greeting="Hello, and welcome to the museum.", transcripts=[FIRST_ROOM])
-    conversation = server.conversation(agent["id"])
+    server = start_server("standstill").read_first_start().wait_ready()
+    agent = server.create_agent(greeting="Hello, and welcome to the museum.", transcripts=[FIRST_ROOM])
+    conversation = server.create_conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
-    page.event("agent.stopped_speaking")
+    page.wait_for_event("agent.stopped_speaking")
     page.wait_for_silence(lasting=1.0)
     offers = page.page.evaluate("e2e.offers.length")
     os.kill(server.process.pid, signal.SIGSTOP)
@@ -87,23 +87,23 @@ def test_a_server_that_stands_still_for_seconds_is_come_back_to(start, call):
         os.kill(server.process.pid, signal.SIGCONT)
     page.page.wait_for_selector("#notice", state="hidden", timeout=60_000)
     assert page.page.evaluate("e2e.offers.length") > offers
-    mark = page.mark()
+    mark = page.message_count()
     page.speak(FIRST_ROOM)
-    page.event("utterance_committed", mark)
-    assert server.record(conversation["id"])["status"] == "IN_PROGRESS"
+    page.wait_for_event("utterance_committed", mark)
+    assert server.get_conversation(conversation["id"])["status"] == "IN_PROGRESS"
 
 
-def test_sound_that_gets_lost_on_its_way_is_noticed(link, call):
+def test_sound_that_gets_lost_on_its_way_is_noticed(make_join_link, call):
     """The level of the microphone moves and nothing arrives. The page says so, and offers the
     devices."""
-    page = call().open(link())
+    page = call().open(make_join_link())
     page.join()
     page.wait_for_silence(lasting=1.0)
     sender = "e2e.peer.getTransceivers().find((t) => t.receiver.track.kind === 'audio').sender"
-    page.page.evaluate(f"(e2e.kept = {sender}.track, {sender}.replaceTrack(null))")
+    page.page.evaluate(f"(e2e.removedTrack = {sender}.track, {sender}.replaceTrack(null))")
     notice = "#notice:has-text('does not reach the agent')"
 
-    def talk_until_told():
+    def talk_until_noticed():
         """A user who is not heard goes on talking. A page without CPU time samples its microphone
         too rarely, and earlier speech is still answered. So one sentence may not be enough
         (tests/js/unheard-microphone.test.mjs tests the exact time)."""
@@ -116,21 +116,21 @@ def test_sound_that_gets_lost_on_its_way_is_noticed(link, call):
                 return
         raise AssertionError("the page never said that the sound does not arrive")
 
-    talk_until_told()
+    talk_until_noticed()
     # The notice disappears when it is no longer true.
-    page.page.evaluate(f"{sender}.replaceTrack(e2e.kept)")
+    page.page.evaluate(f"{sender}.replaceTrack(e2e.removedTrack)")
     page.speak("Can you hear me now?")
     page.page.wait_for_selector("#notice", state="hidden", timeout=60_000)
     page.page.evaluate(f"{sender}.replaceTrack(null)")
-    talk_until_told()
+    talk_until_noticed()
     page.page.click("#notice-action")
     page.page.wait_for_selector("#microphone:focus")
 
 
-def test_another_microphone_is_chosen_in_mid_call(link, call):
+def test_another_microphone_is_chosen_in_mid_call(make_join_link, call):
     """Chromium's fake devices, each of which beeps. The chosen one is opened, sent, and heard by
     the server."""
-    page = call(options={"ownMicrophone": True}).open(link())
+    page = call(options={"ownMicrophone": True}).open(make_join_link())
     page.join()
     page.page.click("#devices")
     page.page.wait_for_selector("#microphone option:nth-child(3)", state="attached")
@@ -139,7 +139,7 @@ def test_another_microphone_is_chosen_in_mid_call(link, call):
     other = next(choice for choice in choices if choice not in (current, "default"))
     page.page.select_option("#microphone", other)
     sent = "e2e.peer.getSenders().find((s) => s.track?.kind === 'audio')?.track.getSettings().deviceId"
-    page.page.evaluate(WAIT.format(f"{sent} === {other!r}"))
-    page.page.evaluate(WAIT.format(f"document.getElementById('microphone').value === {other!r}"))
-    mark = page.mark()
-    page.page.evaluate(WAIT.format(f"e2e.messages.slice({mark}).some((m) => m.data?.level > 0.2)"))
+    page.page.evaluate(WAIT_SCRIPT.format(f"{sent} === {other!r}"))
+    page.page.evaluate(WAIT_SCRIPT.format(f"document.getElementById('microphone').value === {other!r}"))
+    mark = page.message_count()
+    page.page.evaluate(WAIT_SCRIPT.format(f"e2e.messages.slice({mark}).some((m) => m.data?.level > 0.2)"))

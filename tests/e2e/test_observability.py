@@ -9,8 +9,8 @@ import signal
 import pytest
 
 from kit import sdp, typed_call, speech
-from kit.webrtc_client import run
-from kit.receivers import Receiver
+from kit.webrtc_client import run_async
+from kit.receivers import MockServer
 from kit.server import ROOT
 from kit.typed_call import TEST_TIMEOUT, TypedCall
 from kit.polling import wait_until
@@ -18,21 +18,21 @@ from kit.polling import wait_until
 QUESTION = "Hello, who are you?"
 
 
-def families(server) -> dict[str, str]:
+def metric_types(server) -> dict[str, str]:
     """The type of each metric family, by the name under which it is queried."""
-    text = server.call("GET", "/metrics", key=None).body.decode()
+    text = server.request("GET", "/metrics", key=None).body.decode()
     assert text.endswith("# EOF\n")
     kinds = dict(line.split(" ")[2:4] for line in text.splitlines() if line.startswith("# TYPE "))
     return {f"{name}_total" if kind == "counter" else name: kind for name, kind in kinds.items()}
 
 
-def number(server, name: str) -> float:
-    text = server.call("GET", "/metrics", key=None).body.decode()
+def metric_value(server, name: str) -> float:
+    text = server.request("GET", "/metrics", key=None).body.decode()
     return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if re.match(rf"{name}[ {{]", line))
 
 
 def test_the_dashboard_asks_for_nothing_that_is_not_served(server):
-    served = families(server)
+    served = metric_types(server)
     served_names = {f"{name}_bucket" if kind == "histogram" else name for name, kind in served.items()}
     dashboard = json.loads((ROOT / "docs/grafana/visavis.json").read_text())
     dashboard_names = {
@@ -51,7 +51,7 @@ def test_each_metric_is_explained_and_nothing_else_is(server):
         r"^  \| `(visavis_\w+).*?` \| `(visavis_\w+).*?` \|", (ROOT / "CHANGELOG.md").read_text(), re.M
     )
     previous = {old for old, _ in renamed}
-    served = set(families(server))
+    served = set(metric_types(server))
     assert len(previous) == 20 and {new for _, new in renamed} <= explained
     assert previous <= served, f"no longer exported under the old name: {previous - served}"
     assert served - previous <= explained, f"not explained: {served - previous - explained}"
@@ -63,7 +63,7 @@ def wait_for(found, server, what: str):
     return wait_until(found, lambda: f"{what}\n{server.log_tail()}", TEST_TIMEOUT)
 
 
-def one_turn(server, conversation, meanwhile=lambda: None):
+def run_one_turn(server, conversation, meanwhile=lambda: None):
     """A spoken question and its answer; then the user hangs up."""
 
     async def whole():
@@ -71,27 +71,27 @@ def one_turn(server, conversation, meanwhile=lambda: None):
         client.microphone.queue = speech.concatenate([(QUESTION, "slt")])
         await client.wait_for(client.utterances, what="the answer")
         await asyncio.to_thread(meanwhile)
-        await client.leave()
+        await client.hang_up()
 
-    run(whole())
+    run_async(whole())
     server.wait_for(conversation["id"], "ENDED", timeout=TEST_TIMEOUT)
 
 
 def test_a_call_is_counted(server):
-    conversation = server.conversation(typed_call.agent(server, transcripts=[QUESTION])["id"])
+    conversation = server.create_conversation(typed_call.create_typed_agent(server, transcripts=[QUESTION])["id"])
     names = ("visavis_audio_frames_total", "visavis_media_ticks_total", "visavis_turn_voice_to_voice_seconds_count")
-    before = [number(server, name) for name in names]
+    before = [metric_value(server, name) for name in names]
 
     def counted():
         return all(
-            number(server, name) - then >= minimum
+            metric_value(server, name) - then >= minimum
             for name, then, minimum in zip(names, before, (100, 200, 1), strict=True)
         )
 
-    one_turn(server, conversation, lambda: wait_for(counted, server, "the counters to rise"))
+    run_one_turn(server, conversation, lambda: wait_for(counted, server, "the counters to rise"))
     # The client gets the message first, the record a moment later.
     turn = wait_for(
-        lambda: next((t for t in turns(server, conversation) if t["timeline"]["heard_end"] is not None), None),
+        lambda: next((t for t in turn_times(server, conversation) if t["timeline"]["heard_end"] is not None), None),
         server,
         "the turn's record",
     )
@@ -103,11 +103,11 @@ def test_a_call_is_counted(server):
     assert turn["barge_in"] is None and line["interrupted"] is None, turn
 
 
-def turns(server, conversation) -> list[dict]:
-    return server.call("GET", f"/v1/ext/conversation/{conversation['id']}/turns").json()
+def turn_times(server, conversation) -> list[dict]:
+    return server.request("GET", f"/v1/ext/conversation/{conversation['id']}/turns").json()
 
 
-class Collector(Receiver):
+class OtlpCollector(MockServer):
     """Receives spans by the rules of a collector: a JSON body at its path."""
 
     def __init__(self):
@@ -116,7 +116,7 @@ class Collector(Receiver):
         self.rejections = 1
         super().__init__()
 
-    def answer(self, request, body: bytes):
+    def handle(self, request, body: bytes):
         good = request.path == "/v1/traces" and request.headers.get("content-type") == "application/json"
         with self.changed:
             busy = self.rejections > 0
@@ -139,13 +139,13 @@ class Collector(Receiver):
 
 @pytest.fixture(scope="module")
 def collector():
-    created = Collector()
+    created = OtlpCollector()
     yield created
     created.close()
 
 
 @pytest.fixture(scope="module")
-def observed(start, collector):
+def instrumented_server(start_server, collector):
     """A server with all of its outputs: the log as JSON, spans to the collector."""
     env = {
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url + "/",
@@ -153,13 +153,15 @@ def observed(start, collector):
         "VISAVIS_SERVER_LOG_FORMAT": "json",
         "VISAVIS_LOG": "debug,sqlx=warn",
     }
-    return start("observed", env=env).first_start().ready()
+    return start_server("observed", env=env).read_first_start().wait_ready()
 
 
-def test_spans_of_a_call_reach_the_collector(observed, collector):
-    conversation = observed.conversation(typed_call.agent(observed, transcripts=[QUESTION])["id"])
-    one_turn(observed, conversation)
-    root = collector.wait(
+def test_spans_of_a_call_reach_the_collector(instrumented_server, collector):
+    conversation = instrumented_server.create_conversation(
+        typed_call.create_typed_agent(instrumented_server, transcripts=[QUESTION])["id"]
+    )
+    run_one_turn(instrumented_server, conversation)
+    root = collector.wait_until(
         lambda: next((span for span in collector.spans if span["name"] == "conversation"), None),
         TEST_TIMEOUT,
         "the conversation's span",
@@ -171,7 +173,7 @@ def test_spans_of_a_call_reach_the_collector(observed, collector):
     assert {"endpointing", "llm", "tts", "playout", "speaking"} <= stages.keys(), collector.describe()
     times = lambda span: (int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"]))
     assert all(times(root)[0] <= times(span)[0] <= times(span)[1] <= times(root)[1] + 1e9 for span in collector.spans)
-    recorded_turn = turns(observed, conversation)[0]
+    recorded_turn = turn_times(instrumented_server, conversation)[0]
     length = lambda span: (times(span)[1] - times(span)[0]) / 1e9
     assert (
         abs(length(stages["endpointing"]) - recorded_turn["endpointing"]) < 1e-5
@@ -185,23 +187,27 @@ def test_spans_of_a_call_reach_the_collector(observed, collector):
     assert collector.rejections == 0 and len({span["spanId"] for span in collector.spans}) == len(collector.spans), (
         collector.describe()
     )
-    assert "c0llect" not in observed.log.read_text()
+    assert "c0llect" not in instrumented_server.log.read_text()
 
 
-def test_a_log_of_json_names_the_call_and_no_secret_and_a_collector_that_is_away_hurts_no_call(observed, collector):
+def test_a_log_of_json_names_the_call_and_no_secret_and_a_collector_that_is_away_hurts_no_call(
+    instrumented_server, collector
+):
     collector.close_port()
     # No server runs at the model's address: the failure is logged.
     llm = {"provider": "custom", "url": "http://127.0.0.1:9/v1", "token": "hush-hush-token", "model": "m"}
-    conversation = observed.conversation(typed_call.agent(observed, llm=llm, transcripts=[QUESTION])["id"])
+    conversation = instrumented_server.create_conversation(
+        typed_call.create_typed_agent(instrumented_server, llm=llm, transcripts=[QUESTION])["id"]
+    )
     id = conversation["id"]
-    one_turn(observed, conversation)
-    assert turns(observed, conversation)[0]["voice_to_voice"] is not None, "the apology is heard"
+    run_one_turn(instrumented_server, conversation)
+    assert turn_times(instrumented_server, conversation)[0]["voice_to_voice"] is not None, "the apology is heard"
 
     def ended():
-        text = observed.log.read_text()
+        text = instrumented_server.log.read_text()
         return any("conversation ended" in line and id in line for line in text.splitlines()) and text
 
-    text = wait_for(ended, observed, "the call's last line")
+    text = wait_for(ended, instrumented_server, "the call's last line")
     lines = [json.loads(line) for line in text.splitlines()]
     failed = [line for line in lines if "language model failed" in line.get("message", "")]
     assert failed and all(line["conversation"] == id for line in failed), lines[-20:]
@@ -211,15 +217,15 @@ def test_a_log_of_json_names_the_call_and_no_secret_and_a_collector_that_is_away
     # What a library logs on a media thread belongs to the call that the thread works for.
     media = [line for line in lines if line["target"].startswith("str0m")]
     assert any(line.get("conversation") == id for line in media), media[:5]
-    known = [one["id"] for one in observed.call("GET", "/v1/ext/conversation").json()]
+    known = [one["id"] for one in instrumented_server.request("GET", "/v1/ext/conversation").json()]
     assert {line["conversation"] for line in lines if "conversation" in line} <= set(known)
-    for secret in (observed.key, conversation["token"], "hush-hush-token"):
+    for secret in (instrumented_server.key, conversation["token"], "hush-hush-token"):
         assert not any(secret in json.dumps(line) for line in lines)
 
 
-def offer(server, conversation, sdp: str):
+def send_offer(server, conversation, sdp: str):
     headers = {"content-type": "application/sdp", "authorization": f"Bearer {conversation['token']}"}
-    return server.call("POST", f"/rtc/{conversation['id']}", key=None, raw=sdp.encode(), headers=headers)
+    return server.request("POST", f"/rtc/{conversation['id']}", key=None, raw=sdp.encode(), headers=headers)
 
 
 class RestartableServer:
@@ -230,31 +236,31 @@ class RestartableServer:
 
     def server_with_drain(self, drain: float):
         """A server whose drain takes at most this long."""
-        if self.server is None or not self.server.alive() or self.drain != drain:
+        if self.server is None or not self.server.is_alive() or self.drain != drain:
             if self.server:
                 self.server.stop()
             self.server = self.start("drain", data=self.data, env={"VISAVIS_TIMEOUTS_DRAIN": str(drain)})
             self.drain = drain
-            self.key = self.key or self.server.first_start().key
+            self.key = self.key or self.server.read_first_start().key
             self.server.key = self.key
-        return self.server.ready()
+        return self.server.wait_ready()
 
 
 @pytest.fixture(scope="module")
-def restartable_server(start, tmp_path_factory):
-    return RestartableServer(start, tmp_path_factory.mktemp("drain"))
+def restartable_server(start_server, tmp_path_factory):
+    return RestartableServer(start_server, tmp_path_factory.mktemp("drain"))
 
 
 @contextlib.asynccontextmanager
-async def draining(server, wait=True, **more):
+async def draining_call(server, wait=True, **more):
     """A call on a server that was asked to stop. The server runs until this context or its drain
     ends. `wait`: waits until the server reports the drain, which must be long enough."""
-    conversation = server.conversation(typed_call.agent(server, **more)["id"])
+    conversation = server.create_conversation(typed_call.create_typed_agent(server, **more)["id"])
     client = await TypedCall(server, conversation).connect()
     server.process.send_signal(signal.SIGTERM)
 
     def ready():
-        reply = server.call("GET", "/readyz", key=None)
+        reply = server.request("GET", "/readyz", key=None)
         return reply.status == 503 and reply.json().get("reason") == "draining" and reply
 
     if wait:
@@ -266,62 +272,64 @@ async def draining(server, wait=True, **more):
     assert server.process.returncode == 0
 
 
-LONG, SHORT = 600, 11
+LONG_DRAIN, SHORT_DRAIN = 600, 11
 GOODBYE = "Good bye, and thank you."
 
 
 def test_a_draining_server_finishes_its_call_and_takes_no_other(restartable_server):
-    server = restartable_server.server_with_drain(LONG)
-    agent = typed_call.agent(server)["id"]
-    waiting = server.conversation(agent)
+    server = restartable_server.server_with_drain(LONG_DRAIN)
+    agent = typed_call.create_typed_agent(server)["id"]
+    waiting = server.create_conversation(agent)
     refused = {"error": "No capacity", "reason": "the server is shutting down"}
-    offered = sdp.offer()
+    offered = sdp.make_offer()
 
     async def work():
-        async with draining(server) as client:
+        async with draining_call(server) as client:
             for reply in (
-                offer(server, waiting, offered),
-                server.call("POST", "/v1/ext/conversation", {"agent_id": agent}),
+                send_offer(server, waiting, offered),
+                server.request("POST", "/v1/ext/conversation", {"agent_id": agent}),
             ):
                 assert (reply.status, reply.json(), reply.headers["retry-after"]) == (503, refused, "2")
-            client.type(QUESTION)
+            client.send_typed(QUESTION)
             await client.wait_for(client.utterances, what="the answer")
-            assert server.alive() and server.record(client.conversation["id"])["status"] == "IN_PROGRESS"
-            await client.leave()
+            assert server.is_alive() and server.get_conversation(client.conversation["id"])["status"] == "IN_PROGRESS"
+            await client.hang_up()
             return client.conversation["id"]
 
-    ended = run(work())
-    again = restartable_server.server_with_drain(SHORT)
-    record = again.record(ended)
+    ended = run_async(work())
+    again = restartable_server.server_with_drain(SHORT_DRAIN)
+    record = again.get_conversation(ended)
     assert (record["status"], record["end_reason"]) == ("ENDED", "user_left")
     assert [entry["role"] for entry in record["transcript"]].count("assistant") >= 1
-    assert again.record(waiting["id"])["status"] == "STARTED", "it stays joinable"
+    assert again.get_conversation(waiting["id"])["status"] == "STARTED", "it stays joinable"
 
 
 def test_what_still_runs_before_the_end_of_a_drain_says_good_bye(restartable_server):
     """The last ten seconds of a drain are for goodbyes. Here they begin after one second."""
 
     async def work():
-        async with draining(
-            restartable_server.server_with_drain(SHORT), wait=False, avatar={"exit_message": {"messages": [GOODBYE]}}
+        async with draining_call(
+            restartable_server.server_with_drain(SHORT_DRAIN),
+            wait=False,
+            avatar={"exit_message": {"messages": [GOODBYE]}},
         ) as client:
             return client.conversation["id"]
 
-    ended = run(work())
-    record = restartable_server.server_with_drain(LONG).record(ended)
+    ended = run_async(work())
+    record = restartable_server.server_with_drain(LONG_DRAIN).get_conversation(ended)
     assert (record["status"], record["end_reason"]) == ("ENDED", "ended_by_api")
     assert record["transcript"][-1]["content"] == GOODBYE
 
 
 def test_a_second_signal_ends_a_drain_at_once(restartable_server):
     """It does not wait for the ten minutes that the drain may take."""
-    server = restartable_server.server_with_drain(LONG)
+    server = restartable_server.server_with_drain(LONG_DRAIN)
 
     async def work():
-        async with draining(server) as client:
-            assert server.alive()
+        async with draining_call(server) as client:
+            assert server.is_alive()
             server.process.send_signal(signal.SIGTERM)
             return client.conversation["id"]
 
-    ended = run(work())
-    assert restartable_server.server_with_drain(LONG).record(ended)["end_reason"] == "ended_by_api"
+    ended = run_async(work())
+    assert restartable_server.server_with_drain(LONG_DRAIN).get_conversation(ended)["end_reason"] == "ended_by_api"

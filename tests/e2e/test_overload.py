@@ -12,22 +12,22 @@ import subprocess
 import pytest
 
 from kit import webrtc_client
-from kit.call import Call
-from kit.load_generator import generator
+from kit.call import BrowserCall
+from kit.load_generator import generator_command
 from kit.polling import attempts
 from kit.server import binary
 
 QUESTION = "What do visitors see in the first room?"
 GARDEN = "Tell me about the garden behind the house."
 #: An answer that does not take long.
-SHORT = "In the first room visitors see a large collection of old clocks."
+SHORT_ANSWER = "In the first room visitors see a large collection of old clocks."
 
 
 @pytest.fixture
 def bystander(server, call):
     """A call beside the flood."""
-    agent = server.agent(knowledge=SHORT, turn={"preemptive_generation": False}, transcripts=[QUESTION])
-    conversation = server.conversation(agent["id"])
+    agent = server.create_agent(knowledge=SHORT_ANSWER, turn={"preemptive_generation": False}, transcripts=[QUESTION])
+    conversation = server.create_conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
     page.conversation, page.token = conversation["id"], conversation["token"]
@@ -36,86 +36,86 @@ def bystander(server, call):
 
 def ask_and_wait(server, page) -> dict:
     """Asks, waits until the answer is audible, and returns the latencies of that turn."""
-    before = len(server.turns(page.conversation))
-    mark = page.mark()
+    before = len(server.wait_turns(page.conversation))
+    mark = page.message_count()
     user_speech = page.speak(QUESTION)
-    page.event("agent.started_speaking", mark)
+    page.wait_for_event("agent.started_speaking", mark)
     page.wait_for_sound(user_speech.end)
-    page.event("agent.stopped_speaking", mark)
-    turn = server.turns(page.conversation, before + 1)[before]
+    page.wait_for_event("agent.stopped_speaking", mark)
+    turn = server.wait_turns(page.conversation, before + 1)[before]
     assert turn["tts_ttfb"] is not None, turn
     return turn
 
 
-def flood_of_texts(server, call, bystander) -> dict:
+def flood_with_texts(server, call, bystander) -> dict:
     """Floods one call with texts while another caller asks. Returns the turn of the other caller."""
-    agent = server.agent()
-    conversation = server.conversation(agent["id"])
+    agent = server.create_agent()
+    conversation = server.create_conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
     path = f"/v1/conversation/{conversation['id']}/speak"
-    reply = server.call("PUT", path, {"text": "hello world. " * 60_000})
+    reply = server.request("PUT", path, {"text": "hello world. " * 60_000})
     assert reply.status == 400 and reply.json()["details"] == [
         {"field": "text", "reason": "must be at most 10000 characters"}
     ], reply
     longest = "hello world. " * 769
-    mark = page.mark()
+    mark = page.message_count()
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         for interrupt in (True, False):
             replies = list(
-                pool.map(lambda _: server.call("PUT", path, {"text": longest, "interrupt": interrupt}), range(100))
+                pool.map(lambda _: server.request("PUT", path, {"text": longest, "interrupt": interrupt}), range(100))
             )
             assert {reply.status for reply in replies} == {200}, replies
     turn = ask_and_wait(server, bystander)
-    page.event("agent.started_speaking", mark)
-    mark = page.mark()
-    assert server.call("DELETE", f"/v1/conversation/{conversation['id']}").status == 200
-    page.event("call_ended", mark)
+    page.wait_for_event("agent.started_speaking", mark)
+    mark = page.message_count()
+    assert server.request("DELETE", f"/v1/conversation/{conversation['id']}").status == 200
+    page.wait_for_event("call_ended", mark)
     return turn
 
 
 def test_texts_without_end_keep_no_voice_from_another_call(server, call, bystander):
-    flood_of_texts(server, call, bystander)
+    flood_with_texts(server, call, bystander)
 
 
 @pytest.mark.long("load")
 def test_texts_without_end_delay_no_voice_of_another_call(server, call, bystander, report):
     before = ask_and_wait(server, bystander)["tts_ttfb"]
-    during = flood_of_texts(server, call, bystander)["tts_ttfb"]
+    during = flood_with_texts(server, call, bystander)["tts_ttfb"]
     after = ask_and_wait(server, bystander)["tts_ttfb"]
-    report.promise("first sound of a voice during a flood of texts, s more", during - before, 0.5, server=server)
-    report.promise("first sound of a voice after a flood of texts, s more", after - before, 0.5, server=server)
+    report.check_target("first sound of a voice during a flood of texts, s more", during - before, 0.5, server=server)
+    report.check_target("first sound of a voice after a flood of texts, s more", after - before, 0.5, server=server)
 
 
-def test_a_model_that_never_ends_is_cut_and_the_call_goes_on(server, call, model, report):
+def test_a_model_that_never_ends_is_cut_and_the_call_goes_on(server, call, scripted_llm, report):
     """100 000 tokens without a full stop."""
-    endless = model(
+    endless = scripted_llm(
         lambda llm_request: (
             ["word "] * 100_000 if llm_request["messages"][-1]["content"] == QUESTION else ["All is well."]
         )
     )
     llm = {"provider": "custom", "url": endless.base_url, "model": "scripted"}
-    agent = server.agent(llm=llm, turn={"preemptive_generation": False}, transcripts=[QUESTION, GARDEN])
-    conversation = server.conversation(agent["id"])
+    agent = server.create_agent(llm=llm, turn={"preemptive_generation": False}, transcripts=[QUESTION, GARDEN])
+    conversation = server.create_conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
-    rss, mark = server.rss(), page.mark()
+    rss, mark = server.rss_mb(), page.message_count()
     user_speech = page.speak(QUESTION)
-    page.event("agent.started_speaking", mark)
+    page.wait_for_event("agent.started_speaking", mark)
     page.wait_for_sound(user_speech.end)
-    page.message("bot-llm-stopped", mark)
-    assert not endless.done, "the stream was closed before its end"
+    page.wait_for_message("bot-llm-stopped", mark)
+    assert not endless.finished_at, "the stream was closed before its end"
     # The page gets the message before the record is written.
     server.wait_for_record(
         conversation["id"], lambda record: any("cut at 20000 characters" in text for text in record["warnings"])
     )
-    report.limit("MB more for a model that never ends", server.rss() - rss, 60)
-    mark = page.mark()
+    report.check_limit("MB more for a model that never ends", server.rss_mb() - rss, 60)
+    mark = page.message_count()
     page.barge_in(GARDEN, into=1.0)
-    page.event("agent.interrupted", mark)
-    interrupted = page.event("agent.stopped_speaking", mark)
+    page.wait_for_event("agent.interrupted", mark)
+    interrupted = page.wait_for_event("agent.stopped_speaking", mark)
     assert set(interrupted["payload"]["text"].split()) == {"word"}
-    again = page.event("agent.stopped_speaking", interrupted["n"] + 1)
+    again = page.wait_for_event("agent.stopped_speaking", interrupted["n"] + 1)
     assert again["payload"]["text"] == "All is well."
 
 
@@ -126,26 +126,26 @@ def test_offers_that_never_connect_keep_no_later_one_out(server, bystander):
     offer = bystander.page.evaluate("e2e.offers.at(-1)").encode()
     headers = {"content-type": "application/sdp", "authorization": f"Bearer {bystander.token}"}
     for n in range(12):
-        reply = server.call("POST", path, key=None, raw=offer, headers=headers)
+        reply = server.request("POST", path, key=None, raw=offer, headers=headers)
         assert reply.status == 201, (n, reply)
     assert bystander.page.evaluate("e2e.peer.connectionState") == "connected"
     ask_and_wait(server, bystander)
 
 
-def test_calls_at_once_are_counted_over_all_media_threads(start, call, tmp_path):
+def test_calls_at_once_are_counted_over_all_media_threads(start_server, call, tmp_path):
     server = (
-        start("one-call", data=tmp_path, env={"VISAVIS_LIMITS_CALLS": "1", "VISAVIS_MEDIA_THREADS": "2"})
-        .first_start()
-        .ready()
+        start_server("one-call", data=tmp_path, env={"VISAVIS_LIMITS_CALLS": "1", "VISAVIS_MEDIA_THREADS": "2"})
+        .read_first_start()
+        .wait_ready()
     )
-    agent = server.agent()
-    conversations = [server.conversation(agent["id"]) for _ in range(3)]
-    first: Call = call().open(conversations[0]["join_link"])
+    agent = server.create_agent()
+    conversations = [server.create_conversation(agent["id"]) for _ in range(3)]
+    first: BrowserCall = call().open(conversations[0]["join_link"])
     first.join()
     offer = first.page.evaluate("e2e.offers.at(-1)")
     where = lambda c: (f"/rtc/{c['id']}", {"content-type": "application/sdp", "authorization": f"Bearer {c['token']}"})
     path, headers = where(conversations[1])
-    reply = server.call("POST", path, key=None, raw=offer.encode(), headers=headers)
+    reply = server.request("POST", path, key=None, raw=offer.encode(), headers=headers)
     assert reply.status == 503 and reply.headers["retry-after"], reply
     first.page.click("#hang-up")
     server.wait_for(conversations[0]["id"], "ENDED")
@@ -156,19 +156,19 @@ def test_calls_at_once_are_counted_over_all_media_threads(start, call, tmp_path)
         "v=0\r\n",
     ):
         for _ in attempts(60):
-            reply = server.call("POST", path, key=None, raw=bad.encode(), headers=headers)
+            reply = server.request("POST", path, key=None, raw=bad.encode(), headers=headers)
             # The first call may still be ending.
             if reply.status != 503:
                 break
         assert reply.status == 400 and reply.json()["error"].startswith("bad SDP"), (bad[:60], reply)
     path, headers = where(conversations[2])
-    assert server.call("POST", path, key=None, raw=offer.encode(), headers=headers).status == 201
+    assert server.request("POST", path, key=None, raw=offer.encode(), headers=headers).status == 201
 
 
 def test_of_five_deletes_at_once_one_ends_the_call(server, bystander):
     with concurrent.futures.ThreadPoolExecutor(5) as pool:
         replies = list(
-            pool.map(lambda _: server.call("DELETE", f"/v1/conversation/{bystander.conversation}"), range(5))
+            pool.map(lambda _: server.request("DELETE", f"/v1/conversation/{bystander.conversation}"), range(5))
         )
     assert sorted(reply.status for reply in replies) == [200, 409, 409, 409, 409], replies
     assert all(reply.json() == {"error": "Conversation has ended"} for reply in replies if reply.status == 409)
@@ -194,7 +194,7 @@ def test_silent_connections_over_tcp_are_closed_and_keep_nobody_out(server, byst
 
 
 #: Stray datagrams per second, and the duration in seconds.
-STRAYS, FLOOD = 150_000, 6
+STRAY_RATE, FLOOD_SECONDS = 150_000, 6
 
 
 async def receiver_report(client, times: int) -> dict:
@@ -221,7 +221,7 @@ async def receiver_report(client, times: int) -> dict:
 async def call_beside_flood(server, conversation) -> dict:
     """Runs a caller beside a flood of its media port. Returns what the flooding program did, and
     the losses of the caller's packets meanwhile."""
-    client = await webrtc_client.Client(server, conversation, video=False).join()
+    client = await webrtc_client.WhipClient(server, conversation, video=False).join()
     await client.wait_for(lambda: client.received_audio, what="the agent's sound")
     port = int(
         re.search(
@@ -230,7 +230,7 @@ async def call_beside_flood(server, conversation) -> dict:
     )
     before = await receiver_report(client, 1)
     flood = await asyncio.create_subprocess_exec(
-        *generator(), "flood", "--to", f"127.0.0.1:{port}", "--rate", str(STRAYS), "--seconds", str(FLOOD),
+        *generator_command(), "flood", "--to", f"127.0.0.1:{port}", "--rate", str(STRAY_RATE), "--seconds", str(FLOOD_SECONDS),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     output, error_output = await asyncio.wait_for(flood.communicate(), 60)
@@ -238,7 +238,7 @@ async def call_beside_flood(server, conversation) -> dict:
     # A report arrives each second. The second one from now covers everything that was sent until
     # now.
     after = await receiver_report(client, 2)
-    await client.leave()
+    await client.hang_up()
     return {
         "flood": json.loads(output) if output else None,
         "unreached": error_output.decode().strip() if flood.returncode else None,
@@ -248,7 +248,7 @@ async def call_beside_flood(server, conversation) -> dict:
 
 
 @pytest.mark.long("load")
-def test_a_flood_of_strays_takes_no_packet_from_a_call_of_the_same_thread(start, tmp_path, report):
+def test_a_flood_of_strays_takes_no_packet_from_a_call_of_the_same_thread(start_server, tmp_path, report):
     """150,000 datagrams per second belong to no call. The same thread reads the caller's packets
     from the same socket; the server's receiver reports count them."""
     checked = subprocess.run([binary(), "check", "--data", str(tmp_path / "check")], capture_output=True, text=True)
@@ -256,19 +256,21 @@ def test_a_flood_of_strays_takes_no_packet_from_a_call_of_the_same_thread(start,
         (line for line in checked.stdout.splitlines() if "UDP receive buffer" in line), checked.stdout + checked.stderr
     )
     assert re.search(r"\d+ KiB\s*$", buffer), f"this needs a receive buffer of 4 MiB: {buffer.strip()}"
-    server = start("flood", data=tmp_path, env={"VISAVIS_MEDIA_THREADS": "1"}).first_start().ready()
+    server = start_server("flood", data=tmp_path, env={"VISAVIS_MEDIA_THREADS": "1"}).read_first_start().wait_ready()
     strays = lambda: float(
         re.search(
-            r"^visavis_datagrams_unknown(?:_total)? (\S+)", server.call("GET", "/metrics", key=None).body.decode(), re.M
+            r"^visavis_datagrams_unknown(?:_total)? (\S+)",
+            server.request("GET", "/metrics", key=None).body.decode(),
+            re.M,
         ).group(1)
     )
     before = strays()
-    found = webrtc_client.run(call_beside_flood(server, server.conversation(server.agent()["id"])))
+    found = webrtc_client.run_async(call_beside_flood(server, server.create_conversation(server.create_agent()["id"])))
     found["read"] = strays() - before
     report.add("a call beside a flood of stray datagrams", found)
     assert not found["unreached"], found["unreached"]
-    assert found["packets"] >= 0.9 * 50 * FLOOD, found
+    assert found["packets"] >= 0.9 * 50 * FLOOD_SECONDS, found
     lost = found["lost"] / found["packets"]
-    report.promise(
-        f"share of a call's packets lost beside {STRAYS} strays a second", lost, 0.01, noise=1, server=server
+    report.check_target(
+        f"share of a call's packets lost beside {STRAY_RATE} strays a second", lost, 0.01, noise=1, server=server
     )

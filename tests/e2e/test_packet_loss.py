@@ -14,8 +14,8 @@ import re
 
 import pytest
 
-from kit.relay import JITTER, VP8_PAYLOAD_TYPE, Relay
-from kit.report import spread
+from kit.relay import JITTER_RANGE, VP8_PAYLOAD_TYPE, UdpRelay
+from kit.report import percentiles
 
 # Longer outside of CI: `make soak-faces`, which stores its results.
 SECONDS = int(os.environ.get("FACES_SECONDS", "60"))
@@ -55,41 +55,43 @@ def late_frames(shown, relay):
 
 
 @pytest.fixture(scope="module")
-def talker(server):
+def agent(server):
     # The last speech may begin just before the end.
-    return server.agent(name="Talker", greeting="", config={"maxCallDuration": SECONDS + 60})
+    return server.create_agent(name="Talker", greeting="", config={"maxCallDuration": SECONDS + 60})
 
 
 def test_pictures_go_on_though_a_tenth_of_the_packets_is_lost(server, call, report):
     """One sentence. The page's audio packets arrive late and in bursts. The display time of a
     picture depends on the machine, and is not checked."""
-    relay = Relay(0.1, burst=3, jitter=JITTER)
+    relay = UdpRelay(0.1, burst=3, jitter=JITTER_RANGE)
     page = call()
     relay.intercept(page)
     relay.start()
     try:
-        conversation = server.conversation(server.agent(name="Talker", greeting="", transcripts=[])["id"])
+        conversation = server.create_conversation(server.create_agent(name="Talker", greeting="", transcripts=[])["id"])
         page.open(conversation["join_link"])
         page.join()
-        initial_pli, lost, mark = page.video()["pliCount"], relay.counts["lost"], page.mark()
-        reply = server.call("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SENTENCE})
+        initial_pli, lost, mark = page.video_stats()["pliCount"], relay.downlink_counts["lost"], page.message_count()
+        reply = server.request("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SENTENCE})
         assert reply.status == 200, reply
-        page.event("agent.started_speaking", mark, timeout=60)
+        page.wait_for_event("agent.started_speaking", mark, timeout=60)
         page.wait_for("frames", {"more": 60}, timeout=60)
-        page.event("agent.stopped_speaking", mark, timeout=60)
-        video = page.video()
+        page.wait_for_event("agent.stopped_speaking", mark, timeout=60)
+        video = page.video_stats()
     finally:
         relay.close()
     found = {
-        "packets": relay.counts,
-        "sound": relay.sound,
-        "lost in speech": relay.counts["lost"] - lost,
+        "packets": relay.downlink_counts,
+        "sound": relay.uplink_counts,
+        "lost in speech": relay.downlink_counts["lost"] - lost,
         "pli": [initial_pli, video["pliCount"]],
         "keys": relay.key_frames(),
         "fir": video["firCount"],
     }
     report.add("a face at 10% loss, one sentence", found)
-    assert found["lost in speech"] > 5 and relay.counts["of the key"] > 4 and relay.sound["bursts"] > 20, found
+    assert (
+        found["lost in speech"] > 5 and relay.downlink_counts["of the key"] > 4 and relay.uplink_counts["bursts"] > 20
+    ), found
     # A request storm has one request for each loss. Every key frame but the first was requested.
     assert video["pliCount"] - initial_pli <= found["lost in speech"] / 5, found
     assert 1 <= relay.key_frames() <= 1 + video["pliCount"] + video["firCount"], found
@@ -97,31 +99,31 @@ def test_pictures_go_on_though_a_tenth_of_the_packets_is_lost(server, call, repo
 
 @pytest.mark.long("faces")
 @pytest.mark.parametrize(("loss", "burst"), [(0.0, 1), (0.05, 1), (0.1, 1), (0.1, 3)])
-def test_the_picture_goes_on_whatever_is_lost(server, call, report, talker, loss, burst):
+def test_the_picture_goes_on_whatever_is_lost(server, call, report, agent, loss, burst):
     """`burst`: the number of audio packets from the page that arrive together. With a burst they
     are first delayed by 20 to 60 ms."""
-    relay = Relay(loss, burst=burst, jitter=JITTER if burst > 1 else (0.0, 0.0))
+    relay = UdpRelay(loss, burst=burst, jitter=JITTER_RANGE if burst > 1 else (0.0, 0.0))
     page = call()
     relay.intercept(page)
     relay.start()
     try:
-        conversation = server.conversation(talker["id"])
+        conversation = server.create_conversation(agent["id"])
         page.open(conversation["join_link"])
-        clicked = page.now()
+        clicked = page.audio_clock()
         page.join()
-        started_at, speeches = page.now(), []
+        started_at, speeches = page.audio_clock(), []
         # Chromium requests a key frame five times per second while it has no picture.
         page.wait_until_time(started_at + JOIN_SECONDS)
-        initial_pli = page.video()["pliCount"]
-        while page.now() < started_at + SECONDS:
-            mark = page.mark()
-            assert server.call("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SPEECH}).status == 200
-            started = page.event("agent.started_speaking", mark, timeout=20)
-            stopped = page.event("agent.stopped_speaking", mark, timeout=60)
+        initial_pli = page.video_stats()["pliCount"]
+        while page.audio_clock() < started_at + SECONDS:
+            mark = page.message_count()
+            assert server.request("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SPEECH}).status == 200
+            started = page.wait_for_event("agent.started_speaking", mark, timeout=20)
+            stopped = page.wait_for_event("agent.stopped_speaking", mark, timeout=60)
             speeches.append((started["t"], stopped["t"]))
             page.wait_until_time(stopped["t"] + LISTEN_SECONDS)
-        first = page.displayed_frames(0, page.now())[0][0] - clicked
-        shown = page.displayed_frames(started_at + JOIN_SECONDS, page.now() - 1)
+        first = page.displayed_frames(0, page.audio_clock())[0][0] - clicked
+        shown = page.displayed_frames(started_at + JOIN_SECONDS, page.audio_clock() - 1)
         speaks = [
             (at, then - at)
             for (at, _), (then, _) in itertools.pairwise(shown)
@@ -132,7 +134,7 @@ def test_the_picture_goes_on_whatever_is_lost(server, call, report, talker, loss
         spoken = {at for at, _ in speaks}
         quiet = [(at, length) for at, length in late_frames(shown, relay) if at not in spoken]
         missed = [(round(at, 2), round(length, 3)) for at, length in quiet if length > MAX_FRAME_INTERVAL]
-        video = page.video()
+        video = page.video_stats()
         (formats,) = re.findall(
             r"m=video \d+ UDP/TLS/RTP/SAVPF (.*)", page.page.evaluate("e2e.peer.remoteDescription.sdp")
         )
@@ -140,15 +142,15 @@ def test_the_picture_goes_on_whatever_is_lost(server, call, report, talker, loss
     finally:
         relay.close()
     found = {
-        "seconds": round(page.now() - started_at),
+        "seconds": round(page.audio_clock() - started_at),
         "the first picture after": round(first, 2),
         "pictures": len(shown),
-        "between two of speech": spread([length for _, length in speaks]),
+        "between two of speech": percentiles([length for _, length in speaks]),
         "freezes": freezes,
-        "late in silence": spread([length for _, length in quiet]),
+        "late in silence": percentiles([length for _, length in quiet]),
         "missed in silence": missed,
-        "packets": relay.counts,
-        "sound": relay.sound,
+        "packets": relay.downlink_counts,
+        "sound": relay.uplink_counts,
         "pli at first": initial_pli,
         "pli": video["pliCount"] - initial_pli,
         "keys": relay.key_frames(),
@@ -161,12 +163,14 @@ def test_the_picture_goes_on_whatever_is_lost(server, call, report, talker, loss
         path = pathlib.Path(RESULTS_FILE)
         known = json.loads(path.read_text()) if path.exists() else {}
         path.write_text(json.dumps({**known, line: found}, indent=1) + "\n")
-    assert relay.sound["bursts"] > 25 * SECONDS / burst, found
+    assert relay.uplink_counts["bursts"] > 25 * SECONDS / burst, found
     if loss:
         # The key frame, and at least the reference frame of the first lean.
-        assert relay.counts["lost"] > 100 and relay.counts["of the key"] > 4 and relay.counts["anchors"] > 0, (
-            relay.counts
-        )
+        assert (
+            relay.downlink_counts["lost"] > 100
+            and relay.downlink_counts["of the key"] > 4
+            and relay.downlink_counts["anchors"] > 0
+        ), relay.downlink_counts
     assert len(shown) > 15 * SECONDS and len(speaks) > 10 * SECONDS, found
     assert first < MAX_FIRST_FRAME_SECONDS, found
     assert not freezes, found

@@ -9,9 +9,9 @@ FIRST_ROOM = "What do visitors see in the first room?"
 
 
 @pytest.fixture(scope="module")
-def link(server):
-    agent = server.agent(greeting="Hello, and welcome to the museum.", transcripts=[FIRST_ROOM])
-    return lambda: server.conversation(agent["id"])["join_link"]
+def make_join_link(server):
+    agent = server.create_agent(greeting="Hello, and welcome to the museum.", transcripts=[FIRST_ROOM])
+    return lambda: server.create_conversation(agent["id"])["join_link"]
 
 
 @pytest.fixture(scope="module")
@@ -23,33 +23,35 @@ def browser_without_microphone(playwright):
     chromium.close()
 
 
-def test_without_a_microphone_one_can_still_type(link, browser_without_microphone, call):
-    page = call(browser=browser_without_microphone, width=390, height=844, options={"ownMicrophone": True}).open(link())
+def test_without_a_microphone_one_can_still_type(make_join_link, browser_without_microphone, call):
+    page = call(browser=browser_without_microphone, width=390, height=844, options={"ownMicrophone": True}).open(
+        make_join_link()
+    )
     page.page.click("#join")
     page.page.wait_for_selector("#notice:has-text('No microphone was found')")
     page.wait_for("sound", {"after": 0})
     assert page.page.inner_text("#mute") == "Use mic"
     page.save_screenshot("no-microphone-phone")
-    page.message("bot-ready")
-    mark = page.mark()
+    page.wait_for_message("bot-ready")
+    mark = page.message_count()
     page.page.fill("#text", "Hello there")
     page.page.press("#text", "Enter")
-    assert page.event("utterance_committed", mark)["payload"]["text"] == "Hello there"
+    assert page.wait_for_event("utterance_committed", mark)["payload"]["text"] == "Hello there"
 
 
-def test_a_refused_microphone_is_explained(link, call):
+def test_a_refused_microphone_is_explained(make_join_link, call):
     page = call(options={"ownMicrophone": True})
     page.context.add_init_script(
         "navigator.mediaDevices.getUserMedia = async () => { throw new DOMException('no', 'NotAllowedError'); }"
     )
-    page.open(link())
+    page.open(make_join_link())
     page.page.click("#join")
     page.page.wait_for_selector("#notice:has-text('The microphone is blocked')")
     assert page.page.is_visible("#notice-action:has-text('Try again')")
     page.wait_for("frames", {"more": 1})
 
 
-def test_blocked_media_are_explained(link, call):
+def test_blocked_media_are_explained(make_join_link, call):
     """A network without UDP and TCP to the server: the candidates of the answer lead nowhere."""
     page = call()
     page.context.add_init_script("""
@@ -65,62 +67,62 @@ def test_blocked_media_are_explained(link, call):
           if (ms === 12_000) window.waitedForConnection = true;
           return later.call(window, work, ms === 12_000 ? 1000 : ms, ...given);
         };""")
-    page.open(link())
+    page.open(make_join_link())
     page.page.click("#join")
     page.page.wait_for_selector("#problem:has-text('Your network blocks the call')")
     assert page.page.evaluate("window.waitedForConnection")
     page.save_screenshot("blocked")
 
 
-def test_an_ended_conversation_says_so(server, link, call):
-    url = link()
+def test_an_ended_conversation_says_so(server, make_join_link, call):
+    url = make_join_link()
     conversation = url.split("/join/")[1].split("#")[0]
-    assert server.call("DELETE", f"/v1/conversation/{conversation}").status == 200
+    assert server.request("DELETE", f"/v1/conversation/{conversation}").status == 200
     page = call().open(url)  # no click is needed to see it
     page.page.wait_for_selector("#over-title:has-text('The conversation is over')")
     page.page.wait_for_selector("#over-words:has-text('This conversation is over')")
 
 
-def test_after_the_end_a_reload_says_so_at_once(server, link, call):
-    url = link()
+def test_after_the_end_a_reload_says_so_at_once(server, make_join_link, call):
+    url = make_join_link()
     page = call().open(url)
     page.join()
-    assert server.call("DELETE", f"/v1/conversation/{url.split('/join/')[1].split('#')[0]}").status == 200
+    assert server.request("DELETE", f"/v1/conversation/{url.split('/join/')[1].split('#')[0]}").status == 200
     page.page.wait_for_selector("#over-title:has-text('The conversation is over')")
     page.page.reload()
     page.page.wait_for_selector("#over-title:has-text('The conversation is over')")
     assert not page.page.is_visible("#join")
 
 
-def test_a_link_without_its_token_says_so(server, link, call):
-    page = call().open(link().split("#")[0])
+def test_a_link_without_its_token_says_so(server, make_join_link, call):
+    page = call().open(make_join_link().split("#")[0])
     page.page.wait_for_selector("#over-words:has-text('expired or is not valid')")
 
 
-def test_a_network_that_comes_back_finds_the_same_call(server, link, call):
+def test_a_network_that_comes_back_finds_the_same_call(server, make_join_link, call):
     """The connection is lost without a message. The page reconnects by itself, and the call
     continues."""
-    url = link()
+    url = make_join_link()
     page = call().open(url)
     page.join()
-    page.event("agent.stopped_speaking")
+    page.wait_for_event("agent.stopped_speaking")
     page.wait_for_silence(lasting=1.0)
     offers = page.page.evaluate("e2e.offers.length")
-    mark = page.mark()
+    mark = page.message_count()
     page.page.evaluate("e2e.peer.close()")  # a dead network as the page sees it, without the wait
     page.page.evaluate("e2e.channel.dispatchEvent(new Event('close'))")
     page.wait_for("message", {"type": "bot-ready", "after": mark})  # one more picture of the old connection may arrive
     page.page.evaluate("e2e.presented = 0")
     page.wait_for("frames", {"more": 1})
     assert page.page.evaluate("e2e.offers.length") > offers
-    mark = page.mark()
+    mark = page.message_count()
     page.speak(FIRST_ROOM)
-    page.event("utterance_committed", mark)
-    assert server.record(url.split("/join/")[1].split("#")[0])["status"] == "IN_PROGRESS"
+    page.wait_for_event("utterance_committed", mark)
+    assert server.get_conversation(url.split("/join/")[1].split("#")[0])["status"] == "IN_PROGRESS"
 
 
-def test_everything_works_by_keyboard_and_has_a_name(link, call):
-    page = call().open(link())
+def test_everything_works_by_keyboard_and_has_a_name(make_join_link, call):
+    page = call().open(make_join_link())
     order = []
     for _ in range(2):
         page.page.keyboard.press("Tab")
@@ -142,7 +144,7 @@ def test_everything_works_by_keyboard_and_has_a_name(link, call):
     nameless = page.page.evaluate("""[...document.querySelectorAll('button, input, select, [role=meter], video')].filter((node) => node.checkVisibility()
         && !(node.ariaLabel || node.labels?.length || node.textContent.trim() || node.getAttribute('aria-labelledby'))).map((node) => node.outerHTML)""")
     assert nameless == []
-    page.event("agent.stopped_speaking")
+    page.wait_for_event("agent.stopped_speaking")
     page.page.wait_for_selector("#said:has-text('welcome to the museum')", state="attached")
     page.page.keyboard.press("Tab")
     page.page.keyboard.press("Enter")
@@ -150,15 +152,15 @@ def test_everything_works_by_keyboard_and_has_a_name(link, call):
 
 
 def test_the_page_names_the_agent_as_its_persona(server, call):
-    agent = server.agent(
+    agent = server.create_agent(
         name="Counter 3", greeting="Hello, and welcome to the museum.", avatar={"persona_name": "Theo <b>Winter</b>"}
     )
-    page = call().open(server.conversation(agent["id"])["join_link"])
+    page = call().open(server.create_conversation(agent["id"])["join_link"])
     name = "Theo <b>Winter</b>"
     page.page.wait_for_selector("#welcome-title:has-text('Ready to talk with Theo')")
     assert page.page.title().startswith(name)
     page.join()
-    page.event("agent.stopped_speaking")
+    page.wait_for_event("agent.stopped_speaking")
     page.page.wait_for_selector("#captions li[data-who=agent] .who")
     assert page.page.text_content("#captions li[data-who=agent] .who") == name
     page.page.wait_for_selector("#said:has-text('Winter')", state="attached")
@@ -172,7 +174,7 @@ def test_the_page_names_the_agent_as_its_persona(server, call):
 
 SIZES = [(320, 568), (390, 844), (768, 1024), (1280, 800), (568, 320), (740, 360)]
 #: Finds elements outside of the window, and elements too narrow to use or read.
-MISPLACED = """() => {
+FIND_MISPLACED = """() => {
   const found = [];
   if (document.documentElement.scrollWidth > innerWidth) found.push(`the page is ${document.documentElement.scrollWidth} wide`);
   for (const node of document.querySelectorAll("button, input, .meter, .frame, .talk, .hint, .card")) {
@@ -194,15 +196,15 @@ MISPLACED = """() => {
 def test_nothing_overflows_at_any_size(server, call):
     """Welcome, call without captions, call with long ones, call with a notice: at the sizes of
     phones (portrait and landscape), tablets, desktops."""
-    agent = server.agent(avatar={"persona_name": "Bartholomew Featherstonehaugh-Cholmondeley of Marylebone"})
-    page = call().open(server.conversation(agent["id"])["join_link"])
+    agent = server.create_agent(avatar={"persona_name": "Bartholomew Featherstonehaugh-Cholmondeley of Marylebone"})
+    page = call().open(server.create_conversation(agent["id"])["join_link"])
     page.page.wait_for_selector("#welcome-title:has-text('Bartholomew')")
     wrong = {}
 
     def check(what):
         for width, height in SIZES:
             page.page.set_viewport_size({"width": width, "height": height})
-            if found := page.page.evaluate(MISPLACED):
+            if found := page.page.evaluate(FIND_MISPLACED):
                 wrong[f"{what} at {width} x {height}"] = found
                 page.save_screenshot(f"overflow-{what}-{width}x{height}".replace(" ", "-"))
 
@@ -213,10 +215,10 @@ def test_nothing_overflows_at_any_size(server, call):
     check("devices")
     page.page.keyboard.press("Escape")
     for text in ("x" * 300, "A rather long sentence, with which somebody asks for many things at once. " * 6):
-        mark = page.mark()
+        mark = page.message_count()
         page.page.fill("#text", text)
         page.page.press("#text", "Enter")
-        page.event("utterance_committed", mark)
+        page.wait_for_event("utterance_committed", mark)
     page.page.wait_for_selector("#captions li[data-who=user] >> nth=1")
     check("long captions")
     page.page.evaluate(
@@ -226,75 +228,75 @@ def test_nothing_overflows_at_any_size(server, call):
     assert not wrong, "\n".join(f"{what}: {found}" for what, found in wrong.items())
 
 
-def test_muting_and_both_levels(server, link, call):
+def test_muting_and_both_levels(server, make_join_link, call):
     """The level of the own microphone and the level that the server receives move with speech.
-    Nobody hears a muted microphone."""
-    page = call().open(link())
+    A muted microphone is not heard."""
+    page = call().open(make_join_link())
     page.join()
-    page.event("agent.stopped_speaking")
+    page.wait_for_event("agent.stopped_speaking")
     # The highest level that each bar showed.
     page.page.evaluate("""() => { e2e.levels = { mine: 0, theirs: 0 };
         const look = () => { for (const id in e2e.levels)
             e2e.levels[id] = Math.max(e2e.levels[id], Number(document.getElementById(id).style.getPropertyValue('--level') || 0));
           requestAnimationFrame(look); }; look(); }""")
-    mark = page.mark()
+    mark = page.message_count()
     page.speak(FIRST_ROOM)
     page.page.evaluate("""() => new Promise((done, fail) => { const end = performance.now() + 60_000;
         const look = () => { if (Math.min(...Object.values(e2e.levels)) > 0.4) done();
           else if (performance.now() > end) fail(new Error(`the levels got to ${JSON.stringify(e2e.levels)} only`));
           else requestAnimationFrame(look); }; look(); })""")
-    answered = page.event("agent.stopped_speaking", mark)
+    answered = page.wait_for_event("agent.stopped_speaking", mark)
     page.page.click("#mute")
     page.page.wait_for_selector("#mute[aria-pressed=true]")
     page.wait_until_time(page.speak(FIRST_ROOM).end)
     page.page.click("#mute")
     page.page.wait_for_selector("#mute[aria-pressed=false]")
-    unmuted = page.now()
+    unmuted = page.audio_clock()
     page.speak(FIRST_ROOM)
-    started = page.message("user-started-speaking", answered["n"])
+    started = page.wait_for_message("user-started-speaking", answered["n"])
     assert started["t"] > unmuted, "the muted microphone was heard"
 
 
 @pytest.mark.parametrize("path", ["/", "/join/00000000-0000-4000-8000-000000000000", "demo"])
 def test_pages_have_a_strict_policy(server, path):
-    reply = server.call("GET", server.demo if path == "demo" else path, key=None)
+    reply = server.request("GET", server.demo if path == "demo" else path, key=None)
     assert reply.status == 200 and reply.headers["referrer-policy"] == "no-referrer"
     policy = reply.headers["content-security-policy"]
     assert "default-src 'none'" in policy and "script-src 'self'" in policy and "unsafe" not in policy, policy
 
 
 def test_what_people_say_is_never_html(server, call):
-    agent = server.agent()
-    page = call().open(server.conversation(agent["id"])["join_link"])
+    agent = server.create_agent()
+    page = call().open(server.create_conversation(agent["id"])["join_link"])
     page.page.click("#join-typing")
-    page.message("bot-ready")
+    page.wait_for_message("bot-ready")
     text = "<img src=x onerror=alert(1)> <b>bold</b>"
     page.page.fill("#text", text)
     page.page.press("#text", "Enter")
-    page.event("utterance_committed")
+    page.wait_for_event("utterance_committed")
     page.page.wait_for_selector("#captions li[data-who=user]")
     assert page.captions()[0]["spoken"] == text
     assert page.page.locator("#captions img, #captions b, #said img").count() == 0
 
 
 def test_an_agent_that_is_not_for_embedding_has_no_embed_page(server):
-    agent = server.agent()
-    assert server.call("GET", f"/embed/{agent['id']}", key=None).status == 404
-    assert server.call("POST", f"/embed/{agent['id']}", {}, key=None).status == 404
-    allowed = server.agent(extra={"embed": {"enabled": True, "origins": ["https://shop.example"]}})
-    reply = server.call("GET", f"/embed/{allowed['id']}?username=Ada", key=None)
+    agent = server.create_agent()
+    assert server.request("GET", f"/embed/{agent['id']}", key=None).status == 404
+    assert server.request("POST", f"/embed/{agent['id']}", {}, key=None).status == 404
+    allowed = server.create_agent(extra={"embed": {"enabled": True, "origins": ["https://shop.example"]}})
+    reply = server.request("GET", f"/embed/{allowed['id']}?username=Ada", key=None)
     assert reply.status == 200 and "frame-ancestors https://shop.example" in reply.headers["content-security-policy"]
 
 
 def test_an_embedded_agent_knows_its_visitor(server, call):
-    agent = server.agent(
+    agent = server.create_agent(
         greeting="Hello, and welcome to the museum.", extra={"embed": {"enabled": True, "origins": []}}
     )
     page = call().open(f"{server.url}/embed/{agent['id']}?username=Ada&id=ada-7&context=likes%20clocks")
     page.join()
-    page.event("agent.started_speaking")
+    page.wait_for_event("agent.started_speaking")
     rows = [
-        row for row in server.call("GET", "/v1/ext/conversation?perpage=20").json() if row["agent_id"] == agent["id"]
+        row for row in server.request("GET", "/v1/ext/conversation?perpage=20").json() if row["agent_id"] == agent["id"]
     ]
     assert (
         len(rows) == 1
@@ -306,6 +308,6 @@ def test_an_embedded_agent_knows_its_visitor(server, call):
     page.page.evaluate("e2e.ready")
     page.wait_for("frames", {"more": 1})
     rows = [
-        row for row in server.call("GET", "/v1/ext/conversation?perpage=20").json() if row["agent_id"] == agent["id"]
+        row for row in server.request("GET", "/v1/ext/conversation?perpage=20").json() if row["agent_id"] == agent["id"]
     ]
     assert len(rows) == 1, "a reload made a second conversation"

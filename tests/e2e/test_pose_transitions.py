@@ -12,11 +12,11 @@ import pytest
 
 from kit.server import ROOT
 
-SETS = sorted((ROOT / "assets" / "avatars").glob("*.poses"))
+POSE_SET_FILES = sorted((ROOT / "assets" / "avatars").glob("*.poses"))
 #: The row of a frame begins with these: stance, gaze, mouth, breath; then its lengths.
-STATES = 4
+STATE_FIELDS = 4
 #: The maximum number of frames in one sequence.
-FRAMES = 16
+MAX_SEQUENCE_FRAMES = 16
 #: For each avatar: the number of poses to choose from, and of sequences. `make test` runs a small
 #: part.
 SHORT_RUN, LONG_RUN = (20, 15), (80, 250)
@@ -40,9 +40,9 @@ class PoseSet:
 
         self.key_frame, self.reference_frame = take(self.manifest["key_length"]), take(self.manifest["anchor_length"])
         # Every pose at every quality level, and the reference frames it needs.
-        self.frames = [take(length) for row in self.manifest["frames"] for length in row[STATES:]]
+        self.frames = [take(length) for row in self.manifest["frames"] for length in row[STATE_FIELDS:]]
         self.needs_reference = [
-            row[0] in self.manifest["anchored"] for row in self.manifest["frames"] for _ in row[STATES:]
+            row[0] in self.manifest["anchored"] for row in self.manifest["frames"] for _ in row[STATE_FIELDS:]
         ]
         assert len(file) - at == 32, "the checksum is left"
 
@@ -64,7 +64,7 @@ def decode_alone(name, poses, frame):
     return decoder(frame)
 
 
-@pytest.mark.parametrize("path", SETS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", POSE_SET_FILES, ids=lambda path: path.stem)
 @pytest.mark.parametrize(
     ("count", "sequences"),
     [pytest.param(*SHORT_RUN, id="sample"), pytest.param(*LONG_RUN, id="whole", marks=pytest.mark.long("faces"))],
@@ -86,7 +86,7 @@ def test_random_transitions_with_loss_show_what_was_encoded_in_both_decoders(pat
         for decoder in decoders:
             decoder(poses.key_frame)
         has_reference = False
-        for step in range(rng.randint(1, FRAMES)):
+        for step in range(rng.randint(1, MAX_SEQUENCE_FRAMES)):
             if not has_reference and rng.random() < 0.3:
                 for decoder in decoders:
                     decoder(poses.reference_frame)
@@ -108,7 +108,7 @@ def test_random_transitions_with_loss_show_what_was_encoded_in_both_decoders(pat
 def test_a_frame_without_what_it_depends_on_is_another_picture():
     """The control of the test above: a pose that depends on a reference frame, right after a key
     frame alone."""
-    poses = PoseSet(SETS[0])
+    poses = PoseSet(POSE_SET_FILES[0])
     levels = len(poses.frames) // len(poses.manifest["frames"])
     dependent = [i for i, row in enumerate(poses.manifest["frames"]) if row[0] in poses.manifest["anchored"]]
     frame = poses.frames[dependent[-1] * levels]

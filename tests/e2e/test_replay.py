@@ -6,13 +6,13 @@ import stat
 import subprocess
 
 from kit import sample_knowledge, typed_call, speech
-from kit.webrtc_client import run
+from kit.webrtc_client import run_async
 from kit.server import binary
 from kit.typed_call import TEST_TIMEOUT, TypedCall
 from kit.polling import wait_until
 
 
-def replay(trace, *options):
+def run_replay(trace, *options):
     """The printed lines, the summary, and the exit status."""
     done = subprocess.run(
         [binary(), "replay", str(trace), *options], capture_output=True, text=True, timeout=TEST_TIMEOUT
@@ -31,14 +31,14 @@ def wait_until_written(trace, timeout=TEST_TIMEOUT):
     wait_until(is_written, f"the end of {trace}", timeout)
 
 
-QUESTION, CUT_IN = "Please tell me about the garden behind the house.", "Stop please. I have another question."
+QUESTION, INTERRUPTION = "Please tell me about the garden behind the house.", "Stop please. I have another question."
 
 
 def test_a_call_replays_from_its_trace(server):
     """Spoken, with an interruption: the trace also has the decisions of the VAD."""
-    agent = server.agent(knowledge=sample_knowledge.LONG, greeting="Welcome.", transcripts=[QUESTION, CUT_IN],
+    agent = server.create_agent(knowledge=sample_knowledge.LONG_TEXT, greeting="Welcome.", transcripts=[QUESTION, INTERRUPTION],
                          turn={"min_interruption_duration": 0.25}, config={"record_trace": True})  # fmt: skip
-    conversation = server.conversation(agent["id"])
+    conversation = server.create_conversation(agent["id"])
 
     async def whole():
         client = await TypedCall(server, conversation).connect()
@@ -48,20 +48,20 @@ def test_a_call_replays_from_its_trace(server):
         # The scripted speech-to-text treats speech right after an utterance as its rest.
         received_before = len(client.received_audio)
         await client.wait_for(lambda: len(client.received_audio) > received_before + 50, what="a second of the answer")
-        client.microphone.queue = speech.concatenate([(CUT_IN, "slt")])
+        client.microphone.queue = speech.concatenate([(INTERRUPTION, "slt")])
         await client.wait_for(lambda: client.events("agent.interrupted"), what="the interruption")
         await client.wait_for(lambda: len(client.events("utterance_committed")) >= 2, what="the turn that cut in")
         await client.wait_for(lambda: len(client.utterances()) >= 3, what="the answer to it")
-        await client.leave()
+        await client.hang_up()
 
-    run(whole())
+    run_async(whole())
     record = server.wait_for(conversation["id"], "ENDED", timeout=TEST_TIMEOUT)
-    turns = server.call("GET", f"/v1/ext/conversation/{conversation['id']}/turns").json()
+    turns = server.request("GET", f"/v1/ext/conversation/{conversation['id']}/turns").json()
 
     trace = server.data / "traces" / f"{conversation['id']}.jsonl"
     wait_until_written(trace)
     assert stat.S_IMODE(trace.stat().st_mode) == 0o600
-    lines, sentence, status = replay(trace)
+    lines, sentence, status = run_replay(trace)
     assert status == 0 and sentence.startswith("identical: ") and sentence.count("\n") == 1, sentence
 
     # What was said and heard, letter by letter, and the latencies of each turn.
@@ -82,7 +82,7 @@ def test_a_call_replays_from_its_trace(server):
             ), (name, recorded, replayed)
 
     # The reason of each decision.
-    explained, sentence, status = replay(trace, "--explain")
+    explained, sentence, status = run_replay(trace, "--explain")
     assert status == 0 and sentence.startswith("identical: "), sentence
     why = [line["why"] for line in explained if line["what"] == "explain"]
     assert any(reason.startswith("held: ") for reason in why) and sum(
@@ -91,11 +91,11 @@ def test_a_call_replays_from_its_trace(server):
     assert [line for line in explained if line["what"] != "explain"] == lines
 
     # Erasing the record erases the trace.
-    assert server.call("DELETE", f"/v1/ext/conversation/{conversation['id']}").status == 204
+    assert server.request("DELETE", f"/v1/ext/conversation/{conversation['id']}").status == 204
     assert not trace.exists()
 
 
-def test_a_trace_holds_no_secret(server, hooks, model, tool):
+def test_a_trace_holds_no_secret(server, webhooks, scripted_llm, tool):
     """No line of the trace has credentials, or anything that only the operator may know."""
     counter = tool({"free": 12})
 
@@ -120,7 +120,7 @@ def test_a_trace_holds_no_secret(server, hooks, model, tool):
         "url": counter.url + "/sesame-path?key=sesame-query",
         "headers": {"Authorization": "Bearer sesame-header"},
     }
-    created = server.call(
+    created = server.request(
         "POST",
         "/v1/ext/tool",
         {
@@ -128,7 +128,7 @@ def test_a_trace_holds_no_secret(server, hooks, model, tool):
             "request_config": request,
         },
     )
-    mcp = server.call(
+    mcp = server.request(
         "POST",
         "/v1/ext/mcp",
         {
@@ -136,18 +136,24 @@ def test_a_trace_holds_no_secret(server, hooks, model, tool):
             "request_config": {"url": "http://127.0.0.1:1/sesame-mcp", "headers": {"X-Key": "sesame-mcp-header"}},
         },
     )
-    llm = {"provider": "custom", "url": model(scripted_reply).base_url, "model": "m", "token": "sesame-token"}
-    agent = typed_call.agent(
+    llm = {"provider": "custom", "url": scripted_llm(scripted_reply).base_url, "model": "m", "token": "sesame-token"}
+    agent = typed_call.create_typed_agent(
         server,
         prompt="You are a guide. The password of the staff is sesame-prompt.",
-        hooks=hooks,
+        hooks=webhooks,
         llm=llm,
         tools=[created.json()["id"]],
         config={"record_trace": True},
         extra={"mcp": [mcp.json()["id"]], "webhook_secret": "sesame-webhook"},
     )
 
-    secrets = ["sesame", server.key, agent["webhook_secret"], agent["webhook_secret"].removeprefix("whsec_"), hooks.url]
+    secrets = [
+        "sesame",
+        server.key,
+        agent["webhook_secret"],
+        agent["webhook_secret"].removeprefix("whsec_"),
+        webhooks.url,
+    ]
 
     async def work(client):
         secrets.append(client.conversation["token"])

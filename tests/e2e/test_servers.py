@@ -5,30 +5,29 @@ import asyncio
 import concurrent.futures
 import json
 import shutil
-import time
 
 import pytest
 
 from kit import sdp, stores, typed_call
-from kit.webrtc_client import run
-from kit.receivers import Receiver
+from kit.webrtc_client import run_async
+from kit.receivers import MockServer
 from kit.typed_call import TEST_TIMEOUT, TypedCall
 from kit.polling import wait_until
 
 #: Long enough for a busy machine to renew it in time. A test that kills a server ends its lease
 #: itself.
-LEASE = 18
-KNOWN = "The museum has an old clock in the first room. The garden opens at noon."
+LEASE_SECONDS = 18
+KNOWLEDGE = "The museum has an old clock in the first room. The garden opens at noon."
 
 
-class Inbox(Receiver):
+class WebhookLog(MockServer):
     """Stores every webhook as it arrived: conversation, number, id, name and text."""
 
     def __init__(self):
         super().__init__()
         self.received = []
 
-    def answer(self, request, body):
+    def handle(self, request, body):
         value = json.loads(body)
         with self.changed:
             event = value["event"]
@@ -51,55 +50,55 @@ class Inbox(Receiver):
         return self.received[-20:]
 
 
-class Pair:
+class ServerPair:
     def __init__(self, start, folders, store):
         folder = folders.mktemp("one")
         self.store = store
-        self.env = {**store.environment(folder), "VISAVIS_TIMEOUTS_LEASE": str(LEASE)}
+        self.env = {**store.environment(folder), "VISAVIS_TIMEOUTS_LEASE": str(LEASE_SECONDS)}
         self.start, self.folders = start, [folder, folders.mktemp("other")]
-        self.servers = [start("one", data=folder, env=self.env).first_start()]
+        self.servers = [start("one", data=folder, env=self.env).read_first_start()]
         for file in ("secrets.key", "tokens.key"):
             shutil.copy(folder / file, self.folders[1] / file)
         self.servers.append(None)
         self.restart(1)
         for server in self.servers:
-            server.ready()
+            server.wait_ready()
 
     def restart(self, number):
         """Starts one of the servers (again)."""
         server = self.start(["one", "other"][number], data=self.folders[number], env=self.env)
         server.key = self.servers[0].key
         self.servers[number] = server
-        return server.ready()
+        return server.wait_ready()
 
     def kill(self, number, conversation):
         """Kills the server that holds this call, and ends its lease, as time would."""
         self.servers[number].kill()
         row = f"UPDATE server SET lease_until = 0 WHERE id = (SELECT server FROM conversation WHERE id = '{conversation}')"
-        self.store.run(self.servers[0], [row])
+        self.store.execute(self.servers[0], [row])
 
 
 @pytest.fixture(scope="module")
-def server_pair(start, tmp_path_factory, postgres):
+def server_pair(start_server, tmp_path_factory, postgres):
     """Both servers, for all tests: a start costs more than any of them."""
-    both = Pair(start, tmp_path_factory, stores.Postgres(postgres))
+    both = ServerPair(start_server, tmp_path_factory, stores.Postgres(postgres))
     yield both
     for server in both.servers:
         server.stop()
 
 
 @pytest.fixture
-def pair(server_pair):
+def live_pair(server_pair):
     """Both servers, running whatever the test before did."""
     for number, server in enumerate(server_pair.servers):
-        if not server.alive():
+        if not server.is_alive():
             server_pair.restart(number)
     return server_pair
 
 
 @pytest.fixture
-def inbox():
-    created = Inbox()
+def webhook_log():
+    created = WebhookLog()
     yield created
     created.close()
 
@@ -108,11 +107,11 @@ def command_replies(server, conversation):
     """How a server answers each of the commands, as (status, Retry-After)."""
     path = f"/v1/conversation/{conversation}"
     replies = [
-        server.call("PUT", f"{path}/speak", {"text": "Hello from elsewhere."}),
-        server.call("POST", f"{path}/respond", {"text": "Where is the clock?"}),
-        server.call("POST", f"{path}/context", {"text": "It rains."}),
-        server.call("POST", f"{path}/interrupt"),
-        server.call("DELETE", path),
+        server.request("PUT", f"{path}/speak", {"text": "Hello from elsewhere."}),
+        server.request("POST", f"{path}/respond", {"text": "Where is the clock?"}),
+        server.request("POST", f"{path}/context", {"text": "It rains."}),
+        server.request("POST", f"{path}/interrupt"),
+        server.request("DELETE", path),
     ]
     return [(reply.status, reply.headers["retry-after"]) for reply in replies]
 
@@ -125,22 +124,22 @@ async def check_call(client):
 def webhooks_of(inbox, conversation):
     """A conversation's webhooks in the order of their first arrival, once its end has arrived. An
     attempt may arrive twice."""
-    inbox.wait(
+    inbox.wait_until(
         lambda: any(name == "call_ended" for _, _, name, _ in inbox.events_of(conversation)), TEST_TIMEOUT, "call_ended"
     )
     return list({id: (number, name) for number, id, name, _ in reversed(inbox.events_of(conversation))}.values())[::-1]
 
 
-def test_calls_on_both_lose_and_double_nothing(pair, inbox):
-    one, other = pair.servers
-    agent = typed_call.agent(one, knowledge=KNOWN, hooks=inbox)["id"]
-    held = [one.conversation(agent), other.conversation(agent)]
+def test_calls_on_both_lose_and_double_nothing(live_pair, webhook_log):
+    one, other = live_pair.servers
+    agent = typed_call.create_typed_agent(one, knowledge=KNOWLEDGE, hooks=webhook_log)["id"]
+    held = [one.create_conversation(agent), other.create_conversation(agent)]
 
     async def calling(server, conversation):
         client = await TypedCall(server, conversation).connect()
         for _ in range(3):
             await check_call(client)
-        await client.leave()
+        await client.hang_up()
 
     async def both():
         # Each call is held by the server that did not create it.
@@ -148,36 +147,44 @@ def test_calls_on_both_lose_and_double_nothing(pair, inbox):
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         names = [
-            pool.submit(server.call, "POST", "/v1/ext/guardrail", {"name": "Same name", "prompt": "p"})
+            pool.submit(server.request, "POST", "/v1/ext/guardrail", {"name": "Same name", "prompt": "p"})
             for _ in range(20)
-            for server in pair.servers
+            for server in live_pair.servers
         ]
-        run(both())
+        run_async(both())
         assert all(item.result().status == 201 for item in names)
-    keys = [guardrail["key"] for guardrail in one.call("GET", "/v1/ext/guardrail").json()]
+    keys = [guardrail["key"] for guardrail in one.request("GET", "/v1/ext/guardrail").json()]
     assert sorted(keys) == sorted(["same_name", *[f"same_name_{n}" for n in range(2, 41)]])
 
     for conversation in (item["id"] for item in held):
-        records = [server.wait_for(conversation, "ENDED", timeout=TEST_TIMEOUT) for server in pair.servers]
+        records = [server.wait_for(conversation, "ENDED", timeout=TEST_TIMEOUT) for server in live_pair.servers]
         assert records[0] == records[1] and sum(entry["role"] == "user" for entry in records[0]["transcript"]) == 3
-        events = [server.call("GET", f"/v1/ext/conversation/{conversation}/events").json() for server in pair.servers]
+        events = [
+            server.request("GET", f"/v1/ext/conversation/{conversation}/events").json() for server in live_pair.servers
+        ]
         assert events[0] == events[1] and [event["seq"] for event in events[0]] == list(range(len(events[0])))
-        received = webhooks_of(inbox, conversation)
+        received = webhooks_of(webhook_log, conversation)
         assert [number for number, _ in received] == list(range(1, len(received) + 1)), "in order, without a gap"
         assert sum(name == "utterance_committed" for _, name in received) == 3 and received[-1][1] == "call_ended"
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_the_end_of_one_leaves_the_other_s_calls_alone(pair, inbox, how):
-    one, other = pair.servers
-    agent = typed_call.agent(
-        one, knowledge=KNOWN, hooks=inbox, events=["utterance_committed", "call_ended"], config={"record_trace": True}
+def test_the_end_of_one_leaves_the_other_s_calls_alone(live_pair, webhook_log, how):
+    one, other = live_pair.servers
+    agent = typed_call.create_typed_agent(
+        one,
+        knowledge=KNOWLEDGE,
+        hooks=webhook_log,
+        events=["utterance_committed", "call_ended"],
+        config={"record_trace": True},
     )["id"]
-    held, left = one.conversation(agent), one.conversation(agent)
-    waiting = one.conversation(agent)
-    offer = sdp.offer().encode()
+    held, left = one.create_conversation(agent), one.create_conversation(agent)
+    waiting = one.create_conversation(agent)
+    offer = sdp.make_offer().encode()
     assert (
-        other.call("PUT", f"/v1/conversation/{waiting['id']}/speak", {"text": "Welcome from the other server."}).status
+        other.request(
+            "PUT", f"/v1/conversation/{waiting['id']}/speak", {"text": "Welcome from the other server."}
+        ).status
         == 200
     )
 
@@ -187,7 +194,7 @@ def test_the_end_of_one_leaves_the_other_s_calls_alone(pair, inbox, how):
         await ending_client.ask("When does the garden open?", "noon")
         # The other server rejects commands for this call, and signaling, too.
         assert command_replies(other, held["id"]) == [(503, "2")] * 5
-        refused = other.call(
+        refused = other.request(
             "POST",
             f"/rtc/{held['id']}",
             key=None,
@@ -197,112 +204,116 @@ def test_the_end_of_one_leaves_the_other_s_calls_alone(pair, inbox, how):
         assert (refused.status, refused.headers["retry-after"]) == (503, "2")
         await asyncio.to_thread(getattr(other, how))
         await check_call(client)
-        await asyncio.to_thread(pair.restart, 1)
+        await asyncio.to_thread(live_pair.restart, 1)
         await check_call(client)
         # What was sent before the join takes effect at the join, on whichever server that is.
-        late = await TypedCall(pair.servers[1], waiting).connect()
+        late = await TypedCall(live_pair.servers[1], waiting).connect()
         await late.wait_for_utterance("Welcome from the other server.")
-        await late.leave()
-        await client.leave()
+        await late.hang_up()
+        await client.hang_up()
         await ending_client.peer.close()
 
-    run(calling())
-    one, other = pair.servers
+    run_async(calling())
+    one, other = live_pair.servers
     assert one.wait_for(held["id"], "ENDED", timeout=TEST_TIMEOUT)["end_reason"] == "user_left"
     # A restart ends the server's own calls, and reports their end once.
     assert one.wait_for(left["id"], "ENDED", timeout=TEST_TIMEOUT)["end_reason"] == (
         "error" if how == "kill" else "ended_by_api"
     )
     for conversation in (held["id"], left["id"]):
-        received = webhooks_of(inbox, conversation)
+        received = webhooks_of(webhook_log, conversation)
         assert [number for number, _ in received] == list(range(1, len(received) + 1)) and received[-1][
             1
         ] == "call_ended", received
 
 
-def test_a_dead_server_s_calls_are_ended_by_the_other_and_its_traces_go_when_it_is_back(pair, inbox):
-    one, other = pair.servers
-    agent = typed_call.agent(
-        one, knowledge=KNOWN, hooks=inbox, events=["utterance_committed", "call_ended"], config={"record_trace": True}
+def test_a_dead_server_s_calls_are_ended_by_the_other_and_its_traces_go_when_it_is_back(live_pair, webhook_log):
+    one, other = live_pair.servers
+    agent = typed_call.create_typed_agent(
+        one,
+        knowledge=KNOWLEDGE,
+        hooks=webhook_log,
+        events=["utterance_committed", "call_ended"],
+        config={"record_trace": True},
     )["id"]
-    dead, ended = one.conversation(agent), one.conversation(agent)
+    dead, ended = one.create_conversation(agent), one.create_conversation(agent)
 
     async def calling():
         client = await TypedCall(one, ended).connect()
-        await client.leave()
+        await client.hang_up()
         await asyncio.to_thread(one.wait_for, ended["id"], "ENDED", TEST_TIMEOUT)
         ending_client = await TypedCall(one, dead).connect()
         await ending_client.ask("Where is the clock?", "first room")
         await ending_client.wait_for_record_value(
             lambda record: "old clock" in json.dumps(record["transcript"]), "the answer on record"
         )
-        await asyncio.to_thread(pair.kill, 0, dead["id"])
+        await asyncio.to_thread(live_pair.kill, 0, dead["id"])
         await ending_client.peer.close()
 
-    run(calling())
+    run_async(calling())
     record = other.wait_for(dead["id"], "ENDED", timeout=TEST_TIMEOUT)
     # What was recorded stays. lifecycle.rs and crash.rs of control-api/tests/api test what survives
     # a crash.
     assert record["end_reason"] == "error" and "old clock" in json.dumps(record["transcript"])
-    assert [name for _, name in webhooks_of(inbox, dead["id"])] == ["utterance_committed", "call_ended"]
+    assert [name for _, name in webhooks_of(webhook_log, dead["id"])] == ["utterance_committed", "call_ended"]
     assert command_replies(other, dead["id"]) == [(409, None)] * 5
-    traces = [pair.folders[0] / "traces" / f"{conversation['id']}.jsonl" for conversation in (dead, ended)]
+    traces = [live_pair.folders[0] / "traces" / f"{conversation['id']}.jsonl" for conversation in (dead, ended)]
     assert all(trace.exists() for trace in traces)
     for conversation in (dead, ended):
-        assert other.call("DELETE", f"/v1/ext/conversation/{conversation['id']}").status == 204
+        assert other.request("DELETE", f"/v1/ext/conversation/{conversation['id']}").status == 204
     assert all(trace.exists() for trace in traces), "only their own server can reach them"
-    pair.restart(0)
+    live_pair.restart(0)
     assert not any(trace.exists() for trace in traces)
 
 
-def test_erasing_reaches_the_trace_on_the_other_server_s_disk(pair):
-    one, other = pair.servers
-    conversation = one.conversation(typed_call.agent(one, config={"record_trace": True})["id"])
+def test_erasing_reaches_the_trace_on_the_other_server_s_disk(live_pair):
+    one, other = live_pair.servers
+    conversation = one.create_conversation(typed_call.create_typed_agent(one, config={"record_trace": True})["id"])
 
     async def calling():
         client = await TypedCall(one, conversation).connect()
-        await client.leave()
+        await client.hang_up()
 
-    run(calling())
+    run_async(calling())
     other.wait_for(conversation["id"], "ENDED", timeout=TEST_TIMEOUT)
-    trace = pair.folders[0] / "traces" / f"{conversation['id']}.jsonl"
+    trace = live_pair.folders[0] / "traces" / f"{conversation['id']}.jsonl"
     assert trace.exists()
-    assert other.call("DELETE", f"/v1/ext/conversation/{conversation['id']}").status == 204
+    assert other.request("DELETE", f"/v1/ext/conversation/{conversation['id']}").status == 204
     wait_until(lambda: not trace.exists(), "the deletion of the trace", TEST_TIMEOUT)
 
 
-class GoneReceiver(Inbox):
+class GoneReceiver(WebhookLog):
     """Answers 410 until it recovers."""
 
     def __init__(self):
         super().__init__()
         self.recovered, self.rejected = False, 0
 
-    def answer(self, request, body):
+    def handle(self, request, body):
         if self.recovered:
-            return super().answer(request, body)
+            return super().handle(request, body)
         with self.changed:
             self.rejected += 1
             self.changed.notify_all()
         self.reply(request, 410)
 
 
-def test_an_update_at_one_server_counts_at_the_other_at_once(pair):
+def test_an_update_at_one_server_counts_at_the_other_at_once(live_pair):
     """After a 410 nothing is sent. After an update of the agent on either server, nothing is lost."""
-    one, other = pair.servers
+    one, other = live_pair.servers
     inbox = GoneReceiver()
     try:
-        agent = typed_call.agent(one, extra={"callback_url": inbox.url, "callback_events": ["call_ended"]})
+        agent = typed_call.create_typed_agent(one, extra={"callback_url": inbox.url, "callback_events": ["call_ended"]})
 
         def ended(server):
-            conversation = server.conversation(agent["id"])
-            assert server.call("DELETE", f"/v1/conversation/{conversation['id']}").status == 200
+            conversation = server.create_conversation(agent["id"])
+            assert server.request("DELETE", f"/v1/conversation/{conversation['id']}").status == 200
             return conversation["id"]
 
         first = ended(one)
-        inbox.wait(lambda: inbox.rejected, TEST_TIMEOUT, "the 410")
+        inbox.wait_until(lambda: inbox.rejected, TEST_TIMEOUT, "the 410")
         # Later events must happen after the 410 is stored.
-        dead_letters = lambda: one.call("GET", "/v1/ext/deadletters").json()
+        dead_letters = lambda: one.request("GET", "/v1/ext/deadletters").json()
         wait_until(
             lambda: first in [dead_letter["conversation_id"] for dead_letter in dead_letters()],
             lambda: f"the dead letter\n{one.log_tail()}",
@@ -310,17 +321,17 @@ def test_an_update_at_one_server_counts_at_the_other_at_once(pair):
         )
         ended(other)
         inbox.recovered = True
-        assert other.call("PATCH", f"/v1/ext/agent/{agent['id']}", {"agent_name": "Mended"}).status == 200
+        assert other.request("PATCH", f"/v1/ext/agent/{agent['id']}", {"agent_name": "Mended"}).status == 200
         last = ended(one)
-        inbox.wait(lambda: inbox.events_of(last), TEST_TIMEOUT, "the first event behind the update")
+        inbox.wait_until(lambda: inbox.events_of(last), TEST_TIMEOUT, "the first event behind the update")
         assert inbox.rejected == 1 and {event[0] for event in inbox.received} == {last}, inbox.received
     finally:
         inbox.close()
 
 
-def test_a_hang_up_at_the_wrong_server_is_told_to_come_again(pair):
-    one, other = pair.servers
-    conversation = one.conversation(typed_call.agent(one)["id"])
+def test_a_hang_up_at_the_wrong_server_is_told_to_come_again(live_pair):
+    one, other = live_pair.servers
+    conversation = one.create_conversation(typed_call.create_typed_agent(one)["id"])
 
     async def work():
         client = await TypedCall(one, conversation).connect()
@@ -328,11 +339,11 @@ def test_a_hang_up_at_the_wrong_server_is_told_to_come_again(pair):
         place = f"/rtc/{conversation['id']}/whatever"
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, lambda: one.wait_for(conversation["id"], "IN_PROGRESS", timeout=TEST_TIMEOUT))
-        refused = await loop.run_in_executor(None, lambda: other.call("DELETE", place, key=None, headers=headers))
+        refused = await loop.run_in_executor(None, lambda: other.request("DELETE", place, key=None, headers=headers))
         assert (refused.status, refused.json()["reason"]) == (503, "the call is held by another server"), refused
-        missing = await loop.run_in_executor(None, lambda: one.call("DELETE", place, key=None, headers=headers))
+        missing = await loop.run_in_executor(None, lambda: one.request("DELETE", place, key=None, headers=headers))
         assert missing.status == 404, missing
-        await client.leave()
+        await client.hang_up()
 
-    run(work())
+    run_async(work())
     one.wait_for(conversation["id"], "ENDED", timeout=TEST_TIMEOUT)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from kit import audio_match, speech
-from kit.webrtc_client import Client, run
-from kit.receivers import Site
+from kit.webrtc_client import WhipClient, run_async
+from kit.receivers import StaticSite
 
 FIRST_ROOM = "What do visitors see in the first room?"
 #: Answers that do not take long.
-SHORT = "In the first room visitors see a large collection of old clocks. The garden behind the house has red roses and a small river."
-BUNDLE = pathlib.Path(
+SHORT_ANSWERS = "In the first room visitors see a large collection of old clocks. The garden behind the house has red roses and a small river."
+RTVI_BUNDLE = pathlib.Path(
     os.environ.get("VISAVIS_RTVI_BUNDLE")
     or pathlib.Path(__file__).resolve().parents[2] / ".cache" / "rtvi" / "bundle.js"
 )
@@ -25,12 +25,12 @@ BUNDLE = pathlib.Path(
 
 
 @pytest.fixture
-def rtvi(server, call):
+def open_rtvi_page(server, call):
     """A page of another origin with the public client."""
 
     page_html = (pathlib.Path(__file__).parent / "rtvi" / "page.html").read_bytes()
-    assert BUNDLE.exists(), f"{BUNDLE} is missing: scripts/test-e2e.sh makes it"
-    site = Site({"/": (page_html, "text/html"), "/bundle.js": (BUNDLE.read_bytes(), "text/javascript")})
+    assert RTVI_BUNDLE.exists(), f"{RTVI_BUNDLE} is missing: scripts/test-e2e.sh makes it"
+    site = StaticSite({"/": (page_html, "text/html"), "/bundle.js": (RTVI_BUNDLE.read_bytes(), "text/javascript")})
 
     def make(conversation):
         page = call(options={"face": "#bot"}).open(site.url + "/")
@@ -41,19 +41,19 @@ def rtvi(server, call):
     site.close()
 
 
-def test_the_public_rtvi_client_talks(server, rtvi, hooks):
-    agent = server.agent(knowledge=SHORT, hooks=hooks, transcripts=[FIRST_ROOM])
-    conversation = server.conversation(agent["id"])
-    page = rtvi(conversation)
+def test_the_public_rtvi_client_talks(server, open_rtvi_page, webhooks):
+    agent = server.create_agent(knowledge=SHORT_ANSWERS, hooks=webhooks, transcripts=[FIRST_ROOM])
+    conversation = server.create_conversation(agent["id"])
+    page = open_rtvi_page(conversation)
     page.page.wait_for_function("client.log.some((entry) => entry.name === 'botReady')")
     page.wait_for("frames", {"more": 2})
     user_speech = page.speak(FIRST_ROOM)
-    page.message("user-transcription")
-    page.message("bot-started-speaking")
+    page.wait_for_message("user-transcription")
+    page.wait_for_message("bot-started-speaking")
     page.wait_for_sound(user_speech.end)
-    page.message("bot-output")
-    page.message("bot-stopped-speaking")
-    page.message("bot-tts-stopped")
+    page.wait_for_message("bot-output")
+    page.wait_for_message("bot-stopped-speaking")
+    page.wait_for_message("bot-tts-stopped")
     types = [m.get("type") for m in page.page.evaluate("e2e.messages")]
     for type in (
         "bot-ready",
@@ -70,12 +70,12 @@ def test_the_public_rtvi_client_talks(server, rtvi, hooks):
         assert type in types, f"{type} is missing in {types}"
     # Typed text interrupts and is answered; a request gets its response; an unknown request gets an
     # error.
-    mark = page.mark()
+    mark = page.message_count()
     page.page.evaluate("client.pc.sendText('Tell me about the garden behind the house.')")
-    page.event("utterance_committed", mark)
-    page.event("agent.started_speaking", mark)
+    page.wait_for_event("utterance_committed", mark)
+    page.wait_for_event("agent.started_speaking", mark)
     assert page.page.evaluate("client.pc.sendClientRequest('interrupt').then(() => 'answered')") == "answered"
-    page.event("agent.stopped_speaking", mark)
+    page.wait_for_event("agent.stopped_speaking", mark)
     assert (
         page.page.evaluate("client.pc.sendClientRequest('no-such-thing').then(() => 'answered', () => 'refused')")
         == "refused"
@@ -85,12 +85,12 @@ def test_the_public_rtvi_client_talks(server, rtvi, hooks):
         assert name in names, f"{name} is missing in {names}"
     page.page.evaluate("client.pc.disconnectBot()")
     page.page.wait_for_function("client.log.some((entry) => entry.name === 'disconnected')")
-    hooks.wait_for(conversation["id"], "call_ended")
+    webhooks.wait_for(conversation["id"], "call_ended")
     assert server.wait_for(conversation["id"], "ENDED")["end_reason"] == "user_left"
 
 
-def test_the_rtvi_client_gives_up_at_once_on_a_wrong_token(server, rtvi):
-    page = rtvi({"token": "nonsense"})
+def test_the_rtvi_client_gives_up_at_once_on_a_wrong_token(server, open_rtvi_page):
+    page = open_rtvi_page({"token": "nonsense"})
     page.page.wait_for_function("client.failure")
     assert "401" in page.page.evaluate("client.failure")
 
@@ -101,12 +101,12 @@ def test_foreign_origins_may_call_the_rtvi_endpoint(server):
         "access-control-request-method": "POST",
         "access-control-request-headers": "authorization,content-type",
     }
-    reply = server.call("OPTIONS", "/api/offer", key=None, headers=preflight_headers)
+    reply = server.request("OPTIONS", "/api/offer", key=None, headers=preflight_headers)
     assert reply.status in (200, 204), reply
     assert reply.headers["access-control-allow-origin"] in ("*", "https://shop.example")
     allowed = reply.headers["access-control-allow-headers"].lower()
     assert "authorization" in allowed and "content-type" in allowed
-    refused = server.call(
+    refused = server.request(
         "POST", "/api/offer", {"sdp": "x", "type": "offer"}, key=None, headers={"origin": "https://shop.example"}
     )
     assert refused.status == 401 and refused.headers["access-control-allow-origin"], refused
@@ -115,24 +115,24 @@ def test_foreign_origins_may_call_the_rtvi_endpoint(server):
 # --- aiortc ---
 
 
-def test_an_independent_stack_talks_at_the_whip_endpoint(server, hooks):
+def test_an_independent_stack_talks_at_the_whip_endpoint(server, webhooks):
     # A long question has many pieces to compare. A sender in Python without CPU time loses some of
     # them.
     question = (
         "Who is the night guard that walks through the rooms of the museum when all the visitors have gone home?",
         "rms",
     )
-    agent = server.agent(
+    agent = server.create_agent(
         knowledge="The night guard that walks through the rooms of the museum when all the visitors have gone home is called Robert.",
-        hooks=hooks,
+        hooks=webhooks,
         transcripts=[question],
         tap=True,
     )
-    conversation = server.conversation(agent["id"])
+    conversation = server.create_conversation(agent["id"])
 
     async def talk():
-        client = await Client(server, conversation).join()
-        await client.wait_for(lambda: client.pictures, what="a picture")
+        client = await WhipClient(server, conversation).join()
+        await client.wait_for(lambda: client.video_frames, what="a picture")
         await client.wait_for(lambda: client.find_message("bot-ready"), what="bot-ready")
         client.microphone.queue = speech.concatenate([question])
         await client.wait_for(lambda: client.find_message(event="agent.stopped_speaking"), what="the answer")
@@ -143,9 +143,9 @@ def test_an_independent_stack_talks_at_the_whip_endpoint(server, hooks):
         audio_match.expect_arrival(arrival, "the answer")
         arrival = audio_match.match_stt_audio(speech.concatenate([question]), server.stt_audio(agent))
         audio_match.expect_arrival(arrival, "the question")
-        assert client.pictures[0] == (512, 512)
+        assert client.video_frames[0] == (512, 512)
         trickle = await asyncio.to_thread(
-            server.call,
+            server.request,
             "PATCH",
             client.resource,
             key=None,
@@ -156,20 +156,20 @@ def test_an_independent_stack_talks_at_the_whip_endpoint(server, hooks):
             },
         )
         assert trickle.status == 204, trickle
-        left = await client.leave()
+        left = await client.hang_up()
         assert left.status == 200, left
 
-    run(talk())
-    hooks.wait_for(conversation["id"], "call_ended")
+    run_async(talk())
+    webhooks.wait_for(conversation["id"], "call_ended")
     assert server.wait_for(conversation["id"], "ENDED")["end_reason"] == "user_left"
 
 
 def test_a_client_without_video_and_data_channel_is_served_too(server):
-    agent = server.agent(greeting="Hello, and welcome to the museum.")
-    conversation = server.conversation(agent["id"])
+    agent = server.create_agent(greeting="Hello, and welcome to the museum.")
+    conversation = server.create_conversation(agent["id"])
 
     async def talk():
-        client = await Client(server, conversation, video=False, channel=False).join()
+        client = await WhipClient(server, conversation, video=False, channel=False).join()
 
         def greeting_is_loud():
             # So many frames follow the first sound that these are words, and not only their
@@ -180,8 +180,8 @@ def test_a_client_without_video_and_data_channel_is_served_too(server):
             )
 
         await client.wait_for(greeting_is_loud, what="the greeting")
-        await client.leave()
+        await client.hang_up()
 
-    run(talk())
+    run_async(talk())
     record = server.wait_for(conversation["id"], "ENDED")
     assert record["transcript"][0]["content"].startswith("Hello")

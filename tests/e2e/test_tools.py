@@ -8,26 +8,26 @@ import urllib.parse
 import pytest
 
 from kit import typed_call
-from kit.receivers import Receiver
+from kit.receivers import MockServer
 
 
-class TicketServer(Receiver):
-    """A ticket counter. `hold` delays its answer until it is set."""
+class TicketServer(MockServer):
+    """A ticket counter. `release` delays its answer until it is set."""
 
     def __init__(self):
         super().__init__()
         self.calls = []
-        self.hold = None
+        self.release = None
         self.status, self.body = 200, {"free": 12}
 
-    def answer(self, request, body):
+    def handle(self, request, body):
         with self.changed:
             self.calls.append(
                 {"method": request.command, "path": request.path, "body": body, "headers": dict(request.headers)}
             )
             self.changed.notify_all()
-        if self.hold:
-            self.hold.wait(60)
+        if self.release:
+            self.release.wait(60)
         try:
             self.reply(request, self.status, json.dumps(self.body).encode())
         except OSError:
@@ -41,8 +41,8 @@ class TicketServer(Receiver):
 def ticket_server():
     created = TicketServer()
     yield created
-    if created.hold:
-        created.hold.set()
+    if created.release:
+        created.release.set()
     created.close()
 
 
@@ -61,7 +61,7 @@ PARAMETERS = {
 ARGUMENTS = {"room": "blue room/2", "day": "Sun & Mon", "note": "für zwei"}
 
 
-def tool(
+def create_tool(
     server, ticket_server, method="GET", path="/rooms/{room}/tickets?day={day}", messages=MESSAGES, type="tool.api"
 ):
     request = (
@@ -75,7 +75,7 @@ def tool(
         "description": "How many tickets are left.",
         "parameters": PARAMETERS,
     }
-    created = server.call(
+    created = server.request(
         "POST", "/v1/ext/tool", {"type": type, "schema": schema, "request_config": request, "event_messages": messages}
     )
     assert created.status == 201, created
@@ -102,12 +102,12 @@ def scripted_reply(llm_request):
     return [{"tool_calls": [call]}]
 
 
-def with_tools(server, llm_server, *tools):
-    return typed_call.agent(server, llm_server=llm_server, config={"expose_tools": True}, tools=tools)
+def create_agent_with_tools(server, llm_server, *tools):
+    return typed_call.create_typed_agent(server, llm_server=llm_server, config={"expose_tools": True}, tools=tools)
 
 
-def test_a_get_fills_the_address_and_success_is_told(server, model, ticket_server):
-    llm_server = model(scripted_reply)
+def test_a_get_fills_the_address_and_success_is_told(server, scripted_llm, ticket_server):
+    llm_server = scripted_llm(scripted_reply)
 
     async def work(client):
         await client.ask("How many tickets are left?", "There are 12 left.")
@@ -122,7 +122,7 @@ def test_a_get_fills_the_address_and_success_is_told(server, model, ticket_serve
         ), spoken_text
         assert "longer" not in spoken_text and "did not work" not in spoken_text
 
-    typed_call.run_call(server, with_tools(server, llm_server, tool(server, ticket_server)), work)
+    typed_call.run_call(server, create_agent_with_tools(server, llm_server, create_tool(server, ticket_server)), work)
     (request,) = ticket_server.calls
     path, query = request["path"].split("?")
     assert request["method"] == "GET" and path == "/rooms/blue%20room%2F2/tickets"
@@ -134,9 +134,9 @@ def test_a_get_fills_the_address_and_success_is_told(server, model, ticket_serve
     assert "sesame-sesame" not in json.dumps(llm_server.requests), "the model gets no secrets"
 
 
-def test_a_post_sends_the_rest_as_json_and_a_refusal_is_told(server, model, ticket_server):
+def test_a_post_sends_the_rest_as_json_and_a_refusal_is_told(server, scripted_llm, ticket_server):
     ticket_server.status, ticket_server.body = 503, {"error": "closed on Mondays, and sesame-sesame is the key"}
-    llm_server = model(scripted_reply)
+    llm_server = scripted_llm(scripted_reply)
 
     async def work(client):
         await client.ask("How many tickets are left?", "Nobody can tell.")
@@ -147,22 +147,26 @@ def test_a_post_sends_the_rest_as_json_and_a_refusal_is_told(server, model, tick
         await client.ask("Are you still here?", "I am still here.")
 
     typed_call.run_call(
-        server, with_tools(server, llm_server, tool(server, ticket_server, "POST", "/rooms/{room}/tickets")), work
+        server,
+        create_agent_with_tools(
+            server, llm_server, create_tool(server, ticket_server, "POST", "/rooms/{room}/tickets")
+        ),
+        work,
     )
     (request,) = ticket_server.calls
     assert request["method"] == "POST" and request["path"] == "/rooms/blue%20room%2F2/tickets"
     assert json.loads(request["body"]) == {"day": ARGUMENTS["day"], "note": ARGUMENTS["note"]}
 
 
-def test_a_late_tool_is_apologised_for(server, model, ticket_server):
-    ticket_server.hold = threading.Event()
-    llm_server = model(scripted_reply)
+def test_a_late_tool_is_apologised_for(server, scripted_llm, ticket_server):
+    ticket_server.release = threading.Event()
+    llm_server = scripted_llm(scripted_reply)
 
     async def work(client):
-        client.type("How many tickets are left?")
+        client.send_typed("How many tickets are left?")
         await client.wait_for_utterance("It takes a little longer.")
         assert not client.events("tool_call"), "it is still out"
-        ticket_server.hold.set()
+        ticket_server.release.set()
         await client.wait_for_utterance("There are 12 left.")
         spoken_text = " ".join(client.utterances())
         messages = ("Let me look.", "It takes a little longer.", "I have found it.", "There are 12 left.")
@@ -170,18 +174,20 @@ def test_a_late_tool_is_apologised_for(server, model, ticket_server):
         assert order == sorted(order) and spoken_text.count("longer") == 1, spoken_text
 
     typed_call.run_call(
-        server, with_tools(server, llm_server, tool(server, ticket_server, messages=DELAYED_MESSAGES)), work
+        server,
+        create_agent_with_tools(server, llm_server, create_tool(server, ticket_server, messages=DELAYED_MESSAGES)),
+        work,
     )
 
 
 @pytest.mark.long("providers")
-def test_a_tool_that_never_answers_fails(server, model, ticket_server):
+def test_a_tool_that_never_answers_fails(server, scripted_llm, ticket_server):
     """The product's own timeout of twenty seconds, which is not configurable."""
-    ticket_server.hold = threading.Event()
-    llm_server = model(scripted_reply)
+    ticket_server.release = threading.Event()
+    llm_server = scripted_llm(scripted_reply)
 
     async def work(client):
-        client.type("How many tickets are left?")
+        client.send_typed("How many tickets are left?")
         await client.wait_for_utterance("Nobody can tell.")
         spoken_text = " ".join(client.utterances())
         messages = ("Let me look.", "It takes a little longer.", "That did not work.", "Nobody can tell.")
@@ -191,16 +197,18 @@ def test_a_tool_that_never_answers_fails(server, model, ticket_server):
         await client.ask("Are you still here?", "I am still here.")
 
     typed_call.run_call(
-        server, with_tools(server, llm_server, tool(server, ticket_server, messages=DELAYED_MESSAGES)), work
+        server,
+        create_agent_with_tools(server, llm_server, create_tool(server, ticket_server, messages=DELAYED_MESSAGES)),
+        work,
     )
     assert len(ticket_server.calls) == 1
 
 
-def test_a_tool_of_the_client_runs_there(server, model):
-    llm_server = model(scripted_reply)
+def test_a_tool_of_the_client_runs_there(server, scripted_llm):
+    llm_server = scripted_llm(scripted_reply)
 
     async def work(client):
-        client.type("How many tickets are left?")
+        client.send_typed("How many tickets are left?")
         call_message = await client.wait_for(
             lambda: client.find_message("llm-function-call-in-progress"), what="the call of the tool"
         )
@@ -222,14 +230,16 @@ def test_a_tool_of_the_client_runs_there(server, model):
         client.send("llm-function-call-result", answer)
         await client.wait_for(lambda: client.find_message("error-response"), what="the refusal")
 
-    typed_call.run_call(server, with_tools(server, llm_server, tool(server, None, type="tool.client")), work)
+    typed_call.run_call(
+        server, create_agent_with_tools(server, llm_server, create_tool(server, None, type="tool.client")), work
+    )
 
 
-def test_a_tool_that_was_deleted_is_skipped(server, model, ticket_server):
-    llm_server = model(scripted_reply)
-    gone = tool(server, ticket_server)
-    agent = with_tools(server, llm_server, gone)
-    assert server.call("DELETE", f"/v1/ext/tool/{gone}").status == 200
+def test_a_tool_that_was_deleted_is_skipped(server, scripted_llm, ticket_server):
+    llm_server = scripted_llm(scripted_reply)
+    gone = create_tool(server, ticket_server)
+    agent = create_agent_with_tools(server, llm_server, gone)
+    assert server.request("DELETE", f"/v1/ext/tool/{gone}").status == 200
 
     async def work(client):
         await client.ask("Are you there?", "I am still here.")

@@ -29,11 +29,11 @@ def restore(folder):
     return stored
 
 
-def test_a_data_folder_of_the_previous_release_is_read(start, tmp_path):
+def test_a_data_folder_of_the_previous_release_is_read(start_server, tmp_path):
     stored = restore(tmp_path)
-    server = start("upgrade", data=tmp_path)
+    server = start_server("upgrade", data=tmp_path)
     server.key = stored["key"]
-    server.ready()
+    server.wait_ready()
     answers = read_answers(server, stored["ids"])
     assert set(answers) == set(stored["answers"])
     for path, answer in stored["answers"].items():

@@ -17,38 +17,38 @@ import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from kit import sample_knowledge
-from kit.webrtc_client import Client, run
-from kit.receivers import Receiver
-from kit.report import spread
+from kit.webrtc_client import WhipClient, run_async
+from kit.receivers import MockServer
+from kit.report import percentiles
 from kit.polling import wait_until
 
 
-class RawReceiver(Receiver):
+class RawReceiver(MockServer):
     """Stores the requests it receives."""
 
     def __init__(self):
         super().__init__()
         self.received = []
 
-    def answer(self, request, body):
+    def handle(self, request, body):
         with self.changed:
             self.received.append((body, dict(request.headers.items())))
             self.changed.notify_all()
         self.reply(request, 204)
 
-    def first(self, n):
-        return self.wait(lambda: self.received[n - 1] if len(self.received) >= n else None, 60, f"webhook {n}")
+    def first_requests(self, n):
+        return self.wait_until(lambda: self.received[n - 1] if len(self.received) >= n else None, 60, f"webhook {n}")
 
 
 def test_the_official_library_verifies_signatures(server):
-    """Without a call: the receiver is told the end of a conversation that nobody joined."""
+    """Without a call: the receiver gets the end of a conversation that no user joined."""
     receiver = RawReceiver()
-    agent = server.agent(hooks=receiver, events=["call_ended"])
+    agent = server.create_agent(hooks=receiver, events=["call_ended"])
 
     def end_conversation(n):
-        conversation = server.conversation(agent["id"])
-        assert server.call("DELETE", f"/v1/conversation/{conversation['id']}").status == 200
-        return conversation, *receiver.first(n)
+        conversation = server.create_conversation(agent["id"])
+        assert server.request("DELETE", f"/v1/conversation/{conversation['id']}").status == 200
+        return conversation, *receiver.first_requests(n)
 
     conversation, body, headers = end_conversation(1)
     value = Webhook(agent["webhook_secret"]).verify(body, headers)
@@ -59,7 +59,7 @@ def test_the_official_library_verifies_signatures(server):
     ]:
         with pytest.raises(WebhookVerificationError):
             Webhook(secret).verify(changed, headers)
-    renewed = server.call("POST", f"/v1/ext/agent/{agent['id']}/webhook-secret").json()["webhook_secret"]
+    renewed = server.request("POST", f"/v1/ext/agent/{agent['id']}/webhook-secret").json()["webhook_secret"]
     _, body, headers = end_conversation(2)
     Webhook(renewed).verify(body, headers)
     with pytest.raises(WebhookVerificationError):
@@ -120,8 +120,8 @@ def fill_outbox(data, agent, url, count, conversations, due):
             )
 
 
-def states(server):
-    text = server.call("GET", "/metrics", key=None).body.decode()
+def delivery_states(server):
+    text = server.request("GET", "/metrics", key=None).body.decode()
     return {
         line.split('"')[1]: int(line.rsplit(" ", 1)[1])
         for line in text.splitlines()
@@ -129,10 +129,14 @@ def states(server):
     }
 
 
-def delivered(server, process, timeout):
+def wait_delivered(server, process, timeout):
     """Waits until nothing is pending. Returns the states, and what the receiver got."""
-    wait_until(lambda: not states(server)["pending"], lambda: f"no pending delivery: {states(server)}", timeout)
-    found = states(server)
+    wait_until(
+        lambda: not delivery_states(server)["pending"],
+        lambda: f"no pending delivery: {delivery_states(server)}",
+        timeout,
+    )
+    found = delivery_states(server)
     process.stdin.close()
     return found, json.loads(process.stdout.read())
 
@@ -152,32 +156,32 @@ def check_deliveries(found, received, count, conversations):
         assert sequences == sorted(sequences), f"first tries of conversation {conversation}"
 
 
-def test_what_a_stopped_server_left_is_delivered_in_order(start, tmp_path):
+def test_what_a_stopped_server_left_is_delivered_in_order(start_server, tmp_path):
     """A receiver that rejects three attempts in ten: nothing is lost."""
     count, conversations = 400, 20
     env = SHORT_SCHEDULE | {"VISAVIS_MODELS_DIR": str(tmp_path / "none")}
-    first = start("outbox", data=tmp_path, env=env).first_start()
-    agent, key = first.agent()["id"], first.key
+    first = start_server("outbox", data=tmp_path, env=env).read_first_start()
+    agent, key = first.create_agent()["id"], first.key
     first.stop()
     with failing_receiver(REJECTED_SHARE) as (process, url):
         now = time.time()
         fill_outbox(tmp_path, agent, url, count, conversations, lambda _: now)
-        server = start("outbox", data=tmp_path, env=env)
+        server = start_server("outbox", data=tmp_path, env=env)
         server.key = key
-        found, received = delivered(server, process, 120)
+        found, received = wait_delivered(server, process, 120)
     check_deliveries(found, received, count, conversations)
     assert len(received) > 1.2 * count, "refused tries were tried again"
 
 
-def gaps(times):
+def arrival_gaps(times):
     """Seconds between the arrivals of consecutive audio packets."""
     return [later - earlier for earlier, later in zip(times, times[1:])]
 
 
-async def listen(server, conversation, begin, end):
+async def record_arrivals(server, conversation, begin, end):
     """Joins and records when each audio packet arrives, until `end`. Returns the gaps before and
     after `begin`, and the number of lost packets."""
-    client = Client(server, conversation, video=False)
+    client = WhipClient(server, conversation, video=False)
     arrived = []
     await client.join()
     receiver = client.peer.getReceivers()[0]
@@ -191,32 +195,33 @@ async def listen(server, conversation, begin, end):
     await client.wait_for(lambda: client.find_message("bot-ready"), what="bot-ready")
     await client.wait_for(lambda: time.time() >= end, timeout=60, what="the last webhook")
     lost = [stat.packetsLost for stat in (await receiver.getStats()).values() if stat.type == "inbound-rtp"]
-    await client.leave()
+    await client.hang_up()
     return [t for t in arrived if t < begin], [t for t in arrived if begin <= t <= end], sum(lost)
 
 
 @pytest.mark.long("store")
-def test_ten_thousand_webhooks_beside_a_call(start, tmp_path, report):
+def test_ten_thousand_webhooks_beside_a_call(start_server, tmp_path, report):
     """500 per second to a receiver that fails three in ten: none is lost, first attempts are in
     order, and the call beside does not notice."""
     count, rate, conversations = 10_000, 500, 100
-    first = start("outbox", data=tmp_path, env=SHORT_SCHEDULE).first_start()
-    agent, key = first.agent(knowledge=sample_knowledge.LONG)["id"], first.key
+    first = start_server("outbox", data=tmp_path, env=SHORT_SCHEDULE).read_first_start()
+    agent, key = first.create_agent(knowledge=sample_knowledge.LONG_TEXT)["id"], first.key
     first.stop()
     begin = time.time() + 9
     end = begin + count / rate
     with failing_receiver(REJECTED_SHARE) as (process, url):
         fill_outbox(tmp_path, agent, url, count, conversations, lambda n: begin + n / rate)
-        server = start("outbox", data=tmp_path, env=SHORT_SCHEDULE)
+        server = start_server("outbox", data=tmp_path, env=SHORT_SCHEDULE)
         server.key = key
-        server.ready()
-        assert states(server) == {"pending": count, "done": 0, "dead": 0, "dropped": 0} and time.time() < begin - 3, (
+        server.wait_ready()
+        others = {"done": 0, "dead": 0, "dropped": 0, "unreadable": 0}
+        assert delivery_states(server) == {"pending": count, **others} and time.time() < begin - 3, (
             "the call begins before the first of them"
         )
-        before, during, lost = run(listen(server, server.conversation(agent), begin, end))
-        found, received = delivered(server, process, 60)
+        before, during, lost = run_async(record_arrivals(server, server.create_conversation(agent), begin, end))
+        found, received = wait_delivered(server, process, 60)
     check_deliveries(found, received, count, conversations)
-    quiet, busy = spread(gaps(before)), spread(gaps(during))
+    quiet, busy = percentiles(arrival_gaps(before)), percentiles(arrival_gaps(during))
     report.add(
         "ten thousand webhooks beside a call",
         {

@@ -137,7 +137,7 @@ ERRORS = [
 ]
 
 # What a row over HTTP alone cannot reach, and the test that does.
-ELSEWHERE = {
+COVERED_ELSEWHERE = {
     "409 Agent speech cannot be interrupted": "control-api/tests/api/conversations.rs::a_running_call_answers_for_itself",
     "409 Conversation is ending": "control-api/tests/api/conversations.rs::a_running_call_answers_for_itself",
     "503 No capacity": "control-api/tests/api/signaling.rs::a_refused_offer_says_why",

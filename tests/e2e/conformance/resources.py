@@ -4,56 +4,56 @@ avatars; providers, API keys, meetings."""
 import base64
 import zlib
 
-from . import ANY, BOOL, ID, INTEGER, UNKNOWN_ID, NUMBER, OBJECT, PICTURE, TEXT, TIME, Chapter, Row, each, has, invalid, maybe
+from . import ANY, BOOL, ID, INTEGER, UNKNOWN_ID, NUMBER, OBJECT, PICTURE, TEXT, TIME, Chapter, Row, each_item, Contains, invalid_body, optional
 
-NO_GUARDRAIL = {"message": "Guardrail not found"}
-ADVICE = {"name": "No advice!", "prompt": "The user asks for advice"}
-WHOLE_GUARDRAIL = {
+GUARDRAIL_NOT_FOUND = {"message": "Guardrail not found"}
+MINIMAL_GUARDRAIL = {"name": "No advice!", "prompt": "The user asks for advice"}
+FULL_GUARDRAIL = {
     "id": "$g1", "key": "no_advice_", "name": "No advice!", "category": "", "prompt": "The user asks for advice", "response_message": "", "callback_url": "",
     "created_at": TIME, "updated_at": TIME,
 }  # fmt: skip
-FULL = {"name": "Other", "prompt": "p", "category": "any, even this", "response_message": "No.", "callback_url": "https://x.example/"}
+GUARDRAIL_UPDATE = {"name": "Other", "prompt": "p", "category": "any, even this", "response_message": "No.", "callback_url": "https://x.example/"}
 GUARDRAILS = Chapter("guardrails", [
-    Row("POST answers 201", "POST /v1/ext/guardrail", ADVICE, 201, {"id": ID, "message": "Guardrail created"}, {"g1": "id"}),
-    Row("a guardrail's fields; unset strings read empty", "GET /v1/ext/guardrail/$g1", None, 200, WHOLE_GUARDRAIL, shows="Guardrail"),
-    Row("a second one of the same name", "POST /v1/ext/guardrail", ADVICE, 201, {"id": ID}, {"g2": "id"}),
+    Row("POST answers 201", "POST /v1/ext/guardrail", MINIMAL_GUARDRAIL, 201, {"id": ID, "message": "Guardrail created"}, {"g1": "id"}),
+    Row("a guardrail's fields; unset strings read empty", "GET /v1/ext/guardrail/$g1", None, 200, FULL_GUARDRAIL, resource="Guardrail"),
+    Row("a second one of the same name", "POST /v1/ext/guardrail", MINIMAL_GUARDRAIL, 201, {"id": ID}, {"g2": "id"}),
     Row("has a numeric suffix: the first collision is _2", "GET /v1/ext/guardrail/$g2", None, 200, {"key": "no_advice__2"}),
     Row("a third whose key would be the same", "POST /v1/ext/guardrail", {"name": "no-advice-", "prompt": "x"}, 201, {"id": ID}, {"g3": "id"}),
     Row("is _3", "GET /v1/ext/guardrail/$g3", None, 200, {"key": "no_advice__3"}),
-    Row("in another workspace", "POST /v1/ext/guardrail", ADVICE, 201, {"id": ID}, {"g4": "id"}, key="other"),
+    Row("in another workspace", "POST /v1/ext/guardrail", MINIMAL_GUARDRAIL, 201, {"id": ID}, {"g4": "id"}, key="other"),
     Row("the key is free: unique per workspace", "GET /v1/ext/guardrail/$g4", None, 200, {"key": "no_advice_"}, key="other"),
     Row("each character outside a-z0-9 is one underscore, runs kept", "POST /v1/ext/guardrail", {"name": "A--b  Ärger 2", "prompt": "x"}, 201, {"id": ID}, {"g5": "id"}),
     Row("as here", "GET /v1/ext/guardrail/$g5", None, 200, {"key": "a__b___rger_2"}),
-    Row("GET lists all guardrails in the workspace, newest first", "GET /v1/ext/guardrail", None, 200, [{"id": "$g5"}, {"id": "$g3"}, {"id": "$g2"}, WHOLE_GUARDRAIL], heads={"x-total-count": "4"}),
-    Row("in pages where asked", "GET /v1/ext/guardrail?perpage=1&offset=1", None, 200, [{"id": "$g3"}], heads={"x-total-count": "4"}),
+    Row("GET lists all guardrails in the workspace, newest first", "GET /v1/ext/guardrail", None, 200, [{"id": "$g5"}, {"id": "$g3"}, {"id": "$g2"}, FULL_GUARDRAIL], response_headers={"x-total-count": "4"}),
+    Row("in pages where asked", "GET /v1/ext/guardrail?perpage=1&offset=1", None, 200, [{"id": "$g3"}], response_headers={"x-total-count": "4"}),
     Row("name is required", "POST /v1/ext/guardrail", {"prompt": "x"}, 400, {"error": "name is required"}),
     Row("prompt is required", "POST /v1/ext/guardrail", {"name": "x"}, 400, {"error": "prompt is required"}),
-    Row("callback_url is well formed if present", "POST /v1/ext/guardrail", {**ADVICE, "callback_url": "x"}, 400, {"error": "callback_url must be a valid http(s) URL"}),
-    Row("the empty string is accepted", "POST /v1/ext/guardrail", {**ADVICE, "callback_url": "", "category": ""}, 201, {"id": ID}),
-    Row("a wrong type", "POST /v1/ext/guardrail", {**ADVICE, "name": 1}, 400, invalid(("name", "must be a string"))),
-    Row("PUT", "PUT /v1/ext/guardrail/$g1", FULL, 200, {"id": "$g1", "message": "Guardrail updated"}),
-    Row("replaces every client-settable field; the key never changes", "GET /v1/ext/guardrail/$g1", None, 200, {**FULL, "key": "no_advice_"}),
+    Row("callback_url is well formed if present", "POST /v1/ext/guardrail", {**MINIMAL_GUARDRAIL, "callback_url": "x"}, 400, {"error": "callback_url must be a valid http(s) URL"}),
+    Row("the empty string is accepted", "POST /v1/ext/guardrail", {**MINIMAL_GUARDRAIL, "callback_url": "", "category": ""}, 201, {"id": ID}),
+    Row("a wrong type", "POST /v1/ext/guardrail", {**MINIMAL_GUARDRAIL, "name": 1}, 400, invalid_body(("name", "must be a string"))),
+    Row("PUT", "PUT /v1/ext/guardrail/$g1", GUARDRAIL_UPDATE, 200, {"id": "$g1", "message": "Guardrail updated"}),
+    Row("replaces every client-settable field; the key never changes", "GET /v1/ext/guardrail/$g1", None, 200, {**GUARDRAIL_UPDATE, "key": "no_advice_"}),
     Row("it is a full replace", "PUT /v1/ext/guardrail/$g1", {"name": "Other", "prompt": "p"}, 200, {"id": "$g1", "message": "Guardrail updated"}),
     Row("not a partial patch", "GET /v1/ext/guardrail/$g1", None, 200, {"category": "", "response_message": "", "callback_url": ""}),
     Row("PUT needs name", "PUT /v1/ext/guardrail/$g1", {"prompt": "x"}, 400, {"error": "name is required"}),
     Row("PUT needs prompt", "PUT /v1/ext/guardrail/$g1", {"name": "x"}, 400, {"error": "prompt is required"}),
-    Row("PUT checks callback_url", "PUT /v1/ext/guardrail/$g1", {**ADVICE, "callback_url": "ftp://x"}, 400, {"error": "callback_url must be a valid http(s) URL"}),
-    Row("PUT of none", f"PUT /v1/ext/guardrail/{UNKNOWN_ID}", ADVICE, 404, NO_GUARDRAIL),
-    Row("another workspace's", "PUT /v1/ext/guardrail/$g1", ADVICE, 404, NO_GUARDRAIL, key="other"),
+    Row("PUT checks callback_url", "PUT /v1/ext/guardrail/$g1", {**MINIMAL_GUARDRAIL, "callback_url": "ftp://x"}, 400, {"error": "callback_url must be a valid http(s) URL"}),
+    Row("PUT of none", f"PUT /v1/ext/guardrail/{UNKNOWN_ID}", MINIMAL_GUARDRAIL, 404, GUARDRAIL_NOT_FOUND),
+    Row("another workspace's", "PUT /v1/ext/guardrail/$g1", MINIMAL_GUARDRAIL, 404, GUARDRAIL_NOT_FOUND, key="other"),
     Row("DELETE", "DELETE /v1/ext/guardrail/$g1", None, 200, {"id": "$g1", "message": "Guardrail deleted"}),
-    Row("DELETE of none", "DELETE /v1/ext/guardrail/$g1", None, 404, NO_GUARDRAIL),
-    Row("GET of none", "GET /v1/ext/guardrail/$g1", None, 404, NO_GUARDRAIL),
-    Row("an id that is no UUID", "DELETE /v1/ext/guardrail/x", None, 404, NO_GUARDRAIL),
+    Row("DELETE of none", "DELETE /v1/ext/guardrail/$g1", None, 404, GUARDRAIL_NOT_FOUND),
+    Row("GET of none", "GET /v1/ext/guardrail/$g1", None, 404, GUARDRAIL_NOT_FOUND),
+    Row("an id that is no UUID", "DELETE /v1/ext/guardrail/x", None, 404, GUARDRAIL_NOT_FOUND),
 ])
 
-NO_TOOL = {"message": "Tool not found"}
+TOOL_NOT_FOUND = {"message": "Tool not found"}
 TOOL = {
     "type": "tool.api",
     "schema": {"type": "function", "name": "weather", "description": "The weather of a city", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}},
     "request_config": {"method": "GET", "url": "https://weather.example/{city}", "headers": {"Authorization": "Bearer sesame-4"}},
     "event_messages": {"on_start": {"message": "One moment."}, "on_success": {"message": "Here it is."}, "on_error": {"message": "That failed."}, "on_delay": {"delay": 3, "message": "Still looking."}},
 }  # fmt: skip
-WHOLE_TOOL = {**TOOL, "id": "$tool", "request_config": {**TOOL["request_config"], "headers": {"Authorization": "***"}}, "created_at": TIME, "updated_at": TIME}
+FULL_TOOL = {**TOOL, "id": "$tool", "request_config": {**TOOL["request_config"], "headers": {"Authorization": "***"}}, "created_at": TIME, "updated_at": TIME}
 
 
 def tool_with(**fields):
@@ -62,51 +62,51 @@ def tool_with(**fields):
 
 TOOLS = Chapter("tools", [
     Row("POST answers 201", "POST /v1/ext/tool", TOOL, 201, {"id": ID, "message": "Tool details created successfully"}, {"tool": "id"}),
-    Row("a tool's fields, header values as stars", "GET /v1/ext/tool/$tool", None, 200, WHOLE_TOOL, shows="Tool", never=("sesame",)),
-    Row("GET lists tools", "GET /v1/ext/tool", None, 200, [WHOLE_TOOL], heads={"x-total-count": "1"}, never=("sesame",)),
-    Row("schema is required", "POST /v1/ext/tool", {"request_config": {"url": "http://x.example/"}}, 400, invalid(("schema", "is required"))),
-    Row("its name is required", "POST /v1/ext/tool", tool_with(schema={}), 400, invalid(("schema.name", "is required"))),
-    Row("other types are 400", "POST /v1/ext/tool", tool_with(type="tool.magic"), 400, invalid(("type", "must be one of tool.api, tool.client"))),
+    Row("a tool's fields, header values as stars", "GET /v1/ext/tool/$tool", None, 200, FULL_TOOL, resource="Tool", forbidden=("sesame",)),
+    Row("GET lists tools", "GET /v1/ext/tool", None, 200, [FULL_TOOL], response_headers={"x-total-count": "1"}, forbidden=("sesame",)),
+    Row("schema is required", "POST /v1/ext/tool", {"request_config": {"url": "http://x.example/"}}, 400, invalid_body(("schema", "is required"))),
+    Row("its name is required", "POST /v1/ext/tool", tool_with(schema={}), 400, invalid_body(("schema.name", "is required"))),
+    Row("other types are 400", "POST /v1/ext/tool", tool_with(type="tool.magic"), 400, invalid_body(("type", "must be one of tool.api, tool.client"))),
     *[Row(f"method {method}", "POST /v1/ext/tool", tool_with(request_config={"method": method, "url": "http://x.example/"}), 201, {"id": ID}) for method in ("GET", "POST", "PUT", "PATCH", "DELETE")],
-    Row("other methods are 400", "POST /v1/ext/tool", tool_with(request_config={"method": "TRACE", "url": "http://x.example/"}), 400, invalid(("request_config.method", "must be one of GET, POST, PUT, PATCH, DELETE"))),
-    Row("a {param} is never part of the host", "POST /v1/ext/tool", tool_with(request_config={"url": "http://{host}/"}), 400, invalid(("request_config.url", "must be a valid http(s) URL without a parameter in its host"))),
-    Row("http(s) only", "POST /v1/ext/tool", tool_with(request_config={"url": "file:///etc/passwd"}), 400, invalid(("request_config.url", "must be a valid http(s) URL without a parameter in its host"))),
-    Row("header values without CR or LF", "POST /v1/ext/tool", tool_with(request_config={"url": "http://x.example/", "headers": {"A": "b\r\nC: d"}}), 400, invalid(("request_config.headers.A", "is no valid header"))),
+    Row("other methods are 400", "POST /v1/ext/tool", tool_with(request_config={"method": "TRACE", "url": "http://x.example/"}), 400, invalid_body(("request_config.method", "must be one of GET, POST, PUT, PATCH, DELETE"))),
+    Row("a {param} is never part of the host", "POST /v1/ext/tool", tool_with(request_config={"url": "http://{host}/"}), 400, invalid_body(("request_config.url", "must be a valid http(s) URL without a parameter in its host"))),
+    Row("http(s) only", "POST /v1/ext/tool", tool_with(request_config={"url": "file:///etc/passwd"}), 400, invalid_body(("request_config.url", "must be a valid http(s) URL without a parameter in its host"))),
+    Row("header values without CR or LF", "POST /v1/ext/tool", tool_with(request_config={"url": "http://x.example/", "headers": {"A": "b\r\nC: d"}}), 400, invalid_body(("request_config.headers.A", "is no valid header"))),
     Row("tool.client runs in the browser: no request", "POST /v1/ext/tool", {"type": "tool.client", "schema": {"name": "look"}}, 201, {"id": ID}, {"client": "id"}),
     Row("as here", "GET /v1/ext/tool/$client", None, 200, {"type": "tool.client", "request_config": None, "schema": {"name": "look", "type": "function", "description": "", "parameters": {"type": "object", "properties": {}, "required": []}}}),
     Row("PUT; *** keeps a header's value, and stores nothing where nothing is stored", "PUT /v1/ext/tool/$tool", tool_with(request_config={"method": "POST", "url": "https://x.example/", "headers": {"Authorization": "***", "Other": "***"}}), 200, {"id": "$tool", "message": "Tool details updated successfully"}),
-    Row("as here", "GET /v1/ext/tool/$tool", None, 200, {"request_config": {"method": "POST", "url": "https://x.example/", "headers": {"Authorization": "***"}}}, never=("Other",)),
-    Row("PUT with a body at fault, of none", f"PUT /v1/ext/tool/{UNKNOWN_ID}", {"request_config": {"url": "http://x.example/"}}, 400, invalid(("schema", "is required"))),
-    Row("PUT of none", f"PUT /v1/ext/tool/{UNKNOWN_ID}", TOOL, 404, NO_TOOL),
-    Row("another workspace's", "GET /v1/ext/tool/$tool", None, 404, NO_TOOL, key="other"),
+    Row("as here", "GET /v1/ext/tool/$tool", None, 200, {"request_config": {"method": "POST", "url": "https://x.example/", "headers": {"Authorization": "***"}}}, forbidden=("Other",)),
+    Row("PUT with a body at fault, of none", f"PUT /v1/ext/tool/{UNKNOWN_ID}", {"request_config": {"url": "http://x.example/"}}, 400, invalid_body(("schema", "is required"))),
+    Row("PUT of none", f"PUT /v1/ext/tool/{UNKNOWN_ID}", TOOL, 404, TOOL_NOT_FOUND),
+    Row("another workspace's", "GET /v1/ext/tool/$tool", None, 404, TOOL_NOT_FOUND, key="other"),
     Row("DELETE", "DELETE /v1/ext/tool/$tool", None, 200, {"id": "$tool", "message": "Tool details deleted successfully"}),
-    Row("DELETE of none", "DELETE /v1/ext/tool/$tool", None, 404, NO_TOOL),
-    Row("GET of none", "GET /v1/ext/tool/$tool", None, 404, NO_TOOL),
-    Row("an id that is no UUID", "GET /v1/ext/tool/x", None, 404, NO_TOOL),
+    Row("DELETE of none", "DELETE /v1/ext/tool/$tool", None, 404, TOOL_NOT_FOUND),
+    Row("GET of none", "GET /v1/ext/tool/$tool", None, 404, TOOL_NOT_FOUND),
+    Row("an id that is no UUID", "GET /v1/ext/tool/x", None, 404, TOOL_NOT_FOUND),
 ])
 
-NO_MCP = {"error": "MCP not found"}
-SERVER = {"name": "Files", "description": "d", "type": "shttp/sse", "request_config": {"url": "https://mcp.example/", "headers": {"Authorization": "sesame-5"}}}
-WHOLE_SERVER = {**SERVER, "id": "$mcp", "request_config": {"url": "https://mcp.example/", "headers": {"Authorization": "***"}}, "created_at": TIME, "updated_at": TIME}
+MCP_NOT_FOUND = {"error": "MCP not found"}
+MCP_SERVER = {"name": "Files", "description": "d", "type": "shttp/sse", "request_config": {"url": "https://mcp.example/", "headers": {"Authorization": "sesame-5"}}}
+FULL_MCP_SERVER = {**MCP_SERVER, "id": "$mcp", "request_config": {"url": "https://mcp.example/", "headers": {"Authorization": "***"}}, "created_at": TIME, "updated_at": TIME}
 MCP = Chapter("MCP configurations", [
-    Row("POST answers 200 and these fields", "POST /v1/ext/mcp", SERVER, 200, {"id": ID, "name": "Files", "description": "d", "type": "shttp/sse", "created_at": TIME}, {"mcp": "id"}),
-    Row("a configuration's fields, header values as stars", "GET /v1/ext/mcp/$mcp", None, 200, WHOLE_SERVER, shows="MCP configuration", never=("sesame",)),
-    Row("GET lists them", "GET /v1/ext/mcp", None, 200, [WHOLE_SERVER], heads={"x-total-count": "1"}, never=("sesame",)),
-    *[Row(f"type {kind}", "POST /v1/ext/mcp", {**SERVER, "type": kind}, 200, {"type": kind}) for kind in ("shttp", "sse")],
+    Row("POST answers 200 and these fields", "POST /v1/ext/mcp", MCP_SERVER, 200, {"id": ID, "name": "Files", "description": "d", "type": "shttp/sse", "created_at": TIME}, {"mcp": "id"}),
+    Row("a configuration's fields, header values as stars", "GET /v1/ext/mcp/$mcp", None, 200, FULL_MCP_SERVER, resource="MCP configuration", forbidden=("sesame",)),
+    Row("GET lists them", "GET /v1/ext/mcp", None, 200, [FULL_MCP_SERVER], response_headers={"x-total-count": "1"}, forbidden=("sesame",)),
+    *[Row(f"type {kind}", "POST /v1/ext/mcp", {**MCP_SERVER, "type": kind}, 200, {"type": kind}) for kind in ("shttp", "sse")],
     Row("the type's default", "POST /v1/ext/mcp", {"name": "x", "request_config": {"url": "http://x.example/"}}, 200, {"type": "shttp/sse", "description": ""}),
-    Row("other types are 400", "POST /v1/ext/mcp", {**SERVER, "type": "stdio"}, 400, invalid(("type", "must be one of shttp/sse, shttp, sse"))),
-    Row("name is required", "POST /v1/ext/mcp", {"request_config": {"url": "http://x.example/"}}, 400, invalid(("name", "is required"))),
-    Row("the address must be well formed", "POST /v1/ext/mcp", {"name": "x", "request_config": {"url": "x"}}, 400, invalid(("request_config.url", "must be a valid http(s) URL"))),
-    Row("PUT answers the record", "PUT /v1/ext/mcp/$mcp", {**SERVER, "name": "New", "request_config": {"url": "https://mcp.example/", "headers": {"Authorization": "***"}}}, 200, {**WHOLE_SERVER, "name": "New"}, never=("sesame",)),
-    Row("PUT of none", f"PUT /v1/ext/mcp/{UNKNOWN_ID}", SERVER, 404, NO_MCP),
-    Row("another workspace's", "GET /v1/ext/mcp/$mcp", None, 404, NO_MCP, key="other"),
+    Row("other types are 400", "POST /v1/ext/mcp", {**MCP_SERVER, "type": "stdio"}, 400, invalid_body(("type", "must be one of shttp/sse, shttp, sse"))),
+    Row("name is required", "POST /v1/ext/mcp", {"request_config": {"url": "http://x.example/"}}, 400, invalid_body(("name", "is required"))),
+    Row("the address must be well formed", "POST /v1/ext/mcp", {"name": "x", "request_config": {"url": "x"}}, 400, invalid_body(("request_config.url", "must be a valid http(s) URL"))),
+    Row("PUT answers the record", "PUT /v1/ext/mcp/$mcp", {**MCP_SERVER, "name": "New", "request_config": {"url": "https://mcp.example/", "headers": {"Authorization": "***"}}}, 200, {**FULL_MCP_SERVER, "name": "New"}, forbidden=("sesame",)),
+    Row("PUT of none", f"PUT /v1/ext/mcp/{UNKNOWN_ID}", MCP_SERVER, 404, MCP_NOT_FOUND),
+    Row("another workspace's", "GET /v1/ext/mcp/$mcp", None, 404, MCP_NOT_FOUND, key="other"),
     Row("DELETE answers 204", "DELETE /v1/ext/mcp/$mcp", None, 204, ""),
-    Row("DELETE of none", "DELETE /v1/ext/mcp/$mcp", None, 404, NO_MCP),
-    Row("MCP does not exist", "GET /v1/ext/mcp/$mcp", None, 404, NO_MCP),
-    Row("an id that is no UUID", "GET /v1/ext/mcp/x", None, 404, NO_MCP),
+    Row("DELETE of none", "DELETE /v1/ext/mcp/$mcp", None, 404, MCP_NOT_FOUND),
+    Row("MCP does not exist", "GET /v1/ext/mcp/$mcp", None, 404, MCP_NOT_FOUND),
+    Row("an id that is no UUID", "GET /v1/ext/mcp/x", None, 404, MCP_NOT_FOUND),
 ])
 
-def bomb():
+def decompression_bomb():
     """A PDF of a few hundred kB whose one page expands to more than the reader's memory."""
     squeeze = zlib.compressobj(9)
     start = squeeze.compress(bytes(1 << 20)) + squeeze.flush(zlib.Z_FULL_FLUSH)
@@ -125,144 +125,144 @@ def bomb():
     return pdf + b"xref\n0 5\n0000000000 65535 f \n%strailer\n<</Size 5/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF\n" % (table, len(pdf))
 
 
-NO_KB = {"message": "Knowledge Base not found"}
-NO_DOCUMENT = {"message": "Document not found"}
-NAMED = [("name", None, "Shop"), ("description", None, "About the shop")]
-MADE_KB = {"id": ID, "message": "Knowledge Base created successfully"}
+KB_NOT_FOUND = {"message": "Knowledge Base not found"}
+DOCUMENT_NOT_FOUND = {"message": "Document not found"}
+NAME_FIELDS = [("name", None, "Shop"), ("description", None, "About the shop")]
+KB_CREATED = {"id": ID, "message": "Knowledge Base created successfully"}
 KB = {"id": "$kb", "name": "Shop", "description": "About the shop", "no_of_rec": 1, "created_at": TIME, "updated_at": TIME}
-PAGE = "<html><body><h1>Hours</h1><p>Nine to five.</p></body></html>"
+HTML_DOCUMENT = "<html><body><h1>Hours</h1><p>Nine to five.</p></body></html>"
 KNOWLEDGE = Chapter("knowledge bases", [
-    Row("POST is multipart: name, description, input, text", "POST /v1/ext/kb", None, 200, MADE_KB, {"kb": "id"}, form=[*NAMED, ("text", None, "The shop opens at nine.")]),
-    Row("GET tells the base and its documents", "GET /v1/ext/kb/$kb", None, 200, {"knowledge_base": KB, "documents": [{"id": ID, "name": TEXT, "type": TEXT, "status": "ready", "error_message": None}]}, shows="Knowledge base", retry=True),
-    Row("GET /v1/ext/kbs", "GET /v1/ext/kbs", None, 200, [KB], heads={"x-total-count": "1"}),
-    Row("input is repeatable, of these types", "POST /v1/ext/kb", None, 200, MADE_KB, {"files": "id"}, form=[*NAMED, ("input", "a.txt", "Text."), ("input", "b.md", "# Words"), ("input", "c.json", '{"hours": "nine to five"}'), ("input", "d.csv", "day,hours\nMonday,nine\n"), ("input", "e.html", PAGE), ("input", "f.pdf", "no PDF at all"), ("input", "g.docx", "no DOCX at all")]),
+    Row("POST is multipart: name, description, input, text", "POST /v1/ext/kb", None, 200, KB_CREATED, {"kb": "id"}, form=[*NAME_FIELDS, ("text", None, "The shop opens at nine.")]),
+    Row("GET tells the base and its documents", "GET /v1/ext/kb/$kb", None, 200, {"knowledge_base": KB, "documents": [{"id": ID, "name": TEXT, "type": TEXT, "status": "ready", "error_message": None}]}, resource="Knowledge base", retry=True),
+    Row("GET /v1/ext/kbs", "GET /v1/ext/kbs", None, 200, [KB], response_headers={"x-total-count": "1"}),
+    Row("input is repeatable, of these types", "POST /v1/ext/kb", None, 200, KB_CREATED, {"files": "id"}, form=[*NAME_FIELDS, ("input", "a.txt", "Text."), ("input", "b.md", "# Words"), ("input", "c.json", '{"hours": "nine to five"}'), ("input", "d.csv", "day,hours\nMonday,nine\n"), ("input", "e.html", HTML_DOCUMENT), ("input", "f.pdf", "no PDF at all"), ("input", "g.docx", "no DOCX at all")]),
     Row("indexing ends in ready or error; what is broken says so", "GET /v1/ext/kb/$files", None, 200, {"knowledge_base": {"no_of_rec": 7}, "documents": [
         *[{"name": name, "type": name.split(".")[1], "status": "ready", "error_message": None} for name in ("a.txt", "b.md", "c.json", "d.csv", "e.html")],
         {"name": "f.pdf", "status": "error", "error_message": TEXT}, {"name": "g.docx", "status": "error", "error_message": TEXT}]}, retry=True),
-    Row("a document that takes too much memory", "POST /v1/ext/kb", None, 200, MADE_KB, {"bomb": "id"}, form=[*NAMED, ("input", "bomb.pdf", bomb()), ("input", "f.json", '{"a": "b"}')]),
+    Row("a document that takes too much memory", "POST /v1/ext/kb", None, 200, KB_CREATED, {"bomb": "id"}, form=[*NAME_FIELDS, ("input", "bomb.pdf", decompression_bomb()), ("input", "f.json", '{"a": "b"}')]),
     Row("costs only itself", "GET /v1/ext/kb/$bomb", None, 200, {"documents": [{"status": "error", "error_message": "reading the document took too much time or memory"}, {"status": "ready"}]}, retry=True),
-    Row("name is required", "POST /v1/ext/kb", None, 400, invalid(("name", "is required")), form=[NAMED[1], ("text", None, "x")]),
-    Row("description is required", "POST /v1/ext/kb", None, 400, invalid(("description", "is required")), form=[NAMED[0], ("text", None, "x")]),
-    Row("other types are 400", "POST /v1/ext/kb", None, 400, invalid(("input", "must be a file of type pdf, docx, txt, md, json, html or csv")), form=[*NAMED, ("input", "x.exe", "MZ")]),
-    Row("a document over 10 MB is 400", "POST /v1/ext/kb", None, 400, invalid(("input", "a document may hold at most 10 MB")), form=[*NAMED, ("input", "x.txt", "x" * (10 * 1024 * 1024 + 1))]),
-    Row("a create over 100 MB is 400", "POST /v1/ext/kb", None, 400, invalid(("input", "one request may hold at most 100 MB")), form=[*NAMED, *[("input", f"{i}.txt", "x" * (10 * 1024 * 1024)) for i in range(11)]]),
+    Row("name is required", "POST /v1/ext/kb", None, 400, invalid_body(("name", "is required")), form=[NAME_FIELDS[1], ("text", None, "x")]),
+    Row("description is required", "POST /v1/ext/kb", None, 400, invalid_body(("description", "is required")), form=[NAME_FIELDS[0], ("text", None, "x")]),
+    Row("other types are 400", "POST /v1/ext/kb", None, 400, invalid_body(("input", "must be a file of type pdf, docx, txt, md, json, html or csv")), form=[*NAME_FIELDS, ("input", "x.exe", "MZ")]),
+    Row("a document over 10 MB is 400", "POST /v1/ext/kb", None, 400, invalid_body(("input", "a document may hold at most 10 MB")), form=[*NAME_FIELDS, ("input", "x.txt", "x" * (10 * 1024 * 1024 + 1))]),
+    Row("a create over 100 MB is 400", "POST /v1/ext/kb", None, 400, invalid_body(("input", "one request may hold at most 100 MB")), form=[*NAME_FIELDS, *[("input", f"{i}.txt", "x" * (10 * 1024 * 1024)) for i in range(11)]]),
     Row("a body of another media type is 415", "POST /v1/ext/kb", {"name": "x"}, 415, {"error": "Content-Type must be multipart/form-data"}),
     Row("a file's name is no path", "POST /v1/ext/kb/$kb/doc", None, 200, {"added": 1, "doc_id": ID, "message": "Content added successfully to existing Knowledge Base"}, {"doc": "doc_id"}, form=[("input", "../../etc/passwd.txt", "Root.")]),
     Row("only its last part is shown", "GET /v1/ext/kb/$kb", None, 200, {"knowledge_base": {"no_of_rec": 2}, "documents": [{}, {"id": "$doc", "name": "passwd.txt", "type": "txt"}]}),
     Row("/doc takes text too", "POST /v1/ext/kb/$kb/doc", None, 200, {"added": 1, "doc_id": ID}, form=[("text", None, "It closes at five.")]),
-    Row("/doc needs something", "POST /v1/ext/kb/$kb/doc", None, 400, invalid(("input", "is required")), form=[("other", None, "x")]),
-    Row("/doc of none", f"POST /v1/ext/kb/{UNKNOWN_ID}/doc", None, 404, NO_KB, form=[("text", None, "x")]),
+    Row("/doc needs something", "POST /v1/ext/kb/$kb/doc", None, 400, invalid_body(("input", "is required")), form=[("other", None, "x")]),
+    Row("/doc of none", f"POST /v1/ext/kb/{UNKNOWN_ID}/doc", None, 404, KB_NOT_FOUND, form=[("text", None, "x")]),
     Row("DELETE of a document", "DELETE /v1/ext/kb/doc/$doc", None, 200, {"id": "$doc", "message": "Document deleted successfully"}),
-    Row("DELETE of none", "DELETE /v1/ext/kb/doc/$doc", None, 404, NO_DOCUMENT),
-    Row("an id that is no UUID", "DELETE /v1/ext/kb/doc/x", None, 404, NO_DOCUMENT),
+    Row("DELETE of none", "DELETE /v1/ext/kb/doc/$doc", None, 404, DOCUMENT_NOT_FOUND),
+    Row("an id that is no UUID", "DELETE /v1/ext/kb/doc/x", None, 404, DOCUMENT_NOT_FOUND),
     Row("no_of_rec counts documents", "GET /v1/ext/kb/$kb", None, 200, {"knowledge_base": {"no_of_rec": 2}}),
     Row("PUT", "PUT /v1/ext/kb/$kb", {"name": "New", "description": "Other"}, 200, {"id": "$kb", "message": "Knowledge base updated successfully"}),
     Row("renames", "GET /v1/ext/kb/$kb", None, 200, {"knowledge_base": {"name": "New", "description": "Other"}}),
-    Row("PUT needs both", "PUT /v1/ext/kb/$kb", {"name": "x"}, 400, invalid(("description", "is required"))),
-    Row("PUT of none", f"PUT /v1/ext/kb/{UNKNOWN_ID}", {"name": "x", "description": "y"}, 404, NO_KB),
-    Row("another workspace's", "GET /v1/ext/kb/$kb", None, 404, NO_KB, key="other"),
-    Row("another workspace's", "DELETE /v1/ext/kb/$kb", None, 404, NO_KB, key="other"),
+    Row("PUT needs both", "PUT /v1/ext/kb/$kb", {"name": "x"}, 400, invalid_body(("description", "is required"))),
+    Row("PUT of none", f"PUT /v1/ext/kb/{UNKNOWN_ID}", {"name": "x", "description": "y"}, 404, KB_NOT_FOUND),
+    Row("another workspace's", "GET /v1/ext/kb/$kb", None, 404, KB_NOT_FOUND, key="other"),
+    Row("another workspace's", "DELETE /v1/ext/kb/$kb", None, 404, KB_NOT_FOUND, key="other"),
     Row("DELETE", "DELETE /v1/ext/kb/$kb", None, 200, {"id": "$kb", "message": "Knowledge base deleted successfully"}),
-    Row("Knowledge base does not exist", "DELETE /v1/ext/kb/$kb", None, 404, NO_KB),
-    Row("GET of none", "GET /v1/ext/kb/$kb", None, 404, NO_KB),
-    Row("an id that is no UUID", "DELETE /v1/ext/kb/x", None, 404, NO_KB),
+    Row("Knowledge base does not exist", "DELETE /v1/ext/kb/$kb", None, 404, KB_NOT_FOUND),
+    Row("GET of none", "GET /v1/ext/kb/$kb", None, 404, KB_NOT_FOUND),
+    Row("an id that is no UUID", "DELETE /v1/ext/kb/x", None, 404, KB_NOT_FOUND),
 ])
 
 
-PNG = "data:image/png;base64,iVBORw0KGgoAAAAN"
-ZOE = {"avatar_name": "Zoe", "gender": "female", "input_image": PNG, "is_private": True}
-NO_AVATAR = {"message": "Custom avatar not found"}
-JOB = {
+PNG_DATA_URI = "data:image/png;base64,iVBORw0KGgoAAAAN"
+PHOTO_AVATAR = {"avatar_name": "Zoe", "gender": "female", "input_image": PNG_DATA_URI, "is_private": True}
+AVATAR_NOT_FOUND = {"message": "Custom avatar not found"}
+AVATAR_JOB = {
     "id": ID, "job_id": TEXT, "avatar_key_id": TEXT, "avatar_id": TEXT, "avatar_name": "Zoe", "gender": "female", "category": TEXT, "status": "QUEUED", "progress": 0, "is_private": True,
-    "character": None, "rest": None, "voice": None, "output": maybe(ANY), "error": maybe(TEXT), "created_at": TIME, "updated_at": TIME,
+    "character": None, "rest": None, "voice": None, "output": optional(ANY), "error": optional(TEXT), "created_at": TIME, "updated_at": TIME,
 }  # fmt: skip
 
 
-def picture(kind, content):
-    return {**ZOE, "input_image": f"data:{kind};base64,{base64.b64encode(content).decode()}"}
+def picture_data_uri(kind, content):
+    return {**PHOTO_AVATAR, "input_image": f"data:{kind};base64,{base64.b64encode(content).decode()}"}
 
 
-DRAWN = {"avatar_name": "Drawn", "gender": "male", "voice": "awb", "character": {"age": 0.6, "hair": {"style": "buzz"}, "background": ["#ffffff", "#000000"]}, "rest": {"smile": 0.25}}
+CHARACTER_AVATAR = {"avatar_name": "Drawn", "gender": "male", "voice": "awb", "character": {"age": 0.6, "hair": {"style": "buzz"}, "background": ["#ffffff", "#000000"]}, "rest": {"smile": 0.25}}
 
 AVATARS = Chapter("avatars", [
-    Row("GET /v1/ext/avatars: array of Stock avatar", "GET /v1/ext/avatars", None, 200, each({"avatar_key_id": TEXT, "avatar_name": TEXT, "gender": TEXT, "display_picture": PICTURE}), {"first": "0"}, shows="Stock avatar"),
+    Row("GET /v1/ext/avatars: array of Stock avatar", "GET /v1/ext/avatars", None, 200, each_item({"avatar_key_id": TEXT, "avatar_name": TEXT, "gender": TEXT, "display_picture": PICTURE}), {"first": "0"}, resource="Stock avatar"),
     Row("in pages where asked", "GET /v1/ext/avatars?perpage=1", None, 200, ["$first"]),
-    Row("POST /v2/custom-avatar answers the record, QUEUED", "POST /v2/custom-avatar", ZOE, 200, JOB, {"avatar": "id"}, shows="Custom avatar"),
-    Row("without a renderer the job ends FAILED, with its reason", "GET /v2/custom-avatar/$avatar", None, 200, {**JOB, "status": "FAILED", "error": "no renderer is installed"}, retry=True),
-    Row("GET /v2/custom-avatars", "GET /v2/custom-avatars?search=zo", None, 200, [{"id": "$avatar"}], heads={"x-total-count": "1"}),
-    Row("an agent cannot have one that is not COMPLETED", "POST /v1/ext/agent", {"agent_name": "x", "agent_system_prompt": "y", "avatars": [{"avatar_key_id": "$avatar"}]}, 400, invalid(("avatars[0].avatar_key_id", "names no avatar"))),
-    Row("avatar_name is required", "POST /v2/custom-avatar", {**ZOE, "avatar_name": None}, 400, invalid(("avatar_name", "is required"))),
-    Row("gender is male or female", "POST /v2/custom-avatar", {**ZOE, "gender": "other"}, 400, invalid(("gender", "must be one of male, female"))),
-    Row("input_image is required", "POST /v2/custom-avatar", {"avatar_name": "x", "gender": "male"}, 400, invalid(("input_image", "is required"))),
-    Row("input_image is a base64 data URI", "POST /v2/custom-avatar", {**ZOE, "input_image": "https://x.example/a.png"}, 400, invalid(("input_image", "must be a base64 data URI"))),
-    Row("PNG", "POST /v2/custom-avatar", picture("image/png", b"\x89PNG\r\n\x1a\n...."), 200, {"status": "QUEUED"}),
-    Row("JPEG", "POST /v2/custom-avatar", picture("image/jpeg", b"\xff\xd8\xff\xe0...."), 200, {"status": "QUEUED"}),
-    Row("WebP", "POST /v2/custom-avatar", picture("image/webp", b"RIFF....WEBPVP8 "), 200, {"status": "QUEUED"}),
-    Row("no other pictures", "POST /v2/custom-avatar", picture("image/gif", b"GIF89a"), 400, invalid(("input_image", "must be PNG, JPEG or WebP"))),
-    Row("a small file of very many pixels", "POST /v2/custom-avatar", picture("image/png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (100_000).to_bytes(4, "big") * 2 + b"\x08\x02\0\0\0"), 400, invalid(("input_image", "must hold at most 64 megapixels"))),
-    Row("a character in place of the picture", "POST /v2/custom-avatar", DRAWN, 200, {**DRAWN, "status": "QUEUED", "progress": 0, "is_private": False, "output": None, "error": None}, {"drawn": "id"}),
-    Row("QUEUED → PROCESSING, and how far it is", "GET /v2/custom-avatar/$drawn", None, 200, {**DRAWN, "status": "PROCESSING", "progress": INTEGER}, retry=True),
-    Row("no agent can have it yet", "POST /v1/ext/agent", {"agent_name": "x", "agent_system_prompt": "y", "avatars": [{"avatar_key_id": "$drawn"}]}, 400, invalid(("avatars[0].avatar_key_id", "names no avatar"))),
+    Row("POST /v2/custom-avatar answers the record, QUEUED", "POST /v2/custom-avatar", PHOTO_AVATAR, 200, AVATAR_JOB, {"avatar": "id"}, resource="Custom avatar"),
+    Row("without a renderer the job ends FAILED, with its reason", "GET /v2/custom-avatar/$avatar", None, 200, {**AVATAR_JOB, "status": "FAILED", "error": "no renderer is installed"}, retry=True),
+    Row("GET /v2/custom-avatars", "GET /v2/custom-avatars?search=zo", None, 200, [{"id": "$avatar"}], response_headers={"x-total-count": "1"}),
+    Row("an agent cannot have one that is not COMPLETED", "POST /v1/ext/agent", {"agent_name": "x", "agent_system_prompt": "y", "avatars": [{"avatar_key_id": "$avatar"}]}, 400, invalid_body(("avatars[0].avatar_key_id", "names no avatar"))),
+    Row("avatar_name is required", "POST /v2/custom-avatar", {**PHOTO_AVATAR, "avatar_name": None}, 400, invalid_body(("avatar_name", "is required"))),
+    Row("gender is male or female", "POST /v2/custom-avatar", {**PHOTO_AVATAR, "gender": "other"}, 400, invalid_body(("gender", "must be one of male, female"))),
+    Row("input_image is required", "POST /v2/custom-avatar", {"avatar_name": "x", "gender": "male"}, 400, invalid_body(("input_image", "is required"))),
+    Row("input_image is a base64 data URI", "POST /v2/custom-avatar", {**PHOTO_AVATAR, "input_image": "https://x.example/a.png"}, 400, invalid_body(("input_image", "must be a base64 data URI"))),
+    Row("PNG", "POST /v2/custom-avatar", picture_data_uri("image/png", b"\x89PNG\r\n\x1a\n...."), 200, {"status": "QUEUED"}),
+    Row("JPEG", "POST /v2/custom-avatar", picture_data_uri("image/jpeg", b"\xff\xd8\xff\xe0...."), 200, {"status": "QUEUED"}),
+    Row("WebP", "POST /v2/custom-avatar", picture_data_uri("image/webp", b"RIFF....WEBPVP8 "), 200, {"status": "QUEUED"}),
+    Row("no other pictures", "POST /v2/custom-avatar", picture_data_uri("image/gif", b"GIF89a"), 400, invalid_body(("input_image", "must be PNG, JPEG or WebP"))),
+    Row("a small file of very many pixels", "POST /v2/custom-avatar", picture_data_uri("image/png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (100_000).to_bytes(4, "big") * 2 + b"\x08\x02\0\0\0"), 400, invalid_body(("input_image", "must hold at most 64 megapixels"))),
+    Row("a character in place of the picture", "POST /v2/custom-avatar", CHARACTER_AVATAR, 200, {**CHARACTER_AVATAR, "status": "QUEUED", "progress": 0, "is_private": False, "output": None, "error": None}, {"drawn": "id"}),
+    Row("QUEUED → PROCESSING, and how far it is", "GET /v2/custom-avatar/$drawn", None, 200, {**CHARACTER_AVATAR, "status": "PROCESSING", "progress": INTEGER}, retry=True),
+    Row("no agent can have it yet", "POST /v1/ext/agent", {"agent_name": "x", "agent_system_prompt": "y", "avatars": [{"avatar_key_id": "$drawn"}]}, 400, invalid_body(("avatars[0].avatar_key_id", "names no avatar"))),
     Row("it goes while it is drawn", "DELETE /v2/custom-avatar/$drawn", None, 200, {"id": "$drawn"}),
-    Row("a setting out of its range", "POST /v2/custom-avatar", {**DRAWN, "character": {"eyes": {"size": 1.31}}}, 400, invalid(("character.eyes.size", "must be between 0.8 and 1.3"))),
-    Row("a number that is none", "POST /v2/custom-avatar", {**DRAWN, "character": {"age": "0.5"}}, 400, invalid(("character.age", "must be a number"))),
-    Row("an unknown setting", "POST /v2/custom-avatar", {**DRAWN, "character": {"wings": {"span": 2}}}, 400, invalid(("character.wings", "is not known"))),
-    Row("a colour is #rrggbb", "POST /v2/custom-avatar", {**DRAWN, "character": {"skin": {"colour": "brown"}}}, 400, invalid(("character.skin.colour", "must be a colour such as #c0906f"))),
-    Row("a word that is none of the choices", "POST /v2/custom-avatar", {**DRAWN, "character": {"glasses": "monocle"}}, 400, invalid(("character.glasses", "must be one of none, square, round, slim"))),
-    Row("tables are objects", "POST /v2/custom-avatar", {**DRAWN, "character": {"hair": 1}}, 400, invalid(("character.hair", "must be an object"))),
-    Row("all faults at once, the pose's too", "POST /v2/custom-avatar", {**DRAWN, "character": {"seed": -1}, "rest": {"head": {"yaw": 1e300}}}, 400, invalid(("character.seed", "must be a whole number between 0 and 4294967295"), ("rest.head.yaw", "must be between -0.6 and 0.6"))),
-    Row("a character and a picture", "POST /v2/custom-avatar", {**DRAWN, "input_image": ZOE["input_image"]}, 400, invalid(("input_image", "must not come with a character"))),
-    Row("a rest with an open mouth or shut eyes", "POST /v2/custom-avatar", {**DRAWN, "rest": {"mouth": {"jaw": 1}, "eyes": {"lids": 1}}}, 400, invalid(("rest.mouth.jaw", "must be 0"), ("rest.eyes.lids", "must be between 0 and 0.4"))),
-    Row("what may be set, and people to begin with", "GET /v2/character", None, 200, {"character": each({"name": TEXT, "group": TEXT, "kind": TEXT}), "pose": each({"name": TEXT, "kind": "slider", "unit": TEXT, "least": NUMBER, "most": NUMBER}), "people": each({"id": TEXT, "name": TEXT, "gender": TEXT, "voice": TEXT, "character": OBJECT, "rest": OBJECT}), "visemes": each({"name": TEXT, "mouth": OBJECT})}),
+    Row("a setting out of its range", "POST /v2/custom-avatar", {**CHARACTER_AVATAR, "character": {"eyes": {"size": 1.31}}}, 400, invalid_body(("character.eyes.size", "must be between 0.8 and 1.3"))),
+    Row("a number that is none", "POST /v2/custom-avatar", {**CHARACTER_AVATAR, "character": {"age": "0.5"}}, 400, invalid_body(("character.age", "must be a number"))),
+    Row("an unknown setting", "POST /v2/custom-avatar", {**CHARACTER_AVATAR, "character": {"wings": {"span": 2}}}, 400, invalid_body(("character.wings", "is not known"))),
+    Row("a colour is #rrggbb", "POST /v2/custom-avatar", {**CHARACTER_AVATAR, "character": {"skin": {"colour": "brown"}}}, 400, invalid_body(("character.skin.colour", "must be a colour such as #c0906f"))),
+    Row("a word that is none of the choices", "POST /v2/custom-avatar", {**CHARACTER_AVATAR, "character": {"glasses": "monocle"}}, 400, invalid_body(("character.glasses", "must be one of none, square, round, slim"))),
+    Row("tables are objects", "POST /v2/custom-avatar", {**CHARACTER_AVATAR, "character": {"hair": 1}}, 400, invalid_body(("character.hair", "must be an object"))),
+    Row("all faults at once, the pose's too", "POST /v2/custom-avatar", {**CHARACTER_AVATAR, "character": {"seed": -1}, "rest": {"head": {"yaw": 1e300}}}, 400, invalid_body(("character.seed", "must be a whole number between 0 and 4294967295"), ("rest.head.yaw", "must be between -0.6 and 0.6"))),
+    Row("a character and a picture", "POST /v2/custom-avatar", {**CHARACTER_AVATAR, "input_image": PHOTO_AVATAR["input_image"]}, 400, invalid_body(("input_image", "must not come with a character"))),
+    Row("a rest with an open mouth or shut eyes", "POST /v2/custom-avatar", {**CHARACTER_AVATAR, "rest": {"mouth": {"jaw": 1}, "eyes": {"lids": 1}}}, 400, invalid_body(("rest.mouth.jaw", "must be 0"), ("rest.eyes.lids", "must be between 0 and 0.4"))),
+    Row("what may be set, and people to begin with", "GET /v2/character", None, 200, {"character": each_item({"name": TEXT, "group": TEXT, "kind": TEXT}), "pose": each_item({"name": TEXT, "kind": "slider", "unit": TEXT, "least": NUMBER, "most": NUMBER}), "people": each_item({"id": TEXT, "name": TEXT, "gender": TEXT, "voice": TEXT, "character": OBJECT, "rest": OBJECT}), "visemes": each_item({"name": TEXT, "mouth": OBJECT})}),
     # The server draws it at a low priority and within 20 s. control-api/tests/api/custom_avatars.rs asks the
     # same of a scripted child process.
-    Row("a preview is a picture", "POST /v2/character/preview", {"character": DRAWN["character"], "pose": {"smile": 1}, "size": 64}, 200, has("RIFF"), heads={"content-type": "image/webp"}, long="editor"),
-    Row("a preview without a character", "POST /v2/character/preview", {"size": 63}, 400, invalid(("character", "is required"), ("size", "must be between 64 and 512"))),
-    Row("an image over 9 MiB is 413", "POST /v2/custom-avatar", picture("image/png", b"\x89PNG\r\n\x1a\n" + bytes(9 << 20)), 413, {"error": "Request body is too large"}),
-    Row("a body over 14 MB is 413", "POST /v2/custom-avatar", {**ZOE, "input_image": "x" * (14 << 20)}, 413, {"error": "Request body is too large"}),
-    Row("another workspace's", "GET /v2/custom-avatar/$avatar", None, 404, NO_AVATAR, key="other"),
+    Row("a preview is a picture", "POST /v2/character/preview", {"character": CHARACTER_AVATAR["character"], "pose": {"smile": 1}, "size": 64}, 200, Contains("RIFF"), response_headers={"content-type": "image/webp"}, long_part="editor"),
+    Row("a preview without a character", "POST /v2/character/preview", {"size": 63}, 400, invalid_body(("character", "is required"), ("size", "must be between 64 and 512"))),
+    Row("an image over 9 MiB is 413", "POST /v2/custom-avatar", picture_data_uri("image/png", b"\x89PNG\r\n\x1a\n" + bytes(9 << 20)), 413, {"error": "Request body is too large"}),
+    Row("a body over 14 MB is 413", "POST /v2/custom-avatar", {**PHOTO_AVATAR, "input_image": "x" * (14 << 20)}, 413, {"error": "Request body is too large"}),
+    Row("another workspace's", "GET /v2/custom-avatar/$avatar", None, 404, AVATAR_NOT_FOUND, key="other"),
     Row("DELETE", "DELETE /v2/custom-avatar/$avatar", None, 200, {"id": "$avatar", "message": "Custom avatar deleted successfully"}),
-    Row("DELETE of none", "DELETE /v2/custom-avatar/$avatar", None, 404, NO_AVATAR),
-    Row("404 when the custom avatar does not exist", "GET /v2/custom-avatar/$avatar", None, 404, NO_AVATAR),
-    Row("an id that is no UUID", "GET /v2/custom-avatar/x", None, 404, NO_AVATAR),
+    Row("DELETE of none", "DELETE /v2/custom-avatar/$avatar", None, 404, AVATAR_NOT_FOUND),
+    Row("404 when the custom avatar does not exist", "GET /v2/custom-avatar/$avatar", None, 404, AVATAR_NOT_FOUND),
+    Row("an id that is no UUID", "GET /v2/custom-avatar/x", None, 404, AVATAR_NOT_FOUND),
 ])
 
-NO_KEY = {"message": "API key not found"}
+KEY_NOT_FOUND = {"message": "API key not found"}
 KEYS = Chapter("API keys and providers", [
     Row("POST answers 201: the key, shown once", "POST /v1/ext/apikey", {"name": "CI"}, 201, {"id": ID, "name": "CI", "key": TEXT, "prefix": TEXT}, {"id": "id", "made": "key", "prefix": "prefix"}),
-    Row("it opens the workspace of the key that made it", "GET /v1/ext/apikey", None, 200, [{"id": "$id", "name": "CI", "prefix": "$prefix", "created_at": TIME, "expires_at": None}, {"prefix": TEXT}], key="made", never=("$made",)),
+    Row("it opens the workspace of the key that made it", "GET /v1/ext/apikey", None, 200, [{"id": "$id", "name": "CI", "prefix": "$prefix", "created_at": TIME, "expires_at": None}, {"prefix": TEXT}], key="made", forbidden=("$made",)),
     Row("the header's name is case-insensitive", "GET /v1/ext/agent", None, 200, [], key=None, headers={"X-API-KEY": "$made"}),
-    Row("a name is required", "POST /v1/ext/apikey", {}, 400, invalid(("name", "is required"))),
-    Row("expires_at is a time to come", "POST /v1/ext/apikey", {"name": "x", "expires_at": "2020-01-01T00:00:00Z"}, 400, invalid(("expires_at", "must be an ISO 8601 time to come"))),
+    Row("a name is required", "POST /v1/ext/apikey", {}, 400, invalid_body(("name", "is required"))),
+    Row("expires_at is a time to come", "POST /v1/ext/apikey", {"name": "x", "expires_at": "2020-01-01T00:00:00Z"}, 400, invalid_body(("expires_at", "must be an ISO 8601 time to come"))),
     Row("a key that expires", "POST /v1/ext/apikey", {"name": "short", "expires_at": "$soon"}, 201, {"id": ID}, {"short": "key", "short_id": "id"}),
     Row("opens nothing afterwards", "GET /v1/ext/agent", None, 401, {"error": "Unauthorized: not a valid authorization api key"}, key="short", retry=True),
     Row("is listed with its end", "GET /v1/ext/apikey?search=short", None, 200, [{"id": "$short_id", "expires_at": TIME}]),
-    Row("another workspace does not see the key", "DELETE /v1/ext/apikey/$id", None, 404, NO_KEY, key="other"),
-    Row("nor lists it", "GET /v1/ext/apikey", None, 200, [{"name": TEXT}], key="other", never=("$prefix",)),
+    Row("another workspace does not see the key", "DELETE /v1/ext/apikey/$id", None, 404, KEY_NOT_FOUND, key="other"),
+    Row("nor lists it", "GET /v1/ext/apikey", None, 200, [{"name": TEXT}], key="other", forbidden=("$prefix",)),
     Row("DELETE revokes", "DELETE /v1/ext/apikey/$id", None, 200, {"id": "$id", "message": "API key deleted successfully"}),
     Row("at once", "GET /v1/ext/agent", None, 401, {"error": "Unauthorized: not a valid authorization api key"}, key="made"),
-    Row("DELETE of none", "DELETE /v1/ext/apikey/$id", None, 404, NO_KEY),
-    Row("an id that is no UUID", "DELETE /v1/ext/apikey/x", None, 404, NO_KEY),
-    Row("GET /v1/ext/providers", "GET /v1/ext/providers", None, 200, each({"display_name": TEXT, "provider": TEXT, "provider_type": TEXT, "model": TEXT, "configured": BOOL, "additional_fields": ANY})),
-    *[Row(f"there are providers of {kind}", f"GET /v1/ext/providers?type={kind}", None, 200, each({"provider_type": kind})) for kind in ("stt", "llm", "tts")],
-    Row("additional_fields are choices", "GET /v1/ext/providers?type=tts&search=built", None, 200, each({"configured": BOOL, "additional_fields": each({"name": TEXT, "type": "ENUM", "label": TEXT, "items": each({"label": TEXT, "value": TEXT}), "default_value": TEXT})})),
-], store=True)
+    Row("DELETE of none", "DELETE /v1/ext/apikey/$id", None, 404, KEY_NOT_FOUND),
+    Row("an id that is no UUID", "DELETE /v1/ext/apikey/x", None, 404, KEY_NOT_FOUND),
+    Row("GET /v1/ext/providers", "GET /v1/ext/providers", None, 200, each_item({"display_name": TEXT, "provider": TEXT, "provider_type": TEXT, "model": TEXT, "configured": BOOL, "additional_fields": ANY})),
+    *[Row(f"there are providers of {kind}", f"GET /v1/ext/providers?type={kind}", None, 200, each_item({"provider_type": kind})) for kind in ("stt", "llm", "tts")],
+    Row("additional_fields are choices", "GET /v1/ext/providers?type=tts&search=built", None, 200, each_item({"configured": BOOL, "additional_fields": each_item({"name": TEXT, "type": "ENUM", "label": TEXT, "items": each_item({"label": TEXT, "value": TEXT}), "default_value": TEXT})})),
+], needs_store=True)
 
-MEET = {"agent_id": "$agent", "meeting_url": "https://meet.google.com/abc-defg-hij", "user_name": "Ann", "user_id": "u-1"}
-SEND = "POST /v1/ext/externalmeeting"
-UNABLE = "Unable to create agent request."
-PLAIN = {"content-type": has("text/plain")}
+MEETING_REQUEST = {"agent_id": "$agent", "meeting_url": "https://meet.google.com/abc-defg-hij", "user_name": "Ann", "user_id": "u-1"}
+SEND_TO_MEETING = "POST /v1/ext/externalmeeting"
+MEETING_REFUSED = "Unable to create agent request."
+PLAIN_TEXT_HEADER = {"content-type": Contains("text/plain")}
 MEETINGS = Chapter("external meetings", [
     Row("an agent", "POST /v1/ext/agent", {"agent_name": "A", "agent_system_prompt": "P", "avatars": [{"avatar_key_id": "$face"}]}, 200, {"id": ID}, {"agent": "id"}),
-    *[Row(f"when the service cannot accept the request: plain text ({url})", SEND, {**MEET, "meeting_url": url}, 502, UNABLE, heads=PLAIN)
+    *[Row(f"when the service cannot accept the request: plain text ({url})", SEND_TO_MEETING, {**MEETING_REQUEST, "meeting_url": url}, 502, MEETING_REFUSED, response_headers=PLAIN_TEXT_HEADER)
       for url in ("https://meet.google.com/abc-defg-hij", "https://us05web.zoom.us/j/1?pwd=x", "https://teams.microsoft.com/l/meetup-join/x", "https://teams.live.com/meet/1")],
-    Row("unknown modes count as participant", SEND, {**MEET, "mode": "whatever", "context": "x", "wake_phrase": "y"}, 502, UNABLE, heads=PLAIN),
-    Row("another platform is 400", SEND, {**MEET, "meeting_url": "https://example.com/x"}, 400, invalid(("meeting_url", "must be a meeting of Google Meet, Zoom or Microsoft Teams"))),
-    Row("a host that only looks like one", SEND, {**MEET, "meeting_url": "https://meet.google.com.evil.example/"}, 400, invalid(("meeting_url", "must be a meeting of Google Meet, Zoom or Microsoft Teams"))),
-    *[Row(f"{name} is required", SEND, {k: v for k, v in MEET.items() if k != name}, 400, invalid((name, "is required"))) for name in MEET],
-    Row("agent_id names nothing: 404, JSON", SEND, {**MEET, "agent_id": UNKNOWN_ID}, 404, {"message": "Agent details not found"}),
-    Row("another workspace's agent", SEND, MEET, 404, {"message": "Agent details not found"}, key="other"),
-    Row("401 is JSON", SEND, MEET, 401, {"error": "Unauthorized: not a valid authorization api key"}, key=None),
+    Row("unknown modes count as participant", SEND_TO_MEETING, {**MEETING_REQUEST, "mode": "whatever", "context": "x", "wake_phrase": "y"}, 502, MEETING_REFUSED, response_headers=PLAIN_TEXT_HEADER),
+    Row("another platform is 400", SEND_TO_MEETING, {**MEETING_REQUEST, "meeting_url": "https://example.com/x"}, 400, invalid_body(("meeting_url", "must be a meeting of Google Meet, Zoom or Microsoft Teams"))),
+    Row("a host that only looks like one", SEND_TO_MEETING, {**MEETING_REQUEST, "meeting_url": "https://meet.google.com.evil.example/"}, 400, invalid_body(("meeting_url", "must be a meeting of Google Meet, Zoom or Microsoft Teams"))),
+    *[Row(f"{name} is required", SEND_TO_MEETING, {k: v for k, v in MEETING_REQUEST.items() if k != name}, 400, invalid_body((name, "is required"))) for name in MEETING_REQUEST],
+    Row("agent_id names nothing: 404, JSON", SEND_TO_MEETING, {**MEETING_REQUEST, "agent_id": UNKNOWN_ID}, 404, {"message": "Agent details not found"}),
+    Row("another workspace's agent", SEND_TO_MEETING, MEETING_REQUEST, 404, {"message": "Agent details not found"}, key="other"),
+    Row("401 is JSON", SEND_TO_MEETING, MEETING_REQUEST, 401, {"error": "Unauthorized: not a valid authorization api key"}, key=None),
 ])
 
 CHAPTERS = [GUARDRAILS, TOOLS, MCP, KNOWLEDGE, AVATARS, KEYS, MEETINGS]

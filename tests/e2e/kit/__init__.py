@@ -49,7 +49,7 @@ def calls_with_file(playwright, folder, samples):
     from . import call, speech
 
     file = folder / "microphone.wav"
-    file.write_bytes(speech.wav(samples, speech.RATE))
+    file.write_bytes(speech.wav_bytes(samples, speech.SAMPLE_RATE))
     flags = [*call.FLAGS, call.FAKE_DEVICE, f"--use-file-for-fake-audio-capture={file}%noloop"]
     chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
     try:

@@ -2,7 +2,7 @@
 cross-correlation of their spectra.
 
 Spectra are used instead of samples. A receiver's jitter buffer stretches and fills by tens of
-milliseconds, which changes phases and leaves the speech intact. A piece of .4 s that arrived
+milliseconds, which changes phases and leaves the speech intact. A snippet of .4 s that arrived
 correlates by .9 to .98. The best place in other speech of the same voice correlates by .5 to .8
 (measured).
 """
@@ -15,21 +15,21 @@ import numpy as np
 from . import speech
 
 #: Sampling rate of every comparison: that of the speech-to-text.
-RATE = 16_000
+SAMPLE_RATE = 16_000
 #: Samples from one spectrum to the next, and of one.
 HOP, WINDOW = 160, 400
 #: Edges of the bands of a spectrum, Hz.
 BANDS = np.geomspace(100, 7000, 21)
-#: Number of spectra in one piece.
-PIECE_SPECTRA = 40
-#: Minimum correlation of a piece that counts as found.
+#: Number of spectra in one snippet.
+SNIPPET_SPECTRA = 40
+#: Minimum correlation of a snippet that counts as found.
 MATCH_THRESHOLD = 0.85
-#: Minimum share of found pieces for a sound that counts as arrived. Other speech of the same voice
+#: Minimum share of found snippets for a sound that counts as arrived. Other speech of the same voice
 #: reaches .1 (measured). A browser without CPU time loses some of its sound; at a load of 20 on two
 #: cores .33 were left (measured). So the strict share is checked in the long tier only, on a quiet
 #: machine.
 MIN_SHARE, STRICT_SHARE = 0.3, 0.9
-#: A piece is compared if its loudest spectrum reaches this share of the loudest of all.
+#: A snippet is compared if its loudest spectrum reaches this share of the loudest of all.
 MIN_LOUDNESS = 0.01
 
 
@@ -37,58 +37,58 @@ MIN_LOUDNESS = 0.01
 class Arrival:
     """How much of a sound arrived."""
 
-    #: Share of its pieces that were found in order.
+    #: Share of its snippets that were found in order.
     share: float
-    #: Median correlation of all pieces with the places where they fit best.
-    likeness: float
+    #: Median correlation of all snippets with the places where they fit best.
+    correlation: float
     #: Seconds from the start of the searched audio to the start of the sound.
     at: float
 
 
 @dataclasses.dataclass
-class Piece:
-    """A piece of a sound that was searched for."""
+class SnippetMatch:
+    """A snippet of a sound that was searched for."""
 
-    #: Seconds from the start of the sound to the piece, and from the start of the searched audio to
+    #: Seconds from the start of the sound to the snippet, and from the start of the searched audio to
     #: the place where it fits best.
     at: float
     place: float
     #: Correlation at that place.
     fit: float
-    #: How much louder the piece is at that place, as a factor.
+    #: How much louder the snippet is at that place, as a factor.
     gain: float
 
 
-def locate_pieces(sent: np.ndarray, received: np.ndarray) -> list[Piece]:
-    """Where each loud piece of `sent` fits best in `received`, both 16 bit at 16 kHz."""
-    reference, received_spectra = spectra(sent), spectra(received)
-    assert len(reference) >= PIECE_SPECTRA, f"a sound of {len(sent) / RATE:.2f} s is too short to compare"
-    if len(received_spectra) < PIECE_SPECTRA:
+def locate_snippets(sent: np.ndarray, received: np.ndarray) -> list[SnippetMatch]:
+    """Where each loud snippet of `sent` fits best in `received`, both 16 bit at 16 kHz."""
+    reference, received_spectra = band_spectra(sent), band_spectra(received)
+    assert len(reference) >= SNIPPET_SPECTRA, f"a sound of {len(sent) / SAMPLE_RATE:.2f} s is too short to compare"
+    if len(received_spectra) < SNIPPET_SPECTRA:
         return []
-    pieces = [
-        (at, reference[at : at + PIECE_SPECTRA])
-        for at in range(0, len(reference) - PIECE_SPECTRA + 1, PIECE_SPECTRA // 2)
+    snippets = [
+        (at, reference[at : at + SNIPPET_SPECTRA])
+        for at in range(0, len(reference) - SNIPPET_SPECTRA + 1, SNIPPET_SPECTRA // 2)
     ]
-    strength = [np.exp(piece).sum(axis=1).max() for _, piece in pieces]
+    strength = [np.exp(snippet).sum(axis=1).max() for _, snippet in snippets]
     found = []
-    for (at, piece), loud in zip(pieces, strength, strict=True):
+    for (at, snippet), loud in zip(snippets, strength, strict=True):
         if loud >= MIN_LOUDNESS * max(strength):
-            place, fit = best_match(piece, received_spectra)
-            gain = np.exp((received_spectra[place : place + PIECE_SPECTRA] - piece).mean() / 2)
-            found.append(Piece(at * HOP / RATE, place * HOP / RATE, fit, float(gain)))
+            place, fit = best_match(snippet, received_spectra)
+            gain = np.exp((received_spectra[place : place + SNIPPET_SPECTRA] - snippet).mean() / 2)
+            found.append(SnippetMatch(at * HOP / SAMPLE_RATE, place * HOP / SAMPLE_RATE, fit, float(gain)))
     return found
 
 
 def match(sent: np.ndarray, received: np.ndarray) -> Arrival:
     """Searches for `sent` in `received`, both 16 bit at 16 kHz."""
-    found = locate_pieces(sent, received)
+    found = locate_snippets(sent, received)
     if not found:
         return Arrival(0.0, 0.0, 0.0)
-    good = [piece for piece in found if piece.fit >= MATCH_THRESHOLD]
-    late = [piece.place - piece.at for piece in good]
+    good = [snippet for snippet in found if snippet.fit >= MATCH_THRESHOLD]
+    late = [snippet.place - snippet.at for snippet in good]
     return Arrival(
-        longest_increasing([piece.place for piece in good]) / len(found),
-        float(np.median([piece.fit for piece in found])),
+        longest_increasing([snippet.place for snippet in good]) / len(found),
+        float(np.median([snippet.fit for snippet in found])),
         float(np.median(late or [0.0])),
     )
 
@@ -107,7 +107,7 @@ def expect_arrival(received: Arrival, what: str, min_share: float = MIN_SHARE):
     assert received.share >= min_share, f"{what} did not arrive: {received}"
 
 
-def spectra(samples: np.ndarray) -> np.ndarray:
+def band_spectra(samples: np.ndarray) -> np.ndarray:
     """The logarithm of the energy in each band (n × bands), with a floor below which nothing is
     audible."""
     count = (len(samples) - WINDOW) // HOP + 1
@@ -115,7 +115,7 @@ def spectra(samples: np.ndarray) -> np.ndarray:
         return np.zeros((0, len(BANDS) - 1))
     at = np.arange(count)[:, None] * HOP + np.arange(WINDOW)
     energy = np.abs(np.fft.rfft(samples.astype(np.float64)[at] * np.hanning(WINDOW), 512)) ** 2
-    frequency = np.fft.rfftfreq(512, 1 / RATE)
+    frequency = np.fft.rfftfreq(512, 1 / SAMPLE_RATE)
     # The lowest bands are narrower than the distance between two frequencies.
     bands = [
         (frequency >= low) & (frequency <= max(high, low + 40)) for low, high in zip(BANDS[:-1], BANDS[1:], strict=True)
@@ -123,27 +123,27 @@ def spectra(samples: np.ndarray) -> np.ndarray:
     return np.log(np.stack([energy[:, band].sum(axis=1) for band in bands], axis=1) + 1e4)
 
 
-def best_match(piece: np.ndarray, received_spectra: np.ndarray) -> tuple[int, float]:
-    """Where a piece fits best, and the fit (normalized cross-correlation over time and bands, each
+def best_match(snippet: np.ndarray, received_spectra: np.ndarray) -> tuple[int, float]:
+    """Where a snippet fits best, and the fit (normalized cross-correlation over time and bands, each
     band without its mean)."""
-    size = len(piece)
-    piece = piece - piece.mean(axis=0)
+    size = len(snippet)
+    snippet = snippet - snippet.mean(axis=0)
     product = sum(
-        np.correlate(received_spectra[:, band], piece[:, band], mode="valid") for band in range(piece.shape[1])
+        np.correlate(received_spectra[:, band], snippet[:, band], mode="valid") for band in range(snippet.shape[1])
     )
     sums = lambda values: np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])  # noqa: E731
     first, second = sums(received_spectra), sums(received_spectra**2)
     spread = second[size:] - second[:-size] - (first[size:] - first[:-size]) ** 2 / size
-    fits = product / np.sqrt(np.maximum(spread.sum(axis=1), 1e-3) * max((piece**2).sum(), 1e-3))
+    fits = product / np.sqrt(np.maximum(spread.sum(axis=1), 1e-3) * max((snippet**2).sum(), 1e-3))
     place = int(np.argmax(fits))
     return place, float(fits[place])
 
 
 def resample(samples: np.ndarray, rate: int) -> np.ndarray:
     """16-bit samples at 16 kHz; from 48 kHz with a low-pass filter."""
-    if rate == RATE:
+    if rate == SAMPLE_RATE:
         return samples
-    assert rate == 3 * RATE, rate
+    assert rate == 3 * SAMPLE_RATE, rate
     taps = np.sinc(np.arange(-48, 49) / 3) * np.hamming(97)
     return np.convolve(samples.astype(np.float64), taps / taps.sum(), mode="same")[::3]
 
@@ -153,18 +153,18 @@ def synthesize(sentences: list[str], speaker: str) -> list[np.ndarray]:
     reference = []
     for sentence in sentences:
         samples, rate = speech.flite(sentence, speaker)
-        assert rate == RATE, f"{speaker} speaks at {rate} Hz"
-        reference.append(speech.trim(samples))
+        assert rate == SAMPLE_RATE, f"{speaker} speaks at {rate} Hz"
+        reference.append(speech.trim_silence(samples))
     return reference
 
 
 def match_page_audio(sentences: list[str], speaker: str, recording: np.ndarray) -> list[Arrival]:
     """How much of each of the agent's sentences is in a page's recording (48 kHz)."""
-    received = resample(recording, speech.RATE)
+    received = resample(recording, speech.SAMPLE_RATE)
     return [match(reference, received) for reference in synthesize(sentences, speaker)]
 
 
 def match_stt_audio(sent: np.ndarray, received: np.ndarray) -> Arrival:
     """How much of the page's microphone audio (48 kHz) is in the samples that the speech-to-text
     was given (16 kHz). Only speech is given to it."""
-    return match(resample(sent, speech.RATE), received)
+    return match(resample(sent, speech.SAMPLE_RATE), received)

@@ -37,7 +37,7 @@ class UserSpeech:
     end: float
 
 
-class Call:
+class BrowserCall:
     """One page with a call. All measurements use the page's audio clock."""
 
     def __init__(self, browser, *, width=1280, height=800, scheme="light", options: dict | None = None, **context):
@@ -87,17 +87,17 @@ class Call:
             "([kind, about, timeout]) => e2e.until(kind, about, timeout)", [kind, about or {}, timeout * 1000]
         )
 
-    def mark(self) -> int:
+    def message_count(self) -> int:
         """The number of the next message."""
         return self.page.evaluate("e2e.messages.length")
 
-    def event(self, name: str, after: int = 0, timeout: float = 60) -> dict:
+    def wait_for_event(self, name: str, after: int = 0, timeout: float = 60) -> dict:
         """The next event of this name among the messages from `after` on: `{n, t, name, payload}`."""
         message = self.wait_for("message", {"type": "server-message", "event": name, "after": after}, timeout)
         event = message["data"]["event"].get("event", message["data"]["event"])
         return {"n": message["n"], "t": message["t"], **event}
 
-    def events(self, name: str) -> list[str]:
+    def event_texts(self, name: str) -> list[str]:
         """The texts of all events of this name so far."""
         found = self.page.evaluate(
             "(name) => e2e.messages.map((m) => m.data?.event?.event ?? m.data?.event).filter((e) => e?.name === name)",
@@ -105,20 +105,20 @@ class Call:
         )
         return [event["payload"]["text"] for event in found]
 
-    def message(self, type: str, after: int = 0, timeout: float = 60) -> dict:
+    def wait_for_message(self, type: str, after: int = 0, timeout: float = 60) -> dict:
         return self.wait_for("message", {"type": type, "after": after}, timeout)
 
     def speak(self, text: str, voice_name: str = "slt") -> UserSpeech:
-        sound, _ = speech.say(text, voice_name)
+        sound, _ = speech.speak_wav(text, voice_name)
         return UserSpeech(text, **self.page.evaluate("(wav) => e2e.speak(wav)", sound))
 
-    def play(self, wav: str) -> UserSpeech:
+    def play_wav(self, wav: str) -> UserSpeech:
         """Plays a sound (a WAV, base64) into the microphone."""
         return UserSpeech("", **self.page.evaluate("(wav) => e2e.speak(wav)", wav))
 
     def barge_in(self, text: str, into: float, voice_name: str = "slt", timeout: float = 60) -> UserSpeech:
         """Speaks once the agent has spoken for `into` seconds."""
-        sound, _ = speech.say(text, voice_name)
+        sound, _ = speech.speak_wav(text, voice_name)
         return UserSpeech(
             text,
             **self.page.evaluate(
@@ -134,7 +134,7 @@ class Call:
     def wait_for_sound(self, after: float, timeout: float = 60) -> dict:
         return self.wait_for("sound", {"after": after}, timeout)
 
-    def now(self) -> float:
+    def audio_clock(self) -> float:
         return self.page.evaluate("e2e.context.currentTime")
 
     def wait_until_time(self, at: float, timeout: float = 60):
@@ -153,14 +153,16 @@ class Call:
             at = to
         return np.concatenate(parts[0]), np.concatenate(parts[1])
 
-    def packets(self, start: float, end: float) -> tuple[np.ndarray, np.ndarray]:
+    def rtp_audio(self, start: float, end: float) -> tuple[np.ndarray, np.ndarray]:
         """The samples of the user and of the agent (16 bit, 48 kHz), decoded from the packets that
         the page sent and received. The page must be opened with `options={"packets": True}`. Unlike
         a recording, the result does not depend on whether the browser had time to play the audio.
         """
         self.wait_until_time(end)
         sides = self.page.evaluate("([from, to]) => e2e.passed(from, to)", [start, end])
-        user, agent = (rtp.decoded([(stamp, base64.b64decode(payload)) for stamp, payload in side]) for side in sides)
+        user, agent = (
+            rtp.decode_opus([(stamp, base64.b64decode(payload)) for stamp, payload in side]) for side in sides
+        )
         return user, agent
 
     def first_sound(self, after: float, before: float, threshold: float = 0.004) -> float:
@@ -191,11 +193,11 @@ class Call:
         every = self.page.evaluate("e2e.shown")
         return [(one["at"], one["media"]) for one in every if start <= one["at"] <= end]
 
-    def video(self) -> dict:
+    def video_stats(self) -> dict:
         """The browser's statistics of the incoming video."""
         return self._inbound_stats("video")
 
-    def audio(self) -> dict:
+    def audio_stats(self) -> dict:
         """The browser's statistics of the incoming audio."""
         return self._inbound_stats("audio")
 
@@ -205,7 +207,7 @@ class Call:
             kind,
         )
 
-    def pictures(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def captured_frames(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Times, numbers, and pictures (n × 96 × 96 luma)."""
         frames = self.page.evaluate("e2e.pictures()")
         luma = np.stack([np.frombuffer(base64.b64decode(frame["luma"]), np.uint8).reshape(96, 96) for frame in frames])
@@ -217,8 +219,10 @@ class Call:
         played = self.page.evaluate("(seconds) => e2e.pulses(seconds)", seconds)
         start = played["from"] + seconds / 2  # the two streams need time to synchronize
         _, sound = self.recording(start, played["to"])
-        times, _, luma = self.pictures()
-        shift, fit = lips.offset(times, 1 - luma.mean(axis=(1, 2)) / 255, *lips.envelope(sound, start), reach=0.22)
+        times, _, luma = self.captured_frames()
+        shift, fit = lips.best_offset(
+            times, 1 - luma.mean(axis=(1, 2)) / 255, *lips.loudness_envelope(sound, start), reach=0.22
+        )
         assert fit > 0.5, f"light and sound of the loop do not fit: {fit}"
         return shift
 
@@ -228,7 +232,7 @@ class Call:
                  spoken: item.querySelector('.spoken')?.textContent ?? '', cut: item.querySelector('.cut')?.textContent ?? '' }))"""
         )
 
-    def complete_captions(self) -> list[dict]:
+    def final_captions(self) -> list[dict]:
         """The captions once no line is open. The page draws an event's text with its next picture."""
         self.page.wait_for_selector("#captions li[data-open=true]", state="detached")
         return self.captions()

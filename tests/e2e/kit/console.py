@@ -7,10 +7,10 @@ from playwright.sync_api import Page
 from .server import OUT
 
 #: Reports what the page's policy blocked. Ordinary listeners do not see it.
-VIOLATIONS = "document.addEventListener('securitypolicyviolation', (event) => console.error('policy: ' + event.violatedDirective + ' ' + event.blockedURI));"
+REPORT_CSP_VIOLATIONS = "document.addEventListener('securitypolicyviolation', (event) => console.error('policy: ' + event.violatedDirective + ' ' + event.blockedURI));"
 
 #: Checks names, labels, headings and ids, as a screen reader needs them.
-UNNAMED = """() => {
+FIND_UNNAMED_ELEMENTS = """() => {
   const found = [];
   const seen = (node) => node.checkVisibility({ visibilityProperty: true });
   const name = (node) => node.ariaLabel || [...(node.labels ?? [])].map((label) => label.textContent).join('').trim()
@@ -31,7 +31,7 @@ UNNAMED = """() => {
 
 #: Finds text with too little contrast (WCAG: 4.5, large text 3). The background is that of the
 #: nearest ancestor that has one.
-PALE = """async () => {
+FIND_LOW_CONTRAST = """async () => {
   // Colours that change with the scheme are there once nothing is under way any more.
   for (let frames = 0; frames < 2 || document.getAnimations().some((one) => one instanceof CSSTransition && one.playState === 'running'); frames++) await new Promise(requestAnimationFrame);
   const canvas = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
@@ -81,12 +81,12 @@ PALE = """async () => {
 }"""
 
 #: Finds elements outside of the window.
-OUTSIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] : [`the page is ${document.documentElement.scrollWidth} wide`,
+FIND_OVERFLOW = """() => document.documentElement.scrollWidth <= innerWidth ? [] : [`the page is ${document.documentElement.scrollWidth} wide`,
   ...[...document.querySelectorAll('body *')].filter((node) => node.checkVisibility() && node.getBoundingClientRect().right > innerWidth + 1).slice(0, 3).map((node) => node.outerHTML.slice(0, 120))]"""
 
 #: Whether the focused element shows its focus: by an outline of its own, or by one of its visible
 #: stand-in.
-FOCUS_SHOWN = """() => {
+IS_FOCUS_VISIBLE = """() => {
   const node = document.activeElement;
   if (!node || node === document.body) return true;
   const outlined = (style) => style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2;
@@ -101,9 +101,9 @@ class Console:
     def __init__(self, browser, server, *, width=1280, height=800, scheme="light"):
         self.server = server
         self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
-        self.context.add_init_script(VIOLATIONS)
+        self.context.add_init_script(REPORT_CSP_VIOLATIONS)
         self.browser_errors: list[str] = []
-        self.expected: list[str] = []
+        self.expected_errors: list[str] = []
         self.context.on("page", self._listen)
         self.page: Page = self.context.new_page()
 
@@ -151,11 +151,11 @@ class Console:
     def expect_status(self, status: int):
         """Inside this context the server may answer with this error status. The browser logs such
         answers."""
-        self.expected.append(f"status of {status}")
+        self.expected_errors.append(f"status of {status}")
         yield
 
     def unexpected_errors(self) -> list[str]:
-        return [text for text in self.browser_errors if not any(known in text for known in self.expected)]
+        return [text for text in self.browser_errors if not any(known in text for known in self.expected_errors)]
 
     def save_screenshot(self, name: str):
         OUT.mkdir(parents=True, exist_ok=True)

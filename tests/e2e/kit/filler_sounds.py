@@ -9,16 +9,16 @@ import numpy as np
 
 from . import speech
 
-#: For each sound: flite's voice, its text, the stretch factor, the number of repetitions, and the
+#: For each sound: flite's voice, its text, the duration factor, the number of repetitions, and the
 #: pause between them in seconds.
-SHORT = [
+SHORT_SOUNDS = [
     ("slt", "um", 1, 1, 0),
     ("rms", "uh", 1.7, 1, 0),
     ("awb", "uh", 2.5, 1, 0),
     ("slt", "erm", 1.3, 1, 0),
     ("awb", "err", 1.3, 1, 0),
 ]
-LONG = [
+LONG_SOUNDS = [
     ("awb", "uh", 2.5, 2, 0.15),
     ("slt", "um", 1, 2, 0.15),
     ("awb", "err", 1.3, 2, 0.15),
@@ -33,10 +33,22 @@ LONG = [
 
 
 @functools.cache
-def filler_sound(name: str, text: str, stretch: float, times: int, pause: float) -> str:
+def filler_sound(name: str, text: str, duration_factor: float, times: int, pause: float) -> str:
     """The sound as a WAV, base64."""
-    command = ["flite", "-voice", name, "--setf", f"duration_stretch={stretch}", "-t", text, "-o", "/dev/stdout"]
-    samples, rate = speech.read(subprocess.run(command, capture_output=True, check=True).stdout)
-    samples = speech.trim(samples)
+    command = [
+        "flite",
+        "-voice",
+        name,
+        "--setf",
+        f"duration_stretch={duration_factor}",
+        "-t",
+        text,
+        "-o",
+        "/dev/stdout",
+    ]
+    samples, rate = speech.read_wav(subprocess.run(command, capture_output=True, check=True).stdout)
+    samples = speech.trim_silence(samples)
     gap = np.zeros(int(pause * rate), np.int16)
-    return speech.encode(np.concatenate([samples, *[part for _ in range(times - 1) for part in (gap, samples)]]), rate)
+    return speech.wav_base64(
+        np.concatenate([samples, *[part for _ in range(times - 1) for part in (gap, samples)]]), rate
+    )

@@ -12,11 +12,11 @@ import numpy as np
 
 from . import speech
 
-STEP = 0.005
+STEP_SECONDS = 0.005
 MIN_OFFSET, MAX_OFFSET = -0.125, 0.045
 
 
-def darkness(luma: np.ndarray) -> np.ndarray:
+def mouth_darkness(luma: np.ndarray) -> np.ndarray:
     """How much darker (0..1) the mouth is in each of these pictures (n × 96 × 96) than in the
     median one, as a mean over the mouth. Head motion makes some parts darker and others brighter;
     only the darker parts count."""
@@ -24,27 +24,27 @@ def darkness(luma: np.ndarray) -> np.ndarray:
     return np.clip(np.median(mouth, axis=0) - mouth, 0, None).mean(axis=(1, 2)) / 255
 
 
-def envelope(agent: np.ndarray, start: float) -> tuple[np.ndarray, np.ndarray]:
+def loudness_envelope(agent: np.ndarray, start: float) -> tuple[np.ndarray, np.ndarray]:
     """Times and loudness (0..1, on a root scale, as mouths open) of 16-bit samples that begin at
     `start`."""
-    loud = np.sqrt(speech.loudness(agent, step=STEP))
-    return start + STEP * (np.arange(len(loud)) + 0.5), smooth(loud, 0.03)
+    loud = np.sqrt(speech.loudness(agent, step=STEP_SECONDS))
+    return start + STEP_SECONDS * (np.arange(len(loud)) + 0.5), smooth(loud, 0.03)
 
 
 def smooth(values: np.ndarray, width: float) -> np.ndarray:
-    reach = int(3 * width / STEP)
-    kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) * STEP / width) ** 2)
+    reach = int(3 * width / STEP_SECONDS)
+    kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) * STEP_SECONDS / width) ** 2)
     return np.convolve(values, kernel / kernel.sum(), mode="same")
 
 
-def offset(
+def best_offset(
     times: np.ndarray, dark: np.ndarray, at: np.ndarray, loud: np.ndarray, reach: float = 0.4
 ) -> tuple[float, float]:
     """The shift of the picture against the sound with the best fit, and that fit (correlation)."""
     inside = (at > times[0] + reach) & (at < times[-1] - reach)
     at, loud = at[inside], loud[inside]
     best = (-2.0, 0.0)
-    for shift in np.arange(-reach, reach + STEP, STEP):
+    for shift in np.arange(-reach, reach + STEP_SECONDS, STEP_SECONDS):
         shown = smooth(np.interp(at + shift, times, dark), 0.03)
         fit = np.corrcoef(shown, loud)[0, 1]
         if fit > best[0]:
@@ -57,19 +57,19 @@ def jaw_offset(
 ) -> tuple[float, float]:
     """The shift of the pictures against the jaw opening with the best fit, and that fit
     (correlation). Only moments with a picture count, so a skipped picture changes nothing."""
-    shifts = np.arange(-reach, reach + STEP, STEP)
+    shifts = np.arange(-reach, reach + STEP_SECONDS, STEP_SECONDS)
     fits = [np.corrcoef(shown, np.interp(times - shift, at, jaw))[0, 1] for shift in shifts]
     best = int(np.argmax(fits))
     return float(shifts[best]), float(fits[best])
 
 
-def motion(
+def mouth_motion(
     times: np.ndarray, dark: np.ndarray, at: np.ndarray, loud: np.ndarray, threshold: float = 0.06
 ) -> tuple[float, float]:
     """How much the mouth moves (standard deviation of its darkness) in sound and in silence.
     Moments within .25 s of a change count as neither."""
     sounding = loud > threshold
-    reach = int(0.25 / STEP)
+    reach = int(0.25 / STEP_SECONDS)
     near = np.convolve(sounding, np.ones(2 * reach + 1), mode="same")
     inner = np.convolve(~sounding, np.ones(2 * reach + 1), mode="same")
     shown = np.interp(at, times, dark)
@@ -81,7 +81,7 @@ def motion(
 
 
 #: How far a phone opens the jaw; .2 for phones not listed.
-JAW = {
+JAW_OPENING = {
     "pau": 0,
     "p": 0,
     "b": 0,
@@ -107,7 +107,7 @@ JAW = {
 }
 
 
-def phones(text: str, speaker: str) -> list[tuple[str, float]]:
+def flite_phones(text: str, speaker: str) -> list[tuple[str, float]]:
     """The phones of a text as flite speaks it, each with its end in seconds."""
     output = subprocess.run(
         ["flite", "-voice", speaker, "-psdur", "-t", text, "none"], capture_output=True, check=True, text=True
@@ -117,24 +117,24 @@ def phones(text: str, speaker: str) -> list[tuple[str, float]]:
 
 def jaw_opening(text: str, speaker: str) -> np.ndarray:
     """The jaw opening in each step of a text that flite speaks."""
-    spoken = phones(text, speaker)
-    at = STEP * (np.arange(int(spoken[-1][1] / STEP)) + 0.5)
+    spoken = flite_phones(text, speaker)
+    at = STEP_SECONDS * (np.arange(int(spoken[-1][1] / STEP_SECONDS)) + 0.5)
     which = np.searchsorted([end for _, end in spoken], at)
-    return smooth(np.array([JAW.get(spoken[i][0], 0.2) for i in which]), 0.03)
+    return smooth(np.array([JAW_OPENING.get(spoken[i][0], 0.2) for i in which]), 0.03)
 
 
 def find_start(text: str, speaker: str, sound: np.ndarray, start: float) -> tuple[float, float]:
     """When a text that flite spoke began in 16-bit samples (48 kHz) that begin at `start`, and the
     fit (correlation)."""
     samples, rate = speech.flite(text, speaker)
-    reference = np.sqrt(speech.loudness(np.repeat(samples, speech.RATE // rate), step=STEP))
-    received = np.sqrt(speech.loudness(sound, step=STEP))
+    reference = np.sqrt(speech.loudness(np.repeat(samples, speech.SAMPLE_RATE // rate), step=STEP_SECONDS))
+    received = np.sqrt(speech.loudness(sound, step=STEP_SECONDS))
     fits = [
         np.corrcoef(reference, received[i : i + len(reference)])[0, 1] if received[i : i + len(reference)].std() else 0
         for i in range(len(received) - len(reference))
     ]
     best = int(np.argmax(fits))
-    return start + STEP * best, float(fits[best])
+    return start + STEP_SECONDS * best, float(fits[best])
 
 
 def find_segments(
@@ -147,10 +147,10 @@ def find_segments(
     steps of the text that count, their times, and the share of segments with speech that count.
     """
     samples, rate = speech.flite(text, speaker)
-    reference = np.sqrt(speech.loudness(np.repeat(samples, speech.RATE // rate), step=STEP))
-    received = np.sqrt(speech.loudness(sound, step=STEP))
-    size, reach = int(length / STEP), int(2 / STEP)
-    middle = round((find_start(text, speaker, sound, start)[0] - start) / STEP)
+    reference = np.sqrt(speech.loudness(np.repeat(samples, speech.SAMPLE_RATE // rate), step=STEP_SECONDS))
+    received = np.sqrt(speech.loudness(sound, step=STEP_SECONDS))
+    size, reach = int(length / STEP_SECONDS), int(2 / STEP_SECONDS)
+    middle = round((find_start(text, speaker, sound, start)[0] - start) / STEP_SECONDS)
     steps, times, segments = [], [], 0
     for first in range(0, len(reference) - size, size):
         segment = reference[first : first + size]
@@ -168,7 +168,7 @@ def find_segments(
         best = int(np.argmax(fits))
         if fits[best] >= min_fit:
             steps.append(np.arange(first, first + size))
-            times.append(start + STEP * (begin + best + np.arange(size)))
+            times.append(start + STEP_SECONDS * (begin + best + np.arange(size)))
     if not steps:
         return np.zeros(0, int), np.zeros(0), 0.0
     return np.concatenate(steps), np.concatenate(times), len(steps) / segments

@@ -74,7 +74,7 @@ def serve():
         """Always fails."""
         raise ToolError("the drawer is stuck")
 
-    def listening(app):
+    def log_tool_lists(app):
         async def serve(scope, receive, send):
             async def receive_and_log():
                 message = await receive()
@@ -86,7 +86,7 @@ def serve():
 
         return serve
 
-    async def both():
+    async def serve_both():
         servers = []
         for transport, app, path in (("shttp", mcp.streamable_http_app(), "/mcp"), ("sse", mcp.sse_app(), "/sse")):
             listener = socket.socket()
@@ -94,11 +94,11 @@ def serve():
             listener.listen()
             print(f"{transport} http://127.0.0.1:{listener.getsockname()[1]}{path}", flush=True)
             servers.append(
-                uvicorn.Server(uvicorn.Config(listening(app), log_level="warning")).serve(sockets=[listener])
+                uvicorn.Server(uvicorn.Config(log_tool_lists(app), log_level="warning")).serve(sockets=[listener])
             )
         await asyncio.gather(*servers)
 
-    asyncio.run(both())
+    asyncio.run(serve_both())
 
 
 if __name__ == "__main__":

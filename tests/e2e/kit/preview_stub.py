@@ -19,14 +19,14 @@ class PreviewStub:
 
     def _answer(self, route):
         request = route.request.post_data_json
-        reply = self.console.server.call("POST", "/v2/character/preview", {**request, "size": 1})
+        reply = self.console.server.request("POST", "/v2/character/preview", {**request, "size": 1})
         invalid_fields = [fault["field"] for fault in reply.json()["details"]]
         assert (reply.status, invalid_fields) == (400, ["size"]), reply
         self.requests.append(request)
-        route.fulfill(body=picture(request), content_type="image/png")
+        route.fulfill(body=solid_png(request), content_type="image/png")
 
 
-def picture(request: dict) -> bytes:
+def solid_png(request: dict) -> bytes:
     """A PNG of the requested size. Its colour is derived from all other fields of the request."""
     what = {field: value for field, value in request.items() if field != "size"}
     colour = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).digest()[:3]

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from standardwebhooks import Webhook, WebhookVerificationError
 
 
-class Receiver:
+class MockServer:
     """An HTTP server on its own port. Subclasses answer the requests."""
 
     def __init__(self):
@@ -24,7 +24,7 @@ class Receiver:
 
             def handle_any(self):
                 body = self.rfile.read(int(self.headers.get("content-length") or 0))
-                outer.answer(self, body)
+                outer.handle(self, body)
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any
 
@@ -34,7 +34,7 @@ class Receiver:
         # `close` waits for one such interval.
         threading.Thread(target=self.server.serve_forever, args=[0.05], daemon=True).start()
 
-    def answer(self, request, body: bytes):
+    def handle(self, request, body: bytes):
         raise NotImplementedError
 
     @staticmethod
@@ -45,7 +45,7 @@ class Receiver:
         request.end_headers()
         request.wfile.write(body)
 
-    def wait(self, found, timeout: float, what: str):
+    def wait_until(self, found, timeout: float, what: str):
         """The first true value of `found()`."""
         with self.changed:
             end = time.monotonic() + timeout
@@ -62,7 +62,7 @@ class Receiver:
         self.server.shutdown()
 
 
-class WebhookReceiver(Receiver):
+class WebhookReceiver(MockServer):
     """Receives events. `secret` is the agent's. Every signature is checked on arrival."""
 
     def __init__(self):
@@ -73,7 +73,7 @@ class WebhookReceiver(Receiver):
         #: The number of deliveries still to reject, and the status of the rejection.
         self.reject_count, self.reject_status = 0, 500
 
-    def answer(self, request, body):
+    def handle(self, request, body):
         with self.changed:
             if self.reject_count > 0:
                 self.reject_count -= 1
@@ -115,11 +115,11 @@ class WebhookReceiver(Receiver):
         """The events of a conversation in the order of their numbers."""
         return sorted((e for e in self.events if e["conversation_id"] == conversation), key=lambda e: e["sequence"])
 
-    def names(self, conversation: str) -> list[str]:
+    def event_names(self, conversation: str) -> list[str]:
         return [e["event"]["name"] for e in self.events_of(conversation)]
 
     def wait_for(self, conversation: str, name: str, timeout: float = 60) -> dict:
-        return self.wait(
+        return self.wait_until(
             lambda: next((e for e in self.events_of(conversation) if e["event"]["name"] == name), None), timeout, name
         )
 
@@ -127,19 +127,19 @@ class WebhookReceiver(Receiver):
         return [e["event"]["name"] for e in self.events] + self.errors
 
 
-class Site(Receiver):
+class StaticSite(MockServer):
     """A third-party web site: `files` by path, as (body, media type)."""
 
     def __init__(self, files: dict[str, tuple[bytes, str]]):
         super().__init__()
         self.files = files
 
-    def answer(self, request, body):
+    def handle(self, request, body):
         found = self.files.get(request.path)
         self.reply(request, 200 if found else 404, *(found or (b"",)))
 
 
-class Tool(Receiver):
+class MockTool(MockServer):
     """A real HTTP tool."""
 
     def __init__(self, result):
@@ -147,7 +147,7 @@ class Tool(Receiver):
         self.result = result
         self.calls = []
 
-    def answer(self, request, body):
+    def handle(self, request, body):
         with self.changed:
             self.calls.append(
                 {"method": request.command, "path": request.path, "body": body, "headers": dict(request.headers)}
@@ -159,7 +159,7 @@ class Tool(Receiver):
         return self.calls
 
 
-class Model(Receiver):
+class ScriptedLlm(MockServer):
     """An OpenAI-compatible server. `script` answers a request with a list of steps. A step is a
     delay in seconds (float), an event to wait for (`threading.Event`), a text, a dict (a `delta`),
     `"!500"`, `"!stall"` or `"!cut"`. Without `"!cut"` the stream ends properly."""
@@ -168,15 +168,15 @@ class Model(Receiver):
         super().__init__()
         self.script = script
         self.requests = []
-        self.sent: list[tuple[float, str]] = []
-        self.done: list[float] = []
+        self.sent_chunks: list[tuple[float, str]] = []
+        self.finished_at: list[float] = []
         self.released = threading.Event()
 
     @property
     def base_url(self):
         return self.url + "/v1"
 
-    def answer(self, request, body):
+    def handle(self, request, body):
         if request.path != "/v1/chat/completions":
             self.reply(request, 404, b'{"error":{"message":"no such path"}}')
             return
@@ -215,7 +215,7 @@ class Model(Receiver):
                         finish = "tool_calls"
                     self._event(request, {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
                     with self.changed:
-                        self.sent.append((time.time(), str(step)))
+                        self.sent_chunks.append((time.time(), str(step)))
                         self.changed.notify_all()
             self._event(request, {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
             if (llm_request.get("stream_options") or {}).get("include_usage"):
@@ -225,7 +225,7 @@ class Model(Receiver):
             self._chunk(request, b"data: [DONE]\n\n")
             self._chunk(request, b"")
             with self.changed:
-                self.done.append(time.time())
+                self.finished_at.append(time.time())
                 self.changed.notify_all()
         except OSError:
             pass  # the client may hang up
@@ -244,4 +244,4 @@ class Model(Receiver):
         super().close()
 
     def describe(self):
-        return f"{len(self.requests)} requests, sent {self.sent[-3:]}"
+        return f"{len(self.requests)} requests, sent {self.sent_chunks[-3:]}"

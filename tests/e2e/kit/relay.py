@@ -28,7 +28,7 @@ HEADER_BYTES = 28
 MAX_QUEUE_DELAY = 0.3
 #: The delay of an audio packet on a link with jitter, minimum and maximum, in seconds. One packet
 #: in eight is overtaken: the next one is 20 ms behind.
-JITTER = (0.02, 0.06)
+JITTER_RANGE = (0.02, 0.06)
 #: The interval in seconds at which the relay checks whether it must stop, if no packet is due
 #: earlier.
 POLL_INTERVAL = 0.2
@@ -44,7 +44,7 @@ REDIRECT_SCRIPT = """
     };"""
 
 
-class Relay(threading.Thread):
+class UdpRelay(threading.Thread):
     """Drops the share `loss` of the RTP packets that go to the browser. It also drops every second
     packet of the first key frame, and of each other key or reference frame the fifth packet and
     every second one after it. If `rate` is given, it limits the bits per second to the browser. It
@@ -73,7 +73,7 @@ class Relay(threading.Thread):
         self.delayed: list[tuple[float, int, bytes]] = []
         # Released packets that wait until their burst is complete.
         self.burst_packets: list[bytes] = []
-        self.sound = {"packets": 0, "lost": 0, "overtaken": 0, "bursts": 0}
+        self.uplink_counts = {"packets": 0, "lost": 0, "overtaken": 0, "bursts": 0}
         # The highest number of a released packet.
         self.highest_sent = -1
         # The packets in front of the narrow link, each with its time of release.
@@ -84,9 +84,9 @@ class Relay(threading.Thread):
         self.server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.port = self.browser.getsockname()[1]
         self.client = self.target = self.first = None
-        self.counts = {"passed": 0, "lost": 0, "of the key": 0, "anchors": 0}
+        self.downlink_counts = {"passed": 0, "lost": 0, "of the key": 0, "anchors": 0}
         # Packets and bytes of each picture so far, by timestamp.
-        self.pictures = {}
+        self.frames = {}
         # The timestamps of pictures whose last packet arrived. Before that, a key frame has as many
         # packets as a reference frame.
         self.complete_frames = set()
@@ -99,14 +99,14 @@ class Relay(threading.Thread):
         if kind == VP8_PAYLOAD_TYPE:
             stamp = int.from_bytes(packet[4:8], "big")
             self.first = stamp if self.first is None else self.first
-            count, size = self.pictures.get(self.relative_timestamp(stamp), (0, 0))
-            self.pictures[self.relative_timestamp(stamp)] = (count + 1, size + len(packet))
+            count, size = self.frames.get(self.relative_timestamp(stamp), (0, 0))
+            self.frames[self.relative_timestamp(stamp)] = (count + 1, size + len(packet))
             if packet[1] & 0x80:
                 self.complete_frames.add(self.relative_timestamp(stamp))
             if stamp == self.first:
-                self.counts["of the key"] += 1
+                self.downlink_counts["of the key"] += 1
             elif count + 1 == REFERENCE_FRAME_PACKETS:
-                self.counts["anchors"] += 1
+                self.downlink_counts["anchors"] += 1
             if self.loss and count % 2 == 0 and (stamp == self.first or count + 1 >= REFERENCE_FRAME_PACKETS):
                 return True
         return self.random.random() < self.loss
@@ -117,21 +117,20 @@ class Relay(threading.Thread):
 
     def key_frames(self) -> int:
         """The number of key frames that were sent completely, including the first."""
-        return sum(self.pictures[stamp][0] >= KEY_FRAME_PACKETS for stamp in list(self.complete_frames))
+        return sum(self.frames[stamp][0] >= KEY_FRAME_PACKETS for stamp in list(self.complete_frames))
 
     def reference_frames(self) -> int:
         """The number of pictures that were sent completely, have the size of a reference frame, and
         are no key frames."""
         return sum(
-            REFERENCE_FRAME_PACKETS <= self.pictures[stamp][0] < KEY_FRAME_PACKETS
-            for stamp in list(self.complete_frames)
+            REFERENCE_FRAME_PACKETS <= self.frames[stamp][0] < KEY_FRAME_PACKETS for stamp in list(self.complete_frames)
         )
 
     def moving_frames(self) -> list[int]:
         """The timestamps, in order, of the pictures that differ from the one before by more than
         idle motion."""
-        every = sorted(self.pictures)
-        large = [self.pictures[stamp][1] > IDLE_FRAME_BYTES for stamp in every]
+        every = sorted(self.frames)
+        large = [self.frames[stamp][1] > IDLE_FRAME_BYTES for stamp in every]
         return [stamp for stamp, this, before in zip(every, large, [True, *large]) if this or before]
 
     def run(self):
@@ -150,7 +149,7 @@ class Relay(threading.Thread):
                         if self.target:
                             self.enqueue_uplink(packet, time.monotonic())
                     elif self.drops(packet):
-                        self.counts["lost"] += 1
+                        self.downlink_counts["lost"] += 1
                     elif self.client:
                         self.enqueue_downlink(packet, time.monotonic())
 
@@ -161,10 +160,10 @@ class Relay(threading.Thread):
         if not sound:
             self.server.sendto(packet, self.target)
             return
-        number = self.sound["packets"]
-        self.sound["packets"] += 1
+        number = self.uplink_counts["packets"]
+        self.uplink_counts["packets"] += 1
         if self.up_random.random() < self.up_loss:
-            self.sound["lost"] += 1
+            self.uplink_counts["lost"] += 1
             return
         heapq.heappush(self.delayed, (now + self.up_random.uniform(*self.jitter), number, packet))
         self.flush_uplink(now)
@@ -174,11 +173,11 @@ class Relay(threading.Thread):
         complete."""
         while self.delayed and self.delayed[0][0] <= now:
             _, number, packet = heapq.heappop(self.delayed)
-            self.sound["overtaken"] += number < self.highest_sent
+            self.uplink_counts["overtaken"] += number < self.highest_sent
             self.highest_sent = max(self.highest_sent, number)
             self.burst_packets.append(packet)
             if len(self.burst_packets) >= self.burst:
-                self.sound["bursts"] += 1
+                self.uplink_counts["bursts"] += 1
                 for one in self.burst_packets:
                     self.server.sendto(one, self.target)
                 self.burst_packets.clear()
@@ -192,9 +191,9 @@ class Relay(threading.Thread):
                 + (len(packet) + HEADER_BYTES) * 8 / self.rate
             )
         if through > now + MAX_QUEUE_DELAY:
-            self.counts["lost"] += 1
+            self.downlink_counts["lost"] += 1
             return
-        self.counts["passed"] += 1
+        self.downlink_counts["passed"] += 1
         self.downlink_queue.append((through, packet))
         self.flush_downlink(now)
 
@@ -210,7 +209,7 @@ class Relay(threading.Thread):
 
     def wait_for(self, holds, what: str, timeout: float = 60):
         """Waits until `holds()` is true for the relayed packets."""
-        wait_until(holds, lambda: f"{what}: {self.counts}", timeout)
+        wait_until(holds, lambda: f"{what}: {self.downlink_counts}", timeout)
 
     def set_target(self, address):
         host, port = address

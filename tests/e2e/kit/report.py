@@ -8,11 +8,11 @@ import time
 from .server import OUT, worker_file
 
 # The long tier may run on a shared machine. A promised time holds for a quiet machine, so a test
-# fails only beyond this factor. The report says for each run whether the promise itself was kept.
-NOISE = 1.5
+# fails only beyond this factor. The report says for each run whether the promise itself was met.
+NOISE_FACTOR = 1.5
 
 
-class Pressure:
+class CpuPressure:
     """How much the processes of this machine waited for a CPU, from /proc/pressure/cpu."""
 
     def __init__(self):
@@ -38,11 +38,11 @@ class Pressure:
 
 
 class Report:
-    """`judging`: whether a missed promise fails the test or is only recorded."""
+    """`enforce`: whether a missed promise fails the test or is only recorded."""
 
-    def __init__(self, judging: bool):
-        self.judging = judging
-        self.pressure = Pressure()
+    def __init__(self, enforce: bool):
+        self.enforce = enforce
+        self.pressure = CpuPressure()
         self.sections: dict[str, object] = {"machine": {"cores": os.cpu_count(), "load": os.getloadavg()}}
 
     def add(self, section: str, value):
@@ -50,7 +50,7 @@ class Report:
         OUT.mkdir(parents=True, exist_ok=True)
         worker_file("report", ".json").write_text(json.dumps(self.sections, indent=1, default=float) + "\n")
 
-    def promise(self, what: str, measured: float, limit: float, noise: float = NOISE, server=None):
+    def check_target(self, what: str, measured: float, limit: float, noise: float = NOISE_FACTOR, server=None):
         """Records a promised figure that depends on the machine, and how busy the machine was.
         Fails in the long tier if noise cannot explain the miss. `server`: the process whose CPU
         wait is recorded, too."""
@@ -65,17 +65,17 @@ class Report:
             "machine": machine,
         }
         self.add(f"promise: {what}", found)
-        if self.judging:
+        if self.enforce:
             assert measured <= limit * noise, f"{what}: {measured:.3f}, promised {limit:.3f}; {machine}"
 
-    def limit(self, what: str, measured: float, limit: float):
+    def check_limit(self, what: str, measured: float, limit: float):
         """Records and checks a figure that other processes do not change: memory, bytes, CPU time,
         counts."""
         self.add(f"limit: {what}", {"measured": round(measured, 4), "limit": round(limit, 4)})
         assert measured <= limit, f"{what}: {measured:.3f}, limit {limit:.3f}"
 
 
-def merge() -> dict:
+def merge_reports() -> dict:
     """Merges the figures of all workers into one report.json."""
     sections: dict[str, object] = {}
     for file in sorted(OUT.glob("report*.json")):
@@ -90,7 +90,7 @@ def merge() -> dict:
     return sections
 
 
-def spread(values: list[float]) -> dict:
+def percentiles(values: list[float]) -> dict:
     """p50, p95, maximum and count, rounded to ms."""
     ordered = sorted(values)
     pick = lambda share: round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 3)  # noqa: E731

@@ -15,13 +15,13 @@ from aiortc.rtp import RtcpSrPacket
 CODECS = {"audio": ("opus", 48_000), "video": ("VP8", 90_000)}
 
 
-def ahead(value: int, base: int, bits: int) -> int:
+def counter_distance(value: int, base: int, bits: int) -> int:
     """How far a counter of `bits` bits is ahead of another; negative where it is behind."""
     half = 1 << (bits - 1)
     return ((value - base + half) & ((1 << bits) - 1)) - half
 
 
-class Track:
+class TrackRecorder:
     """Records the packets and the sender reports that an aiortc receiver gets from now on."""
 
     def __init__(self, client, kind: str):
@@ -51,29 +51,29 @@ class Track:
         match = re.search(rf"a=rtpmap:(\d+) {self.name}/{self.rate}", self.client.peer.remoteDescription.sdp, re.I)
         if packet.payload_type == int(match[1]) and packet.payload:
             self.first = packet.sequence_number if self.first is None else self.first
-            self.packets[ahead(packet.sequence_number, self.first, 16)] = (packet.timestamp, packet.payload)
+            self.packets[counter_distance(packet.sequence_number, self.first, 16)] = (packet.timestamp, packet.payload)
 
-    def missing(self) -> int:
+    def missing_packets(self) -> int:
         return max(self.packets) - min(self.packets) + 1 - len(self.packets)
 
-    def at(self, stamp: int) -> float:
+    def server_time(self, stamp: int) -> float:
         """The time of a timestamp, in seconds of the server's clock, by the last sender report."""
         ntp, base = self.reports[-1]
-        return ntp + ahead(stamp, base, 32) / self.rate
+        return ntp + counter_distance(stamp, base, 32) / self.rate
 
-    def agreement(self) -> float:
+    def clock_drift(self) -> float:
         """The difference in seconds between the first and the last sender report for one timestamp."""
         (ntp, stamp), *_ = self.reports
-        return abs(self.at(stamp) - ntp)
+        return abs(self.server_time(stamp) - ntp)
 
 
-def sound(track: Track) -> tuple[float, np.ndarray]:
+def decode_audio(track: TrackRecorder) -> tuple[float, np.ndarray]:
     """When the audio began, and its samples (16 bit, 48 kHz). Gaps are silent."""
     ordered = [track.packets[n] for n in sorted(track.packets)]
-    return track.at(ordered[0][0]), decoded(ordered)
+    return track.server_time(ordered[0][0]), decode_opus(ordered)
 
 
-def decoded(packets: list[tuple[int, bytes]]) -> np.ndarray:
+def decode_opus(packets: list[tuple[int, bytes]]) -> np.ndarray:
     """The samples (16 bit, 48 kHz) of Opus packets with their timestamps, from the first one on.
     Gaps are silent."""
     if not packets:
@@ -83,14 +83,14 @@ def decoded(packets: list[tuple[int, bytes]]) -> np.ndarray:
     zero, parts = packets[0][0], []
     for stamp, payload in packets:
         for frame in decoder.decode(av.Packet(payload)):
-            parts.append((ahead(stamp, zero, 32), frame.to_ndarray().reshape(-1)))
+            parts.append((counter_distance(stamp, zero, 32), frame.to_ndarray().reshape(-1)))
     samples = np.zeros(max(at + len(part) for at, part in parts), np.int16)
     for at, part in parts:
         samples[at : at + len(part)] = part
     return samples
 
 
-def pictures(track: Track) -> tuple[np.ndarray, np.ndarray]:
+def decode_video(track: TrackRecorder) -> tuple[np.ndarray, np.ndarray]:
     """Times, and brightness (n × height × width, 0 … 1) of the pictures."""
     frames: dict[int, bytes] = {}
     for n in sorted(track.packets):
@@ -101,6 +101,6 @@ def pictures(track: Track) -> tuple[np.ndarray, np.ndarray]:
     times, luma = [], []
     for stamp, data in frames.items():
         for picture in decoder.decode(av.Packet(data)):
-            times.append(track.at(stamp))
+            times.append(track.server_time(stamp))
             luma.append((picture.to_ndarray(format="yuv420p")[: picture.height].astype(np.float64) - 16) / 219)
     return np.array(times), np.stack(luma)

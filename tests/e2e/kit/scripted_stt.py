@@ -6,7 +6,7 @@ import json
 from . import speech
 
 
-def script(transcripts: list, tap: str | None = None) -> str:
+def stt_script(transcripts: list, tap: str | None = None) -> str:
     """The script for `config.stt.model`. Each utterance is one of these: a text that voice "slt"
     speaks; `(text, voice)`; `(text, seconds)` where the test makes the sound itself (an empty text
     is a sound without words); or a dictionary in the form of models/src/scripted.rs. A call
@@ -20,5 +20,5 @@ def script(transcripts: list, tap: str | None = None) -> str:
 
 def utterance(text: str, sound: str | float = "slt") -> dict:
     """One utterance. Its length keeps it whole where the VAD splits it at a pause."""
-    seconds = speech.say(text, sound)[1] if isinstance(sound, str) else sound
+    seconds = speech.speak_wav(text, sound)[1] if isinstance(sound, str) else sound
     return {"transcript": text, "onset_s": 0.0, "end_s": round(seconds, 3), "sound_s": round(seconds, 3)}

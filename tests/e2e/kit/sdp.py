@@ -6,7 +6,7 @@ import concurrent.futures
 from aiortc import RTCPeerConnection
 
 
-def offer() -> str:
+def make_offer() -> str:
     """Audio in both directions, video to receive, a data channel. The ICE checks of this offer are
     never answered."""
 

@@ -36,7 +36,7 @@ def binary() -> str:
     return os.environ.get("VISAVIS_BIN") or str(pathlib.Path(target) / "release" / "visavis")
 
 
-class Reply:
+class Response:
     """Status, headers and body of an answer."""
 
     def __init__(self, status, headers, body: bytes):
@@ -50,7 +50,7 @@ class Reply:
 
 
 class Server:
-    """Starts at once. `ready()` waits until the server accepts calls. `scripted`: agents may use
+    """Starts at once. `wait_ready()` waits until the server accepts calls. `scripted`: agents may use
     scripted models."""
 
     def __init__(
@@ -84,30 +84,23 @@ class Server:
                 stderr=log,
                 text=True,
                 cwd=data,
-                # Tests type faster than visitors are allowed to. Other programs may keep media threads
-                # from their work, and then a second call would be rejected.
-                env={
-                    "VISAVIS_LOG": "info,str0m=warn",
-                    "VISAVIS_LIMITS_QUESTIONS": "0",
-                    "VISAVIS_LIMITS_LOAD": "0",
-                    **clean,
-                    **(env or {}),
-                },
+                # Tests type faster than visitors are allowed to.
+                env={"VISAVIS_LOG": "info,str0m=warn", "VISAVIS_LIMITS_QUESTIONS": "0", **clean, **(env or {})},
             )
         self.lines: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
-        line = self._line(60)
+        threading.Thread(target=self._read_stdout, daemon=True).start()
+        line = self._next_line(60)
         found = re.fullmatch(r"Visavis is listening on (http://[^ ]+)", line)
         assert found, f"first line: {line!r}\n{self.log_tail()}"
         self.url = found.group(1)
-        self.listening_after = time.monotonic() - self.started_at
+        self.seconds_to_listen = time.monotonic() - self.started_at
 
-    def _read(self):
+    def _read_stdout(self):
         for line in self.process.stdout:
             self.lines.put(line.rstrip("\n"))
         self.lines.put(None)
 
-    def _line(self, timeout: float) -> str:
+    def _next_line(self, timeout: float) -> str:
         try:
             line = self.lines.get(timeout=timeout)
         except queue.Empty:
@@ -115,30 +108,32 @@ class Server:
         assert line is not None, f"the server stopped with {self.process.wait()}\n{self.log_tail()}"
         return line
 
-    def first_start(self):
+    def read_first_start(self):
         """Reads what a first start prints: the key, and the demo's link if the server has no public
         address."""
-        line = self._line(60)
+        line = self._next_line(60)
         assert line.startswith("API key: "), line
         self.key = line.removeprefix("API key: ")
         if self.public:
             return self
-        line = self._line(60)
+        line = self._next_line(60)
         assert line.startswith(f"Demo: {self.url}/embed/"), line
         self.demo = line.removeprefix("Demo: ")
         return self
 
-    def ready(self, timeout: float = 120):
+    def wait_ready(self, timeout: float = 120):
         """Waits until `/readyz` answers 200."""
 
         def is_ready():
             assert self.process.poll() is None, f"the server stopped\n{self.log_tail()}"
-            return self.call("GET", "/readyz", key=None).status == 200
+            return self.request("GET", "/readyz", key=None).status == 200
 
-        wait_until(is_ready, lambda: f"readiness: {self.call('GET', '/readyz', key=None)}\n{self.log_tail()}", timeout)
+        wait_until(
+            is_ready, lambda: f"readiness: {self.request('GET', '/readyz', key=None)}\n{self.log_tail()}", timeout
+        )
         return self
 
-    def workspace(self, name: str | None = None) -> "Server":
+    def with_workspace(self, name: str | None = None) -> "Server":
         """This server with the key of a new workspace. Everything that is created through it
         belongs to this workspace only."""
         other = copy.copy(self)
@@ -153,7 +148,7 @@ class Server:
 
     # --- HTTP ---
 
-    def call(
+    def request(
         self,
         method: str,
         path: str,
@@ -162,7 +157,7 @@ class Server:
         headers: dict | None = None,
         raw: bytes | None = None,
         timeout=60,
-    ) -> Reply:
+    ) -> Response:
         """`key`: "own" = the server's first key, None = without."""
         url = path if path.startswith("http") else self.url + path
         headers = dict(headers or {})
@@ -174,11 +169,11 @@ class Server:
         request = urllib.request.Request(url, data=raw, method=method, headers=headers)
         try:
             with urllib.request.urlopen(request, timeout=timeout) as answer:
-                return Reply(answer.status, answer.headers, answer.read())
+                return Response(answer.status, answer.headers, answer.read())
         except urllib.error.HTTPError as answer:
-            return Reply(answer.code, answer.headers, answer.read())
+            return Response(answer.code, answer.headers, answer.read())
 
-    def agent(
+    def create_agent(
         self,
         *,
         name="Test agent",
@@ -203,11 +198,11 @@ class Server:
         the file's name."""
         tapped = uuid.uuid4().hex if tap else None
         stt = (
-            {"stt": {"provider": "script", "model": scripted_stt.script(transcripts or [], tapped)}}
+            {"stt": {"provider": "script", "model": scripted_stt.stt_script(transcripts or [], tapped)}}
             if tap or transcripts is not None
             else {}
         )
-        pictures = self.call("GET", "/v1/ext/avatars").json()
+        pictures = self.request("GET", "/v1/ext/avatars").json()
         assert pictures, "there is no stock avatar"
         avatar_config = {
             "avatar_key_id": pictures[0]["avatar_key_id"],
@@ -225,10 +220,10 @@ class Server:
             **(extra or {}),
         }
         if knowledge:
-            body["knowledge_base"] = [self.knowledge(knowledge)]
+            body["knowledge_base"] = [self.create_knowledge_base(knowledge)]
         if hooks:
             body |= {"callback_url": hooks.url, "callback_events": events or ALL_EVENTS}
-        reply = self.call("POST", "/v1/ext/agent", body)
+        reply = self.request("POST", "/v1/ext/agent", body)
         assert reply.status == 200, reply
         created = reply.json()
         assert created["message"] == "Agent created successfully", created
@@ -241,7 +236,7 @@ class Server:
         file = self.data / "taps" / f"{agent['tap']}.pcm"
         return np.frombuffer(file.read_bytes(), np.int16) if file.exists() else np.zeros(0, np.int16)
 
-    def knowledge(self, text: str, files: dict[str, bytes] | None = None) -> str:
+    def create_knowledge_base(self, text: str, files: dict[str, bytes] | None = None) -> str:
         """Creates a knowledge base of a text and files, waits until all is indexed, and returns its
         id."""
         edge = uuid.uuid4().hex
@@ -257,24 +252,24 @@ class Server:
             )
             + f"--{edge}--\r\n".encode()
         )
-        reply = self.call(
+        reply = self.request(
             "POST", "/v1/ext/kb", raw=raw, headers={"content-type": f"multipart/form-data; boundary={edge}"}
         )
         assert reply.status == 200, reply
         created = reply.json()["id"]
-        documents = lambda: self.call("GET", f"/v1/ext/kb/{created}").json()["documents"]
+        documents = lambda: self.request("GET", f"/v1/ext/kb/{created}").json()["documents"]
         # `or [{}]`: a knowledge base without documents is not ready.
         is_ready = lambda: all(document.get("status") == "ready" for document in documents() or [{}])
         wait_until(is_ready, lambda: f"the documents: {documents()}")
         return created
 
-    def conversation(self, agent: str, **more) -> dict:
-        reply = self.call("POST", "/v1/ext/conversation", {"agent_id": agent, **more})
+    def create_conversation(self, agent: str, **more) -> dict:
+        reply = self.request("POST", "/v1/ext/conversation", {"agent_id": agent, **more})
         assert reply.status == 201, reply
         return reply.json()
 
-    def record(self, conversation: str) -> dict:
-        reply = self.call("GET", f"/v1/ext/conversation/{conversation}")
+    def get_conversation(self, conversation: str) -> dict:
+        reply = self.request("GET", f"/v1/ext/conversation/{conversation}")
         assert reply.status == 200, reply
         return reply.json()
 
@@ -286,15 +281,17 @@ class Server:
         """The record as soon as `holds(record)`."""
 
         def matching():
-            record = self.record(conversation)
+            record = self.get_conversation(conversation)
             return record if holds(record) else None
 
-        return wait_until(matching, lambda: f"the record: {self.record(conversation)}\n{self.log_tail()}", timeout)
+        return wait_until(
+            matching, lambda: f"the record: {self.get_conversation(conversation)}\n{self.log_tail()}", timeout
+        )
 
-    def turns(self, conversation: str, min_turns: int = 0, timeout: float = 60) -> list[dict]:
+    def wait_turns(self, conversation: str, min_turns: int = 0, timeout: float = 60) -> list[dict]:
         """The latencies of each turn, as soon as `min_turns` turns are recorded. The record is
         written after the call."""
-        recorded = lambda: self.call("GET", f"/v1/ext/conversation/{conversation}/turns").json()
+        recorded = lambda: self.request("GET", f"/v1/ext/conversation/{conversation}/turns").json()
         wait_until(
             lambda: len(recorded()) >= min_turns,
             lambda: f"{min_turns} turns: {recorded()}\n{self.log_tail()}",
@@ -304,12 +301,12 @@ class Server:
 
     # --- the process ---
 
-    def rss(self) -> float:
+    def rss_mb(self) -> float:
         """Resident memory in MB."""
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) / 1000
 
-    def cpu(self) -> float:
+    def cpu_seconds(self) -> float:
         """Seconds of CPU time used so far."""
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -319,7 +316,7 @@ class Server:
         files = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
         return sum(int(file.read_text().split()[1]) for file in files) / 1e9
 
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         return self.process.poll() is None
 
     def kill(self):
@@ -330,7 +327,7 @@ class Server:
         """Sends SIGTERM until the server is gone. The second signal does not wait for calls. Two
         signals that arrive before a busy server handles the first count as one."""
         end = time.monotonic() + 60
-        while self.alive():
+        while self.is_alive():
             self.process.terminate()
             try:
                 self.process.wait(0.5)

@@ -10,24 +10,24 @@ import wave
 import numpy as np
 import pocketsphinx
 
-RATE = 48_000
+SAMPLE_RATE = 48_000
 
 
 @functools.cache
-def say(text: str, voice: str = "slt") -> tuple[str, float]:
+def speak_wav(text: str, voice: str = "slt") -> tuple[str, float]:
     """`text` as a WAV without silence at its ends, base64; and its length in seconds."""
     samples, rate = flite(text, voice)
-    samples = trim(samples)
-    return encode(samples, rate), len(samples) / rate
+    samples = trim_silence(samples)
+    return wav_base64(samples, rate), len(samples) / rate
 
 
 def flite(text: str, voice: str) -> tuple[np.ndarray, int]:
     """16-bit samples and their rate."""
     done = subprocess.run(["flite", "-voice", voice, "-t", text, "-o", "/dev/stdout"], capture_output=True, check=True)
-    return read(done.stdout)
+    return read_wav(done.stdout)
 
 
-def read(data: bytes) -> tuple[np.ndarray, int]:
+def read_wav(data: bytes) -> tuple[np.ndarray, int]:
     """16-bit samples of a WAV and their rate. flite writes to a pipe without knowing the length, so
     the length in the header is not used."""
     start = data.index(b"data") + 8
@@ -36,17 +36,17 @@ def read(data: bytes) -> tuple[np.ndarray, int]:
     return np.frombuffer(body, np.int16), rate
 
 
-def trim(samples: np.ndarray) -> np.ndarray:
+def trim_silence(samples: np.ndarray) -> np.ndarray:
     """The samples from the first to the last one that counts as speech: 3 % of the loudest."""
     loud = np.flatnonzero(np.abs(samples.astype(int)) > 0.03 * np.abs(samples.astype(int)).max())
     return samples[loud[0] : loud[-1] + 1]
 
 
-def encode(samples: np.ndarray, rate: int) -> str:
-    return base64.b64encode(wav(samples, rate)).decode()
+def wav_base64(samples: np.ndarray, rate: int) -> str:
+    return base64.b64encode(wav_bytes(samples, rate)).decode()
 
 
-def wav(samples: np.ndarray, rate: int) -> bytes:
+def wav_bytes(samples: np.ndarray, rate: int) -> bytes:
     out = io.BytesIO()
     with wave.open(out, "wb") as file:
         file.setnchannels(1)
@@ -56,7 +56,7 @@ def wav(samples: np.ndarray, rate: int) -> bytes:
     return out.getvalue()
 
 
-def concatenate(parts: list[tuple[str, str] | float], rate: int = RATE) -> np.ndarray:
+def concatenate(parts: list[tuple[str, str] | float], rate: int = SAMPLE_RATE) -> np.ndarray:
     """Sentences `(text, voice)` and pauses in seconds, one after the other, at `rate`."""
     sound = []
     for part in parts:
@@ -64,20 +64,20 @@ def concatenate(parts: list[tuple[str, str] | float], rate: int = RATE) -> np.nd
             sound.append(np.zeros(int(part * rate), np.int16))
         else:
             samples, own = flite(*part)
-            samples = trim(samples)
+            samples = trim_silence(samples)
             count = int(len(samples) * rate / own)
             sound.append(np.interp(np.arange(count) * own / rate, np.arange(len(samples)), samples).astype(np.int16))
     return np.concatenate(sound)
 
 
-def loudness(samples: np.ndarray, rate: int = RATE, step: float = 0.01) -> np.ndarray:
+def loudness(samples: np.ndarray, rate: int = SAMPLE_RATE, step: float = 0.01) -> np.ndarray:
     """RMS (0..1) of every `step` seconds."""
     block = int(rate * step)
     whole = samples[: len(samples) // block * block].reshape(-1, block).astype(np.float64) / 32768
     return np.sqrt((whole**2).mean(axis=1))
 
 
-def recognize(samples: np.ndarray, rate: int = RATE) -> str:
+def recognize(samples: np.ndarray, rate: int = SAMPLE_RATE) -> str:
     """What PocketSphinx recognizes in 16-bit samples."""
     if rate == 48_000:
         samples = samples[: len(samples) // 3 * 3].reshape(-1, 3).mean(axis=1)
@@ -91,13 +91,13 @@ def recognize(samples: np.ndarray, rate: int = RATE) -> str:
     return best.hypstr if best else ""
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     return re.findall(r"[a-z0-9']+", text.lower().replace("’", "'"))
 
 
 def word_errors(reference: str, hypothesis: str) -> tuple[int, int]:
     """Word errors (substitutions, deletions, insertions), and the number of reference words."""
-    a, b = words(reference), words(hypothesis)
+    a, b = split_words(reference), split_words(hypothesis)
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
         last, row[0] = row[0], i

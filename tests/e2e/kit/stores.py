@@ -31,16 +31,16 @@ class Sqlite:
     name = "sqlite"
 
     def environment(self, _folder) -> dict:
-        """The environment that tells a server with this folder about its database."""
+        """The environment with which a server with this folder finds its database."""
         return {}
 
-    def run(self, server, statements):
+    def execute(self, server, statements):
         with contextlib.closing(sqlite3.connect(server.data / "visavis.db", timeout=10)) as connection:
             for statement in statements:
                 connection.execute(statement)
             connection.commit()
 
-    def content(self, server) -> bytes:
+    def dump(self, server) -> bytes:
         """Everything that is stored."""
         return b"".join(file.read_bytes() for file in server.data.glob("visavis.db*"))
 
@@ -57,10 +57,10 @@ class Postgres:
         self.databases[folder] = database
         return {"VISAVIS_SERVER_DATABASE_URL": f"{self.url}/{database}"}
 
-    def run(self, server, statements):
+    def execute(self, server, statements):
         self._psql(self.databases[server.data], statements)
 
-    def content(self, server) -> bytes:
+    def dump(self, server) -> bytes:
         command = ["pg_dump", "--data-only", f"{self.url}/{self.databases[server.data]}"]
         return subprocess.run(command, check=True, capture_output=True, timeout=30).stdout
 

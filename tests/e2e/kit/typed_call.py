@@ -6,7 +6,7 @@ import json
 
 from . import scripted_stt
 from .polling import wait_until
-from .webrtc_client import Call, run
+from .webrtc_client import DataChannelCall, run_async
 
 #: Seconds. This is a timeout and no assertion: on an idle machine everything happens within a
 #: second.
@@ -23,20 +23,22 @@ def scripted_voice(seconds_per_character: float) -> dict:
 FAST_VOICE = scripted_voice(0.01)
 
 
-def agent(server, *, llm_server=None, llm=None, transcripts=(), tts=FAST_VOICE, avatar=None, turn=None, **more) -> dict:
+def create_typed_agent(
+    server, *, llm_server=None, llm=None, transcripts=(), tts=FAST_VOICE, avatar=None, turn=None, **more
+) -> dict:
     """An agent for typed words. `llm_server`: a scripted OpenAI-compatible server instead of the
     built-in answerer. `transcripts`: what the scripted speech-to-text recognizes if the test does
     speak (scripted_stt.py)."""
-    config = {"tts": tts, "stt": {"provider": "script", "model": scripted_stt.script(list(transcripts))}}
+    config = {"tts": tts, "stt": {"provider": "script", "model": scripted_stt.stt_script(list(transcripts))}}
     if llm_server:
         llm = {"provider": "custom", "url": llm_server.base_url, "model": "scripted"}
         turn = {"preemptive_generation": False, **(turn or {})}
     if llm:
         config["llm"] = llm
-    return server.agent(avatar={"config": config, **(avatar or {})}, turn=turn, **more)
+    return server.create_agent(avatar={"config": config, **(avatar or {})}, turn=turn, **more)
 
 
-class TypedCall(Call):
+class TypedCall(DataChannelCall):
     """A call whose waits have the timeout of a busy machine."""
 
     async def wait_for(self, found, timeout=TEST_TIMEOUT, what=""):
@@ -50,15 +52,13 @@ class TypedCall(Call):
 
     async def wait_for_record_value(self, found, what: str):
         """The first true value of `found(record)` while the call continues."""
-        record = lambda: self.server.record(self.conversation["id"])
-        return await asyncio.to_thread(
-            wait_until, lambda: found(record()), lambda: f"{what}: {record()}", TEST_TIMEOUT
-        )
+        record = lambda: self.server.get_conversation(self.conversation["id"])
+        return await asyncio.to_thread(wait_until, lambda: found(record()), lambda: f"{what}: {record()}", TEST_TIMEOUT)
 
 
 def run_call(server, agent, work, **more) -> dict:
     """The record of a call of `agent` in which `work(client)` runs."""
-    conversation = server.conversation(agent["id"], **more)
+    conversation = server.create_conversation(agent["id"], **more)
 
     async def whole():
         client = await TypedCall(server, conversation).connect()
@@ -66,7 +66,7 @@ def run_call(server, agent, work, **more) -> dict:
         if client.find_message(event="call_ended"):
             await client.peer.close()
         else:
-            await client.leave()
+            await client.hang_up()
 
-    run(whole())
+    run_async(whole())
     return server.wait_for(conversation["id"], "ENDED", timeout=TEST_TIMEOUT)

@@ -32,10 +32,10 @@ async def serve(share: float):
 
     server = await asyncio.start_server(handle, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
-    over = asyncio.Event()
+    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    threading.Thread(target=lambda: (sys.stdin.read(), loop.call_soon_threadsafe(over.set)), daemon=True).start()
-    await over.wait()
+    threading.Thread(target=lambda: (sys.stdin.read(), loop.call_soon_threadsafe(stop.set)), daemon=True).start()
+    await stop.wait()
     json.dump(received, sys.stdout)
 
 

@@ -11,7 +11,7 @@ from av import AudioFrame, AudioResampler
 from aiortc import MediaStreamTrack, RTCPeerConnection, RTCSessionDescription
 
 
-class Speaker(MediaStreamTrack):
+class MicrophoneTrack(MediaStreamTrack):
     """Sends 48 kHz samples in real time, then silence."""
 
     kind = "audio"
@@ -35,15 +35,15 @@ class Speaker(MediaStreamTrack):
         return frame
 
 
-class Client:
+class WhipClient:
     """aiortc at the WHIP endpoint."""
 
     def __init__(self, server, conversation, video=True, channel=True):
         self.server, self.conversation = server, conversation
         self.peer = RTCPeerConnection()
-        self.microphone = Speaker()
+        self.microphone = MicrophoneTrack()
         self.received_audio: list[np.ndarray] = []
-        self.pictures = []
+        self.video_frames = []
         self.messages = []
         self.changed = asyncio.Condition()
         self.peer.addTrack(self.microphone)
@@ -52,7 +52,7 @@ class Client:
         self.channel = self.peer.createDataChannel("anything") if channel else None
         if self.channel:
             self.channel.on("open", lambda: self.send("client-ready", {"version": "2.1.0", "about": {}}))
-            self.channel.on("message", self._message)
+            self.channel.on("message", self._on_message)
         self.peer.on(
             "track",
             lambda track: asyncio.ensure_future(
@@ -63,7 +63,7 @@ class Client:
     def send(self, type, data):
         self.channel.send(json.dumps({"label": "rtvi-ai", "type": type, "id": "1", "data": data}))
 
-    def _message(self, text):
+    def _on_message(self, text):
         self.messages.append(json.loads(text))
         asyncio.ensure_future(self._notify())
 
@@ -88,13 +88,13 @@ class Client:
                 frame = await track.recv()
             except Exception:
                 return
-            self.pictures.append((frame.width, frame.height))
+            self.video_frames.append((frame.width, frame.height))
             await self._notify()
 
     async def join(self):
         await self.peer.setLocalDescription(await self.peer.createOffer())
         reply = await asyncio.to_thread(
-            self.server.call,
+            self.server.request,
             "POST",
             f"/rtc/{self.conversation['id']}",
             key=None,
@@ -119,7 +119,7 @@ class Client:
             return await asyncio.wait_for(wait(), timeout)
         except TimeoutError:
             raise AssertionError(
-                f"waited {timeout} s for {what}; {len(self.received_audio)} sounds, {len(self.pictures)} pictures, {self.messages[-5:]}"
+                f"waited {timeout} s for {what}; {len(self.received_audio)} sounds, {len(self.video_frames)} pictures, {self.messages[-5:]}"
             ) from None
 
     def find_message(self, type=None, event=None):
@@ -131,9 +131,9 @@ class Client:
                 return message
         return None
 
-    async def leave(self):
+    async def hang_up(self):
         reply = await asyncio.to_thread(
-            self.server.call,
+            self.server.request,
             "DELETE",
             self.resource,
             key=None,
@@ -143,13 +143,13 @@ class Client:
         return reply
 
 
-def run(work):
+def run_async(work):
     """Runs a coroutine in another thread, because Playwright's own loop occupies this one."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, work).result()
 
 
-class Call(Client):
+class DataChannelCall(WhipClient):
     """A call with data channel and audio. Typed text counts as speech, so a test need not wait for
     speech."""
 
@@ -175,7 +175,7 @@ class Call(Client):
         """What the agent has said, one text for each utterance."""
         return [payload["text"] for payload in self.events("agent.stopped_speaking")]
 
-    def type(self, text):
+    def send_typed(self, text):
         self.send("send-text", {"content": text, "options": {}})
 
     async def wait_for_utterance(self, words, timeout=60):
@@ -187,5 +187,5 @@ class Call(Client):
         )
 
     async def ask(self, text, words, timeout=60):
-        self.type(text)
+        self.send_typed(text)
         return await self.wait_for_utterance(words, timeout)

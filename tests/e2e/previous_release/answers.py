@@ -37,7 +37,7 @@ def read_answers(server, ids: dict) -> dict:
     for path in PATHS:
         for name, value in ids.items():
             path = path.replace("{" + name + "}", value)
-        reply = server.call("GET", path)
+        reply = server.request("GET", path)
         assert reply.status == 200, (path, reply)
         answers[path] = without_changing(json.loads(reply.body.decode().replace(server.url, "http://SERVER")))
     return answers

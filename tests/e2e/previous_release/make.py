@@ -33,7 +33,7 @@ def create_resources(server, hooks) -> dict:
     """One resource of each kind; their ids by the name in the path."""
 
     def create(path, body):
-        reply = server.call("POST", path, body)
+        reply = server.request("POST", path, body)
         assert reply.status < 300, (path, reply)
         return reply.json()["id"]
 
@@ -54,13 +54,13 @@ def create_resources(server, hooks) -> dict:
             "/v1/ext/template", {"template_name": "Guide", "template_system_prompt": "You guide visitors."}
         ),
         "apikey": create("/v1/ext/apikey", {"name": "second", "scope": "read"}),
-        "kb": server.knowledge("The museum opens at nine. The oldest clock was built in 1676."),
+        "kb": server.create_knowledge_base("The museum opens at nine. The oldest clock was built in 1676."),
         "custom-avatar": create(
             "/v2/custom-avatar",
             {"avatar_name": "Zoe", "gender": "female", "input_image": "data:image/png;base64,iVBORw0KGgoAAAAN"},
         ),
     }
-    agent = typed_call.agent(
+    agent = typed_call.create_typed_agent(
         server,
         name="Guide",
         greeting="Welcome to the museum.",
@@ -74,15 +74,15 @@ def create_resources(server, hooks) -> dict:
 
 
 def make_call(server, agent: str) -> str:
-    conversation = server.conversation(agent, user_id="user-7", context="The user is a child.")
+    conversation = server.create_conversation(agent, user_id="user-7", context="The user is a child.")
 
     async def talk():
         client = await typed_call.TypedCall(server, conversation).connect()
         await client.wait_for_utterance("Welcome to the museum.")
         await client.ask("When does the museum open?", "nine")
-        await client.leave()
+        await client.hang_up()
 
-    typed_call.run(talk())
+    typed_call.run_async(talk())
     server.wait_for(conversation["id"], "ENDED")
     return conversation["id"]
 
@@ -92,11 +92,11 @@ def main():
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(WebhookReceiver()) as hooks:
         hooks.reject_count, hooks.reject_status = 1, 410
         data = pathlib.Path(folder)
-        server = Server(data, name="previous-release").first_start().ready()
+        server = Server(data, name="previous-release").read_first_start().wait_ready()
         try:
             ids = create_resources(server, hooks)
             ids["conversation"] = make_call(server, ids["agent"])
-            wait_until(lambda: server.call("GET", "/v1/ext/deadletters").json(), "the dead letter")
+            wait_until(lambda: server.request("GET", "/v1/ext/deadletters").json(), "the dead letter")
             trace = data / "traces" / f"{ids['conversation']}.jsonl"
             wait_until(lambda: trace.exists() and '{"End":' in trace.read_text(), "the end of the trace")
             stored = {"key": server.key, "ids": ids, "answers": read_answers(server, ids)}
