@@ -61,9 +61,9 @@ pub(crate) fn run(place: &ConfigPaths, json: bool) -> Result<ExitCode, CommandEr
         Err(error) => check_result("faces", "face", false, true, error.to_string()),
     });
     lines.push(check_media_ports(&config));
-    lines.push(check_receive_buffer());
+    lines.push(receive_buffer_result(reported_receive_buffer()));
     lines.push(check_sandbox(documents::Sandbox::available()));
-    lines.extend(check_failed_events(&config)?);
+    lines.extend(failed_events_result(count_failed_events(&config)?));
     if json {
         println!("{}", serde_json::to_string_pretty(&lines)?);
     } else {
@@ -85,15 +85,21 @@ fn check_result(name: &str, kind: &str, ready: bool, needed: bool, detail: Strin
     CheckResult { name: name.into(), kind: kind.into(), ready, required: needed, detail }
 }
 
-/// Whether the store rejected events; `None` if there is no store yet.
-fn check_failed_events(config: &crate::config::Config) -> Result<Option<CheckResult>, CommandError> {
+/// Number of events that the store rejected; `None` if there is no store yet.
+fn count_failed_events(
+    config: &crate::config::Config,
+) -> Result<Result<Option<u64>, control_api::OpenError>, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let found = runtime.block_on(control_api::inspect::failed_events(
+    Ok(runtime.block_on(control_api::check_store::failed_events(
         &config.server.data,
         config.server.database_url.as_deref(),
-    ));
+    )))
+}
+
+/// Whether the store rejected events; `None` if there is no store yet.
+fn failed_events_result(found: Result<Option<u64>, impl std::fmt::Display>) -> Option<CheckResult> {
     let name = "events";
-    Ok(match found {
+    match found {
         Ok(None) => None,
         Ok(Some(0)) => Some(check_result(name, "store", true, false, "all events are stored".into())),
         Ok(Some(count)) => Some(check_result(
@@ -104,16 +110,22 @@ fn check_failed_events(config: &crate::config::Config) -> Result<Option<CheckRes
             format!("the store rejected {count} events; their text is in the table failed_event"),
         )),
         Err(error) => Some(check_result(name, "store", false, true, error.to_string())),
-    })
+    }
 }
 
-/// Whether the socket buffer holds the datagrams of a burst until the next tick of a media thread.
-fn check_receive_buffer() -> CheckResult {
-    let name = "UDP receive buffer";
+/// Size of the receive buffer of a media thread's socket, as the kernel reports it.
+fn reported_receive_buffer() -> std::io::Result<usize> {
     let hosts = vec![std::net::Ipv4Addr::LOCALHOST.into()];
     let bound =
         Socket::bind(&socket::SocketConfig { host_addresses: hosts, ..socket::SocketConfig::default() });
-    match bound.and_then(|socket| socket.receive_buffer()) {
+    bound?.receive_buffer()
+}
+
+/// Whether the socket buffer holds the datagrams of a burst until the next tick of a media thread.
+fn receive_buffer_result(reported: std::io::Result<usize>) -> CheckResult {
+    let name = "UDP receive buffer";
+    // Linux reports twice the size that it granted: it adds room for its own data.
+    match reported.map(|bytes| bytes / 2) {
         Ok(bytes) if bytes >= socket::SOCKET_BUFFER_BYTES => {
             check_result(name, "net", true, false, format!("{} KiB", bytes >> 10))
         }
@@ -164,6 +176,32 @@ mod tests {
     use documents::Sandbox;
 
     use super::*;
+
+    #[test]
+    fn a_receive_buffer_is_judged_by_what_the_kernel_granted() {
+        // The kernel reports 4 MiB if `net.core.rmem_max` is 2 MiB.
+        let small = receive_buffer_result(Ok(4 << 20));
+        assert!(!small.ready && !small.required, "{}", small.detail);
+        assert!(small.detail.starts_with("2048 KiB: "), "{}", small.detail);
+        assert!(small.detail.contains("net.core.rmem_max=4194304"), "{}", small.detail);
+        let whole = receive_buffer_result(Ok(8 << 20));
+        assert_eq!((whole.ready, whole.detail.as_str()), (true, "4096 KiB"));
+        let failed = receive_buffer_result(Err(std::io::Error::other("no socket")));
+        assert!(!failed.ready && !failed.required && failed.detail == "no socket", "{}", failed.detail);
+    }
+
+    #[test]
+    fn events_that_the_store_rejected_are_reported_and_fail_no_check() {
+        type Found = Result<Option<u64>, &'static str>;
+        assert!(failed_events_result(Found::Ok(None)).is_none(), "there is no store yet");
+        let none = failed_events_result(Found::Ok(Some(0))).unwrap();
+        assert!(none.ready, "{}", none.detail);
+        let some = failed_events_result(Found::Ok(Some(3))).unwrap();
+        assert!(!some.ready && !some.required, "{}", some.detail);
+        assert!(some.detail.contains("3 events") && some.detail.contains("failed_event"), "{}", some.detail);
+        let failed = failed_events_result(Found::Err("no database")).unwrap();
+        assert!(!failed.ready && failed.required && failed.detail == "no database", "{}", failed.detail);
+    }
 
     #[test]
     fn a_kernel_without_a_sandbox_is_told_and_fails_no_check() {

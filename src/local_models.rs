@@ -4,11 +4,13 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use engine::hear::vad::{Silero, Vad};
+use engine::hear::vad::{BatchedVad, Vad};
 use engine::{Models, WithWarning};
 use engine_api::metrics::MetricFamily;
 use engine_api::{LlmChoice, SttChoice, TtsChoice};
 use models::registry::{self, Registry};
+use models::stt::Stt as _;
+use models::tts::Tts as _;
 use models::turn::{self, SmartTurn, TurnModel};
 use models::{Error, llm, paths, stt, tts, vad};
 use tokio::runtime::Handle;
@@ -32,7 +34,7 @@ const MAX_QUEUED_FRAMES: usize = 100;
 const MAX_QUEUED_TEXTS: usize = 50;
 
 /// How often the warm-up polls whether the decoders are loaded.
-const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(5);
+const DECODERS_POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(5);
 
 struct LocalModels {
     registry: Registry,
@@ -40,7 +42,7 @@ struct LocalModels {
     decoder_count: usize,
     vad_network: OnceLock<Arc<vad::Network>>,
     /// Also in the registry. Here it has its concrete type, because its load is queried.
-    stt_pool: OnceLock<Arc<stt::DecoderPool>>,
+    stt_pool: OnceLock<Arc<stt::PocketSphinxPool>>,
     flite: OnceLock<Arc<tts::Flite>>,
     turn_model: OnceLock<Arc<SmartTurn>>,
 }
@@ -73,7 +75,7 @@ pub(crate) fn create_models(config: &Config, client: egress::Client, runtime: &H
 impl Models for LocalModels {
     fn load(&self) -> Result<(), String> {
         // The decoders load in parallel to the rest, each on its own thread.
-        let stt_pool = Arc::new(stt::DecoderPool::start(stt::Config {
+        let stt_pool = Arc::new(stt::PocketSphinxPool::start(stt::PocketSphinxConfig {
             dir: self.dir.clone(),
             decoders: self.decoder_count,
         }));
@@ -93,7 +95,7 @@ impl Models for LocalModels {
             Err(error) => tracing::warn!(%error, "the built-in TTS is unavailable"),
         }
         while stt_pool.is_loading() {
-            std::thread::sleep(POLL_INTERVAL);
+            std::thread::sleep(DECODERS_POLL_INTERVAL);
         }
         if let Some(why) = stt_pool.failure() {
             // Not fatal: scripted calls need no decoder, and all other calls are rejected for this
@@ -107,7 +109,7 @@ impl Models for LocalModels {
 
     fn vad(&self) -> Result<Box<dyn Vad>, String> {
         let network = self.vad_network.get().ok_or("the VAD model is not loaded")?;
-        Ok(Box::new(Silero::new(Arc::clone(network))))
+        Ok(Box::new(BatchedVad::new(Arc::clone(network))))
     }
 
     fn stt(&self, choice: &SttChoice) -> WithWarning<Result<Arc<dyn stt::Stt>, Error>> {
@@ -127,32 +129,44 @@ impl Models for LocalModels {
     }
 
     fn overloaded(&self) -> Option<String> {
-        let decoders = self.stt_pool.get().map_or(0, |pool| pool.loaded_count() - pool.free_count());
-        let heard = self
+        let decoders = self.stt_pool.get().map_or(0, |pool| pool.taken_count());
+        let stt_busy = self
             .stt_pool
             .get()
             .is_some_and(|pool| pool.queue_usage().0 > decoders.max(1) * MAX_QUEUED_FRAMES);
-        let said = self.flite.get().is_some_and(|voices| voices.queue_usage().0 > MAX_QUEUED_TEXTS);
-        match (heard, said) {
+        let tts_busy = self.flite.get().is_some_and(|flite| flite.queue_usage().0 > MAX_QUEUED_TEXTS);
+        match (stt_busy, tts_busy) {
             (true, _) => Some("the STT decoders are overloaded".into()),
             (_, true) => Some("the TTS is overloaded".into()),
             _ => None,
         }
     }
 
-    fn stt_unavailable(&self) -> Option<String> {
-        let pool = self.stt_pool.get()?;
-        (pool.free_count() == 0).then(|| format!("all {} speech decoders are taken", pool.loaded_count()))
+    fn unavailable(&self) -> Option<String> {
+        let stt = self.stt_pool.get().and_then(|pool| pool.capacity_error());
+        let tts = || self.flite.get().and_then(|flite| flite.capacity_error());
+        stt.or_else(tts).map(|error| error.to_string())
+    }
+
+    fn degraded_reason(&self) -> Option<String> {
+        let reasons = [
+            self.stt_pool.get().and_then(|pool| pool.failure_message()),
+            self.flite.get().and_then(|flite| flite.failure_message()),
+            self.turn_model.get().and_then(|turn_model| turn_model.failure_message()),
+        ];
+        let reasons: Vec<String> = reasons.into_iter().flatten().collect();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
     fn metrics(&self) -> Vec<MetricFamily> {
-        let (ears, voices, turn) = (self.stt_pool.get(), self.flite.get(), self.turn_model.get());
-        let states = ears
-            .map(|pool| [("free", pool.free_count()), ("taken", pool.loaded_count() - pool.free_count())]);
+        let (stt_pool, flite, turn_model) = (self.stt_pool.get(), self.flite.get(), self.turn_model.get());
+        let states = stt_pool.map(|pool| {
+            [("free", pool.free_count()), ("taken", pool.taken_count()), ("failed", pool.failed_count())]
+        });
         let queues = [
-            ("stt", ears.map(|pool| pool.queue_usage())),
-            ("tts", voices.map(|voices| voices.queue_usage())),
-            ("turn", turn.map(|turn| turn.queue_usage())),
+            ("stt", stt_pool.map(|pool| pool.queue_usage())),
+            ("tts", flite.map(|flite| flite.queue_usage())),
+            ("turn", turn_model.map(|turn_model| turn_model.queue_usage())),
         ];
         let queues = queues.into_iter().filter_map(|(model, queue)| Some((model, queue?)));
         vec![
@@ -172,5 +186,41 @@ impl Models for LocalModels {
             )
             .with_each("model", queues.map(|(model, (_, limit))| (model, limit))),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_decoders_are_reported_with_the_reason() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let client = egress::Client::new(egress::Policy::default()).unwrap();
+        let models = LocalModels {
+            registry: Registry::new(registry::Config::default(), client, runtime.handle().clone()),
+            dir: PathBuf::new(),
+            decoder_count: 2,
+            vad_network: OnceLock::new(),
+            stt_pool: OnceLock::new(),
+            flite: OnceLock::new(),
+            turn_model: OnceLock::new(),
+        };
+        assert_eq!((models.unavailable(), models.degraded_reason()), (None, None));
+        let dir = "no/such/directory".into();
+        let pool =
+            stt::PocketSphinxPool::start(stt::PocketSphinxConfig { dir, decoders: models.decoder_count });
+        while pool.is_loading() {
+            std::thread::yield_now();
+        }
+        assert!(models.stt_pool.set(Arc::new(pool)).is_ok());
+        let reason = models.unavailable().unwrap();
+        assert!(reason.starts_with("the speech decoders have failed: "), "{reason}");
+        assert!(reason.contains("make setup"), "{reason}");
+        let reason = models.degraded_reason().unwrap();
+        assert!(
+            reason.starts_with("speech decoders that have failed and are tried again: 2 of 2 ("),
+            "{reason}"
+        );
     }
 }

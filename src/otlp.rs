@@ -28,7 +28,7 @@ use self::spans::{ConversationSpans, is_traced, key_value};
 const QUEUE_CAPACITY: usize = 8_192;
 /// A batch is sent at this interval, or earlier once it has this many spans.
 const EXPORT_INTERVAL: Duration = Duration::from_secs(5);
-const BATCH_SIZE: usize = 512;
+const BATCH_SPANS: usize = 512;
 /// Maximum number of spans that wait while the collector is busy or unreachable. Beyond that the
 /// oldest ones are dropped.
 const MAX_PENDING_SPANS: usize = 4_096;
@@ -145,9 +145,9 @@ async fn export_loop(
             if matches!(event.event, Event::Ended { .. }) {
                 traces.remove(&id);
             }
-            next = queue.try_recv().ok().filter(|_| last || spans.len() < BATCH_SIZE);
+            next = queue.try_recv().ok().filter(|_| last || spans.len() < BATCH_SPANS);
         }
-        if last || (spans.len() >= BATCH_SIZE && !export_failed) || Instant::now() >= next_export_at {
+        if last || (spans.len() >= BATCH_SPANS && !export_failed) || Instant::now() >= next_export_at {
             export_failed = !sender.send_batch(&mut spans).await;
             next_export_at = Instant::now() + EXPORT_INTERVAL;
             // Without this, a conversation whose last event was lost would never be removed.

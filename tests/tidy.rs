@@ -99,7 +99,7 @@ const LONG_FILE_EXCEPTIONS: &[(&str, usize, &str)] = &[
     (
         "engine/src/engine.rs",
         470,
-        "the engine's life and its door: splitting them would make its directory of calls public",
+        "start, stop, offers and commands of the engine: a split would make its directory of calls public",
     ),
     ("engine/src/transport/webrtc.rs", 490, "one connection: every method turns the same state machine"),
 ];

@@ -1,7 +1,7 @@
 //! The recording of the load generator's callers: its utterances, as a call receives them and as an
 //! agent could speak them.
 
-use engine::speak::encode::{Encoder, FRAME_SAMPLES};
+use engine::speak::encode::{Encoder, FRAME_SAMPLES_48K};
 use models::tts::Upsampler;
 
 /// Sample rate of [`utterances`], in Hz.
@@ -45,11 +45,11 @@ pub fn utterances() -> Vec<Vec<i16>> {
 /// # Panics
 /// As [`utterances`].
 #[must_use]
-pub fn speech_frames() -> Vec<[i16; FRAME_SAMPLES]> {
+pub fn speech_frames() -> Vec<[i16; FRAME_SAMPLES_48K]> {
     let mut upsampler = Upsampler::new(SAMPLE_RATE as u32).expect("a rate of voices");
     let mut samples = upsampler.push(&utterances().concat());
     samples.extend(upsampler.finish());
-    samples.as_chunks::<FRAME_SAMPLES>().0.to_vec()
+    samples.as_chunks::<FRAME_SAMPLES_48K>().0.to_vec()
 }
 
 /// Opus packets of [`speech_frames`], encoded with in-band FEC, as browsers do.

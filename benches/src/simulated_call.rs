@@ -113,9 +113,7 @@ impl SimulatedCall {
             } else if let Some((_, input)) = self.scheduled.pop_first() {
                 match input {
                     // Whether the segment still plays is known only at this time.
-                    Input::Playout { segment: piece, .. } => {
-                        self.report_playout(&mut conversation, now, piece)
-                    }
+                    Input::Playout { segment, .. } => self.report_playout(&mut conversation, now, segment),
                     input => self.handle_input(&mut conversation, now, input),
                 }
             }
@@ -147,7 +145,7 @@ impl SimulatedCall {
             }
             Output::CancelLlm(cancelled) => {
                 self.scheduled.retain(
-                    |_, input| !matches!(input, Input::Llm { generation: step, .. } if *step == cancelled),
+                    |_, input| !matches!(input, Input::Llm { generation, .. } if *generation == cancelled),
                 );
             }
             Output::Synthesize(request) => {

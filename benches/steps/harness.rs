@@ -12,7 +12,7 @@ use conversation::settings::Settings;
 use engine::clock;
 use engine::clock::TICK_INTERVAL;
 use engine::context::{EngineContext, PresenceGuard, Slot};
-use engine::hear::vad::{NetworkState, Silero, Vad, WINDOW};
+use engine::hear::vad::{BatchedVad, NetworkState, Vad, WINDOW};
 use engine::media_thread::{Inbox, MediaThread};
 use engine::messages::{CallId, CallModels, CallSetup, LoopbackCall, Message, StageEvent, ThreadResources};
 use engine::transport::loopback::{self, LoopbackClient, LoopbackOutput};
@@ -25,8 +25,9 @@ pub(crate) const TURN_FRAMES: usize = 380;
 /// The calls start staggered over this many ticks, so that their frames, and their windows of 32
 /// ms, do not all fall on the same tick.
 pub(crate) const STAGGER_TICKS: usize = 16;
-/// Samples of a user's audio frame, and of a .1 s chunk of the agent's audio.
-const FRAME_SAMPLES: usize = 320;
+/// Samples of a user's audio frame: 20 ms at 16 kHz.
+const FRAME_SAMPLES_16K: usize = 320;
+/// Samples of a .1 s chunk of the agent's audio, at 48 kHz.
 const CHUNK_SAMPLES: usize = 4_800;
 /// Seconds of speech per character, as in the load generator's workload; the replies take half of
 /// the time of a turn.
@@ -214,7 +215,7 @@ impl Harness {
         let now = clock::now();
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let client = egress::Client::new(egress::Policy { allow_private: true }).expect("a client");
-        let shared = EngineContext {
+        let context = EngineContext {
             runtime: runtime.handle().clone(),
             http_client: client,
             event_sink: Arc::new(NullEventSink),
@@ -224,12 +225,12 @@ impl Harness {
             max_load: 0.0,
             max_questions_per_second: 0.0,
         };
-        let (media_thread, inbox, _) = MediaThread::without_network(Arc::new(shared), now);
+        let (media_thread, inbox, _) = MediaThread::without_network(Arc::new(context), now);
         let certificate = Arc::new(Certificate::generate().expect("a certificate"));
         let vad: Box<dyn Vad> = if under_valgrind() {
             Box::new(EnergyVad)
         } else {
-            Box::new(Silero::new(super::hear::vad_network()))
+            Box::new(BatchedVad::new(super::hear::vad_network()))
         };
         assert!(inbox.requests.send(Message::Ready(Box::new(ThreadResources { certificate, vad }))).is_ok());
         let scheduler = Scheduler::starting_at(now);
@@ -237,7 +238,7 @@ impl Harness {
         let models =
             Arc::new(ScriptedModels { scheduler: scheduler.clone(), tone, llm_requests: Mutex::default() });
         let recording = recording::utterances();
-        assert!(recording.iter().all(|said| said.len() < TURN_FRAMES * FRAME_SAMPLES));
+        assert!(recording.iter().all(|utterance| utterance.len() < TURN_FRAMES * FRAME_SAMPLES_16K));
         let mut harness = Self {
             media_thread,
             inbox,
@@ -353,10 +354,9 @@ impl Harness {
 impl SimulatedUser {
     fn send_frame(&mut self, recording: &[Vec<i16>]) {
         let utterance = &recording[self.next_frame / TURN_FRAMES % recording.len()];
-        let from = self.next_frame % TURN_FRAMES * FRAME_SAMPLES;
+        let from = self.next_frame % TURN_FRAMES * FRAME_SAMPLES_16K;
         self.next_frame += 1;
-        self.client.send_audio(
-            utterance.get(from..from + FRAME_SAMPLES).map_or_else(|| vec![0; FRAME_SAMPLES], <[i16]>::to_vec),
-        );
+        let frame = utterance.get(from..from + FRAME_SAMPLES_16K);
+        self.client.send_audio(frame.map_or_else(|| vec![0; FRAME_SAMPLES_16K], <[i16]>::to_vec));
     }
 }

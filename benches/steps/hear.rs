@@ -16,7 +16,7 @@ use engine::clock;
 use engine::hear::AudioInput;
 use engine::hear::decode::Decoder;
 use engine::hear::jitter::{Frame, FrameKind, JitterBuffer};
-use engine::hear::vad::{NetworkState, Silero, Vad as _, WINDOW};
+use engine::hear::vad::{BatchedVad, NetworkState, Vad as _, WINDOW};
 use models::vad::{Isa, Network};
 
 /// Duration of a packet.
@@ -126,8 +126,8 @@ impl models::stt::SttStream for NullSttStream {
 /// Everything around decoder and network: windows, level, STT input, and the VAD's state machine.
 fn bench_hearing(c: &mut Criterion<CpuTime>) {
     let speech = recording::utterances().concat();
-    let mut blocks = speech.chunks_exact(320).cycle();
-    let mut hearing = AudioInput::new(
+    let mut frames = speech.chunks_exact(320).cycle();
+    let mut audio_input = AudioInput::new(
         spec::VadTiming {
             min_speech_duration: Duration::from_millis(50),
             min_silence_duration: Duration::from_millis(250),
@@ -138,13 +138,13 @@ fn bench_hearing(c: &mut Criterion<CpuTime>) {
     let mut number = 0;
     bench_each(c, "hear: 20 ms into windows, windows into speech", || {
         number += 1;
-        if let Some(block) = blocks.next() {
-            hearing.push_audio(black_box(block), Time::from_micros(number * 20_000));
+        if let Some(frame) = frames.next() {
+            audio_input.push_audio(black_box(frame), Time::from_micros(number * 20_000));
         }
         // Two seconds of speech, one of silence.
         let p = if number % 150 < 100 { 0.9 } else { 0.05 };
-        black_box(hearing.on_probability(p));
-        black_box(hearing.take_level());
+        black_box(audio_input.on_probability(p));
+        black_box(audio_input.take_level());
     });
 }
 
@@ -156,7 +156,7 @@ fn bench_vad(c: &mut Criterion<CpuTime>) {
     for (name, streams) in
         [("detector: one window alone", 1), ("detector: sixteen windows together", VAD_BATCH_SIZE)]
     {
-        let mut silero = Silero::new(Arc::clone(&network));
+        let mut silero = BatchedVad::new(Arc::clone(&network));
         let mut states = vec![NetworkState::default(); streams];
         let mut probabilities = vec![0.0; streams];
         let mut number = 0;

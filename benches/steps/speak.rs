@@ -8,7 +8,7 @@ use benches::recording;
 use conversation::input::{Epoch, SegmentId};
 use criterion::Criterion;
 use engine::speak::encode::{self, Encoder};
-use engine::speak::playout::{FRAME_SAMPLES, Playout};
+use engine::speak::playout::{FRAME_SAMPLES_48K, Playout};
 use models::lips::PhoneRecognizer;
 
 /// Frames of one segment: two seconds.
@@ -37,13 +37,13 @@ fn bench_lips(c: &mut Criterion<CpuTime>) {
 /// CPU time of `count` frames of consecutive segments that are queued, played and finished.
 fn time_playout(speech: &[i16], ducked: bool, count: u64) -> Duration {
     let mut playout = Playout::default();
-    let (mut frame, mut reports) = ([0; FRAME_SAMPLES], Vec::with_capacity(8));
+    let (mut frame, mut reports) = ([0; FRAME_SAMPLES_48K], Vec::with_capacity(8));
     let mut total = Duration::ZERO;
     for number in 0..count.div_ceil(FRAMES_PER_SEGMENT as u64) {
         let frames = (count - number * FRAMES_PER_SEGMENT as u64).min(FRAMES_PER_SEGMENT as u64) as usize;
         // The TTS thread allocates them.
         let mut chunks: Vec<Vec<i16>> = speech
-            .chunks(FRAMES_PER_CHUNK * FRAME_SAMPLES)
+            .chunks(FRAMES_PER_CHUNK * FRAME_SAMPLES_48K)
             .take(FRAMES_PER_SEGMENT / FRAMES_PER_CHUNK)
             .map(Vec::from)
             .collect();
@@ -77,7 +77,7 @@ fn time_playout(speech: &[i16], ducked: bool, count: u64) -> Duration {
 /// CPU time while the agent is silent.
 fn time_silence(count: u64) -> Duration {
     let mut playout = Playout::default();
-    let (mut frame, mut reports) = ([0; FRAME_SAMPLES], Vec::new());
+    let (mut frame, mut reports) = ([0; FRAME_SAMPLES_48K], Vec::new());
     cpu::measure(|| {
         for _ in 0..count {
             playout.render(&mut frame, &mut reports);
@@ -108,7 +108,7 @@ fn bench_encode(c: &mut Criterion<CpuTime>) {
         });
     }
     let mut encoder = Encoder::new().expect("an encoder");
-    let silence = [0; encode::FRAME_SAMPLES];
+    let silence = [0; encode::FRAME_SAMPLES_48K];
     // The first few frames are encoded, until the packet no longer changes.
     for _ in 0..20 {
         encoder.encode(&silence).expect("a packet");

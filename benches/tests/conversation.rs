@@ -45,11 +45,11 @@ fn speaking_conversation(at: &mut Time) -> (Conversation, SegmentId) {
         },
         1.0,
     );
-    let step = outputs
+    let generation = outputs
         .iter()
         .find_map(|o| if let Output::RequestLlm(request) = o { Some(request.generation) } else { None })
         .unwrap();
-    let llm = |event| Input::Llm { generation: step, event };
+    let llm = |event| Input::Llm { generation, event };
     let story = "Once upon a time there was a dog who lived in a house by the sea with a very old man.";
     feed(&mut conversation, llm(LlmEvent::Text(story.into())), 0.1);
     feed(&mut conversation, llm(LlmEvent::End { prompt_tokens: 1, completion_tokens: 1 }), 0.1);
@@ -115,7 +115,7 @@ fn the_heard_text_of_a_running_story_is_told_every_second() {
     for second in 1..=30 {
         conversation.handle(Input::Tick, now + Duration::from_secs(second));
         let heard = drain_outputs(&mut conversation).into_iter().filter(
-            |output| matches!(output, Output::Emit(fact) if matches!(fact.event, Event::AgentSpeechHeard { .. })),
+            |output| matches!(output, Output::Emit(e) if matches!(e.event, Event::AgentSpeechHeard { .. })),
         );
         events += heard.count();
     }

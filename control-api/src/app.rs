@@ -21,14 +21,19 @@ use crate::state::api_key::{self, EnvironmentKey};
 use crate::state::event_storage::EventStorage;
 use crate::state::join_token::TokenSigner;
 use crate::state::knowledge_search::{KnowledgeCache, QueryEmbedder};
+use crate::state::live_calls::{ConnectingCalls, Connections, PendingOffers, UnconfirmedEnds};
 use crate::state::rate_limit::RateLimit;
-use crate::state::registry::{ConnectingCalls, Connections, PendingOffers, UnconfirmedEnds};
 use crate::state::{AppState, RateLimits, event_queue};
 use crate::store::vault::{self, Vault};
 use crate::store::{self, DatabaseLocation, Store};
 
 /// Name of the workspace that the first start creates.
 const DEFAULT_WORKSPACE_NAME: &str = "default";
+/// Files of the data folder that only their owner may read. SQLite gives its other files the mode
+/// of the first one.
+#[cfg(unix)]
+const PRIVATE_FILES: [&str; 7] =
+    ["lock", "secrets.key", "server.id", "tokens.key", "visavis.db", "visavis.db-shm", "visavis.db-wal"];
 /// Number of commits that a slow reader of events may lag behind before it reads the store again.
 const COMMIT_CHANNEL_CAPACITY: usize = 1024;
 
@@ -70,33 +75,41 @@ pub(crate) fn prepare_data_folder(data: &Path) -> Result<(), OpenError> {
     builder.create(data).map_err(fail)?;
     // An existing folder keeps its mode; the files in it are private in any case.
     #[cfg(unix)]
-    if std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(data).map_err(fail)?.permissions()) & 0o077
-        != 0
-    {
+    if is_open_to_others(data).map_err(fail)? {
         tracing::warn!(folder = %data.display(), "other users can list the data folder; run chmod 700 on it");
     }
-    // SQLite gives its other files the mode of the first one.
-    let mut options = File::options();
-    options.create(true).append(true);
+    open_private_file(&database_file(data)).map_err(fail)?;
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(database_file(data)).map_err(fail)?;
+    PRIVATE_FILES.iter().for_each(|name| restrict_to_owner(&data.join(name)));
     Ok(())
 }
 
-/// Opens a file for appending that only its owner may read. It is created if absent, and its mode
-/// is corrected.
+/// Whether other users than the owner have any permission for a file or folder.
+#[cfg(unix)]
+fn is_open_to_others(path: &Path) -> io::Result<bool> {
+    let permissions = std::fs::metadata(path)?.permissions();
+    Ok(std::os::unix::fs::PermissionsExt::mode(&permissions) & 0o077 != 0)
+}
+
+/// Takes from other users the permissions for a file that an earlier server or a copy left. The
+/// file is not opened: closing it would release the locks that SQLite holds on it in this process.
+#[cfg(unix)]
+fn restrict_to_owner(file: &Path) {
+    if is_open_to_others(file).unwrap_or(false)
+        && let Err(error) =
+            std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+    {
+        tracing::warn!(file = %file.display(), %error, "cannot restrict the file's permissions to its owner");
+    }
+}
+
+/// Opens a file for appending. If it is absent, it is created for its owner only.
 fn open_private_file(file: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.create(true).append(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let opened = options.open(file)?;
-    #[cfg(unix)]
-    if let Err(error) = opened.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)) {
-        tracing::warn!(file = %file.display(), %error, "cannot restrict the file's permissions to its owner");
-    }
-    Ok(opened)
+    options.open(file)
 }
 
 /// Path of the database file.
@@ -176,9 +189,9 @@ impl App {
             offers: RateLimit::new(config.limits.offers),
             embeds: RateLimit::new(config.limits.embeds),
         };
-        let (facts, facts_queue) = event_queue::channel();
+        let (events, events_queue) = event_queue::channel();
         let (outbox, outbox_queue) = mpsc::unbounded_channel();
-        let (notices, notices_queue) = mpsc::unbounded_channel();
+        let (callbacks, callback_queue) = mpsc::unbounded_channel();
         let meaning =
             config.embeddings.clone().map(|to| Arc::new(QueryEmbedder::new(EmbeddingClient::new(to, &net))));
         let commits = broadcast::Sender::new(COMMIT_CHANNEL_CAPACITY);
@@ -188,7 +201,7 @@ impl App {
             server_id: Arc::clone(&server_id),
             first_attempt_delay: config.webhooks.schedule.first().copied().unwrap_or_default(),
             outbox: outbox.clone(),
-            guardrail_callbacks: notices,
+            guardrail_callbacks: callbacks,
             commits: commits.clone(),
             connections: Arc::clone(&connections),
         };
@@ -206,10 +219,11 @@ impl App {
             default_workspace: workspace,
             server_id,
             engine: Arc::default(),
-            events: facts,
+            events,
             event_storage,
             commits,
             outbox,
+            guardrail_callbacks_dropped: Arc::default(),
             pending_offers: Arc::new(PendingOffers::new(offer_time)),
             connecting_calls: ConnectingCalls::default(),
             unconfirmed_ends: UnconfirmedEnds::default(),
@@ -233,9 +247,9 @@ impl App {
         // Before the first request: conversations that a crash left open have ended.
         recovery::recover_conversations(&state.event_storage).await;
         let inputs = BackgroundInputs {
-            events: facts_queue,
+            events: events_queue,
             outbox: outbox_queue,
-            guardrail_callbacks: notices_queue,
+            guardrail_callbacks: callback_queue,
             bake_command: baker,
             extract_command: extractor,
         };
@@ -330,5 +344,57 @@ impl App {
         let taken = self.background_inputs.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(inputs) = taken else { return };
         background::run(&self.state, inputs, shutdown).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// A path in the temporary folder, for this test only.
+    fn test_folder(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("visavis-app-{name}-{}", std::process::id()))
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn what_a_server_creates_is_for_its_owner_only() {
+        let data = test_folder("new");
+        prepare_data_folder(&data).unwrap();
+        open_private_file(&data.join("lock")).unwrap();
+        let id = load_server_id(&data.join("server.id")).unwrap();
+        assert_eq!(mode(&data), 0o700);
+        assert!(!is_open_to_others(&data).unwrap(), "nothing to warn of");
+        for name in ["lock", "server.id", "visavis.db"] {
+            assert_eq!(mode(&data.join(name)), 0o600, "{name}");
+        }
+        assert_eq!(load_server_id(&data.join("server.id")).unwrap(), id);
+        fs::remove_dir_all(data).unwrap();
+    }
+
+    #[test]
+    fn what_an_earlier_server_left_open_to_others_is_closed_and_its_folder_warned_of() {
+        let data = test_folder("earlier");
+        fs::create_dir_all(&data).unwrap();
+        fs::set_permissions(&data, Permissions::from_mode(0o755)).unwrap();
+        for name in PRIVATE_FILES {
+            fs::write(data.join(name), "as it was").unwrap();
+            fs::set_permissions(data.join(name), Permissions::from_mode(0o644)).unwrap();
+        }
+        prepare_data_folder(&data).unwrap();
+        assert!(is_open_to_others(&data).unwrap(), "the operator is warned");
+        assert_eq!(mode(&data), 0o755, "and decides");
+        for name in PRIVATE_FILES {
+            assert_eq!(mode(&data.join(name)), 0o600, "{name}");
+            assert_eq!(fs::read_to_string(data.join(name)).unwrap(), "as it was", "{name}");
+        }
+        assert_eq!(load_server_id(&data.join("server.id")).unwrap(), "as it was");
+        fs::remove_dir_all(data).unwrap();
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use crate::cluster::lease::{self, LeaseTask};
 use crate::cluster::recovery::RecoveryTask;
 use crate::events::Writer;
-use crate::http::key_usage::KeyUsageTask;
+use crate::http::key_usage_writer::KeyUsageTask;
 use crate::resources::characters::PreviewTask;
 use crate::resources::custom_avatars::bake::BakeTask;
 use crate::resources::custom_avatars::photo_jobs::PhotoJobTask;
@@ -19,8 +19,9 @@ use crate::resources::knowledge::embeddings::EmbeddingTask;
 use crate::resources::knowledge::ingestion::IngestionTask;
 use crate::state::AppState;
 use crate::state::event_queue::EventReceiver;
+use crate::state::guardrail_callback::GuardrailCallback;
 use crate::state::supervise::{EVENT_WRITER, spawn_supervised};
-use crate::state::webhook_queue::{GuardrailCallback, OutboxMessage};
+use crate::state::webhook_queue::OutboxMessage;
 use crate::webhooks::guardrail_callback::GuardrailCallbackTask;
 use crate::webhooks::{WebhookSender, WebhookTask};
 
@@ -45,13 +46,14 @@ pub(crate) async fn run(state: &AppState, inputs: BackgroundInputs, shutdown: Bo
     let writer = spawn_supervised(tasks, stopped, EVENT_WRITER, writer);
     let sender = Arc::new(webhook_sender(state));
     let webhooks = webhook_task(state, Arc::clone(&sender), inputs.outbox);
-    let callbacks = GuardrailCallbackTask { sender, queue: inputs.guardrail_callbacks };
+    let dropped = Arc::clone(&state.guardrail_callbacks_dropped);
+    let callbacks = GuardrailCallbackTask { sender, queue: inputs.guardrail_callbacks, dropped };
     let previews = preview_task(state, inputs.bake_command.clone());
     let bakes = bake_task(state, inputs.bake_command);
     let ingestion = ingestion_task(state, inputs.extract_command);
     let others = [
         spawn_supervised(tasks, stopped, "webhooks", webhooks),
-        spawn_supervised(tasks, stopped, "notices", callbacks),
+        spawn_supervised(tasks, stopped, "guardrail_callbacks", callbacks),
         spawn_supervised(tasks, stopped, "lease", lease_task(state)),
         spawn_supervised(tasks, stopped, "conversations", recovery_task(state)),
         spawn_supervised(tasks, stopped, "pictures", photo_job_task(state)),

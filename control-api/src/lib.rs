@@ -31,13 +31,13 @@
 
 mod app;
 mod background;
+pub mod check_store;
 mod clock;
 mod cluster;
 mod config;
 mod error;
 mod events;
 mod http;
-pub mod inspect;
 mod join;
 pub mod keys;
 pub mod openapi;

@@ -18,8 +18,8 @@ use crate::resources::{
 use crate::state::AppState;
 use crate::web::Pages;
 
-pub(crate) fn router(shared: &Arc<AppState>) -> Router {
-    let pages = Pages::new(&json!(shared.config.ice_servers));
+pub(crate) fn router(state: &Arc<AppState>) -> Router {
+    let pages = Pages::new(&json!(state.config.ice_servers));
     let api_routes = Router::new()
         .merge(agents::routes())
         .merge(api_keys::routes())
@@ -38,7 +38,7 @@ pub(crate) fn router(shared: &Arc<AppState>) -> Router {
         .merge(tools::routes())
         // Set here, so that a preflight request, for which no route exists, reaches the layer.
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed);
-    let api_routes = match cors::layer(&shared.config.cors_origins) {
+    let api_routes = match cors::layer(&state.config.cors_origins) {
         Some(layer) => api_routes.layer(layer),
         None => api_routes,
     };
@@ -51,9 +51,9 @@ pub(crate) fn router(shared: &Arc<AppState>) -> Router {
         .merge(embed::landing_routes(&pages))
         .merge(pages.router())
         .merge(about::routes())
-        .merge(signaling::routes(shared))
+        .merge(signaling::routes(state))
         .fallback(async || ApiError::NotFound(Resource::Route))
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
-        .layer(from_fn_with_state(Arc::clone(shared), security_headers::outer_middleware))
-        .with_state(Arc::clone(shared))
+        .layer(from_fn_with_state(Arc::clone(state), security_headers::outer_middleware))
+        .with_state(Arc::clone(state))
 }

@@ -1,6 +1,8 @@
-//! Measures how well lips are read from sound: `lips FOLDER` reads `FOLDER/VOICE/N.json` (`{"rate": Hz, "phones": [[name, end in seconds], …]}`)
-//! and `N.pcm` (mono, 16 bits, little-endian), and prints a JSON object of each voice's scores. `scripts/lips/train.py` asks it.
-#![allow(clippy::print_stdout)] // its answer
+//! Measures the accuracy of lip motion that is inferred from audio. `lips FOLDER` reads
+//! `FOLDER/VOICE/N.json` (`{"rate": Hz, "phones": [[name, end in seconds], …]}`) and `N.pcm` (mono,
+//! 16 bits, little-endian). It prints a JSON object with the scores of each voice, which
+//! `scripts/lips/train.py` reads.
+#![allow(clippy::print_stdout)] // the program's output
 
 #[path = "../tests/support/lips.rs"]
 mod lips;
@@ -39,25 +41,25 @@ struct Recording {
 }
 
 fn score_voice(voice: &Path) -> Result<Value, BoxError> {
-    let mut pieces = lips::LipComparison::default();
+    let mut comparison = lips::LipComparison::default();
     for file in list_entries(voice)?.iter().filter(|f| f.extension().is_some_and(|e| e == "json")) {
         let about: Recording = serde_json::from_slice(&std::fs::read(file)?)?;
         let bytes = std::fs::read(file.with_extension("pcm"))?;
         let pcm: Vec<i16> = bytes.as_chunks().0.iter().map(|b| i16::from_le_bytes(*b)).collect();
         let spoken: Vec<Phone> = about.phones.into_iter().map(|(name, end)| Phone { name, end }).collect();
-        pieces.add(&spoken, &lips::phones_from_audio(&pcm, about.rate));
+        comparison.add(&spoken, &lips::phones_from_audio(&pcm, about.rate));
     }
-    let (closures, closed) = pieces.count_closures();
-    let counts = pieces.viseme_counts();
+    let (closures, closed) = comparison.count_closures();
+    let counts = comparison.viseme_counts();
     let visemes: BTreeMap<String, (usize, usize)> =
         Viseme::ALL.iter().zip(counts).map(|(v, c)| (format!("{v:?}"), c)).collect();
     Ok(json!({
-        "seconds": pieces.seconds(),
-        "jaw": pieces.jaw_correlation(0.0),
-        "lag": pieces.lag(),
+        "seconds": comparison.seconds(),
+        "jaw": comparison.jaw_correlation(0.0),
+        "lag": comparison.lag(),
         "closures": closures,
         "closed": closed,
-        "invented": pieces.false_closures(),
+        "invented": comparison.false_closures(),
         "visemes": visemes,
     }))
 }

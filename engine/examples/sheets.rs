@@ -1,5 +1,6 @@
-//! Draws contact sheets of pose sets, as a receiver decodes them: `sheets FOLDER SET…` writes `NAME-visemes.webp` (faces, in the order of
-//! [`Viseme::ALL`]) and `NAME-moods.webp` (whole pictures, in the order of [`moods`]) for each set.
+//! Draws contact sheets of pose sets, as a receiver decodes them. `sheets FOLDER SET…` writes two
+//! files per set: `NAME-visemes.webp` (faces, in the order of [`Viseme::ALL`]) and `NAME-moods.webp`
+//! (whole pictures, in the order of [`mood_poses`]).
 
 use std::error::Error;
 use std::path::Path;
@@ -45,7 +46,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Neutral, breathed in, half a smile, a whole one; leaning, nodding, thinking, smiling while leaning; a blink, a glance, and brows raised.
+/// Neutral, breathed in, half a smile, a whole one; leaning, nodding, thinking, smiling while
+/// leaning; a blink, a glance, and brows raised.
 fn mood_poses() -> [PoseState; 12] {
     let calm = PoseState::default();
     let look = |lids, [gaze_x, gaze_y]: [f32; 2], brows| {
@@ -109,26 +111,27 @@ impl SheetAvatar {
         })
     }
 
-    /// The pose as it is decoded behind key and anchor.
-    fn render(&self, state: &PoseState, mouth: Mouth) -> Result<I420, Box<dyn Error>> {
+    /// The pose, decoded after the key frame and the altref frame.
+    fn render(&self, pose_state: &PoseState, mouth: Mouth) -> Result<I420, Box<dyn Error>> {
         let mut decoder = Decoder::new(self.size.0, self.size.1)?;
         decoder.decode(self.cache.key_frame())?;
         if !self.cache.altref_frame().is_empty() {
             decoder.decode(self.cache.altref_frame())?;
         }
-        Ok(decoder.decode(self.cache.frame(self.cache.nearest_frame(state, mouth, false), 0))?)
+        Ok(decoder.decode(self.cache.frame(self.cache.nearest_frame(pose_state, mouth, false), 0))?)
     }
 
-    /// A tile: the pose, from `left` and `top` on `share` of its sides, all as shares of the picture.
+    /// A tile: the part of the pose from `left` and `top`, with sides of `share`. All three are
+    /// fractions of the picture's sides.
     fn render_tile(
         &self,
-        manner: &PoseState,
+        pose_state: &PoseState,
         mouth: Mouth,
         [left, top, share]: [f64; 3],
     ) -> Result<Vec<u8>, Box<dyn Error>> {
-        /// A pixel of a tile is the mean of so many points a side.
+        /// A pixel of a tile is the mean of this many points along each side.
         const POINTS_PER_PIXEL: usize = 6;
-        let rgb = self.render(manner, mouth)?.to_rgb();
+        let rgb = self.render(pose_state, mouth)?.to_rgb();
         let (width, height) = self.size;
         let along = |sides: usize, from: f64, point: usize| {
             let at =
@@ -149,7 +152,7 @@ impl SheetAvatar {
         Ok(tile)
     }
 
-    /// Faces: lips alone tell nothing of how somebody looks who speaks.
+    /// Tiles of the whole face: the lips alone do not show how a speaking avatar looks.
     fn viseme_sheet(&self) -> Result<Sheet, Box<dyn Error>> {
         let face_crop = [0.125, 0.078, 0.75];
         let tiles = Viseme::ALL.iter().map(|v| self.render_tile(&PoseState::default(), v.mouth(), face_crop));

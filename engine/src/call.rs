@@ -19,14 +19,14 @@
 //!
 //! `waiting`: no `started_at`. `running`: [`Call::is_running`]. `ended`: [`Call::has_ended`].
 //! [`Lifecycle::Finished`]: the media thread removes the call. A panic in its code removes a call
-//! from any state. If the call setup fails for lack of capacity, the `PendingCall` remains: its
-//! clients get a capacity error and are hung up.
+//! from any state. If the call setup fails or is lost, the `PendingCall` remains: its clients get a
+//! capacity error and are hung up.
 
+mod audio_input;
 mod client;
 mod connections;
 mod deadlines;
 mod guardrails;
-mod hear;
 mod outputs;
 pub(crate) mod pending_call;
 
@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use conversation::conversation::Conversation;
-use conversation::event::{AgentState, Event as Fact};
+use conversation::event::{AgentState, Event};
 use conversation::input::{Command, CommandId, Input};
 use conversation::output::CommandOutcome;
 use conversation::time::Time;
@@ -46,7 +46,7 @@ use tokio::sync::oneshot;
 
 use crate::call::pending_call::{CallHandover, MAX_EARLY_COMMANDS};
 use crate::clock;
-use crate::connection::Connection;
+use crate::connection::{Connection, Reception};
 use crate::context::{EngineContext, PresenceGuard, Slot};
 use crate::hear::AudioInput;
 use crate::messages::{CallModels, CallSetup, StageEvent};
@@ -66,6 +66,9 @@ pub(crate) use deadlines::Lifecycle;
 /// Burst of questions that a client may type, in seconds of
 /// [`EngineContext::max_questions_per_second`].
 const QUESTION_BURST_SECONDS: f64 = 5.0;
+/// Context that a client may add or replace: messages per second, and burst. Each one is stored, up
+/// to 8 KiB, and `overwrite` makes room for the next one.
+const CONTEXT_RATE_LIMIT: (f64, f64) = (1.0, 5.0);
 /// Receiver of a command's outcome.
 enum ReplyTarget {
     Api(oneshot::Sender<Result<CommandOutcome, CommandError>>),
@@ -123,6 +126,8 @@ pub(crate) struct Call {
     warnings: Vec<String>,
     /// Rate limit of the questions that clients type: each costs a request to the LLM.
     question_bucket: Option<TokenBucket>,
+    /// Rate limit of the context that clients add or replace.
+    context_bucket: TokenBucket,
     pending_replies: Vec<(CommandId, ReplyTarget)>,
     next_command: u32,
     is_leaving: bool,
@@ -146,17 +151,12 @@ impl Call {
     pub(crate) fn new(
         setup: CallSetup,
         handover: CallHandover,
-        shared: Arc<EngineContext>,
-        news: Sink<StageEvent>,
+        context: Arc<EngineContext>,
+        stage_events: Sink<StageEvent>,
         now: Instant,
     ) -> Result<Self, crate::speak::encode::Error> {
         let CallSetup { id: key, config, models, poses: stock_poses, slot } = setup;
-        let CallHandover {
-            connections: links,
-            next_connection: next_link,
-            presence,
-            early_commands: commands,
-        } = handover;
+        let CallHandover { connections, next_connection, presence, early_commands: commands } = handover;
         let CallModels { stt, turn_model: turn, llm, llm_fallback, tts, tts_fallback, warnings } = models;
         let avatar_voice =
             stock_poses.as_ref().map(|poses| poses.pose_set().manifest().voice.clone()).unwrap_or_default();
@@ -172,14 +172,14 @@ impl Call {
         };
         let voice = voice_of(&*tts);
         let fallback_voice = tts_fallback.as_deref().map(voice_of).unwrap_or_default();
-        let showing = stock_poses.map(|poses| AvatarVideo {
+        let avatar = stock_poses.map(|poses| AvatarVideo {
             animator: AvatarAnimator::with_poses(poses, config.avatar.frame_rate, key.0),
             frame_clock: FrameClock::new(config.avatar.frame_rate, Time::ZERO),
             agent_state: AgentState::Listening,
             is_held: false,
         });
         let session = client::rtvi_session(&config);
-        let rate = shared.max_questions_per_second;
+        let rate = context.max_questions_per_second;
         let questions =
             (rate > 0.0).then(|| TokenBucket::new(rate, (rate * QUESTION_BURST_SECONDS).max(1.0), now));
         Ok(Self {
@@ -187,13 +187,13 @@ impl Call {
             audio_input: AudioInput::new(config.spec.vad, stt, turn),
             audio_output: AudioOutput::new(now)?,
             config,
-            context: shared,
-            stage_events: news,
+            context,
+            stage_events,
             started_at: None,
             inputs: VecDeque::with_capacity(4),
-            connections: links,
+            connections,
             current_connection: None,
-            next_connection: next_link,
+            next_connection,
             rtvi_session: session,
             silence_reported: false,
             pcm: Vec::with_capacity(2_048),
@@ -209,11 +209,12 @@ impl Call {
             guardrail_checks: Vec::new(),
             last_user_text: String::new(),
             client_tools: Vec::new(),
-            avatar: showing,
+            avatar,
             trace: None,
             early_commands: commands,
             warnings,
             question_bucket: questions,
+            context_bucket: TokenBucket::new(CONTEXT_RATE_LIMIT.0, CONTEXT_RATE_LIMIT.1, now),
             pending_replies: Vec::new(),
             next_command: 0,
             is_leaving: false,
@@ -265,8 +266,7 @@ impl Call {
         self.next_tick = at;
     }
 
-    /// Passes a datagram to one of the call's connections. Returns false if the connection does not
-    /// take it.
+    /// Passes a datagram to one of the call's connections.
     pub(crate) fn receive_datagram(
         &mut self,
         now: Instant,
@@ -275,9 +275,9 @@ impl Call {
         source: SocketAddr,
         destination: SocketAddr,
         datagram: &[u8],
-    ) -> bool {
-        let connection = self.connections.iter_mut().find(|l| l.number == number);
-        connection.is_some_and(|l| l.receive(now, protocol, source, destination, datagram))
+    ) -> Reception {
+        let connection = self.connections.iter_mut().find(|c| c.number == number);
+        connection.map_or(Reception::Foreign, |c| c.receive(now, protocol, source, destination, datagram))
     }
 
     /// Polls all connections: handles their events and passes their datagrams to `transmit`.
@@ -305,15 +305,14 @@ impl Call {
             TransportEvent::Connected => self.on_connected(now, number),
             TransportEvent::Text(text) => self.handle_client_text(now, number, &text),
             TransportEvent::KeyFrameRequested => {
-                if let Some(showing) = &mut self.avatar {
-                    showing.animator.request_key_frame();
+                if let Some(avatar) = &mut self.avatar {
+                    avatar.animator.request_key_frame();
                 }
             }
             TransportEvent::BandwidthEstimate(bps) => {
-                if let Some(showing) =
-                    self.avatar.as_mut().filter(|_| self.current_connection == Some(number))
+                if let Some(avatar) = self.avatar.as_mut().filter(|_| self.current_connection == Some(number))
                 {
-                    showing.animator.set_bandwidth(bps);
+                    avatar.animator.set_bandwidth(bps);
                 }
             }
             TransportEvent::PacketLoss(part) if self.current_connection == Some(number) => {
@@ -331,11 +330,11 @@ impl Call {
             return;
         }
         let previous = self.current_connection.replace(number);
-        for connection in self.connections.iter_mut().filter(|l| Some(l.number) == previous) {
+        for connection in self.connections.iter_mut().filter(|c| Some(c.number) == previous) {
             connection.hang_up(now);
         }
-        if let Some(showing) = &mut self.avatar {
-            showing.animator.request_key_frame();
+        if let Some(avatar) = &mut self.avatar {
+            avatar.animator.request_key_frame();
         }
         if self.started_at.is_none() {
             self.start(now);
@@ -354,9 +353,9 @@ impl Call {
         // Aligned with the thread's tick, so that the audio frames of all calls are due together.
         self.audio_output.start_clock(now, first_block);
         self.handle_input(now, Input::Start);
-        self.handle_input(now, Input::ExternalEvent(Fact::Joined { unix_micros }));
+        self.handle_input(now, Input::ExternalEvent(Event::Joined { unix_micros }));
         for text in std::mem::take(&mut self.warnings) {
-            self.handle_input(now, Input::ExternalEvent(Fact::Warning { text }));
+            self.handle_input(now, Input::ExternalEvent(Event::Warning { text }));
         }
         self.list_server_tools();
         for command in std::mem::take(&mut self.early_commands) {
@@ -412,13 +411,13 @@ impl Call {
     /// The client closes one of its connections. This means that the user leaves, if the connection
     /// carries the call. Returns false if there is no such connection.
     pub(crate) fn hang_up(&mut self, now: Instant, id: &str) -> bool {
-        let Some(connection) = self.connections.iter_mut().find(|l| l.id() == id) else { return false };
+        let Some(connection) = self.connections.iter_mut().find(|c| c.id() == id) else { return false };
         let number = connection.number;
         if self.current_connection == Some(number) {
             self.user_left(now);
         } else {
             connection.hang_up(now);
-            if self.started_at.is_none() && self.connections.iter().all(|l| l.number == number) {
+            if self.started_at.is_none() && self.connections.iter().all(|c| c.number == number) {
                 self.ended_at = Some(now);
             }
         }
@@ -438,9 +437,9 @@ impl Call {
             return;
         }
         let current = self.current_connection;
-        let mut connection = self.connections.iter_mut().find(|l| Some(l.number) == current && l.is_up());
+        let mut connection = self.connections.iter_mut().find(|c| Some(c.number) == current && c.is_up());
         let audible = connection.is_some();
-        let encode = connection.as_ref().is_some_and(|l| l.wants_packets());
+        let encode = connection.as_ref().is_some_and(|c| c.wants_packets());
         self.audio_output.set_user_speaking(self.audio_input.is_user_speaking());
         while let Some(block) = self.audio_output.render_frame(now, encode, audible) {
             if let Some(connection) = &mut connection {
@@ -450,34 +449,34 @@ impl Call {
         }
         let (left_out, underruns) = self.audio_output.take_losses();
         meter.record_losses(left_out, underruns);
-        while let Some((piece, event)) = self.audio_output.next_playout_event() {
+        while let Some((segment, event)) = self.audio_output.next_playout_event() {
             if matches!(event, conversation::input::PlayoutEvent::Finished(_)) {
                 self.prune_phones();
             }
-            self.handle_input(now, Input::Playout { segment: piece, event });
+            self.handle_input(now, Input::Playout { segment, event });
         }
         self.send_video_frame(now, meter);
     }
 
     fn send_video_frame(&mut self, now: Instant, meter: &mut StepMeter) {
         let time = self.conversation_time(now);
-        let Some(showing) = &mut self.avatar else { return };
-        let Some(timestamp) = showing.frame_clock.take_due(time) else { return };
+        let Some(avatar) = &mut self.avatar else { return };
+        let Some(timestamp) = avatar.frame_clock.take_due(time) else { return };
         let Some(connection) =
-            self.connections.iter_mut().find(|l| Some(l.number) == self.current_connection && l.is_up())
+            self.connections.iter_mut().find(|c| Some(c.number) == self.current_connection && c.is_up())
         else {
             return;
         };
         if !connection.has_video() {
             return;
         }
-        if showing.animator.swap_pose_set() {
+        if avatar.animator.swap_pose_set() {
             meter.record_avatar_upgrade();
         }
-        if let Some(frame) = showing.animator.next_frame(time, self.audio_output.lip_sync_position(now)) {
+        if let Some(frame) = avatar.animator.next_frame(time, self.audio_output.lip_sync_position(now)) {
             let key = frame.is_key_frame;
             if !connection.send_video(now, timestamp, frame) && key {
-                showing.animator.on_key_frame_dropped();
+                avatar.animator.on_key_frame_dropped();
             }
         }
     }

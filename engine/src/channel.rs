@@ -45,23 +45,25 @@ pub static REQUESTS: Channel =
 /// thread blocks for up to 200 ms rather than lose text. A media thread that reads nothing for that
 /// long is broken, so events are then dropped and counted.
 pub static STAGE_EVENTS: Channel = Channel {
-    name: "news → media",
+    name: "stage events → media",
     capacity: INBOX_CAPACITY,
     overflow: Overflow::Wait(Duration::from_millis(200)),
 };
 /// ICE-TCP datagrams → media thread. When it is full, datagrams are dropped and counted, as by a
-/// full socket.
-pub static TCP: Channel =
-    Channel { name: "tcp → media", capacity: INBOX_CAPACITY, overflow: Overflow::Drop };
+/// full socket. It is no part of the inbox: anyone with a token of an embed page can send datagrams,
+/// and they must not displace requests and stage events. Holds 80 ms of a thousand clients that send
+/// audio.
+pub static TCP: Channel = Channel { name: "tcp → media", capacity: 4_096, overflow: Overflow::Drop };
 /// Inputs and outputs of traced calls → disk thread. Live calls have priority: when it is full,
 /// they are dropped and counted.
 pub static TRACE: Channel = Channel { name: "media → disk", capacity: 16_384, overflow: Overflow::Drop };
 
 /// All channels between threads. Other paths have their own bounds:
 ///
-/// - audio → STT and questions → turn model: bounded by the adapters. They never block, and a
-///   question that does not fit gets no answer.
-/// - events → event sink: bounded by the store. It never blocks and never loses an event.
+/// - audio → STT and requests → turn model: bounded by the adapters. They never block. Audio that
+///   does not fit is dropped, and a request that does not fit gets no answer.
+/// - events → event sink: never blocks. The control plane bounds its backlog, drops progress events
+///   first, counts each loss, and always keeps the end of a call.
 /// - text → data channel and packets → socket: bounded by the transport, which counts what it
 ///   drops.
 ///
@@ -97,18 +99,18 @@ impl<T> Clone for Sender<T> {
 
 /// Opens a channel and returns both ends. `waker` interrupts the receiver's poll, if it has one.
 #[must_use]
-pub fn open<T>(edge: &'static Channel, waker: Option<Arc<Waker>>) -> (Sender<T>, Receiver<T>) {
-    let (channel, receiver) = crossbeam_channel::bounded(edge.capacity);
-    (Sender { channel: edge, sender: channel, waker, counts: Arc::default() }, receiver)
+pub fn open<T>(channel: &'static Channel, waker: Option<Arc<Waker>>) -> (Sender<T>, Receiver<T>) {
+    let (sender, receiver) = crossbeam_channel::bounded(channel.capacity);
+    (Sender { channel, sender, waker, counts: Arc::default() }, receiver)
 }
 
 impl<T> Sender<T> {
     /// A sender to the same receiver over another channel, with that channel's overflow rule and
     /// its own statistics.
     #[must_use]
-    pub fn with_channel(&self, edge: &'static Channel) -> Self {
-        debug_assert_eq!(edge.capacity, self.channel.capacity, "one receiver has one depth");
-        Self { channel: edge, counts: Arc::default(), ..self.clone() }
+    pub fn with_channel(&self, channel: &'static Channel) -> Self {
+        debug_assert_eq!(channel.capacity, self.channel.capacity, "one receiver has one depth");
+        Self { channel, counts: Arc::default(), ..self.clone() }
     }
 
     /// Sends an item, and applies the overflow rule if the channel is full.
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_into_one_receiver_count_apart() {
+    fn channels_into_one_receiver_count_separately() {
         let (sender, receiver) = open(&DROPPING, None);
         let patient = sender.with_channel(&BLOCKING);
         sender.send(1).unwrap();
@@ -223,6 +225,6 @@ mod tests {
         assert_eq!((sender.full_count(), patient.full_count()), (0, 1));
         drop(receiver);
         assert_eq!(patient.send(4), Err(4));
-        assert_eq!(patient.full_count(), 1, "nobody there is not full");
+        assert_eq!(patient.full_count(), 1, "a channel without a receiver does not count as full");
     }
 }

@@ -1,5 +1,5 @@
-//! One connection of a call: WebRTC or loopback. A call has one connection, and two for a moment
-//! while a new one takes over.
+//! One connection of a call: WebRTC or loopback. A call has one current connection, and
+//! up to three others: offers that may take over.
 //!
 //! States of a connection, derived from the times that it stores:
 //!
@@ -9,7 +9,7 @@
 //!     |  +-------------------|-----Closed by client-----+ |
 //!     | hang_up              | hang_up                    | hang_up (optional)
 //!     v                      v                            v
-//!  hung up ----- transport closed, or 1 s (CLOSE_TIMEOUT) -----> finished
+//!  hung up ----- transport closed, or 1 s (HANG_UP_TIMEOUT) -----> finished
 //! ```
 //!
 //! A call drops its closed connections by its own timeouts. [`Connection::abort`] changes no state:
@@ -22,13 +22,16 @@ use crate::context::PendingOffer;
 use crate::hear::decode::Decoder;
 use crate::hear::jitter::JitterBuffer;
 use crate::speak::AudioFrame;
+use crate::token_bucket::TokenBucket;
 use crate::transport::client_messages;
 use crate::transport::loopback::{LoopbackOutput, LoopbackServer};
 use crate::transport::webrtc::{PeerConnection, Protocol, Transmit};
-use crate::transport::{TextMessage, TransportEvent, VideoFrame};
+use crate::transport::{
+    MAX_DATAGRAM_BURST, MAX_DATAGRAMS_PER_SECOND, TextMessage, TransportEvent, VideoFrame,
+};
 
 /// Limit for sending the last messages after a hang-up.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+const HANG_UP_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long after it connected a connection may still do handshakes (data channel, negotiations),
 /// in which each round trip counts.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(1);
@@ -39,8 +42,29 @@ const NO_CAPACITY: &str = "No capacity";
 const SAMPLES_20_MS: usize = 320;
 
 enum Transport {
-    WebRtc { peer: Box<PeerConnection>, jitter: Box<JitterBuffer>, decoder: Box<Decoder> },
-    Loopback { server: LoopbackServer, next_frame_at: Instant, last_received: Instant },
+    WebRtc {
+        peer: Box<PeerConnection>,
+        jitter: Box<JitterBuffer>,
+        decoder: Box<Decoder>,
+        /// Rate limit of the client's datagrams.
+        datagram_bucket: TokenBucket,
+    },
+    Loopback {
+        server: LoopbackServer,
+        next_frame_at: Instant,
+        last_received: Instant,
+    },
+}
+
+/// What became of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reception {
+    /// The connection took it.
+    Accepted,
+    /// It does not belong to the connection.
+    Foreign,
+    /// The client sends too many datagrams; this one was dropped unread.
+    RateLimited,
 }
 
 /// A connection and its state in the call.
@@ -71,20 +95,21 @@ impl Connection {
     /// A connection from an answered offer.
     pub(crate) fn webrtc(
         number: u32,
-        connection: PeerConnection,
+        peer: PeerConnection,
         decoder: Decoder,
-        unconnected: Option<PendingOffer>,
+        pending_offer: Option<PendingOffer>,
         now: Instant,
     ) -> Self {
-        let id = connection.id().to_owned();
-        let wire = Transport::WebRtc {
-            peer: Box::new(connection),
+        let id = peer.id().to_owned();
+        let transport = Transport::WebRtc {
+            peer: Box::new(peer),
             jitter: Box::default(),
             decoder: Box::new(decoder),
+            datagram_bucket: TokenBucket::new(MAX_DATAGRAMS_PER_SECOND, MAX_DATAGRAM_BURST, now),
         };
         Self {
             number,
-            transport: wire,
+            transport,
             id,
             offered_at: now,
             connected_at: None,
@@ -93,17 +118,17 @@ impl Connection {
             last_voice_at: None,
             message_reader: client_messages::ClientInbox::new(now),
             channel_opened_at: None,
-            pending_offer: unconnected,
+            pending_offer,
         }
     }
 
     /// A connection without a network.
     pub(crate) fn loopback(number: u32, server: LoopbackServer, now: Instant) -> Self {
-        let wire = Transport::Loopback { server, next_frame_at: now, last_received: now };
+        let transport = Transport::Loopback { server, next_frame_at: now, last_received: now };
         let id = format!("loopback-{number}");
         Self {
             number,
-            transport: wire,
+            transport,
             id,
             offered_at: now,
             connected_at: None,
@@ -124,14 +149,14 @@ impl Connection {
     /// The WebRTC connection, if it is one.
     pub(crate) fn peer(&mut self) -> Option<&mut PeerConnection> {
         match &mut self.transport {
-            Transport::WebRtc { peer: connection, .. } => Some(connection),
+            Transport::WebRtc { peer, .. } => Some(peer),
             Transport::Loopback { .. } => None,
         }
     }
 
     /// Whether this is the pending offer with this number.
     pub(crate) fn is_offer(&self, number: u64) -> bool {
-        self.pending_offer.as_ref().is_some_and(|unconnected| unconnected.number == number)
+        self.pending_offer.as_ref().is_some_and(|pending_offer| pending_offer.number == number)
     }
 
     /// Whether media may flow.
@@ -147,15 +172,15 @@ impl Connection {
     /// When the last data from the client arrived, if any.
     pub(crate) fn last_received(&self) -> Option<Instant> {
         match &self.transport {
-            Transport::WebRtc { peer: connection, .. } => connection.last_heard(),
-            Transport::Loopback { last_received: heard, .. } => Some(*heard),
+            Transport::WebRtc { peer, .. } => peer.last_heard(),
+            Transport::Loopback { last_received, .. } => Some(*last_received),
         }
     }
 
     /// Whether the client receives video.
     pub(crate) fn has_video(&self) -> bool {
         match &self.transport {
-            Transport::WebRtc { peer: connection, .. } => connection.has_video(),
+            Transport::WebRtc { peer, .. } => peer.has_video(),
             Transport::Loopback { .. } => true,
         }
     }
@@ -165,7 +190,8 @@ impl Connection {
         matches!(self.transport, Transport::WebRtc { .. })
     }
 
-    /// Takes a datagram. Returns false if it does not belong to this connection.
+    /// Takes a datagram. Its rate limit comes first: a STUN check costs an HMAC and an answer, a
+    /// media packet its decryption, whether they are genuine or not.
     pub(crate) fn receive(
         &mut self,
         now: Instant,
@@ -173,24 +199,34 @@ impl Connection {
         source: SocketAddr,
         destination: SocketAddr,
         datagram: &[u8],
-    ) -> bool {
-        self.peer().is_some_and(|c| c.receive(now, protocol, source, destination, datagram))
+    ) -> Reception {
+        let Transport::WebRtc { peer, datagram_bucket, .. } = &mut self.transport else {
+            return Reception::Foreign;
+        };
+        if !datagram_bucket.try_take(now) {
+            return Reception::RateLimited;
+        }
+        if peer.receive(now, protocol, source, destination, datagram) {
+            Reception::Accepted
+        } else {
+            Reception::Foreign
+        }
     }
 
     /// When the connection must be served next.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let own = match &self.transport {
-            Transport::WebRtc { peer: connection, .. } => Some(connection.timeout()),
+            Transport::WebRtc { peer, .. } => Some(peer.timeout()),
             Transport::Loopback { .. } => None,
         };
-        let hung_up = self.hung_up_at.map(|at| at + CLOSE_TIMEOUT);
+        let hung_up = self.hung_up_at.map(|at| at + HANG_UP_TIMEOUT);
         [own, hung_up].into_iter().flatten().min()
     }
 
     /// Whether [`Connection::poll`] may have something: new input, or a timeout that is due.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         match &self.transport {
-            Transport::WebRtc { peer: connection, .. } => connection.timeout() <= now,
+            Transport::WebRtc { peer, .. } => peer.timeout() <= now,
             Transport::Loopback { .. } => true,
         }
     }
@@ -202,8 +238,8 @@ impl Connection {
         transmit: &mut dyn FnMut(Transmit),
     ) -> Option<TransportEvent> {
         let event = match &mut self.transport {
-            Transport::WebRtc { peer: connection, jitter, .. } => loop {
-                match connection.poll(now, &mut |t: Transmit| transmit(t))? {
+            Transport::WebRtc { peer, jitter, .. } => loop {
+                match peer.poll(now, &mut |t: Transmit| transmit(t))? {
                     TransportEvent::Audio { sequence, timestamp, payload } => {
                         self.last_voice_at = Some(now);
                         jitter.push(now, sequence, timestamp, payload);
@@ -211,15 +247,15 @@ impl Connection {
                     other => break other,
                 }
             },
-            Transport::Loopback { server: near, .. } => near.poll()?,
+            Transport::Loopback { server, .. } => server.poll()?,
         };
         match event {
             TransportEvent::Connected if self.connected_at.is_none() => {
                 self.connected_at = Some(now);
                 self.pending_offer = None;
-                if let Transport::Loopback { server: near, next_frame_at: next, .. } = &mut self.transport {
-                    *next = now;
-                    near.send_output(LoopbackOutput::Connected { at: now });
+                if let Transport::Loopback { server, next_frame_at, .. } = &mut self.transport {
+                    *next_frame_at = now;
+                    server.send_output(LoopbackOutput::Connected { at: now });
                 }
             }
             TransportEvent::Closed => self.closed_at = self.closed_at.or(Some(now)),
@@ -237,15 +273,15 @@ impl Connection {
                 decoder.decode(&frame, pcm);
                 Some(frame.end_time)
             }
-            Transport::Loopback { server: near, next_frame_at: next, last_received: heard } => {
-                let at = *next + crate::speak::FRAME_DURATION;
+            Transport::Loopback { server, next_frame_at, last_received } => {
+                let at = *next_frame_at + crate::speak::FRAME_DURATION;
                 if at > now {
                     return None;
                 }
-                *next = at;
+                *next_frame_at = at;
                 let mut block = [0; SAMPLES_20_MS];
-                if near.read_audio(&mut block) {
-                    *heard = now;
+                if server.read_audio(&mut block) {
+                    *last_received = now;
                     self.last_voice_at = Some(now);
                     pcm.extend(block);
                     Some(at)
@@ -266,18 +302,18 @@ impl Connection {
     }
 
     /// Sends a frame of the agent's audio.
-    pub(crate) fn send_audio(&mut self, now: Instant, block: &AudioFrame<'_>) {
+    pub(crate) fn send_audio(&mut self, now: Instant, frame: &AudioFrame<'_>) {
         match &mut self.transport {
-            Transport::WebRtc { peer: connection, .. } => {
-                if !block.packet.is_empty() {
-                    connection.send_audio(now, block.timestamp, block.starts_talk_spurt, block.packet);
+            Transport::WebRtc { peer, .. } => {
+                if !frame.packet.is_empty() {
+                    peer.send_audio(now, frame.timestamp, frame.starts_talk_spurt, frame.packet);
                 }
             }
-            Transport::Loopback { server: near, .. } => near.send_output(LoopbackOutput::Audio {
+            Transport::Loopback { server, .. } => server.send_output(LoopbackOutput::Audio {
                 at: now,
-                timestamp: block.timestamp,
-                pcm: block.pcm.into(),
-                segment: block.playout_position.map(|l| (l.segment, l.position)),
+                timestamp: frame.timestamp,
+                pcm: frame.pcm.into(),
+                segment: frame.playout_position.map(|l| (l.segment, l.position)),
             }),
         }
     }
@@ -286,9 +322,9 @@ impl Connection {
     /// `timestamp` is at 90 kHz.
     pub(crate) fn send_video(&mut self, now: Instant, timestamp: u64, frame: VideoFrame) -> bool {
         match &mut self.transport {
-            Transport::WebRtc { peer: connection, .. } => connection.send_video(now, timestamp, &frame),
-            Transport::Loopback { server: near, .. } => {
-                near.send_output(LoopbackOutput::Video { at: now, frame });
+            Transport::WebRtc { peer, .. } => peer.send_video(now, timestamp, &frame),
+            Transport::Loopback { server, .. } => {
+                server.send_output(LoopbackOutput::Video { at: now, frame });
                 true
             }
         }
@@ -297,10 +333,8 @@ impl Connection {
     /// Sends a message.
     pub(crate) fn send_text(&mut self, now: Instant, text: impl Into<TextMessage>) {
         match &mut self.transport {
-            Transport::WebRtc { peer: connection, .. } => connection.send_text(now, text),
-            Transport::Loopback { server: near, .. } => {
-                near.send_output(LoopbackOutput::Text(text.into().body))
-            }
+            Transport::WebRtc { peer, .. } => peer.send_text(now, text),
+            Transport::Loopback { server, .. } => server.send_output(LoopbackOutput::Text(text.into().body)),
         }
     }
 
@@ -312,8 +346,8 @@ impl Connection {
         self.hung_up_at = Some(now);
         self.send_text(now, client_messages::peer_left());
         match &mut self.transport {
-            Transport::WebRtc { peer: connection, .. } => connection.close(now),
-            Transport::Loopback { server: near, .. } => near.send_output(LoopbackOutput::Closed),
+            Transport::WebRtc { peer, .. } => peer.close(now),
+            Transport::Loopback { server, .. } => server.send_output(LoopbackOutput::Closed),
         }
     }
 
@@ -321,8 +355,8 @@ impl Connection {
     pub(crate) fn abort(&mut self, now: Instant) {
         self.send_text(now, client_messages::error_message("The call has failed", true));
         match &mut self.transport {
-            Transport::WebRtc { peer: connection, .. } => connection.abort(now),
-            Transport::Loopback { server: near, .. } => near.send_output(LoopbackOutput::Closed),
+            Transport::WebRtc { peer, .. } => peer.abort(now),
+            Transport::Loopback { server, .. } => server.send_output(LoopbackOutput::Closed),
         }
     }
 
@@ -332,13 +366,13 @@ impl Connection {
         self.send_text(now, client_messages::error_message(NO_CAPACITY, true));
     }
 
-    /// Whether the server hung up and closing is complete: [`CLOSE_TIMEOUT`] is over or the
+    /// Whether the server hung up and closing is complete: [`HANG_UP_TIMEOUT`] is over or the
     /// transport is closed.
     pub(crate) fn is_finished(&self, now: Instant) -> bool {
         self.hung_up_at.is_some_and(|at| {
-            now >= at + CLOSE_TIMEOUT
+            now >= at + HANG_UP_TIMEOUT
                 || match &self.transport {
-                    Transport::WebRtc { peer: connection, .. } => connection.is_closed(),
+                    Transport::WebRtc { peer, .. } => peer.is_closed(),
                     Transport::Loopback { .. } => true,
                 }
         })

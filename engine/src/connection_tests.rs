@@ -46,24 +46,24 @@ struct ReceivedVoice {
 /// that have arrived are received before anything is polled.
 fn receive_voice(arrival: impl Fn(u64) -> u64) -> ReceivedVoice {
     let start = crate::clock::now();
-    let (mut far, offer, pending, audio) = client_with_offer(start, &[]);
+    let (mut client, offer, pending, audio) = client_with_offer(start, &[]);
     let (server, answer) =
         PeerConnection::accept(&offer, &local_candidates(), &certificate(), start).unwrap();
-    far.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&answer).unwrap()).unwrap();
-    let mut link = Connection::webrtc(0, server, Decoder::new().unwrap(), None, start);
-    let (here, there) = (SERVER_ADDRESS.parse().unwrap(), CLIENT_ADDRESS.parse().unwrap());
+    client.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&answer).unwrap()).unwrap();
+    let mut connection = Connection::webrtc(0, server, Decoder::new().unwrap(), None, start);
+    let (server_address, client_address) = (SERVER_ADDRESS.parse().unwrap(), CLIENT_ADDRESS.parse().unwrap());
     let packets = voice_packets();
     // Datagrams to the server, with their arrival time in ms.
-    let mut wire: Vec<(u64, Vec<u8>)> = Vec::new();
-    let (mut begun, mut sent) = (None, 0);
+    let mut datagrams: Vec<(u64, Vec<u8>)> = Vec::new();
+    let (mut started_at, mut sent) = (None, 0);
     let mut found = ReceivedVoice { pcm: Vec::new(), arrival_ms: Vec::new(), stats: Default::default() };
     for ms in 0_u64.. {
         let now = start + Duration::from_millis(ms);
-        let zero = *begun.get_or_insert(ms);
-        if link.connected_at.is_none() {
-            begun = None;
+        let zero = *started_at.get_or_insert(ms);
+        if connection.connected_at.is_none() {
+            started_at = None;
         } else if ms == zero + 20 * sent && sent < PACKET_COUNT {
-            let writer = far.writer(audio).unwrap();
+            let writer = client.writer(audio).unwrap();
             let pt = writer.payload_params().find(|p| p.spec().codec == Codec::Opus).unwrap().pt();
             let time = MediaTime::new(sent * 960, Frequency::FORTY_EIGHT_KHZ);
             writer.write(pt, now, time, packets[sent as usize].clone()).unwrap();
@@ -71,13 +71,13 @@ fn receive_voice(arrival: impl Fn(u64) -> u64) -> ReceivedVoice {
         } else if ms > zero + 20 * PACKET_COUNT + 500 {
             break;
         }
-        let _ = far.handle_input(Input::Timeout(now));
+        let _ = client.handle_input(Input::Timeout(now));
         loop {
-            match far.poll_output().unwrap() {
+            match client.poll_output().unwrap() {
                 Output::Transmit(datagram) => {
                     let rtp =
                         datagram.contents[0] & 0xc0 == 0x80 && !(200..208).contains(&datagram.contents[1]);
-                    wire.push((
+                    datagrams.push((
                         if rtp { zero + arrival(sent - 1) } else { ms + 1 },
                         datagram.contents.to_vec(),
                     ));
@@ -86,28 +86,28 @@ fn receive_voice(arrival: impl Fn(u64) -> u64) -> ReceivedVoice {
                 Output::Timeout(_) => break,
             }
         }
-        if link.connected_at.is_some() && !ms.is_multiple_of(10) {
+        if connection.connected_at.is_some() && !ms.is_multiple_of(10) {
             continue;
         }
-        wire.sort_by_key(|(at, _)| *at);
-        let come = wire.partition_point(|(at, _)| *at <= ms);
-        for (_, datagram) in wire.drain(..come) {
-            link.receive(now, Protocol::Udp, there, here, &datagram);
+        datagrams.sort_by_key(|(at, _)| *at);
+        let arrived = datagrams.partition_point(|(at, _)| *at <= ms);
+        for (_, datagram) in datagrams.drain(..arrived) {
+            connection.receive(now, Protocol::Udp, client_address, server_address, &datagram);
         }
         let mut answers = Vec::new();
-        while link.is_due(now)
-            && link.poll(now, &mut |t: Transmit| answers.push(t.contents.to_vec())).is_some()
+        while connection.is_due(now)
+            && connection.poll(now, &mut |t: Transmit| answers.push(t.contents.to_vec())).is_some()
         {}
         let before = found.pcm.len();
-        while link.receive_audio(now, &mut found.pcm).is_some() {}
+        while connection.receive_audio(now, &mut found.pcm).is_some() {}
         found.arrival_ms.extend((before..found.pcm.len()).step_by(SAMPLES_20_MS).map(|_| ms - zero));
         for datagram in answers {
-            if let Ok(receive) = Receive::new(Protocol::Udp, here, there, &datagram) {
-                let _ = far.handle_input(Input::Receive(now, receive));
+            if let Ok(receive) = Receive::new(Protocol::Udp, server_address, client_address, &datagram) {
+                let _ = client.handle_input(Input::Receive(now, receive));
             }
         }
     }
-    if let Transport::WebRtc { jitter, .. } = &link.transport {
+    if let Transport::WebRtc { jitter, .. } = &connection.transport {
         found.stats = jitter.stats();
     }
     found

@@ -3,6 +3,7 @@
 
 mod admission;
 mod config;
+mod ice_tcp;
 mod metrics_export;
 mod offers;
 mod pending_offers;
@@ -21,7 +22,7 @@ use engine_api::metrics::MetricFamily;
 use engine_api::{
     AcceptedOffer, BoxFuture, CallConfig, CommandError, Engine, EventSink, OfferError, PoseSetFile,
 };
-use models::panic_isolation::{catch_panic, restart_forever};
+use models::panic_isolation::catch_panic;
 use models::{Error, Sink};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
@@ -144,15 +145,15 @@ impl CallEngine {
         models: Arc<dyn Models>,
         avatars: Avatars,
         client: egress::Client,
-        ledger: Arc<dyn EventSink>,
+        event_sink: Arc<dyn EventSink>,
         net: Handle,
     ) -> io::Result<Arc<Self>> {
         let trace = config.trace_dir.map(trace::start).transpose()?.map(|(sender, _)| sender);
         let latencies = Arc::<LatencyMetrics>::default();
-        let shared = Arc::new(EngineContext {
+        let context = Arc::new(EngineContext {
             runtime: net.clone(),
             http_client: client,
-            event_sink: ledger,
+            event_sink,
             trace: trace.clone(),
             timeouts: config.timeouts,
             latencies: Arc::clone(&latencies),
@@ -163,7 +164,7 @@ impl CallEngine {
             .tcp_port
             .map(|port| tcp::Server::bind(port, &config.host_addresses, &config.public_addresses))
             .transpose()?;
-        let outlet = server.as_ref().map(|s| (s.datagram_sender(), s.candidates().to_vec()));
+        let ice_tcp = server.as_ref().map(|s| (s.datagram_sender(), s.candidates().to_vec()));
         let udp = socket::SocketConfig {
             host_addresses: config.host_addresses,
             public_addresses: config.public_addresses,
@@ -174,13 +175,13 @@ impl CallEngine {
         for number in 0..count {
             let socket = socket::Socket::bind(&udp)?;
             let (media_thread, inbox, stats) =
-                MediaThread::new(socket, outlet.clone(), Arc::clone(&shared), clock::now())?;
+                MediaThread::new(socket, ice_tcp.clone(), Arc::clone(&context), clock::now())?;
             thread::spawn(&format!("media-{number}"), move || media_thread.run())?;
             threads.push(MediaThreadHandle { inbox, slots_taken: Arc::default(), stats });
         }
         let directory = Arc::<Mutex<CallDirectory>>::default();
         if let Some(server) = server {
-            serve_tcp(server, &directory, threads.iter().map(|t| t.inbox.clone()).collect())?;
+            ice_tcp::start(server, &directory, threads.iter().map(|t| t.inbox.clone()).collect())?;
         }
         let (ready, _) = watch::channel(Readiness::Loading);
         let engine = Arc::new_cyclic(|me| Self {
@@ -193,7 +194,7 @@ impl CallEngine {
             library: AvatarLibrary::new(avatars),
             next_call_id: AtomicU64::new(1),
             max_calls: config.max_calls,
-            tcp: outlet.map(|(outlet, _)| outlet),
+            tcp: ice_tcp.map(|(sender, _)| sender),
             trace,
             latencies,
             memory: MemoryMonitor::new(config.min_free_memory),
@@ -218,8 +219,9 @@ impl CallEngine {
         let certificate = Arc::new(Certificate::generate().ok_or("cannot generate a DTLS certificate")?);
         self.models.load()?;
         for thread in &self.threads {
-            let kit = ThreadResources { certificate: Arc::clone(&certificate), vad: self.models.vad()? };
-            let sent = thread.inbox.requests.send(Message::Ready(Box::new(kit)));
+            let resources =
+                ThreadResources { certificate: Arc::clone(&certificate), vad: self.models.vad()? };
+            let sent = thread.inbox.requests.send(Message::Ready(Box::new(resources)));
             sent.map_err(|_| "a media thread has stopped".to_owned())?;
         }
         Ok(())
@@ -288,10 +290,10 @@ impl CallEngine {
             (thread, slot, directory.insert_call(call.id, thread))
         };
         let key = self.next_call_id();
-        let opening = self.prepare_call(thread, key, call, slot)?;
+        let setup = self.prepare_call(thread, key, call, slot)?;
         let (server, client) = loopback::pair();
         let loopback_call =
-            LoopbackCall { setup: Box::new(opening), early_commands: commands, server, presence };
+            LoopbackCall { setup: Box::new(setup), early_commands: commands, server, presence };
         let sent = self.threads[thread].inbox.requests.send(Message::Loopback(Box::new(loopback_call)));
         sent.map_err(|_| OfferError::NoCapacity("the server is too busy".into()))?;
         Ok(client)
@@ -382,12 +384,15 @@ impl Engine for CallEngine {
         Some(why.to_string())
     }
 
-    fn stt_unavailable(&self) -> Option<String> {
-        self.models.stt_unavailable()
+    fn models_unavailable(&self) -> Option<String> {
+        self.models.unavailable()
     }
 
     fn degraded_reason(&self) -> Option<String> {
-        Self::dead_threads_message(self)
+        let tcp = self.tcp.as_ref().and_then(|tcp| tcp.health().message("threads of ICE-TCP"));
+        let reasons = [self.dead_threads_message(), tcp, self.models.degraded_reason()];
+        let reasons: Vec<String> = reasons.into_iter().flatten().collect();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
     fn not_ready_reason(&self) -> Option<String> {
@@ -426,36 +431,14 @@ pub fn resolve_models(
         },
     );
     let tts = tts?;
-    let turn = hear::turn::resolve_turn_model(models, call, &mut warnings);
+    if let Some(error) = tts.capacity_error() {
+        return Err(error);
+    }
+    let turn = hear::turn_detector::resolve_turn_model(models, call, &mut warnings);
     warnings.extend(crate::speak::tts::missing_voice_warning(&*tts, &call.tts.voice_id));
     let stt = stt?.open(Sink::new(move |event| events.send(StageEvent::Stt(event))))?;
     llm.warm_up();
     Ok(CallModels { stt, turn_model: turn, llm, llm_fallback, tts, tts_fallback: None, warnings })
-}
-
-fn serve_tcp(
-    mut server: tcp::Server,
-    directory: &Arc<Mutex<CallDirectory>>,
-    inboxes: Vec<Inbox>,
-) -> io::Result<()> {
-    let directory = Arc::clone(directory);
-    thread::spawn("ice-tcp", move || {
-        let deliver = |ufrag: &str, datagram: tcp::Datagram| {
-            let directory = directory.lock().unwrap_or_else(PoisonError::into_inner);
-            let place = directory.ufrags.get(ufrag).filter(|p| p.is_alive());
-            let Some(inbox) = place.and_then(|p| inboxes.get(p.thread)) else { return false };
-            // A full inbox drops the datagram and counts it, as a full socket would; the connection
-            // stays.
-            drop(inbox.tcp.send(Message::Tcp(Box::new(datagram))));
-            true
-        };
-        restart_forever(|| {
-            if let Err(error) = server.run(clock::now, deliver) {
-                tracing::error!(%error, "the ICE-TCP listener stopped");
-            }
-        });
-    })
-    .map(drop)
 }
 
 /// Number of media threads and calls, for logs.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use conversation::event::{Event as Fact, Stage};
+use conversation::event::{Event, Stage};
 use engine_api::metrics::MetricFamily;
 
 use crate::stats::Histogram;
@@ -45,22 +45,22 @@ impl Default for LatencyMetrics {
 
 impl LatencyMetrics {
     /// Adds the latencies or the failure that an event reports, if any.
-    pub fn observe(&self, event: &Fact) {
+    pub fn observe(&self, event: &Event) {
         let add = |histogram: &Histogram, seconds: Option<f64>| {
             if let Some(seconds) = seconds {
                 histogram.observe(Duration::try_from_secs_f64(seconds).unwrap_or_default());
             }
         };
         match event {
-            Fact::Turn(times) => {
+            Event::Turn(times) => {
                 add(&self.voice_to_voice, times.voice_to_voice);
                 add(&self.endpointing, times.endpointing);
                 add(&self.llm_first_token, times.llm_ttft);
                 add(&self.tts_first_byte, times.tts_ttfb);
                 add(&self.first_sample, times.playout);
             }
-            Fact::TurnReplyHeard { barge_in, .. } => add(&self.barge_in, *barge_in),
-            Fact::Error { stage, .. } => {
+            Event::TurnReplyHeard { barge_in, .. } => add(&self.barge_in, *barge_in),
+            Event::Error { stage, .. } => {
                 self.failures[*stage as usize].fetch_add(1, Relaxed);
             }
             _ => {}

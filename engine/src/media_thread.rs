@@ -8,6 +8,7 @@ mod datagrams;
 mod offers;
 mod panic_isolation;
 mod pending_calls;
+mod read_budget;
 mod run_loop;
 
 use std::collections::{BTreeMap, HashMap};
@@ -35,9 +36,8 @@ use crate::thread;
 use crate::transport::socket::{Demux, Socket};
 use crate::transport::tcp;
 use crate::transport::webrtc::{LocalCandidate, Protocol, Transmit};
+use read_budget::{MESSAGES, ReadBudget};
 
-/// Limit of messages handled in one step, so that a flood of messages does not starve the tick.
-const MAX_MESSAGES_PER_STEP: usize = 1_024;
 /// Limit of connections per call: the one that carries it, and offers that try to take over.
 const MAX_CONNECTIONS_PER_CALL: usize = 4;
 /// Number of windows in one batch of the VAD.
@@ -60,29 +60,27 @@ pub struct Inbox {
     pub requests: Sender<Message>,
     /// Events of models and tools.
     pub stage_events: Sender<Message>,
-    /// Datagrams received by TCP.
-    pub tcp: Sender<Message>,
+    /// Datagrams received by TCP, in a queue of their own.
+    pub tcp: Sender<tcp::Datagram>,
 }
 
+/// The receiving ends of an [`Inbox`].
+type Receivers = (Receiver<Message>, Receiver<tcp::Datagram>);
+
 impl Inbox {
-    fn new(waker: Option<Arc<Waker>>) -> (Self, Receiver<Message>) {
-        let (requests, receiver) = channel::open(&channel::REQUESTS, waker);
-        (
-            Self {
-                stage_events: requests.with_channel(&channel::STAGE_EVENTS),
-                tcp: requests.with_channel(&channel::TCP),
-                requests,
-            },
-            receiver,
-        )
+    fn new(waker: Option<Arc<Waker>>) -> (Self, Receivers) {
+        let (requests, messages) = channel::open(&channel::REQUESTS, waker.clone());
+        let (tcp, tcp_datagrams) = channel::open(&channel::TCP, waker);
+        let stage_events = requests.with_channel(&channel::STAGE_EVENTS);
+        (Self { requests, stage_events, tcp }, (messages, tcp_datagrams))
     }
 
     /// A sink for the stage events of one call.
     #[must_use]
     pub fn stage_event_sink(&self, key: CallId) -> Sink<crate::messages::StageEvent> {
-        let news = self.stage_events.clone();
+        let stage_events = self.stage_events.clone();
         // The channel counts what it drops when it stays full; nothing more can be done here.
-        Sink::new(move |item| drop(news.send(Message::StageEvent(key, item))))
+        Sink::new(move |event| drop(stage_events.send(Message::StageEvent(key, event))))
     }
 }
 
@@ -90,10 +88,11 @@ impl Inbox {
 pub struct MediaThread {
     poll: Option<Poll>,
     socket: Option<Socket>,
-    tcp: Option<(tcp::DatagramSender, Vec<LocalCandidate>)>,
+    tcp: Option<tcp::IceTcp>,
     candidates: Vec<LocalCandidate>,
     demux: Demux<ConnectionRef>,
     messages: Receiver<Message>,
+    tcp_datagrams: Receiver<tcp::Datagram>,
     inbox: Inbox,
     context: Arc<EngineContext>,
     meter: StepMeter,
@@ -124,9 +123,9 @@ pub struct MediaThread {
 impl MediaThread {
     /// A media thread without a network, for loopback calls: a test steps it.
     #[must_use]
-    pub fn without_network(shared: Arc<EngineContext>, now: Instant) -> (Self, Inbox, Arc<ThreadStats>) {
-        let (inbox, messages) = Inbox::new(None);
-        Self::from_parts(None, None, None, inbox, messages, shared, now)
+    pub fn without_network(context: Arc<EngineContext>, now: Instant) -> (Self, Inbox, Arc<ThreadStats>) {
+        let (inbox, receivers) = Inbox::new(None);
+        Self::from_parts(None, None, None, inbox, receivers, context, now)
     }
 
     /// A media thread with its own socket.
@@ -135,26 +134,26 @@ impl MediaThread {
     /// The poll cannot be set up.
     pub fn new(
         mut socket: Socket,
-        tcp: Option<(tcp::DatagramSender, Vec<LocalCandidate>)>,
-        shared: Arc<EngineContext>,
+        tcp: Option<tcp::IceTcp>,
+        context: Arc<EngineContext>,
         now: Instant,
     ) -> io::Result<(Self, Inbox, Arc<ThreadStats>)> {
         let poll = Poll::new()?;
         poll.registry().register(&mut socket, SOCKET_TOKEN, Interest::READABLE)?;
-        let (inbox, messages) = Inbox::new(Some(Arc::new(Waker::new(poll.registry(), WAKER_TOKEN)?)));
-        Ok(Self::from_parts(Some(poll), Some(socket), tcp, inbox, messages, shared, now))
+        let (inbox, receivers) = Inbox::new(Some(Arc::new(Waker::new(poll.registry(), WAKER_TOKEN)?)));
+        Ok(Self::from_parts(Some(poll), Some(socket), tcp, inbox, receivers, context, now))
     }
 
     fn from_parts(
         poll: Option<Poll>,
         socket: Option<Socket>,
-        tcp: Option<(tcp::DatagramSender, Vec<LocalCandidate>)>,
+        tcp: Option<tcp::IceTcp>,
         inbox: Inbox,
-        messages: Receiver<Message>,
-        shared: Arc<EngineContext>,
+        (messages, tcp_datagrams): Receivers,
+        context: Arc<EngineContext>,
         now: Instant,
     ) -> (Self, Inbox, Arc<ThreadStats>) {
-        let stats = Arc::new(ThreadStats::new(shared.max_load));
+        let stats = Arc::new(ThreadStats::new(context.max_load));
         let mut candidates = socket.as_ref().map(|s| s.candidates().to_vec()).unwrap_or_default();
         candidates.extend(tcp.iter().flat_map(|(_, c)| c.iter().copied()));
         let media_thread = Self {
@@ -164,8 +163,9 @@ impl MediaThread {
             candidates,
             demux: Demux::new(),
             messages,
+            tcp_datagrams,
             inbox: inbox.clone(),
-            context: shared,
+            context,
             meter: StepMeter::new(Arc::clone(&stats)),
             resources: None,
             calls: BTreeMap::new(),
@@ -201,48 +201,58 @@ impl MediaThread {
     /// Does the work that is due at `now`; the step counts as taking no time. Returns whether more
     /// input waits to be read.
     pub fn step(&mut self, now: Instant) -> bool {
-        let more = self.run_step(now);
+        self.step_with_clock(now, &|| now)
+    }
+
+    /// Like [`MediaThread::step`], but the step ends its reading of input by this clock.
+    pub fn step_with_clock(&mut self, now: Instant, clock: &dyn Fn() -> Instant) -> bool {
+        let more = self.run_step(now, clock);
         self.meter.end_step(Duration::ZERO);
         more
     }
 
-    fn run_step(&mut self, now: Instant) -> bool {
-        let mut more = self.read_messages(now);
+    /// One step. `clock` only limits how long it reads input; all work is done for `now`.
+    fn run_step(&mut self, now: Instant, clock: &dyn Fn() -> Instant) -> bool {
+        let budget = ReadBudget::new(now, clock);
+        let mut more = self.read_messages(now, &budget);
+        more |= self.read_tcp(now, &budget);
         let tick = !self.calls.is_empty() && now >= self.next_tick;
         // Datagrams that exceeded the last step's limit are read at once. They could be lost if
         // more arrive before the next tick.
         if tick || !self.reads_socket_on_tick || self.socket_unread {
-            self.socket_unread = self.read_socket(now);
+            self.socket_unread = self.read_socket(now, &budget);
             more |= self.socket_unread;
         }
         if tick {
             self.tick(now);
         }
+        let is_due = |at: Option<Instant>| at.is_some_and(|deadline| now >= deadline);
         if tick {
-            self.touched.clear();
+            // A tick serves all calls, and the pending ones that were touched.
+            self.touched.retain(|key| self.pending_calls.contains_key(key));
             self.touched.extend(self.calls.keys());
-        } else if self.next_deadline.is_some_and(|is_due| now >= is_due) {
-            let is_due = |at: Option<Instant>| at.is_some_and(|is_due| now >= is_due);
-            self.touched.extend(
-                self.calls.iter().filter(|(_, call)| is_due(call.cached_deadline)).map(|(key, _)| *key),
-            );
+        } else if is_due(self.next_deadline) {
+            let due_calls = self.calls.iter().filter(|(_, call)| is_due(call.cached_deadline));
+            self.touched.extend(due_calls.map(|(key, _)| *key));
         }
-        if self.next_deadline.is_some_and(|is_due| now >= is_due) {
-            let is_due = |pending: &PendingCall| pending.next_deadline.is_some_and(|is_due| now >= is_due);
-            self.touched
-                .extend(self.pending_calls.iter().filter(|(_, one)| is_due(one)).map(|(key, _)| *key));
+        if is_due(self.next_deadline) {
+            let due_calls = self.pending_calls.iter().filter(|(_, call)| is_due(call.next_deadline));
+            self.touched.extend(due_calls.map(|(key, _)| *key));
         }
         // The call that was due may be gone; `next_deadline` must then be computed again.
-        if !self.touched.is_empty() || self.next_deadline.is_some_and(|is_due| now >= is_due) {
+        if !self.touched.is_empty() || is_due(self.next_deadline) {
             let mut touched = std::mem::take(&mut self.touched);
+            // The datagrams of several calls alternate; each call is served once.
+            touched.sort_unstable();
+            touched.dedup();
             for key in touched.drain(..) {
                 self.serve_call(now, key, tick);
             }
             thread::set_current_call(None);
             self.touched = touched;
-            let is_due = self.calls.values().filter_map(|call| call.cached_deadline);
-            self.next_deadline =
-                is_due.chain(self.pending_calls.values().filter_map(|pending| pending.next_deadline)).min();
+            let deadlines = self.calls.values().filter_map(|call| call.cached_deadline);
+            let pending_deadlines = self.pending_calls.values().filter_map(|pending| pending.next_deadline);
+            self.next_deadline = deadlines.chain(pending_deadlines).min();
             let settled =
                 self.pending_calls.is_empty() && self.calls.values().all(|call| call.past_handshake);
             self.reads_socket_on_tick = settled && !self.calls.is_empty();
@@ -254,23 +264,32 @@ impl MediaThread {
         more
     }
 
-    fn read_messages(&mut self, now: Instant) -> bool {
-        for _ in 0..MAX_MESSAGES_PER_STEP {
+    /// Handles the messages of the inbox, in order. An offer is the last message of its step: an SDP
+    /// of 64 KiB takes more than a tick to read, and several would silence the other calls. Returns
+    /// whether there are more messages.
+    fn read_messages(&mut self, now: Instant, budget: &ReadBudget<'_>) -> bool {
+        let mut count = 0;
+        while budget.admits(MESSAGES, count) {
             let Ok(message) = self.messages.try_recv() else { return false };
+            count += 1;
+            let is_offer = matches!(message, Message::Offer(_));
             self.handle_message(now, message);
             thread::set_current_call(None);
+            if is_offer {
+                break;
+            }
         }
-        true
+        !self.messages.is_empty()
     }
 
     fn handle_message(&mut self, now: Instant, message: Message) {
         match message {
-            Message::Ready(kit) => self.resources = Some(*kit),
+            Message::Ready(resources) => self.resources = Some(*resources),
             Message::Offer(offer) => {
                 thread::set_current_call(Some(offer.conversation));
                 self.handle_offer(now, *offer);
             }
-            Message::CallSetup(key, opening) => self.start_call(now, key, opening),
+            Message::CallSetup(key, setup) => self.start_call(now, key, setup),
             Message::EvictOffer { conversation, number: offer } => {
                 if let Some(key) = self.by_conversation.get(&conversation).copied() {
                     self.evict_offer(now, key, offer);
@@ -289,13 +308,9 @@ impl MediaThread {
                 // The requester may have stopped waiting.
                 let _ = reply.send(found);
             }
-            Message::StageEvent(key, news) => {
-                self.with_call(now, key, |call| call.handle_stage_event(now, news));
+            Message::StageEvent(key, event) => {
+                self.with_call(now, key, |call| call.handle_stage_event(now, event));
                 self.touch(key);
-            }
-            Message::Tcp(datagram) => {
-                let tcp::Datagram { source, destination, mut contents } = *datagram;
-                self.handle_datagram(now, Protocol::Tcp, source, destination, &mut contents);
             }
             Message::Stop { exit_message } => {
                 let reason = conversation::event::EndReason::EndedByApi;
@@ -335,16 +350,16 @@ impl MediaThread {
 
     /// Runs the VAD on one window of each call that has one. Returns whether any call had one.
     fn run_vad(&mut self, now: Instant) -> bool {
-        let Some(kit) = &mut self.resources else { return false };
+        let Some(resources) = &mut self.resources else { return false };
         self.probabilities.clear();
         let mut calls = self.calls.values_mut().peekable();
         while calls.peek().is_some() {
             let mut states: SmallVec<[&mut NetworkState; VAD_BATCH_SIZE]> = SmallVec::new();
             let mut windows: SmallVec<[&[f32; WINDOW]; VAD_BATCH_SIZE]> = SmallVec::new();
             for call in calls.by_ref() {
-                let hearing = call.audio_input();
-                if let Some((window, _)) = hearing.pending_windows.front() {
-                    states.push(&mut hearing.network_state);
+                let audio_input = call.audio_input();
+                if let Some((window, _)) = audio_input.pending_windows.front() {
+                    states.push(&mut audio_input.network_state);
                     windows.push(window);
                 }
                 if states.len() == VAD_BATCH_SIZE {
@@ -353,7 +368,7 @@ impl MediaThread {
             }
             let from = self.probabilities.len();
             self.probabilities.resize(from + states.len(), 0.0);
-            kit.vad.infer(&mut states, &windows, &mut self.probabilities[from..]);
+            resources.vad.infer(&mut states, &windows, &mut self.probabilities[from..]);
         }
         let probabilities = std::mem::take(&mut self.probabilities);
         let mut results = probabilities.iter();
@@ -383,17 +398,17 @@ impl MediaThread {
             let mut transmit = |datagram| transmit(socket, tcp, datagram);
             call.set_next_tick(next_tick);
             call.poll_connections(now, &mut transmit);
-            let fate = call.check_deadlines(now);
+            let lifecycle = call.check_deadlines(now);
             call.poll_connections(now, &mut transmit);
             call.cached_deadline = call.next_deadline(now);
             call.past_handshake = call.is_past_handshake(now);
-            fate
+            lifecycle
         });
-        let Some(fate) = served else { return self.fail_call(now, key) };
+        let Some(lifecycle) = served else { return self.fail_call(now, key) };
         for connection in call.take_dropped_connections() {
             self.demux.remove(&ConnectionRef { call: key, connection });
         }
-        if fate == Lifecycle::Finished {
+        if lifecycle == Lifecycle::Finished {
             self.remove_call(key);
         }
     }
@@ -402,8 +417,8 @@ impl MediaThread {
     fn remove_call(&mut self, key: CallId) -> Option<Box<Call>> {
         let call = self.calls.remove(&key)?;
         self.meter.stats().ended_calls.fetch_add(1, Relaxed);
-        for link in call.connection_numbers() {
-            self.demux.remove(&ConnectionRef { call: key, connection: link });
+        for connection in call.connection_numbers() {
+            self.demux.remove(&ConnectionRef { call: key, connection });
         }
         self.by_conversation.remove(&call.config.id);
         if self.calls.is_empty() {
@@ -414,15 +429,11 @@ impl MediaThread {
 }
 
 /// Sends a datagram by the connection's protocol, UDP or TCP.
-fn transmit(
-    socket: &mut Option<Socket>,
-    tcp: &Option<(tcp::DatagramSender, Vec<LocalCandidate>)>,
-    datagram: Transmit,
-) {
+fn transmit(socket: &mut Option<Socket>, tcp: &Option<tcp::IceTcp>, datagram: Transmit) {
     match (datagram.proto, socket, tcp) {
         (Protocol::Udp, Some(socket), _) => socket.send(datagram),
-        (Protocol::Tcp, _, Some((outlet, _))) => {
-            outlet.send(datagram.destination, datagram.contents.to_vec())
+        (Protocol::Tcp, _, Some((tcp_sender, _))) => {
+            tcp_sender.send(datagram.destination, datagram.contents.to_vec())
         }
         _ => {}
     }

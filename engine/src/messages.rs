@@ -60,8 +60,6 @@ pub enum Message {
     },
     /// An event of a model or tool of a call.
     StageEvent(CallId, StageEvent),
-    /// A datagram received by TCP.
-    Tcp(Box<crate::transport::tcp::Datagram>),
     /// Stops every call.
     Stop {
         /// Whether each call may speak its exit message first.

@@ -54,9 +54,15 @@ pub trait Models: Send + Sync + 'static {
         None
     }
 
-    /// Why a call with a built-in STT decoder would be rejected; `None` while a decoder is free, or
-    /// if there are no built-in decoders.
-    fn stt_unavailable(&self) -> Option<String> {
+    /// Why a call with the built-in STT and TTS would be rejected; `None` while a decoder is free and
+    /// a voice works, or if there are no built-in models.
+    fn unavailable(&self) -> Option<String> {
+        None
+    }
+
+    /// Which built-in models have failed and are tried again, in one sentence; `None` while all
+    /// work. Calls may run without some of them.
+    fn degraded_reason(&self) -> Option<String> {
         None
     }
 

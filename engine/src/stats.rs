@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use engine_api::metrics::MetricValue;
 
-use crate::load::{LoadWindow, ThreadLoad};
+use crate::cpu_load::{LoadWindow, ThreadLoad};
 
 /// A frame handed out this long after the playout clock needed it is late: longer than a client's
 /// jitter buffer usually waits.
@@ -94,6 +94,8 @@ pub struct ThreadStats {
     pub excess_packets: AtomicU64,
     /// Datagrams that belonged to no call.
     pub unknown_datagrams: AtomicU64,
+    /// Datagrams that were dropped because their connection received too many.
+    pub rate_limited_datagrams: AtomicU64,
     /// Datagrams that the system did not accept for sending.
     pub send_dropped_datagrams: AtomicU64,
     /// Calls that have ended.
@@ -132,6 +134,7 @@ impl ThreadStats {
             vad_windows: AtomicU64::new(0),
             excess_packets: AtomicU64::new(0),
             unknown_datagrams: AtomicU64::new(0),
+            rate_limited_datagrams: AtomicU64::new(0),
             send_dropped_datagrams: AtomicU64::new(0),
             ended_calls: AtomicU64::new(0),
             dead: AtomicBool::new(false),

@@ -1,4 +1,4 @@
-//! The only place that starts a thread.
+//! The only place of this crate that starts a thread.
 
 #![allow(clippy::disallowed_methods)] // allowed only here
 

@@ -55,25 +55,34 @@ impl Vad for PanickingVad {
 /// Models that do nothing, with a number of free STT decoders and a gate that delays the loading.
 struct FakeModels {
     free_decoders: Arc<Mutex<usize>>,
+    /// Whether the next request for a decoder panics.
+    panics: Arc<AtomicBool>,
     load_gate: Mutex<Option<Receiver<Result<(), String>>>>,
+    /// Why the TTS has failed, if it has.
+    tts_failure: Arc<Mutex<Option<String>>>,
 }
 
 impl FakeModels {
-    fn ready(ears: usize) -> Arc<Self> {
-        Arc::new(Self { free_decoders: Arc::new(Mutex::new(ears)), load_gate: Mutex::new(None) })
+    fn ready(free_decoders: usize) -> Arc<Self> {
+        let free_decoders = Arc::new(Mutex::new(free_decoders));
+        let (panics, tts_failure) = (Arc::default(), Arc::default());
+        Arc::new(Self { free_decoders, panics, load_gate: Mutex::new(None), tts_failure })
     }
 
     fn gated() -> (Arc<Self>, Sender<Result<(), String>>) {
         let (open, gate) = channel();
-        (Arc::new(Self { free_decoders: Arc::new(Mutex::new(1)), load_gate: Mutex::new(Some(gate)) }), open)
+        let (free_decoders, load_gate) = (Arc::new(Mutex::new(1)), Mutex::new(Some(gate)));
+        let (panics, tts_failure) = (Arc::default(), Arc::default());
+        (Arc::new(Self { free_decoders, panics, load_gate, tts_failure }), open)
     }
 }
 
-struct LimitedStt(Arc<Mutex<usize>>);
+struct LimitedStt(Arc<Mutex<usize>>, Arc<AtomicBool>);
 struct LimitedSttStream(Arc<Mutex<usize>>);
 
 impl stt::Stt for LimitedStt {
     fn open(&self, _: Sink<stt::Event>) -> Result<Box<dyn stt::SttStream>, Error> {
+        assert!(!self.1.swap(false, Relaxed), "the test's own panic");
         let mut left = self.0.lock().unwrap();
         *left = left.checked_sub(1).ok_or_else(|| Error::new(ErrorKind::Busy, "all decoders are in use"))?;
         Ok(Box::new(LimitedSttStream(Arc::clone(&self.0))))
@@ -105,13 +114,17 @@ impl llm::Llm for SilentLlm {
 }
 
 /// Returns two minutes of audio for any text, so that no test hears the end.
-struct EndlessTts;
+struct EndlessTts(Arc<Mutex<Option<String>>>);
 
 impl tts::Tts for EndlessTts {
     fn speak(&self, _: tts::Request, sink: Sink<tts::Event>) -> Result<Handle, Error> {
         sink.send(tts::Event::Audio { pcm: vec![1_000; 120 * 16_000], sample_rate: 16_000 });
         sink.send(tts::Event::End);
         Ok(Handle::noop())
+    }
+
+    fn capacity_error(&self) -> Option<Error> {
+        self.0.lock().unwrap().clone().map(|reason| Error::new(ErrorKind::NotAvailable, reason))
     }
 }
 
@@ -125,7 +138,7 @@ impl Models for FakeModels {
     }
 
     fn stt(&self, _: &SttChoice) -> WithWarning<Result<Arc<dyn stt::Stt>, Error>> {
-        (Ok(Arc::new(LimitedStt(Arc::clone(&self.free_decoders)))), None)
+        (Ok(Arc::new(LimitedStt(Arc::clone(&self.free_decoders), Arc::clone(&self.panics)))), None)
     }
 
     fn llm(&self, _: &LlmChoice, _: &str, _: bool) -> WithWarning<Arc<dyn llm::Llm>> {
@@ -133,7 +146,15 @@ impl Models for FakeModels {
     }
 
     fn tts(&self, _: &TtsChoice) -> WithWarning<Result<Arc<dyn tts::Tts>, Error>> {
-        (Ok(Arc::new(EndlessTts)), None)
+        (Ok(Arc::new(EndlessTts(Arc::clone(&self.tts_failure)))), None)
+    }
+
+    fn unavailable(&self) -> Option<String> {
+        self.tts_failure.lock().unwrap().clone()
+    }
+
+    fn degraded_reason(&self) -> Option<String> {
+        self.tts_failure.lock().unwrap().clone()
     }
 }
 
@@ -354,6 +375,27 @@ async fn an_offer_takes_no_decoder_until_it_connects_and_who_then_finds_none_is_
 }
 
 #[tokio::test]
+async fn a_client_whose_setup_panics_is_rejected_and_may_try_again() {
+    let models = FakeModels::ready(1);
+    let (engine, recorder) = start_engine(Arc::clone(&models), Timeouts::default());
+    let (client, sdp, pending) = Client::offer();
+    let taken = engine.accept_offer(offer_for(1, &sdp)).await.unwrap();
+    models.panics.store(true, Relaxed);
+    let has_left = |c: &Client| c.texts().iter().any(|t| t.contains("peerLeft"));
+    let client = connect((client, pending), &taken, "it is turned away", has_left).await;
+    assert!(!models.panics.load(Relaxed), "it panicked");
+    let texts = client.texts();
+    assert!(texts.iter().any(|t| t.contains("No capacity")), "{texts:?}");
+    assert_eq!((engine.active_calls(), *models.free_decoders.lock().unwrap()), (0, 1), "nothing is held");
+    let rejected = metric_values(&engine, "visavis_calls_rejected");
+    assert!(rejected.contains(&("call".into(), 1)), "{rejected:?}");
+    let (again, sdp, pending) = Client::offer();
+    let taken = engine.accept_offer(offer_for(1, &sdp)).await.unwrap();
+    connect((again, pending), &taken, "its voice", |c| c.packets() > 0).await;
+    assert_eq!(recorder.event_names(1).iter().filter(|n| *n == "joined").count(), 1);
+}
+
+#[tokio::test]
 async fn an_offer_that_never_connects_leaves_no_trace() {
     let timeouts = Timeouts { offer: Duration::from_millis(200), ..Timeouts::default() };
     let (engine, recorder) = start_engine(FakeModels::ready(1), timeouts);
@@ -403,10 +445,10 @@ async fn what_was_asked_of_a_call_before_its_client_connects_is_done_when_it_has
     let context = Command::Context { text: "Then this.".into(), overwrite: false };
     assert_eq!(engine.send_command(ConversationId(1), context).await, Ok(CommandOutcome::Accepted));
     connect((client, pending), &taken, "its voice", |c| c.packets() > 0).await;
-    let said = |f: &conversation::event::EventEnvelope| format!("{:?}", f.event);
+    let debug_text = |e: &conversation::event::EventEnvelope| format!("{:?}", e.event);
     wait_for("both are done", || {
-        let facts: String = recorder.events_of(1).iter().map(said).collect();
-        facts.contains("First of all.") && facts.contains("Then this.")
+        let events: String = recorder.events_of(1).iter().map(debug_text).collect();
+        events.contains("First of all.") && events.contains("Then this.")
     })
     .await;
     // A call that is ended before its connection is established leaves no events, and its
@@ -642,8 +684,8 @@ async fn a_drain_lets_a_call_go_on_then_say_goodbye_for_ten_seconds_and_then_end
     assert!(took <= 33 * second + moment, "hanging up is waited for three seconds at most: {took:?}");
     tokio::time::resume();
     wait_for("the call has left its thread", || engine.active_calls() == 0).await;
-    let facts = recorder.events_of(1);
-    let count = |wanted: fn(&Event) -> bool| facts.iter().filter(|f| wanted(&f.event)).count();
+    let events = recorder.events_of(1);
+    let count = |wanted: fn(&Event) -> bool| events.iter().filter(|e| wanted(&e.event)).count();
     assert_eq!(count(|e| matches!(e, Event::TtsStarted { .. })), 1, "the exit message is said once");
     assert_eq!(count(|e| matches!(e, Event::Ended { reason: EndReason::EndedByApi })), 1);
 }
@@ -732,8 +774,8 @@ async fn a_client_joins_over_udp_hears_silence_talks_on_the_channel_and_hangs_up
     .unwrap();
     assert!(texts.iter().any(|t| t.contains("participant_left")), "told before the hang-up: {texts:?}");
     wait_for("the call is over", || engine.active_calls() == 0).await;
-    let facts = recorder.events_of(1);
-    assert!(matches!(facts[0].event, Event::Joined { unix_micros } if unix_micros > 1_700_000_000_000_000));
+    let events = recorder.events_of(1);
+    assert!(matches!(events[0].event, Event::Joined { unix_micros } if unix_micros > 1_700_000_000_000_000));
     let names = recorder.event_names(1);
     assert!(names.iter().any(|n| n == "participant_left") && names.iter().any(|n| n == "ended"), "{names:?}");
 }
@@ -846,8 +888,9 @@ impl FailingEventSink {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_media_thread_whose_restart_panics_takes_no_calls_until_one_succeeds() {
     let recorder = EventRecorder::default();
-    let ledger = FailingEventSink::new(&recorder);
-    let engine = start_engine_with_sink(2, Config::default(), FakeModels::ready(9), Arc::clone(&ledger) as _);
+    let event_sink = FailingEventSink::new(&recorder);
+    let engine =
+        start_engine_with_sink(2, Config::default(), FakeModels::ready(9), Arc::clone(&event_sink) as _);
     wait_for("ready", || engine.not_ready_reason().is_none()).await;
     let first = port_of_next_call(&engine, 1).await;
     let _one = start_panicking_call(&engine, &recorder, 2).await;
@@ -865,7 +908,7 @@ async fn a_media_thread_whose_restart_panics_takes_no_calls_until_one_succeeds()
     let refused = engine.start_loopback_call(Arc::new(call_config(5)), Vec::new()).map(drop).unwrap_err();
     assert_eq!(refused, OfferError::NoCapacity(failed.into()));
     assert!(recorder.1.lock().unwrap().is_empty());
-    ledger.is_failing.store(false, Relaxed);
+    event_sink.is_failing.store(false, Relaxed);
     wait_for("both take calls again", || dead_threads(&engine) == 0).await;
     let mut ended = recorder.1.lock().unwrap().clone();
     ended.sort_unstable();
@@ -878,11 +921,32 @@ async fn a_media_thread_whose_restart_panics_takes_no_calls_until_one_succeeds()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_media_thread_that_cannot_restart_ends_with_the_engine() {
     let recorder = EventRecorder::default();
-    let ledger = FailingEventSink::new(&recorder);
-    let engine = start_engine_with_sink(1, Config::default(), FakeModels::ready(9), Arc::clone(&ledger) as _);
+    let event_sink = FailingEventSink::new(&recorder);
+    let engine =
+        start_engine_with_sink(1, Config::default(), FakeModels::ready(9), Arc::clone(&event_sink) as _);
     wait_for("ready", || engine.not_ready_reason().is_none()).await;
     let client = start_panicking_call(&engine, &recorder, 1).await;
     wait_for("it takes no calls", || dead_threads(&engine) == 1).await;
     drop((engine, client));
-    wait_for("its thread is gone", || Arc::strong_count(&ledger) == 1).await;
+    wait_for("its thread is gone", || Arc::strong_count(&event_sink) == 1).await;
+}
+
+#[tokio::test]
+async fn a_failed_voice_is_reported_and_no_call_starts_until_it_works() {
+    let models = FakeModels::ready(9);
+    let (engine, _) = start_engine(Arc::clone(&models), Timeouts::default());
+    wait_for("ready", || engine.not_ready_reason().is_none()).await;
+    assert_eq!((engine.models_unavailable(), engine.degraded_reason()), (None, None));
+    let reason = "the voices have failed".to_owned();
+    *models.tts_failure.lock().unwrap() = Some(reason.clone());
+    assert_eq!(engine.models_unavailable().as_ref(), Some(&reason));
+    assert_eq!(engine.degraded_reason().as_ref(), Some(&reason));
+    let refused = Some(OfferError::NoCapacity(reason));
+    let start_call = |id| engine.start_loopback_call(Arc::new(call_config(id)), Vec::new());
+    assert_eq!(start_call(1).err(), refused);
+    let (_client, sdp, _) = Client::offer();
+    assert_eq!(engine.accept_offer(offer_for(2, &sdp)).await.err(), refused);
+    assert_eq!(engine.active_calls(), 0);
+    *models.tts_failure.lock().unwrap() = None;
+    assert!(start_call(3).is_ok());
 }

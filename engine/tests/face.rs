@@ -252,8 +252,8 @@ fn growing_pose_sets() -> Vec<Arc<PoseSet>> {
     ];
     let (person, parts) = (avatar_spec::find("theo").unwrap(), PatchCache::new(None).unwrap());
     let mut sets = Vec::new();
-    let whole = bake::bake_progressively(&person, (128, 128), &plan, &shares, &parts, |news| {
-        if let BakeEvent::PartialSet(share) = news {
+    let whole = bake::bake_progressively(&person, (128, 128), &plan, &shares, &parts, |event| {
+        if let BakeEvent::PartialSet(share) = event {
             sets.push(Arc::new(share.pose_set));
         }
     });

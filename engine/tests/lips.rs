@@ -128,15 +128,15 @@ struct SpokenSentence {
 fn synthesize(texts: &[String], voices: &[&str]) -> Vec<Vec<SpokenSentence>> {
     let flite = Flite::start(1).unwrap_or_else(|e| panic!("{e}"));
     let ask = |text: &String, voice: &str| {
-        let (news, heard) = crossbeam_channel::unbounded();
+        let (sender, events) = crossbeam_channel::unbounded();
         let request = Request { text: text.clone(), voice: voice.into(), pronunciation: Vec::new() };
-        (flite.speak(request, Sink::new(move |event| drop(news.send(event)))).unwrap(), heard)
+        (flite.speak(request, Sink::new(move |event| drop(sender.send(event)))).unwrap(), events)
     };
     let mut all = vec![Vec::new(); voices.len()];
     for (n, text) in texts.iter().enumerate() {
-        let (_handle, heard) = ask(text, voices[n % voices.len()]);
+        let (_handle, events) = ask(text, voices[n % voices.len()]);
         let mut sentence = SpokenSentence::default();
-        for event in heard {
+        for event in events {
             match event {
                 Event::Phones(phones) => sentence.phones.extend(phones),
                 Event::Audio { pcm, sample_rate } => {
@@ -242,19 +242,19 @@ fn assert_lips_follow(sentences: &[String]) {
     let bounds = [("slt", 0.80, 0.93), ("rms", 0.48, 0.93), ("awb", 0.76, 0.93), ("kal16", 0.69, 0.92)];
     let sentence = synthesize(sentences, &bounds.map(|(voice, ..)| voice));
     for ((voice, min_r, part), sentence) in bounds.into_iter().zip(sentence) {
-        let mut pieces = LipComparison::default();
+        let mut comparison = LipComparison::default();
         for sentence in &sentence {
-            pieces.add(&sentence.phones, &lips::phones_from_audio(&sentence.pcm, sentence.sample_rate));
+            comparison.add(&sentence.phones, &lips::phones_from_audio(&sentence.pcm, sentence.sample_rate));
         }
-        let (all, shut) = pieces.count_closures();
-        let (r, lag) = (pieces.jaw_correlation(0.0), pieces.lag());
-        let minutes = pieces.seconds() / 60.0;
+        let (all, shut) = comparison.count_closures();
+        let (r, lag) = (comparison.jaw_correlation(0.0), comparison.lag());
+        let minutes = comparison.seconds() / 60.0;
         println!(
             "{voice}: {} sentences, r = {r:.3}, lag {:.0} ms, {shut} of {all} closures shut ({:.1} %), {} of other sounds in {minutes:.1} minutes",
             sentence.len(),
             lag * 1e3,
             shut as f64 * 100.0 / all as f64,
-            pieces.false_closures()
+            comparison.false_closures()
         );
         assert!(r >= min_r, "{voice}: r = {r}");
         assert!(shut as f64 >= part * all as f64, "{voice}: {shut} of {all}");
@@ -269,9 +269,9 @@ fn run_tts_sink(
     sentence: &SpokenSentence,
     mut events: Vec<(usize, Event)>,
 ) -> Vec<SynthesisEvent> {
-    let news = Arc::new(Mutex::new(Vec::new()));
-    let collected = Arc::clone(&news);
-    let sink = voice::synthesis_sink(lips, move |news| collected.lock().unwrap().push(news));
+    let emitted = Arc::new(Mutex::new(Vec::new()));
+    let collected = Arc::clone(&emitted);
+    let sink = voice::synthesis_sink(lips, move |event| collected.lock().unwrap().push(event));
     for (n, chunk) in sentence.pcm.chunks(sentence.sample_rate as usize / 10).enumerate() {
         for (_, event) in events.extract_if(.., |(before, _)| *before == n) {
             sink.send(event);
@@ -280,7 +280,7 @@ fn run_tts_sink(
     }
     sink.send(Event::End);
     drop(sink);
-    Arc::into_inner(news).unwrap().into_inner().unwrap()
+    Arc::into_inner(emitted).unwrap().into_inner().unwrap()
 }
 
 fn collect_phones(events: &[SynthesisEvent]) -> Vec<Phone> {
@@ -296,14 +296,14 @@ fn phones_come_before_their_sound_and_a_voice_that_tells_its_own_keeps_them() {
     let sentence = &synthesize(&["Maybe Bob will improve.".to_owned()], &["kal16"])[0][0];
     let read = run_tts_sink(true, sentence, vec![]);
     let (mut known, mut given) = (0.0, 0.0);
-    for news in &read {
-        match news {
+    for event in &read {
+        match event {
             SynthesisEvent::Phones(phones) => known = phones.last().unwrap().end,
             SynthesisEvent::Samples(samples) => {
                 given += samples.len() as f32 / 48_000.0;
-                let behind = given - known;
+                let delay = given - known;
                 assert!(
-                    behind <= models::lips::PhoneRecognizer::look_ahead() + 1e-3,
+                    delay <= models::lips::PhoneRecognizer::look_ahead() + 1e-3,
                     "{given} s given, {known} known"
                 );
             }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use conversation::event::{EndReason, Event, Role};
 use conversation::input::{Command, MAX_VISITOR_CONTEXT_BYTES};
 use conversation::settings::AgentTurnConfig;
-use engine::transport::TransportEvent as Wire;
+use engine::transport::TransportEvent;
 use engine::transport::loopback::LoopbackOutput;
 use engine_api::CallConfig;
 use models::{Handle, Sink, llm, tts};
@@ -53,7 +53,7 @@ fn a_question_is_heard_answered_and_told() {
         assert!(rest.any(|n| n == name), "{name} in {names:?}");
     }
     let events = harness.recorder.events_of(1);
-    assert!(events.iter().enumerate().all(|(i, f)| f.seq == i as u64), "facts are numbered without a gap");
+    assert!(events.iter().enumerate().all(|(i, f)| f.seq == i as u64), "events are numbered without a gap");
 }
 
 /// The delay between the end of the user's speech and the agent's first sample. It must be the
@@ -242,7 +242,7 @@ fn a_connection_closed_without_a_word_ends_the_call_after_five_seconds() {
     let mut harness = Harness::new();
     let client = harness.start_call(call_config(1), &[], "");
     harness.run_for(SECOND);
-    client.send_event(Wire::Closed);
+    client.send_event(TransportEvent::Closed);
     harness.run_for(4_900 * SECOND / 1_000);
     assert_eq!(harness.media_thread.call_count(), 1);
     harness.run_for(SECOND);
@@ -261,7 +261,7 @@ fn a_reload_within_five_seconds_goes_on_with_the_call() {
     let mut harness = Harness::new();
     let client = harness.start_call(call_config(1), &[], "");
     harness.run_for(SECOND);
-    client.send_event(Wire::Closed);
+    client.send_event(TransportEvent::Closed);
     harness.run_for(3 * SECOND);
     let _newer = harness.reconnect(call_config(1));
     harness.run_for(20 * SECOND);
@@ -378,13 +378,14 @@ fn a_voice_that_takes_nothing_fails_and_the_fallback_speaks_with_a_voice_of_its_
     call.spec.fallback_tts = true;
     call.spec.error_message = None;
     call.tts.voice_id = "anna".into();
-    let voices = (RejectingTts(Arc::clone(&first), "anna"), RejectingTts(Arc::clone(&second), "otto"));
+    let (tts, fallback) =
+        (RejectingTts(Arc::clone(&first), "anna"), RejectingTts(Arc::clone(&second), "otto"));
     let client = harness.start_call_with_tts(
         call,
         &["What is new?"],
         "Nothing at all.",
-        Arc::new(voices.0),
-        Some(Arc::new(voices.1)),
+        Arc::new(tts),
+        Some(Arc::new(fallback)),
     );
     client.send_audio(user_audio(&[(0.5, 1.0)]));
     harness.run_for(4 * SECOND);
@@ -430,7 +431,7 @@ fn a_long_text_leaves_the_voice_to_others_and_is_given_up_at_once() {
 fn a_client_without_a_microphone_is_told_once_that_nothing_is_heard() {
     let mut harness = Harness::new();
     let mut client = harness.start_call(call_config(1), &[], "");
-    client.send_event(Wire::ChannelOpen);
+    client.send_event(TransportEvent::ChannelOpen);
     client.disconnect();
     harness.run_for(5 * SECOND);
     let levels = |output: &ReceivedOutput| -> Vec<String> {
@@ -480,12 +481,12 @@ fn a_client_that_types_too_many_questions_is_refused_and_costs_nothing() {
     let mut harness = Harness::with_question_limit(1.0);
     let client = harness.start_call(call_config(1), &[], "Nothing at all.");
     harness.run_for(SECOND);
-    client.send_event(Wire::ChannelOpen);
+    client.send_event(TransportEvent::ChannelOpen);
     let ask = |n: u32| {
         let data = serde_json::json!({"content": format!("Question {n}?")});
         let text =
             serde_json::json!({"label": "rtvi-ai", "type": "send-text", "id": n.to_string(), "data": data});
-        client.send_event(Wire::Text(text.to_string()));
+        client.send_event(TransportEvent::Text(text.to_string()));
     };
     (0..40).for_each(ask);
     harness.run_for(10 * SECOND);
@@ -506,6 +507,43 @@ fn a_client_that_types_too_many_questions_is_refused_and_costs_nothing() {
     harness.command(1, Command::Respond { text: "And this?".into() });
     harness.run_for(5 * SECOND);
     assert_eq!(committed(&harness), 7);
+}
+
+/// Each message with context is stored. With `overwrite` it makes room for the next one, so the
+/// limit of 8 KiB alone does not bound how much a client stores.
+#[test]
+fn a_client_that_replaces_its_context_too_often_is_refused_and_stores_nothing() {
+    let mut harness = Harness::new();
+    let client = harness.start_call(call_config(1), &[], "Nothing at all.");
+    harness.run_for(SECOND);
+    client.send_event(TransportEvent::ChannelOpen);
+    let tell = |id: u32, kind: &str, data: serde_json::Value| {
+        let text = serde_json::json!({"label": "rtvi-ai", "type": kind, "id": id.to_string(), "data": data});
+        client.send_event(TransportEvent::Text(text.to_string()));
+    };
+    let replace = |id: u32| {
+        let context = serde_json::json!({"text": format!("Page {id}."), "mode": "overwrite"});
+        tell(id, "client-message", serde_json::json!({"t": "context", "d": context}));
+    };
+    (0..20).for_each(replace);
+    // The other way to add context has the same limit.
+    let quiet = serde_json::json!({"content": "Page 20.", "options": {"run_immediately": false}});
+    tell(20, "send-text", quiet);
+    harness.run_for(10 * SECOND);
+    let stored = |harness: &Harness| {
+        let events = harness.recorder.events_of(1);
+        let is_context = |event: &Event| matches!(event, Event::History(item) if item.role == Role::Visitor);
+        events.iter().filter(|envelope| is_context(&envelope.event)).count()
+    };
+    assert_eq!(stored(&harness), 5, "{:?}", harness.recorder.event_names(1));
+    let mut output = ReceivedOutput::new(harness.start);
+    output.collect(&client);
+    let is_refusal =
+        |text: &&String| text.contains("error-response") && text.contains("too many context messages");
+    assert_eq!(output.texts.iter().filter(is_refusal).count(), 16, "{:?}", output.texts);
+    replace(21);
+    harness.run_for(SECOND);
+    assert_eq!(stored(&harness), 6, "one more per second");
 }
 
 /// Records the history of each request.
@@ -537,12 +575,12 @@ fn what_a_client_tells_is_the_visitor_s_word_unless_the_operator_controls_the_cl
             llm.clone(),
         );
         harness.run_for(SECOND);
-        client.send_event(Wire::ChannelOpen);
+        client.send_event(TransportEvent::ChannelOpen);
         harness.command(1, Command::Context { text: "Gold.".into(), overwrite: false });
         harness.run_for(SECOND);
         let say = |kind: &str, id: &str, data: serde_json::Value| {
             let text = serde_json::json!({"label": "rtvi-ai", "type": kind, "id": id, "data": data});
-            client.send_event(Wire::Text(text.to_string()));
+            client.send_event(TransportEvent::Text(text.to_string()));
         };
         let context =
             |text: &str, mode: &str| serde_json::json!({"t": "context", "d": {"text": text, "mode": mode}});

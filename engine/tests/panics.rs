@@ -1,10 +1,14 @@
-//! A panic in the code of one call ends that call only.
+//! A failure of one part affects no other: a panic in the code of a call, and the thread of ICE-TCP.
 
 mod support;
 
 use std::time::Duration;
 
 use conversation::event::{EndReason, Event};
+use engine::transport::socket::{Socket, SocketConfig};
+use engine::transport::tcp;
+use str0m::Rtc;
+use str0m::media::{Direction, MediaKind};
 use support::{Harness, PANIC_TEXT, ReceivedOutput, call_config, user_audio};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -43,4 +47,30 @@ fn a_panic_in_a_call_ends_that_call_and_no_other() {
             .time_of(2, |e| matches!(e, Event::Ended { reason: EndReason::EndedByApi }))
             .is_some()
     );
+}
+
+#[test]
+fn ice_tcp_is_announced_only_while_its_thread_serves() {
+    let hosts = vec![[127, 0, 0, 1].into()];
+    let server = tcp::Server::bind(0, &hosts, &[]).unwrap();
+    let sender = server.datagram_sender();
+    let socket = Socket::bind(&SocketConfig { host_addresses: hosts, ..SocketConfig::default() }).unwrap();
+    let mut harness = Harness::with_tcp(socket, sender.clone(), server.candidates().to_vec());
+    let mut announced = |id| {
+        let mut rtc = Rtc::builder().build(harness.now);
+        let mut api = rtc.sdp_api();
+        api.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
+        let (offer, _) = api.apply().unwrap();
+        let answer = harness.offer_call(call_config(id), offer.to_sdp_string()).answer;
+        let candidates = answer.lines().filter(|line| line.starts_with("a=candidate:"));
+        let protocol = |line: &str| line.split(' ').nth(2).unwrap().to_lowercase();
+        let mut protocols: Vec<_> = candidates.map(protocol).collect();
+        protocols.sort();
+        protocols
+    };
+    assert_eq!(announced(1), ["tcp", "udp"]);
+    sender.health().set_failed(0, "it cannot poll");
+    assert_eq!(announced(2), ["udp"]);
+    sender.health().set_working(0);
+    assert_eq!(announced(3), ["tcp", "udp"]);
 }

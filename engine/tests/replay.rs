@@ -98,10 +98,10 @@ fn assert_replays(call: &RecordedCall) -> String {
     }
 
     let emitted = call.steps.iter().flat_map(|(_, _, out)| out).filter_map(|output| match output {
-        Output::Emit(fact) => Some(fact),
+        Output::Emit(event) => Some(event),
         _ => None,
     });
-    assert!(emitted.eq(&call.events), "the ledger was told what the trace tells");
+    assert!(emitted.eq(&call.events), "the event sink has the events of the trace");
     printed
 }
 

@@ -13,7 +13,7 @@ use conversation::output::{CommandOutcome, Rejection};
 use conversation::settings::{AgentTurnConfig, DEFAULT_ERROR_MESSAGE};
 use conversation::spec::{Greeting, ToolSpec};
 use engine::messages::Message;
-use engine::transport::TransportEvent as Wire;
+use engine::transport::TransportEvent;
 use engine_api::{
     BoxFuture, CallConfig, CommandError, RemoteTool, RemoteToolHandle, Tool, ToolBackend, ToolServers,
 };
@@ -75,9 +75,9 @@ fn type_text(harness: &mut Harness, words: &str) {
 }
 
 /// The user types in a client. The client's message interrupts the agent first.
-fn client_text_event(words: &str) -> Wire {
+fn client_text_event(words: &str) -> TransportEvent {
     let message = json!({"label": "rtvi-ai", "type": "send-text", "id": "typed", "data": {"content": words}});
-    Wire::Text(message.to_string())
+    TransportEvent::Text(message.to_string())
 }
 
 /// Sends a command; returns the channel of its answer.
@@ -126,8 +126,8 @@ fn event_times(harness: &Harness, wanted: impl Fn(&Event) -> bool) -> Vec<f64> {
 
 /// Time and reason of the call's end.
 fn end_of_call(harness: &Harness) -> Option<(f64, EndReason)> {
-    let facts = harness.recorder.events_of(1);
-    let found = facts.iter().find_map(|f| match f.event {
+    let events = harness.recorder.events_of(1);
+    let found = events.iter().find_map(|f| match f.event {
         Event::Ended { reason } => Some((f.at.as_seconds(), reason)),
         _ => None,
     });
@@ -238,7 +238,7 @@ fn a_tool_that_never_answers_is_excused_after_its_delay_and_given_up_after_twent
                 json!({"function_name": "tickets_left", "tool_call_id": "call_1", "result": {"free": 3}});
             let late =
                 json!({"label": "rtvi-ai", "type": "llm-function-call-result", "id": "late", "data": data});
-            client.send_event(Wire::Text(late.to_string()));
+            client.send_event(TransportEvent::Text(late.to_string()));
             harness.run_for(SECOND);
             let mut output = ReceivedOutput::new(harness.start);
             output.collect(&client);
@@ -647,8 +647,8 @@ fn a_model_that_never_ends_is_stopped_at_twenty_thousand_characters_and_the_call
     // 4,000 words of five characters, the one over the limit, and those written before the
     // cancellation arrived.
     assert!((4_001..=4_003).contains(&written.load(Relaxed)), "{} words", written.load(Relaxed));
-    let facts = harness.recorder.events_of(1);
-    let warnings: Vec<&str> = facts
+    let events = harness.recorder.events_of(1);
+    let warnings: Vec<&str> = events
         .iter()
         .filter_map(|f| if let Event::Warning { text } = &f.event { Some(text.as_str()) } else { None })
         .collect();

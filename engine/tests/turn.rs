@@ -15,8 +15,8 @@ use conversation::event::{Event, EventEnvelope};
 use conversation::output::OpenTurn;
 use conversation::settings::AgentTurnConfig;
 use conversation::time::Time;
-use engine::hear::turn::TurnDetector;
-use engine::hear::vad::Silero;
+use engine::hear::turn_detector::TurnDetector;
+use engine::hear::vad::BatchedVad;
 use models::turn::{Config, SmartTurn, TurnModel, TurnRequest};
 use models::{Handle, Sink, paths, tts, vad};
 use support::{Harness, ScriptedTurnModel, VirtualTime, call_config, call_config_of, user_audio};
@@ -142,11 +142,11 @@ fn the_model_is_asked_after_each_stretch_about_the_sound_and_the_words_of_the_tu
     assert_eq!(words, ["", "Well, I think", ""], "the last words come after the question");
     // Onset and end of the speech of each question, in seconds of the user's audio.
     for (question, (onset, end)) in asked.iter().zip([(1.0, 2.0), (1.0, 3.2), (7.2, 7.7)]) {
-        let heard = &question.audio;
-        let lead = heard.iter().position(|s| *s != 0).unwrap();
+        let audio = &question.audio;
+        let lead = audio.iter().position(|s| *s != 0).unwrap();
         let from = (onset * 16_000.0) as usize - lead;
-        assert_eq!(heard[..], sound[from..from + heard.len()], "the user's sound and nothing else");
-        let (lead, tail) = (lead as f64 / 16_000.0, (from + heard.len()) as f64 / 16_000.0 - end);
+        assert_eq!(audio[..], sound[from..from + audio.len()], "the user's sound and nothing else");
+        let (lead, tail) = (lead as f64 / 16_000.0, (from + audio.len()) as f64 / 16_000.0 - end);
         assert!((0.5..0.54).contains(&lead), "from {lead:.3} s before the turn's first speech");
         assert!((0.15..0.21).contains(&tail), "to {tail:.3} s after its end, before the detector is sure");
     }
@@ -180,14 +180,14 @@ fn an_agent_that_does_not_want_it_never_asks() {
 
 #[test]
 fn keeping_the_sound_for_the_model_allocates_nothing() {
-    let mut asker = TurnDetector::new(Arc::new(ScriptedTurnModel::new(Harness::new().time, &[])));
+    let mut turn_detector = TurnDetector::new(Arc::new(ScriptedTurnModel::new(Harness::new().time, &[])));
     let block = [7; 320];
     let before = allocations::allocation_count();
     for i in 1..=1_000u64 {
-        asker.push_audio(&block, Time::from_micros(i * 20_000));
+        turn_detector.push_audio(&block, Time::from_micros(i * 20_000));
     }
     assert_eq!(allocations::allocation_count(), before);
-    asker.prefetch(OpenTurn::default(), |_| Sink::new(|_| {}));
+    turn_detector.prefetch(OpenTurn::default(), |_| Sink::new(|_| {}));
     assert!(allocations::allocation_count() > before, "it counts");
 }
 
@@ -201,11 +201,11 @@ fn models_dir() -> PathBuf {
 /// A sentence in a voice of flite, at 16 kHz, without the silence around it.
 fn synthesize(text: &str) -> Vec<i16> {
     let flite = tts::Flite::start(1).unwrap_or_else(|e| panic!("{e}"));
-    let (news, heard) = crossbeam_channel::unbounded();
+    let (sender, events) = crossbeam_channel::unbounded();
     let request = tts::Request { text: text.into(), voice: "rms".into(), pronunciation: Vec::new() };
-    let _handle = tts::Tts::speak(&flite, request, Sink::new(move |event| drop(news.send(event))));
+    let _handle = tts::Tts::speak(&flite, request, Sink::new(move |event| drop(sender.send(event))));
     let mut pcm = Vec::new();
-    for event in heard {
+    for event in events {
         match event {
             tts::Event::Audio { pcm: more, .. } => pcm.extend(more),
             tts::Event::End => break,
@@ -259,7 +259,7 @@ fn a_whole_sentence_is_answered_at_once_and_one_that_breaks_off_is_waited_for() 
         };
         model.prepare().unwrap();
         let network = vad::Network::load(&paths::vad(&dir)).unwrap_or_else(|e| panic!("{e}"));
-        let mut harness = Harness::with_vad(Box::new(Silero::new(Arc::new(network))));
+        let mut harness = Harness::with_vad(Box::new(BatchedVad::new(Arc::new(network))));
         let probabilities = Arc::<Mutex<Vec<f32>>>::default();
         let real =
             RealTurnModel { model, time: harness.time.clone(), probabilities: Arc::clone(&probabilities) };

@@ -12,10 +12,10 @@ use crate::text::chunks;
 use crate::words::{Word, words};
 
 /// BM25's k1: saturation of repeated words.
-const K1: f32 = 1.2;
+const BM25_K1: f32 = 1.2;
 
 /// BM25's b: penalty on longer chunks.
-const B: f32 = 0.75;
+const BM25_B: f32 = 0.75;
 
 /// The chunks of all documents, searched together. `Id` identifies a document.
 #[derive(Clone, Debug)]
@@ -224,8 +224,8 @@ impl<Id: Clone + PartialEq> Index<Id> {
                 for &(slot, times) in postings {
                     let Some(chunk) = &self.chunks[slot as usize] else { continue };
                     let times = f32::from(times);
-                    let norm = K1 * (1.0 - B + B * chunk.length / average);
-                    let score = likeness * idf * times * (K1 + 1.0) / (times + norm);
+                    let norm = BM25_K1 * (1.0 - BM25_B + BM25_B * chunk.length / average);
+                    let score = likeness * idf * times * (BM25_K1 + 1.0) / (times + norm);
                     let entry = best.entry(slot);
                     *entry = (entry.0.max(score), entry.1.max(likeness));
                 }

@@ -17,6 +17,7 @@ pub mod registry;
 pub mod scripted;
 pub mod stt;
 mod thread;
+pub mod thread_health;
 pub mod tts;
 pub mod turn;
 pub mod vad;

@@ -12,8 +12,7 @@
 //!            └── next failure 10 s or more after the end of the delay
 //! ```
 //!
-//! [`restart_forever`] waits and continues. [`restart_on_panic`] gives up instead of the first
-//! backoff.
+//! [`run_until_done`] is the body of a thread that is restarted so. It never gives up.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -28,7 +27,7 @@ const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 /// Maximum delay.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// Minimum wait before a restart, so that a thread that panics immediately does not take a core.
-const RESTART_DELAY: Duration = Duration::from_millis(100);
+pub const RESTART_DELAY: Duration = Duration::from_millis(100);
 
 /// Runs `work`; `None` if it panicked. The caller must discard or repair what `work` may have left
 /// incomplete.
@@ -65,29 +64,47 @@ impl RestartBackoff {
     }
 }
 
-/// Body of a thread: runs `work` until it returns, and again after each panic. The sixth panic
-/// within 10 s ends the thread.
-pub fn restart_on_panic(mut work: impl FnMut()) {
+/// Body of a thread: runs `work` until it returns `Ok`, and again after each error and each panic.
+///
+/// Before each restart, `pause` gets the reason of the failure and the delay, which
+/// [`RestartBackoff`] decides; it waits that long. If it returns false, the thread ends. It must not
+/// panic.
+pub fn run_until_done(
+    now: impl Fn() -> Instant,
+    mut work: impl FnMut() -> Result<(), String>,
+    mut pause: impl FnMut(&str, Duration) -> bool,
+) {
     let mut restarts = RestartBackoff::default();
-    while catch_panic(&mut work).is_none() {
-        if !restarts.next_backoff(Instant::now()).is_zero() {
-            tracing::error!(thread = thread_name(), "thread panicked too often; not restarting");
+    let mut last_reason = String::new();
+    while let Err(reason) = catch_panic(&mut work).unwrap_or_else(|| Err("it panicked".to_owned())) {
+        let delay = restarts.next_backoff(now()).max(RESTART_DELAY);
+        if reason == last_reason {
+            tracing::debug!(thread = thread_name(), reason, ?delay, "thread failed again");
+        } else {
+            tracing::error!(
+                thread = thread_name(),
+                reason,
+                ?delay,
+                "thread failed; restarting after a delay"
+            );
+        }
+        if !pause(&reason, delay) {
             return;
         }
-        tracing::error!(thread = thread_name(), "thread panicked; restarting");
-        thread::sleep(RESTART_DELAY);
+        last_reason = reason;
     }
 }
 
-/// Body of a thread that has no replacement: like [`restart_on_panic`], but it never gives up. It
-/// waits instead, see [`RestartBackoff::next_backoff`].
+/// Body of a thread: runs `work` until it returns, and again after each panic and a delay.
 pub fn restart_forever(mut work: impl FnMut()) {
-    let mut restarts = RestartBackoff::default();
-    while catch_panic(&mut work).is_none() {
-        let pause = restarts.next_backoff(Instant::now()).max(RESTART_DELAY);
-        tracing::error!(thread = thread_name(), ?pause, "thread panicked; restarting after a pause");
-        thread::sleep(pause);
-    }
+    let work = || {
+        work();
+        Ok(())
+    };
+    run_until_done(Instant::now, work, |_, delay| {
+        thread::sleep(delay);
+        true
+    });
 }
 
 fn thread_name() -> String {
@@ -96,21 +113,57 @@ fn thread_name() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
     fn work_that_panics_is_done_again_until_it_returns() {
         let mut tries = 0;
-        restart_on_panic(|| {
+        restart_forever(|| {
             tries += 1;
             assert!(tries > 2, "the test's own panic");
         });
         assert_eq!(tries, 3);
-        restart_forever(|| {
+    }
+
+    #[test]
+    fn work_that_fails_is_tried_for_ever_with_growing_pauses() {
+        let clock = Cell::new(Instant::now());
+        let (mut tries, mut pauses, mut reasons) = (0, Vec::new(), Vec::new());
+        let work = || {
             tries += 1;
-            assert!(tries > 5, "the test's own panic");
-        });
-        assert_eq!(tries, 6);
+            match tries {
+                101 => Ok(()),
+                n if n % 2 == 0 => Err("no memory".to_owned()),
+                _ => panic!("the test's own panic"),
+            }
+        };
+        run_until_done(
+            || clock.get(),
+            work,
+            |reason, delay| {
+                reasons.push(reason.to_owned());
+                pauses.push(delay.as_millis());
+                clock.set(clock.get() + delay);
+                true
+            },
+        );
+        assert_eq!((tries, pauses.len()), (101, 100));
+        assert_eq!(pauses[..11], [100, 100, 100, 100, 100, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000]);
+        assert!(pauses[11..].iter().all(|pause| *pause == 30_000));
+        assert_eq!(reasons[..2], ["it panicked", "no memory"]);
+    }
+
+    #[test]
+    fn a_pause_can_end_the_thread() {
+        let mut pauses = 0;
+        let pause = |_: &str, _| {
+            pauses += 1;
+            pauses < 3
+        };
+        run_until_done(Instant::now, || Err("broken".to_owned()), pause);
+        assert_eq!(pauses, 3);
     }
 
     #[test]

@@ -333,8 +333,8 @@ async fn run_stt(
                 (Some(SpeechEdge { is_start: true, at, .. }), None) if ended.is_some_and(|ended| at < ended + CONTINUATION_WINDOW) => {}
                 (Some(SpeechEdge { is_start: true, at, samples: given }), None) => {
                     let onset = at.checked_sub(seconds(detector.start)).unwrap_or(at);
-                    let said = utterance(next);
-                    let length = said.and_then(|said| Some(said.end_s? - said.onset_s?).filter(|_| said.sound_s.is_none()));
+                    let spoken = utterance(next);
+                    let length = spoken.and_then(|spoken| Some(spoken.end_s? - spoken.onset_s?).filter(|_| spoken.sound_s.is_none()));
                     let last = length.map(|length| onset + seconds(length + timing.final_delay));
                     current = Some(PendingUtterance { index: next, interim_due: Some(onset + seconds(timing.interim_delay)), final_due: last, samples_before: given });
                     next += 1;
@@ -354,11 +354,11 @@ async fn run_stt(
             },
             () = timer => {
                 let Some(now) = current.as_mut() else { continue };
-                let said = utterance(now.index);
-                let transcript = said.map_or("", |said| said.transcript.as_str());
+                let spoken = utterance(now.index);
+                let transcript = spoken.map_or("", |spoken| spoken.transcript.as_str());
                 // If both are due at the same time, the interim transcript comes first.
                 if now.interim_due.take_if(|at| *at <= Instant::now()).is_some() {
-                    let own = said.map_or("", |said| said.interim.as_str());
+                    let own = spoken.map_or("", |spoken| spoken.interim.as_str());
                     let first = if own.is_empty() { transcript.split_whitespace().take(2).collect::<Vec<_>>().join(" ") } else { own.to_owned() };
                     if !first.is_empty() {
                         sink.send(stt::Event::Interim(first));
@@ -409,9 +409,10 @@ impl Llm for ScriptedProvider {
         Box::pin(async move {
             sleep_until(at).await;
             let words = knowledge::normalize_words(&check.user_text);
-            let said = script.utterances.iter().find(|u| knowledge::normalize_words(&u.transcript) == words);
-            let broken = said.and_then(|utterance| utterance.guardrail.clone());
-            Ok(broken.filter(|key| check.rules.iter().any(|rule| rule.key == *key)))
+            let spoken =
+                script.utterances.iter().find(|u| knowledge::normalize_words(&u.transcript) == words);
+            let violated = spoken.and_then(|utterance| utterance.guardrail.clone());
+            Ok(violated.filter(|key| check.rules.iter().any(|rule| rule.key == *key)))
         })
     }
 }

@@ -594,7 +594,7 @@ fn everybody_can_be_read_and_differs() {
 #[test]
 fn a_wrong_file_is_told_in_one_sentence() {
     let right = include_str!("../../assets/people/theo.toml");
-    for (from, to, said) in [
+    for (from, to, message) in [
         ("age = 0.12", "age = 7", "age is 7, but must be from 0 to 1"),
         ("age = 0.12", "agee = 0.12", "unknown field `agee`"),
         ("size = 0.97", "size = 2.0", "eyes.size is 2, but must be from 0.8 to 1.3"),
@@ -610,7 +610,7 @@ fn a_wrong_file_is_told_in_one_sentence() {
     ] {
         assert!(right.contains(from), "{from}");
         let error = avatar_spec::parse("theo", &right.replacen(from, to, 1)).unwrap_err();
-        assert!(error.contains(said) && !error.contains('\n'), "{to}: {error}");
+        assert!(error.contains(message) && !error.contains('\n'), "{to}: {error}");
     }
     assert!(avatar_spec::parse("a/b", right).unwrap_err().contains("letters"));
     assert_eq!(avatar_spec::parse("theo", right).unwrap().id, "theo");

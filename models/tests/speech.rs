@@ -9,7 +9,7 @@ use std::time::Duration;
 use conversation::spec;
 use crossbeam_channel::unbounded;
 use models::Sink;
-use models::stt::{Config, DecoderPool, Event, Stt};
+use models::stt::{Event, PocketSphinxConfig, PocketSphinxPool, Stt};
 use models::vad::{Detector, Network, NetworkState, SAMPLE_RATE, Scratch, VadEvent, WINDOW};
 
 const SECOND: usize = SAMPLE_RATE as usize;
@@ -69,7 +69,7 @@ fn long_providers_all_sentences_with_and_without_noise_are_found_and_understood(
 
 /// Speaks the sentences with each voice, in noise with the paired peak.
 fn assert_found_and_understood(sentences: &[&'static str], calls: &[(&str, f64)]) {
-    let pool = DecoderPool::start(Config { dir: common::models_dir(), decoders: 1 });
+    let pool = PocketSphinxPool::start(PocketSphinxConfig { dir: common::models_dir(), decoders: 1 });
     common::wait_for(|| !pool.is_loading());
     for &(voice, peak) in calls {
         let (sound, truth) = build_recording(sentences, voice, peak);
@@ -108,7 +108,7 @@ fn assert_found_and_understood(sentences: &[&'static str], calls: &[(&str, f64)]
             }
             stream.end_speech();
             let text = loop {
-                match receiver.recv_timeout(Duration::from_secs(600)).expect("an answer") {
+                match receiver.recv_timeout(common::HANG_TIMEOUT).expect("an answer") {
                     Event::Final(text) => break text,
                     Event::Interim(_) => {}
                     other => panic!("{other:?}"),

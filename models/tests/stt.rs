@@ -6,18 +6,18 @@ mod common;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, unbounded};
-use models::stt::{Config, DecoderPool, Event, Stt, SttStream};
+use models::stt::{Event, PocketSphinxConfig, PocketSphinxPool, Stt, SttStream};
 use models::{ErrorKind, Sink};
 
 /// Waits until all decoders are loaded.
-fn loaded_pool(decoders: usize) -> DecoderPool {
-    let pool = DecoderPool::start(Config { dir: common::models_dir(), decoders });
+fn loaded_pool(decoders: usize) -> PocketSphinxPool {
+    let pool = PocketSphinxPool::start(PocketSphinxConfig { dir: common::models_dir(), decoders });
     common::wait_for(|| !pool.is_loading());
     assert_eq!((pool.loaded_count(), pool.failure()), (decoders, None));
     pool
 }
 
-fn open(pool: &DecoderPool) -> (Box<dyn SttStream>, Receiver<Event>) {
+fn open(pool: &PocketSphinxPool) -> (Box<dyn SttStream>, Receiver<Event>) {
     let (sender, receiver) = unbounded();
     let stream = pool.open(Sink::new(move |event| sender.send(event).unwrap_or_default()));
     (stream.unwrap_or_else(|e| panic!("{e}")), receiver)
@@ -32,7 +32,7 @@ fn transcribe(stream: &mut dyn SttStream, events: &Receiver<Event>, pcm: &[i16])
     stream.end_speech();
     let mut interims = Vec::new();
     loop {
-        match events.recv_timeout(Duration::from_secs(600)).expect("an answer") {
+        match events.recv_timeout(common::HANG_TIMEOUT).expect("an answer") {
             Event::Interim(text) => interims.push(text),
             Event::Final(text) => return (interims, text),
             other => panic!("{other:?}"),
@@ -125,12 +125,13 @@ fn a_call_without_a_decoder_is_refused_and_gets_the_one_that_comes_free() {
 
 #[test]
 fn a_pool_that_is_still_loading_or_cannot_load_says_so() {
-    let pool = DecoderPool::start(Config { dir: common::models_dir(), decoders: 1 });
+    let pool = PocketSphinxPool::start(PocketSphinxConfig { dir: common::models_dir(), decoders: 1 });
     if pool.is_loading() {
         let error = pool.open(Sink::new(|_| ())).err();
         assert!(error.is_none_or(|e| e.kind() == ErrorKind::Busy), "busy while it loads");
     }
-    let nowhere = DecoderPool::start(Config { dir: "no/such/directory".into(), decoders: 1 });
+    let nowhere =
+        PocketSphinxPool::start(PocketSphinxConfig { dir: "no/such/directory".into(), decoders: 1 });
     common::wait_for(|| !nowhere.is_loading());
     let error = nowhere.open(Sink::new(|_| ())).err().expect("refused");
     assert_eq!(error.kind(), ErrorKind::NotAvailable);
@@ -170,7 +171,7 @@ fn transcribe_long(pcm: &[i16]) -> (String, usize) {
     stream.end_speech();
     let mut max_interim_words = 0;
     loop {
-        match events.recv_timeout(Duration::from_secs(600)).expect("an answer") {
+        match events.recv_timeout(common::HANG_TIMEOUT).expect("an answer") {
             Event::Final(text) => return (text, max_interim_words),
             Event::Interim(text) => {
                 max_interim_words = max_interim_words.max(text.split_whitespace().count())
@@ -188,8 +189,8 @@ fn a_speech_of_longer_than_an_utterance_may_be_keeps_the_words_before_and_after(
     pcm.resize(31 * 16_000, 0);
     pcm.extend(common::synthesise(last, "slt"));
     let text = transcribe_long(&pcm).0;
-    let said = format!("{first} {last}");
-    let (wrong, words) = (common::word_errors(&said, &text), said.split_whitespace().count());
+    let spoken = format!("{first} {last}");
+    let (wrong, words) = (common::word_errors(&spoken, &text), spoken.split_whitespace().count());
     assert!(wrong * 4 < words, "{wrong} of {words} words wrong in {text:?}");
 }
 
@@ -230,10 +231,7 @@ fn little_work_is_left_at_the_end_of_sound_that_comes_as_it_is_spoken() {
         let (_, decoder) = receiver.try_iter().last().expect("an interim");
         let before = decoder.cpu_time();
         stream.end_speech();
-        while !matches!(
-            receiver.recv_timeout(Duration::from_secs(600)).expect("an answer").0,
-            Event::Final(_)
-        ) {}
+        while !matches!(receiver.recv_timeout(common::HANG_TIMEOUT).expect("an answer").0, Event::Final(_)) {}
         let work = decoder.cpu_time() - before;
         println!("final after {work:?} of work");
         assert!(work < Duration::from_millis(300), "{work:?}");
@@ -256,7 +254,7 @@ fn long_providers_the_final_comes_soon_after_the_end() {
         common::wait_for(|| pool.queue_usage().0 == 0);
         let start = Instant::now();
         stream.end_speech();
-        while !matches!(events.recv_timeout(Duration::from_secs(600)).expect("an answer"), Event::Final(_)) {}
+        while !matches!(events.recv_timeout(common::HANG_TIMEOUT).expect("an answer"), Event::Final(_)) {}
         waits.push(start.elapsed());
     }
     let best = waits.into_iter().min().unwrap();

@@ -44,20 +44,20 @@ impl SpeechResult {
 
 fn synthesise(flite: &Flite, text: &str, voice: &str, pronunciation: &[(&str, &str)]) -> SpeechResult {
     let (_handle, events) = request_speech(flite, text, voice, pronunciation);
-    let mut said = SpeechResult::default();
+    let mut speech = SpeechResult::default();
     loop {
-        match events.recv_timeout(Duration::from_secs(600)).expect("flite goes on") {
-            Event::Phones(phones) => said.phones.extend(phones),
-            Event::Words(words) => said.words.extend(words.into_iter().map(|w| (w.text, w.end))),
+        match events.recv_timeout(common::HANG_TIMEOUT).expect("flite goes on") {
+            Event::Phones(phones) => speech.phones.extend(phones),
+            Event::Words(words) => speech.words.extend(words.into_iter().map(|w| (w.text, w.end))),
             Event::Audio { pcm, sample_rate } => {
-                assert!(said.rate == 0 || said.rate == sample_rate, "one rate");
-                if said.rate == 0 {
-                    said.words_before_audio = said.words.len();
+                assert!(speech.rate == 0 || speech.rate == sample_rate, "one rate");
+                if speech.rate == 0 {
+                    speech.words_before_audio = speech.words.len();
                 }
-                said.rate = sample_rate;
-                said.pcm.extend(pcm);
+                speech.rate = sample_rate;
+                speech.pcm.extend(pcm);
             }
-            Event::End => return said,
+            Event::End => return speech,
             Event::Failed(error) => panic!("{text:?}: {error}"),
         }
     }
@@ -71,32 +71,32 @@ fn loudness(pcm: &[i16]) -> f64 {
 fn every_voice_says_the_words_with_marks_before_the_first_sound() {
     let flite = flite();
     for voice in Voice::ALL {
-        let said = synthesise(&flite, "Hello, it's Dr. Smith's e-mail.", voice.name(), &[]);
-        assert_eq!(said.rate, voice.sample_rate(), "{voice:?}");
-        assert_eq!(said.words_before_audio, 5, "{voice:?}");
-        let words: Vec<_> = said.words.iter().map(|(w, _)| w.as_str()).collect();
+        let speech = synthesise(&flite, "Hello, it's Dr. Smith's e-mail.", voice.name(), &[]);
+        assert_eq!(speech.rate, voice.sample_rate(), "{voice:?}");
+        assert_eq!(speech.words_before_audio, 5, "{voice:?}");
+        let words: Vec<_> = speech.words.iter().map(|(w, _)| w.as_str()).collect();
         assert_eq!(words, ["Hello,", "it's", "Dr.", "Smith's", "e-mail."], "{voice:?}");
         assert!(
-            said.words.is_sorted_by(|a, b| a.1 < b.1),
+            speech.words.is_sorted_by(|a, b| a.1 < b.1),
             "{voice:?}: every word ends later than the one before: {:?}",
-            said.words
+            speech.words
         );
-        assert!(said.phones.is_sorted_by(|a, b| a.end <= b.end), "{voice:?}");
-        let (last_word, last_phone) = (said.words[4].1, f64::from(said.phones.last().unwrap().end));
+        assert!(speech.phones.is_sorted_by(|a, b| a.end <= b.end), "{voice:?}");
+        let (last_word, last_phone) = (speech.words[4].1, f64::from(speech.phones.last().unwrap().end));
         assert!(last_word < last_phone, "{voice:?}: a pause follows the last word");
         // The diphone voices shorten the last pause by .1 s from their plan.
-        let missing = last_phone - said.seconds();
+        let missing = last_phone - speech.seconds();
         assert!(
             (-0.02..0.15).contains(&missing),
             "{voice:?}: {} s of sound, phones end at {last_phone}",
-            said.seconds()
+            speech.seconds()
         );
-        assert!(last_word < said.seconds(), "{voice:?}: the last word is heard whole");
+        assert!(last_word < speech.seconds(), "{voice:?}: the last word is heard whole");
         assert!(
-            said.phones.iter().any(|p| p.name == "hh") && said.phones.iter().any(|p| p.name == "pau"),
+            speech.phones.iter().any(|p| p.name == "hh") && speech.phones.iter().any(|p| p.name == "pau"),
             "{voice:?}"
         );
-        assert!(loudness(&said.pcm) > 500.0, "{voice:?} is audible");
+        assert!(loudness(&speech.pcm) > 500.0, "{voice:?} is audible");
     }
 }
 
@@ -104,17 +104,19 @@ fn every_voice_says_the_words_with_marks_before_the_first_sound() {
 fn the_silence_at_both_ends_is_short_and_is_silence() {
     let flite = flite();
     for voice in ["slt", "rms", "awb", "kal16"] {
-        let said = synthesise(&flite, "Good morning to you.", voice, &[]);
-        let last_word = said.words.last().unwrap().1;
+        let speech = synthesise(&flite, "Good morning to you.", voice, &[]);
+        let last_word = speech.words.last().unwrap().1;
         assert!(
-            said.seconds() - last_word < 0.25,
+            speech.seconds() - last_word < 0.25,
             "{voice}: {} after the last word",
-            said.seconds() - last_word
+            speech.seconds() - last_word
         );
-        assert!(said.phones[0].name == "pau" && said.phones[0].end <= 0.031, "{voice}: {:?}", said.phones[0]);
+        let first_phone = &speech.phones[0];
+        assert!(first_phone.name == "pau" && first_phone.end <= 0.031, "{voice}: {first_phone:?}");
         // No sound was cut off.
-        let edge = said.rate as usize / 200;
-        let (first, last) = (loudness(&said.pcm[..edge]), loudness(&said.pcm[said.pcm.len() - edge..]));
+        let samples = speech.rate as usize / 200;
+        let (first, last) =
+            (loudness(&speech.pcm[..samples]), loudness(&speech.pcm[speech.pcm.len() - samples..]));
         assert!(
             first < 150.0 && last < 150.0,
             "{voice}: loudness {first} at the beginning and {last} at the end"
@@ -125,27 +127,28 @@ fn the_silence_at_both_ends_is_short_and_is_silence() {
 #[test]
 fn a_listed_word_sounds_otherwise_and_is_reported_as_written() {
     let flite = flite();
-    let said = synthesise(&flite, "Ask NGINX now.", "slt", &[("nginx", "engine ex")]);
-    let words: Vec<_> = said.words.iter().map(|(w, _)| w.as_str()).collect();
+    let speech = synthesise(&flite, "Ask NGINX now.", "slt", &[("nginx", "engine ex")]);
+    let words: Vec<_> = speech.words.iter().map(|(w, _)| w.as_str()).collect();
     assert_eq!(words, ["Ask", "NGINX", "now."]);
     let phones = |s: &SpeechResult| s.phones.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
-    assert_eq!(phones(&said), phones(&synthesise(&flite, "Ask engine ex now.", "slt", &[])));
-    assert_ne!(phones(&said), phones(&synthesise(&flite, "Ask NGINX now.", "slt", &[])));
+    assert_eq!(phones(&speech), phones(&synthesise(&flite, "Ask engine ex now.", "slt", &[])));
+    assert_ne!(phones(&speech), phones(&synthesise(&flite, "Ask NGINX now.", "slt", &[])));
 }
 
 #[test]
 fn a_long_text_goes_on_in_parts_with_one_time_line() {
     let flite = flite();
     let text = "This is a sentence of some length, as people say it when they explain a thing to somebody. And this is the next one. ".repeat(4);
-    let said = synthesise(&flite, &text, "slt", &[]);
+    let speech = synthesise(&flite, &text, "slt", &[]);
     assert_eq!(
-        said.words.iter().map(|(w, _)| w.as_str()).collect::<Vec<_>>(),
+        speech.words.iter().map(|(w, _)| w.as_str()).collect::<Vec<_>>(),
         text.split_whitespace().collect::<Vec<_>>()
     );
-    assert!(said.words.is_sorted_by(|a, b| a.1 <= b.1) && said.phones.is_sorted_by(|a, b| a.end <= b.end));
-    assert!((said.seconds() - f64::from(said.phones.last().unwrap().end)).abs() < 0.05);
+    assert!(speech.words.is_sorted_by(|a, b| a.1 <= b.1));
+    assert!(speech.phones.is_sorted_by(|a, b| a.end <= b.end));
+    assert!((speech.seconds() - f64::from(speech.phones.last().unwrap().end)).abs() < 0.05);
     assert!(
-        said.words_before_audio < said.words.len() / 2,
+        speech.words_before_audio < speech.words.len() / 2,
         "the first sound does not wait for the whole text"
     );
 }
@@ -203,9 +206,9 @@ fn empty_and_huge_texts_are_refused_and_marks_alone_are_a_moment_of_silence() {
         );
         assert!(events.recv().is_err(), "nothing follows");
     }
-    let said = synthesise(&flite, "👍 ...", "slt", &[]);
-    assert_eq!(said.words.iter().map(|(w, _)| w.as_str()).collect::<Vec<_>>(), ["👍", "..."]);
-    assert!(said.seconds() < 0.05 && said.pcm.iter().all(|x| *x == 0));
+    let speech = synthesise(&flite, "👍 ...", "slt", &[]);
+    assert_eq!(speech.words.iter().map(|(w, _)| w.as_str()).collect::<Vec<_>>(), ["👍", "..."]);
+    assert!(speech.seconds() < 0.05 && speech.pcm.iter().all(|x| *x == 0));
 }
 
 #[test]
@@ -234,12 +237,12 @@ fn no_text_makes_flite_fall() {
         "-5 -.5 .5 5. 0",
     ];
     for text in odd {
-        let said = synthesise(&flite, text, "kal16", &[]);
-        assert_eq!(said.words.len(), text.split_whitespace().count(), "{text:?}");
+        let speech = synthesise(&flite, text, "kal16", &[]);
+        assert_eq!(speech.words.len(), text.split_whitespace().count(), "{text:?}");
         assert!(
-            said.words.iter().all(|(_, end)| *end <= said.seconds() * 1.05 + 0.1),
+            speech.words.iter().all(|(_, end)| *end <= speech.seconds() * 1.05 + 0.1),
             "{text:?}: {:?}",
-            said.words
+            speech.words
         );
     }
 }

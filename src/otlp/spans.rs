@@ -199,7 +199,7 @@ mod tests {
             at: Time::from_seconds(at),
             event,
         });
-        events.flat_map(|fact| trace.apply(ID, &fact)).collect()
+        events.flat_map(|event| trace.apply(ID, &event)).collect()
     }
 
     fn sample_turn() -> TurnTimes {

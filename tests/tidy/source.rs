@@ -1,12 +1,16 @@
-//! Rust source as the checks of this folder read it.
+//! Source code as the checks of this folder read it.
 
 use std::path::{Path, PathBuf};
 
-/// The text with comments, strings and characters blanked out; lines stay.
+/// A blank in place of a character; lines stay.
+fn blank(c: char) -> char {
+    if c == '\n' { '\n' } else { ' ' }
+}
+
+/// Rust with comments, strings and characters blanked out; lines stay.
 pub(crate) fn code(text: &str) -> String {
     let bytes: Vec<char> = text.chars().collect();
     let mut out = String::with_capacity(text.len());
-    let blank = |c: char| if c == '\n' { '\n' } else { ' ' };
     let at = |i: usize| bytes.get(i).copied().unwrap_or('\0');
     let mut i = 0;
     while i < bytes.len() {
@@ -53,6 +57,99 @@ fn raw_string_end(text: &[char], start: usize) -> Option<usize> {
         let closes = text[i] == '"' && text[i + 1..].iter().take_while(|c| **c == '#').count() >= hashes;
         closes.then_some(i + 1 + hashes)
     })
+}
+
+/// Python or JavaScript with comments, strings and regular expressions blanked out; lines stay. The
+/// code in the `${…}` of a JavaScript template stays, too.
+pub(crate) fn script_code(text: &str, is_python: bool) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    let mut out = String::with_capacity(text.len());
+    // For each template around the position: the number of open braces in its `${…}`.
+    let mut templates: Vec<usize> = Vec::new();
+    // The last character of the code that is no space: it decides what a `/` begins.
+    let mut previous = '\0';
+    let mut i = 0;
+    while i < chars.len() {
+        let c = chars[i];
+        let resumes_template = c == '}' && templates.last() == Some(&0);
+        let length = if resumes_template {
+            templates.pop();
+            template_length(&chars[i..])
+        } else {
+            literal_length(&chars[i..], previous, is_python)
+        };
+        if length == 0 {
+            if let Some(braces) = templates.last_mut() {
+                match c {
+                    '{' => *braces += 1,
+                    '}' => *braces -= 1,
+                    _ => {}
+                }
+            }
+            if !c.is_whitespace() {
+                previous = c;
+            }
+            out.push(c);
+            i += 1;
+        } else {
+            let end = i + length;
+            let is_template = resumes_template || (c == '`' && !is_python);
+            if is_template && chars[end - 1] == '{' {
+                templates.push(0);
+            }
+            if c != '/' && c != '#' {
+                previous = chars[end - 1];
+            }
+            out.extend(chars[i..end].iter().copied().map(blank));
+            i = end;
+        }
+    }
+    out
+}
+
+/// The length of the comment, string or regular expression that begins here; 0 if none does.
+fn literal_length(rest: &[char], previous: char, is_python: bool) -> usize {
+    let at = |i: usize| rest.get(i).copied().unwrap_or('\0');
+    match at(0) {
+        '#' if is_python => line_length(rest),
+        quote @ ('"' | '\'') if is_python && at(1) == quote && at(2) == quote => {
+            length_to(rest, 3, &[quote, quote, quote])
+        }
+        quote @ ('"' | '\'') => length_to(rest, 1, &[quote]),
+        '`' if !is_python => template_length(rest),
+        '/' if is_python => 0,
+        '/' if at(1) == '/' => line_length(rest),
+        '/' if at(1) == '*' => length_to(rest, 2, &['*', '/']),
+        '/' if "(,=:[!&|?{;>\0".contains(previous) => length_to(rest, 1, &['/']),
+        _ => 0,
+    }
+}
+
+fn line_length(rest: &[char]) -> usize {
+    rest.iter().position(|c| *c == '\n').unwrap_or(rest.len())
+}
+
+/// The length up to and including the first `end` at or after `from` that is not escaped.
+fn length_to(rest: &[char], from: usize, end: &[char]) -> usize {
+    let mut i = from;
+    while i < rest.len() && !rest[i..].starts_with(end) {
+        i += if rest[i] == '\\' { 2 } else { 1 };
+    }
+    (i + end.len()).min(rest.len())
+}
+
+/// The length of the part of a template that begins here, up to its `${` or its end.
+fn template_length(rest: &[char]) -> usize {
+    let mut i = 1;
+    while i < rest.len() {
+        match rest[i] {
+            '\\' => i += 2,
+            '`' => return i + 1,
+            '$' if rest.get(i + 1) == Some(&'{') => return i + 2,
+            _ => i += 1,
+        }
+    }
+    rest.len()
 }
 
 /// The end of the block whose `{` is at or after `start`.

@@ -31,7 +31,7 @@ use crate::workload::Workload;
 use feeder::{Feeder, RunResult, Snapshot};
 
 /// How often the program polls whether the engine has loaded its models.
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
+const MODELS_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Name of the callers' thread.
 const CALLER_THREAD: &str = "callers";
 
@@ -79,7 +79,7 @@ pub(crate) fn run(
         if !why.contains("loading") {
             return Err(Error::Failed(why));
         }
-        std::thread::sleep(POLL_INTERVAL);
+        std::thread::sleep(MODELS_POLL_INTERVAL);
     }
     callers.pin().map_err(failed)?;
     let call = call_template(&plan.workload)?;

@@ -4,8 +4,8 @@
 pub(crate) const PLAYOUT_DELAY: f64 = 0.06;
 /// Samples per second.
 const CLOCK_RATE: f64 = 48_000.0;
-/// Samples of a missing frame: 20 ms.
-const FRAME_SAMPLES: i64 = 960;
+/// Samples of a missing frame: 20 ms at 48 kHz.
+const FRAME_SAMPLES_48K: i64 = 960;
 
 /// Lateness of one stream's frames.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,7 +46,7 @@ impl Lateness {
             Some((_, end)) => (timestamp - end).max(0),
             None => 0,
         };
-        let lost = (missing as u64).div_ceil(FRAME_SAMPLES as u64);
+        let lost = (missing as u64).div_ceil(FRAME_SAMPLES_48K as u64);
         self.last_frame = Some((timestamp, timestamp + samples));
         let needed = timestamp as f64 / CLOCK_RATE;
         let base = match self.playout_start {
@@ -68,7 +68,7 @@ impl Lateness {
         if missing <= 0 {
             return 0.0;
         }
-        let lost = (missing as u64).div_ceil(FRAME_SAMPLES as u64);
+        let lost = (missing as u64).div_ceil(FRAME_SAMPLES_48K as u64);
         self.frames += lost;
         self.late_frames += lost;
         self.concealed_seconds += missing as f64 / CLOCK_RATE;

@@ -33,9 +33,9 @@ const FIRST_CALL_ALONE: Duration = Duration::from_secs(2);
 /// Time from the start of the last call to the start of the measurement.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 /// Delay before a rejected caller tries again.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// How often the running calls are counted.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
+const REJECTED_CALLER_RETRY_DELAY: Duration = Duration::from_secs(1);
+/// How often the state of the calls is polled.
+const CALL_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How often a soak test reads the server's metrics.
 const METRICS_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum wait for the complete record of a call and all its webhooks.
@@ -155,8 +155,9 @@ impl Caller {
                         break;
                     }
                     let mut stop = self.stop.clone();
+                    let retry_at = (clock::now() + REJECTED_CALLER_RETRY_DELAY).min(self.ends_at);
                     tokio::select! {
-                        () = sleep_until((clock::now() + RETRY_DELAY).min(self.ends_at).into()) => {}
+                        () = sleep_until(retry_at.into()) => {}
                         _ = stop.wait_for(|stop| *stop) => {}
                     }
                     continue;
@@ -197,7 +198,7 @@ fn stop_signal() -> watch::Receiver<bool> {
     let flag = interrupt_flag();
     tokio::spawn(async move {
         while !flag.load(Relaxed) {
-            tokio::time::sleep(POLL_INTERVAL).await;
+            tokio::time::sleep(CALL_POLL_INTERVAL).await;
         }
         stop_sender.send_replace(true);
         // The task ends with the last receiver, at the end of the run.
@@ -244,7 +245,7 @@ async fn run_callers(
     let mut progress = Progress::new(started_at, ends_at - started_at);
     let (mut next, mut begin, mut next_sample_at, mut last_poll_at) = (1, None, started_at, started_at);
     // The final metrics are read before the calls hang up.
-    while clock::now() + POLL_INTERVAL < ends_at && !*stop.borrow() {
+    while clock::now() + CALL_POLL_INTERVAL < ends_at && !*stop.borrow() {
         let now = clock::now();
         progress.update(now, counters.running.load(Relaxed), plan.calls, counters.failed.load(Relaxed));
         while next < plan.calls
@@ -270,7 +271,7 @@ async fn run_callers(
             let at = now.saturating_duration_since(started_at).as_secs_f64();
             soak_samples.add(at, read_metrics(&context.api).await);
         }
-        sleep_until((now + POLL_INTERVAL).min(ends_at).into()).await;
+        sleep_until((now + CALL_POLL_INTERVAL).min(ends_at).into()).await;
     }
     measured.end = read_metrics(&context.api).await;
     if let Some((at, threads)) = begin {
@@ -302,7 +303,7 @@ async fn wait_until_idle(api: &Api) -> ServerMetrics {
         if reading.calls.is_none_or(|calls| calls == 0.0) || clock::now() >= until {
             return reading;
         }
-        tokio::time::sleep(POLL_INTERVAL).await;
+        tokio::time::sleep(CALL_POLL_INTERVAL).await;
     }
 }
 
@@ -322,7 +323,7 @@ async fn check_scripted_allowed(api: &Api, conversation: &str) -> Result<(), Str
         if has_joined || clock::now() >= until {
             return Ok(());
         }
-        tokio::time::sleep(POLL_INTERVAL).await;
+        tokio::time::sleep(CALL_POLL_INTERVAL).await;
     }
 }
 
@@ -380,7 +381,7 @@ async fn read_record(
             Ok(events) => events,
             Err(_) if clock::now() >= give_up_at => return None,
             Err(_) => {
-                tokio::time::sleep(POLL_INTERVAL).await;
+                tokio::time::sleep(CALL_POLL_INTERVAL).await;
                 continue;
             }
         };
@@ -390,6 +391,6 @@ async fn read_record(
         if ended && delivered || clock::now() >= until {
             return Some(events);
         }
-        tokio::time::sleep(POLL_INTERVAL).await;
+        tokio::time::sleep(CALL_POLL_INTERVAL).await;
     }
 }

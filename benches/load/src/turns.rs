@@ -103,9 +103,9 @@ pub(crate) fn evaluate_turns(workload: &Workload, duration: f64, committed: &[St
 mod tests {
     use super::*;
 
-    fn compare_counts(said: &[&str], late: Option<&str>, committed: &[&str]) -> [usize; 4] {
+    fn compare_counts(expected: &[&str], late: Option<&str>, committed: &[&str]) -> [usize; 4] {
         let committed: Vec<String> = committed.iter().map(ToString::to_string).collect();
-        let turns = compare_turns(said, late, &committed);
+        let turns = compare_turns(expected, late, &committed);
         [turns.expected, turns.right, turns.wrong, turns.missing]
     }
 

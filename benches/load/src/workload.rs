@@ -13,8 +13,8 @@ const BUILT_IN_FILES: (&str, &[u8]) =
 
 /// Sample rate of the recording, in Hz.
 pub(crate) const SAMPLE_RATE: usize = 16_000;
-/// Samples of 20 ms.
-pub(crate) const FRAME_SAMPLES: usize = 320;
+/// Samples of 20 ms at 16 kHz.
+pub(crate) const FRAME_SAMPLES_16K: usize = 320;
 /// The VAD delays of every agent of this server, in s: from an onset to its report, and from an end
 /// to its report.
 const VAD_DELAYS: (f64, f64) = (0.05, 0.25);
@@ -93,7 +93,7 @@ impl Workload {
         let script: Script =
             serde_json::from_str(json).map_err(|e| bad(format!("is not a valid script: {e}")))?;
         let mut speech = parse_wav(wav)?;
-        speech.resize(speech.len().next_multiple_of(FRAME_SAMPLES), 0);
+        speech.resize(speech.len().next_multiple_of(FRAME_SAMPLES_16K), 0);
         let length = speech.len() as f64 / SAMPLE_RATE as f64;
         check_pacing(&script.providers).map_err(bad)?;
         let mut last = 0.0;
@@ -163,8 +163,8 @@ impl Workload {
     /// Frame number `n` of the caller's audio.
     #[must_use]
     pub(crate) fn frame(&self, n: usize) -> &[i16] {
-        let at = n % (self.speech.len() / FRAME_SAMPLES) * FRAME_SAMPLES;
-        &self.speech[at..at + FRAME_SAMPLES]
+        let at = n % (self.speech.len() / FRAME_SAMPLES_16K) * FRAME_SAMPLES_16K;
+        &self.speech[at..at + FRAME_SAMPLES_16K]
     }
 
     /// Time of an ideal engine from the end of an utterance to the first audio of its reply, in s.

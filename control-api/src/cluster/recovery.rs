@@ -18,7 +18,7 @@ use crate::clock;
 use crate::cluster::erasure;
 use crate::events::ending::{end_unjoined, recover_conversation};
 use crate::state::event_storage::EventStorage;
-use crate::state::registry::PendingOffers;
+use crate::state::live_calls::PendingOffers;
 use crate::state::supervise::{BackgroundTask, catch_panic};
 use crate::store::{self, Store};
 
@@ -111,7 +111,12 @@ impl RecoveryTask {
         if self.retention_days > 0 {
             let before = now - clock::to_micros(DAY * self.retention_days);
             for id in self.store.conversations_ended_before(before).await? {
-                erasure::erase_conversation(&self.store, &self.server_id, &self.data, &id).await?;
+                match erasure::erase_conversation(&self.store, &self.server_id, &self.data, &id).await {
+                    Ok(_) => {}
+                    Err(error) if error.is_outage() => return Err(error),
+                    // The other conversations are erased regardless. The next sweep tries again.
+                    Err(error) => tracing::error!(conversation = %id, %error, "cannot erase a conversation"),
+                }
             }
         }
         if damaged {

@@ -1,5 +1,6 @@
 //! Events that wait in memory, within limits, while the store rejects writes or is slow.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
 use conversation::event::{Event, EventEnvelope};
@@ -32,8 +33,8 @@ pub(super) struct Backlog {
     limits: BacklogLimits,
     events: VecDeque<(ConversationId, EventEnvelope, usize)>,
     bytes: usize,
-    /// Time of a call's first waiting event.
-    first_event_at: HashMap<ConversationId, Time>,
+    /// Times of a call's waiting events, in their order.
+    event_times: HashMap<ConversationId, VecDeque<Time>>,
     /// Progress events are dropped: the size limit was reached.
     sheds_progress: bool,
 }
@@ -43,7 +44,8 @@ impl Backlog {
     pub(super) fn push(&mut self, conversation: ConversationId, envelope: EventEnvelope) -> u64 {
         let weight =
             EVENT_OVERHEAD_BYTES + serde_json::to_string(&envelope.event).map_or(0, |json| json.len());
-        let first_event_at = *self.first_event_at.entry(conversation).or_insert(envelope.at);
+        let first_event_at =
+            self.event_times.get(&conversation).and_then(VecDeque::front).copied().unwrap_or(envelope.at);
         let long = envelope.at.as_seconds() - first_event_at.as_seconds() > self.limits.max_call_seconds;
         let large = self.bytes + weight > self.limits.max_bytes;
         if (self.sheds_progress || long || large) && envelope.event.is_progress() {
@@ -60,14 +62,19 @@ impl Backlog {
             return dropped + 1;
         }
         self.bytes += weight;
+        self.event_times.entry(conversation).or_default().push_back(envelope.at);
         self.events.push_back((conversation, envelope, weight));
         dropped
     }
 
     fn drop_progress(&mut self) -> u64 {
         let before = self.events.len();
-        self.events.retain(|(_, fact, _)| !fact.event.is_progress());
+        self.events.retain(|(_, envelope, _)| !envelope.event.is_progress());
         self.bytes = self.events.iter().map(|(_, _, weight)| weight).sum();
+        self.event_times.clear();
+        for (conversation, envelope, _) in &self.events {
+            self.event_times.entry(*conversation).or_default().push_back(envelope.at);
+        }
         (before - self.events.len()) as u64
     }
 
@@ -80,10 +87,18 @@ impl Backlog {
     pub(super) fn take(&mut self, max: usize) -> Vec<(ConversationId, EventEnvelope)> {
         let taken: Vec<_> = self.events.drain(..max.min(self.events.len())).collect();
         self.bytes -= taken.iter().map(|(_, _, weight)| weight).sum::<usize>();
+        for (conversation, ..) in &taken {
+            if let Entry::Occupied(mut times) = self.event_times.entry(*conversation) {
+                times.get_mut().pop_front();
+                if times.get().is_empty() {
+                    times.remove();
+                }
+            }
+        }
         if self.events.is_empty() {
             *self = Self { limits: self.limits, ..Self::default() };
         }
-        taken.into_iter().map(|(conversation, fact, _)| (conversation, fact)).collect()
+        taken.into_iter().map(|(conversation, envelope, _)| (conversation, envelope)).collect()
     }
 }
 
@@ -109,7 +124,7 @@ mod tests {
     }
 
     fn take_seqs(backlog: &mut Backlog) -> Vec<u64> {
-        backlog.take(usize::MAX).into_iter().map(|(_, fact)| fact.seq).collect()
+        backlog.take(usize::MAX).into_iter().map(|(_, envelope)| envelope.seq).collect()
     }
 
     #[test]
@@ -118,10 +133,10 @@ mod tests {
         for n in 0..10 {
             assert_eq!(backlog.push(id(1), progress_event(n, n as f64)), 0);
         }
-        let first: Vec<_> = backlog.take(4).into_iter().map(|(_, fact)| fact.seq).collect();
+        let first: Vec<_> = backlog.take(4).into_iter().map(|(_, envelope)| envelope.seq).collect();
         assert_eq!(first, [0, 1, 2, 3]);
         assert_eq!(take_seqs(&mut backlog), [4, 5, 6, 7, 8, 9]);
-        assert_eq!((backlog.bytes, backlog.first_event_at.len()), (0, 0));
+        assert_eq!((backlog.bytes, backlog.event_times.len()), (0, 0));
     }
 
     #[test]
@@ -151,5 +166,35 @@ mod tests {
         assert_eq!(backlog.push(id(2), utterance(0, 701.0, "another call")), 0);
         assert_eq!(backlog.push(id(1), call_ended(4, 702.0)), 0);
         assert_eq!(take_seqs(&mut backlog), [0, 1, 0, 4]);
+    }
+
+    #[test]
+    fn what_was_taken_counts_no_more_among_the_ten_minutes_of_its_call() {
+        let mut backlog = Backlog::default();
+        for (n, seconds) in [(0, 0.0), (1, 300.0), (2, 600.0)] {
+            assert_eq!(backlog.push(id(1), utterance(n, seconds, "one call")), 0);
+            assert_eq!(backlog.push(id(2), utterance(n, seconds, "another call")), 0);
+        }
+        // The recovery is slower than the calls, so the backlog never is empty.
+        assert_eq!(backlog.take(2).len(), 2);
+        assert_eq!(backlog.push(id(1), utterance(3, 900.0, "ten minutes after the oldest that waits")), 0);
+        assert_eq!(backlog.push(id(1), utterance(4, 901.0, "too late")), 1);
+        assert_eq!(backlog.take(2).len(), 2);
+        assert_eq!(backlog.push(id(1), utterance(5, 901.0, "soon enough again")), 0);
+        assert_eq!(take_seqs(&mut backlog), [2, 2, 3, 5]);
+        assert!(backlog.event_times.is_empty());
+    }
+
+    #[test]
+    fn progress_that_was_dropped_counts_no_more_either() {
+        let limits = BacklogLimits { max_bytes: 2_000, ..BacklogLimits::default() };
+        let mut backlog = Backlog { limits, ..Backlog::default() };
+        for n in 0..5 {
+            assert_eq!(backlog.push(id(1), progress_event(n, 0.0)), 0);
+        }
+        assert_eq!(backlog.push(id(1), utterance(5, 500.0, &"x".repeat(900))), 0);
+        assert_eq!(backlog.push(id(1), utterance(6, 500.0, &"x".repeat(100))), 5, "all progress events");
+        assert_eq!(backlog.push(id(1), utterance(7, 700.0, "700 s after what was dropped")), 0);
+        assert_eq!(take_seqs(&mut backlog), [5, 6, 7]);
     }
 }

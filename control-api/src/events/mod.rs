@@ -1,13 +1,12 @@
 //! Event storage: events arrive from the media threads, which never wait, and one task writes them
-//! in batches of a few milliseconds.
+//! in batches of 20 ms.
 //!
-//! The consequences of an event are written in the same transaction: the webhook that must be sent,
-//! and the conversation's status. Every emitted event is therefore stored, and every stored event
-//! is emitted.
+//! An event, its webhook and the conversation's status are written in one transaction, so they are
+//! stored together or not at all. What an outage drops is counted ([`backlog`]).
 
 mod backlog;
 pub(crate) mod ending;
-mod inbox;
+mod event_source;
 mod projection;
 pub(crate) mod record;
 mod writer;

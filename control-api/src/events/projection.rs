@@ -12,10 +12,11 @@ use conversation::view::{ConversationView, speech_id};
 use super::record;
 use crate::clock::{self, Micros};
 use crate::state::event_storage::EventStorage;
-use crate::state::webhook_queue::{GuardrailCallback, OutboxMessage, PendingCallback};
+use crate::state::guardrail_callback::{GuardrailCallback, PendingCallback};
+use crate::state::webhook_queue::OutboxMessage;
 use crate::store::conversation::{ENDED, Row};
 use crate::store::event::InsertOutcome;
-use crate::store::{self, Store, Transaction, document};
+use crate::store::{self, Store, Transaction, json_record};
 use crate::webhooks::signing;
 
 /// State of a conversation in the writer while its events arrive.
@@ -43,12 +44,12 @@ impl Projection {
         let Some(row) = row.filter(|row| row.status != ENDED || row.joined_at.is_some()) else {
             return Ok(None);
         };
-        let agent = document::parse_document(&row.agent_document)?;
+        let agent = json_record::parse_document(&row.agent_document)?;
         let callback_url = agent["callback_url"].as_str().unwrap_or_default().to_owned();
         let subscribed_events = if callback_url.is_empty() {
             Vec::new()
         } else {
-            document::string_list(&agent, "callback_events")
+            json_record::string_list(&agent, "callback_events")
         };
         let mut view = ConversationView::default();
         for envelope in storage.store.events(id, 0).await? {
@@ -97,14 +98,14 @@ impl Projection {
     }
 
     /// An event with everything that is written with it.
-    pub(super) fn prepare_write(&self, fact: EventEnvelope, follows: EventEffects) -> PreparedEvent {
-        let EventEffects { delivery, callbacks: notices, change } = follows;
+    pub(super) fn prepare_write(&self, envelope: EventEnvelope, follows: EventEffects) -> PreparedEvent {
+        let EventEffects { delivery, callbacks, change } = follows;
         PreparedEvent {
             conversation: self.row.id.clone(),
             workspace: self.row.workspace.clone(),
-            envelope: fact,
+            envelope,
             delivery,
-            callbacks: notices,
+            callbacks,
             change,
         }
     }
@@ -125,9 +126,7 @@ impl Projection {
         };
         let row = &self.row;
         let callbacks = self.pending_callbacks.drain(..);
-        callbacks
-            .map(|fired| fired.into_callback(&row.agent, &row.agent_name, &row.id, speech.clone()))
-            .collect()
+        callbacks.map(|fired| fired.into_callback(row, speech.clone())).collect()
     }
 
     /// The webhook of an event, if the agent's receiver subscribed to it.
@@ -174,7 +173,7 @@ pub(super) struct EventEffects {
 pub(super) struct PreparedEvent {
     pub(super) conversation: String,
     workspace: String,
-    envelope: EventEnvelope,
+    pub(super) envelope: EventEnvelope,
     delivery: Option<store::delivery::Row>,
     callbacks: Vec<GuardrailCallback>,
     pub(super) change: StatusChange,
@@ -274,7 +273,7 @@ pub(super) async fn write_events(
             let stopped = match stopped_by_agent.get(delivery.agent.as_str()) {
                 Some(stopped) => *stopped,
                 None => {
-                    let stopped = store::document::are_webhooks_stopped(tx, &delivery.agent).await?;
+                    let stopped = store::json_record::are_webhooks_stopped(tx, &delivery.agent).await?;
                     stopped_by_agent.insert(&delivery.agent, stopped);
                     stopped
                 }

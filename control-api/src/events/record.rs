@@ -57,14 +57,14 @@ pub(crate) fn projection_to_json(view: &ConversationView, id: &str, started_at: 
 
 /// The projection in a record: stored with an ended conversation, otherwise computed from its
 /// events.
-pub(crate) async fn load_projection(shared: &AppState, row: &Row) -> store::Result<Value> {
+pub(crate) async fn load_projection(state: &AppState, row: &Row) -> store::Result<Value> {
     if let Some(record) = &row.record {
         return serde_json::from_str(record)
             .map_err(|e| store::Error::CorruptRow("conversation", e.to_string()));
     }
     let mut view = ConversationView::default();
     if row.status != STARTED {
-        for event in shared.store.events(&row.id, 0).await? {
+        for event in state.store.events(&row.id, 0).await? {
             view.apply(&event);
         }
     }
@@ -72,15 +72,15 @@ pub(crate) async fn load_projection(shared: &AppState, row: &Row) -> store::Resu
 }
 
 /// The session token of a conversation.
-pub(crate) fn session_token(shared: &AppState, id: &str, created_at: Micros) -> Option<String> {
+pub(crate) fn session_token(state: &AppState, id: &str, created_at: Micros) -> Option<String> {
     let iat = u64::try_from(created_at / 1_000_000).ok()?;
-    let exp = iat + shared.config.timeouts.token.as_secs();
-    Some(shared.token_signer.sign(&Claims { sub: id.parse().ok()?, iat, exp }))
+    let exp = iat + state.config.timeouts.token.as_secs();
+    Some(state.token_signer.sign(&Claims { sub: id.parse().ok()?, iat, exp }))
 }
 
 /// The page where a user joins.
-pub(crate) fn join_link(shared: &AppState, row: &Row, base: &str) -> String {
-    let token = session_token(shared, &row.id, row.created_at).unwrap_or_default();
+pub(crate) fn join_link(state: &AppState, row: &Row, base: &str) -> String {
+    let token = session_token(state, &row.id, row.created_at).unwrap_or_default();
     format!("{base}/join/{}#token={token}", row.id)
 }
 
@@ -125,18 +125,15 @@ fn common_fields(row: &Row) -> Map<String, Value> {
 
 /// An element of the list, as an API key with this scope sees it.
 pub(crate) fn list_item(
-    shared: &AppState,
+    state: &AppState,
     row: &Row,
     mut projection: Value,
     base: &str,
     scope: Scope,
 ) -> Value {
     let mut record = common_fields(row);
-    let link = if scope < Scope::Operate {
-        join_link_without_token(row, base)
-    } else {
-        join_link(shared, row, base)
-    };
+    let link =
+        if scope < Scope::Operate { join_link_without_token(row, base) } else { join_link(state, row, base) };
     record.insert("join_link".into(), link.into());
     record.insert("job_id".into(), Value::Null);
     for name in ["usage_json", "snippets", "chat_history"] {
@@ -157,6 +154,6 @@ pub(crate) fn detail(row: &Row, mut projection: Value) -> Value {
 }
 
 /// Whether the time for the first join has expired.
-pub(crate) fn is_join_expired(shared: &AppState, row: &Row) -> bool {
-    clock::now() >= row.created_at.saturating_add(clock::to_micros(shared.config.timeouts.token))
+pub(crate) fn is_join_expired(state: &AppState, row: &Row) -> bool {
+    clock::now() >= row.created_at.saturating_add(clock::to_micros(state.config.timeouts.token))
 }

@@ -1,17 +1,19 @@
 //! The one task that writes events. While the store rejects writes it retries, and new events wait
-//! in the [`Inbox`]. An event is quarantined (stored as text) if the store rejects it alone or its
-//! code panics, so that it does not block the others.
+//! in the [`EventSource`]. An event is quarantined (stored as text) if the store rejects it alone or
+//! its code panics, so that it does not block the others.
 //!
 //! All events that are not stored yet are in [`Writer`], so the task can be restarted after a panic
 //! without loss.
 //!
 //! ```text
-//!           gather           prepare_event             commit
-//!   Inbox ----------> batch --------------> prepared -----------> stored, announced
-//!                       |                   |  |  ^
-//!                       |                   |  +--+ outage: retry after 500 ms
-//!           code panics |                   | rejected alone, twice
-//!                       +--> quarantined <--+
+//!                 gather           prepare_event             commit
+//!   EventSource ----------> batch --------------> prepared -----------> stored, announced
+//!                             |                   |  |  ^
+//!                             |                   |  +--+ outage: retry after 500 ms
+//!                 code panics |                   | rejected alone, twice
+//!                             +--> quarantined <--+
+//!                                       | its text is rejected too, twice
+//!                                       +--> dropped
 //! ```
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -23,14 +25,14 @@ use conversation::input::Command;
 use models::panic_isolation::catch_panic;
 use tokio::sync::watch;
 
-use super::inbox::{Batch, Inbox};
+use super::event_source::{Batch, EventSource};
 use super::projection::{self, PreparedEvent, Projection, StatusChange, WriteResult};
 use super::{ending, record};
 use crate::clock;
 use crate::state::EngineCell;
 use crate::state::event_queue::EventReceiver;
 use crate::state::event_storage::EventStorage;
-use crate::state::registry::PendingOffers;
+use crate::state::live_calls::PendingOffers;
 use crate::state::supervise::BackgroundTask;
 use crate::state::webhook_queue::OutboxMessage;
 use crate::store::crash_points::{CrashHook, CrashPoint};
@@ -48,10 +50,10 @@ pub(crate) struct Writer {
     /// Ends the calls of conversations that are over or were erased.
     engine: Arc<EngineCell>,
     crash_hook: Option<CrashHook>,
-    inbox: Inbox,
+    source: EventSource,
     /// Conversations that emit events.
     projections: HashMap<ConversationId, Projection>,
-    /// The current batch: taken from the inbox, not prepared yet.
+    /// The current batch: taken from the source, not prepared yet.
     batch: Batch,
     /// Prepared and not in the store yet.
     prepared: VecDeque<PreparedEvent>,
@@ -62,17 +64,17 @@ pub(crate) struct Writer {
 }
 
 impl BackgroundTask for Writer {
-    /// Writes events until the server stops, then those that still wait. The inbox waits for the
+    /// Writes events until the server stops, then those that still wait. The source waits for the
     /// stop.
     async fn run(&mut self, _: watch::Receiver<bool>) {
         if std::mem::replace(&mut self.has_run, true) {
             self.resume_after_panic().await;
         }
-        while self.inbox.gather(&mut self.batch).await {
+        while self.source.gather(&mut self.batch).await {
             self.process_batch().await;
         }
         loop {
-            self.inbox.drain_remaining(&mut self.batch);
+            self.source.drain_remaining(&mut self.batch);
             if self.batch.is_empty() {
                 return;
             }
@@ -90,13 +92,13 @@ impl Writer {
         queue: EventReceiver,
         stop: watch::Receiver<bool>,
     ) -> Self {
-        let inbox = Inbox::new(storage.store.clone(), queue, stop);
+        let source = EventSource::new(storage.store.clone(), queue, stop);
         Self {
             storage,
             pending_offers,
             engine,
             crash_hook,
-            inbox,
+            source,
             projections: HashMap::new(),
             batch: Batch::default(),
             prepared: VecDeque::new(),
@@ -122,17 +124,17 @@ impl Writer {
 
     /// Processes the current batch.
     async fn process_batch(&mut self) {
-        while let Some((id, fact)) = self.batch.events.pop_front() {
-            if self.projections.contains_key(&id) || self.load_projection(id, &fact).await {
-                self.prepare_event(id, fact).await;
+        while let Some((id, envelope)) = self.batch.events.pop_front() {
+            if self.projections.contains_key(&id) || self.load_projection(id, &envelope).await {
+                self.prepare_event(id, envelope).await;
             } else {
-                self.inbox.mark_settled(1);
+                self.source.mark_settled(1);
             }
         }
         self.store_prepared().await;
         while let Some(id) = self.batch.panicked.front().copied() {
             self.end_panicked_call(id).await;
-            self.inbox.clear_panicked(id);
+            self.source.clear_panicked(id);
             self.batch.panicked.pop_front();
         }
         for done in self.batch.flushes.drain(..) {
@@ -148,7 +150,7 @@ impl Writer {
         let name = id.to_string();
         let mut tries = 0;
         loop {
-            let ended = self.inbox.run_bounded(ending::recover_conversation(&self.storage, &name)).await;
+            let ended = self.source.run_bounded(ending::recover_conversation(&self.storage, &name)).await;
             let Err(error) = ended else { return };
             tries += 1;
             if tries == 1 {
@@ -157,11 +159,11 @@ impl Writer {
             // An end that the store rejects while it accepts other writes is left to the next start
             // of the server.
             let gives_up = tries >= ATTEMPTS_BEFORE_SPLIT && !error.is_outage();
-            if gives_up || !self.inbox.wait_before_retry().await {
+            if gives_up || !self.source.wait_before_retry().await {
                 return;
             }
             // The probe reports the store's health itself.
-            let _ = self.inbox.run_bounded(self.storage.store.probe()).await;
+            let _ = self.source.run_bounded(self.storage.store.probe()).await;
         }
     }
 
@@ -186,15 +188,18 @@ impl Writer {
         let (name, panic_error) = (id.to_string(), store::Error::Panicked);
         let mut last = false;
         loop {
-            let quarantined = quarantine_event(&self.storage.store, &name, envelope, &panic_error);
-            let Err(error) = self.inbox.run_bounded(quarantined).await else { break };
+            let store = &self.storage.store;
+            let quarantine = || quarantine_event(store, &name, envelope, &panic_error);
+            let quarantined =
+                quarantine_or_drop(&mut self.source, store, (&name, envelope.seq), quarantine).await;
+            let Err(error) = quarantined else { break };
             self.storage.store.health.report_failure(&error.to_string());
-            if !self.inbox.wait_before_retry().await && std::mem::replace(&mut last, true) {
+            if !self.source.wait_before_retry().await && std::mem::replace(&mut last, true) {
                 tracing::error!(conversation = %id, seq = envelope.seq, "event lost at shutdown: its processing panicked");
                 break;
             }
         }
-        self.inbox.mark_settled(1);
+        self.source.mark_settled(1);
     }
 
     /// Writes the prepared events with their effects, and retries until they are in the store.
@@ -203,7 +208,7 @@ impl Writer {
         let (mut tries, mut last) = (0_u32, false);
         while !self.prepared.is_empty() {
             let prepared_events = &*self.prepared.make_contiguous();
-            match self.inbox.run_bounded(commit_events(&self.storage, prepared_events)).await {
+            match self.source.run_bounded(commit_events(&self.storage, prepared_events)).await {
                 Ok(written) => {
                     let prepared = std::mem::take(&mut self.prepared).into();
                     return self.on_written(prepared, &written);
@@ -223,13 +228,13 @@ impl Writer {
                 self.store_one_by_one().await;
             }
             if !self.prepared.is_empty()
-                && !self.inbox.wait_before_retry().await
+                && !self.source.wait_before_retry().await
                 && std::mem::replace(&mut last, true)
             {
                 let prepared_events = self.prepared.len();
                 tracing::error!(events = prepared_events, "events lost at shutdown");
                 self.prepared.clear();
-                self.inbox.mark_settled(prepared_events);
+                self.source.mark_settled(prepared_events);
             }
         }
     }
@@ -240,7 +245,7 @@ impl Writer {
         let name = id.to_string();
         let (mut tries, mut last) = (0, false);
         loop {
-            match self.inbox.run_bounded(Projection::load(&self.storage, &name)).await {
+            match self.source.run_bounded(Projection::load(&self.storage, &name)).await {
                 Ok(Some(known)) => {
                     self.projections.insert(id, known);
                     return true;
@@ -257,14 +262,20 @@ impl Writer {
                     }
                     let corrupt = !error.is_outage();
                     let known = tries >= ATTEMPTS_BEFORE_SPLIT || self.unreadable.contains(&id);
-                    let quarantined = quarantine_event(&self.storage.store, &name, envelope, &error);
-                    if corrupt && known && self.inbox.run_bounded(quarantined).await.is_ok() {
+                    let store = &self.storage.store;
+                    let quarantine = || quarantine_event(store, &name, envelope, &error);
+                    if corrupt
+                        && known
+                        && quarantine_or_drop(&mut self.source, store, (&name, envelope.seq), quarantine)
+                            .await
+                            .is_ok()
+                    {
                         self.unreadable.insert(id);
                         return false;
                     }
                 }
             }
-            if !self.inbox.wait_before_retry().await && std::mem::replace(&mut last, true) {
+            if !self.source.wait_before_retry().await && std::mem::replace(&mut last, true) {
                 return false;
             }
         }
@@ -276,27 +287,26 @@ impl Writer {
     async fn store_one_by_one(&mut self) {
         while let Some(prepared) = self.prepared.front() {
             let one = std::slice::from_ref(prepared);
-            let mut done = self.inbox.run_bounded(commit_events(&self.storage, one)).await;
+            let mut done = self.source.run_bounded(commit_events(&self.storage, one)).await;
             let mut accepts_writes = done.is_ok();
             if done.as_ref().is_err_and(|error| !error.is_outage()) {
                 // If the store failed and works again, the event is not the cause.
-                accepts_writes = self.inbox.run_bounded(self.storage.store.probe()).await.is_ok();
+                accepts_writes = self.source.run_bounded(self.storage.store.probe()).await.is_ok();
                 if accepts_writes {
-                    done = self.inbox.run_bounded(commit_events(&self.storage, one)).await;
+                    done = self.source.run_bounded(commit_events(&self.storage, one)).await;
                 }
             }
             let written = match done {
                 Ok(written) => Some(written),
                 Err(error) => {
+                    let store = &self.storage.store;
+                    let event = (prepared.conversation.as_str(), prepared.envelope.seq);
+                    let quarantine = || prepared.quarantine(store, &error);
                     if !accepts_writes
                         || error.is_outage()
-                        || self
-                            .inbox
-                            .run_bounded(prepared.quarantine(&self.storage.store, &error))
-                            .await
-                            .is_err()
+                        || quarantine_or_drop(&mut self.source, store, event, quarantine).await.is_err()
                     {
-                        return self.storage.store.health.report_failure(&error.to_string());
+                        return store.health.report_failure(&error.to_string());
                     }
                     None
                 }
@@ -307,7 +317,7 @@ impl Writer {
                 None => {
                     // Only the change of the record is announced, not the event's effects.
                     let written = WriteResult::rejected_conversation(&prepared.conversation);
-                    self.inbox.mark_settled(1);
+                    self.source.mark_settled(1);
                     self.notify_readers(vec![prepared], &written);
                 }
             }
@@ -316,7 +326,7 @@ impl Writer {
 
     /// Events are in the store: notifies the waiting tasks.
     fn on_written(&mut self, prepared: Vec<PreparedEvent>, written: &WriteResult) {
-        self.inbox.mark_settled(prepared.len());
+        self.source.mark_settled(prepared.len());
         for id in written.rejected.iter().filter_map(|id| id.parse().ok()) {
             // The conversation was ended while its connection was being established.
             self.projections.remove(&id);
@@ -347,6 +357,38 @@ async fn commit_events(
     let written = projection::write_events(&mut tx, &storage.server_id, prepared_events).await?;
     tx.commit().await?;
     Ok(written)
+}
+
+/// Quarantines an event, which its conversation and number name in the log. If the store rejects
+/// its text twice, although another write succeeds, the event is dropped: it would hold up all
+/// others.
+///
+/// # Errors
+/// The store accepts no writes.
+async fn quarantine_or_drop<F>(
+    source: &mut EventSource,
+    store: &Store,
+    (conversation, seq): (&str, u64),
+    quarantine: impl Fn() -> F,
+) -> store::Result<()>
+where
+    F: Future<Output = store::Result<()>>,
+{
+    let mut rejections = 0;
+    loop {
+        let Err(error) = source.run_bounded(quarantine()).await else { return Ok(()) };
+        if error.is_outage() {
+            return Err(error);
+        }
+        // If the store failed and works again, the text is not the cause.
+        source.run_bounded(store.probe()).await?;
+        rejections += 1;
+        if rejections == 2 {
+            tracing::error!(conversation, seq, %error, "event dropped: the store rejects its text too");
+            source.count_dropped();
+            return Ok(());
+        }
+    }
 }
 
 /// Stores as text an event whose conversation cannot be read, or whose code panicked. If it is the

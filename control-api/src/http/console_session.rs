@@ -64,37 +64,37 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 
 impl Session {
     /// The session in a request's cookie; `None` if there is none, or if it has ended.
-    async fn from_request(shared: &AppState, headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
-        let Some(session) = Self::from_cookie(shared, headers) else { return Ok(None) };
-        let ended = shared.store.session_has_ended(&session.id).await?;
+    async fn from_request(state: &AppState, headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
+        let Some(session) = Self::from_cookie(state, headers) else { return Ok(None) };
+        let ended = state.store.session_has_ended(&session.id).await?;
         Ok((!ended).then_some(session))
     }
 
     /// The content of the cookie, if it is authentic and has not expired.
-    fn from_cookie(shared: &AppState, headers: &HeaderMap) -> Option<Self> {
+    fn from_cookie(state: &AppState, headers: &HeaderMap) -> Option<Self> {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
         let sealed = cookies
             .flat_map(|value| value.split(';'))
             .find_map(|pair| pair.trim().strip_prefix(COOKIE_NAME)?.strip_prefix('='))?;
-        let plain = shared.vault.open(SEAL_CONTEXT, &URL_SAFE_NO_PAD.decode(sealed).ok()?).ok()?;
+        let plain = state.vault.open(SEAL_CONTEXT, &URL_SAFE_NO_PAD.decode(sealed).ok()?).ok()?;
         let session: Self = serde_json::from_slice(&plain).ok()?;
         (session.until > clock::now()).then_some(session)
     }
 
     /// Responds with the session for its page, and with a cookie of full lifetime.
-    fn renew_and_respond(mut self, shared: &AppState, scope: Scope) -> Response {
+    fn renew_and_respond(mut self, state: &AppState, scope: Scope) -> Response {
         self.until = clock::now() + SESSION_LIFETIME;
         let plain = serde_json::to_vec(&self).expect("a session serializes to JSON");
-        let sealed = URL_SAFE_NO_PAD.encode(shared.vault.seal(SEAL_CONTEXT, &plain));
+        let sealed = URL_SAFE_NO_PAD.encode(state.vault.seal(SEAL_CONTEXT, &plain));
         let body =
             axum::Json(json!({"prefix": self.prefix, "scope": scope.name(), "csrf_token": self.csrf_token}));
-        (set_cookie(shared, &sealed, ""), body).into_response()
+        (set_cookie(state, &sealed, ""), body).into_response()
     }
 }
 
 /// A cookie without `Max-Age` ends with the browser session.
-fn set_cookie(shared: &AppState, value: &str, attributes: &str) -> [(header::HeaderName, HeaderValue); 1] {
-    let secure = shared.config.public_url.as_deref().is_some_and(|url| url.starts_with("https:"));
+fn set_cookie(state: &AppState, value: &str, attributes: &str) -> [(header::HeaderName, HeaderValue); 1] {
+    let secure = state.config.public_url.as_deref().is_some_and(|url| url.starts_with("https:"));
     let secure = if secure { "; Secure" } else { "" };
     let text = format!("{COOKIE_NAME}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{attributes}");
     [(header::SET_COOKIE, HeaderValue::try_from(text).expect("base64 and ASCII text are valid in a header"))]
@@ -102,17 +102,17 @@ fn set_cookie(shared: &AppState, value: &str, attributes: &str) -> [(header::Hea
 
 /// Hash of the key of the requesting session; `None` without a session or without its token.
 pub(crate) async fn session_key_hash(
-    shared: &AppState,
+    state: &AppState,
     headers: &HeaderMap,
 ) -> Result<Option<KeyHash>, ApiError> {
     let Some(token) = headers.get(CSRF_HEADER) else { return Ok(None) };
-    let session = Session::from_request(shared, headers).await?;
+    let session = Session::from_request(state, headers).await?;
     let csrf_matches =
         |session: &Session| verify_slices_are_equal(token.as_bytes(), session.csrf_token.as_bytes()).is_ok();
     Ok(session.filter(csrf_matches).map(|session| session.hash))
 }
 
-async fn log_in(State(shared): State<Arc<AppState>>, Json(body): Json) -> Result<Response, ApiError> {
+async fn log_in(State(state): State<Arc<AppState>>, Json(body): Json) -> Result<Response, ApiError> {
     let key = {
         let faults = FieldErrors::default();
         let key = Fields::body(body, &faults)?.required("key");
@@ -120,22 +120,22 @@ async fn log_in(State(shared): State<Arc<AppState>>, Json(body): Json) -> Result
     };
     let key = key.trim();
     let hash = api_key::hash_key(key);
-    let (_, scope) = auth::authenticate(&shared, &hash).await?;
+    let (_, scope) = auth::authenticate(&state, &hash).await?;
     let mut random = [0; 32];
     vault::fill_random(&mut random);
     let csrf_token = URL_SAFE_NO_PAD.encode(random);
     let prefix = api_key::key_prefix(key).into();
-    Ok(Session { id: store::new_id(), hash, prefix, csrf_token, until: 0 }.renew_and_respond(&shared, scope))
+    Ok(Session { id: store::new_id(), hash, prefix, csrf_token, until: 0 }.renew_and_respond(&state, scope))
 }
 
 /// The current session; 204 if there is none. This is not an error: the page only checks whether
 /// there is one.
-async fn show(State(shared): State<Arc<AppState>>, headers: HeaderMap) -> Result<Response, ApiError> {
-    let Some(session) = Session::from_request(&shared, &headers).await? else {
+async fn show(State(state): State<Arc<AppState>>, headers: HeaderMap) -> Result<Response, ApiError> {
+    let Some(session) = Session::from_request(&state, &headers).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
-    match auth::authenticate(&shared, &session.hash).await {
-        Ok((_, scope)) => Ok(session.renew_and_respond(&shared, scope)),
+    match auth::authenticate(&state, &session.hash).await {
+        Ok((_, scope)) => Ok(session.renew_and_respond(&state, scope)),
         // The key was revoked or has expired.
         Err(ApiError::Unauthorized) => Ok(StatusCode::NO_CONTENT.into_response()),
         Err(other) => Err(other),
@@ -143,13 +143,13 @@ async fn show(State(shared): State<Arc<AppState>>, headers: HeaderMap) -> Result
 }
 
 /// Logs out: all cookies of this log-in become invalid.
-async fn log_out(State(shared): State<Arc<AppState>>, headers: HeaderMap) -> Result<Response, ApiError> {
-    if let Some(session) = Session::from_cookie(&shared, &headers) {
-        let mut tx = shared.store.begin_write().await?;
+async fn log_out(State(state): State<Arc<AppState>>, headers: HeaderMap) -> Result<Response, ApiError> {
+    if let Some(session) = Session::from_cookie(&state, &headers) {
+        let mut tx = state.store.begin_write().await?;
         // A later cookie of the same log-in expires after this one, but at most one cookie lifetime
         // from now.
         store::session::mark_ended(&mut tx, &session.id, clock::now() + SESSION_LIFETIME).await?;
         tx.commit().await?;
     }
-    Ok((StatusCode::NO_CONTENT, set_cookie(&shared, "", "; Max-Age=0")).into_response())
+    Ok((StatusCode::NO_CONTENT, set_cookie(&state, "", "; Max-Age=0")).into_response())
 }

@@ -151,12 +151,12 @@ pub(crate) struct BaseUrl(pub(crate) String);
 impl FromRequestParts<Arc<AppState>> for BaseUrl {
     type Rejection = std::convert::Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, shared: &Arc<AppState>) -> Result<Self, Self::Rejection> {
-        if let Some(url) = &shared.config.public_url {
+    async fn from_request_parts(parts: &mut Parts, state: &Arc<AppState>) -> Result<Self, Self::Rejection> {
+        if let Some(url) = &state.config.public_url {
             return Ok(Self(url.trim_end_matches('/').to_owned()));
         }
         let host = parts.headers.get(header::HOST).and_then(|v| v.to_str().ok()).filter(|h| is_authority(h));
-        Ok(Self(format!("http://{}", host.map_or_else(|| shared.config.listen.to_string(), str::to_owned))))
+        Ok(Self(format!("http://{}", host.map_or_else(|| state.config.listen.to_string(), str::to_owned))))
     }
 }
 

@@ -6,7 +6,7 @@ pub(crate) mod connection_slots;
 pub(crate) mod console_session;
 pub(crate) mod cors;
 pub(crate) mod extract;
-pub(crate) mod key_usage;
+pub(crate) mod key_usage_writer;
 pub(crate) mod peer;
 pub(crate) mod quota;
 pub(crate) mod security_headers;

@@ -20,8 +20,8 @@ pub(crate) struct Peer(pub(crate) IpAddr);
 impl FromRequestParts<Arc<AppState>> for Peer {
     type Rejection = std::convert::Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, shared: &Arc<AppState>) -> Result<Self, Self::Rejection> {
-        Ok(resolve_peer(&parts.extensions, &parts.headers, &shared.config.trusted_proxies))
+    async fn from_request_parts(parts: &mut Parts, state: &Arc<AppState>) -> Result<Self, Self::Rejection> {
+        Ok(resolve_peer(&parts.extensions, &parts.headers, &state.config.trusted_proxies))
     }
 }
 

@@ -1,5 +1,6 @@
-//! Quotas of a workspace: `limits.workspace_*`, each off if 0. Each quota is checked in the
-//! transaction that adds to it, so none is exceeded.
+//! Quotas of a workspace: `limits.workspace_*`, each off if 0. Agents, conversations and bytes
+//! are checked in the transaction that adds to them, so they are never exceeded. Calls are reserved in
+//! memory, and each server counts its own.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -9,15 +10,15 @@ use crate::error::ApiError;
 use crate::state::AppState;
 use crate::store::conversation::{Row, STARTED};
 use crate::store::quota::{self as table, day_number, day_start};
-use crate::store::{Transaction, document};
+use crate::store::{Transaction, json_record};
 
 /// 429 if the workspace has the maximum number of agents.
 pub(crate) async fn check_agents(
-    shared: &AppState,
+    state: &AppState,
     tx: &mut Transaction,
     workspace: &str,
 ) -> Result<(), ApiError> {
-    let max = shared.config.limits.workspace_agents;
+    let max = state.config.limits.workspace_agents;
     if max == 0 || table::count_agents(tx, workspace).await? < i64::from(max) {
         return Ok(());
     }
@@ -30,11 +31,11 @@ pub(crate) async fn check_agents(
 
 /// 429 if the workspace has created the maximum number of conversations today (UTC).
 pub(crate) async fn check_conversations(
-    shared: &AppState,
+    state: &AppState,
     tx: &mut Transaction,
     workspace: &str,
 ) -> Result<(), ApiError> {
-    let max = shared.config.limits.workspace_conversations;
+    let max = state.config.limits.workspace_conversations;
     let now = clock::now();
     if max == 0 || table::count_conversations(tx, workspace, day_number(now)).await? < i64::from(max) {
         return Ok(());
@@ -49,12 +50,12 @@ pub(crate) async fn check_conversations(
 
 /// 429 if the workspace may not store `additional` more bytes.
 pub(crate) async fn check_bytes(
-    shared: &AppState,
+    state: &AppState,
     tx: &mut Transaction,
     workspace: &str,
     additional: usize,
 ) -> Result<(), ApiError> {
-    let max = shared.config.limits.workspace_bytes;
+    let max = state.config.limits.workspace_bytes;
     if max == 0 {
         return Ok(());
     }
@@ -72,14 +73,14 @@ pub(crate) async fn check_bytes(
 /// 429 if the new version of a stored document is larger, and the workspace may not store the
 /// additional bytes. A version that is not larger is always accepted.
 pub(crate) async fn check_growth(
-    shared: &AppState,
+    state: &AppState,
     tx: &mut Transaction,
     workspace: &str,
-    old: &document::Row,
+    old: &json_record::Row,
     new: usize,
 ) -> Result<(), ApiError> {
     let additional = new.saturating_sub(old.document.len() + old.secrets.len());
-    if additional == 0 { Ok(()) } else { check_bytes(shared, tx, workspace, additional).await }
+    if additional == 0 { Ok(()) } else { check_bytes(state, tx, workspace, additional).await }
 }
 
 /// 503 if the workspace has the maximum number of calls. True if a reservation was made, which must
@@ -88,22 +89,22 @@ pub(crate) async fn check_growth(
 /// A call counts from its offer on; otherwise many simultaneous offers would pass. With several
 /// servers on one database, running calls count on all of them. Offers that have not connected yet
 /// count on this server only.
-pub(crate) async fn reserve_call(shared: &AppState, row: &Row) -> Result<bool, ApiError> {
-    let max = shared.config.limits.workspace_calls as usize;
+pub(crate) async fn reserve_call(state: &AppState, row: &Row) -> Result<bool, ApiError> {
+    let max = state.config.limits.workspace_calls as usize;
     if max == 0 || row.status != STARTED {
         return Ok(false);
     }
-    let connecting = shared.connecting_calls.in_workspace(&row.workspace);
+    let connecting = state.connecting_calls.in_workspace(&row.workspace);
     // A call that starts between the two queries is in the second result.
     let mut held = HashSet::new();
     for id in &connecting {
-        if shared.store.is_started(id).await? {
+        if state.store.is_started(id).await? {
             held.insert(id.clone());
         }
     }
-    held.extend(shared.store.running_conversations_of(&row.workspace).await?);
-    let until = Instant::now() + shared.config.timeouts.offer;
-    shared
+    held.extend(state.store.running_conversations_of(&row.workspace).await?);
+    let until = Instant::now() + state.config.timeouts.offer;
+    state
         .connecting_calls
         .reserve(row, until, max, &connecting, &held)
         .ok_or_else(|| ApiError::NoCapacity("the workspace is full: it holds as many calls as it may".into()))

@@ -53,13 +53,13 @@ pub(crate) fn call_span(id: ConversationId) -> tracing::Span {
 
 /// The outermost layer.
 pub(crate) async fn outer_middleware(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     request: Request,
     next: Next,
 ) -> Response {
     let host = request.headers().get(header::HOST).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let host_rejected = shared.config.listen.ip().is_loopback()
-        && !is_allowed_host(host, shared.config.public_url.as_deref());
+    let host_rejected =
+        state.config.listen.ip().is_loopback() && !is_allowed_host(host, state.config.public_url.as_deref());
     let slot_rejected = request.extensions().get::<ReservedConnection>().is_some()
         && !is_essential_path(request.uri().path());
     let call = conversation_in_path(request.uri().path()).map(call_span);
@@ -70,7 +70,7 @@ pub(crate) async fn outer_middleware(
         None => next.run(request).await,
     };
     if let Some(StoreOutage(reason)) = response.extensions().get() {
-        shared.store.health.report_failure(reason);
+        state.store.health.report_failure(reason);
     }
     let headers = response.headers_mut();
     for (name, value) in [

@@ -13,21 +13,21 @@ use crate::error::ApiError;
 use crate::http::extract::Path;
 use crate::join::signaling;
 use crate::state::AppState;
-use crate::store::document;
+use crate::store::json_record;
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().route("/join/{conversation_id}/about", get(about))
 }
 
 async fn about(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<axum::Json<Value>, ApiError> {
     let (parts, _) = request.into_parts();
-    let claims = signaling::verify_token_for(&shared, &parts, &id)?;
-    let row = signaling::find_joinable(&shared, &claims).await?;
-    let agent = document::parse_document(&row.agent_document)?;
+    let claims = signaling::verify_token_for(&state, &parts, &id)?;
+    let row = signaling::find_joinable(&state, &claims).await?;
+    let agent = json_record::parse_document(&row.agent_document)?;
     // The avatar's persona name, otherwise the agent's name.
     let persona = agent["avatars"][0]["persona_name"].as_str().filter(|name| !name.trim().is_empty());
     Ok(axum::Json(json!({"status": row.status, "persona_name": persona.unwrap_or(&row.agent_name)})))

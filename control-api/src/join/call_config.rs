@@ -17,7 +17,7 @@ use crate::resources::{avatars, document_resource, knowledge_cache, mcp};
 use crate::state::AppState;
 use crate::store::conversation::Row;
 use crate::store::secrets::{self, AgentSecrets};
-use crate::store::{self, document};
+use crate::store::{self, json_record};
 
 fn string_or_empty(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
@@ -42,14 +42,14 @@ fn max_call_duration(agent: &Value, avatar: &Value) -> Option<f64> {
 }
 
 /// Builds the call configuration of a conversation.
-pub(crate) async fn build(shared: &AppState, row: &Row) -> store::Result<CallConfig> {
+pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConfig> {
     let corrupt = |what: &str| store::Error::CorruptRow("conversation", what.to_owned());
-    let agent = document::parse_document(&row.agent_document)?;
-    let secrets: AgentSecrets = secrets::open(&shared.vault, &row.agent, &row.agent_secrets)?;
+    let agent = json_record::parse_document(&row.agent_document)?;
+    let secrets: AgentSecrets = secrets::open(&state.vault, &row.agent, &row.agent_secrets)?;
     let avatar = &agent["avatars"][0];
     let avatar_secrets = secrets.avatars.into_iter().next().unwrap_or_default();
-    let guardrails = load_guardrails(shared, row, &agent).await?;
-    let mut tools = load_tools(shared, row, &agent).await?;
+    let guardrails = load_guardrails(state, row, &agent).await?;
+    let mut tools = load_tools(state, row, &agent).await?;
     for guardrail in guardrails.iter().filter(|guardrail| guardrail.response_message.is_none()) {
         // An earlier tool with the same name takes precedence.
         if tools.iter().all(|(tool, _)| tool.name != guardrail.key) {
@@ -64,7 +64,7 @@ pub(crate) async fn build(shared: &AppState, row: &Row) -> store::Result<CallCon
         id: row.id.parse().map_err(|_| corrupt("its id is not a UUID"))?,
         spec,
         agent_name: row.agent_name.clone(),
-        system_prompt: prompt::system_prompt(shared, row, &agent).await?,
+        system_prompt: prompt::system_prompt(state, row, &agent).await?,
         stt: SttChoice {
             provider: string_or_empty(&stt["provider"]),
             model: string_or_empty(&stt["model"]),
@@ -97,14 +97,14 @@ pub(crate) async fn build(shared: &AppState, row: &Row) -> store::Result<CallCon
             avatar_key_id: row.avatar_id.clone(),
             frame_rate: avatar["frame_rate"].as_f64().unwrap_or(25.0) as u32,
         },
-        pose_set: avatars::load_custom_poses(shared, &row.workspace, &row.avatar_id).await?,
+        pose_set: avatars::load_custom_poses(state, &row.workspace, &row.avatar_id).await?,
         tools: tools.into_iter().map(|(tool, _)| tool).collect(),
         guardrails,
-        tool_servers: mcp::session::load_servers(shared, row, &agent).await?,
+        tool_servers: mcp::session::load_servers(state, row, &agent).await?,
         knowledge: knowledge_cache::find_or_build(
-            shared,
+            state,
             &row.workspace,
-            &document::string_list(&agent, "knowledge_base"),
+            &json_record::string_list(&agent, "knowledge_base"),
         )
         .await?,
         expose_tools: agent["config"]["expose_tools"] == true,
@@ -152,24 +152,24 @@ fn turn_settings<'a>(row: &Row, agent: &'a Value, tools: Vec<ToolSpec>) -> setti
 }
 
 /// The agent's tools that still exist, in its order.
-async fn load_tools(shared: &AppState, row: &Row, agent: &Value) -> store::Result<Vec<(Tool, ToolSpec)>> {
-    let ids = document::string_list(agent, "tool");
-    let rows = shared.store.documents(document::Table::Tool, &row.workspace, &ids).await?;
+async fn load_tools(state: &AppState, row: &Row, agent: &Value) -> store::Result<Vec<(Tool, ToolSpec)>> {
+    let ids = json_record::string_list(agent, "tool");
+    let rows = state.store.documents(json_record::Table::Tool, &row.workspace, &ids).await?;
     let mut tools = Vec::new();
     for id in &ids {
         let Some(stored) = rows.iter().find(|row| row.id == *id) else { continue };
         let document: Value = serde_json::from_str(&stored.document)
             .map_err(|e| store::Error::CorruptRow("tool", e.to_string()))?;
-        let headers: SecretHeaders = secrets::open(&shared.vault, &stored.id, &stored.secrets)?;
+        let headers: SecretHeaders = secrets::open(&state.vault, &stored.id, &stored.secrets)?;
         tools.push(parse_tool(&document, headers));
     }
     Ok(tools)
 }
 
 /// The agent's guardrails that still exist, in its order.
-async fn load_guardrails(shared: &AppState, row: &Row, agent: &Value) -> store::Result<Vec<Guardrail>> {
-    let ids = document::string_list(agent, "guardrail");
-    let rows = shared.store.documents(document::Table::Guardrail, &row.workspace, &ids).await?;
+async fn load_guardrails(state: &AppState, row: &Row, agent: &Value) -> store::Result<Vec<Guardrail>> {
+    let ids = json_record::string_list(agent, "guardrail");
+    let rows = state.store.documents(json_record::Table::Guardrail, &row.workspace, &ids).await?;
     let mut guardrails = Vec::new();
     for id in &ids {
         let Some(stored) = rows.iter().find(|row| row.id == *id) else { continue };
@@ -232,8 +232,8 @@ fn parse_tool(document: &Value, headers: SecretHeaders) -> (Tool, ToolSpec) {
 }
 
 /// The call configuration, shared with the engine.
-pub(crate) async fn build_shared(shared: &AppState, row: &Row) -> store::Result<Arc<CallConfig>> {
-    build(shared, row).await.map(Arc::new)
+pub(crate) async fn build_shared(state: &AppState, row: &Row) -> store::Result<Arc<CallConfig>> {
+    build(state, row).await.map(Arc::new)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::http::peer::Peer;
 use crate::http::validate::{FieldErrors, Fields};
 use crate::resources::conversations::{self, NewConversation};
 use crate::state::AppState;
-use crate::store::{self, document};
+use crate::store::{self, json_record};
 use crate::web::Pages;
 
 /// Maximum size of a visitor's context, bytes.
@@ -31,22 +31,22 @@ struct EmbeddableAgent {
 }
 
 /// The agent in the path; 404 unless it exists and may be embedded.
-async fn find_embeddable_agent(shared: &AppState, id: &str) -> Result<EmbeddableAgent, ApiError> {
+async fn find_embeddable_agent(state: &AppState, id: &str) -> Result<EmbeddableAgent, ApiError> {
     let not_found = || ApiError::NotFound(Resource::Agent);
     let id = store::normalize_id(id).ok_or_else(not_found)?;
-    let (workspace, row) = shared.store.agent_in_any_workspace(&id).await?.ok_or_else(not_found)?;
-    let agent = document::parse_document(&row.document)?;
+    let (workspace, row) = state.store.agent_in_any_workspace(&id).await?.ok_or_else(not_found)?;
+    let agent = json_record::parse_document(&row.document)?;
     if agent["embed"]["enabled"] != true || agent["is_active"] == false {
         return Err(not_found());
     }
-    let origins = document::string_list(&agent["embed"], "origins");
+    let origins = json_record::string_list(&agent["embed"], "origins");
     Ok(EmbeddableAgent { workspace, id, origins })
 }
 
 pub(crate) fn routes(pages: &Pages) -> Router<Arc<AppState>> {
     let pages = pages.clone();
-    let page = async move |State(shared): State<Arc<AppState>>, Path(id): Path<String>| {
-        find_embeddable_agent(&shared, &id).await.map(|agent| pages.embed(&agent.origins))
+    let page = async move |State(state): State<Arc<AppState>>, Path(id): Path<String>| {
+        find_embeddable_agent(&state, &id).await.map(|agent| pages.embed(&agent.origins))
     };
     Router::new().route("/embed/{agent_id}", get(page).post(create_conversation))
 }
@@ -63,14 +63,14 @@ fn is_origin_allowed(headers: &HeaderMap, base: &str, origins: &[String]) -> boo
 }
 
 async fn create_conversation(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     Path(id): Path<String>,
     BaseUrl(base): BaseUrl,
     peer: Peer,
     headers: HeaderMap,
     request: Request,
 ) -> Result<axum::Json<Value>, ApiError> {
-    shared.check_rate_limit(&shared.rate_limits.embeds, peer)?;
+    state.check_rate_limit(&state.rate_limits.embeds, peer)?;
     let Json(body) = <Json>::from_request(request, &()).await?;
     let (user_name, user_id, context) = {
         let errors = FieldErrors::default();
@@ -92,21 +92,21 @@ async fn create_conversation(
         let read = (short_text("userName"), short_text("userId"), context);
         errors.into_result(read)?
     };
-    let agent = find_embeddable_agent(&shared, &id).await?;
+    let agent = find_embeddable_agent(&state, &id).await?;
     if !is_origin_allowed(&headers, &base, &agent.origins) {
         return Err(ApiError::Forbidden("This page may not use the agent"));
     }
     let new_conversation =
         NewConversation { agent: agent.id, user_name, user_id, context, from_visitor: true, meta_data: None };
-    let row = conversations::create_record(&shared, &agent.workspace, &new_conversation).await?;
-    Ok(axum::Json(conversations::join_response(&shared, &row, &base).await?))
+    let row = conversations::create_record(&state, &agent.workspace, &new_conversation).await?;
+    Ok(axum::Json(conversations::join_response(&state, &row, &base).await?))
 }
 
 /// `GET /`: a landing page with a link to the demo agent.
 pub(crate) fn landing_routes(pages: &Pages) -> Router<Arc<AppState>> {
     let pages = pages.clone();
-    let page = async move |State(shared): State<Arc<AppState>>| -> Result<Response, ApiError> {
-        let demo = crate::resources::demo::find(&shared).await?;
+    let page = async move |State(state): State<Arc<AppState>>| -> Result<Response, ApiError> {
+        let demo = crate::resources::demo::find(&state).await?;
         Ok(pages.landing(demo.as_deref()))
     };
     Router::new().route("/", get(page))

@@ -48,7 +48,7 @@ use crate::store::conversation::{ENDED, IN_PROGRESS, Row, STARTED};
 /// Maximum size of a session description, bytes. The largest one observed has 10 kB.
 const MAX_SDP_BYTES: usize = 64 << 10;
 
-pub(crate) fn routes(shared: &Arc<AppState>) -> Router<Arc<AppState>> {
+pub(crate) fn routes(state: &Arc<AppState>) -> Router<Arc<AppState>> {
     // `any` admits OPTIONS. The fallback refuses a wrong method with the CORS headers that every
     // response carries.
     Router::new()
@@ -61,7 +61,7 @@ pub(crate) fn routes(shared: &Arc<AppState>) -> Router<Arc<AppState>> {
             patch(whip_trickle).delete(whip_hang_up).options(preflight).fallback(resource_method_not_allowed),
         )
         .route("/api/offer", any(rtvi_offer))
-        .layer(axum::middleware::from_fn_with_state(Arc::clone(shared), add_cors_headers))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(state), add_cors_headers))
 }
 
 /// Allows every origin: access depends on the token, which no browser attaches by itself.
@@ -103,25 +103,25 @@ async fn resource_method_not_allowed() -> Response {
 }
 
 /// Verifies the token of a request and returns its claims.
-fn verify_token(shared: &AppState, parts: &Parts) -> Result<Claims, ApiError> {
+fn verify_token(state: &AppState, parts: &Parts) -> Result<Claims, ApiError> {
     let token = bearer_token(&parts.headers, parts.uri.query()).ok_or(ApiError::Unauthorized)?;
-    shared.token_signer.verify(&token).ok_or(ApiError::Unauthorized)
+    state.token_signer.verify(&token).ok_or(ApiError::Unauthorized)
 }
 
 /// The conversation that a token may still join. 401 if it was never joined and has expired; 409 if
 /// it has ended.
-pub(crate) async fn find_joinable(shared: &AppState, claims: &Claims) -> Result<Row, ApiError> {
-    let row = shared
+pub(crate) async fn find_joinable(state: &AppState, claims: &Claims) -> Result<Row, ApiError> {
+    let row = state
         .store
         .conversation_in_any_workspace(&claims.sub.to_string())
         .await?
         .ok_or(ApiError::Unauthorized)?;
     // A call that started a moment ago may not be in the store yet.
-    let pending = shared.pending_offers.contains(claims.sub);
-    if row.joined_at.is_none() && !pending && record::is_join_expired(shared, &row) {
+    let pending = state.pending_offers.contains(claims.sub);
+    if row.joined_at.is_none() && !pending && record::is_join_expired(state, &row) {
         return Err(ApiError::Unauthorized);
     }
-    if row.status == ENDED || shared.events.has_panicked(claims.sub) {
+    if row.status == ENDED || state.events.has_panicked(claims.sub) {
         return Err(ApiError::Conflict("Conversation has ended".into()));
     }
     Ok(row)
@@ -138,8 +138,8 @@ fn to_api_error(error: OfferError) -> ApiError {
 
 /// Refuses a request about a running call of another server. The client's next attempt may reach
 /// that server.
-fn ensure_local(shared: &AppState, row: &Row) -> Result<(), ApiError> {
-    if row.status == IN_PROGRESS && row.server != *shared.server_id {
+fn ensure_local(state: &AppState, row: &Row) -> Result<(), ApiError> {
+    if row.status == IN_PROGRESS && row.server != *state.server_id {
         return Err(ApiError::NoCapacity("the call is held by another server".into()));
     }
     Ok(())
@@ -147,52 +147,52 @@ fn ensure_local(shared: &AppState, row: &Row) -> Result<(), ApiError> {
 
 /// Submits an offer to the engine.
 async fn submit_offer(
-    shared: &AppState,
+    state: &AppState,
     row: &Row,
     peer: Peer,
     sdp: String,
     replaces: Option<String>,
     restart: bool,
 ) -> Result<AcceptedOffer, ApiError> {
-    if shared.is_draining() && row.status != IN_PROGRESS {
+    if state.is_draining() && row.status != IN_PROGRESS {
         // The engine counts the rejected calls.
-        let capacity_error = shared.engine().reject_new_call();
+        let capacity_error = state.engine().reject_new_call();
         return Err(ApiError::NoCapacity(
             capacity_error.unwrap_or_else(|| "the server is shutting down".into()),
         ));
     }
     // A call that starts now would leave no record.
-    if let Some(reason) = shared.persistence_failure().filter(|_| row.status == STARTED) {
+    if let Some(reason) = state.persistence_failure().filter(|_| row.status == STARTED) {
         return Err(ApiError::StoreUnwritable(reason));
     }
-    ensure_local(shared, row)?;
-    let call = call_config::build_shared(shared, row).await?;
+    ensure_local(state, row)?;
+    let call = call_config::build_shared(state, row).await?;
     let id = call.id;
-    let quota_taken = quota::reserve_call(shared, row).await?;
+    let quota_taken = quota::reserve_call(state, row).await?;
     let mut commands = Vec::new();
     if row.status == STARTED {
         commands.extend(prompt::visitor_context_command(row, call.trust_client_context));
-        commands.extend(shared.store.queued_commands(&row.id).await?);
+        commands.extend(state.store.queued_commands(&row.id).await?);
     }
-    let network = (!shared.is_rate_limit_exempt(peer)).then(|| peer.subscriber_network());
+    let network = (!state.is_rate_limit_exempt(peer)).then(|| peer.subscriber_network());
     let caller = Caller { network, agent: row.agent.clone() };
     let offer = Offer { config: call, sdp, replaces, restart, commands, caller };
-    let accepted = shared.engine().accept_offer(offer).await.map_err(|error| {
+    let accepted = state.engine().accept_offer(offer).await.map_err(|error| {
         if quota_taken {
-            shared.connecting_calls.release(&row.id);
+            state.connecting_calls.release(&row.id);
         }
         to_api_error(error)
     })?;
-    shared.connections.insert(id, &accepted.connection);
+    state.connections.insert(id, &accepted.connection);
     if row.status == STARTED {
-        shared.pending_offers.insert(id);
+        state.pending_offers.insert(id);
     }
     Ok(accepted)
 }
 
 /// The token's claims, if they are for the conversation in the path.
-pub(crate) fn verify_token_for(shared: &AppState, parts: &Parts, id: &str) -> Result<Claims, ApiError> {
-    let claims = verify_token(shared, parts)?;
+pub(crate) fn verify_token_for(state: &AppState, parts: &Parts, id: &str) -> Result<Claims, ApiError> {
+    let claims = verify_token(state, parts)?;
     if id.parse::<ConversationId>().is_ok_and(|id| id == claims.sub) {
         Ok(claims)
     } else {
@@ -216,19 +216,19 @@ fn split_request(request: Request) -> (Parts, Request) {
 }
 
 async fn whip_offer(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     Path(id): Path<String>,
     peer: Peer,
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, request) = split_request(request);
-    let claims = verify_token_for(&shared, &parts, &id)?;
-    shared.check_rate_limit(&shared.rate_limits.offers, peer)?;
+    let claims = verify_token_for(&state, &parts, &id)?;
+    state.check_rate_limit(&state.rate_limits.offers, peer)?;
     let sdp = read_body(request, "application/sdp").await?;
     let sdp = String::from_utf8(sdp.to_vec())
         .map_err(|_| ApiError::BadRequest("bad SDP: it is not text".into()))?;
-    let row = find_joinable(&shared, &claims).await?;
-    let accepted = submit_offer(&shared, &row, peer, sdp, None, false).await?;
+    let row = find_joinable(&state, &claims).await?;
+    let accepted = submit_offer(&state, &row, peer, sdp, None, false).await?;
     let headers = [
         (header::CONTENT_TYPE, "application/sdp".to_owned()),
         (header::LOCATION, format!("/rtc/{}/{}", row.id, accepted.connection)),
@@ -238,36 +238,36 @@ async fn whip_offer(
 
 /// Candidates are not needed: the engine learns the client's address from its connectivity checks.
 async fn whip_trickle(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     Path((id, resource)): Path<(String, String)>,
     request: Request,
 ) -> Result<StatusCode, ApiError> {
     let (parts, request) = split_request(request);
-    let claims = verify_token_for(&shared, &parts, &id)?;
+    let claims = verify_token_for(&state, &parts, &id)?;
     read_body(request, "application/trickle-ice-sdpfrag").await?;
-    ensure_local(&shared, &find_joinable(&shared, &claims).await?)?;
-    if !shared.connections.contains(claims.sub, &resource) {
+    ensure_local(&state, &find_joinable(&state, &claims).await?)?;
+    if !state.connections.contains(claims.sub, &resource) {
         return Err(ApiError::NotFound(crate::error::Resource::Route));
     }
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn whip_hang_up(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     Path((id, resource)): Path<(String, String)>,
     request: Request,
 ) -> Result<StatusCode, ApiError> {
     let (parts, _) = split_request(request);
-    let claims = verify_token_for(&shared, &parts, &id)?;
-    if shared.engine().hang_up(claims.sub, resource).await {
+    let claims = verify_token_for(&state, &parts, &id)?;
+    if state.engine().hang_up(claims.sub, resource).await {
         return Ok(StatusCode::OK);
     }
     // A call that ended by itself has no connection to hang up.
-    shared.events.flush(&shared.store).await;
-    match find_joinable(&shared, &claims).await {
+    state.events.flush(&state.store).await;
+    match find_joinable(&state, &claims).await {
         Err(ApiError::Conflict(_)) => Ok(StatusCode::OK),
         Err(rejection) => Err(rejection),
-        Ok(row) => ensure_local(&shared, &row).and(Err(ApiError::NotFound(crate::error::Resource::Route))),
+        Ok(row) => ensure_local(&state, &row).and(Err(ApiError::NotFound(crate::error::Resource::Route))),
     }
 }
 
@@ -299,7 +299,7 @@ pub fn validate_trickle(body: &[u8]) -> Result<(), (u16, Vec<u8>)> {
 }
 
 async fn rtvi_offer(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     peer: Peer,
     request: Request,
 ) -> Result<Response, ApiError> {
@@ -309,16 +309,16 @@ async fn rtvi_offer(
         _ => return Ok(method_not_allowed("POST, PATCH, OPTIONS")),
     }
     let (parts, request) = split_request(request);
-    let claims = verify_token(&shared, &parts)?;
+    let claims = verify_token(&state, &parts)?;
     let is_trickle = parts.method == Method::PATCH;
     if !is_trickle {
-        shared.check_rate_limit(&shared.rate_limits.offers, peer)?;
+        state.check_rate_limit(&state.rate_limits.offers, peer)?;
     }
     let bytes = read_body(request, "application/json").await?;
     if is_trickle {
         validate_candidates(&bytes)?;
         // The client waits for this response before it reports "connected".
-        find_joinable(&shared, &claims).await?;
+        find_joinable(&state, &claims).await?;
         return Ok(axum::Json(json!({"status": "success"})).into_response());
     }
     let value: Value = serde_json::from_slice(&bytes).map_err(|_| ApiError::Invalid(Vec::new()))?;
@@ -330,10 +330,10 @@ async fn rtvi_offer(
             (fields.required("sdp"), fields.text("pc_id"), fields.boolean("restart_pc").unwrap_or(false));
         faults.into_result(read)?
     };
-    let row = find_joinable(&shared, &claims).await?;
+    let row = find_joinable(&state, &claims).await?;
     // The path does not contain the conversation's id.
     let accepted =
-        submit_offer(&shared, &row, peer, sdp, replaces, restart).instrument(call_span(claims.sub)).await?;
+        submit_offer(&state, &row, peer, sdp, replaces, restart).instrument(call_span(claims.sub)).await?;
     Ok(axum::Json(json!({"sdp": accepted.answer, "type": "answer", "pc_id": accepted.connection}))
         .into_response())
 }

@@ -25,9 +25,9 @@ async fn alive() -> Response {
     axum::Json(json!({"status": "ok"})).into_response()
 }
 
-async fn ready(State(shared): State<Arc<AppState>>) -> Response {
+async fn ready(State(state): State<Arc<AppState>>) -> Response {
     // The prober has its own timeout, which is shorter than the pool's acquire timeout.
-    let answer = tokio::time::timeout(STORE_TIMEOUT, shared.store.ping()).await;
+    let answer = tokio::time::timeout(STORE_TIMEOUT, state.store.ping()).await;
     let failed = match &answer {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(error.to_string()),
@@ -36,24 +36,24 @@ async fn ready(State(shared): State<Arc<AppState>>) -> Response {
     let reason = if let Some(error) = failed {
         tracing::error!(%error, "the store does not respond");
         Some("the store does not answer".to_owned())
-    } else if shared.store.health.failure_reason().is_some() {
+    } else if state.store.health.failure_reason().is_some() {
         Some(STORE_UNWRITABLE.to_owned())
-    } else if shared.tasks.is_down(EVENT_WRITER) {
+    } else if state.tasks.is_down(EVENT_WRITER) {
         Some("events are not being stored".to_owned())
-    } else if shared.is_draining() {
+    } else if state.is_draining() {
         Some("draining".to_owned())
     } else {
         // The reason for which a new call would be rejected. Running calls are not affected by it.
-        shared
+        state
             .engine()
             .not_ready_reason()
-            .or_else(|| shared.engine().capacity_error())
-            .or_else(|| shared.engine().stt_unavailable())
+            .or_else(|| state.engine().capacity_error())
+            .or_else(|| state.engine().models_unavailable())
     };
     match reason {
         // Part of the server takes no calls. The reason is reported, but a load balancer must not
         // remove the server for it.
-        None => match shared.engine().degraded_reason() {
+        None => match state.engine().degraded_reason() {
             None => axum::Json(json!({"status": "ready"})).into_response(),
             Some(reason) => axum::Json(json!({"status": "ready", "reason": reason})).into_response(),
         },

@@ -24,7 +24,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 }
 
 async fn create(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Json(body): Json,
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
@@ -47,7 +47,7 @@ async fn create(
     }
     let key = generate_key();
     let (prefix, hash) = (key_prefix(&key), stored_hash(&key));
-    let mut tx = shared.store.begin_write().await?;
+    let mut tx = state.store.begin_write().await?;
     let draft =
         api_key::Draft { workspace: &caller.workspace, name: &name, prefix, hash: &hash, expires_at, scope };
     let id = api_key::insert(&mut tx, &draft).await?;
@@ -56,11 +56,11 @@ async fn create(
 }
 
 async fn list(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     PageQuery(page): PageQuery<false>,
 ) -> Result<ListResponse, ApiError> {
-    let keys = shared.store.api_keys(Some(&caller.workspace)).await?;
+    let keys = state.store.api_keys(Some(&caller.workspace)).await?;
     let matches = |row: &&api_key::Row| {
         let text = format!("{}\n{}\n{}", row.id, row.name, row.prefix).to_lowercase();
         page.search.as_ref().is_none_or(|part| text.contains(part))
@@ -82,12 +82,12 @@ async fn list(
 }
 
 async fn remove(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
 ) -> Result<axum::Json<Value>, ApiError> {
     let id = store::normalize_id(&id).ok_or(ApiError::NotFound(Resource::ApiKey))?;
-    let mut tx = shared.store.begin_write().await?;
+    let mut tx = state.store.begin_write().await?;
     let found = api_key::delete(&mut tx, Some(&caller.workspace), &id).await?;
     tx.commit().await?;
     if !found {

@@ -27,7 +27,7 @@ pub(crate) fn to_json(avatar: &StockAvatar) -> Value {
 }
 
 async fn list(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     _: ApiCaller,
     PageQuery(page): PageQuery<true>,
 ) -> ListResponse {
@@ -35,14 +35,14 @@ async fn list(
         let text = format!("{}\n{}", avatar.avatar_key_id, avatar.avatar_name).to_lowercase();
         page.search.as_ref().is_none_or(|part| text.contains(part))
     };
-    ListResponse::page_of(shared.stock_avatars.iter().filter(matches).map(to_json).collect(), &page)
+    ListResponse::page_of(state.stock_avatars.iter().filter(matches).map(to_json).collect(), &page)
 }
 
 /// The avatars that agents of a workspace may use: the stock avatars, and the workspace's custom
 /// avatars that can be shown. Without their pictures.
-pub(crate) async fn list_available(shared: &AppState, workspace: &str) -> store::Result<Vec<StockAvatar>> {
-    let custom = shared.store.showable_custom_avatars(workspace).await?;
-    let stock = shared
+pub(crate) async fn list_available(state: &AppState, workspace: &str) -> store::Result<Vec<StockAvatar>> {
+    let custom = state.store.showable_custom_avatars(workspace).await?;
+    let stock = state
         .stock_avatars
         .iter()
         .map(|a| (a.avatar_key_id.clone(), a.avatar_name.clone(), a.gender.clone()));
@@ -56,12 +56,12 @@ pub(crate) async fn list_available(shared: &AppState, workspace: &str) -> store:
 }
 
 /// The avatar with this id, stock or custom, with its picture.
-pub(crate) async fn find(shared: &AppState, workspace: &str, id: &str) -> store::Result<Option<StockAvatar>> {
-    if let Some(stock) = shared.stock_avatars.iter().find(|a| a.avatar_key_id == id) {
+pub(crate) async fn find(state: &AppState, workspace: &str, id: &str) -> store::Result<Option<StockAvatar>> {
+    if let Some(stock) = state.stock_avatars.iter().find(|a| a.avatar_key_id == id) {
         return Ok(Some(stock.clone()));
     }
     let Some(id) = store::normalize_id(id) else { return Ok(None) };
-    let custom = shared.store.custom_avatar(workspace, &id).await?;
+    let custom = state.store.custom_avatar(workspace, &id).await?;
     Ok(custom.filter(|row| row.output.is_some()).map(|row| {
         let output: Value = row.output.and_then(|o| serde_json::from_str(&o).ok()).unwrap_or_default();
         StockAvatar {
@@ -76,24 +76,24 @@ pub(crate) async fn find(shared: &AppState, workspace: &str, id: &str) -> store:
 /// The pose set of a custom avatar; the engine has those of stock avatars. `None` if it was
 /// deleted. Calls that show it at the same time share the pose set.
 pub(crate) async fn load_custom_poses(
-    shared: &AppState,
+    state: &AppState,
     workspace: &str,
     id: &str,
 ) -> store::Result<Option<PoseSetFile>> {
-    let stock = shared.stock_avatars.iter().any(|a| a.avatar_key_id == id);
+    let stock = state.stock_avatars.iter().any(|a| a.avatar_key_id == id);
     let Some(id) = store::normalize_id(id).filter(|_| !stock) else { return Ok(None) };
-    let Some(percent) = shared.store.custom_avatar_completeness(workspace, &id).await? else {
+    let Some(percent) = state.store.custom_avatar_completeness(workspace, &id).await? else {
         return Ok(None);
     };
-    if let Some(pose_set) = shared.live_pose_sets.get(&id, percent) {
+    if let Some(pose_set) = state.live_pose_sets.get(&id, percent) {
         return Ok(Some(pose_set));
     }
-    let Some((percent, poses)) = shared.store.custom_avatar_poses(workspace, &id).await? else {
+    let Some((percent, poses)) = state.store.custom_avatar_poses(workspace, &id).await? else {
         return Ok(None);
     };
     let poses =
         STANDARD.decode(poses).map_err(|e| store::Error::CorruptRow("custom_avatar", e.to_string()))?;
     let pose_set = PoseSetFile { data: poses.into(), completeness: percent.clamp(0, 100) as u8 };
-    shared.live_pose_sets.insert(id, &pose_set);
+    state.live_pose_sets.insert(id, &pose_set);
     Ok(Some(pose_set))
 }

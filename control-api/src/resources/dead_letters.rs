@@ -17,7 +17,7 @@ use crate::state::AppState;
 use crate::state::webhook_queue::OutboxMessage;
 use crate::store;
 use crate::store::delivery::{self, AttemptLogEntry, DeliveryLogEntry};
-use crate::store::document::{self, Table, parse_document};
+use crate::store::json_record::{self, Table, parse_document};
 
 const READ_FAILED: &str = "Failed to retrieve conversation details";
 
@@ -60,48 +60,48 @@ fn delivery_to_json(row: &DeliveryLogEntry, tries: &[AttemptLogEntry]) -> Value 
     })
 }
 
-async fn deliveries_to_json(shared: &AppState, rows: &[DeliveryLogEntry]) -> store::Result<Vec<Value>> {
+async fn deliveries_to_json(state: &AppState, rows: &[DeliveryLogEntry]) -> store::Result<Vec<Value>> {
     let ids: Vec<String> = rows.iter().map(|row| row.id.clone()).collect();
-    let tries = shared.store.delivery_attempts(&ids).await?;
+    let tries = state.store.delivery_attempts(&ids).await?;
     Ok(rows.iter().map(|row| delivery_to_json(row, &tries)).collect())
 }
 
 /// In the order in which they were to be sent.
 async fn list_of_conversation(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
     PageQuery(page): PageQuery<false>,
 ) -> Result<ListResponse, ApiError> {
-    let row = find_conversation(&shared, &caller, &id).await?;
-    let (rows, total) = shared.store.deliveries_of(&row.id, &page).await.or_internal_error(READ_FAILED)?;
-    Ok(ListResponse(deliveries_to_json(&shared, &rows).await.or_internal_error(READ_FAILED)?, total))
+    let row = find_conversation(&state, &caller, &id).await?;
+    let (rows, total) = state.store.deliveries_of(&row.id, &page).await.or_internal_error(READ_FAILED)?;
+    Ok(ListResponse(deliveries_to_json(&state, &rows).await.or_internal_error(READ_FAILED)?, total))
 }
 
 /// Newest first.
 async fn list_dead_letters(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     PageQuery(page): PageQuery<false>,
 ) -> Result<ListResponse, ApiError> {
-    let (rows, total) = shared.store.dead_letters(&caller.workspace, &page).await?;
-    Ok(ListResponse(deliveries_to_json(&shared, &rows).await?, total))
+    let (rows, total) = state.store.dead_letters(&caller.workspace, &page).await?;
+    Ok(ListResponse(deliveries_to_json(&state, &rows).await?, total))
 }
 
 /// Delivers a dead letter again, with the full schedule and under the same `webhook-id` and
 /// sequence number. The request goes to the agent's current webhook URL, because a wrong URL is a
 /// common cause of failure.
 async fn redeliver(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
 ) -> Result<axum::Json<Value>, ApiError> {
     // Our ids contain no NUL, and PostgreSQL rejects it.
     let id = id.replace('\0', "");
-    let mut tx = shared.store.begin_write().await?;
-    let row = delivery::revive(&mut tx, &caller.workspace, &id, &shared.server_id, clock::now()).await?;
+    let mut tx = state.store.begin_write().await?;
+    let row = delivery::revive(&mut tx, &caller.workspace, &id, &state.server_id, clock::now()).await?;
     let mut row = row.ok_or(ApiError::NotFound(Resource::DeadLetter))?;
-    if let Some(agent) = document::find_in(&mut tx, Table::Agent, &caller.workspace, &row.agent).await? {
+    if let Some(agent) = json_record::find_in(&mut tx, Table::Agent, &caller.workspace, &row.agent).await? {
         let agent = parse_document(&agent.document)?;
         let url = agent["callback_url"].as_str().unwrap_or_default();
         if !url.is_empty() && url != row.url {
@@ -111,6 +111,6 @@ async fn redeliver(
     }
     tx.commit().await?;
     // The receiver lives as long as the background tasks; after that the delivery is in the store.
-    let _ = shared.outbox.send(OutboxMessage::Written(row));
+    let _ = state.outbox.send(OutboxMessage::Written(row));
     Ok(axum::Json(json!({"id": id, "message": "Webhook is delivered again"})))
 }

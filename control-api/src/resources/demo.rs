@@ -6,8 +6,8 @@ use crate::error::ApiError;
 use crate::resources::{agents, knowledge};
 use crate::state::AppState;
 use crate::store;
-use crate::store::document::{self, Table};
-use crate::store::kb::Content;
+use crate::store::json_record::{self, Table};
+use crate::store::knowledge_base::Content;
 
 const DEMO_AGENT_SETTING: &str = "demo_agent";
 
@@ -15,16 +15,16 @@ const ABOUT_DOCUMENT: &str = include_str!("demo/visavis.md");
 const SHOP_DOCUMENT: &str = include_str!("demo/shop.md");
 
 /// Creates the demo agent with its knowledge base.
-pub(crate) async fn create(shared: &AppState) -> store::Result<()> {
-    let Some(avatar) = shared.stock_avatars.first() else {
+pub(crate) async fn create(state: &AppState) -> store::Result<()> {
+    let Some(avatar) = state.stock_avatars.first() else {
         tracing::warn!("the server has no avatar: the demo agent is not created");
         return Ok(());
     };
     let (about, shop) = (Content::Text(ABOUT_DOCUMENT.into()), Content::Text(SHOP_DOCUMENT.into()));
     let documents = [("visavis.md", "md", &about), ("shop.md", "md", &shop)];
-    let workspace = &shared.default_workspace;
+    let workspace = &state.default_workspace;
     let kb = knowledge::insert(
-        shared,
+        state,
         workspace,
         "Demo",
         "About Visavis, and about a flower shop that is made up",
@@ -53,24 +53,24 @@ pub(crate) async fn create(shared: &AppState) -> store::Result<()> {
         "knowledge_base": [kb],
         // A server with a public URL is not a laptop: its demo agent, which anyone could call, may
         // be embedded only after the operator permits it.
-        "embed": {"enabled": shared.config.public_url.is_none(), "origins": []},
+        "embed": {"enabled": state.config.public_url.is_none(), "origins": []},
     });
     let (id, _) =
-        agents::insert_with_limits(shared, workspace, body, false).await.map_err(|error| match error {
+        agents::insert_with_limits(state, workspace, body, false).await.map_err(|error| match error {
             ApiError::Internal(_, cause) => store::Error::CorruptRow("agent", cause),
             // A rejection of the built-in demo agent is an error in this file, which its test
             // detects.
             refused => store::Error::CorruptRow("agent", format!("{refused:?}")),
         })?;
-    shared.store.set_setting(DEMO_AGENT_SETTING, &id).await
+    state.store.set_setting(DEMO_AGENT_SETTING, &id).await
 }
 
 /// The demo agent's id, while it exists and may be embedded.
-pub(crate) async fn find(shared: &AppState) -> store::Result<Option<String>> {
-    let Some(id) = shared.store.setting(DEMO_AGENT_SETTING).await? else { return Ok(None) };
-    let row = shared.store.document(Table::Agent, &shared.default_workspace, &id).await?;
+pub(crate) async fn find(state: &AppState) -> store::Result<Option<String>> {
+    let Some(id) = state.store.setting(DEMO_AGENT_SETTING).await? else { return Ok(None) };
+    let row = state.store.document(Table::Agent, &state.default_workspace, &id).await?;
     Ok(row
-        .and_then(|row| document::parse_document(&row.document).ok())
+        .and_then(|row| json_record::parse_document(&row.document).ok())
         .filter(|agent| agent["embed"]["enabled"] == true)
         .map(|_| id))
 }

@@ -8,7 +8,7 @@ use crate::error::{ApiError, OrInternalError as _, Resource};
 use crate::http::auth::ApiCaller;
 use crate::http::extract::ListResponse;
 use crate::state::AppState;
-use crate::store::document::{self, Row, Table};
+use crate::store::json_record::{self, Row, Table};
 use crate::store::{self, Page};
 
 /// One of these resources.
@@ -45,11 +45,11 @@ impl DocumentResource {
 
     pub(crate) async fn list(
         self,
-        shared: &AppState,
+        state: &AppState,
         caller: &ApiCaller,
         page: &Page,
     ) -> Result<ListResponse, ApiError> {
-        let found = shared.store.document_page(self.table, &caller.workspace, page).await;
+        let found = state.store.document_page(self.table, &caller.workspace, page).await;
         let (rows, total) = found.or_internal_error(self.read_error)?;
         let items =
             rows.iter().map(to_json).collect::<store::Result<_>>().or_internal_error(self.read_error)?;
@@ -58,12 +58,12 @@ impl DocumentResource {
 
     pub(crate) async fn read(
         self,
-        shared: &AppState,
+        state: &AppState,
         caller: &ApiCaller,
         path: &str,
     ) -> Result<Value, ApiError> {
         let id = self.parse_id(path)?;
-        let row = shared
+        let row = state
             .store
             .document(self.table, &caller.workspace, &id)
             .await
@@ -74,13 +74,13 @@ impl DocumentResource {
     /// Deletes the document and returns its id.
     pub(crate) async fn remove(
         self,
-        shared: &AppState,
+        state: &AppState,
         caller: &ApiCaller,
         path: &str,
     ) -> Result<String, ApiError> {
         let id = self.parse_id(path)?;
-        let mut tx = shared.store.begin_write().await?;
-        let found = document::delete(&mut tx, self.table, &caller.workspace, &id).await?;
+        let mut tx = state.store.begin_write().await?;
+        let found = json_record::delete(&mut tx, self.table, &caller.workspace, &id).await?;
         tx.commit().await?;
         if found { Ok(id) } else { Err(self.not_found()) }
     }

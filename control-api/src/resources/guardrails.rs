@@ -16,7 +16,7 @@ use crate::http::quota;
 use crate::http::validate::{FieldErrors, Fields, is_http_url};
 use crate::resources::document_resource::{self, DocumentResource};
 use crate::state::AppState;
-use crate::store::document::{self, Draft, Table};
+use crate::store::json_record::{self, Draft, Table};
 use crate::store::new_id;
 
 type JsonResult = Result<axum::Json<Value>, ApiError>;
@@ -77,61 +77,57 @@ fn draft<'a>(workspace: &'a str, id: &'a str, name: &'a str, document: &'a str) 
 }
 
 async fn create(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Json(body): Json,
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
     let fields = parse(body)?;
     let name = fields["name"].as_str().unwrap_or_default();
     let id = new_id();
-    let mut tx = shared.store.begin_write().await?;
+    let mut tx = state.store.begin_write().await?;
     let size = with_key("", &fields).to_string().len();
-    quota::check_bytes(&shared, &mut tx, &caller.workspace, size).await?;
+    quota::check_bytes(&state, &mut tx, &caller.workspace, size).await?;
     let draft = draft(&caller.workspace, &id, name, "");
-    document::insert_guardrail(&mut tx, &draft, &slug(name), |key| with_key(key, &fields).to_string())
+    json_record::insert_guardrail(&mut tx, &draft, &slug(name), |key| with_key(key, &fields).to_string())
         .await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, axum::Json(json!({"id": id, "message": "Guardrail created"}))))
 }
 
 async fn list(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     PageQuery(page): PageQuery<true>,
 ) -> Result<ListResponse, ApiError> {
-    GUARDRAIL.list(&shared, &caller, &page).await
+    GUARDRAIL.list(&state, &caller, &page).await
 }
 
-async fn read(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
-    GUARDRAIL.read(&shared, &caller, &id).await.map(axum::Json)
+async fn read(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+    GUARDRAIL.read(&state, &caller, &id).await.map(axum::Json)
 }
 
 async fn replace(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
 ) -> JsonResult {
     let fields = parse(body)?;
     let id = GUARDRAIL.parse_id(&id)?;
-    let mut tx = shared.store.begin_write().await?;
-    let row = document::find_in(&mut tx, Table::Guardrail, &caller.workspace, &id).await?;
+    let mut tx = state.store.begin_write().await?;
+    let row = json_record::find_in(&mut tx, Table::Guardrail, &caller.workspace, &id).await?;
     let row = row.ok_or_else(|| GUARDRAIL.not_found())?;
     let key = document_resource::to_json(&row)?["key"].as_str().unwrap_or_default().to_owned();
     let text = with_key(&key, &fields).to_string();
-    quota::check_growth(&shared, &mut tx, &caller.workspace, &row, text.len()).await?;
+    quota::check_growth(&state, &mut tx, &caller.workspace, &row, text.len()).await?;
     let name = format!("{}\n{key}", fields["name"].as_str().unwrap_or_default());
-    document::update(&mut tx, Table::Guardrail, &draft(&caller.workspace, &id, &name, &text)).await?;
+    json_record::update(&mut tx, Table::Guardrail, &draft(&caller.workspace, &id, &name, &text)).await?;
     tx.commit().await?;
     Ok(axum::Json(json!({"id": id, "message": "Guardrail updated"})))
 }
 
-async fn remove(
-    State(shared): State<Arc<AppState>>,
-    caller: ApiCaller,
-    Path(id): Path<String>,
-) -> JsonResult {
-    let id = GUARDRAIL.remove(&shared, &caller, &id).await?;
+async fn remove(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+    let id = GUARDRAIL.remove(&state, &caller, &id).await?;
     Ok(axum::Json(json!({"id": id, "message": "Guardrail deleted"})))
 }
 

@@ -51,11 +51,11 @@ impl Knowledge for IndexedKnowledge {
 
 /// The index of these knowledge bases; `None` if none of them exists any more or all are empty.
 pub(crate) async fn find_or_build(
-    shared: &AppState,
+    state: &AppState,
     workspace: &str,
     kbs: &[String],
 ) -> store::Result<Option<Arc<dyn Knowledge>>> {
-    let mut version: Version = shared
+    let mut version: Version = state
         .store
         .kbs(workspace, kbs)
         .await?
@@ -66,12 +66,12 @@ pub(crate) async fn find_or_build(
         return Ok(None);
     }
     version.sort_unstable();
-    let cache = || shared.knowledge_cache.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let cache = || state.knowledge_cache.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Some(cached) = cache().get(&version) {
         return Ok(Some(Arc::clone(cached)));
     }
-    let model = shared.query_embedder.as_ref().map(|embedder| embedder.client.model());
-    let bodies = shared.store.kb_document_texts(workspace, kbs, model).await?;
+    let model = state.query_embedder.as_ref().map(|embedder| embedder.client.model());
+    let bodies = state.store.kb_document_texts(workspace, kbs, model).await?;
     let index = tokio::task::spawn_blocking(move || {
         let mut index = Index::new();
         for body in bodies {
@@ -81,7 +81,7 @@ pub(crate) async fn find_or_build(
         index
     });
     let index = index.await.map_err(|e| store::Error::CorruptRow("kb_document", e.to_string()))?;
-    let embedder = shared.query_embedder.clone().filter(|_| index.has_embeddings());
+    let embedder = state.query_embedder.clone().filter(|_| index.has_embeddings());
     let cached: Arc<dyn Knowledge> = Arc::new(IndexedKnowledge { index, embedder });
     let mut cache = cache();
     if cache.len() >= MAX_CACHED_INDEXES {

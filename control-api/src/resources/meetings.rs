@@ -13,7 +13,7 @@ use crate::http::extract::Json;
 use crate::http::validate::{FieldErrors, Fields};
 use crate::state::AppState;
 use crate::store;
-use crate::store::document::Table;
+use crate::store::json_record::Table;
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().route("/v1/ext/externalmeeting", post(create))
@@ -33,7 +33,7 @@ fn platform(url: &str) -> Option<&'static str> {
 }
 
 async fn create(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Json(body): Json,
 ) -> Result<&'static str, ApiError> {
@@ -55,7 +55,7 @@ async fn create(
     };
     let not_found = || ApiError::NotFound(Resource::Agent);
     let id = store::normalize_id(&agent).ok_or_else(not_found)?;
-    shared.store.document(Table::Agent, &caller.workspace, &id).await?.ok_or_else(not_found)?;
+    state.store.document(Table::Agent, &caller.workspace, &id).await?.ok_or_else(not_found)?;
     Err(ApiError::MeetingRefused)
 }
 

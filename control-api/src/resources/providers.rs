@@ -17,7 +17,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 }
 
 async fn list(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     _: ApiCaller,
     PageQuery(page): PageQuery<true>,
 ) -> ListResponse {
@@ -26,5 +26,5 @@ async fn list(
         page.search.as_ref().is_none_or(|part| text.to_lowercase().contains(part))
             && page.kind.as_ref().is_none_or(|kind| provider.provider_type == kind)
     };
-    ListResponse::page_of(shared.config.providers.iter().filter(matches).map(|p| json!(p)).collect(), &page)
+    ListResponse::page_of(state.config.providers.iter().filter(matches).map(|p| json!(p)).collect(), &page)
 }

@@ -18,7 +18,7 @@ use crate::resources::agents::parse::{DocumentKind, ParsedAgent, parse_as};
 use crate::resources::agents::{check_references, response};
 use crate::resources::avatars;
 use crate::state::AppState;
-use crate::store::document::{self, Draft, Row, Table};
+use crate::store::json_record::{self, Draft, Row, Table};
 use crate::store::secrets::{self, AgentSecrets};
 use crate::store::{self, new_id};
 
@@ -45,28 +45,30 @@ fn draft<'a>(
 }
 
 async fn create(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Json(body): Json,
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
-    let available_avatars = avatars::list_available(&shared, &caller.workspace).await?;
+    let available_avatars = avatars::list_available(&state, &caller.workspace).await?;
     let ParsedAgent { document, secrets } = parse_as(DocumentKind::Template, body, &available_avatars, None)?;
-    let mut tx = shared.store.begin_write().await?;
+    let mut tx = state.store.begin_write().await?;
     check_references(&mut tx, &caller.workspace, &document).await?;
     let id = new_id();
-    let sealed = secrets::seal(&shared.vault, &id, &secrets);
+    let sealed = secrets::seal(&state.vault, &id, &secrets);
     let text = document.to_string();
-    quota::check_bytes(&shared, &mut tx, &caller.workspace, text.len()).await?;
-    document::insert(&mut tx, Table::Template, &draft(&caller.workspace, &id, &document, &text, &sealed))
+    quota::check_bytes(&state, &mut tx, &caller.workspace, text.len()).await?;
+    json_record::insert(&mut tx, Table::Template, &draft(&caller.workspace, &id, &document, &text, &sealed))
         .await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, axum::Json(json!({"id": id, "message": "Template created successfully"}))))
 }
 
-async fn to_json_list(shared: &AppState, workspace: &str, rows: &[Row]) -> store::Result<Vec<Value>> {
-    let documents =
-        rows.iter().map(|row| document::parse_document(&row.document)).collect::<store::Result<Vec<_>>>()?;
-    let attached = response::AttachedRecords::read(shared, workspace, &documents).await?;
+async fn to_json_list(state: &AppState, workspace: &str, rows: &[Row]) -> store::Result<Vec<Value>> {
+    let documents = rows
+        .iter()
+        .map(|row| json_record::parse_document(&row.document))
+        .collect::<store::Result<Vec<_>>>()?;
+    let attached = response::AttachedRecords::read(state, workspace, &documents).await?;
     Ok(rows
         .iter()
         .zip(&documents)
@@ -75,53 +77,50 @@ async fn to_json_list(shared: &AppState, workspace: &str, rows: &[Row]) -> store
 }
 
 async fn list(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     PageQuery(page): PageQuery<false>,
 ) -> Result<ListResponse, ApiError> {
-    let (rows, total) = shared.store.document_page(Table::Template, &caller.workspace, &page).await?;
-    Ok(ListResponse(to_json_list(&shared, &caller.workspace, &rows).await?, total))
+    let (rows, total) = state.store.document_page(Table::Template, &caller.workspace, &page).await?;
+    Ok(ListResponse(to_json_list(&state, &caller.workspace, &rows).await?, total))
 }
 
-async fn read(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn read(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
-    let row = shared.store.document(Table::Template, &caller.workspace, &id).await?.ok_or(NOT_FOUND)?;
-    Ok(axum::Json(to_json_list(&shared, &caller.workspace, &[row]).await?.pop().unwrap_or_default()))
+    let row = state.store.document(Table::Template, &caller.workspace, &id).await?.ok_or(NOT_FOUND)?;
+    Ok(axum::Json(to_json_list(&state, &caller.workspace, &[row]).await?.pop().unwrap_or_default()))
 }
 
 async fn replace(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
 ) -> JsonResult {
     // An invalid body is reported before a missing template.
-    let available_avatars = avatars::list_available(&shared, &caller.workspace).await?;
+    let available_avatars = avatars::list_available(&state, &caller.workspace).await?;
     parse_as(DocumentKind::Template, body.clone(), &available_avatars, None)?;
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
-    let mut tx = shared.store.begin_write().await?;
-    let row = document::find_in(&mut tx, Table::Template, &caller.workspace, &id).await?.ok_or(NOT_FOUND)?;
-    let old: AgentSecrets = secrets::open(&shared.vault, &row.id, &row.secrets)?;
+    let mut tx = state.store.begin_write().await?;
+    let row =
+        json_record::find_in(&mut tx, Table::Template, &caller.workspace, &id).await?.ok_or(NOT_FOUND)?;
+    let old: AgentSecrets = secrets::open(&state.vault, &row.id, &row.secrets)?;
     let ParsedAgent { document, secrets } =
         parse_as(DocumentKind::Template, body, &available_avatars, Some(&old))?;
     check_references(&mut tx, &caller.workspace, &document).await?;
-    let sealed = secrets::seal(&shared.vault, &id, &secrets);
+    let sealed = secrets::seal(&state.vault, &id, &secrets);
     let text = document.to_string();
-    quota::check_growth(&shared, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
-    document::update(&mut tx, Table::Template, &draft(&caller.workspace, &id, &document, &text, &sealed))
+    quota::check_growth(&state, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
+    json_record::update(&mut tx, Table::Template, &draft(&caller.workspace, &id, &document, &text, &sealed))
         .await?;
     tx.commit().await?;
     Ok(axum::Json(json!({"id": id, "message": "Template details updated successfully"})))
 }
 
-async fn remove(
-    State(shared): State<Arc<AppState>>,
-    caller: ApiCaller,
-    Path(id): Path<String>,
-) -> JsonResult {
+async fn remove(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
-    let mut tx = shared.store.begin_write().await?;
-    let found = document::delete(&mut tx, Table::Template, &caller.workspace, &id).await?;
+    let mut tx = state.store.begin_write().await?;
+    let found = json_record::delete(&mut tx, Table::Template, &caller.workspace, &id).await?;
     tx.commit().await?;
     if !found {
         return Err(NOT_FOUND);

@@ -17,7 +17,7 @@ use crate::http::validate::{FieldErrors, Fields};
 use crate::resources::document_resource::DocumentResource;
 use crate::resources::secret_headers::{self, SecretHeaders};
 use crate::state::AppState;
-use crate::store::document::{self, Draft, Table};
+use crate::store::json_record::{self, Draft, Table};
 use crate::store::{new_id, secrets};
 
 type JsonResult = Result<axum::Json<Value>, ApiError>;
@@ -126,35 +126,36 @@ fn draft<'a>(
 }
 
 async fn create(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Json(body): Json,
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
     let (document, headers) = parse(body, None)?;
     let id = new_id();
-    let sealed = secrets::seal(&shared.vault, &id, &headers);
+    let sealed = secrets::seal(&state.vault, &id, &headers);
     let text = document.to_string();
-    let mut tx = shared.store.begin_write().await?;
-    quota::check_bytes(&shared, &mut tx, &caller.workspace, text.len()).await?;
-    document::insert(&mut tx, Table::Tool, &draft(&caller.workspace, &id, &document, &text, &sealed)).await?;
+    let mut tx = state.store.begin_write().await?;
+    quota::check_bytes(&state, &mut tx, &caller.workspace, text.len()).await?;
+    json_record::insert(&mut tx, Table::Tool, &draft(&caller.workspace, &id, &document, &text, &sealed))
+        .await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, axum::Json(json!({"id": id, "message": "Tool details created successfully"}))))
 }
 
 async fn list(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     PageQuery(page): PageQuery<true>,
 ) -> Result<ListResponse, ApiError> {
-    TOOL.list(&shared, &caller, &page).await
+    TOOL.list(&state, &caller, &page).await
 }
 
-async fn read(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
-    TOOL.read(&shared, &caller, &id).await.map(axum::Json)
+async fn read(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+    TOOL.read(&state, &caller, &id).await.map(axum::Json)
 }
 
 async fn replace(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
@@ -162,25 +163,22 @@ async fn replace(
     // An invalid body is reported before a missing tool.
     parse(body.clone(), None)?;
     let id = TOOL.parse_id(&id)?;
-    let mut tx = shared.store.begin_write().await?;
-    let row = document::find_in(&mut tx, Table::Tool, &caller.workspace, &id).await?;
+    let mut tx = state.store.begin_write().await?;
+    let row = json_record::find_in(&mut tx, Table::Tool, &caller.workspace, &id).await?;
     let row = row.ok_or_else(|| TOOL.not_found())?;
-    let old: SecretHeaders = secrets::open(&shared.vault, &row.id, &row.secrets)?;
+    let old: SecretHeaders = secrets::open(&state.vault, &row.id, &row.secrets)?;
     let (document, headers) = parse(body, Some(&old))?;
-    let sealed = secrets::seal(&shared.vault, &id, &headers);
+    let sealed = secrets::seal(&state.vault, &id, &headers);
     let text = document.to_string();
-    quota::check_growth(&shared, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
-    document::update(&mut tx, Table::Tool, &draft(&caller.workspace, &id, &document, &text, &sealed)).await?;
+    quota::check_growth(&state, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
+    json_record::update(&mut tx, Table::Tool, &draft(&caller.workspace, &id, &document, &text, &sealed))
+        .await?;
     tx.commit().await?;
     Ok(axum::Json(json!({"id": id, "message": "Tool details updated successfully"})))
 }
 
-async fn remove(
-    State(shared): State<Arc<AppState>>,
-    caller: ApiCaller,
-    Path(id): Path<String>,
-) -> JsonResult {
-    let id = TOOL.remove(&shared, &caller, &id).await?;
+async fn remove(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+    let id = TOOL.remove(&state, &caller, &id).await?;
     Ok(axum::Json(json!({"id": id, "message": "Tool details deleted successfully"})))
 }
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 use conversation::id::ConversationId;
 use tokio::sync::{broadcast, mpsc};
 
-use crate::state::registry::Connections;
-use crate::state::webhook_queue::{GuardrailCallback, OutboxMessage};
+use crate::state::guardrail_callback::GuardrailCallback;
+use crate::state::live_calls::Connections;
+use crate::state::webhook_queue::OutboxMessage;
 use crate::store::Store;
 
 /// The store, and the receivers of what was stored. Cheap to clone.

@@ -5,18 +5,19 @@
 pub(crate) mod api_key;
 pub(crate) mod event_queue;
 pub(crate) mod event_storage;
+pub(crate) mod guardrail_callback;
 pub(crate) mod join_token;
 pub(crate) mod key_usage;
 pub(crate) mod knowledge_search;
+pub(crate) mod live_calls;
 pub(crate) mod live_pose_sets;
 pub(crate) mod preview_queue;
 pub(crate) mod rate_limit;
-pub(crate) mod registry;
 pub(crate) mod supervise;
 pub(crate) mod webhook_queue;
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use conversation::id::ConversationId;
@@ -29,10 +30,10 @@ use self::event_storage::EventStorage;
 use self::join_token::TokenSigner;
 use self::key_usage::KeyUsage;
 use self::knowledge_search::{KnowledgeCache, QueryEmbedder};
+use self::live_calls::{ConnectingCalls, Connections, PendingOffers, UnconfirmedEnds};
 use self::live_pose_sets::LivePoseSets;
 use self::preview_queue::PreviewRenderer;
 use self::rate_limit::RateLimit;
-use self::registry::{ConnectingCalls, Connections, PendingOffers, UnconfirmedEnds};
 use self::supervise::{BackgroundTasks, EVENT_WRITER};
 use self::webhook_queue::OutboxMessage;
 use crate::config::{Config, StockAvatar};
@@ -74,6 +75,8 @@ pub(crate) struct AppState {
     pub(crate) commits: broadcast::Sender<ConversationId>,
     /// Receives each webhook that was written.
     pub(crate) outbox: mpsc::UnboundedSender<OutboxMessage>,
+    /// Number of guardrail callbacks that were dropped because too many waited.
+    pub(crate) guardrail_callbacks_dropped: Arc<AtomicU64>,
     /// Offers that may still connect.
     pub(crate) pending_offers: Arc<PendingOffers>,
     /// Calls that may still connect, by workspace.

@@ -6,6 +6,7 @@
 //! pending -- attempt succeeded ----------------> done
 //! pending -- retries used up, agent given up --> dead (a dead letter)
 //! pending -- speaking event too late ----------> dropped
+//! pending -- row cannot be read ---------------> unreadable (counted in the metrics only)
 //! dead ----- revive ---------------------------> pending
 //! ```
 //!
@@ -14,7 +15,7 @@
 use sqlx::AssertSqlSafe;
 
 use super::server::live_servers;
-use super::{Page, Result, SqlBuilder, Store, Transaction};
+use super::{Db, Page, Result, SqlBuilder, Store, Transaction};
 use crate::clock::Micros;
 
 /// One webhook delivery.
@@ -57,7 +58,7 @@ from_row!(Row {
     next_attempt_at = "next_try"
 });
 
-const COLUMNS: &str = "id, workspace, conversation, agent, sequence, event, url, body, attempts, tries_before, first_try, next_try";
+pub(super) const COLUMNS: &str = "id, workspace, conversation, agent, sequence, event, url, body, attempts, tries_before, first_try, next_try";
 /// Maximum number of due retries read at once.
 const MAX_RETRIES_READ: usize = 2000;
 
@@ -191,6 +192,16 @@ async fn delete_erased(tx: &mut Transaction, column: &'static str, value: &str) 
     Ok(())
 }
 
+/// Sets a pending delivery aside whose row cannot be read.
+pub(super) async fn set_aside(tx: &mut Transaction, id: &str, reason: &str) -> Result<()> {
+    sqlx::query("UPDATE delivery SET state = 'unreadable', reason = $1 WHERE id = $2 AND state = 'pending'")
+        .bind(reason)
+        .bind(id)
+        .execute(&mut **tx)
+        .await?;
+    delete_erased(tx, "id", id).await
+}
+
 /// Gives up all pending deliveries of an agent whose receiver answered 410.
 pub(crate) async fn give_up_for_agent(tx: &mut Transaction, agent: &str, reason: &str) -> Result<()> {
     sqlx::query("UPDATE delivery SET state = 'dead', reason = $1 WHERE agent = $2 AND state = 'pending'")
@@ -280,12 +291,12 @@ impl Store {
         conversation: &str,
         page: &Page,
     ) -> Result<(Vec<DeliveryLogEntry>, i64)> {
-        let total = sqlx::query_scalar("SELECT COUNT(*) FROM delivery WHERE conversation = $1")
+        const WHICH: &str = "WHERE conversation = $1 AND state <> 'unreadable'";
+        let total = sqlx::query_scalar(AssertSqlSafe(format!("SELECT COUNT(*) FROM delivery {WHICH}")))
             .bind(conversation)
             .fetch_one(self.reader_pool())
             .await?;
-        let sql =
-            format!("{SELECT_LOG_ENTRIES} WHERE conversation = $1 ORDER BY sequence LIMIT $2 OFFSET $3");
+        let sql = format!("{SELECT_LOG_ENTRIES} {WHICH} ORDER BY sequence LIMIT $2 OFFSET $3");
         let rows = sqlx::query_as(AssertSqlSafe(sql))
             .bind(conversation)
             .bind(page.perpage.unwrap_or(i64::MAX))
@@ -348,8 +359,9 @@ impl Store {
             "SELECT {COLUMNS} FROM (SELECT {COLUMNS}, ROW_NUMBER() OVER (PARTITION BY conversation ORDER BY sequence) AS place FROM delivery \
              WHERE state = 'pending' AND server = $1 AND first_try IS NULL) AS waiting WHERE place <= $2 ORDER BY conversation, sequence"
         );
-        let max = i64::try_from(max).unwrap_or(i64::MAX);
-        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(server).bind(max).fetch_all(self.reader_pool()).await?)
+        let (sql, pool, max) = (sql.as_str(), self.reader_pool(), i64::try_from(max).unwrap_or(i64::MAX));
+        let query = || sqlx::query_as::<Db, Row>(AssertSqlSafe(sql.to_owned())).bind(server).bind(max);
+        self.read_deliveries(server, || query().fetch_all(pool)).await
     }
 
     /// The same for one conversation, after the sequence number `after`.
@@ -364,13 +376,16 @@ impl Store {
             "SELECT {COLUMNS} FROM delivery WHERE conversation = $1 AND sequence > $2 AND state = 'pending' AND server = $3 AND first_try IS NULL \
              ORDER BY sequence LIMIT $4"
         );
-        Ok(sqlx::query_as(AssertSqlSafe(sql))
-            .bind(conversation)
-            .bind(after)
-            .bind(server)
-            .bind(i64::try_from(max).unwrap_or(i64::MAX))
-            .fetch_all(self.reader_pool())
-            .await?)
+        let (sql, pool, max) = (sql.as_str(), self.reader_pool(), i64::try_from(max).unwrap_or(i64::MAX));
+        let read = || {
+            sqlx::query_as::<Db, Row>(AssertSqlSafe(sql.to_owned()))
+                .bind(conversation)
+                .bind(after)
+                .bind(server)
+                .bind(max)
+                .fetch_all(pool)
+        };
+        self.read_deliveries(server, read).await
     }
 
     /// Failed deliveries of `server` whose next attempt is due by `until`, the earliest first.
@@ -379,7 +394,9 @@ impl Store {
             "SELECT {COLUMNS} FROM delivery WHERE state = 'pending' AND server = $1 AND first_try IS NOT NULL AND next_try <= $2 \
              ORDER BY next_try LIMIT {MAX_RETRIES_READ}"
         );
-        Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(server).bind(until).fetch_all(self.reader_pool()).await?)
+        let (sql, pool) = (sql.as_str(), self.reader_pool());
+        let query = || sqlx::query_as::<Db, Row>(AssertSqlSafe(sql.to_owned())).bind(server).bind(until);
+        self.read_deliveries(server, || query().fetch_all(pool)).await
     }
 
     /// The encrypted secrets that sign for an agent. If the agent was deleted, those that its

@@ -44,7 +44,7 @@ pub(crate) async fn record_turn(tx: &mut Transaction, kind: &str, workspace: &st
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::kb::{self, Content};
+    use crate::store::knowledge_base::{self, Content};
     use crate::store::{DatabaseLocation, Store, server};
 
     /// A store for this test only, with one document for each of these workspaces, in this order.
@@ -57,8 +57,10 @@ mod tests {
         let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();
         let mut tx = store.begin_write().await.unwrap();
         for (at, workspace) in (1..).zip(workspaces) {
-            let base = kb::insert(&mut tx, workspace, "n", "d", at).await.unwrap();
-            kb::insert_document(&mut tx, workspace, &base, "n", "json", content, at).await.unwrap();
+            let base = knowledge_base::insert(&mut tx, workspace, "n", "d", at).await.unwrap();
+            knowledge_base::insert_document(&mut tx, workspace, &base, "n", "json", content, at)
+                .await
+                .unwrap();
         }
         tx.commit().await.unwrap();
         (store, file)
@@ -72,9 +74,11 @@ mod tests {
         let mut tx = store.begin_write().await.unwrap();
         server::set_lease(&mut tx, "one", 10).await.unwrap();
         let mut last = None;
-        while let Some(document) = kb::claim_document(&mut tx, "one", 5).await.unwrap() {
+        while let Some(document) = knowledge_base::claim_document(&mut tx, "one", 5).await.unwrap() {
             order.push_str(&document.workspace);
-            kb::save_document_text(&mut tx, &document.kb, &document.id, Ok("words"), 5).await.unwrap();
+            knowledge_base::save_document_text(&mut tx, &document.kb, &document.id, Ok("words"), 5)
+                .await
+                .unwrap();
             last = Some(document);
         }
         assert_eq!(order, "abcaba");
@@ -86,9 +90,9 @@ mod tests {
             .execute(&mut *tx)
             .await
             .unwrap();
-        assert!(kb::claim_document(&mut tx, "other", 5).await.unwrap().is_none(), "one reads it");
-        assert_eq!(kb::claim_document(&mut tx, "one", 5).await.unwrap().unwrap().id, cut);
-        assert_eq!(kb::claim_document(&mut tx, "other", 10).await.unwrap().unwrap().id, cut);
+        assert!(knowledge_base::claim_document(&mut tx, "other", 5).await.unwrap().is_none(), "one reads it");
+        assert_eq!(knowledge_base::claim_document(&mut tx, "one", 5).await.unwrap().unwrap().id, cut);
+        assert_eq!(knowledge_base::claim_document(&mut tx, "other", 10).await.unwrap().unwrap().id, cut);
         tx.commit().await.unwrap();
         store.close().await;
         std::fs::remove_file(path).unwrap();
@@ -102,7 +106,9 @@ mod tests {
         while let Some(document) = store.next_document_to_embed("model").await.unwrap() {
             let mut tx = store.begin_write().await.unwrap();
             record_turn(&mut tx, EMBEDDING_JOBS, &document.workspace).await.unwrap();
-            kb::save_embeddings(&mut tx, &document.kb, &document.id, "model", "", 9).await.unwrap();
+            knowledge_base::save_embeddings(&mut tx, &document.kb, &document.id, "model", "", 9)
+                .await
+                .unwrap();
             tx.commit().await.unwrap();
             order.push_str(&document.workspace);
         }

@@ -10,7 +10,7 @@ use super::{Outcome, Row, SPEAKING_SCHEDULE, signing};
 use crate::clock;
 use crate::state::supervise::catch_panic;
 use crate::store::delivery::{self, Attempt, State};
-use crate::store::{self, Store, document};
+use crate::store::{self, Store, json_record};
 
 /// Maximum number of attempts recorded in one transaction.
 const MAX_BATCH: usize = 256;
@@ -102,7 +102,7 @@ impl AttemptRecorder {
             .await?;
             if disposition == Disposition::Gone {
                 delivery::give_up_for_agent(&mut tx, &row.agent, "the receiver answered 410").await?;
-                document::set_webhooks_stopped(&mut tx, &row.agent, true).await?;
+                json_record::set_webhooks_stopped(&mut tx, &row.agent, true).await?;
             }
             if matches!(delivery_state, State::Dead | State::Dropped) {
                 given_up.push((row, reason));

@@ -53,6 +53,12 @@ impl<T> FairQueue<T> {
         queue.waiting.push_back(work);
     }
 
+    /// Number of jobs of a source that wait.
+    pub(crate) fn waiting_count(&self, workspace: &str, source: &str) -> usize {
+        let sources = self.workspaces.get(workspace).map(|queue| &queue.sources);
+        sources.and_then(|sources| sources.get(source)).map_or(0, |queue| queue.waiting.len())
+    }
+
     /// The next job, which is active until [`release`](Self::release); `None` if no waiting job may
     /// start.
     ///

@@ -152,6 +152,6 @@ fn classes_of_answers() {
     assert_eq!(
         classify_attempt(&schedule, true, 1, None, true),
         Disposition::DeadLetter,
-        "refused is no late news"
+        "a refused delivery is not late"
     );
 }

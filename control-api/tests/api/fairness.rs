@@ -1,10 +1,12 @@
 //! Many workspaces on one server: they take turns, and none exceeds its limits.
 
 use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use control_api::{Limits, keys};
-use conversation::event::{EndReason, Event};
+use conversation::event::{EndReason, Event, TriggeredGuardrail, UtteranceId};
 use engine_api::OfferError;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -60,6 +62,57 @@ async fn a_workspace_whose_receivers_all_hang_leaves_room_for_the_others() {
     hooks.wait_for_first(20).await;
     wait_for("all to be taken", async || (server.webhook_count("done").await == 20).then_some(())).await;
     assert_eq!(server.webhook_count("pending").await, 300, "the other was served while these hung");
+}
+
+/// Events that trigger a guardrail with a receiver `count` times, and the utterance that answers.
+fn guardrail_events(receiver: &str, count: usize) -> Vec<(f64, Event)> {
+    let triggered = TriggeredGuardrail {
+        key: "k".into(),
+        category: String::new(),
+        content: "x".into(),
+        response_message: Some("No.".into()),
+        verdict: None,
+        callback_url: Some(receiver.to_owned()),
+    };
+    let mut events = vec![(1.0, Event::GuardrailTriggered(Box::new(triggered))); count];
+    events.push((2.0, Event::AgentStartedSpeaking { text: "No.".into(), utterance: UtteranceId(1) }));
+    events
+}
+
+#[tokio::test]
+async fn guardrail_callbacks_to_a_receiver_that_hangs_are_bounded_and_hold_up_no_other_workspace() {
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
+    // A request to a receiver that hangs lasts longer than this test.
+    let mut server =
+        TestServer::start_with(&folder.0, |config| config.webhooks.timeout = Duration::from_secs(3600)).await;
+    // Accepts connections and never responds.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent_url = format!("http://{}/", silent.local_addr().unwrap());
+    let accepted = Arc::<AtomicUsize>::default();
+    let count = Arc::clone(&accepted);
+    tokio::spawn(async move {
+        let mut held = Vec::new();
+        loop {
+            held.push(silent.accept().await.unwrap());
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let id = server.create_running_call(json!({})).await;
+    server.engine.record_events(&id, 1, guardrail_events(&silent_url, 300));
+    // Of one agent, 16 are in flight and 256 wait.
+    wait_for("the others to be dropped", async || {
+        let metrics = server.get("/metrics").await.text;
+        metrics.contains("visavis_guardrail_callbacks_dropped_total 28").then_some(())
+    })
+    .await;
+    wait_for("the requests", async || (accepted.load(Ordering::Relaxed) == 16).then_some(())).await;
+    server.key = create_other_workspace_key(&folder).await;
+    let id = server.create_running_call(json!({})).await;
+    server.engine.record_events(&id, 1, guardrail_events(&hooks.url, 1));
+    let received = hooks.wait_for_first(1).await;
+    assert!(received[0].body.contains(&id), "{received:?}");
+    assert_eq!(accepted.load(Ordering::Relaxed), 16, "the other was served while these hung");
 }
 
 async fn upload_documents(server: &TestServer, file: &str, count: usize) -> String {

@@ -157,7 +157,7 @@ pub(crate) struct FakeEngine {
     pub(crate) loading: AtomicBool,
     /// Why there is no capacity for a new call.
     pub(crate) capacity_error: Mutex<Option<String>>,
-    pub(crate) stt_unavailable: AtomicBool,
+    pub(crate) models_unavailable: AtomicBool,
     /// What has failed while calls are still accepted.
     pub(crate) degraded_reason: Mutex<Option<String>>,
     /// Whether `End` ends the call as in the engine: its events are recorded before the response,
@@ -214,8 +214,8 @@ impl Engine for FakeEngine {
             if again {
                 return Box::pin(async { Err(CommandError::NotRunning) });
             }
-            let facts = [(2.0, Event::CallEnded), (2.0, Event::Ended { reason: EndReason::EndedByApi })];
-            self.record_events(&conversation.to_string(), 1, facts);
+            let events = [(2.0, Event::CallEnded), (2.0, Event::Ended { reason: EndReason::EndedByApi })];
+            self.record_events(&conversation.to_string(), 1, events);
         }
         let answer = self.command_results.lock().unwrap().pop_front().unwrap_or(Ok(CommandOutcome::Accepted));
         Box::pin(async move { answer })
@@ -241,8 +241,8 @@ impl Engine for FakeEngine {
         self.capacity_error.lock().unwrap().clone()
     }
 
-    fn stt_unavailable(&self) -> Option<String> {
-        self.stt_unavailable.load(Ordering::Relaxed).then(|| "all 2 speech decoders are taken".into())
+    fn models_unavailable(&self) -> Option<String> {
+        self.models_unavailable.load(Ordering::Relaxed).then(|| "all 2 speech decoders are taken".into())
     }
 
     fn degraded_reason(&self) -> Option<String> {

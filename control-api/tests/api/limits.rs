@@ -111,7 +111,7 @@ async fn a_server_without_room_takes_no_new_conversations_and_says_so() {
     assert_eq!(spoken.status, 200, "what runs goes on");
     *server.engine.capacity_error.lock().unwrap() = None;
     assert_eq!(server.post("/v1/ext/conversation", json!({"agent_id": agent})).await.status, 201);
-    server.engine.stt_unavailable.store(true, Ordering::Relaxed);
+    server.engine.models_unavailable.store(true, Ordering::Relaxed);
     let reason = "all 2 speech decoders are taken";
     server.wait_for_readiness(503, json!({"status": "not ready", "reason": reason})).await;
     let created = server.post("/v1/ext/conversation", json!({"agent_id": agent})).await;

@@ -173,7 +173,7 @@ async fn an_offer_does_not_wait_for_a_deaf_server_and_each_server_s_tools_come_b
     let call = Arc::clone(&server.engine.offers.lock().unwrap().last().unwrap().config);
     let (sender, mut results) = tokio::sync::mpsc::unbounded_channel();
     let servers = call.tool_servers.as_ref().expect("the agent has servers");
-    let listing = tokio::spawn(servers.list_tools(Box::new(move |news| drop(sender.send(news)))));
+    let listing = tokio::spawn(servers.list_tools(Box::new(move |result| drop(sender.send(result)))));
     let first = results.recv().await.unwrap();
     assert_eq!(first.map(|tools| tools.len()), Ok(2), "the deaf one is still waited for");
     assert!(!listing.is_finished());

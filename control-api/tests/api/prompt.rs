@@ -84,9 +84,9 @@ async fn only_who_comes_with_a_key_is_remembered_and_reminded() {
     let user = json!({"agent_id": agent, "user_id": "7"});
 
     let ends = async |id: &str, words: &str| {
-        let events = sample_call().into_iter().map(|(at, fact)| match fact {
+        let events = sample_call().into_iter().map(|(at, event)| match event {
             Event::History(item) if item.role == Role::User => (at, history_event(Role::User, words, 1.0)),
-            fact => (at, fact),
+            event => (at, event),
         });
         server.engine.record_events(id, 0, events);
         server.wait_for_status(id, "ENDED").await;

@@ -1,8 +1,8 @@
 //! What a call needs from its agent besides the [`Spec`] of its turn-taking. Plain data,
 //! independent of any vendor.
 //!
-//! The configuration is taken when the user joins. Later changes of the agent apply from the next
-//! conversation.
+//! The agent's document is copied when the conversation is created. Its tools, guardrails and
+//! knowledge are read at the offer.
 
 use core::fmt;
 use std::sync::Arc;

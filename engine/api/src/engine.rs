@@ -55,8 +55,9 @@ pub trait Engine: Send + Sync + 'static {
         self.capacity_error()
     }
 
-    /// Why a new call that needs a built-in STT decoder would be rejected now, or `None`.
-    fn stt_unavailable(&self) -> Option<String>;
+    /// Why a new call that needs the built-in STT and TTS would be rejected now, or `None`: all
+    /// decoders are taken, for example, or have failed.
+    fn models_unavailable(&self) -> Option<String>;
 
     /// What has failed while calls are still accepted, in one sentence; `None` without a failure.
     fn degraded_reason(&self) -> Option<String>;
@@ -77,8 +78,7 @@ pub struct Caller {
 
 /// A client's offer.
 pub struct Offer {
-    /// The call, from the agent's current configuration. Ignored if the conversation is already
-    /// running.
+    /// The call's configuration. Ignored if the conversation is already running.
     pub config: Arc<CallConfig>,
     /// The SDP offer.
     pub sdp: String,

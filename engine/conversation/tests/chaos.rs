@@ -62,7 +62,7 @@ impl Random {
     }
 
     fn random_input(&mut self, now: u64) -> Input {
-        let step = GenerationId { epoch: Epoch(self.random_id()), index: self.below(3) as u32 };
+        let generation = GenerationId { epoch: Epoch(self.random_id()), index: self.below(3) as u32 };
         let segment = SegmentId(self.random_id());
         match self.below(16) {
             0 if self.one_in(2) => Input::FinalTranscriptPending,
@@ -80,7 +80,7 @@ impl Random {
                 probability: [f32::NAN, f32::INFINITY, -1.0, 0.2, 0.9][self.below(5) as usize],
             },
             6..=8 => Input::Llm {
-                generation: step,
+                generation,
                 event: match self.below(7) {
                     0 => LlmEvent::Started,
                     1 | 2 => LlmEvent::Text(self.random_text()),

@@ -53,8 +53,8 @@ impl Harness {
     }
 
     fn llm_event(&mut self, at: f64, event: LlmEvent) -> &mut Self {
-        let step = self.llm_requests().last().expect("a question").generation;
-        self.send_input(at, Input::Llm { generation: step, event })
+        let generation = self.llm_requests().last().expect("a question").generation;
+        self.send_input(at, Input::Llm { generation, event })
     }
 
     fn llm_text(&mut self, at: f64, text: &str) -> &mut Self {
@@ -609,14 +609,14 @@ fn an_answer_of_the_turn_model_after_its_deadline_changes_nothing() {
     let deadline = next(&call);
     call.send_input(3.45, Input::TurnProbability { speech_segment: second, probability: 0.1 });
     assert_eq!(next(&call), deadline);
-    let said = |what: &str| call.explanations().iter().filter(|why| why.contains(what)).count();
+    let count = |what: &str| call.explanations().iter().filter(|why| why.contains(what)).count();
     assert_eq!(
-        said("no result of the turn model in time: min_endpointing_delay 400ms"),
+        count("no result of the turn model in time: min_endpointing_delay 400ms"),
         1,
         "{:#?}",
         call.explanations()
     );
-    assert_eq!(said("the turn model's result 0.1 arrived too late"), 2, "{:#?}", call.explanations());
+    assert_eq!(count("the turn model's result 0.1 arrived too late"), 2, "{:#?}", call.explanations());
 }
 
 #[test]

@@ -139,26 +139,26 @@ fn an_explanation_names_rule_deadline_and_setting() {
             "2.0 committed: speech ended at 1.500 s, waited since 2.000 s, min_endpointing_delay 500ms",
         ),
     ] {
-        let said = why(p, noise());
-        let committed: Vec<&String> = said.iter().filter(|why| why.contains("committed: ")).collect();
-        assert_eq!(committed, [expected], "{said:#?}");
+        let lines = why(p, noise());
+        let committed: Vec<&String> = lines.iter().filter(|why| why.contains("committed: ")).collect();
+        assert_eq!(committed, [expected], "{lines:#?}");
         for expected in [
             "6.06 ducked: the user has spoken since 6.000 s, at least 60ms",
             "6.55 held: speech since 6.000 s lasted min_interruption_duration 500ms",
             "9.5 resumed: nothing was transcribed within false_interruption_timeout 2s",
         ] {
-            assert!(said.iter().any(|why| why == expected), "{expected}: {said:#?}");
+            assert!(lines.iter().any(|why| why == expected), "{expected}: {lines:#?}");
         }
     }
-    let said = why(json!(null), json!({"from": 6, "to": 6.2, "text": "Stop!"}));
+    let lines = why(json!(null), json!({"from": 6, "to": 6.2, "text": "Stop!"}));
     for expected in ["6.4 held: the user's words are final", "6.4 killed: the user's words are final"] {
-        assert!(said.iter().any(|why| why == expected), "{expected}: {said:#?}");
+        assert!(lines.iter().any(|why| why == expected), "{expected}: {lines:#?}");
     }
     // A transcript that never comes.
-    let said = why(json!(null), json!({"from": 6, "to": 7}));
+    let lines = why(json!(null), json!({"from": 6, "to": 7}));
     assert!(
-        said.iter().any(|why| why == "9.5 transcript_timeout 2s: no transcript arrived, the turn is over"),
-        "{said:#?}"
+        lines.iter().any(|why| why == "9.5 transcript_timeout 2s: no transcript arrived, the turn is over"),
+        "{lines:#?}"
     );
 }
 
@@ -194,14 +194,14 @@ fn an_explanation_names_what_failed_and_what_it_waited_for() {
             "22.1 the tool slow has failed: no result for 20s (fixed) since 2.100 s",
         ),
     ] {
-        let said = answered(answer);
+        let lines = answered(answer);
         for expected in [
             expected,
             "25.0 warned: call_warning_before 5s of max_call_duration 30s",
             "25.0 warning_message is spoken: the floor is free",
             "30.0 max_call_duration 30s: the call ends",
         ] {
-            assert!(said.iter().any(|why| why == expected), "{expected}: {said:#?}");
+            assert!(lines.iter().any(|why| why == expected), "{expected}: {lines:#?}");
         }
     }
 }

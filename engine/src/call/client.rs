@@ -44,7 +44,7 @@ pub(super) fn rtvi_session(call: &CallConfig) -> RtviSession {
 impl Call {
     /// Handles a text message from a client.
     pub(super) fn handle_client_text(&mut self, now: Instant, number: u32, text: &str) {
-        let Some(connection) = self.connections.iter_mut().find(|l| l.number == number) else { return };
+        let Some(connection) = self.connections.iter_mut().find(|c| c.number == number) else { return };
         let message = match connection.message_reader.read(now, text) {
             Ok(Some(message)) => message,
             Ok(None) => return,
@@ -64,6 +64,12 @@ impl Call {
                     && self.question_bucket.as_mut().is_some_and(|questions| !questions.try_take(now)) =>
             {
                 connection.send_text(now, client_messages::error_response(&id, "too many questions"));
+            }
+            ClientMessage::Commands { id, commands, .. }
+                if commands.iter().any(|command| matches!(command, Command::VisitorContext { .. }))
+                    && !self.context_bucket.try_take(now) =>
+            {
+                connection.send_text(now, client_messages::error_response(&id, "too many context messages"));
             }
             ClientMessage::Commands { id, kind, commands } => {
                 self.queue_next_command(ClientRequest {
@@ -127,14 +133,14 @@ impl Call {
     }
 
     fn send_text_to(&mut self, now: Instant, number: u32, text: String) {
-        if let Some(connection) = self.connections.iter_mut().find(|l| l.number == number) {
+        if let Some(connection) = self.connections.iter_mut().find(|c| c.number == number) {
             connection.send_text(now, text);
         }
     }
 
     /// Sends an event to the client.
     pub(super) fn send_event_to_client(&mut self, now: Instant, event: &EventEnvelope) {
-        let mut connection = self.connections.iter_mut().find(|l| Some(l.number) == self.current_connection);
+        let mut connection = self.connections.iter_mut().find(|c| Some(c.number) == self.current_connection);
         self.rtvi_session.on_event(event, |text| {
             if let Some(connection) = &mut connection {
                 connection.send_text(now, text);
@@ -147,7 +153,7 @@ impl Call {
         if let Some(connection) = self
             .connections
             .iter_mut()
-            .find(|l| Some(l.number) == self.current_connection && l.channel_opened_at.is_some())
+            .find(|c| Some(c.number) == self.current_connection && c.channel_opened_at.is_some())
         {
             connection.send_text(now, server_messages::level_message(level));
         }
@@ -157,7 +163,7 @@ impl Call {
     /// agent's current state.
     pub(super) fn on_channel_open(&mut self, now: Instant, number: u32) {
         let state = self.rtvi_session.state_message();
-        if let Some(connection) = self.connections.iter_mut().find(|l| l.number == number) {
+        if let Some(connection) = self.connections.iter_mut().find(|c| c.number == number) {
             connection.channel_opened_at = Some(now);
             self.silence_reported = false;
             connection.send_text(now, state);

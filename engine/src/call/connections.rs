@@ -15,32 +15,32 @@ impl Call {
     /// Drops one connection that does not carry the call, to make room for a newer offer: the
     /// oldest pending one, else the oldest that is closing.
     pub(crate) fn drop_oldest_connection(&mut self) {
-        let others = self.connections.iter().filter(|l| Some(l.number) != self.current_connection);
-        let Some(oldest) = others.min_by_key(|l| (l.connected_at.is_some(), l.number)).map(|l| l.number)
+        let others = self.connections.iter().filter(|c| Some(c.number) != self.current_connection);
+        let Some(oldest) = others.min_by_key(|c| (c.connected_at.is_some(), c.number)).map(|c| c.number)
         else {
             return;
         };
-        self.connections.retain(|l| l.number != oldest);
+        self.connections.retain(|c| c.number != oldest);
         self.dropped_connections.push(oldest);
     }
 
     /// Drops the connection of an offer that was evicted for a newer one.
     pub(crate) fn evict_offer(&mut self, offer: u64) {
-        let Some(number) = self.connections.iter().find(|l| l.is_offer(offer)).map(|l| l.number) else {
+        let Some(number) = self.connections.iter().find(|c| c.is_offer(offer)).map(|c| c.number) else {
             return;
         };
-        self.connections.retain(|l| l.number != number);
+        self.connections.retain(|c| c.number != number);
         self.dropped_connections.push(number);
     }
 
     /// The connection with this id.
     pub(crate) fn connection_by_id(&mut self, id: &str) -> Option<&mut Connection> {
-        self.connections.iter_mut().find(|l| l.id() == id)
+        self.connections.iter_mut().find(|c| c.id() == id)
     }
 
     /// Numbers of the call's connections.
     pub(crate) fn connection_numbers(&self) -> impl Iterator<Item = u32> + '_ {
-        self.connections.iter().map(|l| l.number)
+        self.connections.iter().map(|c| c.number)
     }
 
     /// Numbers of the connections dropped since the last call of this method.

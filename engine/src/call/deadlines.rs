@@ -99,12 +99,12 @@ impl Call {
         if self
             .connections
             .iter()
-            .any(|l| l.connected_at.is_none() && Some(l.number) != self.current_connection)
+            .any(|c| c.connected_at.is_none() && Some(c.number) != self.current_connection)
         {
             return false;
         }
         let timeouts = &self.context.timeouts;
-        let Some(connection) = self.connections.iter().find(|l| Some(l.number) == self.current_connection)
+        let Some(connection) = self.connections.iter().find(|c| Some(c.number) == self.current_connection)
         else {
             return true;
         };
@@ -141,8 +141,8 @@ impl Call {
                 connection.hang_up(now);
             }
         }
-        let current_closed = |l: &crate::connection::Connection| l.closed_at.is_some();
-        if self.connections.iter().all(|l| l.is_finished(now) || current_closed(l)) {
+        let current_closed = |c: &crate::connection::Connection| c.closed_at.is_some();
+        if self.connections.iter().all(|c| c.is_finished(now) || current_closed(c)) {
             Lifecycle::Finished
         } else {
             Lifecycle::Running
@@ -150,6 +150,6 @@ impl Call {
     }
 
     fn is_current_up(&self) -> bool {
-        self.connections.iter().any(|l| Some(l.number) == self.current_connection && l.is_up())
+        self.connections.iter().any(|c| Some(c.number) == self.current_connection && c.is_up())
     }
 }

@@ -19,7 +19,7 @@ impl Call {
             return;
         }
         text.clone_into(&mut self.last_user_text);
-        let (net, news, call) = (&self.context.runtime, self.stage_events.clone(), self.config.id);
+        let (net, stage_events, call) = (&self.context.runtime, self.stage_events.clone(), self.config.id);
         // A running check continues: its result counts even if the user has continued to speak.
         self.guardrail_checks.extend(guardrails::check(
             net,
@@ -27,7 +27,7 @@ impl Call {
             &self.llm,
             &self.config.guardrails,
             text,
-            news,
+            stage_events,
         ));
         let excess = self.guardrail_checks.len().saturating_sub(MAX_GUARDRAIL_CHECKS);
         self.guardrail_checks.drain(..excess);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use conversation::event::{AgentState, Event as Fact, EventEnvelope, Stage};
+use conversation::event::{AgentState, Event, EventEnvelope, Stage};
 use conversation::input::{Input, PlayoutEvent, SegmentId, SpeechSegmentId, ToolCallId, TtsEvent};
 use conversation::output::{CommandOutcome, LlmRequest, Output, TtsRequest};
 use engine_api::{CommandError, Pronunciation, Tool, ToolBackend};
@@ -58,19 +58,17 @@ impl Call {
 
     fn apply_output(&mut self, now: Instant, output: Output) {
         match output {
-            Output::Emit(fact) => self.emit_event(now, fact),
+            Output::Emit(event) => self.emit_event(now, event),
             Output::RequestLlm(request) => self.start_generation(request),
-            Output::CancelLlm(step) => self.generations.retain(|a| a.generation != step),
+            Output::CancelLlm(generation) => self.generations.retain(|a| a.generation != generation),
             Output::Synthesize(request) => self.synthesize(request),
-            Output::Play(piece) => self.audio_output.playout.play(piece),
+            Output::Play(segment) => self.audio_output.playout.play(segment),
             Output::Duck => self.audio_output.playout.duck(),
             Output::Unduck => self.audio_output.playout.unduck(),
             Output::Hold => {
-                if let Some((piece, position)) = self.audio_output.playout.hold() {
-                    self.inputs.push_back(Input::Playout {
-                        segment: piece,
-                        event: PlayoutEvent::Progress(position),
-                    });
+                if let Some((segment, position)) = self.audio_output.playout.hold() {
+                    self.inputs
+                        .push_back(Input::Playout { segment, event: PlayoutEvent::Progress(position) });
                 }
                 self.update_avatar_state(None, Some(true));
             }
@@ -85,13 +83,13 @@ impl Call {
                 self.prune_phones();
                 self.update_avatar_state(None, Some(false));
             }
-            Output::Discard(piece) => {
-                self.audio_output.playout.discard(piece);
-                self.audio_output.end_synthesis(piece);
+            Output::Discard(segment) => {
+                self.audio_output.playout.discard(segment);
+                self.audio_output.end_synthesis(segment);
                 self.prune_phones();
             }
             Output::RunTool { call, id, name, arguments } => self.run_tool(now, call, id, &name, arguments),
-            Output::RequestTurnProbability(stretch) => self.request_turn_probability(stretch),
+            Output::RequestTurnProbability(speech_segment) => self.request_turn_probability(speech_segment),
             Output::Explain(_) => {}
             Output::CommandResult { id, outcome: answer } => self.reply_to_command(now, id, answer),
             Output::End(_) => {
@@ -107,18 +105,18 @@ impl Call {
 
     /// Drops the phones of segments whose audio is gone.
     pub(super) fn prune_phones(&mut self) {
-        if let Some(showing) = &mut self.avatar {
-            showing.animator.retain_segments(|piece| self.audio_output.playout.contains(piece));
+        if let Some(avatar) = &mut self.avatar {
+            avatar.animator.retain_segments(|segment| self.audio_output.playout.contains(segment));
         }
     }
 
     fn emit_event(&mut self, now: Instant, event: EventEnvelope) {
         match &event.event {
-            Fact::AgentState { state } => self.update_avatar_state(Some(*state), None),
-            Fact::UserStartedSpeaking => self.set_user_speaking(true),
-            Fact::UserStoppedSpeaking => self.set_user_speaking(false),
-            Fact::UtteranceCommitted { text } => self.check_guardrails(text),
-            Fact::Error { stage, reason } => {
+            Event::AgentState { state } => self.update_avatar_state(Some(*state), None),
+            Event::UserStartedSpeaking => self.set_user_speaking(true),
+            Event::UserStoppedSpeaking => self.set_user_speaking(false),
+            Event::UtteranceCommitted { text } => self.check_guardrails(text),
+            Event::Error { stage, reason } => {
                 tracing::warn!(conversation = %self.config.id, %reason, "{} failed", stage.display_name());
             }
             _ => {}
@@ -129,16 +127,16 @@ impl Call {
     }
 
     fn update_avatar_state(&mut self, state: Option<AgentState>, held: Option<bool>) {
-        if let Some(showing) = &mut self.avatar {
-            showing.agent_state = state.unwrap_or(showing.agent_state);
-            showing.is_held = held.unwrap_or(showing.is_held);
-            showing.animator.set_state(showing.agent_state, showing.is_held);
+        if let Some(avatar) = &mut self.avatar {
+            avatar.agent_state = state.unwrap_or(avatar.agent_state);
+            avatar.is_held = held.unwrap_or(avatar.is_held);
+            avatar.animator.set_state(avatar.agent_state, avatar.is_held);
         }
     }
 
     fn set_user_speaking(&mut self, speaks: bool) {
-        if let Some(showing) = &mut self.avatar {
-            showing.animator.set_user_speaking(speaks);
+        if let Some(avatar) = &mut self.avatar {
+            avatar.animator.set_user_speaking(speaks);
         }
     }
 
@@ -159,10 +157,12 @@ impl Call {
 
     /// Requests the probability that the user's turn is over. Without an answer, the turn ends
     /// after the shorter delay.
-    fn request_turn_probability(&mut self, stretch: SpeechSegmentId) {
-        let Some(asker) = self.audio_input.turn_detector() else { return };
+    fn request_turn_probability(&mut self, speech_segment: SpeechSegmentId) {
+        let Some(turn_detector) = self.audio_input.turn_detector() else { return };
         let answer = turn_answer_sink(&self.stage_events);
-        if let Some((number, p)) = asker.request(stretch, self.conversation.open_turn(), answer) {
+        if let Some((number, p)) =
+            turn_detector.request(speech_segment, self.conversation.open_turn(), answer)
+        {
             // Sent through the inbox, as an answer of the model would be.
             self.stage_events.send(StageEvent::TurnProbability(number, p));
         }
@@ -170,8 +170,9 @@ impl Call {
 
     /// The user may have finished: asks the turn model in advance.
     pub(super) fn prefetch_turn_probability(&mut self) {
-        if let Some(asker) = self.audio_input.turn_detector().filter(|_| self.config.spec.turn_model) {
-            asker.prefetch(self.conversation.open_turn(), turn_answer_sink(&self.stage_events));
+        if let Some(turn_detector) = self.audio_input.turn_detector().filter(|_| self.config.spec.turn_model)
+        {
+            turn_detector.prefetch(self.conversation.open_turn(), turn_answer_sink(&self.stage_events));
         }
     }
 
@@ -222,15 +223,13 @@ impl Call {
             voice: voice.clone(),
             pronunciation: self.config.tts.custom_pronunciation.iter().map(sounds).collect(),
         };
-        let (news, piece) = (self.stage_events.clone(), request.segment);
+        let (stage_events, segment) = (self.stage_events.clone(), request.segment);
         let lips = self.avatar.is_some();
-        match engine
-            .speak(words, tts::synthesis_sink(lips, move |event| news.send(StageEvent::Tts(piece, event))))
-        {
-            Ok(handle) => self.audio_output.add_synthesis(piece, request.epoch, handle),
+        let sink = tts::synthesis_sink(lips, move |event| stage_events.send(StageEvent::Tts(segment, event)));
+        match engine.speak(words, sink) {
+            Ok(handle) => self.audio_output.add_synthesis(segment, request.epoch, handle),
             Err(error) => {
-                self.inputs
-                    .push_back(Input::Tts { segment: piece, event: TtsEvent::Failed(error.to_string()) });
+                self.inputs.push_back(Input::Tts { segment, event: TtsEvent::Failed(error.to_string()) });
             }
         }
     }
@@ -246,11 +245,10 @@ impl Call {
     /// nothing waits for it.
     pub(super) fn list_server_tools(&mut self) {
         let Some(servers) = &self.config.tool_servers else { return };
-        let news = self.stage_events.clone();
-        let task = self
-            .context
-            .runtime
-            .spawn(servers.list_tools(Box::new(move |result| news.send(StageEvent::ToolList(result)))));
+        let stage_events = self.stage_events.clone();
+        let listing =
+            servers.list_tools(Box::new(move |result| stage_events.send(StageEvent::ToolList(result))));
+        let task = self.context.runtime.spawn(listing);
         self.tool_listing = Handle::new(move || task.abort());
     }
 
@@ -278,11 +276,11 @@ impl Call {
             self.client_tools.push(ClientTool { call, id, deadline: now + CLIENT_TOOL_TIMEOUT });
             return;
         }
-        let (client, news) = (self.context.http_client.clone(), self.stage_events.clone());
+        let (client, stage_events) = (self.context.http_client.clone(), self.stage_events.clone());
         let span = call_span(self.config.id);
         if let ToolBackend::Remote(remote) = &tool.backend {
             let running = remote.0.call(arguments);
-            let run = async move { news.send(StageEvent::ToolResult(call, running.await)) };
+            let run = async move { stage_events.send(StageEvent::ToolResult(call, running.await)) };
             self.context.runtime.spawn(run.instrument(span));
             return;
         }
@@ -290,64 +288,60 @@ impl Call {
             let Some(guardrail) = self.config.guardrails.iter().position(|rule| rule.key == name) else {
                 return;
             };
-            let (llm, said) = (Arc::clone(&self.llm), self.last_user_text.clone());
+            let (llm, user_text) = (Arc::clone(&self.llm), self.last_user_text.clone());
             let rule = self.config.guardrails[guardrail].clone();
-            let judge = async move {
-                let verdict = guardrails::moderate(&llm, said.clone()).await;
+            let moderation = async move {
+                let verdict = guardrails::moderate(&llm, user_text.clone()).await;
                 let instruction = guardrails::moderation_result(&rule, &verdict);
-                news.send(StageEvent::Guardrail(GuardrailHit {
+                stage_events.send(StageEvent::Guardrail(GuardrailHit {
                     index: guardrail,
-                    user_text: said,
+                    user_text,
                     verdict: Some(verdict),
                 }));
-                news.send(StageEvent::ToolResult(call, Ok(instruction)));
+                stage_events.send(StageEvent::ToolResult(call, Ok(instruction)));
             };
-            self.context.runtime.spawn(judge.instrument(span));
+            self.context.runtime.spawn(moderation.instrument(span));
             return;
         }
         let run = async move {
             // `tools::run` has its own timeout.
             let result = tools::run(&client, &tool, arguments).await;
-            news.send(StageEvent::ToolResult(call, result));
+            stage_events.send(StageEvent::ToolResult(call, result));
         };
         self.context.runtime.spawn(run.instrument(span));
     }
 
     /// Handles an event of a model or tool.
-    pub(crate) fn handle_stage_event(&mut self, now: Instant, news: StageEvent) {
+    pub(crate) fn handle_stage_event(&mut self, now: Instant, event: StageEvent) {
         if self.started_at.is_none() || self.ended_at.is_some() {
             return;
         }
-        match news {
+        match event {
             StageEvent::Stt(event) => self.on_stt_event(now, event),
             StageEvent::TurnProbability(number, p) => {
-                if let Some(stretch) =
-                    self.audio_input.turn_detector().and_then(|asker| asker.on_answer(number, p))
-                {
-                    self.handle_input(
-                        now,
-                        Input::TurnProbability { speech_segment: stretch, probability: p },
-                    );
+                let turn_detector = self.audio_input.turn_detector();
+                if let Some(speech_segment) = turn_detector.and_then(|t| t.on_answer(number, p)) {
+                    self.handle_input(now, Input::TurnProbability { speech_segment, probability: p });
                 }
             }
             StageEvent::Snippets(items) => {
-                self.handle_input(now, Input::ExternalEvent(Fact::Snippets { items }))
+                self.handle_input(now, Input::ExternalEvent(Event::Snippets { items }))
             }
-            StageEvent::Llm(step, event) => {
+            StageEvent::Llm(generation, event) => {
                 // Events of a cancelled generation that were in flight are ignored.
-                if !self.generations.iter().any(|a| a.generation == step) {
+                if !self.generations.iter().any(|a| a.generation == generation) {
                     return;
                 }
                 let (event, last) = llm::to_llm_event(event);
                 if last {
-                    self.generations.retain(|a| a.generation != step);
+                    self.generations.retain(|a| a.generation != generation);
                 }
-                self.handle_input(now, Input::Llm { generation: step, event });
+                self.handle_input(now, Input::Llm { generation, event });
             }
-            StageEvent::Tts(piece, event) => self.on_tts_event(now, piece, event),
+            StageEvent::Tts(segment, event) => self.on_tts_event(now, segment, event),
             StageEvent::ToolList(Ok(tools)) => self.add_server_tools(now, tools),
             StageEvent::ToolList(Err(text)) => {
-                self.handle_input(now, Input::ExternalEvent(Fact::Warning { text }))
+                self.handle_input(now, Input::ExternalEvent(Event::Warning { text }))
             }
             StageEvent::ToolResult(call, result) => {
                 self.handle_input(now, Input::ToolResult { call, result })
@@ -372,42 +366,42 @@ impl Call {
         self.handle_input(now, input);
     }
 
-    fn on_tts_event(&mut self, now: Instant, piece: SegmentId, event: tts::SynthesisEvent) {
-        if !self.audio_output.is_synthesizing(piece) {
+    fn on_tts_event(&mut self, now: Instant, segment: SegmentId, event: tts::SynthesisEvent) {
+        if !self.audio_output.is_synthesizing(segment) {
             return;
         }
         let event = match event {
             tts::SynthesisEvent::Phones(phones) => {
-                if let Some(showing) = &mut self.avatar {
-                    showing.animator.add_phones(piece, &phones);
+                if let Some(avatar) = &mut self.avatar {
+                    avatar.animator.add_phones(segment, &phones);
                 }
                 return;
             }
             tts::SynthesisEvent::Words(words) => TtsEvent::WordTimestamps(words),
             tts::SynthesisEvent::Samples(samples) => {
-                self.audio_output.playout.push(piece, samples);
-                if self.audio_output.on_samples(piece) != Some(true) {
+                self.audio_output.playout.push(segment, samples);
+                if self.audio_output.on_samples(segment) != Some(true) {
                     return;
                 }
                 TtsEvent::FirstAudio
             }
             tts::SynthesisEvent::End => {
-                self.audio_output.end_synthesis(piece);
-                let Some(duration) = self.audio_output.playout.complete(piece) else { return };
+                self.audio_output.end_synthesis(segment);
+                let Some(duration) = self.audio_output.playout.complete(segment) else { return };
                 TtsEvent::End { duration }
             }
             tts::SynthesisEvent::Failed(error) => {
-                self.audio_output.end_synthesis(piece);
-                self.audio_output.playout.discard(piece);
+                self.audio_output.end_synthesis(segment);
+                self.audio_output.playout.discard(segment);
                 TtsEvent::Failed(error.to_string())
             }
         };
-        self.handle_input(now, Input::Tts { segment: piece, event });
+        self.handle_input(now, Input::Tts { segment, event });
     }
 }
 
 /// Makes the sink for the turn model's answer, by the number of the request.
-fn turn_answer_sink(news: &Sink<StageEvent>) -> impl FnOnce(u64) -> Sink<f32> + use<> {
-    let news = news.clone();
-    move |number| Sink::new(move |p| news.send(StageEvent::TurnProbability(number, p)))
+fn turn_answer_sink(stage_events: &Sink<StageEvent>) -> impl FnOnce(u64) -> Sink<f32> + use<> {
+    let stage_events = stage_events.clone();
+    move |number| Sink::new(move |p| stage_events.send(StageEvent::TurnProbability(number, p)))
 }

@@ -9,7 +9,7 @@ use conversation::id::ConversationId;
 use conversation::input::Command;
 use conversation::output::CommandOutcome;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Reception};
 use crate::context::PresenceGuard;
 use crate::messages::NewCall;
 use crate::transport::TransportEvent;
@@ -21,6 +21,9 @@ pub(crate) const MAX_EARLY_COMMANDS: usize = 64;
 const MAX_EARLY_EVENTS: usize = 256;
 /// Time that a client without capacity has to open its data channel, over which it gets the error.
 const REJECTION_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time that the call setup may take. Without an answer by then it is lost: the inbox of the thread
+/// was full, for example.
+const SETUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// State of a pending call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +45,8 @@ pub(crate) struct PendingCall {
     connections: Vec<Connection>,
     next_connection: u32,
     events: Vec<(u32, TransportEvent)>,
-    /// Whether the slot and models have been requested.
-    setup_requested: bool,
+    /// When the slot and models were requested, until the answer is there.
+    setup_requested_at: Option<Instant>,
     /// Connections that were sent a capacity error, and since when.
     rejected: Vec<(u32, Instant)>,
     dropped_connections: Vec<u32>,
@@ -64,8 +67,8 @@ pub(crate) struct CallHandover {
 
 impl PendingCall {
     /// A pending call; `offer` is the time that its offers have to connect.
-    pub(crate) fn new(conversation: ConversationId, arrival: NewCall, offer: Duration) -> Self {
-        let NewCall { id: _, early_commands: commands, presence, request_setup: open } = arrival;
+    pub(crate) fn new(conversation: ConversationId, new_call: NewCall, offer: Duration) -> Self {
+        let NewCall { id: _, early_commands: commands, presence, request_setup: open } = new_call;
         Self {
             conversation,
             early_commands: commands,
@@ -74,7 +77,7 @@ impl PendingCall {
             connections: Vec::with_capacity(1),
             next_connection: 0,
             events: Vec::new(),
-            setup_requested: false,
+            setup_requested_at: None,
             rejected: Vec::new(),
             dropped_connections: Vec::new(),
             offer_timeout: offer,
@@ -89,8 +92,8 @@ impl PendingCall {
             let oldest = self
                 .connections
                 .iter()
-                .min_by_key(|l| (l.connected_at.is_some(), l.number))
-                .map(|l| l.number);
+                .min_by_key(|c| (c.connected_at.is_some(), c.number))
+                .map(|c| c.number);
             let Some(oldest) = oldest else { break };
             self.drop_connection(oldest);
         }
@@ -134,8 +137,7 @@ impl PendingCall {
         }
     }
 
-    /// Passes a datagram to one of the connections. Returns false if the connection does not take
-    /// it.
+    /// Passes a datagram to one of the connections.
     pub(crate) fn receive_datagram(
         &mut self,
         now: Instant,
@@ -144,9 +146,11 @@ impl PendingCall {
         source: SocketAddr,
         destination: SocketAddr,
         datagram: &[u8],
-    ) -> bool {
+    ) -> Reception {
         let connection = self.connections.iter_mut().find(|connection| connection.number == number);
-        connection.is_some_and(|connection| connection.receive(now, protocol, source, destination, datagram))
+        connection.map_or(Reception::Foreign, |connection| {
+            connection.receive(now, protocol, source, destination, datagram)
+        })
     }
 
     /// Handles a command from the API. Returns `None` if the command ends the call.
@@ -196,6 +200,10 @@ impl PendingCall {
         for number in full {
             self.drop_connection(number);
         }
+        if self.setup_requested_at.is_some_and(|at| now.saturating_duration_since(at) >= SETUP_TIMEOUT) {
+            tracing::error!("the setup of a call was lost: its clients are rejected");
+            self.reject(now);
+        }
         self.close_rejected(now, transmit);
         let limit = self.offer_timeout;
         let late = |connection: &Connection| {
@@ -212,15 +220,19 @@ impl PendingCall {
         for number in late {
             self.drop_connection(number);
         }
-        self.next_deadline =
-            self.connections.iter().filter_map(|connection| self.connection_deadline(connection)).min();
+        self.next_deadline = self
+            .connections
+            .iter()
+            .filter_map(|connection| self.connection_deadline(connection))
+            .chain(self.setup_requested_at.map(|at| at + SETUP_TIMEOUT))
+            .min();
         if self.connections.is_empty() {
             return PendingState::Finished;
         }
         let is_waiting = |connection: &Connection| {
             connection.is_up() && !self.rejected.iter().any(|(of, _)| *of == connection.number)
         };
-        if !self.setup_requested && self.connections.iter().any(is_waiting) {
+        if self.setup_requested_at.is_none() && self.connections.iter().any(is_waiting) {
             PendingState::Connected
         } else {
             PendingState::Waiting
@@ -238,14 +250,21 @@ impl PendingCall {
     }
 
     /// Requests a slot and models.
-    pub(crate) fn request_setup(&mut self) {
-        self.setup_requested = true;
+    pub(crate) fn request_setup(&mut self, now: Instant) {
+        self.setup_requested_at = Some(now);
+        let timeout = now + SETUP_TIMEOUT;
+        self.next_deadline = Some(self.next_deadline.map_or(timeout, |deadline| deadline.min(timeout)));
         (self.setup_request)();
+    }
+
+    /// Whether the slot and models are requested and neither arrived nor overdue.
+    pub(crate) fn awaits_setup(&self) -> bool {
+        self.setup_requested_at.is_some()
     }
 
     /// Sends a capacity error to every client that has connected.
     pub(crate) fn reject(&mut self, now: Instant) {
-        self.setup_requested = false;
+        self.setup_requested_at = None;
         for connection in self.connections.iter_mut().filter(|connection| connection.is_up()) {
             if !self.rejected.iter().any(|(of, _)| *of == connection.number) {
                 connection.send_capacity_error(now);
@@ -274,22 +293,55 @@ impl PendingCall {
 
     /// Splits into what the starting call takes over, and the stored events of its connections.
     pub(crate) fn into_handover(self) -> (CallHandover, Vec<(u32, TransportEvent)>) {
-        let Self {
-            early_commands: commands,
-            presence,
-            connections: links,
-            next_connection: next_link,
-            events,
-            ..
-        } = self;
-        (
-            CallHandover {
-                connections: links,
-                next_connection: next_link,
-                presence,
-                early_commands: commands,
-            },
-            events,
-        )
+        let Self { early_commands, presence, connections, next_connection, events, .. } = self;
+        (CallHandover { connections, next_connection, presence, early_commands }, events)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use super::*;
+    use crate::messages::CallId;
+    use crate::transport::loopback::{self, LoopbackOutput};
+
+    #[test]
+    fn a_call_whose_setup_is_lost_rejects_its_clients_and_ends() {
+        let start = crate::clock::now();
+        let requests = Arc::<AtomicUsize>::default();
+        let counter = Arc::clone(&requests);
+        let new_call = NewCall {
+            id: CallId(1),
+            early_commands: Vec::new(),
+            presence: PresenceGuard::default(),
+            request_setup: Box::new(move || {
+                counter.fetch_add(1, Relaxed);
+            }),
+        };
+        let mut pending = PendingCall::new(ConversationId(1), new_call, Duration::from_secs(30));
+        let (server, client) = loopback::pair();
+        pending.add_connection(2, |number| Connection::loopback(number, server, start));
+        assert_eq!(pending.poll_connections(start, &mut |_| {}), PendingState::Connected);
+        pending.request_setup(start);
+        assert_eq!(pending.next_deadline, Some(start + SETUP_TIMEOUT));
+        client.send_event(TransportEvent::ChannelOpen);
+        let early = start + SETUP_TIMEOUT - Duration::from_millis(1);
+        assert_eq!(pending.poll_connections(early, &mut |_| {}), PendingState::Waiting);
+        assert_eq!(pending.next_deadline, Some(start + SETUP_TIMEOUT), "it is served in time");
+        assert!(pending.awaits_setup());
+        assert!(!client.drain_outputs().any(|output| matches!(output, LoopbackOutput::Text(_))));
+
+        assert_eq!(pending.poll_connections(start + SETUP_TIMEOUT, &mut |_| {}), PendingState::Finished);
+        assert!(!pending.awaits_setup(), "a setup that arrives now is dropped");
+        let outputs: Vec<_> = client.drain_outputs().collect();
+        let has_error = |output: &LoopbackOutput| {
+            let LoopbackOutput::Text(text) = output else { return false };
+            text.contains("No capacity")
+        };
+        assert!(outputs.iter().any(has_error), "{outputs:?}");
+        assert!(outputs.iter().any(|output| matches!(output, LoopbackOutput::Closed)), "{outputs:?}");
+        assert_eq!(requests.load(Relaxed), 1);
     }
 }

@@ -92,8 +92,8 @@ impl CallEngine {
         if self.thread_with_fewest_calls(None).is_none() {
             return Some(RejectReason::ThreadsOverloaded);
         }
-        if let Some(behind) = self.models.overloaded() {
-            return Some(RejectReason::ModelsOverloaded(behind));
+        if let Some(reason) = self.models.overloaded() {
+            return Some(RejectReason::ModelsOverloaded(reason));
         }
         self.memory.is_low(clock::now()).then_some(RejectReason::LowMemory)
     }

@@ -27,7 +27,7 @@ pub struct Config {
     /// Folder of traces; without it no call is traced.
     pub trace_dir: Option<PathBuf>,
     /// Share of a media thread's time, and of the process's processors, above which the thread
-    /// takes no new call; 0 = no limit. See [`crate::load`].
+    /// takes no new call; 0 = no limit. See [`crate::cpu_load`].
     pub max_load: f64,
     /// Bytes of memory that must be free for a new call; 0 = no limit.
     pub min_free_memory: u64,

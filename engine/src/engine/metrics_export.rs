@@ -33,10 +33,11 @@ impl CallEngine {
                 count.depth += waiting;
             }
         };
-        for Inbox { requests, stage_events: news, tcp } in self.threads.iter().map(|t| &t.inbox) {
-            for sender in [requests, news, tcp] {
+        for Inbox { requests, stage_events, tcp } in self.threads.iter().map(|t| &t.inbox) {
+            for sender in [requests, stage_events] {
                 add(sender.channel().name, sender.full_count(), sender.max_depth(), sender.depth());
             }
+            add(tcp.channel().name, tcp.full_count(), tcp.max_depth(), tcp.depth());
         }
         if let Some(trace) = &self.trace {
             add(trace.channel().name, trace.full_count(), trace.max_depth(), trace.depth());
@@ -107,6 +108,11 @@ impl CallEngine {
             .with_value(sum(|s| &s.excess_packets)),
             MetricFamily::counter("visavis_datagrams_unknown", "Received datagrams that belong to no call.")
                 .with_value(sum(|s| &s.unknown_datagrams)),
+            MetricFamily::counter(
+                "visavis_datagrams_rate_limited",
+                "Received datagrams dropped by the rate limit: 2,000 per second and connection, bursts of 2,048.",
+            )
+            .with_value(sum(|s| &s.rate_limited_datagrams)),
             MetricFamily::counter(
                 "visavis_datagrams_send_dropped",
                 "Datagrams that the kernel did not accept for sending.",

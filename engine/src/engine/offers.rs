@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use conversation::input::Command;
 use engine_api::{AcceptedOffer, CallConfig, Caller, OfferError};
 use models::Error;
+use models::panic_isolation::catch_panic;
 use tokio::sync::oneshot;
 
 use super::admission::RejectReason;
@@ -34,8 +35,8 @@ impl CallEngine {
         call: Arc<CallConfig>,
         slot: Slot,
     ) -> Result<CallSetup, OfferError> {
-        let news = self.threads[thread].inbox.stage_event_sink(key);
-        let mut models = resolve_models(&*self.models, &call, news)
+        let stage_events = self.threads[thread].inbox.stage_event_sink(key);
+        let mut models = resolve_models(&*self.models, &call, stage_events)
             .map_err(|error| self.rejections.reject(&RejectReason::CallModels(error.to_string())))?;
         let (poses, warnings) = self.library.resolve_avatar(&call);
         models.warnings.extend(warnings);
@@ -43,12 +44,20 @@ impl CallEngine {
     }
 
     /// Gives a call whose client has connected its slot and models, or the reason of the rejection.
+    /// A panic is a rejection too, because the client waits for an answer.
     fn set_up_connected_call(&self, thread: usize, key: CallId, call: Arc<CallConfig>) {
-        let slot =
-            self.take_slot_on(&self.lock_directory(), thread).map_err(|why| self.rejections.reject(&why));
-        let setup = slot.and_then(|slot| self.prepare_call(thread, key, call, slot)).map(Box::new);
+        let setup = catch_panic(|| {
+            let slot =
+                self.take_slot_on(&self.lock_directory(), thread).map_err(|why| self.rejections.reject(&why));
+            self.prepare_call(thread, key, call, slot?).map(Box::new)
+        });
+        let setup = setup.unwrap_or_else(|| {
+            let reason = RejectReason::CallModels("the setup of the call panicked".into());
+            Err(self.rejections.reject(&reason))
+        });
         let message = Message::CallSetup(key, setup.map_err(|why| why.to_string()));
-        // If a thread accepts no message for this long, none of its calls can still be informed.
+        // If the thread accepts no message for this long, the pending call rejects its clients when
+        // its setup is overdue.
         drop(self.threads[thread].inbox.stage_events.send(message));
     }
 
@@ -67,7 +76,7 @@ impl CallEngine {
                 (thread, Some(presence), alive)
             }
         };
-        let (unconnected, evicted) =
+        let (pending_offer, evicted) =
             directory.pending_offers.insert(thread, call.id, caller.network, &caller.agent);
         drop(directory);
         for EvictedOffer { thread, conversation, number } in evicted {
@@ -75,12 +84,12 @@ impl CallEngine {
             // A thread whose inbox is full drops the offer when its timeout expires.
             drop(self.threads[thread].inbox.requests.send(evict));
         }
-        Ok(AdmittedOffer { thread, presence, alive, pending_offer: unconnected })
+        Ok(AdmittedOffer { thread, presence, alive, pending_offer })
     }
 
     /// Checks whether a call would get STT and TTS if it started now; takes no resources.
     fn check_models(&self, call: &CallConfig) -> Result<(), Error> {
-        self.models.tts(&call.tts).0?;
+        self.models.tts(&call.tts).0?.capacity_error().map_or(Ok(()), Err)?;
         self.models.stt(&call.stt).0?.capacity_error().map_or(Ok(()), Err)
     }
 
@@ -111,7 +120,7 @@ impl CallEngine {
         // A call may end between the directory lookup and the arrival at its thread. The offer is
         // then retried as a new call.
         for _ in 0..3 {
-            let AdmittedOffer { thread, presence, alive, pending_offer: unconnected } =
+            let AdmittedOffer { thread, presence, alive, pending_offer } =
                 self.admit_offer(&call, &caller)?;
             let (reply, answer) = oneshot::channel();
             let offer = messages::OfferRequest {
@@ -120,7 +129,7 @@ impl CallEngine {
                 replaces: replaces.clone(),
                 restart,
                 new_call: presence.map(|presence| self.new_call(thread, &call, &commands, presence)),
-                pending_offer: Some(unconnected),
+                pending_offer: Some(pending_offer),
                 reply,
             };
             let sent = self.threads[thread].inbox.requests.send(Message::Offer(Box::new(offer)));

@@ -64,14 +64,14 @@ impl PendingOffers {
             self.evict_oldest(MAX_PENDING_OFFERS, |entry| entry.network.is_some(), &mut evicted);
         }
         self.last_number += 1;
-        let unconnected = PendingOffer::new(self.last_number);
+        let pending_offer = PendingOffer::new(self.last_number);
         self.entries.push_back(OfferEntry {
             offer: EvictedOffer { thread, conversation, number: self.last_number },
             network,
             agent: agent.to_owned(),
-            is_pending: Arc::clone(&unconnected.is_pending),
+            is_pending: Arc::clone(&pending_offer.is_pending),
         });
-        (unconnected, evicted)
+        (pending_offer, evicted)
     }
 
     /// Removes the oldest matching entries until fewer than `limit` are left.

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-/// Samples of an ordinary packet (20 ms), and of each filled frame.
-const FRAME_SAMPLES: u64 = 960;
+/// Samples of an ordinary packet (20 ms at 48 kHz), and of each filled frame.
+const FRAME_SAMPLES_48K: u64 = 960;
 /// Minimum and maximum wait behind a gap, in µs.
 const TARGET_DELAY_MICROS: (i64, i64) = (20_000, 200_000);
 /// Minimum wait after the packet that shows the gap: reordered packets arrive close together.
@@ -120,17 +120,17 @@ pub struct JitterBuffer {
     last_end_time: i64,
     /// Number of packets that the jitter estimate is based on.
     measured_packets: u64,
-    /// Latest end of any packet that arrived, and of any packet that was refused as excess: the
-    /// place of a refused packet is not filled in.
-    latest_end: Option<u64>,
+    /// Latest end of any packet that was refused as excess: its place is not filled in.
     excess_end: u64,
     rate_limit: AudioRateLimit,
     stats: Stats,
     reported_excess: u64,
 }
 
-/// Limit on the audio that a sender may send: a token bucket. Audio costs CPU time of decoder, VAD
-/// and STT, so a sender that is faster than real time would take it from other calls.
+/// Limit on the audio that a sender causes: a token bucket. Audio costs CPU time of decoder, VAD and
+/// STT, so a sender that is faster than real time would take it from other calls. A packet is
+/// counted when it arrives, whatever its timestamp. A gap between packets is counted when it is
+/// filled in. The silence while no packet arrives is not counted: it follows the clock.
 struct AudioRateLimit {
     samples: f64,
     last_refill: i64,
@@ -146,7 +146,7 @@ impl AudioRateLimit {
     /// Whether this many more samples are admitted at `now`, µs; takes them if so.
     fn try_take(&mut self, now: i64, samples: u64) -> bool {
         let passed = (now - self.last_refill).max(0) as f64 * 48e-3;
-        self.last_refill = now;
+        self.last_refill = self.last_refill.max(now);
         self.samples = (self.samples + passed * MAX_SENDER_SPEED).min(MAX_BURST_SAMPLES);
         let admits = self.samples >= samples as f64;
         if admits {
@@ -274,15 +274,9 @@ impl JitterBuffer {
             }
             _ => {}
         }
-        // The gap between this packet and the previous ones is filled in and costs as much as audio
-        // does. A longer gap is skipped instead.
-        let end = timestamp + samples;
-        let new_samples = end.saturating_sub(self.latest_end.unwrap_or(timestamp));
-        let new_samples = if new_samples > samples + MAX_GAP_SAMPLES { samples } else { new_samples };
-        self.latest_end = Some(self.latest_end.map_or(end, |latest_end| latest_end.max(end)));
-        if !self.rate_limit.try_take(now, new_samples) {
+        if !self.rate_limit.try_take(now, samples) {
             self.stats.excess_packets += 1;
-            self.excess_end = self.excess_end.max(end);
+            self.excess_end = self.excess_end.max(timestamp + samples);
             return;
         }
         match (self.next_timestamp, self.last_packet) {
@@ -309,7 +303,7 @@ impl JitterBuffer {
         self.next_timestamp = None;
         self.last_packet = None;
         self.consecutive_fills = 0;
-        (self.latest_end, self.excess_end) = (None, 0);
+        self.excess_end = 0;
         self.transit = TransitEstimator { jitter: self.transit.jitter, ..TransitEstimator::default() };
         self.transit.min = None;
     }
@@ -325,19 +319,19 @@ impl JitterBuffer {
         let Some((&first, held)) = self.packets.first_key_value() else {
             // Also measured from the last packet: if all packets are later than before, each is
             // late and none is missing.
-            let end = next + FRAME_SAMPLES;
-            let after = self
-                .last_packet
-                .map_or(0, |(heard, _)| self.last_arrival + samples_to_micros(end.saturating_sub(heard)));
+            let end = next + FRAME_SAMPLES_48K;
+            let after = self.last_packet.map_or(0, |(last_end, _)| {
+                self.last_arrival + samples_to_micros(end.saturating_sub(last_end))
+            });
             let at =
                 self.expected_arrival(end).max(after) + self.target_delay_micros() + UNDERRUN_MARGIN_MICROS;
             if at > self.last_arrival + MAX_SILENCE_MICROS {
                 return Some((at, Action::Idle));
             }
             let action = if self.consecutive_fills < MAX_CONCEALED_FRAMES {
-                Action::Conceal(FRAME_SAMPLES)
+                Action::Conceal(FRAME_SAMPLES_48K)
             } else {
-                Action::Silence(FRAME_SAMPLES)
+                Action::Silence(FRAME_SAMPLES_48K)
             };
             return Some((at, action));
         };
@@ -350,16 +344,16 @@ impl JitterBuffer {
             return Some((i64::MIN, Action::Skip));
         }
         if in_sequence {
-            return Some((i64::MIN, Action::Silence(gap.min(FRAME_SAMPLES))));
+            return Some((i64::MIN, Action::Silence(gap.min(FRAME_SAMPLES_48K))));
         }
-        let at = (self.expected_arrival(next + gap.min(FRAME_SAMPLES)) + self.target_delay_micros())
+        let at = (self.expected_arrival(next + gap.min(FRAME_SAMPLES_48K)) + self.target_delay_micros())
             .max(held.arrived + MIN_REORDER_WAIT_MICROS);
-        let action = if gap <= held.samples.min(2 * FRAME_SAMPLES) {
+        let action = if gap <= held.samples.min(2 * FRAME_SAMPLES_48K) {
             Action::Fec(gap)
         } else if self.consecutive_fills < MAX_CONCEALED_FRAMES {
-            Action::Conceal(gap.min(FRAME_SAMPLES))
+            Action::Conceal(gap.min(FRAME_SAMPLES_48K))
         } else {
-            Action::Silence(gap.min(FRAME_SAMPLES))
+            Action::Silence(gap.min(FRAME_SAMPLES_48K))
         };
         Some((at, action))
     }
@@ -374,6 +368,11 @@ impl JitterBuffer {
                 return None;
             }
             let next = self.next_timestamp?;
+            // A gap for which the rate limit has no room is skipped.
+            let action = match action.gap_samples() {
+                Some(gap) if !self.packets.is_empty() && !self.rate_limit.try_take(now, gap) => Action::Skip,
+                _ => action,
+            };
             let (samples, kind) = match action {
                 Action::Idle => {
                     self.next_timestamp = None;
@@ -436,6 +435,16 @@ enum Action {
     Skip,
     /// Wait for a first packet again.
     Idle,
+}
+
+impl Action {
+    /// The samples that it fills in.
+    fn gap_samples(&self) -> Option<u64> {
+        match self {
+            Self::Fec(samples) | Self::Conceal(samples) | Self::Silence(samples) => Some(*samples),
+            Self::Packet | Self::Skip | Self::Idle => None,
+        }
+    }
 }
 
 #[cfg(test)]

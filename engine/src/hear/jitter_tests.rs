@@ -33,7 +33,7 @@ impl Harness {
 
     /// Pushes packet `n`, whose last sample was taken at 20·(n+1) ms, `late` ms later.
     fn push(&mut self, n: u64, late: u64) {
-        self.push_as(n, n * FRAME_SAMPLES + 7_000, 20 * (n + 1) + late);
+        self.push_as(n, n * FRAME_SAMPLES_48K + 7_000, 20 * (n + 1) + late);
     }
 
     fn push_as(&mut self, sequence: u64, timestamp: u64, at: u64) {
@@ -103,7 +103,7 @@ fn a_pause_of_the_sender_is_silence_and_no_loss() {
     harness.push(0, 0);
     assert_eq!(harness.pull(20), ["0"]);
     // Sequence numbers continue, timestamps jump by 5 packets: DTX.
-    harness.push_as(1, 6 * FRAME_SAMPLES + 7_000, 140);
+    harness.push_as(1, 6 * FRAME_SAMPLES_48K + 7_000, 140);
     assert_eq!(harness.pull(140), ["silence", "silence", "silence", "silence", "silence", "1"]);
 }
 
@@ -119,7 +119,7 @@ fn when_nothing_comes_time_goes_on_in_silence_and_then_rests() {
     let rest = harness.pull(60_000);
     assert!((200..=250).contains(&rest.len()), "{}", rest.len());
     assert_eq!(harness.buffer.timeout(), None);
-    harness.push_as(1, 3_000 * FRAME_SAMPLES, 60_020);
+    harness.push_as(1, 3_000 * FRAME_SAMPLES_48K, 60_020);
     assert_eq!(harness.pull(60_020), ["1"]);
 }
 
@@ -141,11 +141,11 @@ fn a_sender_that_is_faster_than_real_time_is_bounded() {
     // A packet of 20 ms each millisecond, for two seconds; all are pulled at once.
     let mut harness = Harness::new();
     for n in 0..2_000 {
-        harness.push_as(n, n * FRAME_SAMPLES, n);
+        harness.push_as(n, n * FRAME_SAMPLES_48K, n);
         harness.pull(n);
     }
     let stats = harness.buffer.stats();
-    let max = (MAX_BURST_SAMPLES / FRAME_SAMPLES as f64 + 2_000.0 / 20.0 * MAX_SENDER_SPEED) as u64;
+    let max = (MAX_BURST_SAMPLES / FRAME_SAMPLES_48K as f64 + 2_000.0 / 20.0 * MAX_SENDER_SPEED) as u64;
     assert!((max - 2..=max).contains(&stats.packets), "{stats:?}");
     assert_eq!(stats.packets + stats.excess_packets, 2_000);
     // The decoder fills in neither refused packets nor gaps that a sender leaves between packets:
@@ -156,7 +156,7 @@ fn a_sender_that_is_faster_than_real_time_is_bounded() {
         let mut samples = 0;
         for n in 0..packets {
             let now = harness.start + ms(n * apart);
-            harness.push_as(n * step, n * step * FRAME_SAMPLES, n * apart);
+            harness.push_as(n * step, n * step * FRAME_SAMPLES_48K, n * apart);
             samples += std::iter::from_fn(|| harness.buffer.pull(now))
                 .map(|frame| u64::from(frame.samples))
                 .sum::<u64>();
@@ -166,20 +166,55 @@ fn a_sender_that_is_faster_than_real_time_is_bounded() {
             samples as f64 <= max + 10_000.0,
             "{packets} packets, {apart} ms apart, each {step}th: {samples} of {max}"
         );
-        assert!(samples as f64 > 0.3 * max.min((packets * FRAME_SAMPLES) as f64), "{samples}");
+        assert!(samples as f64 > 0.3 * max.min((packets * FRAME_SAMPLES_48K) as f64), "{samples}");
     }
     // A sender whose clock is fast by a tenth loses nothing. The same holds for audio that a
     // network held back for four seconds.
     let mut harness = Harness::new();
     for n in 0..6_000 {
-        harness.push_as(n, n * FRAME_SAMPLES, 18 * n);
+        harness.push_as(n, n * FRAME_SAMPLES_48K, 18 * n);
         harness.pull(18 * n);
     }
     for n in 6_000..6_200 {
-        harness.push_as(n, n * FRAME_SAMPLES, 18 * 6_000 + 4_000);
+        harness.push_as(n, n * FRAME_SAMPLES_48K, 18 * 6_000 + 4_000);
         harness.pull(18 * 6_000 + 4_000);
     }
     assert_eq!(harness.buffer.stats().excess_packets, 0);
+}
+
+#[test]
+fn every_packet_counts_whatever_its_timestamp() {
+    let max_samples = |ms: u64| MAX_BURST_SAMPLES + ms as f64 * 48.0 * MAX_SENDER_SPEED;
+    let max_packets = |ms: u64| (max_samples(ms) / FRAME_SAMPLES_48K as f64) as u64;
+    // Each 1.2 s, the numbering restarts. After a pause of 1.1 s comes a packet behind a gap that is
+    // too long to be filled in, and at once all packets of the gap: 104 packets in 1.2 s.
+    let mut harness = Harness::new();
+    for cycle in 0..50 {
+        let start = cycle * 1_200;
+        let packets =
+            [(0, start), (103, start + 1_100)].into_iter().chain((1..103).map(|n| (n, start + 1_100)));
+        for (n, at) in packets {
+            harness.push_as(cycle * 1_000 + n, (cycle * 5_000 + n) * FRAME_SAMPLES_48K, at);
+            if n == 0 {
+                harness.pull(at);
+            }
+        }
+        harness.pull(start + 1_100);
+    }
+    let stats = harness.buffer.stats();
+    assert_eq!((stats.packets + stats.excess_packets, stats.restarts), (50 * 104, 49), "{stats:?}");
+    assert!(stats.packets <= max_packets(50 * 1_200), "{stats:?}");
+    // Packets of 20 ms whose timestamps are one sample apart, a hundred in each tick.
+    let mut harness = Harness::new();
+    for tick in 0..500 {
+        for n in 0..100 {
+            harness.push_as(tick * 100 + n, tick * 1_100 + n, tick * 10);
+        }
+        harness.pull(tick * 10);
+    }
+    let stats = harness.buffer.stats();
+    assert!(stats.packets <= max_packets(500 * 10), "{stats:?}");
+    assert!(stats.packets >= max_packets(500 * 10) - 10, "a sender may use what it has: {stats:?}");
 }
 
 #[test]
@@ -191,7 +226,7 @@ fn words_that_a_standing_network_held_back_are_still_heard() {
     }
     assert!(!harness.pull(1_700).is_empty());
     for n in 50..85 {
-        harness.push_as(n, n * FRAME_SAMPLES + 7_000, 1_710);
+        harness.push_as(n, n * FRAME_SAMPLES_48K + 7_000, 1_710);
     }
     let burst = harness.pull(1_710);
     assert_eq!(burst, (50..85).map(|n| n.to_string()).collect::<Vec<_>>());
@@ -205,7 +240,7 @@ fn a_path_that_becomes_longer_for_good_costs_one_pause() {
     let mut packets = (0..200_u64).map(|n| (20 * (n + 1) + if n < 50 { 0 } else { 400 }, n)).peekable();
     for at in (0..4_500).step_by(10) {
         while let Some((due, n)) = packets.next_if(|(due, _)| *due <= at) {
-            harness.push_as(n, n * FRAME_SAMPLES + 7_000, due);
+            harness.push_as(n, n * FRAME_SAMPLES_48K + 7_000, due);
         }
         pulled.extend(harness.pull(at));
     }
@@ -256,7 +291,7 @@ fn clocks_that_drift_apart_lose_nothing_in_an_hour() {
         for n in 0..180_000_u64 {
             let at = 20_000 * (n as i64 + 1) * (1_000_000 - ppm) / 1_000_000;
             let now = harness.start + Duration::from_micros(at as u64);
-            harness.buffer.push(now, n, n * FRAME_SAMPLES, packet(n));
+            harness.buffer.push(now, n, n * FRAME_SAMPLES_48K, packet(n));
             while let Some(frame) = harness.buffer.pull(now) {
                 assert!(matches!(frame.kind, FrameKind::Packet(_)));
                 assert!(now.saturating_duration_since(frame.end_time) < ms(10));
@@ -303,19 +338,19 @@ fn check_random_networks(seed: u64, cases: u32) {
     let bytes: Vec<u8> = seed.to_le_bytes().repeat(4);
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
-    let fates = prop::collection::vec((0_u64..300, 0_u8..20), 1..400);
-    let run = TestRunner::new_with_rng(config, rng).run(&fates, |fates| simulate_network(&fates));
+    let packets = prop::collection::vec((0_u64..300, 0_u8..20), 1..400);
+    let run = TestRunner::new_with_rng(config, rng).run(&packets, |packets| simulate_network(&packets));
     run.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
 }
 
 /// Each packet is lost, duplicated, or late by this many milliseconds.
-fn simulate_network(fates: &[(u64, u8)]) -> Result<(), TestCaseError> {
+fn simulate_network(packets: &[(u64, u8)]) -> Result<(), TestCaseError> {
     let start = crate::clock::now();
     let mut arrivals: Vec<(u64, u64)> = Vec::new();
-    for (n, (late, fate)) in fates.iter().enumerate() {
+    for (n, (late, outcome)) in packets.iter().enumerate() {
         let n = n as u64;
-        let at = 20 * (n + 1) + if *fate < 4 { *late } else { late % 10 };
-        match fate {
+        let at = 20 * (n + 1) + if *outcome < 4 { *late } else { late % 10 };
+        match outcome {
             0 => {}
             1 => arrivals.extend([(at, n), (at + 3, n)]),
             _ => arrivals.push((at, n)),
@@ -326,10 +361,10 @@ fn simulate_network(fates: &[(u64, u8)]) -> Result<(), TestCaseError> {
     let mut received: Vec<u64> = Vec::new();
     let mut at = None;
     let mut pending = arrivals.iter().peekable();
-    for tick in 0..(fates.len() as u64 * 2 + 200) {
+    for tick in 0..(packets.len() as u64 * 2 + 200) {
         let now = start + ms(tick * 10);
         while let Some((_, n)) = pending.next_if(|(due, _)| *due <= tick * 10) {
-            buffer.push(now, *n, n * FRAME_SAMPLES, packet(*n));
+            buffer.push(now, *n, n * FRAME_SAMPLES_48K, packet(*n));
         }
         let mut pulled = 0;
         while let Some(frame) = buffer.pull(now) {

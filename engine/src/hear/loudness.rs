@@ -9,8 +9,8 @@
 
 use models::vad::{SAMPLE_RATE, WINDOW};
 
-/// Samples of a frame, 4 ms.
-const FRAME_SAMPLES: usize = 64;
+/// Samples of a loudness frame: 4 ms at 16 kHz.
+const LOUDNESS_FRAME_SAMPLES: usize = 64;
 /// Number of stored frames, 1.02 s.
 const HISTORY_FRAMES: usize = 256;
 /// Maximum shift of an instant, 150 ms in samples: more than the network lags.
@@ -46,14 +46,14 @@ impl LoudnessHistory {
     /// Adds the next window. `noise`: it certainly contains no speech.
     pub(crate) fn push(&mut self, window: &[f32; WINDOW], noise: bool) {
         let mut sum = 0.0;
-        for frame in window.chunks_exact(FRAME_SAMPLES) {
-            let square = frame.iter().map(|s| s * s).sum::<f32>() / FRAME_SAMPLES as f32;
+        for frame in window.chunks_exact(LOUDNESS_FRAME_SAMPLES) {
+            let square = frame.iter().map(|s| s * s).sum::<f32>() / LOUDNESS_FRAME_SAMPLES as f32;
             sum += square;
             self.frames[self.write_index] = square;
             self.write_index = (self.write_index + 1) % HISTORY_FRAMES;
         }
         if noise {
-            let mean = sum / (WINDOW / FRAME_SAMPLES) as f32;
+            let mean = sum / (WINDOW / LOUDNESS_FRAME_SAMPLES) as f32;
             self.noise = Some(self.noise.map_or(mean, |known| known + NOISE_SMOOTHING * (mean - known)));
         }
     }
@@ -75,28 +75,29 @@ impl LoudnessHistory {
     /// Refines the end of speech, which the network places `ago` samples ago. Returns samples ago:
     /// never later, and earlier by at most [`MAX_SHIFT_SAMPLES`].
     pub(crate) fn refine_end(&self, ago: u64) -> u64 {
-        let back = ago as usize / FRAME_SAMPLES;
+        let back = ago as usize / LOUDNESS_FRAME_SAMPLES;
         let Some(threshold) = self.threshold(back, back + PEAK_WINDOW_FRAMES) else { return ago };
-        let last = (back..back + MAX_SHIFT_SAMPLES as usize / FRAME_SAMPLES)
+        let last = (back..back + MAX_SHIFT_SAMPLES as usize / LOUDNESS_FRAME_SAMPLES)
             .find(|back| self.frame_energy(*back) > threshold);
-        last.map_or(ago, |last| (last * FRAME_SAMPLES) as u64)
+        last.map_or(ago, |last| (last * LOUDNESS_FRAME_SAMPLES) as u64)
     }
 
     /// Refines the onset of speech, which the network places `ago` samples ago. Returns samples
     /// ago: at most [`MAX_SHIFT_SAMPLES`] earlier or two windows later.
     pub(crate) fn refine_onset(&self, ago: u64) -> u64 {
-        let back = ago as usize / FRAME_SAMPLES;
+        let back = ago as usize / LOUDNESS_FRAME_SAMPLES;
         let Some(threshold) = self.threshold(back.saturating_sub(PEAK_WINDOW_FRAMES), back) else {
             return ago;
         };
-        let latest = back.saturating_sub(2 * WINDOW / FRAME_SAMPLES);
+        let latest = back.saturating_sub(2 * WINDOW / LOUDNESS_FRAME_SAMPLES);
         let Some(mut first) = (latest..back).rev().find(|back| self.frame_energy(*back) > threshold) else {
             return ago;
         };
         if first + 1 == back {
             // Speech had already begun when the network's window started: find its start.
             let mut quiet = 0;
-            for earlier in back..(back + MAX_SHIFT_SAMPLES as usize / FRAME_SAMPLES).min(HISTORY_FRAMES) {
+            let earliest = back + MAX_SHIFT_SAMPLES as usize / LOUDNESS_FRAME_SAMPLES;
+            for earlier in back..earliest.min(HISTORY_FRAMES) {
                 if self.frame_energy(earlier) > threshold {
                     (first, quiet) = (earlier, 0);
                 } else {
@@ -107,7 +108,7 @@ impl LoudnessHistory {
                 }
             }
         }
-        ((first + 1) * FRAME_SAMPLES) as u64
+        ((first + 1) * LOUDNESS_FRAME_SAMPLES) as u64
     }
 }
 
@@ -124,12 +125,12 @@ mod tests {
             (seed >> 8) as f32 / (1 << 23) as f32 - 1.0
         };
         // A second of noise alone.
-        let before = vec![0.0; 31 * WINDOW / FRAME_SAMPLES];
+        let before = vec![0.0; 31 * WINDOW / LOUDNESS_FRAME_SAMPLES];
         for (n, frames) in before.iter().chain(amplitudes).copied().collect::<Vec<_>>().chunks(8).enumerate()
         {
             let mut window = [0.0; WINDOW];
             for (at, sample) in window.iter_mut().enumerate() {
-                let amplitude = frames.get(at / FRAME_SAMPLES).copied().unwrap_or(0.0);
+                let amplitude = frames.get(at / LOUDNESS_FRAME_SAMPLES).copied().unwrap_or(0.0);
                 *sample = amplitude * (at as f32 * 0.3).sin() + noise * random();
             }
             loudness.push(&window, n < 31);
@@ -179,11 +180,11 @@ mod tests {
         for noise in [0.0, 0.001, 0.02] {
             // Speech begins 160 ms ago; the network reports an earlier or later onset.
             let loudness = loudness_of(&[vec![0.0; 24], vec![0.3; 40]].concat(), noise);
-            for said in [100, 128, 150, 160, 180, 200] {
-                let onset = loudness.refine_onset(said * SAMPLES_PER_MS);
+            for reported in [100, 128, 150, 160, 180, 200] {
+                let onset = loudness.refine_onset(reported * SAMPLES_PER_MS);
                 assert!(
                     onset.abs_diff(160 * SAMPLES_PER_MS) <= 4 * SAMPLES_PER_MS,
-                    "noise {noise}, {said} ms ago by the network: {onset}"
+                    "noise {noise}, {reported} ms ago by the network: {onset}"
                 );
             }
         }

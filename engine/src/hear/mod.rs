@@ -4,7 +4,7 @@ pub mod decode;
 pub mod jitter;
 mod loudness;
 pub mod stt;
-pub mod turn;
+pub mod turn_detector;
 pub mod vad;
 
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ pub struct AudioInput {
     pub(crate) pending_windows: VecDeque<([f32; WINDOW], Time)>,
     speech_detector: SpeechDetector,
     stt_input: stt::SttInput,
-    turn_detector: Option<turn::TurnDetector>,
+    turn_detector: Option<turn_detector::TurnDetector>,
     level_meter: LevelMeter,
     last_window_end: Time,
     /// How long the user has been quiet while the detector still reports speech.
@@ -49,7 +49,7 @@ impl AudioInput {
             pending_windows: VecDeque::with_capacity(4),
             speech_detector: SpeechDetector::new(times),
             stt_input: stt::SttInput::new(stream),
-            turn_detector: turn.map(turn::TurnDetector::new),
+            turn_detector: turn.map(turn_detector::TurnDetector::new),
             level_meter: LevelMeter::default(),
             last_window_end: Time::ZERO,
             silence: Duration::ZERO,
@@ -89,12 +89,12 @@ impl AudioInput {
     /// Whether the user has just been quiet long enough to have possibly finished. True for one
     /// window per silence.
     pub(crate) fn may_have_finished(&self) -> bool {
-        (turn::PREFETCH_SILENCE..turn::PREFETCH_SILENCE + vad::samples_duration(WINDOW))
+        (turn_detector::PREFETCH_SILENCE..turn_detector::PREFETCH_SILENCE + vad::samples_duration(WINDOW))
             .contains(&self.silence)
     }
 
     /// The turn detector, if the call uses a turn model.
-    pub(crate) fn turn_detector(&mut self) -> Option<&mut turn::TurnDetector> {
+    pub(crate) fn turn_detector(&mut self) -> Option<&mut turn_detector::TurnDetector> {
         self.turn_detector.as_mut()
     }
 

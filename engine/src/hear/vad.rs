@@ -92,12 +92,12 @@ pub fn samples_duration(samples: usize) -> Duration {
 }
 
 /// The network with buffers of one thread.
-pub struct Silero {
+pub struct BatchedVad {
     network: Arc<Network>,
     scratch: Scratch,
 }
 
-impl Silero {
+impl BatchedVad {
     /// A VAD for one media thread.
     #[must_use]
     pub fn new(network: Arc<Network>) -> Self {
@@ -106,7 +106,7 @@ impl Silero {
     }
 }
 
-impl Vad for Silero {
+impl Vad for BatchedVad {
     fn infer(
         &mut self,
         states: &mut [&mut NetworkState],

@@ -14,7 +14,7 @@ use crate::hear::decode::Decoder;
 use crate::messages::{CallId, CallSetup, LoopbackCall, OfferReply, OfferRequest};
 use crate::speak::encode;
 use crate::thread;
-use crate::transport::webrtc::{AcceptError, PeerConnection};
+use crate::transport::webrtc::{AcceptError, LocalCandidate, PeerConnection};
 
 impl MediaThread {
     pub(super) fn handle_offer(&mut self, now: Instant, mut offer: OfferRequest) {
@@ -32,8 +32,17 @@ impl MediaThread {
         let _ = offer.reply.send(reply);
     }
 
+    /// The candidates to announce: those of ICE-TCP, which come last, only while its thread serves.
+    fn announced_candidates(&self) -> &[LocalCandidate] {
+        let hidden = match &self.tcp {
+            Some((sender, candidates)) if !sender.is_serving() => candidates.len(),
+            _ => 0,
+        };
+        &self.candidates[..self.candidates.len() - hidden]
+    }
+
     fn answer_offer(&mut self, now: Instant, offer: &mut OfferRequest) -> OfferReply {
-        let Some(certificate) = self.resources.as_ref().map(|kit| Arc::clone(&kit.certificate)) else {
+        let Some(certificate) = self.resources.as_ref().map(|r| Arc::clone(&r.certificate)) else {
             return OfferReply::Rejected(OfferError::NoCapacity("still loading".into()));
         };
         let rejected = |error: AcceptError| {
@@ -45,7 +54,7 @@ impl MediaThread {
         let existing = self.by_conversation.get(&offer.conversation).copied();
         let key = match (existing, &offer.new_call) {
             (Some(key), _) => key,
-            (None, Some(arrival)) => arrival.id,
+            (None, Some(new_call)) => new_call.id,
             (None, None) => return OfferReply::NotRunning,
         };
         if self.calls.get(&key).is_some_and(|call| call.has_ended()) {
@@ -66,7 +75,7 @@ impl MediaThread {
                 return OfferReply::Accepted(AcceptedOffer { answer, connection: peer }, ufrag);
             }
         }
-        let made = PeerConnection::accept(&offer.sdp, &self.candidates, &certificate, now);
+        let made = PeerConnection::accept(&offer.sdp, self.announced_candidates(), &certificate, now);
         let (peer, answer) = match made {
             Ok(made) => made,
             Err(error) => return rejected(error),
@@ -75,14 +84,14 @@ impl MediaThread {
             return OfferReply::Rejected(OfferError::NoCapacity("no audio decoder".into()));
         };
         if existing.is_none() {
-            let Some(arrival) = offer.new_call.take() else { return OfferReply::NotRunning };
-            let pending = PendingCall::new(offer.conversation, arrival, self.context.timeouts.offer);
+            let Some(new_call) = offer.new_call.take() else { return OfferReply::NotRunning };
+            let pending = PendingCall::new(offer.conversation, new_call, self.context.timeouts.offer);
             self.by_conversation.insert(offer.conversation, key);
             self.pending_calls.insert(key, Box::new(pending));
         }
         let (ufrag, id) = (peer.ufrag().to_owned(), peer.id().to_owned());
-        let unconnected = offer.pending_offer.take();
-        let make = |number| Connection::webrtc(number, peer, decoder, unconnected, now);
+        let pending_offer = offer.pending_offer.take();
+        let make = |number| Connection::webrtc(number, peer, decoder, pending_offer, now);
         let peer = if let Some(call) = self.calls.get_mut(&key) {
             if call.connection_numbers().count() >= MAX_CONNECTIONS_PER_CALL {
                 call.drop_oldest_connection();
@@ -108,7 +117,11 @@ impl MediaThread {
     /// Starts a call whose client has connected, with its slot and models. Without them, the client
     /// gets a capacity error.
     pub(super) fn start_call(&mut self, now: Instant, key: CallId, setup: Result<Box<CallSetup>, String>) {
-        // The call may be gone by now. Its slot and models are then released with the message.
+        // The call may be gone by now, or its clients rejected because the setup is too late. Its
+        // slot and models are then released with the message.
+        if !self.pending_calls.get(&key).is_some_and(|pending| pending.awaits_setup()) {
+            return;
+        }
         let Some(mut pending) = self.pending_calls.remove(&key) else { return };
         thread::set_current_call(Some(pending.conversation));
         let setup = match setup {
@@ -133,20 +146,20 @@ impl MediaThread {
         }
         tracing::error!(error = ?started.and_then(Result::err).map(|e| e.to_string()), "cannot start a call");
         self.by_conversation.remove(&id);
-        for link in connections {
-            self.demux.remove(&ConnectionRef { call: key, connection: link });
+        for connection in connections {
+            self.demux.remove(&ConnectionRef { call: key, connection });
         }
     }
 
     fn insert_call(
         &mut self,
         now: Instant,
-        opening: CallSetup,
-        waited: CallHandover,
+        setup: CallSetup,
+        handover: CallHandover,
     ) -> Result<(), encode::Error> {
-        let key = opening.id;
+        let key = setup.id;
         let call =
-            Call::new(opening, waited, Arc::clone(&self.context), self.inbox.stage_event_sink(key), now)?;
+            Call::new(setup, handover, Arc::clone(&self.context), self.inbox.stage_event_sink(key), now)?;
         if self.calls.is_empty() {
             self.next_tick = now; // no ticks ran without calls
         }
@@ -167,14 +180,14 @@ impl MediaThread {
     }
 
     pub(super) fn start_loopback_call(&mut self, now: Instant, loopback_call: LoopbackCall) {
-        let LoopbackCall { setup: opening, early_commands: commands, server, presence } = loopback_call;
-        let id = opening.config.id;
+        let LoopbackCall { setup, early_commands, server, presence } = loopback_call;
+        let id = setup.config.id;
         let key = match self.by_conversation.get(&id) {
             Some(key) => *key,
             None => {
-                let key = opening.id;
-                let handover = CallHandover { early_commands: commands, presence, ..CallHandover::default() };
-                if let Err(why) = self.insert_call(now, *opening, handover) {
+                let key = setup.id;
+                let handover = CallHandover { early_commands, presence, ..CallHandover::default() };
+                if let Err(why) = self.insert_call(now, *setup, handover) {
                     tracing::warn!(conversation = %id, error = %why, "cannot start a call");
                     return;
                 }

@@ -86,8 +86,8 @@ impl MediaThread {
     /// Reports failed calls to the event sink, each in isolation. Returns whether it accepted all
     /// of them.
     fn report_failed_calls(&mut self) -> bool {
-        let ledger = &self.context.event_sink;
-        self.unreported_failures.retain(|id| catch_panic(|| ledger.call_panicked(*id)).is_none());
+        let event_sink = &self.context.event_sink;
+        self.unreported_failures.retain(|id| catch_panic(|| event_sink.call_panicked(*id)).is_none());
         self.unreported_failures.is_empty()
     }
 

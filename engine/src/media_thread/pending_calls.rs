@@ -61,7 +61,7 @@ impl MediaThread {
         }
         match state {
             Some(PendingState::Waiting) => {}
-            Some(PendingState::Connected) => pending.request_setup(),
+            Some(PendingState::Connected) => pending.request_setup(now),
             Some(PendingState::Finished) => self.drop_pending_call(key),
             None => {
                 tracing::error!("the code of a pending call panicked: its offers are dropped");

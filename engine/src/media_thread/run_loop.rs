@@ -61,7 +61,7 @@ impl MediaThread {
     fn run_until_stopped(&mut self, events: &mut Events, socket_registered: &mut bool) -> io::Result<()> {
         while self.running {
             let now = clock::now();
-            let more = self.run_step(now);
+            let more = self.run_step(now, &clock::now);
             self.meter.end_step(clock::now().saturating_duration_since(now));
             let wait = if more {
                 Some(Duration::ZERO)
@@ -135,12 +135,12 @@ impl MediaThread {
 
     fn reject_message(&mut self, message: Message) {
         match message {
-            Message::Ready(kit) => self.resources = Some(*kit),
+            Message::Ready(resources) => self.resources = Some(*resources),
             Message::Quit => self.running = false,
             Message::Offer(offer) => {
-                let OfferRequest { new_call: arrival, pending_offer: unconnected, reply, .. } = *offer;
+                let OfferRequest { new_call, pending_offer, reply, .. } = *offer;
                 // Released before the engine tries another thread.
-                drop((arrival, unconnected));
+                drop((new_call, pending_offer));
                 // The client may have aborted the request.
                 let _ = reply.send(OfferReply::NotRunning);
             }

@@ -267,8 +267,8 @@ impl AvatarAnimator {
 
     /// The lips follow the audio. Without audio, they close within two frames.
     fn update_lips(&mut self, playing: Option<(SegmentId, f32)>) {
-        let track = playing.and_then(|(piece, at)| {
-            let (_, track) = self.tracks.iter().find(|(id, _)| *id == piece)?;
+        let track = playing.and_then(|(segment, at)| {
+            let (_, track) = self.tracks.iter().find(|(id, _)| *id == segment)?;
             Some((track.mouth_at(at + LIP_LEAD_SECONDS), track.silence_from(at + LIP_LEAD_SECONDS)))
         });
         self.in_speech_pause =
@@ -460,7 +460,7 @@ mod tests {
         animator.next_frame(at(0), None);
         animator.add_phones(SEGMENT, &phones(&["aa"; 9]));
         animator.next_frame(at(1), Some((SEGMENT, 0.3)));
-        animator.retain_segments(|piece| piece != SEGMENT);
+        animator.retain_segments(|segment| segment != SEGMENT);
         animator.next_frame(at(2), Some((SEGMENT, 0.34)));
         assert_eq!(mouth_of(&animator.next_frame(at(3), Some((SEGMENT, 0.38))).unwrap()), 0);
     }

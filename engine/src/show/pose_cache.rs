@@ -94,8 +94,8 @@ impl PoseCache {
     /// Number of the frame nearest to this pose. Equal numbers mean the same picture. `speaking`
     /// restricts the eyes to looks that are baked with every mouth.
     #[must_use]
-    pub fn nearest_frame(&self, manner: &PoseState, mouth: Mouth, speaking: bool) -> u16 {
-        self.pose_set.frame_index(self.nearest_pose_id(manner, mouth, speaking))
+    pub fn nearest_frame(&self, pose_state: &PoseState, mouth: Mouth, speaking: bool) -> u16 {
+        self.pose_set.frame_index(self.nearest_pose_id(pose_state, mouth, speaking))
     }
 
     /// The nearest value of each part of the pose; the combination may not be baked.
@@ -224,11 +224,11 @@ mod tests {
 
     /// All poses that are baked today, one byte each.
     fn cache() -> PoseCache {
-        let PosePlan { stances, looks, mouths, breaths, altref_stances: anchored, .. } = PosePlan::new();
+        let PosePlan { stances, looks, mouths, breaths, altref_stances, .. } = PosePlan::new();
         let keys = PosePlan::new().pose_ids();
         let manifest = Manifest {
             quantizers: vec![8, 30],
-            altref_stances: anchored,
+            altref_stances,
             stances,
             looks,
             mouths,

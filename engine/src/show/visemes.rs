@@ -51,6 +51,28 @@ impl Viseme {
         [Sil, Pp, Ff, Th, Dd, Kk, Ch, Ss, Nn, Rr, Aa, E, Ih, Oh, Ou]
     };
 
+    /// The standard name: `sil`, `PP`, `aa` …
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sil => "sil",
+            Self::Pp => "PP",
+            Self::Ff => "FF",
+            Self::Th => "TH",
+            Self::Dd => "DD",
+            Self::Kk => "kk",
+            Self::Ch => "CH",
+            Self::Ss => "SS",
+            Self::Nn => "nn",
+            Self::Rr => "RR",
+            Self::Aa => "aa",
+            Self::E => "E",
+            Self::Ih => "ih",
+            Self::Oh => "oh",
+            Self::Ou => "ou",
+        }
+    }
+
     /// The mouth of this viseme in isolation.
     #[must_use]
     pub fn mouth(self) -> Mouth {

@@ -3,8 +3,8 @@
 
 use opus::{Application, Bitrate, Channels, Signal};
 
-/// Samples of a packet of 20 ms.
-pub const FRAME_SAMPLES: usize = 960;
+/// Samples of a packet of 20 ms at 48 kHz.
+pub const FRAME_SAMPLES_48K: usize = 960;
 /// Maximum size of an encoded packet.
 const MAX_PACKET_BYTES: usize = 1000;
 
@@ -113,7 +113,7 @@ impl Encoder {
     ///
     /// The library fails, or the frame has another length; nothing was encoded.
     pub fn encode(&mut self, frame: &[i16]) -> Result<&[u8], Error> {
-        let length_index = usize::from(frame.len() < FRAME_SAMPLES);
+        let length_index = usize::from(frame.len() < FRAME_SAMPLES_48K);
         if frame.iter().any(|sample| *sample != 0) {
             self.silence.frames = 0;
         } else {
@@ -134,8 +134,8 @@ impl Encoder {
 mod tests {
     use super::*;
 
-    fn tone(at: usize) -> [i16; FRAME_SAMPLES] {
-        core::array::from_fn(|i| ((((at * FRAME_SAMPLES + i) as f32) * 0.05).sin() * 8000.0) as i16)
+    fn tone(at: usize) -> [i16; FRAME_SAMPLES_48K] {
+        core::array::from_fn(|i| ((((at * FRAME_SAMPLES_48K + i) as f32) * 0.05).sin() * 8000.0) as i16)
     }
 
     #[test]
@@ -145,12 +145,12 @@ mod tests {
             assert!(!encoder.encode(&tone(i)).unwrap().is_empty());
         }
         let quiet: Vec<Vec<u8>> =
-            (0..20).map(|_| encoder.encode(&[0; FRAME_SAMPLES]).unwrap().to_vec()).collect();
+            (0..20).map(|_| encoder.encode(&[0; FRAME_SAMPLES_48K]).unwrap().to_vec()).collect();
         assert!(quiet[6..].iter().all(|packet| *packet == quiet[6]));
         let mut decoder = opus::Decoder::new(48_000, Channels::Mono).unwrap();
-        let mut out = [1; FRAME_SAMPLES];
+        let mut out = [1; FRAME_SAMPLES_48K];
         for packet in &quiet {
-            assert_eq!(decoder.decode(packet, &mut out, false).unwrap(), FRAME_SAMPLES);
+            assert_eq!(decoder.decode(packet, &mut out, false).unwrap(), FRAME_SAMPLES_48K);
         }
         assert!(out.iter().all(|sample| sample.abs() <= 4), "{:?}", out.iter().max());
     }
@@ -158,8 +158,8 @@ mod tests {
     #[test]
     fn sound_after_silence_is_encoded_again() {
         let mut encoder = Encoder::new().unwrap();
-        (0..20).for_each(|_| drop(encoder.encode(&[0; FRAME_SAMPLES]).map(<[u8]>::len)));
-        let silent = encoder.encode(&[0; FRAME_SAMPLES]).unwrap().to_vec();
+        (0..20).for_each(|_| drop(encoder.encode(&[0; FRAME_SAMPLES_48K]).map(<[u8]>::len)));
+        let silent = encoder.encode(&[0; FRAME_SAMPLES_48K]).unwrap().to_vec();
         let loud: Vec<_> = (0..3).map(|i| encoder.encode(&tone(i)).unwrap().to_vec()).collect();
         assert!(loud.iter().all(|packet| *packet != silent && packet.len() > silent.len()));
     }
@@ -168,11 +168,11 @@ mod tests {
     fn silence_and_sound_may_change_the_length_of_their_packets_at_any_time() {
         let (mut encoder, mut decoder) =
             (Encoder::new().unwrap(), opus::Decoder::new(48_000, Channels::Mono).unwrap());
-        let mut out = [1; FRAME_SAMPLES];
+        let mut out = [1; FRAME_SAMPLES_48K];
         for at in 0..400 {
             let (sounds, short) = (at / 20 % 2 == 0, at / 7 % 2 == 0);
-            let frame = if sounds { tone(at) } else { [0; FRAME_SAMPLES] };
-            let frame = if short { &frame[..FRAME_SAMPLES / 2] } else { &frame[..] };
+            let frame = if sounds { tone(at) } else { [0; FRAME_SAMPLES_48K] };
+            let frame = if short { &frame[..FRAME_SAMPLES_48K / 2] } else { &frame[..] };
             let packet = encoder.encode(frame).unwrap();
             assert_eq!(decoder.decode(packet, &mut out, false).unwrap(), frame.len(), "frame {at}");
             let settled = !sounds && at % 20 > 10;

@@ -11,7 +11,7 @@ use conversation::input::{Epoch, PlayoutEvent, SegmentId};
 use models::Handle;
 
 use encode::Encoder;
-use playout::{FRAME_SAMPLES, Playout, PlayoutEvents, PlayoutPosition, SHORT_FRAME_SAMPLES};
+use playout::{FRAME_SAMPLES_48K, Playout, PlayoutEvents, PlayoutPosition, SHORT_FRAME_SAMPLES};
 
 /// Length of a frame if no change is near.
 pub const FRAME_DURATION: Duration = Duration::from_millis(20);
@@ -38,7 +38,7 @@ pub struct AudioOutput {
     pub playout: Playout,
     encoder: Encoder,
     pending: Vec<PendingSynthesis>,
-    frame: Box<[i16; FRAME_SAMPLES]>,
+    frame: Box<[i16; FRAME_SAMPLES_48K]>,
     playout_events: PlayoutEvents,
     /// When the next frame is due, and its RTP timestamp.
     next_due: Instant,
@@ -79,7 +79,7 @@ impl AudioOutput {
             playout: Playout::default(),
             encoder: Encoder::new()?,
             pending: Vec::with_capacity(8),
-            frame: Box::new([0; FRAME_SAMPLES]),
+            frame: Box::new([0; FRAME_SAMPLES_48K]),
             playout_events: Vec::with_capacity(8),
             next_due: start,
             timestamp: 0,
@@ -120,7 +120,7 @@ impl AudioOutput {
         if missed_frames > u64::from(MAX_CATCH_UP_FRAMES) {
             // Timestamps follow the clock; the skipped audio plays later.
             let skipped = missed_frames - u64::from(MAX_CATCH_UP_FRAMES);
-            self.timestamp += skipped * FRAME_SAMPLES as u64;
+            self.timestamp += skipped * FRAME_SAMPLES_48K as u64;
             self.next_due += FRAME_DURATION * u32::try_from(skipped).unwrap_or(u32::MAX);
             self.skipped_frames += skipped;
         }
@@ -130,7 +130,7 @@ impl AudioOutput {
         let (samples, length) = if change_near && missed_frames == 0 {
             (SHORT_FRAME_SAMPLES, SHORT_FRAME_DURATION)
         } else {
-            (FRAME_SAMPLES, FRAME_DURATION)
+            (FRAME_SAMPLES_48K, FRAME_DURATION)
         };
         let frame = &mut self.frame[..samples];
         if audible {

@@ -26,18 +26,18 @@ use conversation::input::{Epoch, PlayoutEvent, SegmentId};
 use conversation::time::Position;
 
 /// Maximum number of samples per frame: 20 ms at 48 kHz.
-pub const FRAME_SAMPLES: usize = 960;
+pub const FRAME_SAMPLES_48K: usize = 960;
 /// Samples of a short frame, used if a change is near: 10 ms.
-pub const SHORT_FRAME_SAMPLES: usize = FRAME_SAMPLES / 2;
+pub const SHORT_FRAME_SAMPLES: usize = FRAME_SAMPLES_48K / 2;
 
 /// −12 dB.
 const DUCK_GAIN: f32 = 0.251_19;
 /// Gain change per sample of the ramp: the full range within 20 ms.
-const GAIN_STEP: f32 = (1.0 - DUCK_GAIN) / FRAME_SAMPLES as f32;
+const GAIN_STEP: f32 = (1.0 - DUCK_GAIN) / FRAME_SAMPLES_48K as f32;
 /// Samples of the fade-out at a hold and of the fade-in at its end: 5 ms.
 const HOLD_FADE_SAMPLES: usize = 240;
 /// Samples between two progress reports of the playing segment: .1 s.
-const PROGRESS_INTERVAL_SAMPLES: usize = 5 * FRAME_SAMPLES;
+const PROGRESS_INTERVAL_SAMPLES: usize = 5 * FRAME_SAMPLES_48K;
 
 struct Segment {
     id: SegmentId,
@@ -86,7 +86,7 @@ pub struct Playout {
     /// Samples left of the fade-in after a hold.
     fade_in: usize,
     /// The fade-out after a hold or a cancellation, still to be mixed in.
-    fade_tail: Box<[f32; FRAME_SAMPLES]>,
+    fade_tail: Box<[f32; FRAME_SAMPLES_48K]>,
     fade_tail_len: usize,
     /// Samples until the next progress report.
     until_progress: usize,
@@ -106,7 +106,7 @@ impl Default for Playout {
             target_gain: 1.0,
             held: false,
             fade_in: 0,
-            fade_tail: Box::new([0.0; FRAME_SAMPLES]),
+            fade_tail: Box::new([0.0; FRAME_SAMPLES_48K]),
             fade_tail_len: 0,
             until_progress: PROGRESS_INTERVAL_SAMPLES,
             stalled: false,
@@ -211,7 +211,7 @@ impl Playout {
         if let Some((id, _)) = current
             && !self.held
         {
-            self.fade_out(id, FRAME_SAMPLES);
+            self.fade_out(id, FRAME_SAMPLES_48K);
         }
         let front_goes =
             self.queue.front().is_none_or(|id| self.segments.iter().any(|p| p.id == *id && p.epoch == epoch));
@@ -236,7 +236,7 @@ impl Playout {
     /// Drops one segment.
     pub fn discard(&mut self, id: SegmentId) {
         if self.current_segment().is_some_and(|(s, _)| s == id) && !self.held {
-            self.fade_out(id, FRAME_SAMPLES);
+            self.fade_out(id, FRAME_SAMPLES_48K);
         }
         self.queue.retain(|q| *q != id);
         self.segments.retain(|p| p.id != id);
@@ -267,9 +267,9 @@ impl Playout {
         self.position
     }
 
-    /// Renders the next frame, of at most [`FRAME_SAMPLES`] samples, and appends its events.
+    /// Renders the next frame, of at most [`FRAME_SAMPLES_48K`] samples, and appends its events.
     pub fn render(&mut self, frame: &mut [i16], events: &mut PlayoutEvents) {
-        debug_assert!(frame.len() <= FRAME_SAMPLES);
+        debug_assert!(frame.len() <= FRAME_SAMPLES_48K);
         self.position = None;
         self.report_progress(frame.len(), events);
         let mut filled = 0;
@@ -408,8 +408,8 @@ mod tests {
         playout
     }
 
-    fn render_frame(playout: &mut Playout) -> (Box<[i16; FRAME_SAMPLES]>, PlayoutEvents) {
-        let mut out = Box::new([0; FRAME_SAMPLES]);
+    fn render_frame(playout: &mut Playout) -> (Box<[i16; FRAME_SAMPLES_48K]>, PlayoutEvents) {
+        let mut out = Box::new([0; FRAME_SAMPLES_48K]);
         let mut events = Vec::new();
         playout.render(&mut out[..], &mut events);
         (out, events)
@@ -446,7 +446,7 @@ mod tests {
             let mut playout = playing(1, ramp(1, 6_000));
             let (mut samples, mut events) = (Vec::new(), Vec::new());
             for (n, size) in sizes.iter().cycle().enumerate() {
-                let mut frame = [0; FRAME_SAMPLES];
+                let mut frame = [0; FRAME_SAMPLES_48K];
                 playout.render(&mut frame[..*size], &mut events);
                 samples.extend_from_slice(&frame[..*size]);
                 match samples.len() {
@@ -461,9 +461,9 @@ mod tests {
             }
             (samples, events)
         };
-        let (long, long_events) = play(&[FRAME_SAMPLES]);
-        for sizes in [&[SHORT_FRAME_SAMPLES][..], &[SHORT_FRAME_SAMPLES, SHORT_FRAME_SAMPLES, FRAME_SAMPLES]]
-        {
+        let (long, long_events) = play(&[FRAME_SAMPLES_48K]);
+        let short = SHORT_FRAME_SAMPLES;
+        for sizes in [&[short][..], &[short, short, FRAME_SAMPLES_48K]] {
             let (samples, events) = play(sizes);
             let differs = samples.iter().zip(&long).position(|(a, b)| a != b);
             assert_eq!((differs, samples.len()), (None, long.len()));
@@ -510,7 +510,7 @@ mod tests {
         let (after, _) = render_frame(&mut playout);
         assert_eq!(
             after[HOLD_FADE_SAMPLES..],
-            ramp(961 + HOLD_FADE_SAMPLES as i16, FRAME_SAMPLES - HOLD_FADE_SAMPLES),
+            ramp(961 + HOLD_FADE_SAMPLES as i16, FRAME_SAMPLES_48K - HOLD_FADE_SAMPLES),
             "the same samples at the same places"
         );
     }
@@ -521,12 +521,12 @@ mod tests {
         render_frame(&mut playout);
         playout.duck();
         let (ramped, _) = render_frame(&mut playout);
-        assert!(ramped[0] > 9_900 && ramped[FRAME_SAMPLES - 1] < 2_600);
+        assert!(ramped[0] > 9_900 && ramped[FRAME_SAMPLES_48K - 1] < 2_600);
         let (ducked, _) = render_frame(&mut playout);
         assert!(ducked.iter().all(|s| (2_505..=2_515).contains(s)), "{}", ducked[0]);
         playout.unduck();
         let (risen, _) = render_frame(&mut playout);
-        assert!(risen[FRAME_SAMPLES - 1] > 9_900);
+        assert!(risen[FRAME_SAMPLES_48K - 1] > 9_900);
     }
 
     #[test]
@@ -536,7 +536,8 @@ mod tests {
         assert_eq!(playout.cancel(EPOCH), Some((SegmentId(1), Position::from_samples(960))));
         let (faded, events) = render_frame(&mut playout);
         assert!(events.is_empty(), "a cut piece never finishes");
-        assert!(faded[0] > 9_900 && faded[FRAME_SAMPLES / 2] < 5_100 && faded[FRAME_SAMPLES - 1] == 0);
+        assert!(faded[0] > 9_900 && faded[FRAME_SAMPLES_48K / 2] < 5_100);
+        assert_eq!(faded[FRAME_SAMPLES_48K - 1], 0);
         assert!(playout.is_silent());
         assert!(!playout.push(SegmentId(1), vec![1]), "late samples are not wanted");
     }

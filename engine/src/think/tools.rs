@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 /// Maximum duration of a tool's request; after it the tool has failed.
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TOOL_REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Maximum size of a response in bytes; the rest is cut off.
 const MAX_RESPONSE_BYTES: usize = 256 << 10;
@@ -89,7 +89,7 @@ fn build_request(
     let describe = |error: egress::Error| error.to_string();
     let mut request = egress::Request::new(method, url.as_str())
         .map_err(describe)?
-        .timeout(Some(TIMEOUT))
+        .timeout(Some(TOOL_REQUEST_TIMEOUT))
         .limit(MAX_RESPONSE_BYTES);
     for (name, value) in headers {
         request = request.header(name, value).map_err(describe)?;

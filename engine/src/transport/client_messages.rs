@@ -12,8 +12,10 @@ use serde_json::{Value, json};
 use super::webrtc::MAX_MESSAGE_BYTES;
 use crate::token_bucket::TokenBucket;
 
-/// Client message limits: messages per second, and burst size.
-const RATE_LIMIT: (f64, f64) = (20.0, 60.0);
+/// Rate limit of the client's messages.
+const MAX_MESSAGES_PER_SECOND: f64 = 20.0;
+/// Number of messages that a client may send at once.
+const MAX_MESSAGE_BURST: f64 = 60.0;
 
 /// A request from the client.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,7 +57,8 @@ impl ClientInbox {
     /// An inbox for a new data channel; the rate limit starts full at `now`.
     #[must_use]
     pub fn new(now: Instant) -> Self {
-        Self { bucket: TokenBucket::new(RATE_LIMIT.0, RATE_LIMIT.1, now), rate_limit_reported: false }
+        let bucket = TokenBucket::new(MAX_MESSAGES_PER_SECOND, MAX_MESSAGE_BURST, now);
+        Self { bucket, rate_limit_reported: false }
     }
 
     /// Reads a text frame. Returns a message, or `None` for frames without one (pings, signalling,

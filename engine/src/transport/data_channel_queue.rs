@@ -67,7 +67,7 @@ impl SendQueue {
 
     fn front_is_progress(&self) -> bool {
         match (self.progress.front(), self.essential.front()) {
-            (Some((progress, _)), Some((fact, _))) => progress < fact,
+            (Some((progress, _)), Some((essential, _))) => progress < essential,
             (progress, _) => progress.is_some(),
         }
     }

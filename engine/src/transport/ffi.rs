@@ -21,7 +21,7 @@ pub(super) fn force_receive_buffer(socket: RawFd, bytes: usize) -> bool {
 }
 
 /// Maximum number of datagrams per system call.
-pub(super) const BATCH_SIZE: usize = 32;
+pub(super) const MAX_BATCH_DATAGRAMS: usize = 32;
 /// Maximum length of a datagram, bytes; longer ones are truncated.
 const MAX_DATAGRAM_BYTES: usize = 2048;
 /// Space for one `in_pktinfo` control message, bytes.
@@ -31,7 +31,7 @@ const CONTROL_BYTES: usize = 64;
 #[derive(Clone, Copy)]
 struct ControlBuffer([u8; CONTROL_BYTES]);
 
-/// Buffers for [`BATCH_SIZE`] datagrams.
+/// Buffers for [`MAX_BATCH_DATAGRAMS`] datagrams.
 pub(super) struct ReceiveBatch {
     data: Vec<[u8; MAX_DATAGRAM_BYTES]>,
     source_addresses: Vec<libc::sockaddr_in>,
@@ -44,22 +44,23 @@ impl ReceiveBatch {
         // SAFETY: all-zero bytes are a valid sockaddr_in.
         let name: libc::sockaddr_in = unsafe { mem::zeroed() };
         Self {
-            data: vec![[0; MAX_DATAGRAM_BYTES]; BATCH_SIZE],
-            source_addresses: vec![name; BATCH_SIZE],
-            controls: vec![ControlBuffer([0; CONTROL_BYTES]); BATCH_SIZE],
-            received: Vec::with_capacity(BATCH_SIZE),
+            data: vec![[0; MAX_DATAGRAM_BYTES]; MAX_BATCH_DATAGRAMS],
+            source_addresses: vec![name; MAX_BATCH_DATAGRAMS],
+            controls: vec![ControlBuffer([0; CONTROL_BYTES]); MAX_BATCH_DATAGRAMS],
+            received: Vec::with_capacity(MAX_BATCH_DATAGRAMS),
         }
     }
 
-    /// Reads the available datagrams, at most [`BATCH_SIZE`]; `WouldBlock` if there are none.
+    /// Reads the available datagrams, at most [`MAX_BATCH_DATAGRAMS`]. `WouldBlock` if there are
+    /// none.
     pub(super) fn receive(&mut self, socket: RawFd) -> io::Result<usize> {
         self.received.clear();
         // SAFETY: all-zero bytes are a valid iovec and a valid mmsghdr (null pointers, zero
         // lengths).
-        let mut iovecs: [libc::iovec; BATCH_SIZE] = unsafe { mem::zeroed() };
+        let mut iovecs: [libc::iovec; MAX_BATCH_DATAGRAMS] = unsafe { mem::zeroed() };
         // SAFETY: as above.
-        let mut headers: [libc::mmsghdr; BATCH_SIZE] = unsafe { mem::zeroed() };
-        for i in 0..BATCH_SIZE {
+        let mut headers: [libc::mmsghdr; MAX_BATCH_DATAGRAMS] = unsafe { mem::zeroed() };
+        for i in 0..MAX_BATCH_DATAGRAMS {
             iovecs[i].iov_base = self.data[i].as_mut_ptr().cast();
             iovecs[i].iov_len = MAX_DATAGRAM_BYTES;
             let header = &mut headers[i].msg_hdr;
@@ -76,7 +77,7 @@ impl ReceiveBatch {
             libc::recvmmsg(
                 socket,
                 headers.as_mut_ptr(),
-                BATCH_SIZE as u32,
+                MAX_BATCH_DATAGRAMS as u32,
                 libc::MSG_DONTWAIT as _,
                 ptr::null_mut(),
             )
@@ -151,20 +152,20 @@ pub(super) struct OutgoingDatagram<'a> {
     pub(super) destination: SocketAddrV4,
 }
 
-/// Sends at most [`BATCH_SIZE`] of the datagrams and returns how many were sent.
+/// Sends at most [`MAX_BATCH_DATAGRAMS`] of the datagrams and returns how many were sent.
 pub(super) fn send_batch<'a>(
     socket: RawFd,
     datagrams: impl Iterator<Item = OutgoingDatagram<'a>>,
 ) -> io::Result<usize> {
     // SAFETY: all-zero bytes are valid for these plain structures.
-    let mut iovecs: [libc::iovec; BATCH_SIZE] = unsafe { mem::zeroed() };
+    let mut iovecs: [libc::iovec; MAX_BATCH_DATAGRAMS] = unsafe { mem::zeroed() };
     // SAFETY: as above.
-    let mut headers: [libc::mmsghdr; BATCH_SIZE] = unsafe { mem::zeroed() };
+    let mut headers: [libc::mmsghdr; MAX_BATCH_DATAGRAMS] = unsafe { mem::zeroed() };
     // SAFETY: as above.
-    let mut addresses: [libc::sockaddr_in; BATCH_SIZE] = unsafe { mem::zeroed() };
-    let mut controls = [ControlBuffer([0; CONTROL_BYTES]); BATCH_SIZE];
+    let mut addresses: [libc::sockaddr_in; MAX_BATCH_DATAGRAMS] = unsafe { mem::zeroed() };
+    let mut controls = [ControlBuffer([0; CONTROL_BYTES]); MAX_BATCH_DATAGRAMS];
     let mut count = 0;
-    for (i, datagram) in datagrams.take(BATCH_SIZE).enumerate() {
+    for (i, datagram) in datagrams.take(MAX_BATCH_DATAGRAMS).enumerate() {
         addresses[i].sin_family = libc::AF_INET as libc::sa_family_t;
         addresses[i].sin_port = datagram.destination.port().to_be();
         addresses[i].sin_addr.s_addr = u32::from(*datagram.destination.ip()).to_be();

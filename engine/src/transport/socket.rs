@@ -14,6 +14,7 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
+use smallvec::SmallVec;
 use str0m::net::{Protocol, Transmit};
 
 use super::ffi;
@@ -23,7 +24,7 @@ use super::webrtc::LocalCandidate;
 /// thread at once.
 pub const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 /// Maximum number of batches per read, so that one flooded socket does not starve the thread.
-const MAX_BATCHES: usize = 8;
+const MAX_BATCHES_PER_READ: usize = 8;
 
 /// Where to listen.
 #[derive(Clone, Debug, Default)]
@@ -182,39 +183,53 @@ impl Socket {
         mut take: impl FnMut(SocketAddr, SocketAddr, &mut [u8]),
     ) -> io::Result<(usize, bool)> {
         let mut total = 0;
-        for _ in 0..MAX_BATCHES {
-            if let Some(injected) = self.injected.as_ref().filter(|injected| !injected.is_empty()) {
-                for (source, mut datagram) in injected.try_iter().take(ffi::BATCH_SIZE) {
-                    take(source, self.candidates[0].address, &mut datagram);
-                    total += 1;
-                }
-                continue;
-            }
-            let socket = self.inner.as_raw_fd();
-            let batch = &mut self.batch;
-            let count = match self.inner.try_io(|| batch.receive(socket)) {
-                Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok((total, false)),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
+        for _ in 0..MAX_BATCHES_PER_READ {
+            let (count, more) = self.receive_batch(&mut take)?;
             total += count;
-            let (candidates, port) = (&self.candidates, self.port);
-            for (datagram, source, local) in self.batch.datagrams() {
-                if datagram.is_empty() {
-                    continue;
-                }
-                let destination = SocketAddr::from((local, port));
-                let is_candidate = candidates.iter().any(|candidate| candidate.address == destination);
-                let destination = if is_candidate { destination } else { candidates[0].address };
-                take(SocketAddr::V4(source), destination, datagram);
-            }
-            // A short batch means that the socket was empty; readiness will be reported again.
-            if count < ffi::BATCH_SIZE {
+            if !more {
                 return Ok((total, false));
             }
         }
         Ok((total, true))
+    }
+
+    /// Like [`Socket::receive`], but reads at most 32 datagrams, with one system call.
+    ///
+    /// # Errors
+    ///
+    /// As [`Socket::receive`].
+    pub fn receive_batch(
+        &mut self,
+        mut take: impl FnMut(SocketAddr, SocketAddr, &mut [u8]),
+    ) -> io::Result<(usize, bool)> {
+        if let Some(injected) = self.injected.as_ref().filter(|injected| !injected.is_empty()) {
+            let mut count = 0;
+            for (source, mut datagram) in injected.try_iter().take(ffi::MAX_BATCH_DATAGRAMS) {
+                take(source, self.candidates[0].address, &mut datagram);
+                count += 1;
+            }
+            return Ok((count, true));
+        }
+        let socket = self.inner.as_raw_fd();
+        let batch = &mut self.batch;
+        let count = match self.inner.try_io(|| batch.receive(socket)) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok((0, false)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok((0, true)),
+            Err(error) => return Err(error),
+        };
+        let (candidates, port) = (&self.candidates, self.port);
+        for (datagram, source, local) in self.batch.datagrams() {
+            if datagram.is_empty() {
+                continue;
+            }
+            let destination = SocketAddr::from((local, port));
+            let is_candidate = candidates.iter().any(|candidate| candidate.address == destination);
+            let destination = if is_candidate { destination } else { candidates[0].address };
+            take(SocketAddr::V4(source), destination, datagram);
+        }
+        // A short batch means that the socket was empty; readiness will be reported again.
+        Ok((count, count == ffi::MAX_BATCH_DATAGRAMS))
     }
 
     /// Queues a datagram; [`Socket::flush`] sends it. Only UDP datagrams are queued; IPv6
@@ -271,12 +286,37 @@ impl Source for Socket {
     }
 }
 
-/// Maps datagrams to calls. STUN checks are mapped by user name. All others are mapped by source
+/// Maximum number of addresses that lead to one connection. A client has one per network interface
+/// and per NAT on its way.
+const MAX_ADDRESSES_PER_CONNECTION: usize = 8;
+/// Maximum number of addresses that a connection learns in its life. str0m forgets none and searches
+/// them at each check. A client that changes networks this often must connect again.
+const MAX_LEARNED_ADDRESSES: u32 = 256;
+
+/// Maps datagrams to connections. STUN checks are mapped by user name. All others are mapped by source
 /// address, which is known only after a check with a valid MESSAGE-INTEGRITY.
 pub struct Demux<K> {
     by_ufrag: HashMap<String, K>,
-    by_address: HashMap<SocketAddr, K>,
+    by_address: HashMap<SocketAddr, AddressRoute<K>>,
+    by_connection: HashMap<K, ConnectionRoutes>,
     rate_limiter: AddressRateLimiter,
+}
+
+/// The connection that an address leads to.
+struct AddressRoute<K> {
+    connection: K,
+    /// When the last datagram arrived that is no check. A client sends these only from the address
+    /// that it has selected.
+    media_at: Option<Instant>,
+}
+
+/// All that leads to one connection.
+#[derive(Default)]
+struct ConnectionRoutes {
+    ufrags: SmallVec<[String; 1]>,
+    /// In the order in which they were learned.
+    addresses: SmallVec<[SocketAddr; MAX_ADDRESSES_PER_CONNECTION]>,
+    learned_count: u32,
 }
 
 impl<K: Copy + Eq + Hash> Default for Demux<K> {
@@ -284,51 +324,96 @@ impl<K: Copy + Eq + Hash> Default for Demux<K> {
         Self {
             by_ufrag: HashMap::new(),
             by_address: HashMap::new(),
+            by_connection: HashMap::new(),
             rate_limiter: AddressRateLimiter::new(100.0, 200.0),
         }
     }
 }
 
 impl<K: Copy + Eq + Hash> Demux<K> {
-    /// A demultiplexer without calls.
+    /// A demultiplexer without connections.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Maps a connection's STUN user name to `call`. Earlier user names of the connection stay
+    /// Maps a connection's STUN user name to `connection`. Earlier user names of the connection stay
     /// valid.
-    pub fn insert(&mut self, ufrag: &str, call: K) {
-        self.by_ufrag.insert(ufrag.to_owned(), call);
-    }
-
-    /// Removes all user names and addresses of `call`.
-    pub fn remove(&mut self, call: &K) {
-        self.by_ufrag.retain(|_, other| other != call);
-        self.by_address.retain(|_, other| other != call);
-    }
-
-    /// Maps `source` to `call` after an authenticated check
-    /// ([`super::webrtc::PeerConnection::receive`] returned true).
-    pub fn learn_address(&mut self, source: SocketAddr, call: K) {
-        if self.by_address.get(&source) != Some(&call) {
-            self.by_address.insert(source, call);
+    pub fn insert(&mut self, ufrag: &str, connection: K) {
+        if self.by_ufrag.insert(ufrag.to_owned(), connection) != Some(connection) {
+            self.by_connection.entry(connection).or_default().ufrags.push(ufrag.to_owned());
         }
     }
 
-    /// The call that the datagram belongs to.
+    /// Removes all user names and addresses of `connection`.
+    pub fn remove(&mut self, connection: &K) {
+        let Some(routes) = self.by_connection.remove(connection) else { return };
+        for ufrag in &routes.ufrags {
+            if self.by_ufrag.get(ufrag) == Some(connection) {
+                self.by_ufrag.remove(ufrag);
+            }
+        }
+        for address in &routes.addresses {
+            self.by_address.remove(address);
+        }
+    }
+
+    /// Maps `source` to `connection` after an authenticated check
+    /// ([`super::webrtc::PeerConnection::receive`] returned true). A connection has at most eight
+    /// addresses. A further one replaces the address from which media has not arrived for the longest
+    /// time, so the selected one stays.
+    pub fn learn_address(&mut self, source: SocketAddr, connection: K) {
+        let previous_connection = self.by_address.get(&source).map(|route| route.connection);
+        if previous_connection == Some(connection) {
+            return;
+        }
+        if let Some(previous_connection) = previous_connection
+            && let Some(previous) = self.by_connection.get_mut(&previous_connection)
+        {
+            previous.addresses.retain(|address| *address != source);
+        }
+        let routes = self.by_connection.entry(connection).or_default();
+        if routes.addresses.len() >= MAX_ADDRESSES_PER_CONNECTION {
+            let media_at =
+                |address: &SocketAddr| self.by_address.get(address).and_then(|route| route.media_at);
+            let oldest = (0..routes.addresses.len()).min_by_key(|at| media_at(&routes.addresses[*at]));
+            if let Some(at) = oldest {
+                self.by_address.remove(&routes.addresses.remove(at));
+            }
+        }
+        routes.addresses.push(source);
+        routes.learned_count += 1;
+        self.by_address.insert(source, AddressRoute { connection, media_at: None });
+    }
+
+    /// Whether the connection may learn a further address.
+    fn may_learn(&self, connection: &K) -> bool {
+        self.by_connection.get(connection).is_none_or(|routes| routes.learned_count < MAX_LEARNED_ADDRESSES)
+    }
+
+    /// The connection that the datagram belongs to.
     ///
     /// From an unknown address, only one kind of datagram costs more than a failed look-up: a check
-    /// with a call's user name, because its MESSAGE-INTEGRITY is computed. These checks are rate
+    /// with a connection's user name, because its MESSAGE-INTEGRITY is computed. These checks are rate
     /// limited by IP address; loopback is exempt. All other datagrams are dropped after one or two
     /// look-ups and leave no state. A rate limit for them would cost one more look-up each, and
     /// memory for each forged address.
+    ///
+    /// The connection limits the datagrams from its own addresses.
     pub fn route(&mut self, now: Instant, source: SocketAddr, datagram: &[u8]) -> Option<K> {
-        let known = self.by_address.get(&source).copied();
-        let Some(ufrag) = stun_ufrag(datagram) else { return known };
-        let call = self.by_ufrag.get(ufrag).copied()?;
+        let known = self.by_address.get_mut(&source);
+        let Some(ufrag) = stun_ufrag(datagram) else {
+            let route = known?;
+            route.media_at = Some(now);
+            return Some(route.connection);
+        };
+        let known = known.map(|route| route.connection);
+        let connection = self.by_ufrag.get(ufrag).copied()?;
+        if known != Some(connection) && !self.may_learn(&connection) {
+            return None;
+        }
         let free = known.is_some() || source.ip().is_loopback();
-        (free || self.rate_limiter.admit(now, source.ip())).then_some(call)
+        (free || self.rate_limiter.admit(now, source.ip())).then_some(connection)
     }
 }
 
@@ -435,6 +520,57 @@ mod tests {
         demux.learn_address(client(5), 1);
         assert_eq!(demux.route(now, client(5), &stun_check("abc:r")), Some(1));
         assert_eq!(demux.route(now + Duration::from_secs(1), client(6), &stun_check("abc:r")), Some(1));
+    }
+
+    #[test]
+    fn a_connection_has_eight_addresses_and_the_selected_one_stays() {
+        let (mut demux, now) = (Demux::new(), crate::clock::now());
+        let media = [0x80, 111, 0, 0];
+        demux.insert("abc", 1);
+        demux.insert("xyz", 2);
+        demux.learn_address(client(900), 2);
+        // The second address is selected: media arrives from it.
+        demux.learn_address(client(0), 1);
+        demux.learn_address(client(1), 1);
+        assert_eq!(demux.route(now, client(1), &media), Some(1));
+        for port in 2..100 {
+            demux.learn_address(client(port), 1);
+        }
+        let left: Vec<u16> =
+            (0..100).filter(|port| demux.route(now, client(*port), &media).is_some()).collect();
+        assert_eq!(left, [1, 93, 94, 95, 96, 97, 98, 99]);
+        assert_eq!(demux.by_address.len(), 9, "and the one of the other call");
+        // An address that moves to another call leaves its place.
+        demux.learn_address(client(99), 2);
+        demux.learn_address(client(100), 1);
+        assert_eq!(demux.route(now, client(93), &media), Some(1), "nothing made room");
+        demux.remove(&1);
+        let of_others: Vec<_> = demux.by_address.keys().map(SocketAddr::port).collect();
+        assert_eq!(
+            (of_others.len(), demux.by_connection.len(), demux.by_ufrag.len()),
+            (2, 1, 1),
+            "{of_others:?}"
+        );
+    }
+
+    #[test]
+    fn a_connection_learns_a_bounded_number_of_addresses_in_its_life() {
+        let (mut demux, now) = (Demux::new(), crate::clock::now());
+        demux.insert("abc", 1);
+        demux.insert("xyz", 2);
+        let mut routed = 0;
+        for n in 0..1_000_u16 {
+            let source = SocketAddr::from(([198, 51, (n / 250) as u8, (n % 250) as u8], 1));
+            if demux.route(now, source, &stun_check("abc:r")).is_some() {
+                demux.learn_address(source, 1);
+                routed += 1;
+            }
+        }
+        assert_eq!(routed, 256);
+        let last = SocketAddr::from(([198, 51, 1, 5], 1));
+        assert_eq!(demux.route(now, last, &stun_check("abc:r")), Some(1), "a learned one goes on");
+        assert_eq!(demux.route(now, client(1), &stun_check("abc:r")), None);
+        assert_eq!(demux.route(now, client(1), &stun_check("xyz:r")), Some(2), "others learn");
     }
 
     #[test]

@@ -4,8 +4,12 @@
 //! The server runs on its own thread. The first frame of a connection must be a STUN check. Its
 //! user name determines the call, hence the media thread that receives the datagrams. Nothing is
 //! trusted here: the media thread verifies each datagram, as with UDP.
+//!
+//! Connections take turns. A turn reads a bounded number of bytes and frames; what is left waits
+//! until every other connection that has something had its turn. A connection that sends frames
+//! faster than the rate limit is not read for a while: TCP then slows its sender down.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,23 +18,35 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
+use models::thread_health::ThreadHealth;
 use str0m::net::Protocol;
 
-use super::socket::stun_ufrag;
+use super::tcp_framing::{Decoded, MAX_FRAME_BYTES};
 use super::webrtc::LocalCandidate;
+use super::{MAX_DATAGRAM_BURST, MAX_DATAGRAMS_PER_SECOND};
+use crate::token_bucket::TokenBucket;
 
-/// Maximum length of a datagram, bytes.
-const MAX_FRAME_BYTES: usize = 2000;
+pub use super::tcp_framing::FrameDecoder;
+
 /// Maximum size of the send queue for a slow client, bytes. Over that, datagrams are dropped,
 /// because media is live.
 const MAX_SEND_QUEUE_BYTES: usize = 256 * 1024;
 /// Maximum number of connections in total, and per address (loopback exempt).
-const MAX_CONNECTIONS: usize = 2048;
+const MAX_TCP_CONNECTIONS: usize = 2048;
 const MAX_CONNECTIONS_PER_ADDRESS: usize = 32;
 /// A connection is closed if nothing arrives for this long.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Capacity of the queue of datagrams from the media threads.
 const OUTGOING_QUEUE_LEN: usize = 8192;
+/// Maximum number of bytes, and of frames, that are read from a connection in one turn.
+const MAX_BYTES_PER_TURN: usize = 16 * 1024;
+const MAX_FRAMES_PER_TURN: usize = 64;
+/// Maximum number of datagrams that are sent between two turns.
+const MAX_SENT_PER_TURN: usize = 256;
+/// Maximum number of connections that are accepted between two rounds of turns.
+const MAX_ACCEPTED_PER_ROUND: usize = 64;
+/// Interval at which a connection over its rate limit is tried again.
+const RATE_LIMIT_PAUSE: Duration = Duration::from_millis(10);
 
 const LISTENER_TOKEN: Token = Token(0);
 const WAKER_TOKEN: Token = Token(1);
@@ -65,11 +81,16 @@ pub struct Datagram {
     pub contents: Vec<u8>,
 }
 
+/// ICE-TCP for a media thread: where its datagrams go, and the server's candidates.
+pub type IceTcp = (DatagramSender, Vec<LocalCandidate>);
+
 /// Sends datagrams from the media threads to TCP clients.
 #[derive(Clone)]
 pub struct DatagramSender {
     queue: Sender<Option<(SocketAddr, Vec<u8>)>>,
     waker: Arc<Waker>,
+    /// The one thread of the server.
+    health: Arc<ThreadHealth>,
 }
 
 impl DatagramSender {
@@ -81,6 +102,18 @@ impl DatagramSender {
         }
     }
 
+    /// Whether the server's thread has failed and does not serve again yet.
+    #[must_use]
+    pub fn health(&self) -> &ThreadHealth {
+        &self.health
+    }
+
+    /// Whether clients can connect.
+    #[must_use]
+    pub fn is_serving(&self) -> bool {
+        !self.health.is_failed(0)
+    }
+
     /// Stops [`Server::run`].
     pub fn stop(&self) {
         drop(self.queue.send(None));
@@ -88,55 +121,30 @@ impl DatagramSender {
     }
 }
 
-/// Splits a byte stream into frames.
-#[derive(Default)]
-pub struct FrameDecoder {
-    ufrag: Option<String>,
-    /// Bytes of an incomplete frame.
-    buffer: Vec<u8>,
-}
-
-impl FrameDecoder {
-    /// The user name of the first check; `None` until that check is complete.
-    #[must_use]
-    pub fn ufrag(&self) -> Option<&str> {
-        self.ufrag.as_deref()
-    }
-
-    /// Adds the stream's next bytes. Each complete frame goes to `deliver`, with the user name of
-    /// the first check. False if the stream must be closed: a frame is longer than 2,000 bytes, the
-    /// first one is no STUN check, or `deliver` returned false.
-    pub fn push(&mut self, bytes: &[u8], mut deliver: impl FnMut(&str, &[u8]) -> bool) -> bool {
-        self.buffer.extend(bytes);
-        let mut rest = &self.buffer[..];
-        while let [high, low, tail @ ..] = rest {
-            let length = usize::from(u16::from_be_bytes([*high, *low]));
-            if length > MAX_FRAME_BYTES {
-                return false;
-            }
-            let Some(contents) = tail.get(..length) else { break };
-            rest = &tail[length..];
-            if self.ufrag.is_none() {
-                self.ufrag = stun_ufrag(contents).map(str::to_owned);
-            }
-            let Some(ufrag) = &self.ufrag else { return false };
-            if !deliver(ufrag, contents) {
-                return false;
-            }
-        }
-        let read = self.buffer.len() - rest.len();
-        self.buffer.drain(..read);
-        true
-    }
-}
-
 struct TcpConnection {
     stream: TcpStream,
     source: SocketAddr,
     decoder: FrameDecoder,
+    /// Rate limit of its frames.
+    frame_bucket: TokenBucket,
+    /// Whether it waits for a turn, in [`Server::ready`] or [`Server::rate_limited`].
+    is_queued: bool,
     outgoing: Vec<u8>,
     opened_at: Instant,
     last_heard: Instant,
+}
+
+/// What a turn of a connection leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// Nothing: the system reports its next bytes.
+    Drained,
+    /// There may be more bytes or frames.
+    Unread,
+    /// There are more frames, but it is over its rate limit.
+    RateLimited,
+    /// The connection must be closed.
+    Closed,
 }
 
 /// The listener and its connections.
@@ -150,6 +158,16 @@ pub struct Server {
     tokens: HashMap<SocketAddr, Token>,
     next_token: usize,
     limits: PendingLimits,
+    /// Connections that wait for a turn; some may be closed by now.
+    ready: VecDeque<Token>,
+    /// Connections over their rate limit; some may be closed by now.
+    rate_limited: Vec<Token>,
+    /// When those over their rate limit were last tried again.
+    last_resume: Option<Instant>,
+    /// Whether connections wait to be accepted.
+    may_accept: bool,
+    /// When expired connections were last closed.
+    last_sweep: Option<Instant>,
 }
 
 impl Server {
@@ -174,7 +192,8 @@ impl Server {
         poll.registry().register(&mut listener, LISTENER_TOKEN, Interest::READABLE)?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER_TOKEN)?);
         let (sender, queue) = crossbeam_channel::bounded(OUTGOING_QUEUE_LEN);
-        let datagram_sender = DatagramSender { queue: sender, waker };
+        let health = Arc::new(ThreadHealth::new(1));
+        let datagram_sender = DatagramSender { queue: sender, waker, health };
         Ok(Self {
             poll,
             listener,
@@ -185,6 +204,11 @@ impl Server {
             tokens: HashMap::new(),
             next_token: 2,
             limits: PENDING_LIMITS,
+            ready: VecDeque::new(),
+            rate_limited: Vec::new(),
+            last_resume: None,
+            may_accept: false,
+            last_sweep: None,
         })
     }
 
@@ -213,42 +237,111 @@ impl Server {
         mut deliver: impl FnMut(&str, Datagram) -> bool,
     ) -> io::Result<()> {
         let mut events = Events::with_capacity(256);
-        let mut swept = now();
-        loop {
-            let sweep_interval = if self.connections.is_empty() {
-                IDLE_TIMEOUT / 4
-            } else {
-                self.limits.first_check_timeout / 4
-            };
-            match self.poll.poll(&mut events, Some(sweep_interval)) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                other => other?,
-            }
-            let at = now();
-            for event in &events {
-                match event.token() {
-                    LISTENER_TOKEN => self.accept(at),
-                    WAKER_TOKEN => {}
-                    token => self.on_ready(token, at, &mut deliver),
-                }
-            }
-            while let Ok(message) = self.outgoing.try_recv() {
-                let Some((destination, contents)) = message else { return Ok(()) };
-                self.send(destination, &contents);
-            }
-            if at.saturating_duration_since(swept) >= sweep_interval {
-                swept = at;
-                let limits = self.limits;
-                let is_expired = |c: &TcpConnection| {
-                    at.saturating_duration_since(c.last_heard) > IDLE_TIMEOUT
-                        || (c.decoder.ufrag().is_none()
-                            && at.saturating_duration_since(c.opened_at) > limits.first_check_timeout)
-                };
-                let is_expired: Vec<Token> =
-                    self.connections.iter().filter(|(_, c)| is_expired(c)).map(|(token, _)| *token).collect();
-                is_expired.into_iter().for_each(|token| self.close(token));
+        // After a panic, the system does not report again what was not read.
+        self.may_accept = true;
+        self.rate_limited.clear();
+        self.ready = self.connections.keys().copied().collect();
+        self.connections.values_mut().for_each(|connection| connection.is_queued = true);
+        // The first round polls, so it shows whether the server works.
+        let mut serves = self.run_round(&mut events, &now, &mut deliver)?;
+        self.datagram_sender.health.set_working(0);
+        while serves {
+            serves = self.run_round(&mut events, &now, &mut deliver)?;
+        }
+        Ok(())
+    }
+
+    /// Discards datagrams to clients for `delay`, while the server does not run. Otherwise they would
+    /// fill their queue and be sent too late. Returns false if the server must stop.
+    pub fn discard_outgoing(&self, now: impl Fn() -> Instant, delay: Duration) -> bool {
+        let end = now() + delay;
+        while now() < end {
+            match self.outgoing.recv_deadline(end) {
+                Ok(Some(_)) => {}
+                Ok(None) => return false,
+                Err(_) => return true,
             }
         }
+        true
+    }
+
+    /// Waits until there is something to do, and gives each connection that has something one turn.
+    /// Datagrams are sent after each turn. False if the server must stop.
+    fn run_round(
+        &mut self,
+        events: &mut Events,
+        now: &impl Fn() -> Instant,
+        deliver: &mut impl FnMut(&str, Datagram) -> bool,
+    ) -> io::Result<bool> {
+        let sweep_interval =
+            if self.connections.is_empty() { IDLE_TIMEOUT / 4 } else { self.limits.first_check_timeout / 4 };
+        let wait = if self.may_accept || !self.ready.is_empty() || !self.outgoing.is_empty() {
+            Duration::ZERO
+        } else if !self.rate_limited.is_empty() {
+            RATE_LIMIT_PAUSE
+        } else {
+            sweep_interval
+        };
+        match self.poll.poll(events, Some(wait)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
+            other => other?,
+        }
+        let at = now();
+        for event in &*events {
+            match event.token() {
+                LISTENER_TOKEN => self.may_accept = true,
+                WAKER_TOKEN => {}
+                token => self.queue_turn(token),
+            }
+        }
+        if self.may_accept {
+            self.accept(at);
+        }
+        // Not in each round: there may be many rounds in the time of one frame.
+        if at.saturating_duration_since(*self.last_resume.get_or_insert(at)) >= RATE_LIMIT_PAUSE {
+            self.last_resume = Some(at);
+            self.ready.extend(self.rate_limited.drain(..));
+        }
+        for _ in 0..self.ready.len() {
+            if let Some(token) = self.ready.pop_front() {
+                self.take_turn(token, at, deliver);
+            }
+            if !self.send_outgoing() {
+                return Ok(false);
+            }
+        }
+        if !self.send_outgoing() {
+            return Ok(false);
+        }
+        if at.saturating_duration_since(*self.last_sweep.get_or_insert(at)) >= sweep_interval {
+            self.close_expired(at);
+        }
+        Ok(true)
+    }
+
+    /// Sends datagrams of the media threads. False if the server must stop.
+    fn send_outgoing(&mut self) -> bool {
+        for _ in 0..MAX_SENT_PER_TURN {
+            match self.outgoing.try_recv() {
+                Ok(Some((destination, contents))) => self.send(destination, &contents),
+                Ok(None) => return false,
+                Err(_) => break,
+            }
+        }
+        true
+    }
+
+    fn close_expired(&mut self, now: Instant) {
+        self.last_sweep = Some(now);
+        let limits = self.limits;
+        let is_expired = |c: &TcpConnection| {
+            now.saturating_duration_since(c.last_heard) > IDLE_TIMEOUT
+                || (c.decoder.ufrag().is_none()
+                    && now.saturating_duration_since(c.opened_at) > limits.first_check_timeout)
+        };
+        let expired: Vec<Token> =
+            self.connections.iter().filter(|(_, c)| is_expired(c)).map(|(token, _)| *token).collect();
+        expired.into_iter().for_each(|token| self.close(token));
     }
 
     /// Makes room for one more pending connection.
@@ -269,13 +362,17 @@ impl Server {
     }
 
     fn accept(&mut self, now: Instant) {
-        // Errors other than "would block" (too many open files, for example) are retried on the
-        // next event.
-        while let Ok((mut stream, source)) = self.listener.accept() {
+        for _ in 0..MAX_ACCEPTED_PER_ROUND {
+            // Errors other than "would block" (too many open files, for example) are retried on the
+            // next event.
+            let Ok((mut stream, source)) = self.listener.accept() else {
+                self.may_accept = false;
+                return;
+            };
             self.evict_oldest_pending(source.ip());
             let same = self.connections.values().filter(|c| c.source.ip() == source.ip()).count();
             let over_limit = same >= MAX_CONNECTIONS_PER_ADDRESS && !source.ip().is_loopback();
-            if over_limit || self.connections.len() >= MAX_CONNECTIONS || !source.is_ipv4() {
+            if over_limit || self.connections.len() >= MAX_TCP_CONNECTIONS || !source.is_ipv4() {
                 continue;
             }
             let token = Token(self.next_token);
@@ -291,6 +388,8 @@ impl Server {
                     stream,
                     source,
                     decoder: FrameDecoder::default(),
+                    frame_bucket: TokenBucket::new(MAX_DATAGRAMS_PER_SECOND, MAX_DATAGRAM_BURST, now),
+                    is_queued: false,
                     outgoing: Vec::new(),
                     opened_at: now,
                     last_heard: now,
@@ -301,14 +400,27 @@ impl Server {
         }
     }
 
-    fn on_ready(&mut self, token: Token, now: Instant, deliver: &mut impl FnMut(&str, Datagram) -> bool) {
+    /// Queues a connection for its turn, unless it waits for one.
+    fn queue_turn(&mut self, token: Token) {
+        if let Some(connection) = self.connections.get_mut(&token)
+            && !std::mem::replace(&mut connection.is_queued, true)
+        {
+            self.ready.push_back(token);
+        }
+    }
+
+    fn take_turn(&mut self, token: Token, now: Instant, deliver: &mut impl FnMut(&str, Datagram) -> bool) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let local = connection.stream.local_addr().ok();
         let known = |address: &SocketAddr| self.candidates.iter().any(|c| c.address == *address);
         let destination = local.filter(known).or(self.candidates.first().map(|c| c.address));
-        let alive = destination.is_some_and(|to| connection.read(now, to, deliver)) && connection.write();
-        if !alive {
-            self.close(token);
+        let turn = destination.map_or(Turn::Closed, |to| connection.read(now, to, deliver));
+        match turn {
+            Turn::Closed => self.close(token),
+            _ if !connection.write() => self.close(token),
+            Turn::Drained => connection.is_queued = false,
+            Turn::Unread => self.ready.push_back(token),
+            Turn::RateLimited => self.rate_limited.push(token),
         }
     }
 
@@ -334,30 +446,40 @@ impl Server {
 }
 
 impl TcpConnection {
-    /// Reads all available bytes; false if the connection is closed.
+    /// Reads for one turn. Frames that the last turn left come first.
     fn read(
         &mut self,
         now: Instant,
         destination: SocketAddr,
         deliver: &mut impl FnMut(&str, Datagram) -> bool,
-    ) -> bool {
-        let mut buffer = [0; 16 * 1024];
-        loop {
+    ) -> Turn {
+        if !self.decoder.has_frame() {
+            let mut buffer = [0; MAX_BYTES_PER_TURN];
             let length = match self.stream.read(&mut buffer) {
-                Ok(0) => return false,
+                Ok(0) => return Turn::Closed,
                 Ok(length) => length,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => return false,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Drained,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => return Turn::Unread,
+                Err(_) => return Turn::Closed,
             };
             self.last_heard = now;
-            let source = self.source;
-            let go_on = self.decoder.push(&buffer[..length], |ufrag, contents| {
-                deliver(ufrag, Datagram { source, destination, contents: contents.to_vec() })
-            });
-            if !go_on {
-                return false;
-            }
+            self.decoder.extend(&buffer[..length]);
+        }
+        let (source, mut count) = (self.source, 0);
+        let frame_bucket = &mut self.frame_bucket;
+        let admit = || {
+            let admits = count < MAX_FRAMES_PER_TURN && frame_bucket.try_take(now);
+            count += usize::from(admits);
+            admits
+        };
+        let decoded = self.decoder.decode(admit, |ufrag, contents| {
+            deliver(ufrag, Datagram { source, destination, contents: contents.to_vec() })
+        });
+        match decoded {
+            Decoded::Invalid => Turn::Closed,
+            Decoded::Stopped if count < MAX_FRAMES_PER_TURN => Turn::RateLimited,
+            // A read that fills only part of the buffer does not show the end of the stream.
+            Decoded::Stopped | Decoded::All => Turn::Unread,
         }
     }
 

@@ -172,3 +172,84 @@ fn the_first_check_is_waited_for_for_five_seconds() {
     assert!(is_closed(&mut silent), "no check came in time");
     server.stop();
 }
+
+/// A server whose rounds the test runs itself. Its clock stands still.
+struct SteppedServer {
+    server: Server,
+    events: Events,
+    now: Instant,
+}
+
+impl SteppedServer {
+    fn new() -> Self {
+        let server = Server::bind(0, &[[127, 0, 0, 1].into()], &[]).unwrap();
+        Self { server, events: Events::with_capacity(256), now: crate::clock::now() }
+    }
+
+    fn open(&self) -> net::TcpStream {
+        net::TcpStream::connect(self.server.candidates()[0].address).unwrap()
+    }
+
+    /// The sources of the datagrams that one round delivers.
+    fn run_round(&mut self) -> Vec<SocketAddr> {
+        let (now, mut sources) = (self.now, Vec::new());
+        let mut deliver = |_: &str, datagram: Datagram| {
+            sources.push(datagram.source);
+            true
+        };
+        assert!(self.server.run_round(&mut self.events, &|| now, &mut deliver).unwrap());
+        sources
+    }
+}
+
+#[test]
+fn a_client_that_floods_takes_turns_with_the_others_and_is_held_to_its_rate() {
+    let mut server = SteppedServer::new();
+    let (mut flood, mut friend) = (server.open(), server.open());
+    flood
+        .write_all(&[frame_bytes(&stun_check("flood:me")), frame_bytes(&[7]).repeat(10_000)].concat())
+        .unwrap();
+    friend.write_all(&[frame_bytes(&stun_check("friend:me")), frame_bytes(&[7; 300])].concat()).unwrap();
+    let (flood_source, friend_source) = (flood.local_addr().unwrap(), friend.local_addr().unwrap());
+    let (mut of_flood, mut of_friend) = (0, 0);
+    let mut run_round = |server: &mut SteppedServer| {
+        let sources = server.run_round();
+        let count = |wanted| sources.iter().filter(|source| **source == wanted).count();
+        assert!(count(flood_source) <= MAX_FRAMES_PER_TURN, "more than one turn in a round");
+        of_flood += count(flood_source);
+        of_friend += count(friend_source);
+        (of_flood, of_friend)
+    };
+    while run_round(&mut server).1 < 2 {}
+    let (before, _) = run_round(&mut server);
+    assert!(before < 1_000, "the other client waited for {before} frames");
+    // What the media threads send leaves in the same round, though the flood has not been read.
+    server.server.datagram_sender().send(friend_source, vec![9; 10]);
+    run_round(&mut server);
+    let mut answer = [0; 12];
+    friend.read_exact(&mut answer).unwrap();
+    assert_eq!(answer[..], frame_bytes(&[9; 10]));
+    // The clock stands still, so only the burst is admitted.
+    let (mut last, _) = run_round(&mut server);
+    for _ in 0..40 {
+        (last, _) = run_round(&mut server);
+    }
+    assert_eq!(last, MAX_DATAGRAM_BURST as usize);
+    server.now += Duration::from_secs(1);
+    for _ in 0..40 {
+        (last, _) = run_round(&mut server);
+    }
+    assert_eq!(last, (MAX_DATAGRAM_BURST + MAX_DATAGRAMS_PER_SECOND) as usize, "nothing is lost");
+}
+
+#[test]
+fn connections_are_accepted_in_rounds() {
+    let mut server = SteppedServer::new();
+    server.server.limits =
+        PendingLimits { max_pending: 1_000, max_pending_per_address: 1_000, ..PENDING_LIMITS };
+    let _opened: Vec<_> = (0..MAX_ACCEPTED_PER_ROUND + 10).map(|_| server.open()).collect();
+    server.run_round();
+    assert_eq!(server.server.connections.len(), MAX_ACCEPTED_PER_ROUND);
+    server.run_round();
+    assert_eq!(server.server.connections.len(), MAX_ACCEPTED_PER_ROUND + 10);
+}

@@ -45,7 +45,7 @@ use super::{TextMessage, TransportEvent, VideoFrame, sdp};
 pub const MAX_MESSAGE_BYTES: usize = 64 * 1024;
 /// How long a closing connection waits until its last texts are acknowledged. The same time is
 /// allowed again for the close_notify to leave.
-const CLOSE_TIMEOUT: Duration = Duration::from_millis(300);
+const PEER_CLOSE_TIMEOUT: Duration = Duration::from_millis(300);
 /// The wall clock of both tracks is set back by this much. str0m reports an RTP time of 0 if a
 /// packet's wall clock is in the future, and frames are written slightly early. Only the difference
 /// between the tracks matters to a receiver.
@@ -56,8 +56,8 @@ const MAX_TIMESTAMP_DRIFT: Duration = Duration::from_secs(2);
 const MAX_TIMEOUTS_PER_POLL: usize = 64;
 /// Capacity of str0m's channel buffer, bytes; str0m accepts no longer text.
 const MAX_CHANNEL_BUFFER_BYTES: usize = 128 * 1024;
-/// A time far enough away to mean "never".
-const NEVER: Duration = Duration::from_secs(86_400);
+/// Time until the next timeout of a connection that has none: practically never.
+const NO_TIMEOUT: Duration = Duration::from_secs(86_400);
 
 /// The server's DTLS certificate. Generating one takes about 0.2 s, so generate it once, at
 /// start-up.
@@ -388,7 +388,7 @@ impl PeerConnection {
                         continue;
                     }
                     if !self.rtc.is_alive() {
-                        self.next_timeout = now + NEVER;
+                        self.next_timeout = now + NO_TIMEOUT;
                         return self.closed_event();
                     }
                     let at = [self.close_deadline, self.pacer.next_deadline()]
@@ -401,7 +401,7 @@ impl PeerConnection {
                 Err(error) => {
                     tracing::debug!(%error, "peer connection failed");
                     self.rtc.disconnect();
-                    self.next_timeout = now + NEVER;
+                    self.next_timeout = now + NO_TIMEOUT;
                     return self.closed_event();
                 }
             }
@@ -555,7 +555,7 @@ impl PeerConnection {
     /// Closes the connection: sends queued texts (for at most 0.3 s), then RTCP BYE and DTLS
     /// close_notify. Keep polling until [`PeerConnection::is_closed`].
     pub fn close(&mut self, now: Instant) {
-        self.close_deadline.get_or_insert(now + CLOSE_TIMEOUT);
+        self.close_deadline.get_or_insert(now + PEER_CLOSE_TIMEOUT);
         self.next_timeout = now;
     }
 
@@ -589,7 +589,7 @@ impl PeerConnection {
             return false;
         }
         self.close_sent = true;
-        self.close_deadline = Some(now + CLOSE_TIMEOUT);
+        self.close_deadline = Some(now + PEER_CLOSE_TIMEOUT);
         if self.rtc.close().is_err() {
             self.rtc.disconnect();
         }

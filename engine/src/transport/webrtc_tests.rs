@@ -88,11 +88,11 @@ impl Harness {
     }
 
     fn drain(&mut self) {
-        let (now, wire, lose) = (self.now, &mut self.in_flight, &mut self.drop_packet);
+        let (now, in_flight, drop_packet) = (self.now, &mut self.in_flight, &mut self.drop_packet);
         let mut put = |to_server, data: Vec<u8>| {
             let packet = Packet { at: now + NETWORK_DELAY, to_server, data };
-            if !lose(&packet) {
-                wire.push_back(packet);
+            if !drop_packet(&packet) {
+                in_flight.push_back(packet);
             }
         };
         while let Some(event) = self.server.poll(now, &mut |t: Transmit| put(false, t.contents.to_vec())) {
@@ -473,7 +473,7 @@ fn closing_delivers_the_last_text_and_then_the_end() {
     );
     assert!(
         !harness.server_events.iter().any(|e| matches!(e, TransportEvent::Closed)),
-        "our own closing is no news"
+        "our own closing is not reported"
     );
 }
 

@@ -71,11 +71,11 @@ fn closure_offsets(sentences: &[SpokenSentence], shown: &[Vec<Phone>]) -> (f32, 
 /// Prints the scores of these phones. Returns r of the jaw opening, the share of closures that are
 /// shut, and their mean offset in seconds.
 fn print_scores(what: &str, sentence: &[SpokenSentence], shown: &[Vec<Phone>]) -> (f64, f64, f32) {
-    let mut pieces = LipComparison::default();
+    let mut comparison = LipComparison::default();
     for (sentence, shown) in sentence.iter().zip(shown) {
-        pieces.add(&sentence.phones, shown);
+        comparison.add(&sentence.phones, shown);
     }
-    let (all, shut) = pieces.count_closures();
+    let (all, shut) = comparison.count_closures();
     let part = shut as f64 / all as f64;
     let (off, found) = closure_offsets(sentence, shown);
     let each: Vec<String> = std::iter::zip(["p", "b", "m", "f", "v"], found)
@@ -83,7 +83,7 @@ fn print_scores(what: &str, sentence: &[SpokenSentence], shown: &[Vec<Phone>]) -
         .collect();
     let near = each.join(", ");
     let (r, invented, minutes) =
-        (pieces.jaw_correlation(0.0), pieces.false_closures(), pieces.seconds() / 60.0);
+        (comparison.jaw_correlation(0.0), comparison.false_closures(), comparison.seconds() / 60.0);
     println!(
         "{what}: r = {r:.2}, {:.1} % of {all} shut, middles off by {:.0} ms, {invented} invented in {minutes:.1} minutes, middles within 40 ms in %: {near}",
         part * 100.0,
@@ -129,14 +129,14 @@ fn assert_word_lips_follow(sentences: &[String]) {
             .iter()
             .map(|sentence| lips::phones_from_audio(&sentence.pcm, sentence.sample_rate))
             .collect();
-        let (_, heard, _) = print_scores(&format!("{voice}, sound"), &sentence, &sound);
+        let (_, by_sound, _) = print_scores(&format!("{voice}, sound"), &sentence, &sound);
         let ends: fn(&SpokenSentence) -> Vec<Word> = |sentence| sentence.words.clone();
         for (what, words) in [("ends", ends), ("begins and ends", words_with_starts)] {
             let (r, shut, off) =
                 print_scores(&format!("{voice}, {what} of words"), &sentence, &phones_of(words));
             assert!(r >= min_r && shut >= part, "{voice}, {what}: r = {r}, {shut} shut");
             assert!(off <= max_offset, "{voice}, {what}: {off} s off");
-            assert!(shut + 0.01 >= heard, "{voice}, {what}: {shut} shut, from its sound {heard}");
+            assert!(shut + 0.01 >= by_sound, "{voice}, {what}: {shut} shut, from its sound {by_sound}");
         }
         let (_, shut, _) = print_scores(
             &format!("{voice}, ends that are off by up to 50 ms"),
@@ -216,13 +216,13 @@ fn a_voice_that_tells_words_has_lips_by_them_from_when_it_tells_them() {
     assert_eq!(
         collect_phones(&run_tts_sink(false, sentence, vec![words(0)])),
         [],
-        "nobody looks at the lips"
+        "without an avatar, no phones are sent"
     );
     for lips in [true, false] {
-        let heard = run_tts_sink(lips, sentence, vec![words(0)]);
-        let heard =
-            heard.iter().find_map(|n| if let SynthesisEvent::Words(words) = n { Some(words) } else { None });
+        let events = run_tts_sink(lips, sentence, vec![words(0)]);
+        let times =
+            events.iter().find_map(|n| if let SynthesisEvent::Words(words) = n { Some(words) } else { None });
         let wanted = sentence.words.iter().map(|w| (w.text.clone(), Position::from_seconds(w.end)));
-        assert_eq!(heard.cloned(), Some(wanted.collect()), "what was heard is dated by them");
+        assert_eq!(times.cloned(), Some(wanted.collect()), "the heard text is dated by them");
     }
 }

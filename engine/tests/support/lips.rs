@@ -18,8 +18,8 @@ const SAMPLE_INTERVAL: f32 = 0.01;
 pub(crate) fn phones_from_audio(pcm: &[i16], sample_rate: u32) -> Vec<Phone> {
     let phones: Arc<Mutex<Vec<Phone>>> = Arc::default();
     let collected = Arc::clone(&phones);
-    let sink = tts::synthesis_sink(true, move |news| {
-        if let SynthesisEvent::Phones(more) = news {
+    let sink = tts::synthesis_sink(true, move |event| {
+        if let SynthesisEvent::Phones(more) = event {
             collected.lock().unwrap().extend(more);
         }
     });
@@ -72,25 +72,25 @@ impl LipMotion {
 pub(crate) struct LipComparison(Vec<(LipMotion, LipMotion)>);
 
 impl LipComparison {
-    pub(crate) fn add(&mut self, spoken: &[Phone], read: &[Phone]) {
-        self.0.push((LipMotion::new(spoken), LipMotion::new(read)));
+    pub(crate) fn add(&mut self, spoken: &[Phone], inferred: &[Phone]) {
+        self.0.push((LipMotion::new(spoken), LipMotion::new(inferred)));
     }
 
     pub(crate) fn seconds(&self) -> f64 {
-        self.0.iter().map(|(said, _)| f64::from(said.track.end())).sum()
+        self.0.iter().map(|(spoken, _)| f64::from(spoken.track.end())).sum()
     }
 
     /// Correlation of the two jaw openings, the inferred one taken `late` seconds later.
     pub(crate) fn jaw_correlation(&self, late: f32) -> f64 {
-        let (mut said, mut read) = (Vec::new(), Vec::new());
+        let (mut spoken, mut inferred) = (Vec::new(), Vec::new());
         for (a, b) in &self.0 {
             for n in 0..(a.track.end() / SAMPLE_INTERVAL) as usize {
                 let at = n as f32 * SAMPLE_INTERVAL;
-                said.push(f64::from(a.track.mouth_at(at).jaw));
-                read.push(f64::from(b.track.mouth_at(at + late).jaw));
+                spoken.push(f64::from(a.track.mouth_at(at).jaw));
+                inferred.push(f64::from(b.track.mouth_at(at + late).jaw));
             }
         }
-        correlation(&said, &read)
+        correlation(&spoken, &inferred)
     }
 
     /// Delay in seconds of the inferred lip motion behind the spoken one, at the highest
@@ -111,7 +111,9 @@ impl LipComparison {
                 lips_are_shut(&track.mouth_at(start - CLOSURE_TOLERANCE + n as f32 * SAMPLE_INTERVAL))
             })
         };
-        let all = self.0.iter().flat_map(|(said, read)| said.closures.iter().map(|c| seen(&read.track, *c)));
+        let all = self.0.iter().flat_map(|(spoken, inferred)| {
+            spoken.closures.iter().map(|closure| seen(&inferred.track, *closure))
+        });
         all.fold((0, 0), |(all, shut), seen| (all + 1, shut + usize::from(seen)))
     }
 
@@ -119,9 +121,9 @@ impl LipComparison {
     pub(crate) fn false_closures(&self) -> usize {
         let near =
             |a: (f32, f32), b: (f32, f32)| a.0 < b.1 + CLOSURE_TOLERANCE && b.0 < a.1 + CLOSURE_TOLERANCE;
-        let none = |said: &[(f32, f32)], read: (f32, f32)| !said.iter().any(|s| near(*s, read));
-        let invented = |(said, read): &(LipMotion, LipMotion)| {
-            read.closures.iter().filter(|closure| none(&said.closures, **closure)).count()
+        let none = |spoken: &[(f32, f32)], inferred: (f32, f32)| !spoken.iter().any(|s| near(*s, inferred));
+        let invented = |(spoken, inferred): &(LipMotion, LipMotion)| {
+            inferred.closures.iter().filter(|closure| none(&spoken.closures, **closure)).count()
         };
         self.0.iter().map(invented).sum()
     }
@@ -130,13 +132,13 @@ impl LipComparison {
     /// was also inferred.
     pub(crate) fn viseme_counts(&self) -> [(usize, usize); Viseme::ALL.len()] {
         let mut counts = [(0, 0); Viseme::ALL.len()];
-        for (LipMotion { track: said, .. }, LipMotion { track: read, .. }) in &self.0 {
-            for n in 0..(said.end() / SAMPLE_INTERVAL) as usize {
+        for (LipMotion { track: spoken, .. }, LipMotion { track: inferred, .. }) in &self.0 {
+            for n in 0..(spoken.end() / SAMPLE_INTERVAL) as usize {
                 let at = (n as f32 + 0.5) * SAMPLE_INTERVAL;
-                let viseme = said.viseme_at(at);
+                let viseme = spoken.viseme_at(at);
                 let slot = &mut counts[Viseme::ALL.iter().position(|v| *v == viseme).unwrap_or(0)];
                 slot.0 += 1;
-                slot.1 += usize::from(read.viseme_at(at) == viseme);
+                slot.1 += usize::from(inferred.viseme_at(at) == viseme);
             }
         }
         counts

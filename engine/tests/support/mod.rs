@@ -21,7 +21,8 @@ use engine::show::pose_cache::PoseCache;
 use engine::stats::ThreadStats;
 use engine::transport::loopback::{self, LoopbackClient, LoopbackOutput};
 use engine::transport::socket::Socket;
-use engine::transport::webrtc::Certificate;
+use engine::transport::tcp;
+use engine::transport::webrtc::{Certificate, LocalCandidate};
 use engine_api::{AcceptedOffer, CallConfig, EventSink};
 use models::face::PoseSet;
 use models::turn::{TurnModel, TurnRequest};
@@ -291,7 +292,12 @@ impl Harness {
     /// A harness with a socket of its own, which clients use in virtual time: a datagram over
     /// loopback arrives at once.
     pub fn with_socket(socket: Socket) -> Self {
-        Self::build(Box::new(LoudnessVad), None, Some(socket), 0.0)
+        Self::build(Box::new(LoudnessVad), None, Some((socket, None)), 0.0)
+    }
+
+    /// A harness with a socket and with the ICE-TCP server of these candidates.
+    pub fn with_tcp(socket: Socket, sender: tcp::DatagramSender, candidates: Vec<LocalCandidate>) -> Self {
+        Self::build(Box::new(LoudnessVad), None, Some((socket, Some((sender, candidates)))), 0.0)
     }
 
     /// A harness whose clients may type this number of questions per second.
@@ -300,8 +306,8 @@ impl Harness {
     }
 
     /// A harness with another VAD.
-    pub fn with_vad(judge: Box<dyn Vad>) -> Self {
-        Self::build(judge, None, None, 0.0)
+    pub fn with_vad(vad: Box<dyn Vad>) -> Self {
+        Self::build(vad, None, None, 0.0)
     }
 
     /// A harness whose traced calls write to `trace`.
@@ -310,32 +316,32 @@ impl Harness {
     }
 
     fn build(
-        judge: Box<dyn Vad>,
+        vad: Box<dyn Vad>,
         trace: Option<engine::channel::Sender<engine::trace::TraceMessage>>,
-        socket: Option<Socket>,
+        network: Option<(Socket, Option<tcp::IceTcp>)>,
         questions: f64,
     ) -> Self {
         let start = engine::clock::now();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let book = EventRecorder::default();
+        let recorder = EventRecorder::default();
         let client = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
         let latencies = Arc::<LatencyMetrics>::default();
-        let shared = Arc::new(EngineContext {
+        let context = Arc::new(EngineContext {
             runtime: runtime.handle().clone(),
             http_client: client,
-            event_sink: Arc::new(book.clone()),
+            event_sink: Arc::new(recorder.clone()),
             trace,
             timeouts: engine::Timeouts::default(),
             latencies: Arc::clone(&latencies),
             max_load: 0.0,
             max_questions_per_second: questions,
         });
-        let (media_thread, inbox, stats) = match socket {
-            Some(socket) => MediaThread::new(socket, None, shared, start).unwrap(),
-            None => MediaThread::without_network(shared, start),
+        let (media_thread, inbox, stats) = match network {
+            Some((socket, tcp)) => MediaThread::new(socket, tcp, context, start).unwrap(),
+            None => MediaThread::without_network(context, start),
         };
         let certificate = Arc::new(Certificate::generate().unwrap());
-        let ready = Message::Ready(Box::new(ThreadResources { certificate, vad: judge }));
+        let ready = Message::Ready(Box::new(ThreadResources { certificate, vad }));
         assert!(inbox.requests.send(ready).is_ok());
         let streams = Arc::default();
         Self {
@@ -344,7 +350,7 @@ impl Harness {
             inbox,
             stats,
             latencies,
-            recorder: book,
+            recorder,
             start,
             now: start,
             open_streams: streams,
@@ -394,10 +400,10 @@ impl Harness {
         tts: Arc<dyn tts::Tts>,
         tts_fallback: Option<Arc<dyn tts::Tts>>,
     ) -> LoopbackClient {
-        let opening = self.call_setup(call, script, llm, tts, tts_fallback);
+        let setup = self.call_setup(call, script, llm, tts, tts_fallback);
         let (server, client) = loopback::pair();
         let begins = LoopbackCall {
-            setup: Box::new(opening),
+            setup: Box::new(setup),
             early_commands: Vec::new(),
             server,
             presence: PresenceGuard::default(),
@@ -411,12 +417,12 @@ impl Harness {
         let conversation = call.id;
         let tts = Arc::new(ScriptedTts { time: self.time.clone() });
         let llm = Arc::new(ScriptedLlm { time: self.time.clone(), answer: String::new() });
-        let opening = self.call_setup(call, &[], llm, tts, None);
-        let (key, news) = (opening.id, self.inbox.stage_events.clone());
-        let opening = Mutex::new(Some(Box::new(opening)));
+        let setup = self.call_setup(call, &[], llm, tts, None);
+        let (key, stage_events) = (setup.id, self.inbox.stage_events.clone());
+        let setup = Mutex::new(Some(Box::new(setup)));
         let open = Box::new(move || {
-            let opening = opening.lock().unwrap().take().ok_or_else(|| "it was opened already".to_owned());
-            assert!(news.send(Message::CallSetup(key, opening)).is_ok());
+            let setup = setup.lock().unwrap().take().ok_or_else(|| "it was opened already".to_owned());
+            assert!(stage_events.send(Message::CallSetup(key, setup)).is_ok());
         });
         let arrival = Some(NewCall {
             id: key,
@@ -459,8 +465,8 @@ impl Harness {
             script: script.to_vec(),
             open_streams: Arc::clone(&self.open_streams),
         };
-        let news = self.inbox.stage_event_sink(key);
-        let sink = Sink::new(move |event| news.send(engine::messages::StageEvent::Stt(event)));
+        let stage_events = self.inbox.stage_event_sink(key);
+        let sink = Sink::new(move |event| stage_events.send(engine::messages::StageEvent::Stt(event)));
         let models = CallModels {
             stt: stt::Stt::open(&stt, sink).unwrap(),
             turn_model: self.turn_model.clone(),
@@ -578,7 +584,7 @@ impl ReceivedOutput {
             let (Some(first), Some(last)) = (loud.first(), loud.last()) else { continue };
             let (from, to) = (at + *first as f64 / 48_000.0, at + (*last + 1) as f64 / 48_000.0);
             match out.last_mut() {
-                Some(stretch) if from - stretch.1 < 0.03 => stretch.1 = to,
+                Some(span) if from - span.1 < 0.03 => span.1 = to,
                 _ => out.push((from, to)),
             }
         }

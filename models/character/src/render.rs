@@ -47,9 +47,9 @@ pub(crate) fn draw_rect(
             for v in 0..SUBPIXELS {
                 for u in 0..SUBPIXELS {
                     let (depth, colour) = hair.sample(x, y, u, v);
-                    let behind = pixel.depths
+                    let surface_depth = pixel.depths
                         [v * EDGE_SAMPLES / SUBPIXELS * EDGE_SAMPLES + u * EDGE_SAMPLES / SUBPIXELS];
-                    if depth < behind + 0.012 {
+                    if depth < surface_depth + 0.012 {
                         sum += colour;
                         covered += 1.0;
                     }
@@ -157,8 +157,8 @@ fn sample_pixels(shader: &Shader<'_>, hair: &HairLayer, [x0, y0, x1, y1]: [usize
             let a = first[i];
             let near = neighbours(i, width, height);
             let (x, y) = place(i);
-            let behind = hair.farthest_depth(x, y);
-            if behind < a.depth || !near.clone().any(|j| differs(i, j)) {
+            let hair_depth = hair.farthest_depth(x, y);
+            if hair_depth < a.depth || !near.clone().any(|j| differs(i, j)) {
                 return Pixel { mean: a, depths: [a.depth; EDGE_SAMPLES * EDGE_SAMPLES] };
             }
             // The pixel's parts lie on surfaces that the pixel or a neighbour has already traced.
@@ -171,7 +171,7 @@ fn sample_pixels(shader: &Shader<'_>, hair: &HairLayer, [x0, y0, x1, y1]: [usize
             let nearest = near.clone().fold(a.depth, |nearest_depth, j| nearest_depth.min(hits[j].depth));
             let start =
                 if nearest < BACKGROUND_DEPTH { start(x, y).max(nearest - 0.05) } else { start(x, y) };
-            supersample(shader, a, [x as f32, y as f32], start, behind, trace)
+            supersample(shader, a, [x as f32, y as f32], start, hair_depth, trace)
         })
         .collect()
 }

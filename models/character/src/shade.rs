@@ -430,8 +430,8 @@ impl Shader<'_> {
             } else {
                 Vec3::ZERO
             };
-            let behind = (-l.direction.dot(v)).max(0.0).powi(3);
-            let through = inner * behind * sine * 0.9;
+            let backlight = (-l.direction.dot(v)).max(0.0).powi(3);
+            let through = inner * backlight * sine * 0.9;
             out += l.colour
                 * arrives
                 * (diffuse + shine * front * strand.shine + through * (0.4 + 0.6 * strand.shine));

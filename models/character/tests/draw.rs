@@ -193,14 +193,14 @@ fn a_file_may_leave_out_what_is_average_and_nothing_unknown_is_taken() {
     let read = |text: &str| serde_json::from_str::<Character>(text).map_err(|e| e.to_string());
     assert_eq!(read("{}").unwrap(), Character::default());
     assert_eq!(read(r#"{"eyes":{"size":1.2}}"#).unwrap().eyes.size, 1.2);
-    for (bad, said) in [
+    for (bad, message) in [
         (r#"{"ears":1}"#, "unknown field `ears`"),
         (r#"{"eyes":{"sise":1}}"#, "unknown field `sise`"),
         (r#"{"eyes":{"size":9}}"#, "eyes.size is 9, but must be from 0.8 to 1.3"),
         (r#"{"hair":{"style":"mohawk"}}"#, "unknown variant `mohawk`"),
     ] {
         let error = read(bad).unwrap_err();
-        assert!(error.contains(said), "{error}");
+        assert!(error.contains(message), "{error}");
     }
     assert!(serde_json::from_str::<Pose>(r#"{"smile":2}"#).is_err());
 }

@@ -153,9 +153,9 @@ impl Codec {
         Ok(Self { encoder: Encoder::with_references(key, altref)?, decoder })
     }
 
-    fn encode(&mut self, layer: &Layer, quantizers: Quantizers, anchored: bool) -> Result<Vec<u8>, Error> {
+    fn encode(&mut self, layer: &Layer, quantizers: Quantizers, uses_altref: bool) -> Result<Vec<u8>, Error> {
         let Layer { picture, blocks } = layer;
-        Ok(if anchored {
+        Ok(if uses_altref {
             self.encoder.encode_altref_pose(picture, quantizers, blocks)?
         } else {
             self.encoder.encode_pose(picture, quantizers, blocks)?
@@ -213,13 +213,13 @@ fn encode(
     let mut encoder = Encoder::new(width, height)?;
     let larger = if width * height > LARGE_PICTURE_PIXELS { plan.large_picture_offset } else { 0 };
     let key = encoder.encode_key_frame(&rest, plan.key_quantizer + larger)?;
-    let (lean, anchor) = match plan.altref_stances.first() {
+    let (lean, altref) = match plan.altref_stances.first() {
         None => (rest.clone(), Vec::new()),
         Some(&stance) => {
             let lean = picture(PoseId { stance, ..PoseId::default() });
             let blocks = Layer::unchanged(&rest).overlay(&rest, &lean, BlockMode::Coded).blocks;
-            let anchor = encoder.encode_altref(&lean, plan.altref_quantizer + larger, &blocks)?;
-            (lean, anchor)
+            let altref = encoder.encode_altref(&lean, plan.altref_quantizer + larger, &blocks)?;
+            (lean, altref)
         }
     };
     let keys = plan.pose_ids();
@@ -231,9 +231,9 @@ fn encode(
         let Some((_, PoseId { stance, look, .. })) = group.first().copied() else {
             return Ok(Default::default());
         };
-        let mut codec = Codec::with_references((width, height), &key, &anchor)?;
-        let anchored = plan.altref_stances.contains(&stance);
-        let reference = if anchored { &lean } else { &rest };
+        let mut codec = Codec::with_references((width, height), &key, &altref)?;
+        let uses_altref = plan.altref_stances.contains(&stance);
+        let reference = if uses_altref { &lean } else { &rest };
         let held = picture(PoseId { stance, ..PoseId::default() });
         let head = Layer::unchanged(reference).overlay(reference, &held, BlockMode::Coded);
         // If the head itself is encoded again, brows and eyes are filtered with it.
@@ -243,8 +243,8 @@ fn encode(
         let mut faces = Vec::with_capacity(level_offsets.len());
         for offset in &level_offsets {
             let quantizers = quantizers(&plan, (stance, look), speaks, quantizer, (*offset, larger));
-            let head = codec.reconstruct(head.clone(), quantizers, anchored)?;
-            let face = codec.reconstruct(head.overlay(&held, &seen, eyes), quantizers, anchored)?;
+            let head = codec.reconstruct(head.clone(), quantizers, uses_altref)?;
+            let face = codec.reconstruct(head.overlay(&held, &seen, eyes), quantizers, uses_altref)?;
             faces.push((face, quantizers));
         }
         let (mut frames, mut likeness) =
@@ -253,7 +253,7 @@ fn encode(
             let drawn = picture(*key);
             let block = if key.mouth == 0 { BlockMode::Coded } else { BlockMode::Lips };
             for (level, (face, quantizers)) in faces.iter().enumerate() {
-                let frame = codec.encode(&face.overlay(&seen, &drawn, block), *quantizers, anchored)?;
+                let frame = codec.encode(&face.overlay(&seen, &drawn, block), *quantizers, uses_altref)?;
                 if level == 0 {
                     likeness.0.push(codec.decoder.decode(&frame)?.plane_psnrs(&drawn));
                 }
@@ -296,5 +296,5 @@ fn encode(
         key_length: 0,
         altref_length: 0,
     };
-    Ok((PoseSet::new(manifest, key.into(), anchor.into(), frames)?, likeness))
+    Ok((PoseSet::new(manifest, key.into(), altref.into(), frames)?, likeness))
 }

@@ -9,8 +9,11 @@ use super::features::MEL_BANDS;
 const NETWORK_FILE: &[u8] = include_bytes!("../../../assets/lips/network.bin");
 const MAGIC: &[u8; 5] = b"VLIPS";
 const VERSION: u16 = 1;
+/// Maximum of the minimum durations of all classes, in frames. A class lasts at least its own
+/// minimum, which is at least one frame.
+pub(super) const MAX_MIN_FRAMES: usize = 4;
 /// Number of outputs that are computed together: they fit into the registers of every machine.
-const BLOCK: usize = 16;
+const OUTPUTS_PER_BLOCK: usize = 16;
 
 /// Error of a network file.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -30,8 +33,8 @@ pub enum Error {
 /// outputs][input][output in block].
 struct Layer {
     inputs: usize,
-    weights: Vec<[f32; BLOCK]>,
-    bias: Vec<[f32; BLOCK]>,
+    weights: Vec<[f32; OUTPUTS_PER_BLOCK]>,
+    bias: Vec<[f32; OUTPUTS_PER_BLOCK]>,
 }
 
 impl Layer {
@@ -39,9 +42,9 @@ impl Layer {
     fn forward(&self, x: &[f32], out: &mut [f32], relu: bool) {
         debug_assert_eq!(x.len(), self.inputs);
         let blocks = self.weights.chunks_exact(self.inputs).zip(&self.bias);
-        for ((weights, bias), out) in blocks.zip(out.as_chunks_mut::<BLOCK>().0) {
+        for ((weights, bias), out) in blocks.zip(out.as_chunks_mut::<OUTPUTS_PER_BLOCK>().0) {
             // Two sums, so that an addition does not depend on the one before it.
-            let (mut even, mut odd) = (*bias, [0.0; BLOCK]);
+            let (mut even, mut odd) = (*bias, [0.0; OUTPUTS_PER_BLOCK]);
             let (pairs, rest) = weights.as_chunks::<2>();
             let (x_pairs, x_rest) = x.as_chunks::<2>();
             for ([w, v], [a, b]) in pairs.iter().zip(x_pairs) {
@@ -59,7 +62,7 @@ impl Layer {
 }
 
 #[inline(always)]
-fn multiply_add(sums: &mut [f32; BLOCK], weights: &[f32; BLOCK], x: f32) {
+fn multiply_add(sums: &mut [f32; OUTPUTS_PER_BLOCK], weights: &[f32; OUTPUTS_PER_BLOCK], x: f32) {
     for (sum, weight) in sums.iter_mut().zip(weights) {
         *sum += weight * x;
     }
@@ -144,7 +147,7 @@ impl Network {
             min_frames: read_bytes(reader, classes)?.to_vec(),
             names,
         };
-        let lasts = |n: &u8| (1..=super::viterbi::MAX_MIN_FRAMES as u8).contains(n);
+        let lasts = |n: &u8| (1..=MAX_MIN_FRAMES as u8).contains(n);
         if !reader.is_empty() || !network.min_frames.iter().all(lasts) {
             return Err(Error::Damaged("trailing bytes or minimum durations"));
         }
@@ -215,11 +218,11 @@ fn read_offsets(reader: &mut &[u8], count: usize) -> Result<Vec<isize>, Error> {
 fn read_layer(reader: &mut &[u8], inputs: usize, outputs: usize) -> Result<Layer, Error> {
     let (scales, biases) = (read_floats(reader, outputs)?, read_floats(reader, outputs)?);
     let quantised = read_bytes(reader, inputs * outputs)?;
-    let blocks = outputs.div_ceil(BLOCK);
-    let mut weights = vec![[0.0; BLOCK]; blocks * inputs];
-    let mut bias = vec![[0.0; BLOCK]; blocks];
+    let blocks = outputs.div_ceil(OUTPUTS_PER_BLOCK);
+    let mut weights = vec![[0.0; OUTPUTS_PER_BLOCK]; blocks * inputs];
+    let mut bias = vec![[0.0; OUTPUTS_PER_BLOCK]; blocks];
     for (output, row) in quantised.chunks_exact(inputs).enumerate() {
-        let (block, lane) = (output / BLOCK, output % BLOCK);
+        let (block, lane) = (output / OUTPUTS_PER_BLOCK, output % OUTPUTS_PER_BLOCK);
         bias[block][lane] = biases[output];
         for (input, q) in row.iter().enumerate() {
             weights[block * inputs + input][lane] = f32::from(*q as i8) * scales[output];
@@ -244,7 +247,7 @@ pub(super) struct Stream {
 impl Stream {
     pub(super) fn new(network: &Network) -> Self {
         let span = |offsets: &[isize]| (offsets[offsets.len() - 1] - offsets[0]) as usize + 1;
-        let width = |layer: usize| network.layers[layer].bias.len() * BLOCK;
+        let width = |layer: usize| network.layers[layer].bias.len() * OUTPUTS_PER_BLOCK;
         Self {
             features: vec![0.0; span(&network.first_context) * MEL_BANDS],
             first_outputs: vec![0.0; span(&network.second_context) * width(0)],
@@ -255,8 +258,8 @@ impl Stream {
         }
     }
 
-    /// Takes the next frame. Returns the logits of the frame [`BatchNetwork::future_frames`] frames
-    /// before it, if [`BatchNetwork::past_frames`] frames precede that one.
+    /// Takes the next frame. Returns the logits of the frame [`Network::future_frames`] frames
+    /// before it, if [`Network::past_frames`] frames precede that one.
     pub(super) fn push(&mut self, network: &Network, frame: &[f32; MEL_BANDS]) -> Option<&[f32]> {
         let [first, second, third] = &network.layers;
         self.features.copy_within(MEL_BANDS.., 0);
@@ -266,7 +269,7 @@ impl Stream {
         {
             *to = (x - mean) * scale;
         }
-        let width = first.bias.len() * BLOCK;
+        let width = first.bias.len() * OUTPUTS_PER_BLOCK;
         self.first_outputs.copy_within(width.., 0);
         let newest = self.first_outputs.len() - width;
         first.forward(&self.features, &mut self.first_outputs[newest..], true);

@@ -2,11 +2,7 @@
 //! follows the best path through all frames and returns each frame's class a few frames later. As
 //! in `scripts/lips/decode.py`.
 
-use super::network::Network;
-
-/// Maximum of the minimum durations of all classes, in frames. A class lasts at least its own
-/// minimum, which is at least one frame.
-pub(super) const MAX_MIN_FRAMES: usize = 4;
+use super::network::{MAX_MIN_FRAMES, Network};
 
 /// Decoder of one stream. A state is a class and the number of its frames so far, up to its minimum
 /// duration.
@@ -34,7 +30,7 @@ impl ViterbiDecoder {
         }
     }
 
-    /// Takes the logits of the next frame. Returns the class of the frame [`BatchNetwork::lag`] frames
+    /// Takes the logits of the next frame. Returns the class of the frame [`Network::lag`] frames
     /// before it.
     pub(super) fn push(&mut self, network: &Network, logits: &[f32]) -> Option<u8> {
         let score = |class: usize| logits[class] + network.logit_offsets[class];

@@ -6,9 +6,9 @@
 //! - a guardrail whose rule matches is called ([`rules`]);
 //! - greetings and small talk follow rules ([`small_talk`]);
 //! - a tool is called if its name matches and its parameters can be filled ([`tools`]);
-//! - otherwise the best one or two sentences of its knowledge are the reply ([`facts`]).
+//! - otherwise the best one or two sentences of its knowledge are the reply ([`knowledge_answer`]).
 
-mod facts;
+mod knowledge_answer;
 mod rules;
 mod small_talk;
 mod tools;
@@ -108,7 +108,7 @@ fn answer(request: &Request, name: &str) -> Answer {
     if let Some((tool, arguments)) = tools::select_tool(&request.tools, &user_text) {
         return Answer::ToolCall { name: tool.name.clone(), arguments };
     }
-    Answer::Say(facts::reply(&context).unwrap_or_else(|| small_talk::unknown_reply(&context)))
+    Answer::Say(knowledge_answer::reply(&context).unwrap_or_else(|| small_talk::unknown_reply(&context)))
 }
 
 /// The guardrails among the tools.

@@ -109,9 +109,9 @@ mod tests {
     #[test]
     fn an_event_without_end_is_refused() {
         let mut decoder = SseDecoder::default();
-        let piece = vec![b'x'; 600_000];
-        assert_eq!(decoder.push(&piece, |_| ()), Ok(()));
-        assert_eq!(decoder.push(&piece, |_| ()), Err(EventTooLong));
+        let chunk = vec![b'x'; 600_000];
+        assert_eq!(decoder.push(&chunk, |_| ()), Ok(()));
+        assert_eq!(decoder.push(&chunk, |_| ()), Err(EventTooLong));
     }
 
     #[test]

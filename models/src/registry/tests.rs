@@ -48,8 +48,8 @@ async fn echo_server() -> String {
     let echo = |headers: HeaderMap, body: String| async move {
         let body: serde_json::Value = serde_json::from_str(&body).unwrap();
         let key = headers.get("authorization").map_or("none", |value| value.to_str().unwrap());
-        let said = format!("{} {key}", body["model"]);
-        let event = json!({"choices": [{"delta": {"content": said}, "finish_reason": "stop"}]});
+        let content = format!("{} {key}", body["model"]);
+        let event = json!({"choices": [{"delta": {"content": content}, "finish_reason": "stop"}]});
         ([("content-type", "text/event-stream")], format!("data: {event}\n\ndata: [DONE]\n\n"))
     };
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();

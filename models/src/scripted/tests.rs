@@ -8,7 +8,7 @@ type TimedReceiver<T> = mpsc::UnboundedReceiver<(T, Duration)>;
 fn sink<T: Send + 'static>() -> (Sink<T>, TimedReceiver<T>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let start = Instant::now();
-    (Sink::new(move |news| drop(sender.send((news, start.elapsed())))), receiver)
+    (Sink::new(move |event| drop(sender.send((event, start.elapsed())))), receiver)
 }
 
 fn scripted(script: Value) -> ScriptedProvider {

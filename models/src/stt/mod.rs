@@ -3,7 +3,7 @@
 pub mod pocketsphinx;
 mod transcript_cleanup;
 
-pub use pocketsphinx::{Config, DecoderPool};
+pub use pocketsphinx::{PocketSphinxConfig, PocketSphinxPool};
 
 use crate::{Error, Sink};
 

@@ -210,16 +210,16 @@ mod tests {
     #[test]
     fn phones_fill_their_word_in_the_proportion_of_their_lengths() {
         let sounds = [sound(0.0, &[("b", 0.1), ("iy", 0.3)]), sound(0.0, &[("m", 0.1), ("iy", 0.1)])];
-        let said = words(&[("be", NONE, 1.2), ("me", NONE, 1.5)]);
-        let phones = stretch_phones(1.0, &said, &sounds).unwrap();
+        let spoken = words(&[("be", NONE, 1.2), ("me", NONE, 1.5)]);
+        let phones = stretch_phones(1.0, &spoken, &sounds).unwrap();
         assert_eq!(phone_ends_ms(&phones), [("b", 1_050), ("iy", 1_200), ("m", 1_350), ("iy", 1_500)]);
     }
 
     #[test]
     fn a_pause_that_is_told_is_kept_and_a_moment_between_words_is_the_next_words() {
         let sounds = [sound(0.2, &[("b", 0.1), ("iy", 0.1)]), sound(0.0, &[("m", 0.1), ("iy", 0.1)])];
-        let said = words(&[("be", 0.3, 0.5), ("me", 0.54, 0.7)]);
-        let phones = stretch_phones(0.0, &said, &sounds).unwrap();
+        let spoken = words(&[("be", 0.3, 0.5), ("me", 0.54, 0.7)]);
+        let phones = stretch_phones(0.0, &spoken, &sounds).unwrap();
         assert_eq!(phone_ends_ms(&phones), [("pau", 300), ("b", 400), ("iy", 500), ("m", 600), ("iy", 700)]);
     }
 
@@ -228,8 +228,8 @@ mod tests {
         let me = sound(0.0, &[("m", 0.1), ("iy", 0.1)]);
         let after_comma = sound(0.2, &[("m", 0.1), ("iy", 0.1)]);
         let sounds = [me.clone(), me.clone(), after_comma, me];
-        let said = words(&[("me", NONE, 0.2), ("me,", NONE, 0.4), ("me", NONE, 0.9), ("me", NONE, 1.7)]);
-        let phones = stretch_phones(0.0, &said, &sounds).unwrap();
+        let spoken = words(&[("me", NONE, 0.2), ("me,", NONE, 0.4), ("me", NONE, 0.9), ("me", NONE, 1.7)]);
+        let phones = stretch_phones(0.0, &spoken, &sounds).unwrap();
         let wanted =
             [("m", 100), ("iy", 200), ("m", 300), ("iy", 400), ("pau", 700), ("m", 800), ("iy", 900)];
         assert_eq!(phone_ends_ms(&phones)[..7], wanted, "where flite pauses");
@@ -243,8 +243,8 @@ mod tests {
     #[test]
     fn words_without_time_of_their_own_share_their_neighbours() {
         let me = sound(0.0, &[("m", 0.1), ("iy", 0.1)]);
-        let said = words(&[("me", NONE, 0.0), ("me", NONE, 0.4), ("me", 0.4, 0.4)]);
-        let phones = stretch_phones(0.0, &said, &vec![me; 3]).unwrap();
+        let spoken = words(&[("me", NONE, 0.0), ("me", NONE, 0.4), ("me", 0.4, 0.4)]);
+        let phones = stretch_phones(0.0, &spoken, &vec![me; 3]).unwrap();
         assert_eq!(phones.len(), 6);
         assert_eq!(phone_ends_ms(&phones)[5], ("iy", 400));
         assert!(phones.is_sorted_by(|a, b| a.end < b.end));
@@ -270,8 +270,8 @@ mod tests {
 
     #[test]
     fn what_a_voice_calls_a_word_may_be_several_or_a_mark() {
-        let said = words(&[("New York", NONE, 0.6), (",", NONE, 0.8), ("Bob", NONE, 1.1)]);
-        let phones = Aligner::default().phones(&said).unwrap();
+        let spoken = words(&[("New York", NONE, 0.6), (",", NONE, 0.8), ("Bob", NONE, 1.1)]);
+        let phones = Aligner::default().phones(&spoken).unwrap();
         let names: Vec<&str> = phones.iter().map(|p| p.name.as_str()).collect();
         assert_eq!(names.join(" "), "n uw y ao r k pau b aa b");
         assert_eq!(phone_ends_ms(&phones)[6], ("pau", 800));

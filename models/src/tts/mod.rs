@@ -89,4 +89,10 @@ pub trait Tts: Send + Sync {
         let _ = voice;
         true
     }
+
+    /// Why [`Tts::speak`] would fail now; `None` if it would succeed, or if only an attempt can
+    /// show.
+    fn capacity_error(&self) -> Option<Error> {
+        None
+    }
 }

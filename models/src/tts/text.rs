@@ -38,11 +38,11 @@ pub(super) fn split_segments(text: &str, pronunciation: &[(String, String)]) -> 
         let sound = to_plain_ascii(&apply_pronunciation(written, pronunciation));
         let spoken = &mut part.spoken;
         if sound.bytes().any(|b| b.is_ascii_alphanumeric()) {
-            for piece in sound.split(' ').flat_map(|word| word.as_bytes().chunks(MAX_WORD_BYTES)) {
-                if !spoken.is_empty() && !piece.is_empty() {
+            for chunk in sound.split(' ').flat_map(|word| word.as_bytes().chunks(MAX_WORD_BYTES)) {
+                if !spoken.is_empty() && !chunk.is_empty() {
                     spoken.push(' ');
                 }
-                spoken.extend(piece.iter().map(|&b| char::from(b)));
+                spoken.extend(chunk.iter().map(|&b| char::from(b)));
             }
         } else if !sound.is_empty() && spoken.ends_with(|c: char| c.is_ascii_alphanumeric()) {
             // A punctuation mark between blanks, such as a dash between two words, is a pause. It

@@ -11,7 +11,7 @@ use super::{SAMPLE_RATE, TurnRequest};
 use crate::{Handle, Sink};
 
 /// Maximum number of waiting requests: far more than can be answered in time.
-pub(super) const MAX_QUEUED: usize = 64;
+pub(super) const MAX_QUEUED_REQUESTS: usize = 64;
 
 /// A queued request.
 pub(super) struct QueuedRequest {
@@ -25,7 +25,7 @@ pub(super) struct RequestQueue(Sender<QueuedRequest>);
 
 /// Creates a queue.
 pub(super) fn request_queue() -> (RequestQueue, Receiver<QueuedRequest>) {
-    let (sender, receiver) = crossbeam_channel::bounded(MAX_QUEUED);
+    let (sender, receiver) = crossbeam_channel::bounded(MAX_QUEUED_REQUESTS);
     (RequestQueue(sender), receiver)
 }
 
@@ -44,12 +44,12 @@ impl RequestQueue {
             Ok(()) => Handle::new(move || withdrawn.store(true, Ordering::Relaxed)),
             Err(TrySendError::Full(_)) => {
                 tracing::warn!(
-                    queued = MAX_QUEUED,
+                    queued = MAX_QUEUED_REQUESTS,
                     "the turn model is too slow: a turn is decided without it"
                 );
                 Handle::noop()
             }
-            // The worker could not load the network, which was logged.
+            // No thread could be started, which was logged.
             Err(TrySendError::Disconnected(_)) => Handle::noop(),
         }
     }
@@ -107,6 +107,8 @@ mod tests {
     use crossbeam_channel::{Receiver, Sender, unbounded};
 
     use super::*;
+    use crate::thread::run_with_health;
+    use crate::thread_health::ThreadHealth;
 
     /// Answers with the loudness of the last frame, when the test permits it.
     struct GatedNetwork {
@@ -193,17 +195,18 @@ mod tests {
 
     #[test]
     fn a_full_queue_leaves_the_question_unanswered_and_never_blocks() {
-        let bench = Harness::new(MAX_QUEUED);
+        let bench = Harness::new(MAX_QUEUED_REQUESTS);
         let _first = bench.ask(0);
         assert_eq!(bench.entered.recv(), Ok(1));
-        let _handles: Vec<_> = (0..=MAX_QUEUED).map(|n| bench.ask(n)).collect();
+        let _handles: Vec<_> = (0..=MAX_QUEUED_REQUESTS).map(|n| bench.ask(n)).collect();
         bench.gate.send(Ok(())).unwrap();
-        assert_eq!(bench.entered.recv(), Ok(MAX_QUEUED), "one more than there is room for was asked");
+        let entered = bench.entered.recv();
+        assert_eq!(entered, Ok(MAX_QUEUED_REQUESTS), "one more than there is room for was asked");
         bench.gate.send(Ok(())).unwrap();
         let Harness { requests: questions, sink, answers, thread, .. } = bench;
         drop((questions, sink));
         thread.join().unwrap();
-        assert_eq!(answers.iter().count(), 1 + MAX_QUEUED);
+        assert_eq!(answers.iter().count(), 1 + MAX_QUEUED_REQUESTS);
     }
 
     #[test]
@@ -215,5 +218,49 @@ mod tests {
         assert_eq!(bench.entered.recv(), Ok(1));
         bench.gate.send(Ok(())).unwrap();
         assert_eq!(bench.answers.recv().unwrap().0, 1);
+    }
+
+    /// Answers, or panics.
+    struct PanickingNetwork {
+        panics: bool,
+    }
+
+    impl BatchNetwork for PanickingNetwork {
+        fn max_batch(&self) -> usize {
+            1
+        }
+
+        fn infer(&mut self, _: &[f32], probabilities: &mut Vec<f32>) -> Result<(), String> {
+            assert!(!self.panics, "the test's own panic");
+            *probabilities = vec![0.5];
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_network_that_panics_again_and_again_is_loaded_again_and_answers_what_comes_then() {
+        let (requests, received) = request_queue();
+        let (sender, answers) = unbounded();
+        let ask = |_| {
+            let sender = sender.clone();
+            let request = TurnRequest { audio: vec![0; 4_000], transcript: String::new() };
+            requests.push(request, Sink::new(move |p| sender.send(p).unwrap()))
+        };
+        let _handles: Vec<_> = (0..=10).map(ask).collect();
+        drop((requests, sender));
+        let health = Arc::new(ThreadHealth::new(1));
+        let (mut loads, mut pauses) = (0, 0);
+        let work = |set_working: &dyn Fn()| {
+            loads += 1;
+            set_working();
+            run_worker(PanickingNetwork { panics: loads <= 10 }, &received);
+            Ok(())
+        };
+        run_with_health(&Arc::downgrade(&health), 0, work, |_| {
+            assert!(health.total_failure().is_some());
+            pauses += 1;
+        });
+        assert_eq!((pauses, health.failed_count()), (10, 0));
+        assert_eq!(answers.iter().collect::<Vec<_>>(), [0.5]);
     }
 }

@@ -7,7 +7,7 @@
 use crate::thread;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use super::features::{BUFFER_SAMPLES, FRAMES, MEL_BANDS};
 use super::queue::{self, BatchNetwork, QueuedRequest, RequestQueue};
 use super::{SAMPLE_RATE, TurnModel, TurnRequest};
-use crate::panic_isolation::restart_on_panic;
+use crate::thread_health::ThreadHealth;
 use crate::{Error, ErrorKind, Handle, Sink, paths};
 
 /// SHA-256 of `smart-turn-v3.2-cpu.onnx` in the Python package `pipecat-ai` 1.14.0 (BSD-2-Clause).
@@ -31,7 +31,7 @@ pub const SHA256: &str = "2bb026316b14a660486a75b1733cd3fbab8c2fd0314dc9af7be49f
 /// one late.
 const MAX_BATCH_TIME: Duration = Duration::from_millis(130);
 /// Maximum number of requests in a batch. Larger batches are not faster.
-const MAX_BATCH: usize = 8;
+const MAX_BATCH_REQUESTS: usize = 8;
 /// Number of inferences after loading. The first one allocates memory; the fastest of the others is
 /// the initial latency.
 const WARM_UP_RUNS: usize = 3;
@@ -51,7 +51,7 @@ pub struct SmartTurn {
     /// Receiver for the worker threads, until they start.
     receiver: Mutex<Option<Receiver<QueuedRequest>>>,
     requests: RequestQueue,
-    failure: Arc<OnceLock<String>>,
+    health: Arc<ThreadHealth>,
 }
 
 impl SmartTurn {
@@ -61,58 +61,52 @@ impl SmartTurn {
     /// One sentence that says what is missing, and what to do.
     pub fn open(config: Config) -> Result<Self, String> {
         check_installed(&config.dir)?;
-        let (questions, waiting) = queue::request_queue();
-        Ok(Self { config, receiver: Mutex::new(Some(waiting)), requests: questions, failure: Arc::default() })
+        let (requests, waiting) = queue::request_queue();
+        let health = Arc::new(ThreadHealth::new(config.threads.max(1)));
+        Ok(Self { config, receiver: Mutex::new(Some(waiting)), requests, health })
     }
 
     /// Number of requests that wait for a thread, and the maximum.
     #[must_use]
     pub fn queue_usage(&self) -> (usize, usize) {
-        (self.requests.waiting_count(), queue::MAX_QUEUED)
+        (self.requests.waiting_count(), queue::MAX_QUEUED_REQUESTS)
+    }
+
+    /// One sentence about its threads that have failed; `None` if all work.
+    #[must_use]
+    pub fn failure_message(&self) -> Option<String> {
+        self.health.message("threads of the turn model")
     }
 
     fn start_threads(&self) {
         let waiting = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(waiting) = waiting else { return };
         for n in 0..self.config.threads.max(1) {
-            let (dir, failure, waiting) =
-                (self.config.dir.clone(), Arc::clone(&self.failure), waiting.clone());
-            let failed = Arc::clone(&failure);
+            let (dir, waiting) = (self.config.dir.clone(), waiting.clone());
+            let health = Arc::downgrade(&self.health);
             let started = thread::spawn_low_priority(format!("model-turn-{n}"), move || {
-                let mut given_up = true;
-                restart_on_panic(|| {
-                    match LoadedNetwork::load(&dir) {
-                        Ok(network) => {
-                            tracing::info!(latency = ?network.latency, "turn model loaded");
-                            queue::run_worker(network, &waiting);
-                        }
-                        Err(reason) => record_failure(&failure, reason),
-                    }
-                    given_up = false;
-                });
-                if given_up {
-                    record_failure(&failure, "it panicked too often".into());
-                }
+                let work = |set_working: &dyn Fn()| {
+                    let network = LoadedNetwork::load(&dir)?;
+                    tracing::info!(latency = ?network.latency, "turn model loaded");
+                    set_working();
+                    queue::run_worker(network, &waiting);
+                    Ok(())
+                };
+                thread::run_with_health(&health, n, work, std::thread::sleep);
             });
             if let Err(error) = started {
-                record_failure(&failed, format!("cannot start a thread for the turn model: {error}"));
+                tracing::error!(%error, "cannot start a thread for the turn model");
+                self.health.set_failed(n, &format!("it cannot be started: {error}"));
             }
         }
     }
 }
 
-fn record_failure(failure: &OnceLock<String>, reason: String) {
-    tracing::error!(reason, "the turn model is unavailable: turns are decided without it");
-    // Only the first reason is stored.
-    let _ = failure.set(reason);
-}
-
 impl TurnModel for SmartTurn {
     fn prepare(&self) -> Result<(), Error> {
         self.start_threads();
-        self.failure.get().map_or(Ok(()), |reason| {
-            Err(Error::new(ErrorKind::NotAvailable, "the turn model could not be loaded")
-                .with_source(reason.clone()))
+        self.health.total_failure().map_or(Ok(()), |reason| {
+            Err(Error::new(ErrorKind::NotAvailable, "the turn model has failed").with_source(reason))
         })
     }
 
@@ -128,7 +122,7 @@ impl TurnModel for SmartTurn {
 /// Maximum number of requests that one batch can answer in time.
 fn max_batch_for(pace: Duration) -> usize {
     let fit = MAX_BATCH_TIME.as_micros() / pace.as_micros().max(1);
-    usize::try_from(fit).unwrap_or(MAX_BATCH).clamp(1, MAX_BATCH)
+    usize::try_from(fit).unwrap_or(MAX_BATCH_REQUESTS).clamp(1, MAX_BATCH_REQUESTS)
 }
 
 /// Loads the network and runs it: latency of one request on this machine.
@@ -166,19 +160,23 @@ fn check_installed(dir: &Path) -> Result<(), String> {
 }
 
 /// The environment of ONNX Runtime. There is one in each process, loaded from the path of the first
-/// call.
+/// call. A failure is not stored, so that the next restart of a thread tries again.
 fn environment(library: &Path) -> Result<Environment, String> {
-    static ENVIRONMENT: OnceLock<Result<Environment, String>> = OnceLock::new();
+    static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
+    let mut loaded = ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(environment) = &*loaded {
+        return Ok(environment.clone());
+    }
     let load = || {
         // The loader would first search for a relative path beside the program.
         let library = std::path::absolute(library).map_err(|error| error.to_string())?;
         let builder = ort::init_from(&library).map_err(|error| error.to_string())?;
         builder.with_name("visavis").with_telemetry(false).build().map_err(|error| error.to_string())
     };
-    let environment = ENVIRONMENT.get_or_init(load).clone();
-    environment.map_err(|why| {
+    let environment = load().map_err(|why: String| {
         format!("cannot load ONNX Runtime ({why}): remove {} and run `make setup`", library.display())
-    })
+    })?;
+    Ok(loaded.insert(environment).clone())
 }
 
 /// A loaded network.

@@ -2,8 +2,8 @@
 //! that turns its probabilities into speech segments.
 //!
 //! Three types have three lifetimes, so that a media thread serves all its calls with one set of
-//! buffers: [`BatchNetwork`] (the weights, one per process, shared), [`Scratch`] (one per thread) and
-//! [`NetworkState`] (one per stream, 1280 bytes). [`BatchNetwork::run`] processes together the windows
+//! buffers: [`Network`] (the weights, one per process, shared), [`Scratch`] (one per thread) and
+//! [`NetworkState`] (one per stream, 1280 bytes). [`Network::run`] processes together the windows
 //! that several streams completed at the same tick. In batches of eight, a window costs half as
 //! much as alone, because each weight is loaded once for several streams.
 //!

@@ -18,7 +18,7 @@ use super::{Error, SHA256, WINDOW, onnx};
 const CONTEXT_SAMPLES: usize = 64;
 /// Maximum number of streams that pass through all layers together; [`Scratch`] has space for as
 /// many.
-const MAX_BATCH: usize = 16;
+const MAX_BATCH_STREAMS: usize = 16;
 
 /// The weights: one instance per process, shared by its threads.
 pub struct Network {
@@ -62,14 +62,14 @@ impl Scratch {
     #[must_use]
     pub fn new(network: &Network) -> Self {
         Self {
-            magnitudes: AlignedFloats::zeros((MAX_BATCH + 1) * 4 * FRAME_STRIDE),
+            magnitudes: AlignedFloats::zeros((MAX_BATCH_STREAMS + 1) * 4 * FRAME_STRIDE),
             layers: [
-                AlignedFloats::zeros((MAX_BATCH + 1) * 512),
-                AlignedFloats::zeros((MAX_BATCH + 1) * 128),
-                AlignedFloats::zeros(MAX_BATCH * 64),
+                AlignedFloats::zeros((MAX_BATCH_STREAMS + 1) * 512),
+                AlignedFloats::zeros((MAX_BATCH_STREAMS + 1) * 128),
+                AlignedFloats::zeros(MAX_BATCH_STREAMS * 64),
             ],
-            xh: AlignedFloats::zeros(MAX_BATCH * 256),
-            gates: AlignedFloats::zeros(MAX_BATCH * 512),
+            xh: AlignedFloats::zeros(MAX_BATCH_STREAMS * 256),
+            gates: AlignedFloats::zeros(MAX_BATCH_STREAMS * 512),
             samples: [0.0; CONTEXT_SAMPLES + WINDOW + CONTEXT_SAMPLES],
             frame: network.fft.make_input_vec(),
             spectrum: network.fft.make_output_vec(),
@@ -89,7 +89,7 @@ impl Network {
         Self::from_bytes(&file, Isa::best())
     }
 
-    /// Like [`BatchNetwork::load`], from the bytes of the file and for a chosen instruction set (for
+    /// Like [`Network::load`], from the bytes of the file and for a chosen instruction set (for
     /// tests and benches). If the machine lacks `isa`, the portable code runs.
     ///
     /// # Errors
@@ -140,9 +140,9 @@ impl Network {
             "one state, window and probability per stream"
         );
         let chunks = states
-            .chunks_mut(MAX_BATCH)
-            .zip(windows.chunks(MAX_BATCH))
-            .zip(probabilities.chunks_mut(MAX_BATCH));
+            .chunks_mut(MAX_BATCH_STREAMS)
+            .zip(windows.chunks(MAX_BATCH_STREAMS))
+            .zip(probabilities.chunks_mut(MAX_BATCH_STREAMS));
         for ((states, windows), probabilities) in chunks {
             for (slot, (state, window)) in states.iter_mut().zip(windows).enumerate() {
                 self.magnitudes(scratch, slot, state, window);

@@ -33,11 +33,15 @@ pub(crate) fn models_dir() -> PathBuf {
     dir
 }
 
-/// Waits until `done` holds, at most a minute.
+/// A model that has not answered by then hangs. It is long, because other programs may take most of
+/// the CPU time.
+pub(crate) const HANG_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Waits until `done` holds.
 pub(crate) fn wait_for(mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + HANG_TIMEOUT;
     while !done() {
-        assert!(Instant::now() < deadline, "it took longer than a minute");
+        assert!(Instant::now() < deadline, "the state was not reached");
         std::thread::park_timeout(Duration::from_millis(1));
     }
 }
@@ -94,22 +98,22 @@ pub(crate) fn white_noise(seed: u64, samples: usize, peak: f64) -> Vec<i16> {
     (0..samples).map(|_| (next() * peak) as i16).collect()
 }
 
-/// Number of words to insert, remove or replace to turn `said` into `heard`, without case and
-/// punctuation.
-pub(crate) fn word_errors(said: &str, heard: &str) -> usize {
+/// Number of words to insert, remove or replace to turn `spoken` into `recognized`, without case
+/// and punctuation.
+pub(crate) fn word_errors(spoken: &str, recognized: &str) -> usize {
     let words = |text: &str| -> Vec<String> {
         let plain: String = text.chars().filter(|c| c.is_alphanumeric() || c.is_whitespace()).collect();
         plain.to_lowercase().split_whitespace().map(str::to_owned).collect()
     };
-    let (said, heard) = (words(said), words(heard));
-    let mut row: Vec<usize> = (0..=heard.len()).collect();
-    for (i, word) in said.iter().enumerate() {
+    let (spoken, recognized) = (words(spoken), words(recognized));
+    let mut row: Vec<usize> = (0..=recognized.len()).collect();
+    for (i, word) in spoken.iter().enumerate() {
         let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, other) in heard.iter().enumerate() {
+        for (j, other) in recognized.iter().enumerate() {
             let exchanged = diagonal + usize::from(word != other);
             diagonal = row[j + 1];
             row[j + 1] = exchanged.min(row[j] + 1).min(diagonal + 1);
         }
     }
-    row[heard.len()]
+    row[recognized.len()]
 }

@@ -7,7 +7,7 @@
 //! | [`rtp`] | steps when connected | the same, jitter buffer, Opus | RTP, RTCP, SRTP, SCTP |
 //! | [`sdp`] | an offer | `PeerConnection::accept` | SDP |
 //! | [`rtvi`] | a message of the data channel | `client_messages::decode`, `ClientInbox` | |
-//! | [`trickle`] | the body of `PATCH /api/offer` | `control_api::trickle` | |
+//! | [`trickle`] | the body of `PATCH /api/offer` | `control_api::validate_trickle` | |
 //! | [`tcp`] | an ICE-TCP stream | `tcp::FrameDecoder` | `Demux`, `PeerConnection`, str0m |
 //!
 //! The last column names parsers of str0m, except `Demux` and `PeerConnection`. The datagrams of

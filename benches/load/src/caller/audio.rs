@@ -11,7 +11,7 @@ use super::clock_offset::ClockOffsets;
 use crate::lateness::{Lateness, TimestampUnwrapper};
 use crate::score::{Scorer, Scores};
 use crate::turns::UNJUDGED_TAIL;
-use crate::workload::{FRAME_SAMPLES, SAMPLE_RATE, Workload};
+use crate::workload::{FRAME_SAMPLES_16K, SAMPLE_RATE, Workload};
 
 /// Bit rate of the microphone in bit/s, as browsers use it.
 const BITRATE: i32 = 32_000;
@@ -31,7 +31,7 @@ pub(crate) fn encode_recording(workload: &Workload) -> Result<Vec<Bytes>, String
     let mut encoder =
         opus::Encoder::new(SAMPLE_RATE as u32, Channels::Mono, Application::Voip).map_err(describe)?;
     encoder.set_bitrate(Bitrate::Bits(BITRATE)).map_err(describe)?;
-    let blocks = (0..workload.speech.len() / FRAME_SAMPLES).map(|n| workload.frame(n));
+    let blocks = (0..workload.speech.len() / FRAME_SAMPLES_16K).map(|n| workload.frame(n));
     blocks.map(|block| encoder.encode_vec(block, 1_275).map(Bytes::from).map_err(describe)).collect()
 }
 
@@ -99,7 +99,7 @@ impl AudioReceiver {
         };
         for _ in 0..lost.min(MAX_CONCEALED_FRAMES) {
             // Concealed frames update the decoder's state and are not scored.
-            let _ = decoder.decode(&[], &mut self.pcm[..FRAME_SAMPLES], false);
+            let _ = decoder.decode(&[], &mut self.pcm[..FRAME_SAMPLES_16K], false);
         }
         if let Ok(samples) = decoder.decode(payload, &mut *self.pcm, false) {
             self.scorer.process_audio(time, &self.pcm[..samples]);

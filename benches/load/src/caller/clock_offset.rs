@@ -64,8 +64,8 @@ mod tests {
             sound.add_packet(3.0 + t + 0.005, 500 + n * 960);
             picture.add_packet(3.0 + t + 0.045, (u32::MAX - 44_999).wrapping_add(n * 1800));
         }
-        let behind = picture.median().unwrap() - sound.median().unwrap();
-        assert!((behind - 0.04).abs() < 1e-6, "{behind}");
+        let delay = picture.median().unwrap() - sound.median().unwrap();
+        assert!((delay - 0.04).abs() < 1e-6, "{delay}");
     }
 
     #[test]

@@ -18,10 +18,10 @@ use crate::machine::{self, ThreadTimes};
 use crate::progress::Progress;
 use crate::score::{Scorer, Scores};
 use crate::turns::{self, TurnStats, UNJUDGED_TAIL};
-use crate::workload::{FRAME_SAMPLES, SAMPLE_RATE, Workload};
+use crate::workload::{FRAME_SAMPLES_16K, SAMPLE_RATE, Workload};
 
 /// How often every caller is polled.
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
+const CALLER_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// How long audio is sent before it is spoken. The engine uses it at its due time, so lateness of
 /// this thread has no effect below this limit.
 const SEND_AHEAD: Duration = Duration::from_millis(500);
@@ -155,7 +155,7 @@ impl Feeder {
                 let interrupted = stop.load(Relaxed);
                 return RunResult { calls, failed, start: begin, end, first_call_memory: first, interrupted };
             }
-            next = (next + POLL_INTERVAL).max(clock::now());
+            next = (next + CALLER_POLL_INTERVAL).max(clock::now());
             std::thread::sleep(next.saturating_duration_since(clock::now()));
         }
     }
@@ -248,7 +248,7 @@ impl Caller {
 
 /// Duration of `n` frames.
 fn frames_duration(n: usize) -> Duration {
-    Duration::from_nanos((n * FRAME_SAMPLES) as u64 * 1_000_000_000 / SAMPLE_RATE as u64)
+    Duration::from_nanos((n * FRAME_SAMPLES_16K) as u64 * 1_000_000_000 / SAMPLE_RATE as u64)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use engine::hear::vad::{Silero, Vad};
+use engine::hear::vad::{BatchedVad, Vad};
 use engine::{Models, WithWarning};
 use engine_api::{LlmChoice, SttChoice, TtsChoice};
 use models::scripted::{Script, ScriptedProvider};
@@ -35,7 +35,7 @@ impl Models for ScriptedModels {
 
     fn vad(&self) -> Result<Box<dyn Vad>, String> {
         let network = self.vad_network.get().ok_or("the VAD model is not loaded")?;
-        Ok(Box::new(Silero::new(Arc::clone(network))))
+        Ok(Box::new(BatchedVad::new(Arc::clone(network))))
     }
 
     fn stt(&self, _: &SttChoice) -> WithWarning<Result<Arc<dyn stt::Stt>, Error>> {

@@ -10,6 +10,7 @@ mod process;
 mod runtime;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -30,24 +31,24 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 
 /// Whether a request may read the metrics: with the token, or from this machine while the server is
 /// not public.
-fn may_read(shared: &AppState, request: &Request) -> bool {
+fn may_read(state: &AppState, request: &Request) -> bool {
     let presented_token = bearer_token(request.headers(), request.uri().query());
-    if let (Some(token), Some(presented_token)) = (&shared.config.metrics_token, presented_token)
+    if let (Some(token), Some(presented_token)) = (&state.config.metrics_token, presented_token)
         && aws_lc_rs::constant_time::verify_slices_are_equal(token.as_bytes(), presented_token.as_bytes())
             .is_ok()
     {
         return true;
     }
-    let peer = peer::resolve_peer(request.extensions(), request.headers(), &shared.config.trusted_proxies);
-    shared.config.public_url.is_none() && peer.0.is_loopback()
+    let peer = peer::resolve_peer(request.extensions(), request.headers(), &state.config.trusted_proxies);
+    state.config.public_url.is_none() && peer.0.is_loopback()
 }
 
-async fn metrics(State(shared): State<Arc<AppState>>, request: Request) -> Result<Response, ApiError> {
-    if !may_read(&shared, &request) {
+async fn metrics(State(state): State<Arc<AppState>>, request: Request) -> Result<Response, ApiError> {
+    if !may_read(&state, &request) {
         return Err(ApiError::Unauthorized);
     }
-    let mut families = control_plane_metrics(&shared).await?;
-    families.extend(shared.engine().metrics());
+    let mut families = control_plane_metrics(&state).await?;
+    families.extend(state.engine().metrics());
     families.extend(runtime::collect());
     let failed = |cause: String| ApiError::Internal("Internal server error", cause);
     // `collect` reads files, so it runs in a blocking thread.
@@ -59,7 +60,7 @@ async fn metrics(State(shared): State<Arc<AppState>>, request: Request) -> Resul
 }
 
 /// Metrics of the control plane.
-async fn control_plane_metrics(shared: &AppState) -> store::Result<Vec<MetricFamily>> {
+async fn control_plane_metrics(state: &AppState) -> store::Result<Vec<MetricFamily>> {
     // All states, including those with count 0: dashboards query these too.
     let states = |all: &'static [&'static str], counts: Vec<(String, i64)>| {
         all.iter().map(move |state| {
@@ -67,13 +68,13 @@ async fn control_plane_metrics(shared: &AppState) -> store::Result<Vec<MetricFam
             (state, found.map_or(0, |(_, n)| u64::try_from(*n).unwrap_or(0)))
         })
     };
-    let deliveries = shared.store.delivery_counts().await?;
-    let conversations = shared.store.conversation_counts().await?;
-    let host = shared.engine();
-    let failing = shared.store.health.failure_reason().is_some();
-    let stores_events = shared.persistence_failure().is_none();
+    let deliveries = state.store.delivery_counts().await?;
+    let conversations = state.store.conversation_counts().await?;
+    let host = state.engine();
+    let failing = state.store.health.failure_reason().is_some();
+    let stores_events = state.persistence_failure().is_none();
     let ready = stores_events
-        && !shared.is_draining()
+        && !state.is_draining()
         && host.not_ready_reason().is_none()
         && host.capacity_error().is_none();
     Ok(vec![
@@ -87,23 +88,28 @@ async fn control_plane_metrics(shared: &AppState) -> store::Result<Vec<MetricFam
         MetricFamily::gauge("visavis_calls", "Running calls, without offers that have not connected.")
             .with_value(host.active_calls()),
         MetricFamily::gauge("visavis_events_queued", "Events that wait to be written to the store.")
-            .with_value(shared.events.waiting()),
+            .with_value(state.events.waiting()),
         MetricFamily::gauge("visavis_store_failing", "1 if the store accepts no writes, else 0.")
             .with_value(u64::from(failing)),
         MetricFamily::counter(
             "visavis_events_dropped",
-            "Events dropped because the queue was full while the store accepted no writes.",
+            "Events dropped because the queue was full while the store accepted no writes, or because the store rejected their text.",
         )
-        .with_value(shared.events.dropped()),
+        .with_value(state.events.dropped()),
         MetricFamily::gauge(
             "visavis_events_failed",
             "Events that could not be processed; their text is stored in failed_event.",
         )
-        .with_value(u64::try_from(shared.store.failed_event_count().await?).unwrap_or(0)),
+        .with_value(u64::try_from(state.store.failed_event_count().await?).unwrap_or(0)),
         MetricFamily::counter("visavis_task_panics", "Panics of background tasks, which were restarted.")
-            .with_each("task", shared.tasks.panic_counts()),
+            .with_each("task", state.tasks.panic_counts()),
         MetricFamily::gauge("visavis_webhooks", "Webhooks in the store, by state.")
-            .with_each("state", states(&["pending", "done", "dead", "dropped"], deliveries)),
+            .with_each("state", states(&["pending", "done", "dead", "dropped", "unreadable"], deliveries)),
+        MetricFamily::counter(
+            "visavis_guardrail_callbacks_dropped",
+            "Guardrail callbacks dropped because too many of the agent waited.",
+        )
+        .with_value(state.guardrail_callbacks_dropped.load(Ordering::Relaxed)),
         MetricFamily::gauge("visavis_conversations", "Conversations in the store, by state.")
             .with_each("state", states(&["started", "in_progress", "ended"], conversations)),
     ])

@@ -1,5 +1,6 @@
-//! Metrics that were renamed in version 0.2. For one release, each is exported under both names, so
-//! that dashboards and alerts keep working until they are changed. CHANGELOG.md lists the names.
+//! Metrics that were renamed after version 0.1.0. The first release with the new names exports each
+//! under both names, so that dashboards and alerts keep working; the release after it removes the
+//! previous names. CHANGELOG.md lists them under "Unreleased".
 
 use engine_api::metrics::MetricFamily;
 

@@ -23,7 +23,7 @@ use crate::http::quota;
 use crate::http::validate::FieldErrors;
 use crate::resources::avatars;
 use crate::state::AppState;
-use crate::store::document::{self, Draft, Row, Table};
+use crate::store::json_record::{self, Draft, Row, Table};
 use crate::store::secrets::{self, AgentSecrets};
 use crate::store::{self, Transaction, new_id};
 
@@ -41,61 +41,61 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .layer(Extension(ErrorText { read: READ_FAILED, delete: DELETE_FAILED }))
 }
 
-async fn create(State(shared): State<Arc<AppState>>, caller: ApiCaller, Json(body): Json) -> JsonResult {
-    let (id, webhook) = insert(&shared, &caller.workspace, body).await?;
+async fn create(State(state): State<Arc<AppState>>, caller: ApiCaller, Json(body): Json) -> JsonResult {
+    let (id, webhook) = insert(&state, &caller.workspace, body).await?;
     Ok(axum::Json(json!({"id": id, "message": "Agent created successfully", "webhook_secret": webhook})))
 }
 
 /// Creates an agent within the limits of its workspace. Returns its id and its webhook secret.
 pub(crate) async fn insert(
-    shared: &AppState,
+    state: &AppState,
     workspace: &str,
     body: Value,
 ) -> Result<(String, String), ApiError> {
-    insert_with_limits(shared, workspace, body, true).await
+    insert_with_limits(state, workspace, body, true).await
 }
 
 /// Like [`insert`], but checks the workspace's limits only if `limited`: the server's own agent is
 /// exempt.
 pub(crate) async fn insert_with_limits(
-    shared: &AppState,
+    state: &AppState,
     workspace: &str,
     body: Value,
     enforce_quota: bool,
 ) -> Result<(String, String), ApiError> {
-    let parsed = parse::parse(body, &avatars::list_available(shared, workspace).await?, None)?;
-    let mut tx = shared.store.begin_write().await?;
+    let parsed = parse::parse(body, &avatars::list_available(state, workspace).await?, None)?;
+    let mut tx = state.store.begin_write().await?;
     check_references(&mut tx, workspace, &parsed.document).await?;
     if enforce_quota {
-        check_quota(shared, &mut tx, workspace, &parsed.document).await?;
+        check_quota(state, &mut tx, workspace, &parsed.document).await?;
     }
-    let created = insert_in(shared, &mut tx, workspace, parsed).await?;
+    let created = insert_in(state, &mut tx, workspace, parsed).await?;
     tx.commit().await?;
     Ok(created)
 }
 
 /// 429 if the workspace may not have another agent, or not one of this size.
 async fn check_quota(
-    shared: &AppState,
+    state: &AppState,
     tx: &mut Transaction,
     workspace: &str,
     document: &Value,
 ) -> Result<(), ApiError> {
-    quota::check_agents(shared, tx, workspace).await?;
-    quota::check_bytes(shared, tx, workspace, document.to_string().len()).await
+    quota::check_agents(state, tx, workspace).await?;
+    quota::check_bytes(state, tx, workspace, document.to_string().len()).await
 }
 
 /// Inserts a valid agent. Returns its id and its webhook secret.
 async fn insert_in(
-    shared: &AppState,
+    state: &AppState,
     tx: &mut Transaction,
     workspace: &str,
     ParsedAgent { document, secrets }: ParsedAgent,
 ) -> store::Result<(String, String)> {
     let id = new_id();
-    let sealed = secrets::seal(&shared.vault, &id, &secrets);
+    let sealed = secrets::seal(&state.vault, &id, &secrets);
     let text = document.to_string();
-    document::insert(tx, Table::Agent, &draft(workspace, &id, &document, &text, &sealed)).await?;
+    json_record::insert(tx, Table::Agent, &draft(workspace, &id, &document, &text, &sealed)).await?;
     Ok((id, secrets.webhook))
 }
 
@@ -121,9 +121,9 @@ async fn reference_exists(
         "tool" => Table::Tool,
         "guardrail" => Table::Guardrail,
         "mcp" => Table::Mcp,
-        _ => return store::kb::exists(tx, workspace, id).await,
+        _ => return store::knowledge_base::exists(tx, workspace, id).await,
     };
-    Ok(document::find_in(tx, table, workspace, id).await?.is_some())
+    Ok(json_record::find_in(tx, table, workspace, id).await?.is_some())
 }
 
 /// 400 if the document references a record that does not exist.
@@ -134,7 +134,7 @@ pub(crate) async fn check_references(
 ) -> Result<(), ApiError> {
     let errors = FieldErrors::default();
     for list in parse::ATTACHMENT_FIELDS {
-        for (i, id) in document::string_list(document, list).iter().enumerate() {
+        for (i, id) in json_record::string_list(document, list).iter().enumerate() {
             if !reference_exists(tx, workspace, list, id).await? {
                 errors.add(format!("{list}[{i}]"), "names nothing");
             }
@@ -144,23 +144,25 @@ pub(crate) async fn check_references(
 }
 
 async fn list(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     PageQuery(page): PageQuery<false>,
 ) -> Result<ListResponse, ApiError> {
-    let (rows, total) = shared
+    let (rows, total) = state
         .store
         .document_page(Table::Agent, &caller.workspace, &page)
         .await
         .or_internal_error(READ_FAILED)?;
-    let agents = to_json_list(&shared, &caller.workspace, &rows).await.or_internal_error(READ_FAILED)?;
+    let agents = to_json_list(&state, &caller.workspace, &rows).await.or_internal_error(READ_FAILED)?;
     Ok(ListResponse(agents, total))
 }
 
-async fn to_json_list(shared: &AppState, workspace: &str, rows: &[Row]) -> store::Result<Vec<Value>> {
-    let documents =
-        rows.iter().map(|row| document::parse_document(&row.document)).collect::<store::Result<Vec<_>>>()?;
-    let attached = response::AttachedRecords::read(shared, workspace, &documents).await?;
+async fn to_json_list(state: &AppState, workspace: &str, rows: &[Row]) -> store::Result<Vec<Value>> {
+    let documents = rows
+        .iter()
+        .map(|row| json_record::parse_document(&row.document))
+        .collect::<store::Result<Vec<_>>>()?;
+    let attached = response::AttachedRecords::read(state, workspace, &documents).await?;
     Ok(rows
         .iter()
         .zip(&documents)
@@ -168,32 +170,32 @@ async fn to_json_list(shared: &AppState, workspace: &str, rows: &[Row]) -> store
         .collect())
 }
 
-async fn read(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn read(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
     let id = store::normalize_id(&id).ok_or(ApiError::NotFound(Resource::Agent))?;
     let row =
-        shared.store.document(Table::Agent, &caller.workspace, &id).await.or_internal_error(READ_FAILED)?;
+        state.store.document(Table::Agent, &caller.workspace, &id).await.or_internal_error(READ_FAILED)?;
     let row = row.ok_or(ApiError::NotFound(Resource::Agent))?;
-    let mut agents = to_json_list(&shared, &caller.workspace, &[row]).await.or_internal_error(READ_FAILED)?;
+    let mut agents = to_json_list(&state, &caller.workspace, &[row]).await.or_internal_error(READ_FAILED)?;
     Ok(axum::Json(agents.pop().unwrap_or_default()))
 }
 
 async fn replace(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
 ) -> JsonResult {
     let submitted = body.clone();
-    let done = update(&shared, &caller, &id, |_| body).await;
+    let done = update(&state, &caller, &id, |_| body).await;
     if matches!(done, Err(ApiError::NotFound(_))) {
         // An invalid body is reported before a missing agent.
-        parse::parse(submitted, &avatars::list_available(&shared, &caller.workspace).await?, None)?;
+        parse::parse(submitted, &avatars::list_available(&state, &caller.workspace).await?, None)?;
     }
     done
 }
 
 async fn patch(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(patch): Json,
@@ -205,35 +207,35 @@ async fn patch(
         merge::merge(&mut document, patch);
         document
     };
-    update(&shared, &caller, &id, merged).await
+    update(&state, &caller, &id, merged).await
 }
 
 /// Replaces an agent by the result of `body` on the stored document.
 async fn update(
-    shared: &AppState,
+    state: &AppState,
     caller: &ApiCaller,
     id: &str,
     body: impl FnOnce(Value) -> Value,
 ) -> JsonResult {
     let not_found = || ApiError::NotFound(Resource::Agent);
     let id = store::normalize_id(id).ok_or_else(not_found)?;
-    let mut available_avatars = avatars::list_available(shared, &caller.workspace).await?;
-    let mut tx = shared.store.begin_write().await?;
+    let mut available_avatars = avatars::list_available(state, &caller.workspace).await?;
+    let mut tx = state.store.begin_write().await?;
     let row =
-        document::find_in(&mut tx, Table::Agent, &caller.workspace, &id).await?.ok_or_else(not_found)?;
-    let old: AgentSecrets = secrets::open(&shared.vault, &row.id, &row.secrets)?;
-    let mut stored = document::parse_document(&row.document)?;
+        json_record::find_in(&mut tx, Table::Agent, &caller.workspace, &id).await?.ok_or_else(not_found)?;
+    let old: AgentSecrets = secrets::open(&state.vault, &row.id, &row.secrets)?;
+    let mut stored = json_record::parse_document(&row.document)?;
     drop_deleted_references(&mut tx, &caller.workspace, &mut stored).await?;
     available_avatars.extend(stored_avatars(&stored));
     let ParsedAgent { document, secrets } = parse::parse(body(stored), &available_avatars, Some(&old))?;
     check_references(&mut tx, &caller.workspace, &document).await?;
-    let sealed = secrets::seal(&shared.vault, &row.id, &secrets);
+    let sealed = secrets::seal(&state.vault, &row.id, &secrets);
     let text = document.to_string();
-    quota::check_growth(shared, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
-    document::update(&mut tx, Table::Agent, &draft(&caller.workspace, &row.id, &document, &text, &sealed))
+    quota::check_growth(state, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
+    json_record::update(&mut tx, Table::Agent, &draft(&caller.workspace, &row.id, &document, &text, &sealed))
         .await?;
     // The update may have corrected the cause of the receiver's failures.
-    document::set_webhooks_stopped(&mut tx, &row.id, false).await?;
+    json_record::set_webhooks_stopped(&mut tx, &row.id, false).await?;
     tx.commit().await?;
     Ok(axum::Json(json!({"id": row.id, "message": "Agent updated successfully"})))
 }
@@ -258,7 +260,7 @@ pub(crate) async fn drop_deleted_references(
 ) -> store::Result<()> {
     for list in parse::ATTACHMENT_FIELDS {
         let mut remaining = Vec::new();
-        for id in document::string_list(document, list) {
+        for id in json_record::string_list(document, list) {
             if reference_exists(tx, workspace, list, &id).await? {
                 remaining.push(Value::from(id));
             }
@@ -270,15 +272,11 @@ pub(crate) async fn drop_deleted_references(
     Ok(())
 }
 
-async fn remove(
-    State(shared): State<Arc<AppState>>,
-    caller: ApiCaller,
-    Path(id): Path<String>,
-) -> JsonResult {
+async fn remove(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
     let not_found = || ApiError::NotFound(Resource::Agent);
     let id = store::normalize_id(&id).ok_or_else(not_found)?;
-    let mut tx = shared.store.begin_write().await.or_internal_error(DELETE_FAILED)?;
-    let found = document::delete(&mut tx, Table::Agent, &caller.workspace, &id)
+    let mut tx = state.store.begin_write().await.or_internal_error(DELETE_FAILED)?;
+    let found = json_record::delete(&mut tx, Table::Agent, &caller.workspace, &id)
         .await
         .or_internal_error(DELETE_FAILED)?;
     tx.commit().await.or_internal_error(DELETE_FAILED)?;
@@ -290,21 +288,21 @@ async fn remove(
 }
 
 async fn rotate_webhook_secret(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
 ) -> JsonResult {
     let not_found = || ApiError::NotFound(Resource::Agent);
     let id = store::normalize_id(&id).ok_or_else(not_found)?;
-    let mut tx = shared.store.begin_write().await?;
+    let mut tx = state.store.begin_write().await?;
     let row =
-        document::find_in(&mut tx, Table::Agent, &caller.workspace, &id).await?.ok_or_else(not_found)?;
-    let old: AgentSecrets = secrets::open(&shared.vault, &row.id, &row.secrets)?;
+        json_record::find_in(&mut tx, Table::Agent, &caller.workspace, &id).await?.ok_or_else(not_found)?;
+    let old: AgentSecrets = secrets::open(&state.vault, &row.id, &row.secrets)?;
     let secrets = AgentSecrets { webhook: secrets::new_webhook_secret(), ..old };
-    let sealed = secrets::seal(&shared.vault, &row.id, &secrets);
-    let document = document::parse_document(&row.document)?;
+    let sealed = secrets::seal(&state.vault, &row.id, &secrets);
+    let document = json_record::parse_document(&row.document)?;
     let draft = draft(&caller.workspace, &row.id, &document, &row.document, &sealed);
-    document::update(&mut tx, Table::Agent, &draft).await?;
+    json_record::update(&mut tx, Table::Agent, &draft).await?;
     tx.commit().await?;
     Ok(axum::Json(
         json!({"id": id, "message": "Webhook secret renewed successfully", "webhook_secret": secrets.webhook}),

@@ -10,7 +10,7 @@ use crate::clock;
 use crate::resources::{document_resource, knowledge};
 use crate::state::AppState;
 use crate::store;
-use crate::store::document::{self, Table, string_list};
+use crate::store::json_record::{self, Table, string_list};
 use crate::store::secrets;
 
 /// The records attached to a page of agents, by id, read once for all of them.
@@ -23,7 +23,7 @@ pub(crate) struct AttachedRecords {
 
 impl AttachedRecords {
     /// Reads the records that these documents reference.
-    pub(crate) async fn read(shared: &AppState, workspace: &str, documents: &[Value]) -> store::Result<Self> {
+    pub(crate) async fn read(state: &AppState, workspace: &str, documents: &[Value]) -> store::Result<Self> {
         let referenced_ids = |list: &str| {
             let mut all: Vec<String> = documents.iter().flat_map(|d| string_list(d, list)).collect();
             all.sort_unstable();
@@ -31,12 +31,12 @@ impl AttachedRecords {
             all
         };
         let records = async |table, list| {
-            let rows = shared.store.documents(table, workspace, &referenced_ids(list)).await?;
+            let rows = state.store.documents(table, workspace, &referenced_ids(list)).await?;
             rows.iter()
                 .map(|row| Ok((row.id.clone(), document_resource::to_json(row)?)))
                 .collect::<store::Result<HashMap<_, _>>>()
         };
-        let kbs = shared.store.kbs(workspace, &referenced_ids("knowledge_base")).await?;
+        let kbs = state.store.kbs(workspace, &referenced_ids("knowledge_base")).await?;
         Ok(Self {
             knowledge_base: kbs.iter().map(|row| (row.id.clone(), knowledge::to_json(row))).collect(),
             tool: records(Table::Tool, "tool").await?,
@@ -62,7 +62,7 @@ impl AttachedRecords {
 }
 
 /// An agent or template as JSON.
-pub(crate) fn to_json(row: &document::Row, document: &Value, attached: &AttachedRecords) -> Value {
+pub(crate) fn to_json(row: &json_record::Row, document: &Value, attached: &AttachedRecords) -> Value {
     let mut agent = Map::new();
     agent.insert("id".into(), row.id.clone().into());
     if let Value::Object(map) = document {

@@ -17,7 +17,7 @@ use crate::http::validate::{FieldErrors, Fields};
 use crate::resources::avatars;
 use crate::state::AppState;
 use crate::store;
-use crate::store::document::{self, Table};
+use crate::store::json_record::{self, Table};
 use crate::store::secrets::{self, AgentSecrets};
 
 type JsonResult = Result<axum::Json<Value>, ApiError>;
@@ -54,11 +54,11 @@ fn avatar_ids(fields: &Fields<'_>) -> Vec<String> {
 }
 
 async fn create_from_short_form(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Json(body): Json,
 ) -> JsonResult {
-    let available_avatars = avatars::list_available(&shared, &caller.workspace).await?;
+    let available_avatars = avatars::list_available(&state, &caller.workspace).await?;
     let full_body = {
         let errors = FieldErrors::default();
         let fields = Fields::body(body, &errors)?;
@@ -75,7 +75,7 @@ async fn create_from_short_form(
         full_body.insert("avatars".into(), avatars.into());
         errors.into_result(Value::Object(full_body))?
     };
-    Ok(created_response(insert(&shared, &caller.workspace, full_body).await?))
+    Ok(created_response(insert(&state, &caller.workspace, full_body).await?))
 }
 
 struct NewAgentFromTemplate {
@@ -86,7 +86,7 @@ struct NewAgentFromTemplate {
 }
 
 async fn create_from_template(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Json(body): Json,
 ) -> JsonResult {
@@ -104,28 +104,28 @@ async fn create_from_template(
     let fetch_failed = |what: &str| ApiError::Internal(FETCH_FAILED, format!("no such {what}"));
     let id = store::normalize_id(&request.template).ok_or_else(|| fetch_failed("template"))?;
     let available_avatars =
-        avatars::list_available(&shared, &caller.workspace).await.or_internal_error(FETCH_FAILED)?;
+        avatars::list_available(&state, &caller.workspace).await.or_internal_error(FETCH_FAILED)?;
     if !request.avatars.iter().all(|id| available_avatars.iter().any(|a| a.avatar_key_id == *id)) {
         return Err(fetch_failed("avatar"));
     }
-    let mut tx = shared.store.begin_write().await.or_internal_error(FETCH_FAILED)?;
-    let row = document::find_in(&mut tx, Table::Template, &caller.workspace, &id)
+    let mut tx = state.store.begin_write().await.or_internal_error(FETCH_FAILED)?;
+    let row = json_record::find_in(&mut tx, Table::Template, &caller.workspace, &id)
         .await
         .or_internal_error(FETCH_FAILED)?;
     let row = row.ok_or_else(|| fetch_failed("template"))?;
-    let mut template = document::parse_document(&row.document).or_internal_error(FETCH_FAILED)?;
+    let mut template = json_record::parse_document(&row.document).or_internal_error(FETCH_FAILED)?;
     drop_deleted_references(&mut tx, &caller.workspace, &mut template)
         .await
         .or_internal_error(FETCH_FAILED)?;
     let secrets: AgentSecrets =
-        secrets::open(&shared.vault, &row.id, &row.secrets).or_internal_error(FETCH_FAILED)?;
+        secrets::open(&state.vault, &row.id, &row.secrets).or_internal_error(FETCH_FAILED)?;
     let (body, secrets) = agent_from_template(&available_avatars, template, secrets, &request);
     let parsed = parse::parse(body, &available_avatars, Some(&secrets)).map_err(|refused| {
         ApiError::Internal(FETCH_FAILED, format!("the stored template is not a valid agent: {refused:?}"))
     })?;
-    check_quota(&shared, &mut tx, &caller.workspace, &parsed.document).await?;
+    check_quota(&state, &mut tx, &caller.workspace, &parsed.document).await?;
     let created =
-        insert_in(&shared, &mut tx, &caller.workspace, parsed).await.or_internal_error(FETCH_FAILED)?;
+        insert_in(&state, &mut tx, &caller.workspace, parsed).await.or_internal_error(FETCH_FAILED)?;
     tx.commit().await.or_internal_error(FETCH_FAILED)?;
     Ok(created_response(created))
 }

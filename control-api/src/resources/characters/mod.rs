@@ -55,14 +55,14 @@ struct CharacterSheet<'a> {
     visemes: &'a [Viseme],
 }
 
-async fn read_character_sheet(State(shared): State<Arc<AppState>>, _: ApiCaller) -> Response {
+async fn read_character_sheet(State(state): State<Arc<AppState>>, _: ApiCaller) -> Response {
     let character_sheet = CharacterSheet {
         character: character_schema::character_settings(),
         pose: character_schema::pose_settings(),
         default: Character::default(),
         default_pose: Pose::default(),
         people: avatar_spec::ids().filter_map(avatar_spec::find).collect(),
-        visemes: &shared.config.visemes,
+        visemes: &state.config.visemes,
     };
     axum::Json(character_sheet).into_response()
 }
@@ -88,11 +88,12 @@ fn parse_preview_request(body: Value) -> Result<Bytes, ApiError> {
 }
 
 async fn preview(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Json(body): Json,
 ) -> Result<Response, ApiError> {
-    let image = shared.preview_renderer.render(caller.key_hash, parse_preview_request(body)?).await?;
+    let line = parse_preview_request(body)?;
+    let image = state.preview_renderer.render(&caller.workspace, caller.key_hash, line).await?;
     let head = [(header::CONTENT_TYPE, "image/webp"), (header::CACHE_CONTROL, "no-store")];
     Ok((head, image).into_response())
 }

@@ -2,7 +2,7 @@
 //! only a failed preview.
 //!
 //! There is one child process. It starts with the first request and renders one picture after the
-//! other. Each key has at most one waiting request: a newer one replaces it.
+//! other. Workspaces take turns. Each key has at most one waiting request: a newer one replaces it.
 //!
 //! ```text
 //!              request                       idle for 60 s, error, or timeout

@@ -52,7 +52,7 @@ fn conflict(refusal: Rejection) -> ApiError {
 
 /// Sends a command to a conversation in any status.
 async fn send_command(
-    shared: &AppState,
+    state: &AppState,
     caller: &ApiCaller,
     row: Row,
     command: Command,
@@ -65,11 +65,11 @@ async fn send_command(
             return Err(conflict(Rejection::Ended));
         }
         let queued =
-            row.status == STARTED && shared.store.queue_command(&caller.workspace, &row.id, &command).await?;
-        if queued && !shared.pending_offers.contains(id) {
+            row.status == STARTED && state.store.queue_command(&caller.workspace, &row.id, &command).await?;
+        if queued && !state.pending_offers.contains(id) {
             return Ok(());
         }
-        match shared.engine().send_command(id, command.clone()).await {
+        match state.engine().send_command(id, command.clone()).await {
             Ok(CommandOutcome::Accepted | CommandOutcome::NothingToDo) => return Ok(()),
             Ok(CommandOutcome::Rejected(refusal)) | Err(CommandError::Rejected(refusal)) => {
                 return Err(conflict(refusal));
@@ -77,8 +77,8 @@ async fn send_command(
             Err(CommandError::NotRunning) if queued => return Ok(()),
             Err(CommandError::NotRunning) => {}
         }
-        shared.events.flush(&shared.store).await;
-        row = find_conversation(shared, caller, &row.id).await?;
+        state.events.flush(&state.store).await;
+        row = find_conversation(state, caller, &row.id).await?;
     }
     if row.status == ENDED {
         Err(conflict(Rejection::Ended))
@@ -95,7 +95,7 @@ fn parse_body<T>(body: Value, read: impl FnOnce(&Fields<'_>) -> T) -> Result<T, 
 }
 
 async fn speak(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
@@ -106,36 +106,36 @@ async fn speak(
         allow_interruptions: true,
         add_to_context: f.boolean("add_to_context").unwrap_or(false),
     })?;
-    let row = find_conversation(&shared, &caller, &id).await?;
-    send_command(&shared, &caller, row, command).await?;
+    let row = find_conversation(&state, &caller, &id).await?;
+    send_command(&state, &caller, row, command).await?;
     Ok(axum::Json(json!({"message": "Agent is speaking the provided text."})))
 }
 
 async fn interrupt(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
 ) -> JsonResult {
-    let row = find_conversation(&shared, &caller, &id).await?;
-    send_command(&shared, &caller, row, Command::Interrupt).await?;
+    let row = find_conversation(&state, &caller, &id).await?;
+    send_command(&state, &caller, row, Command::Interrupt).await?;
     Ok(axum::Json(json!({"message": "Agent interrupted successfully"})))
 }
 
 async fn respond(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
 ) -> JsonResult {
     let command =
         parse_body(body, |f| Command::Respond { text: f.required_with_max("text", MAX_TEXT_CHARS) })?;
-    let row = find_conversation(&shared, &caller, &id).await?;
-    send_command(&shared, &caller, row, command).await?;
+    let row = find_conversation(&state, &caller, &id).await?;
+    send_command(&state, &caller, row, command).await?;
     Ok(axum::Json(json!({"message": "Agent is responding to the provided text."})))
 }
 
 async fn context(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
@@ -144,8 +144,8 @@ async fn context(
         text: f.required("text"),
         overwrite: f.choice("mode", &["append", "overwrite"], "append") == "overwrite",
     })?;
-    let row = find_conversation(&shared, &caller, &id).await?;
-    send_command(&shared, &caller, row, command).await?;
+    let row = find_conversation(&state, &caller, &id).await?;
+    send_command(&state, &caller, row, command).await?;
     Ok(axum::Json(json!({"message": "Context updated successfully"})))
 }
 
@@ -159,12 +159,12 @@ async fn end_unjoined(storage: &EventStorage, id: &str) -> Option<store::Result<
     Some(ended.unwrap_or(Err(store::Error::Panicked)))
 }
 
-async fn end(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
-    let row = find_conversation(&shared, &caller, &id).await?;
+async fn end(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+    let row = find_conversation(&state, &caller, &id).await?;
     let id: ConversationId = row.id.parse().map_err(|_| ApiError::NotFound(Resource::Conversation))?;
     let respond_ended = || {
         // Further requests get 409.
-        shared.unconfirmed_ends.take(id);
+        state.unconfirmed_ends.take(id);
         Ok(axum::Json(json!({
             "agent_identity": row.agent_name,
             "conversation_id": row.id,
@@ -174,31 +174,31 @@ async fn end(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): P
     if row.status == ENDED {
         // A client that received an error because the end was not stored repeats the request, and
         // now gets the confirmation.
-        return if shared.unconfirmed_ends.take(id) {
+        return if state.unconfirmed_ends.take(id) {
             respond_ended()
         } else {
             Err(conflict(Rejection::Ended))
         };
     }
     let unwritable = || {
-        shared.unconfirmed_ends.insert(id);
+        state.unconfirmed_ends.insert(id);
         ApiError::StoreUnwritable(
-            shared.store.health.failure_reason().unwrap_or_else(|| END_NOT_STORED.to_owned()),
+            state.store.health.failure_reason().unwrap_or_else(|| END_NOT_STORED.to_owned()),
         )
     };
-    let mut commits = shared.commits.subscribe();
+    let mut commits = state.commits.subscribe();
     // Of concurrent requests only the one that ends the conversation succeeds; the others get 409.
     // `None`: the store may still end it.
     let mut ended_unjoined = Some(false);
     if row.status == STARTED {
-        ended_unjoined = match end_unjoined(&shared.event_storage, &row.id).await {
+        ended_unjoined = match end_unjoined(&state.event_storage, &row.id).await {
             Some(Ok(ended)) => Some(ended),
             // During an outage the engine's call is ended in any case.
             Some(Err(error)) if !error.is_outage() => return Err(error.into()),
             Some(Err(_)) | None => None,
         };
     }
-    let ended_here = match shared.engine().send_command(id, Command::End).await {
+    let ended_here = match state.engine().send_command(id, Command::End).await {
         Ok(CommandOutcome::Accepted) => true,
         Ok(CommandOutcome::NothingToDo | CommandOutcome::Rejected(Rejection::Ended))
         | Err(CommandError::Rejected(Rejection::Ended) | CommandError::NotRunning) => {
@@ -209,19 +209,19 @@ async fn end(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): P
         }
     };
     if !ended_here {
-        if let Some(reason) = shared.store.health.failure_reason() {
+        if let Some(reason) = state.store.health.failure_reason() {
             return Err(ApiError::StoreUnwritable(reason));
         }
         // After a timeout the current status is read nevertheless.
-        let _ = timeout(END_TIMEOUT, shared.events.flush(&shared.store)).await;
-        if find_conversation(&shared, &caller, &row.id).await?.status == ENDED {
-            return if shared.unconfirmed_ends.take(id) {
+        let _ = timeout(END_TIMEOUT, state.events.flush(&state.store)).await;
+        if find_conversation(&state, &caller, &row.id).await?.status == ENDED {
+            return if state.unconfirmed_ends.take(id) {
                 respond_ended()
             } else {
                 Err(conflict(Rejection::Ended))
             };
         }
-        return Err(if shared.unconfirmed_ends.contains(id) {
+        return Err(if state.unconfirmed_ends.contains(id) {
             unwritable()
         } else {
             ApiError::NoCapacity("the call is not held by this server".into())
@@ -229,7 +229,7 @@ async fn end(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): P
     }
     let ended = async {
         loop {
-            let now = find_conversation(&shared, &caller, &row.id).await?;
+            let now = find_conversation(&state, &caller, &row.id).await?;
             if now.status == ENDED {
                 return Ok::<_, ApiError>(());
             }
@@ -239,7 +239,7 @@ async fn end(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): P
     };
     tokio::select! {
         ended = ended => ended?,
-        () = shared.store.health.wait_for_failure() => return Err(unwritable()),
+        () = state.store.health.wait_for_failure() => return Err(unwritable()),
         // The call ends nevertheless, and a repeated request confirms it.
         () = tokio::time::sleep(END_TIMEOUT) => return Err(unwritable()),
     }

@@ -37,12 +37,12 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 }
 
 async fn turns(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
 ) -> Result<axum::Json<Value>, ApiError> {
-    let row = find_conversation(&shared, &caller, &id).await?;
-    let mut projection = record::load_projection(&shared, &row).await.or_internal_error(READ_FAILED)?;
+    let row = find_conversation(&state, &caller, &id).await?;
+    let mut projection = record::load_projection(&state, &row).await.or_internal_error(READ_FAILED)?;
     Ok(axum::Json(projection["turns"].take()))
 }
 
@@ -69,22 +69,22 @@ fn started_at(row: &Row) -> Micros {
 /// A list, or a stream if the client accepts `text/event-stream`. The stream continues after
 /// `Last-Event-ID` and ends with the conversation.
 async fn events(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let row = find_conversation(&shared, &caller, &id).await?;
+    let row = find_conversation(&state, &caller, &id).await?;
     let accepts = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
     if !accepts.contains("text/event-stream") {
-        let events = shared.store.events(&row.id, 0).await.or_internal_error(READ_FAILED)?;
+        let events = state.store.events(&row.id, 0).await.or_internal_error(READ_FAILED)?;
         let items: Vec<Value> = events.iter().map(|event| event_to_json(event, started_at(&row))).collect();
         return Ok(axum::Json(items).into_response());
     }
     let last = headers.get("last-event-id").and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
     let reader = EventReader {
-        commits: shared.commits.subscribe(),
-        shared,
+        commits: state.commits.subscribe(),
+        state,
         id: row.id,
         next_seq: last.map_or(0, |n| n + 1),
         buffered: Vec::new(),
@@ -96,7 +96,7 @@ async fn events(
 
 /// Reads a conversation's events as they are stored.
 struct EventReader {
-    shared: Arc<AppState>,
+    state: Arc<AppState>,
     commits: broadcast::Receiver<conversation::id::ConversationId>,
     id: String,
     next_seq: u64,
@@ -120,8 +120,8 @@ impl EventReader {
             }
             // The status is read first: events that are stored afterwards are found in the next
             // iteration.
-            let row = self.shared.store.conversation_in_any_workspace(&self.id).await.ok().flatten()?;
-            let events = self.shared.store.events(&self.id, self.next_seq).await.ok()?;
+            let row = self.state.store.conversation_in_any_workspace(&self.id).await.ok().flatten()?;
+            let events = self.state.store.events(&self.id, self.next_seq).await.ok()?;
             if let Some(last) = events.last() {
                 self.next_seq = last.seq + 1;
                 let items = events.iter().map(|event| {
@@ -141,7 +141,7 @@ impl EventReader {
     /// Waits until an event of this conversation was stored.
     async fn wait_for_commit(&mut self) -> Option<()> {
         loop {
-            let commit = match self.shared.store.is_shared() {
+            let commit = match self.state.store.is_shared() {
                 // Another server may store them; this server is not notified of those.
                 true => match tokio::time::timeout(SHARED_STORE_POLL_INTERVAL, self.commits.recv()).await {
                     Ok(commit) => commit,

@@ -31,7 +31,7 @@ use crate::resources::avatars;
 use crate::state::AppState;
 use crate::store;
 use crate::store::conversation::{Draft, ENDED, Row};
-use crate::store::document::{self, Table};
+use crate::store::json_record::{self, Table};
 
 type JsonResult = Result<axum::Json<Value>, ApiError>;
 
@@ -96,34 +96,34 @@ fn parse_new_conversation(
 
 /// Creates a conversation in status STARTED.
 pub(crate) async fn create_record(
-    shared: &AppState,
+    state: &AppState,
     workspace: &str,
     new_conversation: &NewConversation,
 ) -> Result<Row, ApiError> {
     let not_found = || ApiError::NotFound(Resource::Agent);
     // STT capacity is checked at signaling: a decoder that is in use now may be free when the user
     // joins.
-    if let Some(why) = shared.engine().reject_new_call() {
+    if let Some(why) = state.engine().reject_new_call() {
         return Err(ApiError::NoCapacity(why));
     }
-    if shared.is_draining() {
+    if state.is_draining() {
         return Err(ApiError::NoCapacity("the server is shutting down".into()));
     }
     let agent = store::normalize_id(&new_conversation.agent).ok_or_else(not_found)?;
     // A v4 UUID: the id appears in links, so it must not reveal when others were created.
     let id = uuid::Uuid::new_v4().to_string();
-    let mut tx = shared.store.begin_write().await?;
-    let row = document::find_in(&mut tx, Table::Agent, workspace, &agent).await?.ok_or_else(not_found)?;
-    let agent = document::parse_document(&row.document)?;
+    let mut tx = state.store.begin_write().await?;
+    let row = json_record::find_in(&mut tx, Table::Agent, workspace, &agent).await?.ok_or_else(not_found)?;
+    let agent = json_record::parse_document(&row.document)?;
     if agent["is_active"] == false {
         return Err(ApiError::Conflict("Agent is not active".into()));
     }
-    quota::check_conversations(shared, &mut tx, workspace).await?;
-    let number = document::next_conversation_number(&mut tx, &row.id).await?;
+    quota::check_conversations(state, &mut tx, workspace).await?;
+    let number = json_record::next_conversation_number(&mut tx, &row.id).await?;
     let draft = Draft {
         id: &id,
         workspace,
-        server: &shared.server_id,
+        server: &state.server_id,
         agent: &row.id,
         agent_name: agent["agent_name"].as_str().unwrap_or_default(),
         agent_document: &row.document,
@@ -148,22 +148,22 @@ pub(crate) async fn create_record(
 }
 
 /// The data that a client needs to join: token, links, ICE servers.
-pub(crate) fn join_info(shared: &AppState, row: &Row, base: &str) -> Map<String, Value> {
-    let token = record::session_token(shared, &row.id, row.created_at).unwrap_or_default();
+pub(crate) fn join_info(state: &AppState, row: &Row, base: &str) -> Map<String, Value> {
+    let token = record::session_token(state, &row.id, row.created_at).unwrap_or_default();
     let mut info = Map::new();
     info.insert("webrtcRequestParams".into(), json!({"endpoint": format!("{base}/api/offer?token={token}")}));
-    info.insert("iceConfig".into(), json!({"iceServers": shared.config.ice_servers}));
+    info.insert("iceConfig".into(), json!({"iceServers": state.config.ice_servers}));
     info.insert("token".into(), token.into());
     info
 }
 
 /// The response of `POST /v1/auth/conversation` and of a click on an embedded page.
-pub(crate) async fn join_response(shared: &AppState, row: &Row, base: &str) -> store::Result<Value> {
+pub(crate) async fn join_response(state: &AppState, row: &Row, base: &str) -> store::Result<Value> {
     let mut response = Map::new();
-    response.extend(join_info(shared, row, base));
+    response.extend(join_info(state, row, base));
     response.insert("conversationId".into(), row.id.clone().into());
-    response.insert("url".into(), record::join_link(shared, row, base).into());
-    let found_avatar = avatars::find(shared, &row.workspace, &row.avatar_id).await?;
+    response.insert("url".into(), record::join_link(state, row, base).into());
+    let found_avatar = avatars::find(state, &row.workspace, &row.avatar_id).await?;
     if let Some(Value::Object(avatar)) = found_avatar.as_ref().map(avatars::to_json) {
         response.extend(avatar);
     }
@@ -171,57 +171,57 @@ pub(crate) async fn join_response(shared: &AppState, row: &Row, base: &str) -> s
 }
 
 async fn authorize(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     BaseUrl(base): BaseUrl,
     Json(body): Json,
 ) -> JsonResult {
     let new_conversation = parse_new_conversation(body, ["agentId", "userName", "userId"])?;
-    let row = create_record(&shared, &caller.workspace, &new_conversation).await?;
-    Ok(axum::Json(join_response(&shared, &row, &base).await?))
+    let row = create_record(&state, &caller.workspace, &new_conversation).await?;
+    Ok(axum::Json(join_response(&state, &row, &base).await?))
 }
 
 async fn create(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     BaseUrl(base): BaseUrl,
     Json(body): Json,
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
     let new_conversation = parse_new_conversation(body, ["agent_id", "user_name", "user_id"])?;
-    let row = create_record(&shared, &caller.workspace, &new_conversation).await?;
-    let mut response = record::detail(&row, record::load_projection(&shared, &row).await?);
+    let row = create_record(&state, &caller.workspace, &new_conversation).await?;
+    let mut response = record::detail(&row, record::load_projection(&state, &row).await?);
     if let Value::Object(map) = &mut response {
-        map.insert("join_link".into(), record::join_link(&shared, &row, &base).into());
-        map.extend(join_info(&shared, &row, &base));
+        map.insert("join_link".into(), record::join_link(&state, &row, &base).into());
+        map.extend(join_info(&state, &row, &base));
     }
     Ok((StatusCode::CREATED, axum::Json(response)))
 }
 
 async fn list(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     BaseUrl(base): BaseUrl,
     PageQuery(page): PageQuery<false>,
 ) -> Result<ListResponse, ApiError> {
     let (rows, total) =
-        shared.store.conversation_page(&caller.workspace, &page).await.or_internal_error(READ_FAILED)?;
+        state.store.conversation_page(&caller.workspace, &page).await.or_internal_error(READ_FAILED)?;
     let mut listed = Vec::with_capacity(rows.len());
     for row in rows {
-        let projection = record::load_projection(&shared, &row).await.or_internal_error(READ_FAILED)?;
-        listed.push(record::list_item(&shared, &row, projection, &base, caller.scope));
+        let projection = record::load_projection(&state, &row).await.or_internal_error(READ_FAILED)?;
+        listed.push(record::list_item(&state, &row, projection, &base, caller.scope));
     }
     Ok(ListResponse(listed, total))
 }
 
 /// The conversation in the path, or 404.
 pub(crate) async fn find_conversation(
-    shared: &AppState,
+    state: &AppState,
     caller: &ApiCaller,
     id: &str,
 ) -> Result<Row, ApiError> {
     let not_found = || ApiError::NotFound(Resource::Conversation);
     let id = store::normalize_id(id).ok_or_else(not_found)?;
-    shared
+    state
         .store
         .conversation(&caller.workspace, &id)
         .await
@@ -229,31 +229,31 @@ pub(crate) async fn find_conversation(
         .ok_or_else(not_found)
 }
 
-async fn read(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
-    let row = find_conversation(&shared, &caller, &id).await?;
-    let projection = record::load_projection(&shared, &row).await.or_internal_error(READ_FAILED)?;
+async fn read(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+    let row = find_conversation(&state, &caller, &id).await?;
+    let projection = record::load_projection(&state, &row).await.or_internal_error(READ_FAILED)?;
     Ok(axum::Json(record::detail(&row, projection)))
 }
 
 async fn erase(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    let row = find_conversation(&shared, &caller, &id).await?;
+    let row = find_conversation(&state, &caller, &id).await?;
     if row.status != ENDED {
         return Err(ApiError::Conflict("Conversation has not ended".into()));
     }
     // Concurrent requests may all find the conversation; only one erases it.
-    let (store, data) = (&shared.store, &shared.config.data);
-    if !erasure::erase_conversation(store, &shared.server_id, data, &row.id).await? {
+    let (store, data) = (&state.store, &state.config.data);
+    if !erasure::erase_conversation(store, &state.server_id, data, &row.id).await? {
         return Err(ApiError::NotFound(Resource::Conversation));
     }
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn feedback(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
@@ -272,8 +272,8 @@ async fn feedback(
         let feedback = fields.text("feedback");
         errors.into_result((rating.and_then(|v| v.as_f64()).unwrap_or_default() as i64, feedback))?
     };
-    let row = find_conversation(&shared, &caller, &id).await?;
-    let mut tx = shared.store.begin_write().await?;
+    let row = find_conversation(&state, &caller, &id).await?;
+    let mut tx = state.store.begin_write().await?;
     store::conversation::save_feedback(
         &mut tx,
         &caller.workspace,

@@ -150,7 +150,7 @@ fn parse_character(fields: &Fields<'_>, gender: &str) -> Value {
 }
 
 async fn create(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Json(body): Json<MAX_BODY_BYTES>,
 ) -> JsonResult {
@@ -166,7 +166,7 @@ async fn create(
         character: new_avatar.character.as_deref(),
         at: clock::now(),
     };
-    let mut tx = shared.store.begin_write().await?;
+    let mut tx = state.store.begin_write().await?;
     if new_avatar.character.is_some()
         && table::count_unfinished_jobs(&mut tx, &caller.workspace).await? >= MAX_QUEUED_DRAWINGS
     {
@@ -175,37 +175,33 @@ async fn create(
         )));
     }
     let size = [draft.source, draft.character].into_iter().flatten().map(str::len).sum();
-    quota::check_bytes(&shared, &mut tx, &caller.workspace, size).await?;
+    quota::check_bytes(&state, &mut tx, &caller.workspace, size).await?;
     let row = table::insert(&mut tx, &draft).await?;
     tx.commit().await?;
     let queue_notify =
-        if new_avatar.character.is_some() { &shared.bake_queued } else { &shared.photo_job_queued };
+        if new_avatar.character.is_some() { &state.bake_queued } else { &state.photo_job_queued };
     queue_notify.notify_one();
     Ok(axum::Json(to_json(&row)))
 }
 
 async fn list(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     PageQuery(page): PageQuery<false>,
 ) -> Result<ListResponse, ApiError> {
-    let (rows, total) = shared.store.custom_avatar_page(&caller.workspace, &page).await?;
+    let (rows, total) = state.store.custom_avatar_page(&caller.workspace, &page).await?;
     Ok(ListResponse(rows.iter().map(to_json).collect(), total))
 }
 
-async fn read(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn read(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
-    let row = shared.store.custom_avatar(&caller.workspace, &id).await?.ok_or(NOT_FOUND)?;
+    let row = state.store.custom_avatar(&caller.workspace, &id).await?.ok_or(NOT_FOUND)?;
     Ok(axum::Json(to_json(&row)))
 }
 
-async fn remove(
-    State(shared): State<Arc<AppState>>,
-    caller: ApiCaller,
-    Path(id): Path<String>,
-) -> JsonResult {
+async fn remove(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
-    let mut tx = shared.store.begin_write().await?;
+    let mut tx = state.store.begin_write().await?;
     let found = table::delete(&mut tx, &caller.workspace, &id).await?;
     tx.commit().await?;
     if !found {

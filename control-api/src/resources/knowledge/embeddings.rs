@@ -16,7 +16,7 @@ use crate::clock;
 use crate::state::knowledge_search::QueryEmbedder;
 use crate::state::supervise::BackgroundTask;
 use crate::store::fairness;
-use crate::store::kb::{self, DocumentText, DocumentToEmbed};
+use crate::store::knowledge_base::{self, DocumentText, DocumentToEmbed};
 use crate::store::{self, Store};
 
 /// Maximum number of texts in one request.
@@ -134,7 +134,7 @@ async fn store_embeddings(
 ) -> store::Result<()> {
     let mut tx = store.begin_write().await?;
     fairness::record_turn(&mut tx, fairness::EMBEDDING_JOBS, workspace).await?;
-    kb::save_embeddings(&mut tx, base, id, model, &STANDARD.encode(bytes), clock::now()).await?;
+    knowledge_base::save_embeddings(&mut tx, base, id, model, &STANDARD.encode(bytes), clock::now()).await?;
     tx.commit().await
 }
 

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::error::ApiError;
 use crate::http::extract;
-use crate::store::kb::Content;
+use crate::store::knowledge_base::Content;
 
 /// Maximum size of one document, bytes.
 const MAX_DOCUMENT_BYTES: usize = 10 << 20;

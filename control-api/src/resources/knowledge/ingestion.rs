@@ -12,7 +12,7 @@ use tokio::sync::{Notify, watch};
 use super::extractor;
 use crate::clock;
 use crate::state::supervise::BackgroundTask;
-use crate::store::kb::{self, QueuedDocument};
+use crate::store::knowledge_base::{self, QueuedDocument};
 use crate::store::{self, Store};
 
 /// Delay after a failure of the store.
@@ -63,7 +63,7 @@ impl IngestionTask {
             return Ok(false);
         }
         let mut tx = self.store.begin_write().await?;
-        let queued = kb::claim_document(&mut tx, &self.server_id, clock::now()).await?;
+        let queued = knowledge_base::claim_document(&mut tx, &self.server_id, clock::now()).await?;
         tx.commit().await?;
         let Some(QueuedDocument { id, kb: base, kind, source, .. }) = queued else {
             return Ok(false);
@@ -77,7 +77,7 @@ impl IngestionTask {
         }
         let text = extracted.as_deref().map_err(String::as_str);
         let mut tx = self.store.begin_write().await?;
-        kb::save_document_text(&mut tx, &base, &id, text, clock::now()).await?;
+        knowledge_base::save_document_text(&mut tx, &base, &id, text, clock::now()).await?;
         tx.commit().await?;
         self.document_read.notify_one();
         Ok(true)

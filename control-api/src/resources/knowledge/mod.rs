@@ -20,8 +20,8 @@ use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
 use crate::http::validate::{FieldErrors, Fields};
 use crate::state::AppState;
-use crate::store::kb::Content;
-use crate::store::{self, Transaction, kb};
+use crate::store::knowledge_base::Content;
+use crate::store::{self, Transaction, knowledge_base};
 
 const READ_FAILED: &str = "Failed to retrieve knowledge base";
 const NOT_FOUND: ApiError = ApiError::NotFound(Resource::KnowledgeBase);
@@ -40,7 +40,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 }
 
 /// A knowledge base as JSON.
-pub(crate) fn to_json(row: &kb::Row) -> Value {
+pub(crate) fn to_json(row: &knowledge_base::Row) -> Value {
     json!({
         "id": row.id,
         "name": row.name,
@@ -62,7 +62,7 @@ fn empty_document_errors(form: &form::Form) -> Vec<FieldError> {
         .collect()
 }
 
-async fn create(State(shared): State<Arc<AppState>>, caller: ApiCaller, request: Request) -> JsonResult {
+async fn create(State(state): State<Arc<AppState>>, caller: ApiCaller, request: Request) -> JsonResult {
     let form = form::read(request).await?;
     let mut errors = Vec::new();
     for (field, value) in [("name", &form.name), ("description", &form.description)] {
@@ -78,18 +78,18 @@ async fn create(State(shared): State<Arc<AppState>>, caller: ApiCaller, request:
     let total_bytes = stored_bytes(&form.documents);
     let documents: Vec<(&str, &str, &Content)> =
         form.documents.iter().map(|d| (d.name.as_str(), d.kind, &d.content)).collect();
-    let mut tx = shared.store.begin_write().await?;
-    quota::check_bytes(&shared, &mut tx, &caller.workspace, total_bytes).await?;
+    let mut tx = state.store.begin_write().await?;
+    quota::check_bytes(&state, &mut tx, &caller.workspace, total_bytes).await?;
     let id = insert_in(&mut tx, &caller.workspace, &name, &description, &documents).await?;
     tx.commit().await?;
-    shared.document_queued.notify_one();
-    shared.document_read.notify_one();
+    state.document_queued.notify_one();
+    state.document_read.notify_one();
     Ok(axum::Json(json!({"id": id, "message": "Knowledge Base created successfully"})))
 }
 
 /// Adds the form's documents to a knowledge base.
 async fn add_documents(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
     request: Request,
@@ -104,14 +104,14 @@ async fn add_documents(
     }
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let at = clock::now();
-    let mut tx = shared.store.begin_write().await.or_internal_error(READ_FAILED)?;
-    if !kb::exists(&mut tx, &caller.workspace, &id).await.or_internal_error(READ_FAILED)? {
+    let mut tx = state.store.begin_write().await.or_internal_error(READ_FAILED)?;
+    if !knowledge_base::exists(&mut tx, &caller.workspace, &id).await.or_internal_error(READ_FAILED)? {
         return Err(NOT_FOUND);
     }
-    quota::check_bytes(&shared, &mut tx, &caller.workspace, stored_bytes(&form.documents)).await?;
+    quota::check_bytes(&state, &mut tx, &caller.workspace, stored_bytes(&form.documents)).await?;
     let mut last = String::new();
     for document in &form.documents {
-        let kb::AddedDocument { id } = kb::insert_document(
+        let knowledge_base::AddedDocument { id } = knowledge_base::insert_document(
             &mut tx,
             &caller.workspace,
             &id,
@@ -124,10 +124,10 @@ async fn add_documents(
         .or_internal_error(READ_FAILED)?;
         last = id;
     }
-    kb::mark_changed(&mut tx, &id, at).await.or_internal_error(READ_FAILED)?;
+    knowledge_base::mark_changed(&mut tx, &id, at).await.or_internal_error(READ_FAILED)?;
     tx.commit().await.or_internal_error(READ_FAILED)?;
-    shared.document_queued.notify_one();
-    shared.document_read.notify_one();
+    state.document_queued.notify_one();
+    state.document_read.notify_one();
     Ok(axum::Json(json!({
         "added": form.documents.len(),
         "doc_id": last,
@@ -136,7 +136,7 @@ async fn add_documents(
 }
 
 async fn update(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
@@ -148,8 +148,9 @@ async fn update(
         errors.into_result(input)?
     };
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
-    let mut tx = shared.store.begin_write().await.or_internal_error(READ_FAILED)?;
-    let found = kb::rename(&mut tx, &caller.workspace, &id, &name, &description, clock::now()).await;
+    let mut tx = state.store.begin_write().await.or_internal_error(READ_FAILED)?;
+    let found =
+        knowledge_base::rename(&mut tx, &caller.workspace, &id, &name, &description, clock::now()).await;
     let found = found.or_internal_error(READ_FAILED)?;
     tx.commit().await.or_internal_error(READ_FAILED)?;
     if !found {
@@ -159,29 +160,31 @@ async fn update(
 }
 
 async fn remove_document(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
 ) -> JsonResult {
     let not_found = || ApiError::NotFound(Resource::Document);
     let id = store::normalize_id(&id).ok_or_else(not_found)?;
-    let mut tx = shared.store.begin_write().await.or_internal_error(READ_FAILED)?;
-    let base = kb::delete_document(&mut tx, &caller.workspace, &id).await.or_internal_error(READ_FAILED)?;
+    let mut tx = state.store.begin_write().await.or_internal_error(READ_FAILED)?;
+    let base = knowledge_base::delete_document(&mut tx, &caller.workspace, &id)
+        .await
+        .or_internal_error(READ_FAILED)?;
     let base = base.ok_or_else(not_found)?;
-    kb::mark_changed(&mut tx, &base, clock::now()).await.or_internal_error(READ_FAILED)?;
+    knowledge_base::mark_changed(&mut tx, &base, clock::now()).await.or_internal_error(READ_FAILED)?;
     tx.commit().await.or_internal_error(READ_FAILED)?;
     Ok(axum::Json(json!({"id": id, "message": "Document deleted successfully"})))
 }
 
 /// Creates a knowledge base of documents, each with its name, type and content. Returns its id.
 pub(crate) async fn insert(
-    shared: &AppState,
+    state: &AppState,
     workspace: &str,
     name: &str,
     description: &str,
     documents: &[(&str, &str, &Content)],
 ) -> store::Result<String> {
-    let mut tx = shared.store.begin_write().await?;
+    let mut tx = state.store.begin_write().await?;
     let id = insert_in(&mut tx, workspace, name, description, documents).await?;
     tx.commit().await?;
     Ok(id)
@@ -195,9 +198,9 @@ async fn insert_in(
     documents: &[(&str, &str, &Content)],
 ) -> store::Result<String> {
     let at = clock::now();
-    let id = kb::insert(tx, workspace, name, description, at).await?;
+    let id = knowledge_base::insert(tx, workspace, name, description, at).await?;
     for (name, kind, content) in documents {
-        kb::insert_document(tx, workspace, &id, name, kind, content, at).await?;
+        knowledge_base::insert_document(tx, workspace, &id, name, kind, content, at).await?;
     }
     Ok(id)
 }
@@ -211,20 +214,19 @@ fn stored_bytes(documents: &[form::Document]) -> usize {
 }
 
 async fn list(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     PageQuery(page): PageQuery<false>,
 ) -> Result<ListResponse, ApiError> {
-    let (rows, total) =
-        shared.store.kb_page(&caller.workspace, &page).await.or_internal_error(READ_FAILED)?;
+    let (rows, total) = state.store.kb_page(&caller.workspace, &page).await.or_internal_error(READ_FAILED)?;
     Ok(ListResponse(rows.iter().map(to_json).collect(), total))
 }
 
-async fn read(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn read(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let row =
-        shared.store.kb(&caller.workspace, &id).await.or_internal_error(READ_FAILED)?.ok_or(NOT_FOUND)?;
-    let documents = shared.store.kb_documents(&id).await.or_internal_error(READ_FAILED)?;
+        state.store.kb(&caller.workspace, &id).await.or_internal_error(READ_FAILED)?.ok_or(NOT_FOUND)?;
+    let documents = state.store.kb_documents(&id).await.or_internal_error(READ_FAILED)?;
     let documents: Vec<Value> = documents
         .iter()
         .map(|d| json!({"id": d.id, "name": d.name, "type": d.kind, "status": d.status, "error_message": d.error_message}))
@@ -232,14 +234,11 @@ async fn read(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): 
     Ok(axum::Json(json!({"knowledge_base": to_json(&row), "documents": documents})))
 }
 
-async fn remove(
-    State(shared): State<Arc<AppState>>,
-    caller: ApiCaller,
-    Path(id): Path<String>,
-) -> JsonResult {
+async fn remove(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
-    let mut tx = shared.store.begin_write().await.or_internal_error(READ_FAILED)?;
-    let found = kb::delete(&mut tx, &caller.workspace, &id).await.or_internal_error(READ_FAILED)?;
+    let mut tx = state.store.begin_write().await.or_internal_error(READ_FAILED)?;
+    let found =
+        knowledge_base::delete(&mut tx, &caller.workspace, &id).await.or_internal_error(READ_FAILED)?;
     tx.commit().await.or_internal_error(READ_FAILED)?;
     if !found {
         return Err(NOT_FOUND);

@@ -22,7 +22,7 @@ use crate::http::validate::{FieldErrors, Fields, is_http_url};
 use crate::resources::document_resource::{self, DocumentResource};
 use crate::resources::secret_headers::{self, SecretHeaders};
 use crate::state::AppState;
-use crate::store::document::{self, Draft, Table};
+use crate::store::json_record::{self, Draft, Table};
 use crate::store::{new_id, secrets};
 
 type JsonResult = Result<axum::Json<Value>, ApiError>;
@@ -76,16 +76,16 @@ fn draft<'a>(
     Draft { workspace, id, name, kind: document["type"].as_str(), document: text, secrets, at: clock::now() }
 }
 
-async fn create(State(shared): State<Arc<AppState>>, caller: ApiCaller, Json(body): Json) -> JsonResult {
+async fn create(State(state): State<Arc<AppState>>, caller: ApiCaller, Json(body): Json) -> JsonResult {
     let (document, headers) = parse(body, None)?;
     let id = new_id();
-    let sealed = secrets::seal(&shared.vault, &id, &headers);
+    let sealed = secrets::seal(&state.vault, &id, &headers);
     let text = document.to_string();
     let draft = draft(&caller.workspace, &id, &document, &text, &sealed);
     let created_at = clock::to_iso8601(draft.at);
-    let mut tx = shared.store.begin_write().await?;
-    quota::check_bytes(&shared, &mut tx, &caller.workspace, text.len()).await?;
-    document::insert(&mut tx, Table::Mcp, &draft).await?;
+    let mut tx = state.store.begin_write().await?;
+    quota::check_bytes(&state, &mut tx, &caller.workspace, text.len()).await?;
+    json_record::insert(&mut tx, Table::Mcp, &draft).await?;
     tx.commit().await?;
     Ok(axum::Json(json!({
         "id": id,
@@ -97,19 +97,19 @@ async fn create(State(shared): State<Arc<AppState>>, caller: ApiCaller, Json(bod
 }
 
 async fn list(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     PageQuery(page): PageQuery<true>,
 ) -> Result<ListResponse, ApiError> {
-    MCP.list(&shared, &caller, &page).await
+    MCP.list(&state, &caller, &page).await
 }
 
-async fn read(State(shared): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
-    MCP.read(&shared, &caller, &id).await.map(axum::Json)
+async fn read(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+    MCP.read(&state, &caller, &id).await.map(axum::Json)
 }
 
 async fn replace(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
@@ -117,25 +117,26 @@ async fn replace(
     // An invalid body is reported before a missing configuration.
     parse(body.clone(), None)?;
     let id = MCP.parse_id(&id)?;
-    let mut tx = shared.store.begin_write().await?;
-    let row = document::find_in(&mut tx, Table::Mcp, &caller.workspace, &id).await?;
+    let mut tx = state.store.begin_write().await?;
+    let row = json_record::find_in(&mut tx, Table::Mcp, &caller.workspace, &id).await?;
     let row = row.ok_or_else(|| MCP.not_found())?;
-    let old: SecretHeaders = secrets::open(&shared.vault, &row.id, &row.secrets)?;
+    let old: SecretHeaders = secrets::open(&state.vault, &row.id, &row.secrets)?;
     let (document, headers) = parse(body, Some(&old))?;
-    let sealed = secrets::seal(&shared.vault, &id, &headers);
+    let sealed = secrets::seal(&state.vault, &id, &headers);
     let text = document.to_string();
-    quota::check_growth(&shared, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
-    document::update(&mut tx, Table::Mcp, &draft(&caller.workspace, &id, &document, &text, &sealed)).await?;
-    let row = document::find_in(&mut tx, Table::Mcp, &caller.workspace, &id).await?;
+    quota::check_growth(&state, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
+    json_record::update(&mut tx, Table::Mcp, &draft(&caller.workspace, &id, &document, &text, &sealed))
+        .await?;
+    let row = json_record::find_in(&mut tx, Table::Mcp, &caller.workspace, &id).await?;
     let row = row.ok_or_else(|| MCP.not_found())?;
     tx.commit().await?;
     Ok(axum::Json(document_resource::to_json(&row)?))
 }
 
 async fn remove(
-    State(shared): State<Arc<AppState>>,
+    State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    MCP.remove(&shared, &caller, &id).await.map(|_| StatusCode::NO_CONTENT)
+    MCP.remove(&state, &caller, &id).await.map(|_| StatusCode::NO_CONTENT)
 }

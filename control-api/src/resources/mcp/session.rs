@@ -25,7 +25,7 @@ use crate::resources::secret_headers::SecretHeaders;
 use crate::state::AppState;
 use crate::store;
 use crate::store::conversation::Row;
-use crate::store::document::{self, Table};
+use crate::store::json_record::{self, Table};
 use crate::store::secrets;
 
 /// Maximum time for listing a server's tools. The call does not wait for it.
@@ -209,18 +209,18 @@ fn sanitize_name(name: &str) -> String {
 
 /// The agent's MCP servers; `None` if it has none.
 pub(crate) async fn load_servers(
-    shared: &AppState,
+    state: &AppState,
     row: &Row,
     agent: &Value,
 ) -> store::Result<Option<Arc<dyn ToolServers>>> {
-    let ids = document::string_list(agent, "mcp");
-    let rows = shared.store.documents(Table::Mcp, &row.workspace, &ids).await?;
+    let ids = json_record::string_list(agent, "mcp");
+    let rows = state.store.documents(Table::Mcp, &row.workspace, &ids).await?;
     let stored = ids.iter().filter_map(|id| rows.iter().find(|row| row.id == *id));
-    let servers = stored.map(|row| load_config(shared, row)).collect::<store::Result<Vec<_>>>()?;
+    let servers = stored.map(|row| load_config(state, row)).collect::<store::Result<Vec<_>>>()?;
     if servers.is_empty() {
         return Ok(None);
     }
-    let (client, conversation) = (shared.http_client.clone(), row.id.clone());
+    let (client, conversation) = (state.http_client.clone(), row.id.clone());
     Ok(Some(Arc::new(McpServers {
         client,
         conversation,
@@ -285,14 +285,14 @@ struct ServerConfig {
     headers: SecretHeaders,
 }
 
-fn load_config(shared: &AppState, row: &document::Row) -> store::Result<ServerConfig> {
+fn load_config(state: &AppState, row: &json_record::Row) -> store::Result<ServerConfig> {
     let mcp = document_resource::to_json(row)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     Ok(ServerConfig {
         name: text(&mcp["name"]),
         kind: text(&mcp["type"]),
         url: text(&mcp["request_config"]["url"]),
-        headers: secrets::open(&shared.vault, &row.id, &row.secrets)?,
+        headers: secrets::open(&state.vault, &row.id, &row.secrets)?,
     })
 }
 

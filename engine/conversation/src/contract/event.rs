@@ -2,7 +2,7 @@
 //!
 //! An event is written once, where it is first known, with its number and time. The same value is
 //! the source of the webhook's body, the item of the event stream, the message on the data channel,
-//! the metric, the line of `simulate` and the record that REST reads ([`crate::view_of`]).
+//! the metric, the line of `simulate` and the record that REST reads ([`crate::view::ConversationView`]).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ impl EventEnvelope {
     /// conversation_id, type: "pipeline", event: {name, payload}}`.
     ///
     /// `None` for events that are not among the eleven of the interface. `started_micros` is the
-    /// wall clock at the start of the conversation, in µs since the Unix epoch ([`TransportEvent::Joined`]
+    /// wall clock at the start of the conversation, in µs since the Unix epoch ([`Event::Joined`]
     /// carries it).
     #[must_use]
     pub fn webhook_body(&self, conversation: ConversationId, started_micros: u64) -> Option<String> {
@@ -523,7 +523,7 @@ pub struct TurnTimes {
     /// From the true end of speech to the first sample sent.
     pub voice_to_voice: Option<f64>,
     /// From the true onset of an interruption to the last sample of the answer; null if speech did
-    /// not cut it. Set by [`TransportEvent::TurnReplyHeard`].
+    /// not cut it. Set by [`Event::TurnReplyHeard`].
     #[serde(default)]
     pub barge_in: Option<f64>,
     /// The times of the phases; not in `simulate`.
@@ -546,7 +546,7 @@ pub struct Timeline {
     pub tts_first_byte: Option<f64>,
     /// The first sample left for the network.
     pub first_sample: Option<f64>,
-    /// The last sample left. This field and the next are set by [`TransportEvent::TurnReplyHeard`].
+    /// The last sample left. This field and the next are set by [`Event::TurnReplyHeard`].
     pub heard_end: Option<f64>,
     /// Onset of the speech that cut the answer, or the time of the command that did.
     pub interrupted: Option<f64>,

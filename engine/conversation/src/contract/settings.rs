@@ -11,28 +11,10 @@ use serde_json::Value;
 use crate::contract::spec::{Greeting, Phrasing, Spec, ToolSpec, VadTiming};
 use crate::contract::stop_words;
 
-/// The longest duration that a setting allows, in seconds.
-pub const MAX_SECONDS: f64 = 1e7;
+pub use crate::contract::spec::{MAX_SECONDS, SettingError};
 
 /// The product's message after a stage failed.
 pub const DEFAULT_ERROR_MESSAGE: &str = "I'm sorry, something went wrong. Please say that again.";
-
-/// A setting is out of range or of the wrong type.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {reason}")]
-pub struct SettingError {
-    /// Name of the setting in the scenario format.
-    pub field: String,
-    /// The reason.
-    pub reason: String,
-}
-
-impl SettingError {
-    /// Creates the error for one setting.
-    pub fn new(field: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { field: field.into(), reason: reason.into() }
-    }
-}
 
 /// A message to speak.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

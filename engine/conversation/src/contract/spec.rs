@@ -5,7 +5,25 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::contract::settings::{MAX_SECONDS, SettingError};
+/// The longest duration that a setting allows, in seconds.
+pub const MAX_SECONDS: f64 = 1e7;
+
+/// A setting is out of range or of the wrong type.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {reason}")]
+pub struct SettingError {
+    /// Name of the setting in the scenario format.
+    pub field: String,
+    /// The reason.
+    pub reason: String,
+}
+
+impl SettingError {
+    /// Creates the error for one setting.
+    pub fn new(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { field: field.into(), reason: reason.into() }
+    }
+}
 
 /// Everything that the state machine knows about its agent. Built by [`crate::contract::settings`]; every
 /// value is in range.

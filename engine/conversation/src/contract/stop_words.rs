@@ -2,7 +2,9 @@
 //! ends the agent's reply as soon as the STT recognises it. It does not wait for a minimum duration
 //! of speech or for the final transcript.
 
-use crate::words::normalize_text;
+use unicode_normalization::UnicodeNormalization as _;
+
+use crate::words::{is_ideograph, normalize_text};
 
 /// Stop words by language (ISO 639-1), in lower case and without punctuation.
 const STOP_WORDS: [(&str, &[&str]); 11] = [
@@ -83,15 +85,32 @@ pub(crate) fn stop_words_for(language: &str) -> Vec<String> {
     of(&primary).or_else(|| of("en")).unwrap_or_default().iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Whether a transcript begins with one of these words, as a whole word. A script without spaces
-/// does not mark the end of a word, so there a prefix is enough.
+/// Whether a transcript begins with one of these words, as a whole word. The words are in the form of
+/// [`stop_words_for`]. A script without spaces does not mark the end of a word, so there a prefix is
+/// enough.
 pub(crate) fn begins_with_stop_word(stop_words: &[String], text: &str) -> bool {
-    let plain = normalize_text(text);
+    let plain = normalize_for_comparison(text);
     stop_words.iter().any(|word| {
-        plain.strip_prefix(word.as_str()).is_some_and(|rest| {
-            rest.is_empty() || rest.starts_with(' ') || word.chars().all(crate::words::is_ideograph)
-        })
+        plain
+            .strip_prefix(word.as_str())
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(' ') || word.chars().all(is_ideograph))
     })
+}
+
+/// The form in which stop words and transcripts are compared. A hyphen or dash separates words, so
+/// "Tais-toi" equals "tais toi", and "stop—please" begins with "stop". Accents are composed, as some
+/// STT engines write them as separate characters, which would count as punctuation.
+fn normalize_for_comparison(text: &str) -> String {
+    // Each transcript is compared, interim ones too, so the common case does no more than necessary.
+    if text.is_ascii() && !text.contains('-') {
+        return normalize_text(text);
+    }
+    normalize_text(&text.nfc().map(|c| if is_dash(c) { ' ' } else { c }).collect::<String>())
+}
+
+/// Whether the character is a hyphen, a dash or a minus sign.
+fn is_dash(c: char) -> bool {
+    matches!(c, '-' | '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{fe58}' | '\u{fe63}' | '\u{ff0d}')
 }
 
 #[cfg(test)]
@@ -120,10 +139,33 @@ mod tests {
     }
 
     #[test]
+    fn a_hyphen_separates_words_and_an_accent_may_be_a_character_of_its_own() {
+        let french = stop_words_for("fr");
+        for text in [
+            "Tais-toi !",
+            "tais toi",
+            "Tais\u{2010}toi",
+            "Tais\u{2011}toi",
+            "Arrête-toi",
+            "Stop-stop",
+            "Stop—attends",
+            "Arre\u{302}te",
+            "ARRE\u{302}TE",
+            "C\u{327}a suffit",
+        ] {
+            assert!(begins_with_stop_word(&french, text), "{text}");
+        }
+        for text in ["Taistoi", "Tais", "-", "Arretes", "Non-stop"] {
+            assert!(!begins_with_stop_word(&french, text), "{text}");
+        }
+        assert!(begins_with_stop_word(&stop_words_for("ja"), "ストッフ\u{309a}"));
+    }
+
+    #[test]
     fn every_stop_word_is_as_a_transcript_reads_without_its_signs() {
         for (language, all) in STOP_WORDS {
             for word in all {
-                assert_eq!(normalize_text(word), *word, "{language}");
+                assert_eq!(normalize_for_comparison(word), *word, "{language}");
             }
         }
     }

@@ -338,8 +338,8 @@ mod tests {
             (2.0, Event::AgentSpeechHeard { utterance, text: "One two".into() }),
         ]);
         assert_eq!(view.end_reason, None);
-        let heard: Vec<_> = view.transcript().map(|item| (item.text.as_str(), item.interrupted)).collect();
-        assert_eq!(heard, [("One two", true)]);
+        let items: Vec<_> = view.transcript().map(|item| (item.text.as_str(), item.interrupted)).collect();
+        assert_eq!(items, [("One two", true)]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Barge-in: the user speaks while the agent does. The agent ducks, holds, kills or resumes its
+//! Barge-in: the user speaks while the agent does. The agent ducks, holds, cancels or resumes its
 //! reply.
 
 use core::time::Duration;
@@ -213,7 +213,7 @@ impl Conversation {
         self.update_agent_state();
         if self.spec.false_interruption_timeout.is_none() {
             self.explain_decision(|| "killed: false_interruption_timeout is null".into());
-            self.kill_reply(0, true);
+            self.cancel_reply(0, true);
         } else {
             self.schedule_resume();
         }
@@ -300,7 +300,7 @@ impl Conversation {
         }
         if self.floor.front().is_some_and(|head| head.is_unheard_greeting()) {
             self.explain_decision(|| "the greeting is dropped: the user spoke first".into());
-            self.kill_reply(0, false);
+            self.cancel_reply(0, false);
         }
         let Some(head) = self.floor.front() else { return };
         let awaits_tool = head.has_spoken
@@ -335,13 +335,13 @@ impl Conversation {
                 self.explain_decision(|| "held: the user's words are final".into());
                 self.hold();
             }
-            // Without `false_interruption_timeout`, `hold` has already killed the reply.
+            // Without `false_interruption_timeout`, `hold` has already cancelled the reply.
             if self.floor.front().is_some_and(|head| head.held) {
                 self.explain_decision(|| "killed: the user's words are final".into());
-                self.kill_reply(0, true);
+                self.cancel_reply(0, true);
             }
         }
-        self.kill_waiting_answers();
+        self.cancel_waiting_replies();
     }
 
     /// Whether the user's turn begins with a stop word.
@@ -371,19 +371,19 @@ impl Conversation {
             self.explain_decision(|| "held: the user's words begin with a stop word".into());
             self.hold();
         }
-        // Without `false_interruption_timeout`, `hold` has already killed the reply.
+        // Without `false_interruption_timeout`, `hold` has already cancelled the reply.
         if self.floor.front().is_some_and(|head| head.held) {
             self.explain_decision(|| "killed: the user's words begin with a stop word".into());
-            self.kill_reply(0, true);
+            self.cancel_reply(0, true);
         }
-        self.kill_waiting_answers();
+        self.cancel_waiting_replies();
     }
 
     /// Kills the answers to older turns that wait behind other speech.
-    pub(crate) fn kill_waiting_answers(&mut self) {
+    pub(crate) fn cancel_waiting_replies(&mut self) {
         while let Some(index) = self.floor.iter().skip(1).position(|reply| reply.kind == ReplyKind::Turn) {
             self.explain_decision(|| "killed: a waiting reply to an older turn".into());
-            self.kill_reply(index + 1, true);
+            self.cancel_reply(index + 1, true);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! State machine of one conversation: inputs and their times come in, requests and events go out.
 //! The crate's documentation describes the driver's side.
 //!
-//! Phases of a conversation (`Phase` in `lifecycle`):
+//! Phases of a conversation (`Phase`):
 //!
 //! ```text
 //! New --first input--> Running --call limit, Stop with exit message--> Ending
@@ -15,13 +15,17 @@
 //!
 //! Each module holds the rules of its name:
 //!
-//! - `endpoint`: end of the user's turn.
-//! - `barge_in`: duck, hold, kill, resume.
-//! - `floor`: the reply that plays.
+//! - `speech`: the user's speech as the VAD reports it.
+//! - `endpointing`: end of the user's turn.
+//! - `barge_in`: duck, hold, cancel, resume.
+//! - `floor`: the reply that plays, and those that wait.
+//! - `reply`, `phrase`: one reply; its text, cut into segments.
 //! - `think`: generations of the LLM.
-//! - `tools`: tools and their messages.
+//! - `tools`, `guardrail`: tools and their messages; triggered guardrails.
 //! - `voice`: TTS and playout.
+//! - `heard_text`, `history`: what the user has heard; the history for the LLM.
 //! - `lifecycle`: greeting, idle, limit, commands, end.
+//! - `timers`: the deadlines of all rules.
 
 use std::collections::VecDeque;
 
@@ -30,12 +34,23 @@ use crate::contract::input::Input;
 use crate::contract::output::{Explanation, Output};
 use crate::contract::spec::Spec;
 use crate::contract::time::Time;
-use crate::machine::endpoint::Turn;
 use crate::machine::history::History;
-use crate::machine::lifecycle::Phase;
 use crate::machine::reply::{Reply, RunningTool};
-use crate::machine::speech::UserSpeech;
+use crate::machine::speech::{Turn, UserSpeech};
 use crate::machine::timers::{TimerKind, Timers};
+
+/// Phase of the call. The drawing above shows the transitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// No input has arrived.
+    New,
+    /// The call is running.
+    Running,
+    /// The exit message is played.
+    Ending(EndReason),
+    /// The call is over.
+    Ended,
+}
 
 /// One conversation.
 pub struct Conversation {
@@ -170,7 +185,7 @@ impl Conversation {
         self.timers.next_deadline()
     }
 
-    /// Times of committed turns that no [`TransportEvent::Turn`] has reported yet, because their replies
+    /// Times of committed turns that no [`Event::Turn`] has reported yet, because their replies
     /// have not started to play.
     pub fn unreported_turn_times(&self) -> impl Iterator<Item = &TurnTimes> {
         self.floor.iter().filter_map(|reply| reply.turn_times.as_ref())

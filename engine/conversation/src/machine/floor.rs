@@ -10,7 +10,7 @@
 //!  |  | +-- hold --> HELD <- hold -+  |
 //!  |  +--- resume --'   '--- resume --+
 //!  |
-//!  +-- end_reply --> ENDED <-- kill_reply, from every state
+//!  +-- end_reply --> ENDED <-- cancel_reply, from every state
 //! ```
 //!
 //! WAITING: no utterance has started. HELD: user speech pauses the reply. `end_reply` ends a head
@@ -239,7 +239,7 @@ impl Conversation {
 
     /// Kills a reply: cancels its epoch, stops its LLM and TTS requests. The history gets the heard
     /// text.
-    pub(crate) fn kill_reply(&mut self, index: usize, emit_interruption: bool) {
+    pub(crate) fn cancel_reply(&mut self, index: usize, emit_interruption: bool) {
         let now = self.now;
         let Some(mut reply) = self.floor.remove(index) else { return };
         // No event has announced a reply that waits behind uninterruptible speech, so its end emits
@@ -280,7 +280,7 @@ impl Conversation {
             self.unduck(false);
         }
         self.last_reply_end = now;
-        // A reply that is killed before its first sample emits no `TurnReplyHeard`. The turn times
+        // A reply that is cancelled before its first sample emits no `TurnReplyHeard`. The turn times
         // carry the time of its interruption instead.
         if let Some(times) =
             reply.turn_times.as_mut().filter(|_| reply.interruption_emitted && !reply.has_spoken)

@@ -20,7 +20,7 @@ impl Conversation {
         let sounded =
             self.floor.get(index.unwrap_or(usize::MAX)).is_none_or(|reply| reply.turn_times.is_none());
         if let Some(index) = index {
-            self.kill_reply(index, true);
+            self.cancel_reply(index, true);
         }
         let mut reply =
             self.new_message_reply(ReplyKind::Guardrail, SpeechSource::Guardrail, say.to_owned(), false);

@@ -6,7 +6,7 @@ use crate::contract::event::{EndReason, Event, HistoryItem, Role, Stage};
 use crate::contract::input::{Command, CommandId, GenerationId, MAX_VISITOR_CONTEXT_BYTES};
 use crate::contract::output::{CommandOutcome, Output, Rejection, SpeechSource};
 use crate::contract::time::Time;
-use crate::machine::conversation::Conversation;
+use crate::machine::conversation::{Conversation, Phase};
 use crate::machine::history::text_item;
 use crate::machine::reply::{Reply, ReplyKind};
 use crate::machine::timers::TimerKind;
@@ -14,21 +14,8 @@ use crate::machine::timers::TimerKind;
 /// A stage that has failed for this long without a success ends the call.
 const MAX_STAGE_FAILURE_TIME: Duration = Duration::from_secs(30);
 
-/// Phase of the call. `conversation` has a drawing of the transitions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// No input has arrived.
-    New,
-    /// The call is running.
-    Running,
-    /// The exit message is played.
-    Ending(EndReason),
-    /// The call is over.
-    Ended,
-}
-
 impl Conversation {
-    /// Whether the phase is not `RunningTool`, so that no new speech may start.
+    /// Whether the phase is not `Running`, so that no new speech may start.
     pub(crate) fn is_ending(&self) -> bool {
         !matches!(self.phase, Phase::Running)
     }
@@ -120,7 +107,7 @@ impl Conversation {
     /// warning.
     fn stop_all_speech(&mut self) {
         while !self.floor.is_empty() {
-            self.kill_reply(0, false);
+            self.cancel_reply(0, false);
         }
         self.discard_preemptive_reply("the call ends");
         self.warning_pending = false;
@@ -226,7 +213,7 @@ impl Conversation {
                     return CommandOutcome::NothingToDo;
                 }
                 if self.floor.front().is_some_and(Reply::is_unheard_greeting) {
-                    self.kill_reply(0, false);
+                    self.cancel_reply(0, false);
                 }
                 if interrupt {
                     self.interrupt();
@@ -298,7 +285,7 @@ impl Conversation {
         CommandOutcome::Accepted
     }
 
-    /// Kills the current reply and the queued ones. Uninterruptible speech is not killed, except
+    /// Cancels the current reply and the queued ones. Uninterruptible speech is not cancelled, except
     /// queued answers to turns: they have not started to speak.
     fn interrupt(&mut self) -> CommandOutcome {
         let Some(head) = self.floor.front() else { return CommandOutcome::NothingToDo };
@@ -306,11 +293,11 @@ impl Conversation {
             return CommandOutcome::Rejected(Rejection::Uninterruptible);
         }
         self.explain_decision(|| "killed: an interrupt was requested".into());
-        self.kill_reply(0, true);
+        self.cancel_reply(0, true);
         while let Some(index) =
             self.floor.iter().position(|reply| reply.interruptible || reply.kind == ReplyKind::Turn)
         {
-            self.kill_reply(index, false);
+            self.cancel_reply(index, false);
         }
         CommandOutcome::Accepted
     }

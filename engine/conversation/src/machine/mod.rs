@@ -3,7 +3,7 @@
 
 pub(crate) mod barge_in;
 pub mod conversation;
-pub(crate) mod endpoint;
+pub(crate) mod endpointing;
 pub(crate) mod floor;
 pub(crate) mod guardrail;
 pub(crate) mod heard_text;

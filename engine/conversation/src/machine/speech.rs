@@ -1,4 +1,4 @@
-//! The user's speech as the VAD reports it.
+//! The user's speech as the VAD reports it, and the turn that it forms.
 //!
 //! ```text
 //!           start(onset)
@@ -16,6 +16,34 @@ use core::time::Duration;
 use crate::contract::input::SpeechSegmentId;
 use crate::contract::spec::VadTiming;
 use crate::contract::time::Time;
+
+/// The user's open turn.
+#[derive(Default)]
+pub(crate) struct Turn {
+    /// Final transcripts, joined.
+    pub(crate) text: String,
+    /// The interim transcript, which may still change.
+    pub(crate) interim: String,
+    /// True onset of its first speech segment.
+    pub(crate) first_onset: Option<Time>,
+    /// True end of its last speech segment.
+    pub(crate) speech_end: Option<Time>,
+    /// True end of earlier speech whose words did not arrive in time. Words that arrive later
+    /// belong to that speech, and their latencies are measured from here.
+    pub(crate) late_speech_end: Option<Time>,
+    /// The turn model's P(turn is over) for the last speech segment.
+    pub(crate) end_of_turn_probability: Option<f32>,
+    /// Start of the current wait.
+    pub(crate) wait_started_at: Time,
+    /// Arrival of the last final transcript.
+    pub(crate) last_final_at: Option<Time>,
+    /// Whether a final transcript was more than a backchannel over the agent's speech.
+    pub(crate) has_non_backchannel: bool,
+    /// Whether the turn is a backchannel, so that the agent continues.
+    pub(crate) is_backchannel: bool,
+    /// Number of preemptive replies that were started for this turn.
+    pub(crate) preemptive_attempts: u32,
+}
 
 /// The current or last speech segment of the user.
 #[derive(Default)]

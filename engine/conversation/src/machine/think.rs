@@ -88,9 +88,9 @@ impl Conversation {
         if wants_reply {
             if self.floor.front().is_some_and(|head| head.interruptible || head.is_unheard_greeting()) {
                 self.explain_decision(|| "killed: a new turn is committed".into());
-                self.kill_reply(0, true);
+                self.cancel_reply(0, true);
             }
-            self.kill_waiting_answers();
+            self.cancel_waiting_replies();
         }
         let timeline = Timeline {
             speech_end: speech_end.map(Time::as_seconds),

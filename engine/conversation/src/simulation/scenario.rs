@@ -5,30 +5,11 @@ use core::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::contract::settings::{SettingError, Settings, SpokenMessage};
-use crate::simulation::scenario_fields::{ObjectReader, parse_time};
-use crate::simulation::strict_json::{self, to_single_line};
+use crate::simulation::scenario_fields::{ObjectReader, ScenarioError, parse_time, read_message};
+use crate::simulation::strict_json;
 
 /// Maximum size of a scenario file in bytes.
 pub const MAX_SCENARIO_BYTES: usize = 16 << 20;
-
-/// A scenario is malformed: the field and the reason.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {reason}")]
-pub struct ScenarioError {
-    /// Path of the field, such as `user[1].from`; `file` for the file as a whole.
-    pub field: String,
-    /// The reason.
-    pub reason: String,
-}
-
-impl ScenarioError {
-    pub(crate) fn new(field: impl Into<String>, reason: impl Into<String>) -> Self {
-        let field = to_single_line(field.into());
-        // The key is an empty string.
-        let field = if field.is_empty() { "\"\"".into() } else { field };
-        Self { field, reason: to_single_line(reason.into()) }
-    }
-}
 
 type ParseResult<T> = Result<T, ScenarioError>;
 
@@ -201,18 +182,6 @@ fn read_settings(object: &ObjectReader<'_>) -> ParseResult<Settings> {
     }
     settings.to_spec().map_err(|bad| ScenarioError::new(object.path(&bad.field), bad.reason))?;
     Ok(settings)
-}
-
-/// Parses `{say, audio}`, with `wait` if allowed.
-pub(crate) fn read_message(object: &ObjectReader<'_>, wait: bool) -> ParseResult<SpokenMessage> {
-    object.reject_unknown_keys(if wait { &["say", "audio", "wait"] } else { &["say", "audio"] })?;
-    let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
-    let say = object.required_text("say")?;
-    Ok(SpokenMessage {
-        text: say,
-        audio_seconds: seconds(object.time("audio")?),
-        delay_seconds: if wait { seconds(object.time("wait")?) } else { 0.0 },
-    })
 }
 
 fn read_user_speech(object: &ObjectReader<'_>, defaults: Defaults) -> ParseResult<ScriptedSpeech> {

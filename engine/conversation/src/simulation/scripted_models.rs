@@ -27,7 +27,7 @@ impl Simulation<'_> {
                 reply.in_reply_to.strip_prefix("tool:").is_some_and(|name| tools.contains(&name))
             });
         }
-        let said = request
+        let user_text = request
             .history
             .iter()
             .rev()
@@ -35,7 +35,7 @@ impl Simulation<'_> {
             .map(|item| normalize_text(&item.text))?;
         replies.iter().position(|reply| {
             reply.in_reply_to == "*"
-                || !reply.in_reply_to.starts_with("tool:") && normalize_text(&reply.in_reply_to) == said
+                || !reply.in_reply_to.starts_with("tool:") && normalize_text(&reply.in_reply_to) == user_text
         })
     }
 

@@ -21,10 +21,11 @@ use crate::simulation::report::Report;
 use crate::simulation::scenario::{ActionKind, Scenario, ScriptedSpeech, parse_scenario};
 use crate::simulation::trace;
 
-pub use crate::simulation::scenario::{MAX_SCENARIO_BYTES, ScenarioError};
+pub use crate::simulation::scenario::MAX_SCENARIO_BYTES;
+pub use crate::simulation::scenario_fields::ScenarioError;
 
 /// More steps than any conversation needs: a scenario that is not finished by then never ends.
-const MAX_STEPS: u32 = 20_000_000;
+const MAX_SIMULATION_STEPS: u32 = 20_000_000;
 
 /// Runs a scenario file and returns its events, one JSON object per line; with `explain` also the
 /// reasons.
@@ -194,8 +195,8 @@ impl<'a> Simulation<'a> {
             );
             for until in [from + hold_after, to] {
                 if until <= to {
-                    let heard = Input::SpeechContinued { until: time_at(until) };
-                    self.schedule(time_at(until.max(from + start)), 1, ScheduledEvent::Inputs(vec![heard]));
+                    let input = Input::SpeechContinued { until: time_at(until) };
+                    self.schedule(time_at(until.max(from + start)), 1, ScheduledEvent::Inputs(vec![input]));
                 }
             }
             let speech_segment = SpeechSegmentId(index as u32);
@@ -237,7 +238,7 @@ impl<'a> Simulation<'a> {
     fn run(&mut self) -> Result<(), ScenarioError> {
         let until = time_at(self.scenario.until);
         self.send_input(Input::Start);
-        for _ in 0..MAX_STEPS {
+        for _ in 0..MAX_SIMULATION_STEPS {
             let deadline = self.conversation.poll_timeout().map(|(at, _)| at);
             let next = self.event_queue.peek().map(|Reverse((at, _, _))| *at);
             let Some(time) = deadline.into_iter().chain(next).min().filter(|time| *time <= until) else {

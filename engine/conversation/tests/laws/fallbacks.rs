@@ -24,20 +24,27 @@ pub(super) fn fallback_model_once(h: &RunLog) -> Result<(), String> {
     let mut sent_to_tts: BTreeSet<GenerationId> = BTreeSet::new();
     for (place, step) in h.entries.iter().enumerate() {
         match step {
-            LogEntry::Input(at, Input::Llm { generation: step, event }) => {
-                let open = !answered.contains(step);
+            LogEntry::Input(at, Input::Llm { generation, event }) => {
+                let open = !answered.contains(generation);
                 if matches!(event, LlmEvent::End { .. } | LlmEvent::Failed(_)) {
-                    answered.insert(*step);
+                    answered.insert(*generation);
                 }
-                let Some(request) = requests.get(step).filter(|_| open) else { continue };
-                let due =
-                    exists && !request.use_fallback && !request.preemptive && !sent_to_tts.contains(step);
+                let Some(request) = requests.get(generation).filter(|_| open) else { continue };
+                let due = exists
+                    && !request.use_fallback
+                    && !request.preemptive
+                    && !sent_to_tts.contains(generation);
                 // Deadlines of the same time come first and may have stopped the request.
                 let again = |output: &Output| match output {
-                    Output::RequestLlm(again) => again.use_fallback && again.generation.epoch == step.epoch,
-                    Output::CancelLlm(stopped) => stopped == step,
+                    Output::RequestLlm(again) => {
+                        again.use_fallback && again.generation.epoch == generation.epoch
+                    }
+                    Output::CancelLlm(stopped) => stopped == generation,
                     Output::Synthesize(speech) => {
-                        matches!(speech.source, SpeechSource::Generation { generation: of, .. } if of == *step)
+                        matches!(
+                            speech.source,
+                            SpeechSource::Generation { generation: of, .. } if of == *generation
+                        )
                     }
                     Output::End(_) => true,
                     _ => false,
@@ -46,33 +53,32 @@ pub(super) fn fallback_model_once(h: &RunLog) -> Result<(), String> {
                     && due
                     && !immediate_outputs(&h.entries, place).any(again)
                 {
-                    return Err(format!("{step:?} failed and no other model is asked, {at}"));
+                    return Err(format!("{generation:?} failed and no other model is asked, {at}"));
                 }
             }
             LogEntry::Output(at, Output::RequestLlm(request)) => {
                 let id = request.generation;
                 if request.use_fallback {
-                    let before = id.index.checked_sub(1).map(|step| GenerationId { index: step, ..id });
+                    let before = id.index.checked_sub(1).map(|index| GenerationId { index, ..id });
                     let before = before
-                        .filter(|step| !sent_to_tts.contains(step))
-                        .and_then(|step| requests.get(&step));
+                        .filter(|generation| !sent_to_tts.contains(generation))
+                        .and_then(|generation| requests.get(&generation));
                     if !exists || before.is_none_or(|before| before.use_fallback) {
                         return Err(format!("{id:?} asks another model, {at}"));
                     }
                 }
                 requests.insert(id, request.clone());
             }
-            LogEntry::Output(_, Output::CancelLlm(step)) => {
-                answered.insert(*step);
+            LogEntry::Output(_, Output::CancelLlm(generation)) => {
+                answered.insert(*generation);
             }
             LogEntry::Output(
                 _,
                 Output::Synthesize(TtsRequest {
-                    source: SpeechSource::Generation { generation: step, .. },
-                    ..
+                    source: SpeechSource::Generation { generation, .. }, ..
                 }),
             ) => {
-                sent_to_tts.insert(*step);
+                sent_to_tts.insert(*generation);
             }
             _ => {}
         }
@@ -144,7 +150,7 @@ pub(super) fn fallback_voice_once(h: &RunLog) -> Result<(), String> {
 pub(super) fn guardrail_takes_the_place(h: &RunLog) -> Result<(), String> {
     let mut reply: Option<Epoch> = None;
     let mut replaced: BTreeSet<Epoch> = BTreeSet::new();
-    let mut voices: BTreeMap<SegmentId, Epoch> = BTreeMap::new();
+    let mut speeches: BTreeMap<SegmentId, Epoch> = BTreeMap::new();
     let (mut fired, mut words_due) = (false, false);
     for step in &h.entries {
         match step {
@@ -172,11 +178,11 @@ pub(super) fn guardrail_takes_the_place(h: &RunLog) -> Result<(), String> {
                         request.generation.epoch
                     }
                     Output::Synthesize(speech) => {
-                        voices.insert(speech.segment, speech.epoch);
+                        speeches.insert(speech.segment, speech.epoch);
                         words_due &= speech.source != SpeechSource::Guardrail;
                         speech.epoch
                     }
-                    Output::Play(segment) => match voices.get(segment) {
+                    Output::Play(segment) => match speeches.get(segment) {
                         Some(epoch) => *epoch,
                         None => continue,
                     },

@@ -380,8 +380,8 @@ impl Harness {
     /// Most events of cancelled requests never arrive. A few do, and must have no effect.
     fn is_stale(&mut self, input: &Input) -> bool {
         match input {
-            Input::Llm { generation: step, .. } => {
-                self.cancelled_generations.contains(step) && self.random.chance(90)
+            Input::Llm { generation, .. } => {
+                self.cancelled_generations.contains(generation) && self.random.chance(90)
             }
             Input::Tts { segment, .. } => !self.segments.contains_key(segment) && self.random.chance(90),
             _ => false,
@@ -441,19 +441,16 @@ impl Harness {
     fn handle_output(&mut self, output: Output) {
         match output {
             Output::RequestLlm(request) => {
-                let step = request.generation;
+                let generation = request.generation;
                 let mut at = self.now + self.random.grid_micros(0, 800_000);
                 if self.random.chance(8) {
-                    self.schedule(
-                        at,
-                        Input::Llm { generation: step, event: LlmEvent::Failed("scripted".into()) },
-                    );
+                    self.schedule(at, Input::Llm { generation, event: LlmEvent::Failed("scripted".into()) });
                     return;
                 }
                 if self.random.chance(4) {
                     return; // never answers: the conversation's own timeout must apply
                 }
-                self.schedule(at, Input::Llm { generation: step, event: LlmEvent::Started });
+                self.schedule(at, Input::Llm { generation, event: LlmEvent::Started });
                 let text = self.random.pick(REPLIES);
                 let silent = request.tools_allowed && self.random.chance(15);
                 for word in text.split_inclusive(' ') {
@@ -461,12 +458,9 @@ impl Harness {
                         break;
                     }
                     at += self.random.below(4) * 10_000;
-                    self.schedule(at, Input::Llm { generation: step, event: LlmEvent::Text(word.into()) });
+                    self.schedule(at, Input::Llm { generation, event: LlmEvent::Text(word.into()) });
                     if self.random.chance(2) {
-                        self.schedule(
-                            at,
-                            Input::Llm { generation: step, event: LlmEvent::Failed("cut".into()) },
-                        );
+                        self.schedule(at, Input::Llm { generation, event: LlmEvent::Failed("cut".into()) });
                         return;
                     }
                 }
@@ -478,21 +472,21 @@ impl Harness {
                             name,
                             arguments: serde_json::json!({"a": i}),
                         };
-                        self.schedule(at, Input::Llm { generation: step, event });
+                        self.schedule(at, Input::Llm { generation, event });
                     }
                 } else if self.random.chance(4) {
-                    self.schedule(at, Input::Llm { generation: step, event: LlmEvent::Guardrail });
+                    self.schedule(at, Input::Llm { generation, event: LlmEvent::Guardrail });
                 }
                 self.schedule(
                     at,
                     Input::Llm {
-                        generation: step,
+                        generation,
                         event: LlmEvent::End { prompt_tokens: 9, completion_tokens: 9 },
                     },
                 );
             }
-            Output::CancelLlm(step) => {
-                self.cancelled_generations.insert(step);
+            Output::CancelLlm(generation) => {
+                self.cancelled_generations.insert(generation);
             }
             Output::Synthesize(request) => {
                 let segment = request.segment;

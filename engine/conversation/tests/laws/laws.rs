@@ -66,26 +66,23 @@ type Law = (&'static str, fn(&RunLog) -> Result<(), String>);
 const LAWS: &[Law] = &[
     ("starts and stops of the user alternate", user_alternates),
     ("starts and stops of the agent come in pairs, one utterance at a time", agent_alternates),
-    ("facts are numbered without a gap and their times never run backwards", events_are_numbered),
-    ("nothing is asked for an epoch after it was cancelled", cancelled_is_silent),
-    ("silence reaches rest: no deadline is left, and the agent listens", comes_to_rest),
-    ("heard text is a prefix of said text and never shrinks", heard_is_said),
+    ("events are numbered without a gap and their times never decrease", events_are_numbered),
+    ("no request is made for an epoch after its cancellation", cancelled_is_silent),
+    ("after enough silence, no deadline is left and the agent listens", comes_to_rest),
+    ("heard text is a prefix of the spoken text and never shrinks", heard_is_said),
     ("every committed user text is in history exactly once", committed_once),
-    ("a tool call that ran keeps exactly one result", tools_once),
+    ("a tool call that ran has exactly one result", tools_once),
     ("no user word is lost or invented", no_word_lost),
-    ("one interruption is told per reply at most", interrupted_once),
-    ("after the end nothing is told", end_is_last),
+    ("at most one interruption is reported per reply", interrupted_once),
+    ("no event follows the end", end_is_last),
     ("every command is answered exactly once", commands_are_answered),
     ("after a drain every deadline is in the future", deadlines_ahead),
-    ("what the LLM sees is what was told, to the letter", llm_sees_the_history),
-    (
-        "the view is what a look over all facts gives, before and after they were written down",
-        view_is_the_fold,
-    ),
-    ("a failed model is replaced once, before its first words only", fallback_model_once),
-    ("a failed voice is replaced once, before its first sound only", fallback_voice_once),
-    ("a guardrail's words take the place of its turn's reply", guardrail_takes_the_place),
-    ("what the voice was asked for sounds, unless it failed or was taken back", what_was_asked_sounds),
+    ("the LLM's history equals the emitted history exactly", llm_sees_the_history),
+    ("the view equals a fold over all events, before and after serialization", view_is_the_fold),
+    ("a failed LLM is replaced once, and only before its first words", fallback_model_once),
+    ("a failed TTS is replaced once, and only before its first audio", fallback_voice_once),
+    ("a guardrail's response replaces its turn's reply", guardrail_takes_the_place),
+    ("requested speech is played unless it failed or was cancelled", what_was_asked_sounds),
     ("same inputs, same outputs", replay_is_identical),
     ("a late driver changes nothing", late_driver_changes_nothing),
 ];
@@ -215,7 +212,8 @@ fn interrupted_once(h: &RunLog) -> Result<(), String> {
                 Event::MaxCallDurationWarning { .. } => others += usize::from(spec.warning_message.is_some()),
                 Event::AgentInterrupted => {
                     interruptions += 1;
-                    let replies = answers.len() + says.values().filter(|said| **said).count() + others;
+                    let accepted = says.values().filter(|accepted| **accepted).count();
+                    let replies = answers.len() + accepted + others;
                     if interruptions > replies {
                         return Err(format!("{interruptions} interruptions of {replies} replies, {at}"));
                     }

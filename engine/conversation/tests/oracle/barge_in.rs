@@ -22,8 +22,9 @@ const BACKCHANNELS: &str = "yeah yes yep yup yah ya mhm mmhm mhmm mmhmm mm mmm h
 fn is_backchannel(text: &str) -> bool {
     let plain = heard_text::normalize_text(text);
     let known = |word: &str| BACKCHANNELS.split_whitespace().any(|known| known == word);
-    let said: std::collections::BTreeSet<&str> = plain.split(' ').collect();
-    known(&plain.replace(' ', "")) || said.len() == 1 && known(said.first().copied().unwrap_or_default())
+    let distinct: std::collections::BTreeSet<&str> = plain.split(' ').collect();
+    known(&plain.replace(' ', ""))
+        || distinct.len() == 1 && known(distinct.first().copied().unwrap_or_default())
 }
 
 pub(crate) fn to_seconds(us: Micros) -> f64 {
@@ -132,7 +133,7 @@ impl CallRecord<'_> {
         self.emit_interrupted(r);
         self.update_agent_state();
         if self.case.settings.false_interruption_timeout.is_none() {
-            self.kill_reply(r, true);
+            self.cancel_reply(r, true);
         }
     }
 
@@ -211,7 +212,7 @@ impl CallRecord<'_> {
         if let Some(head) = self.head()
             && self.replies[head].is_unheard_greeting()
         {
-            self.kill_reply(head, false);
+            self.cancel_reply(head, false);
         }
         let Some(head) = self.head() else { return };
         let reply = &self.replies[head];
@@ -238,25 +239,25 @@ impl CallRecord<'_> {
                 self.hold(head);
             }
             if self.replies[head].ended_at.is_none() {
-                self.kill_reply(head, true);
+                self.cancel_reply(head, true);
             }
         }
-        self.kill_waiting_answers();
+        self.cancel_waiting_replies();
     }
 
     /// Ends the answers to older turns that wait for other speech.
-    pub(crate) fn kill_waiting_answers(&mut self) {
+    pub(crate) fn cancel_waiting_replies(&mut self) {
         for r in self.floor().into_iter().skip(1) {
             if self.replies[r].kind == ReplyKind::Answer {
-                self.kill_reply(r, true);
+                self.cancel_reply(r, true);
             }
         }
     }
 
-    pub(crate) fn kill_reply(&mut self, r: usize, emit_interruption: bool) {
+    pub(crate) fn cancel_reply(&mut self, r: usize, emit_interruption: bool) {
         let now = self.now;
-        let behind = self.head().is_some_and(|head| head != r && !self.replies[head].interruptible);
-        let never_announced = behind && !self.replies[r].has_spoken();
+        let is_queued = self.head().is_some_and(|head| head != r && !self.replies[head].interruptible);
+        let never_announced = is_queued && !self.replies[r].has_spoken();
         if emit_interruption && !never_announced && !self.replies[r].is_unheard_greeting() {
             self.emit_interrupted(r);
         }

@@ -51,10 +51,10 @@ impl CallRecord<'_> {
         if !self.replies[head].interruptible && !self.replies[head].is_unheard_greeting() {
             return;
         }
-        self.kill_reply(head, true);
+        self.cancel_reply(head, true);
         for r in self.floor() {
             if self.replies[r].interruptible || self.replies[r].kind == ReplyKind::Answer {
-                self.kill_reply(r, false);
+                self.cancel_reply(r, false);
             }
         }
     }
@@ -63,7 +63,7 @@ impl CallRecord<'_> {
         if let Some(head) = self.head()
             && self.replies[head].is_unheard_greeting()
         {
-            self.kill_reply(head, false);
+            self.cancel_reply(head, false);
         }
         if interrupt {
             self.interrupt();
@@ -194,7 +194,7 @@ impl CallRecord<'_> {
     /// Cuts the current speech and discards the rest.
     fn stop_all_speech(&mut self) {
         for r in self.floor() {
-            self.kill_reply(r, false);
+            self.cancel_reply(r, false);
         }
         self.discard_preemptive_reply();
     }

@@ -13,7 +13,7 @@ const PROVIDER_TIMEOUT: Micros = 5 * SECOND + 1;
 /// A tool without a result for more than 20 s has failed.
 const TOOL_TIMEOUT: Micros = 20 * SECOND + 1;
 /// More steps than any reasonable call has.
-const MAX_STEPS: usize = 50_000;
+const MAX_CALL_STEPS: usize = 50_000;
 const DUCK_DELAY: Micros = SECOND * 6 / 100;
 
 /// The next event. Among events of the same time, the order of this list applies. Deadlines come
@@ -57,7 +57,7 @@ pub(crate) fn predict(case: &Case) -> Vec<(Micros, Value)> {
     while !record.over {
         let Some((at, next)) = record.next_event().filter(|(at, _)| *at <= case.until) else { break };
         steps += 1;
-        assert!(steps < MAX_STEPS, "{next:?} again and again at {at}");
+        assert!(steps < MAX_CALL_STEPS, "{next:?} again and again at {at}");
         record.now = record.now.max(at);
         record.apply_event(next);
         record.settle();
@@ -74,7 +74,7 @@ pub(crate) fn predict(case: &Case) -> Vec<(Micros, Value)> {
 impl CallRecord<'_> {
     /// Everything that follows at this time: deadlines first, then possible actions.
     pub(crate) fn settle(&mut self) {
-        for _ in 0..MAX_STEPS {
+        for _ in 0..MAX_CALL_STEPS {
             if self.failure_limit_reached && !self.over {
                 let reason = if self.ending { "max_call_duration" } else { "error" };
                 self.end_call(reason, Value::Null);

@@ -64,9 +64,9 @@ impl CallRecord<'_> {
             if let Some(head) = self.head()
                 && (self.replies[head].interruptible || self.replies[head].is_unheard_greeting())
             {
-                self.kill_reply(head, true);
+                self.cancel_reply(head, true);
             }
-            self.kill_waiting_answers();
+            self.cancel_waiting_replies();
         }
         self.emit("utterance_committed", json!({"text": text}));
         let prepared = self.preemptive_reply().filter(|_| turn != TurnSource::Typed);

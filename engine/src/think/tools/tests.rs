@@ -205,7 +205,7 @@ async fn a_server_that_never_answers_is_given_up_after_twenty_seconds() {
         () = request_received.notified() => tokio::time::pause(),
     }
     let silent = tokio::time::Instant::now();
-    let outcome = tokio::time::timeout(3 * TIMEOUT, running).await.expect("it is given up");
+    let outcome = tokio::time::timeout(3 * TOOL_REQUEST_TIMEOUT, running).await.expect("it is given up");
     assert_eq!(outcome, Err("timeout".into()));
     // The request was sent between the two instants; the clock has a resolution of a millisecond.
     let (min, max) = (silent.elapsed(), started.elapsed());

@@ -95,9 +95,9 @@ fn topic_stems(text: &str) -> HashSet<String> {
 mod tests {
     use super::*;
 
-    fn matches_rule(prompt: &str, said: &str) -> bool {
+    fn matches_rule(prompt: &str, user_text: &str) -> bool {
         let rules = [GuardrailRule { key: "k".into(), prompt: prompt.into() }];
-        first_match(&rules, said) == Some("k")
+        first_match(&rules, user_text) == Some("k")
     }
 
     #[test]

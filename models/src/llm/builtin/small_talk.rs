@@ -3,7 +3,7 @@
 use conversation::event::Role;
 use knowledge::normalize_words;
 
-use super::{TurnContext, facts, speakable};
+use super::{TurnContext, knowledge_answer, speakable};
 
 /// The reply to greetings and questions about the agent itself; `None` for anything else.
 pub(super) fn reply(talk: &TurnContext<'_>) -> Option<String> {
@@ -114,7 +114,7 @@ pub(super) fn reply(talk: &TurnContext<'_>) -> Option<String> {
     {
         return Some(
             talk.last_text(Role::Assistant)
-                .map_or_else(|| "I didn't say anything yet.".into(), |said| said.trim().to_owned()),
+                .map_or_else(|| "I didn't say anything yet.".into(), |text| text.trim().to_owned()),
         );
     }
     if has(
@@ -246,7 +246,7 @@ fn greeting(talk: &TurnContext<'_>) -> String {
 }
 
 fn introduction(talk: &TurnContext<'_>) -> String {
-    let known = facts::identity(&talk.request.prompt).map(|sentence| speakable(&sentence));
+    let known = knowledge_answer::identity(&talk.request.prompt).map(|sentence| speakable(&sentence));
     match (talk.agent_name, known) {
         ("", Some(known)) => known,
         ("", None) => "I'm the assistant of this place.".into(),

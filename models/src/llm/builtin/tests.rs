@@ -36,9 +36,9 @@ fn request(history: Vec<HistoryItem>, tools: &[Tool]) -> Request {
         &"other",
         "The newsletter appears every month. It tells of new treatments and of the garden.",
     );
-    let said = history.last().map_or("", |item| item.text.as_str());
+    let user_text = history.last().map_or("", |item| item.text.as_str());
     let snippets = index
-        .search(said, 3)
+        .search(user_text, 3)
         .iter()
         .map(|hit| Snippet {
             kb_id: "kb".into(),

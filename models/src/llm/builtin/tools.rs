@@ -162,7 +162,7 @@ fn string_argument(name: &str, user_text: &str, object: &mut Option<String>) -> 
 }
 
 /// The object of the last preposition: "new york" in "the weather in new york please".
-fn prepositional_object(said: &str) -> Option<String> {
+fn prepositional_object(user_text: &str) -> Option<String> {
     const PREPOSITIONS: [&str; 13] =
         ["in", "for", "at", "of", "to", "about", "from", "on", "near", "with", "named", "called", "by"];
     const TRAILING_WORDS: [&str; 12] = [
@@ -179,7 +179,7 @@ fn prepositional_object(said: &str) -> Option<String> {
         "like",
         "tonight",
     ];
-    let tokens: Vec<&str> = said
+    let tokens: Vec<&str> = user_text
         .split_whitespace()
         .map(|token| token.trim_matches(|c: char| !c.is_alphanumeric()))
         .filter(|token| !token.is_empty())
@@ -219,14 +219,14 @@ pub(super) fn spoken_result(result: &str) -> String {
         Err(_) => Some(result.to_owned()),
     };
     let text = text.filter(|text| !text.trim().is_empty()).unwrap_or_else(|| "Done.".into());
-    let mut said = String::new();
+    let mut spoken = String::new();
     for sentence in knowledge::sentences(&text).iter().take(3).map(|sentence| speakable(sentence)) {
-        if said.is_empty() || said.len() + sentence.len() < MAX_SPOKEN_BYTES {
-            said.push_str(if said.is_empty() { "" } else { " " });
-            said.extend(sentence.chars().take(MAX_SPOKEN_BYTES));
+        if spoken.is_empty() || spoken.len() + sentence.len() < MAX_SPOKEN_BYTES {
+            spoken.push_str(if spoken.is_empty() { "" } else { " " });
+            spoken.extend(sentence.chars().take(MAX_SPOKEN_BYTES));
         }
     }
-    if said.is_empty() { "Done.".into() } else { said }
+    if spoken.is_empty() { "Done.".into() } else { spoken }
 }
 
 /// The main text of a result: a field with a typical name, else its plain fields one after the
@@ -250,8 +250,8 @@ fn main_text(value: &Value) -> Option<String> {
         Value::Number(number) => Some(number.to_string()),
         Value::Bool(yes) => Some(if *yes { "Yes." } else { "No." }.into()),
         Value::Array(items) => {
-            let said: Vec<String> = items.iter().take(3).filter_map(main_text).collect();
-            (!said.is_empty()).then(|| said.join(", "))
+            let sentences: Vec<String> = items.iter().take(3).filter_map(main_text).collect();
+            (!sentences.is_empty()).then(|| sentences.join(", "))
         }
         Value::Object(fields) => {
             if let Some(main) =
@@ -262,7 +262,7 @@ fn main_text(value: &Value) -> Option<String> {
             let plain = fields
                 .iter()
                 .filter(|(_, value)| value.is_string() || value.is_number() || value.is_boolean());
-            let said: Vec<String> = plain
+            let sentences: Vec<String> = plain
                 .take(4)
                 .map(|(name, value)| {
                     let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -273,9 +273,9 @@ fn main_text(value: &Value) -> Option<String> {
                     )
                 })
                 .collect();
-            match said.is_empty() {
+            match sentences.is_empty() {
                 true => fields.values().find_map(main_text),
-                false => Some(said.join(" ")),
+                false => Some(sentences.join(" ")),
             }
         }
         Value::Null => None,

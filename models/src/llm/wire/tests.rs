@@ -368,14 +368,14 @@ fn an_error_within_the_stream_is_told_in_its_words() {
 fn thoughts_are_left_out_however_they_are_cut() {
     let stream = "\n<think>Hmm, <b> they </thin want x.</think>\n\nIt is <think> four.";
     for size in 1..stream.len() {
-        let pieces: Vec<String> = stream
+        let chunks: Vec<String> = stream
             .as_bytes()
             .chunks(size)
             .map(|c| delta_chunk(json!({"content": std::str::from_utf8(c).unwrap()})))
             .collect();
-        let mut data: Vec<&str> = pieces.iter().map(String::as_str).collect();
+        let mut data: Vec<&str> = chunks.iter().map(String::as_str).collect();
         data.push("[DONE]");
-        assert_eq!(parse_stream(&[], &data).0, "It is <think> four.", "pieces of {size}");
+        assert_eq!(parse_stream(&[], &data).0, "It is <think> four.", "chunks of {size}");
     }
     let end = finish_chunk("stop");
     assert_eq!(parse_stream(&[], &[&delta_chunk(json!({"content": "<th"})), &end]).0, "<th");

@@ -8,15 +8,24 @@
 //! ```
 //!
 //! `Open` replaces a session in any state. Commands of an ended lease are ignored.
+//!
+//! The thread survives its decoder. If the decoder panics or cannot be loaded, the session is told,
+//! and the next decoder is loaded after a delay. During a long delay commands are read without a
+//! decoder: audio is discarded, and the transcript of a speech is empty. During a short one they
+//! wait, so that no audio is lost.
 
+use std::cell::RefCell;
+use std::ffi::{CStr, CString};
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use super::super::transcript_cleanup::clean_transcript;
 use super::ffi::Decoder;
 use super::{Event, Slot};
+use crate::panic_isolation::{RESTART_DELAY, catch_panic, run_until_done};
 use crate::{Error, ErrorKind, Sink};
 
 /// Samples between two interim hypotheses: .1 s.
@@ -34,50 +43,168 @@ pub(super) enum Command {
     Close,
 }
 
-/// Serves commands until the pool and the streams are dropped. `session` holds the session that a
-/// panicked decoder left, and then the current one.
-pub(super) fn run_decoder(
-    mut decoder: Decoder,
-    slot: &Weak<Slot>,
-    commands: &Receiver<Command>,
-    used_buffers: &Sender<Vec<i16>>,
-    session: &mut Option<DecoderSession>,
-) {
-    let channel = decoder.cepstral_mean();
-    if let Some(session) = session {
-        session.on_decoder_panic();
+/// A speech decoder: PocketSphinx, or a test double.
+pub(super) trait Recognizer {
+    /// The estimate of the channel.
+    fn cepstral_mean(&mut self) -> CString;
+    /// Restores an estimate of the channel.
+    fn set_cepstral_mean(&mut self, channel: &CStr);
+    /// Starts an utterance.
+    fn start_utterance(&mut self) -> Result<(), String>;
+    /// Decodes the next samples, mono at 16 kHz.
+    fn process(&mut self, pcm: &[i16]) -> Result<(), String>;
+    /// Ends the utterance.
+    fn end_utterance(&mut self) -> Result<(), String>;
+    /// The most likely words so far, including markers.
+    fn hypothesis(&mut self) -> String;
+}
+
+impl Recognizer for Decoder {
+    fn cepstral_mean(&mut self) -> CString {
+        Self::cepstral_mean(self)
     }
-    for command in commands {
-        let current =
-            |lease: u64| slot.upgrade().is_some_and(|slot| slot.lease.load(Ordering::Acquire) == lease);
+
+    fn set_cepstral_mean(&mut self, channel: &CStr) {
+        Self::set_cepstral_mean(self, channel);
+    }
+
+    fn start_utterance(&mut self) -> Result<(), String> {
+        Self::start_utterance(self)
+    }
+
+    fn process(&mut self, pcm: &[i16]) -> Result<(), String> {
+        Self::process(self, pcm)
+    }
+
+    fn end_utterance(&mut self) -> Result<(), String> {
+        Self::end_utterance(self)
+    }
+
+    fn hypothesis(&mut self) -> String {
+        Self::hypothesis(self)
+    }
+}
+
+/// What a decoder's thread has, whichever decoder it runs.
+pub(super) struct DecoderThread {
+    pub(super) slot: Weak<Slot>,
+    pub(super) commands: Receiver<Command>,
+    pub(super) used_buffers: Sender<Vec<i16>>,
+}
+
+impl DecoderThread {
+    /// Serves commands until the pool and the streams are dropped. `load` loads a decoder, at first
+    /// and after each failure. `wait` is how long the thread waits instead of a delay.
+    pub(super) fn run<D: Recognizer>(
+        self,
+        load: impl Fn() -> Result<D, String>,
+        wait: impl Fn(Duration) -> Duration,
+    ) {
+        let session = RefCell::new(None::<DecoderSession>);
+        let work = || {
+            let decoder = load()?;
+            if let Some(slot) = self.slot.upgrade() {
+                slot.set_working();
+            }
+            self.serve(decoder, &mut session.borrow_mut());
+            Ok(())
+        };
+        let pause = |reason: &str, delay: Duration| {
+            let Some(slot) = self.slot.upgrade() else { return false };
+            slot.set_failed(reason);
+            drop(slot);
+            let mut session = session.borrow_mut();
+            if let Some(session) = &mut *session {
+                catch_panic(|| session.on_decoder_failure());
+            }
+            if delay > RESTART_DELAY {
+                return self.discard_commands(&mut session, Instant::now() + wait(delay));
+            }
+            std::thread::sleep(wait(delay));
+            true
+        };
+        run_until_done(Instant::now, work, pause);
+    }
+
+    fn serve<D: Recognizer>(&self, mut decoder: D, session: &mut Option<DecoderSession>) {
+        let channel = decoder.cepstral_mean();
+        if let Some(session) = session {
+            session.resume(&mut decoder);
+        }
+        for command in &self.commands {
+            match command {
+                Command::Open { lease, sink } => {
+                    // First, so that the new session is told if the decoder panics here.
+                    let new = DecoderSession { lease, sink, speech: None, failed: false };
+                    if let Some(mut old) = session.replace(new) {
+                        old.abandon(&mut decoder);
+                    }
+                    decoder.set_cepstral_mean(&channel);
+                }
+                Command::Close => {
+                    // The `Open` of a later call may already be queued; its lease differs.
+                    if let Some(mut old) = session.take() {
+                        old.abandon(&mut decoder);
+                    }
+                }
+                Command::Audio(buffer) => {
+                    if let Some(session) = self.current(session) {
+                        session.push_audio(&mut decoder, &buffer);
+                    }
+                    let _ = self.used_buffers.try_send(buffer);
+                }
+                Command::StartSpeech => {
+                    if let Some(session) = self.current(session) {
+                        session.start_speech(&mut decoder);
+                    }
+                }
+                Command::EndSpeech => {
+                    if let Some(session) = self.current(session) {
+                        session.end_speech(&mut decoder);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The session, if its lease has not ended.
+    fn current<'a>(&self, session: &'a mut Option<DecoderSession>) -> Option<&'a mut DecoderSession> {
+        let lease = self.slot.upgrade()?.lease.load(Ordering::Acquire);
+        session.as_mut().filter(|session| session.lease == lease)
+    }
+
+    /// Reads commands without a decoder until `end`. Returns false if the pool and the streams are
+    /// dropped.
+    fn discard_commands(&self, session: &mut Option<DecoderSession>, end: Instant) -> bool {
+        loop {
+            match self.commands.recv_deadline(end) {
+                Ok(command) => {
+                    catch_panic(|| self.discard(session, command));
+                }
+                Err(RecvTimeoutError::Timeout) => return true,
+                Err(RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+    }
+
+    fn discard(&self, session: &mut Option<DecoderSession>, command: Command) {
         match command {
             Command::Open { lease, sink } => {
-                if let Some(mut old) = session.take() {
-                    old.abandon(&mut decoder);
-                }
-                decoder.set_cepstral_mean(&channel);
-                *session = Some(DecoderSession { lease, sink, speech: None, failed: false });
+                let mut new = DecoderSession { lease, sink, speech: None, failed: false };
+                new.on_decoder_failure();
+                *session = Some(new);
             }
-            Command::Close => {
-                // The `Open` of a later call may already be queued; its lease differs.
-                if let Some(mut old) = session.take() {
-                    old.abandon(&mut decoder);
-                }
-            }
-            Command::Audio(buffer) => {
-                if let Some(session) = session.as_mut().filter(|session| current(session.lease)) {
-                    session.push_audio(&mut decoder, &buffer);
-                }
-                let _ = used_buffers.try_send(buffer);
-            }
+            Command::Close => *session = None,
+            Command::Audio(buffer) => drop(self.used_buffers.try_send(buffer)),
             Command::StartSpeech => {
-                if let Some(session) = session.as_mut().filter(|session| current(session.lease)) {
-                    session.start_speech(&mut decoder);
+                if let Some(session) = self.current(session) {
+                    session.end_speech_without_decoder();
+                    session.speech = Some(SpeechSegment::default());
                 }
             }
             Command::EndSpeech => {
-                if let Some(session) = session.as_mut().filter(|session| current(session.lease)) {
-                    session.end_speech(&mut decoder);
+                if let Some(session) = self.current(session) {
+                    session.end_speech_without_decoder();
                 }
             }
         }
@@ -115,7 +242,7 @@ impl SpeechSegment {
 }
 
 impl DecoderSession {
-    fn start_speech(&mut self, decoder: &mut Decoder) {
+    fn start_speech(&mut self, decoder: &mut impl Recognizer) {
         if self.speech.is_some() {
             // Two starts without an end between them: no word is lost.
             self.end_speech(decoder);
@@ -125,7 +252,7 @@ impl DecoderSession {
         self.report_result(started);
     }
 
-    fn push_audio(&mut self, decoder: &mut Decoder, pcm: &[i16]) {
+    fn push_audio(&mut self, decoder: &mut impl Recognizer, pcm: &[i16]) {
         let Some(speech) = &mut self.speech else { return };
         let processed = decoder.process(pcm);
         speech.samples += pcm.len();
@@ -149,7 +276,7 @@ impl DecoderSession {
         }
     }
 
-    fn end_speech(&mut self, decoder: &mut Decoder) {
+    fn end_speech(&mut self, decoder: &mut impl Recognizer) {
         let Some(speech) = self.speech.take() else { return };
         let ended = decoder.end_utterance();
         let text = speech.full_text(&clean_transcript(&decoder.hypothesis()));
@@ -157,16 +284,28 @@ impl DecoderSession {
         self.sink.send(Event::Final(text));
     }
 
-    /// The decoder panicked. Its last interim transcript is all that is known of the speech.
-    fn on_decoder_panic(&mut self) {
+    /// The decoder failed. Its last interim transcript is all that is known of the speech.
+    fn on_decoder_failure(&mut self) {
         self.report_result(Err("the speech recogniser failed".into()));
+        self.end_speech_without_decoder();
+    }
+
+    fn end_speech_without_decoder(&mut self) {
         if let Some(speech) = self.speech.take() {
             self.sink.send(Event::Final(speech.last_interim));
         }
     }
 
+    /// A new decoder takes over a speech that started without one.
+    fn resume(&mut self, decoder: &mut impl Recognizer) {
+        if self.speech.is_some() {
+            let started = decoder.start_utterance();
+            self.report_result(started);
+        }
+    }
+
     /// The call ended during speech: its transcript is discarded.
-    fn abandon(&mut self, decoder: &mut Decoder) {
+    fn abandon(&mut self, decoder: &mut impl Recognizer) {
         if self.speech.take().is_some() {
             // The next start shows whether the decoder still works.
             let _ = decoder.end_utterance();

@@ -7,25 +7,29 @@
 //! the channel; otherwise the microphone of one speaker would degrade the recognition of the next.
 //!
 //! ```text
-//! STATE_LOADING ──loaded──► STATE_FREE ──open()───► STATE_TAKEN
-//!       │                    │  ▲                        │
-//!       │ load failed        │  └── lease dropped ───────┤
-//!       └──► STATE_FAILED ◄──┴────── thread failed ──────┘
+//! loading ──loaded──► free ──open()───────► taken
+//!    │                 ▲ └───◄─────────────┘
+//!    │                 │    lease dropped
+//!    └──load failed──► failed: tried again after a delay, for ever
 //! ```
+//!
+//! A decoder that panics has failed until a new one is loaded. It is then not free, and a call that
+//! holds its lease gets an error. The call is served again when the new decoder is there.
 
 mod decoder_thread;
 mod ffi;
 
 use crate::thread;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 
-use self::decoder_thread::Command;
+use self::decoder_thread::{Command, DecoderThread, Recognizer};
 use super::{Event, Stt, SttStream};
-use crate::panic_isolation::restart_on_panic;
+use crate::thread_health::ThreadHealth;
 use crate::{Error, ErrorKind, Sink, paths};
 
 /// Maximum number of queued commands of a decoder: 40 s of audio in frames of 20 ms.
@@ -35,7 +39,7 @@ const RESERVED_COMMANDS: usize = 64;
 
 /// Location of the models, and number of decoders.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct PocketSphinxConfig {
     /// The models' directory, see [`paths::models_dir`].
     pub dir: PathBuf,
     /// Number of decoders, which is the number of calls with STT at a time. At least one.
@@ -43,32 +47,46 @@ pub struct Config {
 }
 
 /// Pool of decoders, each on a thread of its own.
-pub struct DecoderPool {
+pub struct PocketSphinxPool {
     slots: Vec<Arc<Slot>>,
+    health: Arc<ThreadHealth>,
 }
 
 /// State that a decoder's thread shares with the pool and with its stream.
 struct Slot {
-    state: AtomicU8,
+    number: usize,
+    /// State of all threads of the pool.
+    health: Arc<ThreadHealth>,
+    /// The first decoder of this thread is still loading.
+    is_loading: AtomicBool,
+    /// A call holds the lease.
+    is_taken: AtomicBool,
     /// The current lease. Commands of an older one are skipped.
     lease: AtomicU64,
-    failure: OnceLock<String>,
     commands: Sender<Command>,
     /// Used buffers return here.
     spare_buffers: Receiver<Vec<i16>>,
 }
 
-const STATE_LOADING: u8 = 0;
-const STATE_FREE: u8 = 1;
-const STATE_TAKEN: u8 = 2;
-const STATE_FAILED: u8 = 3;
-
-impl DecoderPool {
+impl PocketSphinxPool {
     /// Starts the decoders' threads and returns at once. They load one after the other, .4 s each.
     #[must_use]
-    pub fn start(config: Config) -> Self {
+    pub fn start(config: PocketSphinxConfig) -> Self {
         let dir = paths::pocketsphinx(&config.dir);
-        Self { slots: (0..config.decoders.max(1)).map(|n| Slot::start(n, dir.clone())).collect() }
+        Self::start_with(config.decoders, move || ffi::Decoder::load(&dir), |delay| delay)
+    }
+
+    /// Starts the threads. `load` loads a decoder; a thread waits for `wait(delay)` where a delay is
+    /// due.
+    fn start_with<D: Recognizer>(
+        decoders: usize,
+        load: impl Fn() -> Result<D, String> + Clone + Send + 'static,
+        wait: impl Fn(Duration) -> Duration + Clone + Send + 'static,
+    ) -> Self {
+        let decoders = decoders.max(1);
+        let health = Arc::new(ThreadHealth::new(decoders));
+        let start = |n| Slot::start(n, &health, load.clone(), wait.clone());
+        Self { slots: (0..decoders).map(start).collect(), health }
     }
 
     /// Number of all decoders.
@@ -77,28 +95,46 @@ impl DecoderPool {
         self.slots.len()
     }
 
-    /// Number of loaded decoders, free or taken.
+    /// Number of decoders that work, free or taken.
     #[must_use]
     pub fn loaded_count(&self) -> usize {
-        self.count(STATE_FREE) + self.count(STATE_TAKEN)
+        self.slots.iter().filter(|slot| slot.works()).count()
     }
 
     /// Number of decoders that are available to a new call.
     #[must_use]
     pub fn free_count(&self) -> usize {
-        self.count(STATE_FREE)
+        self.slots.iter().filter(|slot| slot.works() && !slot.is_taken()).count()
     }
 
-    /// Whether any decoder is still loading.
+    /// Number of decoders that work and serve a call.
+    #[must_use]
+    pub fn taken_count(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.works() && slot.is_taken()).count()
+    }
+
+    /// Number of decoders that have failed and are tried again.
+    #[must_use]
+    pub fn failed_count(&self) -> usize {
+        self.health.failed_count()
+    }
+
+    /// Whether any decoder is still loading for the first time.
     #[must_use]
     pub fn is_loading(&self) -> bool {
-        self.count(STATE_LOADING) > 0
+        self.slots.iter().any(|slot| slot.is_loading.load(Ordering::Acquire))
     }
 
-    /// Why a decoder failed, if one did.
+    /// Why a decoder has failed, if one has.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
-        self.slots.iter().find_map(|slot| slot.failure.get().cloned())
+        self.health.reason()
+    }
+
+    /// One sentence about the decoders that have failed; `None` if all work.
+    #[must_use]
+    pub fn failure_message(&self) -> Option<String> {
+        self.health.message("speech decoders")
     }
 
     /// Number of commands that wait for their decoders, and the maximum. Most of them are 20 ms of
@@ -112,18 +148,11 @@ impl DecoderPool {
     fn unavailable_error(&self) -> Error {
         if self.is_loading() {
             Error::new(ErrorKind::Busy, "the speech recogniser is still loading, try again in a second")
-        } else if self.loaded_count() > 0 {
-            Error::new(ErrorKind::Busy, format!("all {} speech decoders are taken", self.loaded_count()))
+        } else if let Some(reason) = self.health.total_failure() {
+            Error::new(ErrorKind::NotAvailable, format!("the speech decoders have failed: {reason}"))
         } else {
-            Error::new(
-                ErrorKind::NotAvailable,
-                self.failure().unwrap_or_else(|| "the STT decoders failed".to_owned()),
-            )
+            Error::new(ErrorKind::Busy, format!("all {} speech decoders are taken", self.loaded_count()))
         }
-    }
-
-    fn count(&self, state: u8) -> usize {
-        self.slots.iter().filter(|slot| slot.state.load(Ordering::Acquire) == state).count()
     }
 }
 
@@ -135,27 +164,24 @@ pub fn check_installed(dir: &Path) -> Result<(), String> {
     ffi::check_files(&paths::pocketsphinx(dir))
 }
 
-impl Stt for DecoderPool {
+impl Stt for PocketSphinxPool {
     fn open(&self, sink: Sink<Event>) -> Result<Box<dyn SttStream>, Error> {
-        for slot in &self.slots {
-            if slot
-                .state
-                .compare_exchange(STATE_FREE, STATE_TAKEN, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-            {
-                let lease = slot.lease.load(Ordering::Acquire);
-                let open = Command::Open { lease, sink: sink.clone() };
-                if slot.commands.try_send(open).is_ok() {
-                    return Ok(Box::new(DecoderLease {
-                        slot: Arc::clone(slot),
-                        sink,
-                        in_speech: false,
-                        dropped_samples: 0,
-                    }));
-                }
-                // The decoder's thread has ended.
-                slot.state.store(STATE_FAILED, Ordering::Release);
+        for slot in self.slots.iter().filter(|slot| slot.works()) {
+            if slot.is_taken.swap(true, Ordering::AcqRel) {
+                continue;
             }
+            let lease = slot.lease.load(Ordering::Acquire);
+            let open = Command::Open { lease, sink: sink.clone() };
+            if slot.commands.try_send(open).is_ok() {
+                return Ok(Box::new(DecoderLease {
+                    slot: Arc::clone(slot),
+                    sink,
+                    in_speech: false,
+                    dropped_samples: 0,
+                }));
+            }
+            // The queue is still full of the previous call's commands.
+            slot.is_taken.store(false, Ordering::Release);
         }
         Err(self.unavailable_error())
     }
@@ -166,57 +192,53 @@ impl Stt for DecoderPool {
 }
 
 impl Slot {
-    fn start(n: usize, dir: PathBuf) -> Arc<Self> {
+    fn start<D: Recognizer>(
+        number: usize,
+        health: &Arc<ThreadHealth>,
+        load: impl Fn() -> Result<D, String> + Send + 'static,
+        wait: impl Fn(Duration) -> Duration + Send + 'static,
+    ) -> Arc<Self> {
         let (commands, received) = crossbeam_channel::bounded(MAX_QUEUED_COMMANDS);
-        let (used_buffers, spare) = crossbeam_channel::bounded(MAX_QUEUED_COMMANDS);
+        let (used_buffers, spare_buffers) = crossbeam_channel::bounded(MAX_QUEUED_COMMANDS);
         let slot = Arc::new(Self {
-            state: AtomicU8::new(STATE_LOADING),
+            number,
+            health: Arc::clone(health),
+            is_loading: AtomicBool::new(true),
+            is_taken: AtomicBool::new(false),
             lease: AtomicU64::new(0),
-            failure: OnceLock::new(),
             commands,
-            spare_buffers: spare,
+            spare_buffers,
         });
         // The thread must not hold its own channel open: it ends when the pool and the streams are
         // dropped.
-        let shared = Arc::downgrade(&slot);
-        let started = thread::spawn_low_priority(format!("model-stt-{n}"), move || {
-            let mut call = None;
-            restart_on_panic(|| match ffi::Decoder::load(&dir) {
-                Ok(decoder) => {
-                    if let Some(slot) = shared.upgrade() {
-                        // After a panic the state may be taken: the call continues with the new
-                        // decoder.
-                        let _ = slot.state.compare_exchange(
-                            STATE_LOADING,
-                            STATE_FREE,
-                            Ordering::AcqRel,
-                            Ordering::Relaxed,
-                        );
-                    }
-                    decoder_thread::run_decoder(decoder, &shared, &received, &used_buffers, &mut call);
-                }
-                Err(reason) => {
-                    if let Some(slot) = shared.upgrade() {
-                        slot.fail(reason);
-                    }
-                }
-            });
-            // The pool or a stream still exists, so the thread has failed.
-            if let Some(slot) = shared.upgrade() {
-                slot.fail("the STT decoder failed".into());
-            }
-        });
-        if let Err(e) = started {
-            slot.fail(format!("cannot start an STT thread: {e}"));
+        let thread = DecoderThread { slot: Arc::downgrade(&slot), commands: received, used_buffers };
+        let started =
+            thread::spawn_low_priority(format!("model-stt-{number}"), move || thread.run(load, wait));
+        if let Err(error) = started {
+            tracing::error!(%error, "cannot start an STT thread");
+            slot.set_failed(&format!("it cannot be started: {error}"));
         }
         slot
     }
 
-    fn fail(&self, reason: String) {
-        tracing::error!(reason, "an STT decoder is unavailable");
-        // Only the first reason is stored.
-        let _ = self.failure.set(reason);
-        self.state.store(STATE_FAILED, Ordering::Release);
+    /// Whether the decoder is loaded and has not failed.
+    fn works(&self) -> bool {
+        !self.is_loading.load(Ordering::Acquire) && !self.health.is_failed(self.number)
+    }
+
+    fn is_taken(&self) -> bool {
+        self.is_taken.load(Ordering::Acquire)
+    }
+
+    fn set_working(&self) {
+        self.health.set_working(self.number);
+        self.is_loading.store(false, Ordering::Release);
+    }
+
+    fn set_failed(&self, reason: &str) {
+        // First, so that nobody takes the decoder in between.
+        self.health.set_failed(self.number, reason);
+        self.is_loading.store(false, Ordering::Release);
     }
 }
 
@@ -275,7 +297,9 @@ impl Drop for DecoderLease {
         // so that the commands of the next call are queued after them.
         self.slot.lease.fetch_add(1, Ordering::AcqRel);
         let _ = self.slot.commands.try_send(Command::Close);
-        let _ =
-            self.slot.state.compare_exchange(STATE_TAKEN, STATE_FREE, Ordering::AcqRel, Ordering::Relaxed);
+        self.slot.is_taken.store(false, Ordering::Release);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,11 +2,12 @@
 //! sixtieth of real time.
 //!
 //! A text is split into segments of about one sentence. flite computes all durations before the
-//! first sample, so the phones and word ends of a segment are sent before its audio. flite
-//! surrounds each utterance with silence of up to .2 s at either end, which would delay the answer.
-//! Both silences are trimmed, and all times refer to the remaining audio.
+//! first sample. The phones and word ends of a segment are therefore sent before its audio.
 //!
-//! flite also supplies the pronunciation of what other voices speak: [`pronounce`].
+//! flite adds up to .2 s of silence at each end of an utterance, which would delay the answer. Both
+//! silences are trimmed. All times refer to the remaining audio.
+//!
+//! flite also supplies the pronunciation of text that other voices speak: [`pronounce`].
 
 mod ffi;
 mod pronounce;
@@ -23,6 +24,7 @@ use self::queue::{JobQueue, Ticket};
 use super::text::{self, TextSegment};
 use super::{Event, Phone, Request, Tts, Voice, Word, resolve_voice};
 use crate::panic_isolation::catch_panic;
+use crate::thread_health::ThreadHealth;
 use crate::{Error, ErrorKind, Handle, Sink};
 
 /// Maximum length of a text, in bytes: about twenty minutes of speech. Longer texts are rejected.
@@ -37,6 +39,7 @@ const CHUNK_SECONDS: f32 = 0.1;
 /// The built-in voices, on threads of their own.
 pub struct Flite {
     queue: JobQueue<SynthesisJob>,
+    health: Arc<ThreadHealth>,
 }
 
 struct SynthesisJob {
@@ -65,26 +68,43 @@ impl Flite {
                 }
             }),
         });
-        for n in 0..threads.max(1) {
-            let jobs = jobs.clone();
-            let started =
-                thread::spawn_low_priority(format!("model-tts-{n}"), move || run_worker(engine, &jobs));
+        let threads = threads.max(1);
+        let health = Arc::new(ThreadHealth::new(threads));
+        for n in 0..threads {
+            let (jobs, health) = (jobs.clone(), Arc::downgrade(&health));
+            let started = thread::spawn_low_priority(format!("model-tts-{n}"), move || {
+                let work = |set_working: &dyn Fn()| {
+                    set_working();
+                    run_worker(&jobs, |job, is_cancelled| synthesise_job(engine, job, is_cancelled));
+                    Ok(())
+                };
+                thread::run_with_health(&health, n, work, std::thread::sleep);
+            });
             started.map_err(|e| {
                 Error::new(ErrorKind::Failed, "a thread for the voice could not be started").with_source(e)
             })?;
         }
-        Ok(Self { queue })
+        Ok(Self { queue, health })
     }
 
     /// Number of texts that wait for a thread, and the maximum.
     #[must_use]
     pub fn queue_usage(&self) -> (usize, usize) {
-        (self.queue.waiting_count(), queue::MAX_WAITING)
+        (self.queue.waiting_count(), queue::MAX_WAITING_TEXTS)
+    }
+
+    /// One sentence about its threads that have failed; `None` if all work.
+    #[must_use]
+    pub fn failure_message(&self) -> Option<String> {
+        self.health.message("threads of the voices")
     }
 }
 
 impl Tts for Flite {
     fn speak(&self, request: Request, sink: Sink<Event>) -> Result<Handle, Error> {
+        if let Some(error) = self.capacity_error() {
+            return Err(error);
+        }
         let ticket = self.queue.push(SynthesisJob { request, sink });
         let ticket =
             ticket.ok_or_else(|| Error::new(ErrorKind::Busy, "too many texts wait for the voice"))?;
@@ -93,6 +113,11 @@ impl Tts for Flite {
 
     fn has_voice(&self, voice: &str) -> bool {
         resolve_voice(voice).1.is_none()
+    }
+
+    fn capacity_error(&self) -> Option<Error> {
+        let reason = self.health.total_failure()?;
+        Some(Error::new(ErrorKind::NotAvailable, "the voices have failed").with_source(reason))
     }
 }
 
@@ -104,11 +129,16 @@ pub fn check_installed(voice: Voice) -> Result<(), String> {
     Engine::shared()?.check_voice(voice)
 }
 
-fn run_worker(engine: &Engine, jobs: &Receiver<(SynthesisJob, Arc<Ticket>)>) {
+/// Worker loop: speaks jobs until the queue is dropped. A panic in a job, or in its sink, ends only
+/// that job.
+fn run_worker(
+    jobs: &Receiver<(SynthesisJob, Arc<Ticket>)>,
+    synthesise: impl Fn(&SynthesisJob, &dyn Fn() -> bool),
+) {
     for (job, ticket) in jobs {
-        if ticket.start() && catch_panic(|| synthesise_job(engine, &job, &|| ticket.is_cancelled())).is_none()
-        {
-            job.sink.send(Event::Failed(Error::new(ErrorKind::Failed, "the voice failed")));
+        if ticket.start() && catch_panic(|| synthesise(&job, &|| ticket.is_cancelled())).is_none() {
+            let failed = Error::new(ErrorKind::Failed, "the voice failed");
+            catch_panic(|| job.sink.send(Event::Failed(failed)));
         }
     }
 }
@@ -241,5 +271,58 @@ impl SynthesisListener for EventEmitter<'_> {
             self.flush_chunk();
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::unbounded;
+
+    use super::*;
+
+    fn request(text: &str) -> Request {
+        Request { text: text.into(), voice: String::new(), pronunciation: Vec::new() }
+    }
+
+    #[test]
+    fn a_job_and_a_sink_that_panic_end_only_that_job() {
+        let (queue, jobs) = JobQueue::channel();
+        let (sender, events) = unbounded();
+        for text in ["panic", "panic", "panic", "go on"] {
+            let sender = sender.clone();
+            let sink = Sink::new(move |event| {
+                assert!(!matches!(event, Event::Failed(_)), "the test's own panic");
+                sender.send(event).unwrap();
+            });
+            queue.push(SynthesisJob { request: request(text), sink }).unwrap();
+        }
+        drop((queue, sender));
+        run_worker(&jobs, |job, _| {
+            assert!(job.request.text != "panic", "the test's own panic");
+            job.sink.send(Event::End);
+        });
+        assert!(matches!(events.iter().collect::<Vec<_>>()[..], [Event::End]));
+    }
+
+    #[test]
+    fn voices_refuse_at_once_while_all_their_threads_have_failed() {
+        let (queue, jobs) = JobQueue::channel();
+        let flite = Flite { queue, health: Arc::new(ThreadHealth::new(2)) };
+        let speak = || flite.speak(request("hello"), Sink::new(|_| ())).map(drop);
+        flite.health.set_failed(1, "it panicked");
+        assert!(speak().is_ok(), "the other thread speaks");
+        assert_eq!(
+            flite.failure_message().unwrap(),
+            "threads of the voices that have failed and are tried again: 1 of 2 (it panicked)"
+        );
+        flite.health.set_failed(0, "it panicked");
+        let error = speak().unwrap_err();
+        assert_eq!(
+            (error.kind(), error.to_string().as_str()),
+            (ErrorKind::NotAvailable, "the voices have failed")
+        );
+        flite.health.set_working(0);
+        assert!(speak().is_ok() && flite.capacity_error().is_none());
+        assert_eq!(jobs.len(), 2);
     }
 }

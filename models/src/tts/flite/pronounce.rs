@@ -55,13 +55,13 @@ impl SynthesisListener for MarksCollector {
 /// one.
 pub(super) fn word_end_times(words: &[WrittenWord], tokens: &[(usize, f32)]) -> Vec<f32> {
     let mut tokens = tokens.iter().peekable();
-    let mut heard: f32 = 0.0;
+    let mut last_end: f32 = 0.0;
     let end = |word: &WrittenWord| {
         // The position of a token may be the blank after it.
         while let Some((_, end)) = tokens.next_if(|(at, _)| *at <= word.end + 1) {
-            heard = heard.max(*end);
+            last_end = last_end.max(*end);
         }
-        heard
+        last_end
     };
     words.iter().map(end).collect()
 }

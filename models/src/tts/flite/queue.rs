@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 /// Maximum number of waiting texts.
-pub(super) const MAX_WAITING: usize = 256;
+pub(super) const MAX_WAITING_TEXTS: usize = 256;
 /// The same, including cancelled texts that were not skipped yet.
-const MAX_QUEUED: usize = 16 * MAX_WAITING;
+const MAX_QUEUED_TEXTS: usize = 16 * MAX_WAITING_TEXTS;
 
 const STATE_WAITING: u8 = 0;
 const STATE_STARTED: u8 = 1;
@@ -64,7 +64,7 @@ pub(super) struct JobQueue<T> {
 
 impl<T> JobQueue<T> {
     pub(super) fn channel() -> (Self, Receiver<(T, Arc<Ticket>)>) {
-        let (jobs, receiver) = bounded(MAX_QUEUED);
+        let (jobs, receiver) = bounded(MAX_QUEUED_TEXTS);
         (Self { jobs, waiting: Arc::default() }, receiver)
     }
 
@@ -75,7 +75,7 @@ impl<T> JobQueue<T> {
 
     /// Queues a job; `None` if too many wait, or no thread receives them. Never blocks.
     pub(super) fn push(&self, job: T) -> Option<Arc<Ticket>> {
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING_TEXTS {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
@@ -96,17 +96,17 @@ mod tests {
     #[test]
     fn a_full_queue_refuses_and_what_is_cancelled_makes_room_at_once() {
         let (queue, jobs) = JobQueue::channel();
-        let tickets: Vec<_> = (0..MAX_WAITING).map(|n| queue.push(n).unwrap()).collect();
+        let tickets: Vec<_> = (0..MAX_WAITING_TEXTS).map(|n| queue.push(n).unwrap()).collect();
         assert!(queue.push(0).is_none());
         tickets.iter().for_each(|ticket| ticket.cancel());
         tickets.iter().for_each(|ticket| ticket.cancel());
         assert!(
-            (0..MAX_WAITING).all(|n| queue.push(n).is_some()),
+            (0..MAX_WAITING_TEXTS).all(|n| queue.push(n).is_some()),
             "there is room for as many, and not for more:"
         );
         assert!(queue.push(0).is_none());
         let wanted = jobs.try_iter().filter(|(_, ticket)| ticket.start()).count();
-        assert_eq!(wanted, MAX_WAITING);
+        assert_eq!(wanted, MAX_WAITING_TEXTS);
         assert!(queue.push(0).is_some());
     }
 

@@ -21,6 +21,7 @@ use crate::contract::event::Event;
 use crate::contract::output::OpenTurn;
 use crate::contract::time::Time;
 use crate::machine::conversation::Conversation;
+use crate::machine::speech::Turn;
 use crate::machine::timers::TimerKind;
 use crate::words::{append_words, count_words, normalize_text};
 
@@ -29,34 +30,6 @@ use crate::words::{append_words, count_words, normalize_text};
 /// without detected speech. A local STT without enough CPU time is late by seconds. After this
 /// limit, the final transcript counts as lost.
 const MAX_FINAL_TRANSCRIPT_WAIT: Duration = Duration::from_secs(8);
-
-/// The user's open turn.
-#[derive(Default)]
-pub(crate) struct Turn {
-    /// Final transcripts, joined.
-    pub(crate) text: String,
-    /// The interim transcript, which may still change.
-    pub(crate) interim: String,
-    /// True onset of its first speech segment.
-    pub(crate) first_onset: Option<Time>,
-    /// True end of its last speech segment.
-    pub(crate) speech_end: Option<Time>,
-    /// True end of earlier speech whose words did not arrive in time. Words that arrive later
-    /// belong to that speech, and their latencies are measured from here.
-    pub(crate) late_speech_end: Option<Time>,
-    /// The turn model's P(turn is over) for the last speech segment.
-    pub(crate) end_of_turn_probability: Option<f32>,
-    /// Start of the current wait.
-    pub(crate) wait_started_at: Time,
-    /// Arrival of the last final transcript.
-    pub(crate) last_final_at: Option<Time>,
-    /// Whether a final transcript was more than a backchannel over the agent's speech.
-    pub(crate) has_non_backchannel: bool,
-    /// Whether the turn is a backchannel, so that the agent continues.
-    pub(crate) is_backchannel: bool,
-    /// Number of preemptive replies that were started for this turn.
-    pub(crate) preemptive_attempts: u32,
-}
 
 impl Turn {
     /// Whether the turn has text.

@@ -25,17 +25,18 @@ struct Origin {
 
 /// One or two sentences that answer the turn; `None` if none does.
 pub(super) fn reply(talk: &TurnContext<'_>) -> Option<String> {
-    let facts = collect_facts(talk);
+    let candidates = collect_facts(talk);
     let mut index: Index<usize> = Index::new();
-    for (i, (_, sentence)) in facts.iter().enumerate() {
+    for (i, (_, sentence)) in candidates.iter().enumerate() {
         index.insert_chunk(&i, 0, sentence.clone());
         // An answer may need two sentences: "Doctor Ruiz is the head. Her room is 427."
-        if let Some((_, next)) = facts.get(i + 1).filter(|(origin, _)| origin.part == facts[i].0.part) {
-            index.insert_chunk(&(facts.len() + i), 0, format!("{sentence} {next}"));
+        let part = candidates[i].0.part;
+        if let Some((_, next)) = candidates.get(i + 1).filter(|(origin, _)| origin.part == part) {
+            index.insert_chunk(&(candidates.len() + i), 0, format!("{sentence} {next}"));
         }
     }
-    let said = normalize_words(talk.user_text);
-    let is_follow_up = is_follow_up(&said) && !talk.history.is_empty();
+    let user_words = normalize_words(talk.user_text);
+    let is_follow_up = is_follow_up(&user_words) && !talk.history.is_empty();
     let (before_user, before_agent) =
         (talk.last_text(Role::User).unwrap_or_default(), talk.last_text(Role::Assistant).unwrap_or_default());
     let query: &[(&str, f32)] = if is_follow_up {
@@ -45,11 +46,11 @@ pub(super) fn reply(talk: &TurnContext<'_>) -> Option<String> {
     };
     let hits = index.search_weighted(query, 16);
     let top = hits.first()?.score.max(f32::EPSILON);
-    let expected = ExpectedAnswer::from_question(&said);
+    let expected = ExpectedAnswer::from_question(&user_words);
     let query_stems: Vec<String> = words(talk.user_text).into_iter().map(|word| word.stem).collect();
     let value = |hit: &knowledge::Hit<'_, usize>| {
-        let pair = *hit.id >= facts.len();
-        let origin = facts[*hit.id % facts.len()].0;
+        let pair = *hit.id >= candidates.len();
+        let origin = candidates[*hit.id % candidates.len()].0;
         // A sentence that only repeats the question adds nothing.
         let adds_information =
             words(hit.text).iter().any(|word| !word.is_stop_word() && !query_stems.contains(&word.stem));
@@ -65,10 +66,10 @@ pub(super) fn reply(talk: &TurnContext<'_>) -> Option<String> {
         .iter()
         .filter(|hit| hit.coverage >= min_coverage)
         .max_by(|a, b| value(a).total_cmp(&value(b)))?;
-    let (at, pair) = (*best.id % facts.len(), *best.id >= facts.len());
-    let (origin, first) = &facts[at];
+    let (at, pair) = (*best.id % candidates.len(), *best.id >= candidates.len());
+    let (origin, first) = &candidates[at];
     let next = |at: usize| {
-        facts
+        candidates
             .get(at + 1)
             .filter(|(other, _)| other.part == origin.part)
             .map(|(_, sentence)| sentence.as_str())
@@ -94,11 +95,11 @@ pub(super) fn reply(talk: &TurnContext<'_>) -> Option<String> {
 /// All candidate sentences, in this order: knowledge, context, the prompt's statements about the
 /// agent, notes of the user's client, the user's earlier statements.
 fn collect_facts(talk: &TurnContext<'_>) -> Vec<(Origin, String)> {
-    let mut facts = Vec::new();
+    let mut candidates = Vec::new();
     let mut part = 0;
     let mut add = |text: &str, bonus: f32, users: bool, transform: &dyn Fn(&str) -> Option<String>| {
         part += 1;
-        facts.extend(
+        candidates.extend(
             sentences(text)
                 .iter()
                 .filter_map(|sentence| transform(sentence))
@@ -124,7 +125,7 @@ fn collect_facts(talk: &TurnContext<'_>) -> Vec<(Origin, String)> {
             add(&item.text, -0.2, true, &whole);
         }
     }
-    facts
+    candidates
 }
 
 const QUESTION_OPENERS: [&str; 28] = [
@@ -230,15 +231,15 @@ pub(super) fn identity(prompt: &str) -> Option<String> {
 
 /// Whether the text refers to the previous turn: it has a pronoun, starts with "and" ("and on
 /// sunday"), or has at most one content word.
-fn is_follow_up(said: &[String]) -> bool {
+fn is_follow_up(user_words: &[String]) -> bool {
     const ANAPHORS: [&str; 20] = [
         "it", "its", "they", "them", "their", "he", "him", "his", "she", "her", "hers", "that", "there",
         "those", "these", "this", "one", "ones", "else", "then",
     ];
-    let telling = said.iter().filter(|word| !is_stop_word(word)).count();
-    telling <= 1
-        || said.first().is_some_and(|word| word == "and")
-        || said.iter().any(|word| ANAPHORS.contains(&word.as_str()))
+    let content_words = user_words.iter().filter(|word| !is_stop_word(word)).count();
+    content_words <= 1
+        || user_words.first().is_some_and(|word| word == "and")
+        || user_words.iter().any(|word| ANAPHORS.contains(&word.as_str()))
 }
 
 /// Kind of information that a question requests.
@@ -250,8 +251,8 @@ struct ExpectedAnswer {
 }
 
 impl ExpectedAnswer {
-    fn from_question(said: &[String]) -> Self {
-        let has = |word: &str| said.iter().any(|said| said == word);
+    fn from_question(question: &[String]) -> Self {
+        let has = |word: &str| question.iter().any(|question| question == word);
         Self {
             number: has("much") || has("many") || has("number"),
             time: has("when") || has("time"),

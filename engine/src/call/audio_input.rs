@@ -22,7 +22,7 @@ impl Call {
             return;
         }
         let Some(connection) =
-            self.connections.iter_mut().find(|l| Some(l.number) == self.current_connection)
+            self.connections.iter_mut().find(|c| Some(c.number) == self.current_connection)
         else {
             return;
         };
@@ -58,9 +58,9 @@ impl Call {
     /// Whether the client's channel has been open long enough that an audio packet should have
     /// arrived.
     fn is_voice_overdue(&self, now: Instant) -> bool {
-        let connection = self.connections.iter().find(|l| Some(l.number) == self.current_connection);
-        connection.is_some_and(|l| {
-            l.channel_opened_at.is_some_and(|at| now.saturating_duration_since(at) >= VOICE_GAP_TIMEOUT)
+        let connection = self.connections.iter().find(|c| Some(c.number) == self.current_connection);
+        connection.is_some_and(|c| {
+            c.channel_opened_at.is_some_and(|at| now.saturating_duration_since(at) >= VOICE_GAP_TIMEOUT)
         })
     }
 
@@ -90,7 +90,7 @@ impl Call {
             Some(SpeechEvent::Stopped { end }) => {
                 self.handle_input(now, Input::SpeechStopped { end });
                 // The STT promises one final transcript per speech segment
-                // (`models::stt::Stream::end`).
+                // (`models::stt::SttStream::end_speech`).
                 self.handle_input(now, Input::FinalTranscriptPending);
             }
             None => {}

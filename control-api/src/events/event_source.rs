@@ -39,7 +39,7 @@ pub(super) struct Batch {
 impl Batch {
     fn push(&mut self, message: Message) {
         match message {
-            Message::Event(id, fact) => self.events.push_back((id, fact)),
+            Message::Event(id, envelope) => self.events.push_back((id, envelope)),
             Message::CallPanicked(id) => self.panicked.push_back(id),
             Message::Flush(done) => self.flushes.push(done),
         }
@@ -51,7 +51,7 @@ impl Batch {
 }
 
 /// Source of the writer's events.
-pub(super) struct Inbox {
+pub(super) struct EventSource {
     store: Store,
     queue: EventReceiver,
     stop: watch::Receiver<bool>,
@@ -61,7 +61,7 @@ pub(super) struct Inbox {
     deferred: Vec<Message>,
 }
 
-impl Inbox {
+impl EventSource {
     pub(super) fn new(store: Store, queue: EventReceiver, stop: watch::Receiver<bool>) -> Self {
         Self { store, queue, stop, backlog: Backlog::default(), deferred: Vec::new() }
     }
@@ -69,6 +69,11 @@ impl Inbox {
     /// This many events no longer wait.
     pub(super) fn mark_settled(&self, count: usize) {
         self.queue.stats.waiting.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    /// An event is lost.
+    pub(super) fn count_dropped(&self) {
+        self.queue.stats.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The record of a call that panicked has ended.
@@ -210,7 +215,7 @@ mod tests {
     }
 
     fn batch_seqs(batch: &Batch) -> Vec<u64> {
-        batch.events.iter().map(|(_, fact)| fact.seq).collect()
+        batch.events.iter().map(|(_, envelope)| envelope.seq).collect()
     }
 
     async fn panicking_operation() -> store::Result<()> {
@@ -220,25 +225,25 @@ mod tests {
     /// The paused clock advances by itself when all tasks are idle.
     #[tokio::test]
     async fn what_comes_while_the_store_is_late_waits_in_bounds_and_in_order() {
-        let file = std::env::temp_dir().join(format!("visavis-inbox-{}.db", std::process::id()));
+        let file = std::env::temp_dir().join(format!("visavis-source-{}.db", std::process::id()));
         let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();
         let (events, queue) = crate::state::event_queue::channel();
         let (_stop, stopped) = watch::channel(false);
-        let mut inbox = Inbox::new(store.clone(), queue, stopped);
+        let mut source = EventSource::new(store.clone(), queue, stopped);
         tokio::time::pause();
         for (seq, seconds) in [(0, 1.0), (1, 2.0), (2, 700.0)] {
             events.record(CALL, utterance(seq, seconds));
         }
         events.call_panicked(CALL);
         let started_at = Instant::now();
-        let given_up = inbox.run_bounded(std::future::pending::<store::Result<()>>()).await;
+        let given_up = source.run_bounded(std::future::pending::<store::Result<()>>()).await;
         assert!(matches!(given_up, Err(store::Error::Unwritable(_))));
         assert_eq!(started_at.elapsed().as_secs(), OPERATION_TIMEOUT.as_secs());
         assert!(store.health.failure_reason().is_some(), "everybody is told");
         assert_eq!((events.waiting(), events.dropped()), (2, 1), "more than ten minutes of one call");
         events.record(CALL, utterance(3, 3.0));
         let mut batch = Batch::default();
-        assert!(inbox.gather(&mut batch).await);
+        assert!(source.gather(&mut batch).await);
         assert_eq!((batch_seqs(&batch), batch.panicked.len()), (vec![0, 1, 3], 1));
         tokio::time::resume();
         store.close().await;
@@ -247,19 +252,19 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_late_and_done_at_last_is_done_and_what_panics_is_an_error() {
-        let file = std::env::temp_dir().join(format!("visavis-inbox-late-{}.db", std::process::id()));
+        let file = std::env::temp_dir().join(format!("visavis-source-late-{}.db", std::process::id()));
         let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();
         let (_facts, queue) = crate::state::event_queue::channel();
         let (_stop, stopped) = watch::channel(false);
-        let mut inbox = Inbox::new(store.clone(), queue, stopped);
+        let mut source = EventSource::new(store.clone(), queue, stopped);
         tokio::time::pause();
         let late = async {
             tokio::time::sleep(2 * OUTAGE_AFTER).await;
             Ok::<_, store::Error>(7)
         };
-        assert_eq!(inbox.run_bounded(late).await.unwrap(), 7);
+        assert_eq!(source.run_bounded(late).await.unwrap(), 7);
         assert!(store.health.failure_reason().is_some());
-        assert!(matches!(inbox.run_bounded(panicking_operation()).await, Err(store::Error::Panicked)));
+        assert!(matches!(source.run_bounded(panicking_operation()).await, Err(store::Error::Panicked)));
         tokio::time::resume();
         store.probe().await.unwrap();
         assert_eq!(store.health.failure_reason(), None);

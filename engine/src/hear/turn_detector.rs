@@ -193,18 +193,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ring_holds_the_last_samples_in_their_order_whatever_the_pieces() {
+    fn the_ring_holds_the_last_samples_in_their_order_for_every_chunk_length() {
         for length in [0, 1, 7, 100] {
-            for piece in [1, 3, 7, 33, 250] {
+            for chunk_len in [1, 3, 7, 33, 250] {
                 let mut ring = SampleRing::new(length);
                 let sound: Vec<i16> = (1..=400).collect();
-                let mut heard = 0;
-                for part in sound.chunks(piece) {
-                    ring.push(part, Time::ZERO);
-                    heard += part.len();
+                let mut pushed = 0;
+                for chunk in sound.chunks(chunk_len) {
+                    ring.push(chunk, Time::ZERO);
+                    pushed += chunk.len();
                     for wanted in [0, 1, 5, length, usize::MAX] {
-                        let from = heard - wanted.min(length).min(heard);
-                        assert_eq!(ring.last(wanted), sound[from..heard], "{length} {piece} {wanted}");
+                        let from = pushed - wanted.min(length).min(pushed);
+                        assert_eq!(ring.last(wanted), sound[from..pushed], "{length} {chunk_len} {wanted}");
                     }
                 }
             }

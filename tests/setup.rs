@@ -1,0 +1,161 @@
+//! Tests of `scripts/setup.sh`: what it reports and installs on a machine that lacks something. The
+//! PATH of the script holds only basic tools of the system and fakes, so that it installs nothing
+//! and needs no network.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Tools that every Debian has (packages coreutils and sed).
+const BASIC_TOOLS: [&str; 13] = [
+    "cat",
+    "cut",
+    "dirname",
+    "env",
+    "head",
+    "mkdir",
+    "mktemp",
+    "mv",
+    "rm",
+    "sed",
+    "sha256sum",
+    "sort",
+    "tail",
+];
+
+/// The path of an installed program.
+fn find_program(name: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap();
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| file.exists())
+        .unwrap_or_else(|| panic!("no {name}"))
+}
+
+/// A machine on which little is installed.
+struct Machine(PathBuf);
+
+impl Machine {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("visavis-setup-{name}-{}", std::process::id()));
+        fs::create_dir_all(folder.join("bin")).unwrap();
+        for tool in BASIC_TOOLS {
+            symlink(find_program(tool), folder.join("bin").join(tool)).unwrap();
+        }
+        Self(folder)
+    }
+
+    /// The same with a compiler that is new enough.
+    fn with_rust(name: &str) -> Self {
+        let machine = Self::new(name);
+        machine.add_program("cargo", "exit 0");
+        machine.add_program("rustc", concat!("echo 'rustc ", env!("CARGO_PKG_RUST_VERSION"), " (fake)'"));
+        machine
+    }
+
+    /// Adds a program: a script of `sh`.
+    fn add_program(&self, name: &str, script: &str) {
+        let file = self.0.join("bin").join(name);
+        fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(file, Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn models(&self) -> PathBuf {
+        self.0.join("models")
+    }
+
+    fn run_setup(&self, arguments: &[&str]) -> Output {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/setup.sh");
+        Command::new(find_program("bash"))
+            .arg(script)
+            .args(arguments)
+            .env_clear()
+            .env("PATH", self.0.join("bin"))
+            .env("VISAVIS_MODELS_DIR", self.models())
+            .output()
+            .unwrap()
+    }
+
+    /// The last line of the error messages of a run that fails.
+    fn setup_error(&self) -> String {
+        let output = self.run_setup(&[]);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        stderr.lines().last().unwrap_or_default().to_owned()
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn an_unknown_argument_is_answered_with_the_usage() {
+    let output = Machine::new("usage").run_setup(&["everything"]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("scripts/setup.sh tests"), "{stderr}");
+}
+
+#[test]
+fn a_compiler_that_is_missing_or_too_old_is_named_with_the_remedy() {
+    let machine = Machine::new("rust");
+    let error = machine.setup_error();
+    assert!(error.starts_with("setup: Rust is missing; install it with: curl "), "{error}");
+    machine.add_program("cargo", "exit 0");
+    machine.add_program("rustc", "echo 'rustc 1.9.0 (fake)'");
+    let error = machine.setup_error();
+    let expected =
+        concat!("setup: Rust 1.9.0 is too old, the minimum is ", env!("CARGO_PKG_RUST_VERSION"), "; run: ");
+    assert!(error.starts_with(expected), "{error}");
+}
+
+/// The packages whose absence the script recognizes by the PATH.
+const PACKAGES: [&str; 7] = ["cmake", "make", "pkg-config", "g++", "python3", "python3-pip", "libvpx-dev"];
+
+#[test]
+fn who_cannot_install_packages_is_told_which_are_missing() {
+    let machine = Machine::with_rust("packages");
+    let without_apt = machine.setup_error();
+    assert!(without_apt.contains("there is no apt-get"), "{without_apt}");
+    machine.add_program("apt-get", "exit 1");
+    machine.add_program("id", "echo 1000");
+    let without_root = machine.setup_error();
+    assert!(without_root.contains("run as root: apt-get install "), "{without_root}");
+    for error in [without_apt, without_root] {
+        let words: Vec<&str> = error.split(' ').collect();
+        assert!(PACKAGES.iter().all(|package| words.contains(package)), "{error}");
+    }
+}
+
+#[test]
+fn missing_packages_are_installed_after_an_update_of_old_lists() {
+    let machine = Machine::with_rust("apt");
+    let (log, lists) = (machine.0.join("log"), machine.0.join("lists"));
+    machine.add_program("id", "echo 1000");
+    machine.add_program("sudo", "exec \"$@\"");
+    // As on a new machine: without lists apt-get knows no package.
+    machine.add_program(
+        "apt-get",
+        &format!(
+            "echo \"$*\" >>'{log}'\ncase $1 in update) : >'{lists}' ;; *) [ -e '{lists}' ] ;; esac",
+            log = log.display(),
+            lists = lists.display()
+        ),
+    );
+    // The next step needs the network: `python3` is still missing.
+    let error = machine.setup_error();
+    assert!(error.starts_with("setup: pip could not download the VAD"), "{error}");
+    let log = fs::read_to_string(log).unwrap();
+    let lines: Vec<&str> = log.lines().collect();
+    assert_eq!(lines.len(), 3, "{log}");
+    assert_eq!((lines[0], lines[1]), (lines[2], "update"));
+    let words: Vec<&str> = lines[0].split(' ').collect();
+    assert_eq!(words[..3], ["install", "-y", "--no-install-recommends"]);
+    assert!(PACKAGES.iter().all(|package| words.contains(package)), "{log}");
+    // Nothing half-done stays.
+    assert_eq!(fs::read_dir(machine.models()).unwrap().count(), 0);
+}
