@@ -36,7 +36,7 @@ PATHS = {
     for path in (ROOT / CRATE / "src").rglob("*.rs")
     if path.name != "mod.rs"
 }
-MUTATED_FILES = ["barge_in", "endpoint", "floor", "reply", "history"]
+MUTATED_FILES = ["barge_in", "endpointing", "floor", "reply", "history"]
 # Test programs, ordered by how soon they catch a mutant.
 TEST_ORDER = ["scenarios", "worked", "live", "conversation", "oracle", "laws", "replay", "chaos"]
 # Scenarios, laws and the oracle should catch the mutants of rules, so the other programs run only

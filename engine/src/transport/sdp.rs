@@ -105,9 +105,20 @@ fn check_line(line: &str) -> Result<(), SdpRejection> {
     } else if let Some(password) = line.strip_prefix("a=ice-pwd:") {
         (is_ice_credential(password, 22), "a=ice-pwd is not 22 to 256 letters, digits, + and /")
     } else {
-        return Ok(());
+        // str0m reads no section from such a line on, and answers without them.
+        (is_typed(line), "a line is not a letter, = and a value")
     };
     if good { Ok(()) } else { Err(SdpRejection::Invalid(reason)) }
+}
+
+/// A line by RFC 8866, section 5.
+fn is_typed(line: &str) -> bool {
+    matches!(line.as_bytes(), [kind, b'=', ..] if kind.is_ascii_lowercase())
+}
+
+/// Number of m-sections. An answer has as many as its offer (RFC 3264, section 6).
+pub(super) fn count_sections(sdp: &str) -> usize {
+    sdp.lines().filter(|line| line.starts_with("m=")).count()
 }
 
 /// An m-line by RFC 8866, section 5.14.
@@ -290,6 +301,9 @@ mod tests {
             "a=ice-ufrag:abc".into(),
             "a=ice-ufrag:a b c d".into(),
             "a=ice-pwd:0123456789abcdefghijk".into(),
+            "a23".into(),
+            "A=mid:0".into(),
+            "=".into(),
         ] {
             assert!(matches!(restrict_offer(&offer("9", &line)), Err(SdpRejection::Invalid(_))), "{line}");
         }

@@ -207,6 +207,9 @@ impl PeerConnection {
         let answer = self.rtc.sdp_api().accept_offer(offer).map_err(|error| bad(&error))?;
         self.ufrag = self.rtc.direct_api().local_ice_credentials().ufrag;
         let answer = answer.to_sdp_string();
+        if sdp::count_sections(&answer) != sdp::count_sections(&restricted) {
+            return Err(AcceptError::BadSdp("a section cannot be read".into()));
+        }
         self.adopt_media(answer.lines().filter_map(|line| line.strip_prefix("a=mid:")).map(Mid::from))?;
         self.next_timeout = now;
         Ok(sdp::complete_answer(&answer, &self.stream_id))
