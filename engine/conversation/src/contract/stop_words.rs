@@ -91,9 +91,8 @@ pub(crate) fn stop_words_for(language: &str) -> Vec<String> {
 pub(crate) fn begins_with_stop_word(stop_words: &[String], text: &str) -> bool {
     let plain = normalize_for_comparison(text);
     stop_words.iter().any(|word| {
-        plain
-            .strip_prefix(word.as_str())
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with(' ') || word.chars().all(is_ideograph))
+        let rest = plain.strip_prefix(word.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' ') || word.chars().all(is_ideograph))
     })
 }
 
