@@ -168,16 +168,21 @@ def test_calls_on_both_lose_and_double_nothing(live_pair, webhook_log):
         assert sum(name == "utterance_committed" for _, name in received) == 3 and received[-1][1] == "call_ended"
 
 
-@pytest.mark.parametrize("how", ["stop", "kill"])
-def test_the_end_of_one_leaves_the_other_s_calls_alone(live_pair, webhook_log, how):
-    one, other = live_pair.servers
-    agent = typed_call.create_typed_agent(
-        one,
+def create_traced_agent(server, webhook_log):
+    """The id of an agent whose calls are traced and send two kinds of webhooks."""
+    return typed_call.create_typed_agent(
+        server,
         knowledge=KNOWLEDGE,
         hooks=webhook_log,
         events=["utterance_committed", "call_ended"],
         config={"record_trace": True},
     )["id"]
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_the_end_of_one_leaves_the_other_s_calls_alone(live_pair, webhook_log, how):
+    one, other = live_pair.servers
+    agent = create_traced_agent(one, webhook_log)
     held, left = one.create_conversation(agent), one.create_conversation(agent)
     waiting = one.create_conversation(agent)
     offer = sdp.make_offer().encode()
@@ -229,13 +234,7 @@ def test_the_end_of_one_leaves_the_other_s_calls_alone(live_pair, webhook_log, h
 
 def test_a_dead_server_s_calls_are_ended_by_the_other_and_its_traces_go_when_it_is_back(live_pair, webhook_log):
     one, other = live_pair.servers
-    agent = typed_call.create_typed_agent(
-        one,
-        knowledge=KNOWLEDGE,
-        hooks=webhook_log,
-        events=["utterance_committed", "call_ended"],
-        config={"record_trace": True},
-    )["id"]
+    agent = create_traced_agent(one, webhook_log)
     dead, ended = one.create_conversation(agent), one.create_conversation(agent)
 
     async def calling():

@@ -230,6 +230,11 @@ pub(crate) fn parse_document(document: &str) -> Result<Value> {
     serde_json::from_str(document).map_err(|e| Error::CorruptRow("agent", e.to_string()))
 }
 
+/// The documents of these rows, parsed.
+pub(crate) fn parse_documents(rows: &[Row]) -> Result<Vec<Value>> {
+    rows.iter().map(|row| parse_document(&row.document)).collect()
+}
+
 /// The ids in one of a document's lists.
 pub(crate) fn string_list(document: &Value, list: &str) -> Vec<String> {
     let items = document[list].as_array().map(Vec::as_slice).unwrap_or_default();

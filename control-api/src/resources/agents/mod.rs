@@ -158,10 +158,7 @@ async fn list(
 }
 
 async fn to_json_list(state: &AppState, workspace: &str, rows: &[Row]) -> store::Result<Vec<Value>> {
-    let documents = rows
-        .iter()
-        .map(|row| json_record::parse_document(&row.document))
-        .collect::<store::Result<Vec<_>>>()?;
+    let documents = json_record::parse_documents(rows)?;
     let attached = response::AttachedRecords::read(state, workspace, &documents).await?;
     Ok(rows
         .iter()
