@@ -3,15 +3,16 @@
 use models::face::character_schema::{self, Setting, SettingKind};
 use serde_json::{Map, Value, json};
 
+use crate::resources::characters::decimal_value;
+
 use super::json_schema::{list, nullable_type, object, schema_ref, string_enum, text};
 
 /// The schema of a setting's value. Null means the same as absent.
 fn setting_schema(kind: SettingKind) -> Value {
-    // As written in decimal, not as stored in an `f32`.
-    let as_written = |n: f32| n.to_string().parse::<f64>().unwrap_or_default();
     match kind {
         SettingKind::Slider { min, max, .. } => {
-            json!({"type": ["number", "null"], "minimum": as_written(min), "maximum": as_written(max)})
+            let (min, max) = (decimal_value(min), decimal_value(max));
+            json!({"type": ["number", "null"], "minimum": min, "maximum": max})
         }
         SettingKind::Integer { max } => {
             json!({"type": ["integer", "null"], "minimum": 0, "maximum": max})

@@ -100,12 +100,17 @@ impl SettingsReader<'_, '_> {
     }
 }
 
+/// A limit as it is written in decimal. Its `f32` is slightly beside it: 1.6 is stored as
+/// 1.60000002384.
+pub(crate) fn decimal_value(limit: f32) -> f64 {
+    limit.to_string().parse().expect("a number's decimal form is a number")
+}
+
 /// The error in a setting's value, if any.
 fn check_value(kind: SettingKind, value: &Value) -> Option<String> {
     match kind {
         SettingKind::Slider { min, max, .. } => match value.as_f64() {
-            // Compared as it is stored: a slider is an `f32`.
-            Some(n) if (min..=max).contains(&(n as f32)) => None,
+            Some(n) if (decimal_value(min)..=decimal_value(max)).contains(&n) => None,
             Some(_) if min == max => Some(format!("must be {min}")),
             Some(_) => Some(format!("must be between {min} and {max}")),
             None => Some("must be a number".into()),
@@ -193,7 +198,9 @@ mod tests {
                 if of_character {
                     let field = format!("character.{}", setting.name);
                     let reason = format!("must be between {min} and {max}");
-                    for n in ["1e308", "-1e308", &(max + 0.01).to_string(), &(min - 0.01).to_string()] {
+                    let just_above = decimal_value(max).next_up().to_string();
+                    let just_below = decimal_value(min).next_down().to_string();
+                    for n in ["1e308", "-1e308", &just_above, &just_below] {
                         assert_eq!(single_error(with(n)), (field.clone(), reason.clone()), "{n}");
                     }
                     assert_eq!(single_error(with("\"NaN\"")), (field, "must be a number".into()));
