@@ -42,7 +42,7 @@ pub(crate) fn run(place: &ConfigPaths, json: bool) -> Result<ExitCode, CommandEr
             "llm",
             true,
             false,
-            format!("an OpenAI-compatible server at {}", operator.url),
+            format!("an OpenAI-compatible server at {} (not tested)", operator.url),
         ),
         None => check_result(
             "language model",
@@ -52,13 +52,13 @@ pub(crate) fn run(place: &ConfigPaths, json: bool) -> Result<ExitCode, CommandEr
             "the built-in answerer; set OPENAI_API_KEY or OPENAI_BASE_URL to use a language model".into(),
         ),
     });
-    lines.push(match Avatars::built_in() {
+    lines.push(match all_avatars(&config) {
         Ok(avatars) if !avatars.as_slice().is_empty() => {
             let names: Vec<String> = avatars.stock_avatars().into_iter().map(|a| a.avatar_name).collect();
             check_result("faces", "face", true, true, names.join(", "))
         }
         Ok(_) => check_result("faces", "face", false, true, "no built-in avatars".into()),
-        Err(error) => check_result("faces", "face", false, true, error.to_string()),
+        Err(error) => check_result("faces", "face", false, true, error),
     });
     lines.push(check_media_ports(&config));
     lines.push(receive_buffer_result(reported_receive_buffer()));
@@ -79,6 +79,15 @@ pub(crate) fn run(place: &ConfigPaths, json: bool) -> Result<ExitCode, CommandEr
     }
     let broken = lines.iter().any(|l| l.required && !l.ready);
     Ok(if broken { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The avatars that `serve` would offer.
+fn all_avatars(config: &crate::config::Config) -> Result<Avatars, String> {
+    let mut avatars = Avatars::built_in().map_err(|error| error.to_string())?;
+    if let Some(dir) = &config.avatars.dir {
+        avatars.add_dir(dir).map_err(|error| format!("avatars.dir: {error}"))?;
+    }
+    Ok(avatars)
 }
 
 fn check_result(name: &str, kind: &str, ready: bool, needed: bool, detail: String) -> CheckResult {

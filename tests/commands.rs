@@ -33,6 +33,31 @@ impl Drop for TempFolder {
     }
 }
 
+/// The result of `visavis check` in a data folder: the exit code and the line of each name.
+fn run_check(data: &Path, avatars: Option<&Path>, env: &[(&str, &str)]) -> (Option<i32>, Vec<CheckLine>) {
+    let config = data.join("config.toml");
+    let table = avatars.map_or(String::new(), |dir| format!("[avatars]\ndir = {dir:?}\n"));
+    fs::write(&config, table).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_visavis"));
+    command.arg("check").arg("--json").arg("--data").arg(data).arg("--config").arg(config);
+    let output = command.env_clear().envs(env.iter().copied()).output().unwrap();
+    let lines = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    (output.status.code(), lines)
+}
+
+#[derive(serde::Deserialize)]
+struct CheckLine {
+    name: String,
+    ready: bool,
+    detail: String,
+}
+
+#[track_caller]
+fn line_of<'a>(lines: &'a [CheckLine], name: &str) -> &'a CheckLine {
+    lines.iter().find(|line| line.name == name).unwrap()
+}
+
 fn run_command(command: &str, file: &Path, explain: bool) -> Output {
     let mut shell = Command::new("sh");
     shell.args([
@@ -291,4 +316,46 @@ fn huge_files_are_refused_in_little_memory() {
         refusal_message("replay", &many),
         format!("line {last}: at: is 0 µs, which is earlier than the previous line")
     );
+}
+
+#[test]
+fn check_reads_the_avatars_and_the_store_that_serve_would_use() {
+    let folder = TempFolder::new("check");
+    let avatars = folder.0.join("avatars");
+    let (code, lines) = run_check(&folder.0, Some(&avatars), &[]);
+    let faces = line_of(&lines, "faces");
+    assert_eq!((code, faces.ready), (Some(1), false), "the folder does not exist");
+    assert!(
+        faces.detail.starts_with("avatars.dir: ") && faces.detail.contains("avatars"),
+        "{}",
+        faces.detail
+    );
+    fs::create_dir(&avatars).unwrap();
+    let (_, lines) = run_check(&folder.0, Some(&avatars), &[]);
+    assert!(line_of(&lines, "faces").ready);
+    assert!(lines.iter().all(|line| line.name != "events"), "there is no store yet");
+    fs::write(avatars.join("broken.poses"), "no poses").unwrap();
+    let (code, lines) = run_check(&folder.0, Some(&avatars), &[]);
+    let faces = line_of(&lines, "faces");
+    assert_eq!((code, faces.ready), (Some(1), false));
+    assert!(faces.detail.contains("broken."), "{}", faces.detail);
+
+    // An SQLite file without tables, as before the migrations of the first start.
+    let store = folder.write_file("visavis.db", "");
+    let (_, lines) = run_check(&folder.0, None, &[]);
+    assert_eq!(line_of(&lines, "events").detail, "all events are stored");
+    fs::write(&store, "no database, but longer than the header of one: ".repeat(100)).unwrap();
+    let (code, lines) = run_check(&folder.0, None, &[]);
+    let events = line_of(&lines, "events");
+    assert_eq!((code, events.ready), (Some(1), false), "{}", events.detail);
+}
+
+#[test]
+fn check_says_that_it_does_not_test_the_language_model() {
+    let folder = TempFolder::new("check-llm");
+    let env = [("OPENAI_BASE_URL", "http://127.0.0.1:1/v1"), ("OPENAI_API_KEY", "secret-of-the-test")];
+    let (_, lines) = run_check(&folder.0, None, &env);
+    let model = line_of(&lines, "language model");
+    assert_eq!(model.detail, "an OpenAI-compatible server at http://127.0.0.1:1/v1 (not tested)");
+    assert!(lines.iter().all(|line| !line.detail.contains("secret-of-the-test")));
 }

@@ -234,7 +234,8 @@ impl Store {
             sqlx::query_scalar("SELECT COUNT(*) FROM failed_event").fetch_one(&mut connection).await;
         connection.close().await?;
         match counted {
-            Err(sqlx::Error::Database(_)) => Ok(0),
+            // An older release has not created the table.
+            Err(sqlx::Error::Database(error)) if is_missing_table(&*error) => Ok(0),
             other => Ok(other?),
         }
     }
@@ -392,6 +393,12 @@ pub(crate) fn new_id() -> String {
 /// The id in its stored form, if `text` is a UUID.
 pub(crate) fn normalize_id(text: &str) -> Option<String> {
     text.parse::<::conversation::id::ConversationId>().ok().map(|id| id.to_string())
+}
+
+/// Whether a statement failed because its table does not exist.
+fn is_missing_table(error: &dyn sqlx::error::DatabaseError) -> bool {
+    // 42P01: undefined_table of PostgreSQL. SQLite has no code of its own for it.
+    error.code().is_some_and(|code| code == "42P01") || error.message().starts_with("no such table")
 }
 
 #[cfg(test)]
