@@ -45,17 +45,20 @@ pub(crate) struct LeaseTask {
 
 impl BackgroundTask for LeaseTask {
     async fn run(&mut self, mut stop: watch::Receiver<bool>) {
-        if !self.store.is_shared() {
-            // No other server uses the file: the lease from the start is enough.
-            return;
-        }
         loop {
             tokio::select! {
                 () = tokio::time::sleep(self.duration / RENEWALS_PER_LEASE) => {}
                 _ = stop.wait_for(|stop| *stop) => break,
             }
-            if let Err(error) = self.renew_and_recover().await {
-                tracing::error!(%error, "cannot renew this server's lease");
+            if self.store.is_shared() {
+                if let Err(error) = self.renew_and_recover().await {
+                    tracing::error!(%error, "cannot renew this server's lease");
+                }
+            } else if self.store.health.failure_reason().is_none() {
+                // No other server uses the file, so the lease from the start is enough. A write in its
+                // place shows an outage in `/readyz` before a call needs the store. The probe reports
+                // the store's health itself.
+                let _ = self.store.probe().await;
             }
         }
     }

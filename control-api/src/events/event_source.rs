@@ -22,6 +22,8 @@ const GATHER_TIME: Duration = Duration::from_millis(20);
 const MAX_BATCH: usize = 2000;
 /// Delay between two attempts to write while the store fails.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+/// How long after the stop of the server a failing store is tried again.
+const SHUTDOWN_RETRY_TIME: Duration = Duration::from_secs(30);
 /// A store operation that takes longer counts as an outage.
 const OUTAGE_AFTER: Duration = Duration::from_secs(10);
 /// A store operation that takes longer is abandoned and repeated on another connection: its answer
@@ -59,11 +61,13 @@ pub(super) struct EventSource {
     backlog: Backlog,
     /// Other messages that arrived after them.
     deferred: Vec<Message>,
+    /// When events are given up; set at the first failure after the stop of the server.
+    give_up_at: Option<Instant>,
 }
 
 impl EventSource {
     pub(super) fn new(store: Store, queue: EventReceiver, stop: watch::Receiver<bool>) -> Self {
-        Self { store, queue, stop, backlog: Backlog::default(), deferred: Vec::new() }
+        Self { store, queue, stop, backlog: Backlog::default(), deferred: Vec::new(), give_up_at: None }
     }
 
     /// This many events no longer wait.
@@ -151,20 +155,43 @@ impl EventSource {
         }
     }
 
-    /// Waits before the next attempt; messages that arrive meanwhile go to the backlog. False if
-    /// the server stops.
+    /// Waits before the next attempt; messages that arrive meanwhile go to the backlog. False if the
+    /// server stops and the store has failed for [`SHUTDOWN_RETRY_TIME`] since.
     pub(super) async fn wait_before_retry(&mut self) -> bool {
         let until = Instant::now() + RETRY_INTERVAL;
         loop {
+            // A dropped sender also means that the server stops.
+            let is_stopping = *self.stop.borrow() || self.stop.has_changed().is_err();
+            if is_stopping && self.gives_up() {
+                return false;
+            }
             let message = tokio::select! {
-                () = wait_for_stop(&mut self.stop) => return false,
+                // The first attempt after the stop follows at once.
+                () = wait_for_stop(&mut self.stop), if !is_stopping => return true,
                 message = timeout_at(until, self.queue.receiver.recv()) => message,
             };
             match message {
                 Ok(Some(message)) => self.defer(message),
-                Ok(None) | Err(_) => return true,
+                Ok(None) => {
+                    sleep_until(until).await;
+                    return true;
+                }
+                Err(_) => return true,
             }
         }
+    }
+
+    /// Whether the events that still wait are given up. The first call starts the time for that.
+    fn gives_up(&mut self) -> bool {
+        let now = Instant::now();
+        let give_up_at = *self.give_up_at.get_or_insert_with(|| {
+            tracing::warn!(
+                seconds = SHUTDOWN_RETRY_TIME.as_secs(),
+                "the server stops, but events wait for the store; retrying"
+            );
+            now + SHUTDOWN_RETRY_TIME
+        });
+        now >= give_up_at
     }
 
     /// The result of a store operation. Once it is late, the store counts as unwritable, and
@@ -246,6 +273,32 @@ mod tests {
         assert!(source.gather(&mut batch).await);
         assert_eq!((batch_seqs(&batch), batch.panicked.len()), (vec![0, 1, 3], 1));
         tokio::time::resume();
+        store.close().await;
+        std::fs::remove_file(file).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_store_that_fails_while_the_server_stops_is_tried_again_for_thirty_seconds() {
+        let file = std::env::temp_dir().join(format!("visavis-source-stop-{}.db", std::process::id()));
+        let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();
+        for closes_queue in [false, true] {
+            let (events, queue) = crate::state::event_queue::channel();
+            let (stop, stopped) = watch::channel(false);
+            let mut source = EventSource::new(store.clone(), queue, stopped);
+            let _kept = (!closes_queue).then_some(events);
+            tokio::time::pause();
+            let started_at = Instant::now();
+            assert!(source.wait_before_retry().await);
+            assert!(started_at.elapsed() >= RETRY_INTERVAL, "the server runs");
+            drop(stop);
+            let (stopped_at, mut attempts) = (Instant::now(), 0);
+            while source.wait_before_retry().await {
+                attempts += 1;
+            }
+            assert!(stopped_at.elapsed() >= SHUTDOWN_RETRY_TIME);
+            assert!((60..=61).contains(&attempts), "{attempts}");
+            tokio::time::resume();
+        }
         store.close().await;
         std::fs::remove_file(file).unwrap();
     }

@@ -204,7 +204,8 @@ impl Writer {
 
     /// Writes the prepared events with their effects, and retries until they are in the store.
     async fn store_prepared(&mut self) {
-        // One more attempt after the stop; then the events are lost with the process.
+        // One more attempt when the time after the stop is over; then the events are lost with the
+        // process.
         let (mut tries, mut last) = (0_u32, false);
         while !self.prepared.is_empty() {
             let prepared_events = &*self.prepared.make_contiguous();
@@ -232,7 +233,9 @@ impl Writer {
                 && std::mem::replace(&mut last, true)
             {
                 let prepared_events = self.prepared.len();
-                tracing::error!(events = prepared_events, "events lost at shutdown");
+                let conversations: HashSet<&str> =
+                    self.prepared.iter().map(|event| event.conversation.as_str()).collect();
+                tracing::error!(events = prepared_events, ?conversations, "events lost at shutdown");
                 self.prepared.clear();
                 self.source.mark_settled(prepared_events);
             }

@@ -285,6 +285,42 @@ async fn what_waits_for_the_store_when_the_server_stops_is_kept() {
 }
 
 #[tokio::test]
+async fn what_waits_is_kept_if_the_store_recovers_while_the_server_stops() {
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let created = server.create_agent(json!({})).await;
+    let (id, _) = server.create_conversation(&created).await;
+    server.engine.record_event(&id, 0, 0.0, joined_event());
+    server.wait_for_status(&id, "IN_PROGRESS").await;
+    refuse_writes(&folder, &WRITTEN_TABLES, "true").await;
+    server.engine.record_events(&id, 1, (1..=10).map(utterance));
+    wait_for_ready_status(&server, 503).await;
+    let recover = async {
+        // The attempts of several seconds fail.
+        for _ in 0..20 {
+            advance_clock(Duration::from_millis(500)).await;
+        }
+        accept_writes(&folder, &WRITTEN_TABLES).await;
+    };
+    tokio::join!(server.stop(), recover);
+    let server = TestServer::start(&folder).await;
+    let stored = stored_seqs(&server, &id).await;
+    assert!((0..=10).all(|seq| stored.contains(&seq)), "{stored:?}");
+}
+
+#[tokio::test]
+async fn a_server_without_a_call_notices_that_its_store_takes_no_writes() {
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    wait_for_ready_status(&server, 200).await;
+    refuse_writes(&folder, &["server", "setting"], "true").await;
+    advance_clock(Duration::from_secs(6)).await;
+    wait_for_ready_status(&server, 503).await;
+    accept_writes(&folder, &["server", "setting"]).await;
+    wait_for_ready_status(&server, 200).await;
+}
+
+#[tokio::test]
 async fn an_event_that_is_refused_alone_is_kept_as_text_and_all_others_go_on() {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
