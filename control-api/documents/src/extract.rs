@@ -10,6 +10,7 @@ use serde_json::Value;
 const MAX_UNPACKED_BYTES: u64 = 64 << 20;
 /// Maximum number of bytes of text extracted from one document.
 const MAX_TEXT_BYTES: usize = 8 << 20;
+const TOO_MUCH_TEXT: &str = "holds more than 8 MiB of text: divide the document";
 /// Line width of rendered HTML: wide, because line breaks are irrelevant for search.
 const HTML_LINE_WIDTH: usize = 10_000;
 
@@ -33,7 +34,7 @@ pub fn extract(kind: &str, bytes: &[u8]) -> Result<String, String> {
         _ => std::str::from_utf8(bytes).map_err(|_| "not UTF-8 text".to_owned())?.to_owned(),
     };
     if text.len() > MAX_TEXT_BYTES {
-        text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
+        return Err(TOO_MUCH_TEXT.into());
     }
     // A text of PostgreSQL cannot contain NUL, and no word does.
     text.retain(|c| c != '\0');
@@ -49,8 +50,13 @@ fn docx(bytes: &[u8]) -> Result<String, String> {
     let unreadable = |why: String| format!("no readable DOCX: {why}");
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(|e| unreadable(e.to_string()))?;
     let part = archive.by_name("word/document.xml").map_err(|e| unreadable(e.to_string()))?;
-    let mut xml = String::new();
-    part.take(MAX_UNPACKED_BYTES).read_to_string(&mut xml).map_err(|e| unreadable(e.to_string()))?;
+    let mut xml = Vec::new();
+    // The size that the archive declares may be wrong.
+    part.take(MAX_UNPACKED_BYTES + 1).read_to_end(&mut xml).map_err(|e| unreadable(e.to_string()))?;
+    if xml.len() as u64 > MAX_UNPACKED_BYTES {
+        return Err(TOO_MUCH_TEXT.into());
+    }
+    let xml = String::from_utf8(xml).map_err(|e| unreadable(e.to_string()))?;
     let mut reader = quick_xml::Reader::from_str(&xml);
     let (mut text, mut in_run) = (String::new(), false);
     loop {
@@ -201,6 +207,18 @@ mod tests {
         assert_eq!(text, "Name: Rose, red; Price: 3\n\nName: Lily\n\n");
         let text = extract("csv", "\u{feff}Name;Preis\nRose;3,50\n".as_bytes()).unwrap();
         assert_eq!(text, "Name: Rose; Preis: 3,50\n\n");
+    }
+
+    #[test]
+    fn more_text_than_the_limit_is_an_error_and_not_cut() {
+        let most = "word ".repeat(MAX_TEXT_BYTES / 5);
+        assert_eq!(extract("txt", most.as_bytes()).unwrap(), most);
+        assert_eq!(extract("txt", (most + "word").as_bytes()).unwrap_err(), TOO_MUCH_TEXT);
+        let xml = format!("<w:p><w:t>{}</w:t></w:p>", "w".repeat(MAX_TEXT_BYTES + 1));
+        assert_eq!(extract("docx", &docx_archive(&xml)).unwrap_err(), TOO_MUCH_TEXT);
+        let unpacked = usize::try_from(MAX_UNPACKED_BYTES).unwrap();
+        let xml = format!("<w:p>{}</w:p>", "\u{e9}".repeat(unpacked / 2));
+        assert_eq!(extract("docx", &docx_archive(&xml)).unwrap_err(), TOO_MUCH_TEXT);
     }
 
     #[test]
