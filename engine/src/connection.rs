@@ -200,17 +200,21 @@ impl Connection {
         destination: SocketAddr,
         datagram: &[u8],
     ) -> Reception {
-        let Transport::WebRtc { peer, datagram_bucket, .. } = &mut self.transport else {
+        let Transport::WebRtc { peer, datagram_bucket, jitter, .. } = &mut self.transport else {
             return Reception::Foreign;
         };
         if !datagram_bucket.try_take(now) {
             return Reception::RateLimited;
         }
-        if peer.receive(now, protocol, source, destination, datagram) {
-            Reception::Accepted
-        } else {
-            Reception::Foreign
+        if !peer.receive(now, protocol, source, destination, datagram) {
+            return Reception::Foreign;
         }
+        // A tick takes audio from the jitter buffer before it polls the connection.
+        while let Some(TransportEvent::Audio { sequence, timestamp, payload }) = peer.take_audio(now) {
+            self.last_voice_at = Some(now);
+            jitter.push(now, sequence, timestamp, payload);
+        }
+        Reception::Accepted
     }
 
     /// When the connection must be served next.
@@ -231,7 +235,7 @@ impl Connection {
         }
     }
 
-    /// The next event. Audio packets go into the jitter buffer, and datagrams to `transmit`.
+    /// The next event. Datagrams go to `transmit`, and audio packets into the jitter buffer.
     pub(crate) fn poll(
         &mut self,
         now: Instant,

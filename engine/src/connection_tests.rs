@@ -43,7 +43,7 @@ struct ReceivedVoice {
 
 /// Sends the voice: packet `n` leaves at 20·n ms and arrives at `arrival(n)` ms. The connection is
 /// served every 10 ms, as by a media thread whose calls are past their handshakes. All datagrams
-/// that have arrived are received before anything is polled.
+/// that have arrived are received, then the audio is taken, and then the connection is polled.
 fn receive_voice(arrival: impl Fn(u64) -> u64) -> ReceivedVoice {
     let start = crate::clock::now();
     let (mut client, offer, pending, audio) = client_with_offer(start, &[]);
@@ -94,13 +94,13 @@ fn receive_voice(arrival: impl Fn(u64) -> u64) -> ReceivedVoice {
         for (_, datagram) in datagrams.drain(..arrived) {
             connection.receive(now, Protocol::Udp, client_address, server_address, &datagram);
         }
+        let before = found.pcm.len();
+        while connection.receive_audio(now, &mut found.pcm).is_some() {}
+        found.arrival_ms.extend((before..found.pcm.len()).step_by(SAMPLES_20_MS).map(|_| ms - zero));
         let mut answers = Vec::new();
         while connection.is_due(now)
             && connection.poll(now, &mut |t: Transmit| answers.push(t.contents.to_vec())).is_some()
         {}
-        let before = found.pcm.len();
-        while connection.receive_audio(now, &mut found.pcm).is_some() {}
-        found.arrival_ms.extend((before..found.pcm.len()).step_by(SAMPLES_20_MS).map(|_| ms - zero));
         for datagram in answers {
             if let Ok(receive) = Receive::new(Protocol::Udp, server_address, client_address, &datagram) {
                 let _ = client.handle_input(Input::Receive(now, receive));
@@ -137,6 +137,14 @@ fn assert_heard_as_even(name: &str, late: u64, arrival: impl Fn(u64) -> u64) {
         .max()
         .unwrap();
     assert!(added <= late + 20, "{name}: {added} ms later than evenly sent packets");
+}
+
+#[test]
+fn a_packet_in_order_is_heard_in_the_tick_that_follows_its_arrival() {
+    let found = receive_voice(|n| 20 * n + 5);
+    for n in 0..PACKET_COUNT {
+        assert_eq!(found.arrival_ms[n as usize], 20 * n + 10, "packet {n}");
+    }
 }
 
 #[test]

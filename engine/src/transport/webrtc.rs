@@ -344,6 +344,17 @@ impl PeerConnection {
         }
     }
 
+    /// Takes the next audio packet of the user out of the outputs that datagrams have caused, so that
+    /// a tick hears it before the connection is polled.
+    pub fn take_audio(&mut self, now: Instant) -> Option<TransportEvent> {
+        let is_packet = |output: &Output| matches!(output, Output::Event(str0m::Event::RtpPacket(_)));
+        let position = self.pending_outputs.iter().position(is_packet)?;
+        match self.pending_outputs.remove(position)? {
+            Output::Event(event) => self.translate(now, event),
+            _ => None,
+        }
+    }
+
     /// When [`PeerConnection::handle_timeout`] is due next.
     #[must_use]
     pub fn timeout(&self) -> Instant {
