@@ -9,7 +9,10 @@ import re
 import socket
 import subprocess
 
+import av
+import numpy as np
 import pytest
+from aiortc.rtp import RtpPacket
 
 from kit import webrtc_client
 from kit.call import BrowserCall
@@ -218,6 +221,14 @@ async def receiver_report(client, times: int) -> dict:
     return await asyncio.wait_for(wait(), 60)
 
 
+def counter(server, name: str) -> float:
+    """The present value of a counter in `/metrics`; its labels belong to the name."""
+    text = server.request("GET", "/metrics", key=None).body.decode()
+    name, _, labels = name.partition("{")
+    pattern = f"^{name}_total{re.escape('{' + labels) if labels else ''} (\\S+)"
+    return float(re.search(pattern, text, re.M).group(1))
+
+
 async def call_beside_flood(server, conversation) -> dict:
     """Runs a caller beside a flood of its media port. Returns what the flooding program did, and
     the losses of the caller's packets meanwhile."""
@@ -257,16 +268,9 @@ def test_a_flood_of_strays_takes_no_packet_from_a_call_of_the_same_thread(start_
     )
     assert re.search(r"\d+ KiB\s*$", buffer), f"this needs a receive buffer of 4 MiB: {buffer.strip()}"
     server = start_server("flood", data=tmp_path, env={"VISAVIS_MEDIA_THREADS": "1"}).read_first_start().wait_ready()
-    strays = lambda: float(
-        re.search(
-            r"^visavis_datagrams_unknown(?:_total)? (\S+)",
-            server.request("GET", "/metrics", key=None).body.decode(),
-            re.M,
-        ).group(1)
-    )
-    before = strays()
+    before = counter(server, "visavis_datagrams_unknown")
     found = webrtc_client.run_async(call_beside_flood(server, server.create_conversation(server.create_agent()["id"])))
-    found["read"] = strays() - before
+    found["read"] = counter(server, "visavis_datagrams_unknown") - before
     report.add("a call beside a flood of stray datagrams", found)
     assert not found["unreached"], found["unreached"]
     assert found["packets"] >= 0.9 * 50 * FLOOD_SECONDS, found
@@ -274,3 +278,114 @@ def test_a_flood_of_strays_takes_no_packet_from_a_call_of_the_same_thread(start_
     report.check_target(
         f"share of a call's packets lost beside {STRAY_RATE} strays a second", lost, 0.01, noise=1, server=server
     )
+
+#: Number of hostile packets per second, the duration in seconds, and the packets of one step.
+HOSTILE_RATE, HOSTILE_SECONDS, HOSTILE_STEP = 1500, 10, 0.02
+
+
+def hostile_payloads(random) -> list[bytes]:
+    """Opus packets that are malformed, as expensive as possible, or alternate between loud noise
+    and silence, so that the VAD and the turn detector always have something to decide."""
+    encoder = av.CodecContext.create("libopus", "w")
+    encoder.sample_rate, encoder.layout, encoder.format = 48_000, "mono", "s16"
+    encoder.open()
+    voices = []
+    for n in range(60):
+        amplitude = 12_000 if n // 15 % 2 else 0
+        samples = (amplitude * random.uniform(-1, 1, (1, 960))).astype(np.int16)
+        frame = av.AudioFrame.from_ndarray(samples, format="s16", layout="mono")
+        frame.sample_rate, frame.pts = 48_000, n * 960
+        voices += [bytes(packet) for packet in encoder.encode(frame)]
+    garbage = [random.bytes(int(size)) for size in random.integers(0, 1100, 60)]
+    # RFC 6716, section 3.2.5: 48 CELT frames of 2.5 ms in one packet, 120 ms of full-band audio.
+    longest = [bytes([28 << 3 | 3, 48]) + random.bytes(48 * 20) for _ in range(60)]
+    return [payload for row in zip(voices, garbage, longest) for payload in row]
+
+
+async def send_hostile_audio(client) -> int:
+    """Sends audio under the call's own keys: 30 times real time, with timestamps and sequence
+    numbers that jump. Returns the number of packets."""
+    random = np.random.default_rng(21)
+    payloads = hostile_payloads(random)
+    sender = client.peer.getSenders()[0]
+    opus = re.search(r"a=rtpmap:(\d+) opus/48000", client.peer.remoteDescription.sdp, re.I)
+    clock = asyncio.get_running_loop().time
+    started_at, sent, timestamp, sequence = clock(), 0, 0, 0
+    while (elapsed := clock() - started_at) < HOSTILE_SECONDS:
+        while sent < elapsed * HOSTILE_RATE:
+            # A third jumps anywhere, a third repeats the last packet's numbers, and a third goes on.
+            step = sent % 3
+            if step == 0:
+                timestamp, sequence = int(random.integers(1 << 32)), int(random.integers(1 << 16))
+            elif step == 2:
+                timestamp, sequence = (timestamp + 960) % (1 << 32), (sequence + 1) % (1 << 16)
+            packet = RtpPacket(
+                payload_type=int(opus[1]),
+                sequence_number=sequence,
+                timestamp=timestamp,
+                ssrc=sender._ssrc,
+                payload=payloads[sent // 5 % len(payloads)],
+            )
+            await sender.transport._send_rtp(packet.serialize())
+            sent += 1
+        await asyncio.sleep(HOSTILE_STEP)  # paces the packets; this does not wait for another party
+    return sent
+
+
+#: Counters of the server that show whether it kept up.
+HOSTILE_METRICS = (
+    "visavis_audio_frames",
+    "visavis_audio_frames_late",
+    "visavis_audio_frames_skipped",
+    "visavis_audio_packets_rate_limited",
+    'visavis_media_busy_seconds{thread="0"}',
+)
+
+
+async def call_beside_hostile_audio(server, conversations) -> dict:
+    """Runs a caller beside one that sends hostile audio. Returns what the server did in a time of
+    the same length without and with that audio."""
+    neighbour, hostile = [
+        await webrtc_client.WhipClient(server, conversation, video=False).join() for conversation in conversations
+    ]
+    for client in (neighbour, hostile):
+        await client.wait_for(lambda client=client: client.received_audio, what="the agent's sound")
+    found = {}
+    for name in ("before", "during"):
+        counted = {key: await asyncio.to_thread(counter, server, key) for key in HOSTILE_METRICS}
+        reported = await receiver_report(neighbour, 1)
+        if name == "during":
+            found["hostile packets"] = await send_hostile_audio(hostile)
+        else:
+            await receiver_report(neighbour, HOSTILE_SECONDS)
+        sent = (await receiver_report(neighbour, 0))["sent"]
+        await receiver_report(neighbour, 2)
+        after = await receiver_report(neighbour, 2)
+        found[name] = {key: await asyncio.to_thread(counter, server, key) - value for key, value in counted.items()}
+        found[name] |= {"packets": sent - reported["sent"], "lost": after["lost"] - reported["lost"]}
+    await neighbour.hang_up()
+    await hostile.hang_up()
+    return found
+
+
+@pytest.mark.long("load")
+def test_hostile_audio_of_one_caller_takes_nothing_from_a_call_of_the_same_thread(start_server, tmp_path, report):
+    """One caller sends malformed, expensive and alternating audio at 30 times real time. The other
+    one, on the same thread, loses no packet, and no frame of either agent is late."""
+    server = start_server("hostile", data=tmp_path, env={"VISAVIS_MEDIA_THREADS": "1"}).read_first_start().wait_ready()
+    conversations = [server.create_conversation(server.create_agent()["id"]) for _ in range(2)]
+    found = webrtc_client.run_async(call_beside_hostile_audio(server, conversations))
+    report.add("a call beside hostile audio", found)
+    during = found["during"]
+    assert found["hostile packets"] >= 0.5 * HOSTILE_RATE * HOSTILE_SECONDS, found
+    assert during["visavis_audio_packets_rate_limited"] > 0, found
+    assert during["packets"] >= 0.9 * 50 * HOSTILE_SECONDS, found
+    share = lambda name: during[name] / during["visavis_audio_frames"]
+    late = share("visavis_audio_frames_late") + share("visavis_audio_frames_skipped")
+    for name, value in (
+        ("share of a call's packets lost beside hostile audio", during["lost"] / during["packets"]),
+        ("share of frames late or not sent beside hostile audio", late),
+    ):
+        report.check_target(name, value, 0.01, noise=1, server=server)
+    busy = during['visavis_media_busy_seconds{thread="0"}'] / HOSTILE_SECONDS
+    report.check_target("busy share of the media thread beside hostile audio", busy, 0.25, server=server)
