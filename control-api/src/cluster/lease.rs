@@ -50,13 +50,18 @@ impl BackgroundTask for LeaseTask {
                 () = tokio::time::sleep(self.duration / RENEWALS_PER_LEASE) => {}
                 _ = stop.wait_for(|stop| *stop) => break,
             }
-            if self.store.is_shared() {
-                if let Err(error) = self.renew_and_recover().await {
+            let renewed = if self.store.is_shared() {
+                let renewed = self.renew_and_recover().await;
+                if let Err(error) = &renewed {
                     tracing::error!(%error, "cannot renew this server's lease");
                 }
-            } else if self.store.health.failure_reason().is_none() {
-                // No other server uses the file, so the lease from the start is enough. A write in its
-                // place shows an outage in `/readyz` before a call needs the store. The probe reports
+                renewed.is_ok()
+            } else {
+                // No other server uses the file: the lease from the start is enough.
+                false
+            };
+            if !renewed && self.store.health.failure_reason().is_none() {
+                // A write shows an outage in `/readyz` before a call needs the store. The probe reports
                 // the store's health itself.
                 let _ = self.store.probe().await;
             }

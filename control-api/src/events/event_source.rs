@@ -285,7 +285,7 @@ mod tests {
             let (events, queue) = crate::state::event_queue::channel();
             let (stop, stopped) = watch::channel(false);
             let mut source = EventSource::new(store.clone(), queue, stopped);
-            let _kept = (!closes_queue).then_some(events);
+            let _open_queue = (!closes_queue).then_some(events);
             tokio::time::pause();
             let started_at = Instant::now();
             assert!(source.wait_before_retry().await);
