@@ -1,9 +1,7 @@
 //! Schemas of characters, built from the list of their settings.
 
-use models::face::character_schema::{self, Setting, SettingKind};
+use models::face::character_schema::{self, Setting, SettingKind, decimal_value};
 use serde_json::{Map, Value, json};
-
-use crate::resources::characters::decimal_value;
 
 use super::json_schema::{list, nullable_type, object, schema_ref, string_enum, text};
 

@@ -97,6 +97,13 @@ fn slider_kind<T>(slider: &Slider<T>) -> SettingKind {
     SettingKind::Slider { unit: slider.unit, min: slider.min, max: slider.max }
 }
 
+/// A slider's limit as it is written in decimal, to compare numbers of a request with it. The `f32`
+/// itself is slightly beside it: 1.6 is 1.60000002384.
+#[must_use]
+pub fn decimal_value(limit: f32) -> f64 {
+    limit.to_string().parse().unwrap_or(f64::from(limit))
+}
+
 /// The table of a path: `eyes` of `eyes.size`.
 fn table_name(name: &str) -> &str {
     name.split(['.', '[']).next().unwrap_or(name)

@@ -19,9 +19,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub(crate) use self::preview_renderer::PreviewTask;
-pub(crate) use self::settings::{
-    CHARACTER_SETTINGS, POSE_SETTINGS, REST_SETTINGS, decimal_value, read_settings,
-};
+pub(crate) use self::settings::{CHARACTER_SETTINGS, POSE_SETTINGS, REST_SETTINGS, read_settings};
 use crate::config::Viseme;
 use crate::error::ApiError;
 use crate::http::auth::ApiCaller;

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use models::face::character_schema::{self, Setting, SettingKind};
+use models::face::character_schema::{self, Setting, SettingKind, decimal_value};
 use serde_json::{Map, Value};
 
 use crate::http::validate::Fields;
@@ -100,12 +100,6 @@ impl SettingsReader<'_, '_> {
     }
 }
 
-/// A limit as it is written in decimal. Its `f32` is slightly beside it: 1.6 is stored as
-/// 1.60000002384.
-pub(crate) fn decimal_value(limit: f32) -> f64 {
-    limit.to_string().parse().expect("a number's decimal form is a number")
-}
-
 /// The error in a setting's value, if any.
 fn check_value(kind: SettingKind, value: &Value) -> Option<String> {
     match kind {
@@ -164,7 +158,8 @@ mod tests {
     #[test]
     fn everybody_of_the_house_is_taken_as_it_is() {
         for person in avatar_spec::ids().filter_map(avatar_spec::find) {
-            let input = serde_json::to_value(&person.character).unwrap();
+            let text = serde_json::to_string(&person.character).unwrap();
+            let input = serde_json::from_str(&text).unwrap();
             let output: Character = serde_json::from_value(read_character(input).unwrap()).unwrap();
             assert_eq!(output, person.character);
         }
