@@ -186,7 +186,7 @@ mod tests {
         Channel { name: "test, patient", capacity: 2, overflow: Overflow::Wait(Duration::from_millis(1)) };
 
     #[test]
-    fn a_full_edge_gives_the_newcomer_back_and_counts_it() {
+    fn a_full_channel_returns_the_new_message_and_counts_it() {
         let (sender, receiver) = open(&DROPPING, None);
         assert_eq!(sender.send(1), Ok(()));
         assert_eq!(sender.send(2), Ok(()));
@@ -200,7 +200,7 @@ mod tests {
         Channel { name: "test, endless", capacity: 1, overflow: Overflow::Wait(Duration::from_secs(3600)) };
 
     #[test]
-    fn a_thread_that_never_waits_gets_the_newcomer_back_at_once() {
+    fn a_thread_that_never_waits_gets_the_new_message_back_at_once() {
         let (sender, receiver) = open(&BLOCKING_FOREVER, None);
         let (results, came_back) = std::sync::mpsc::channel();
         let full = sender.clone();

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_s_thread_stands_behind_the_one_that_starts_it() {
+    fn a_model_thread_has_a_lower_priority_than_the_one_that_starts_it() {
         let nice = || rustix::process::getpriority_process(None).unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
         let own = nice();

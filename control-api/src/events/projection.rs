@@ -148,7 +148,7 @@ impl Projection {
             url: self.callback_url.clone(),
             body,
             attempts: 0,
-            attempts_before_revival: 0,
+            attempts_before_redelivery: 0,
             first_attempt_at: None,
             next_attempt_at: clock::now().saturating_add(clock::to_micros(self.first_attempt_delay)),
         })
@@ -298,7 +298,7 @@ pub(crate) async fn append(
 ) -> store::Result<bool> {
     let Some(mut projection) = Projection::load(storage, id).await? else { return Ok(false) };
     let mut tx = storage.store.begin_write().await?;
-    let current = store::conversation::find_in(&mut tx, id).await?;
+    let current = store::conversation::find_in_any_workspace(&mut tx, id).await?;
     if current.is_none_or(|row| row.status != expected) {
         return Ok(false);
     }
@@ -369,7 +369,7 @@ mod tests {
             url: "http://127.0.0.1:1/".into(),
             body: "{}".into(),
             attempts: 0,
-            attempts_before_revival: 0,
+            attempts_before_redelivery: 0,
             first_attempt_at: None,
             next_attempt_at: 5,
         };

@@ -99,7 +99,7 @@ async fn redeliver(
     // Our ids contain no NUL, and PostgreSQL rejects it.
     let id = id.replace('\0', "");
     let mut tx = state.store.begin_write().await?;
-    let row = delivery::revive(&mut tx, &caller.workspace, &id, &state.server_id, clock::now()).await?;
+    let row = delivery::redeliver(&mut tx, &caller.workspace, &id, &state.server_id, clock::now()).await?;
     let mut row = row.ok_or(ApiError::NotFound(Resource::DeadLetter))?;
     if let Some(agent) = json_record::find_in(&mut tx, Table::Agent, &caller.workspace, &row.agent).await? {
         let agent = parse_document(&agent.document)?;

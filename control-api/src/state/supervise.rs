@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::store;
 
 /// Name of the task that writes events.
-pub(crate) const EVENT_WRITER: &str = "ledger";
+pub(crate) const EVENT_WRITER: &str = "event-writer";
 
 /// Delay before a task is restarted; doubled after each further panic.
 const MIN_RESTART_DELAY: Duration = Duration::from_millis(100);

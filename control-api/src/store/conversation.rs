@@ -132,8 +132,9 @@ fn searched_part(name: &str) -> &str {
     name.char_indices().nth(MAX_SEARCHED_NAME_CHARS).map_or(name, |(end, _)| &name[..end])
 }
 
-/// One conversation of any workspace, as the transaction sees it.
-pub(crate) async fn find_in(tx: &mut Transaction, id: &str) -> Result<Option<Row>> {
+/// One conversation of any workspace, as the transaction sees it. The caller has checked the
+/// workspace.
+pub(crate) async fn find_in_any_workspace(tx: &mut Transaction, id: &str) -> Result<Option<Row>> {
     let sql = sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM conversation WHERE id = $1"));
     Ok(sqlx::query_as(sql).bind(id).fetch_optional(&mut **tx).await?)
 }

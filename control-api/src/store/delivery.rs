@@ -7,7 +7,7 @@
 //! pending -- retries used up, agent given up --> dead (a dead letter)
 //! pending -- speaking event too late ----------> dropped
 //! pending -- row cannot be read ---------------> unreadable (counted in the metrics only)
-//! dead ----- revive ---------------------------> pending
+//! dead ----- redeliver ------------------------> pending
 //! ```
 //!
 //! Rows of an erased conversation are deleted once they leave `pending`.
@@ -35,8 +35,8 @@ pub(crate) struct Row {
     pub(crate) body: String,
     /// Number of attempts made.
     pub(crate) attempts: i64,
-    /// Number of attempts before the last revival. The retry schedule starts after them.
-    pub(crate) attempts_before_revival: i64,
+    /// Number of attempts before the last redelivery. The retry schedule starts after them.
+    pub(crate) attempts_before_redelivery: i64,
     /// When the first attempt was made.
     pub(crate) first_attempt_at: Option<Micros>,
     /// When the next attempt is due.
@@ -53,7 +53,7 @@ from_row!(Row {
     url,
     body,
     attempts,
-    attempts_before_revival = "tries_before",
+    attempts_before_redelivery = "tries_before",
     first_attempt_at = "first_try",
     next_attempt_at = "next_try"
 });
@@ -164,7 +164,7 @@ pub(crate) async fn record_attempt(
     .bind(&attempt.error)
     .execute(&mut **tx)
     .await?;
-    // A delivery that was given up meanwhile stays given up.
+    // A 410 of another delivery may have made this one dead meanwhile: it stays dead.
     let erased: Option<i64> = sqlx::query_scalar(
         "UPDATE delivery SET attempts = $1, first_try = $2, next_try = $3, state = $4, reason = $5 WHERE id = $6 AND state = 'pending' RETURNING erased",
     )
@@ -258,7 +258,7 @@ from_row!(AttemptLogEntry { delivery, attempt, at_us, took_us, status, error });
 const SELECT_LOG_ENTRIES: &str = "SELECT id, conversation, agent, sequence, event, url, body, state, reason, next_try, created_at FROM delivery";
 
 /// Makes a dead letter pending again, due `now`; `None` if the workspace has no such dead letter.
-pub(crate) async fn revive(
+pub(crate) async fn redeliver(
     tx: &mut Transaction,
     workspace: &str,
     id: &str,

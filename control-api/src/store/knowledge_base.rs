@@ -8,6 +8,9 @@
 //! processing -- save_document_text: text -----------------------------> ready
 //! processing -- save_document_text: error ----------------------------> error
 //! ```
+//!
+//! The columns `directions` and `directions_of` hold a document's embeddings and the name of their
+//! model; the job `meaning` computes them. These names are older than the term.
 
 use super::page::search_text;
 use super::server::live_servers;

@@ -80,7 +80,7 @@ impl AttemptRecorder {
                 .or_else(|| attempt.status.map(|s| format!("answered {s}")))
                 .unwrap_or_default();
             let speaking = signing::is_speaking_event(&row.event);
-            let attempts = row.attempts - row.attempts_before_revival;
+            let attempts = row.attempts - row.attempts_before_redelivery;
             let disposition = classify_attempt(&self.schedule, speaking, attempts, attempt.status, *fatal);
             let (delivery_state, outcome) = match disposition {
                 Disposition::Delivered => (State::Done, Outcome::Settled),

@@ -5,8 +5,9 @@
 //! results in batches. A slow receiver delays only its own deliveries: workspaces take turns at the
 //! attempt slots, and so do the agents of one workspace.
 //!
-//! States of a delivery in the store (an attempt that a stop interrupts is made again after the
-//! next start):
+//! States of a delivery. The store holds all but "in flight", which is pending there: an attempt that
+//! a stop interrupts is made again after the next start. `unreadable` is the state of a row that
+//! cannot be read:
 //!
 //! ```text
 //!               attempt starts             2xx

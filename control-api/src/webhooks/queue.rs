@@ -160,7 +160,7 @@ mod tests {
             url: String::new(),
             body: String::new(),
             attempts: 0,
-            attempts_before_revival: 0,
+            attempts_before_redelivery: 0,
             first_attempt_at: None,
             next_attempt_at: 0,
         }

@@ -39,7 +39,7 @@ fn simulate_delivery(
             url: String::new(),
             body: String::new(),
             attempts: 0,
-            attempts_before_revival: 0,
+            attempts_before_redelivery: 0,
             first_attempt_at: None,
             next_attempt_at: 0,
         });

@@ -158,7 +158,7 @@ async fn a_background_task_that_panics_is_restarted() {
     assert_eq!(record["end_reason"], "no_join");
     hooks.wait_for_first(1).await;
     let metrics = server.get("/metrics").await.text;
-    for (task, count) in [("conversations", 1), ("ledger", 0), ("webhooks", 0)] {
+    for (task, count) in [("conversations", 1), ("event-writer", 0), ("webhooks", 0)] {
         let line = format!("visavis_task_panics_total{{task=\"{task}\"}} {count}");
         assert!(metrics.contains(&line), "{line}: {metrics}");
     }

@@ -86,7 +86,7 @@ pub struct SttChoice {
     pub provider: String,
     /// Model; empty = the vendor's default.
     pub model: String,
-    /// The model to use after a failure.
+    /// Accepted, but without effect: STT has no fallback.
     pub fallback_model: Option<String>,
     /// BCP 47 tag; empty = `en`.
     pub language: String,

@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn two_pieces_follow_each_other_without_a_gap() {
+    fn two_segments_follow_each_other_without_a_gap() {
         let mut playout = playing(1, ramp(1, 1000));
         playout.add_segment(SegmentId(2), EPOCH);
         playout.push(SegmentId(2), ramp(1001, 300));
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_piece_goes_on_at_the_sample_it_was_held_at() {
+    fn a_held_segment_resumes_at_the_same_sample() {
         let mut playout = playing(1, ramp(1, 5000));
         render_frame(&mut playout);
         assert_eq!(playout.hold(), Some((SegmentId(1), Position::from_samples(960))));
@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_without_samples_yet_waits_and_keeps_its_position() {
+    fn a_segment_without_samples_yet_waits_and_keeps_its_position() {
         let mut playout = Playout::default();
         playout.add_segment(SegmentId(1), EPOCH);
         playout.play(SegmentId(1));

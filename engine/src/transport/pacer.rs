@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_to_the_other_end_of_the_world_is_learnt_to_be_no_queue() {
+    fn a_high_minimum_rtt_is_not_taken_for_a_queue() {
         let mut harness = Harness::new();
         let mut report = |lost, millis| {
             harness.run(1000);

@@ -39,7 +39,7 @@ const READ_FAILED: &str = "Failed to retrieve conversation details";
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
-        .route("/v1/auth/conversation", post(authorize))
+        .route("/v1/auth/conversation", post(create_and_join))
         .route("/v1/ext/conversation", post(create).get(list))
         .route("/v1/ext/conversation/{id}", get(read).delete(erase))
         .route("/v1/ext/conversation/{id}/feedback", post(feedback))
@@ -139,7 +139,7 @@ pub(crate) async fn create_record(
         at: clock::now(),
     };
     store::conversation::insert(&mut tx, &draft).await?;
-    let row = store::conversation::find_in(&mut tx, &id).await?;
+    let row = store::conversation::find_in_any_workspace(&mut tx, &id).await?;
     tx.commit().await?;
     row.ok_or(ApiError::Internal(
         "Internal server error",
@@ -170,7 +170,8 @@ pub(crate) async fn join_response(state: &AppState, row: &Row, base: &str) -> st
     Ok(Value::Object(response))
 }
 
-async fn authorize(
+/// Creates a conversation and answers with what its client needs to join.
+async fn create_and_join(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     BaseUrl(base): BaseUrl,

@@ -110,6 +110,7 @@ pub enum Input {
     /// An event from the TTS.
     Tts {
         /// The segment.
+        // The name in stored traces.
         #[serde(rename = "piece")]
         segment: SegmentId,
         /// The event.
@@ -118,6 +119,7 @@ pub enum Input {
     /// An event from playout.
     Playout {
         /// The segment.
+        // The name in stored traces.
         #[serde(rename = "piece")]
         segment: SegmentId,
         /// The event.

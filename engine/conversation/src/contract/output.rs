@@ -116,6 +116,7 @@ pub struct LlmRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TtsRequest {
     /// The id for the events of TTS and playout.
+    // The name in stored traces.
     #[serde(rename = "piece")]
     pub segment: SegmentId,
     /// The segment is stale once this epoch is cancelled.

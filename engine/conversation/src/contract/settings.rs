@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_sets_is_as_the_page_says() {
+    fn defaults_match_the_documentation() {
         let s = Settings::product_defaults();
         assert_eq!((s.false_interruption_timeout, s.transcript_timeout), (Some(2.0), Some(2.0)));
         assert_eq!((s.echo_warmup, s.turn_threshold, s.min_consecutive_speech_delay), (3.0, 0.36, 0.0));
