@@ -143,7 +143,8 @@ fn assert_heard_as_even(name: &str, late: u64, arrival: impl Fn(u64) -> u64) {
 fn a_packet_in_order_is_heard_in_the_tick_that_follows_its_arrival() {
     let found = receive_voice(|n| 20 * n + 5);
     for n in 0..PACKET_COUNT {
-        assert_eq!(found.arrival_ms[n as usize], 20 * n + 10, "packet {n}");
+        let waited = found.arrival_ms[n as usize] - (20 * n + 5);
+        assert!(waited < 10, "packet {n}: {waited} ms");
     }
 }
 

@@ -211,9 +211,9 @@ mod tests {
 
     #[test]
     fn more_text_than_the_limit_is_an_error_and_not_cut() {
-        let most = "word ".repeat(MAX_TEXT_BYTES / 5);
-        assert_eq!(extract("txt", most.as_bytes()).unwrap(), most);
-        assert_eq!(extract("txt", (most + "word").as_bytes()).unwrap_err(), TOO_MUCH_TEXT);
+        let longest = "word ".repeat(MAX_TEXT_BYTES / 5);
+        assert_eq!(extract("txt", longest.as_bytes()).unwrap(), longest);
+        assert_eq!(extract("txt", (longest + "word").as_bytes()).unwrap_err(), TOO_MUCH_TEXT);
         let xml = format!("<w:p><w:t>{}</w:t></w:p>", "w".repeat(MAX_TEXT_BYTES + 1));
         assert_eq!(extract("docx", &docx_archive(&xml)).unwrap_err(), TOO_MUCH_TEXT);
         let unpacked = usize::try_from(MAX_UNPACKED_BYTES).unwrap();

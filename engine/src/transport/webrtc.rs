@@ -349,10 +349,8 @@ impl PeerConnection {
     pub fn take_audio(&mut self, now: Instant) -> Option<TransportEvent> {
         let is_packet = |output: &Output| matches!(output, Output::Event(str0m::Event::RtpPacket(_)));
         let position = self.pending_outputs.iter().position(is_packet)?;
-        match self.pending_outputs.remove(position)? {
-            Output::Event(event) => self.translate(now, event),
-            _ => None,
-        }
+        let Some(Output::Event(event)) = self.pending_outputs.remove(position) else { return None };
+        self.translate(now, event)
     }
 
     /// When [`PeerConnection::handle_timeout`] is due next.
