@@ -359,3 +359,24 @@ fn check_says_that_it_does_not_test_the_language_model() {
     assert_eq!(model.detail, "an OpenAI-compatible server at http://127.0.0.1:1/v1 (not tested)");
     assert!(lines.iter().all(|line| !line.detail.contains("secret-of-the-test")));
 }
+
+#[test]
+fn a_key_made_by_the_command_line_has_the_scope_that_was_asked_for() {
+    let folder = TempFolder::new("keys");
+    let run = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_visavis"));
+        let output =
+            command.arg("keys").args(args).arg("--data").arg(&folder.0).env_clear().output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let key = run(&["create", "--workspace", "shop", "--scope", "read"]);
+    assert_eq!(key.lines().count(), 1, "{key}");
+    run(&["create", "--workspace", "office"]);
+    let listed = run(&["list"]);
+    assert!(!listed.contains(key.trim()), "a key is shown once");
+    for (workspace, scope) in [("shop", "read"), ("office", "administer")] {
+        let line = listed.lines().find(|line| line.contains(workspace)).unwrap();
+        assert!(line.contains(scope), "{line}");
+    }
+}

@@ -175,6 +175,14 @@ fn the_pure_crates_stay_pure() {
 }
 
 #[test]
+fn a_panic_unwinds_in_every_profile() {
+    // A panic in a call's code ends that call alone, because it is caught.
+    let manifest = std::fs::read_to_string(workspace_root().join("Cargo.toml")).unwrap();
+    assert!(manifest.contains("[profile.release]"));
+    assert!(!manifest.lines().any(|line| line.replace(' ', "").starts_with("panic=\"abort\"")));
+}
+
+#[test]
 fn a_file_has_one_purpose_and_about_four_hundred_lines() {
     let mut files = Vec::new();
     collect_sources(workspace_root(), &mut files);

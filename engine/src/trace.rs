@@ -284,6 +284,7 @@ mod tests {
         thread.join().unwrap();
         let path = folder.join(trace::file_name(call.id));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
         let text = fs::read_to_string(path).unwrap();
         assert!(text.starts_with("{\"trace\":1,"), "{text:.100}");
         // Three call-outs, and the three outputs at the end.

@@ -126,6 +126,21 @@ async fn the_first_start_shows_a_key_once_and_makes_a_demo_agent() {
 }
 
 #[tokio::test]
+async fn the_demo_agent_of_a_public_server_is_not_embedded_until_the_operator_permits_it() {
+    let folder = TempFolder::new();
+    let server = TestServer::start_with(&folder.0, |config| {
+        config.public_url = Some("http://talk.example".into());
+    })
+    .await;
+    assert_eq!(server.app.bootstrap().await.unwrap(), None);
+    let demo = server.app.find_demo_agent().await.unwrap().expect("the demo agent was made");
+    let agent = server.get(&format!("/v1/ext/agent/{demo}")).await.expect_status(200);
+    assert_eq!(agent["embed"]["enabled"], false);
+    let page = server.send(server.request("GET", "/").header("host", "talk.example")).await;
+    assert!(!page.text.contains("/embed/"), "{page:?}");
+}
+
+#[tokio::test]
 async fn a_key_from_the_environment_is_not_shown_again() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
