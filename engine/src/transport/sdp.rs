@@ -53,12 +53,14 @@ pub(super) fn restrict_offer(offer: &str) -> Result<String, SdpRejection> {
     };
     head.iter().filter(|line| direction(line).is_none()).for_each(|line| push(&mut text, line));
     let (mut has_audio, mut has_video, mut section_count) = (false, false, 0);
+    let mut payload_types = PayloadTypes::default();
     for section in sections {
         section_count += 1;
         if section_count > MAX_SECTIONS {
             return Err(SdpRejection::Invalid("too many sections"));
         }
         section.iter().try_for_each(|line| check_line(line))?;
+        section.iter().try_for_each(|line| payload_types.check_line(line))?;
         let first = section[0];
         let offered = section.iter().rev().find_map(|line| direction(line)).unwrap_or(default);
         let wanted = if first.starts_with("m=audio") && !has_audio && has_opus(&section) {
@@ -85,6 +87,48 @@ pub(super) fn restrict_offer(offer: &str) -> Result<String, SdpRejection> {
         return Err(SdpRejection::Invalid("it has no m= section"));
     }
     if has_audio { Ok(text) } else { Err(SdpRejection::NoOpus) }
+}
+
+/// What each payload type stands for. All sections share one transport, so a payload type has one
+/// meaning in all of them (RFC 8843, section 9.1). str0m panics if it has two.
+struct PayloadTypes<'a> {
+    /// Codec and clock rate, by `a=rtpmap`.
+    codecs: [Option<&'a str>; 128],
+    /// The payload type that an RTX one repeats, by `a=fmtp`.
+    repeated: [Option<&'a str>; 128],
+}
+
+impl Default for PayloadTypes<'_> {
+    fn default() -> Self {
+        Self { codecs: [None; 128], repeated: [None; 128] }
+    }
+}
+
+impl<'a> PayloadTypes<'a> {
+    fn check_line(&mut self, line: &'a str) -> Result<(), SdpRejection> {
+        let (meanings, text) = if let Some(text) = line.strip_prefix("a=rtpmap:") {
+            (&mut self.codecs, text)
+        } else if let Some(text) = line.strip_prefix("a=fmtp:") {
+            (&mut self.repeated, text)
+        } else {
+            return Ok(());
+        };
+        let Some((number, meaning)) = text.split_once(' ') else { return Ok(()) };
+        if line.starts_with("a=fmtp:") && !meaning.starts_with("apt=") {
+            return Ok(());
+        }
+        let known = number.parse::<usize>().ok().and_then(|number| meanings.get_mut(number));
+        match known {
+            Some(Some(known)) if !known.eq_ignore_ascii_case(meaning) => {
+                Err(SdpRejection::Invalid("a payload type stands for two codecs"))
+            }
+            Some(known) => {
+                *known = Some(meaning);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// Rejects values that would fail only when the client's packets arrive. str0m accepts any number

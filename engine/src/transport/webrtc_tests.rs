@@ -586,6 +586,11 @@ fn bad_offers_are_told_apart() {
         let without: String = offer.split_inclusive('\n').filter(|line| !line.starts_with(cut)).collect();
         assert!(matches!(rejection_of(&without), Some(AcceptError::BadSdp(_))), "{cut}");
     }
+    let rtpmap = |codec: &str| offer.lines().find(|line| line.contains(codec)).unwrap();
+    let opus = rtpmap(" opus/").split(' ').next().unwrap();
+    let both = offer.replace(rtpmap(" VP8/"), &format!("{}\r\n{opus} VP8/90000", rtpmap(" VP8/")));
+    let message = format!("{:?}", rejection_of(&both));
+    assert!(message.contains("a payload type stands for two codecs"), "{message}");
     // An offer that is truncated, or has any byte changed, is either rejected or accepted; nothing
     // else happens.
     for n in (0..offer.len()).step_by(11) {
