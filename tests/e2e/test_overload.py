@@ -302,23 +302,40 @@ def hostile_payloads(random) -> list[bytes]:
     return [payload for row in zip(voices, garbage, longest) for payload in row]
 
 
+async def last_sequence_number(sender) -> int:
+    """The sequence number of the next RTP packet of an aiortc sender."""
+    transport, found = sender.transport, asyncio.get_running_loop().create_future()
+    send_rtp = transport._send_rtp
+
+    async def record(data):
+        is_rtcp = 192 <= data[1] <= 223
+        if not is_rtcp and not found.done():
+            found.set_result(int.from_bytes(data[2:4]))
+        await send_rtp(data)
+
+    transport._send_rtp = record
+    try:
+        return await asyncio.wait_for(found, 60)
+    finally:
+        transport._send_rtp = send_rtp
+
+
 async def send_hostile_audio(client) -> int:
     """Sends audio under the call's own keys: 30 times real time, with timestamps and sequence
     numbers that jump. Returns the number of packets."""
     random = np.random.default_rng(21)
     payloads = hostile_payloads(random)
     sender = client.peer.getSenders()[0]
+    sequence = await last_sequence_number(sender)
+    sender.replaceTrack(None)
     opus = re.search(r"a=rtpmap:(\d+) opus/48000", client.peer.remoteDescription.sdp, re.I)
     clock = asyncio.get_running_loop().time
-    started_at, sent, timestamp, sequence = clock(), 0, 0, 0
+    started_at, sent, timestamp = clock(), 0, 0
     while (elapsed := clock() - started_at) < HOSTILE_SECONDS:
         while sent < elapsed * HOSTILE_RATE:
-            # A third jumps anywhere, a third repeats the last packet's numbers, and a third goes on.
-            step = sent % 3
-            if step == 0:
-                timestamp, sequence = int(random.integers(1 << 32)), int(random.integers(1 << 16))
-            elif step == 2:
-                timestamp, sequence = (timestamp + 960) % (1 << 32), (sequence + 1) % (1 << 16)
+            # A third jumps ahead, as if many packets were lost. A sender's SRTP lets none go back.
+            sequence = (sequence + (int(random.integers(1, 3000)) if sent % 3 == 0 else 1)) % (1 << 16)
+            timestamp = int(random.integers(1 << 32)) if sent % 3 == 0 else (timestamp + 960) % (1 << 32)
             packet = RtpPacket(
                 payload_type=int(opus[1]),
                 sequence_number=sequence,

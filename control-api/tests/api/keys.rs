@@ -133,9 +133,9 @@ async fn the_demo_agent_of_a_public_server_is_not_embedded_until_the_operator_pe
     })
     .await;
     assert_eq!(server.app.bootstrap().await.unwrap(), None);
-    let demo = server.app.find_demo_agent().await.unwrap().expect("the demo agent was made");
-    let agent = server.get(&format!("/v1/ext/agent/{demo}")).await.expect_status(200);
-    assert_eq!(agent["embed"]["enabled"], false);
+    let agents = server.get("/v1/ext/agent").await.expect_status(200);
+    assert_eq!((agents.as_array().unwrap().len(), &agents[0]["embed"]["enabled"]), (1, &json!(false)));
+    assert_eq!(server.app.find_demo_agent().await.unwrap(), None);
     let page = server.send(server.request("GET", "/").header("host", "talk.example")).await;
     assert!(!page.text.contains("/embed/"), "{page:?}");
 }
