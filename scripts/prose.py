@@ -4,7 +4,7 @@
   scripts/prose.py [--list N] [FILE ...]
 
 Without files, all Markdown files of the repository are read. Not counted: tables, code, headings,
-links' addresses, list items without a verb's full stop (lists of names). `--list N` prints the
+addresses of links, and list items without a full stop (lists of names). `--list N` prints the
 sentences of more than N words. The exit code is 1 if a sentence has more than 40 words, if the
 median of all sentences is above 14, or if a line of prose is longer than 100 columns.
 """
@@ -22,7 +22,7 @@ MAX_WORDS, MAX_MEDIAN, MAX_COLUMNS = 40, 14, 100
 #: Abbreviations whose full stop ends no sentence.
 ABBREVIATIONS = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|approx|no|fig|sec)\.$", re.I)
 #: The end of a sentence, with a closing bracket or quote behind it.
-SENTENCE_END = re.compile(r"(?<=[.!?:])[)\"”»]*\s+(?=[\"“«(\[`*]*[A-Z0-9`\"“«])")
+SENTENCE_END = re.compile(r"(?<=[.!?])[)\"”»]*\s+(?=[\"“«(\[*]*[A-Z0-9])")
 
 
 def paragraphs(text: str):
@@ -56,12 +56,12 @@ def paragraphs(text: str):
 def plain(text: str) -> str:
     """The text of a paragraph: links as their words, code as one word."""
     text = re.sub(r"!?\[([^\]]*)\](\([^)]*\)|\[[^\]]*\])", r"\1", text)
-    text = re.sub(r"``?[^`]+``?", "code", text)
+    text = re.sub(r"``?[^`]+``?", "Code", text)
     return re.sub(r"[*_]{1,3}", "", text)
 
 
 def sentences(paragraph: str) -> list[str]:
-    """The sentences of a paragraph. A colon ends one if a capital follows it."""
+    """The sentences of a paragraph."""
     parts, found = SENTENCE_END.split(plain(paragraph)), []
     for part in parts:
         if found and ABBREVIATIONS.search(found[-1]):
@@ -77,7 +77,9 @@ def word_count(sentence: str) -> int:
 
 
 def documents() -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True)
+    # The demo's knowledge is data: what an agent is asked about.
+    patterns = ["*.md", ":!control-api/src/resources/demo"]
+    listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
     return [ROOT / name for name in listed.stdout.split()]
 
 
