@@ -19,7 +19,7 @@ pub(crate) struct FieldError {
 }
 
 /// Reason in the response while the store rejects writes.
-pub(crate) const STORE_UNWRITABLE: &str = "the store takes no writes";
+pub(crate) const STORE_UNWRITABLE: &str = "the store accepts no writes";
 
 /// `Retry-After` when a workspace's drawing queue is full, in seconds: a job may be finished by
 /// then.
@@ -208,7 +208,7 @@ impl IntoResponse for ApiError {
             Self::Forbidden(text) => (StatusCode::FORBIDDEN, error(text)),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, error("Method not allowed")),
             Self::NotAcceptable(text) => (StatusCode::NOT_ACCEPTABLE, error(text)),
-            Self::RequestTimeout => (StatusCode::REQUEST_TIMEOUT, error("Request body did not come in time")),
+            Self::RequestTimeout => (StatusCode::REQUEST_TIMEOUT, error("Request body was not sent in time")),
             Self::Conflict(text) => (StatusCode::CONFLICT, error(text)),
             Self::PayloadTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, error("Request body is too large")),
             Self::UnsupportedMediaType(wanted) => {

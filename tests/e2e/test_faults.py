@@ -240,7 +240,7 @@ def check_full_disk(server, hooks, fill, free):
         # The call continues, and its events wait.
         await one.ask("What is in the garden?", "red roses")
         # A server that lacks CPU time for a moment is not ready either.
-        reply = await asyncio.to_thread(wait_until_ready, server, 503, "the store takes no writes")
+        reply = await asyncio.to_thread(wait_until_ready, server, 503, "the store accepts no writes")
         assert reply.json()["status"] == "not ready", reply
         for method, path, body in (
             ("POST", "/v1/ext/conversation", {"agent_id": agent["id"]}),

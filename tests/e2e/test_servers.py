@@ -339,7 +339,7 @@ def test_a_hang_up_at_the_wrong_server_is_told_to_come_again(live_pair):
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, lambda: one.wait_for(conversation["id"], "IN_PROGRESS", timeout=TEST_TIMEOUT))
         refused = await loop.run_in_executor(None, lambda: other.request("DELETE", place, key=None, headers=headers))
-        assert (refused.status, refused.json()["reason"]) == (503, "the call is held by another server"), refused
+        assert (refused.status, refused.json()["reason"]) == (503, "the call runs on another server"), refused
         missing = await loop.run_in_executor(None, lambda: one.request("DELETE", place, key=None, headers=headers))
         assert missing.status == 404, missing
         await client.hang_up()

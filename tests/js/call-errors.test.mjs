@@ -28,7 +28,7 @@ test("a limit of the workspace is not blamed on the visitor", () => {
   const limit = new RejectedError(429, { error: "Workspace limit reached", details: [] }, 7200);
   assert.equal(callErrorText(limit).text, "This agent takes no more calls for now. Try again in 120 minutes.");
   assert.match(text(429), /your network/);
-  assert.match(text(503, "the workspace is full: it holds as many calls as it may", 2), /lines are busy/);
+  assert.match(text(503, "the workspace is full: its call limit is reached", 2), /lines are busy/);
 });
 
 test("the page says how long to wait, as the server does", () => {

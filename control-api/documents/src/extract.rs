@@ -10,7 +10,7 @@ use serde_json::Value;
 const MAX_UNPACKED_BYTES: u64 = 64 << 20;
 /// Maximum number of bytes of text extracted from one document.
 const MAX_TEXT_BYTES: usize = 8 << 20;
-const TOO_MUCH_TEXT: &str = "holds more than 8 MiB of text: divide the document";
+const TOO_MUCH_TEXT: &str = "contains more than 8 MiB of text: split the document";
 /// Line width of rendered HTML: wide, because line breaks are irrelevant for search.
 const HTML_LINE_WIDTH: usize = 10_000;
 
@@ -24,11 +24,11 @@ pub fn extract(kind: &str, bytes: &[u8]) -> Result<String, String> {
     // accept it as white space.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut text = match kind {
-        "pdf" => pdf_extract::extract_text_from_mem(bytes).map_err(|e| format!("no readable PDF: {e}"))?,
+        "pdf" => pdf_extract::extract_text_from_mem(bytes).map_err(|e| format!("cannot read the PDF: {e}"))?,
         "docx" => docx(bytes)?,
         "html" => html2text::config::plain_no_decorate()
             .string_from_read(bytes, HTML_LINE_WIDTH)
-            .map_err(|e| format!("no readable HTML: {e}"))?,
+            .map_err(|e| format!("cannot read the HTML: {e}"))?,
         "json" => json(bytes)?,
         "csv" => csv(bytes)?,
         _ => std::str::from_utf8(bytes).map_err(|_| "not UTF-8 text".to_owned())?.to_owned(),
@@ -39,7 +39,7 @@ pub fn extract(kind: &str, bytes: &[u8]) -> Result<String, String> {
     // A text of PostgreSQL cannot contain NUL, and no word does.
     text.retain(|c| c != '\0');
     if text.trim().is_empty() {
-        return Err("holds no text".into());
+        return Err("contains no text".into());
     }
     Ok(text)
 }
@@ -47,7 +47,7 @@ pub fn extract(kind: &str, bytes: &[u8]) -> Result<String, String> {
 /// The paragraphs of a word-processing document (ECMA-376, part 1, 17): the text runs `w:t` of
 /// `word/document.xml`.
 fn docx(bytes: &[u8]) -> Result<String, String> {
-    let unreadable = |why: String| format!("no readable DOCX: {why}");
+    let unreadable = |why: String| format!("cannot read the DOCX: {why}");
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(|e| unreadable(e.to_string()))?;
     let part = archive.by_name("word/document.xml").map_err(|e| unreadable(e.to_string()))?;
     let mut xml = Vec::new();
@@ -89,7 +89,7 @@ fn docx(bytes: &[u8]) -> Result<String, String> {
 
 /// One line for each value, with its path; each element of a list separately.
 fn json(bytes: &[u8]) -> Result<String, String> {
-    let value: Value = serde_json::from_slice(bytes).map_err(|e| format!("no readable JSON: {e}"))?;
+    let value: Value = serde_json::from_slice(bytes).map_err(|e| format!("cannot read the JSON: {e}"))?;
     let mut text = String::new();
     flatten_json(&value, "", &mut text);
     Ok(text)
@@ -126,7 +126,7 @@ fn flatten_json(value: &Value, path: &str, text: &mut String) {
 
 /// One paragraph for each row: `column: value` for each value.
 fn csv(bytes: &[u8]) -> Result<String, String> {
-    let unreadable = |e: ::csv::Error| format!("no readable CSV: {e}");
+    let unreadable = |e: ::csv::Error| format!("cannot read the CSV: {e}");
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
     let first = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
     // In many locales, spreadsheets separate columns by semicolons.
@@ -176,7 +176,7 @@ mod tests {
             extract("docx", &docx_archive(xml)).unwrap(),
             "Opening & closing\n\nFrom 9 to\u{a0}18.\nDaily\n\n"
         );
-        assert!(extract("docx", b"PK").unwrap_err().starts_with("no readable DOCX"));
+        assert!(extract("docx", b"PK").unwrap_err().starts_with("cannot read the DOCX"));
     }
 
     #[test]
@@ -198,7 +198,7 @@ mod tests {
             text,
             "shop open: true\nitems name: Rose\nitems price: 3.5\n\nitems name: Lily\n\ntags: a\ntags: b\n"
         );
-        assert!(extract("json", b"{").unwrap_err().starts_with("no readable JSON"));
+        assert!(extract("json", b"{").unwrap_err().starts_with("cannot read the JSON"));
     }
 
     #[test]
@@ -223,8 +223,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_says_why() {
-        assert!(extract("pdf", b"%PDF-1.4 and no more").unwrap_err().starts_with("no readable PDF"));
+        assert!(extract("pdf", b"%PDF-1.4 and no more").unwrap_err().starts_with("cannot read the PDF"));
         assert_eq!(extract("txt", b"\xff").unwrap_err(), "not UTF-8 text");
-        assert_eq!(extract("html", b"<p> </p>").unwrap_err(), "holds no text");
+        assert_eq!(extract("html", b"<p> </p>").unwrap_err(), "contains no text");
     }
 }

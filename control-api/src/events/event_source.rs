@@ -187,7 +187,7 @@ impl EventSource {
         let give_up_at = *self.give_up_at.get_or_insert_with(|| {
             tracing::warn!(
                 seconds = SHUTDOWN_RETRY_TIME.as_secs(),
-                "the server stops, but events wait for the store; retrying"
+                "shutting down, but events wait for the store; retrying"
             );
             now + SHUTDOWN_RETRY_TIME
         });
@@ -206,7 +206,7 @@ impl EventSource {
         if let Ok(done) = timeout_at(started_at + OUTAGE_AFTER, &mut operation).await {
             return done;
         }
-        let reason = format!("it has not answered for {} s", OUTAGE_AFTER.as_secs());
+        let reason = format!("it has not responded for {} s", OUTAGE_AFTER.as_secs());
         self.store.health.report_failure(&reason);
         let mut given_up = pin!(sleep_until(started_at + OPERATION_TIMEOUT));
         loop {

@@ -43,7 +43,7 @@ pub(crate) async fn check_conversations(
     let wait = (day_start(day_number(now) + 1) - now).max(0) as u64;
     Err(ApiError::WorkspaceLimit {
         field: "workspace_conversations",
-        reason: format!("a workspace may make {max} conversations a day"),
+        reason: format!("a workspace may create {max} conversations per day"),
         retry_after: Some(wait.div_ceil(1_000_000).max(1)),
     })
 }
@@ -107,5 +107,5 @@ pub(crate) async fn reserve_call(state: &AppState, row: &Row) -> Result<bool, Ap
     state
         .connecting_calls
         .reserve(row, until, max, &connecting, &held)
-        .ok_or_else(|| ApiError::NoCapacity("the workspace is full: it holds as many calls as it may".into()))
+        .ok_or_else(|| ApiError::NoCapacity("the workspace is full: its call limit is reached".into()))
 }

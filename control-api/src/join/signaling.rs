@@ -140,7 +140,7 @@ fn to_api_error(error: OfferError) -> ApiError {
 /// that server.
 fn ensure_local(state: &AppState, row: &Row) -> Result<(), ApiError> {
     if row.status == IN_PROGRESS && row.server != *state.server_id {
-        return Err(ApiError::NoCapacity("the call is held by another server".into()));
+        return Err(ApiError::NoCapacity("the call runs on another server".into()));
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ async fn ready(State(state): State<Arc<AppState>>) -> Response {
     };
     let reason = if let Some(error) = failed {
         tracing::error!(%error, "the store does not respond");
-        Some("the store does not answer".to_owned())
+        Some("the store does not respond".to_owned())
     } else if state.store.health.failure_reason().is_some() {
         Some(STORE_UNWRITABLE.to_owned())
     } else if state.tasks.is_down(EVENT_WRITER) {

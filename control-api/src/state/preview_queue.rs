@@ -39,11 +39,11 @@ impl PreviewQueue {
         waiting.retain(|request| !request.reply.is_closed());
         if let Some(old) = waiting.iter_mut().find(|old| old.key == request.key) {
             let old = std::mem::replace(old, request);
-            let _ = old.reply.send(Err(ApiError::Conflict("A newer preview was asked for".into())));
+            let _ = old.reply.send(Err(ApiError::Conflict("A newer preview was requested".into())));
             return Ok(());
         }
         if waiting.len() >= MAX_QUEUED_PREVIEWS {
-            return Err(ApiError::NoCapacity("too many previews are wanted at once".into()));
+            return Err(ApiError::NoCapacity("too many previews are requested at once".into()));
         }
         waiting.push_back(request);
         Ok(())

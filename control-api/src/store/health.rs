@@ -42,7 +42,7 @@ impl WriteHealth {
         self.0.send_if_modified(|known| {
             let first = known.is_none();
             if first {
-                tracing::error!(%reason, "the store takes no writes");
+                tracing::error!(%reason, "the store accepts no writes");
                 *known = Some(reason.to_owned());
             }
             first
@@ -61,7 +61,7 @@ impl WriteHealth {
         self.0.send_if_modified(|known| {
             let failed = known.take().is_some();
             if failed {
-                tracing::info!("the store takes writes again");
+                tracing::info!("the store accepts writes again");
             }
             failed
         });

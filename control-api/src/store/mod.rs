@@ -95,7 +95,7 @@ pub enum Error {
     CorruptRow(&'static str, String),
     /// No write can start or finish: the disk is full, or the database is unreachable or does not
     /// respond.
-    #[error("the store takes no writes: {0}")]
+    #[error("the store accepts no writes: {0}")]
     Unwritable(String),
     /// The code of an operation panicked, possibly after its COMMIT.
     #[error("the operation panicked")]

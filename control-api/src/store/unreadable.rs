@@ -45,7 +45,7 @@ impl Store {
             let mut tx = self.begin_write().await?;
             set_aside(&mut tx, &id, &error.to_string()).await?;
             tx.commit().await?;
-            tracing::error!(delivery = %id, %error, "a webhook cannot be read and is set aside");
+            tracing::error!(delivery = %id, %error, "cannot read a webhook: its row is set aside");
         }
         Ok(())
     }

@@ -77,7 +77,7 @@ impl AttemptRecorder {
             let reason = attempt
                 .error
                 .clone()
-                .or_else(|| attempt.status.map(|s| format!("answered {s}")))
+                .or_else(|| attempt.status.map(|s| format!("responded with status {s}")))
                 .unwrap_or_default();
             let speaking = signing::is_speaking_event(&row.event);
             let attempts = row.attempts - row.attempts_before_redelivery;
@@ -101,7 +101,7 @@ impl AttemptRecorder {
             )
             .await?;
             if disposition == Disposition::Gone {
-                delivery::give_up_for_agent(&mut tx, &row.agent, "the receiver answered 410").await?;
+                delivery::give_up_for_agent(&mut tx, &row.agent, "responded with status 410").await?;
                 json_record::set_webhooks_stopped(&mut tx, &row.agent, true).await?;
             }
             if matches!(delivery_state, State::Dead | State::Dropped) {

@@ -70,7 +70,7 @@ impl GuardrailCallbackTask {
         }
         self.dropped.fetch_add(1, Ordering::Relaxed);
         let conversation = &callback.conversation;
-        tracing::warn!(%conversation, "guardrail callback dropped: too many of its agent wait");
+        tracing::warn!(%conversation, "guardrail callback dropped: the agent's queue is full");
     }
 }
 
@@ -88,7 +88,7 @@ async fn send_callback(sender: &WebhookSender, callback: &GuardrailCallback) {
     };
     let reason = match AssertUnwindSafe(sender.sign_and_send(&delivery)).catch_unwind().await {
         Ok(Ok(200..=299)) => return,
-        Ok(Ok(status)) => format!("answered {status}"),
+        Ok(Ok(status)) => format!("responded with status {status}"),
         Ok(Err(error)) => error.to_string(),
         Err(_) => store::Error::Panicked.to_string(),
     };

@@ -8,7 +8,7 @@ use crate::harness::{Reply, TempFolder, TestServer, agent_body, wait_for};
 use crate::servers::{expire_lease, start_two_servers};
 
 const PATH: &str = "/v2/custom-avatar";
-const FAILED_MESSAGE: &str = "the face could not be drawn; the server's log says why";
+const FAILED_MESSAGE: &str = "the avatar could not be drawn; see the server's log";
 
 /// Behaviour of the fake renderer, indexed by the character's seed, as in `fake_renderer.rs`.
 const BEHAVIOURS: [&str; 7] = ["draw", "crash", "refuse", "nonsense", "half", "shares", "torn"];
@@ -241,7 +241,7 @@ async fn workspaces_take_turns_and_none_orders_without_end() {
     assert_eq!((refused.status, refused.header("retry-after")), (429, "60"));
     assert_eq!(
         refused.expect_status(429),
-        json!({"error": "Too many requests", "reason": "8 people of this workspace are waiting to be drawn"})
+        json!({"error": "Too many requests", "reason": "8 avatars of this workspace are waiting to be drawn"})
     );
     // The workspace that ordered last has had no turn yet.
     std::mem::swap(&mut server.key, &mut other);
@@ -327,7 +327,7 @@ async fn what_is_wrong_with_a_character_is_told_by_its_path() {
     assert_eq!(
         refused["details"],
         json!([
-            {"field": "avatar_name", "reason": "must not have control characters"},
+            {"field": "avatar_name", "reason": "must not contain control characters"},
             {"field": "charakter", "reason": "is not known"},
             {"field": "size", "reason": "is not known"},
             {"field": "voice", "reason": "must be one of slt, rms, awb, kal16, kal"},
@@ -358,7 +358,7 @@ async fn a_preview_is_a_picture_and_a_crash_costs_only_one() {
         (200, "image/webp", "no-store")
     );
     assert!(picture.text.starts_with("RIFF"));
-    let failed = json!({"error": "The preview could not be drawn"});
+    let failed = json!({"error": "The preview could not be rendered"});
     for bad in [13, 404] {
         server.post(path, seed(bad)).await.assert_is(500, failed.clone());
         assert_eq!(server.post(path, seed(1)).await.status, 200);

@@ -207,7 +207,7 @@ async fn a_workspace_makes_no_more_conversations_a_day_than_it_may() {
     // An erased conversation still counts.
     server.delete(&format!("/v1/conversation/{first}")).await.expect_status(200);
     server.delete(&format!("/v1/ext/conversation/{first}")).await.expect_status(204);
-    let expected = limit_error("workspace_conversations", "a workspace may make 2 conversations a day");
+    let expected = limit_error("workspace_conversations", "a workspace may create 2 conversations per day");
     for (path, body) in [
         ("/v1/ext/conversation", json!({"agent_id": agent})),
         ("/v1/auth/conversation", json!({"agentId": agent})),
@@ -280,7 +280,7 @@ async fn send_offer(server: &TestServer, (id, token): &(String, String)) -> Repl
 }
 
 fn assert_workspace_full(reply: &Reply) {
-    let reason = "the workspace is full: it holds as many calls as it may";
+    let reason = "the workspace is full: its call limit is reached";
     assert_eq!((reply.status, reply.json()), (503, json!({"error": "No capacity", "reason": reason})));
     assert_eq!(reply.header("retry-after"), "2");
 }

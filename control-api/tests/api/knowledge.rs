@@ -116,7 +116,7 @@ async fn every_kind_of_document_is_read_in_the_background() {
         "{base}"
     );
     let reason = base["documents"][4]["error_message"].as_str().unwrap();
-    assert!(reason.starts_with("no readable PDF"), "{reason}");
+    assert!(reason.starts_with("cannot read the PDF"), "{reason}");
     for (question, word) in [
         ("who is the lighthouse keeper", "Ottoline"),
         ("when does the museum open", "ten"),

@@ -121,7 +121,7 @@ async fn a_server_that_fails_costs_its_own_tools_only() {
     let (url, _) = start_tool_server(false).await;
     let (tools, warnings) = offered_tools(&server, &["http://127.0.0.1:1/mcp", &url]).await;
     assert_eq!(tools.len(), 2);
-    assert_eq!(warnings, ["The tools of the MCP server \"T\" are left out: it could not be asked."]);
+    assert_eq!(warnings, ["The tools of the MCP server \"T\" are not available: the request failed."]);
 }
 
 #[tokio::test]

@@ -109,7 +109,7 @@ async fn while_the_store_takes_no_writes_nothing_is_lost_and_no_success_is_told(
     refuse_writes(&folder, &WRITTEN_TABLES, "true").await;
     server.engine.record_events(&id, 2, (2..=40).map(utterance));
     server
-        .wait_for_readiness(503, json!({"status": "not ready", "reason": "the store takes no writes"}))
+        .wait_for_readiness(503, json!({"status": "not ready", "reason": "the store accepts no writes"}))
         .await;
     // Reads and running calls continue; every request that must store something is rejected.
     assert_eq!(server.get("/v1/ext/agent").await.status, 200);
@@ -185,7 +185,7 @@ async fn check_while_writes_hang(folder: &TempFolder, held_by: &[&str]) {
     let (response, ()) = tokio::join!(server.delete(&end), wait);
     assert_eq!((response.status, response.header("retry-after")), (503, "2"), "{response:?}");
     // Each iteration advances the clock by one second.
-    let reason = json!({"status": "not ready", "reason": "the store takes no writes"});
+    let reason = json!({"status": "not ready", "reason": "the store accepts no writes"});
     wait_for("/readyz", async || {
         advance_clock(Duration::from_secs(1)).await;
         let reply = server.get("/readyz").await;

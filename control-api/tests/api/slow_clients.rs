@@ -143,7 +143,7 @@ async fn a_body_that_does_not_come_is_answered_408() {
         let response = read_until_closed(&mut stream).await;
         assert!(response.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{response}");
         assert!(
-            response.ends_with("\r\n\r\n{\"error\":\"Request body did not come in time\"}"),
+            response.ends_with("\r\n\r\n{\"error\":\"Request body was not sent in time\"}"),
             "{response}"
         );
         assert!(response.contains("connection: close"), "{response}");

@@ -251,7 +251,7 @@ async fn a_dead_letter_is_listed_with_its_tries_and_delivered_again() {
         .map(|t| (t["status"].as_i64().unwrap(), t["attempt"].as_i64().unwrap()))
         .unzip();
     assert_eq!((statuses, numbers), (vec![500; 3], vec![1, 2, 3]));
-    assert_eq!((&dead["state"], &dead["reason"]), (&json!("dead"), &json!("answered 500")));
+    assert_eq!((&dead["state"], &dead["reason"]), (&json!("dead"), &json!("responded with status 500")));
     assert_eq!((&dead["event"], &dead["conversation_id"]), (&json!("utterance_committed"), &json!(id)));
 
     // The receiver's address was wrong. After its correction, the dead letter is redelivered to the

@@ -107,7 +107,7 @@ async fn control_plane_metrics(state: &AppState) -> store::Result<Vec<MetricFami
             .with_each("state", states(&["pending", "done", "dead", "dropped", "unreadable"], deliveries)),
         MetricFamily::counter(
             "visavis_guardrail_callbacks_dropped",
-            "Guardrail callbacks dropped because too many of the agent waited.",
+            "Guardrail callbacks dropped because the agent's queue was full.",
         )
         .with_value(state.guardrail_callbacks_dropped.load(Ordering::Relaxed)),
         MetricFamily::gauge("visavis_conversations", "Conversations in the store, by state.")

@@ -82,7 +82,7 @@ pub(crate) struct PreviewTask {
 
 impl BackgroundTask for PreviewTask {
     async fn run(&mut self, mut stop: watch::Receiver<bool>) {
-        const PREVIEW_FAILED: &str = "The preview could not be drawn";
+        const PREVIEW_FAILED: &str = "The preview could not be rendered";
         let mut process: Option<RenderProcess> = None;
         loop {
             let Some(order) = self.renderer.dequeue() else {
@@ -112,7 +112,7 @@ impl BackgroundTask for PreviewTask {
                 }
                 Err(_) => {
                     process = None;
-                    Err(ApiError::NoCapacity("calls leave no time for previews".into()))
+                    Err(ApiError::NoCapacity("calls leave no CPU time for previews".into()))
                 }
             };
             // The client may have disconnected.

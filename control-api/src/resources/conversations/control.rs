@@ -83,7 +83,7 @@ async fn send_command(
     if row.status == ENDED {
         Err(conflict(Rejection::Ended))
     } else {
-        Err(ApiError::NoCapacity("the call is not held by this server".into()))
+        Err(ApiError::NoCapacity("the call does not run on this server".into()))
     }
 }
 
@@ -224,7 +224,7 @@ async fn end(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Pa
         return Err(if state.unconfirmed_ends.contains(id) {
             unwritable()
         } else {
-            ApiError::NoCapacity("the call is not held by this server".into())
+            ApiError::NoCapacity("the call does not run on this server".into())
         });
     }
     let ended = async {

@@ -50,7 +50,7 @@ const DEFAULT_FRAME_RATE: u32 = 25;
 /// Completeness of a finished pose set, in percent.
 const COMPLETE_PERCENT: u8 = 100;
 /// Error text of a job that failed for reasons of the server.
-const BAKE_FAILED: &str = "the face could not be drawn; the server's log says why";
+const BAKE_FAILED: &str = "the avatar could not be drawn; see the server's log";
 
 /// Errors other than a failed drawing; the job is tried again.
 #[derive(Debug, thiserror::Error)]

@@ -101,7 +101,7 @@ fn parse_new_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
         fields.required("avatar_name")
     };
     if name.chars().any(char::is_control) {
-        fields.add_error("avatar_name", "must not have control characters");
+        fields.add_error("avatar_name", "must not contain control characters");
     }
     if is_drawn {
         fields.reject_unknown(&DRAWN_AVATAR_FIELDS);
@@ -171,7 +171,7 @@ async fn create(
         && table::count_unfinished_jobs(&mut tx, &caller.workspace).await? >= MAX_QUEUED_DRAWINGS
     {
         return Err(ApiError::QueueFull(format!(
-            "{MAX_QUEUED_DRAWINGS} people of this workspace are waiting to be drawn"
+            "{MAX_QUEUED_DRAWINGS} avatars of this workspace are waiting to be drawn"
         )));
     }
     let size = [draft.source, draft.character].into_iter().flatten().map(str::len).sum();

@@ -119,7 +119,7 @@ async fn embed_document(client: &EmbeddingClient, body: &str) -> Result<Vec<u8>,
     }
     let length = vectors.first().map_or(0, Vec::len);
     if vectors.iter().any(|vector| vector.len() != length) {
-        return Err(models::Error::new(ErrorKind::Rejected, "the embeddings are not all of one length"));
+        return Err(models::Error::new(ErrorKind::Rejected, "the embeddings have different lengths"));
     }
     Ok(encode_embeddings(&vectors))
 }

@@ -23,7 +23,7 @@ pub(super) async fn extract_text(command: &[OsString], kind: &str, bytes: Vec<u8
             "the document could not be read".to_owned()
         }
     };
-    let (program, arguments) = command.split_first().ok_or("there is no program to read documents")?;
+    let (program, arguments) = command.split_first().ok_or("no document extractor is configured")?;
     let mut child = Command::new(program)
         .args(arguments)
         .arg(kind)

@@ -57,7 +57,7 @@ fn empty_document_errors(form: &form::Form) -> Vec<FieldError> {
     empty
         .map(|document| {
             let field = if document.kind == "text" { "text" } else { "input" };
-            FieldError { field: field.into(), reason: "holds no text".into() }
+            FieldError { field: field.into(), reason: "contains no text".into() }
         })
         .collect()
 }

@@ -32,10 +32,10 @@ pub(super) enum Limit {
     #[error("it has more than 64 tools")]
     Tools,
     /// [`super::session::LISTING_TIMEOUT`].
-    #[error("it did not tell its tools within 10 s")]
+    #[error("it did not list its tools within 10 s")]
     ListingTimeout,
     /// [`super::session::CALL_TIMEOUT`].
-    #[error("a tool of it took longer than 20 s")]
+    #[error("one of its tools took longer than 20 s")]
     CallTimeout,
 }
 
@@ -102,7 +102,7 @@ impl Budget {
     fn closed_error(&self) -> egress::Error {
         egress::Error::Connection(match self.exceeded_limit() {
             Some(limit) => format!("the MCP server's session was closed: {limit}"),
-            None => "the MCP server's session is over".into(),
+            None => "the MCP server's session has ended".into(),
         })
     }
 

@@ -54,7 +54,7 @@ impl RemoteTool for McpTool {
         let (session, budget, name) = (Arc::clone(&self.session), self.budget.clone(), self.name.clone());
         Box::pin(async move {
             let Value::Object(arguments) = arguments else {
-                return Err("the arguments are no object".into());
+                return Err("the arguments are not an object".into());
             };
             let mut params = CallToolRequestParams::new(name);
             params.arguments = Some(arguments);
@@ -95,7 +95,7 @@ fn result_to_json(result: &CallToolResult) -> Result<Value, String> {
     }
     Ok(match serde_json::from_str(&text) {
         Ok(object @ Value::Object(_)) if !truncated => object,
-        _ if truncated => json!({"result": text, "truncated": true, "note": "cut after 256 KiB"}),
+        _ if truncated => json!({"result": text, "truncated": true, "note": "truncated after 256 KiB"}),
         _ => json!({ "result": text }),
     })
 }
@@ -273,8 +273,8 @@ fn report_unavailable(
 ) -> String {
     tracing::warn!(%conversation, server = %mcp.name, reason = %why, "the tools of an MCP server are not available");
     // The server's own error text is only for the operator's log.
-    let why = limit.map_or_else(|| "it could not be asked".into(), |limit| limit.to_string());
-    format!("The tools of the MCP server {:?} are left out: {why}.", mcp.name)
+    let why = limit.map_or_else(|| "the request failed".into(), |limit| limit.to_string());
+    format!("The tools of the MCP server {:?} are not available: {why}.", mcp.name)
 }
 
 struct ServerConfig {
@@ -417,7 +417,7 @@ mod tests {
             let listing = servers.list_tools(Box::new(move |update| sink.lock().unwrap().push(update)));
             assert_times_out(Duration::from_secs(10), &request_received, listing).await;
             let why =
-                "The tools of the MCP server \"T\" are left out: it did not tell its tools within 10 s.";
+                "The tools of the MCP server \"T\" are not available: it did not list its tools within 10 s.";
             assert_eq!(*updates.lock().unwrap(), [Err(why.to_owned())], "{kind}, {silent_method}");
         }
     }

@@ -21,7 +21,7 @@ function labelledField(field, control) {
 }
 
 /** The text of an error at its field. */
-const reasonText = (field, reason) => toSentence(/^(must|is|holds|names|may|cannot|needs)\b/.test(reason) ? `${field.name ?? field.label} ${reason}` : reason);
+const reasonText = (field, reason) => toSentence(/^(must|is|contains|names|may|cannot|needs)\b/.test(reason) ? `${field.name ?? field.label} ${reason}` : reason);
 
 /** The errors of single fields in an ApiError, from `details` or from its message. */
 function fieldErrors(error, paths) {

@@ -154,7 +154,7 @@ fn start_listing(mcp: ServerConfig) -> (BoxFuture<'static, ()>, UnboundedReceive
 }
 
 fn unavailable(why: &str) -> ToolsUpdate {
-    Err(format!("The tools of the MCP server \"T\" are left out: {why}."))
+    Err(format!("The tools of the MCP server \"T\" are not available: {why}."))
 }
 
 /// Asserts that one second after the end the runtime has no task. It then also has no connection,
@@ -225,7 +225,7 @@ async fn a_server_that_never_answers_keeps_nothing_when_its_time_is_over() {
         resume();
         assert_eq!(
             updates.recv().await,
-            Some(unavailable("it did not tell its tools within 10 s")),
+            Some(unavailable("it did not list its tools within 10 s")),
             "{kind}, {at}"
         );
         assert_closed(&format!("{kind}, {at}"), &mut seen).await;
@@ -341,7 +341,7 @@ async fn a_tool_that_is_out_for_too_long_closes_the_session() {
     }
     assert_eq!(call.await, Err("the MCP server took too long".into()));
     resume();
-    assert_eq!(updates.recv().await, Some(unavailable("a tool of it took longer than 20 s")));
+    assert_eq!(updates.recv().await, Some(unavailable("one of its tools took longer than 20 s")));
     assert!(!add.0.is_open());
     assert_closed("a slow tool", &mut seen).await;
 }
@@ -361,7 +361,7 @@ async fn with_the_call_s_tools_the_session_ends_whatever_its_server_does() {
     wait_for_request(&mut seen, "GET").await;
     wait_for_request(&mut seen, "tools/call").await;
     drop(tools);
-    assert_eq!(call.await.unwrap(), Err("the MCP server's session is over".into()));
+    assert_eq!(call.await.unwrap(), Err("the MCP server's session has ended".into()));
     // The server is notified, and need not respond.
     wait_for_request(&mut seen, "DELETE").await;
     assert_closed("with the call", &mut seen).await;
