@@ -215,12 +215,9 @@ mod tests {
         }
         assert!(models.stt_pool.set(Arc::new(pool)).is_ok());
         let reason = models.unavailable().unwrap();
-        assert!(reason.starts_with("the speech decoders have failed: "), "{reason}");
+        assert!(reason.starts_with("the STT decoders have failed: "), "{reason}");
         assert!(reason.contains("make setup"), "{reason}");
         let reason = models.degraded_reason().unwrap();
-        assert!(
-            reason.starts_with("speech decoders that have failed and are tried again: 2 of 2 ("),
-            "{reason}"
-        );
+        assert!(reason.starts_with("STT decoders that have failed and are restarting: 2 of 2 ("), "{reason}");
     }
 }

@@ -426,7 +426,7 @@ fn classify_error(host: &str, error: &reqwest::Error) -> Error {
     } else if error.is_connect() {
         "cannot connect to"
     } else {
-        "connection broke:"
+        "connection failed:"
     };
     Error::Connection(format!("{what} {host}: {}", root_cause(error)))
 }

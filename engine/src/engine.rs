@@ -284,7 +284,7 @@ impl CallEngine {
         let (thread, slot, presence) = {
             let mut directory = self.lock_directory();
             if directory.find_live(call.id).is_some() {
-                return Err(OfferError::NoCapacity("the call runs already".into()));
+                return Err(OfferError::NoCapacity("the call is already running".into()));
             }
             let (thread, slot) = self.take_slot(&directory).map_err(|why| self.rejections.reject(&why))?;
             (thread, slot, directory.insert_call(call.id, thread))

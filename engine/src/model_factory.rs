@@ -60,7 +60,7 @@ pub trait Models: Send + Sync + 'static {
         None
     }
 
-    /// Which built-in models have failed and are tried again, in one sentence; `None` while all
+    /// Which built-in models have failed and are restarting, in one sentence; `None` while all
     /// work. Calls may run without some of them.
     fn degraded_reason(&self) -> Option<String> {
         None

@@ -511,7 +511,7 @@ async fn a_call_for_which_the_threads_have_no_time_is_refused_and_room_comes_bac
         }
         assert!(client.len() < 20_000, "no limit is found");
     };
-    let full = "the media threads have no time for another call";
+    let full = "the media threads have no CPU time for another call";
     assert_eq!(refused, OfferError::NoCapacity(full.into()));
     assert!(!client.is_empty(), "the first one always fits");
     let counts = engine.metrics().into_iter().find(|f| f.name == "visavis_calls_rejected").unwrap();
@@ -535,7 +535,7 @@ async fn long_load_calls_are_taken_until_the_threads_have_no_time_left_and_again
     let config = Config { max_load: 0.1, timeouts, ..Config::default() };
     let (engine, _) = start_engine_with_config(config, FakeModels::ready(usize::MAX));
     wait_for("ready", || engine.not_ready_reason().is_none()).await;
-    let full = OfferError::NoCapacity("the media threads have no time for another call".into());
+    let full = OfferError::NoCapacity("the media threads have no CPU time for another call".into());
     let mut client = Vec::new();
     let mut waits = 0;
     // A rejection based on the estimated cost of the newest calls is not final: capacity returns
@@ -550,7 +550,7 @@ async fn long_load_calls_are_taken_until_the_threads_have_no_time_left_and_again
                 assert_eq!(refused, full);
                 assert_eq!(
                     Engine::capacity_error(&*engine),
-                    Some("the media threads have no time for another call".into())
+                    Some("the media threads have no CPU time for another call".into())
                 );
                 let tick_count = || engine.stats().map(|s| s.ticks.load(Relaxed)).sum::<u64>();
                 let before = tick_count();
@@ -897,12 +897,12 @@ async fn a_media_thread_whose_restart_panics_takes_no_calls_until_one_succeeds()
     wait_for("its thread takes no calls", || dead_threads(&engine) == 1).await;
     // The other thread accepts calls.
     assert_eq!(Engine::capacity_error(&*engine), None);
-    let failing = |dead| format!("media threads that have failed and are tried again: {dead} of 2");
+    let failing = |dead| format!("media threads that have failed and are restarting: {dead} of 2");
     assert_eq!(Engine::degraded_reason(&*engine), Some(failing(1)));
     assert_ne!(port_of_next_call(&engine, 3).await, first);
     let _two = start_panicking_call(&engine, &recorder, 4).await;
     wait_for("no thread takes calls", || dead_threads(&engine) == 2).await;
-    let failed = "the media threads have failed and are tried again";
+    let failed = "the media threads have failed and are restarting";
     assert_eq!(Engine::capacity_error(&*engine).unwrap(), failed);
     assert_eq!(Engine::degraded_reason(&*engine), Some(failing(2)));
     let refused = engine.start_loopback_call(Arc::new(call_config(5)), Vec::new()).map(drop).unwrap_err();
@@ -937,7 +937,7 @@ async fn a_failed_voice_is_reported_and_no_call_starts_until_it_works() {
     let (engine, _) = start_engine(Arc::clone(&models), Timeouts::default());
     wait_for("ready", || engine.not_ready_reason().is_none()).await;
     assert_eq!((engine.models_unavailable(), engine.degraded_reason()), (None, None));
-    let reason = "the voices have failed".to_owned();
+    let reason = "the TTS threads have failed".to_owned();
     *models.tts_failure.lock().unwrap() = Some(reason.clone());
     assert_eq!(engine.models_unavailable().as_ref(), Some(&reason));
     assert_eq!(engine.degraded_reason().as_ref(), Some(&reason));

@@ -362,7 +362,7 @@ struct RejectingTts(Arc<Mutex<Vec<tts::Request>>>, &'static str);
 impl tts::Tts for RejectingTts {
     fn speak(&self, request: tts::Request, _: Sink<tts::Event>) -> Result<Handle, models::Error> {
         self.0.lock().unwrap().push(request);
-        Err(models::Error::new(models::ErrorKind::Busy, "too many texts wait for the voice"))
+        Err(models::Error::new(models::ErrorKind::Busy, "too many texts are queued for the TTS"))
     }
 
     fn has_voice(&self, voice: &str) -> bool {

@@ -244,7 +244,7 @@ fn a_tool_that_never_answers_is_excused_after_its_delay_and_given_up_after_twent
             output.collect(&client);
             let received = |what: &str| output.texts.iter().filter(|text| text.contains(what)).count();
             assert_eq!(received("llm-function-call-in-progress"), 1, "the client was asked");
-            assert_eq!(received("No such tool call is open"), 1, "{:?}", output.texts);
+            assert_eq!(received("The tool call is not pending"), 1, "{:?}", output.texts);
         }
         type_text(&mut harness, "Are you still here?");
         harness.run_for(3 * SECOND);

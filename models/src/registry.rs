@@ -140,7 +140,7 @@ impl Registry {
             ("", _) => (self.default_llm(agent_name, None), None),
             ("builtin" | "visavis", _) => (self.builtin_llm(agent_name), None),
             ("custom", Some(url)) => (own(url), None),
-            ("custom", None) => self.fallback_llm(agent_name, "The LLM provider \"custom\" needs a url"),
+            ("custom", None) => self.fallback_llm(agent_name, "The LLM provider \"custom\" requires a url"),
             // The agent's own account.
             ("openai", url) if token.is_some() => (own(url.unwrap_or(OPENAI_URL)), None),
             ("openai", _) if self.config.openai.is_some() => {
@@ -176,7 +176,7 @@ impl Registry {
         } else {
             "the built-in answerer"
         };
-        (self.default_llm(agent_name, None), Some(format!("{why}; {who} answers instead.")))
+        (self.default_llm(agent_name, None), Some(format!("{why}; {who} is used instead.")))
     }
 
     fn openai_llm(
@@ -227,18 +227,18 @@ impl Registry {
             self.stt
                 .get()
                 .cloned()
-                .ok_or_else(|| Error::new(ErrorKind::NotAvailable, "no speech recogniser is installed"))
+                .ok_or_else(|| Error::new(ErrorKind::NotAvailable, "no STT engine is installed"))
         };
         let mut warning = match normalize_name(&choice.provider).as_str() {
             "" | "builtin" | "visavis" | "pocketsphinx" => None,
             "script" => match self.scripted_models(&choice.model) {
                 Ok(scripted) => return (Ok(Arc::new(scripted)), None),
-                Err(why) => Some(format!("{why}; the built-in recogniser listens instead.")),
+                Err(why) => Some(format!("{why}; the built-in STT is used instead.")),
             },
             _ => {
                 let requested = truncate_for_message(&choice.provider);
                 Some(format!(
-                    "The speech-to-text provider {requested:?} is not available on this server; the built-in recogniser listens instead."
+                    "The speech-to-text provider {requested:?} is not available on this server; the built-in STT is used instead."
                 ))
             }
         };
@@ -249,7 +249,7 @@ impl Registry {
             || language.starts_with("en_");
         if warning.is_none() && !english && language != "multi" && language != "auto" {
             warning = Some(format!(
-                "The built-in recogniser understands English only, not {:?}.",
+                "The built-in STT supports English only, not {:?}.",
                 truncate_for_message(&choice.language)
             ));
         }
@@ -262,20 +262,20 @@ impl Registry {
             self.tts
                 .get()
                 .cloned()
-                .ok_or_else(|| Error::new(ErrorKind::NotAvailable, "no voice is installed"))
+                .ok_or_else(|| Error::new(ErrorKind::NotAvailable, "no TTS engine is installed"))
         };
         match normalize_name(&choice.provider).as_str() {
             "" | "builtin" | "visavis" | "flite" => (built_in(), None),
             "script" => match self.scripted_models(&choice.model_id) {
                 Ok(scripted) => (Ok(Arc::new(scripted)), None),
-                Err(why) => (built_in(), Some(format!("{why}; a built-in voice speaks instead."))),
+                Err(why) => (built_in(), Some(format!("{why}; a built-in TTS voice is used instead."))),
             },
             _ => {
                 let requested = truncate_for_message(&choice.provider);
                 (
                     built_in(),
                     Some(format!(
-                        "The text-to-speech provider {requested:?} is not available on this server; a built-in voice speaks instead."
+                        "The text-to-speech provider {requested:?} is not available on this server; a built-in TTS voice is used instead."
                     )),
                 )
             }

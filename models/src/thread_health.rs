@@ -62,7 +62,7 @@ impl ThreadHealth {
     pub fn message(&self, what: &str) -> Option<String> {
         let reason = self.reason()?;
         let (failed, all) = (self.failed_count(), self.failed.len());
-        Some(format!("{what} that have failed and are tried again: {failed} of {all} ({reason})"))
+        Some(format!("{what} that have failed and are restarting: {failed} of {all} ({reason})"))
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!((health.is_failed(0), health.is_failed(1), health.total_failure()), (false, true, None));
         assert_eq!(
             health.message("voices").unwrap(),
-            "voices that have failed and are tried again: 1 of 2 (it panicked)"
+            "voices that have failed and are restarting: 1 of 2 (it panicked)"
         );
         health.set_failed(0, "no memory");
         assert_eq!(health.total_failure().as_deref(), Some("no memory"));

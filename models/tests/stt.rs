@@ -110,7 +110,7 @@ fn a_call_without_a_decoder_is_refused_and_gets_the_one_that_comes_free() {
     let refused = pool.open(Sink::new(|_| ())).err().expect("refused");
     assert_eq!(
         (refused.kind(), refused.to_string().as_str()),
-        (ErrorKind::Busy, "all 1 speech decoders are taken")
+        (ErrorKind::Busy, "all 1 STT decoders are in use")
     );
     // Returned in the middle of a speech segment, and taken at once: nothing of the old call
     // reaches the new one.

@@ -15,10 +15,10 @@ test("each rejection has its own words", () => {
 
 test("a full server, a busy one and one that is not ready have different words", () => {
   // The reasons in the words of the engine and the control plane.
-  assert.match(text(503, "all 2 speech decoders are taken"), /lines are busy/);
+  assert.match(text(503, "all 2 STT decoders are in use"), /lines are busy/);
   assert.match(text(503, "the server is full"), /lines are busy/);
   assert.match(text(503, "too many offers at once"), /too busy/);
-  assert.match(text(503, "the call ends and begins too fast"), /too busy/);
+  assert.match(text(503, "the call ends and restarts too fast"), /too busy/);
   assert.match(text(503, "the server is shutting down"), /restart/);
   assert.match(text(503, "certificate and models are still loading"), /getting ready/);
   assert.match(text(503, "flite: libflite.so.1 is not there"), /cannot take calls/);

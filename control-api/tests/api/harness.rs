@@ -242,7 +242,7 @@ impl Engine for FakeEngine {
     }
 
     fn models_unavailable(&self) -> Option<String> {
-        self.models_unavailable.load(Ordering::Relaxed).then(|| "all 2 speech decoders are taken".into())
+        self.models_unavailable.load(Ordering::Relaxed).then(|| "all 2 STT decoders are in use".into())
     }
 
     fn degraded_reason(&self) -> Option<String> {

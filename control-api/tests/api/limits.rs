@@ -78,7 +78,7 @@ async fn health_and_readiness_are_open_and_tell_what_is_missing() {
     let server = TestServer::start(&folder).await;
     server.send(server.request("GET", "/healthz")).await.assert_is(200, json!({"status": "ok"}));
     server.wait_for_readiness(200, json!({"status": "ready"})).await;
-    let reason = "media threads that have failed and are tried again: 1 of 2";
+    let reason = "media threads that have failed and are restarting: 1 of 2";
     *server.engine.degraded_reason.lock().unwrap() = Some(reason.into());
     server.wait_for_readiness(200, json!({"status": "ready", "reason": reason})).await;
     server.engine.loading.store(true, Ordering::Relaxed);
@@ -92,8 +92,8 @@ async fn a_server_without_room_takes_no_new_conversations_and_says_so() {
     let agent = server.create_agent(json!({"embed": {"enabled": true}})).await;
     let running = server.create_running_call(json!({})).await;
     *server.engine.capacity_error.lock().unwrap() =
-        Some("the media threads have no time for another call".into());
-    let overload = "the media threads have no time for another call";
+        Some("the media threads have no CPU time for another call".into());
+    let overload = "the media threads have no CPU time for another call";
     let refused = format!("{{\"error\":\"No capacity\",\"reason\":\"{overload}\"}}");
     for (path, body) in [
         ("/v1/ext/conversation", json!({"agent_id": agent})),
@@ -112,7 +112,7 @@ async fn a_server_without_room_takes_no_new_conversations_and_says_so() {
     *server.engine.capacity_error.lock().unwrap() = None;
     assert_eq!(server.post("/v1/ext/conversation", json!({"agent_id": agent})).await.status, 201);
     server.engine.models_unavailable.store(true, Ordering::Relaxed);
-    let reason = "all 2 speech decoders are taken";
+    let reason = "all 2 STT decoders are in use";
     server.wait_for_readiness(503, json!({"status": "not ready", "reason": reason})).await;
     let created = server.post("/v1/ext/conversation", json!({"agent_id": agent})).await;
     assert_eq!(created.status, 201, "a decoder may be free when the user comes");

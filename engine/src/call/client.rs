@@ -87,7 +87,7 @@ impl Call {
                         self.handle_input(now, Input::ToolResult { call: position.call, result: Ok(result) })
                     }
                     None => connection
-                        .send_text(now, client_messages::error_response(&id, "No such tool call is open")),
+                        .send_text(now, client_messages::error_response(&id, "The tool call is not pending")),
                 }
             }
         }

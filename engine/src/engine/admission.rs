@@ -55,8 +55,8 @@ impl std::fmt::Display for RejectReason {
             Self::NotReady(what) | Self::ModelsOverloaded(what) | Self::CallModels(what) => what,
             Self::Draining => "the server is shutting down",
             Self::Full => "the server is full",
-            Self::ThreadsDead => "the media threads have failed and are tried again",
-            Self::ThreadsOverloaded => "the media threads have no time for another call",
+            Self::ThreadsDead => "the media threads have failed and are restarting",
+            Self::ThreadsOverloaded => "the media threads have no CPU time for another call",
             Self::LowMemory => "too little memory is left for another call",
         })
     }
@@ -106,7 +106,7 @@ impl CallEngine {
     /// Message about failed threads while other threads still take calls.
     pub(super) fn dead_threads_message(&self) -> Option<String> {
         let (down, all) = (self.dead_thread_count(), self.threads.len());
-        (down > 0).then(|| format!("media threads that have failed and are tried again: {down} of {all}"))
+        (down > 0).then(|| format!("media threads that have failed and are restarting: {down} of {all}"))
     }
 
     /// The thread with the fewest calls and pending offers, among those with capacity for one more

@@ -66,7 +66,7 @@ fn a_server_that_cannot_poll_or_panics_is_tried_until_it_serves() {
     let waits: Vec<_> = delays.iter().collect();
     assert_eq!(waits.len(), failures);
     let message = |reason: &str| {
-        Some(format!("threads of ICE-TCP that have failed and are tried again: 1 of 1 ({reason})"))
+        Some(format!("threads of ICE-TCP that have failed and are restarting: 1 of 1 ({reason})"))
     };
     assert_eq!(waits[0].1, message("it cannot poll: broken"));
     assert_eq!(waits[1].1, message("it panicked"));

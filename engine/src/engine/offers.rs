@@ -146,6 +146,6 @@ impl CallEngine {
                 Err(_) => return Err(OfferError::NoCapacity("a media thread has stopped".into())),
             }
         }
-        Err(OfferError::NoCapacity("the call ends and begins too fast".into()))
+        Err(OfferError::NoCapacity("the call ends and restarts too fast".into()))
     }
 }

@@ -208,13 +208,13 @@ impl AvatarLibrary {
             }
             None => match self.stock.find(id) {
                 Some(found) => return (Some(poses_of(found)), None),
-                None => ("is not there", self.stock.find_or_first(id)),
+                None => ("is missing", self.stock.find_or_first(id)),
             },
         };
         let warning = substitute.filter(|_| !id.is_empty()).map(|substitute| {
             let id: String = id.chars().take(40).collect();
             format!(
-                "The avatar {id:?} {why}; {} shows its face instead.",
+                "The avatar {id:?} {why}; the stock avatar {} is used.",
                 substitute.pose_set.manifest().name
             )
         });
@@ -326,11 +326,11 @@ mod tests {
     #[test]
     fn who_cannot_be_shown_is_replaced_and_that_is_told() {
         let library = AvatarLibrary::new(Avatars::built_in().unwrap());
-        for (call, why) in [(call("zoe", None), "is not there"), (call("zoe", Some(b"x")), "cannot be read")]
+        for (call, why) in [(call("zoe", None), "is missing"), (call("zoe", Some(b"x")), "cannot be read")]
         {
             let (set, warning) = library.resolve_avatar(&call);
             assert_eq!(set.unwrap().pose_set().manifest().id, "theo");
-            assert_eq!(warning.unwrap(), format!("The avatar \"zoe\" {why}; Theo shows its face instead."));
+            assert_eq!(warning.unwrap(), format!("The avatar \"zoe\" {why}; the stock avatar Theo is used."));
         }
         for id in ["mei", ""] {
             let [one, other] = [0, 1].map(|_| library.resolve_avatar(&call(id, None)));

@@ -35,7 +35,7 @@ pub async fn run(client: &egress::Client, tool: &Tool, arguments: Value) -> Resu
     let ToolBackend::Http { method, url, headers } = &tool.backend else {
         return Err("the tool runs in the browser".into());
     };
-    let Value::Object(arguments) = arguments else { return Err("the arguments are no object".into()) };
+    let Value::Object(arguments) = arguments else { return Err("the arguments are not an object".into()) };
     let request = build_request(method, url, headers, arguments)?;
     let describe = |error: egress::Error| error.to_string();
     let response = client.send(request).await.map_err(describe)?;
@@ -47,9 +47,9 @@ pub async fn run(client: &egress::Client, tool: &Tool, arguments: Value) -> Resu
     let message: String = body.text().split_whitespace().collect::<Vec<_>>().join(" ");
     let message: String = redact_secrets(message, url, headers).chars().take(MAX_ERROR_CHARS).collect();
     Err(if message.is_empty() {
-        format!("the tool's server answered {status}")
+        format!("the tool's server returned {status}")
     } else {
-        format!("the tool's server answered {status}: {message}")
+        format!("the tool's server returned {status}: {message}")
     })
 }
 
@@ -127,13 +127,13 @@ fn fill_url_template(
         || url.username() != plain.username()
         || url.password() != plain.password()
     {
-        return Err("an argument may not be part of the tool's host".into());
+        return Err("an argument must not be part of the tool's host".into());
     }
     // The parser drops dot segments: an argument ".." would escape from its path segment, "." or an
     // empty one would address the collection instead of one item.
     let shape = |url: &Url| url.path().split('/').map(str::is_empty).collect::<Vec<_>>();
     if shape(&url) != shape(&plain) {
-        return Err("an argument of the path may not be empty, nor dots alone".into());
+        return Err("an argument in the path must not be empty or only dots".into());
     }
     Ok((url, used))
 }
@@ -165,7 +165,7 @@ fn value_to_text(value: &Value) -> String {
 fn parse_result(body: &egress::Body) -> Value {
     let text = body.text();
     if body.truncated {
-        return json!({"result": text, "truncated": true, "note": "cut after 256 KiB"});
+        return json!({"result": text, "truncated": true, "note": "truncated after 256 KiB"});
     }
     match serde_json::from_str(text.trim()) {
         Ok(object @ Value::Object(_)) => object,

@@ -131,7 +131,7 @@ pub fn decode(text: &str) -> Result<Option<ClientMessage>, String> {
                 let overwrite = match data.get("mode").and_then(Value::as_str) {
                     None | Some("append") => false,
                     Some("overwrite") => true,
-                    Some(_) => return Err(error_response(&id, "d.mode: neither append nor overwrite")),
+                    Some(_) => return Err(error_response(&id, "d.mode: must be append or overwrite")),
                 };
                 commands(Some("context"), vec![Command::VisitorContext { text, overwrite }])
             }
@@ -152,10 +152,10 @@ pub fn decode(text: &str) -> Result<Option<ClientMessage>, String> {
 }
 
 fn parse_text(value: Option<&Value>) -> Result<String, &'static str> {
-    let text = value.and_then(Value::as_str).ok_or("not a string")?.trim();
+    let text = value.and_then(Value::as_str).ok_or("must be a string")?.trim();
     match text.chars().count() {
-        0 => Err("empty"),
-        n if n > MAX_WORDS => Err("over 10000 characters"),
+        0 => Err("must not be empty"),
+        n if n > MAX_WORDS => Err("must be at most 10000 characters"),
         _ => Ok(text.to_owned()),
     }
 }

@@ -238,7 +238,7 @@ impl RtviSession {
             Event::Error { stage, .. } => send(TextMessage::from(error_message(
                 match stage {
                     Stage::Llm => "The language model failed",
-                    Stage::Tts => "The voice failed",
+                    Stage::Tts => "Speech synthesis failed",
                     Stage::Stt => "Speech recognition failed",
                     Stage::Tool => "A tool failed",
                 },

@@ -167,7 +167,7 @@ pub fn rest_settings() -> Vec<Setting> {
 /// One sentence that says which field is not permitted.
 pub fn check_rest(rest: &Pose) -> Result<(), String> {
     if rest.mouth != Mouth::default() {
-        return Err("rest.mouth: the mouth is closed at rest, and nothing of it can be set".into());
+        return Err("rest.mouth: the mouth is closed at rest and has no settings".into());
     }
     if rest.eyes.lids > MAX_REST_LIDS {
         return Err(format!(

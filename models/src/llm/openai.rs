@@ -180,7 +180,7 @@ impl Server {
 
     fn build_request(&self, method: egress::Method, path: &str) -> Result<egress::Request, egress::Error> {
         let mut url = Url::parse(self.config.url.trim())
-            .map_err(|_| egress::Error::Invalid("llm.url is no URL".into()))?;
+            .map_err(|_| egress::Error::Invalid("llm.url is not a URL".into()))?;
         let base = url.path().trim_end_matches('/').trim_end_matches("/chat/completions").to_owned();
         url.set_path(&format!("{base}/{path}"));
         let request = egress::Request::new(method, url.as_str())?;
@@ -209,7 +209,7 @@ impl Server {
         let text =
             response.limit(MAX_ERROR_BODY_BYTES).body().await.map(|body| body.text()).unwrap_or_default();
         let words = serde_json::from_str::<Value>(&text).map_or(text, |body| error_message(&body));
-        Error::new(status_kind(status), self.redact(&format!("the server answered {status}: {words}")))
+        Error::new(status_kind(status), self.redact(&format!("the server returned {status}: {words}")))
     }
 
     /// A server's message on one line, truncated, without our secrets: some servers repeat the key
@@ -262,7 +262,7 @@ where
         let mut at_end = false;
         match timeout_at(deadline, chunks.next()).await {
             Ok(Some(Ok(chunk))) => {
-                let too_long = |_| Error::new(ErrorKind::Failed, "the server sent an endless event");
+                let too_long = |_| Error::new(ErrorKind::Failed, "the server sent an oversized event");
                 decoder.push(&chunk, |data| events.push(data.to_owned())).map_err(too_long)?;
             }
             // The reply is complete. Neither a wait for the token counts nor a broken connection is

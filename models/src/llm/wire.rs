@@ -153,7 +153,7 @@ impl AnswerParser {
             return if data.is_empty() {
                 Ok(AnswerDelta::default())
             } else {
-                Err(Error::new(ErrorKind::Failed, "the server sent something that is no JSON"))
+                Err(Error::new(ErrorKind::Failed, "the server sent an event that is not JSON"))
             };
         };
         if let Some(error) = chunk.get("error").filter(|error| !error.is_null()) {
@@ -182,7 +182,7 @@ impl AnswerParser {
         }
         let arguments: usize = self.calls.iter().map(|call| call.arguments.len() + call.name.len()).sum();
         if self.calls.len() > MAX_TOOL_CALLS || arguments > MAX_ARGUMENT_BYTES {
-            return Err(Error::new(ErrorKind::Failed, "the model's calls of tools do not end"));
+            return Err(Error::new(ErrorKind::Failed, "the model's tool calls exceed the limit"));
         }
         if let Some(reason) = choice["finish_reason"].as_str().filter(|reason| !reason.is_empty()) {
             self.finish_reason = Some(reason.to_owned());
@@ -237,7 +237,7 @@ impl AnswerParser {
     /// unintended arguments may do harm.
     pub(super) fn finish(self) -> Result<Vec<Event>, Error> {
         match self.finish_reason.as_deref() {
-            _ if !self.is_finished() => return Err(Error::new(ErrorKind::Failed, "the stream broke off")),
+            _ if !self.is_finished() => return Err(Error::new(ErrorKind::Failed, "the stream ended early")),
             Some("content_filter") => {
                 return Err(Error::new(
                     ErrorKind::Rejected,
@@ -262,7 +262,7 @@ impl AnswerParser {
             let arguments = parse_arguments(&call.arguments).ok_or_else(|| {
                 Error::new(
                     ErrorKind::Failed,
-                    format!("the model called {name:?} with arguments that are no JSON object"),
+                    format!("the model called {name:?} with arguments that are not a JSON object"),
                 )
             })?;
             let id = if call.id.is_empty() { format!("call_{}", n + 1) } else { call.id };

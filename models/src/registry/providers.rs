@@ -74,7 +74,7 @@ pub fn providers(config: &Config) -> Vec<Provider> {
     let at_openai = operator.is_none_or(|operator| operator.url.trim_end_matches('/') == OPENAI_URL);
     vec![
         Provider {
-            display_name: "Built-in recogniser (PocketSphinx)",
+            display_name: "Built-in STT (PocketSphinx)",
             provider: "builtin",
             provider_type: "stt",
             model: "pocketsphinx".into(),
@@ -106,7 +106,7 @@ pub fn providers(config: &Config) -> Vec<Provider> {
             additional_fields: Vec::new(),
         },
         Provider {
-            display_name: "Built-in voices (Flite)",
+            display_name: "Built-in TTS (Flite)",
             provider: "builtin",
             provider_type: "tts",
             model: "flite".into(),

@@ -70,11 +70,11 @@ async fn unknown_vendors_fall_back_to_the_built_in_answerer_and_say_so() {
     let (llm, warning) = registry.llm(&choice("anthropic"), "Ada", false);
     assert_eq!(
         warning.unwrap(),
-        "The LLM provider \"anthropic\" is not available on this server; the built-in answerer answers instead."
+        "The LLM provider \"anthropic\" is not available on this server; the built-in answerer is used instead."
     );
     assert!(answer(&llm, "who are you").await.unwrap().contains("Ada"));
     assert!(registry.llm(&choice("openai"), "Ada", false).1.is_some());
-    assert!(registry.llm(&choice("custom"), "Ada", false).1.unwrap().contains("needs a url"));
+    assert!(registry.llm(&choice("custom"), "Ada", false).1.unwrap().contains("requires a url"));
 }
 
 #[tokio::test]

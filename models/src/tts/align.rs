@@ -69,7 +69,7 @@ impl Aligner {
             .collect();
         let phones = stretch_phones(self.end, words, &sounds);
         self.end = words.last().map_or(self.end, |word| word.end);
-        phones.ok_or_else(|| "the word times do not belong to this text".to_owned())
+        phones.ok_or_else(|| "the word times do not match the text".to_owned())
     }
 }
 

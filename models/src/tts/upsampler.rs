@@ -33,7 +33,7 @@ impl Upsampler {
         if !(8_000..=96_000).contains(&rate) {
             return Err(Error::new(
                 ErrorKind::Rejected,
-                format!("the voice has an impossible sample rate of {rate} Hz"),
+                format!("the voice has an invalid sample rate of {rate} Hz"),
             ));
         }
         let mut this = Self {

@@ -159,7 +159,7 @@ async fn a_long_answer_is_cut_and_says_so() {
     assert_eq!(outcome["result"].as_str().unwrap().len(), 256 << 10);
     assert_eq!(
         (&outcome["truncated"], outcome["note"].as_str().unwrap()),
-        (&json!(true), "cut after 256 KiB")
+        (&json!(true), "truncated after 256 KiB")
     );
 }
 
@@ -172,11 +172,11 @@ async fn failures_are_reasons_without_secrets() {
         json!({}),
     )
     .await;
-    assert_eq!(outcome, Err("the tool's server answered 500: bad key *** in ?k=***".into()));
+    assert_eq!(outcome, Err("the tool's server returned 500: bad key *** in ?k=***".into()));
     let (_, base) = serve(302, "").await;
     assert_eq!(
         run(&client(), &tool("GET", base, &[]), json!({})).await,
-        Err("the tool's server answered 302".into())
+        Err("the tool's server returned 302".into())
     );
 }
 
@@ -239,7 +239,7 @@ async fn what_may_not_be_sent_is_refused_with_a_reason() {
         run(&client(), &tool("GET", "http://127.0.0.1/".into(), &[]), json!([1]))
             .await
             .unwrap_err()
-            .contains("no object")
+            .contains("not an object")
     );
     let browser = Tool { backend: ToolBackend::Client, ..tool("GET", String::new(), &[]) };
     assert!(run(&client(), &browser, json!({})).await.is_err());

@@ -277,7 +277,7 @@ fn a_tools_result_is_spoken() {
     );
     assert_eq!(spoken(r#"{"data":{"message":"It rains"}}"#), "It rains.");
     assert_eq!(spoken("timeout"), "I'm sorry, that did not work.");
-    assert_eq!(spoken("the tool's server answered 500: oops"), "I'm sorry, that did not work.");
+    assert_eq!(spoken("the tool's server returned 500: oops"), "I'm sorry, that did not work.");
     assert_eq!(spoken("{}"), "Done.");
 }
 

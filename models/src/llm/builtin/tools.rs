@@ -208,7 +208,7 @@ pub(super) fn spoken_result(result: &str) -> String {
         "the tool's server",
         "cannot resolve",
         "cannot connect",
-        "connection broke",
+        "connection failed",
         "the argument",
     ];
     let text = match serde_json::from_str::<Value>(result) {

@@ -129,14 +129,14 @@ async fn a_stream_that_breaks_off_failed_whether_it_ends_or_breaks() {
     let (reply, _) = run_stream(vec![(10, Ok(text_frame("Once upon")))], true).await;
     assert_eq!(
         (reply.text.as_str(), reply.failed),
-        ("Once upon", Some((ErrorKind::Failed, "the stream broke off".into())))
+        ("Once upon", Some((ErrorKind::Failed, "the stream ended early".into())))
     );
     let (reply, _) = run_stream(
-        vec![(10, Ok(text_frame("Once"))), (10, Err(egress::Error::Connection("connection broke".into())))],
+        vec![(10, Ok(text_frame("Once"))), (10, Err(egress::Error::Connection("connection failed".into())))],
         true,
     )
     .await;
-    assert_eq!(reply.failed, Some((ErrorKind::Failed, "connection broke".into())));
+    assert_eq!(reply.failed, Some((ErrorKind::Failed, "connection failed".into())));
 }
 
 #[tokio::test(start_paused = true)]
@@ -287,29 +287,29 @@ async fn refusals_are_told_in_the_servers_words_without_secrets() {
             401,
             says(&format!("Incorrect API key provided: {key}.")),
             ErrorKind::Rejected,
-            "the server answered 401: Incorrect API key provided: ***",
+            "the server returned 401: Incorrect API key provided: ***",
         ),
         (
             404,
             "{\"message\":\"no model tiny\"}".into(),
             ErrorKind::Rejected,
-            "the server answered 404: no model tiny",
+            "the server returned 404: no model tiny",
         ),
-        (429, "{\"detail\":\"slow down\"}".into(), ErrorKind::Busy, "the server answered 429: slow down"),
+        (429, "{\"detail\":\"slow down\"}".into(), ErrorKind::Busy, "the server returned 429: slow down"),
         (
             500,
             "it\n  broke at ?key=hushhush".into(),
             ErrorKind::Failed,
-            "the server answered 500: it broke at ***",
+            "the server returned 500: it broke at ***",
         ),
         (
             503,
             "{\"error\":\"loading model\"}".into(),
             ErrorKind::Busy,
-            "the server answered 503: loading model",
+            "the server returned 503: loading model",
         ),
-        (504, String::new(), ErrorKind::Timeout, "the server answered 504:"),
-        (302, "{}".into(), ErrorKind::Rejected, "the server answered 302: no reason given"),
+        (504, String::new(), ErrorKind::Timeout, "the server returned 504:"),
+        (302, "{}".into(), ErrorKind::Rejected, "the server returned 302: no reason given"),
     ];
     for (status, body, kind, reason) in cases {
         let (_, url) = serve(vec![error_response(status, &body)]).await;
@@ -334,7 +334,7 @@ async fn a_refused_address_is_a_failed_model() {
     assert_eq!(ask(&llm).await.failed, Some((ErrorKind::Rejected, "refused address".into())));
     assert_eq!(
         ask(&client("nonsense".into(), None)).await.failed,
-        Some((ErrorKind::Rejected, "llm.url is no URL".into()))
+        Some((ErrorKind::Rejected, "llm.url is not a URL".into()))
     );
 }
 

@@ -286,7 +286,7 @@ impl DecoderSession {
 
     /// The decoder failed. Its last interim transcript is all that is known of the speech.
     fn on_decoder_failure(&mut self) {
-        self.report_result(Err("the speech recogniser failed".into()));
+        self.report_result(Err("the STT failed".into()));
         self.end_speech_without_decoder();
     }
 

@@ -113,7 +113,7 @@ impl PocketSphinxPool {
         self.slots.iter().filter(|slot| slot.works() && slot.is_taken()).count()
     }
 
-    /// Number of decoders that have failed and are tried again.
+    /// Number of decoders that have failed and are restarting.
     #[must_use]
     pub fn failed_count(&self) -> usize {
         self.health.failed_count()
@@ -134,7 +134,7 @@ impl PocketSphinxPool {
     /// One sentence about the decoders that have failed; `None` if all work.
     #[must_use]
     pub fn failure_message(&self) -> Option<String> {
-        self.health.message("speech decoders")
+        self.health.message("STT decoders")
     }
 
     /// Number of commands that wait for their decoders, and the maximum. Most of them are 20 ms of
@@ -147,11 +147,11 @@ impl PocketSphinxPool {
     /// Why no decoder is available while none is free.
     fn unavailable_error(&self) -> Error {
         if self.is_loading() {
-            Error::new(ErrorKind::Busy, "the speech recogniser is still loading, try again in a second")
+            Error::new(ErrorKind::Busy, "the STT is still loading; retry in a second")
         } else if let Some(reason) = self.health.total_failure() {
-            Error::new(ErrorKind::NotAvailable, format!("the speech decoders have failed: {reason}"))
+            Error::new(ErrorKind::NotAvailable, format!("the STT decoders have failed: {reason}"))
         } else {
-            Error::new(ErrorKind::Busy, format!("all {} speech decoders are taken", self.loaded_count()))
+            Error::new(ErrorKind::Busy, format!("all {} STT decoders are in use", self.loaded_count()))
         }
     }
 }
@@ -255,7 +255,7 @@ impl DecoderLease {
     fn send(&mut self, command: Command) {
         if self.slot.commands.try_send(command).is_err() {
             self.sink
-                .send(Event::Failed(Error::new(ErrorKind::Failed, "the speech decoder does not answer")));
+                .send(Event::Failed(Error::new(ErrorKind::Failed, "the STT's decoder does not respond")));
         }
     }
 }

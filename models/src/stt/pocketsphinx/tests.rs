@@ -126,7 +126,7 @@ fn a_decoder_that_panics_again_and_again_is_replaced_each_time() {
         assert_eq!((pool.loaded_count(), pool.free_count(), pool.failed_count()), (0, 0, 1));
         let error = pool.open(Sink::new(|_| ())).err().expect("refused");
         assert_eq!(error.kind(), ErrorKind::NotAvailable);
-        assert_eq!(error.to_string(), "the speech decoders have failed: it panicked");
+        assert_eq!(error.to_string(), "the STT decoders have failed: it panicked");
         harness.resume.send(()).unwrap();
         harness.wait_ready();
         assert_eq!((pool.free_count(), pool.failed_count(), pool.failure()), (1, 0, None));
@@ -147,7 +147,7 @@ fn a_decoder_that_cannot_be_loaded_is_tried_until_it_can() {
         assert!(!pool.is_loading());
         assert_eq!(
             pool.failure_message().unwrap(),
-            "speech decoders that have failed and are tried again: 1 of 1 (no memory)"
+            "STT decoders that have failed and are restarting: 1 of 1 (no memory)"
         );
         assert_eq!(pool.capacity_error().unwrap().kind(), ErrorKind::NotAvailable);
         harness.resume.send(()).unwrap();
@@ -173,7 +173,7 @@ fn a_failed_decoder_leaves_the_others_to_new_calls() {
     second.push_audio(&FRAME);
     second.end_speech();
     assert_eq!(next(&events), "final \"hello\"");
-    assert_eq!(pool.capacity_error().unwrap().to_string(), "all 1 speech decoders are taken");
+    assert_eq!(pool.capacity_error().unwrap().to_string(), "all 1 STT decoders are in use");
     assert!(pool.failure_message().unwrap().contains("1 of 2 (it panicked)"));
 }
 

@@ -81,7 +81,7 @@ impl Flite {
                 thread::run_with_health(&health, n, work, std::thread::sleep);
             });
             started.map_err(|e| {
-                Error::new(ErrorKind::Failed, "a thread for the voice could not be started").with_source(e)
+                Error::new(ErrorKind::Failed, "cannot start a thread for the TTS").with_source(e)
             })?;
         }
         Ok(Self { queue, health })
@@ -96,7 +96,7 @@ impl Flite {
     /// One sentence about its threads that have failed; `None` if all work.
     #[must_use]
     pub fn failure_message(&self) -> Option<String> {
-        self.health.message("threads of the voices")
+        self.health.message("TTS threads")
     }
 }
 
@@ -107,7 +107,7 @@ impl Tts for Flite {
         }
         let ticket = self.queue.push(SynthesisJob { request, sink });
         let ticket =
-            ticket.ok_or_else(|| Error::new(ErrorKind::Busy, "too many texts wait for the voice"))?;
+            ticket.ok_or_else(|| Error::new(ErrorKind::Busy, "too many texts are queued for the TTS"))?;
         Ok(Handle::new(move || ticket.cancel()))
     }
 
@@ -117,7 +117,7 @@ impl Tts for Flite {
 
     fn capacity_error(&self) -> Option<Error> {
         let reason = self.health.total_failure()?;
-        Some(Error::new(ErrorKind::NotAvailable, "the voices have failed").with_source(reason))
+        Some(Error::new(ErrorKind::NotAvailable, "the TTS threads have failed").with_source(reason))
     }
 }
 
@@ -137,7 +137,7 @@ fn run_worker(
 ) {
     for (job, ticket) in jobs {
         if ticket.start() && catch_panic(|| synthesise(&job, &|| ticket.is_cancelled())).is_none() {
-            let failed = Error::new(ErrorKind::Failed, "the voice failed");
+            let failed = Error::new(ErrorKind::Failed, "the TTS failed");
             catch_panic(|| job.sink.send(Event::Failed(failed)));
         }
     }
@@ -146,11 +146,11 @@ fn run_worker(
 fn synthesise_job(engine: &Engine, job: &SynthesisJob, cancelled: &dyn Fn() -> bool) {
     let refuse = |reason| job.sink.send(Event::Failed(Error::new(ErrorKind::Rejected, reason)));
     if job.request.text.len() > MAX_TEXT_BYTES {
-        return refuse("the text is too long to be said");
+        return refuse("the text is too long");
     }
     let segments = text::split_segments(&job.request.text, &job.request.pronunciation);
     if segments.is_empty() {
-        return refuse("there is no text to be said");
+        return refuse("the text contains nothing to speak");
     }
     let (voice, _) = resolve_voice(&job.request.voice);
     let mut emitter = EventEmitter::new(job, cancelled, voice.sample_rate());
@@ -313,13 +313,13 @@ mod tests {
         assert!(speak().is_ok(), "the other thread speaks");
         assert_eq!(
             flite.failure_message().unwrap(),
-            "threads of the voices that have failed and are tried again: 1 of 2 (it panicked)"
+            "TTS threads that have failed and are restarting: 1 of 2 (it panicked)"
         );
         flite.health.set_failed(0, "it panicked");
         let error = speak().unwrap_err();
         assert_eq!(
             (error.kind(), error.to_string().as_str()),
-            (ErrorKind::NotAvailable, "the voices have failed")
+            (ErrorKind::NotAvailable, "the TTS threads have failed")
         );
         flite.health.set_working(0);
         assert!(speak().is_ok() && flite.capacity_error().is_none());
