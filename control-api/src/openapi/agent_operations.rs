@@ -5,7 +5,7 @@ use super::operation::{
     AGENTS, AVATARS, Body, DONE_RESPONSE, GUARDRAILS, KNOWLEDGE, MCP, Operation, TEMPLATES, TOOLS, op,
 };
 
-const CREATED_RESPONSE: &[(u16, &str, &str)] = &[(201, "Done", "Made")];
+const CREATED_RESPONSE: &[(u16, &str, &str)] = &[(201, "Done", "Created")];
 
 /// All rows of this file.
 pub(super) const OPERATIONS: &[Operation] = &[
@@ -13,8 +13,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         AGENTS,
         "post",
         "/v1/ext/agent",
-        "Make an agent",
-        &[(200, "Created", "Made; the webhook secret is told only here")],
+        "Create an agent",
+        &[(200, "Created", "Created; the webhook secret is returned only once")],
     )
     .json_body("AgentBody")
     .workspace_limited(),
@@ -27,7 +27,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
     op(AGENTS, "patch", "/v1/ext/agent/{id}", "Change an agent (JSON Merge Patch)", DONE_RESPONSE)
         .json_body("Patch")
         .not_found_message(),
-    op(AGENTS, "delete", "/v1/ext/agent/{id}", "Delete an agent; its conversations stay", DONE_RESPONSE)
+    op(AGENTS, "delete", "/v1/ext/agent/{id}", "Delete an agent; its conversations are kept", DONE_RESPONSE)
         .not_found_message(),
     op(
         AGENTS,
@@ -37,19 +37,19 @@ pub(super) const OPERATIONS: &[Operation] = &[
         &[(200, "Created", "Renewed")],
     )
     .not_found_message(),
-    op(AGENTS, "post", "/v1/agent/api", "Make an agent, short form", &[(200, "Created", "Made")])
+    op(AGENTS, "post", "/v1/agent/api", "Create an agent, short form", &[(200, "Created", "Created")])
         .json_body("ShortAgent")
         .workspace_limited(),
     op(
         AGENTS,
         "post",
         "/v1/ext/agentbytemplate",
-        "Make an agent of a template",
-        &[(200, "Created", "Made"), (500, "Error", "The template or an avatar cannot be fetched")],
+        "Create an agent from a template",
+        &[(200, "Created", "Created"), (500, "Error", "The template or an avatar cannot be fetched")],
     )
     .json_body("AgentByTemplate")
     .workspace_limited(),
-    op(TEMPLATES, "post", "/v1/ext/template", "Make a template", CREATED_RESPONSE)
+    op(TEMPLATES, "post", "/v1/ext/template", "Create a template", CREATED_RESPONSE)
         .json_body("TemplateBody")
         .workspace_limited(),
     op(
@@ -71,7 +71,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         AVATARS,
         "post",
         "/v2/custom-avatar",
-        "Make a custom avatar: of a character, which is drawn, or of a picture",
+        "Create a custom avatar from a character, which is drawn, or from a picture",
         &[(200, "CustomAvatar", "The job is queued")],
     )
     .json_body("CustomAvatarBody")
@@ -89,7 +89,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "get",
         "/v2/custom-avatar/{id}",
         "Read a custom avatar and its job's state",
-        &[(200, "CustomAvatar", "The custom avatar; agents may name it once it has an output")],
+        &[(200, "CustomAvatar", "The custom avatar; agents can use it once it has an output")],
     )
     .not_found_message(),
     op(AVATARS, "delete", "/v2/custom-avatar/{id}", "Delete a custom avatar", DONE_RESPONSE)
@@ -98,40 +98,40 @@ pub(super) const OPERATIONS: &[Operation] = &[
         AVATARS,
         "get",
         "/v2/character",
-        "What may be set of a drawn person, and people to begin with",
-        &[(200, "CharacterSheet", "Settings with their ranges, people, visemes")],
+        "Read the settings of a character, and example characters",
+        &[(200, "CharacterSheet", "Settings with their ranges, example characters, visemes")],
     ),
     op(
         AVATARS,
         "post",
         "/v2/character/preview",
-        "Draw a person in a pose; a newer request of the same key takes the place of one that waits",
+        "Draw a character in a pose; a newer request with the same API key replaces a waiting one",
         &[
             (200, "webp", "The picture"),
-            (409, "Error", "A newer one was asked for"),
-            (503, "NoCapacity", "There is no time for it now"),
+            (409, "Error", "A newer preview was requested"),
+            (503, "NoCapacity", "The server has no CPU time for previews"),
         ],
     )
     .json_body("Preview"),
-    op(GUARDRAILS, "post", "/v1/ext/guardrail", "Make a guardrail", CREATED_RESPONSE)
+    op(GUARDRAILS, "post", "/v1/ext/guardrail", "Create a guardrail", CREATED_RESPONSE)
         .json_body("GuardrailBody")
         .workspace_limited(),
     op(GUARDRAILS, "get", "/v1/ext/guardrail", "List guardrails", &[(200, "[Guardrail]", "Guardrails")])
         .list(),
-    op(GUARDRAILS, "get", "/v1/ext/guardrail/{id}", "Read a guardrail", &[(200, "Guardrail", "It")])
+    op(GUARDRAILS, "get", "/v1/ext/guardrail/{id}", "Read a guardrail", &[(200, "Guardrail", "A guardrail")])
         .not_found_message(),
-    op(GUARDRAILS, "put", "/v1/ext/guardrail/{id}", "Replace a guardrail; its key stays", DONE_RESPONSE)
+    op(GUARDRAILS, "put", "/v1/ext/guardrail/{id}", "Replace a guardrail; its key is kept", DONE_RESPONSE)
         .json_body("GuardrailBody")
         .not_found_message(),
     op(
         GUARDRAILS,
         "delete",
         "/v1/ext/guardrail/{id}",
-        "Delete a guardrail; references stay and are skipped",
+        "Delete a guardrail; references to it remain and are ignored",
         DONE_RESPONSE,
     )
     .not_found_message(),
-    op(TOOLS, "post", "/v1/ext/tool", "Make a tool", CREATED_RESPONSE)
+    op(TOOLS, "post", "/v1/ext/tool", "Create a tool", CREATED_RESPONSE)
         .json_body("ToolBody")
         .workspace_limited(),
     op(TOOLS, "get", "/v1/ext/tool", "List tools", &[(200, "[Tool]", "Tools")]).list(),
@@ -140,18 +140,18 @@ pub(super) const OPERATIONS: &[Operation] = &[
         .json_body("ToolBody")
         .not_found_message(),
     op(TOOLS, "delete", "/v1/ext/tool/{id}", "Delete a tool", DONE_RESPONSE).not_found_message(),
-    op(MCP, "post", "/v1/ext/mcp", "Make an MCP configuration", &[(200, "McpMade", "Made")])
+    op(MCP, "post", "/v1/ext/mcp", "Create an MCP configuration", &[(200, "McpMade", "Created")])
         .json_body("McpBody")
         .workspace_limited(),
     op(MCP, "get", "/v1/ext/mcp", "List MCP configurations", &[(200, "[Mcp]", "MCP configurations")]).list(),
     op(MCP, "get", "/v1/ext/mcp/{id}", "Read an MCP configuration", &[(200, "Mcp", "The MCP configuration")])
         .not_found_error(),
-    op(MCP, "put", "/v1/ext/mcp/{id}", "Replace an MCP configuration", &[(200, "Mcp", "As it is now")])
+    op(MCP, "put", "/v1/ext/mcp/{id}", "Replace an MCP configuration", &[(200, "Mcp", "The updated record")])
         .json_body("McpBody")
         .not_found_error(),
     op(MCP, "delete", "/v1/ext/mcp/{id}", "Delete an MCP configuration", &[(204, "", "Deleted")])
         .not_found_error(),
-    op(KNOWLEDGE, "post", "/v1/ext/kb", "Make a knowledge base of documents", DONE_RESPONSE)
+    op(KNOWLEDGE, "post", "/v1/ext/kb", "Create a knowledge base from documents", DONE_RESPONSE)
         .body(Body::Form("KnowledgeForm"))
         .workspace_limited(),
     op(
@@ -170,7 +170,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         &[(200, "KnowledgeBaseWithDocuments", "The knowledge base")],
     )
     .not_found_message(),
-    op(KNOWLEDGE, "put", "/v1/ext/kb/{id}", "Rename a knowledge base", DONE_RESPONSE)
+    op(KNOWLEDGE, "put", "/v1/ext/kb/{id}", "Change the name and description", DONE_RESPONSE)
         .json_body("KnowledgeBody")
         .not_found_message(),
     op(KNOWLEDGE, "delete", "/v1/ext/kb/{id}", "Delete a knowledge base with its documents", DONE_RESPONSE)
@@ -180,7 +180,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "post",
         "/v1/ext/kb/{id}/doc",
         "Add a document",
-        &[(200, "Added", "Added; it is read in the background")],
+        &[(200, "Added", "Added; it is processed in the background")],
     )
     .body(Body::Form("DocumentForm"))
     .not_found_message()

@@ -10,8 +10,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         SERVER,
         "post",
         "/console/session",
-        "Log in to the console: a cookie, which opens an operation where x-csrf-token comes with it",
-        &[(200, "Session", "Logged in"), (401, "Error", "No valid key")],
+        "Log in to the console; the cookie is valid for requests with the header x-csrf-token",
+        &[(200, "Session", "Logged in"), (401, "Error", "The key is not valid")],
     )
     .json_body("SessionBody")
     .auth(Auth::Public),
@@ -19,8 +19,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         SERVER,
         "get",
         "/console/session",
-        "Whose session the cookie is, with the token for x-csrf-token",
-        &[(200, "Session", "Logged in"), (204, "", "Nobody is logged in")],
+        "Read the session of the cookie, and the token for x-csrf-token",
+        &[(200, "Session", "Logged in"), (204, "", "Not logged in")],
     )
     .auth(Auth::Public),
     op(SERVER, "delete", "/console/session", "Log out of the console", &[(204, "", "Logged out")])

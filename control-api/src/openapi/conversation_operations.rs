@@ -6,8 +6,8 @@ use super::operation::{
 
 const COMMAND_RESPONSES: &[(u16, &str, &str)] = &[
     (200, "Message", "Done"),
-    (409, "Error", "Not in this state"),
-    (503, "NoCapacity", "The call is held by another server; Retry-After says when to come back"),
+    (409, "Error", "Not allowed in this state"),
+    (503, "NoCapacity", "The call runs on another server; Retry-After gives the time to wait"),
 ];
 const PAGE_RESPONSE: &[(u16, &str, &str)] = &[(200, "html", "A page")];
 
@@ -17,11 +17,11 @@ pub(super) const OPERATIONS: &[Operation] = &[
         CONVERSATIONS,
         "post",
         "/v1/auth/conversation",
-        "Make a conversation for a client: its session token",
+        "Create a conversation and a session token for a client",
         &[
-            (200, "Pass", "Made"),
+            (200, "Pass", "Created"),
             (409, "Error", "The agent is not active"),
-            (503, "NoCapacity", "The server takes no new calls"),
+            (503, "NoCapacity", "The server accepts no new calls"),
         ],
     )
     .json_body("AuthBody")
@@ -32,11 +32,11 @@ pub(super) const OPERATIONS: &[Operation] = &[
         CONVERSATIONS,
         "post",
         "/v1/ext/conversation",
-        "Make a conversation",
+        "Create a conversation",
         &[
-            (201, "NewConversation", "Made"),
+            (201, "NewConversation", "Created"),
             (409, "Error", "The agent is not active"),
-            (503, "NoCapacity", "The server takes no new calls"),
+            (503, "NoCapacity", "The server accepts no new calls"),
         ],
     )
     .json_body("ConversationBody")
@@ -63,8 +63,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         CONVERSATIONS,
         "delete",
         "/v1/ext/conversation/{id}",
-        "Erase an ended conversation with all that hangs on it",
-        &[(204, "", "Erased"), (409, "Error", "It has not ended")],
+        "Erase an ended conversation and all data that belong to it",
+        &[(204, "", "Erased"), (409, "Error", "The conversation has not ended")],
     )
     .not_found_error()
     .operate_scope(),
@@ -72,7 +72,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         CONVERSATIONS,
         "get",
         "/v1/ext/conversation/{id}/turns",
-        "Where each turn's time went",
+        "Read the latencies of each turn",
         &[(200, "[Turn]", "Turns")],
     )
     .not_found_error(),
@@ -80,7 +80,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         CONVERSATIONS,
         "get",
         "/v1/ext/conversation/{id}/events",
-        "The conversation's events; a server-sent stream where text/event-stream is accepted",
+        "List the events; as a server-sent stream if the client accepts text/event-stream",
         &[(200, "[Event]", "Events")],
     )
     .not_found_error(),
@@ -88,8 +88,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         CONVERSATIONS,
         "post",
         "/v1/ext/conversation/{id}/feedback",
-        "Keep what the user thought of it; the last word counts",
-        &[(200, "Message", "Kept")],
+        "Store the user's feedback; it replaces earlier feedback",
+        &[(200, "Message", "Stored")],
     )
     .json_body("Feedback")
     .not_found_error()
@@ -99,12 +99,12 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "post",
         "/v1/ext/externalmeeting",
         "Send an agent into a meeting",
-        &[(502, "text", "The meeting service does not take the agent")],
+        &[(502, "text", "The meeting service rejected the agent")],
     )
     .json_body("Meeting")
     .not_found_message()
     .operate_scope(),
-    op(CONTROL, "put", "/v1/conversation/{id}/speak", "Let the agent say this", COMMAND_RESPONSES)
+    op(CONTROL, "put", "/v1/conversation/{id}/speak", "Let the agent speak a text", COMMAND_RESPONSES)
         .json_body("Speak")
         .not_found_error()
         .operate_scope(),
@@ -115,13 +115,13 @@ pub(super) const OPERATIONS: &[Operation] = &[
         CONTROL,
         "post",
         "/v1/conversation/{id}/respond",
-        "Let the agent answer this as if the user had said it",
+        "Let the agent answer a text as if the user had said it",
         COMMAND_RESPONSES,
     )
     .json_body("Respond")
     .not_found_error()
     .operate_scope(),
-    op(CONTROL, "post", "/v1/conversation/{id}/context", "Tell the agent more", COMMAND_RESPONSES)
+    op(CONTROL, "post", "/v1/conversation/{id}/context", "Extend or replace the context", COMMAND_RESPONSES)
         .json_body("Context")
         .not_found_error()
         .operate_scope(),
@@ -129,11 +129,11 @@ pub(super) const OPERATIONS: &[Operation] = &[
         CONTROL,
         "delete",
         "/v1/conversation/{id}",
-        "End the call; its record stays",
+        "End the call; its record is kept",
         &[
             (200, "Ended", "Ended"),
-            (409, "Error", "It has ended"),
-            (503, "NoCapacity", "The call is held by another server, or its end is not stored yet"),
+            (409, "Error", "The conversation has ended"),
+            (503, "NoCapacity", "The call runs on another server, or its end is not stored yet"),
         ],
     )
     .not_found_error()
@@ -142,8 +142,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         WEBHOOKS,
         "get",
         "/v1/ext/conversation/{id}/deliveries",
-        "What became of a conversation's webhooks",
-        &[(200, "[Delivery]", "Webhooks in their order")],
+        "List the webhooks of a conversation with their states",
+        &[(200, "[Delivery]", "Webhooks in the order of their events")],
     )
     .list()
     .not_found_error(),
@@ -151,7 +151,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         WEBHOOKS,
         "get",
         "/v1/ext/deadletters",
-        "Webhooks that were given up, newest first",
+        "List webhooks that were given up, newest first",
         &[(200, "[Delivery]", "Dead letters")],
     )
     .list(),
@@ -159,20 +159,20 @@ pub(super) const OPERATIONS: &[Operation] = &[
         WEBHOOKS,
         "post",
         "/v1/ext/deadletter/{id}/redeliver",
-        "Send a dead letter again, under the same id",
+        "Send a dead letter again with the same id",
         DONE_RESPONSE,
     )
     .not_found_message(),
-    op(KEYS, "post", "/v1/ext/apikey", "Make an API key; it is told only here", &[(201, "NewKey", "Made")])
+    op(KEYS, "post", "/v1/ext/apikey", "Create an API key; it is shown once", &[(201, "NewKey", "Created")])
         .json_body("KeyBody")
         .operate_scope(),
-    op(KEYS, "get", "/v1/ext/apikey", "List API keys by their prefix", &[(200, "[Key]", "Keys")]).list(),
+    op(KEYS, "get", "/v1/ext/apikey", "List API keys with their prefixes", &[(200, "[Key]", "Keys")]).list(),
     op(KEYS, "delete", "/v1/ext/apikey/{id}", "Revoke an API key", DONE_RESPONSE).not_found_message(),
     op(
         SERVER,
         "get",
         "/v1/ext/providers",
-        "What agents may name as their ears, mind and voice",
+        "List the STT, LLM and TTS providers that agents can use",
         &[(200, "[Provider]", "Providers")],
     )
     .list(),
@@ -180,13 +180,13 @@ pub(super) const OPERATIONS: &[Operation] = &[
         JOINING,
         "post",
         "/rtc/{conversation_id}",
-        "Offer a connection (WHIP manners)",
+        "Offer a connection (WHIP)",
         &[
             (201, "sdp", "Answer"),
-            (406, "Error", "The offer has no Opus"),
+            (406, "Error", "The offer does not contain Opus"),
             (409, "Error", "The conversation has ended"),
             (429, "Error", "Too many offers"),
-            (503, "NoCapacity", "No room"),
+            (503, "NoCapacity", "No capacity"),
         ],
     )
     .body(Body::Sdp)
@@ -195,8 +195,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         JOINING,
         "patch",
         "/rtc/{conversation_id}/{resource}",
-        "Candidates; none are needed",
-        &[(204, "", "Taken"), (409, "Error", "The conversation has ended")],
+        "Send ICE candidates; they are optional",
+        &[(204, "", "Accepted"), (409, "Error", "The conversation has ended")],
     )
     .body(Body::Trickle)
     .not_found_error()
@@ -208,13 +208,13 @@ pub(super) const OPERATIONS: &[Operation] = &[
         JOINING,
         "post",
         "/api/offer",
-        "Offer a connection (as RTVI clients do)",
+        "Offer a connection (RTVI)",
         &[
             (200, "Answer", "Answer"),
-            (406, "Error", "The offer has no Opus"),
+            (406, "Error", "The offer does not contain Opus"),
             (409, "Error", "The conversation has ended"),
             (429, "Error", "Too many offers"),
-            (503, "NoCapacity", "No room"),
+            (503, "NoCapacity", "No capacity"),
         ],
     )
     .json_body("Offer")
@@ -223,19 +223,19 @@ pub(super) const OPERATIONS: &[Operation] = &[
         JOINING,
         "patch",
         "/api/offer",
-        "Candidates; none are needed",
-        &[(200, "Taken", "Taken"), (409, "Error", "The conversation has ended")],
+        "Send ICE candidates; they are optional",
+        &[(200, "Taken", "Accepted"), (409, "Error", "The conversation has ended")],
     )
     .json_body("Candidates")
     .auth(Auth::SessionToken),
-    op(JOINING, "get", "/join/{conversation_id}", "The page where a person joins", PAGE_RESPONSE)
+    op(JOINING, "get", "/join/{conversation_id}", "The page where a user joins", PAGE_RESPONSE)
         .auth(Auth::Public),
     op(
         JOINING,
         "get",
         "/join/{conversation_id}/about",
-        "What the page may know of its conversation before it offers anything",
-        &[(200, "About", "Who speaks, and the status"), (409, "Error", "The conversation has ended")],
+        "Read what the page shows of its conversation before the offer",
+        &[(200, "About", "The agent's name, and the status"), (409, "Error", "The conversation has ended")],
     )
     .auth(Auth::SessionToken),
     op(JOINING, "get", "/embed/{agent_id}", "An agent's page for an iframe", PAGE_RESPONSE)
@@ -245,39 +245,39 @@ pub(super) const OPERATIONS: &[Operation] = &[
         JOINING,
         "post",
         "/embed/{agent_id}",
-        "What a click on that page asks for",
+        "Create a conversation for that page",
         &[
-            (200, "Pass", "Made"),
-            (403, "Error", "The asking page is not one of the agent's"),
+            (200, "Pass", "Created"),
+            (403, "Error", "The agent does not allow this origin"),
             (409, "Error", "The agent is not active"),
             (
                 429,
                 "Invalid",
-                "Too many requests of this address, or a limit of the agent's workspace is reached",
+                "Too many requests from this address, or a limit of the agent's workspace is reached",
             ),
-            (503, "NoCapacity", "The server takes no new calls"),
+            (503, "NoCapacity", "The server accepts no new calls"),
         ],
     )
     .json_body("EmbedBody")
     .not_found_message()
     .auth(Auth::Public),
     op(SERVER, "get", "/", "The landing page", PAGE_RESPONSE).auth(Auth::Public),
-    op(SERVER, "get", "/docs", "This document for people", PAGE_RESPONSE).auth(Auth::Public),
+    op(SERVER, "get", "/docs", "This document as an HTML page", PAGE_RESPONSE).auth(Auth::Public),
     op(SERVER, "get", "/openapi.json", "This document", &[(200, "Document", "The document")])
         .auth(Auth::Public),
-    op(SERVER, "get", "/healthz", "Whether the server lives", &[(200, "Health", "It does")])
+    op(SERVER, "get", "/healthz", "Check whether the server is running", &[(200, "Health", "It is running")])
         .auth(Auth::Public),
     op(
         SERVER,
         "get",
         "/readyz",
-        "Whether it takes calls",
+        "Check whether the server accepts calls",
         &[
-            (200, "Health", "It does, and what has failed all the same"),
-            (503, "Health", "It does not, and why"),
+            (200, "Health", "It accepts calls; with the reason if a part has failed"),
+            (503, "Health", "It accepts no calls; with the reason"),
         ],
     )
     .auth(Auth::Public),
-    op(SERVER, "get", "/metrics", "Numbers for Prometheus", &[(200, "metrics", "Metrics")])
+    op(SERVER, "get", "/metrics", "Metrics for Prometheus", &[(200, "metrics", "Metrics")])
         .auth(Auth::LocalOrMetricsToken),
 ];

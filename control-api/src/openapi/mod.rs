@@ -75,7 +75,7 @@ fn document() -> Value {
         "info": {
             "title": "Visavis",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Live conversations with video agents: agents and what hangs on them, conversations, webhooks.",
+            "description": "Live conversations with video agents: agents and their resources, conversations, webhooks.",
             "license": {"name": "MIT OR Apache-2.0"},
         },
         "tags": tags(),
@@ -169,16 +169,16 @@ fn parameters(operation: &Operation) -> Vec<Value> {
         parameters.push(json!({"name": name, "in": "query", "required": false, "schema": schema, "description": description}));
     };
     if operation.list {
-        query("offset", json!({"type": "integer", "minimum": 0, "default": 0}), "Items to skip");
+        query("offset", json!({"type": "integer", "minimum": 0, "default": 0}), "Number of items to skip");
         query(
             "perpage",
             json!({"type": "integer", "minimum": 1}),
-            "Items of the page; 10 if not stated where the list pages, at most 100",
+            "Maximum number of items, at most 100; default: 10, or all items if the list is not paged",
         );
-        query("search", json!({"type": "string"}), "Part of an item's name or id, in any case");
+        query("search", json!({"type": "string"}), "Text in an item's name or id, in any case");
         query("fromDate", json!({"type": "string", "format": "date"}), "Created on or after this day (UTC)");
         query("toDate", json!({"type": "string", "format": "date"}), "Created before this day (UTC)");
-        query("type", json!({"type": "string"}), "Of this type");
+        query("type", json!({"type": "string"}), "Items of this type");
     }
     parameters
 }
@@ -212,8 +212,8 @@ fn responses(operation: &Operation) -> Value {
         responses.entry(status).or_insert(response);
     };
     if operation.auth != Auth::Public {
-        error("401", "Error", "No valid key or token");
-        error("500", "Error", "The server failed; its log says why");
+        error("401", "Error", "The key or token is not valid");
+        error("500", "Error", "Internal error; the reason is in the server's log");
     }
     if operation.auth == Auth::ApiKey && operation.scope > Scope::Read {
         error("403", "Error", "The scope of this key does not allow it");
@@ -222,31 +222,31 @@ fn responses(operation: &Operation) -> Value {
         error(
             "429",
             "Invalid",
-            "Too many requests of this key, or a limit of its workspace is reached; Retry-After says when to come back, where time helps",
+            "Too many requests with this key, or a limit of its workspace is reached; Retry-After gives the time to wait, if waiting helps",
         );
     }
     if operation.auth == Auth::ApiKey {
-        error("429", "Error", "Too many requests of this key; Retry-After says when to come back");
+        error("429", "Error", "Too many requests with this key; Retry-After gives the time to wait");
     }
     if operation.list {
-        error("400", "Invalid", "The query is at fault");
+        error("400", "Invalid", "The query is not valid");
     }
     match operation.body {
         Body::None => {}
         Body::Form(_) => {
-            error("400", "Invalid", "The body is at fault");
-            error("415", "Error", "The body has another media type");
+            error("400", "Invalid", "The body is not valid");
+            error("415", "Error", "The media type of the body is not supported");
         }
         _ => {
-            error("400", "Invalid", "The body is at fault");
+            error("400", "Invalid", "The body is not valid");
             error("413", "Error", "The body is too large");
-            error("415", "Error", "The body has another media type");
+            error("415", "Error", "The media type of the body is not supported");
         }
     }
     if let Some(schema) = operation.not_found_schema {
-        error("404", schema, "There is no such record");
+        error("404", schema, "The record does not exist");
     }
-    error("421", "Error", "The server does not answer to this Host");
+    error("421", "Error", "The server does not accept this Host header");
     Value::Object(responses)
 }
 
@@ -262,11 +262,11 @@ fn docs_page() -> String {
         let auth = match operation.auth {
             Auth::ApiKey => format!("API key of scope {}", operation.scope),
             Auth::SessionToken => "session token".into(),
-            Auth::LocalOrMetricsToken => "this machine, or the metrics token".into(),
-            Auth::Public => "open".into(),
+            Auth::LocalOrMetricsToken => "a client on this machine, or the metrics token".into(),
+            Auth::Public => "nothing".into(),
         };
         body.push_str(&format!(
-            "<details><summary><code>{} {}</code> {}</summary><p>Needs: {auth}.</p>",
+            "<details><summary><code>{} {}</code> {}</summary><p>Requires: {auth}.</p>",
             operation.method.to_uppercase(),
             web::escape(operation.path),
             web::escape(operation.summary),
@@ -289,7 +289,7 @@ fn docs_page() -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
          <title>Visavis API</title><link rel=\"stylesheet\" href=\"/assets/base.css\"><link rel=\"stylesheet\" href=\"/assets/docs.css\">\
          <link rel=\"icon\" href=\"/assets/icon.svg\"></head><body><main><h1>Visavis API</h1>\
-         <p>Every request carries <code>x-api-key</code>. The same as data: <a href=\"/openapi.json\">/openapi.json</a>.</p>\n{body}</main></body></html>\n"
+         <p>API requests require the header <code>x-api-key</code>. This document as JSON: <a href=\"/openapi.json\">/openapi.json</a>.</p>\n{body}</main></body></html>\n"
     )
 }
 
