@@ -151,7 +151,7 @@ fn an_explanation_names_rule_deadline_and_setting() {
         }
     }
     let lines = why(json!(null), json!({"from": 6, "to": 6.2, "text": "Stop!"}));
-    for expected in ["6.4 held: the user's words are final", "6.4 killed: the user's words are final"] {
+    for expected in ["6.4 held: the user's words are final", "6.4 cancelled: the user's words are final"] {
         assert!(lines.iter().any(|why| why == expected), "{expected}: {lines:#?}");
     }
     // A transcript that never comes.

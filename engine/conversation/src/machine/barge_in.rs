@@ -212,7 +212,7 @@ impl Conversation {
         self.timers.clear(TimerKind::HeardUpdate);
         self.update_agent_state();
         if self.spec.false_interruption_timeout.is_none() {
-            self.explain_decision(|| "killed: false_interruption_timeout is null".into());
+            self.explain_decision(|| "cancelled: false_interruption_timeout is null".into());
             self.cancel_reply(0, true);
         } else {
             self.schedule_resume();
@@ -337,7 +337,7 @@ impl Conversation {
             }
             // Without `false_interruption_timeout`, `hold` has already cancelled the reply.
             if self.floor.front().is_some_and(|head| head.held) {
-                self.explain_decision(|| "killed: the user's words are final".into());
+                self.explain_decision(|| "cancelled: the user's words are final".into());
                 self.cancel_reply(0, true);
             }
         }
@@ -373,7 +373,7 @@ impl Conversation {
         }
         // Without `false_interruption_timeout`, `hold` has already cancelled the reply.
         if self.floor.front().is_some_and(|head| head.held) {
-            self.explain_decision(|| "killed: the user's words begin with a stop word".into());
+            self.explain_decision(|| "cancelled: the user's words begin with a stop word".into());
             self.cancel_reply(0, true);
         }
         self.cancel_waiting_replies();
@@ -382,7 +382,7 @@ impl Conversation {
     /// Kills the answers to older turns that wait behind other speech.
     pub(crate) fn cancel_waiting_replies(&mut self) {
         while let Some(index) = self.floor.iter().skip(1).position(|reply| reply.kind == ReplyKind::Turn) {
-            self.explain_decision(|| "killed: a waiting reply to an older turn".into());
+            self.explain_decision(|| "cancelled: a waiting reply to an older turn".into());
             self.cancel_reply(index + 1, true);
         }
     }

@@ -292,7 +292,7 @@ impl Conversation {
         if !head.interruptible && !head.is_unheard_greeting() {
             return CommandOutcome::Rejected(Rejection::Uninterruptible);
         }
-        self.explain_decision(|| "killed: an interrupt was requested".into());
+        self.explain_decision(|| "cancelled: an interrupt was requested".into());
         self.cancel_reply(0, true);
         while let Some(index) =
             self.floor.iter().position(|reply| reply.interruptible || reply.kind == ReplyKind::Turn)

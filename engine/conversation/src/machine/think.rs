@@ -87,7 +87,7 @@ impl Conversation {
         let wants_reply = wants_reply && !self.is_ending();
         if wants_reply {
             if self.floor.front().is_some_and(|head| head.interruptible || head.is_unheard_greeting()) {
-                self.explain_decision(|| "killed: a new turn is committed".into());
+                self.explain_decision(|| "cancelled: a new turn is committed".into());
                 self.cancel_reply(0, true);
             }
             self.cancel_waiting_replies();
