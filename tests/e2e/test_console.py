@@ -182,7 +182,7 @@ def test_every_field_of_an_agent_can_be_set_and_what_is_not_touched_stays(server
     page.get_by_label("call_ended", exact=True).check()
     page.get_by_label("How fast it answers").select_option("deliberate")
     page.get_by_label("Welcome", exact=True).fill("Hello!\nGood day!")
-    page.get_by_label("Longest call").fill("120")
+    page.get_by_label("Maximum call duration").fill("120")
     page.get_by_label("May be embedded in web pages").check()
     page.get_by_label("Pages that may embed it").fill("https://shop.example")
     page.get_by_role("button", name="Add a word").click()
@@ -242,7 +242,7 @@ def test_every_field_of_an_agent_can_be_set_and_what_is_not_touched_stays(server
             "guardrails",
             "/v1/ext/guardrail",
             {"Name": "No advice", "Rule": "Asks for advice.", "What the agent says then": "I may not."},
-            ("Tell this address", "ftp://x", "must be a valid http(s) URL"),
+            ("Webhook address", "ftp://x", "must be a valid http(s) URL"),
             lambda r: r["key"] == "no_advice" and r["response_message"] == "I may not.",
         ),
         (
@@ -305,8 +305,8 @@ def test_an_agent_is_made_of_a_template(server, console):
     page.get_by_label(re.compile("^Name")).first.fill("Guide")
     page.get_by_label(re.compile("^Instructions")).fill("You guide visitors.")
     page.click("text=Create template")
-    page.click("text=Make an agent")
-    page.get_by_label("More for this agent").fill("You are in the second room.")
+    page.click("text=Create an agent")
+    page.get_by_label("Additional instructions").fill("You are in the second room.")
     page.click("dialog >> text=Create agent")
     page.wait_for_selector("text=It is ready.")
     agent = server.request("GET", f"/v1/ext/agent/{page.url.split('/')[-1].split('?')[0]}").json()
@@ -408,7 +408,7 @@ def test_conversations_are_filtered_by_all_that_the_api_has(server, console):
     page.click("text=Show all")
     page.wait_for_selector("tbody tr >> nth=19")
     page.click(".chip:has-text('Ended')")
-    page.wait_for_selector("tr:has-text('Ended by a program')")
+    page.wait_for_selector("tr:has-text('Ended by the API')")
     page.wait_for_selector("tbody tr:has-text('Not joined yet')", state="detached")
 
 
@@ -425,10 +425,10 @@ def test_a_key_is_shown_once_and_revoking_the_own_one_logs_out(server, console):
     page.click("text=Log out")
     page.wait_for_selector("#key")
     console_page.login(key).open("keys")
-    page.click("tr:has-text('Yours now') >> text=Revoke")
+    page.click("tr:has-text('Current key') >> text=Revoke")
     with console_page.expect_status(401):
         page.click("dialog >> text=Revoke >> nth=-1")
-        page.wait_for_selector("#login-problem:has-text('Your session is over')")
+        page.wait_for_selector("#login-problem:has-text('Your session has ended')")
 
 
 def test_avatars_and_providers_show_their_state(server, console):
@@ -445,7 +445,7 @@ def test_avatars_and_providers_show_their_state(server, console):
     console_page.open("providers")
     page.wait_for_selector("li:has-text('PocketSphinx'):has-text('Ready')")
     page.wait_for_selector("li:has-text('OpenAI'):has-text('Needs a key')")
-    page.wait_for_selector(".pill:has-text('Takes calls')")
+    page.wait_for_selector(".pill:has-text('Accepts calls')")
 
 
 def test_an_agent_is_sent_into_a_meeting(server, console):
@@ -456,11 +456,11 @@ def test_an_agent_is_sent_into_a_meeting(server, console):
     page.click("text=Send into a meeting")
     address = page.get_by_label(re.compile("^Address of the meeting"))
     assert (
-        page.get_by_label("What wakes it").is_hidden()
-        and page.get_by_label(re.compile("^Its name there")).input_value() == "Mia"
+        page.get_by_label("Wake phrase").is_hidden()
+        and page.get_by_label(re.compile("^Name in the meeting")).input_value() == "Mia"
     )
-    page.get_by_label("How it takes part").select_option("observer")
-    page.get_by_label("What wakes it").fill("Hey Mia")
+    page.get_by_label("Participation mode").select_option("observer")
+    page.get_by_label("Wake phrase").fill("Hey Mia")
     page.click("dialog >> text=Send >> nth=-1")
     page.wait_for_selector("dialog .fault:has-text('The address is required.')")
     address.fill("https://example.com/room")
@@ -473,7 +473,7 @@ def test_an_agent_is_sent_into_a_meeting(server, console):
     with console_page.expect_status(502):
         page.click("dialog >> text=Send >> nth=-1")
         page.wait_for_selector("dialog .problem:has-text('Unable to create agent request.')")
-    assert page.get_by_label("What wakes it").input_value() == "Hey Mia"
+    assert page.get_by_label("Wake phrase").input_value() == "Hey Mia"
     assert page.evaluate(FIND_UNNAMED_ELEMENTS) == []
     console_page.save_screenshot("console-meeting")
 

@@ -286,7 +286,7 @@ def test_a_second_window_takes_the_call_over(server, call):
     first.join()
     second = call().open(conversation["join_link"])
     second.join()
-    first.page.wait_for_selector("#over-title:has-text('The call goes on elsewhere')")
+    first.page.wait_for_selector("#over-title:has-text('The call continues elsewhere')")
     question_audio = second.speak(FIRST_ROOM)
     second.wait_for_sound(question_audio.end)
     assert server.get_conversation(conversation["id"])["status"] == "IN_PROGRESS"

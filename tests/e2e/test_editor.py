@@ -158,7 +158,7 @@ def create_agent_with_avatar(console_page, avatar):
     assert small and all(side == [44, 44] for side in small), small
     console_page.save_screenshot("editor-own")
     console_page.open(f"avatars/{avatar}")
-    page.click("a:has-text('Make an agent')")
+    page.click("a:has-text('Create an agent')")
     console_page.wait_until_loaded()
     assert page.locator(f"input[value='{avatar}']").is_checked()
     page.fill("#f-agent-name", "Zoe")
@@ -191,7 +191,7 @@ def test_an_avatar_is_set_in_the_editor_and_then_it_talks(server, console, call,
     console_page = console().login()
     preview_stub = PreviewStub(console_page)
     console_page.open("avatars")
-    console_page.page.click("text=Draw a person")
+    console_page.page.click("text=Draw an avatar")
     console_page.wait_until_loaded()
     zoe, _ = set_up_avatar(console_page)
     assert {order["size"] for order in preview_stub.requests} == {128, 256}
@@ -227,7 +227,7 @@ def test_an_avatar_is_set_in_the_editor_and_then_it_talks(server, console, call,
 def test_an_avatar_is_made_by_sliders_and_then_it_talks(server, console, call, luma, report):
     console_page = console().login().open("avatars")
     page = console_page.page
-    page.click("text=Draw a person")
+    page.click("text=Draw an avatar")
     console_page.wait_until_loaded()
     zoe, latencies = set_up_avatar(console_page)
     drawn = luma(zoe)

@@ -21,7 +21,7 @@ test("a full server, a busy one and one that is not ready have different words",
   assert.match(text(503, "the call ends and restarts too fast"), /too busy/);
   assert.match(text(503, "the server is shutting down"), /restart/);
   assert.match(text(503, "certificate and models are still loading"), /getting ready/);
-  assert.match(text(503, "flite: libflite.so.1 is not there"), /cannot take calls/);
+  assert.match(text(503, "flite: libflite.so.1 is missing"), /cannot accept calls/);
 });
 
 test("a limit of the workspace is not blamed on the visitor", () => {

@@ -8,15 +8,15 @@ const ENDPOINTING_DELAYS = { proactive: [0.3, 2], balanced: [0.4, 3], deliberate
 const EVENTS = ["user.started_speaking", "user.stopped_speaking", "utterance_committed", "agent.started_speaking", "agent.stopped_speaking", "agent.interrupted", "tool_call", "max_call_duration_warning", "max_call_duration_timeout", "participant_left", "call_ended"];
 
 const ofType = (providers, type) => providers.filter((provider) => provider.provider_type === type);
-const providerOptions = (providers, type) => [["", "This server's own"], ...ofType(providers, type).filter((p) => p.provider !== "builtin").map((p) => [p.provider, p.display_name]), ...ofType(providers, type).filter((p) => p.provider === "builtin").map((p) => [p.provider, p.display_name])];
+const providerOptions = (providers, type) => [["", "Default of this server"], ...ofType(providers, type).filter((p) => p.provider !== "builtin").map((p) => [p.provider, p.display_name]), ...ofType(providers, type).filter((p) => p.provider === "builtin").map((p) => [p.provider, p.display_name])];
 const fieldItems = (providers, type, field) => ofType(providers, type).flatMap((p) => p.additional_fields).filter((f) => f.name === field).flatMap((f) => f.items);
 
-/** The options for the voice: the server's choice, then all voices of this server. */
+/** The options for the voice: the server's default, then all voices of this server. */
 export function voiceOptions(providers) {
-  return [["", "The server's choice"], ...fieldItems(providers, "tts", "voice_id").map(({ value, label }) => [value, `${label} (${value})`])];
+  return [["", "Default of this server"], ...fieldItems(providers, "tts", "voice_id").map(({ value, label }) => [value, `${label} (${value})`])];
 }
 
-const attachmentField = (path, label, records) => ({ path, label, kind: "cards", options: records, emptyText: `None yet. Make one under ${label}, in the menu.`, class: "wide" });
+const attachmentField = (path, label, records) => ({ path, label, kind: "cards", options: records, emptyText: `None yet. Create one under ${label} in the menu.`, class: "wide" });
 
 /**
  * The sections of the form. The lists are the records that the form offers.
@@ -28,77 +28,77 @@ export function agentSections({ template = false, avatars, providers, knowledge,
   const llmProvider = (get) => get(`${MODELS_PATH}.llm.provider`);
   return [
     { id: "basics", title: "Basics", fields: [
-      { path: namePath, label: "Name", required: true, hint: template ? undefined : "How you and your lists call it." },
-      { path: `${AVATAR_PATH}.persona_name`, label: "Persona", emptyValue: null, hint: "What callers see. Empty: the name of the face." },
-      { path: promptPath, label: "Instructions", kind: "area", rows: 7, required: true, class: "wide", hint: "Who it is, what it does, how it speaks. Spoken answers are best kept short." },
-      { path: `${AVATAR_PATH}.avatar_key_id`, label: "Face", kind: "cards", single: true, showPictures: true, options: avatarOptions, class: "wide", required: !template },
+      { path: namePath, label: "Name", required: true, hint: template ? undefined : "Shown in lists." },
+      { path: `${AVATAR_PATH}.persona_name`, label: "Persona", emptyValue: null, hint: "Shown to callers. Empty: the name of the avatar." },
+      { path: promptPath, label: "Instructions", kind: "area", rows: 7, required: true, class: "wide", hint: "Its role, tasks and style. Short answers are best for speech." },
+      { path: `${AVATAR_PATH}.avatar_key_id`, label: "Avatar", kind: "cards", single: true, showPictures: true, options: avatarOptions, class: "wide", required: !template },
     ] },
-    { id: "speech", title: "Voice and hearing", summary: "Voice, pronunciation, language", open: false, fields: [
+    { id: "speech", title: "Voice and speech recognition", summary: "Voice, pronunciation, language", open: false, fields: [
       { path: `${MODELS_PATH}.tts.voice_id`, label: "Voice", kind: "select", options: voiceOptions(providers), emptyValue: null },
-      { path: `${MODELS_PATH}.tts.provider`, label: "Voice provider", kind: "select", options: providerOptions(providers, "tts"), emptyValue: null },
-      { path: `${MODELS_PATH}.tts.model_id`, label: "Voice model", emptyValue: null },
-      { path: `${MODELS_PATH}.tts.token`, label: "Voice provider's key", kind: "secret" },
-      { path: `${MODELS_PATH}.tts.sample_rate`, label: "Sample rate", kind: "number", unit: "Hz", placeholder: "as the voice has it" },
-      { path: `${MODELS_PATH}.tts.custom_pronunciation`, label: "Pronunciation", name: "Pronunciation", kind: "pairs", columns: ["word", "pronunciation"], labels: ["Word", "Said as"], singular: "word", class: "wide" },
+      { path: `${MODELS_PATH}.tts.provider`, label: "TTS provider", kind: "select", options: providerOptions(providers, "tts"), emptyValue: null },
+      { path: `${MODELS_PATH}.tts.model_id`, label: "TTS model", emptyValue: null },
+      { path: `${MODELS_PATH}.tts.token`, label: "TTS provider's key", kind: "secret" },
+      { path: `${MODELS_PATH}.tts.sample_rate`, label: "Sample rate", kind: "number", unit: "Hz", placeholder: "default of the voice" },
+      { path: `${MODELS_PATH}.tts.custom_pronunciation`, label: "Pronunciation", name: "Pronunciation", kind: "pairs", columns: ["word", "pronunciation"], labels: ["Word", "Spoken as"], singular: "word", class: "wide" },
       { path: `${MODELS_PATH}.stt.language`, label: "Language", emptyValue: null, suggestions: fieldItems(providers, "stt", "language").map((item) => item.value), hint: "Such as en." },
-      { path: `${MODELS_PATH}.stt.provider`, label: "Hearing provider", kind: "select", options: providerOptions(providers, "stt"), emptyValue: null },
-      { path: `${MODELS_PATH}.stt.model`, label: "Hearing model", emptyValue: null },
-      { path: `${MODELS_PATH}.stt.fallback_model`, label: "Fallback hearing model", emptyValue: null },
-      { path: `${MODELS_PATH}.stt.token`, label: "Hearing provider's key", kind: "secret" },
+      { path: `${MODELS_PATH}.stt.provider`, label: "STT provider", kind: "select", options: providerOptions(providers, "stt"), emptyValue: null },
+      { path: `${MODELS_PATH}.stt.model`, label: "STT model", emptyValue: null },
+      { path: `${MODELS_PATH}.stt.fallback_model`, label: "Fallback STT model", emptyValue: null },
+      { path: `${MODELS_PATH}.stt.token`, label: "STT provider's key", kind: "secret" },
     ] },
-    { id: "mind", title: "Language model", summary: "Which model answers, with which context", open: false, fields: [
+    { id: "mind", title: "Language model", summary: "Model, context, memory", open: false, fields: [
       { path: `${MODELS_PATH}.llm.provider`, label: "Provider", kind: "select", options: providerOptions(providers, "llm"), emptyValue: null },
-      { path: `${MODELS_PATH}.llm.model`, label: "Model", emptyValue: null, placeholder: "The provider's own" },
+      { path: `${MODELS_PATH}.llm.model`, label: "Model", emptyValue: null, placeholder: "default of the provider" },
       { path: `${MODELS_PATH}.llm.url`, label: "Address", type: "url", emptyValue: null, placeholder: "http://127.0.0.1:8000/v1", hint: "Base address of an OpenAI-compatible server; ends in /v1.", visibleIf: (get) => llmProvider(get) === "custom" || llmProvider(get) === "openai" || get(`${MODELS_PATH}.llm.url`) },
-      { path: `${MODELS_PATH}.llm.token`, label: "Key", name: "Key", kind: "secret", hint: "Kept encrypted and never shown again.", visibleIf: (get) => llmProvider(get) === "custom" || llmProvider(get) === "openai" || get(`${MODELS_PATH}.llm.token`) },
-      { path: `${MODELS_PATH}.llm.fallback_model`, label: "Fallback model", emptyValue: null, hint: "Asked when the first one fails." },
+      { path: `${MODELS_PATH}.llm.token`, label: "Key", name: "Key", kind: "secret", hint: "Stored encrypted and never shown again.", visibleIf: (get) => llmProvider(get) === "custom" || llmProvider(get) === "openai" || get(`${MODELS_PATH}.llm.token`) },
+      { path: `${MODELS_PATH}.llm.fallback_model`, label: "Fallback model", emptyValue: null, hint: "Used if the first model fails." },
       { path: "config.conversationalContext", label: "Context", kind: "area", rows: 3, class: "wide", hint: "Facts that every conversation starts with." },
       { path: "config.memory.isEnabled", label: "Remember earlier conversations with the same user", kind: "check" },
       { path: "config.memory.instruction", label: "What to remember", kind: "area", rows: 2, class: "wide", visibleIf: (get) => get("config.memory.isEnabled") },
     ] },
-    { id: "knows", title: "Knowledge, tools and rules", summary: "What is attached", open: false, description: "Changes count from the next conversation on.", fields: [
+    { id: "knows", title: "Knowledge, tools and rules", summary: "Attached resources", open: false, description: "Changes apply from the next conversation.", fields: [
       attachmentField("knowledge_base", "Knowledge", knowledge.map((record) => ({ id: record.id, name: record.name, description: record.description }))),
       attachmentField("tool", "Tools", tools.map((record) => ({ id: record.id, name: record.schema.name, description: record.schema.description }))),
       attachmentField("guardrail", "Guardrails", guardrails.map((record) => ({ id: record.id, name: record.name, description: record.prompt }))),
       attachmentField("mcp", "MCP servers", mcp.map((record) => ({ id: record.id, name: record.name, description: record.description }))),
     ] },
-    { id: "says", title: "What it says by itself", summary: "Welcome, silence, goodbye, longest call", open: false, description: "One text a line; they are used in turn.", fields: [
+    { id: "says", title: "Automatic messages", summary: "Welcome, call-outs, goodbye, maximum duration", open: false, description: "One text per line; they are used in turn.", fields: [
       { path: `${AVATAR_PATH}.welcome_message.messages`, label: "Welcome", kind: "lines", class: "wide", hint: "Empty: the caller speaks first." },
       { path: `${AVATAR_PATH}.welcome_message.wait_time`, label: "Wait before the welcome", kind: "number", unit: "s", min: 0, max: 60 },
-      { path: `${AVATAR_PATH}.idle_timeout.timeout`, label: "Silence before it asks", kind: "number", unit: "s", min: 0, hint: "0 or empty: it never asks." },
-      { path: `${AVATAR_PATH}.idle_timeout.filler_phrases`, label: "What it asks after silence", kind: "lines", class: "wide" },
-      { path: `${AVATAR_PATH}.idle_timeout.end_after`, label: "Hang up after unanswered questions", kind: "number", step: 1, min: 0, hint: "Empty: never." },
-      { path: "config.maxCallDuration", label: "Longest call", kind: "number", unit: "s", min: 0, placeholder: "300" },
+      { path: `${AVATAR_PATH}.idle_timeout.timeout`, label: "Silence before a call-out", kind: "number", unit: "s", min: 0, hint: "0 or empty: no call-outs." },
+      { path: `${AVATAR_PATH}.idle_timeout.filler_phrases`, label: "Call-outs after silence", kind: "lines", class: "wide" },
+      { path: `${AVATAR_PATH}.idle_timeout.end_after`, label: "Hang up after unanswered call-outs", kind: "number", step: 1, min: 0, hint: "Empty: never." },
+      { path: "config.maxCallDuration", label: "Maximum call duration", kind: "number", unit: "s", min: 0, placeholder: "300" },
       { path: `${AVATAR_PATH}.exit_heads_up_message.callout_before`, label: "Warn before the end", kind: "number", unit: "s", min: 0 },
       { path: `${AVATAR_PATH}.exit_heads_up_message.messages`, label: "Warning", kind: "lines", class: "wide" },
       { path: `${AVATAR_PATH}.exit_message.messages`, label: "Goodbye", kind: "lines", class: "wide" },
-      { path: "config.error_message", label: "When something fails", class: "wide", emptyValue: null, hint: "Empty: it stays silent." },
+      { path: "config.error_message", label: "Error message", class: "wide", emptyValue: null, hint: "Spoken if a model fails. Empty: none." },
     ] },
-    { id: "turns", title: "Turn-taking", summary: "When it speaks, when it yields", open: false, fields: [
+    { id: "turns", title: "Turn-taking", summary: "Response speed, interruptions", open: false, fields: [
       { path: `${AVATAR_PATH}.turn_handling`, label: "How fast it answers", kind: "select", options: [["proactive", "Proactive: answers at once"], ["balanced", "Balanced"], ["deliberate", "Deliberate: waits for pauses to end"]] },
       { path: `${AVATAR_PATH}.interruptability`, label: "How easily it is interrupted", kind: "select", options: [["high", "High: any sound"], ["medium", "Medium"], ["low", "Low: a few words"]] },
       { path: `${MODELS_PATH}.stt.min_endpointing_delay`, label: "Shortest pause that ends a turn", kind: "number", unit: "s", min: 0, max: 10, placeholder: "as above" },
       { path: `${MODELS_PATH}.stt.max_endpointing_delay`, label: "Longest wait for more words", kind: "number", unit: "s", min: 0, max: 10, placeholder: "as above" },
-      { path: `${MODELS_PATH}.stt.turn_model`, label: "Let the turn model listen whether the caller has finished", kind: "check" },
-      { path: "config.turn", label: "Fine settings", kind: "json", class: "wide", hint: "JSON, such as {\"min_interruption_words\": 2}. They win over the choices above." },
+      { path: `${MODELS_PATH}.stt.turn_model`, label: "Use the turn model to detect the end of a turn", kind: "check" },
+      { path: "config.turn", label: "Advanced settings", kind: "json", class: "wide", hint: "JSON, such as {\"min_interruption_words\": 2}. They override the settings above." },
     ] },
-    { id: "hooks", title: "Webhooks", summary: "Which events your server gets", open: false, fields: [
-      { path: "callback_url", label: "Address", name: "Address", type: "url", class: "wide", placeholder: "https://example.com/hook", hint: "Gets a signed POST for each event below. Empty: none." },
+    { id: "hooks", title: "Webhooks", summary: "Events for your server", open: false, fields: [
+      { path: "callback_url", label: "Address", name: "Address", type: "url", class: "wide", placeholder: "https://example.com/hook", hint: "Receives a signed POST for each event below. Empty: none." },
       { path: "callback_events", label: "Events", kind: "cards", class: "wide", options: EVENTS.map((event) => ({ id: event, name: event })) },
     ] },
     { id: "more", title: "Sharing and more", summary: "Embedding, recording, activity", open: false, fields: [
       { path: "embed.enabled", label: "May be embedded in web pages", kind: "check" },
-      { path: "embed.origins", label: "Pages that may embed it", kind: "lines", class: "wide", placeholder: "https://www.example.com", hint: "One origin a line. Empty: any page.", visibleIf: (get) => get("embed.enabled") },
-      { path: "is_active", label: "Active: takes calls", kind: "check", initial: true },
+      { path: "embed.origins", label: "Pages that may embed it", kind: "lines", class: "wide", placeholder: "https://www.example.com", hint: "One origin per line. Empty: any page.", visibleIf: (get) => get("embed.enabled") },
+      { path: "is_active", label: "Active: accepts calls", kind: "check", initial: true },
       { path: "record", label: "Record its calls", kind: "check" },
       { path: "config.expose_tools", label: "Show tool calls' data to the caller's browser", kind: "check" },
-      { path: "config.trust_client_context", label: "Trust the caller data from web pages: all of them are yours", kind: "check", hint: "Otherwise the data counts as a claim of the caller." },
-      { path: "config.record_trace", label: "Keep a trace of each call for replaying", kind: "check" },
-      { path: "type", label: "Type", emptyValue: null, hint: "A word of yours; conversations can be filtered by it." },
+      { path: "config.trust_client_context", label: "Trust the caller data from web pages (only if all pages are yours)", kind: "check", hint: "Otherwise the data is treated as unverified." },
+      { path: "config.record_trace", label: "Record a trace of each call for replay", kind: "check" },
+      { path: "type", label: "Type", emptyValue: null, hint: "Free text; conversations can be filtered by it." },
       { path: "email", label: "E-mail for meeting invitations", type: "email", emptyValue: null },
-      { path: `${AVATAR_PATH}.frame_rate`, label: "Pictures a second", kind: "number", min: 1, max: 60 },
-      { path: "config.timeout", label: "Call limit of older clients", kind: "number", unit: "s", min: 0, hint: "Used if the longest call is not set." },
-      { path: `${AVATAR_PATH}.exit_message.max_call_duration`, label: "Call limit of this face", kind: "number", unit: "s", min: 0, hint: "Used if neither of the others is set." },
+      { path: `${AVATAR_PATH}.frame_rate`, label: "Frames per second", kind: "number", min: 1, max: 60 },
+      { path: "config.timeout", label: "Call limit of older clients", kind: "number", unit: "s", min: 0, hint: "Used if the maximum call duration is not set." },
+      { path: `${AVATAR_PATH}.exit_message.max_call_duration`, label: "Call limit of this avatar", kind: "number", unit: "s", min: 0, hint: "Used if neither of the others is set." },
     ] },
   ];
 }

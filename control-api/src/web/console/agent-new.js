@@ -25,13 +25,13 @@ export async function newAgentPage({ query, signal, navigate, setUnsavedCheck })
     value: { avatars: [{ avatar_key_id: avatarId, welcome_message: { messages: [] } }], agent_name: "", agent_system_prompt: "" },
     sections: [
       { id: "who", title: "1. Who is it?", fields: [
-        { path: "avatars[0].avatar_key_id", label: "Face", kind: "cards", single: true, showPictures: true, options, class: "wide", required: true },
+        { path: "avatars[0].avatar_key_id", label: "Avatar", kind: "cards", single: true, showPictures: true, options, class: "wide", required: true },
         { path: "agent_name", label: "Name", required: true, max: 200 },
         { path: "avatars[0].config.tts.voice_id", label: "Voice", kind: "select", options: voiceOptions(providers), emptyValue: null },
       ] },
       { id: "job", title: "2. What does it do?", fields: [
-        { path: "agent_system_prompt", label: "Instructions", kind: "area", rows: 5, required: true, class: "wide", hint: "Tell it as you would tell a new colleague." },
-        { path: "avatars[0].welcome_message.messages", label: "First words", kind: "lines", rows: 2, class: "wide", hint: "It says this when somebody joins." },
+        { path: "agent_system_prompt", label: "Instructions", kind: "area", rows: 5, required: true, class: "wide", hint: "Write it as for a new colleague." },
+        { path: "avatars[0].welcome_message.messages", label: "First words", kind: "lines", rows: 2, class: "wide", hint: "Spoken when somebody joins." },
       ] },
       { id: "facts", title: "3. What should it know?", description: "Prices, opening hours, answers to common questions. You can add files later, under Knowledge.", fields: [
         { path: "facts", label: "Facts", kind: "area", rows: 5, class: "wide", placeholder: "We are open from nine to five, Monday to Friday.\nA haircut costs thirty dollars." },
@@ -44,7 +44,7 @@ export async function newAgentPage({ query, signal, navigate, setUnsavedCheck })
       if (facts.trim()) {
         const knowledgeBase = new FormData();
         knowledgeBase.set("name", `What ${agent.agent_name} knows`);
-        knowledgeBase.set("description", "Written when the agent was made");
+        knowledgeBase.set("description", "Created with the agent");
         knowledgeBase.set("text", facts);
         const { id } = await api.post("/v1/ext/kb", knowledgeBase);
         // If the agent is rejected, its knowledge base is removed again.
@@ -61,7 +61,7 @@ export async function newAgentPage({ query, signal, navigate, setUnsavedCheck })
   });
   const promptField = formView.field("agent_system_prompt");
   const welcomeField = formView.field("avatars[0].welcome_message.messages");
-  const exampleButtons = h("div", { class: "examples", role: "group", "aria-label": "Examples" }, h("span", { class: "soft" }, "Begin with"), EXAMPLES.map(([name, prompt, greeting]) => h("button", { type: "button", class: "small", onclick: () => {
+  const exampleButtons = h("div", { class: "examples", role: "group", "aria-label": "Examples" }, h("span", { class: "soft" }, "Start from"), EXAMPLES.map(([name, prompt, greeting]) => h("button", { type: "button", class: "small", onclick: () => {
     promptField.control.focusTarget().value = prompt;
     welcomeField.control.focusTarget().value = greeting;
     for (const { control: { focusTarget: control } } of [promptField, welcomeField]) control().dispatchEvent(new Event("input", { bubbles: true }));
@@ -71,7 +71,7 @@ export async function newAgentPage({ query, signal, navigate, setUnsavedCheck })
   return [
     backLink("Agents", "/console/agents"),
     pageHeader("New agent", "Three questions, and you can talk to it."),
-    templates.length > 0 && h("p", { class: "note" }, "You have templates: ", link("begin with one", "/console/templates"), "."),
+    templates.length > 0 && h("p", { class: "note" }, "You have templates: ", link("start from one", "/console/templates"), "."),
     formView.node,
   ].filter(Boolean);
 }

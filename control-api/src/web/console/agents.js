@@ -54,11 +54,11 @@ export async function agentsPage({ query, signal, navigate }) {
         [["knowledge_base", "knowledge base"], ["tool", "tool"], ["guardrail", "guardrail"], ["mcp", "MCP server"]].filter(([list]) => agent[list]?.length).map(([list, singular]) => pill(plural(agent[list].length, singular))))),
     button("Talk", { needs: "operate", class: "small", "aria-label": `Talk to ${agent.agent_name}`, disabled: agent.is_active === false, onclick: ({ currentTarget }) => runBusy(currentTarget, () => startConversation(agent)) }, "talk"));
   return [
-    pageHeader("Agents", "Each one has a face, a voice and a job. Share its link to start a conversation.", newAgentLink),
+    pageHeader("Agents", "Each agent has an avatar, a voice and instructions. Share its link to start a conversation.", newAgentLink),
     (total > PAGE_SIZE || searchText) && searchBox("Search agents by name or id", searchText, (text) => applyQuery({ search: text, offset: 0 })),
     items.length ? h("ul", { class: "tiles" }, items.map(tile))
-      : searchText ? emptyState("agents", "No agent matches", "Nothing has this in its name or id.", button("Show all", { onclick: () => applyQuery({ search: "", offset: 0 }) }))
-        : emptyState("agents", "Make your first agent", "Choose a face, say what it should do, and talk to it a minute from now.", link("New agent", "/console/agents/new", { needs: "administer", class: "button primary" }, "plus")),
+      : searchText ? emptyState("agents", "No agent matches", "No agent has this text in its name or id.", button("Show all", { onclick: () => applyQuery({ search: "", offset: 0 }) }))
+        : emptyState("agents", "Create your first agent", "Choose an avatar, write instructions, and talk to it.", link("New agent", "/console/agents/new", { needs: "administer", class: "button primary" }, "plus")),
     pager({ offset, perpage: PAGE_SIZE, total }, (next) => applyQuery({ offset: next })),
   ].filter(Boolean);
 }
@@ -73,7 +73,7 @@ export async function loadFormOptions(signal) {
 const conversationsUrl = (agent) => `/console/conversations?search=${encodeURIComponent(agent.agent_name)}`;
 
 async function renewSecret(agent) {
-  if (!(await confirmDialog("Renew the webhook secret?", "Receivers that check signatures with the old secret refuse what comes from now on.", "Renew"))) return;
+  if (!(await confirmDialog("Renew the webhook secret?", "Receivers that check signatures with the old secret will reject new webhooks.", "Renew"))) return;
   const response = await api.post(`/v1/ext/agent/${agent.id}/webhook-secret`);
   await dialog("The new webhook secret", () => [h("p", {}, "Copy it now: it is not shown again."), copyable(response.webhook_secret, "webhook secret")]);
 }
@@ -81,7 +81,7 @@ async function renewSecret(agent) {
 async function createLink(agent) {
   const conversation = await api.post("/v1/ext/conversation", { agent_id: agent.id });
   await dialog("A link for one conversation", () => [
-    h("p", {}, "Whoever opens it talks with the agent. It works for one conversation, and must be opened within five minutes."), copyable(conversation.join_link, "link"),
+    h("p", {}, "Anyone who opens it talks with the agent. It works for one conversation, and must be opened within five minutes."), copyable(conversation.join_link, "link"),
     h("p", {}, link("Watch this conversation", `/console/conversations/${conversation.id}`))]);
 }
 
@@ -98,10 +98,10 @@ export async function agentPage({ id, query, signal, navigate, reloadView, setUn
     save: (body) => api.put(`/v1/ext/agent/${id}`, body),
     onSaved: async () => {
       await reloadView();
-      toast("Saved. It counts from the next conversation on.");
+      toast("Saved. The changes apply from the next conversation.");
     },
   });
-  formView.field("callback_events").node.after(h("div", { class: "field wide" }, h("p", { class: "label" }, "Signing secret"), h("p", { class: "hint" }, "Every webhook is signed by the Standard Webhooks specification."),
+  formView.field("callback_events").node.after(h("div", { class: "field wide" }, h("p", { class: "label" }, "Signing secret"), h("p", { class: "hint" }, "Every webhook is signed according to the Standard Webhooks specification."),
     button("Renew the secret", { needs: "administer", class: "small", onclick: ({ currentTarget }) => runBusy(currentTarget, () => renewSecret(agent)) }, "again")));
   if (agent.embed?.enabled) {
     const snippet = `<iframe src="${location.origin}/embed/${agent.id}" allow="microphone; autoplay" width="420" height="640"></iframe>`;
@@ -115,11 +115,11 @@ export async function agentPage({ id, query, signal, navigate, reloadView, setUn
         button(`Talk to ${name}`, { needs: "operate", class: "primary", disabled: agent.is_active === false, onclick: ({ currentTarget }) => start(currentTarget) }, "talk"),
         button("Get a link", { needs: "operate", disabled: agent.is_active === false, onclick: ({ currentTarget }) => runBusy(currentTarget, () => createLink(agent)) }, "copy"),
         button("Send into a meeting", { needs: "operate", disabled: agent.is_active === false, onclick: () => meetingDialog(agent) }, "leave"))),
-    agent.avatars.length > 1 && h("p", { class: "note" }, `This agent has ${agent.avatars.length} faces. Calls use the first one, which is the one below; the others stay as they are.`),
+    agent.avatars.length > 1 && h("p", { class: "note" }, `This agent has ${agent.avatars.length} avatars. Calls use the first one, which is shown below; the others are not changed.`),
     formView.node,
-    card("Delete", h("p", { class: "soft" }, "Its conversations and their transcripts stay."), h("p", { class: "mono soft" }, agent.id),
+    card("Delete", h("p", { class: "soft" }, "Its conversations and their transcripts are kept."), h("p", { class: "mono soft" }, agent.id),
       button("Delete this agent", { needs: "administer", class: "small risky", onclick: async ({ currentTarget }) => {
-        if (!(await confirmDialog(`Delete ${agent.agent_name}?`, "Nobody can talk to it any more. This cannot be undone.", "Delete"))) return;
+        if (!(await confirmDialog(`Delete ${agent.agent_name}?`, "It accepts no more calls. This cannot be undone.", "Delete"))) return;
         await runBusy(currentTarget, async () => {
           await api.remove(`/v1/ext/agent/${id}`);
           toast(`${agent.agent_name} is deleted.`);

@@ -17,11 +17,11 @@ export class ApiError extends Error {
 
   get userMessage() {
     if (this.status === 0) return "The server cannot be reached. Check your connection and try again.";
-    if (this.status === 401) return "Your session is over. Log in again.";
-    if (this.status === 413) return "That is too large for the server.";
+    if (this.status === 401) return "Your session has ended. Log in again.";
+    if (this.status === 413) return "The request is too large.";
     if (this.status === 429 && this.details.length) return [this.message, ...this.details.map(({ reason }) => reason)].map(toSentence).join(" ");
     if (this.status === 429) return `Too many requests. Try again in ${Math.max(1, Math.ceil(this.retryAfter))} seconds.`;
-    if (this.status === 503) return `The server cannot do that right now${this.reason ? `: ${this.reason}` : ""}. Try again in a moment.`;
+    if (this.status === 503) return `The server cannot process the request now${this.reason ? `: ${this.reason}` : ""}. Try again in a moment.`;
     return toSentence(this.message);
   }
 }

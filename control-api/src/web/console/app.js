@@ -65,7 +65,7 @@ function match(path) {
 async function confirmLeave() {
   if (!hasUnsavedChanges()) return true;
   const answer = await dialog("Leave without saving?", (close) => [
-    h("p", {}, "What you changed on this page is not saved yet."),
+    h("p", {}, "The changes on this page are not saved."),
     h("div", { class: "actions end" }, button("Stay here", { onclick: () => close("") }), button("Leave", { class: "danger", onclick: () => close("yes") })),
   ]);
   return answer === "yes";
@@ -106,10 +106,10 @@ async function render(isNavigation, keepOldView = false) {
   let nodes;
   try {
     const context = { id, query: new URLSearchParams(location.search), signal: abort.signal, navigate, reloadView, session: currentSession, setUnsavedCheck: (check) => { hasUnsavedChanges = check; } };
-    nodes = view ? await view(context) : [h("h1", { tabindex: "-1" }, "Nothing here"), h("p", {}, "There is no page under this address. ", h("a", { href: "/console/agents" }, "See your agents"), ".")];
+    nodes = view ? await view(context) : [h("h1", { tabindex: "-1" }, "Nothing here"), h("p", {}, "There is no page at this address. ", h("a", { href: "/console/agents" }, "See your agents"), ".")];
   } catch (error) {
     if (abort.signal.aborted) return;
-    nodes = [h("h1", { tabindex: "-1" }, error.status === 404 ? "Nothing here" : "This did not load"), errorMessage(error),
+    nodes = [h("h1", { tabindex: "-1" }, error.status === 404 ? "Nothing here" : "The page could not be loaded"), errorMessage(error),
       h("div", { class: "actions" }, button("Try again", { onclick: () => render(true) }, "again"))];
   } finally {
     clearTimeout(loadingTimer);
@@ -136,7 +136,7 @@ function renderMenu() {
   byId("nav").replaceChildren(
     ...MENU.map(([title, entries]) => h("div", {}, title && h("h2", {}, title), h("ul", {}, entries.map(menuEntry)))),
     h("div", { class: "nav-footer" },
-      h("p", { class: "soft" }, "Key ", h("code", {}, `${currentSession.prefix}…`), !hasScope("administer") && ` may ${currentSession.scope}`),
+      h("p", { class: "soft" }, "Key ", h("code", {}, `${currentSession.prefix}…`), !hasScope("administer") && `, scope ${currentSession.scope}`),
       h("ul", {}, h("li", {}, h("a", { href: "/docs", target: "_blank", rel: "noopener" }, icon("docs"), "API reference")),
         h("li", {}, h("button", { type: "button", class: "plain", onclick: logOut }, icon("leave"), "Log out")))));
 }
@@ -204,5 +204,5 @@ try {
   if (session) await showConsole(session, false);
   else showLogin();
 } catch (error) {
-  showLogin(error.userMessage ?? "The console did not start. Load it again.");
+  showLogin(error.userMessage ?? "The console did not start. Reload the page.");
 }

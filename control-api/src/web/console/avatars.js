@@ -7,18 +7,18 @@ import { readAsDataUrl } from "./files.js";
 import { form } from "./form.js";
 import { backLink, card, confirmDialog, dialog, errorMessage, pageHeader, pollWhileVisible, runBusy, toast } from "./ui.js";
 
-const STATUS_LABELS = { QUEUED: ["Waiting", "warn"], PROCESSING: ["In the making", "warn"], COMPLETED: ["Ready", "good"], FAILED: ["Failed", "bad"] };
+const STATUS_LABELS = { QUEUED: ["Waiting", "warn"], PROCESSING: ["In progress", "warn"], COMPLETED: ["Ready", "good"], FAILED: ["Failed", "bad"] };
 const MAX_PICTURE_BYTES = 9 << 20;
 
 const stockAvatarTile = (avatar) => h("li", { class: "tile tall" }, h("img", { src: avatar.display_picture, alt: `Picture of ${avatar.avatar_name}`, width: 256, height: 256, loading: "lazy" }),
   h("div", { class: "item-text" }, h("h3", {}, avatar.avatar_name), h("p", { class: "soft" }, avatar.gender)),
-  link("Make an agent", `/console/agents/new?face=${encodeURIComponent(avatar.avatar_key_id)}`, { needs: "administer", class: "button small", "aria-label": `Make an agent with the face of ${avatar.avatar_name}` }, "plus"));
+  link("Create an agent", `/console/agents/new?face=${encodeURIComponent(avatar.avatar_key_id)}`, { needs: "administer", class: "button small", "aria-label": `Create an agent with the avatar ${avatar.avatar_name}` }, "plus"));
 
 const isInProgress = ({ status }) => status === "QUEUED" || status === "PROCESSING";
 const statusPill = ({ status }) => pill(...(STATUS_LABELS[status] ?? [status]));
 
 /** The progress bar of an avatar that is being drawn. */
-const progressBar = (avatar) => h("progress", { max: 100, value: avatar.progress, "data-of": avatar.id, "aria-label": `How far ${avatar.avatar_name} is drawn` });
+const progressBar = (avatar) => h("progress", { max: 100, value: avatar.progress, "data-of": avatar.id, "aria-label": `Progress of ${avatar.avatar_name}` });
 
 /**
  * An avatar's record without its progress, as JSON. While it is unchanged, the list is not rendered
@@ -34,7 +34,7 @@ function replaceKeepingFocus(node, children) {
 }
 
 async function confirmAndDelete(avatar, control) {
-  if (!(await confirmDialog(`Delete ${avatar.avatar_name}?`, "Agents with this face show another one from then on. This cannot be undone.", "Delete"))) return false;
+  if (!(await confirmDialog(`Delete ${avatar.avatar_name}?`, "Agents with this avatar will use another one. This cannot be undone.", "Delete"))) return false;
   return runBusy(control, async () => {
     await api.remove(`/v2/custom-avatar/${avatar.id}`);
     return true;
@@ -63,7 +63,7 @@ export async function avatarsPage({ signal }) {
         h("p", { class: avatar.error ? "fault" : "soft" }, avatar.error ? api.toSentence(avatar.error) : `${avatar.gender}${avatar.is_private ? ", private" : ""}`)),
       avatar.character && isInProgress(avatar) && progressBar(avatar),
       statusPill(avatar),
-      avatar.output && link("Make an agent", `/console/agents/new?face=${encodeURIComponent(avatar.avatar_key_id)}`, { needs: "administer", class: "button small", id: `agent-${avatar.id}` }, "plus"),
+      avatar.output && link("Create an agent", `/console/agents/new?face=${encodeURIComponent(avatar.avatar_key_id)}`, { needs: "administer", class: "button small", id: `agent-${avatar.id}` }, "plus"),
       button("", { needs: "administer", class: "plain", id: `delete-${avatar.id}`, "aria-label": `Delete ${avatar.avatar_name}`, onclick: async ({ currentTarget }) => {
         await confirmAndDelete(avatar, currentTarget);
         refresh();
@@ -73,10 +73,10 @@ export async function avatarsPage({ signal }) {
   render(own);
   pollWhileVisible(2, signal, () => inProgress && refresh());
   return [
-    pageHeader("Avatars", "The faces that agents can have.", link("Draw a person", "/console/avatars/new", { needs: "administer", class: "button primary" }, "plus"), button("From a picture", { needs: "administer", onclick: () => pictureDialog(refresh) }, "file")),
+    pageHeader("Avatars", "The avatars that agents can use.", link("Draw an avatar", "/console/avatars/new", { needs: "administer", class: "button primary" }, "plus"), button("From a picture", { needs: "administer", onclick: () => pictureDialog(refresh) }, "file")),
     h("h2", { class: "section-title" }, "On this server"),
     stock.length ? h("ul", { class: "tiles many" }, stock.map(stockAvatarTile)) : errorMessage(new api.ApiError(503, {})),
-    card("Your own", h("p", { class: "soft" }, "Drawn by sliders, or made of one picture of a face."), list, emptyNote),
+    card("Your own", h("p", { class: "soft" }, "Drawn from settings, or created from one picture of a face."), list, emptyNote),
   ];
 }
 
@@ -92,7 +92,7 @@ export async function avatarPage({ id, signal, navigate }) {
   let lastShape = "";
   const render = (current) => {
     progress.value = current.progress;
-    const text = current.status === "QUEUED" ? "Waits for its turn." : `Drawn in every pose, in the background: ${current.progress - current.progress % 5} %. You may leave this page.`;
+    const text = current.status === "QUEUED" ? "Queued." : `All poses are drawn in the background: ${current.progress - current.progress % 5} %. You can leave this page.`;
     if (isInProgress(current) && progressText.textContent !== text) progressText.textContent = text;
     if (withoutProgress(current) === lastShape) return;
     lastShape = withoutProgress(current);
@@ -103,9 +103,9 @@ export async function avatarPage({ id, signal, navigate }) {
       current.error && h("p", { class: "problem", role: "alert" }, api.toSentence(current.error)),
       current.output && h("div", { class: "actions" },
         button(`Talk to ${name}`, { needs: "administer", class: "primary", id: "talk", onclick: ({ currentTarget }) => runBusy(currentTarget, () => talkTo(current)) }, "talk"),
-        link("Make an agent", `/console/agents/new?face=${encodeURIComponent(current.avatar_key_id)}`, { needs: "administer", class: "button", id: "agent" }, "plus")),
-      current.output && isInProgress(current) && h("p", { class: "hint" }, "What is drawn so far can talk already. It gains finer lips, nods and smiles as it is drawn, also while you talk."),
-      current.output && h("p", { class: "hint" }, "Talking makes an agent with this face, which stays in your list."),
+        link("Create an agent", `/console/agents/new?face=${encodeURIComponent(current.avatar_key_id)}`, { needs: "administer", class: "button", id: "agent" }, "plus")),
+      current.output && isInProgress(current) && h("p", { class: "hint" }, "The avatar can already be used. Lips, nods and smiles improve as more poses are drawn, also during a call."),
+      current.output && h("p", { class: "hint" }, "A call creates an agent with this avatar, which stays in your list."),
     ].filter(Boolean));
   };
   let startingCall = false;
@@ -134,16 +134,16 @@ export async function avatarPage({ id, signal, navigate }) {
   });
   return [
     backLink("Avatars", "/console/avatars"),
-    pageHeader(name, avatar.gender === "male" ? "A man of your own." : "A woman of your own."),
+    pageHeader(name, avatar.gender === "male" ? "A custom avatar, male." : "A custom avatar, female."),
     panel,
     card("More", h("div", { class: "actions" },
-      avatar.character && link("Draw another one like this", `/console/avatars/new?from=${encodeURIComponent(id)}`, { needs: "administer", class: "button" }, "again"),
+      avatar.character && link("Draw a similar avatar", `/console/avatars/new?from=${encodeURIComponent(id)}`, { needs: "administer", class: "button" }, "again"),
       button("Delete", { needs: "administer", class: "risky", onclick: async ({ currentTarget }) => (await confirmAndDelete(avatar, currentTarget)) && navigate("/console/avatars") }, "bin"))),
   ];
 }
 
 function pictureDialog(refresh) {
-  return dialog("An avatar of a picture", (close) => {
+  return dialog("An avatar from a picture", (close) => {
     const preview = h("img", { class: "preview", alt: "", hidden: true });
     const errorText = h("p", { class: "fault", id: "picture-fault", hidden: true });
     let image = "";

@@ -4,19 +4,19 @@
 import { getPath, setPath } from "./paths.js";
 
 export const GROUP_TITLES = {
-  face: "Age and chance", skin: "Skin", proportions: "Shape of the head", eyes: "Eyes", brows: "Brows", nose: "Nose", lips: "Lips", hair: "Hair and beard", clothes: "Clothes and glasses",
+  face: "Age and random seed", skin: "Skin", proportions: "Shape of the head", eyes: "Eyes", brows: "Brows", nose: "Nose", lips: "Lips", hair: "Hair and beard", clothes: "Clothes and glasses",
   background: "Background",
 };
 
 const LABELS = {
-  seed: "Chance", frame: "Frame of the glasses", "background[0]": "Background, middle", "background[1]": "Background, rim", "hair.style": "Haircut", "hair.dark": "Darker strands", "hair.light": "Lighter strands",
+  seed: "Random seed", frame: "Frame of the glasses", "background[0]": "Background, middle", "background[1]": "Background, rim", "hair.style": "Haircut", "hair.dark": "Darker strands", "hair.light": "Lighter strands",
   "hair.grey": "Grey strands", "clothes.under": "Shirt under a jacket", "clothes.style": "Cut of the clothes", "eyes.lashes": "Lashes", "eyes.iris": "Size of the iris", "eyes.tilt": "Outer corners up", "nose.upturn": "Nose turned up",
   "skin.colour": "Skin colour", "skin.blush": "Blush", "skin.freckles": "Freckles", "skin.stubble": "Stubble", "brows.arch": "Arch of the brows",
   smile: "Smile", "eyes.lids": "Lids down", "eyes.squint": "Narrowed eyes", "eyes.gaze_x": "Gaze to the side", "eyes.gaze_y": "Gaze up", "brows.raise": "Brows raised", "brows.knit": "Brows worried",
   "head.yaw": "Head turned", "head.pitch": "Head down", "head.roll": "Head tilted",
 };
 const LABEL_PREFIXES = { eyes: "Eye ", brows: "Brow ", nose: "Nose ", lips: "Lip ", clothes: "Clothes " };
-const HINTS = { seed: "Another number: other freckles, another fall of every hair." };
+const HINTS = { seed: "Each number gives other freckles and other strands of hair." };
 
 /** The label of a setting. */
 export function settingLabel({ name }) {

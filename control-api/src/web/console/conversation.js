@@ -48,7 +48,7 @@ export async function conversationPage({ id, query, signal, navigate }) {
   const agentState = h("span", { class: "agent-state", hidden: true });
   const controlsBar = live ? callControls(id, () => record.status) : null;
   const eraseButton = button("Erase", { needs: "operate", class: "small risky", hidden: true, onclick: async ({ currentTarget }) => {
-    if (!(await confirmDialog("Erase this conversation?", "Its transcript, events, webhooks and recording are gone for good.", "Erase"))) return;
+    if (!(await confirmDialog("Erase this conversation?", "Its transcript, events, webhooks and recording are deleted permanently.", "Erase"))) return;
     await runBusy(currentTarget, async () => {
       await api.remove(path);
       toast("The conversation is erased.");
@@ -149,14 +149,14 @@ function eventList(follower, signal) {
     h("a", { href: url, download: "events.json" }).click();
     URL.revokeObjectURL(url);
   } });
-  return [h("div", { class: "space-between" }, h("label", { class: "inline", for: "all-events" }, showAllCheckbox, "Show the small steps too"), downloadButton), h("div", { class: "card flush" }, list)];
+  return [h("div", { class: "space-between" }, h("label", { class: "inline", for: "all-events" }, showAllCheckbox, "Show all events"), downloadButton), h("div", { class: "card flush" }, list)];
 }
 
 async function deliveriesPanel(path, signal) {
   const panel = h("div", {});
   const showPage = async (offset) => {
     const { items, total } = await api.list(`${path}/deliveries`, { offset, perpage: 50 }, signal);
-    panel.replaceChildren(...[items.length ? h("div", { class: "card flush" }, deliveryList(items, { onRedelivered: () => showPage(offset) })) : h("p", { class: "soft" }, "No webhooks: its agent had no address, or none of its events happened."), pager({ offset, perpage: 50, total }, showPage)].filter(Boolean));
+    panel.replaceChildren(...[items.length ? h("div", { class: "card flush" }, deliveryList(items, { onRedelivered: () => showPage(offset) })) : h("p", { class: "soft" }, "No webhooks: the agent has no webhook address, or none of its events occurred."), pager({ offset, perpage: 50, total }, showPage)].filter(Boolean));
   };
   await showPage(0);
   return panel;
@@ -165,10 +165,10 @@ async function deliveriesPanel(path, signal) {
 function detailsPanel(record) {
   const usage = parseUsage(record);
   const details = [
-    ["Id", h("code", {}, record.id)], ["Agent", link(record.agent_name, `/console/agents/${record.agent_id}`)], ["Face", record.avatar_id],
-    ["Caller", [record.user_name, record.user_id].filter(Boolean).join(" · ")], ["Type", record.type], ["Made", timeElement(record.created_at, { second: "2-digit" })],
+    ["Id", h("code", {}, record.id)], ["Agent", link(record.agent_name, `/console/agents/${record.agent_id}`)], ["Avatar", record.avatar_id],
+    ["Caller", [record.user_name, record.user_id].filter(Boolean).join(" · ")], ["Type", record.type], ["Created", timeElement(record.created_at, { second: "2-digit" })],
     ["Joined", record.joined_at && timeElement(record.joined_at, { second: "2-digit" })], ["Ended", record.ended_at && timeElement(record.ended_at, { second: "2-digit" })],
-    ["Length", usage.duration_seconds && formatDuration(usage.duration_seconds)], ["Speech heard", usage.stt_seconds && `${usage.stt_seconds} s`], ["Tokens", usage.llm && `${usage.llm.prompt_tokens} asked, ${usage.llm.completion_tokens} answered`],
+    ["Length", usage.duration_seconds && formatDuration(usage.duration_seconds)], ["Speech recognized", usage.stt_seconds && `${usage.stt_seconds} s`], ["Tokens", usage.llm && `${usage.llm.prompt_tokens} in prompts, ${usage.llm.completion_tokens} in answers`],
     ["Characters spoken", usage.tts_characters], ["Rating", record.rating && `${record.rating} of 5${record.feedback ? `: ${record.feedback}` : ""}`], ["Context", record.context && h("pre", { tabindex: "0" }, record.context)],
     ["Metadata", record.meta_data && h("pre", { tabindex: "0" }, JSON.stringify(record.meta_data, null, 2))],
   ].filter(([, value]) => value);
@@ -176,6 +176,6 @@ function detailsPanel(record) {
   return [
     record.warnings.length > 0 && h("ul", { class: "note" }, record.warnings.map((text) => h("li", {}, text))),
     h("section", { class: "card" }, h("dl", { class: "facts" }, details.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]))),
-    snippets.length > 0 && h("section", { class: "card" }, h("h2", {}, "Knowledge that it used"), h("ul", { class: "list inner" }, snippets.map((one) => h("li", {}, h("p", { class: "item-text" }, one.text), link("Base", `/console/knowledge/${one.kb_id}`))))),
+    snippets.length > 0 && h("section", { class: "card" }, h("h2", {}, "Knowledge used"), h("ul", { class: "list inner" }, snippets.map((one) => h("li", {}, h("p", { class: "item-text" }, one.text), link("Base", `/console/knowledge/${one.kb_id}`))))),
   ].filter(Boolean);
 }

@@ -6,7 +6,7 @@ import { emptyState, pageHeader, pager, pollWhileVisible } from "./ui.js";
 
 const PAGE_SIZE = 20;
 const STATUS_LABELS = { STARTED: ["Not joined yet", "warn"], IN_PROGRESS: ["Live", "live"], ENDED: ["Ended", ""] };
-export const END_REASONS = { user_left: "The caller left", ended_by_api: "Ended by a program", max_call_duration: "Time was up", no_join: "Nobody joined", idle: "Silence", error: "An error", meeting_ended: "The meeting ended" };
+export const END_REASONS = { user_left: "The caller left", ended_by_api: "Ended by the API", max_call_duration: "Maximum duration reached", no_join: "Nobody joined", idle: "Idle", error: "Error", meeting_ended: "The meeting ended" };
 
 export const statusPill = (conversation) => pill(...(STATUS_LABELS[conversation.status] ?? [conversation.status]));
 
@@ -45,16 +45,16 @@ export async function conversationsPage({ query, signal, navigate }) {
     return h("tr", { data: { id: conversation.id } },
       h("th", { scope: "row" }, h("a", { href: `/console/conversations/${conversation.id}` }, conversation.agent_name), h("span", { class: "soft" }, conversation.user_name || conversation.user_id || "Unnamed caller")),
       h("td", { "data-label": "State" }, statusPill(conversation), conversation.end_reason && h("span", { class: "soft reason" }, END_REASONS[conversation.end_reason] ?? conversation.end_reason)),
-      h("td", { "data-label": "Began" }, timeElement(conversation.created_at)),
+      h("td", { "data-label": "Started" }, timeElement(conversation.created_at)),
       numberCell("Length", seconds && formatDuration(seconds)), numberCell("Turns", turns), numberCell("Rating", conversation.rating && `${conversation.rating} of 5`));
   };
   const render = ({ items, total }) => results.replaceChildren(...[
     items.length
       ? h("div", { class: "card flush" }, h("table", { class: "stack" }, h("caption", { class: "visually-hidden" }, "Conversations"),
-        h("thead", {}, h("tr", {}, ["Agent and caller", "State", "Began", "Length", "Turns", "Rating"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, items.map(row))))
+        h("thead", {}, h("tr", {}, ["Agent and caller", "State", "Started", "Length", "Turns", "Rating"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, items.map(row))))
       : filtered
-        ? emptyState("conversations", "Nothing matches", "No conversation fits all of these filters.", button("Show all", { onclick: () => navigate("/console/conversations") }))
-        : emptyState("conversations", "No conversations yet", "Talk to one of your agents: what is said appears here, word by word.", link("See your agents", "/console/agents", { class: "button" })),
+        ? emptyState("conversations", "Nothing matches", "No conversation matches all filters.", button("Show all", { onclick: () => navigate("/console/conversations") }))
+        : emptyState("conversations", "No conversations yet", "Talk to one of your agents: the transcript appears here during the call.", link("See your agents", "/console/agents", { class: "button" })),
     pager({ offset, perpage: PAGE_SIZE, total }, (next) => applyFilter({ offset: next })),
   ].filter(Boolean));
   render(first);

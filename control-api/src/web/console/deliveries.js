@@ -15,12 +15,12 @@ const formatBody = (body) => {
 };
 
 function attemptsTable(delivery) {
-  if (!delivery.tries.length) return h("p", { class: "soft" }, "Not tried yet.");
-  return h("table", { class: "tries" }, h("caption", { class: "visually-hidden" }, "Tries"),
-    h("thead", {}, h("tr", {}, ["Try", "At", "Answer", "Took"].map((name) => h("th", { scope: "col" }, name)))),
+  if (!delivery.tries.length) return h("p", { class: "soft" }, "No attempt yet.");
+  return h("table", { class: "tries" }, h("caption", { class: "visually-hidden" }, "Attempts"),
+    h("thead", {}, h("tr", {}, ["Attempt", "Time", "Response", "Duration"].map((name) => h("th", { scope: "col" }, name)))),
     h("tbody", {}, delivery.tries.map((attempt) => h("tr", {},
-      h("td", { "data-label": "Try" }, String(attempt.attempt)), h("td", { "data-label": "At" }, timeElement(attempt.at, { second: "2-digit" })),
-      h("td", { "data-label": "Answer" }, attempt.status ? String(attempt.status) : attempt.error ?? "–"), h("td", { "data-label": "Took" }, `${attempt.took_ms} ms`)))));
+      h("td", { "data-label": "Attempt" }, String(attempt.attempt)), h("td", { "data-label": "Time" }, timeElement(attempt.at, { second: "2-digit" })),
+      h("td", { "data-label": "Response" }, attempt.status ? String(attempt.status) : attempt.error ?? "–"), h("td", { "data-label": "Duration" }, `${attempt.took_ms} ms`)))));
 }
 
 /**
@@ -36,12 +36,12 @@ export function deliveryList(deliveries, { onRedelivered = () => {}, showConvers
       await onRedelivered();
     }) }, "again");
     return h("li", { data: { state: delivery.state, id: delivery.id } }, h("details", {},
-      h("summary", {}, h("span", { class: "item-text" }, h("code", { class: "name" }, delivery.event), h("span", { class: "soft" }, timeElement(delivery.created_at, { second: "2-digit" }), ` · ${plural(delivery.tries.length, "try", "tries")}`, delivery.reason && ` · ${delivery.reason}`)), pill(label, tone)),
+      h("summary", {}, h("span", { class: "item-text" }, h("code", { class: "name" }, delivery.event), h("span", { class: "soft" }, timeElement(delivery.created_at, { second: "2-digit" }), ` · ${plural(delivery.tries.length, "attempt", "attempts")}`, delivery.reason && ` · ${delivery.reason}`)), pill(label, tone)),
       h("dl", { class: "facts" },
         h("dt", {}, "To"), h("dd", { class: "mono" }, delivery.url),
         showConversation && [h("dt", {}, "Agent"), h("dd", {}, link(agentNames?.get(delivery.agent_id) ?? delivery.agent_id, `/console/agents/${delivery.agent_id}`))],
         h("dt", {}, "Id"), h("dd", { class: "mono" }, delivery.id),
-        delivery.next_try && [h("dt", {}, "Next try"), h("dd", {}, timeElement(delivery.next_try, { second: "2-digit" }))],
+        delivery.next_try && [h("dt", {}, "Next attempt"), h("dd", {}, timeElement(delivery.next_try, { second: "2-digit" }))],
         showConversation && [h("dt", {}, "Conversation"), h("dd", {}, link(delivery.conversation_id, `/console/conversations/${delivery.conversation_id}?tab=webhooks`))]),
       attemptsTable(delivery),
       h("pre", { tabindex: "0", "aria-label": "Body" }, formatBody(delivery.body))),

@@ -68,7 +68,7 @@ export async function editorPage({ query, signal, navigate, setUnsavedCheck }) {
         { path: "is_private", label: "Private", kind: "check" },
       ] },
       ...groups,
-      { id: "rest", title: "Expression at rest", summary: "How it looks when nobody speaks", open: false, fields: description.pose.filter(({ name }) => REST_SETTINGS.includes(name)).map((setting) => settingField("rest", setting)) },
+      { id: "rest", title: "Expression at rest", summary: "The face while nobody speaks", open: false, fields: description.pose.filter(({ name }) => REST_SETTINGS.includes(name)).map((setting) => settingField("rest", setting)) },
     ],
     extra: [link("Cancel", "/console/avatars", { class: "button quiet" })],
     save: (body) => api.post("/v2/custom-avatar", body),
@@ -138,13 +138,13 @@ export async function editorPage({ query, signal, navigate, setUnsavedCheck }) {
   requestPreview();
   return [
     backLink("Avatars", "/console/avatars"),
-    pageHeader("New person", "Drawn from what you set here: nobody's photograph, nobody's likeness. Yours to use."),
+    pageHeader("New avatar", "Drawn from these settings, without a photograph of a person."),
     h("div", { class: "editor" },
       h("section", { class: "card stage", "aria-label": "Preview" }, preview.node,
-        h("div", { class: "chips", role: "group", "aria-label": "Mouths of speech" }, visemeChips),
+        h("div", { class: "chips", role: "group", "aria-label": "Visemes" }, visemeChips),
         h("div", { class: "chips", role: "group", "aria-label": "Expression" }, expressionChip("smile", "Smile"), expressionChip("blink", "Blink"))),
       h("div", { class: "settings" },
-        h("div", { class: "filters" }, h("div", { class: "field" }, h("label", { for: "begin" }, "Begin with"), startSelect),
+        h("div", { class: "filters" }, h("div", { class: "field" }, h("label", { for: "begin" }, "Start from"), startSelect),
           button("Surprise me", { onclick: () => {
             applyCharacter(randomCharacter(description));
             startSelect.selectedIndex = -1;

@@ -7,7 +7,7 @@ import { backLink, card, confirmDialog, emptyState, pageHeader, pager, pollWhile
 
 const PAGE_SIZE = 20;
 const FILE_TYPES = ".pdf,.docx,.txt,.md,.json,.html,.htm,.csv";
-const STATUS_LABELS = { started: ["Waiting", "warn"], processing: ["Reading", "warn"], ready: ["Ready", "good"], error: ["Failed", "bad"] };
+const STATUS_LABELS = { started: ["Waiting", "warn"], processing: ["Processing", "warn"], ready: ["Ready", "good"], error: ["Failed", "bad"] };
 
 export async function knowledgePage({ query, signal, navigate }) {
   const offset = Number(query.get("offset")) || 0;
@@ -31,7 +31,7 @@ function newKnowledgeBasePage({ navigate, setUnsavedCheck }) {
     setUnsavedCheck, label: "Create and add documents", value: { name: "", description: "" },
     sections: [{ id: "base", fields: [
       { path: "name", label: "Name", required: true },
-      { path: "description", label: "What it is about", required: true, class: "wide", hint: "Helps the agent to know when to look here." },
+      { path: "description", label: "What it is about", required: true, class: "wide", hint: "Helps the agent to decide when to search it." },
     ] }],
     extra: [link("Cancel", "/console/knowledge", { class: "button quiet" })],
     save: ({ name, description }) => {
@@ -64,7 +64,7 @@ export async function knowledgeBasePage(context) {
         h("div", { class: "item-text" }, h("p", { class: "name" }, document.name || "Text"), document.error_message && h("p", { class: "fault" }, api.toSentence(document.error_message))),
         pill(label, tone),
         button("", { needs: "administer", class: "plain", "aria-label": `Delete ${document.name}`, onclick: async ({ currentTarget }) => {
-          if (!(await confirmDialog(`Delete ${document.name}?`, "Agents no longer answer from it.", "Delete"))) return;
+          if (!(await confirmDialog(`Delete ${document.name}?`, "Agents no longer use it.", "Delete"))) return;
           await runBusy(currentTarget, () => api.remove(`/v1/ext/kb/doc/${document.id}`));
           refresh();
         } }, "bin"));
@@ -95,8 +95,8 @@ export async function knowledgeBasePage(context) {
     pageHeader(base.name, base.description),
     h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Documents"), countLabel), list, emptyNote, documentUploader(`${path}/doc`, signal, refresh)),
     formView.node,
-    card("Delete", h("p", { class: "soft" }, "With all of its documents. Agents to which it is attached go on without it."), button("Delete this knowledge base", { needs: "administer", class: "small risky", onclick: async ({ currentTarget }) => {
-      if (!(await confirmDialog(`Delete ${base.name}?`, "Its documents go with it. This cannot be undone.", "Delete"))) return;
+    card("Delete", h("p", { class: "soft" }, "With all of its documents. Agents to which it is attached continue without it."), button("Delete this knowledge base", { needs: "administer", class: "small risky", onclick: async ({ currentTarget }) => {
+      if (!(await confirmDialog(`Delete ${base.name}?`, "Its documents are deleted too. This cannot be undone.", "Delete"))) return;
       await runBusy(currentTarget, async () => {
         await api.remove(path);
         navigate("/console/knowledge", { force: true });

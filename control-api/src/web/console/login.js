@@ -42,5 +42,5 @@ export function loginForm(message, onLogin) {
     h("p", { class: "brand" }, logo, "Visavis"),
     h("h1", {}, "Log in to the console"),
     form,
-    h("p", { id: "login-hint", class: "hint" }, "The server prints a key on its first start. ", h("code", {}, "visavis keys create --workspace default"), " makes another."))];
+    h("p", { id: "login-hint", class: "hint" }, "The server prints a key on its first start. ", h("code", {}, "visavis keys create --workspace default"), " creates another."))];
 }

@@ -22,7 +22,7 @@ export class Preview {
 
   constructor(signal) {
     this.#signal = signal;
-    this.image = h("img", { alt: "The person as it is set now", width: FULL_SIZE, height: FULL_SIZE, class: "drawn" });
+    this.image = h("img", { alt: "The avatar with the current settings", width: FULL_SIZE, height: FULL_SIZE, class: "drawn" });
     this.status = h("p", { class: "soft", role: "status" }, "Drawing …");
     this.node = h("figure", { class: "preview-figure", "aria-busy": "true" }, this.image, this.status);
     signal.addEventListener("abort", () => clearTimeout(this.#timer));
@@ -56,7 +56,7 @@ export class Preview {
         this.image.src = await readAsDataUrl(await api.postForBlob("/v2/character/preview", request, this.#signal));
         this.image.dataset.size = request.size;
         this.image.dataset.took = Math.round(performance.now() - startedAt);
-        this.image.alt = `The person as it is set now${this.#description}`;
+        this.image.alt = `The avatar with the current settings${this.#description}`;
         // Announced once per change, not for each step of a slider.
         if (request.size === FULL_SIZE) this.status.textContent = `Drawn${this.#description}.`;
       } catch (error) {

@@ -37,7 +37,7 @@ export async function recordPage({ id, signal, navigate, setUnsavedCheck }, kind
     extra: [link("Cancel", `/console/${kind.name}`, { class: "button quiet" })],
     save: (body) => (isNew ? api.post(kind.path, kind.toBody(body)) : api.put(`${kind.path}/${id}`, kind.toBody(body))),
     onSaved: (_, body) => {
-      toast(isNew ? `${kind.toListItem(kind.toBody(body)).title} is made. Attach it to an agent under “Knowledge, tools and rules”.` : "Saved.");
+      toast(isNew ? `${kind.toListItem(kind.toBody(body)).title} is created. Attach it to an agent under “Knowledge, tools and rules”.` : "Saved.");
       navigate(`/console/${kind.name}`, { force: true });
     },
   });
@@ -47,7 +47,7 @@ export async function recordPage({ id, signal, navigate, setUnsavedCheck }, kind
     backLink(kind.title, `/console/${kind.name}`),
     pageHeader(title, isNew ? kind.purpose : undefined),
     formView.node,
-    !isNew && card("Delete", h("p", { class: "soft" }, "Agents to which it is attached go on without it."), button(`Delete this ${kind.singular}`, { needs: "administer", class: "small risky", onclick: async ({ currentTarget }) => {
+    !isNew && card("Delete", h("p", { class: "soft" }, "Agents to which it is attached continue without it."), button(`Delete this ${kind.singular}`, { needs: "administer", class: "small risky", onclick: async ({ currentTarget }) => {
       if (!(await confirmDialog(`Delete ${title}?`, "This cannot be undone.", "Delete"))) return;
       await runBusy(currentTarget, async () => {
         await api.remove(`${kind.path}/${id}`);

@@ -24,12 +24,12 @@ export async function templatesPage({ query, signal, navigate }) {
   const [{ items, total }, avatars] = await Promise.all([api.list("/v1/ext/templates", { offset, perpage: PAGE_SIZE }, signal), selectableAvatars(signal)]);
   const newTemplateLink = () => link("New template", "/console/templates/new", { needs: "administer", class: "button primary" }, "plus");
   return [
-    pageHeader("Templates", "A setup to make many agents of: instructions, models and what is attached.", newTemplateLink()),
+    pageHeader("Templates", "Settings for many agents: instructions, models and attached resources.", newTemplateLink()),
     items.length
       ? h("ul", { class: "list" }, items.map((template) => h("li", {}, avatarImage(avatars, template, "small"),
         h("div", { class: "item-text" }, h("h2", {}, h("a", { href: `/console/templates/${template.id}` }, template.template_name)), h("p", { class: "soft clip" }, template.template_system_prompt)),
-        button("Make an agent", { needs: "administer", class: "small", "aria-label": `Make an agent of ${template.template_name}`, onclick: () => agentFromTemplateDialog(template, avatars, navigate) }, "plus"))))
-      : emptyState("templates", "No templates yet", "Set everything up once, then make an agent of it for each face, customer or language.", newTemplateLink()),
+        button("Create an agent", { needs: "administer", class: "small", "aria-label": `Create an agent from ${template.template_name}`, onclick: () => agentFromTemplateDialog(template, avatars, navigate) }, "plus"))))
+      : emptyState("templates", "No templates yet", "Configure everything once, then create agents from it for each avatar, customer or language.", newTemplateLink()),
     pager({ offset, perpage: PAGE_SIZE, total }, (next) => navigate(`/console/templates?offset=${next}`)),
   ].filter(Boolean);
 }
@@ -37,12 +37,12 @@ export async function templatesPage({ query, signal, navigate }) {
 /** Asks for the settings of a new agent that its template does not contain. */
 function agentFromTemplateDialog(template, avatars, navigate) {
   const options = avatars.map((avatar) => ({ id: avatar.avatar_key_id, name: avatar.avatar_name, picture: avatar.display_picture }));
-  return dialog(`An agent of ${template.template_name}`, (close) => form({
+  return dialog(`An agent from ${template.template_name}`, (close) => form({
     value: { template_id: template.id, avatar_key_id: template.avatars?.[0]?.avatar_key_id ?? options[0]?.id },
     label: "Create agent",
     sections: [{ fields: [
-      { path: "avatar_key_id", label: "Face", kind: "cards", single: true, showPictures: true, options, class: "wide", required: true },
-      { path: "context_override", label: "More for this agent", kind: "area", rows: 3, class: "wide", hint: "Added to the template's instructions." },
+      { path: "avatar_key_id", label: "Avatar", kind: "cards", single: true, showPictures: true, options, class: "wide", required: true },
+      { path: "context_override", label: "Additional instructions", kind: "area", rows: 3, class: "wide", hint: "Added to the template's instructions." },
       { path: "email", label: "E-mail for meeting invitations", type: "email", class: "wide" },
     ] }],
     save: ({ context_override, email, ...rest }) => api.post("/v1/ext/agentbytemplate", { ...rest, ...(context_override && { context_override }), ...(email && { email }) }),
@@ -65,16 +65,16 @@ export async function templatePage({ id, signal, navigate, setUnsavedCheck }) {
       return isNew ? api.post("/v1/ext/template", body) : api.put(`/v1/ext/template/${id}`, body);
     },
     onSaved: () => {
-      toast(isNew ? "The template is made." : "Saved. Agents that were made of it before stay as they are.");
+      toast(isNew ? "The template is created." : "Saved. Existing agents are not changed.");
       navigate("/console/templates", { force: true });
     },
   });
   return [
     backLink("Templates", "/console/templates"),
-    pageHeader(isNew ? "New template" : template.template_name, "Agents made of it get all of this; later changes here do not reach them.",
-      !isNew && button("Make an agent", { needs: "administer", onclick: () => agentFromTemplateDialog(template, formOptions.avatars, navigate) }, "plus")),
+    pageHeader(isNew ? "New template" : template.template_name, "Agents created from it copy all of these settings. Later changes do not affect them.",
+      !isNew && button("Create an agent", { needs: "administer", onclick: () => agentFromTemplateDialog(template, formOptions.avatars, navigate) }, "plus")),
     formView.node,
-    !isNew && card("Delete", h("p", { class: "soft" }, "Agents that were made of it stay."), button("Delete this template", { needs: "administer", class: "small risky", onclick: async ({ currentTarget }) => {
+    !isNew && card("Delete", h("p", { class: "soft" }, "Agents created from it are kept."), button("Delete this template", { needs: "administer", class: "small risky", onclick: async ({ currentTarget }) => {
       if (!(await confirmDialog(`Delete ${template.template_name}?`, "This cannot be undone.", "Delete"))) return;
       await runBusy(currentTarget, async () => {
         await api.remove(`/v1/ext/template/${id}`);

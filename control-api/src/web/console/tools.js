@@ -31,22 +31,22 @@ const KIND = {
   toListItem: (record) => ({ title: record.schema.name, description: record.schema.description || record.request_config?.url, tags: [pill(record.type === "tool.client" ? "In the browser" : `HTTP ${record.request_config?.method ?? ""}`)] }),
   sections: (record) => [
     { id: "what", title: "What it is", fields: [
-      { path: "schema.name", label: "Name", required: true, code: true, placeholder: "opening_hours", hint: "Letters, digits, _ - and dots; the model calls it by this." },
+      { path: "schema.name", label: "Name", required: true, code: true, placeholder: "opening_hours", hint: "Letters, digits, _ - and dots; the model calls the tool by this name." },
       { path: "type", label: "Runs", kind: "select", options: [["tool.api", "On the server: an HTTP request"], ["tool.client", "In the caller's page"]] },
       { path: "schema.description", label: "Description", kind: "area", rows: 2, class: "wide", hint: "Tells the model what it does and when to use it." },
       ...(isSimpleSchema(record.schema.parameters) ? [] : [{ path: "schema.parameters", label: "Parameters", kind: "json", class: "wide", emptyValue: { type: "object", properties: {}, required: [] } }]),
     ] },
     { id: "request", title: "Request", fields: [
       { path: "request_config.method", label: "Method", kind: "select", options: ["GET", "POST", "PUT", "PATCH", "DELETE"], visibleIf: isApiTool },
-      { path: "request_config.url", label: "Address", type: "url", class: "wide", placeholder: "https://example.com/hours/{day}", hint: "{name} is filled with the parameter of that name; the others go into the query or the JSON body.", visibleIf: isApiTool },
-      { path: "request_config.headers", label: "Headers", kind: "pairs", secret: true, singular: "header", labels: ["Name", "Value"], class: "wide", hint: "Values are kept encrypted and never shown again.", visibleIf: isApiTool },
+      { path: "request_config.url", label: "Address", type: "url", class: "wide", placeholder: "https://example.com/hours/{day}", hint: "{name} is replaced by the parameter of that name; the others go into the query or the JSON body.", visibleIf: isApiTool },
+      { path: "request_config.headers", label: "Headers", kind: "pairs", secret: true, singular: "header", labels: ["Name", "Value"], class: "wide", hint: "Values are stored encrypted and never shown again.", visibleIf: isApiTool },
     ] },
-    { id: "said", title: "What the agent says meanwhile", fields: [
-      { path: "event_messages.on_start.message", label: "At the start", placeholder: "Let me look that up." },
-      { path: "event_messages.on_success.message", label: "When it worked" },
-      { path: "event_messages.on_error.message", label: "When it failed" },
-      { path: "event_messages.on_delay.message", label: "When it takes long" },
-      { path: "event_messages.on_delay.delay", label: "Long means", kind: "number", unit: "s", min: 0, placeholder: "5", visibleIf: (get) => get("event_messages.on_delay.message") },
+    { id: "said", title: "What the agent says while the tool runs", fields: [
+      { path: "event_messages.on_start.message", label: "On start", placeholder: "Let me look that up." },
+      { path: "event_messages.on_success.message", label: "On success" },
+      { path: "event_messages.on_error.message", label: "On error" },
+      { path: "event_messages.on_delay.message", label: "On delay" },
+      { path: "event_messages.on_delay.delay", label: "Delay", kind: "number", unit: "s", min: 0, placeholder: "5", visibleIf: (get) => get("event_messages.on_delay.message") },
     ] },
   ],
   decorate: (formView, record) => {

@@ -22,7 +22,7 @@ export const card = (title, ...children) => h("section", { class: "card" }, titl
 /** An error, shown in place of the content that failed. */
 export function errorMessage(error) {
   if (!(error instanceof ApiError)) console.error(error);
-  const text = error instanceof ApiError ? error.userMessage : "Something in this page went wrong. Load it again.";
+  const text = error instanceof ApiError ? error.userMessage : "An error occurred in this page. Reload it.";
   return h("p", { class: "problem", role: "alert" }, text);
 }
 
@@ -43,7 +43,7 @@ export async function runBusy(control, run) {
     return await run();
   } catch (error) {
     if (!(error instanceof ApiError)) console.error(error);
-    toast(error instanceof ApiError ? error.userMessage : "Something in this page went wrong.", true);
+    toast(error instanceof ApiError ? error.userMessage : "An error occurred in this page.", true);
     return undefined;
   } finally {
     control.disabled = false;

@@ -33,11 +33,11 @@ export async function webhooksPage({ query, signal, navigate, reloadView }) {
   const agentsWithWebhook = new Set(agents.filter((agent) => agent.callback_url).map((agent) => agent.id));
   const withDeliveries = recent.items.filter((conversation) => agentsWithWebhook.has(conversation.agent_id));
   return [
-    pageHeader("Webhooks", "Events that are sent to your server. A webhook that failed on every try is listed here as a dead letter."),
+    pageHeader("Webhooks", "Events that are sent to your server. A webhook whose attempts all failed is listed here as a dead letter."),
     h("section", { class: "card flush" }, h("div", { class: "card-head" }, h("h2", {}, "Dead letters"), items.length > 1 && resendAllButton),
-      items.length ? deliveryList(items, { onRedelivered: reloadView, showConversation: true, agentNames: new Map(agents.map((agent) => [agent.id, agent.agent_name])) }) : h("div", { class: "pad" }, emptyState("webhooks", "No dead letters", "Every webhook reached its receiver, or is still being tried."))),
+      items.length ? deliveryList(items, { onRedelivered: reloadView, showConversation: true, agentNames: new Map(agents.map((agent) => [agent.id, agent.agent_name])) }) : h("div", { class: "pad" }, emptyState("webhooks", "No dead letters", "Every webhook was delivered or has attempts left."))),
     pager({ offset, perpage: PAGE_SIZE, total }, (next) => navigate(`/console/webhooks?offset=${next}`)),
-    card("Delivery log", h("p", { class: "soft" }, "Each conversation keeps the log of its own webhooks. The latest of agents with an address:"),
+    card("Delivery log", h("p", { class: "soft" }, "Each conversation has a log of its webhooks. The latest conversations of agents with a webhook address:"),
       withDeliveries.length
         ? h("ul", { class: "list inner" }, withDeliveries.map((conversation) => h("li", {}, h("div", { class: "item-text" }, h("h3", {}, h("a", { href: `/console/conversations/${conversation.id}?tab=webhooks` }, conversation.agent_name, conversation.user_name ? ` with ${conversation.user_name}` : ""))), timeElement(conversation.created_at))))
         : h("p", { class: "soft" }, agentsWithWebhook.size ? "No conversation yet." : ["No agent has an address yet. Set one under “Webhooks” of ", link("an agent", "/console/agents"), "."])),

@@ -242,7 +242,7 @@ function onStatus(name) {
     byId("notice").dataset.topic = "";
   } else if (name === "reconnecting") {
     setCallState("reconnecting");
-    showNotice("The connection is interrupted. Going back to the call …");
+    showNotice("The connection is interrupted. Reconnecting …");
     byId("notice").dataset.topic = "reconnecting";
   } else if (name === "failed") {
     showEnd("connectionLost");
@@ -256,7 +256,7 @@ async function openMicrophone(deviceId) {
     microphoneTrack = newTrack;
     microphoneTrack.enabled = !document.body.classList.contains("muted");
     microphoneTrack.addEventListener("ended", () => {
-      if (newTrack === microphoneTrack) showNotice("The microphone was unplugged or taken away.", "Try again", () => openMicrophone());
+      if (newTrack === microphoneTrack) showNotice("The microphone was disconnected.", "Try again", () => openMicrophone());
     });
     savedState.save({ typing: false });
     await callClient?.setMicrophoneTrack(microphoneTrack);
@@ -368,7 +368,7 @@ function showEnd(reason, customText) {
   byId("over-title").textContent = title;
   byId("over-words").textContent = customText ?? text;
   byId("again").hidden = !canRetry && !embedded;
-  byId("again").textContent = reason === "elsewhere" ? "Bring it back here" : canRetry ? "Try again" : "Talk again";
+  byId("again").textContent = reason === "elsewhere" ? "Continue here" : canRetry ? "Try again" : "Talk again";
   byId("again").onclick = () => location.reload();
   if (canRetry) byId("again").onclick = () => { showScreen("welcome"); join(!savedState.load().typing); };
   showScreen("over");

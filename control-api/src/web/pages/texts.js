@@ -18,7 +18,7 @@ function unavailableText(error) {
   if (/loading/.test(error.reason)) return `The server is still getting ready. ${retryHint(error)}`;
   if (/too many|too busy|too fast/.test(error.reason)) return `The server is too busy to answer right now. ${retryHint(error)}`;
   if (/full|decoder/.test(error.reason)) return `All lines are busy right now. ${retryHint(error)}`;
-  return `The server cannot take calls right now. ${retryHint(error)}`;
+  return `The server cannot accept calls right now. ${retryHint(error)}`;
 }
 
 /**
@@ -28,17 +28,17 @@ function unavailableText(error) {
 export function callErrorText(error) {
   if (error instanceof RejectedError) {
     switch (error.status) {
-      case 400: return { text: "The server did not understand what your browser offers. Use a current browser.", final: true };
+      case 400: return { text: "The server cannot process the offer of your browser. Use a current browser.", final: true };
       case 401: return { text: "This link has expired or is not valid. Ask for a new one.", final: true };
       case 403: return { text: "The page that embeds this one may not use this agent.", final: true };
       case 404: return { text: "There is no agent at this address.", final: true };
       case 409: return { text: "This conversation is over. A link works for one conversation only.", final: true };
-      case 408: return { text: "Your connection was too slow to ask for the call. Try again." };
+      case 408: return { text: "Your connection was too slow to start the call. Try again." };
       case 421: return { text: "The server is not configured for this address. Ask for another link.", final: true };
-      case 429: return { text: `${/^Workspace limit/.test(error.message) ? "This agent takes no more calls for now." : "Too many tries from your network."} ${retryHint(error)}` };
+      case 429: return { text: `${/^Workspace limit/.test(error.message) ? "This agent takes no more calls for now." : "Too many attempts from your network."} ${retryHint(error)}` };
       case 503: return { text: unavailableText(error) };
-      case 406: return { text: "Your browser does not offer the Opus sound that this call needs. Use a current browser.", final: true };
-      default: return { text: "The server could not take the call. Try again in a moment." };
+      case 406: return { text: "Your browser does not offer the Opus codec, which this call requires. Use a current browser.", final: true };
+      default: return { text: "The server could not accept the call. Try again in a moment." };
     }
   }
   if (error instanceof ConnectionFailedError) {
@@ -54,8 +54,8 @@ export function microphoneErrorText(reason) {
   switch (reason) {
     case "denied": return `The microphone is blocked. Allow it in the browser's address bar, then try again. ${TYPING_HINT}`;
     case "notFound": return `No microphone was found. Plug one in, then try again. ${TYPING_HINT}`;
-    case "busy": return `Another program holds the microphone. Close it, then try again. ${TYPING_HINT}`;
-    case "insecure": return `Browsers give the microphone to https pages only. ${TYPING_HINT}`;
+    case "busy": return `Another program uses the microphone. Close it, then try again. ${TYPING_HINT}`;
+    case "insecure": return `Browsers allow the microphone on https pages only. ${TYPING_HINT}`;
     case "blockedByFrame": return `The page that embeds this one does not allow the microphone. ${TYPING_HINT}`;
     default: return `The microphone did not start. ${TYPING_HINT}`;
   }
@@ -65,8 +65,8 @@ export function microphoneErrorText(reason) {
 export const END_TEXTS = {
   hungUp: ["You hung up", "Thank you for talking."],
   ended: ["The conversation is over", "Thank you for talking."],
-  timeLimit: ["Time is up", "The conversation reached its longest allowed length."],
-  elsewhere: ["The call goes on elsewhere", "This conversation was opened in another window."],
+  timeLimit: ["Time is up", "The conversation reached its maximum duration."],
+  elsewhere: ["The call continues elsewhere", "This conversation was opened in another window."],
   unavailable: ["No conversation here", ""],
   connectionLost: ["The connection is lost", "The server could not be reached for a while."],
   full: ["All lines are busy", "Try again in a moment."],
