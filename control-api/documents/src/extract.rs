@@ -24,7 +24,9 @@ pub fn extract(kind: &str, bytes: &[u8]) -> Result<String, String> {
     // accept it as white space.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut text = match kind {
-        "pdf" => pdf_extract::extract_text_from_mem(bytes).map_err(|e| format!("cannot read the PDF: {e}"))?,
+        "pdf" => {
+            pdf_extract::extract_text_from_mem(bytes).map_err(|e| format!("cannot read the PDF: {e}"))?
+        }
         "docx" => docx(bytes)?,
         "html" => html2text::config::plain_no_decorate()
             .string_from_read(bytes, HTML_LINE_WIDTH)

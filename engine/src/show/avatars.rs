@@ -326,8 +326,7 @@ mod tests {
     #[test]
     fn who_cannot_be_shown_is_replaced_and_that_is_told() {
         let library = AvatarLibrary::new(Avatars::built_in().unwrap());
-        for (call, why) in [(call("zoe", None), "is missing"), (call("zoe", Some(b"x")), "cannot be read")]
-        {
+        for (call, why) in [(call("zoe", None), "is missing"), (call("zoe", Some(b"x")), "cannot be read")] {
             let (set, warning) = library.resolve_avatar(&call);
             assert_eq!(set.unwrap().pose_set().manifest().id, "theo");
             assert_eq!(warning.unwrap(), format!("The avatar \"zoe\" {why}; the stock avatar Theo is used."));
