@@ -34,7 +34,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 }
 
 /// The fields that a client sets; missing ones are empty.
-fn parse(body: Value) -> Result<Map<String, Value>, ApiError> {
+pub(super) fn parse(body: Value) -> Result<Map<String, Value>, ApiError> {
     let errors = FieldErrors::default();
     let fields = Fields::body(body, &errors)?;
     let names = ["name", "category", "prompt", "response_message", "callback_url"];

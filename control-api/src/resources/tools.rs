@@ -32,7 +32,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 }
 
 /// Parses a tool. `old` holds the header values of the tool that it replaces.
-fn parse(body: Value, old: Option<&SecretHeaders>) -> Result<(Value, SecretHeaders), ApiError> {
+pub(super) fn parse(body: Value, old: Option<&SecretHeaders>) -> Result<(Value, SecretHeaders), ApiError> {
     let errors = FieldErrors::default();
     let fields = Fields::body(body, &errors)?;
     let kind = fields.choice("type", &["tool.api", "tool.client"], "tool.api");

@@ -44,7 +44,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 }
 
 /// Parses an MCP configuration. `old` are the header values of the one that it replaces.
-fn parse(body: Value, old: Option<&SecretHeaders>) -> Result<(Value, SecretHeaders), ApiError> {
+pub(super) fn parse(body: Value, old: Option<&SecretHeaders>) -> Result<(Value, SecretHeaders), ApiError> {
     let errors = FieldErrors::default();
     let fields = Fields::body(body, &errors)?;
     let name = fields.required("name");
