@@ -14,6 +14,7 @@ use crate::clock::{self, Micros};
 use crate::state::event_storage::EventStorage;
 use crate::state::guardrail_callback::{GuardrailCallback, PendingCallback};
 use crate::state::webhook_queue::OutboxMessage;
+use crate::store::agent::Agent;
 use crate::store::conversation::{ENDED, Row};
 use crate::store::event::InsertOutcome;
 use crate::store::{self, Store, Transaction, json_record};
@@ -44,12 +45,12 @@ impl Projection {
         let Some(row) = row.filter(|row| row.status != ENDED || row.joined_at.is_some()) else {
             return Ok(None);
         };
-        let agent = json_record::parse_document(&row.agent_document)?;
-        let callback_url = agent["callback_url"].as_str().unwrap_or_default().to_owned();
+        let Agent { settings, .. } = json_record::parse_document(&row.agent_document)?;
+        let callback_url = settings.callback_url;
         let subscribed_events = if callback_url.is_empty() {
             Vec::new()
         } else {
-            json_record::string_list(&agent, "callback_events")
+            settings.callback_events.into_iter().map(|event| event.0).collect()
         };
         let mut view = ConversationView::default();
         for envelope in storage.store.events(id, 0).await? {

@@ -2,6 +2,7 @@
 //! what a request sends, quotas, and the headers of every response.
 
 pub(crate) mod auth;
+pub(crate) mod body;
 pub(crate) mod connection_slots;
 pub(crate) mod console_session;
 pub(crate) mod cors;

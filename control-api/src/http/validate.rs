@@ -28,6 +28,11 @@ impl FieldErrors {
         }
     }
 
+    /// Whether an error of this field, or of a part of it, was added.
+    pub(crate) fn contains(&self, field: &str) -> bool {
+        self.0.borrow().iter().any(|error| error.field.starts_with(field))
+    }
+
     /// Whether the maximum number of errors is reached.
     fn is_full(&self) -> bool {
         self.0.borrow().len() >= MAX_FIELD_ERRORS
@@ -49,19 +54,24 @@ pub(crate) struct Fields<'a> {
     errors: &'a FieldErrors,
 }
 
+/// The object of a body. 400 without details if it is none. A NUL character is an error anywhere in
+/// the body, also in parts that are not parsed further (messages, schemas, metadata): no text needs
+/// it, and PostgreSQL cannot store it.
+pub(crate) fn body_object(value: Value, errors: &FieldErrors) -> Result<Map<String, Value>, ApiError> {
+    let Value::Object(map) = value else { return Err(ApiError::Invalid(Vec::new())) };
+    let mut path = Vec::new();
+    for (name, value) in &map {
+        path.push(PathStep::Field(name));
+        report_nul_characters(&mut path, value, errors);
+        path.pop();
+    }
+    Ok(map)
+}
+
 impl<'a> Fields<'a> {
-    /// The body itself. 400 without details if it is not an object. A NUL character is an error
-    /// anywhere in the body, also in parts that are not parsed further (messages, schemas,
-    /// metadata): no text needs it, and PostgreSQL cannot store it.
+    /// The body itself, as [`body_object`] admits it.
     pub(crate) fn body(value: Value, errors: &'a FieldErrors) -> Result<Self, ApiError> {
-        let Value::Object(map) = value else { return Err(ApiError::Invalid(Vec::new())) };
-        let mut path = Vec::new();
-        for (name, value) in &map {
-            path.push(PathStep::Field(name));
-            report_nul_characters(&mut path, value, errors);
-            path.pop();
-        }
-        Ok(Self { map, path: String::new(), errors })
+        Ok(Self { map: body_object(value, errors)?, path: String::new(), errors })
     }
 
     /// Path of a field of this object.
@@ -91,11 +101,6 @@ impl<'a> Fields<'a> {
     /// A copy of the whole object.
     pub(crate) fn to_map(&self) -> Map<String, Value> {
         self.map.clone()
-    }
-
-    /// Whether the field is present, null included.
-    pub(crate) fn contains(&self, name: &str) -> bool {
-        self.map.contains_key(name)
     }
 
     fn non_null(&self, name: &str) -> Option<&Value> {
@@ -191,57 +196,6 @@ impl<'a> Fields<'a> {
             }
         }
         Some(objects)
-    }
-
-    /// An object; an empty one if it is absent.
-    pub(crate) fn object(&self, name: &str) -> Fields<'a> {
-        let map = match self.non_null(name) {
-            Some(Value::Object(map)) => map.clone(),
-            Some(_) => {
-                self.add_error(name, "must be an object");
-                Map::new()
-            }
-            None => Map::new(),
-        };
-        Fields { map, path: self.path(name), errors: self.errors }
-    }
-
-    /// This object with the fields of `over` replacing its own. Paths are those of `over` if it has
-    /// any field.
-    pub(crate) fn merged_with(mut self, over: Fields<'a>) -> Self {
-        if !over.map.is_empty() {
-            self.path = over.path;
-            self.map.extend(over.map);
-        }
-        self
-    }
-
-    /// A list of ids, each one a string or an object with `id`.
-    pub(crate) fn ids(&self, name: &str) -> Option<Vec<String>> {
-        let Value::Array(items) = self.non_null(name)? else {
-            self.add_error(name, "must be an array of ids");
-            return None;
-        };
-        let mut ids = Vec::with_capacity(items.len());
-        for (i, item) in items.iter().enumerate() {
-            match item.as_str().or_else(|| item.get("id").and_then(Value::as_str)) {
-                Some(id) if ids.iter().any(|known| known == id) => {}
-                Some(id) => ids.push(id.to_owned()),
-                _ => self
-                    .errors
-                    .add(format!("{}[{i}]", self.path(name)), "must be an id or an object with an id"),
-            }
-        }
-        Some(ids)
-    }
-
-    /// An http(s) URL; empty if it is absent or empty.
-    pub(crate) fn http_url(&self, name: &str) -> String {
-        let text = self.text(name).unwrap_or_default();
-        if !text.is_empty() && !is_http_url(&text) {
-            self.add_error(name, "must be a valid http(s) URL");
-        }
-        text
     }
 }
 

@@ -13,6 +13,7 @@ use crate::error::ApiError;
 use crate::http::extract::Path;
 use crate::join::signaling;
 use crate::state::AppState;
+use crate::store::agent::Agent;
 use crate::store::json_record;
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
@@ -27,8 +28,9 @@ async fn about(
     let (parts, _) = request.into_parts();
     let claims = signaling::verify_token_for(&state, &parts, &id)?;
     let row = signaling::find_joinable(&state, &claims).await?;
-    let agent = json_record::parse_document(&row.agent_document)?;
+    let agent: Agent = json_record::parse_document(&row.agent_document)?;
+    let avatar = agent.settings.first_avatar();
     // The avatar's persona name, otherwise the agent's name.
-    let persona = agent["avatars"][0]["persona_name"].as_str().filter(|name| !name.trim().is_empty());
+    let persona = avatar.persona_name.as_deref().filter(|name| !name.trim().is_empty());
     Ok(axum::Json(json!({"status": row.status, "persona_name": persona.unwrap_or(&row.agent_name)})))
 }

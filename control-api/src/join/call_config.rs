@@ -9,177 +9,183 @@ use conversation::spec::ToolSpec;
 use engine_api::{
     AvatarChoice, CallConfig, Guardrail, LlmChoice, Pronunciation, SttChoice, Tool, ToolBackend, TtsChoice,
 };
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
 
 use crate::join::prompt;
+use crate::resources::guardrails::GuardrailDocument;
 use crate::resources::secret_headers::SecretHeaders;
-use crate::resources::{avatars, document_resource, knowledge_cache, mcp};
+use crate::resources::tools::{EventMessage, ToolDocument, ToolKind};
+use crate::resources::{avatars, knowledge_cache, mcp};
 use crate::state::AppState;
+use crate::store::agent::{Agent, AgentConfig, AgentSettings, Avatar, Llm, Stt, Tts};
 use crate::store::conversation::Row;
 use crate::store::secrets::{self, AgentSecrets};
 use crate::store::{self, json_record};
 
-fn string_or_empty(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
+/// A text that is set.
+fn non_empty(text: Option<&String>) -> Option<String> {
+    text.filter(|text| !text.is_empty()).cloned()
 }
 
-fn non_empty_string(value: &Value) -> Option<String> {
-    value.as_str().filter(|s| !s.is_empty()).map(str::to_owned)
-}
-
-fn string_list(value: &Value) -> Vec<String> {
-    value.as_array().into_iter().flatten().filter_map(|v| v.as_str().map(str::to_owned)).collect()
+/// A number that is set.
+fn number(value: Option<&Number>) -> Option<f64> {
+    value.and_then(Number::as_f64)
 }
 
 /// Maximum duration of a call of this agent, in seconds: the first positive one of three settings.
-fn max_call_duration(agent: &Value, avatar: &Value) -> Option<f64> {
-    let limits = [
-        &agent["config"]["maxCallDuration"],
-        &agent["config"]["timeout"],
-        &avatar["exit_message"]["max_call_duration"],
-    ];
-    limits.iter().find_map(|v| v.as_f64().filter(|d| *d > 0.0))
+fn max_call_duration(config: &AgentConfig, avatar: &Avatar) -> Option<f64> {
+    let limits = [&config.max_call_duration, &config.timeout, &avatar.exit_message.max_call_duration];
+    limits.into_iter().find_map(|limit| number(limit.as_ref()).filter(|seconds| *seconds > 0.0))
 }
 
 /// Builds the call configuration of a conversation.
 pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConfig> {
     let corrupt = |what: &str| store::Error::CorruptRow("conversation", what.to_owned());
-    let agent = json_record::parse_document(&row.agent_document)?;
+    let agent: Agent = json_record::parse_document(&row.agent_document)?;
     let secrets: AgentSecrets = secrets::open(&state.vault, &row.agent, &row.agent_secrets)?;
-    let avatar = &agent["avatars"][0];
+    let (settings, avatar) = (&agent.settings, agent.settings.first_avatar());
     let avatar_secrets = secrets.avatars.into_iter().next().unwrap_or_default();
-    let guardrails = load_guardrails(state, row, &agent).await?;
-    let mut tools = load_tools(state, row, &agent).await?;
+    let guardrails = load_guardrails(state, row, settings.attached_ids("guardrail")).await?;
+    let mut tools = load_tools(state, row, settings.attached_ids("tool")).await?;
     for guardrail in guardrails.iter().filter(|guardrail| guardrail.response_message.is_none()) {
         // An earlier tool with the same name takes precedence.
         if tools.iter().all(|(tool, _)| tool.name != guardrail.key) {
             tools.push(moderation_tool(guardrail));
         }
     }
-    let (llm, stt, tts) = (&avatar["config"]["llm"], &avatar["config"]["stt"], &avatar["config"]["tts"]);
-    let spec = turn_settings(row, &agent, tools.iter().map(|(_, spec)| spec.clone()).collect())
-        .to_spec()
-        .map_err(|e| corrupt(&e.to_string()))?;
+    let turn = Value::Object(settings.config.turn.0.clone());
+    let spec =
+        turn_settings(row, settings, &avatar, &turn, tools.iter().map(|(_, spec)| spec.clone()).collect())
+            .to_spec()
+            .map_err(|e| corrupt(&e.to_string()))?;
     Ok(CallConfig {
         id: row.id.parse().map_err(|_| corrupt("its id is not a UUID"))?,
         spec,
         agent_name: row.agent_name.clone(),
         system_prompt: prompt::system_prompt(state, row, &agent).await?,
-        stt: SttChoice {
-            provider: string_or_empty(&stt["provider"]),
-            model: string_or_empty(&stt["model"]),
-            fallback_model: non_empty_string(&stt["fallback_model"]),
-            language: string_or_empty(&stt["language"]),
-        },
-        llm: LlmChoice {
-            provider: string_or_empty(&llm["provider"]),
-            model: string_or_empty(&llm["model"]),
-            fallback_model: non_empty_string(&llm["fallback_model"]),
-            url: non_empty_string(&llm["url"]),
-            token: avatar_secrets.llm,
-        },
-        tts: TtsChoice {
-            provider: string_or_empty(&tts["provider"]),
-            model_id: string_or_empty(&tts["model_id"]),
-            voice_id: string_or_empty(&tts["voice_id"]),
-            sample_rate: tts["sample_rate"].as_f64().map(|rate| rate as u32),
-            custom_pronunciation: tts["custom_pronunciation"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .map(|p| Pronunciation {
-                    word: string_or_empty(&p["word"]),
-                    pronunciation: string_or_empty(&p["pronunciation"]),
-                })
-                .collect(),
-        },
+        stt: stt_choice(&avatar.config.stt),
+        llm: llm_choice(&avatar.config.llm, avatar_secrets.llm),
+        tts: tts_choice(&avatar.config.tts),
         avatar: AvatarChoice {
             avatar_key_id: row.avatar_id.clone(),
-            frame_rate: avatar["frame_rate"].as_f64().unwrap_or(25.0) as u32,
+            frame_rate: number(Some(&avatar.frame_rate)).unwrap_or(25.0) as u32,
         },
         pose_set: avatars::load_custom_poses(state, &row.workspace, &row.avatar_id).await?,
         tools: tools.into_iter().map(|(tool, _)| tool).collect(),
         guardrails,
-        tool_servers: mcp::session::load_servers(state, row, &agent).await?,
+        tool_servers: mcp::session::load_servers(state, row, settings.attached_ids("mcp")).await?,
         knowledge: knowledge_cache::find_or_build(
             state,
             &row.workspace,
-            &json_record::string_list(&agent, "knowledge_base"),
+            settings.attached_ids("knowledge_base"),
         )
         .await?,
-        expose_tools: agent["config"]["expose_tools"] == true,
-        trust_client_context: prompt::trusts_clients(&agent),
-        record_trace: agent["config"]["record_trace"] == true,
+        expose_tools: settings.config.expose_tools,
+        trust_client_context: settings.config.trust_client_context,
+        record_trace: settings.config.record_trace,
     })
 }
 
+fn stt_choice(stt: &Stt) -> SttChoice {
+    SttChoice {
+        provider: stt.provider.clone().unwrap_or_default(),
+        model: stt.model.clone().unwrap_or_default(),
+        fallback_model: non_empty(stt.fallback_model.as_ref()),
+        language: stt.language.clone().unwrap_or_default(),
+    }
+}
+
+fn llm_choice(llm: &Llm, token: Option<String>) -> LlmChoice {
+    LlmChoice {
+        provider: llm.provider.clone().unwrap_or_default(),
+        model: llm.model.clone().unwrap_or_default(),
+        fallback_model: non_empty(llm.fallback_model.as_ref()),
+        url: non_empty(llm.url.as_ref()),
+        token,
+    }
+}
+
+fn tts_choice(tts: &Tts) -> TtsChoice {
+    TtsChoice {
+        provider: tts.provider.clone().unwrap_or_default(),
+        model_id: tts.model_id.clone().unwrap_or_default(),
+        voice_id: tts.voice_id.clone().unwrap_or_default(),
+        sample_rate: number(tts.sample_rate.as_ref()).map(|rate| rate as u32),
+        custom_pronunciation: tts
+            .custom_pronunciation
+            .iter()
+            .map(|p| Pronunciation { word: p.word.clone(), pronunciation: p.pronunciation.clone() })
+            .collect(),
+    }
+}
+
 /// The turn-taking settings of the agent, for the conversation with number
-/// `row.conversation_number`.
-fn turn_settings<'a>(row: &Row, agent: &'a Value, tools: Vec<ToolSpec>) -> settings::AgentTurnConfig<'a> {
-    let avatar = &agent["avatars"][0];
-    let stt = &avatar["config"]["stt"];
-    let idle = &avatar["idle_timeout"];
-    let warning = &avatar["exit_heads_up_message"];
-    let greetings = avatar["welcome_message"]["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+/// `row.conversation_number`. `turn` is `config.turn`.
+fn turn_settings<'a>(
+    row: &Row,
+    agent: &'a AgentSettings,
+    avatar: &'a Avatar,
+    turn: &'a Value,
+    tools: Vec<ToolSpec>,
+) -> settings::AgentTurnConfig<'a> {
+    let stt = &avatar.config.stt;
+    let greetings = &avatar.welcome_message.messages;
     // Round robin over the agent's conversations.
     let greeting = usize::try_from(row.conversation_number)
         .ok()
         .and_then(|n| greetings.get(n.checked_rem(greetings.len())?));
     settings::AgentTurnConfig {
-        turn_handling: avatar["turn_handling"].as_str(),
-        interruptability: avatar["interruptability"].as_str(),
-        turn: Some(&agent["config"]["turn"]),
-        min_endpointing_delay: stt["min_endpointing_delay"].as_f64(),
-        max_endpointing_delay: stt["max_endpointing_delay"].as_f64(),
-        turn_model: stt["turn_model"] == true,
-        language: stt["language"].as_str(),
-        greeting: greeting.and_then(Value::as_str),
-        greeting_delay: avatar["welcome_message"]["wait_time"].as_f64(),
+        turn_handling: Some(avatar.turn_handling.name()),
+        interruptability: Some(avatar.interruptability.name()),
+        turn: Some(turn),
+        min_endpointing_delay: number(stt.min_endpointing_delay.as_ref()),
+        max_endpointing_delay: number(stt.max_endpointing_delay.as_ref()),
+        turn_model: stt.turn_model,
+        language: stt.language.as_deref(),
+        greeting: greeting.map(String::as_str),
+        greeting_delay: number(Some(&avatar.welcome_message.wait_time)),
         // Null and 0 are equivalent here: no call-outs.
-        idle_timeout: Some(idle["timeout"].as_f64().unwrap_or(0.0)),
-        idle_messages: string_list(&idle["filler_phrases"]),
-        idle_end_after: Some(idle["end_after"].as_u64().and_then(|n| u32::try_from(n).ok())),
-        max_call_duration: max_call_duration(agent, avatar),
-        call_warning_before: warning["callout_before"].as_f64(),
-        warning_message: string_list(&warning["messages"]).into_iter().next(),
-        exit_message: string_list(&avatar["exit_message"]["messages"]).into_iter().next(),
-        error_message: Some(non_empty_string(&agent["config"]["error_message"])),
+        idle_timeout: Some(number(avatar.idle_timeout.timeout.as_ref()).unwrap_or(0.0)),
+        idle_messages: avatar.idle_timeout.filler_phrases.clone(),
+        idle_end_after: Some(avatar.idle_timeout.end_after),
+        max_call_duration: max_call_duration(&agent.config, avatar),
+        call_warning_before: number(Some(&avatar.exit_heads_up_message.callout_before)),
+        warning_message: avatar.exit_heads_up_message.messages.first().cloned(),
+        exit_message: avatar.exit_message.messages.first().cloned(),
+        error_message: Some(non_empty(agent.config.error_message.as_ref())),
         user_id: row.user_id.clone().filter(|id| !id.is_empty()).unwrap_or_else(|| row.id.clone()),
         tools,
-        fallback_llm: non_empty_string(&avatar["config"]["llm"]["fallback_model"]).is_some(),
+        fallback_llm: non_empty(avatar.config.llm.fallback_model.as_ref()).is_some(),
         fallback_tts: false,
     }
 }
 
 /// The agent's tools that still exist, in its order.
-async fn load_tools(state: &AppState, row: &Row, agent: &Value) -> store::Result<Vec<(Tool, ToolSpec)>> {
-    let ids = json_record::string_list(agent, "tool");
-    let rows = state.store.documents(json_record::Table::Tool, &row.workspace, &ids).await?;
+async fn load_tools(state: &AppState, row: &Row, ids: &[String]) -> store::Result<Vec<(Tool, ToolSpec)>> {
+    let rows = state.store.documents(json_record::Table::Tool, &row.workspace, ids).await?;
     let mut tools = Vec::new();
-    for id in &ids {
+    for id in ids {
         let Some(stored) = rows.iter().find(|row| row.id == *id) else { continue };
-        let document: Value = serde_json::from_str(&stored.document)
-            .map_err(|e| store::Error::CorruptRow("tool", e.to_string()))?;
+        let tool: ToolDocument = json_record::parse_document(&stored.document)?;
         let headers: SecretHeaders = secrets::open(&state.vault, &stored.id, &stored.secrets)?;
-        tools.push(parse_tool(&document, headers));
+        tools.push(build_tool(tool, headers));
     }
     Ok(tools)
 }
 
 /// The agent's guardrails that still exist, in its order.
-async fn load_guardrails(state: &AppState, row: &Row, agent: &Value) -> store::Result<Vec<Guardrail>> {
-    let ids = json_record::string_list(agent, "guardrail");
-    let rows = state.store.documents(json_record::Table::Guardrail, &row.workspace, &ids).await?;
+async fn load_guardrails(state: &AppState, row: &Row, ids: &[String]) -> store::Result<Vec<Guardrail>> {
+    let rows = state.store.documents(json_record::Table::Guardrail, &row.workspace, ids).await?;
     let mut guardrails = Vec::new();
-    for id in &ids {
+    for id in ids {
         let Some(stored) = rows.iter().find(|row| row.id == *id) else { continue };
-        let rule = document_resource::to_json(stored)?;
+        let rule: GuardrailDocument = json_record::parse_document(&stored.document)?;
         guardrails.push(Guardrail {
-            key: string_or_empty(&rule["key"]),
-            category: string_or_empty(&rule["category"]),
-            prompt: string_or_empty(&rule["prompt"]),
-            response_message: non_empty_string(&rule["response_message"]),
-            callback_url: non_empty_string(&rule["callback_url"]),
+            response_message: non_empty(Some(&rule.response_message)),
+            callback_url: non_empty(Some(&rule.callback_url)),
+            key: rule.key,
+            category: rule.category,
+            prompt: rule.prompt,
         });
     }
     Ok(guardrails)
@@ -197,38 +203,36 @@ fn moderation_tool(guardrail: &Guardrail) -> (Tool, ToolSpec) {
     (tool, ToolSpec { name: guardrail.key.clone(), ..ToolSpec::default() })
 }
 
-fn parse_tool(document: &Value, headers: SecretHeaders) -> (Tool, ToolSpec) {
-    let (schema, request, messages) =
-        (&document["schema"], &document["request_config"], &document["event_messages"]);
-    let name = string_or_empty(&schema["name"]);
-    let message = |event: &str| non_empty_string(&messages[event]["message"]);
+fn build_tool(document: ToolDocument, headers: SecretHeaders) -> (Tool, ToolSpec) {
+    let ToolDocument { kind, schema, request_config, event_messages } = document;
+    let message = |message: Option<EventMessage>| non_empty(message.and_then(|m| m.message).as_ref());
+    let on_delay = event_messages.on_delay.unwrap_or_default();
     let spec = ToolSpec {
-        name: name.clone(),
-        on_start: message("on_start"),
-        on_delay: message("on_delay"),
-        delay: Duration::from_secs_f64(
-            messages["on_delay"]["delay"].as_f64().unwrap_or(5.0).clamp(0.0, 600.0),
-        ),
-        on_success: message("on_success"),
-        on_error: message("on_error"),
+        name: schema.name.clone(),
+        on_start: message(event_messages.on_start),
+        delay: Duration::from_secs_f64(number(Some(&on_delay.delay)).unwrap_or(5.0).clamp(0.0, 600.0)),
+        on_delay: non_empty(on_delay.message.as_ref()),
+        on_success: message(event_messages.on_success),
+        on_error: message(event_messages.on_error),
     };
-    let run = match document["type"].as_str() {
-        Some("tool.client") => ToolBackend::Client,
-        _ => ToolBackend::Http {
-            method: string_or_empty(&request["method"]),
-            url: string_or_empty(&request["url"]),
-            headers: headers.into_iter().collect(),
-        },
+    let backend = match kind {
+        ToolKind::Client => ToolBackend::Client,
+        ToolKind::Api => {
+            let request = request_config.unwrap_or_default();
+            ToolBackend::Http {
+                method: request.method,
+                url: request.url.unwrap_or_default(),
+                headers: headers.into_iter().collect(),
+            }
+        }
     };
-    (
-        Tool {
-            name,
-            description: string_or_empty(&schema["description"]),
-            parameters: schema["parameters"].clone(),
-            backend: run,
-        },
-        spec,
-    )
+    let tool = Tool {
+        name: schema.name,
+        description: schema.description,
+        parameters: json!(schema.parameters),
+        backend,
+    };
+    (tool, spec)
 }
 
 /// The call configuration, shared with the engine.
@@ -242,12 +246,22 @@ mod tests {
 
     #[test]
     fn the_first_positive_limit_counts() {
-        let agent =
-            |max: Value, timeout: Value| json!({"config": {"maxCallDuration": max, "timeout": timeout}});
-        let avatar = json!({"exit_message": {"max_call_duration": 60}});
-        assert_eq!(max_call_duration(&agent(120.into(), 90.into()), &avatar), Some(120.0));
-        assert_eq!(max_call_duration(&agent(0.into(), 90.into()), &avatar), Some(90.0));
-        assert_eq!(max_call_duration(&agent(Value::Null, Value::Null), &avatar), Some(60.0));
-        assert_eq!(max_call_duration(&agent(Value::Null, 0.into()), &json!({})), None);
+        let avatar = |seconds: Option<u32>| {
+            let mut avatar = Avatar::default();
+            avatar.exit_message.max_call_duration = seconds.map(Number::from);
+            avatar
+        };
+        let limit = |max: Option<u32>, timeout: Option<u32>, exit: Option<u32>| {
+            let config = AgentConfig {
+                max_call_duration: max.map(Number::from),
+                timeout: timeout.map(Number::from),
+                ..AgentConfig::default()
+            };
+            max_call_duration(&config, &avatar(exit))
+        };
+        assert_eq!(limit(Some(120), Some(90), Some(60)), Some(120.0));
+        assert_eq!(limit(Some(0), Some(90), Some(60)), Some(90.0));
+        assert_eq!(limit(None, None, Some(60)), Some(60.0));
+        assert_eq!(limit(None, Some(0), None), None);
     }
 }

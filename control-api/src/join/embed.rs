@@ -17,6 +17,7 @@ use crate::http::peer::Peer;
 use crate::http::validate::{FieldErrors, Fields};
 use crate::resources::conversations::{self, NewConversation};
 use crate::state::AppState;
+use crate::store::agent::Agent;
 use crate::store::{self, json_record};
 use crate::web::Pages;
 
@@ -35,11 +36,11 @@ async fn find_embeddable_agent(state: &AppState, id: &str) -> Result<EmbeddableA
     let not_found = || ApiError::NotFound(Resource::Agent);
     let id = store::normalize_id(id).ok_or_else(not_found)?;
     let (workspace, row) = state.store.agent_in_any_workspace(&id).await?.ok_or_else(not_found)?;
-    let agent = json_record::parse_document(&row.document)?;
-    if agent["embed"]["enabled"] != true || agent["is_active"] == false {
+    let Agent { settings, .. } = json_record::parse_document(&row.document)?;
+    if !settings.embed.enabled || !settings.is_active {
         return Err(not_found());
     }
-    let origins = json_record::string_list(&agent["embed"], "origins");
+    let origins = settings.embed.origins.into_iter().map(|origin| origin.0).collect();
     Ok(EmbeddableAgent { workspace, id, origins })
 }
 

@@ -35,11 +35,19 @@ pub(super) fn schema_ref(name: &str) -> Value {
 }
 
 /// `schema`, or null.
-fn nullable(mut schema: Value) -> Value {
+pub(super) fn nullable(mut schema: Value) -> Value {
     let kinds = match schema.get("type") {
         Some(Value::String(kind)) => vec![kind.clone()],
         Some(Value::Array(kinds)) => kinds.iter().filter_map(|k| k.as_str().map(str::to_owned)).collect(),
-        _ => return json!({"anyOf": [schema, {"type": "null"}]}),
+        _ => {
+            let null = json!({"type": "null"});
+            match schema.get_mut("anyOf") {
+                Some(Value::Array(choices)) if choices.contains(&null) => {}
+                Some(Value::Array(choices)) => choices.push(null),
+                _ => return json!({"anyOf": [schema, null]}),
+            }
+            return schema;
+        }
     };
     if kinds.iter().all(|kind| kind != "null") {
         schema["type"] = json!([kinds, vec!["null".to_owned()]].concat());

@@ -8,6 +8,7 @@ mod agent_operations;
 mod characters;
 mod console;
 mod conversation_operations;
+mod derived;
 mod json_schema;
 mod operation;
 mod records;

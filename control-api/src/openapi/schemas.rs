@@ -6,9 +6,8 @@ use super::json_schema::{
     all_of, form_object, id, list, nullable_type, object, schema_ref, string_enum, strings, text, time,
 };
 use super::records::{
-    agent_config, avatar, context, conversation, custom_avatar, delivery, documents, file, guardrail,
-    join_info, key, knowledge_base, llm_config, mcp_body, provider, scope, shared_body, shared_record,
-    stt_config, tool_fields, transcript,
+    context, conversation, custom_avatar, delivery, documents, file, join_info, key, knowledge_base,
+    provider, scope, transcript,
 };
 
 /// All schemas, by name.
@@ -27,33 +26,7 @@ pub(super) fn component_schemas() -> Map<String, Value> {
         ("NoCapacity", object([("error*", text()), ("reason", text())])),
         ("Done", object([("id*", text()), ("message*", text())])),
         ("Created", object([("id*", id()), ("message*", text()), ("webhook_secret*", text())])),
-        ("Record", object([("id*", id()), ("created_at*", time()), ("updated_at*", time())])),
         ("Patch", json!({"type": "object"})),
-        ("AgentConfig", agent_config()),
-        ("Avatar", avatar()),
-        ("Llm", llm_config()),
-        ("Stt", stt_config()),
-        ("Tts", json!({"type": "object"})),
-        ("SharedBody", shared_body()),
-        ("SharedRecord", shared_record()),
-        (
-            "AgentBody",
-            all_of(
-                "SharedBody",
-                [
-                    ("agent_name*", non_empty()),
-                    ("agent_system_prompt*", non_empty()),
-                    ("avatars*", json!({"type": "array", "minItems": 1, "items": schema_ref("Avatar")})),
-                ],
-            ),
-        ),
-        (
-            "Agent",
-            all_of(
-                "SharedRecord",
-                [("agent_name*", text()), ("agent_system_prompt*", text()), ("webhook_secret*", text())],
-            ),
-        ),
         (
             "ShortAgent",
             object([
@@ -73,21 +46,6 @@ pub(super) fn component_schemas() -> Map<String, Value> {
                 ("email", text()),
                 ("context_override", text()),
             ]),
-        ),
-        (
-            "TemplateBody",
-            all_of(
-                "SharedBody",
-                [
-                    ("template_name*", non_empty()),
-                    ("template_system_prompt*", non_empty()),
-                    ("avatars", list(schema_ref("Avatar"))),
-                ],
-            ),
-        ),
-        (
-            "Template",
-            all_of("SharedRecord", [("template_name*", text()), ("template_system_prompt*", text())]),
         ),
         (
             "StockAvatar",
@@ -113,20 +71,6 @@ pub(super) fn component_schemas() -> Map<String, Value> {
         ),
         ("CustomAvatar", custom_avatar()),
         (
-            "GuardrailBody",
-            object([
-                ("name*", non_empty()),
-                ("category", text()),
-                ("prompt*", non_empty()),
-                ("response_message", text()),
-                ("callback_url", text()),
-            ]),
-        ),
-        ("Guardrail", guardrail()),
-        ("ToolBody", tool_fields(false)),
-        ("Tool", tool_fields(true)),
-        ("McpBody", mcp_body()),
-        (
             "McpMade",
             object([
                 ("id*", id()),
@@ -136,7 +80,6 @@ pub(super) fn component_schemas() -> Map<String, Value> {
                 ("created_at*", time()),
             ]),
         ),
-        ("Mcp", json!({"allOf": [schema_ref("McpBody"), schema_ref("Record")]})),
         (
             "KnowledgeForm",
             form_object([
@@ -283,5 +226,6 @@ pub(super) fn component_schemas() -> Map<String, Value> {
         ("Health", object([("status*", text()), ("reason", text())])),
     ];
     let characters = super::characters::character_schemas();
-    schemas.into_iter().chain(characters).map(|(name, schema)| (name.to_owned(), schema)).collect()
+    let written = schemas.into_iter().chain(characters).map(|(name, schema)| (name.to_owned(), schema));
+    super::derived::document_schemas().into_iter().chain(written).collect()
 }

@@ -16,6 +16,7 @@ use crate::resources::conversations::find_conversation;
 use crate::state::AppState;
 use crate::state::webhook_queue::OutboxMessage;
 use crate::store;
+use crate::store::agent::Agent;
 use crate::store::delivery::{self, AttemptLogEntry, DeliveryLogEntry};
 use crate::store::json_record::{self, Table, parse_document};
 
@@ -102,9 +103,9 @@ async fn redeliver(
     let row = delivery::redeliver(&mut tx, &caller.workspace, &id, &state.server_id, clock::now()).await?;
     let mut row = row.ok_or(ApiError::NotFound(Resource::DeadLetter))?;
     if let Some(agent) = json_record::find_in(&mut tx, Table::Agent, &caller.workspace, &row.agent).await? {
-        let agent = parse_document(&agent.document)?;
-        let url = agent["callback_url"].as_str().unwrap_or_default();
-        if !url.is_empty() && url != row.url {
+        let agent: Agent = parse_document(&agent.document)?;
+        let url = &agent.settings.callback_url;
+        if !url.is_empty() && *url != row.url {
             delivery::set_url(&mut tx, &row.id, url).await?;
             url.clone_into(&mut row.url);
         }

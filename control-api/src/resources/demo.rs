@@ -6,6 +6,7 @@ use crate::error::ApiError;
 use crate::resources::{agents, knowledge};
 use crate::state::AppState;
 use crate::store;
+use crate::store::agent::Agent;
 use crate::store::json_record::{self, Table};
 use crate::store::knowledge_base::Content;
 
@@ -70,7 +71,7 @@ pub(crate) async fn find(state: &AppState) -> store::Result<Option<String>> {
     let Some(id) = state.store.setting(DEMO_AGENT_SETTING).await? else { return Ok(None) };
     let row = state.store.document(Table::Agent, &state.default_workspace, &id).await?;
     Ok(row
-        .and_then(|row| json_record::parse_document(&row.document).ok())
-        .filter(|agent| agent["embed"]["enabled"] == true)
+        .and_then(|row| json_record::parse_document::<Agent>(&row.document).ok())
+        .filter(|agent| agent.settings.embed.enabled)
         .map(|_| id))
 }

@@ -1,20 +1,23 @@
 //! Guardrails: `/v1/ext/guardrail`.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::clock;
 use crate::error::{ApiError, Resource};
 use crate::http::auth::ApiCaller;
+use crate::http::body;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
-use crate::http::validate::{FieldErrors, Fields, is_http_url};
-use crate::resources::document_resource::{self, DocumentResource};
+use crate::http::validate::{FieldErrors, body_object, is_http_url};
+use crate::resources::document_resource::DocumentResource;
 use crate::state::AppState;
 use crate::store::json_record::{self, Draft, Table};
 use crate::store::new_id;
@@ -33,24 +36,45 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/v1/ext/guardrail/{id}", get(read).put(replace).delete(remove))
 }
 
-/// The fields that a client sets; missing ones are empty.
-pub(super) fn parse(body: Value) -> Result<Map<String, Value>, ApiError> {
+/// A guardrail, as it is stored and, without its key, as a request gives it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "Guardrail")]
+pub(crate) struct GuardrailDocument {
+    /// Permanent name for models; the server sets it.
+    #[schemars(skip_deserializing)]
+    pub(crate) key: String,
+    pub(crate) name: String,
+    pub(crate) category: String,
+    /// The situation that it applies to.
+    pub(crate) prompt: String,
+    /// What the agent says; empty = a message of the moderation endpoint.
+    pub(crate) response_message: String,
+    /// Receiver of callbacks; empty = none.
+    pub(crate) callback_url: String,
+}
+
+/// The schema of a request.
+static REQUEST_SCHEMA: LazyLock<Value> = LazyLock::new(body::schema_of::<GuardrailDocument>);
+
+/// Parses the fields that a client sets; missing ones are empty.
+pub(super) fn parse(body: Value) -> Result<GuardrailDocument, ApiError> {
     let errors = FieldErrors::default();
-    let fields = Fields::body(body, &errors)?;
-    let names = ["name", "category", "prompt", "response_message", "callback_url"];
-    let text = |name: &str| fields.text(name).unwrap_or_default();
-    let document: Map<String, Value> = names.iter().map(|name| ((*name).into(), text(name).into())).collect();
-    let document = errors.into_result(document)?;
-    let text_of = |name: &str| document[name].as_str().unwrap_or_default();
-    for (name, message) in [("name", "name is required"), ("prompt", "prompt is required")] {
-        if text_of(name).trim().is_empty() {
+    let map = body_object(body, &errors)?;
+    let checked = body::check(&REQUEST_SCHEMA, Value::Object(map), &errors);
+    let guardrail: GuardrailDocument = body::convert(checked, &errors);
+    let guardrail = errors.into_result(guardrail)?;
+    // The contract names these errors by their own texts.
+    for (text, message) in [(&guardrail.name, "name is required"), (&guardrail.prompt, "prompt is required")]
+    {
+        if text.trim().is_empty() {
             return Err(ApiError::BadRequest(message.into()));
         }
     }
-    if !text_of("callback_url").is_empty() && !is_http_url(text_of("callback_url")) {
+    if !guardrail.callback_url.is_empty() && !is_http_url(&guardrail.callback_url) {
         return Err(ApiError::BadRequest("callback_url must be a valid http(s) URL".into()));
     }
-    Ok(document)
+    Ok(guardrail)
 }
 
 /// The permanent slug of a name: in lower case, with one `_` for every character other than a-z and
@@ -64,12 +88,9 @@ fn slug(name: &str) -> String {
     if slug.is_empty() { "guardrail".into() } else { slug }
 }
 
-/// The document with its key before the client's fields.
-fn with_key(key: &str, fields: &Map<String, Value>) -> Value {
-    let mut document = Map::new();
-    document.insert("key".into(), key.into());
-    document.extend(fields.clone());
-    Value::Object(document)
+/// The text of the document with this key.
+fn with_key(key: &str, guardrail: &GuardrailDocument) -> String {
+    json_record::to_text(&GuardrailDocument { key: key.to_owned(), ..guardrail.clone() })
 }
 
 fn draft<'a>(workspace: &'a str, id: &'a str, name: &'a str, document: &'a str) -> Draft<'a> {
@@ -81,14 +102,13 @@ async fn create(
     caller: ApiCaller,
     Json(body): Json,
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
-    let fields = parse(body)?;
-    let name = fields["name"].as_str().unwrap_or_default();
+    let guardrail = parse(body)?;
     let id = new_id();
     let mut tx = state.store.begin_write().await?;
-    let size = with_key("", &fields).to_string().len();
+    let size = with_key("", &guardrail).len();
     quota::check_bytes(&state, &mut tx, &caller.workspace, size).await?;
-    let draft = draft(&caller.workspace, &id, name, "");
-    json_record::insert_guardrail(&mut tx, &draft, &slug(name), |key| with_key(key, &fields).to_string())
+    let draft = draft(&caller.workspace, &id, &guardrail.name, "");
+    json_record::insert_guardrail(&mut tx, &draft, &slug(&guardrail.name), |key| with_key(key, &guardrail))
         .await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, axum::Json(json!({"id": id, "message": "Guardrail created"}))))
@@ -112,15 +132,15 @@ async fn replace(
     Path(id): Path<String>,
     Json(body): Json,
 ) -> JsonResult {
-    let fields = parse(body)?;
+    let guardrail = parse(body)?;
     let id = GUARDRAIL.parse_id(&id)?;
     let mut tx = state.store.begin_write().await?;
     let row = json_record::find_in(&mut tx, Table::Guardrail, &caller.workspace, &id).await?;
     let row = row.ok_or_else(|| GUARDRAIL.not_found())?;
-    let key = document_resource::to_json(&row)?["key"].as_str().unwrap_or_default().to_owned();
-    let text = with_key(&key, &fields).to_string();
+    let GuardrailDocument { key, .. } = json_record::parse_document(&row.document)?;
+    let text = with_key(&key, &guardrail);
     quota::check_growth(&state, &mut tx, &caller.workspace, &row, text.len()).await?;
-    let name = format!("{}\n{key}", fields["name"].as_str().unwrap_or_default());
+    let name = format!("{}\n{key}", guardrail.name);
     json_record::update(&mut tx, Table::Guardrail, &draft(&caller.workspace, &id, &name, &text)).await?;
     tx.commit().await?;
     Ok(axum::Json(json!({"id": id, "message": "Guardrail updated"})))
@@ -164,6 +184,6 @@ mod tests {
         );
         assert!(matches!(parse(json!({"name": 1})), Err(ApiError::Invalid(f)) if f[0].field == "name"));
         let whole = parse(json!({"name": "n", "prompt": "p", "callback_url": ""})).unwrap();
-        assert_eq!(whole["category"], "");
+        assert_eq!(whole.category, "");
     }
 }

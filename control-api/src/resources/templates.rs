@@ -9,16 +9,16 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use serde_json::{Value, json};
 
-use crate::clock;
 use crate::error::{ApiError, Resource};
 use crate::http::auth::ApiCaller;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
-use crate::resources::agents::parse::{DocumentKind, ParsedAgent, parse_as};
-use crate::resources::agents::{check_references, response};
+use crate::resources::agents::parse::{Parsed, parse};
+use crate::resources::agents::{check_references, draft, response};
 use crate::resources::avatars;
 use crate::state::AppState;
-use crate::store::json_record::{self, Draft, Row, Table};
+use crate::store::agent::Template;
+use crate::store::json_record::{self, Row, Table};
 use crate::store::secrets::{self, AgentSecrets};
 use crate::store::{self, new_id};
 
@@ -33,29 +33,18 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/v1/ext/template/{id}", get(read).put(replace).delete(remove))
 }
 
-fn draft<'a>(
-    workspace: &'a str,
-    id: &'a str,
-    document: &'a Value,
-    text: &'a str,
-    secrets: &'a str,
-) -> Draft<'a> {
-    let name = document["template_name"].as_str().unwrap_or_default();
-    Draft { workspace, id, name, kind: document["type"].as_str(), document: text, secrets, at: clock::now() }
-}
-
 async fn create(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Json(body): Json,
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
     let available_avatars = avatars::list_available(&state, &caller.workspace).await?;
-    let ParsedAgent { document, secrets } = parse_as(DocumentKind::Template, body, &available_avatars, None)?;
+    let Parsed { document, secrets } = parse::<Template>(body, &available_avatars, None)?;
     let mut tx = state.store.begin_write().await?;
-    check_references(&mut tx, &caller.workspace, &document).await?;
+    check_references(&mut tx, &caller.workspace, &document.settings).await?;
     let id = new_id();
     let sealed = secrets::seal(&state.vault, &id, &secrets);
-    let text = document.to_string();
+    let text = json_record::to_text(&document);
     quota::check_bytes(&state, &mut tx, &caller.workspace, text.len()).await?;
     json_record::insert(&mut tx, Table::Template, &draft(&caller.workspace, &id, &document, &text, &sealed))
         .await?;
@@ -64,13 +53,7 @@ async fn create(
 }
 
 async fn to_json_list(state: &AppState, workspace: &str, rows: &[Row]) -> store::Result<Vec<Value>> {
-    let documents = json_record::parse_documents(rows)?;
-    let attached = response::AttachedRecords::read(state, workspace, &documents).await?;
-    Ok(rows
-        .iter()
-        .zip(&documents)
-        .map(|(row, document)| response::to_json(row, document, &attached))
-        .collect())
+    response::to_json_list::<Template>(state, workspace, rows).await
 }
 
 async fn list(
@@ -96,17 +79,16 @@ async fn replace(
 ) -> JsonResult {
     // An invalid body is reported before a missing template.
     let available_avatars = avatars::list_available(&state, &caller.workspace).await?;
-    parse_as(DocumentKind::Template, body.clone(), &available_avatars, None)?;
+    parse::<Template>(body.clone(), &available_avatars, None)?;
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let mut tx = state.store.begin_write().await?;
     let row =
         json_record::find_in(&mut tx, Table::Template, &caller.workspace, &id).await?.ok_or(NOT_FOUND)?;
     let old: AgentSecrets = secrets::open(&state.vault, &row.id, &row.secrets)?;
-    let ParsedAgent { document, secrets } =
-        parse_as(DocumentKind::Template, body, &available_avatars, Some(&old))?;
-    check_references(&mut tx, &caller.workspace, &document).await?;
+    let Parsed { document, secrets } = parse::<Template>(body, &available_avatars, Some(&old))?;
+    check_references(&mut tx, &caller.workspace, &document.settings).await?;
     let sealed = secrets::seal(&state.vault, &id, &secrets);
-    let text = document.to_string();
+    let text = json_record::to_text(&document);
     quota::check_growth(&state, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
     json_record::update(&mut tx, Table::Template, &draft(&caller.workspace, &id, &document, &text, &sealed))
         .await?;

@@ -1,21 +1,24 @@
 //! Tools: `/v1/ext/tool`.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Number, Value, json};
 
 use crate::clock;
 use crate::error::{ApiError, Resource};
 use crate::http::auth::ApiCaller;
+use crate::http::body;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
-use crate::http::validate::{FieldErrors, Fields};
+use crate::http::validate::{FieldErrors, body_object, is_http_url};
 use crate::resources::document_resource::DocumentResource;
-use crate::resources::secret_headers::{self, SecretHeaders};
+use crate::resources::secret_headers::{Headers, SecretHeaders};
 use crate::state::AppState;
 use crate::store::json_record::{self, Draft, Table};
 use crate::store::{new_id, secrets};
@@ -25,104 +28,212 @@ type JsonResult = Result<axum::Json<Value>, ApiError>;
 const TOOL: DocumentResource =
     DocumentResource { table: Table::Tool, resource: Resource::Tool, read_error: "Internal server error" };
 
+/// Path of the headers in a request.
+const HEADERS_PATH: &str = "request_config.headers";
+
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
         .route("/v1/ext/tool", post(create).get(list))
         .route("/v1/ext/tool/{id}", get(read).put(replace).delete(remove))
 }
 
-/// Parses a tool. `old` holds the header values of the tool that it replaces.
-pub(super) fn parse(body: Value, old: Option<&SecretHeaders>) -> Result<(Value, SecretHeaders), ApiError> {
-    let errors = FieldErrors::default();
-    let fields = Fields::body(body, &errors)?;
-    let kind = fields.choice("type", &["tool.api", "tool.client"], "tool.api");
-    let schema = fields.object("schema");
-    if !fields.contains("schema") {
-        fields.add_error("schema", "is required");
-    }
-    let name = if fields.contains("schema") { schema.required("name") } else { String::new() };
-    if !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')) || name.len() > 64 {
-        schema.add_error("name", "must be at most 64 letters, digits, _, - or .");
-    }
-    let parameters = schema.object("parameters");
-    let properties = match parameters.raw("properties") {
-        Some(Value::Object(map)) => Value::Object(map.clone()),
-        None | Some(Value::Null) => json!({}),
-        Some(_) => {
-            parameters.add_error("properties", "must be an object");
-            json!({})
-        }
-    };
-    let mut schema_parameters = parameters.to_map();
-    schema_parameters.insert("type".into(), parameters.choice("type", &["object"], "object").into());
-    schema_parameters.insert("properties".into(), properties);
-    schema_parameters
-        .insert("required".into(), parameters.string_list("required").unwrap_or_default().into());
-    let (request, headers) = parse_request(&fields, &kind, old);
-    let messages = fields.object("event_messages");
-    let message = |event: &str| messages.object(event).text("message").map(|m| json!({"message": m}));
-    let on_delay_fields = messages.object("on_delay");
-    let on_delay = on_delay_fields.text("message").map(|m| {
-        let delay = on_delay_fields.number("delay", 0.0..=600.0).unwrap_or_else(|| 5.into());
-        json!({"delay": delay, "message": m})
-    });
-    let document = json!({
-        "type": kind,
-        "schema": {
-            "type": schema.choice("type", &["function"], "function"),
-            "name": name,
-            "description": schema.text("description").unwrap_or_default(),
-            "parameters": schema_parameters,
-        },
-        "request_config": request,
-        "event_messages": {
-            "on_start": message("on_start"),
-            "on_success": message("on_success"),
-            "on_error": message("on_error"),
-            "on_delay": on_delay,
-        },
-    });
-    errors.into_result((document, headers))
+/// A tool, as it is stored and as a request gives it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Tool")]
+pub(crate) struct ToolDocument {
+    #[serde(rename = "type", default)]
+    pub(crate) kind: ToolKind,
+    pub(crate) schema: ToolSchema,
+    /// Required by a `tool.api`; null for a `tool.client`.
+    pub(crate) request_config: Option<ToolRequest>,
+    #[serde(default)]
+    pub(crate) event_messages: EventMessages,
 }
 
-/// The HTTP request of a `tool.api`; null for a client tool.
-fn parse_request(fields: &Fields<'_>, kind: &str, old: Option<&SecretHeaders>) -> (Value, SecretHeaders) {
-    let request = fields.object("request_config");
-    if kind == "tool.client" {
+/// Who runs a tool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) enum ToolKind {
+    #[default]
+    #[serde(rename = "tool.api")]
+    Api,
+    #[serde(rename = "tool.client")]
+    Client,
+}
+
+impl ToolKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Api => "tool.api",
+            Self::Client => "tool.client",
+        }
+    }
+}
+
+/// A tool as the model sees it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct ToolSchema {
+    #[serde(rename = "type", default)]
+    pub(crate) kind: FunctionType,
+    /// At most 64 letters, digits, `_`, `-` or `.`.
+    #[schemars(length(min = 1, max = 64), extend("pattern" = "^[A-Za-z0-9_.-]*$"))]
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) description: String,
+    #[serde(default)]
+    pub(crate) parameters: ToolParameters,
+}
+
+/// The one type of a tool's schema.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FunctionType {
+    #[default]
+    Function,
+}
+
+/// The JSON Schema of a tool's arguments.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("additionalProperties" = true))]
+pub(crate) struct ToolParameters {
+    #[serde(rename = "type")]
+    pub(crate) kind: ObjectType,
+    pub(crate) properties: Map<String, Value>,
+    pub(crate) required: Vec<String>,
+    /// Further keywords.
+    #[serde(flatten)]
+    pub(crate) more: Map<String, Value>,
+}
+
+/// The one type of arguments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ObjectType {
+    #[default]
+    Object,
+}
+
+/// The request of a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct ToolRequest {
+    /// GET, POST, PUT, PATCH or DELETE, in upper or lower case.
+    pub(crate) method: String,
+    /// May contain arguments in braces: `https://weather.example/{city}`.
+    pub(crate) url: Option<String>,
+    pub(crate) headers: Headers,
+}
+
+impl Default for ToolRequest {
+    fn default() -> Self {
+        Self { method: "POST".into(), url: None, headers: Headers::default() }
+    }
+}
+
+/// What the agent says while a tool runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct EventMessages {
+    pub(crate) on_start: Option<EventMessage>,
+    pub(crate) on_success: Option<EventMessage>,
+    pub(crate) on_error: Option<EventMessage>,
+    pub(crate) on_delay: Option<DelayMessage>,
+}
+
+/// A message at an event of a tool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct EventMessage {
+    pub(crate) message: Option<String>,
+}
+
+/// The message when a tool takes long.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct DelayMessage {
+    /// Seconds.
+    #[schemars(range(min = 0, max = 600))]
+    pub(crate) delay: Number,
+    pub(crate) message: Option<String>,
+}
+
+impl Default for DelayMessage {
+    fn default() -> Self {
+        Self { delay: 5.into(), message: None }
+    }
+}
+
+/// The schema of a request.
+static REQUEST_SCHEMA: LazyLock<Value> = LazyLock::new(body::schema_of::<ToolDocument>);
+
+/// Parses a tool. `old` holds the header values of the tool that it replaces.
+pub(super) fn parse(
+    body: Value,
+    old: Option<&SecretHeaders>,
+) -> Result<(ToolDocument, SecretHeaders), ApiError> {
+    let errors = FieldErrors::default();
+    let map = body_object(body, &errors)?;
+    let checked = body::check(&REQUEST_SCHEMA, Value::Object(map), &errors);
+    let mut tool: ToolDocument = body::convert(checked, &errors);
+    let name = &tool.schema.name;
+    if !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')) || name.len() > 64 {
+        errors.add("schema.name", "must be at most 64 letters, digits, _, - or .");
+    }
+    let messages = &mut tool.event_messages;
+    for message in [&mut messages.on_start, &mut messages.on_success, &mut messages.on_error] {
+        message.take_if(|message| message.message.is_none());
+    }
+    messages.on_delay.take_if(|message| message.message.is_none());
+    let mut headers = SecretHeaders::new();
+    if tool.kind == ToolKind::Client {
         // Nothing of it is stored, but invalid values are still rejected.
-        request.text("method");
-        request.text("url");
-        secret_headers::extract(&request, None);
-        return (Value::Null, SecretHeaders::new());
+        if let Some(mut request) = tool.request_config.take() {
+            request.headers.take_values(HEADERS_PATH, None, &errors);
+        }
+    } else {
+        headers = check_request(tool.request_config.get_or_insert_default(), old, &errors);
     }
-    let method = request.text("method").unwrap_or_else(|| "POST".into()).to_ascii_uppercase();
-    if !["GET", "POST", "PUT", "PATCH", "DELETE"].contains(&method.as_str()) {
-        request.add_error("method", "must be one of GET, POST, PUT, PATCH, DELETE");
+    errors.into_result((tool, headers))
+}
+
+/// Checks the request of a `tool.api` and takes the header values out.
+fn check_request(
+    request: &mut ToolRequest,
+    old: Option<&SecretHeaders>,
+    errors: &FieldErrors,
+) -> SecretHeaders {
+    request.method.make_ascii_uppercase();
+    if !["GET", "POST", "PUT", "PATCH", "DELETE"].contains(&request.method.as_str()) {
+        errors.add("request_config.method", "must be one of GET, POST, PUT, PATCH, DELETE");
     }
-    let url = request.required("url");
     // A parameter may be in the path or the query, but not in the host: the model's output must not
     // select the server.
-    let authority =
-        url.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
-    if !url.is_empty()
-        && (!crate::http::validate::is_http_url(&url.replace(['{', '}'], ""))
-            || authority.contains(['{', '}']))
-    {
-        request.add_error("url", "must be a valid http(s) URL without a parameter in its host");
+    let fault = match request.url.as_deref() {
+        None => (!errors.contains("request_config.url")).then_some("is required"),
+        Some(url) if url.trim().is_empty() => Some("must not be empty"),
+        Some(url) => {
+            let authority = url
+                .split_once("://")
+                .map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
+            let is_valid = is_http_url(&url.replace(['{', '}'], "")) && !authority.contains(['{', '}']);
+            (!is_valid).then_some("must be a valid http(s) URL without a parameter in its host")
+        }
+    };
+    if let Some(fault) = fault {
+        errors.add("request_config.url", fault);
     }
-    let (masked_headers, secret_headers) = secret_headers::extract(&request, old);
-    (json!({"method": method, "url": url, "headers": masked_headers}), secret_headers)
+    request.headers.take_values(HEADERS_PATH, old, errors)
 }
 
 fn draft<'a>(
     workspace: &'a str,
     id: &'a str,
-    document: &'a Value,
+    tool: &'a ToolDocument,
     text: &'a str,
     secrets: &'a str,
 ) -> Draft<'a> {
-    let name = document["schema"]["name"].as_str().unwrap_or_default();
-    Draft { workspace, id, name, kind: document["type"].as_str(), document: text, secrets, at: clock::now() }
+    let (name, kind) = (&tool.schema.name, Some(tool.kind.name()));
+    Draft { workspace, id, name, kind, document: text, secrets, at: clock::now() }
 }
 
 async fn create(
@@ -133,7 +244,7 @@ async fn create(
     let (document, headers) = parse(body, None)?;
     let id = new_id();
     let sealed = secrets::seal(&state.vault, &id, &headers);
-    let text = document.to_string();
+    let text = json_record::to_text(&document);
     let mut tx = state.store.begin_write().await?;
     quota::check_bytes(&state, &mut tx, &caller.workspace, text.len()).await?;
     json_record::insert(&mut tx, Table::Tool, &draft(&caller.workspace, &id, &document, &text, &sealed))
@@ -169,7 +280,7 @@ async fn replace(
     let old: SecretHeaders = secrets::open(&state.vault, &row.id, &row.secrets)?;
     let (document, headers) = parse(body, Some(&old))?;
     let sealed = secrets::seal(&state.vault, &id, &headers);
-    let text = document.to_string();
+    let text = json_record::to_text(&document);
     quota::check_growth(&state, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
     json_record::update(&mut tx, Table::Tool, &draft(&caller.workspace, &id, &document, &text, &sealed))
         .await?;
@@ -195,18 +306,23 @@ mod tests {
         })
     }
 
+    /// The document as JSON, and the header values.
+    fn parse_json(body: Value, old: Option<&SecretHeaders>) -> Result<(Value, SecretHeaders), ApiError> {
+        parse(body, old).map(|(tool, headers)| (json!(tool), headers))
+    }
+
     fn invalid_fields(change: impl FnOnce(&mut Value)) -> Vec<String> {
         let mut tool = body();
         change(&mut tool);
         match parse(tool, None) {
             Err(ApiError::Invalid(errors)) => errors.into_iter().map(|f| f.field).collect(),
-            other => panic!("{:?}", other.map(|(d, _)| d)),
+            other => panic!("{:?}", other.map(|(tool, _)| tool)),
         }
     }
 
     #[test]
     fn header_values_are_hidden_and_kept_by_stars() {
-        let (document, headers) = parse(body(), None).unwrap();
+        let (document, headers) = parse_json(body(), None).unwrap();
         assert_eq!(
             document["request_config"],
             json!({"method": "GET", "url": "http://127.0.0.1:1/{city}", "headers": {"Authorization": "***"}})
@@ -215,7 +331,7 @@ mod tests {
         assert_eq!(document["event_messages"]["on_delay"], json!({"delay": 5, "message": "Still looking."}));
         let mut again = body();
         again["request_config"]["headers"] = json!({"Authorization": "***", "X": "***"});
-        let (document, retained) = parse(again, Some(&headers)).unwrap();
+        let (document, retained) = parse_json(again, Some(&headers)).unwrap();
         assert_eq!(retained, headers);
         assert_eq!(document["request_config"]["headers"], json!({"Authorization": "***"}));
     }

@@ -1,7 +1,8 @@
 //! Agents, templates, tools, guardrails and MCP configurations: a JSON document, its encrypted
 //! secrets, and the columns for lists.
 
-use serde_json::Value;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use sqlx::AssertSqlSafe;
 
 use super::page::search_text;
@@ -226,17 +227,16 @@ pub(crate) async fn next_conversation_number(tx: &mut Transaction, agent: &str) 
 }
 
 /// A stored document, parsed.
-pub(crate) fn parse_document(document: &str) -> Result<Value> {
-    serde_json::from_str(document).map_err(|e| Error::CorruptRow("agent", e.to_string()))
+pub(crate) fn parse_document<D: DeserializeOwned>(document: &str) -> Result<D> {
+    serde_json::from_str(document).map_err(|e| Error::CorruptRow("document", e.to_string()))
 }
 
 /// The documents of these rows, parsed.
-pub(crate) fn parse_documents(rows: &[Row]) -> Result<Vec<Value>> {
+pub(crate) fn parse_documents<D: DeserializeOwned>(rows: &[Row]) -> Result<Vec<D>> {
     rows.iter().map(|row| parse_document(&row.document)).collect()
 }
 
-/// The ids in one of a document's lists.
-pub(crate) fn string_list(document: &Value, list: &str) -> Vec<String> {
-    let items = document[list].as_array().map(Vec::as_slice).unwrap_or_default();
-    items.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect()
+/// The text of a document.
+pub(crate) fn to_text<D: Serialize>(document: &D) -> String {
+    serde_json::to_string(document).expect("a document serializes to JSON")
 }

@@ -8,6 +8,7 @@
 #[macro_use]
 mod row;
 
+pub(crate) mod agent;
 pub(crate) mod api_key;
 mod command;
 pub(crate) mod conversation;

@@ -13,7 +13,7 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use serde_json::{Value, json};
 
-use self::parse::ParsedAgent;
+use self::parse::{AgentDocument, Parsed};
 use crate::clock;
 use crate::config::StockAvatar;
 use crate::error::{ApiError, ErrorText, OrInternalError as _, Resource};
@@ -23,6 +23,7 @@ use crate::http::quota;
 use crate::http::validate::FieldErrors;
 use crate::resources::avatars;
 use crate::state::AppState;
+use crate::store::agent::{ATTACHMENT_FIELDS, Agent, AgentSettings};
 use crate::store::json_record::{self, Draft, Row, Table};
 use crate::store::secrets::{self, AgentSecrets};
 use crate::store::{self, Transaction, new_id};
@@ -63,9 +64,9 @@ pub(crate) async fn insert_with_limits(
     body: Value,
     enforce_quota: bool,
 ) -> Result<(String, String), ApiError> {
-    let parsed = parse::parse(body, &avatars::list_available(state, workspace).await?, None)?;
+    let parsed = parse::parse::<Agent>(body, &avatars::list_available(state, workspace).await?, None)?;
     let mut tx = state.store.begin_write().await?;
-    check_references(&mut tx, workspace, &parsed.document).await?;
+    check_references(&mut tx, workspace, parsed.document.settings()).await?;
     if enforce_quota {
         check_quota(state, &mut tx, workspace, &parsed.document).await?;
     }
@@ -79,10 +80,10 @@ async fn check_quota(
     state: &AppState,
     tx: &mut Transaction,
     workspace: &str,
-    document: &Value,
+    agent: &Agent,
 ) -> Result<(), ApiError> {
     quota::check_agents(state, tx, workspace).await?;
-    quota::check_bytes(state, tx, workspace, document.to_string().len()).await
+    quota::check_bytes(state, tx, workspace, json_record::to_text(agent).len()).await
 }
 
 /// Inserts a valid agent. Returns its id and its webhook secret.
@@ -90,24 +91,25 @@ async fn insert_in(
     state: &AppState,
     tx: &mut Transaction,
     workspace: &str,
-    ParsedAgent { document, secrets }: ParsedAgent,
+    Parsed { document, secrets }: Parsed<Agent>,
 ) -> store::Result<(String, String)> {
     let id = new_id();
     let sealed = secrets::seal(&state.vault, &id, &secrets);
-    let text = document.to_string();
+    let text = json_record::to_text(&document);
     json_record::insert(tx, Table::Agent, &draft(workspace, &id, &document, &text, &sealed)).await?;
     Ok((id, secrets.webhook))
 }
 
-fn draft<'a>(
+/// The values of an agent or a template to store. `text` is the document's.
+pub(crate) fn draft<'a, D: AgentDocument>(
     workspace: &'a str,
     id: &'a str,
-    document: &'a Value,
+    document: &'a D,
     text: &'a str,
     secrets: &'a str,
 ) -> Draft<'a> {
-    let name = document["agent_name"].as_str().unwrap_or_default();
-    Draft { workspace, id, name, kind: document["type"].as_str(), document: text, secrets, at: clock::now() }
+    let (name, kind) = (document.name(), document.settings().kind.as_deref());
+    Draft { workspace, id, name, kind, document: text, secrets, at: clock::now() }
 }
 
 /// Whether a record that an agent references in one of its lists exists.
@@ -126,15 +128,15 @@ async fn reference_exists(
     Ok(json_record::find_in(tx, table, workspace, id).await?.is_some())
 }
 
-/// 400 if the document references a record that does not exist.
+/// 400 if the settings reference a record that does not exist.
 pub(crate) async fn check_references(
     tx: &mut Transaction,
     workspace: &str,
-    document: &Value,
+    settings: &AgentSettings,
 ) -> Result<(), ApiError> {
     let errors = FieldErrors::default();
-    for list in parse::ATTACHMENT_FIELDS {
-        for (i, id) in json_record::string_list(document, list).iter().enumerate() {
+    for list in ATTACHMENT_FIELDS {
+        for (i, id) in settings.attached_ids(list).iter().enumerate() {
             if !reference_exists(tx, workspace, list, id).await? {
                 errors.add(format!("{list}[{i}]"), "names nothing");
             }
@@ -158,13 +160,7 @@ async fn list(
 }
 
 async fn to_json_list(state: &AppState, workspace: &str, rows: &[Row]) -> store::Result<Vec<Value>> {
-    let documents = json_record::parse_documents(rows)?;
-    let attached = response::AttachedRecords::read(state, workspace, &documents).await?;
-    Ok(rows
-        .iter()
-        .zip(&documents)
-        .map(|(row, document)| response::to_json(row, document, &attached))
-        .collect())
+    response::to_json_list::<Agent>(state, workspace, rows).await
 }
 
 async fn read(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
@@ -186,7 +182,7 @@ async fn replace(
     let done = update(&state, &caller, &id, |_| body).await;
     if matches!(done, Err(ApiError::NotFound(_))) {
         // An invalid body is reported before a missing agent.
-        parse::parse(submitted, &avatars::list_available(&state, &caller.workspace).await?, None)?;
+        parse::parse::<Agent>(submitted, &avatars::list_available(&state, &caller.workspace).await?, None)?;
     }
     done
 }
@@ -201,7 +197,7 @@ async fn patch(
         return Err(ApiError::Invalid(Vec::new()));
     }
     let merged = |mut document: Value| {
-        merge::merge(&mut document, patch);
+        merge::merge(&mut document, patch, &merge::NULLABLE_PATHS);
         document
     };
     update(&state, &caller, &id, merged).await
@@ -221,13 +217,14 @@ async fn update(
     let row =
         json_record::find_in(&mut tx, Table::Agent, &caller.workspace, &id).await?.ok_or_else(not_found)?;
     let old: AgentSecrets = secrets::open(&state.vault, &row.id, &row.secrets)?;
-    let mut stored = json_record::parse_document(&row.document)?;
-    drop_deleted_references(&mut tx, &caller.workspace, &mut stored).await?;
+    let mut stored: Agent = json_record::parse_document(&row.document)?;
+    drop_deleted_references(&mut tx, &caller.workspace, &mut stored.settings).await?;
     available_avatars.extend(stored_avatars(&stored));
-    let ParsedAgent { document, secrets } = parse::parse(body(stored), &available_avatars, Some(&old))?;
-    check_references(&mut tx, &caller.workspace, &document).await?;
+    let stored = serde_json::to_value(&stored).unwrap_or_default();
+    let Parsed { document, secrets } = parse::parse::<Agent>(body(stored), &available_avatars, Some(&old))?;
+    check_references(&mut tx, &caller.workspace, &document.settings).await?;
     let sealed = secrets::seal(&state.vault, &row.id, &secrets);
-    let text = document.to_string();
+    let text = json_record::to_text(&document);
     quota::check_growth(state, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
     json_record::update(&mut tx, Table::Agent, &draft(&caller.workspace, &row.id, &document, &text, &sealed))
         .await?;
@@ -239,31 +236,27 @@ async fn update(
 
 /// The avatars of a stored agent. One that was deleted since must not make every change of the
 /// agent fail: calls show another avatar instead.
-fn stored_avatars(stored: &Value) -> impl Iterator<Item = StockAvatar> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    stored["avatars"].as_array().into_iter().flatten().map(move |avatar| StockAvatar {
-        avatar_key_id: text(&avatar["avatar_key_id"]),
-        avatar_name: text(&avatar["persona_name"]),
+fn stored_avatars(stored: &Agent) -> impl Iterator<Item = StockAvatar> {
+    stored.settings.avatars.iter().map(|avatar| StockAvatar {
+        avatar_key_id: avatar.avatar_key_id.clone().unwrap_or_default(),
+        avatar_name: avatar.persona_name.clone().unwrap_or_default(),
         ..StockAvatar::default()
     })
 }
 
-/// Removes references to deleted records from a stored document: a partial change must not fail
+/// Removes references to deleted records from stored settings: a partial change must not fail
 /// because of references that the client cannot see.
 pub(crate) async fn drop_deleted_references(
     tx: &mut Transaction,
     workspace: &str,
-    document: &mut Value,
+    settings: &mut AgentSettings,
 ) -> store::Result<()> {
-    for list in parse::ATTACHMENT_FIELDS {
-        let mut remaining = Vec::new();
-        for id in json_record::string_list(document, list) {
+    for list in ATTACHMENT_FIELDS {
+        let Some(ids) = settings.attachments_mut(list) else { continue };
+        for id in std::mem::take(&mut ids.0) {
             if reference_exists(tx, workspace, list, &id).await? {
-                remaining.push(Value::from(id));
+                ids.0.push(id);
             }
-        }
-        if document[list].is_array() {
-            document[list] = remaining.into();
         }
     }
     Ok(())
@@ -297,8 +290,8 @@ async fn rotate_webhook_secret(
     let old: AgentSecrets = secrets::open(&state.vault, &row.id, &row.secrets)?;
     let secrets = AgentSecrets { webhook: secrets::new_webhook_secret(), ..old };
     let sealed = secrets::seal(&state.vault, &row.id, &secrets);
-    let document = json_record::parse_document(&row.document)?;
-    let draft = draft(&caller.workspace, &row.id, &document, &row.document, &sealed);
+    let agent: Agent = json_record::parse_document(&row.document)?;
+    let draft = draft(&caller.workspace, &row.id, &agent, &row.document, &sealed);
     json_record::update(&mut tx, Table::Agent, &draft).await?;
     tx.commit().await?;
     Ok(axum::Json(

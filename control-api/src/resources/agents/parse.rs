@@ -4,273 +4,221 @@
 //! A value that the request omits and that depends on another setting (the endpointing delays) is
 //! stored as null, so that a later change of that setting takes effect. Reading fills it in.
 
-use conversation::event::WEBHOOK_EVENTS;
+use std::sync::LazyLock;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::turn;
 use crate::config::StockAvatar;
 use crate::error::ApiError;
-use crate::http::validate::{FieldErrors, Fields, is_origin};
-use crate::store::secrets::{self, AgentSecrets, SECRET_MASK};
+use crate::http::body;
+use crate::http::validate::{FieldErrors, body_object};
+use crate::store::agent::{Agent, AgentSettings, Avatar, Template, TurnSettings};
+use crate::store::secrets::{self, AgentSecrets, AvatarSecrets, SECRET_MASK};
 
-/// An event name that is accepted and stored, but never sent.
-const ACTION_FOUND: &str = "action_found";
+/// The providers of an avatar, which a request may give beside `config` or in it.
+const PROVIDERS: [&str; 3] = ["llm", "stt", "tts"];
 
-/// The lists of attached records, by the names of an agent's fields.
-pub(crate) const ATTACHMENT_FIELDS: [&str; 4] = ["knowledge_base", "tool", "guardrail", "mcp"];
-/// Maximum of every duration in an agent, in seconds: one day.
-const MAX_DURATION_SECONDS: f64 = 86_400.0;
-
-/// The kind of document: an agent, or a template for agents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DocumentKind {
-    Agent,
-    /// Name and prompt have other field names, and the avatar is optional.
-    Template,
+/// A document that [`parse`] reads: an [`Agent`] or a [`Template`].
+pub(crate) trait AgentDocument: Serialize + DeserializeOwned + JsonSchema + Default {
+    /// The schema of a request.
+    fn request_schema() -> &'static Value;
+    fn name(&self) -> &str;
+    fn settings(&self) -> &AgentSettings;
+    fn settings_mut(&mut self) -> &mut AgentSettings;
 }
 
-impl DocumentKind {
-    /// The field names of the name and the prompt.
-    pub(crate) fn name_fields(self) -> [&'static str; 2] {
-        match self {
-            Self::Agent => ["agent_name", "agent_system_prompt"],
-            Self::Template => ["template_name", "template_system_prompt"],
-        }
+impl AgentDocument for Agent {
+    fn request_schema() -> &'static Value {
+        static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+            let mut schema = schema_with_flat_providers::<Agent>();
+            // A template may have no avatar, an agent must.
+            if let Value::Array(required) = &mut schema["required"] {
+                required.push("avatars".into());
+            }
+            let avatar = &mut schema["properties"]["avatars"]["items"];
+            avatar["required"] = json!(["avatar_key_id"]);
+            avatar["properties"]["avatar_key_id"]["minLength"] = 1.into();
+            schema
+        });
+        &SCHEMA
+    }
+
+    fn name(&self) -> &str {
+        &self.agent_name
+    }
+
+    fn settings(&self) -> &AgentSettings {
+        &self.settings
+    }
+
+    fn settings_mut(&mut self) -> &mut AgentSettings {
+        &mut self.settings
     }
 }
 
-/// A valid agent.
-pub(crate) struct ParsedAgent {
-    pub(crate) document: Value,
+impl AgentDocument for Template {
+    fn request_schema() -> &'static Value {
+        static SCHEMA: LazyLock<Value> = LazyLock::new(schema_with_flat_providers::<Template>);
+        &SCHEMA
+    }
+
+    fn name(&self) -> &str {
+        &self.template_name
+    }
+
+    fn settings(&self) -> &AgentSettings {
+        &self.settings
+    }
+
+    fn settings_mut(&mut self) -> &mut AgentSettings {
+        &mut self.settings
+    }
+}
+
+/// The schema of a document whose avatars may have their providers beside `config`, too.
+fn schema_with_flat_providers<D: JsonSchema>() -> Value {
+    let mut schema = body::schema_of::<D>();
+    let avatar = &mut schema["properties"]["avatars"]["items"]["properties"];
+    for provider in PROVIDERS {
+        let mut flat = avatar["config"]["properties"][provider].clone();
+        flat["type"] = json!(["object", "null"]);
+        avatar[provider] = flat;
+    }
+    schema
+}
+
+/// A valid agent or template.
+pub(crate) struct Parsed<D> {
+    pub(crate) document: D,
     pub(crate) secrets: AgentSecrets,
 }
 
-/// Parses an agent. `old` are the secrets of the agent that it replaces: a `***` preserves them.
-pub(crate) fn parse(
+/// Parses an agent or a template. `old` are the secrets of the one that it replaces: a `***`
+/// preserves them.
+pub(crate) fn parse<D: AgentDocument>(
     body: Value,
     available_avatars: &[StockAvatar],
     old: Option<&AgentSecrets>,
-) -> Result<ParsedAgent, ApiError> {
-    parse_as(DocumentKind::Agent, body, available_avatars, old)
-}
-
-/// Parses an agent or a template.
-pub(crate) fn parse_as(
-    kind: DocumentKind,
-    body: Value,
-    available_avatars: &[StockAvatar],
-    old: Option<&AgentSecrets>,
-) -> Result<ParsedAgent, ApiError> {
+) -> Result<Parsed<D>, ApiError> {
     let errors = FieldErrors::default();
-    let fields = Fields::body(body, &errors)?;
+    let mut map = body_object(body, &errors)?;
+    let turn = map.get("config").and_then(|config| config["turn"].as_object()).cloned().unwrap_or_default();
+    if let Some(Value::Array(avatars)) = map.get_mut("avatars") {
+        avatars.iter_mut().filter_map(Value::as_object_mut).for_each(merge_flat_providers);
+    }
+    let mut checked = body::check(D::request_schema(), Value::Object(map), &errors);
+    let mut stt_paths = Vec::new();
+    if let Some(Value::Array(avatars)) = checked.get_mut("avatars") {
+        for (i, avatar) in avatars.iter_mut().filter_map(Value::as_object_mut).enumerate() {
+            let config = if avatar.contains_key("stt") { "" } else { ".config" };
+            stt_paths.push(format!("avatars[{i}]{config}.stt"));
+            move_flat_providers(avatar);
+        }
+    }
+    let mut document: D = body::convert(checked, &errors);
+    let settings = document.settings_mut();
+    settings.config.turn = turn::parse(&turn, &errors);
     let mut secrets = AgentSecrets {
         webhook: old.map_or_else(secrets::new_webhook_secret, |s| s.webhook.clone()),
         ..AgentSecrets::default()
     };
-    let [name_field, prompt_field] = kind.name_fields();
-    let name = fields.required(name_field);
-    let prompt = fields.required(prompt_field);
-    let config = parse_config(&fields.object("config"));
-    let mut avatars = Vec::new();
-    match fields.objects("avatars") {
-        Some(list) if !list.is_empty() => {
-            let mut delays_consistent = true;
-            for (i, avatar) in list.iter().enumerate() {
-                let old = old.and_then(|s| s.avatars.get(i));
-                let (document, avatar_secrets) = parse_avatar(
-                    kind,
-                    avatar,
-                    &config["turn"],
-                    &mut delays_consistent,
-                    available_avatars,
-                    old,
-                );
-                avatars.push(document);
-                secrets.avatars.push(avatar_secrets);
+    let mut delays_consistent = true;
+    for (i, avatar) in settings.avatars.iter_mut().enumerate() {
+        delays_consistent &= check_delays(avatar, &stt_paths[i], &settings.config.turn, &errors);
+        complete_avatar(avatar, i, available_avatars, &errors);
+        secrets.avatars.push(take_tokens(avatar, old.and_then(|s| s.avatars.get(i))));
+    }
+    if !delays_consistent {
+        turn::report_inconsistent_delays(&turn, &errors);
+    }
+    let is_required =
+        D::request_schema()["required"].as_array().is_some_and(|all| all.contains(&json!("avatars")));
+    if is_required && settings.avatars.is_empty() && !errors.contains("avatars") {
+        errors.add("avatars", "must hold at least one avatar");
+    }
+    errors.into_result(Parsed { document, secrets })
+}
+
+/// Lets an avatar have each provider in one place: `config` wins over what stands beside it.
+fn merge_flat_providers(avatar: &mut Map<String, Value>) {
+    for provider in PROVIDERS {
+        let Some(Value::Object(flat)) = avatar.get(provider).cloned() else { continue };
+        let Some(config) = avatar.get_mut("config").and_then(Value::as_object_mut) else { continue };
+        match config.get_mut(provider) {
+            Some(Value::Object(nested)) if !nested.is_empty() => {
+                let mut merged = flat;
+                merged.extend(std::mem::take(nested));
+                *nested = merged;
+                avatar.shift_remove(provider);
             }
-            if !delays_consistent {
-                turn::report_inconsistent_delays(&fields.object("config").object("turn"));
-            }
-        }
-        _ if kind == DocumentKind::Template => {}
-        Some(_) if fields.raw("avatars") == Some(&json!([])) => {
-            fields.add_error("avatars", "must hold at least one avatar");
-        }
-        None if fields.raw("avatars").is_none_or(Value::is_null) => {
-            fields.add_error("avatars", "is required")
-        }
-        // Invalid elements were reported above.
-        _ => {}
-    }
-    let events = fields.string_list("callback_events").unwrap_or_default();
-    for (i, event) in events.iter().enumerate() {
-        if event != ACTION_FOUND && !WEBHOOK_EVENTS.contains(&event.as_str()) {
-            let known = WEBHOOK_EVENTS.join(", ");
-            errors.add(format!("callback_events[{i}]"), format!("must be one of {known}, {ACTION_FOUND}"));
+            Some(Value::Object(_)) => _ = config.shift_remove(provider),
+            _ => {}
         }
     }
-    let embed = fields.object("embed");
-    let mut document = Map::new();
-    let mut put = |name: &str, value: Value| document.insert(name.into(), value);
-    put(name_field, name.into());
-    put(prompt_field, prompt.into());
-    put("avatars", avatars.into());
-    put("callback_events", events.into());
-    put("callback_url", fields.http_url("callback_url").into());
-    put("config", config);
-    for name in ATTACHMENT_FIELDS {
-        put(name, fields.ids(name).map_or(Value::Null, Value::from));
-    }
-    put("record", fields.boolean("record").unwrap_or(false).into());
-    put("is_active", fields.boolean("is_active").unwrap_or(true).into());
-    put("type", fields.text("type").map_or(Value::Null, Value::from));
-    put("email", fields.text("email").map_or(Value::Null, Value::from));
-    let origins = embed.string_list("origins").unwrap_or_default();
-    for (i, origin) in origins.iter().enumerate() {
-        if !is_origin(origin) {
-            embed.add_error(&format!("origins[{i}]"), "must be an origin such as https://shop.example");
-        }
-    }
-    put("embed", json!({"enabled": embed.boolean("enabled").unwrap_or(false), "origins": origins}));
-    errors.into_result(ParsedAgent { document: Value::Object(document), secrets })
 }
 
-fn parse_config(fields: &Fields<'_>) -> Value {
-    let memory = fields.object("memory");
-    let mut config = Map::new();
-    let mut put = |name: &str, value: Option<Value>| config.insert(name.into(), value.unwrap_or(Value::Null));
-    put("timeout", fields.number("timeout", 0.0..=MAX_DURATION_SECONDS));
-    put("maxCallDuration", fields.number("maxCallDuration", 0.0..=MAX_DURATION_SECONDS));
-    put("conversationalContext", Some(fields.text("conversationalContext").unwrap_or_default().into()));
-    put(
-        "memory",
-        Some(json!({
-            "isEnabled": memory.boolean("isEnabled").unwrap_or(false),
-            "instruction": memory.text("instruction").unwrap_or_default(),
-        })),
-    );
-    // Null has a meaning here: silence instead of the default message.
-    let silence = fields.raw("error_message").is_some_and(Value::is_null);
-    let words = fields.text("error_message").unwrap_or_else(|| turn::DEFAULT_ERROR_MESSAGE.into());
-    put("error_message", (!silence).then(|| words.into()));
-    put("turn", Some(turn::parse(&fields.object("turn"))));
-    put("expose_tools", Some(fields.boolean("expose_tools").unwrap_or(false).into()));
-    put("trust_client_context", Some(fields.boolean("trust_client_context").unwrap_or(false).into()));
-    put("record_trace", Some(fields.boolean("record_trace").unwrap_or(false).into()));
-    Value::Object(config)
-}
-
-/// Sets `agree` to false if `turn` and the avatar's preset are inconsistent.
-fn parse_avatar(
-    kind: DocumentKind,
-    fields: &Fields<'_>,
-    turn: &Value,
-    delays_consistent: &mut bool,
-    available_avatars: &[StockAvatar],
-    old: Option<&secrets::AvatarSecrets>,
-) -> (Value, secrets::AvatarSecrets) {
-    let key = match kind {
-        DocumentKind::Agent => fields.required("avatar_key_id"),
-        DocumentKind::Template => fields.text("avatar_key_id").unwrap_or_default(),
-    };
-    let known = available_avatars.iter().find(|a| a.avatar_key_id == key);
-    if known.is_none() && !key.is_empty() {
-        fields.add_error("avatar_key_id", "names no avatar");
-    }
-    let nested_config = fields.object("config");
-    let provider_fields = |name: &str| fields.object(name).merged_with(nested_config.object(name));
-    let (llm, stt, tts) = (provider_fields("llm"), provider_fields("stt"), provider_fields("tts"));
-    let mut secrets = secrets::AvatarSecrets::default();
-    let handling = fields.choice("turn_handling", turn::HANDLINGS, "balanced");
-    let interruptability = fields.choice("interruptability", turn::INTERRUPTABILITIES, "medium");
-    *delays_consistent &= turn::check_delays(&stt, &handling, turn);
-    let messages = |f: &Fields<'_>, name: &str| f.string_list(name).unwrap_or_default();
-    let welcome = fields.object("welcome_message");
-    let idle = fields.object("idle_timeout");
-    let exit_warning = fields.object("exit_heads_up_message");
-    let exit = fields.object("exit_message");
-    // Null has a meaning in both: no call-outs, and call-outs without end.
-    let idle_timeout = match idle.raw("timeout") {
-        Some(Value::Null) => Value::Null,
-        _ => idle.number("timeout", 0.0..=MAX_DURATION_SECONDS).unwrap_or_else(|| 30.into()),
-    };
-    let end_after = match idle.raw("end_after") {
-        None => 3.into(),
-        Some(Value::Null) => Value::Null,
-        Some(n) if n.as_u64().is_some_and(|n| n <= 1000) => n.clone(),
-        Some(_) => {
-            idle.add_error("end_after", "must be a whole number between 0 and 1000, or null");
-            Value::Null
+/// Moves the providers beside `config` into it.
+fn move_flat_providers(avatar: &mut Map<String, Value>) {
+    for provider in PROVIDERS {
+        if let Some(flat) = avatar.shift_remove(provider)
+            && let Some(config) = avatar.get_mut("config").and_then(Value::as_object_mut)
+        {
+            config.insert(provider.into(), flat);
         }
-    };
-    let frame_rate = fields.number("frame_rate", 1.0..=60.0).unwrap_or_else(|| 25.into());
-    let document = json!({
-        "avatar_key_id": (!key.is_empty()).then_some(key),
-        "persona_name": fields.text("persona_name").or_else(|| known.map(|a| a.avatar_name.clone())),
-        "config": {
-            "llm": {
-                "provider": llm.text("provider"),
-                "model": llm.text("model"),
-                "fallback_model": llm.text("fallback_model"),
-                "url": llm.text("url"),
-                "token": take_token(&llm, &mut secrets.llm, old.and_then(|o| o.llm.as_deref())),
-            },
-            "stt": {
-                "provider": stt.text("provider"),
-                "model": stt.text("model"),
-                "fallback_model": stt.text("fallback_model"),
-                "language": stt.text("language"),
-                "min_endpointing_delay": stt.number("min_endpointing_delay", 0.0..=10.0),
-                "max_endpointing_delay": stt.number("max_endpointing_delay", 0.0..=10.0),
-                "turn_model": stt.boolean("turn_model").unwrap_or(false),
-                "token": take_token(&stt, &mut secrets.stt, old.and_then(|o| o.stt.as_deref())),
-            },
-            "tts": {
-                "model_id": tts.text("model_id"),
-                "provider": tts.text("provider"),
-                "voice_id": tts.text("voice_id"),
-                "sample_rate": tts.number("sample_rate", 8000.0..=48_000.0),
-                "custom_pronunciation": pronunciations(&tts),
-                "token": take_token(&tts, &mut secrets.tts, old.and_then(|o| o.tts.as_deref())),
-            },
-        },
-        "welcome_message": {
-            "wait_time": welcome.number("wait_time", 0.0..=60.0).unwrap_or_else(|| 1.into()),
-            "messages": messages(&welcome, "messages"),
-        },
-        "idle_timeout": {"timeout": idle_timeout, "filler_phrases": messages(&idle, "filler_phrases"), "end_after": end_after},
-        "exit_heads_up_message": {
-            "callout_before": exit_warning.number("callout_before", 0.0..=MAX_DURATION_SECONDS).unwrap_or_else(|| 10.into()),
-            "messages": messages(&exit_warning, "messages"),
-        },
-        "exit_message": {"messages": messages(&exit, "messages"), "max_call_duration": exit.number("max_call_duration", 0.0..=MAX_DURATION_SECONDS)},
-        "turn_handling": handling,
-        "interruptability": interruptability,
-        "frame_rate": frame_rate,
-    });
-    (document, secrets)
+    }
 }
 
-fn pronunciations(tts: &Fields<'_>) -> Vec<Value> {
-    let list = tts.objects("custom_pronunciation").unwrap_or_default();
-    list.iter()
-        .map(|p| json!({"word": p.required("word"), "pronunciation": p.required("pronunciation")}))
-        .collect()
+fn check_delays(avatar: &Avatar, stt_path: &str, turn: &TurnSettings, errors: &FieldErrors) -> bool {
+    turn::check_delays(&avatar.config.stt, stt_path, avatar.turn_handling, turn, errors)
 }
 
-/// Moves the field `token` into `kept`. Returns its replacement in the document.
-fn take_token(fields: &Fields<'_>, secret: &mut Option<String>, old: Option<&str>) -> Value {
-    *secret = match fields.text("token") {
-        Some(stars) if stars == SECRET_MASK => old.map(str::to_owned),
-        Some(token) if token.is_empty() => None,
-        token => token,
+/// Fills in what depends on the stock avatar, which must exist.
+fn complete_avatar(avatar: &mut Avatar, i: usize, available_avatars: &[StockAvatar], errors: &FieldErrors) {
+    avatar.avatar_key_id.take_if(|key| key.is_empty());
+    let Some(key) = &avatar.avatar_key_id else { return };
+    match available_avatars.iter().find(|known| known.avatar_key_id == *key) {
+        None => errors.add(format!("avatars[{i}].avatar_key_id"), "names no avatar"),
+        Some(known) if avatar.persona_name.is_none() => avatar.persona_name = Some(known.avatar_name.clone()),
+        Some(_) => {}
+    }
+}
+
+/// Moves the tokens of an avatar's providers out of the document.
+fn take_tokens(avatar: &mut Avatar, old: Option<&AvatarSecrets>) -> AvatarSecrets {
+    let providers = &mut avatar.config;
+    AvatarSecrets {
+        llm: take_token(&mut providers.llm.token, old.and_then(|old| old.llm.as_deref())),
+        stt: take_token(&mut providers.stt.token, old.and_then(|old| old.stt.as_deref())),
+        tts: take_token(&mut providers.tts.token, old.and_then(|old| old.tts.as_deref())),
+    }
+}
+
+/// Replaces a token by its mask and returns it. The mask stands for the old token.
+fn take_token(token: &mut Option<String>, old: Option<&str>) -> Option<String> {
+    let secret = match token.take() {
+        Some(mask) if mask == SECRET_MASK => old.map(str::to_owned),
+        Some(text) if text.is_empty() => None,
+        text => text,
     };
-    secret.as_ref().map_or(Value::Null, |_| SECRET_MASK.into())
+    *token = secret.as_ref().map(|_| SECRET_MASK.to_owned());
+    secret
 }
 
 #[cfg(test)]
 mod tests {
+    use conversation::settings::DEFAULT_ERROR_MESSAGE;
+
     use super::*;
+
+    /// The document as JSON, and the secrets.
+    fn parse_agent(body: Value, old: Option<&AgentSecrets>) -> Result<Parsed<Value>, ApiError> {
+        let Parsed { document, secrets } = parse::<Agent>(body, &stock(), old)?;
+        Ok(Parsed { document: json!(document), secrets })
+    }
 
     fn stock() -> Vec<StockAvatar> {
         vec![StockAvatar { avatar_key_id: "ada".into(), avatar_name: "Ada".into(), ..StockAvatar::default() }]
@@ -290,7 +238,7 @@ mod tests {
     }
 
     fn invalid_fields(body: Value) -> Vec<String> {
-        match parse(body, &stock(), None) {
+        match parse_agent(body, None) {
             Err(ApiError::Invalid(errors)) => errors.into_iter().map(|f| f.field).collect(),
             Err(other) => panic!("{other:?}"),
             Ok(_) => Vec::new(),
@@ -299,7 +247,7 @@ mod tests {
 
     #[test]
     fn the_smallest_agent_gets_every_default() {
-        let parsed = parse(body(json!({})), &stock(), None).unwrap();
+        let parsed = parse_agent(body(json!({})), None).unwrap();
         let d = &parsed.document;
         assert_eq!(d["record"], false);
         assert_eq!(d["is_active"], true);
@@ -337,7 +285,7 @@ mod tests {
             invalid_fields(body(json!({"config": {"maxCallDuration": -1}}))),
             ["config.maxCallDuration"]
         );
-        assert!(matches!(parse(json!([]), &stock(), None), Err(ApiError::Invalid(f)) if f.is_empty()));
+        assert!(matches!(parse_agent(json!([]), None), Err(ApiError::Invalid(f)) if f.is_empty()));
     }
 
     #[test]
@@ -390,7 +338,7 @@ mod tests {
     #[test]
     fn config_wins_over_what_stands_flat() {
         let avatar = json!({"avatar_key_id": "ada", "llm": {"model": "flat", "provider": "p"}, "config": {"llm": {"model": "under"}}});
-        let parsed = parse(body(json!({"avatars": [avatar]})), &stock(), None).unwrap();
+        let parsed = parse_agent(body(json!({"avatars": [avatar]})), None).unwrap();
         let llm = &parsed.document["avatars"][0]["config"]["llm"];
         assert_eq!((llm["model"].as_str(), llm["provider"].as_str()), (Some("under"), Some("p")));
     }
@@ -399,37 +347,35 @@ mod tests {
     fn a_token_is_kept_by_stars_and_cleared_by_silence() {
         let with =
             |token: Value| body(json!({"avatars": [{"avatar_key_id": "ada", "llm": {"token": token}}]}));
-        let first = parse(with("secret".into()), &stock(), None).unwrap();
+        let first = parse_agent(with("secret".into()), None).unwrap();
         assert!(!first.document.to_string().contains("secret"));
         assert_eq!(first.document["avatars"][0]["config"]["llm"]["token"], "***");
-        let replaced = parse(with("***".into()), &stock(), Some(&first.secrets)).unwrap();
+        let replaced = parse_agent(with("***".into()), Some(&first.secrets)).unwrap();
         assert_eq!(replaced.secrets.avatars[0].llm.as_deref(), Some("secret"));
         assert_eq!(replaced.secrets.webhook, first.secrets.webhook);
-        let cleared = parse(body(json!({})), &stock(), Some(&first.secrets)).unwrap();
+        let cleared = parse_agent(body(json!({})), Some(&first.secrets)).unwrap();
         assert_eq!(cleared.secrets.avatars[0].llm, None);
-        let nothing = parse(with("***".into()), &stock(), None).unwrap();
+        let nothing = parse_agent(with("***".into()), None).unwrap();
         assert_eq!(nothing.document["avatars"][0]["config"]["llm"]["token"], Value::Null);
     }
 
     #[test]
     fn null_means_silence_and_without_end_where_it_says_something() {
-        let parsed = parse(
+        let parsed = parse_agent(
             body(json!({"config": {"error_message": null}, "avatars": [{"avatar_key_id": "ada", "idle_timeout": {"end_after": null}}]})),
-            &stock(),
             None,
         )
         .unwrap();
         assert_eq!(parsed.document["config"]["error_message"], Value::Null);
         assert_eq!(parsed.document["avatars"][0]["idle_timeout"]["end_after"], Value::Null);
-        let parsed = parse(body(json!({})), &stock(), None).unwrap();
-        assert_eq!(parsed.document["config"]["error_message"], turn::DEFAULT_ERROR_MESSAGE);
+        let parsed = parse_agent(body(json!({})), None).unwrap();
+        assert_eq!(parsed.document["config"]["error_message"], DEFAULT_ERROR_MESSAGE);
     }
 
     #[test]
     fn attached_records_are_ids_or_objects_with_an_id() {
         let parsed =
-            parse(body(json!({"tool": ["a", {"id": "b", "type": "tool.api"}, "a"]})), &stock(), None)
-                .unwrap();
+            parse_agent(body(json!({"tool": ["a", {"id": "b", "type": "tool.api"}, "a"]})), None).unwrap();
         assert_eq!(parsed.document["tool"], json!(["a", "b"]));
         assert_eq!(invalid_fields(body(json!({"mcp": [1]}))), ["mcp[0]"]);
     }

@@ -3,18 +3,20 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
+use super::parse::AgentDocument;
 use super::turn;
 use crate::clock;
 use crate::resources::{document_resource, knowledge};
 use crate::state::AppState;
 use crate::store;
-use crate::store::json_record::{self, Table, string_list};
+use crate::store::agent::{ATTACHMENT_FIELDS, AgentSettings};
+use crate::store::json_record::{self, Row, Table};
 use crate::store::secrets;
 
 /// The records attached to a page of agents, by id, read once for all of them.
-pub(crate) struct AttachedRecords {
+struct AttachedRecords {
     knowledge_base: HashMap<String, Value>,
     tool: HashMap<String, Value>,
     guardrail: HashMap<String, Value>,
@@ -23,9 +25,14 @@ pub(crate) struct AttachedRecords {
 
 impl AttachedRecords {
     /// Reads the records that these documents reference.
-    pub(crate) async fn read(state: &AppState, workspace: &str, documents: &[Value]) -> store::Result<Self> {
+    async fn read<D: AgentDocument>(
+        state: &AppState,
+        workspace: &str,
+        documents: &[D],
+    ) -> store::Result<Self> {
         let referenced_ids = |list: &str| {
-            let mut all: Vec<String> = documents.iter().flat_map(|d| string_list(d, list)).collect();
+            let mut all: Vec<String> =
+                documents.iter().flat_map(|d| d.settings().attached_ids(list)).cloned().collect();
             all.sort_unstable();
             all.dedup();
             all
@@ -45,62 +52,53 @@ impl AttachedRecords {
         })
     }
 
-    fn to_json(&self, document: &Value, list: &str) -> Value {
+    /// The records of a list that still exist; null if the list is not set.
+    fn to_json(&self, settings: &AgentSettings, list: &str) -> Value {
         let known = match list {
             "knowledge_base" => &self.knowledge_base,
             "tool" => &self.tool,
             "guardrail" => &self.guardrail,
             _ => &self.mcp,
         };
-        match &document[list] {
-            Value::Array(_) => {
-                string_list(document, list).iter().filter_map(|id| known.get(id).cloned()).collect()
-            }
-            _ => Value::Null,
+        match settings.attachments(list) {
+            Some(ids) => ids.0.iter().filter_map(|id| known.get(id).cloned()).collect(),
+            None => Value::Null,
         }
     }
 }
 
-/// An agent or template as JSON.
-pub(crate) fn to_json(row: &json_record::Row, document: &Value, attached: &AttachedRecords) -> Value {
+/// Agents or templates as JSON.
+pub(crate) async fn to_json_list<D: AgentDocument>(
+    state: &AppState,
+    workspace: &str,
+    rows: &[Row],
+) -> store::Result<Vec<Value>> {
+    let documents: Vec<D> = json_record::parse_documents(rows)?;
+    let attached = AttachedRecords::read(state, workspace, &documents).await?;
+    Ok(rows.iter().zip(documents).map(|(row, document)| to_json(row, document, &attached)).collect())
+}
+
+/// An agent or template as JSON, with the effective endpointing delays.
+fn to_json<D: AgentDocument>(row: &Row, mut document: D, attached: &AttachedRecords) -> Value {
+    let settings = document.settings_mut();
+    for avatar in &mut settings.avatars {
+        let (min, max) = turn::endpointing_delays(avatar.turn_handling, &settings.config.turn);
+        let stt = &mut avatar.config.stt;
+        stt.min_endpointing_delay = stt.min_endpointing_delay.take().or_else(|| Number::from_f64(min));
+        stt.max_endpointing_delay = stt.max_endpointing_delay.take().or_else(|| Number::from_f64(max));
+    }
     let mut agent = Map::new();
     agent.insert("id".into(), row.id.clone().into());
-    if let Value::Object(map) = document {
-        for (name, value) in map {
-            let value = match name.as_str() {
-                "avatars" => {
-                    let turn = &document["config"]["turn"];
-                    value
-                        .as_array()
-                        .into_iter()
-                        .flatten()
-                        .map(|stored| avatar_to_json(stored, turn))
-                        .collect()
-                }
-                list if super::parse::ATTACHMENT_FIELDS.contains(&list) => attached.to_json(document, list),
-                _ => value.clone(),
-            };
-            agent.insert(name.clone(), value);
-        }
+    if let Ok(Value::Object(fields)) = serde_json::to_value(&document) {
+        agent.extend(fields);
     }
-    if document.get("agent_name").is_some() {
+    for list in ATTACHMENT_FIELDS {
+        agent.insert(list.into(), attached.to_json(document.settings(), list));
+    }
+    if agent.contains_key("agent_name") {
         agent.insert("webhook_secret".into(), secrets::SECRET_MASK.into());
     }
     agent.insert("created_at".into(), clock::to_iso8601(row.created_at).into());
     agent.insert("updated_at".into(), clock::to_iso8601(row.updated_at).into());
     Value::Object(agent)
-}
-
-/// An avatar with its effective delays.
-fn avatar_to_json(stored: &Value, turn: &Value) -> Value {
-    let mut avatar = stored.clone();
-    let (min, max) = turn::endpointing_delays(stored["turn_handling"].as_str().unwrap_or_default(), turn);
-    if let Some(stt) = avatar.pointer_mut("/config/stt") {
-        for (name, delay) in [("min_endpointing_delay", min), ("max_endpointing_delay", max)] {
-            if stt[name].is_null() {
-                stt[name] = delay.into();
-            }
-        }
-    }
-    avatar
 }

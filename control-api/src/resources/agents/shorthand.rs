@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::post;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{check_quota, drop_deleted_references, insert, insert_in, parse};
 use crate::config::StockAvatar;
@@ -17,6 +17,7 @@ use crate::http::validate::{FieldErrors, Fields};
 use crate::resources::avatars;
 use crate::state::AppState;
 use crate::store;
+use crate::store::agent::{Agent, Template};
 use crate::store::json_record::{self, Table};
 use crate::store::secrets::{self, AgentSecrets};
 
@@ -113,14 +114,16 @@ async fn create_from_template(
         .await
         .or_internal_error(FETCH_FAILED)?;
     let row = row.ok_or_else(|| fetch_failed("template"))?;
-    let mut template = json_record::parse_document(&row.document).or_internal_error(FETCH_FAILED)?;
-    drop_deleted_references(&mut tx, &caller.workspace, &mut template)
+    let mut template: Template =
+        json_record::parse_document(&row.document).or_internal_error(FETCH_FAILED)?;
+    drop_deleted_references(&mut tx, &caller.workspace, &mut template.settings)
         .await
         .or_internal_error(FETCH_FAILED)?;
     let secrets: AgentSecrets =
         secrets::open(&state.vault, &row.id, &row.secrets).or_internal_error(FETCH_FAILED)?;
-    let (body, secrets) = agent_from_template(&available_avatars, template, secrets, &request);
-    let parsed = parse::parse(body, &available_avatars, Some(&secrets)).map_err(|refused| {
+    let (agent, secrets) = agent_from_template(&available_avatars, template, secrets, &request);
+    let body = serde_json::to_value(&agent).unwrap_or_default();
+    let parsed = parse::parse::<Agent>(body, &available_avatars, Some(&secrets)).map_err(|refused| {
         ApiError::Internal(FETCH_FAILED, format!("the stored template is not a valid agent: {refused:?}"))
     })?;
     check_quota(&state, &mut tx, &caller.workspace, &parsed.document).await?;
@@ -134,42 +137,31 @@ async fn create_from_template(
 /// template's n-th avatar, or of its first one if there are fewer.
 fn agent_from_template(
     available_avatars: &[StockAvatar],
-    template: Value,
+    template: Template,
     template_secrets: AgentSecrets,
     request: &NewAgentFromTemplate,
-) -> (Value, AgentSecrets) {
-    let Value::Object(mut agent) = template else { return (template, template_secrets) };
-    let mut secrets = AgentSecrets { webhook: secrets::new_webhook_secret(), avatars: Vec::new() };
-    let name = agent.shift_remove("template_name").unwrap_or_default();
-    let prompt = agent.shift_remove("template_system_prompt").unwrap_or_default();
-    let mut prompt = prompt.as_str().unwrap_or_default().to_owned();
+) -> (Agent, AgentSecrets) {
+    let Template { template_name, template_system_prompt: mut prompt, mut settings } = template;
     if !request.context.trim().is_empty() {
         prompt.push_str("\n\n");
         prompt.push_str(request.context.trim());
     }
-    let template_avatars = agent["avatars"].as_array().cloned().unwrap_or_default();
-    let mut avatars = Vec::new();
+    let template_avatars = std::mem::take(&mut settings.avatars);
+    let mut secrets = AgentSecrets { webhook: secrets::new_webhook_secret(), avatars: Vec::new() };
     for (i, id) in request.avatars.iter().enumerate() {
         let source = if i < template_avatars.len() { i } else { 0 };
-        let mut avatar =
-            template_avatars.get(source).and_then(Value::as_object).cloned().unwrap_or_else(Map::new);
+        let mut avatar = template_avatars.get(source).cloned().unwrap_or_default();
         // A name that is only the default name of the template's avatar does not fit another one.
-        let template_avatar =
-            available_avatars.iter().find(|a| avatar.get("avatar_key_id") == Some(&json!(a.avatar_key_id)));
-        if template_avatar.is_some_and(|template_avatar| {
-            avatar.get("persona_name") == Some(&json!(template_avatar.avatar_name))
-        }) {
-            avatar.shift_remove("persona_name");
-        }
-        avatar.insert("avatar_key_id".into(), id.clone().into());
-        avatars.push(Value::Object(avatar));
+        let template_avatar = available_avatars
+            .iter()
+            .find(|known| avatar.avatar_key_id.as_ref() == Some(&known.avatar_key_id));
+        avatar.persona_name.take_if(|name| template_avatar.is_some_and(|known| known.avatar_name == *name));
+        avatar.avatar_key_id = Some(id.clone());
+        settings.avatars.push(avatar);
         secrets.avatars.push(template_secrets.avatars.get(source).cloned().unwrap_or_default());
     }
-    agent.insert("avatars".into(), avatars.into());
-    agent.insert("agent_name".into(), name);
-    agent.insert("agent_system_prompt".into(), prompt.into());
     if let Some(email) = &request.email {
-        agent.insert("email".into(), email.clone().into());
+        settings.email = Some(email.clone());
     }
-    (Value::Object(agent), secrets)
+    (Agent { agent_name: template_name, agent_system_prompt: prompt, settings }, secrets)
 }

@@ -30,6 +30,7 @@ use crate::http::validate::{FieldErrors, Fields};
 use crate::resources::avatars;
 use crate::state::AppState;
 use crate::store;
+use crate::store::agent::Agent;
 use crate::store::conversation::{Draft, ENDED, Row};
 use crate::store::json_record::{self, Table};
 
@@ -114,10 +115,11 @@ pub(crate) async fn create_record(
     let id = uuid::Uuid::new_v4().to_string();
     let mut tx = state.store.begin_write().await?;
     let row = json_record::find_in(&mut tx, Table::Agent, workspace, &agent).await?.ok_or_else(not_found)?;
-    let agent = json_record::parse_document(&row.document)?;
-    if agent["is_active"] == false {
+    let agent: Agent = json_record::parse_document(&row.document)?;
+    if !agent.settings.is_active {
         return Err(ApiError::Conflict("Agent is not active".into()));
     }
+    let avatar = agent.settings.first_avatar();
     quota::check_conversations(state, &mut tx, workspace).await?;
     let number = json_record::next_conversation_number(&mut tx, &row.id).await?;
     let draft = Draft {
@@ -125,12 +127,12 @@ pub(crate) async fn create_record(
         workspace,
         server: &state.server_id,
         agent: &row.id,
-        agent_name: agent["agent_name"].as_str().unwrap_or_default(),
+        agent_name: &agent.agent_name,
         agent_document: &row.document,
         agent_secrets: &row.secrets,
-        avatar_id: agent["avatars"][0]["avatar_key_id"].as_str().unwrap_or_default(),
+        avatar_id: avatar.avatar_key_id.as_deref().unwrap_or_default(),
         conversation_number: number,
-        kind: agent["type"].as_str(),
+        kind: agent.settings.kind.as_deref(),
         user_id: new_conversation.user_id.as_deref(),
         user_name: new_conversation.user_name.as_deref(),
         context: new_conversation.context.as_deref(),

@@ -5,22 +5,25 @@ mod http;
 mod legacy_sse;
 pub(crate) mod session;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::clock;
 use crate::error::{ApiError, ErrorText, Resource};
 use crate::http::auth::ApiCaller;
+use crate::http::body;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
-use crate::http::validate::{FieldErrors, Fields, is_http_url};
+use crate::http::validate::{FieldErrors, body_object};
 use crate::resources::document_resource::{self, DocumentResource};
-use crate::resources::secret_headers::{self, SecretHeaders};
+use crate::resources::secret_headers::{Headers, SecretHeaders};
 use crate::state::AppState;
 use crate::store::json_record::{self, Draft, Table};
 use crate::store::{new_id, secrets};
@@ -32,9 +35,6 @@ const MCP: DocumentResource = DocumentResource {
     resource: Resource::Mcp,
     read_error: "Failed to retrieve MCP details",
 };
-/// Values of `type`: whichever transport the server supports, streamable HTTP, or the legacy
-/// transport with server-sent events.
-const TRANSPORT_TYPES: &[&str] = &["shttp/sse", "shttp", "sse"];
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -43,44 +43,83 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .layer(Extension(ErrorText::uniform(MCP.read_error)))
 }
 
-/// Parses an MCP configuration. `old` are the header values of the one that it replaces.
-pub(super) fn parse(body: Value, old: Option<&SecretHeaders>) -> Result<(Value, SecretHeaders), ApiError> {
-    let errors = FieldErrors::default();
-    let fields = Fields::body(body, &errors)?;
-    let name = fields.required("name");
-    let description = fields.text("description").unwrap_or_default();
-    let kind = fields.choice("type", TRANSPORT_TYPES, TRANSPORT_TYPES[0]);
-    let request = fields.object("request_config");
-    let url = request.required("url");
-    if !url.is_empty() && !is_http_url(&url) {
-        request.add_error("url", "must be a valid http(s) URL");
+/// An MCP configuration, as it is stored and as a request gives it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Mcp")]
+pub(crate) struct McpDocument {
+    #[schemars(length(min = 1))]
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) description: String,
+    #[serde(rename = "type", default)]
+    pub(crate) kind: TransportType,
+    #[serde(default)]
+    pub(crate) request_config: McpRequest,
+}
+
+/// The transport of an MCP server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) enum TransportType {
+    #[default]
+    #[serde(rename = "shttp/sse")]
+    Any,
+    #[serde(rename = "shttp")]
+    StreamableHttp,
+    #[serde(rename = "sse")]
+    LegacySse,
+}
+
+impl TransportType {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Any => "shttp/sse",
+            Self::StreamableHttp => "shttp",
+            Self::LegacySse => "sse",
+        }
     }
-    let (masked_headers, secret_headers) = secret_headers::extract(&request, old);
-    let document = json!({
-        "name": name,
-        "description": description,
-        "type": kind,
-        "request_config": {"url": url, "headers": masked_headers},
-    });
-    errors.into_result((document, secret_headers))
+}
+
+/// How an MCP server is reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct McpRequest {
+    #[schemars(length(min = 1), extend("format" = "uri"))]
+    pub(crate) url: String,
+    #[serde(default)]
+    pub(crate) headers: Headers,
+}
+
+/// The schema of a request.
+static REQUEST_SCHEMA: LazyLock<Value> = LazyLock::new(body::schema_of::<McpDocument>);
+
+/// Parses an MCP configuration. `old` are the header values of the one that it replaces.
+pub(super) fn parse(
+    body: Value,
+    old: Option<&SecretHeaders>,
+) -> Result<(McpDocument, SecretHeaders), ApiError> {
+    let errors = FieldErrors::default();
+    let map = body_object(body, &errors)?;
+    let checked = body::check(&REQUEST_SCHEMA, Value::Object(map), &errors);
+    let mut mcp: McpDocument = body::convert(checked, &errors);
+    let headers = mcp.request_config.headers.take_values("request_config.headers", old, &errors);
+    errors.into_result((mcp, headers))
 }
 
 fn draft<'a>(
     workspace: &'a str,
     id: &'a str,
-    document: &'a Value,
+    mcp: &'a McpDocument,
     text: &'a str,
     secrets: &'a str,
 ) -> Draft<'a> {
-    let name = document["name"].as_str().unwrap_or_default();
-    Draft { workspace, id, name, kind: document["type"].as_str(), document: text, secrets, at: clock::now() }
+    let (name, kind) = (&mcp.name, Some(mcp.kind.name()));
+    Draft { workspace, id, name, kind, document: text, secrets, at: clock::now() }
 }
 
 async fn create(State(state): State<Arc<AppState>>, caller: ApiCaller, Json(body): Json) -> JsonResult {
     let (document, headers) = parse(body, None)?;
     let id = new_id();
     let sealed = secrets::seal(&state.vault, &id, &headers);
-    let text = document.to_string();
+    let text = json_record::to_text(&document);
     let draft = draft(&caller.workspace, &id, &document, &text, &sealed);
     let created_at = clock::to_iso8601(draft.at);
     let mut tx = state.store.begin_write().await?;
@@ -89,9 +128,9 @@ async fn create(State(state): State<Arc<AppState>>, caller: ApiCaller, Json(body
     tx.commit().await?;
     Ok(axum::Json(json!({
         "id": id,
-        "name": document["name"],
-        "description": document["description"],
-        "type": document["type"],
+        "name": document.name,
+        "description": document.description,
+        "type": document.kind,
         "created_at": created_at,
     })))
 }
@@ -123,7 +162,7 @@ async fn replace(
     let old: SecretHeaders = secrets::open(&state.vault, &row.id, &row.secrets)?;
     let (document, headers) = parse(body, Some(&old))?;
     let sealed = secrets::seal(&state.vault, &id, &headers);
-    let text = document.to_string();
+    let text = json_record::to_text(&document);
     quota::check_growth(&state, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
     json_record::update(&mut tx, Table::Mcp, &draft(&caller.workspace, &id, &document, &text, &sealed))
         .await?;

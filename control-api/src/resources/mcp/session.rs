@@ -20,7 +20,7 @@ use tokio_util::sync::DropGuard;
 use super::budget::{Budget, BudgetedTransport, Limit};
 use super::http::BudgetedHttpClient;
 use super::legacy_sse::LegacySseTransport;
-use crate::resources::document_resource;
+use super::{McpDocument, TransportType};
 use crate::resources::secret_headers::SecretHeaders;
 use crate::state::AppState;
 use crate::store;
@@ -121,7 +121,7 @@ async fn open_session(
         })
         .collect();
     let mut first_error = String::new();
-    if mcp.kind != "sse" {
+    if mcp.kind != TransportType::LegacySse {
         let http = BudgetedHttpClient::new(client.clone(), budget.clone());
         let config =
             StreamableHttpClientTransportConfig::with_uri(mcp.url.as_str()).custom_headers(headers.clone());
@@ -130,7 +130,7 @@ async fn open_session(
             Ok(session) => return Ok(session),
             Err(error) => first_error = error.to_string(),
         }
-        if mcp.kind == "shttp" || !http.is_legacy_server() {
+        if mcp.kind == TransportType::StreamableHttp || !http.is_legacy_server() {
             return Err(first_error);
         }
     }
@@ -211,10 +211,9 @@ fn sanitize_name(name: &str) -> String {
 pub(crate) async fn load_servers(
     state: &AppState,
     row: &Row,
-    agent: &Value,
+    ids: &[String],
 ) -> store::Result<Option<Arc<dyn ToolServers>>> {
-    let ids = json_record::string_list(agent, "mcp");
-    let rows = state.store.documents(Table::Mcp, &row.workspace, &ids).await?;
+    let rows = state.store.documents(Table::Mcp, &row.workspace, ids).await?;
     let stored = ids.iter().filter_map(|id| rows.iter().find(|row| row.id == *id));
     let servers = stored.map(|row| load_config(state, row)).collect::<store::Result<Vec<_>>>()?;
     if servers.is_empty() {
@@ -280,18 +279,17 @@ fn report_unavailable(
 struct ServerConfig {
     name: String,
     /// One of [`super::TRANSPORT_TYPES`].
-    kind: String,
+    kind: TransportType,
     url: String,
     headers: SecretHeaders,
 }
 
 fn load_config(state: &AppState, row: &json_record::Row) -> store::Result<ServerConfig> {
-    let mcp = document_resource::to_json(row)?;
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mcp: McpDocument = json_record::parse_document(&row.document)?;
     Ok(ServerConfig {
-        name: text(&mcp["name"]),
-        kind: text(&mcp["type"]),
-        url: text(&mcp["request_config"]["url"]),
+        name: mcp.name,
+        kind: mcp.kind,
+        url: mcp.request_config.url,
         headers: secrets::open(&state.vault, &row.id, &row.secrets)?,
     })
 }
@@ -371,7 +369,15 @@ mod tests {
         let router = Router::new().route("/shttp", post(answer)).route("/sse", get(open));
         tokio::spawn(async move { axum::serve(listener, router).await });
         let name = "T".to_owned();
-        (ServerConfig { name, kind: kind.into(), url, headers: SecretHeaders::new() }, request_received)
+        (
+            ServerConfig {
+                name,
+                kind: serde_json::from_value(kind.into()).unwrap(),
+                url,
+                headers: SecretHeaders::new(),
+            },
+            request_received,
+        )
     }
 
     fn client() -> egress::Client {

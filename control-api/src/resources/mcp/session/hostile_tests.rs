@@ -51,7 +51,12 @@ fn serve(kind: &str, respond: RespondFn) -> (ServerConfig, watch::Receiver<Serve
             });
         }
     });
-    let mcp = ServerConfig { name: "T".into(), kind: kind.into(), url, headers: SecretHeaders::new() };
+    let mcp = ServerConfig {
+        name: "T".into(),
+        kind: serde_json::from_value(kind.into()).unwrap(),
+        url,
+        headers: SecretHeaders::new(),
+    };
     (mcp, seen)
 }
 

@@ -1,0 +1,187 @@
+//! Schemas that are derived from the types of stored documents: agents, templates, tools,
+//! guardrails and MCP configurations.
+
+use schemars::SchemaGenerator;
+use schemars::generate::{Contract, SchemaSettings};
+use serde_json::{Map, Value, json};
+
+use super::json_schema::{id, nullable, schema_ref, text, time};
+use crate::resources::guardrails::GuardrailDocument;
+use crate::resources::mcp::McpDocument;
+use crate::resources::tools::ToolDocument;
+use crate::store::agent::{self, Agent, Template};
+
+/// The place of named schemas in the document.
+const DEFINITIONS_PATH: &str = "/components/schemas";
+/// Names of the documents. The schema of a request is named `AgentBody`, for example; that of a
+/// response has the plain name.
+const DOCUMENTS: [&str; 5] = ["Agent", "Template", "Tool", "Guardrail", "Mcp"];
+/// Properties that a request must have although the type has a default for them: handlers report
+/// their absence in their own words.
+const REQUIRED_IN_REQUESTS: [(&str, &[&str]); 3] =
+    [("Agent", &["avatars"]), ("Guardrail", &["name", "prompt"]), ("Mcp", &["request_config"])];
+
+fn is_document(name: &str) -> bool {
+    DOCUMENTS.contains(&name)
+}
+
+fn generator(contract: Contract) -> SchemaGenerator {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.definitions_path = DEFINITIONS_PATH.into();
+        settings.contract = contract;
+    });
+    settings.into_generator()
+}
+
+/// The named schemas of all documents and of their parts.
+fn definitions(contract: Contract) -> Map<String, Value> {
+    let mut generator = generator(contract);
+    generator.subschema_for::<Agent>();
+    generator.subschema_for::<Template>();
+    generator.subschema_for::<ToolDocument>();
+    generator.subschema_for::<GuardrailDocument>();
+    generator.subschema_for::<McpDocument>();
+    let mut definitions = generator.take_definitions(true);
+    definitions.insert("TurnSettings".into(), agent::documented_turn_settings());
+    for schema in definitions.values_mut() {
+        simplify(schema);
+    }
+    definitions
+}
+
+/// Removes what tells readers nothing: formats such as `uint32`, whose limits say what is admitted,
+/// and defaults that are empty or repeat those of a part.
+fn simplify(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            map.retain(|name, value| match (name.as_str(), value) {
+                ("format", Value::String(format)) => !format.starts_with("uint"),
+                ("default", Value::Null | Value::Array(_) | Value::Object(_)) => false,
+                ("default", Value::String(text)) => !text.is_empty(),
+                _ => true,
+            });
+            map.values_mut().for_each(simplify);
+        }
+        Value::Array(items) => items.iter_mut().for_each(simplify),
+        _ => {}
+    }
+}
+
+fn add_required(schema: &mut Value, name: &str) {
+    let name = json!(name);
+    match &mut schema["required"] {
+        Value::Array(required) if required.contains(&name) => {}
+        Value::Array(required) => required.push(name),
+        absent => *absent = json!([name]),
+    }
+}
+
+/// Lets each property that is not required be null, which means the same as absent.
+fn make_optional_nullable(schema: &mut Value) {
+    let required = schema.get("required").cloned().unwrap_or_default();
+    let is_required =
+        |name: &String| required.as_array().is_some_and(|all| all.iter().any(|one| one == name));
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        for (name, property) in properties {
+            if !is_required(name) {
+                *property = nullable(property.take());
+            }
+        }
+    }
+}
+
+/// Schemas of requests.
+fn request_schemas() -> Map<String, Value> {
+    let mut schemas = definitions(Contract::Deserialize);
+    let avatar = &mut schemas["Avatar"]["properties"];
+    // A request may give the providers beside `config`, too.
+    for (name, schema) in [("llm", "Llm"), ("stt", "Stt"), ("tts", "Tts")] {
+        avatar[name] = schema_ref(schema);
+    }
+    schemas["Agent"]["properties"]["avatars"]["minItems"] = 1.into();
+    for (document, names) in REQUIRED_IN_REQUESTS {
+        names.iter().for_each(|name| add_required(&mut schemas[document], name));
+    }
+    schemas
+        .into_iter()
+        .map(|(name, mut schema)| {
+            // The settings of turn-taking reject a null that has no meaning.
+            if name != "TurnSettings" {
+                make_optional_nullable(&mut schema);
+            }
+            (if is_document(&name) { format!("{name}Body") } else { name }, schema)
+        })
+        .collect()
+}
+
+/// Schemas of responses: every property is present.
+fn response_schemas() -> Map<String, Value> {
+    let definitions = definitions(Contract::Serialize);
+    let name_of = |name: &str| if is_document(name) { name.to_owned() } else { format!("{name}Record") };
+    let mut schemas = Map::new();
+    for (name, schema) in &definitions {
+        let mut schema = schema.clone();
+        rename_references(&mut schema, &name_of);
+        remove_url_formats(&mut schema);
+        if is_document(name) {
+            add_record_fields(name, &mut schema);
+        }
+        schemas.insert(name_of(name), schema);
+    }
+    // Responses hold the records themselves.
+    schemas.shift_remove("RecordIdsRecord");
+    schemas
+}
+
+fn rename_references(schema: &mut Value, name_of: &impl Fn(&str) -> String) {
+    match schema {
+        Value::Object(map) => {
+            if let Some(Value::String(reference)) = map.get_mut("$ref")
+                && let Some((path, name)) = reference.rsplit_once('/')
+            {
+                *reference = format!("{path}/{}", name_of(name));
+            }
+            map.values_mut().for_each(|part| rename_references(part, name_of));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| rename_references(item, name_of)),
+        _ => {}
+    }
+}
+
+/// An unset URL is an empty text in responses, which has no format.
+fn remove_url_formats(schema: &mut Value) {
+    let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
+    for property in properties.values_mut().filter_map(Value::as_object_mut) {
+        property.retain(|name, value| name != "format" || value != "uri");
+    }
+}
+
+/// Adds what the response of a stored document has beyond its fields.
+fn add_record_fields(name: &str, schema: &mut Value) {
+    let mut fields = vec![("id", id()), ("created_at", time()), ("updated_at", time())];
+    if matches!(name, "Agent" | "Template") {
+        let attached = [
+            ("knowledge_base", "KnowledgeBase"),
+            ("tool", "Tool"),
+            ("guardrail", "Guardrail"),
+            ("mcp", "Mcp"),
+        ];
+        fields.extend(
+            attached.map(|(name, record)| {
+                (name, json!({"type": ["array", "null"], "items": schema_ref(record)}))
+            }),
+        );
+    }
+    if name == "Agent" {
+        fields.push(("webhook_secret", text()));
+    }
+    for (name, field) in fields {
+        schema["properties"][name] = field;
+        add_required(schema, name);
+    }
+}
+
+/// All of these schemas, by name.
+pub(super) fn document_schemas() -> Map<String, Value> {
+    request_schemas().into_iter().chain(response_schemas()).collect()
+}
