@@ -47,6 +47,7 @@ const PURE_CRATE_DEPENDENCIES: &[&str] = &[
     "unicode-segmentation",
     // Contains no code (docs/decisions/0002).
     "workspace-hack",
+    "uuid",
 ];
 /// Signs of a test that depends on the machine: a test that is repeated, sleeps, checks a duration,
 /// or draws a random seed.

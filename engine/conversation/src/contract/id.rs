@@ -4,6 +4,8 @@ use core::fmt;
 use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+use uuid::fmt::Hyphenated;
 
 /// The id of a conversation: a UUID.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -12,14 +14,7 @@ pub struct ConversationId(pub u128);
 
 impl fmt::Display for ConversationId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e] = [
-            self.0 >> 96,
-            self.0 >> 80 & 0xffff,
-            self.0 >> 64 & 0xffff,
-            self.0 >> 48 & 0xffff,
-            self.0 & 0xffff_ffff_ffff,
-        ];
-        write!(f, "{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}")
+        fmt::Display::fmt(&Uuid::from_u128(self.0).hyphenated(), f)
     }
 }
 
@@ -38,17 +33,11 @@ impl FromStr for ConversationId {
     type Err = InvalidUuid;
 
     fn from_str(text: &str) -> Result<Self, InvalidUuid> {
-        let bytes = text.as_bytes();
-        let dashes = [8, 13, 18, 23];
-        let shape = bytes.len() == 36
-            && bytes
-                .iter()
-                .enumerate()
-                .all(|(i, b)| if dashes.contains(&i) { *b == b'-' } else { b.is_ascii_hexdigit() });
-        if !shape {
+        // The crate also parses forms without hyphens, in braces, and URNs, which are shorter or longer.
+        if text.len() != Hyphenated::LENGTH {
             return Err(InvalidUuid);
         }
-        u128::from_str_radix(&text.replace('-', ""), 16).map(Self).map_err(|_| InvalidUuid)
+        Uuid::try_parse(text).map(|id| Self(id.as_u128())).map_err(|_| InvalidUuid)
     }
 }
 
@@ -63,5 +52,29 @@ impl TryFrom<String> for ConversationId {
 
     fn try_from(text: String) -> Result<Self, InvalidUuid> {
         text.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_written_with_hyphens_and_read_in_no_other_form() {
+        let id = ConversationId(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
+        let text = "01234567-89ab-cdef-0011-223344556677";
+        assert_eq!(id.to_string(), text);
+        assert_eq!(text.parse(), Ok(id));
+        assert_eq!(text.to_uppercase().parse(), Ok(id));
+        for bad in [
+            "",
+            "0123456789abcdef0011223344556677",
+            "{01234567-89ab-cdef-0011-223344556677}",
+            "urn:uuid:01234567-89ab-cdef-0011-223344556677",
+            "01234567-89ab-cdef-0011-22334455667g",
+            "01234567-89abc-def-0011-223344556677",
+        ] {
+            assert_eq!(bad.parse::<ConversationId>(), Err(InvalidUuid), "{bad}");
+        }
     }
 }
