@@ -89,4 +89,5 @@ audit:
 lint:
 	$(CARGO) fmt --all --check
 	scripts/workspace-hack/generate.py --check
+	scripts/prose.py
 	$(CARGO) clippy --release --locked --workspace --lib --bins --examples --tests --bench '*' -- -D warnings
