@@ -237,8 +237,9 @@ impl Conversation {
         }
         self.resume_playout();
         self.timers.set(TimerKind::HeardUpdate, now + Duration::from_secs(1));
-        if let Some(position) = position.filter(|_| hold_was_emitted) {
-            self.emit(Event::PlayoutResumed { position });
+        if hold_was_emitted {
+            // What was held may be gone: an unheard message of a tool is dropped at the tool's result.
+            self.emit(Event::PlayoutResumed { position: position.unwrap_or(0.0) });
         }
         self.explain_decision(|| format!("resumed: {why}"));
         self.update_agent_state();
