@@ -228,6 +228,14 @@ def measure(server, folder, report, name, raised):
     # A recognizer without a CPU is behind when the speech ends, and then catches up.
     longest = max(len(speech.trim_silence(speech.flite(text, "rms")[0])) for text in QUESTIONS) / RATE
     barge_ins = pairs(None, "heard_end", "barge_in", ("media-",))
+    # Words that come many seconds late may end a reply that began after their speech. Nobody spoke
+    # over the agent then.
+    spoken_over = [
+        turn["timeline"]["interrupted"] >= turn["timeline"]["first_sample"]
+        for turn in turns
+        if turn["barge_in"] is not None and turn["timeline"]["heard_end"] is not None
+    ]
+    barge_ins = [pair for pair, counts in zip(barge_ins, spoken_over, strict=True) if counts]
     answers = []
     for turn in turns:
         at = turn["timeline"]
