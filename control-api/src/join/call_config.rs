@@ -12,14 +12,14 @@ use engine_api::{
 use serde_json::{Number, Value, json};
 
 use crate::join::prompt;
-use crate::resources::guardrails::GuardrailDocument;
 use crate::resources::secret_headers::SecretHeaders;
-use crate::resources::tools::{EventMessage, ToolDocument, ToolKind};
 use crate::resources::{avatars, knowledge_cache, mcp};
 use crate::state::AppState;
 use crate::store::agent::{Agent, AgentConfig, AgentSettings, Avatar, Llm, Stt, Tts};
 use crate::store::conversation::Row;
+use crate::store::guardrail::GuardrailDocument;
 use crate::store::secrets::{self, AgentSecrets};
+use crate::store::tool::{EventMessage, ToolDocument, ToolKind};
 use crate::store::{self, json_record};
 
 /// A text that is set.

@@ -6,10 +6,10 @@ use schemars::generate::{Contract, SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::json_schema::{id, nullable, schema_ref, text, time};
-use crate::resources::guardrails::GuardrailDocument;
-use crate::resources::mcp::McpDocument;
-use crate::resources::tools::ToolDocument;
 use crate::store::agent::{self, Agent, Template};
+use crate::store::guardrail::GuardrailDocument;
+use crate::store::mcp::McpDocument;
+use crate::store::tool::ToolDocument;
 
 /// The place of named schemas in the document.
 const DEFINITIONS_PATH: &str = "/components/schemas";

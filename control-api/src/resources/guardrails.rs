@@ -6,8 +6,6 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::clock;
@@ -19,6 +17,7 @@ use crate::http::quota;
 use crate::http::validate::{FieldErrors, body_object, is_http_url};
 use crate::resources::document_resource::DocumentResource;
 use crate::state::AppState;
+use crate::store::guardrail::GuardrailDocument;
 use crate::store::json_record::{self, Draft, Table};
 use crate::store::new_id;
 
@@ -34,24 +33,6 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
         .route("/v1/ext/guardrail", post(create).get(list))
         .route("/v1/ext/guardrail/{id}", get(read).put(replace).delete(remove))
-}
-
-/// A guardrail, as it is stored and, without its key, as a request gives it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-#[schemars(rename = "Guardrail")]
-pub(crate) struct GuardrailDocument {
-    /// Permanent name for models; the server sets it.
-    #[schemars(skip_deserializing)]
-    pub(crate) key: String,
-    pub(crate) name: String,
-    pub(crate) category: String,
-    /// The situation that it applies to.
-    pub(crate) prompt: String,
-    /// What the agent says; empty = a message of the moderation endpoint.
-    pub(crate) response_message: String,
-    /// Receiver of callbacks; empty = none.
-    pub(crate) callback_url: String,
 }
 
 /// The schema of a request.

@@ -1,67 +1,48 @@
 //! Headers of outgoing requests as a client configures them. Names are returned by the API; values
 //! are secrets.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use axum::http::{HeaderName, HeaderValue};
 use egress::FRAMING_HEADERS;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::http::validate::FieldErrors;
+use crate::store::headers::Headers;
 use crate::store::secrets::SECRET_MASK;
 
 /// Values of secret headers, by name.
 pub(crate) type SecretHeaders = BTreeMap<String, String>;
 
-/// Headers of a request, in the client's order. In a stored document, the values are `***`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct Headers(Map<String, Value>);
-
-impl JsonSchema for Headers {
-    fn schema_name() -> Cow<'static, str> {
-        "Headers".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "object", "additionalProperties": {"type": "string"}})
-    }
-}
-
-impl Headers {
-    /// Moves the values out and leaves their masks. `previous` holds the values of the record that
-    /// is replaced: `***` retains one. Faults are reported below `path`.
-    pub(crate) fn take_values(
-        &mut self,
-        path: &str,
-        previous: Option<&SecretHeaders>,
-        errors: &FieldErrors,
-    ) -> SecretHeaders {
-        let (mut masked, mut secrets) = (Map::new(), SecretHeaders::new());
-        for (name, value) in std::mem::take(&mut self.0) {
-            let Value::String(value) = value else { continue };
-            let value =
-                if value == SECRET_MASK { previous.and_then(|o| o.get(&name).cloned()) } else { Some(value) };
-            let Some(value) = value else { continue };
-            let header = HeaderName::try_from(name.as_str());
-            let reason = match (&header, HeaderValue::try_from(value.as_str())) {
-                (Ok(header), Ok(_)) if FRAMING_HEADERS.contains(&header.as_str()) => {
-                    Some("is set by the request itself")
-                }
-                (Ok(_), Ok(_)) => None,
-                _ => Some("is no valid header"),
-            };
-            if let Some(reason) = reason {
-                errors.add(format!("{path}.{name}"), reason);
-                continue;
+/// Moves the values out and leaves their masks. `previous` holds the values of the record that is
+/// replaced: `***` retains one. Faults are reported below `path`.
+pub(crate) fn take_values(
+    headers: &mut Headers,
+    path: &str,
+    previous: Option<&SecretHeaders>,
+    errors: &FieldErrors,
+) -> SecretHeaders {
+    let (mut masked, mut secrets) = (Map::new(), SecretHeaders::new());
+    for (name, value) in std::mem::take(&mut headers.0) {
+        let Value::String(value) = value else { continue };
+        let value =
+            if value == SECRET_MASK { previous.and_then(|o| o.get(&name).cloned()) } else { Some(value) };
+        let Some(value) = value else { continue };
+        let header = HeaderName::try_from(name.as_str());
+        let reason = match (&header, HeaderValue::try_from(value.as_str())) {
+            (Ok(header), Ok(_)) if FRAMING_HEADERS.contains(&header.as_str()) => {
+                Some("is set by the request itself")
             }
-            masked.insert(name.clone(), SECRET_MASK.into());
-            secrets.insert(name, value);
+            (Ok(_), Ok(_)) => None,
+            _ => Some("is no valid header"),
+        };
+        if let Some(reason) = reason {
+            errors.add(format!("{path}.{name}"), reason);
+            continue;
         }
-        self.0 = masked;
-        secrets
+        masked.insert(name.clone(), SECRET_MASK.into());
+        secrets.insert(name, value);
     }
+    headers.0 = masked;
+    secrets
 }

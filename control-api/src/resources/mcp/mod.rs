@@ -11,8 +11,6 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::clock;
@@ -23,9 +21,10 @@ use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
 use crate::http::validate::{FieldErrors, body_object};
 use crate::resources::document_resource::{self, DocumentResource};
-use crate::resources::secret_headers::{Headers, SecretHeaders};
+use crate::resources::secret_headers::{self, SecretHeaders};
 use crate::state::AppState;
 use crate::store::json_record::{self, Draft, Table};
+use crate::store::mcp::McpDocument;
 use crate::store::{new_id, secrets};
 
 type JsonResult = Result<axum::Json<Value>, ApiError>;
@@ -43,51 +42,6 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .layer(Extension(ErrorText::uniform(MCP.read_error)))
 }
 
-/// An MCP configuration, as it is stored and as a request gives it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Mcp")]
-pub(crate) struct McpDocument {
-    #[schemars(length(min = 1))]
-    pub(crate) name: String,
-    #[serde(default)]
-    pub(crate) description: String,
-    #[serde(rename = "type", default)]
-    pub(crate) kind: TransportType,
-    #[serde(default)]
-    pub(crate) request_config: McpRequest,
-}
-
-/// The transport of an MCP server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(crate) enum TransportType {
-    #[default]
-    #[serde(rename = "shttp/sse")]
-    Any,
-    #[serde(rename = "shttp")]
-    StreamableHttp,
-    #[serde(rename = "sse")]
-    LegacySse,
-}
-
-impl TransportType {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Any => "shttp/sse",
-            Self::StreamableHttp => "shttp",
-            Self::LegacySse => "sse",
-        }
-    }
-}
-
-/// How an MCP server is reached.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct McpRequest {
-    #[schemars(length(min = 1), extend("format" = "uri"))]
-    pub(crate) url: String,
-    #[serde(default)]
-    pub(crate) headers: Headers,
-}
-
 /// The schema of a request.
 static REQUEST_SCHEMA: LazyLock<Value> = LazyLock::new(body::schema_of::<McpDocument>);
 
@@ -100,7 +54,8 @@ pub(super) fn parse(
     let map = body_object(body, &errors)?;
     let checked = body::check(&REQUEST_SCHEMA, Value::Object(map), &errors);
     let mut mcp: McpDocument = body::convert(checked, &errors);
-    let headers = mcp.request_config.headers.take_values("request_config.headers", old, &errors);
+    let headers =
+        secret_headers::take_values(&mut mcp.request_config.headers, "request_config.headers", old, &errors);
     errors.into_result((mcp, headers))
 }
 

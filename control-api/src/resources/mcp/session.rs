@@ -20,12 +20,12 @@ use tokio_util::sync::DropGuard;
 use super::budget::{Budget, BudgetedTransport, Limit};
 use super::http::BudgetedHttpClient;
 use super::legacy_sse::LegacySseTransport;
-use super::{McpDocument, TransportType};
 use crate::resources::secret_headers::SecretHeaders;
 use crate::state::AppState;
 use crate::store;
 use crate::store::conversation::Row;
 use crate::store::json_record::{self, Table};
+use crate::store::mcp::{McpDocument, TransportType};
 use crate::store::secrets;
 
 /// Maximum time for listing a server's tools. The call does not wait for it.
