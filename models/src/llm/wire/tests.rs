@@ -223,7 +223,9 @@ fn calls_that_do_not_end_fail_the_answer() {
     assert!(parse_stream(&[tool("look")], &many).1.is_err_and(|e| e.kind() == ErrorKind::Failed));
     let long = vec![call(0, &"x".repeat(5_000)); 60];
     let long: Vec<&str> = long.iter().map(String::as_str).collect();
-    assert!(parse_stream(&[tool("look")], &long).1.is_err_and(|e| e.to_string().contains("exceed the limit")));
+    assert!(
+        parse_stream(&[tool("look")], &long).1.is_err_and(|e| e.to_string().contains("exceed the limit"))
+    );
 }
 
 #[test]
