@@ -262,17 +262,23 @@ async fn a_transaction_that_hangs_half_way_loses_nothing_and_no_success_is_told(
     check_while_writes_hang(&folder, &["BEGIN", "LOCK TABLE event IN EXCLUSIVE MODE"]).await;
 }
 
-#[tokio::test]
-async fn what_waits_for_the_store_when_the_server_stops_is_kept() {
-    let folder = TempFolder::new();
-    let server = TestServer::start(&folder).await;
+/// A server whose store rejects all writes, with a running call of which ten events wait.
+async fn start_with_waiting_events(folder: &TempFolder) -> (TestServer, String) {
+    let server = TestServer::start(folder).await;
     let created = server.create_agent(json!({})).await;
     let (id, _) = server.create_conversation(&created).await;
     server.engine.record_event(&id, 0, 0.0, joined_event());
     server.wait_for_status(&id, "IN_PROGRESS").await;
-    refuse_writes(&folder, &WRITTEN_TABLES, "true").await;
+    refuse_writes(folder, &WRITTEN_TABLES, "true").await;
     server.engine.record_events(&id, 1, (1..=10).map(utterance));
     wait_for_ready_status(&server, 503).await;
+    (server, id)
+}
+
+#[tokio::test]
+async fn what_waits_for_the_store_when_the_server_stops_is_kept() {
+    let folder = TempFolder::new();
+    let (server, id) = start_with_waiting_events(&folder).await;
     server.engine.record_events(&id, 11, (11..=30).map(utterance));
     accept_writes(&folder, &WRITTEN_TABLES).await;
     // The stop must store the events whether or not the server has noticed that the store accepts
@@ -287,14 +293,7 @@ async fn what_waits_for_the_store_when_the_server_stops_is_kept() {
 #[tokio::test]
 async fn what_waits_is_kept_if_the_store_recovers_while_the_server_stops() {
     let folder = TempFolder::new();
-    let server = TestServer::start(&folder).await;
-    let created = server.create_agent(json!({})).await;
-    let (id, _) = server.create_conversation(&created).await;
-    server.engine.record_event(&id, 0, 0.0, joined_event());
-    server.wait_for_status(&id, "IN_PROGRESS").await;
-    refuse_writes(&folder, &WRITTEN_TABLES, "true").await;
-    server.engine.record_events(&id, 1, (1..=10).map(utterance));
-    wait_for_ready_status(&server, 503).await;
+    let (server, id) = start_with_waiting_events(&folder).await;
     let recover = async {
         // The attempts of several seconds fail.
         for _ in 0..20 {
