@@ -213,6 +213,14 @@ mod tests {
     fn what_a_tool_may_not_be_is_named() {
         assert_eq!(invalid_fields(|t| t["schema"] = Value::Null), ["schema.name"]);
         assert_eq!(invalid_fields(|t| t["type"] = "tool.magic".into()), ["type"]);
+        for name in ["a".repeat(65), "what is it?".into()] {
+            let mut tool = body();
+            tool["schema"]["name"] = name.into();
+            let Err(ApiError::Invalid(errors)) = parse(tool, None) else { panic!("it is accepted") };
+            let reason = "must be at most 64 letters, digits, _, - or .";
+            assert_eq!(errors.len(), 1);
+            assert_eq!((errors[0].field.as_str(), errors[0].reason.as_str()), ("schema.name", reason));
+        }
         assert_eq!(
             invalid_fields(|t| t["request_config"]["url"] = "http://{host}/".into()),
             ["request_config.url"]

@@ -45,7 +45,7 @@ pub(crate) struct ToolSchema {
     #[serde(rename = "type", default)]
     pub(crate) kind: FunctionType,
     /// At most 64 letters, digits, `_`, `-` or `.`.
-    #[schemars(length(min = 1, max = 64), extend("pattern" = "^[A-Za-z0-9_.-]*$"))]
+    #[schemars(length(min = 1), extend("pattern" = "^[A-Za-z0-9_.-]{1,64}$"))]
     pub(crate) name: String,
     #[serde(default)]
     pub(crate) description: String,
