@@ -37,6 +37,8 @@ mod cluster;
 mod config;
 mod error;
 mod events;
+#[cfg(test)]
+mod golden_tests;
 mod http;
 mod join;
 pub mod keys;

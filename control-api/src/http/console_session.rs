@@ -26,7 +26,7 @@ use axum::routing::post;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::clock::{self, Micros};
 use crate::error::ApiError;
@@ -112,12 +112,15 @@ pub(crate) async fn session_key_hash(
     Ok(session.filter(csrf_matches).map(|session| session.hash))
 }
 
+/// The API key of a log-in.
+pub(crate) fn parse_key(body: Value) -> Result<String, ApiError> {
+    let faults = FieldErrors::default();
+    let key = Fields::body(body, &faults)?.required("key");
+    faults.into_result(key)
+}
+
 async fn log_in(State(state): State<Arc<AppState>>, Json(body): Json) -> Result<Response, ApiError> {
-    let key = {
-        let faults = FieldErrors::default();
-        let key = Fields::body(body, &faults)?.required("key");
-        faults.into_result(key)?
-    };
+    let key = parse_key(body)?;
     let key = key.trim();
     let hash = api_key::hash_key(key);
     let (_, scope) = auth::authenticate(&state, &hash).await?;

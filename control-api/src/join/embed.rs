@@ -31,6 +31,28 @@ struct EmbeddableAgent {
     origins: Vec<String>,
 }
 
+/// Name, id and context (JSON) of a visitor.
+pub(crate) fn parse_visitor(body: Value) -> Result<[Option<String>; 3], ApiError> {
+    let errors = FieldErrors::default();
+    let fields = Fields::body(body, &errors)?;
+    let context = fields.raw("context").filter(|v| !v.is_null()).map(Value::to_string);
+    if context.as_ref().is_some_and(|c| c.len() > MAX_CONTEXT_BYTES) {
+        fields.add_error("context", "must be at most 2 KB");
+    }
+    if fields.raw("context").is_some_and(|v| !v.is_null() && !v.is_string() && !v.is_object()) {
+        fields.add_error("context", "must be a string or an object");
+    }
+    let short_text = |name: &str| {
+        let text = fields.text(name).filter(|t| !t.is_empty());
+        if text.as_ref().is_some_and(|t| t.len() > 200) {
+            fields.add_error(name, "must be at most 200 bytes");
+        }
+        text
+    };
+    let read = [short_text("userName"), short_text("userId"), context];
+    errors.into_result(read)
+}
+
 /// The agent in the path; 404 unless it exists and may be embedded.
 async fn find_embeddable_agent(state: &AppState, id: &str) -> Result<EmbeddableAgent, ApiError> {
     let not_found = || ApiError::NotFound(Resource::Agent);
@@ -73,26 +95,7 @@ async fn create_conversation(
 ) -> Result<axum::Json<Value>, ApiError> {
     state.check_rate_limit(&state.rate_limits.embeds, peer)?;
     let Json(body) = <Json>::from_request(request, &()).await?;
-    let (user_name, user_id, context) = {
-        let errors = FieldErrors::default();
-        let fields = Fields::body(body, &errors)?;
-        let context = fields.raw("context").filter(|v| !v.is_null()).map(Value::to_string);
-        if context.as_ref().is_some_and(|c| c.len() > MAX_CONTEXT_BYTES) {
-            fields.add_error("context", "must be at most 2 KB");
-        }
-        if fields.raw("context").is_some_and(|v| !v.is_null() && !v.is_string() && !v.is_object()) {
-            fields.add_error("context", "must be a string or an object");
-        }
-        let short_text = |name: &str| {
-            let text = fields.text(name).filter(|t| !t.is_empty());
-            if text.as_ref().is_some_and(|t| t.len() > 200) {
-                fields.add_error(name, "must be at most 200 bytes");
-            }
-            text
-        };
-        let read = (short_text("userName"), short_text("userId"), context);
-        errors.into_result(read)?
-    };
+    let [user_name, user_id, context] = parse_visitor(body)?;
     let agent = find_embeddable_agent(&state, &id).await?;
     if !is_origin_allowed(&headers, &base, &agent.origins) {
         return Err(ApiError::Forbidden("This page may not use the agent"));

@@ -273,7 +273,16 @@ async fn whip_hang_up(
 
 /// Candidates are validated and not used: the engine learns the client's address from its
 /// connectivity checks.
-fn validate_candidates(body: &[u8]) -> Result<(), ApiError> {
+/// SDP, replaced connection and restart flag of an offer.
+pub(crate) fn parse_offer(body: Value) -> Result<(String, Option<String>, bool), ApiError> {
+    let faults = FieldErrors::default();
+    let fields = Fields::body(body, &faults)?;
+    fields.choice("type", &["offer"], "offer");
+    let read = (fields.required("sdp"), fields.text("pc_id"), fields.boolean("restart_pc").unwrap_or(false));
+    faults.into_result(read)
+}
+
+pub(crate) fn validate_candidates(body: &[u8]) -> Result<(), ApiError> {
     let body: Value = serde_json::from_slice(body).map_err(|_| ApiError::Invalid(Vec::new()))?;
     let faults = FieldErrors::default();
     let fields = Fields::body(body, &faults)?;
@@ -322,14 +331,7 @@ async fn rtvi_offer(
         return Ok(axum::Json(json!({"status": "success"})).into_response());
     }
     let value: Value = serde_json::from_slice(&bytes).map_err(|_| ApiError::Invalid(Vec::new()))?;
-    let (sdp, replaces, restart) = {
-        let faults = FieldErrors::default();
-        let fields = Fields::body(value, &faults)?;
-        fields.choice("type", &["offer"], "offer");
-        let read =
-            (fields.required("sdp"), fields.text("pc_id"), fields.boolean("restart_pc").unwrap_or(false));
-        faults.into_result(read)?
-    };
+    let (sdp, replaces, restart) = parse_offer(value)?;
     let row = find_joinable(&state, &claims).await?;
     // The path does not contain the conversation's id.
     let accepted =

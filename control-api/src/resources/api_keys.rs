@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::routing::{delete, post};
 use serde_json::{Value, json};
 
-use crate::clock;
+use crate::clock::{self, Micros};
 use crate::error::{ApiError, Resource};
 use crate::http::auth::ApiCaller;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
@@ -23,25 +23,28 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().route("/v1/ext/apikey", post(create).get(list)).route("/v1/ext/apikey/{id}", delete(remove))
 }
 
+/// Name, time of expiry and scope of a new key.
+pub(crate) fn parse(body: Value) -> Result<(String, Option<Micros>, Scope), ApiError> {
+    let errors = FieldErrors::default();
+    let fields = Fields::body(body, &errors)?;
+    let name = fields.required("name");
+    let expires_at = fields.text("expires_at").and_then(|text| {
+        let at = clock::parse_timestamp(&text);
+        if at.is_none_or(|at| at <= clock::now()) {
+            fields.add_error("expires_at", "must be an ISO 8601 time to come");
+        }
+        at
+    });
+    let scope = fields.choice("scope", &Scope::ALL.map(Scope::name), Scope::Administer.name());
+    errors.into_result((name, expires_at, scope.parse().unwrap_or(Scope::Administer)))
+}
+
 async fn create(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Json(body): Json,
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
-    let (name, expires_at, scope) = {
-        let errors = FieldErrors::default();
-        let fields = Fields::body(body, &errors)?;
-        let name = fields.required("name");
-        let expires_at = fields.text("expires_at").and_then(|text| {
-            let at = clock::parse_timestamp(&text);
-            if at.is_none_or(|at| at <= clock::now()) {
-                fields.add_error("expires_at", "must be an ISO 8601 time to come");
-            }
-            at
-        });
-        let scope = fields.choice("scope", &Scope::ALL.map(Scope::name), Scope::Administer.name());
-        errors.into_result((name, expires_at, scope.parse().unwrap_or(Scope::Administer)))?
-    };
+    let (name, expires_at, scope) = parse(body)?;
     if scope > caller.scope {
         return Err(ApiError::Forbidden(caller.scope.forbidden_message()));
     }

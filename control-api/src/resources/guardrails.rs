@@ -39,7 +39,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 static REQUEST_SCHEMA: LazyLock<Value> = LazyLock::new(body::schema_of::<GuardrailDocument>);
 
 /// Parses the fields that a client sets; missing ones are empty.
-pub(super) fn parse(body: Value) -> Result<GuardrailDocument, ApiError> {
+pub(crate) fn parse(body: Value) -> Result<GuardrailDocument, ApiError> {
     let errors = FieldErrors::default();
     let map = body_object(body, &errors)?;
     let checked = body::check(&REQUEST_SCHEMA, Value::Object(map), &errors);

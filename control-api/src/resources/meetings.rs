@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::post;
+use serde_json::Value;
 
 use crate::error::{ApiError, Resource};
 use crate::http::auth::ApiCaller;
@@ -32,27 +33,30 @@ fn platform(url: &str) -> Option<&'static str> {
     }
 }
 
+/// The agent of a valid request.
+pub(crate) fn parse(body: Value) -> Result<String, ApiError> {
+    let errors = FieldErrors::default();
+    let fields = Fields::body(body, &errors)?;
+    let agent = fields.required("agent_id");
+    let url = fields.required("meeting_url");
+    if !url.is_empty() && platform(&url).is_none() {
+        fields.add_error("meeting_url", "must be a meeting of Google Meet, Zoom or Microsoft Teams");
+    }
+    fields.required("user_name");
+    fields.required("user_id");
+    // Unknown modes count as `participant`, so any text is valid.
+    for name in ["context", "wake_phrase", "mode"] {
+        fields.text(name);
+    }
+    errors.into_result(agent)
+}
+
 async fn create(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Json(body): Json,
 ) -> Result<&'static str, ApiError> {
-    let agent = {
-        let errors = FieldErrors::default();
-        let fields = Fields::body(body, &errors)?;
-        let agent = fields.required("agent_id");
-        let url = fields.required("meeting_url");
-        if !url.is_empty() && platform(&url).is_none() {
-            fields.add_error("meeting_url", "must be a meeting of Google Meet, Zoom or Microsoft Teams");
-        }
-        fields.required("user_name");
-        fields.required("user_id");
-        // Unknown modes count as `participant`, so any text is valid.
-        for name in ["context", "wake_phrase", "mode"] {
-            fields.text(name);
-        }
-        errors.into_result(agent)?
-    };
+    let agent = parse(body)?;
     let not_found = || ApiError::NotFound(Resource::Agent);
     let id = store::normalize_id(&agent).ok_or_else(not_found)?;
     state.store.document(Table::Agent, &caller.workspace, &id).await?.ok_or_else(not_found)?;

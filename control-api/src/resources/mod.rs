@@ -10,8 +10,6 @@ pub(crate) mod custom_avatars;
 pub(crate) mod dead_letters;
 pub(crate) mod demo;
 pub(crate) mod document_resource;
-#[cfg(test)]
-mod golden_tests;
 pub(crate) mod guardrails;
 pub(crate) mod knowledge;
 pub(crate) mod knowledge_cache;

@@ -40,7 +40,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 static REQUEST_SCHEMA: LazyLock<Value> = LazyLock::new(body::schema_of::<ToolDocument>);
 
 /// Parses a tool. `old` holds the header values of the tool that it replaces.
-pub(super) fn parse(
+pub(crate) fn parse(
     body: Value,
     old: Option<&SecretHeaders>,
 ) -> Result<(ToolDocument, SecretHeaders), ApiError> {

@@ -54,36 +54,52 @@ fn avatar_ids(fields: &Fields<'_>) -> Vec<String> {
     ids
 }
 
+/// The complete body of an agent in short form.
+pub(crate) fn expand_short_form(body: Value, available: &[StockAvatar]) -> Result<Value, ApiError> {
+    let errors = FieldErrors::default();
+    let fields = Fields::body(body, &errors)?;
+    let mut full_body = fields.to_map();
+    full_body.insert("agent_name".into(), fields.required("name").into());
+    full_body.insert("agent_system_prompt".into(), fields.required("system_prompt").into());
+    let ids = avatar_ids(&fields);
+    for (i, id) in ids.iter().enumerate() {
+        if !available.iter().any(|avatar| avatar.avatar_key_id == *id) {
+            fields.add_error(&format!("avatar_ids[{i}]"), "names no avatar");
+        }
+    }
+    let avatars: Vec<Value> = ids.iter().map(|id| json!({"avatar_key_id": id})).collect();
+    full_body.insert("avatars".into(), avatars.into());
+    errors.into_result(Value::Object(full_body))
+}
+
 async fn create_from_short_form(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Json(body): Json,
 ) -> JsonResult {
     let available_avatars = avatars::list_available(&state, &caller.workspace).await?;
-    let full_body = {
-        let errors = FieldErrors::default();
-        let fields = Fields::body(body, &errors)?;
-        let mut full_body = fields.to_map();
-        full_body.insert("agent_name".into(), fields.required("name").into());
-        full_body.insert("agent_system_prompt".into(), fields.required("system_prompt").into());
-        let ids = avatar_ids(&fields);
-        for (i, id) in ids.iter().enumerate() {
-            if !available_avatars.iter().any(|avatar| avatar.avatar_key_id == *id) {
-                fields.add_error(&format!("avatar_ids[{i}]"), "names no avatar");
-            }
-        }
-        let avatars: Vec<Value> = ids.iter().map(|id| json!({"avatar_key_id": id})).collect();
-        full_body.insert("avatars".into(), avatars.into());
-        errors.into_result(Value::Object(full_body))?
-    };
+    let full_body = expand_short_form(body, &available_avatars)?;
     Ok(created_response(insert(&state, &caller.workspace, full_body).await?))
 }
 
-struct NewAgentFromTemplate {
+#[derive(Debug)]
+pub(crate) struct NewAgentFromTemplate {
     template: String,
     avatars: Vec<String>,
     email: Option<String>,
     context: String,
+}
+
+pub(crate) fn parse_from_template(body: Value) -> Result<NewAgentFromTemplate, ApiError> {
+    let errors = FieldErrors::default();
+    let fields = Fields::body(body, &errors)?;
+    let request = NewAgentFromTemplate {
+        template: fields.required("template_id"),
+        avatars: avatar_ids(&fields),
+        email: fields.text("email"),
+        context: fields.text("context_override").unwrap_or_default(),
+    };
+    errors.into_result(request)
 }
 
 async fn create_from_template(
@@ -91,17 +107,7 @@ async fn create_from_template(
     caller: ApiCaller,
     Json(body): Json,
 ) -> JsonResult {
-    let request = {
-        let errors = FieldErrors::default();
-        let fields = Fields::body(body, &errors)?;
-        let request = NewAgentFromTemplate {
-            template: fields.required("template_id"),
-            avatars: avatar_ids(&fields),
-            email: fields.text("email"),
-            context: fields.text("context_override").unwrap_or_default(),
-        };
-        errors.into_result(request)?
-    };
+    let request = parse_from_template(body)?;
     let fetch_failed = |what: &str| ApiError::Internal(FETCH_FAILED, format!("no such {what}"));
     let id = store::normalize_id(&request.template).ok_or_else(|| fetch_failed("template"))?;
     let available_avatars =

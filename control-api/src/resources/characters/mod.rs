@@ -68,7 +68,7 @@ async fn read_character_sheet(State(state): State<Arc<AppState>>, _: ApiCaller) 
 }
 
 /// A request for the preview renderer: one line of JSON.
-fn parse_preview_request(body: Value) -> Result<Bytes, ApiError> {
+pub(crate) fn parse_preview_request(body: Value) -> Result<Bytes, ApiError> {
     let errors = FieldErrors::default();
     let fields = Fields::body(body, &errors)?;
     if fields.raw("character").is_none_or(Value::is_null) {

@@ -94,18 +94,33 @@ fn parse_body<T>(body: Value, read: impl FnOnce(&Fields<'_>) -> T) -> Result<T, 
     errors.into_result(value)
 }
 
+pub(crate) fn parse_speak(body: Value) -> Result<Command, ApiError> {
+    parse_body(body, |f| Command::Say {
+        text: f.required_with_max("text", MAX_TEXT_CHARS),
+        interrupt: f.boolean("interrupt").unwrap_or(true),
+        allow_interruptions: true,
+        add_to_context: f.boolean("add_to_context").unwrap_or(false),
+    })
+}
+
+pub(crate) fn parse_respond(body: Value) -> Result<Command, ApiError> {
+    parse_body(body, |f| Command::Respond { text: f.required_with_max("text", MAX_TEXT_CHARS) })
+}
+
+pub(crate) fn parse_context(body: Value) -> Result<Command, ApiError> {
+    parse_body(body, |f| Command::Context {
+        text: f.required("text"),
+        overwrite: f.choice("mode", &["append", "overwrite"], "append") == "overwrite",
+    })
+}
+
 async fn speak(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
 ) -> JsonResult {
-    let command = parse_body(body, |f| Command::Say {
-        text: f.required_with_max("text", MAX_TEXT_CHARS),
-        interrupt: f.boolean("interrupt").unwrap_or(true),
-        allow_interruptions: true,
-        add_to_context: f.boolean("add_to_context").unwrap_or(false),
-    })?;
+    let command = parse_speak(body)?;
     let row = find_conversation(&state, &caller, &id).await?;
     send_command(&state, &caller, row, command).await?;
     Ok(axum::Json(json!({"message": "Agent is speaking the provided text."})))
@@ -127,8 +142,7 @@ async fn respond(
     Path(id): Path<String>,
     Json(body): Json,
 ) -> JsonResult {
-    let command =
-        parse_body(body, |f| Command::Respond { text: f.required_with_max("text", MAX_TEXT_CHARS) })?;
+    let command = parse_respond(body)?;
     let row = find_conversation(&state, &caller, &id).await?;
     send_command(&state, &caller, row, command).await?;
     Ok(axum::Json(json!({"message": "Agent is responding to the provided text."})))
@@ -140,10 +154,7 @@ async fn context(
     Path(id): Path<String>,
     Json(body): Json,
 ) -> JsonResult {
-    let command = parse_body(body, |f| Command::Context {
-        text: f.required("text"),
-        overwrite: f.choice("mode", &["append", "overwrite"], "append") == "overwrite",
-    })?;
+    let command = parse_context(body)?;
     let row = find_conversation(&state, &caller, &id).await?;
     send_command(&state, &caller, row, command).await?;
     Ok(axum::Json(json!({"message": "Context updated successfully"})))

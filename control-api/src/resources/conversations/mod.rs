@@ -50,6 +50,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 }
 
 /// The input of a new conversation.
+#[derive(Debug)]
 pub(crate) struct NewConversation {
     pub(crate) agent: String,
     pub(crate) user_name: Option<String>,
@@ -74,7 +75,7 @@ fn parse_context(fields: &Fields<'_>) -> Option<String> {
     }
 }
 
-fn parse_new_conversation(
+pub(crate) fn parse_new_conversation(
     body: Value,
     [agent, user_name, user_id]: [&str; 3],
 ) -> Result<NewConversation, ApiError> {
@@ -255,26 +256,29 @@ async fn erase(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Rating and text of a feedback.
+pub(crate) fn parse_feedback(body: Value) -> Result<(i64, Option<String>), ApiError> {
+    let errors = FieldErrors::default();
+    let fields = Fields::body(body, &errors)?;
+    let rating = fields.number("rating", 1.0..=5.0);
+    match (&rating, fields.raw("rating")) {
+        (None, None | Some(Value::Null)) => fields.add_error("rating", "is required"),
+        (Some(value), _) if value.as_f64().is_none_or(|n| n.fract() != 0.0) => {
+            fields.add_error("rating", "must be a whole number")
+        }
+        _ => {}
+    }
+    let feedback = fields.text("feedback");
+    errors.into_result((rating.and_then(|v| v.as_f64()).unwrap_or_default() as i64, feedback))
+}
+
 async fn feedback(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
 ) -> JsonResult {
-    let (rating, feedback) = {
-        let errors = FieldErrors::default();
-        let fields = Fields::body(body, &errors)?;
-        let rating = fields.number("rating", 1.0..=5.0);
-        match (&rating, fields.raw("rating")) {
-            (None, None | Some(Value::Null)) => fields.add_error("rating", "is required"),
-            (Some(value), _) if value.as_f64().is_none_or(|n| n.fract() != 0.0) => {
-                fields.add_error("rating", "must be a whole number")
-            }
-            _ => {}
-        }
-        let feedback = fields.text("feedback");
-        errors.into_result((rating.and_then(|v| v.as_f64()).unwrap_or_default() as i64, feedback))?
-    };
+    let (rating, feedback) = parse_feedback(body)?;
     let row = find_conversation(&state, &caller, &id).await?;
     let mut tx = state.store.begin_write().await?;
     store::conversation::save_feedback(

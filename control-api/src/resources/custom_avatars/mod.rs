@@ -81,7 +81,8 @@ fn to_json(row: &Row) -> Value {
 }
 
 /// The input of a new custom avatar.
-struct NewCustomAvatar {
+#[derive(Debug)]
+pub(crate) struct NewCustomAvatar {
     name: String,
     gender: String,
     is_private: bool,
@@ -91,7 +92,7 @@ struct NewCustomAvatar {
     character: Option<String>,
 }
 
-fn parse_new_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
+pub(crate) fn parse_new_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
     let errors = FieldErrors::default();
     let fields = Fields::body(body, &errors)?;
     let is_drawn = fields.raw("character").is_some_and(|c| !c.is_null());

@@ -135,18 +135,21 @@ async fn add_documents(
     })))
 }
 
+/// Name and description of a knowledge base.
+pub(crate) fn parse_update(body: Value) -> Result<[String; 2], ApiError> {
+    let errors = FieldErrors::default();
+    let fields = Fields::body(body, &errors)?;
+    let input = [fields.required("name"), fields.required("description")];
+    errors.into_result(input)
+}
+
 async fn update(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
 ) -> JsonResult {
-    let (name, description) = {
-        let errors = FieldErrors::default();
-        let fields = Fields::body(body, &errors)?;
-        let input = (fields.required("name"), fields.required("description"));
-        errors.into_result(input)?
-    };
+    let [name, description] = parse_update(body)?;
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let mut tx = state.store.begin_write().await.or_internal_error(READ_FAILED)?;
     let found =

@@ -46,7 +46,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 static REQUEST_SCHEMA: LazyLock<Value> = LazyLock::new(body::schema_of::<McpDocument>);
 
 /// Parses an MCP configuration. `old` are the header values of the one that it replaces.
-pub(super) fn parse(
+pub(crate) fn parse(
     body: Value,
     old: Option<&SecretHeaders>,
 ) -> Result<(McpDocument, SecretHeaders), ApiError> {

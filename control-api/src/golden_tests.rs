@@ -1,6 +1,8 @@
-//! What each request body of a resource becomes: the stored document, or the faults that are
-//! reported. The golden files in `tests/golden/` hold the outcome of every single change of a
-//! complete body; `UPDATE_GOLDEN=1` writes them anew.
+//! What each request body becomes: the stored document, or the faults that are reported. The golden
+//! files in `tests/golden/` hold the outcome of every single change of a complete body;
+//! `UPDATE_GOLDEN=1` writes them anew.
+
+mod requests;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -85,8 +87,10 @@ fn describe(outcome: &Outcome, base: &(Value, Value)) -> String {
             if found.is_empty() { "same".into() } else { found.join("; ") }
         }
         Err(ApiError::Invalid(errors)) => {
-            let faults: Vec<String> =
+            // Their order has no meaning.
+            let mut faults: Vec<String> =
                 errors.iter().map(|fault| format!("{} {}", fault.field, fault.reason)).collect();
+            faults.sort();
             format!("400 {}", faults.join("; "))
         }
         Err(ApiError::BadRequest(text)) => format!("400 error: {text}"),
@@ -110,10 +114,15 @@ fn check(name: &str, body: &Value, parse: impl Fn(Value) -> Outcome) {
             writeln!(text, "{pointer} {written}: {}", describe(&outcome, &base)).unwrap();
         }
     }
+    compare(name, &text);
+}
+
+/// Compares a text with the golden file.
+fn compare(name: &str, text: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/{name}.txt"));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        std::fs::write(&file, &text).unwrap();
+        std::fs::write(&file, text).unwrap();
     }
     let golden = std::fs::read_to_string(&file).unwrap();
     let differences: Vec<String> = golden
