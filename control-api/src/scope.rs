@@ -1,11 +1,16 @@
-//! Scopes of API keys. The table in [`openapi`](crate::openapi) defines which operation needs which
-//! scope.
+//! Scopes of API keys. The table in [`operations`](crate::operations) defines which operation needs
+//! which scope.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
 /// The scope of an API key. Each includes the ones before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// Reads: every `GET`.
     Read,
@@ -37,6 +42,16 @@ impl Scope {
             Self::Operate => "Forbidden: this API key has scope operate",
             Self::Administer => "Forbidden: this API key has scope administer",
         }
+    }
+}
+
+impl JsonSchema for Scope {
+    fn schema_name() -> Cow<'static, str> {
+        "Scope".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "enum": Self::ALL.map(Self::name)})
     }
 }
 

@@ -5,11 +5,14 @@ use serde_json::{Value, json};
 use super::{check, compare, describe};
 use crate::config::StockAvatar;
 use crate::error::ApiError;
-use crate::http::console_session;
+use crate::http::body;
+use crate::http::console_session::LogInRequest;
 use crate::join::{embed, signaling};
 use crate::resources::agents::shorthand;
 use crate::resources::conversations::{self, control};
-use crate::resources::{api_keys, characters, custom_avatars, knowledge, meetings};
+use crate::resources::knowledge::UpdateRequest;
+use crate::resources::{api_keys, characters, custom_avatars, meetings};
+use crate::scope::Scope;
 
 /// Compares the outcomes of all changes of `body`; `parse` gives what is used of a valid one.
 fn check_request(name: &str, body: &Value, parse: impl Fn(Value) -> Result<Value, ApiError>) {
@@ -34,12 +37,11 @@ fn each_change_of_a_new_conversation_has_the_same_outcome_as_before() {
     let body =
         json!({"agent_id": "a", "user_name": "n", "user_id": "u", "context": "c", "meta_data": {"k": [1]}});
     check_request("conversation", &body, |body| {
-        conversations::parse_new_conversation(body, ["agent_id", "user_name", "user_id"])
-            .map(|new| text(&new))
+        conversations::parse_new_conversation(body).map(|new| text(&new))
     });
     let body = json!({"agentId": "a", "userName": "n", "userId": "u", "context": {"k": 1}, "meta_data": {}});
     check_request("auth-conversation", &body, |body| {
-        conversations::parse_new_conversation(body, ["agentId", "userName", "userId"]).map(|new| text(&new))
+        conversations::parse_auth_conversation(body).map(|new| text(&new))
     });
 }
 
@@ -85,9 +87,14 @@ fn each_change_of_an_offer_has_the_same_outcome_as_before() {
 #[test]
 fn each_change_of_a_key_has_the_same_outcome_as_before() {
     let body = json!({"name": "k", "expires_at": "2100-01-02T03:04:05Z", "scope": "read"});
-    check_request("api-key", &body, |body| api_keys::parse(body).map(|key| text(&key)));
+    check_request("api-key", &body, |body| {
+        api_keys::parse(body)
+            .map(|(key, expires_at)| text(&(key.name, expires_at, key.scope.unwrap_or(Scope::Administer))))
+    });
     let body = json!({"key": "vsv_secret"});
-    check_request("session", &body, |body| console_session::parse_key(body).map(|key| json!(key)));
+    check_request("session", &body, |body| {
+        body::parse::<LogInRequest>(body).map(|request| json!(request.key))
+    });
 }
 
 #[test]
@@ -97,7 +104,22 @@ fn each_change_of_a_short_form_has_the_same_outcome_as_before() {
     check_request("short-agent", &body, |body| shorthand::expand_short_form(body, &stock));
     let body = json!({"template_id": "t", "avatar_ids": ["ada"], "avatar_key_id": "bob", "email": "e", "context_override": "c"});
     check_request("agent-by-template", &body, |body| {
-        shorthand::parse_from_template(body).map(|request| text(&request))
+        shorthand::parse_from_template(body).map(|request| {
+            #[derive(Debug)]
+            #[expect(dead_code, reason = "only formatted")]
+            struct NewAgentFromTemplate {
+                template: String,
+                avatars: Vec<String>,
+                email: Option<String>,
+                context: String,
+            }
+            text(&NewAgentFromTemplate {
+                template: request.template_id,
+                avatars: request.avatar_ids.unwrap_or_default(),
+                email: request.email,
+                context: request.context_override.unwrap_or_default(),
+            })
+        })
     });
 }
 
@@ -110,12 +132,14 @@ fn each_change_of_a_meeting_has_the_same_outcome_as_before() {
 #[test]
 fn each_change_of_a_knowledge_base_has_the_same_outcome_as_before() {
     let body = json!({"name": "n", "description": "d"});
-    check_request("knowledge-base", &body, |body| knowledge::parse_update(body).map(|base| json!(base)));
+    check_request("knowledge-base", &body, |body| {
+        body::parse::<UpdateRequest>(body).map(|base| json!([base.name, base.description]))
+    });
 }
 
 #[test]
 fn each_change_of_a_custom_avatar_has_the_same_outcome_as_before() {
-    let parse = |body| custom_avatars::parse_new_avatar(body).map(|avatar| text(&avatar));
+    let parse = |body| custom_avatars::parse_new_avatar(body).map(|avatar| avatar.to_json());
     let character = json!({"age": 0.5, "seed": 3, "skin": {"colour": "#c0906f"}, "background": ["#ffffff", "#000000"], "glasses": "round", "earrings": true, "eyes": {"size": 1}});
     let body = json!({"avatar_name": "n", "gender": "female", "is_private": true, "character": character, "rest": {"smile": 0.1}, "voice": "slt", "input_image": "", "landmarks": []});
     check_request("drawn-avatar", &body, parse);
@@ -131,6 +155,9 @@ fn each_change_of_a_custom_avatar_has_the_same_outcome_as_before() {
 
 #[test]
 fn each_change_of_a_preview_has_the_same_outcome_as_before() {
-    let body = json!({"character": {"age": 0.5, "hair": {"dark": "#c0906f"}}, "pose": {"smile": 0.2}, "size": 128});
-    check_request("preview", &body, |body| characters::parse_preview_request(body).map(|line| text(&line)));
+    let body =
+        json!({"character": {"age": 0.5, "hair": {"dark": "#c0906f"}}, "pose": {"smile": 0.2}, "size": 128});
+    check_request("preview", &body, |body| {
+        characters::parse_preview_request(body).map(|line| serde_json::from_slice(&line).unwrap())
+    });
 }

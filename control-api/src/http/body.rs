@@ -3,15 +3,26 @@
 //! names all faults.
 //!
 //! Keywords that are checked: `type`, `properties`, `required`, `additionalProperties`, `items`,
-//! `enum`, `minLength`, `maxLength`, `minimum`, `maximum`, and `format` (see [`check_format`]). A
-//! null counts as absent, unless the property has [`NULL_MEANING`].
+//! `minItems` with the same `maxItems`, `enum`, `minLength`, `maxLength`, `minimum`, `maximum`,
+//! `multipleOf`, and `format` (see [`check_format`]). A null counts as absent, unless the property
+//! has [`NULL_MEANING`].
+
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::sync::{LazyLock, PoisonError, RwLock};
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::http::validate::{FieldErrors, is_http_url, is_origin};
+use crate::error::ApiError;
+use crate::http::validate::{FieldErrors, body_object, is_http_url, is_origin};
+
+/// Maximum number of unknown properties reported for one object.
+const MAX_UNKNOWN_PROPERTIES: usize = 32;
+/// Maximum length of an unknown property's name in a report, characters: the client chooses it.
+const MAX_NAME_CHARS: usize = 100;
 
 /// Schema keyword: what null means where it differs from an absent property. The rest of the
 /// document says so in words.
@@ -24,6 +35,44 @@ pub(crate) fn schema_of<T: JsonSchema>() -> Value {
         settings.meta_schema = None;
     });
     settings.into_generator().into_root_schema_for::<T>().to_value()
+}
+
+/// The schema of a request's type, built on first use.
+pub(crate) fn request_schema<T: JsonSchema + 'static>() -> &'static Value {
+    static SCHEMAS: LazyLock<RwLock<HashMap<TypeId, &'static Value>>> = LazyLock::new(RwLock::default);
+    let id = TypeId::of::<T>();
+    if let Some(schema) = SCHEMAS.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
+        return schema;
+    }
+    // One per type, for the life of the process.
+    let schema = Box::leak(Box::new(schema_of::<T>()));
+    SCHEMAS.write().unwrap_or_else(PoisonError::into_inner).entry(id).or_insert(schema)
+}
+
+/// Reads a body into a type and adds every fault to `errors`. The result is only meaningful if
+/// there is none.
+///
+/// # Errors
+/// 400 without details if the body is not an object.
+pub(crate) fn read<T>(body: Value, errors: &FieldErrors) -> Result<T, ApiError>
+where
+    T: DeserializeOwned + Default + JsonSchema + 'static,
+{
+    let map = body_object(body, errors)?;
+    Ok(convert(check(request_schema::<T>(), Value::Object(map), errors), errors))
+}
+
+/// Reads a body whose only checks are those of its type.
+///
+/// # Errors
+/// 400 with every fault.
+pub(crate) fn parse<T>(body: Value) -> Result<T, ApiError>
+where
+    T: DeserializeOwned + Default + JsonSchema + 'static,
+{
+    let errors = FieldErrors::default();
+    let value = read(body, &errors)?;
+    errors.into_result(value)
 }
 
 /// The parts of `body` that match the schema; all others are added to `errors` and left out, so that
@@ -64,13 +113,45 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// The type of a schema other than null.
+/// The types of a schema other than null.
+fn types_of(schema: &Value) -> impl Iterator<Item = &str> {
+    let types = match schema.get("type") {
+        Some(Value::Array(kinds)) => kinds.as_slice(),
+        Some(kind) => std::slice::from_ref(kind),
+        None => &[],
+    };
+    types.iter().filter_map(Value::as_str).filter(|kind| *kind != "null")
+}
+
+/// The type of a schema other than null; `None` if it has none or several.
 fn type_of(schema: &Value) -> Option<&str> {
-    match schema.get("type")? {
-        Value::String(kind) => Some(kind),
-        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).find(|kind| *kind != "null"),
-        _ => None,
+    let mut types = types_of(schema);
+    types.next().filter(|_| types.next().is_none())
+}
+
+/// What is wrong with a value that may have several types, if anything.
+fn type_fault(schema: &Value, value: &Value) -> Option<String> {
+    let fits = |kind: &str| match kind {
+        "string" => value.is_string(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        _ => true,
+    };
+    if types_of(schema).count() == 0 || types_of(schema).any(fits) {
+        return None;
     }
+    let with_article = |kind: &str| {
+        let article = if kind.starts_with(['a', 'o']) { "an" } else { "a" };
+        format!("{article} {kind}")
+    };
+    let kinds: Vec<String> = types_of(schema).map(with_article).collect();
+    Some(format!("must be {}", kinds.join(" or ")))
+}
+
+/// The number of items that an array must have, if it is fixed.
+fn item_count(schema: &Value) -> Option<u64> {
+    let count = schema.get("minItems")?.as_u64()?;
+    (schema.get("maxItems")?.as_u64()? == count).then_some(count)
 }
 
 /// Whether a schema admits null, which makes an absent value something else than an empty object.
@@ -82,19 +163,30 @@ fn is_nullable(schema: &Value) -> bool {
 fn check_format(format: &str, text: &str) -> Option<&'static str> {
     match format {
         "uri" => (!text.is_empty() && !is_http_url(text)).then_some("must be a valid http(s) URL"),
+        "color" => (!is_color(text)).then_some("must be a colour such as #c0906f"),
         "origin" => (!is_origin(text)).then_some("must be an origin such as https://shop.example"),
         _ => None,
     }
+}
+
+/// Whether a text is a colour such as `#c0906f`.
+fn is_color(text: &str) -> bool {
+    let digits = text.strip_prefix('#');
+    digits.is_some_and(|digits| digits.len() == 6 && digits.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 fn is_required(schema: &Value, name: &str) -> bool {
     schema["required"].as_array().is_some_and(|names| names.iter().any(|one| one == name))
 }
 
-/// The empty value of a schema's type.
+/// The empty value of a schema's type, or its first choice.
 fn empty_value(schema: &Value) -> Value {
+    if let Some(Value::Array(choices)) = schema.get("enum") {
+        return choices.first().cloned().unwrap_or_default();
+    }
     match type_of(schema) {
         Some("string") => "".into(),
+        Some("number" | "integer") => 0.into(),
         Some("array") => Value::Array(Vec::new()),
         Some("object") => {
             let properties = schema.get("properties").and_then(Value::as_object);
@@ -122,7 +214,13 @@ impl SchemaCheck<'_> {
                     None
                 }
             },
-            None => Some(value),
+            None => match type_fault(schema, &value) {
+                None => Some(value),
+                Some(fault) => {
+                    self.errors.add(path, fault);
+                    None
+                }
+            },
         }
     }
 
@@ -150,7 +248,10 @@ impl SchemaCheck<'_> {
         }
         match schema.get("additionalProperties") {
             Some(Value::Bool(false)) => {
-                map.keys().for_each(|name| self.errors.add(join(path, name), "is not known"));
+                for name in map.keys().take(MAX_UNKNOWN_PROPERTIES) {
+                    let name: String = name.chars().take(MAX_NAME_CHARS).collect();
+                    self.errors.add(join(path, &name), "is not known");
+                }
             }
             Some(property @ Value::Object(_)) => {
                 for (name, value) in map {
@@ -193,6 +294,9 @@ impl SchemaCheck<'_> {
 
     fn check_array(&self, schema: &Value, value: Value, path: &str) -> Option<Value> {
         let item_schema = schema.get("items").unwrap_or(&Value::Null);
+        if let Some(count) = item_count(schema) {
+            return self.check_tuple(item_schema, count, value, path);
+        }
         let is_id_list = item_schema.get("anyOf").is_some();
         let item_type = type_of(item_schema);
         let Value::Array(items) = value else {
@@ -223,6 +327,21 @@ impl SchemaCheck<'_> {
         }
         Some(Value::Array(checked))
     }
+
+    /// An array of exactly `count` items.
+    fn check_tuple(&self, item_schema: &Value, count: u64, value: Value, path: &str) -> Option<Value> {
+        match value {
+            Value::Array(items) if items.len() as u64 == count => {
+                let check = |(i, item)| self.check(item_schema, item, &format!("{path}[{i}]"));
+                let items: Vec<Option<Value>> = items.into_iter().enumerate().map(check).collect();
+                items.into_iter().collect::<Option<Vec<_>>>().map(Value::Array)
+            }
+            _ => {
+                self.errors.add(path, format!("must be an array of {count}"));
+                None
+            }
+        }
+    }
 }
 
 /// What is wrong with a text, number or flag, if anything.
@@ -235,15 +354,17 @@ fn scalar_fault(kind: &str, schema: &Value, value: &Value) -> Option<String> {
         },
         "boolean" => (!value.is_boolean()).then(|| "must be true or false".into()),
         "number" => {
-            let (min, max) = (limit("minimum"), limit("maximum"));
+            let (min, max) = (limit("minimum").unwrap_or(f64::MIN), limit("maximum").unwrap_or(f64::MAX));
+            let step = limit("multipleOf");
             match value.as_f64() {
                 None => Some("must be a number".into()),
-                Some(n) if min.is_none_or(|min| n >= min) && max.is_none_or(|max| n <= max) => None,
-                Some(_) => Some(format!(
-                    "must be between {} and {}",
-                    min.unwrap_or(f64::MIN),
-                    max.unwrap_or(f64::MAX)
-                )),
+                Some(n) if !(min..=max).contains(&n) && min == max => Some(format!("must be {min}")),
+                Some(n) if !(min..=max).contains(&n) => Some(format!("must be between {min} and {max}")),
+                Some(n) if step.is_some_and(|step| n % step != 0.0) => {
+                    let even = if step == Some(2.0) { "an even" } else { "a" };
+                    Some(format!("must be {even} whole number"))
+                }
+                Some(_) => None,
             }
         }
         "integer" => {

@@ -25,14 +25,14 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::clock::{self, Micros};
 use crate::error::ApiError;
-use crate::http::auth;
 use crate::http::extract::Json;
-use crate::http::validate::{FieldErrors, Fields};
+use crate::http::{auth, body};
 use crate::scope::Scope;
 use crate::state::AppState;
 use crate::state::api_key::{self, KeyHash};
@@ -112,15 +112,16 @@ pub(crate) async fn session_key_hash(
     Ok(session.filter(csrf_matches).map(|session| session.hash))
 }
 
-/// The API key of a log-in.
-pub(crate) fn parse_key(body: Value) -> Result<String, ApiError> {
-    let faults = FieldErrors::default();
-    let key = Fields::body(body, &faults)?.required("key");
-    faults.into_result(key)
+/// A log-in.
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(rename = "SessionBody")]
+pub(crate) struct LogInRequest {
+    #[schemars(length(min = 1))]
+    pub(crate) key: String,
 }
 
 async fn log_in(State(state): State<Arc<AppState>>, Json(body): Json) -> Result<Response, ApiError> {
-    let key = parse_key(body)?;
+    let LogInRequest { key } = body::parse(body)?;
     let key = key.trim();
     let hash = api_key::hash_key(key);
     let (_, scope) = auth::authenticate(&state, &hash).await?;

@@ -9,18 +9,23 @@ use axum::extract::{FromRequest as _, Request, State};
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use axum::routing::get;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::{ApiError, Resource};
+use crate::http::body;
 use crate::http::extract::{BaseUrl, Json, Path};
 use crate::http::peer::Peer;
-use crate::http::validate::{FieldErrors, Fields};
-use crate::resources::conversations::{self, NewConversation};
+use crate::http::validate::FieldErrors;
+use crate::resources::conversations::{self, ContextValue, NewConversation};
 use crate::state::AppState;
 use crate::store::agent::Agent;
 use crate::store::{self, json_record};
 use crate::web::Pages;
 
+/// Maximum size of a visitor's name and id, bytes.
+const MAX_TEXT_BYTES: usize = 200;
 /// Maximum size of a visitor's context, bytes.
 const MAX_CONTEXT_BYTES: usize = 2048;
 
@@ -31,26 +36,35 @@ struct EmbeddableAgent {
     origins: Vec<String>,
 }
 
+/// A visitor's request for a conversation.
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(rename = "EmbedBody")]
+pub(crate) struct VisitorRequest {
+    /// At most 200 bytes.
+    #[serde(rename = "userName")]
+    user_name: Option<String>,
+    /// At most 200 bytes.
+    #[serde(rename = "userId")]
+    user_id: Option<String>,
+    /// At most 2 KB.
+    context: Option<ContextValue>,
+}
+
 /// Name, id and context (JSON) of a visitor.
 pub(crate) fn parse_visitor(body: Value) -> Result<[Option<String>; 3], ApiError> {
     let errors = FieldErrors::default();
-    let fields = Fields::body(body, &errors)?;
-    let context = fields.raw("context").filter(|v| !v.is_null()).map(Value::to_string);
-    if context.as_ref().is_some_and(|c| c.len() > MAX_CONTEXT_BYTES) {
-        fields.add_error("context", "must be at most 2 KB");
-    }
-    if fields.raw("context").is_some_and(|v| !v.is_null() && !v.is_string() && !v.is_object()) {
-        fields.add_error("context", "must be a string or an object");
-    }
-    let short_text = |name: &str| {
-        let text = fields.text(name).filter(|t| !t.is_empty());
-        if text.as_ref().is_some_and(|t| t.len() > 200) {
-            fields.add_error(name, "must be at most 200 bytes");
+    let VisitorRequest { user_name, user_id, context } = body::read(body, &errors)?;
+    for (name, text) in [("userName", &user_name), ("userId", &user_id)] {
+        if text.as_ref().is_some_and(|text| text.len() > MAX_TEXT_BYTES) {
+            errors.add(name, "must be at most 200 bytes");
         }
-        text
-    };
-    let read = [short_text("userName"), short_text("userId"), context];
-    errors.into_result(read)
+    }
+    let context = context.map(|context| context.to_json());
+    if context.as_ref().is_some_and(|context| context.len() > MAX_CONTEXT_BYTES) {
+        errors.add("context", "must be at most 2 KB");
+    }
+    let non_empty = |text: Option<String>| text.filter(|text| !text.is_empty());
+    errors.into_result([non_empty(user_name), non_empty(user_id), context])
 }
 
 /// The agent in the path; 404 unless it exists and may be embedded.

@@ -29,17 +29,19 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{any, patch, post};
 use conversation::id::ConversationId;
 use engine_api::{AcceptedOffer, Caller, Offer, OfferError};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 use tracing::Instrument as _;
 
 use crate::error::ApiError;
 use crate::events::record;
 use crate::http::auth::bearer_token;
+use crate::http::body;
 use crate::http::extract::{self, Path};
 use crate::http::peer::Peer;
 use crate::http::quota;
 use crate::http::security_headers::call_span;
-use crate::http::validate::{FieldErrors, Fields};
 use crate::join::{call_config, prompt};
 use crate::state::AppState;
 use crate::state::join_token::Claims;
@@ -273,22 +275,49 @@ async fn whip_hang_up(
 
 /// Candidates are validated and not used: the engine learns the client's address from its
 /// connectivity checks.
+/// An offer, in the format of RTVI clients.
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(rename = "Offer")]
+pub(crate) struct OfferRequest {
+    #[schemars(length(min = 1))]
+    pub(crate) sdp: String,
+    /// Always `offer`.
+    #[serde(default, rename = "type")]
+    #[expect(dead_code, reason = "there is one value")]
+    kind: OfferType,
+    /// The connection that this one replaces.
+    pub(crate) pc_id: Option<String>,
+    /// Whether the connection starts anew instead of restarting ICE.
+    pub(crate) restart_pc: Option<bool>,
+}
+
+/// The type of a session description.
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum OfferType {
+    #[default]
+    Offer,
+}
+
+/// ICE candidates, in the format of RTVI clients.
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(rename = "Candidates")]
+#[expect(dead_code, reason = "candidates are only validated")]
+pub(crate) struct CandidatesRequest {
+    pc_id: Option<String>,
+    /// Their content is not validated.
+    candidates: Option<Vec<Map<String, Value>>>,
+}
+
 /// SDP, replaced connection and restart flag of an offer.
 pub(crate) fn parse_offer(body: Value) -> Result<(String, Option<String>, bool), ApiError> {
-    let faults = FieldErrors::default();
-    let fields = Fields::body(body, &faults)?;
-    fields.choice("type", &["offer"], "offer");
-    let read = (fields.required("sdp"), fields.text("pc_id"), fields.boolean("restart_pc").unwrap_or(false));
-    faults.into_result(read)
+    let OfferRequest { sdp, pc_id, restart_pc, .. } = body::parse(body)?;
+    Ok((sdp, pc_id, restart_pc.unwrap_or(false)))
 }
 
 pub(crate) fn validate_candidates(body: &[u8]) -> Result<(), ApiError> {
-    let body: Value = serde_json::from_slice(body).map_err(|_| ApiError::Invalid(Vec::new()))?;
-    let faults = FieldErrors::default();
-    let fields = Fields::body(body, &faults)?;
-    fields.text("pc_id");
-    fields.objects("candidates");
-    faults.into_result(())
+    let body = serde_json::from_slice(body).map_err(|_| ApiError::Invalid(Vec::new()))?;
+    body::parse::<CandidatesRequest>(body).map(|_| ())
 }
 
 /// Validates the body of a trickle request at `/api/offer`: JSON with `pc_id` and `candidates`,

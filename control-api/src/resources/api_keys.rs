@@ -7,13 +7,16 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{delete, post};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::clock::{self, Micros};
 use crate::error::{ApiError, Resource};
 use crate::http::auth::ApiCaller;
+use crate::http::body;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
-use crate::http::validate::{FieldErrors, Fields};
+use crate::http::validate::FieldErrors;
 use crate::scope::Scope;
 use crate::state::AppState;
 use crate::state::api_key::{generate_key, key_prefix, stored_hash};
@@ -23,20 +26,28 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().route("/v1/ext/apikey", post(create).get(list)).route("/v1/ext/apikey/{id}", delete(remove))
 }
 
-/// Name, time of expiry and scope of a new key.
-pub(crate) fn parse(body: Value) -> Result<(String, Option<Micros>, Scope), ApiError> {
+/// A request for a new key.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "KeyBody")]
+pub(crate) struct NewKeyRequest {
+    #[schemars(length(min = 1))]
+    pub(crate) name: String,
+    /// When the key expires; null = never.
+    #[schemars(extend("format" = "date-time"))]
+    pub(crate) expires_at: Option<String>,
+    /// Scope of the key; null = `administer`.
+    pub(crate) scope: Option<Scope>,
+}
+
+/// Reads a request, with the time of expiry.
+pub(crate) fn parse(body: Value) -> Result<(NewKeyRequest, Option<Micros>), ApiError> {
     let errors = FieldErrors::default();
-    let fields = Fields::body(body, &errors)?;
-    let name = fields.required("name");
-    let expires_at = fields.text("expires_at").and_then(|text| {
-        let at = clock::parse_timestamp(&text);
-        if at.is_none_or(|at| at <= clock::now()) {
-            fields.add_error("expires_at", "must be an ISO 8601 time to come");
-        }
-        at
-    });
-    let scope = fields.choice("scope", &Scope::ALL.map(Scope::name), Scope::Administer.name());
-    errors.into_result((name, expires_at, scope.parse().unwrap_or(Scope::Administer)))
+    let request: NewKeyRequest = body::read(body, &errors)?;
+    let expires_at = request.expires_at.as_deref().map(clock::parse_timestamp);
+    if expires_at.is_some_and(|at| at.is_none_or(|at| at <= clock::now())) {
+        errors.add("expires_at", "must be an ISO 8601 time to come");
+    }
+    errors.into_result((request, expires_at.flatten()))
 }
 
 async fn create(
@@ -44,7 +55,8 @@ async fn create(
     caller: ApiCaller,
     Json(body): Json,
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
-    let (name, expires_at, scope) = parse(body)?;
+    let (NewKeyRequest { name, scope, .. }, expires_at) = parse(body)?;
+    let scope = scope.unwrap_or(Scope::Administer);
     if scope > caller.scope {
         return Err(ApiError::Forbidden(caller.scope.forbidden_message()));
     }

@@ -1,6 +1,6 @@
 //! Guardrails: `/v1/ext/guardrail`.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
@@ -14,7 +14,7 @@ use crate::http::auth::ApiCaller;
 use crate::http::body;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
-use crate::http::validate::{FieldErrors, body_object, is_http_url};
+use crate::http::validate::is_http_url;
 use crate::resources::document_resource::DocumentResource;
 use crate::state::AppState;
 use crate::store::guardrail::GuardrailDocument;
@@ -35,16 +35,9 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/v1/ext/guardrail/{id}", get(read).put(replace).delete(remove))
 }
 
-/// The schema of a request.
-static REQUEST_SCHEMA: LazyLock<Value> = LazyLock::new(body::schema_of::<GuardrailDocument>);
-
 /// Parses the fields that a client sets; missing ones are empty.
 pub(crate) fn parse(body: Value) -> Result<GuardrailDocument, ApiError> {
-    let errors = FieldErrors::default();
-    let map = body_object(body, &errors)?;
-    let checked = body::check(&REQUEST_SCHEMA, Value::Object(map), &errors);
-    let guardrail: GuardrailDocument = body::convert(checked, &errors);
-    let guardrail = errors.into_result(guardrail)?;
+    let guardrail: GuardrailDocument = body::parse(body)?;
     // The contract names these errors by their own texts.
     for (text, message) in [(&guardrail.name, "name is required"), (&guardrail.prompt, "prompt is required")]
     {

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::post;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::{ApiError, Resource};
 use crate::http::auth::ApiCaller;
+use crate::http::body;
 use crate::http::extract::Json;
-use crate::http::validate::{FieldErrors, Fields};
+use crate::http::validate::FieldErrors;
 use crate::state::AppState;
 use crate::store;
 use crate::store::json_record::Table;
@@ -33,22 +36,35 @@ fn platform(url: &str) -> Option<&'static str> {
     }
 }
 
+/// A request to send an agent into a meeting.
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(rename = "Meeting")]
+#[expect(dead_code, reason = "no meeting service is installed")]
+pub(crate) struct MeetingRequest {
+    #[schemars(length(min = 1))]
+    agent_id: String,
+    /// A meeting of Google Meet, Zoom or Microsoft Teams.
+    #[schemars(length(min = 1))]
+    meeting_url: String,
+    #[schemars(length(min = 1))]
+    user_name: String,
+    #[schemars(length(min = 1))]
+    user_id: String,
+    context: Option<String>,
+    wake_phrase: Option<String>,
+    /// Unknown modes count as `participant`.
+    mode: Option<String>,
+}
+
 /// The agent of a valid request.
 pub(crate) fn parse(body: Value) -> Result<String, ApiError> {
     let errors = FieldErrors::default();
-    let fields = Fields::body(body, &errors)?;
-    let agent = fields.required("agent_id");
-    let url = fields.required("meeting_url");
-    if !url.is_empty() && platform(&url).is_none() {
-        fields.add_error("meeting_url", "must be a meeting of Google Meet, Zoom or Microsoft Teams");
+    let request: MeetingRequest = body::read(body, &errors)?;
+    let url = &request.meeting_url;
+    if !url.trim().is_empty() && platform(url).is_none() {
+        errors.add("meeting_url", "must be a meeting of Google Meet, Zoom or Microsoft Teams");
     }
-    fields.required("user_name");
-    fields.required("user_id");
-    // Unknown modes count as `participant`, so any text is valid.
-    for name in ["context", "wake_phrase", "mode"] {
-        fields.text(name);
-    }
-    errors.into_result(agent)
+    errors.into_result(request.agent_id)
 }
 
 async fn create(

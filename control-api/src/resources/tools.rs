@@ -1,6 +1,6 @@
 //! Tools: `/v1/ext/tool`.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
@@ -14,7 +14,7 @@ use crate::http::auth::ApiCaller;
 use crate::http::body;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
-use crate::http::validate::{FieldErrors, body_object, is_http_url};
+use crate::http::validate::{FieldErrors, is_http_url};
 use crate::resources::document_resource::DocumentResource;
 use crate::resources::secret_headers::{self, SecretHeaders};
 use crate::state::AppState;
@@ -36,18 +36,13 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/v1/ext/tool/{id}", get(read).put(replace).delete(remove))
 }
 
-/// The schema of a request.
-static REQUEST_SCHEMA: LazyLock<Value> = LazyLock::new(body::schema_of::<ToolDocument>);
-
 /// Parses a tool. `old` holds the header values of the tool that it replaces.
 pub(crate) fn parse(
     body: Value,
     old: Option<&SecretHeaders>,
 ) -> Result<(ToolDocument, SecretHeaders), ApiError> {
     let errors = FieldErrors::default();
-    let map = body_object(body, &errors)?;
-    let checked = body::check(&REQUEST_SCHEMA, Value::Object(map), &errors);
-    let mut tool: ToolDocument = body::convert(checked, &errors);
+    let mut tool: ToolDocument = body::read(body, &errors)?;
     let name = &tool.schema.name;
     if !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')) || name.len() > 64 {
         errors.add("schema.name", "must be at most 64 letters, digits, _, - or .");

@@ -6,14 +6,17 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::post;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{check_quota, drop_deleted_references, insert, insert_in, parse};
 use crate::config::StockAvatar;
 use crate::error::{ApiError, OrInternalError as _};
 use crate::http::auth::ApiCaller;
+use crate::http::body;
 use crate::http::extract::Json;
-use crate::http::validate::{FieldErrors, Fields};
+use crate::http::validate::FieldErrors;
 use crate::resources::avatars;
 use crate::state::AppState;
 use crate::store;
@@ -35,21 +38,44 @@ fn created_response((id, webhook): (String, String)) -> axum::Json<Value> {
     axum::Json(json!({"id": id, "message": "Agent created successfully", "webhook_secret": webhook}))
 }
 
-/// The avatar ids in a short body: a list, or a single one.
-fn avatar_ids(fields: &Fields<'_>) -> Vec<String> {
-    let single = fields.text("avatar_key_id").filter(|id| !id.is_empty());
-    let ids = match fields.string_list("avatar_ids") {
+/// The required part of an agent. All other properties of an agent may follow.
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(rename = "ShortAgent", extend("additionalProperties" = true))]
+pub(crate) struct ShortAgentRequest {
+    #[schemars(length(min = 1))]
+    name: String,
+    #[schemars(length(min = 1))]
+    system_prompt: String,
+    /// At least one, unless `avatar_key_id` names it.
+    avatar_ids: Option<Vec<String>>,
+    avatar_key_id: Option<String>,
+}
+
+/// A request for an agent from a template.
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(rename = "AgentByTemplate")]
+pub(crate) struct FromTemplateRequest {
+    #[schemars(length(min = 1))]
+    pub(crate) template_id: String,
+    /// At least one, unless `avatar_key_id` names it.
+    pub(crate) avatar_ids: Option<Vec<String>>,
+    avatar_key_id: Option<String>,
+    pub(crate) email: Option<String>,
+    /// Added to the template's system prompt.
+    pub(crate) context_override: Option<String>,
+}
+
+/// The avatars of a short body: a list, or a single one.
+fn avatar_ids(list: Option<Vec<String>>, single: Option<String>, errors: &FieldErrors) -> Vec<String> {
+    let is_list_given = list.is_some();
+    let ids = match list {
         Some(ids) if !ids.is_empty() => ids,
-        _ => single.into_iter().collect(),
+        _ => single.into_iter().filter(|id| !id.is_empty()).collect(),
     };
-    if ids.is_empty() {
-        let (field, reason) = match fields.raw("avatar_ids") {
-            Some(Value::Array(_)) => ("avatar_ids", "must hold at least one avatar"),
-            // An invalid value was reported above.
-            Some(value) if !value.is_null() => return ids,
-            _ => ("avatar_key_id", "is required"),
-        };
-        fields.add_error(field, reason);
+    if ids.is_empty() && is_list_given {
+        errors.add("avatar_ids", "must hold at least one avatar");
+    } else if ids.is_empty() && !errors.contains("avatar_") {
+        errors.add("avatar_key_id", "is required");
     }
     ids
 }
@@ -57,14 +83,14 @@ fn avatar_ids(fields: &Fields<'_>) -> Vec<String> {
 /// The complete body of an agent in short form.
 pub(crate) fn expand_short_form(body: Value, available: &[StockAvatar]) -> Result<Value, ApiError> {
     let errors = FieldErrors::default();
-    let fields = Fields::body(body, &errors)?;
-    let mut full_body = fields.to_map();
-    full_body.insert("agent_name".into(), fields.required("name").into());
-    full_body.insert("agent_system_prompt".into(), fields.required("system_prompt").into());
-    let ids = avatar_ids(&fields);
+    let mut full_body = body.as_object().cloned().unwrap_or_default();
+    let short: ShortAgentRequest = body::read(body, &errors)?;
+    full_body.insert("agent_name".into(), short.name.into());
+    full_body.insert("agent_system_prompt".into(), short.system_prompt.into());
+    let ids = avatar_ids(short.avatar_ids, short.avatar_key_id, &errors);
     for (i, id) in ids.iter().enumerate() {
         if !available.iter().any(|avatar| avatar.avatar_key_id == *id) {
-            fields.add_error(&format!("avatar_ids[{i}]"), "names no avatar");
+            errors.add(format!("avatar_ids[{i}]"), "names no avatar");
         }
     }
     let avatars: Vec<Value> = ids.iter().map(|id| json!({"avatar_key_id": id})).collect();
@@ -82,23 +108,12 @@ async fn create_from_short_form(
     Ok(created_response(insert(&state, &caller.workspace, full_body).await?))
 }
 
-#[derive(Debug)]
-pub(crate) struct NewAgentFromTemplate {
-    template: String,
-    avatars: Vec<String>,
-    email: Option<String>,
-    context: String,
-}
-
-pub(crate) fn parse_from_template(body: Value) -> Result<NewAgentFromTemplate, ApiError> {
+/// Reads a request; its avatars are in `avatar_ids`.
+pub(crate) fn parse_from_template(body: Value) -> Result<FromTemplateRequest, ApiError> {
     let errors = FieldErrors::default();
-    let fields = Fields::body(body, &errors)?;
-    let request = NewAgentFromTemplate {
-        template: fields.required("template_id"),
-        avatars: avatar_ids(&fields),
-        email: fields.text("email"),
-        context: fields.text("context_override").unwrap_or_default(),
-    };
+    let mut request: FromTemplateRequest = body::read(body, &errors)?;
+    let ids = avatar_ids(request.avatar_ids.take(), request.avatar_key_id.take(), &errors);
+    request.avatar_ids = Some(ids);
     errors.into_result(request)
 }
 
@@ -109,10 +124,11 @@ async fn create_from_template(
 ) -> JsonResult {
     let request = parse_from_template(body)?;
     let fetch_failed = |what: &str| ApiError::Internal(FETCH_FAILED, format!("no such {what}"));
-    let id = store::normalize_id(&request.template).ok_or_else(|| fetch_failed("template"))?;
+    let id = store::normalize_id(&request.template_id).ok_or_else(|| fetch_failed("template"))?;
     let available_avatars =
         avatars::list_available(&state, &caller.workspace).await.or_internal_error(FETCH_FAILED)?;
-    if !request.avatars.iter().all(|id| available_avatars.iter().any(|a| a.avatar_key_id == *id)) {
+    let avatar_ids = request.avatar_ids.as_deref().unwrap_or_default();
+    if !avatar_ids.iter().all(|id| available_avatars.iter().any(|a| a.avatar_key_id == *id)) {
         return Err(fetch_failed("avatar"));
     }
     let mut tx = state.store.begin_write().await.or_internal_error(FETCH_FAILED)?;
@@ -145,16 +161,17 @@ fn agent_from_template(
     available_avatars: &[StockAvatar],
     template: Template,
     template_secrets: AgentSecrets,
-    request: &NewAgentFromTemplate,
+    request: &FromTemplateRequest,
 ) -> (Agent, AgentSecrets) {
     let Template { template_name, template_system_prompt: mut prompt, mut settings } = template;
-    if !request.context.trim().is_empty() {
+    let context = request.context_override.as_deref().unwrap_or_default().trim();
+    if !context.is_empty() {
         prompt.push_str("\n\n");
-        prompt.push_str(request.context.trim());
+        prompt.push_str(context);
     }
     let template_avatars = std::mem::take(&mut settings.avatars);
     let mut secrets = AgentSecrets { webhook: secrets::new_webhook_secret(), avatars: Vec::new() };
-    for (i, id) in request.avatars.iter().enumerate() {
+    for (i, id) in request.avatar_ids.iter().flatten().enumerate() {
         let source = if i < template_avatars.len() { i } else { 0 };
         let mut avatar = template_avatars.get(source).cloned().unwrap_or_default();
         // A name that is only the default name of the template's avatar does not fit another one.

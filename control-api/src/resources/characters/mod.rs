@@ -15,22 +15,19 @@ use bytes::Bytes;
 use models::face::avatar_spec::{self, AvatarSpec};
 use models::face::character_schema::{self, Setting};
 use models::face::{Character, Pose};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub(crate) use self::preview_renderer::PreviewTask;
-pub(crate) use self::settings::{CHARACTER_SETTINGS, POSE_SETTINGS, REST_SETTINGS, read_settings};
+pub(crate) use self::settings::{CharacterSettings, PoseSettings, RestSettings};
 use crate::config::Viseme;
 use crate::error::ApiError;
 use crate::http::auth::ApiCaller;
+use crate::http::body;
 use crate::http::extract::Json;
-use crate::http::validate::{FieldErrors, Fields};
+use crate::http::validate::FieldErrors;
 use crate::state::AppState;
-
-/// Permitted sizes of a preview, pixels per side.
-const PREVIEW_SIZES: std::ops::RangeInclusive<f64> = 64.0..=512.0;
-/// Default size of a preview, pixels per side.
-const DEFAULT_PREVIEW_SIZE: u64 = 256;
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -67,23 +64,33 @@ async fn read_character_sheet(State(state): State<Arc<AppState>>, _: ApiCaller) 
     axum::Json(character_sheet).into_response()
 }
 
+/// A request for a preview. The renderer gets it as one line of JSON.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Preview")]
+pub(crate) struct PreviewRequest {
+    /// Required.
+    character: Option<CharacterSettings>,
+    #[serde(default)]
+    pose: PoseSettings,
+    /// Pixels per side, an even whole number.
+    #[serde(default = "default_preview_size")]
+    #[schemars(range(min = 64, max = 512), extend("multipleOf" = 2))]
+    size: f64,
+}
+
+fn default_preview_size() -> f64 {
+    256.0
+}
+
 /// A request for the preview renderer: one line of JSON.
 pub(crate) fn parse_preview_request(body: Value) -> Result<Bytes, ApiError> {
     let errors = FieldErrors::default();
-    let fields = Fields::body(body, &errors)?;
-    if fields.raw("character").is_none_or(Value::is_null) {
-        fields.add_error("character", "is required");
+    let PreviewRequest { character, pose, size } = body::read(body, &errors)?;
+    if character.is_none() {
+        errors.add("character", "is required");
     }
-    fields.reject_unknown(&["character", "pose", "size"]);
-    let size = fields.number("size", PREVIEW_SIZES).map_or(Some(DEFAULT_PREVIEW_SIZE), |size| size.as_u64());
-    if size.is_none_or(|size| size % 2 != 0) {
-        fields.add_error("size", "must be an even whole number");
-    }
-    let request = json!({
-        "character": read_settings(&fields, "character", &CHARACTER_SETTINGS),
-        "pose": read_settings(&fields, "pose", &POSE_SETTINGS),
-        "size": size,
-    });
+    let request = json!({"character": character, "pose": pose, "size": size as u32});
     errors.into_result(Bytes::from(request.to_string() + "\n"))
 }
 

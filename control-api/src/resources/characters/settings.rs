@@ -1,129 +1,105 @@
-//! Reads a character or a pose from a request: every setting is checked against the list of
-//! settings, and every error is reported with its path.
+//! The settings of a character or of a pose in a request. Their JSON Schema is built from the list
+//! of settings; it checks requests and is published. Null means the same as absent.
 
-use std::sync::LazyLock;
+use std::borrow::Cow;
 
 use models::face::character_schema::{self, Setting, SettingKind, decimal_value};
-use serde_json::{Map, Value};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
-use crate::http::validate::Fields;
+/// The settings of a character, as they were given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct CharacterSettings(Map<String, Value>);
 
-/// The settings of a character.
-pub(crate) static CHARACTER_SETTINGS: LazyLock<Vec<Setting>> =
-    LazyLock::new(character_schema::character_settings);
-/// The settings of a pose.
-pub(crate) static POSE_SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(character_schema::pose_settings);
-/// The settings of a character's expression at rest.
-pub(crate) static REST_SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(character_schema::rest_settings);
+/// The settings of a pose, as they were given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct PoseSettings(Map<String, Value>);
 
-/// Maximum number of errors reported for one character.
-const MAX_REPORTED_ERRORS: usize = 32;
+/// The settings of a character's expression at rest, as they were given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct RestSettings(Map<String, Value>);
 
-/// The settings in the object `name` of a body, as they were given. Null values are omitted, which
-/// is equivalent. An empty object if it is absent.
-pub(crate) fn read_settings(fields: &Fields<'_>, name: &str, known: &[Setting]) -> Value {
-    let Some(value) = fields.raw(name).filter(|v| !v.is_null()) else { return Value::Object(Map::new()) };
-    let mut reader = SettingsReader { fields, name, known, errors_left: MAX_REPORTED_ERRORS };
-    reader.read_object(value, "").map_or(Value::Null, Value::Object)
-}
-
-struct SettingsReader<'a, 'f> {
-    fields: &'a Fields<'f>,
-    name: &'a str,
-    known: &'a [Setting],
-    /// Number of errors that may still be reported.
-    errors_left: usize,
-}
-
-impl SettingsReader<'_, '_> {
-    fn add_error(&mut self, path: &str, reason: impl Into<String>) {
-        let Some(left) = self.errors_left.checked_sub(1) else { return };
-        self.errors_left = left;
-        let dot = if path.is_empty() { "" } else { "." };
-        // The client chooses the name, so only a part of it is reported.
-        let path: String = path.chars().take(100).collect();
-        self.fields.add_error(&format!("{}{dot}{path}", self.name), reason);
+impl JsonSchema for CharacterSettings {
+    fn schema_name() -> Cow<'static, str> {
+        "Character".into()
     }
 
-    /// Whether `path` is the parent of a setting: `eyes` of `eyes.size`, `background` of
-    /// `background[0]`.
-    fn is_path_prefix(&self, path: &str, step: char) -> bool {
-        self.known.iter().any(|s| s.name.strip_prefix(path).is_some_and(|rest| rest.starts_with(step)))
-    }
-
-    fn read_object(&mut self, value: &Value, path: &str) -> Option<Map<String, Value>> {
-        let Value::Object(map) = value else {
-            self.add_error(path, "must be an object");
-            return None;
-        };
-        let mut result = Map::new();
-        for (name, value) in map.iter().filter(|(_, value)| !value.is_null()) {
-            if self.errors_left == 0 {
-                break;
-            }
-            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-            if let Some(value) = self.read_value(value, &path) {
-                result.insert(name.clone(), value);
-            }
-        }
-        Some(result)
-    }
-
-    fn read_value(&mut self, value: &Value, path: &str) -> Option<Value> {
-        if let Some(kind) = self.known.iter().find(|s| s.name == path).map(|s| s.kind) {
-            return match check_value(kind, value) {
-                None => Some(value.clone()),
-                Some(reason) => {
-                    self.add_error(path, reason);
-                    None
-                }
-            };
-        }
-        if self.is_path_prefix(path, '.') {
-            return self.read_object(value, path).map(Value::Object);
-        }
-        if self.is_path_prefix(path, '[') {
-            let count = self.known.iter().filter(|s| s.name.starts_with(&format!("{path}["))).count();
-            let Some(items) = value.as_array().filter(|items| items.len() == count) else {
-                self.add_error(path, format!("must be an array of {count}"));
-                return None;
-            };
-            let items: Vec<Option<Value>> = items
-                .iter()
-                .enumerate()
-                .map(|(i, item)| self.read_value(item, &format!("{path}[{i}]")))
-                .collect();
-            return items.into_iter().collect::<Option<Vec<_>>>().map(Value::Array);
-        }
-        self.add_error(path, "is not known");
-        None
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        settings_schema(&character_schema::character_settings())
     }
 }
 
-/// The error in a setting's value, if any.
-fn check_value(kind: SettingKind, value: &Value) -> Option<String> {
+impl JsonSchema for PoseSettings {
+    fn schema_name() -> Cow<'static, str> {
+        "Pose".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        settings_schema(&character_schema::pose_settings())
+    }
+}
+
+impl JsonSchema for RestSettings {
+    fn schema_name() -> Cow<'static, str> {
+        "Rest".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        settings_schema(&character_schema::rest_settings())
+    }
+}
+
+/// The schema of a setting's value.
+fn setting_schema(kind: SettingKind) -> Value {
     match kind {
-        SettingKind::Slider { min, max, .. } => match value.as_f64() {
-            Some(n) if (decimal_value(min)..=decimal_value(max)).contains(&n) => None,
-            Some(_) if min == max => Some(format!("must be {min}")),
-            Some(_) => Some(format!("must be between {min} and {max}")),
-            None => Some("must be a number".into()),
-        },
-        SettingKind::Integer { max } => {
-            let fits = value.as_u64().is_some_and(|n| n <= u64::from(max));
-            (!fits).then(|| format!("must be a whole number between 0 and {max}"))
+        SettingKind::Slider { min, max, .. } => {
+            let (min, max) = (decimal_value(min), decimal_value(max));
+            json!({"type": ["number", "null"], "minimum": min, "maximum": max})
         }
-        SettingKind::Flag => (!value.is_boolean()).then(|| "must be true or false".into()),
+        SettingKind::Integer { max } => {
+            json!({"type": ["integer", "null"], "minimum": 0, "maximum": max})
+        }
+        SettingKind::Flag => json!({"type": ["boolean", "null"]}),
         SettingKind::Colour { .. } => {
-            let digits = value.as_str().and_then(|text| text.strip_prefix('#'));
-            let fits = digits.is_some_and(|d| d.len() == 6 && d.bytes().all(|b| b.is_ascii_hexdigit()));
-            (!fits).then(|| "must be a colour such as #c0906f".into())
+            json!({"type": ["string", "null"], "format": "color", "pattern": "^#[0-9a-fA-F]{6}$"})
         }
         SettingKind::Choice { choices } => {
-            let fits = value.as_str().is_some_and(|word| choices.contains(&word));
-            (!fits).then(|| format!("must be one of {}", choices.join(", ")))
+            let all: Vec<Value> = choices.iter().map(|c| json!(c)).chain([Value::Null]).collect();
+            json!({"type": ["string", "null"], "enum": all})
         }
     }
+}
+
+/// An object with these settings and no others. `eyes.size` is a property of an object,
+/// `background[0]` is an item of an array.
+fn settings_schema(settings: &[Setting]) -> Schema {
+    let mut properties = Map::new();
+    for setting in settings {
+        match setting.name.split_once(['.', '[']) {
+            None => {
+                properties.insert(setting.name.into(), setting_schema(setting.kind));
+            }
+            Some((name, _)) if setting.name.contains('[') => {
+                let count = settings.iter().filter(|s| s.name.starts_with(&format!("{name}["))).count();
+                let mut item = setting_schema(setting.kind);
+                item["type"] = json!("string");
+                let array =
+                    json!({"type": ["array", "null"], "items": item, "minItems": count, "maxItems": count});
+                properties.insert(name.into(), array);
+            }
+            Some((name, field)) => {
+                let under = properties.entry(name).or_insert_with(
+                    || json!({"type": ["object", "null"], "properties": {}, "additionalProperties": false}),
+                );
+                under["properties"][field] = setting_schema(setting.kind);
+            }
+        }
+    }
+    json_schema!({"type": "object", "properties": properties, "additionalProperties": false})
 }
 
 #[cfg(test)]
@@ -134,15 +110,16 @@ mod tests {
 
     use super::*;
     use crate::error::ApiError;
-    use crate::http::validate::FieldErrors;
+    use crate::http::body;
+
+    #[derive(Default, Deserialize, JsonSchema)]
+    struct Request {
+        character: CharacterSettings,
+    }
 
     fn read_character(character: Value) -> Result<Value, Vec<(String, String)>> {
-        let errors = FieldErrors::default();
-        let read = {
-            let fields = Fields::body(json!({"character": character}), &errors).unwrap();
-            read_settings(&fields, "character", &CHARACTER_SETTINGS)
-        };
-        errors.into_result(read).map_err(|error| match error {
+        let request = body::parse::<Request>(json!({"character": character}));
+        request.map(|request| json!(request.character)).map_err(|error| match error {
             ApiError::Invalid(errors) => errors.into_iter().map(|f| (f.field, f.reason)).collect(),
             other => panic!("{other:?}"),
         })
@@ -172,8 +149,10 @@ mod tests {
 
     #[test]
     fn both_ends_of_every_slider_are_taken_and_what_is_beyond_is_not() {
-        for (list, of_character) in [(&CHARACTER_SETTINGS, true), (&POSE_SETTINGS, false)] {
-            for setting in list.iter() {
+        let lists =
+            [(character_schema::character_settings(), true), (character_schema::pose_settings(), false)];
+        for (list, of_character) in lists {
+            for setting in &list {
                 let SettingKind::Slider { min, max, .. } = setting.kind else { continue };
                 let with = |n: &str| -> Value {
                     let n: Value = serde_json::from_str(n).unwrap();
@@ -212,9 +191,7 @@ mod tests {
         assert_eq!(single_error(json!({"wings": {"size": 1}})), expected(".wings", "is not known"));
         assert_eq!(single_error(json!({"eyes": {"number": 3}})), expected(".eyes.number", "is not known"));
         let colour = "must be a colour such as #c0906f";
-        for bad in
-            [json!("red"), json!("#12345"), json!("#1234567"), json!("#+12345"), json!(1), json!("#12345g")]
-        {
+        for bad in [json!("red"), json!("#12345"), json!("#1234567"), json!("#+12345"), json!("#12345g")] {
             assert_eq!(single_error(json!({"skin": {"colour": bad}})), expected(".skin.colour", colour));
         }
         assert_eq!(single_error(json!({"background": ["#ffffff", "x"]})), expected(".background[1]", colour));
@@ -238,7 +215,7 @@ mod tests {
     #[test]
     fn a_flood_of_faults_is_not_answered_by_a_flood() {
         let many: Map<String, Value> = (0..10_000).map(|n| (format!("x{n}"), json!(n))).collect();
-        assert_eq!(read_character(Value::Object(many)).unwrap_err().len(), MAX_REPORTED_ERRORS);
+        assert_eq!(read_character(Value::Object(many)).unwrap_err().len(), 32);
         let long = "y".repeat(1 << 20);
         assert!(single_error(json!({ long: 1 })).0.len() < 200);
     }

@@ -14,6 +14,8 @@ use conversation::id::ConversationId;
 use conversation::input::{Command, MAX_TEXT_CHARS};
 use conversation::output::{CommandOutcome, Rejection};
 use engine_api::CommandError;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tracing::Instrument as _;
@@ -22,8 +24,8 @@ use super::find_conversation;
 use crate::error::{ApiError, Resource};
 use crate::events::ending;
 use crate::http::auth::ApiCaller;
+use crate::http::body;
 use crate::http::extract::{Json, Path};
-use crate::http::validate::{FieldErrors, Fields};
 use crate::state::AppState;
 use crate::state::event_storage::EventStorage;
 use crate::store;
@@ -87,31 +89,63 @@ async fn send_command(
     }
 }
 
-fn parse_body<T>(body: Value, read: impl FnOnce(&Fields<'_>) -> T) -> Result<T, ApiError> {
-    let errors = FieldErrors::default();
-    let fields = Fields::body(body, &errors)?;
-    let value = read(&fields);
-    errors.into_result(value)
+/// Text that the agent speaks.
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(rename = "Speak")]
+pub(crate) struct SpeakRequest {
+    #[schemars(length(min = 1, max = MAX_TEXT_CHARS))]
+    text: String,
+    /// Whether it interrupts the current speech; null = true.
+    interrupt: Option<bool>,
+    /// Whether the model sees it as its own words; null = false.
+    add_to_context: Option<bool>,
+}
+
+/// Text that the agent answers.
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(rename = "Respond")]
+pub(crate) struct RespondRequest {
+    #[schemars(length(min = 1, max = MAX_TEXT_CHARS))]
+    text: String,
+}
+
+/// New context of a conversation.
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(rename = "Context")]
+pub(crate) struct ContextRequest {
+    #[schemars(length(min = 1))]
+    text: String,
+    #[serde(default)]
+    mode: ContextMode,
+}
+
+/// Whether a context extends the current one or replaces it.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ContextMode {
+    #[default]
+    Append,
+    Overwrite,
 }
 
 pub(crate) fn parse_speak(body: Value) -> Result<Command, ApiError> {
-    parse_body(body, |f| Command::Say {
-        text: f.required_with_max("text", MAX_TEXT_CHARS),
-        interrupt: f.boolean("interrupt").unwrap_or(true),
+    let SpeakRequest { text, interrupt, add_to_context } = body::parse(body)?;
+    Ok(Command::Say {
+        text,
+        interrupt: interrupt.unwrap_or(true),
         allow_interruptions: true,
-        add_to_context: f.boolean("add_to_context").unwrap_or(false),
+        add_to_context: add_to_context.unwrap_or(false),
     })
 }
 
 pub(crate) fn parse_respond(body: Value) -> Result<Command, ApiError> {
-    parse_body(body, |f| Command::Respond { text: f.required_with_max("text", MAX_TEXT_CHARS) })
+    let RespondRequest { text } = body::parse(body)?;
+    Ok(Command::Respond { text })
 }
 
 pub(crate) fn parse_context(body: Value) -> Result<Command, ApiError> {
-    parse_body(body, |f| Command::Context {
-        text: f.required("text"),
-        overwrite: f.choice("mode", &["append", "overwrite"], "append") == "overwrite",
-    })
+    let ContextRequest { text, mode } = body::parse(body)?;
+    Ok(Command::Context { text, overwrite: mode == ContextMode::Overwrite })
 }
 
 async fn speak(

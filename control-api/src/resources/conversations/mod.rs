@@ -11,12 +11,15 @@
 pub(crate) mod control;
 pub(crate) mod events;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::clock;
@@ -24,9 +27,9 @@ use crate::cluster::erasure;
 use crate::error::{ApiError, ErrorText, OrInternalError as _, Resource};
 use crate::events::record;
 use crate::http::auth::ApiCaller;
+use crate::http::body;
 use crate::http::extract::{BaseUrl, Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
-use crate::http::validate::{FieldErrors, Fields};
 use crate::resources::avatars;
 use crate::state::AppState;
 use crate::store;
@@ -63,37 +66,84 @@ pub(crate) struct NewConversation {
     pub(crate) meta_data: Option<String>,
 }
 
-/// The context, a string or an object, as JSON.
-fn parse_context(fields: &Fields<'_>) -> Option<String> {
-    match fields.raw("context") {
-        None | Some(Value::Null) => None,
-        Some(value @ (Value::String(_) | Value::Object(_))) => Some(value.to_string()),
-        Some(_) => {
-            fields.add_error("context", "must be a string or an object");
-            None
+/// The context that a request gives: a text or an object.
+#[derive(Default, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct ContextValue(Value);
+
+impl ContextValue {
+    /// As it is stored: JSON.
+    pub(crate) fn to_json(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+impl JsonSchema for ContextValue {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "ContextValue".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": ["string", "object"]})
+    }
+}
+
+/// A request for a conversation.
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(rename = "ConversationBody")]
+pub(crate) struct ConversationRequest {
+    #[schemars(length(min = 1))]
+    agent_id: String,
+    user_name: Option<String>,
+    user_id: Option<String>,
+    context: Option<ContextValue>,
+    meta_data: Option<Map<String, Value>>,
+}
+
+/// The same with the names of `/v1/auth/conversation`.
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(rename = "AuthBody")]
+pub(crate) struct AuthRequest {
+    #[serde(rename = "agentId")]
+    #[schemars(length(min = 1))]
+    agent_id: String,
+    #[serde(rename = "userName")]
+    user_name: Option<String>,
+    #[serde(rename = "userId")]
+    user_id: Option<String>,
+    context: Option<ContextValue>,
+    meta_data: Option<Map<String, Value>>,
+}
+
+impl From<AuthRequest> for ConversationRequest {
+    fn from(AuthRequest { agent_id, user_name, user_id, context, meta_data }: AuthRequest) -> Self {
+        Self { agent_id, user_name, user_id, context, meta_data }
+    }
+}
+
+impl From<ConversationRequest> for NewConversation {
+    fn from(request: ConversationRequest) -> Self {
+        Self {
+            agent: request.agent_id,
+            user_name: request.user_name,
+            user_id: request.user_id,
+            context: request.context.map(|context| context.to_json()),
+            from_visitor: false,
+            meta_data: request.meta_data.map(|data| Value::Object(data).to_string()),
         }
     }
 }
 
-pub(crate) fn parse_new_conversation(
-    body: Value,
-    [agent, user_name, user_id]: [&str; 3],
-) -> Result<NewConversation, ApiError> {
-    let errors = FieldErrors::default();
-    let fields = Fields::body(body, &errors)?;
-    let meta_data = fields.raw("meta_data").filter(|v| !v.is_null());
-    if meta_data.is_some_and(|v| !v.is_object()) {
-        fields.add_error("meta_data", "must be an object");
-    }
-    let new_conversation = NewConversation {
-        agent: fields.required(agent),
-        user_name: fields.text(user_name),
-        user_id: fields.text(user_id),
-        context: parse_context(&fields),
-        from_visitor: false,
-        meta_data: meta_data.map(Value::to_string),
-    };
-    errors.into_result(new_conversation)
+pub(crate) fn parse_new_conversation(body: Value) -> Result<NewConversation, ApiError> {
+    body::parse::<ConversationRequest>(body).map(Into::into)
+}
+
+pub(crate) fn parse_auth_conversation(body: Value) -> Result<NewConversation, ApiError> {
+    body::parse::<AuthRequest>(body).map(|request| ConversationRequest::from(request).into())
 }
 
 /// Creates a conversation in status STARTED.
@@ -180,7 +230,7 @@ async fn create_and_join(
     BaseUrl(base): BaseUrl,
     Json(body): Json,
 ) -> JsonResult {
-    let new_conversation = parse_new_conversation(body, ["agentId", "userName", "userId"])?;
+    let new_conversation = parse_auth_conversation(body)?;
     let row = create_record(&state, &caller.workspace, &new_conversation).await?;
     Ok(axum::Json(join_response(&state, &row, &base).await?))
 }
@@ -191,7 +241,7 @@ async fn create(
     BaseUrl(base): BaseUrl,
     Json(body): Json,
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
-    let new_conversation = parse_new_conversation(body, ["agent_id", "user_name", "user_id"])?;
+    let new_conversation = parse_new_conversation(body)?;
     let row = create_record(&state, &caller.workspace, &new_conversation).await?;
     let mut response = record::detail(&row, record::load_projection(&state, &row).await?);
     if let Value::Object(map) = &mut response {
@@ -256,20 +306,20 @@ async fn erase(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// The user's feedback.
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(rename = "Feedback")]
+pub(crate) struct FeedbackRequest {
+    /// A whole number.
+    #[schemars(range(min = 1, max = 5), extend("multipleOf" = 1))]
+    rating: f64,
+    feedback: Option<String>,
+}
+
 /// Rating and text of a feedback.
 pub(crate) fn parse_feedback(body: Value) -> Result<(i64, Option<String>), ApiError> {
-    let errors = FieldErrors::default();
-    let fields = Fields::body(body, &errors)?;
-    let rating = fields.number("rating", 1.0..=5.0);
-    match (&rating, fields.raw("rating")) {
-        (None, None | Some(Value::Null)) => fields.add_error("rating", "is required"),
-        (Some(value), _) if value.as_f64().is_none_or(|n| n.fract() != 0.0) => {
-            fields.add_error("rating", "must be a whole number")
-        }
-        _ => {}
-    }
-    let feedback = fields.text("feedback");
-    errors.into_result((rating.and_then(|v| v.as_f64()).unwrap_or_default() as i64, feedback))
+    let FeedbackRequest { rating, feedback } = body::parse(body)?;
+    Ok((rating as i64, feedback))
 }
 
 async fn feedback(

@@ -15,20 +15,24 @@ pub(crate) mod bake;
 pub(crate) mod photo_jobs;
 mod picture;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
 use axum::routing::{get, post};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::clock;
 use crate::error::{ApiError, Resource};
 use crate::http::auth::ApiCaller;
+use crate::http::body;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
-use crate::http::validate::{FieldErrors, Fields};
-use crate::resources::characters;
+use crate::http::validate::FieldErrors;
+use crate::resources::characters::{CharacterSettings, RestSettings};
 use crate::state::AppState;
 use crate::store::custom_avatar::{self as table, Draft, Row};
 use crate::store::{self, new_id};
@@ -40,9 +44,6 @@ const NOT_FOUND: ApiError = ApiError::NotFound(Resource::CustomAvatar);
 const MAX_BODY_BYTES: usize = 14 << 20;
 /// Maximum length of a drawn avatar's name, and of its voice's name, in characters.
 const MAX_NAME_CHARS: usize = 200;
-/// The fields of a request with a character.
-const DRAWN_AVATAR_FIELDS: [&str; 8] =
-    ["avatar_name", "gender", "is_private", "character", "rest", "voice", "input_image", "landmarks"];
 /// Maximum number of unfinished drawing jobs of one workspace, including those in progress: one
 /// takes a minute.
 const MAX_QUEUED_DRAWINGS: i64 = 8;
@@ -84,7 +85,7 @@ fn to_json(row: &Row) -> Value {
 #[derive(Debug)]
 pub(crate) struct NewCustomAvatar {
     name: String,
-    gender: String,
+    gender: &'static str,
     is_private: bool,
     /// JSON, for a picture.
     picture_source: Option<String>,
@@ -92,61 +93,153 @@ pub(crate) struct NewCustomAvatar {
     character: Option<String>,
 }
 
-pub(crate) fn parse_new_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
-    let errors = FieldErrors::default();
-    let fields = Fields::body(body, &errors)?;
-    let is_drawn = fields.raw("character").is_some_and(|c| !c.is_null());
-    let name = if is_drawn {
-        fields.required_with_max("avatar_name", MAX_NAME_CHARS)
-    } else {
-        fields.required("avatar_name")
-    };
-    if name.chars().any(char::is_control) {
-        fields.add_error("avatar_name", "must not contain control characters");
+#[cfg(test)]
+impl NewCustomAvatar {
+    pub(crate) fn to_json(&self) -> Value {
+        let parsed =
+            |text: &Option<String>| text.as_deref().map(|text| serde_json::from_str::<Value>(text).unwrap());
+        json!({
+            "name": self.name,
+            "gender": self.gender,
+            "is_private": self.is_private,
+            "source": parsed(&self.picture_source),
+            "character": parsed(&self.character),
+        })
     }
-    if is_drawn {
-        fields.reject_unknown(&DRAWN_AVATAR_FIELDS);
-    }
-    let gender = fields.required("gender");
-    if !gender.is_empty() && !["male", "female"].contains(&gender.as_str()) {
-        fields.add_error("gender", "must be one of male, female");
-    }
-    if fields.raw("landmarks").is_some_and(|l| !l.is_null() && !l.is_array() && !l.is_object()) {
-        fields.add_error("landmarks", "must be an array or an object");
-    }
-    let is_private = fields.boolean("is_private").unwrap_or(false);
-    let (mut picture_source, mut character) = (None, None);
-    if is_drawn {
-        if fields.text("input_image").is_some_and(|image| !image.is_empty()) {
-            fields.add_error("input_image", "must not come with a character");
-        }
-        character = Some(parse_character(&fields, &gender).to_string());
-    } else {
-        let image = fields.required("input_image");
-        if !image.is_empty()
-            && let Err(reason) = picture::check_data_uri(&image)?
-        {
-            fields.add_error("input_image", reason);
-        }
-        let landmarks = fields.raw("landmarks");
-        picture_source = Some(json!({"input_image": image, "landmarks": landmarks}).to_string());
-    }
-    errors.into_result(NewCustomAvatar { name, gender, is_private, picture_source, character })
 }
 
-/// The character part of a request: the fields of an avatar file, as they were given.
-fn parse_character(fields: &Fields<'_>, gender: &str) -> Value {
-    let voice = fields.text("voice").filter(|voice| !voice.trim().is_empty());
+/// The sex of an avatar.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Gender {
+    #[default]
+    Male,
+    Female,
+}
+
+impl Gender {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Male => "male",
+            Self::Female => "female",
+        }
+    }
+}
+
+/// A request for an avatar that is drawn from a character.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DrawnAvatarBody {
+    #[schemars(length(min = 1, max = MAX_NAME_CHARS))]
+    avatar_name: String,
+    #[schemars(extend("minLength" = 1))]
+    gender: Gender,
+    is_private: Option<bool>,
+    character: CharacterSettings,
+    #[serde(default)]
+    rest: RestSettings,
+    /// Name of a built-in voice; null = one that suits `gender`.
+    voice: Option<String>,
+    /// Must be empty.
+    input_image: Option<String>,
+    /// Ignored.
+    #[expect(dead_code, reason = "only its type is checked")]
+    landmarks: Option<Landmarks>,
+}
+
+/// A request for an avatar from a picture.
+#[derive(Default, Deserialize, JsonSchema)]
+pub(crate) struct PhotoAvatarBody {
+    #[schemars(length(min = 1))]
+    avatar_name: String,
+    #[schemars(extend("minLength" = 1))]
+    gender: Gender,
+    is_private: Option<bool>,
+    /// The picture, as a base64 data URI.
+    #[schemars(length(min = 1))]
+    input_image: String,
+    landmarks: Option<Landmarks>,
+}
+
+/// Positions of facial features in a picture.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Landmarks(Value);
+
+impl JsonSchema for Landmarks {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Landmarks".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": ["array", "object"]})
+    }
+}
+
+pub(crate) fn parse_new_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
+    if body.get("character").is_some_and(|character| !character.is_null()) {
+        parse_drawn_avatar(body)
+    } else {
+        parse_photo_avatar(body)
+    }
+}
+
+fn check_name(name: &str, errors: &FieldErrors) {
+    if name.chars().any(char::is_control) {
+        errors.add("avatar_name", "must not contain control characters");
+    }
+}
+
+fn parse_drawn_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
+    let errors = FieldErrors::default();
+    let avatar: DrawnAvatarBody = body::read(body, &errors)?;
+    check_name(&avatar.avatar_name, &errors);
+    if avatar.input_image.is_some_and(|image| !image.is_empty()) {
+        errors.add("input_image", "must not come with a character");
+    }
+    let voice = avatar.voice.filter(|voice| !voice.trim().is_empty());
     if voice.as_ref().is_some_and(|voice| voice.chars().count() > MAX_NAME_CHARS) {
-        fields.add_error("voice", format!("must be at most {MAX_NAME_CHARS} characters"));
+        errors.add("voice", format!("must be at most {MAX_NAME_CHARS} characters"));
     } else if voice.as_ref().is_some_and(|voice| models::tts::resolve_voice(voice).1.is_some()) {
         let known: Vec<&str> = models::tts::Voice::ALL.iter().map(|voice| voice.name()).collect();
-        fields.add_error("voice", format!("must be one of {}", known.join(", ")));
+        errors.add("voice", format!("must be one of {}", known.join(", ")));
     }
-    json!({
-        "character": characters::read_settings(fields, "character", &characters::CHARACTER_SETTINGS),
-        "rest": characters::read_settings(fields, "rest", &characters::REST_SETTINGS),
-        "voice": voice.unwrap_or_else(|| if gender == "male" { "rms" } else { "slt" }.into()),
+    let default_voice = if avatar.gender == Gender::Male { "rms" } else { "slt" };
+    // The fields of an avatar file.
+    let character = json!({
+        "character": avatar.character,
+        "rest": avatar.rest,
+        "voice": voice.as_deref().unwrap_or(default_voice),
+    });
+    errors.into_result(NewCustomAvatar {
+        name: avatar.avatar_name,
+        gender: avatar.gender.name(),
+        is_private: avatar.is_private.unwrap_or(false),
+        picture_source: None,
+        character: Some(character.to_string()),
+    })
+}
+
+fn parse_photo_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
+    let errors = FieldErrors::default();
+    let avatar: PhotoAvatarBody = body::read(body, &errors)?;
+    check_name(&avatar.avatar_name, &errors);
+    if !avatar.input_image.trim().is_empty()
+        && let Err(reason) = picture::check_data_uri(&avatar.input_image)?
+    {
+        errors.add("input_image", reason);
+    }
+    let source = json!({"input_image": avatar.input_image, "landmarks": avatar.landmarks});
+    errors.into_result(NewCustomAvatar {
+        name: avatar.avatar_name,
+        gender: avatar.gender.name(),
+        is_private: avatar.is_private.unwrap_or(false),
+        picture_source: Some(source.to_string()),
+        character: None,
     })
 }
 
@@ -161,7 +254,7 @@ async fn create(
         workspace: &caller.workspace,
         job_id: &new_id(),
         name: &new_avatar.name,
-        gender: &new_avatar.gender,
+        gender: new_avatar.gender,
         is_private: new_avatar.is_private,
         source: new_avatar.picture_source.as_deref(),
         character: new_avatar.character.as_deref(),

@@ -11,14 +11,16 @@ use std::sync::Arc;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::routing::{delete, get, post};
 use axum::{Extension, Router};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::clock;
 use crate::error::{ApiError, ErrorText, FieldError, OrInternalError as _, Resource};
 use crate::http::auth::ApiCaller;
+use crate::http::body;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
-use crate::http::validate::{FieldErrors, Fields};
 use crate::state::AppState;
 use crate::store::knowledge_base::Content;
 use crate::store::{self, Transaction, knowledge_base};
@@ -135,12 +137,14 @@ async fn add_documents(
     })))
 }
 
-/// Name and description of a knowledge base.
-pub(crate) fn parse_update(body: Value) -> Result<[String; 2], ApiError> {
-    let errors = FieldErrors::default();
-    let fields = Fields::body(body, &errors)?;
-    let input = [fields.required("name"), fields.required("description")];
-    errors.into_result(input)
+/// New name and description of a knowledge base.
+#[derive(Default, Deserialize, JsonSchema)]
+#[schemars(rename = "KnowledgeBody")]
+pub(crate) struct UpdateRequest {
+    #[schemars(length(min = 1))]
+    pub(crate) name: String,
+    #[schemars(length(min = 1))]
+    pub(crate) description: String,
 }
 
 async fn update(
@@ -149,7 +153,7 @@ async fn update(
     Path(id): Path<String>,
     Json(body): Json,
 ) -> JsonResult {
-    let [name, description] = parse_update(body)?;
+    let UpdateRequest { name, description } = body::parse(body)?;
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let mut tx = state.store.begin_write().await.or_internal_error(READ_FAILED)?;
     let found =

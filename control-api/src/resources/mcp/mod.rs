@@ -5,7 +5,7 @@ mod http;
 mod legacy_sse;
 pub(crate) mod session;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -19,7 +19,7 @@ use crate::http::auth::ApiCaller;
 use crate::http::body;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
-use crate::http::validate::{FieldErrors, body_object};
+use crate::http::validate::FieldErrors;
 use crate::resources::document_resource::{self, DocumentResource};
 use crate::resources::secret_headers::{self, SecretHeaders};
 use crate::state::AppState;
@@ -42,18 +42,13 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .layer(Extension(ErrorText::uniform(MCP.read_error)))
 }
 
-/// The schema of a request.
-static REQUEST_SCHEMA: LazyLock<Value> = LazyLock::new(body::schema_of::<McpDocument>);
-
 /// Parses an MCP configuration. `old` are the header values of the one that it replaces.
 pub(crate) fn parse(
     body: Value,
     old: Option<&SecretHeaders>,
 ) -> Result<(McpDocument, SecretHeaders), ApiError> {
     let errors = FieldErrors::default();
-    let map = body_object(body, &errors)?;
-    let checked = body::check(&REQUEST_SCHEMA, Value::Object(map), &errors);
-    let mut mcp: McpDocument = body::convert(checked, &errors);
+    let mut mcp: McpDocument = body::read(body, &errors)?;
     let headers =
         secret_headers::take_values(&mut mcp.request_config.headers, "request_config.headers", old, &errors);
     errors.into_result((mcp, headers))
