@@ -1,7 +1,10 @@
 //! The wall clock of this plane: µs since the Unix epoch, and its text formats.
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Serialize, Serializer};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
@@ -25,6 +28,30 @@ pub(crate) fn to_iso8601(at: Micros) -> String {
         .ok()
         .and_then(|t| t.format(&format).ok())
         .unwrap_or_else(|| "1970-01-01T00:00:00.000Z".into())
+}
+
+/// A time in a response, as [`to_iso8601`] writes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Iso8601(pub(crate) Micros);
+
+impl Serialize for Iso8601 {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&to_iso8601(self.0))
+    }
+}
+
+impl JsonSchema for Iso8601 {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Iso8601".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "format": "date-time"})
+    }
 }
 
 /// The first instant of a day in the format `YYYY-MM-DD`.

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::store::crash_points::CrashHook;
@@ -207,7 +208,7 @@ impl Default for Limits {
 }
 
 /// One entry of `media.ice_servers`, as a browser's `RTCIceServer`.
-#[derive(Clone, Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct IceServer {
     /// `stun:` and `turn:` URLs.
     pub urls: Vec<String>,
@@ -226,7 +227,7 @@ impl fmt::Debug for IceServer {
 }
 
 /// A stock avatar, as in the response of `GET /v1/ext/avatars`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StockAvatar {
     /// Id used when an agent is created.
     pub avatar_key_id: String,

@@ -5,12 +5,38 @@
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::store;
 
+/// The body of most errors.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Error")]
+pub(crate) struct ErrorBody<'a> {
+    error: &'a str,
+}
+
+/// The body of an error of the request itself.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Invalid")]
+pub(crate) struct InvalidBody<'a> {
+    error: &'a str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    details: &'a [FieldError],
+}
+
+/// The body of an error that depends on the server's state.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "NoCapacity")]
+pub(crate) struct NoCapacityBody<'a> {
+    error: &'a str,
+    reason: &'a str,
+}
+
 /// One invalid field of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct FieldError {
     /// Path of the field, such as `avatars[0].config.stt.min_endpointing_delay`.
     pub(crate) field: String,
@@ -172,34 +198,30 @@ impl Resource {
         match self {
             Self::Agent => json!({"message": "Agent details not found"}),
             Self::Template => json!({"message": "Template not found"}),
-            Self::Conversation => json!({"error": "Conversation not found"}),
+            Self::Conversation => json!(ErrorBody { error: "Conversation not found" }),
             Self::Tool => json!({"message": "Tool not found"}),
             Self::Guardrail => json!({"message": "Guardrail not found"}),
-            Self::Mcp => json!({"error": "MCP not found"}),
+            Self::Mcp => json!(ErrorBody { error: "MCP not found" }),
             Self::KnowledgeBase => json!({"message": "Knowledge Base not found"}),
             Self::Document => json!({"message": "Document not found"}),
             Self::CustomAvatar => json!({"message": "Custom avatar not found"}),
             Self::DeadLetter => json!({"message": "Dead letter not found"}),
             Self::ApiKey => json!({"message": "API key not found"}),
-            Self::Route => json!({"error": "Not found"}),
+            Self::Route => json!(ErrorBody { error: "Not found" }),
         }
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let error = |text: &str| json!({"error": text});
+        let error = |error: &str| json!(ErrorBody { error });
+        let with_reason = |error: &str, reason: &str| json!(NoCapacityBody { error, reason });
         let (status, body) = match &self {
             Self::Unauthorized => {
                 (StatusCode::UNAUTHORIZED, error("Unauthorized: not a valid authorization api key"))
             }
-            Self::Invalid(errors) if errors.is_empty() => {
-                (StatusCode::BAD_REQUEST, error("Invalid request body"))
-            }
-            Self::Invalid(errors) => {
-                let details: Vec<Value> =
-                    errors.iter().map(|f| json!({"field": f.field, "reason": f.reason})).collect();
-                (StatusCode::BAD_REQUEST, json!({"error": "Invalid request body", "details": details}))
+            Self::Invalid(details) => {
+                (StatusCode::BAD_REQUEST, json!(InvalidBody { error: "Invalid request body", details }))
             }
             Self::BadRequest(text) => (StatusCode::BAD_REQUEST, error(text)),
             Self::NotFound(what) => (StatusCode::NOT_FOUND, what.not_found_body()),
@@ -217,21 +239,19 @@ impl IntoResponse for ApiError {
             Self::UnknownHost => (StatusCode::MISDIRECTED_REQUEST, error("Unknown host")),
             Self::RateLimited(_) => (StatusCode::TOO_MANY_REQUESTS, error("Too many requests")),
             Self::QueueFull(reason) => {
-                (StatusCode::TOO_MANY_REQUESTS, json!({"error": "Too many requests", "reason": reason}))
+                (StatusCode::TOO_MANY_REQUESTS, with_reason("Too many requests", reason))
             }
             Self::WorkspaceLimit { field, reason, .. } => (
                 StatusCode::TOO_MANY_REQUESTS,
-                json!({"error": "Workspace limit reached", "details": [{"field": field, "reason": reason}]}),
+                json!(InvalidBody {
+                    error: "Workspace limit reached",
+                    details: &[FieldError { field: (*field).into(), reason: reason.clone() }],
+                }),
             ),
-            Self::NoCapacity(reason) => {
-                (StatusCode::SERVICE_UNAVAILABLE, json!({"error": "No capacity", "reason": reason}))
-            }
+            Self::NoCapacity(reason) => (StatusCode::SERVICE_UNAVAILABLE, with_reason("No capacity", reason)),
             Self::StoreUnwritable(cause) | Self::StoreOutage(cause) => {
                 tracing::warn!(%cause, "write request rejected");
-                (
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    json!({"error": "Service unavailable", "reason": STORE_UNWRITABLE}),
-                )
+                (StatusCode::SERVICE_UNAVAILABLE, with_reason("Service unavailable", STORE_UNWRITABLE))
             }
             Self::Internal(text, cause) => {
                 tracing::error!(%cause, "{text}");

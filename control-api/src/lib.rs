@@ -18,11 +18,12 @@
 //! | `store/` | the database, one file per table; encryption of secrets |
 //! | `config`, `error` | configuration; every error response, with its exact bytes |
 //! | `state/` | what handlers share, and the handles through which they reach background tasks |
-//! | `web/`, `openapi/` | the pages; the description of the interface |
+//! | `web/`, `operations/` | the pages; the table of operations |
 //! | `http/` | connections, authentication, extraction and validation of requests |
 //! | `webhooks/`, `events/`, `cluster/` | delivery; storage of events; servers that share a database |
 //! | `resources/`, `join/` | the REST resources; what a client uses to join |
 //! | `ops/` | health and metrics |
+//! | `openapi/` | the description of the interface |
 //! | `router`, `background`, `app` | all routes; the background tasks; opens and runs everything |
 //!
 //! One file or folder per resource. Each has its `routes()`, and `router.rs` combines them. A
@@ -43,6 +44,7 @@ mod http;
 mod join;
 pub mod keys;
 pub mod openapi;
+mod operations;
 mod ops;
 mod resources;
 mod router;

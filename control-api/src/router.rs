@@ -11,31 +11,14 @@ use crate::http::{console_session, cors, security_headers};
 use crate::join::{about, embed, signaling};
 use crate::openapi;
 use crate::ops::{health, metrics};
-use crate::resources::{
-    agents, api_keys, avatars, characters, conversations, custom_avatars, dead_letters, guardrails,
-    knowledge, mcp, meetings, providers, templates, tools,
-};
+use crate::resources;
 use crate::state::AppState;
 use crate::web::Pages;
 
 pub(crate) fn router(state: &Arc<AppState>) -> Router {
     let pages = Pages::new(&json!(state.config.ice_servers));
-    let api_routes = Router::new()
-        .merge(agents::routes())
-        .merge(api_keys::routes())
-        .merge(avatars::routes())
-        .merge(characters::routes())
-        .merge(conversations::routes())
-        .merge(custom_avatars::routes())
-        .merge(dead_letters::routes())
-        .merge(guardrails::routes())
-        .merge(knowledge::routes())
-        .merge(mcp::routes())
-        .merge(meetings::routes())
+    let api_routes = resources::routes()
         .merge(openapi::routes())
-        .merge(providers::routes())
-        .merge(templates::routes())
-        .merge(tools::routes())
         // Set here, so that a preflight request, for which no route exists, reaches the layer.
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed);
     let api_routes = match cors::layer(&state.config.cors_origins) {

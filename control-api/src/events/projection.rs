@@ -8,8 +8,9 @@ use conversation::event::{Event, EventEnvelope};
 use conversation::id::ConversationId;
 use conversation::time::Time;
 use conversation::view::{ConversationView, speech_id};
+use serde_json::json;
 
-use super::record;
+use super::record::{self, StoredRecord};
 use crate::clock::{self, Micros};
 use crate::state::event_storage::EventStorage;
 use crate::state::guardrail_callback::{GuardrailCallback, PendingCallback};
@@ -87,7 +88,7 @@ impl Projection {
             // Events after the end (a tool's result) belong to the record too.
             (_, Some(reason)) => StatusChange::Ended {
                 reason: record::end_reason_name(reason),
-                record: record::projection_to_json(&self.view, &self.row.id, self.started_at).to_string(),
+                record: json!(StoredRecord::new(&self.view, &self.row.id, self.started_at)).to_string(),
                 at,
             },
             (Event::Joined { .. }, None) => StatusChange::Joined(at),

@@ -1,12 +1,16 @@
 //! The REST representation of a conversation: the projection of its events, and the other columns
 //! of its row.
 
+use std::borrow::Cow;
+
 use conversation::event::{EndReason, Role};
 use conversation::time::Time;
 use conversation::view::{ConversationView, round_to_millis};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::clock::{self, Micros, to_iso8601};
+use crate::clock::{self, Iso8601, Micros, to_iso8601};
 use crate::scope::Scope;
 use crate::state::AppState;
 use crate::state::join_token::Claims;
@@ -26,38 +30,60 @@ pub(crate) fn end_reason_name(reason: EndReason) -> &'static str {
     }
 }
 
-/// The part of a record that follows from the events. `base`: wall clock time of the conversation's
-/// start.
-pub(crate) fn projection_to_json(view: &ConversationView, id: &str, started_at: Micros) -> Value {
-    let wall_clock = |at: Time| Value::from(to_iso8601(started_at.saturating_add(at.as_micros() as Micros)));
-    let transcript: Vec<Value> = view
-        .transcript()
-        .map(|item| {
-            let role = if item.role == Role::User { "user" } else { "assistant" };
-            json!({
-                "timestamp": wall_clock(item.started_at),
-                "role": role,
-                "content": item.text,
-                "conversation_id": id,
-                "message_timestamp": round_to_millis(item.started_at.as_seconds()),
-            })
-        })
-        .collect();
-    json!({
-        "transcript": transcript,
-        "chat_history": view.chat_history(wall_clock),
-        "snippets": view.snippets_json(),
-        // Every call sends video for its whole duration, unless the page requested none, which no
-        // event records.
-        "usage_json": view.usage_json(view.duration()).to_string(),
-        "warnings": view.warnings,
-        "turns": view.turns,
-    })
+/// The part of a record that follows from the events. Stored with an ended conversation.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct StoredRecord {
+    pub(crate) transcript: Vec<TranscriptEntry>,
+    chat_history: Value,
+    snippets: Value,
+    usage_json: String,
+    warnings: Vec<String>,
+    pub(crate) turns: Value,
+}
+
+/// One utterance of a transcript.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct TranscriptEntry {
+    #[schemars(extend("format" = "date-time"))]
+    timestamp: String,
+    #[schemars(extend("enum" = ["user", "assistant"]))]
+    pub(crate) role: Cow<'static, str>,
+    pub(crate) content: String,
+    #[schemars(extend("format" = "uuid"))]
+    conversation_id: String,
+    /// Seconds since the start of the conversation.
+    message_timestamp: f64,
+}
+
+impl StoredRecord {
+    /// `started_at`: wall clock time of the conversation's start.
+    pub(crate) fn new(view: &ConversationView, id: &str, started_at: Micros) -> Self {
+        let wall_clock = |at: Time| to_iso8601(started_at.saturating_add(at.as_micros() as Micros));
+        let transcript = view.transcript().map(|item| TranscriptEntry {
+            timestamp: wall_clock(item.started_at),
+            role: if item.role == Role::User { "user" } else { "assistant" }.into(),
+            content: item.text.clone(),
+            conversation_id: id.to_owned(),
+            message_timestamp: round_to_millis(item.started_at.as_seconds()),
+        });
+        Self {
+            transcript: transcript.collect(),
+            chat_history: view.chat_history(|at| wall_clock(at).into()),
+            snippets: view.snippets_json(),
+            // Every call sends video for its whole duration, unless the page requested none, which
+            // no event records.
+            usage_json: view.usage_json(view.duration()).to_string(),
+            warnings: view.warnings.clone(),
+            turns: json!(view.turns),
+        }
+    }
 }
 
 /// The projection in a record: stored with an ended conversation, otherwise computed from its
 /// events.
-pub(crate) async fn load_projection(state: &AppState, row: &Row) -> store::Result<Value> {
+pub(crate) async fn load_projection(state: &AppState, row: &Row) -> store::Result<StoredRecord> {
     if let Some(record) = &row.record {
         return serde_json::from_str(record)
             .map_err(|e| store::Error::CorruptRow("conversation", e.to_string()));
@@ -68,7 +94,7 @@ pub(crate) async fn load_projection(state: &AppState, row: &Row) -> store::Resul
             view.apply(&event);
         }
     }
-    Ok(projection_to_json(&view, &row.id, row.joined_at.unwrap_or(row.created_at)))
+    Ok(StoredRecord::new(&view, &row.id, row.joined_at.unwrap_or(row.created_at)))
 }
 
 /// The session token of a conversation.
@@ -90,67 +116,129 @@ fn join_link_without_token(row: &Row, base: &str) -> String {
     format!("{base}/join/{}", row.id)
 }
 
-fn parse_or_null(text: Option<&str>) -> Value {
-    text.and_then(|t| serde_json::from_str(t).ok()).unwrap_or(Value::Null)
+/// The fields of both representations.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ConversationFields<'a> {
+    #[schemars(extend("format" = "uuid"))]
+    id: &'a str,
+    #[schemars(extend("format" = "uuid"))]
+    agent_id: &'a str,
+    agent_name: &'a str,
+    avatar_id: &'a str,
+    user_id: Option<&'a str>,
+    user_name: Option<&'a str>,
+    /// JSON: a text or an object.
+    context: Option<&'a str>,
+    #[schemars(extend("enum" = ["STARTED", "IN_PROGRESS", "ENDED"]))]
+    status: &'a str,
+    end_reason: Option<&'a str>,
+    #[serde(rename = "type")]
+    kind: Option<&'a str>,
+    #[schemars(with = "Option<Map<String, Value>>")]
+    meta_data: Option<Value>,
+    feedback: Option<&'a str>,
+    rating: Option<i64>,
+    #[schemars(extend("enum" = ["pending", "completed"]))]
+    usage_status: &'static str,
+    is_active: bool,
+    created_at: Iso8601,
+    updated_at: Iso8601,
+    joined_at: Option<Iso8601>,
+    ended_at: Option<Iso8601>,
 }
 
-/// The fields of both forms, without the projection.
-fn common_fields(row: &Row) -> Map<String, Value> {
-    let fields = json!({
-        "id": row.id,
-        "agent_id": row.agent,
-        "agent_name": row.agent_name,
-        "avatar_id": row.avatar_id,
-        "user_id": row.user_id,
-        "user_name": row.user_name,
-        "context": row.context,
-        "status": row.status,
-        "end_reason": row.end_reason,
-        "type": row.kind,
-        "meta_data": parse_or_null(row.meta_data.as_deref()),
-        "feedback": row.feedback,
-        "rating": row.rating,
-        "usage_status": if row.status == ENDED { "completed" } else { "pending" },
-        "is_active": row.status != ENDED,
-        "created_at": to_iso8601(row.created_at),
-        "updated_at": to_iso8601(row.updated_at),
-        "joined_at": row.joined_at.map(to_iso8601),
-        "ended_at": row.ended_at.map(to_iso8601),
-    });
-    match fields {
-        Value::Object(map) => map,
-        _ => Map::new(),
+impl<'a> ConversationFields<'a> {
+    fn new(row: &'a Row) -> Self {
+        let is_ended = row.status == ENDED;
+        Self {
+            id: &row.id,
+            agent_id: &row.agent,
+            agent_name: &row.agent_name,
+            avatar_id: &row.avatar_id,
+            user_id: row.user_id.as_deref(),
+            user_name: row.user_name.as_deref(),
+            context: row.context.as_deref(),
+            status: &row.status,
+            end_reason: row.end_reason.as_deref(),
+            kind: row.kind.as_deref(),
+            meta_data: row.meta_data.as_deref().and_then(|text| serde_json::from_str(text).ok()),
+            feedback: row.feedback.as_deref(),
+            rating: row.rating,
+            usage_status: if is_ended { "completed" } else { "pending" },
+            is_active: !is_ended,
+            created_at: Iso8601(row.created_at),
+            updated_at: Iso8601(row.updated_at),
+            joined_at: row.joined_at.map(Iso8601),
+            ended_at: row.ended_at.map(Iso8601),
+        }
     }
+}
+
+/// A conversation in a list.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ListedConversation<'a> {
+    #[serde(flatten)]
+    fields: ConversationFields<'a>,
+    /// The page where a user joins; without its token if the key may not hold conversations.
+    join_link: String,
+    job_id: Option<String>,
+    /// JSON.
+    usage_json: String,
+    #[schemars(with = "Map<String, Value>")]
+    snippets: Value,
+    #[schemars(with = "Map<String, Value>")]
+    chat_history: Value,
+}
+
+/// A conversation with its transcript.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Conversation<'a> {
+    #[serde(flatten)]
+    fields: ConversationFields<'a>,
+    is_recorded: bool,
+    recording_url: String,
+    transcript: Vec<TranscriptEntry>,
+    #[schemars(with = "Map<String, Value>")]
+    chat_history: Value,
+    #[schemars(with = "Map<String, Value>")]
+    snippets: Value,
+    /// JSON.
+    usage_json: String,
+    warnings: Vec<String>,
 }
 
 /// An element of the list, as an API key with this scope sees it.
-pub(crate) fn list_item(
+pub(crate) fn list_item<'a>(
     state: &AppState,
-    row: &Row,
-    mut projection: Value,
+    row: &'a Row,
+    projection: StoredRecord,
     base: &str,
     scope: Scope,
-) -> Value {
-    let mut record = common_fields(row);
-    let link =
+) -> ListedConversation<'a> {
+    let join_link =
         if scope < Scope::Operate { join_link_without_token(row, base) } else { join_link(state, row, base) };
-    record.insert("join_link".into(), link.into());
-    record.insert("job_id".into(), Value::Null);
-    for name in ["usage_json", "snippets", "chat_history"] {
-        record.insert(name.into(), projection[name].take());
+    ListedConversation {
+        fields: ConversationFields::new(row),
+        join_link,
+        job_id: None,
+        usage_json: projection.usage_json,
+        snippets: projection.snippets,
+        chat_history: projection.chat_history,
     }
-    Value::Object(record)
 }
 
 /// The single-record form.
-pub(crate) fn detail(row: &Row, mut projection: Value) -> Value {
-    let mut record = common_fields(row);
-    record.insert("is_recorded".into(), false.into());
-    record.insert("recording_url".into(), "".into());
-    for name in ["transcript", "chat_history", "snippets", "usage_json", "warnings"] {
-        record.insert(name.into(), projection[name].take());
+pub(crate) fn detail(row: &Row, projection: StoredRecord) -> Conversation<'_> {
+    Conversation {
+        fields: ConversationFields::new(row),
+        is_recorded: false,
+        recording_url: String::new(),
+        transcript: projection.transcript,
+        chat_history: projection.chat_history,
+        snippets: projection.snippets,
+        usage_json: projection.usage_json,
+        warnings: projection.warnings,
     }
-    Value::Object(record)
 }
 
 /// Whether the time for the first join has expired.

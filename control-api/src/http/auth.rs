@@ -10,7 +10,7 @@ use axum::http::request::Parts;
 use crate::clock;
 use crate::error::{ApiError, ErrorText};
 use crate::http::console_session;
-use crate::openapi;
+use crate::operations;
 use crate::scope::Scope;
 use crate::state::AppState;
 use crate::state::api_key::{KeyHash, hash_key, to_hex};
@@ -44,7 +44,7 @@ pub(crate) async fn authenticate(state: &AppState, hash: &KeyHash) -> Result<(Ar
 fn required_scope(parts: &Parts) -> Scope {
     let route = parts.extensions.get::<MatchedPath>();
     route
-        .and_then(|route| openapi::required_scope(&parts.method, route.as_str()))
+        .and_then(|route| operations::required_scope(&parts.method, route.as_str()))
         .unwrap_or(Scope::Administer)
 }
 

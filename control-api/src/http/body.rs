@@ -235,7 +235,7 @@ impl SchemaCheck<'_> {
         let mut checked = Map::new();
         if let Some(Value::Object(properties)) = schema.get("properties") {
             for (name, property) in properties {
-                let found = map.remove(name);
+                let found = map.shift_remove(name);
                 let path = join(path, name);
                 let required = is_required(schema, name);
                 match self.check_property(required, property, found, &path) {

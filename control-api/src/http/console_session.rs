@@ -27,7 +27,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::clock::{self, Micros};
 use crate::error::ApiError;
@@ -86,8 +85,7 @@ impl Session {
         self.until = clock::now() + SESSION_LIFETIME;
         let plain = serde_json::to_vec(&self).expect("a session serializes to JSON");
         let sealed = URL_SAFE_NO_PAD.encode(state.vault.seal(SEAL_CONTEXT, &plain));
-        let body =
-            axum::Json(json!({"prefix": self.prefix, "scope": scope.name(), "csrf_token": self.csrf_token}));
+        let body = axum::Json(SessionResponse { prefix: &self.prefix, scope, csrf_token: &self.csrf_token });
         (set_cookie(state, &sealed, ""), body).into_response()
     }
 }
@@ -110,6 +108,17 @@ pub(crate) async fn session_key_hash(
     let csrf_matches =
         |session: &Session| verify_slices_are_equal(token.as_bytes(), session.csrf_token.as_bytes()).is_ok();
     Ok(session.filter(csrf_matches).map(|session| session.hash))
+}
+
+/// The session, for its page.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Session")]
+pub(crate) struct SessionResponse<'a> {
+    /// The beginning of the key.
+    prefix: &'a str,
+    scope: Scope,
+    /// For the header `x-csrf-token`.
+    csrf_token: &'a str,
 }
 
 /// A log-in.

@@ -10,6 +10,7 @@ pub(crate) mod extract;
 pub(crate) mod key_usage_writer;
 pub(crate) mod peer;
 pub(crate) mod quota;
+pub(crate) mod responses;
 pub(crate) mod security_headers;
 pub(crate) mod serve;
 pub(crate) mod validate;

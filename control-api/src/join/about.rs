@@ -7,10 +7,11 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::routing::get;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use crate::error::ApiError;
 use crate::http::extract::Path;
+use crate::http::responses::JsonResult;
 use crate::join::signaling;
 use crate::state::AppState;
 use crate::store::agent::Agent;
@@ -20,11 +21,19 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().route("/join/{conversation_id}/about", get(about))
 }
 
+/// What the call page shows before the call.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct About {
+    /// Status of the conversation.
+    status: String,
+    persona_name: String,
+}
+
 async fn about(
     State(state): State<Arc<AppState>>,
     Path(id): Path<String>,
     request: Request,
-) -> Result<axum::Json<Value>, ApiError> {
+) -> JsonResult<About> {
     let (parts, _) = request.into_parts();
     let claims = signaling::verify_token_for(&state, &parts, &id)?;
     let row = signaling::find_joinable(&state, &claims).await?;
@@ -32,5 +41,6 @@ async fn about(
     let avatar = agent.settings.first_avatar();
     // The avatar's persona name, otherwise the agent's name.
     let persona = avatar.persona_name.as_deref().filter(|name| !name.trim().is_empty());
-    Ok(axum::Json(json!({"status": row.status, "persona_name": persona.unwrap_or(&row.agent_name)})))
+    let persona_name = persona.unwrap_or(&row.agent_name).to_owned();
+    Ok(axum::Json(About { status: row.status, persona_name }))
 }

@@ -18,7 +18,7 @@ use crate::http::body;
 use crate::http::extract::{BaseUrl, Json, Path};
 use crate::http::peer::Peer;
 use crate::http::validate::FieldErrors;
-use crate::resources::conversations::{self, ContextValue, NewConversation};
+use crate::resources::conversations::{self, ContextValue, JoinResponse, NewConversation};
 use crate::state::AppState;
 use crate::store::agent::Agent;
 use crate::store::{self, json_record};
@@ -106,7 +106,7 @@ async fn create_conversation(
     peer: Peer,
     headers: HeaderMap,
     request: Request,
-) -> Result<axum::Json<Value>, ApiError> {
+) -> Result<axum::Json<JoinResponse>, ApiError> {
     state.check_rate_limit(&state.rate_limits.embeds, peer)?;
     let Json(body) = <Json>::from_request(request, &()).await?;
     let [user_name, user_id, context] = parse_visitor(body)?;

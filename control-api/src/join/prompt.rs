@@ -4,6 +4,7 @@
 use conversation::input::Command;
 use serde_json::Value;
 
+use crate::events::record::StoredRecord;
 use crate::state::AppState;
 use crate::store;
 use crate::store::agent::Agent;
@@ -14,10 +15,6 @@ const MAX_NAME_CHARS: usize = 100;
 
 /// Maximum number of bytes of earlier conversations in a prompt.
 const MAX_MEMORY_BYTES: usize = 4000;
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
-}
 
 /// Whether name and context come from the visitor.
 fn is_from_visitor(row: &Row, agent: &Agent) -> bool {
@@ -162,10 +159,9 @@ fn quote(words: &str) -> String {
 fn format_memory(records: &[String]) -> String {
     let mut lines = Vec::new();
     for record in records.iter().rev() {
-        let record: Value = serde_json::from_str(record).unwrap_or_default();
-        for entry in record["transcript"].as_array().into_iter().flatten() {
-            let words = remove_invisible(text(&entry["content"]));
-            lines.push(format!("{}: {}", text(&entry["role"]), quote(&words)));
+        let record: StoredRecord = serde_json::from_str(record).unwrap_or_default();
+        for entry in record.transcript {
+            lines.push(format!("{}: {}", entry.role, quote(&remove_invisible(&entry.content))));
         }
     }
     let mut size = 0;

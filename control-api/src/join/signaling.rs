@@ -30,8 +30,8 @@ use axum::routing::{any, patch, post};
 use conversation::id::ConversationId;
 use engine_api::{AcceptedOffer, Caller, Offer, OfferError};
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use tracing::Instrument as _;
 
 use crate::error::ApiError;
@@ -299,6 +299,23 @@ enum OfferType {
     Offer,
 }
 
+/// The answer to an offer, in the format of RTVI clients.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Answer {
+    sdp: String,
+    /// Always `answer`.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    pc_id: String,
+}
+
+/// The response to ICE candidates.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Taken {
+    #[schemars(extend("enum" = ["success"]))]
+    status: &'static str,
+}
+
 /// ICE candidates, in the format of RTVI clients.
 #[derive(Default, Deserialize, JsonSchema)]
 #[schemars(rename = "Candidates")]
@@ -357,7 +374,7 @@ async fn rtvi_offer(
         validate_candidates(&bytes)?;
         // The client waits for this response before it reports "connected".
         find_joinable(&state, &claims).await?;
-        return Ok(axum::Json(json!({"status": "success"})).into_response());
+        return Ok(axum::Json(Taken { status: "success" }).into_response());
     }
     let value: Value = serde_json::from_slice(&bytes).map_err(|_| ApiError::Invalid(Vec::new()))?;
     let (sdp, replaces, restart) = parse_offer(value)?;
@@ -365,6 +382,6 @@ async fn rtvi_offer(
     // The path does not contain the conversation's id.
     let accepted =
         submit_offer(&state, &row, peer, sdp, replaces, restart).instrument(call_span(claims.sub)).await?;
-    Ok(axum::Json(json!({"sdp": accepted.answer, "type": "answer", "pc_id": accepted.connection}))
+    Ok(axum::Json(Answer { sdp: accepted.answer, kind: "answer", pc_id: accepted.connection })
         .into_response())
 }

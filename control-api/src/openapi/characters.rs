@@ -1,55 +1,8 @@
-//! Schemas of characters, built from the list of their settings.
+//! Schemas of the editor for characters, whose types belong to the renderer.
 
-use models::face::character_schema::{self, Setting, SettingKind, decimal_value};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::json_schema::{list, nullable_type, object, schema_ref, string_enum, text};
-
-/// The schema of a setting's value. Null means the same as absent.
-fn setting_schema(kind: SettingKind) -> Value {
-    match kind {
-        SettingKind::Slider { min, max, .. } => {
-            let (min, max) = (decimal_value(min), decimal_value(max));
-            json!({"type": ["number", "null"], "minimum": min, "maximum": max})
-        }
-        SettingKind::Integer { max } => {
-            json!({"type": ["integer", "null"], "minimum": 0, "maximum": max})
-        }
-        SettingKind::Flag => nullable_type("boolean"),
-        SettingKind::Colour { .. } => json!({"type": ["string", "null"], "pattern": "^#[0-9a-fA-F]{6}$"}),
-        SettingKind::Choice { choices } => {
-            let all: Vec<Value> = choices.iter().map(|c| json!(c)).chain([Value::Null]).collect();
-            json!({"type": ["string", "null"], "enum": all})
-        }
-    }
-}
-
-/// An object with these settings and no others.
-fn settings_schema(settings: &[Setting]) -> Value {
-    let mut properties = Map::new();
-    for setting in settings {
-        match setting.name.split_once(['.', '[']) {
-            None => {
-                properties.insert(setting.name.into(), setting_schema(setting.kind));
-            }
-            Some((name, _)) if setting.name.contains('[') => {
-                let count = settings.iter().filter(|s| s.name.starts_with(&format!("{name}["))).count();
-                let mut item = setting_schema(setting.kind);
-                item["type"] = json!("string");
-                let array =
-                    json!({"type": ["array", "null"], "items": item, "minItems": count, "maxItems": count});
-                properties.insert(name.into(), array);
-            }
-            Some((name, field)) => {
-                let under = properties.entry(name).or_insert_with(
-                    || json!({"type": ["object", "null"], "properties": {}, "additionalProperties": false}),
-                );
-                under["properties"][field] = setting_schema(setting.kind);
-            }
-        }
-    }
-    json!({"type": "object", "properties": properties, "additionalProperties": false})
-}
+use super::json_schema::{list, object, schema_ref, string_enum, text};
 
 /// All of these schemas, by name.
 pub(super) fn character_schemas() -> Vec<(&'static str, Value)> {
@@ -80,17 +33,5 @@ pub(super) fn character_schemas() -> Vec<(&'static str, Value)> {
         ("people*", list(person)),
         ("visemes*", list(object([("name*", text()), ("mouth*", json!({"type": "object"}))]))),
     ]);
-    let preview = object([
-        ("character*", schema_ref("Character")),
-        ("pose", schema_ref("Pose")),
-        ("size", json!({"type": "integer", "minimum": 64, "maximum": 512, "multipleOf": 2, "default": 256})),
-    ]);
-    vec![
-        ("Character", settings_schema(&character_schema::character_settings())),
-        ("Pose", settings_schema(&character_schema::pose_settings())),
-        ("Rest", settings_schema(&character_schema::rest_settings())),
-        ("Setting", setting),
-        ("CharacterSheet", character_sheet),
-        ("Preview", preview),
-    ]
+    vec![("Setting", setting), ("CharacterSheet", character_sheet)]
 }

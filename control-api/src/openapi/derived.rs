@@ -1,11 +1,34 @@
-//! Schemas that are derived from the types of stored documents: agents, templates, tools,
-//! guardrails and MCP configurations.
+//! Schemas that are derived from types: stored documents, and the bodies of requests and responses.
+//! A new body is added to one of the two lists in [`definitions`].
 
+use models::registry::Provider;
 use schemars::SchemaGenerator;
 use schemars::generate::{Contract, SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::json_schema::{id, nullable, schema_ref, text, time};
+use crate::config::StockAvatar;
+use crate::error::{ErrorBody, InvalidBody, NoCapacityBody};
+use crate::events::record::{Conversation, ListedConversation};
+use crate::http::console_session::{LogInRequest, SessionResponse};
+use crate::http::responses::{Created, Done, Message};
+use crate::join::about::About;
+use crate::join::embed::VisitorRequest;
+use crate::join::signaling::{Answer, CandidatesRequest, OfferRequest, Taken};
+use crate::ops::health::Health;
+use crate::resources::agents::shorthand::{FromTemplateRequest, ShortAgentRequest};
+use crate::resources::api_keys::{Key, NewKey, NewKeyRequest};
+use crate::resources::characters::PreviewRequest;
+use crate::resources::conversations::control::{ContextRequest, Ended, RespondRequest, SpeakRequest};
+use crate::resources::conversations::events::EventItem;
+use crate::resources::conversations::{
+    AuthRequest, ConversationRequest, CreatedConversation, FeedbackRequest, JoinResponse,
+};
+use crate::resources::custom_avatars::{CustomAvatar, DrawnAvatarBody, PhotoAvatarBody};
+use crate::resources::dead_letters::Delivery;
+use crate::resources::knowledge::{Added, KnowledgeBase, KnowledgeBaseWithDocuments, UpdateRequest};
+use crate::resources::mcp::McpCreated;
+use crate::resources::meetings::MeetingRequest;
 use crate::store::agent::{self, Agent, Template};
 use crate::store::guardrail::GuardrailDocument;
 use crate::store::mcp::McpDocument;
@@ -18,8 +41,12 @@ const DEFINITIONS_PATH: &str = "/components/schemas";
 const DOCUMENTS: [&str; 5] = ["Agent", "Template", "Tool", "Guardrail", "Mcp"];
 /// Properties that a request must have although the type has a default for them: handlers report
 /// their absence in their own words.
-const REQUIRED_IN_REQUESTS: [(&str, &[&str]); 3] =
-    [("Agent", &["avatars"]), ("Guardrail", &["name", "prompt"]), ("Mcp", &["request_config"])];
+const REQUIRED_IN_REQUESTS: [(&str, &[&str]); 4] = [
+    ("Agent", &["avatars"]),
+    ("Guardrail", &["name", "prompt"]),
+    ("Mcp", &["request_config"]),
+    ("Preview", &["character"]),
+];
 
 fn is_document(name: &str) -> bool {
     DOCUMENTS.contains(&name)
@@ -33,14 +60,31 @@ fn generator(contract: Contract) -> SchemaGenerator {
     settings.into_generator()
 }
 
-/// The named schemas of all documents and of their parts.
+/// Adds the schemas of these types, and of their parts, to the generator's definitions.
+macro_rules! add {
+    ($generator:ident: $($type:ty),+ $(,)?) => { $( $generator.subschema_for::<$type>(); )+ };
+}
+
+/// The named schemas of all documents and bodies, and of their parts.
 fn definitions(contract: Contract) -> Map<String, Value> {
+    let is_request = contract == Contract::Deserialize;
     let mut generator = generator(contract);
-    generator.subschema_for::<Agent>();
-    generator.subschema_for::<Template>();
-    generator.subschema_for::<ToolDocument>();
-    generator.subschema_for::<GuardrailDocument>();
-    generator.subschema_for::<McpDocument>();
+    add!(generator: Agent, Template, ToolDocument, GuardrailDocument, McpDocument);
+    if is_request {
+        add!(generator:
+            AuthRequest, CandidatesRequest, ContextRequest, ConversationRequest, DrawnAvatarBody,
+            FeedbackRequest, FromTemplateRequest, LogInRequest, MeetingRequest, NewKeyRequest, OfferRequest,
+            PhotoAvatarBody, PreviewRequest, RespondRequest, ShortAgentRequest, SpeakRequest, UpdateRequest,
+            VisitorRequest,
+        );
+    } else {
+        add!(generator:
+            About, Added, Answer, Conversation<'_>, Created, CreatedConversation<'_>, CustomAvatar<'_>,
+            Delivery<'_>, Done, Ended, ErrorBody<'_>, EventItem<'_>, Health, InvalidBody<'_>, JoinResponse,
+            Key<'_>, KnowledgeBase<'_>, KnowledgeBaseWithDocuments<'_>, ListedConversation<'_>, McpCreated,
+            Message, NewKey, NoCapacityBody<'_>, Provider, SessionResponse<'_>, StockAvatar, Taken,
+        );
+    }
     let mut definitions = generator.take_definitions(true);
     definitions.insert("TurnSettings".into(), agent::documented_turn_settings());
     for schema in definitions.values_mut() {
@@ -55,7 +99,7 @@ fn simplify(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
             map.retain(|name, value| match (name.as_str(), value) {
-                ("format", Value::String(format)) => !format.starts_with("uint"),
+                ("format", Value::String(format)) => !format.contains("int") && format != "double",
                 ("default", Value::Null | Value::Array(_) | Value::Object(_)) => false,
                 ("default", Value::String(text)) => !text.is_empty(),
                 _ => true,
@@ -99,6 +143,7 @@ fn request_schemas() -> Map<String, Value> {
         avatar[name] = schema_ref(schema);
     }
     schemas["Agent"]["properties"]["avatars"]["minItems"] = 1.into();
+    schemas["Preview"]["properties"]["character"] = schema_ref("Character");
     for (document, names) in REQUIRED_IN_REQUESTS {
         names.iter().for_each(|name| add_required(&mut schemas[document], name));
     }
@@ -114,10 +159,14 @@ fn request_schemas() -> Map<String, Value> {
         .collect()
 }
 
-/// Schemas of responses: every property is present.
-fn response_schemas() -> Map<String, Value> {
+/// Schemas of responses: every property is present. A part that differs from the part of the same
+/// name in requests has a name that ends in `Record`.
+fn response_schemas(requests: &Map<String, Value>) -> Map<String, Value> {
     let definitions = definitions(Contract::Serialize);
-    let name_of = |name: &str| if is_document(name) { name.to_owned() } else { format!("{name}Record") };
+    let name_of = |name: &str| match (requests.get(name), definitions.get(name)) {
+        (Some(request), Some(response)) if request != response => format!("{name}Record"),
+        _ => name.to_owned(),
+    };
     let mut schemas = Map::new();
     for (name, schema) in &definitions {
         let mut schema = schema.clone();
@@ -128,8 +177,6 @@ fn response_schemas() -> Map<String, Value> {
         }
         schemas.insert(name_of(name), schema);
     }
-    // Responses hold the records themselves.
-    schemas.shift_remove("RecordIdsRecord");
     schemas
 }
 
@@ -182,6 +229,8 @@ fn add_record_fields(name: &str, schema: &mut Value) {
 }
 
 /// All of these schemas, by name.
-pub(super) fn document_schemas() -> Map<String, Value> {
-    request_schemas().into_iter().chain(response_schemas()).collect()
+pub(super) fn type_schemas() -> Map<String, Value> {
+    let requests = request_schemas();
+    let responses = response_schemas(&requests);
+    requests.into_iter().chain(responses).collect()
 }

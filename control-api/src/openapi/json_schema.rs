@@ -6,10 +6,6 @@ pub(super) fn text() -> Value {
     json!({"type": "string"})
 }
 
-pub(super) fn nullable_type(kind: &str) -> Value {
-    json!({"type": [kind, "null"]})
-}
-
 pub(super) fn id() -> Value {
     json!({"type": "string", "format": "uuid"})
 }
@@ -26,10 +22,6 @@ pub(super) fn list(of: Value) -> Value {
     json!({"type": "array", "items": of})
 }
 
-pub(super) fn strings() -> Value {
-    list(text())
-}
-
 pub(super) fn schema_ref(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
@@ -40,11 +32,11 @@ pub(super) fn nullable(mut schema: Value) -> Value {
         Some(Value::String(kind)) => vec![kind.clone()],
         Some(Value::Array(kinds)) => kinds.iter().filter_map(|k| k.as_str().map(str::to_owned)).collect(),
         _ => {
-            let null = json!({"type": "null"});
+            let null_schema = json!({"type": "null"});
             match schema.get_mut("anyOf") {
-                Some(Value::Array(choices)) if choices.contains(&null) => {}
-                Some(Value::Array(choices)) => choices.push(null),
-                _ => return json!({"anyOf": [schema, null]}),
+                Some(Value::Array(choices)) if choices.contains(&null_schema) => {}
+                Some(Value::Array(choices)) => choices.push(null_schema),
+                _ => return json!({"anyOf": [schema, null_schema]}),
             }
             return schema;
         }
@@ -82,9 +74,4 @@ pub(super) fn form_object<const N: usize>(fields: [(&str, Value); N]) -> Value {
         object["required"] = json!(required);
     }
     object
-}
-
-/// `base` with additional fields.
-pub(super) fn all_of<const N: usize>(base: &str, fields: [(&str, Value); N]) -> Value {
-    json!({"allOf": [schema_ref(base), object(fields)]})
 }

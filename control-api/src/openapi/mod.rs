@@ -1,54 +1,30 @@
-//! The API as an OpenAPI 3.1 document, built from one table ([`agent_operations`],
-//! [`conversation_operations`], [`console`]) and the schemas ([`schemas`]). It is served at
+//! The API as an OpenAPI 3.1 document, built from the table of [`operations`] and
+//! the schemas of the types that handlers read and write ([`schemas`]). It is served at
 //! `/openapi.json`, readable at `/docs`, and stored in `docs/openapi.json`. One test compares the
 //! stored document. Another one sends a request for every operation of the table to the router, and
 //! searches the source for routes that are missing in the table.
 
-mod agent_operations;
 mod characters;
-mod console;
-mod conversation_operations;
 mod derived;
 mod json_schema;
-mod operation;
-mod records;
 mod schemas;
 
-use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use axum::Router;
-use axum::http::{Method, header};
+use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use self::operation::{Auth, Body, Operation};
+use crate::operations::{self, Auth, Body, Operation};
 use crate::scope::Scope;
 use crate::state::AppState;
 use crate::web;
 
 static DOCUMENT_JSON: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document_json()));
 static DOCS_PAGE: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(docs_page()));
-/// By method and path.
-static SCOPES: LazyLock<HashMap<(&str, &str), Scope>> = LazyLock::new(|| {
-    all_operations().map(|operation| ((operation.method, operation.path), operation.scope)).collect()
-});
-
-/// The scope that an API key needs for the operation of this route (`/v1/ext/agent/{id}`); `None`
-/// if the table does not contain it.
-pub(crate) fn required_scope(method: &Method, route: &str) -> Option<Scope> {
-    let method = match method.as_str() {
-        "GET" | "HEAD" => "get",
-        "POST" => "post",
-        "PUT" => "put",
-        "PATCH" => "patch",
-        "DELETE" => "delete",
-        _ => return None,
-    };
-    SCOPES.get(&(method, route)).copied()
-}
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     let document =
@@ -67,7 +43,7 @@ pub fn document_json() -> String {
 
 fn document() -> Value {
     let mut paths = Map::new();
-    for operation in all_operations() {
+    for operation in operations::all() {
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
         path[operation.method] = operation_object(operation);
     }
@@ -91,14 +67,9 @@ fn document() -> Value {
     })
 }
 
-/// All rows of the table.
-fn all_operations() -> impl Iterator<Item = &'static Operation> {
-    agent_operations::OPERATIONS.iter().chain(conversation_operations::OPERATIONS).chain(console::OPERATIONS)
-}
-
 fn tags() -> Vec<Value> {
     let mut names: Vec<&str> = Vec::new();
-    for operation in all_operations() {
+    for operation in operations::all() {
         if !names.contains(&operation.tag) {
             names.push(operation.tag);
         }
@@ -255,7 +226,7 @@ fn responses(operation: &Operation) -> Value {
 fn docs_page() -> String {
     let mut body = String::new();
     let mut current_tag = "";
-    for operation in all_operations() {
+    for operation in operations::all() {
         if operation.tag != current_tag {
             current_tag = operation.tag;
             body.push_str(&format!("<h2>{}</h2>\n", web::escape(current_tag)));
@@ -327,8 +298,8 @@ mod tests {
 
     #[test]
     fn no_two_operations_share_an_id_or_a_place() {
-        let ids: BTreeSet<String> = all_operations().map(operation_id).collect();
-        assert_eq!(ids.len(), all_operations().count());
+        let ids: BTreeSet<String> = operations::all().map(operation_id).collect();
+        assert_eq!(ids.len(), operations::all().count());
     }
 
     fn read_sources(dir: &Path, found: &mut String) {
@@ -353,7 +324,7 @@ mod tests {
             .filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next())
             .collect();
         assert!(routes.len() > 30, "{routes:?}");
-        let documented: BTreeSet<&str> = all_operations().map(|operation| operation.path).collect();
+        let documented: BTreeSet<&str> = operations::all().map(|operation| operation.path).collect();
         // Files and subpaths of the pages.
         let pages: BTreeSet<&str> = ["/assets/{file}", "/assets/console/{file}", "/console/{*page}"].into();
         let undocumented: Vec<&&str> =

@@ -8,7 +8,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::error::STORE_UNWRITABLE;
 use crate::state::AppState;
@@ -21,8 +22,16 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().route("/healthz", get(alive)).route("/readyz", get(ready))
 }
 
+/// Whether the server runs, or accepts calls.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Health {
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
 async fn alive() -> Response {
-    axum::Json(json!({"status": "ok"})).into_response()
+    axum::Json(Health { status: "ok", reason: None }).into_response()
 }
 
 async fn ready(State(state): State<Arc<AppState>>) -> Response {
@@ -54,19 +63,21 @@ async fn ready(State(state): State<Arc<AppState>>) -> Response {
         // Part of the server takes no calls. The reason is reported, but a load balancer must not
         // remove the server for it.
         None => match state.engine().degraded_reason() {
-            None => axum::Json(json!({"status": "ready"})).into_response(),
-            Some(reason) => axum::Json(json!({"status": "ready", "reason": reason})).into_response(),
+            None => axum::Json(Health { status: "ready", reason: None }).into_response(),
+            Some(reason) => axum::Json(Health { status: "ready", reason: Some(reason) }).into_response(),
         },
-        Some(reason) => {
-            (StatusCode::SERVICE_UNAVAILABLE, axum::Json(json!({"status": "not ready", "reason": reason})))
-                .into_response()
-        }
+        Some(reason) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            axum::Json(Health { status: "not ready", reason: Some(reason) }),
+        )
+            .into_response(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use axum::body::to_bytes;
+    use serde_json::json;
 
     use super::*;
     use crate::app::App;

@@ -11,11 +11,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::clock::{self, Micros};
+use crate::clock::{self, Iso8601, Micros};
 use crate::error::{ApiError, Resource};
 use crate::http::auth::ApiCaller;
 use crate::http::body;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
+use crate::http::responses::{Done, JsonResult};
 use crate::http::validate::FieldErrors;
 use crate::scope::Scope;
 use crate::state::AppState;
@@ -24,6 +25,31 @@ use crate::store::{self, api_key};
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().route("/v1/ext/apikey", post(create).get(list)).route("/v1/ext/apikey/{id}", delete(remove))
+}
+
+/// A new key.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct NewKey {
+    #[schemars(extend("format" = "uuid"))]
+    id: String,
+    name: String,
+    /// The key itself. It is not shown again.
+    key: String,
+    prefix: String,
+}
+
+/// A key, without its secret.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Key<'a> {
+    #[schemars(extend("format" = "uuid"))]
+    id: &'a str,
+    name: &'a str,
+    prefix: &'a str,
+    created_at: Iso8601,
+    expires_at: Option<Iso8601>,
+    #[schemars(with = "Scope")]
+    scope: &'a str,
+    last_used_at: Option<Iso8601>,
 }
 
 /// A request for a new key.
@@ -54,7 +80,7 @@ async fn create(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Json(body): Json,
-) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
+) -> Result<(StatusCode, axum::Json<NewKey>), ApiError> {
     let (NewKeyRequest { name, scope, .. }, expires_at) = parse(body)?;
     let scope = scope.unwrap_or(Scope::Administer);
     if scope > caller.scope {
@@ -67,7 +93,7 @@ async fn create(
         api_key::Draft { workspace: &caller.workspace, name: &name, prefix, hash: &hash, expires_at, scope };
     let id = api_key::insert(&mut tx, &draft).await?;
     tx.commit().await?;
-    Ok((StatusCode::CREATED, axum::Json(json!({"id": id, "name": name, "key": key, "prefix": prefix}))))
+    Ok((StatusCode::CREATED, axum::Json(NewKey { id, name, prefix: prefix.to_owned(), key })))
 }
 
 async fn list(
@@ -83,14 +109,14 @@ async fn list(
             && page.to.is_none_or(|to| row.created_at < to)
     };
     let to_json = |row: &api_key::Row| {
-        json!({
-            "id": row.id,
-            "name": row.name,
-            "prefix": row.prefix,
-            "created_at": clock::to_iso8601(row.created_at),
-            "expires_at": row.expires_at.map(clock::to_iso8601),
-            "scope": row.scope,
-            "last_used_at": row.last_used_at.map(clock::to_iso8601),
+        json!(Key {
+            id: &row.id,
+            name: &row.name,
+            prefix: &row.prefix,
+            created_at: Iso8601(row.created_at),
+            expires_at: row.expires_at.map(Iso8601),
+            scope: &row.scope,
+            last_used_at: row.last_used_at.map(Iso8601),
         })
     };
     Ok(ListResponse::page_of(keys.iter().filter(matches).map(to_json).collect(), &page))
@@ -100,7 +126,7 @@ async fn remove(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
-) -> Result<axum::Json<Value>, ApiError> {
+) -> JsonResult<Done> {
     let id = store::normalize_id(&id).ok_or(ApiError::NotFound(Resource::ApiKey))?;
     let mut tx = state.store.begin_write().await?;
     let found = api_key::delete(&mut tx, Some(&caller.workspace), &id).await?;
@@ -108,5 +134,5 @@ async fn remove(
     if !found {
         return Err(ApiError::NotFound(Resource::ApiKey));
     }
-    Ok(axum::Json(json!({"id": id, "message": "API key deleted successfully"})))
+    Ok(axum::Json(Done { id, message: "API key deleted successfully" }))
 }

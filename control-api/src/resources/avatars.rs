@@ -16,6 +16,7 @@ use crate::http::auth::ApiCaller;
 use crate::http::extract::{ListResponse, PageQuery};
 use crate::state::AppState;
 use crate::store;
+use crate::store::custom_avatar::Output;
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().route("/v1/ext/avatars", get(list))
@@ -63,12 +64,12 @@ pub(crate) async fn find(state: &AppState, workspace: &str, id: &str) -> store::
     let Some(id) = store::normalize_id(id) else { return Ok(None) };
     let custom = state.store.custom_avatar(workspace, &id).await?;
     Ok(custom.filter(|row| row.output.is_some()).map(|row| {
-        let output: Value = row.output.and_then(|o| serde_json::from_str(&o).ok()).unwrap_or_default();
+        let output: Output = row.output.and_then(|o| serde_json::from_str(&o).ok()).unwrap_or_default();
         StockAvatar {
             avatar_key_id: row.id,
             avatar_name: row.name,
             gender: row.gender,
-            display_picture: output["preview_url"].as_str().unwrap_or_default().to_owned(),
+            display_picture: output.preview_url,
         }
     }))
 }

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::clock;
+use crate::clock::{self, Iso8601};
 use crate::error::{ApiError, ErrorText, OrInternalError as _, Resource};
 use crate::http::auth::ApiCaller;
 use crate::http::extract::{ListResponse, PageQuery, Path};
+use crate::http::responses::{Done, JsonResult};
 use crate::resources::conversations::find_conversation;
 use crate::state::AppState;
 use crate::state::webhook_queue::OutboxMessage;
@@ -30,34 +33,62 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/v1/ext/deadletter/{id}/redeliver", post(redeliver))
 }
 
+/// A webhook with its attempts.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Delivery<'a> {
+    id: &'a str,
+    #[schemars(extend("format" = "uuid"))]
+    conversation_id: &'a str,
+    #[schemars(extend("format" = "uuid"))]
+    agent_id: &'a str,
+    sequence: i64,
+    event: &'a str,
+    url: &'a str,
+    body: &'a str,
+    #[schemars(extend("enum" = ["pending", "done", "dead", "dropped"]))]
+    state: &'a str,
+    /// Why it was given up.
+    reason: Option<&'a str>,
+    /// Time of the next attempt of a pending one.
+    next_try: Option<Iso8601>,
+    created_at: Iso8601,
+    tries: Vec<Attempt<'a>>,
+}
+
+/// An attempt to deliver a webhook.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Attempt<'a> {
+    attempt: i64,
+    at: Iso8601,
+    /// Milliseconds.
+    took_ms: i64,
+    /// HTTP status of the response.
+    status: Option<i64>,
+    error: Option<&'a str>,
+}
+
 /// A delivery as JSON, with its attempts.
 fn delivery_to_json(row: &DeliveryLogEntry, tries: &[AttemptLogEntry]) -> Value {
-    let tries: Vec<Value> = tries
-        .iter()
-        .filter(|t| t.delivery == row.id)
-        .map(|t| {
-            json!({
-                "attempt": t.attempt,
-                "at": clock::to_iso8601(t.at_us),
-                "took_ms": t.took_us / 1000,
-                "status": t.status,
-                "error": t.error,
-            })
-        })
-        .collect();
-    json!({
-        "id": row.id,
-        "conversation_id": row.conversation,
-        "agent_id": row.agent,
-        "sequence": row.sequence,
-        "event": row.event,
-        "url": row.url,
-        "body": row.body,
-        "state": row.state,
-        "reason": row.reason,
-        "next_try": (row.state == "pending").then(|| clock::to_iso8601(row.next_attempt_at)),
-        "created_at": clock::to_iso8601(row.created_at),
-        "tries": tries,
+    let tries = tries.iter().filter(|t| t.delivery == row.id).map(|t| Attempt {
+        attempt: t.attempt,
+        at: Iso8601(t.at_us),
+        took_ms: t.took_us / 1000,
+        status: t.status,
+        error: t.error.as_deref(),
+    });
+    json!(Delivery {
+        id: &row.id,
+        conversation_id: &row.conversation,
+        agent_id: &row.agent,
+        sequence: row.sequence,
+        event: &row.event,
+        url: &row.url,
+        body: &row.body,
+        state: &row.state,
+        reason: row.reason.as_deref(),
+        next_try: (row.state == "pending").then_some(Iso8601(row.next_attempt_at)),
+        created_at: Iso8601(row.created_at),
+        tries: tries.collect(),
     })
 }
 
@@ -96,7 +127,7 @@ async fn redeliver(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
-) -> Result<axum::Json<Value>, ApiError> {
+) -> JsonResult<Done> {
     // Our ids contain no NUL, and PostgreSQL rejects it.
     let id = id.replace('\0', "");
     let mut tx = state.store.begin_write().await?;
@@ -113,5 +144,5 @@ async fn redeliver(
     tx.commit().await?;
     // The receiver lives as long as the background tasks; after that the delivery is in the store.
     let _ = state.outbox.send(OutboxMessage::Written(row));
-    Ok(axum::Json(json!({"id": id, "message": "Webhook is delivered again"})))
+    Ok(axum::Json(Done { id, message: "Webhook is delivered again" }))
 }

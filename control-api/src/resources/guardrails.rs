@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::clock;
 use crate::error::{ApiError, Resource};
@@ -14,14 +14,13 @@ use crate::http::auth::ApiCaller;
 use crate::http::body;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
+use crate::http::responses::{Done, JsonResult};
 use crate::http::validate::is_http_url;
 use crate::resources::document_resource::DocumentResource;
 use crate::state::AppState;
 use crate::store::guardrail::GuardrailDocument;
 use crate::store::json_record::{self, Draft, Table};
 use crate::store::new_id;
-
-type JsonResult = Result<axum::Json<Value>, ApiError>;
 
 const GUARDRAIL: DocumentResource = DocumentResource {
     table: Table::Guardrail,
@@ -75,7 +74,7 @@ async fn create(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Json(body): Json,
-) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
+) -> Result<(StatusCode, axum::Json<Done>), ApiError> {
     let guardrail = parse(body)?;
     let id = new_id();
     let mut tx = state.store.begin_write().await?;
@@ -85,7 +84,7 @@ async fn create(
     json_record::insert_guardrail(&mut tx, &draft, &slug(&guardrail.name), |key| with_key(key, &guardrail))
         .await?;
     tx.commit().await?;
-    Ok((StatusCode::CREATED, axum::Json(json!({"id": id, "message": "Guardrail created"}))))
+    Ok((StatusCode::CREATED, axum::Json(Done { id, message: "Guardrail created" })))
 }
 
 async fn list(
@@ -96,7 +95,11 @@ async fn list(
     GUARDRAIL.list(&state, &caller, &page).await
 }
 
-async fn read(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn read(
+    State(state): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult<Value> {
     GUARDRAIL.read(&state, &caller, &id).await.map(axum::Json)
 }
 
@@ -105,7 +108,7 @@ async fn replace(
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
-) -> JsonResult {
+) -> JsonResult<Done> {
     let guardrail = parse(body)?;
     let id = GUARDRAIL.parse_id(&id)?;
     let mut tx = state.store.begin_write().await?;
@@ -117,16 +120,22 @@ async fn replace(
     let name = format!("{}\n{key}", guardrail.name);
     json_record::update(&mut tx, Table::Guardrail, &draft(&caller.workspace, &id, &name, &text)).await?;
     tx.commit().await?;
-    Ok(axum::Json(json!({"id": id, "message": "Guardrail updated"})))
+    Ok(axum::Json(Done { id, message: "Guardrail updated" }))
 }
 
-async fn remove(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn remove(
+    State(state): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult<Done> {
     let id = GUARDRAIL.remove(&state, &caller, &id).await?;
-    Ok(axum::Json(json!({"id": id, "message": "Guardrail deleted"})))
+    Ok(axum::Json(Done { id, message: "Guardrail deleted" }))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -19,3 +19,28 @@ pub(crate) mod providers;
 pub(crate) mod secret_headers;
 pub(crate) mod templates;
 pub(crate) mod tools;
+
+use std::sync::Arc;
+
+use axum::Router;
+
+use crate::state::AppState;
+
+/// The routes of all resources.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new()
+        .merge(agents::routes())
+        .merge(api_keys::routes())
+        .merge(avatars::routes())
+        .merge(characters::routes())
+        .merge(conversations::routes())
+        .merge(custom_avatars::routes())
+        .merge(dead_letters::routes())
+        .merge(guardrails::routes())
+        .merge(knowledge::routes())
+        .merge(mcp::routes())
+        .merge(meetings::routes())
+        .merge(providers::routes())
+        .merge(templates::routes())
+        .merge(tools::routes())
+}

@@ -7,12 +7,13 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::error::{ApiError, Resource};
 use crate::http::auth::ApiCaller;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
+use crate::http::responses::{Done, JsonResult};
 use crate::resources::agents::parse::{Parsed, parse};
 use crate::resources::agents::{check_references, draft, response};
 use crate::resources::avatars;
@@ -21,8 +22,6 @@ use crate::store::agent::Template;
 use crate::store::json_record::{self, Row, Table};
 use crate::store::secrets::{self, AgentSecrets};
 use crate::store::{self, new_id};
-
-type JsonResult = Result<axum::Json<Value>, ApiError>;
 
 const NOT_FOUND: ApiError = ApiError::NotFound(Resource::Template);
 
@@ -37,7 +36,7 @@ async fn create(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Json(body): Json,
-) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
+) -> Result<(StatusCode, axum::Json<Done>), ApiError> {
     let available_avatars = avatars::list_available(&state, &caller.workspace).await?;
     let Parsed { document, secrets } = parse::<Template>(body, &available_avatars, None)?;
     let mut tx = state.store.begin_write().await?;
@@ -49,7 +48,7 @@ async fn create(
     json_record::insert(&mut tx, Table::Template, &draft(&caller.workspace, &id, &document, &text, &sealed))
         .await?;
     tx.commit().await?;
-    Ok((StatusCode::CREATED, axum::Json(json!({"id": id, "message": "Template created successfully"}))))
+    Ok((StatusCode::CREATED, axum::Json(Done { id, message: "Template created successfully" })))
 }
 
 async fn to_json_list(state: &AppState, workspace: &str, rows: &[Row]) -> store::Result<Vec<Value>> {
@@ -65,7 +64,11 @@ async fn list(
     Ok(ListResponse(to_json_list(&state, &caller.workspace, &rows).await?, total))
 }
 
-async fn read(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn read(
+    State(state): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult<Value> {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let row = state.store.document(Table::Template, &caller.workspace, &id).await?.ok_or(NOT_FOUND)?;
     Ok(axum::Json(to_json_list(&state, &caller.workspace, &[row]).await?.pop().unwrap_or_default()))
@@ -76,7 +79,7 @@ async fn replace(
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
-) -> JsonResult {
+) -> JsonResult<Done> {
     // An invalid body is reported before a missing template.
     let available_avatars = avatars::list_available(&state, &caller.workspace).await?;
     parse::<Template>(body.clone(), &available_avatars, None)?;
@@ -93,10 +96,14 @@ async fn replace(
     json_record::update(&mut tx, Table::Template, &draft(&caller.workspace, &id, &document, &text, &sealed))
         .await?;
     tx.commit().await?;
-    Ok(axum::Json(json!({"id": id, "message": "Template details updated successfully"})))
+    Ok(axum::Json(Done { id, message: "Template details updated successfully" }))
 }
 
-async fn remove(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn remove(
+    State(state): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult<Done> {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let mut tx = state.store.begin_write().await?;
     let found = json_record::delete(&mut tx, Table::Template, &caller.workspace, &id).await?;
@@ -104,5 +111,5 @@ async fn remove(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id):
     if !found {
         return Err(NOT_FOUND);
     }
-    Ok(axum::Json(json!({"id": id, "message": "Template details deleted successfully"})))
+    Ok(axum::Json(Done { id, message: "Template details deleted successfully" }))
 }

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::clock;
 use crate::error::{ApiError, Resource};
@@ -14,6 +14,7 @@ use crate::http::auth::ApiCaller;
 use crate::http::body;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
+use crate::http::responses::{Done, JsonResult};
 use crate::http::validate::{FieldErrors, is_http_url};
 use crate::resources::document_resource::DocumentResource;
 use crate::resources::secret_headers::{self, SecretHeaders};
@@ -21,8 +22,6 @@ use crate::state::AppState;
 use crate::store::json_record::{self, Draft, Table};
 use crate::store::tool::{ToolDocument, ToolKind, ToolRequest};
 use crate::store::{new_id, secrets};
-
-type JsonResult = Result<axum::Json<Value>, ApiError>;
 
 const TOOL: DocumentResource =
     DocumentResource { table: Table::Tool, resource: Resource::Tool, read_error: "Internal server error" };
@@ -108,7 +107,7 @@ async fn create(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Json(body): Json,
-) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
+) -> Result<(StatusCode, axum::Json<Done>), ApiError> {
     let (document, headers) = parse(body, None)?;
     let id = new_id();
     let sealed = secrets::seal(&state.vault, &id, &headers);
@@ -118,7 +117,7 @@ async fn create(
     json_record::insert(&mut tx, Table::Tool, &draft(&caller.workspace, &id, &document, &text, &sealed))
         .await?;
     tx.commit().await?;
-    Ok((StatusCode::CREATED, axum::Json(json!({"id": id, "message": "Tool details created successfully"}))))
+    Ok((StatusCode::CREATED, axum::Json(Done { id, message: "Tool details created successfully" })))
 }
 
 async fn list(
@@ -129,7 +128,11 @@ async fn list(
     TOOL.list(&state, &caller, &page).await
 }
 
-async fn read(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn read(
+    State(state): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult<Value> {
     TOOL.read(&state, &caller, &id).await.map(axum::Json)
 }
 
@@ -138,7 +141,7 @@ async fn replace(
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
-) -> JsonResult {
+) -> JsonResult<Done> {
     // An invalid body is reported before a missing tool.
     parse(body.clone(), None)?;
     let id = TOOL.parse_id(&id)?;
@@ -153,16 +156,22 @@ async fn replace(
     json_record::update(&mut tx, Table::Tool, &draft(&caller.workspace, &id, &document, &text, &sealed))
         .await?;
     tx.commit().await?;
-    Ok(axum::Json(json!({"id": id, "message": "Tool details updated successfully"})))
+    Ok(axum::Json(Done { id, message: "Tool details updated successfully" }))
 }
 
-async fn remove(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn remove(
+    State(state): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult<Done> {
     let id = TOOL.remove(&state, &caller, &id).await?;
-    Ok(axum::Json(json!({"id": id, "message": "Tool details deleted successfully"})))
+    Ok(axum::Json(Done { id, message: "Tool details deleted successfully" }))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn body() -> Value {

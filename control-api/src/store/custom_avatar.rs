@@ -11,10 +11,28 @@
 
 use sqlx::AssertSqlSafe;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::page::search_text;
 use super::server::live_servers;
 use super::{Error, Page, Result, SqlBuilder, Store, Transaction, fairness};
 use crate::clock::Micros;
+
+/// What a finished job gives, as it is stored and returned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "CustomAvatarOutput")]
+pub(crate) struct Output {
+    /// Picture, as a base64 data URI.
+    pub(crate) preview_url: String,
+    /// Pixels.
+    pub(crate) width: u32,
+    /// Pixels.
+    pub(crate) height: u32,
+    /// Video frames per second.
+    pub(crate) fps: u32,
+}
 
 /// One custom avatar, without its photo and its poses.
 #[derive(Clone, Debug)]
@@ -29,7 +47,7 @@ pub(crate) struct Row {
     pub(crate) status: String,
     /// Progress of the drawing, in percent.
     pub(crate) progress: i64,
-    /// JSON, once there are poses.
+    /// [`Output`] as JSON, once there are poses.
     pub(crate) output: Option<String>,
     pub(crate) error: Option<String>,
     pub(crate) created_at: Micros,

@@ -312,12 +312,12 @@ async fn what_is_wrong_with_a_character_is_told_by_its_path() {
         refused,
         json!({"error": "Invalid request body", "details": [
             {"field": "avatar_name", "reason": "must be at most 200 characters"},
-            {"field": "voice", "reason": "must be a string"},
-            {"field": "character.eyes.size", "reason": "must be between 0.8 and 1.3"},
             {"field": "character.skin.colour", "reason": "must be a colour such as #c0906f"},
+            {"field": "character.eyes.size", "reason": "must be between 0.8 and 1.3"},
             {"field": "character.wings", "reason": "is not known"},
-            {"field": "rest.smile", "reason": "must be a number"},
             {"field": "rest.mouth.jaw", "reason": "must be 0"},
+            {"field": "rest.smile", "reason": "must be a number"},
+            {"field": "voice", "reason": "must be a string"},
         ]})
     );
     let odd = json!({
@@ -327,9 +327,9 @@ async fn what_is_wrong_with_a_character_is_told_by_its_path() {
     assert_eq!(
         refused["details"],
         json!([
-            {"field": "avatar_name", "reason": "must not contain control characters"},
             {"field": "charakter", "reason": "is not known"},
             {"field": "size", "reason": "is not known"},
+            {"field": "avatar_name", "reason": "must not contain control characters"},
             {"field": "voice", "reason": "must be one of slt, rms, awb, kal16, kal"},
         ])
     );
@@ -367,9 +367,9 @@ async fn a_preview_is_a_picture_and_a_crash_costs_only_one() {
     assert_eq!(
         refused["details"],
         json!([
-            {"field": "character", "reason": "is required"},
-            {"field": "size", "reason": "must be an even whole number"},
             {"field": "pose.smile", "reason": "must be between 0 and 1"},
+            {"field": "size", "reason": "must be an even whole number"},
+            {"field": "character", "reason": "is required"},
         ])
     );
     let refused = server.post(path, json!({"character": {}, "size": 100_000})).await.expect_status(400);

@@ -1,18 +1,20 @@
 //! The STT, LLM and TTS providers that an agent may name on this server, as clients list them.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Config, OPENAI_MODEL, OPENAI_URL};
 use crate::tts::Voice;
 
 /// One provider.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Provider {
     /// Display name.
     pub display_name: &'static str,
     /// Name that an agent uses.
     pub provider: &'static str,
-    /// `stt`, `llm` or `tts`.
+    /// Its part in a call.
+    #[schemars(extend("enum" = ["stt", "llm", "tts"]))]
     pub provider_type: &'static str,
     /// Default model; empty if the agent must name one.
     pub model: String,
@@ -24,11 +26,12 @@ pub struct Provider {
 }
 
 /// A further field of a provider.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ProviderField {
     /// Name of the field in the agent's configuration.
     pub name: &'static str,
     /// Always `ENUM`.
+    #[schemars(extend("enum" = ["ENUM"]))]
     pub r#type: &'static str,
     /// Display name.
     pub label: &'static str,
@@ -39,7 +42,7 @@ pub struct ProviderField {
 }
 
 /// One value of a [`ProviderField`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ProviderOption {
     /// Display name.
     pub label: &'static str,

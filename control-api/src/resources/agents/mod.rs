@@ -11,7 +11,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use self::parse::{AgentDocument, Parsed};
 use crate::clock;
@@ -20,6 +20,7 @@ use crate::error::{ApiError, ErrorText, OrInternalError as _, Resource};
 use crate::http::auth::ApiCaller;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
+use crate::http::responses::{Created, Done, JsonResult};
 use crate::http::validate::FieldErrors;
 use crate::resources::avatars;
 use crate::state::AppState;
@@ -27,8 +28,6 @@ use crate::store::agent::{ATTACHMENT_FIELDS, Agent, AgentSettings};
 use crate::store::json_record::{self, Draft, Row, Table};
 use crate::store::secrets::{self, AgentSecrets};
 use crate::store::{self, Transaction, new_id};
-
-type JsonResult = Result<axum::Json<Value>, ApiError>;
 
 const READ_FAILED: &str = "Failed to retrieve agent details";
 const DELETE_FAILED: &str = "Failed to delete agent";
@@ -42,9 +41,13 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .layer(Extension(ErrorText { read: READ_FAILED, delete: DELETE_FAILED }))
 }
 
-async fn create(State(state): State<Arc<AppState>>, caller: ApiCaller, Json(body): Json) -> JsonResult {
+async fn create(
+    State(state): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Json(body): Json,
+) -> JsonResult<Created> {
     let (id, webhook) = insert(&state, &caller.workspace, body).await?;
-    Ok(axum::Json(json!({"id": id, "message": "Agent created successfully", "webhook_secret": webhook})))
+    Ok(axum::Json(Created { id, message: "Agent created successfully", webhook_secret: webhook }))
 }
 
 /// Creates an agent within the limits of its workspace. Returns its id and its webhook secret.
@@ -163,7 +166,11 @@ async fn to_json_list(state: &AppState, workspace: &str, rows: &[Row]) -> store:
     response::to_json_list::<Agent>(state, workspace, rows).await
 }
 
-async fn read(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn read(
+    State(state): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult<Value> {
     let id = store::normalize_id(&id).ok_or(ApiError::NotFound(Resource::Agent))?;
     let row =
         state.store.document(Table::Agent, &caller.workspace, &id).await.or_internal_error(READ_FAILED)?;
@@ -177,7 +184,7 @@ async fn replace(
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
-) -> JsonResult {
+) -> JsonResult<Done> {
     let submitted = body.clone();
     let done = update(&state, &caller, &id, |_| body).await;
     if matches!(done, Err(ApiError::NotFound(_))) {
@@ -192,7 +199,7 @@ async fn patch(
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(patch): Json,
-) -> JsonResult {
+) -> JsonResult<Done> {
     if !patch.is_object() {
         return Err(ApiError::Invalid(Vec::new()));
     }
@@ -209,7 +216,7 @@ async fn update(
     caller: &ApiCaller,
     id: &str,
     body: impl FnOnce(Value) -> Value,
-) -> JsonResult {
+) -> JsonResult<Done> {
     let not_found = || ApiError::NotFound(Resource::Agent);
     let id = store::normalize_id(id).ok_or_else(not_found)?;
     let mut available_avatars = avatars::list_available(state, &caller.workspace).await?;
@@ -231,7 +238,7 @@ async fn update(
     // The update may have corrected the cause of the receiver's failures.
     json_record::set_webhooks_stopped(&mut tx, &row.id, false).await?;
     tx.commit().await?;
-    Ok(axum::Json(json!({"id": row.id, "message": "Agent updated successfully"})))
+    Ok(axum::Json(Done { id: row.id, message: "Agent updated successfully" }))
 }
 
 /// The avatars of a stored agent. One that was deleted since must not make every change of the
@@ -262,7 +269,11 @@ pub(crate) async fn drop_deleted_references(
     Ok(())
 }
 
-async fn remove(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn remove(
+    State(state): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult<Done> {
     let not_found = || ApiError::NotFound(Resource::Agent);
     let id = store::normalize_id(&id).ok_or_else(not_found)?;
     let mut tx = state.store.begin_write().await.or_internal_error(DELETE_FAILED)?;
@@ -270,18 +281,14 @@ async fn remove(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id):
         .await
         .or_internal_error(DELETE_FAILED)?;
     tx.commit().await.or_internal_error(DELETE_FAILED)?;
-    if found {
-        Ok(axum::Json(json!({"id": id, "message": "Agent deleted successfully"})))
-    } else {
-        Err(not_found())
-    }
+    if found { Ok(axum::Json(Done { id, message: "Agent deleted successfully" })) } else { Err(not_found()) }
 }
 
 async fn rotate_webhook_secret(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
-) -> JsonResult {
+) -> JsonResult<Created> {
     let not_found = || ApiError::NotFound(Resource::Agent);
     let id = store::normalize_id(&id).ok_or_else(not_found)?;
     let mut tx = state.store.begin_write().await?;
@@ -294,7 +301,9 @@ async fn rotate_webhook_secret(
     let draft = draft(&caller.workspace, &row.id, &agent, &row.document, &sealed);
     json_record::update(&mut tx, Table::Agent, &draft).await?;
     tx.commit().await?;
-    Ok(axum::Json(
-        json!({"id": id, "message": "Webhook secret renewed successfully", "webhook_secret": secrets.webhook}),
-    ))
+    Ok(axum::Json(Created {
+        id,
+        message: "Webhook secret renewed successfully",
+        webhook_secret: secrets.webhook,
+    }))
 }

@@ -16,6 +16,7 @@ use crate::error::{ApiError, OrInternalError as _};
 use crate::http::auth::ApiCaller;
 use crate::http::body;
 use crate::http::extract::Json;
+use crate::http::responses::{Created, JsonResult};
 use crate::http::validate::FieldErrors;
 use crate::resources::avatars;
 use crate::state::AppState;
@@ -23,8 +24,6 @@ use crate::store;
 use crate::store::agent::{Agent, Template};
 use crate::store::json_record::{self, Table};
 use crate::store::secrets::{self, AgentSecrets};
-
-type JsonResult = Result<axum::Json<Value>, ApiError>;
 
 const FETCH_FAILED: &str = "Failed to fetch template/avatar";
 
@@ -34,8 +33,8 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/v1/ext/agentbytemplate", post(create_from_template))
 }
 
-fn created_response((id, webhook): (String, String)) -> axum::Json<Value> {
-    axum::Json(json!({"id": id, "message": "Agent created successfully", "webhook_secret": webhook}))
+fn created_response((id, webhook_secret): (String, String)) -> axum::Json<Created> {
+    axum::Json(Created { id, message: "Agent created successfully", webhook_secret })
 }
 
 /// The required part of an agent. All other properties of an agent may follow.
@@ -102,7 +101,7 @@ async fn create_from_short_form(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Json(body): Json,
-) -> JsonResult {
+) -> JsonResult<Created> {
     let available_avatars = avatars::list_available(&state, &caller.workspace).await?;
     let full_body = expand_short_form(body, &available_avatars)?;
     Ok(created_response(insert(&state, &caller.workspace, full_body).await?))
@@ -121,7 +120,7 @@ async fn create_from_template(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Json(body): Json,
-) -> JsonResult {
+) -> JsonResult<Created> {
     let request = parse_from_template(body)?;
     let fetch_failed = |what: &str| ApiError::Internal(FETCH_FAILED, format!("no such {what}"));
     let id = store::normalize_id(&request.template_id).ok_or_else(|| fetch_failed("template"))?;

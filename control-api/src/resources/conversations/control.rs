@@ -16,7 +16,7 @@ use conversation::output::{CommandOutcome, Rejection};
 use engine_api::CommandError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::timeout;
 use tracing::Instrument as _;
 
@@ -26,12 +26,11 @@ use crate::events::ending;
 use crate::http::auth::ApiCaller;
 use crate::http::body;
 use crate::http::extract::{Json, Path};
+use crate::http::responses::{JsonResult, Message};
 use crate::state::AppState;
 use crate::state::event_storage::EventStorage;
 use crate::store;
 use crate::store::conversation::{ENDED, Row, STARTED};
-
-type JsonResult = Result<axum::Json<Value>, ApiError>;
 
 /// How long DELETE waits for each of the two that end a conversation, the store and the engine,
 /// until the record has status ENDED.
@@ -153,21 +152,21 @@ async fn speak(
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
-) -> JsonResult {
+) -> JsonResult<Message> {
     let command = parse_speak(body)?;
     let row = find_conversation(&state, &caller, &id).await?;
     send_command(&state, &caller, row, command).await?;
-    Ok(axum::Json(json!({"message": "Agent is speaking the provided text."})))
+    Ok(axum::Json(Message { message: "Agent is speaking the provided text." }))
 }
 
 async fn interrupt(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
-) -> JsonResult {
+) -> JsonResult<Message> {
     let row = find_conversation(&state, &caller, &id).await?;
     send_command(&state, &caller, row, Command::Interrupt).await?;
-    Ok(axum::Json(json!({"message": "Agent interrupted successfully"})))
+    Ok(axum::Json(Message { message: "Agent interrupted successfully" }))
 }
 
 async fn respond(
@@ -175,11 +174,11 @@ async fn respond(
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
-) -> JsonResult {
+) -> JsonResult<Message> {
     let command = parse_respond(body)?;
     let row = find_conversation(&state, &caller, &id).await?;
     send_command(&state, &caller, row, command).await?;
-    Ok(axum::Json(json!({"message": "Agent is responding to the provided text."})))
+    Ok(axum::Json(Message { message: "Agent is responding to the provided text." }))
 }
 
 async fn context(
@@ -187,11 +186,11 @@ async fn context(
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
-) -> JsonResult {
+) -> JsonResult<Message> {
     let command = parse_context(body)?;
     let row = find_conversation(&state, &caller, &id).await?;
     send_command(&state, &caller, row, command).await?;
-    Ok(axum::Json(json!({"message": "Context updated successfully"})))
+    Ok(axum::Json(Message { message: "Context updated successfully" }))
 }
 
 /// Ends a conversation that no client joined; `None` if that takes longer than a client should
@@ -204,17 +203,31 @@ async fn end_unjoined(storage: &EventStorage, id: &str) -> Option<store::Result<
     Some(ended.unwrap_or(Err(store::Error::Panicked)))
 }
 
-async fn end(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+/// The response to the end of a conversation.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Ended {
+    /// Name of the agent.
+    agent_identity: String,
+    #[schemars(extend("format" = "uuid"))]
+    conversation_id: String,
+    message: &'static str,
+}
+
+async fn end(
+    State(state): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult<Ended> {
     let row = find_conversation(&state, &caller, &id).await?;
     let id: ConversationId = row.id.parse().map_err(|_| ApiError::NotFound(Resource::Conversation))?;
     let respond_ended = || {
         // Further requests get 409.
         state.unconfirmed_ends.take(id);
-        Ok(axum::Json(json!({
-            "agent_identity": row.agent_name,
-            "conversation_id": row.id,
-            "message": "Conversation ended successfully",
-        })))
+        Ok(axum::Json(Ended {
+            agent_identity: row.agent_name.clone(),
+            conversation_id: row.id.clone(),
+            message: "Conversation ended successfully",
+        }))
     };
     if row.status == ENDED {
         // A client that received an error because the end was not stored repeats the request, and

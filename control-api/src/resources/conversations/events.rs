@@ -11,13 +11,15 @@ use axum::http::{HeaderMap, header};
 use axum::response::sse::{Event as Item, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use conversation::event::EventEnvelope;
+use conversation::event::{Event, EventEnvelope};
 use futures_util::Stream;
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
 use super::find_conversation;
-use crate::clock::{self, Micros};
+use crate::clock::{Iso8601, Micros};
 use crate::error::{ApiError, OrInternalError as _};
 use crate::events::record;
 use crate::http::auth::ApiCaller;
@@ -42,24 +44,39 @@ async fn turns(
     Path(id): Path<String>,
 ) -> Result<axum::Json<Value>, ApiError> {
     let row = find_conversation(&state, &caller, &id).await?;
-    let mut projection = record::load_projection(&state, &row).await.or_internal_error(READ_FAILED)?;
-    Ok(axum::Json(projection["turns"].take()))
+    let projection = record::load_projection(&state, &row).await.or_internal_error(READ_FAILED)?;
+    Ok(axum::Json(projection.turns))
 }
 
-/// An event as JSON: sequence number, seconds since the start, wall clock time, then the fields of
-/// the event.
-fn event_to_json(stamped_event: &EventEnvelope, started_at: Micros) -> Value {
-    let mut item = Map::new();
-    item.insert("seq".into(), stamped_event.seq.into());
-    item.insert("at".into(), stamped_event.at.as_seconds().into());
-    item.insert(
-        "timestamp".into(),
-        clock::to_iso8601(started_at.saturating_add(stamped_event.at.as_micros() as Micros)).into(),
-    );
-    if let Value::Object(event) = json!(stamped_event.event) {
-        item.extend(event);
-    }
-    Value::Object(item)
+/// An event in a list or a stream.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Event")]
+pub(crate) struct EventItem<'a> {
+    /// Number of the event in its conversation.
+    seq: u64,
+    /// Seconds since the start of the conversation.
+    at: f64,
+    timestamp: Iso8601,
+    #[serde(flatten)]
+    #[schemars(with = "EventName")]
+    event: &'a Event,
+}
+
+/// What the schema says of an event's own fields.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only describes a part of EventItem")]
+struct EventName {
+    /// Name of the event. Its fields depend on it.
+    what: String,
+}
+
+fn event_to_json(envelope: &EventEnvelope, started_at: Micros) -> Value {
+    json!(EventItem {
+        seq: envelope.seq,
+        at: envelope.at.as_seconds(),
+        timestamp: Iso8601(started_at.saturating_add(envelope.at.as_micros() as Micros)),
+        event: &envelope.event,
+    })
 }
 
 fn started_at(row: &Row) -> Micros {

@@ -24,20 +24,20 @@ use serde_json::{Map, Value, json};
 
 use crate::clock;
 use crate::cluster::erasure;
+use crate::config::{IceServer, StockAvatar};
 use crate::error::{ApiError, ErrorText, OrInternalError as _, Resource};
 use crate::events::record;
 use crate::http::auth::ApiCaller;
 use crate::http::body;
 use crate::http::extract::{BaseUrl, Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
+use crate::http::responses::{JsonResult, Message};
 use crate::resources::avatars;
 use crate::state::AppState;
 use crate::store;
 use crate::store::agent::Agent;
 use crate::store::conversation::{Draft, ENDED, Row};
 use crate::store::json_record::{self, Table};
-
-type JsonResult = Result<axum::Json<Value>, ApiError>;
 
 const READ_FAILED: &str = "Failed to retrieve conversation details";
 
@@ -201,26 +201,73 @@ pub(crate) async fn create_record(
 }
 
 /// The data that a client needs to join: token, links, ICE servers.
-pub(crate) fn join_info(state: &AppState, row: &Row, base: &str) -> Map<String, Value> {
-    let token = record::session_token(state, &row.id, row.created_at).unwrap_or_default();
-    let mut info = Map::new();
-    info.insert("webrtcRequestParams".into(), json!({"endpoint": format!("{base}/api/offer?token={token}")}));
-    info.insert("iceConfig".into(), json!({"iceServers": state.config.ice_servers}));
-    info.insert("token".into(), token.into());
-    info
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct JoinInfo {
+    #[serde(rename = "webrtcRequestParams")]
+    webrtc_request_params: OfferEndpoint,
+    #[serde(rename = "iceConfig")]
+    ice_config: IceConfig,
+    /// Session token of the conversation.
+    token: String,
+}
+
+/// Where RTVI clients send their offer.
+#[derive(Serialize, JsonSchema)]
+struct OfferEndpoint {
+    endpoint: String,
+}
+
+/// ICE servers for a browser's `RTCPeerConnection`.
+#[derive(Serialize, JsonSchema)]
+struct IceConfig {
+    #[serde(rename = "iceServers")]
+    ice_servers: Vec<IceServer>,
 }
 
 /// The response of `POST /v1/auth/conversation` and of a click on an embedded page.
-pub(crate) async fn join_response(state: &AppState, row: &Row, base: &str) -> store::Result<Value> {
-    let mut response = Map::new();
-    response.extend(join_info(state, row, base));
-    response.insert("conversationId".into(), row.id.clone().into());
-    response.insert("url".into(), record::join_link(state, row, base).into());
-    let found_avatar = avatars::find(state, &row.workspace, &row.avatar_id).await?;
-    if let Some(Value::Object(avatar)) = found_avatar.as_ref().map(avatars::to_json) {
-        response.extend(avatar);
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Pass")]
+pub(crate) struct JoinResponse {
+    #[serde(flatten)]
+    info: JoinInfo,
+    #[serde(rename = "conversationId")]
+    #[schemars(extend("format" = "uuid"))]
+    conversation_id: String,
+    /// The page where a user joins.
+    url: String,
+    #[serde(flatten)]
+    avatar: Option<StockAvatar>,
+}
+
+/// A new conversation.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "NewConversation")]
+pub(crate) struct CreatedConversation<'a> {
+    #[serde(flatten)]
+    conversation: record::Conversation<'a>,
+    /// The page where a user joins.
+    join_link: String,
+    #[serde(flatten)]
+    info: JoinInfo,
+}
+
+fn join_info(state: &AppState, row: &Row, base: &str) -> JoinInfo {
+    let token = record::session_token(state, &row.id, row.created_at).unwrap_or_default();
+    JoinInfo {
+        webrtc_request_params: OfferEndpoint { endpoint: format!("{base}/api/offer?token={token}") },
+        ice_config: IceConfig { ice_servers: state.config.ice_servers.clone() },
+        token,
     }
-    Ok(Value::Object(response))
+}
+
+/// What a client needs to join, and the avatar that it will see.
+pub(crate) async fn join_response(state: &AppState, row: &Row, base: &str) -> store::Result<JoinResponse> {
+    Ok(JoinResponse {
+        info: join_info(state, row, base),
+        conversation_id: row.id.clone(),
+        url: record::join_link(state, row, base),
+        avatar: avatars::find(state, &row.workspace, &row.avatar_id).await?,
+    })
 }
 
 /// Creates a conversation and answers with what its client needs to join.
@@ -229,7 +276,7 @@ async fn create_and_join(
     caller: ApiCaller,
     BaseUrl(base): BaseUrl,
     Json(body): Json,
-) -> JsonResult {
+) -> JsonResult<JoinResponse> {
     let new_conversation = parse_auth_conversation(body)?;
     let row = create_record(&state, &caller.workspace, &new_conversation).await?;
     Ok(axum::Json(join_response(&state, &row, &base).await?))
@@ -243,12 +290,13 @@ async fn create(
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
     let new_conversation = parse_new_conversation(body)?;
     let row = create_record(&state, &caller.workspace, &new_conversation).await?;
-    let mut response = record::detail(&row, record::load_projection(&state, &row).await?);
-    if let Value::Object(map) = &mut response {
-        map.insert("join_link".into(), record::join_link(&state, &row, &base).into());
-        map.extend(join_info(&state, &row, &base));
-    }
-    Ok((StatusCode::CREATED, axum::Json(response)))
+    let projection = record::load_projection(&state, &row).await?;
+    let response = CreatedConversation {
+        conversation: record::detail(&row, projection),
+        join_link: record::join_link(&state, &row, &base),
+        info: join_info(&state, &row, &base),
+    };
+    Ok((StatusCode::CREATED, axum::Json(json!(response))))
 }
 
 async fn list(
@@ -262,7 +310,7 @@ async fn list(
     let mut listed = Vec::with_capacity(rows.len());
     for row in rows {
         let projection = record::load_projection(&state, &row).await.or_internal_error(READ_FAILED)?;
-        listed.push(record::list_item(&state, &row, projection, &base, caller.scope));
+        listed.push(json!(record::list_item(&state, &row, projection, &base, caller.scope)));
     }
     Ok(ListResponse(listed, total))
 }
@@ -283,10 +331,14 @@ pub(crate) async fn find_conversation(
         .ok_or_else(not_found)
 }
 
-async fn read(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn read(
+    State(state): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult<Value> {
     let row = find_conversation(&state, &caller, &id).await?;
     let projection = record::load_projection(&state, &row).await.or_internal_error(READ_FAILED)?;
-    Ok(axum::Json(record::detail(&row, projection)))
+    Ok(axum::Json(json!(record::detail(&row, projection))))
 }
 
 async fn erase(
@@ -327,7 +379,7 @@ async fn feedback(
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
-) -> JsonResult {
+) -> JsonResult<Message> {
     let (rating, feedback) = parse_feedback(body)?;
     let row = find_conversation(&state, &caller, &id).await?;
     let mut tx = state.store.begin_write().await?;
@@ -341,5 +393,5 @@ async fn feedback(
     )
     .await?;
     tx.commit().await?;
-    Ok(axum::Json(json!({"message": "Feedback saved successfully"})))
+    Ok(axum::Json(Message { message: "Feedback saved successfully" }))
 }

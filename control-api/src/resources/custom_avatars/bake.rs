@@ -36,7 +36,7 @@ use crate::clock;
 use crate::state::EngineCell;
 use crate::state::live_pose_sets::LivePoseSets;
 use crate::state::supervise::BackgroundTask;
-use crate::store::custom_avatar::{self as table, Job};
+use crate::store::custom_avatar::{self as table, Job, Output};
 use crate::store::{self, Store};
 
 /// Folder in the data folder in which avatars are drawn.
@@ -347,13 +347,13 @@ async fn read_baked(id: &str, poses: &Path) -> Result<Option<BakedAvatar>, Error
             return Ok(None);
         }
     };
-    let output = json!({
-        "preview_url": format!("data:image/webp;base64,{}", STANDARD.encode(image)),
-        "width": set.manifest().width,
-        "height": set.manifest().height,
-        "fps": DEFAULT_FRAME_RATE,
-    });
-    Ok(Some(BakedAvatar { output: output.to_string(), poses }))
+    let output = Output {
+        preview_url: format!("data:image/webp;base64,{}", STANDARD.encode(image)),
+        width: set.manifest().width,
+        height: set.manifest().height,
+        fps: DEFAULT_FRAME_RATE,
+    };
+    Ok(Some(BakedAvatar { output: json!(output).to_string(), poses }))
 }
 
 #[cfg(test)]

@@ -25,19 +25,18 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::clock;
+use crate::clock::{self, Iso8601};
 use crate::error::{ApiError, Resource};
 use crate::http::auth::ApiCaller;
 use crate::http::body;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
+use crate::http::responses::{Done, JsonResult};
 use crate::http::validate::FieldErrors;
 use crate::resources::characters::{CharacterSettings, RestSettings};
 use crate::state::AppState;
-use crate::store::custom_avatar::{self as table, Draft, Row};
+use crate::store::custom_avatar::{self as table, Draft, Output, Row};
 use crate::store::{self, new_id};
-
-type JsonResult = Result<axum::Json<Value>, ApiError>;
 
 const NOT_FOUND: ApiError = ApiError::NotFound(Resource::CustomAvatar);
 /// Maximum body size: a picture of 9 MiB in base64, with some margin.
@@ -55,30 +54,68 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/v2/custom-avatar/{id}", get(read).delete(remove))
 }
 
-fn to_json(row: &Row) -> Value {
-    let parsed = |text: &Option<String>| text.as_deref().and_then(|t| serde_json::from_str::<Value>(t).ok());
-    let person = parsed(&row.character).unwrap_or_default();
-    json!({
-        "id": row.id,
-        "job_id": row.job_id,
-        // Known from the start, so that a client may store it; agents may reference it once there
-        // is an output.
-        "avatar_key_id": row.id,
-        "avatar_id": row.id,
-        "avatar_name": row.name,
-        "gender": row.gender,
-        "category": "custom",
-        "status": row.status,
-        "progress": row.progress,
-        "is_private": row.is_private != 0,
-        "character": person["character"],
-        "rest": person["rest"],
-        "voice": person["voice"],
-        "output": parsed(&row.output),
-        "error": row.error,
-        "created_at": clock::to_iso8601(row.created_at),
-        "updated_at": clock::to_iso8601(row.updated_at),
-    })
+/// A custom avatar.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct CustomAvatar<'a> {
+    #[schemars(extend("format" = "uuid"))]
+    id: &'a str,
+    job_id: &'a str,
+    /// Known from the start, so that a client may store it. Agents may use it once there is an
+    /// output.
+    avatar_key_id: &'a str,
+    avatar_id: &'a str,
+    avatar_name: &'a str,
+    gender: &'a str,
+    category: &'static str,
+    #[schemars(extend("enum" = ["QUEUED", "PROCESSING", "COMPLETED", "FAILED"]))]
+    status: &'a str,
+    /// Percent.
+    #[schemars(range(min = 0, max = 100))]
+    progress: i64,
+    is_private: bool,
+    character: Option<CharacterSettings>,
+    rest: Option<RestSettings>,
+    voice: Option<String>,
+    output: Option<Output>,
+    error: Option<&'a str>,
+    created_at: Iso8601,
+    updated_at: Iso8601,
+}
+
+fn to_response(row: &Row) -> CustomAvatar<'_> {
+    let definition = row.character.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    let (character, rest, voice) = definition
+        .map_or((None, None, None), |AvatarDefinition { character, rest, voice }| {
+            (Some(character), Some(rest), Some(voice))
+        });
+    CustomAvatar {
+        id: &row.id,
+        job_id: &row.job_id,
+        avatar_key_id: &row.id,
+        avatar_id: &row.id,
+        avatar_name: &row.name,
+        gender: &row.gender,
+        category: "custom",
+        status: &row.status,
+        progress: row.progress,
+        is_private: row.is_private != 0,
+        character,
+        rest,
+        voice,
+        output: row.output.as_deref().and_then(|text| serde_json::from_str(text).ok()),
+        error: row.error.as_deref(),
+        created_at: Iso8601(row.created_at),
+        updated_at: Iso8601(row.updated_at),
+    }
+}
+
+/// What a drawn avatar is drawn from, as it is stored: a part of the fields of an avatar file.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct AvatarDefinition {
+    character: CharacterSettings,
+    rest: RestSettings,
+    voice: String,
 }
 
 /// The input of a new custom avatar.
@@ -209,18 +246,17 @@ fn parse_drawn_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
         errors.add("voice", format!("must be one of {}", known.join(", ")));
     }
     let default_voice = if avatar.gender == Gender::Male { "rms" } else { "slt" };
-    // The fields of an avatar file.
-    let character = json!({
-        "character": avatar.character,
-        "rest": avatar.rest,
-        "voice": voice.as_deref().unwrap_or(default_voice),
-    });
+    let definition = AvatarDefinition {
+        character: avatar.character,
+        rest: avatar.rest,
+        voice: voice.unwrap_or_else(|| default_voice.to_owned()),
+    };
     errors.into_result(NewCustomAvatar {
         name: avatar.avatar_name,
         gender: avatar.gender.name(),
         is_private: avatar.is_private.unwrap_or(false),
         picture_source: None,
-        character: Some(character.to_string()),
+        character: Some(json!(definition).to_string()),
     })
 }
 
@@ -247,7 +283,7 @@ async fn create(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Json(body): Json<MAX_BODY_BYTES>,
-) -> JsonResult {
+) -> JsonResult<Value> {
     let new_avatar = parse_new_avatar(body)?;
     let draft = Draft {
         id: &new_id(),
@@ -275,7 +311,7 @@ async fn create(
     let queue_notify =
         if new_avatar.character.is_some() { &state.bake_queued } else { &state.photo_job_queued };
     queue_notify.notify_one();
-    Ok(axum::Json(to_json(&row)))
+    Ok(axum::Json(json!(to_response(&row))))
 }
 
 async fn list(
@@ -284,16 +320,24 @@ async fn list(
     PageQuery(page): PageQuery<false>,
 ) -> Result<ListResponse, ApiError> {
     let (rows, total) = state.store.custom_avatar_page(&caller.workspace, &page).await?;
-    Ok(ListResponse(rows.iter().map(to_json).collect(), total))
+    Ok(ListResponse(rows.iter().map(|row| json!(to_response(row))).collect(), total))
 }
 
-async fn read(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn read(
+    State(state): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult<Value> {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let row = state.store.custom_avatar(&caller.workspace, &id).await?.ok_or(NOT_FOUND)?;
-    Ok(axum::Json(to_json(&row)))
+    Ok(axum::Json(json!(to_response(&row))))
 }
 
-async fn remove(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn remove(
+    State(state): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult<Done> {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let mut tx = state.store.begin_write().await?;
     let found = table::delete(&mut tx, &caller.workspace, &id).await?;
@@ -301,5 +345,5 @@ async fn remove(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id):
     if !found {
         return Err(NOT_FOUND);
     }
-    Ok(axum::Json(json!({"id": id, "message": "Custom avatar deleted successfully"})))
+    Ok(axum::Json(Done { id, message: "Custom avatar deleted successfully" }))
 }

@@ -15,20 +15,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::clock;
+use crate::clock::{self, Iso8601};
 use crate::error::{ApiError, ErrorText, FieldError, OrInternalError as _, Resource};
 use crate::http::auth::ApiCaller;
 use crate::http::body;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
+use crate::http::responses::{Done, JsonResult};
 use crate::state::AppState;
 use crate::store::knowledge_base::Content;
 use crate::store::{self, Transaction, knowledge_base};
 
 const READ_FAILED: &str = "Failed to retrieve knowledge base";
 const NOT_FOUND: ApiError = ApiError::NotFound(Resource::KnowledgeBase);
-
-type JsonResult = Result<axum::Json<Value>, ApiError>;
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -41,16 +40,65 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .layer(Extension(ErrorText::uniform(READ_FAILED)))
 }
 
-/// A knowledge base as JSON.
+/// A knowledge base.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct KnowledgeBase<'a> {
+    #[schemars(extend("format" = "uuid"))]
+    id: &'a str,
+    name: &'a str,
+    description: &'a str,
+    /// Number of documents.
+    no_of_rec: i64,
+    created_at: Iso8601,
+    updated_at: Iso8601,
+}
+
+/// A document of a knowledge base.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct KnowledgeDocument {
+    #[schemars(extend("format" = "uuid"))]
+    id: String,
+    name: String,
+    #[serde(rename = "type")]
+    kind: String,
+    #[schemars(extend("enum" = ["started", "processing", "ready", "error"]))]
+    status: String,
+    error_message: Option<String>,
+}
+
+/// A knowledge base with its documents.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct KnowledgeBaseWithDocuments<'a> {
+    knowledge_base: KnowledgeBase<'a>,
+    documents: Vec<KnowledgeDocument>,
+}
+
+/// The response to new documents.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Added {
+    /// Number of new documents.
+    added: usize,
+    /// The last one.
+    #[schemars(extend("format" = "uuid"))]
+    doc_id: String,
+    message: &'static str,
+}
+
+/// A knowledge base as a response shows it.
+fn to_response(row: &knowledge_base::Row) -> KnowledgeBase<'_> {
+    KnowledgeBase {
+        id: &row.id,
+        name: &row.name,
+        description: &row.description,
+        no_of_rec: row.document_count,
+        created_at: Iso8601(row.created_at),
+        updated_at: Iso8601(row.updated_at),
+    }
+}
+
+/// The same as JSON.
 pub(crate) fn to_json(row: &knowledge_base::Row) -> Value {
-    json!({
-        "id": row.id,
-        "name": row.name,
-        "description": row.description,
-        "no_of_rec": row.document_count,
-        "created_at": clock::to_iso8601(row.created_at),
-        "updated_at": clock::to_iso8601(row.updated_at),
-    })
+    json!(to_response(row))
 }
 
 /// The errors in a form's documents.
@@ -64,7 +112,7 @@ fn empty_document_errors(form: &form::Form) -> Vec<FieldError> {
         .collect()
 }
 
-async fn create(State(state): State<Arc<AppState>>, caller: ApiCaller, request: Request) -> JsonResult {
+async fn create(State(state): State<Arc<AppState>>, caller: ApiCaller, request: Request) -> JsonResult<Done> {
     let form = form::read(request).await?;
     let mut errors = Vec::new();
     for (field, value) in [("name", &form.name), ("description", &form.description)] {
@@ -86,7 +134,7 @@ async fn create(State(state): State<Arc<AppState>>, caller: ApiCaller, request: 
     tx.commit().await?;
     state.document_queued.notify_one();
     state.document_read.notify_one();
-    Ok(axum::Json(json!({"id": id, "message": "Knowledge Base created successfully"})))
+    Ok(axum::Json(Done { id, message: "Knowledge Base created successfully" }))
 }
 
 /// Adds the form's documents to a knowledge base.
@@ -95,7 +143,7 @@ async fn add_documents(
     caller: ApiCaller,
     Path(id): Path<String>,
     request: Request,
-) -> JsonResult {
+) -> JsonResult<Added> {
     let form = form::read(request).await?;
     let mut errors = empty_document_errors(&form);
     if form.documents.is_empty() {
@@ -130,11 +178,11 @@ async fn add_documents(
     tx.commit().await.or_internal_error(READ_FAILED)?;
     state.document_queued.notify_one();
     state.document_read.notify_one();
-    Ok(axum::Json(json!({
-        "added": form.documents.len(),
-        "doc_id": last,
-        "message": "Content added successfully to existing Knowledge Base",
-    })))
+    Ok(axum::Json(Added {
+        added: form.documents.len(),
+        doc_id: last,
+        message: "Content added successfully to existing Knowledge Base",
+    }))
 }
 
 /// New name and description of a knowledge base.
@@ -152,7 +200,7 @@ async fn update(
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
-) -> JsonResult {
+) -> JsonResult<Done> {
     let UpdateRequest { name, description } = body::parse(body)?;
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let mut tx = state.store.begin_write().await.or_internal_error(READ_FAILED)?;
@@ -163,14 +211,14 @@ async fn update(
     if !found {
         return Err(NOT_FOUND);
     }
-    Ok(axum::Json(json!({"id": id, "message": "Knowledge base updated successfully"})))
+    Ok(axum::Json(Done { id, message: "Knowledge base updated successfully" }))
 }
 
 async fn remove_document(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
-) -> JsonResult {
+) -> JsonResult<Done> {
     let not_found = || ApiError::NotFound(Resource::Document);
     let id = store::normalize_id(&id).ok_or_else(not_found)?;
     let mut tx = state.store.begin_write().await.or_internal_error(READ_FAILED)?;
@@ -180,7 +228,7 @@ async fn remove_document(
     let base = base.ok_or_else(not_found)?;
     knowledge_base::mark_changed(&mut tx, &base, clock::now()).await.or_internal_error(READ_FAILED)?;
     tx.commit().await.or_internal_error(READ_FAILED)?;
-    Ok(axum::Json(json!({"id": id, "message": "Document deleted successfully"})))
+    Ok(axum::Json(Done { id, message: "Document deleted successfully" }))
 }
 
 /// Creates a knowledge base of documents, each with its name, type and content. Returns its id.
@@ -226,22 +274,35 @@ async fn list(
     PageQuery(page): PageQuery<false>,
 ) -> Result<ListResponse, ApiError> {
     let (rows, total) = state.store.kb_page(&caller.workspace, &page).await.or_internal_error(READ_FAILED)?;
-    Ok(ListResponse(rows.iter().map(to_json).collect(), total))
+    Ok(ListResponse(rows.iter().map(|row| to_json(row)).collect(), total))
 }
 
-async fn read(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn read(
+    State(state): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult<Value> {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let row =
         state.store.kb(&caller.workspace, &id).await.or_internal_error(READ_FAILED)?.ok_or(NOT_FOUND)?;
     let documents = state.store.kb_documents(&id).await.or_internal_error(READ_FAILED)?;
-    let documents: Vec<Value> = documents
-        .iter()
-        .map(|d| json!({"id": d.id, "name": d.name, "type": d.kind, "status": d.status, "error_message": d.error_message}))
-        .collect();
-    Ok(axum::Json(json!({"knowledge_base": to_json(&row), "documents": documents})))
+    let documents = documents.into_iter().map(|document| KnowledgeDocument {
+        id: document.id,
+        name: document.name,
+        kind: document.kind,
+        status: document.status,
+        error_message: document.error_message,
+    });
+    let response =
+        KnowledgeBaseWithDocuments { knowledge_base: to_response(&row), documents: documents.collect() };
+    Ok(axum::Json(json!(response)))
 }
 
-async fn remove(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn remove(
+    State(state): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult<Done> {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let mut tx = state.store.begin_write().await.or_internal_error(READ_FAILED)?;
     let found =
@@ -250,5 +311,5 @@ async fn remove(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id):
     if !found {
         return Err(NOT_FOUND);
     }
-    Ok(axum::Json(json!({"id": id, "message": "Knowledge base deleted successfully"})))
+    Ok(axum::Json(Done { id, message: "Knowledge base deleted successfully" }))
 }

@@ -11,23 +11,24 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 
-use crate::clock;
+use crate::clock::{self, Iso8601};
 use crate::error::{ApiError, ErrorText, Resource};
 use crate::http::auth::ApiCaller;
 use crate::http::body;
 use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
+use crate::http::responses::JsonResult;
 use crate::http::validate::FieldErrors;
 use crate::resources::document_resource::{self, DocumentResource};
 use crate::resources::secret_headers::{self, SecretHeaders};
 use crate::state::AppState;
 use crate::store::json_record::{self, Draft, Table};
-use crate::store::mcp::McpDocument;
+use crate::store::mcp::{McpDocument, TransportType};
 use crate::store::{new_id, secrets};
-
-type JsonResult = Result<axum::Json<Value>, ApiError>;
 
 const MCP: DocumentResource = DocumentResource {
     table: Table::Mcp,
@@ -65,24 +66,41 @@ fn draft<'a>(
     Draft { workspace, id, name, kind, document: text, secrets, at: clock::now() }
 }
 
-async fn create(State(state): State<Arc<AppState>>, caller: ApiCaller, Json(body): Json) -> JsonResult {
+/// A new configuration.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "McpMade")]
+pub(crate) struct McpCreated {
+    #[schemars(extend("format" = "uuid"))]
+    id: String,
+    name: String,
+    description: String,
+    #[serde(rename = "type")]
+    kind: TransportType,
+    created_at: Iso8601,
+}
+
+async fn create(
+    State(state): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Json(body): Json,
+) -> JsonResult<McpCreated> {
     let (document, headers) = parse(body, None)?;
     let id = new_id();
     let sealed = secrets::seal(&state.vault, &id, &headers);
     let text = json_record::to_text(&document);
     let draft = draft(&caller.workspace, &id, &document, &text, &sealed);
-    let created_at = clock::to_iso8601(draft.at);
+    let created_at = Iso8601(draft.at);
     let mut tx = state.store.begin_write().await?;
     quota::check_bytes(&state, &mut tx, &caller.workspace, text.len()).await?;
     json_record::insert(&mut tx, Table::Mcp, &draft).await?;
     tx.commit().await?;
-    Ok(axum::Json(json!({
-        "id": id,
-        "name": document.name,
-        "description": document.description,
-        "type": document.kind,
-        "created_at": created_at,
-    })))
+    Ok(axum::Json(McpCreated {
+        id,
+        name: document.name,
+        description: document.description,
+        kind: document.kind,
+        created_at,
+    }))
 }
 
 async fn list(
@@ -93,7 +111,11 @@ async fn list(
     MCP.list(&state, &caller, &page).await
 }
 
-async fn read(State(state): State<Arc<AppState>>, caller: ApiCaller, Path(id): Path<String>) -> JsonResult {
+async fn read(
+    State(state): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> JsonResult<Value> {
     MCP.read(&state, &caller, &id).await.map(axum::Json)
 }
 
@@ -102,7 +124,7 @@ async fn replace(
     caller: ApiCaller,
     Path(id): Path<String>,
     Json(body): Json,
-) -> JsonResult {
+) -> JsonResult<Value> {
     // An invalid body is reported before a missing configuration.
     parse(body.clone(), None)?;
     let id = MCP.parse_id(&id)?;

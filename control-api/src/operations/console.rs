@@ -1,10 +1,10 @@
 //! Operations used only by the console, one row each. All its other requests are in
-//! [`super::agent_operations`] and [`super::conversation_operations`].
+//! [`super::agents`] and [`super::conversations`].
 
 use super::operation::{Auth, Operation, SERVER, op};
 
 /// All rows of this file.
-pub(super) const OPERATIONS: &[Operation] = &[
+pub(crate) const OPERATIONS: &[Operation] = &[
     op(SERVER, "get", "/console", "The console", &[(200, "html", "A page")]).auth(Auth::Public),
     op(
         SERVER,

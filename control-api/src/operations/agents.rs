@@ -1,5 +1,5 @@
 //! Operations on agents and their resources, one row each. Those on conversations and the server
-//! are in [`super::conversation_operations`].
+//! are in [`super::conversations`].
 
 use super::operation::{
     AGENTS, AVATARS, Body, DONE_RESPONSE, GUARDRAILS, KNOWLEDGE, MCP, Operation, TEMPLATES, TOOLS, op,
@@ -8,7 +8,7 @@ use super::operation::{
 const CREATED_RESPONSE: &[(u16, &str, &str)] = &[(201, "Done", "Created")];
 
 /// All rows of this file.
-pub(super) const OPERATIONS: &[Operation] = &[
+pub(crate) const OPERATIONS: &[Operation] = &[
     op(
         AGENTS,
         "post",

@@ -12,7 +12,7 @@ const COMMAND_RESPONSES: &[(u16, &str, &str)] = &[
 const PAGE_RESPONSE: &[(u16, &str, &str)] = &[(200, "html", "A page")];
 
 /// All rows of this file.
-pub(super) const OPERATIONS: &[Operation] = &[
+pub(crate) const OPERATIONS: &[Operation] = &[
     op(
         CONVERSATIONS,
         "post",
