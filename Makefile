@@ -12,7 +12,7 @@ run: build
 setup:
 	scripts/setup.sh
 
-# Also installs the dependencies of tests: PostgreSQL, Valgrind.
+# Also installs the dependencies of tests and of `make lint`: PostgreSQL, Valgrind, Node.js, npm.
 setup-tests:
 	scripts/setup.sh tests
 
@@ -90,4 +90,5 @@ lint:
 	$(CARGO) fmt --all --check
 	scripts/workspace-hack/generate.py --check
 	scripts/prose.py
+	scripts/lint-scripts.sh
 	$(CARGO) clippy --release --locked --workspace --lib --bins --examples --tests --bench '*' -- -D warnings

@@ -95,8 +95,8 @@ def read_instruction_counts(home):
     for path in (home / COUNTS_FOLDER).glob("*"):
         text = path.read_text()
         # The last file, written when the program ends, belongs to no bench.
-        if bench := re.search(r"^desc: Trigger: Client Request: (\d+) x (.+)$", text, re.M):
-            total = re.search(r"^totals: (\d+)", text, re.M)
+        if bench := re.search(r"^desc: Trigger: Client Request: (\d+) x (.+)$", text, re.MULTILINE):
+            total = re.search(r"^totals: (\d+)", text, re.MULTILINE)
             counts[bench[2]] = int(total[1]) / int(bench[1])
     return counts
 
@@ -105,7 +105,7 @@ def rustc_version():
     """Returns the version of the Rust compiler."""
     command = [os.environ.get("RUSTC", "rustc"), "--version"]
     try:
-        return subprocess.run(command, capture_output=True, text=True).stdout.split()[1]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()[1]
     except (OSError, IndexError):
         return "unknown"
 
@@ -122,7 +122,7 @@ def count_instructions(home):
     (home / COUNTS_FOLDER).mkdir(parents=True)
     runner = [*CALLGRIND, f"--callgrind-out-file={(home / COUNTS_FOLDER).resolve()}/%p"]
     config = ["--config", f"target.'cfg(all())'.runner={json.dumps(runner)}"]
-    process = subprocess.run([*BENCH_COMMAND[:2], *config, *BENCH_COMMAND[2:]], cwd=ROOT)
+    process = subprocess.run([*BENCH_COMMAND[:2], *config, *BENCH_COMMAND[2:]], cwd=ROOT, check=False)
     if process.returncode:
         sys.exit(f"the benches failed under Valgrind: exit code {process.returncode}")
     return True
@@ -150,7 +150,7 @@ def print_table(quantity, found, limits, format_value):
         rows.append((name, format_value(found[name]), format_value(limits[name]), share))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for name, *cells in rows:
-        padded = [cell.rjust(width) for cell, width in zip(cells, widths[1:])]
+        padded = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
         print("  ".join([name.ljust(widths[0]), *padded]))
 
 
@@ -182,7 +182,7 @@ def unmatched(found, limits, quantity):
 def print_limits(counts, order):
     """Prints a new table of limits, rounded up to three digits."""
     print("[instructions]")
-    for name in sorted(counts, key=lambda name: (order + [name]).index(name)):
+    for name in sorted(counts, key=lambda name: ([*order, name]).index(name)):
         limit = LIMIT_MARGIN * counts[name]
         unit = 10 ** max(0, len(str(int(limit))) - 3)
         print(f"{json.dumps(name)} = {math.ceil(limit / unit) * unit:_}")
@@ -192,14 +192,14 @@ def cpu_model():
     """Returns the name of the processor, "" if it is unknown."""
     path = Path("/proc/cpuinfo")
     text = path.read_text() if path.exists() else ""
-    names = re.findall(r"^model name\s*: (.*)$", text, re.M)
+    names = re.findall(r"^model name\s*: (.*)$", text, re.MULTILINE)
     return names[0] if names else ""
 
 
 def git_commit():
     """Returns the short id of the commit, with "-dirty" if the checkout has changes."""
     command = ["git", "describe", "--always", "--dirty"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def clear_results(home):
@@ -217,7 +217,7 @@ def run_benches(limits):
         clear_results(home)
         # The first run has all benches, a repetition only those that exceeded their limits.
         selection = ["^(" + "|".join(map(re.escape, slow)) + ")$"] if slow else []
-        process = subprocess.run([*BENCH_COMMAND, *selection], cwd=ROOT)
+        process = subprocess.run([*BENCH_COMMAND, *selection], cwd=ROOT, check=False)
         if process.returncode:
             sys.exit(process.returncode)
         for name, ns in read_medians(home).items():

@@ -12,6 +12,7 @@ the release binary.
 
 import base64
 import contextlib
+import itertools
 import json
 import pathlib
 import sys
@@ -20,10 +21,11 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 
+from playwright.sync_api import sync_playwright  # noqa: E402
+
 from kit import call as calls  # noqa: E402
 from kit.report import percentiles  # noqa: E402
 from kit.server import Server  # noqa: E402
-from playwright.sync_api import sync_playwright  # noqa: E402
 
 #: Duration of a recording, in s.
 RECORDING_SECONDS = 60
@@ -104,7 +106,7 @@ class VideoMeter:
         """Attributes everything received since the last call to this activity of the agent."""
         previous, self.last = self.last, self.read()
         sums = self.sums.setdefault(activity, [0, 0, 0])
-        for i, (now, before) in enumerate(zip(self.last, previous)):
+        for i, (now, before) in enumerate(zip(self.last, previous, strict=True)):
             sums[i] += now - before
 
     def summary(self):
@@ -147,7 +149,7 @@ def record_avatar(browser, server, avatar: dict, folder: pathlib.Path) -> dict:
             stopped = page.wait_for_event("agent.stopped_speaking", mark, timeout=60)
             meter.attribute_to("talking")
             frames = page.displayed_frames(started["t"] + 0.5, stopped["t"] - 0.5)
-            gaps += [after[0] - before[0] for before, after in zip(frames, frames[1:])]
+            gaps += [after[0] - before[0] for before, after in itertools.pairwise(frames)]
             # The avatar smiles, then leans toward the user.
             page.page.wait_for_timeout(7000)
             meter.attribute_to("behind a speech")

@@ -72,7 +72,7 @@ def limit_process():
 
 
 def run_command(*command, **options):
-    return subprocess.run(command, capture_output=True, text=True, **options)
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
 class Mutant:
@@ -138,7 +138,7 @@ def rule_mutants(texts):
         # The innermost function that contains the text, if there is one.
         functions = [
             match
-            for match in re.finditer(r"^( *)(?:pub(?:\(crate\))? )?fn ", text, re.M)
+            for match in re.finditer(r"^( *)(?:pub(?:\(crate\))? )?fn ", text, re.MULTILINE)
             if match.start() < begin
         ]
         body = close = None
@@ -228,9 +228,9 @@ def run_tests(programs, mutant):
             break
         output = process.stdout + process.stderr
         if process.returncode != 0:
-            failed = re.findall(r"^test (\S+) \.\.\. FAILED", output, re.M)
+            failed = re.findall(r"^test (\S+) \.\.\. FAILED", output, re.MULTILINE)
             failures += [f"{name}::{test}" for test in failed] or [f"{name}: died"]
-            scenarios = sorted(set(re.findall(r"^(\S+)\.json: ", output, re.M)))
+            scenarios = sorted(set(re.findall(r"^(\S+)\.json: ", output, re.MULTILINE)))
             if scenarios:
                 examples = f"{', '.join(scenarios[:3])}{', …' * (len(scenarios) > 3)}"
                 failures.append(f"{len(scenarios)} scenarios: {examples}")

@@ -281,8 +281,8 @@ def comparison_table(results):
                 (one_call[name]["p50"], one_call[name]["p95"]),
                 peer_figures(f"{name}_ms"),
             )
-            best = [min(values) for values in zip(*theirs)]
-            ratios = " / ".join(f"{b / o:.3g}" for b, o in zip(best, ours))
+            best = [min(values) for values in zip(*theirs, strict=True)]
+            ratios = " / ".join(f"{b / o:.3g}" for b, o in zip(best, ours, strict=True))
             rows.append(
                 (
                     f"{label} of one call, p50 / p95",

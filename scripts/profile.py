@@ -76,7 +76,7 @@ def sample_shares(data, groups):
     )
     samples = {}
     report_line = r"^\s*([\d.]+)%\s+(\[[.k]\])\s+(.+?)\s*$"
-    for percent, kind, symbol in re.findall(report_line, report.stdout, re.M):
+    for percent, kind, symbol in re.findall(report_line, report.stdout, re.MULTILINE):
         # Columns after the symbol belong to call graphs.
         symbol = re.split(r"\s{2,}", symbol)[0]
         name = f"[k] {symbol}" if kind == "[k]" else symbol
@@ -112,29 +112,31 @@ def main():
     if (os.cpu_count() or 1) < 2:
         sys.exit("needs two processors: one for the engine, one for the callers")
     threads = {}
-    with tempfile.TemporaryDirectory() as folder:
-        with subprocess.Popen(load, stdout=subprocess.DEVNULL) as process:
-            try:
-                time.sleep(WARM_UP_SECONDS)
-                if process.poll() is not None:
-                    sys.exit("the calls ended before they were profiled")
-                for name in SYMBOL_GROUPS:
-                    ids = thread_ids(process.pid, name)
-                    data = f"{folder}/{name}"
-                    recording = subprocess.run(
-                        [
-                            *("perf", "record", "--freq", "1999", "--tid", ",".join(ids)),
-                            *("--output", data, "--", "sleep", str(PROFILE_SECONDS)),
-                        ],
-                        stdout=subprocess.DEVNULL,
-                        stderr=subprocess.PIPE,
-                        text=True,
-                    )
-                    if recording.returncode:
-                        sys.exit(recording.stderr)
-                    threads[name] = sample_shares(data, SYMBOL_GROUPS[name])
-            finally:
-                process.terminate()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        subprocess.Popen(load, stdout=subprocess.DEVNULL) as process,
+    ):
+        try:
+            time.sleep(WARM_UP_SECONDS)
+            if process.poll() is not None:
+                sys.exit("the calls ended before they were profiled")
+            for name in SYMBOL_GROUPS:
+                ids = thread_ids(process.pid, name)
+                data = f"{folder}/{name}"
+                recording = subprocess.run(
+                    [
+                        *("perf", "record", "--freq", "1999", "--tid", ",".join(ids)),
+                        *("--output", data, "--", "sleep", str(PROFILE_SECONDS)),
+                    ],
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    text=True, check=False,
+                )
+                if recording.returncode:
+                    sys.exit(recording.stderr)
+                threads[name] = sample_shares(data, SYMBOL_GROUPS[name])
+        finally:
+            process.terminate()
     for name, groups in threads.items():
         print(name)
         for group, samples in groups.items():

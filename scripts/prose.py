@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Limits of a sentence, in words, and of a line of prose, in columns.
 MAX_WORDS, MAX_MEDIAN, MAX_COLUMNS = 40, 14, 100
 #: Abbreviations whose full stop ends no sentence.
-ABBREVIATIONS = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|approx|no|fig|sec)\.$", re.I)
+ABBREVIATIONS = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|approx|no|fig|sec)\.$", re.IGNORECASE)
 #: The end of a sentence, with a closing bracket or quote behind it.
 SENTENCE_END = re.compile(r"(?<=[.!?])[)\"”»]*\s+(?=[\"“«(\[*]*[A-Z0-9])")
 
@@ -112,7 +112,8 @@ def main() -> int:
     median = statistics.median(counts) if counts else 0
     if median > MAX_MEDIAN:
         faults.append(f"the median sentence has {median:g} words (at most {MAX_MEDIAN})")
-    print("\n".join(faults + [f"{len(counts)} sentences, median {median:g} words, longest {max(counts, default=0)}"]))
+    print("\n".join([*faults, (f"{len(counts)} sentences, median {median:g} words, longest "
+f"{max(counts, default=0)}")]))
     return 1 if faults else 0
 
 

@@ -5,8 +5,8 @@
 # the checkout.
 #
 #   scripts/setup.sh         everything for `make run`, with the models in .cache/models
-#   scripts/setup.sh tests   also everything for `make test`: PostgreSQL, and Valgrind, which counts
-#                            the instructions of the benches
+#   scripts/setup.sh tests   also everything for `make test` and `make lint`: PostgreSQL, Node.js,
+#                            npm, and Valgrind, which counts the instructions of the benches
 #   VISAVIS_MODELS_DIR=… scripts/setup.sh   installs the models in another folder
 set -euo pipefail
 
@@ -56,6 +56,10 @@ missing_packages() {
   { command -v pkg-config >/dev/null && pkg-config --exists vpx; } || packages+=(libvpx-dev)
   [ -z "$for_tests" ] || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null ||
     packages+=(postgresql)
+  if [ -n "$for_tests" ]; then
+    command -v node >/dev/null || packages+=(nodejs)
+    command -v npm >/dev/null || packages+=(npm)
+  fi
   printf '%s' "${packages[*]}"
 }
 

@@ -25,6 +25,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -182,7 +183,7 @@ def compile_tests(packages: list[str]) -> Build:
             ],
             cwd=ROOT,
             stdout=subprocess.PIPE,
-            text=True,
+            text=True, check=False,
         )
         if build.returncode:
             raise StepFailed("the tests do not compile")
@@ -216,7 +217,7 @@ def run_program(
     program: Program,
     arguments: list[str],
     step: Step,
-    wrapper: list[str] = [],
+    wrapper: Sequence[str] = (),
     log_name: str = "",
 ) -> bool:
     """Runs one test program, through the command `wrapper` if one is given, and reads its results.
@@ -230,18 +231,18 @@ def run_program(
         env={**os.environ, **TIMING_ENV, "CARGO_MANIFEST_DIR": str(program.folder)},
         capture_output=True,
         text=True,
-        errors="replace",
+        errors="replace", check=False,
     )
     log_file = f"{(log_name or program.name).replace('/', '-')}.log"
     (LOG_FOLDER / log_file).write_text(process.stdout + process.stderr)
     count = 0
     result_line = r"^test (\S+)(?: - should panic)? \.\.\. (?:.*?)(ok|FAILED)(?: <([\d.]+)s>)?$"
-    for name, outcome, seconds in re.findall(result_line, process.stdout, re.M):
+    for name, outcome, seconds in re.findall(result_line, process.stdout, re.MULTILINE):
         step.tests.append(Test(f"{program.name}::{name}", float(seconds or 0), outcome))
         count += 1
         if outcome == "FAILED":
             step.failed.append(f"{program.name}::{name}")
-    totals = re.findall(r"^test result: \w+\. (\d+) passed; (\d+) failed", process.stdout, re.M)
+    totals = re.findall(r"^test result: \w+\. (\d+) passed; (\d+) failed", process.stdout, re.MULTILINE)
     # The code under test can print into a result line, which is then not recognized.
     if process.returncode == 0 and sum(int(ok) + int(failed) for ok, failed in totals) != count:
         step.failed.append(
@@ -277,7 +278,7 @@ def run_programs(
 
 def run_command(command: list[str], step: Step, description: str, **environment: str):
     """Runs a command. If it fails, the step fails with `description`."""
-    if subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}).returncode:
+    if subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=False).returncode:
         step.failed.append(description)
 
 
@@ -295,7 +296,7 @@ def run_e2e(arguments: list[str], step: Step):
     exit_code = subprocess.run(
         ["scripts/test-e2e.sh", *arguments],
         cwd=ROOT,
-        env={**os.environ, "E2E_DURATIONS": str(durations.resolve())},
+        env={**os.environ, "E2E_DURATIONS": str(durations.resolve())}, check=False,
     ).returncode
     results = json.loads(durations.read_text()) if durations.exists() else {}
     for name, result in results.items():
@@ -310,7 +311,7 @@ def run_store_tests(programs: list[Program], step: Step, filters: list[str], log
     filter matches no test."""
     api_tests = next(program for program in programs if program.name == "control-api/api")
     test_list = subprocess.run(
-        [api_tests.path, "--list"], cwd=api_tests.folder, stdout=subprocess.PIPE, text=True
+        [api_tests.path, "--list"], cwd=api_tests.folder, stdout=subprocess.PIPE, text=True, check=False
     ).stdout
     step.failed += [
         f"{log_name}: no test is named {name}"

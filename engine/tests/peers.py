@@ -9,8 +9,10 @@ loopback only. Needs aiortc, numpy, playwright, ffmpeg and a Chromium at $CHROMI
 
 import asyncio
 import http.server
+import itertools
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -113,7 +115,7 @@ async def check_aiortc(echo):
     assert {(frame.width, frame.height) for frame in frames} == {(320, 240)}
     images = [frame.to_ndarray(format="gray").astype(float) for frame in frames]
     assert images[0].std() > 20, "the frames are blank"
-    differences = [np.abs(a - b).mean() for a, b in zip(images, images[1:])]
+    differences = [np.abs(a - b).mean() for a, b in itertools.pairwise(images)]
     assert np.mean(differences) > 0.1, differences
     assert "echo: hello" in texts and "echo: " + long_text in texts
     levels = [json.loads(t)["data"]["dbfs"] for t in texts if '"dbfs"' in t]
@@ -244,10 +246,11 @@ async def check_chromium(echo, transport):
 async def main():
     binary, clients = sys.argv[1], sys.argv[2:] or ["aiortc", "chromium"]
     with tempfile.TemporaryDirectory() as folder:
-        clip = os.path.join(folder, "clip.ivf")
+        clip = str(pathlib.Path(folder, "clip.ivf"))
         source = "-f lavfi -i testsrc=size=320x240:rate=25 -t 4 -pix_fmt yuv420p".split()
         encoder = "-c:v libvpx -b:v 300k -g 9999 -deadline realtime -auto-alt-ref 0".split()
-        subprocess.run(["ffmpeg", "-loglevel", "error", *source, *encoder, clip], check=True)
+        command = ["ffmpeg", "-loglevel", "error", *source, *encoder, clip]
+        await asyncio.to_thread(subprocess.run, command, check=True)
         echo = Echo(binary, clip)
         try:
             if "aiortc" in clients:

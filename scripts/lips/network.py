@@ -41,7 +41,8 @@ class Network:
     def backward(self, activations, gradient):
         """The gradients of weights and biases, by layer. `gradient`: that of the logits."""
         first_input, a, second_input, b = activations
-        flat = lambda m: m.reshape(-1, m.shape[-1])  # noqa: E731
+        def flat(m):
+            return m.reshape(-1, m.shape[-1])
         gradients = []
         gradients.append((flat(b).T @ flat(gradient), flat(gradient).sum(0)))
         gradient = (gradient @ self.weights[2].T) * (b > 0)
@@ -93,8 +94,8 @@ def train(network, utterances, labels, weights, rng, steps, report, batch=96, sp
         chosen = rng.choice(long, batch, p=share)
         starts = [int(rng.integers(0, len(labels[i]) - span)) for i in chosen]
         padded_span = span - PAST_FRAMES + FUTURE_FRAMES
-        x = np.stack([utterances[i][s : s + padded_span] for i, s in zip(chosen, starts)])
-        y = np.stack([labels[i][s : s + span] for i, s in zip(chosen, starts)])
+        x = np.stack([utterances[i][s : s + padded_span] for i, s in zip(chosen, starts, strict=True)])
+        y = np.stack([labels[i][s : s + span] for i, s in zip(chosen, starts, strict=True)])
         logits, activations = network.forward(x)
         p = softmax(logits)
         weight = weights[y][..., None] / weights[y].sum()
@@ -105,7 +106,7 @@ def train(network, utterances, labels, weights, rng, steps, report, batch=96, sp
         # Cosine decay after a linear warm-up of 100 steps.
         step_rate = rate * 0.5 * (1 + np.cos(np.pi * step / steps)) * min(1, step / 100)
         parameters = network.weights + network.biases
-        for parameter, gradient, first, second in zip(parameters, flat, *moments):
+        for parameter, gradient, first, second in zip(parameters, flat, *moments, strict=True):
             first += 0.1 * (gradient - first)
             second += 0.001 * (gradient**2 - second)
             unbiased_first = first / (1 - 0.9**step)

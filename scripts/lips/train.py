@@ -27,14 +27,14 @@ from pathlib import Path
 # One thread: sums then have the same order on any machine, and a small network is not faster with
 # more threads.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
-import numpy as np  # noqa: E402
+import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
-import decode  # noqa: E402
-import network as net  # noqa: E402
-import sound  # noqa: E402
-from sentences import random_sentence  # noqa: E402
-from voices import Espeak, Flite  # noqa: E402
+import decode
+import network as net
+import sound
+from sentences import random_sentence
+from voices import Espeak, Flite
 
 ROOT = Path(__file__).resolve().parents[2]
 NETWORK_FILE, SCORES_DOCUMENT = ROOT / "assets/lips/network.bin", ROOT / "docs/lips.md"
@@ -208,7 +208,7 @@ def score_closures(found, target):
 def evaluate(model, inputs, targets, offsets, transition_scores):
     """The accuracy of frames, the share of closures found, and the false closures per second."""
     correct = total = hits = closures = false = 0
-    for x, y in zip(inputs, targets):
+    for x, y in zip(inputs, targets, strict=True):
         logits, _ = model.forward(x[None])
         found = decode.viterbi_path(logits[0] + offsets, transition_scores, MIN_FRAMES)
         correct, total = correct + int((found == y).sum()), total + len(y)
@@ -280,9 +280,10 @@ def write_network(model, packed, offsets, transition_scores):
     out = b"VLIPS" + struct.pack(f"<H{len(head)}H", 1, *head) + names
     offset_count = len(first_offsets + second_offsets)
     out += struct.pack(f"<{offset_count}h", *first_offsets, *second_offsets)
-    floats = lambda values: np.asarray(values, "<f4").tobytes()  # noqa: E731
+    def floats(values):
+        return np.asarray(values, "<f4").tobytes()
     out += floats(model.mean) + floats(model.scale)
-    for (q, scale), b in zip(packed, model.biases):
+    for (q, scale), b in zip(packed, model.biases, strict=True):
         out += floats(scale) + floats(b) + np.ascontiguousarray(q.T).tobytes()
     out += floats(offsets) + floats(transition_scores) + MIN_FRAMES.astype("u1").tobytes()
     NETWORK_FILE.parent.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 libraries (Debian: libflite1, libespeak-ng1)."""
 
 import ctypes as c
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,7 +36,7 @@ class Flite:
 
     library = None
     # The voices that are registered in the library.
-    voices = {}
+    voices: ClassVar[dict] = {}
 
     def __init__(self, voice):
         if Flite.library is None:
@@ -194,7 +195,7 @@ class Espeak:
         phones = []
         if starts[0] > 0:
             phones.append(("pau", starts[0]))
-        for (name, _), start, end in zip(Espeak.phone_events, starts, starts[1:]):
+        for (name, _), start, end in zip(Espeak.phone_events, starts, starts[1:], strict=False):
             cmu_phones = to_cmu_phones(name, start, end)
             if cmu_phones[0][0] in STOPS and phones:
                 # espeak-ng counts the closure of a stop, which is silent, as a part of the phone
@@ -225,4 +226,4 @@ def to_cmu_phones(mnemonic, start, end):
     names = MNEMONICS[plain].split()
     # The first of two phones gets 65 % of the duration.
     ends = [end] if len(names) == 1 else [start + 0.65 * (end - start), end]
-    return list(zip(names, ends))
+    return list(zip(names, ends, strict=True))

@@ -14,10 +14,10 @@ import re
 import pytest
 from playwright.sync_api import sync_playwright
 
-from kit import CHROMIUM, call as calls
-from kit import stores
+from kit import CHROMIUM, stores
+from kit import call as calls
 from kit.console import Console
-from kit.receivers import WebhookReceiver, ScriptedLlm, MockTool
+from kit.receivers import MockTool, ScriptedLlm, WebhookReceiver
 from kit.report import Report, merge_reports
 from kit.server import OUT, WORKER, Server
 
@@ -52,10 +52,8 @@ def pytest_collection_modifyitems(config, items):
         for mark in marks:
             if len(mark.args) != 1 or mark.args[0] not in PARTS:
                 raise pytest.UsageError(f"{item.nodeid}: mark.long takes one of {PARTS}, not {mark.args}")
-        if part is None:
-            chosen = not marks
-        else:
-            chosen = any(part in ("all", mark.args[0]) for mark in marks)
+        of_part = any(part in ("all", mark.args[0]) for mark in marks)
+        chosen = of_part if part is not None else not marks
         (selected if chosen else deselected).append(item)
     if deselected:
         config.hook.pytest_deselected(items=deselected)
@@ -106,7 +104,8 @@ def pytest_terminal_summary(terminalreporter):
         if name.startswith("promise: "):
             verdict = "kept  " if found["kept"] else "MISSED"
             terminalreporter.write_line(
-                f"{verdict} {name[9:]}: {found['measured']}, promised {found['promised']}; {found['machine']}"
+                f"{verdict} {name[9:]}: {found['measured']}, promised {found['promised']}; "
+f"{found['machine']}"
             )
     if path := os.environ.get("E2E_DURATIONS"):
         write_durations(terminalreporter, path)

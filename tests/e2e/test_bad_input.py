@@ -84,7 +84,7 @@ def test_bad_offers(server, concurrent_call, valid_offer):
         reply = post(garbage)
         assert reply.status == 400 and reply.json()["error"], (garbage[:40], reply)
     assert post(valid_offer[:150].encode()).status in (400, 406), "an offer that ends before its first section"
-    no_opus = re.sub(r"opus/48000/2", "foo/48000/2", valid_offer, flags=re.I)
+    no_opus = re.sub(r"opus/48000/2", "foo/48000/2", valid_offer, flags=re.IGNORECASE)
     reply = post(no_opus.encode())
     assert reply.status == 406 and reply.json()["error"], reply
     for headers in (
@@ -120,7 +120,8 @@ def test_bad_offers(server, concurrent_call, valid_offer):
 
 
 def test_an_expired_link(server, call):
-    """What the page says about a link that is used for the first time an hour after its creation."""
+    """What the page says about a link that is used for the first time an hour after its
+    creation."""
     conversation = server.create_conversation(typed_call.create_typed_agent(server)["id"])
     page = call()
     # The page asks about the conversation when it opens. The link must be valid until that is
@@ -129,7 +130,8 @@ def test_an_expired_link(server, call):
         page.open(conversation["join_link"])
     assert met.value.status == 200, met.value
     stores.Sqlite().execute(
-        server, [f"UPDATE conversation SET created_at = created_at - 3600000000 WHERE id = '{conversation['id']}'"]
+        server, [("UPDATE conversation SET created_at = created_at - 3600000000 WHERE id = "
+f"'{conversation['id']}'")]
     )
     page.page.click("#join")
     page.page.wait_for_selector("#over-words:has-text('expired')", timeout=typed_call.TEST_TIMEOUT * 1000)
@@ -172,7 +174,7 @@ def test_noise_at_the_media_port(server, concurrent_call):
     answer = concurrent_call.client.peer.remoteDescription.sdp
     places = {
         (m[1], int(m[2]))
-        for m in re.finditer(r"a=candidate:\S+ 1 udp \d+ (\d+\.\d+\.\d+\.\d+) (\d+) typ host", answer, re.I)
+        for m in re.finditer(r"a=candidate:\S+ 1 udp \d+ (\d+\.\d+\.\d+\.\d+) (\d+) typ host", answer, re.IGNORECASE)
     }
     assert places, answer
     packets = [
@@ -196,7 +198,7 @@ def test_text_where_sound_is_expected(concurrent_call):
     client = concurrent_call.client
     other = '{"label":"other","type":"send-text","id":"1","data":{"content":"x"}}'
     refused = {"a1": ("nobody-knows", {}), "a2": ("send-text", {}), "a3": ("client-message", {"t": "nonsense"}),
-               "a4": ("llm-function-call-result", {"tool_call_id": "none", "result": {}})}  # fmt: skip
+               "a4": ("llm-function-call-result", {"tool_call_id": "none", "result": {}})}
 
     async def work():
         for nonsense in (
@@ -232,7 +234,8 @@ def test_clients_that_only_hold_connections(start_server, tmp_path):
     env = {"VISAVIS_TIMEOUTS_REQUEST": "1", "VISAVIS_LIMITS_CONNECTIONS": "12", "VISAVIS_MODELS_DIR": str(tmp_path)}
     server = start_server("slow", data=tmp_path, env=env).read_first_start()
     place = server.url.removeprefix("http://").split(":")
-    post = f"POST /v1/ext/agent HTTP/1.1\r\nhost: localhost\r\nx-api-key: {server.key}\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{{"
+    post = ("POST /v1/ext/agent HTTP/1.1\r\nhost: localhost\r\nx-api-key: "
+f"{server.key}\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{{")
     wanted = (
         [(b"GET /healthz HTTP/1.1\r\nhost: loc", b"")] * 10
         + [(b"", b"")] * 10

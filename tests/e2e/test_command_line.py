@@ -12,7 +12,7 @@ from kit.server import binary
 def run(*arguments, cwd, **env):
     clean = {k: v for k, v in os.environ.items() if not k.startswith("VISAVIS_")}
     return subprocess.run(
-        [binary(), *arguments], capture_output=True, text=True, timeout=60, cwd=cwd, env={**clean, **env}
+        [binary(), *arguments], capture_output=True, text=True, timeout=60, cwd=cwd, env={**clean, **env}, check=False
     )
 
 

@@ -17,22 +17,22 @@ import uuid
 import pytest
 
 from conformance import (
-    UNKNOWN_ID,
     UNAUTHORIZED,
+    UNKNOWN_ID,
+    Contains,
     Matcher,
     agents,
     conversations,
-    matches,
-    Contains,
     interface,
+    matches,
     protocol,
     resources,
     safety,
 )
 from kit import sdp, stores
+from kit.polling import attempts, wait_until
 from kit.receivers import WebhookReceiver
 from kit.server import ROOT, Response, binary
-from kit.polling import attempts, wait_until
 
 CHAPTERS = [chapter for module in (agents, resources, conversations, protocol) for chapter in module.CHAPTERS]
 TEST_TIMEOUT = 60
@@ -113,7 +113,7 @@ class ChapterRun:
         self.store_run, self.chapter = store_run, chapter
         self.server = server = store_run.server(chapter.env)
         self.hooks = WebhookReceiver()
-        day = datetime.datetime.now(datetime.timezone.utc).date()
+        day = datetime.datetime.now(datetime.UTC).date()
         self.values = {
             "key": store_run.fresh_key(server),
             "other": store_run.fresh_key(server),
@@ -124,7 +124,7 @@ class ChapterRun:
             "today": day.isoformat(),
             "tomorrow": (day + datetime.timedelta(days=1)).isoformat(),
             "offer": store_run.offer,
-            "no_opus": re.sub("opus/48000/2", "other/48000/2", store_run.offer, flags=re.I),
+            "no_opus": re.sub("opus/48000/2", "other/48000/2", store_run.offer, flags=re.IGNORECASE),
         }
         self.outcomes = []
 
@@ -158,7 +158,7 @@ class ChapterRun:
 
     def run_row(self, row):
         if row.request.startswith("POST /v1/ext/apikey") and "$soon" in json.dumps(row.body):
-            expiry = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=3)
+            expiry = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=3)
             self.values["soon"] = expiry.isoformat()
         if row.sql:
             self.store_run.store.execute(self.server, row.sql)
@@ -195,7 +195,8 @@ class ChapterRun:
             headers.setdefault("content-type", "application/json")
         reply = self.send(method, path, body, key, headers, raw)
         text = reply.body.decode(errors="replace")
-        about = f"{method} {path}\n  came   {reply.status} {text[:1500]}\n  wanted {row.status} {row.answer!r}"
+        about = (f"{method} {path}\n  came   {reply.status} {text[:1500]}\n  wanted {row.status} "
+f"{row.answer!r}")
         if reply.status != row.status:
             return about
         wanted = self.substitute(row.answer)
@@ -206,15 +207,17 @@ class ChapterRun:
         for part in row.forbidden:
             if str(self.substitute(part)) in text:
                 return f"{about}\n  must not hold {self.substitute(part)!r}"
-        if row.status >= 400 and isinstance(wanted, dict) and not contains_matcher(wanted):
+        is_exact = row.status >= 400 and isinstance(wanted, dict) and not contains_matcher(wanted)
+        if is_exact:
             if text != json.dumps(wanted, separators=(",", ":"), ensure_ascii=False):
                 return f"{about}\n  not byte for byte"
         elif isinstance(wanted, str):
             if text != wanted:
                 return about
-        elif wanted is not None:
-            if not matches(text if isinstance(wanted, Contains) else json.loads(text), wanted):
-                return about
+        elif wanted is not None and not matches(
+            text if isinstance(wanted, Contains) else json.loads(text), wanted
+        ):
+            return about
         for name, place in row.save.items():
             value = text if not place else json.loads(text)
             for step in place.split(".") if place else []:
@@ -274,7 +277,8 @@ def test_row(store_runs, kind, chapter, number):
     store_run = store_runs(kind)
     wrong = store_run.chapter_run(chapter).run_up_to(number)
     assert wrong is None, (
-        f"{chapter.rows[number].statement}: {wrong}\n{store_run.chapter_run(chapter).server.log_tail(8)}"
+        f"{chapter.rows[number].statement}: "
+f"{wrong}\n{store_run.chapter_run(chapter).server.log_tail(8)}"
     )
 
 
@@ -428,7 +432,7 @@ def credentials(store_run):
     ids["conversation"] = conversation["id"]
     revoked = create("/v1/ext/apikey", {"name": "revoked"})
     assert call("DELETE", f"/v1/ext/apikey/{revoked['id']}").status == 200
-    expiry = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=3)
+    expiry = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=3)
     expired = create("/v1/ext/apikey", {"name": "expired", "expires_at": expiry.isoformat()})["key"]
     wait_until(lambda: call("GET", "/v1/ext/agent", key=expired).status == 401, "the key's expiry", TEST_TIMEOUT)
     return {
@@ -526,7 +530,7 @@ def test_who_may_ask(store_run, credentials, method, path, about):
         reply = server.request(
             method, right, key=credentials["right"], headers={"content-type": kind} if kind else {}, **sdp_body
         )
-        assert reply.status not in (401, 403, 405) and reply.status < 500 or path == "/v1/ext/externalmeeting", reply
+        assert (reply.status not in (401, 403, 405) and reply.status < 500) or path == "/v1/ext/externalmeeting", reply
     elif {"token": []} in accepted and {} not in accepted:
         for name, reply in {
             "none": ask(),

@@ -6,12 +6,13 @@ import re
 
 import pytest
 
-from kit.console import IS_FOCUS_VISIBLE, FIND_OVERFLOW, FIND_LOW_CONTRAST, FIND_UNNAMED_ELEMENTS
+from kit.console import FIND_LOW_CONTRAST, FIND_OVERFLOW, FIND_UNNAMED_ELEMENTS, IS_FOCUS_VISIBLE
 from kit.polling import wait_until
 
 #: Long enough to be interrupted on a busy machine. It never plays to its end.
 HAIRCUT = (
-    "A haircut costs thirty dollars, and we wash your hair before we cut it, and afterwards we dry it"
+    ("A haircut costs thirty dollars, and we wash your hair before we cut it, and afterwards "
+"we dry it")
     + ", and we comb it" * 20
     + "."
 )
@@ -40,7 +41,8 @@ def test_a_wrong_key_is_refused_in_words_and_a_right_one_lasts(server, console):
     console_page.wait_until_loaded()
     # No script can read the key or the cookie, and neither is stored where a script could read it.
     exposed = page.evaluate(
-        "[document.cookie, JSON.stringify(localStorage), JSON.stringify(sessionStorage), location.href, document.documentElement.outerHTML]"
+        "[document.cookie, JSON.stringify(localStorage), JSON.stringify(sessionStorage), "
+"location.href, document.documentElement.outerHTML]"
     )
     assert exposed[0] == "" and not any(server.key in text for text in exposed)
     [cookie] = console_page.context.cookies()
@@ -57,7 +59,8 @@ def test_the_cookie_alone_opens_nothing(server, console):
     page = console_page.page
     assert (
         page.evaluate(
-            "fetch('/v1/ext/agent', { headers: { 'x-csrf-token': 'guessed' } }).then((answer) => answer.status)"
+            "fetch('/v1/ext/agent', { headers: { 'x-csrf-token': 'guessed' } }).then((answer) => "
+"answer.status)"
         )
         == 401
     )
@@ -122,7 +125,8 @@ def test_a_newcomer_makes_an_agent_talks_to_it_and_reads_what_was_said(server, c
     page.click("role=tab[name=Times]")
     page.wait_for_selector(".turns tbody tr >> nth=1")
     assert page.evaluate(
-        "[...document.querySelectorAll('.turns .fill')].some((bar) => bar.getBoundingClientRect().width > 3)"
+        "[...document.querySelectorAll('.turns .fill')].some((bar) => "
+"bar.getBoundingClientRect().width > 3)"
     )
     page.keyboard.press("ArrowRight")
     page.wait_for_selector(".events li:has-text('utterance_committed')")
@@ -334,7 +338,8 @@ def test_documents_are_uploaded_with_progress(server, console, tmp_path):
     network.send("Network.emulateNetworkConditions", {**pace, "uploadThroughput": 20_000})
     page.set_input_files("#files", [large])
     console_page.wait_for(
-        "[document.querySelector('.uploads progress')].some((bar) => bar && bar.value > 0 && bar.value < 1)"
+        "[document.querySelector('.uploads progress')].some((bar) => bar && bar.value > 0 && "
+"bar.value < 1)"
     )
     assert re.match(r"\d+ % of 266 KB", page.inner_text(".uploads .soft"))
     network.send("Network.emulateNetworkConditions", {**pace, "uploadThroughput": -1})
@@ -357,7 +362,8 @@ def test_a_dead_letter_is_sent_again(server, console, webhooks):
     agent = server.create_agent(name="Hooked", hooks=webhooks, events=["call_ended"])
     conversation = server.create_conversation(agent["id"])["id"]
     assert server.request("DELETE", f"/v1/conversation/{conversation}").status == 200
-    log = lambda what: lambda: f"{what}\n{server.log_tail()}"
+    def log(what):
+        return lambda: f"{what}\n{server.log_tail()}"
     wait_until(lambda: server.request("GET", "/v1/ext/deadletters").json(), log("the dead letter"))
     console_page = console().login().open("webhooks")
     page = console_page.page
@@ -367,7 +373,8 @@ def test_a_dead_letter_is_sent_again(server, console, webhooks):
     page.wait_for_selector("text=No dead letters")
     webhooks.wait_until(lambda: webhooks.events, 60, "the webhook")
     # The receiver may have a delivery before the page lists it, and the page loads its list once.
-    deliveries = lambda: server.request("GET", f"/v1/ext/conversation/{conversation}/deliveries").json()
+    def deliveries():
+        return server.request("GET", f"/v1/ext/conversation/{conversation}/deliveries").json()
     wait_until(lambda: deliveries()[0]["state"] == "done", log("the delivery"))
     page.click(".list a:has-text('Hooked')")
     page.wait_for_selector(".deliveries li[data-state=done]:has-text('call_ended')")
@@ -435,7 +442,8 @@ def test_avatars_and_providers_show_their_state(server, console):
     console_page = console().login().open("avatars")
     page = console_page.page
     console_page.wait_for(
-        "((all) => all.length && all.every((picture) => picture.naturalWidth > 100))([...document.querySelectorAll('.tile img')])"
+        "((all) => all.length && all.every((picture) => picture.naturalWidth > "
+"100))([...document.querySelectorAll('.tile img')])"
     )
     page.click("text=From a picture")
     page.get_by_label(re.compile("^Name")).fill("Me")
@@ -467,7 +475,8 @@ def test_an_agent_is_sent_into_a_meeting(server, console):
     with console_page.expect_status(400):
         page.click("dialog >> text=Send >> nth=-1")
         page.wait_for_selector(
-            "dialog .fault:has-text('The address must be a meeting of Google Meet, Zoom or Microsoft Teams.')"
+            "dialog .fault:has-text('The address must be a meeting of Google Meet, Zoom or "
+"Microsoft Teams.')"
         )
     address.fill("https://meet.google.com/abc-defg-hij")
     with console_page.expect_status(502):
@@ -529,7 +538,8 @@ def test_every_page_has_names_contrast_and_room(server, console):
     """With everything unfolded, in both colour schemes, at the widths of phones, tablets and
     desktops."""
     agent = server.create_agent(
-        name="A rather long name of an agent, with a Donaudampfschifffahrtsgesellschaftskapitän in it",
+        name=("A rather long name of an agent, with a Donaudampfschifffahrtsgesellschaftskapitän in "
+"it"),
         extra={"embed": {"enabled": True, "origins": []}},
     )["id"]
     tool = create(

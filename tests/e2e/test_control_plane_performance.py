@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from kit.webrtc_client import run_async
 from kit.report import percentiles
+from kit.webrtc_client import run_async
 
 CONNECTIONS = 8
 #: How much more CPU time a request may take beside other programs.
@@ -23,7 +23,8 @@ async def send_requests(server, method, path, body, count):
     the latency of each, and the CPU time of one."""
     raw = json.dumps(body).encode() if body is not None else b""
     host, port = server.url.removeprefix("http://").split(":")
-    head = f"{method} {path} HTTP/1.1\r\nhost: {host}:{port}\r\nx-api-key: {server.key}\r\ncontent-type: application/json\r\ncontent-length: {len(raw)}\r\n\r\n"
+    head = (f"{method} {path} HTTP/1.1\r\nhost: {host}:{port}\r\nx-api-key: "
+f"{server.key}\r\ncontent-type: application/json\r\ncontent-length: {len(raw)}\r\n\r\n")
     request, durations, left = head.encode() + raw, [], iter(range(count))
 
     async def client():

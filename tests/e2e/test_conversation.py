@@ -4,7 +4,7 @@ webhooks and its record."""
 import numpy as np
 import pytest
 
-from kit import calls_with_file, sample_knowledge, lips, audio_match, speech
+from kit import audio_match, calls_with_file, lips, sample_knowledge, speech
 from kit.call import BrowserCall
 
 pytestmark = pytest.mark.usefixtures("server")
@@ -13,7 +13,8 @@ GREETING = "Hello, and welcome to the museum."
 FIRST_ROOM = "What do visitors see in the first room?"
 GARDEN = "Tell me about the garden behind the house."
 #: Answers that do not take long.
-SHORT_ANSWERS = "In the first room visitors see a large collection of old clocks. The garden behind the house has red roses and a small river."
+SHORT_ANSWERS = ("In the first room visitors see a large collection of old clocks. The garden behind the house "
+"has red roses and a small river.")
 
 
 def check_event_order(events: list[dict], conversation: str):
@@ -364,7 +365,8 @@ def test_a_receiver_that_fails_gets_the_event_again(server, call, webhooks):
 
 
 def test_the_demo_talks_without_any_set_up(server, call):
-    """The recognizer runs, but this test does not check what it recognizes: the question is typed."""
+    """The recognizer runs, but this test does not check what it recognizes: the question is
+    typed."""
     page = call(width=390, height=844, scheme="dark").open(server.demo)
     page.save_screenshot("welcome-phone-dark")
     page.join()

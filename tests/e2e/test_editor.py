@@ -15,10 +15,10 @@ import time
 import numpy as np
 import pytest
 
-from kit.console import FIND_OVERFLOW, FIND_LOW_CONTRAST, FIND_UNNAMED_ELEMENTS
+from kit.console import FIND_LOW_CONTRAST, FIND_OVERFLOW, FIND_UNNAMED_ELEMENTS
+from kit.polling import wait_until
 from kit.preview_stub import PreviewStub
 from kit.server import ROOT
-from kit.polling import wait_until
 
 #: Seconds until a change is visible, on an otherwise idle machine.
 PREVIEW_TIME = 1.5
@@ -51,7 +51,8 @@ def luma(browser):
               const canvas = new OffscreenCanvas(96, 96).getContext('2d');
               canvas.drawImage(picture, 0, 0, 96, 96);
               const { data } = canvas.getImageData(0, 0, 96, 96);
-              return Array.from({ length: 96 * 96 }, (_, i) => (data[4 * i] * 77 + data[4 * i + 1] * 150 + data[4 * i + 2] * 29) >> 8);
+              const luma = (i) => (data[i] * 77 + data[i + 1] * 150 + data[i + 2] * 29) >> 8;
+              return Array.from({ length: 96 * 96 }, (_, i) => luma(4 * i));
             }""",
             picture,
         )
@@ -71,7 +72,8 @@ class Preview:
     def wait_until_sharp(self):
         """Waits for the sharp preview of the current settings."""
         self.console_page.wait_for(
-            "document.querySelector('.preview-figure:not([aria-busy]) img.drawn')?.naturalWidth === 256",
+            ("document.querySelector('.preview-figure:not([aria-busy]) "
+"img.drawn')?.naturalWidth === 256"),
             timeout=TEST_TIMEOUT,
         )
         return self.page.get_attribute("img.drawn", "src")
@@ -98,9 +100,9 @@ def set_up_avatar(console_page):
     # A slider, by the keyboard.
     page.click("#eyes summary")
     page.locator("#f-character-eyes-size").focus()
-    sliders = [preview.change(lambda: page.keyboard.press(key)) for key in ("End", "Home", "PageUp", "PageUp")]
+    sliders = [preview.change(lambda key=key: page.keyboard.press(key)) for key in ("End", "Home", "PageUp", "PageUp")]
     changed = sliders[-1][0]
-    latencies["a slider's change, draft"], latencies["a slider's change"] = zip(*[seconds for _, seconds in sliders])
+    latencies["a slider's change, draft"], latencies["a slider's change"] = zip(*[seconds for _, seconds in sliders], strict=True)
     assert page.evaluate("document.activeElement.getAttribute('aria-valuetext')").startswith("× 0.")
 
     # A character with much hair, a mouth, a smile.
@@ -110,7 +112,7 @@ def set_up_avatar(console_page):
     # The most expensive change: her long hair is lit again, as everything else.
     page.locator("#f-character-age").focus()
     latencies["a change of somebody with long hair"] = [
-        preview.change(lambda: page.keyboard.press(key))[1][1] for key in ("End", "Home", "PageUp")
+        preview.change(lambda key=key: page.keyboard.press(key))[1][1] for key in ("End", "Home", "PageUp")
     ]
     for character in ("theo", "clara"):
         page.select_option("#begin", character)
@@ -132,7 +134,9 @@ def set_up_avatar(console_page):
     page.check("[aria-label='Headscarf: worn']")
     for field, colour in (("character-headscarf", "#2f6f4f"), ("character-clothes-colour", "#7a2436")):
         page.evaluate(
-            "([id, colour]) => { const node = document.getElementById(id); node.closest('details').open = true; node.value = colour; node.dispatchEvent(new Event('input', { bubbles: true })); }",
+            ("([id, colour]) => { const node = document.getElementById(id); "
+"node.closest('details').open = true; node.value = colour; node.dispatchEvent(new "
+"Event('input', { bubbles: true })); }"),
             [f"f-{field}", colour],
         )
     zoe = preview.wait_until_sharp()
@@ -153,7 +157,8 @@ def create_agent_with_avatar(console_page, avatar):
     page = console_page.page
     console_page.open("avatars")
     small = page.evaluate(
-        "[...document.querySelectorAll('img.avatar-image.small')].map((picture) => [picture.offsetWidth, picture.offsetHeight])"
+        "[...document.querySelectorAll('img.avatar-image.small')].map((picture) => "
+"[picture.offsetWidth, picture.offsetHeight])"
     )
     assert small and all(side == [44, 44] for side in small), small
     console_page.save_screenshot("editor-own")
@@ -193,7 +198,7 @@ def test_an_avatar_is_set_in_the_editor_and_then_it_talks(server, console, call,
     console_page.open("avatars")
     console_page.page.click("text=Draw an avatar")
     console_page.wait_until_loaded()
-    zoe, _ = set_up_avatar(console_page)
+    set_up_avatar(console_page)
     assert {order["size"] for order in preview_stub.requests} == {128, 256}
     avatar = console_page.page.url.split("/")[-1]
     record = wait_for(
@@ -280,13 +285,14 @@ def test_a_person_talks_while_it_is_drawn_and_gains_the_rest_in_the_call(start_s
 
     def avatar_upgrades():
         text = server.request("GET", "/metrics", key=None).body.decode()
-        return int(re.search(r"^visavis_avatar_upgrades_total (\d+)", text, re.M)[1])
+        return int(re.search(r"^visavis_avatar_upgrades_total (\d+)", text, re.MULTILINE)[1])
 
     record = wait_for_record(lambda record: record["output"])
     report.add("a drawn person can be shown after, s", time.monotonic() - started_at)
     assert record["status"] == "PROCESSING" and record["progress"] < 60, record
     agent = server.create_agent(
-        greeting="Hello, my name is Ida, and much of me is still being drawn. You may look at me while that goes on, and talk with me.",
+        greeting=("Hello, my name is Ida, and much of me is still being drawn. You may look at me while "
+"that goes on, and talk with me."),
         avatar={"avatar_key_id": avatar},
     )
     call_page = call().open(server.create_conversation(agent["id"])["join_link"])
@@ -515,7 +521,8 @@ def test_whom_one_begins_with_leaves_nothing_behind_in_the_next(server, console)
     with console_page.expect_status(404):
         page.select_option("#begin", created)
         console_page.wait_for(
-            "document.querySelector('.preview-figure [role=status]').textContent.includes('not found')"
+            "document.querySelector('.preview-figure [role=status]').textContent.includes('not "
+"found')"
         )
         assert (
             page.get_attribute("img.drawn", "src") == mei

@@ -9,14 +9,15 @@ import time
 import pytest
 
 from conformance import events
-from kit import stores, speech
-from kit.webrtc_client import DataChannelCall, run_async
-from kit.receivers import WebhookReceiver, ScriptedLlm, MockTool
+from kit import speech, stores
+from kit.receivers import MockTool, ScriptedLlm, WebhookReceiver
 from kit.server import ALL_EVENTS
-from test_guardrails import REFUSAL_TEXT, ModerationModel, GuardrailReceiver, create_guardrail
+from kit.webrtc_client import DataChannelCall, run_async
+from test_guardrails import REFUSAL_TEXT, GuardrailReceiver, ModerationModel, create_guardrail
 
 QUESTION, GREETING = ("How many places are free?", "rms"), ("Hello.", "rms")
-ANSWER = "I have found nine free places, and now you shall hear a long story of the old museum, of its many rooms, and of all the people who came to see the clocks."
+ANSWER = ("I have found nine free places, and now you shall hear a long story of the old museum, of its "
+"many rooms, and of all the people who came to see the clocks.")
 TYPED = "Thank you, that is enough."
 INPUTS = {"what": "places"}
 RESULT = {"free": 9}
@@ -153,7 +154,7 @@ def played_calls(request, start_server, tmp_path_factory):
             agent = server.create_agent(
                 hooks=hooks, tools=[created.json()["id"]], config={"maxCallDuration": events.MAX_CALL_DURATION},
                 avatar=warned, transcripts=[QUESTION], **scripted,
-            )  # fmt: skip
+            )
             played[name] = run_call(server, agent, full_call, hooks)
         elif name == "brief":
             played[name] = run_call(

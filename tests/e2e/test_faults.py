@@ -1,14 +1,16 @@
 """Faults of real life: a killed server, a killed browser, a lost client, a second start."""
 
 import asyncio
+import contextlib
 import os
+import pathlib
 import resource
 import signal
 import subprocess
 
 import pytest
 
-from kit import calls_with_file, sample_knowledge, typed_call, speech
+from kit import calls_with_file, sample_knowledge, speech, typed_call
 from kit.call import BrowserCall
 from kit.polling import wait_until
 
@@ -129,20 +131,17 @@ def kill_processes_of(folder):
     processes. They are found by their command lines."""
     mark = f"--use-file-for-fake-audio-capture={folder}".encode()
     found = 0
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
             continue
         try:
-            with open(f"/proc/{entry}/cmdline", "rb") as file:
-                command = file.read()
+            command = (entry / "cmdline").read_bytes()
         except OSError:
             continue
         if mark in command:
             found += 1
-            try:
-                os.kill(int(entry), signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(entry.name), signal.SIGKILL)
     assert found, "the browser was not found"
 
 
@@ -182,7 +181,9 @@ def test_a_full_server_says_so(start_server, call, tmp_path, joined):
     second = call()
     # The page waits for its answer as long as the first call takes to join.
     second.page.add_init_script("""AbortSignal.timeout = () => new AbortController().signal;
-        const set = window.setTimeout; window.setTimeout = (what, ms, ...more) => set(what, ms >= 10_000 ? 120_000 : ms, ...more);""")
+        const set = window.setTimeout;
+        window.setTimeout = (what, ms, ...more) =>
+          set(what, ms >= 10_000 ? 120_000 : ms, ...more);""")
     if not joined:
         second.page.add_init_script("""const add = EventTarget.prototype.addEventListener;
             RTCPeerConnection.prototype.addEventListener = function (kind, ...more) {
@@ -216,7 +217,8 @@ def test_a_full_server_says_so(start_server, call, tmp_path, joined):
 
 
 def wait_until_ready(server, status: int, reason: str | None = None, timeout: float = typed_call.TEST_TIMEOUT):
-    answer = lambda: server.request("GET", "/readyz", key=None)
+    def answer():
+        return server.request("GET", "/readyz", key=None)
 
     def matching():
         reply = answer()
@@ -288,7 +290,7 @@ def test_a_full_disk_that_gets_room_again_loses_nothing(start_server, webhooks, 
     """A file system of 48 MiB. Not every machine grants the right to mount one."""
     disk, filler = tmp_path / "disk", tmp_path / "disk" / "filler"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(disk)], capture_output=True).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(disk)], capture_output=True, check=False).returncode:
         pytest.skip("no file system can be mounted here")
     try:
         (disk / "data").mkdir(mode=0o700)

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from kit import typed_call
-from kit.receivers import ScriptedLlm, MockServer
+from kit.receivers import MockServer, ScriptedLlm
 
 RULE = "The user wants legal advice"
 REFUSAL_TEXT = "I am a museum guide, please ask a lawyer."

@@ -9,8 +9,8 @@ import sqlite3
 import pytest
 
 from kit import typed_call
-from kit.receivers import MockServer
 from kit.polling import wait_until
+from kit.receivers import MockServer
 
 
 def make_pdf(*lines):
@@ -20,7 +20,8 @@ def make_pdf(*lines):
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",
         "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
-        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>",
+        ("<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources << "
+"/Font << /F1 5 0 R >> >> >>"),
         f"<< /Length {len(content)} >>\nstream\n{content}\nendstream",
         "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
     ]
@@ -29,7 +30,8 @@ def make_pdf(*lines):
         places.append(len(file))
         file += f"{number} 0 obj\n{text}\nendobj\n"
     table = "".join(f"{place:010} 00000 n \n" for place in places)
-    return f"{file}xref\n0 6\n0000000000 65535 f \n{table}trailer\n<< /Size 6 /Root 1 0 R >>\nstartxref\n{len(file)}\n%%EOF\n".encode()
+    return (f"{file}xref\n0 6\n0000000000 65535 f \n{table}trailer\n<< /Size 6 /Root 1 0 R "
+f">>\nstartxref\n{len(file)}\n%%EOF\n").encode()
 
 
 def test_a_fact_of_a_pdf_is_spoken(server):
@@ -74,7 +76,8 @@ class EmbeddingServer(MockServer):
             self.requests.append({"path": request.path, "key": request.headers.get("authorization"), **payload})
             self.changed.notify_all()
         if self.broken:
-            return self.reply(request, 500)
+            self.reply(request, 500)
+            return
         texts = [payload["input"]] if isinstance(payload["input"], str) else payload["input"]
         data = [{"object": "embedding", "index": i, "embedding": self.vector(text)} for i, text in enumerate(texts)]
         # In any order, as the protocol allows.
@@ -129,7 +132,8 @@ def wait_until_stored(server, bases):
     """Waits until the embeddings of each base's document are stored, a moment after they were
     requested."""
     with contextlib.closing(sqlite3.connect(server.data / "visavis.db", timeout=10)) as store:
-        query = f"SELECT count(*) FROM kb_document WHERE directions <> '' AND kb IN ({', '.join('?' * len(bases))})"
+        query = ("SELECT count(*) FROM kb_document WHERE directions <> '' AND kb IN "
+f"({', '.join('?' * len(bases))})")
         wait_until(
             lambda: store.execute(query, bases).fetchone() == (len(bases),),
             lambda: f"the embeddings\n{server.log_tail()}",

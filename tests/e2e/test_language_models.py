@@ -150,7 +150,7 @@ def test_a_tool_is_really_called(server, call, scripted_llm, tool, webhooks):
     conversation = server.create_conversation(agent["id"])
     page = call(options={"packets": True}).open(conversation["join_link"])
     page.join()
-    mark, user_speech = ask(page, WEATHER)
+    mark, _ = ask(page, WEATHER)
     done = webhooks.wait_for(conversation["id"], "tool_call")
     assert done["event"]["payload"] == {
         "tool_name": "sky_over",

@@ -3,7 +3,7 @@ to the long tier."""
 
 import pytest
 
-from kit.load_generator import read_report, run_load, require_arguments
+from kit.load_generator import read_report, require_arguments, run_load
 
 UNMEASURED = {"n": 0, "p50": None, "p95": None, "p99": None, "max": None}
 

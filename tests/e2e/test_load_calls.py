@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from kit.load_generator import read_report, run_load, require_arguments
+from kit.load_generator import read_report, require_arguments, run_load
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +15,7 @@ def scripted_server(start_server):
 
 #: What must hold for three callers on any machine.
 REQUIREMENTS = ["failed == 0", "errors == 0", "turns.wrong == 0", "turns.missing == 0", "turns.unanswered == 0",
-          "events.missing == 0", "events.out_of_order == 0", "video.decode_errors == 0"]  # fmt: skip
+          "events.missing == 0", "events.out_of_order == 0", "video.decode_errors == 0"]
 
 
 #: Packets of the microphone that arrive three at a time, up to 60 ms late and reordered.

@@ -13,8 +13,10 @@ from kit.relay import UdpRelay
 from kit.report import percentiles
 
 SPEECH = (
-    "The first room shows the old clocks, and the oldest of them was built by Thomas Tompion in sixteen seventy six. Five of its wheels are made of pear wood. "
-    "Behind the house there is a garden with apple trees, a pond and a bench, where visitors may rest before they move on to the paintings."
+    "The first room shows the old clocks, and the oldest of them was built by Thomas Tompion in "
+"sixteen seventy six. Five of its wheels are made of pear wood. "
+    "Behind the house there is a garden with apple trees, a pond and a bench, where visitors may "
+"rest before they move on to the paintings."
 )
 #: Seconds until the server has estimated the bandwidth.
 ESTIMATION_SECONDS = 6

@@ -19,14 +19,22 @@ def make_join_link(server):
 
 
 # The page's policy forbids Playwright's own wait for a condition.
-WAIT_SCRIPT = """() => new Promise((done, fail) => {{ const late = performance.now() + 60_000; const look = () => {{
-    if ({0}) done(); else if (performance.now() > late) fail(new Error(`waited in vain for {0}`)); else requestAnimationFrame(look); }}; look(); }})"""
+WAIT_SCRIPT = """() => new Promise((done, fail) => {{
+    const late = performance.now() + 60_000;
+    const look = () => {{
+      if ({0}) done();
+      else if (performance.now() > late) fail(new Error(`waited in vain for {0}`));
+      else requestAnimationFrame(look);
+    }};
+    look(); }})"""
 # The protocols of the candidate pair that the call uses, as soon as the browser reports one.
-SELECTED_PAIR_SCRIPT = """async () => { for (let pair, stats; ; await new Promise(requestAnimationFrame)) {
+SELECTED_PAIR_SCRIPT = """async () => {
+  for (let pair, stats; ; await new Promise(requestAnimationFrame)) {
     stats = [...(await e2e.peer.getStats()).values()];
     pair = stats.find((s) => s.type === 'candidate-pair' && s.nominated && s.state === 'succeeded');
     if (!pair) continue;
-    const [local, remote] = [pair.localCandidateId, pair.remoteCandidateId].map((id) => stats.find((s) => s.id === id));
+    const candidate = (id) => stats.find((s) => s.id === id);
+    const [local, remote] = [pair.localCandidateId, pair.remoteCandidateId].map(candidate);
     return { local: local.protocol, remote: remote.protocol }; } }"""
 
 
@@ -44,7 +52,8 @@ def test_without_udp_the_call_goes_by_tcp(server, call):
     page.context.add_init_script("""
         const set = RTCPeerConnection.prototype.setRemoteDescription;
         RTCPeerConnection.prototype.setRemoteDescription = function (about) {
-          const sdp = about.sdp.replace(/(a=candidate:\\S+ 1 udp \\d+) \\S+ \\d+ /gi, '$1 192.0.2.1 9 ');
+          const udp = /(a=candidate:\\S+ 1 udp \\d+) \\S+ \\d+ /gi;
+          const sdp = about.sdp.replace(udp, '$1 192.0.2.1 9 ');
           return set.call(this, { type: about.type, sdp });
         };""")
     page.open(conversation["join_link"])
@@ -109,7 +118,8 @@ def test_sound_that_gets_lost_on_its_way_is_noticed(make_join_link, call):
         (tests/js/unheard-microphone.test.mjs tests the exact time)."""
         for _ in range(12):
             user_speech = page.speak(
-                "Hello? Can you hear me? I have been talking for quite a while now, and nothing happens at all."
+                "Hello? Can you hear me? I have been talking for quite a while now, and nothing "
+"happens at all."
             )
             page.wait_until_time(user_speech.end)
             if page.page.is_visible(notice):

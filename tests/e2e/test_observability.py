@@ -8,12 +8,12 @@ import signal
 
 import pytest
 
-from kit import sdp, typed_call, speech
-from kit.webrtc_client import run_async
+from kit import sdp, speech, typed_call
+from kit.polling import wait_until
 from kit.receivers import MockServer
 from kit.server import ROOT
 from kit.typed_call import TEST_TIMEOUT, TypedCall
-from kit.polling import wait_until
+from kit.webrtc_client import run_async
 
 QUESTION = "Hello, who are you?"
 
@@ -48,7 +48,7 @@ def test_each_metric_is_explained_and_nothing_else_is(server):
     page = (ROOT / "docs/operations.md").read_text()
     explained = set(re.findall(r"`((?:visavis|process|tokio)_\w+)(?:\{\w+\})?`", page))
     renamed = re.findall(
-        r"^  \| `(visavis_\w+).*?` \| `(visavis_\w+).*?` \|", (ROOT / "CHANGELOG.md").read_text(), re.M
+        r"^  \| `(visavis_\w+).*?` \| `(visavis_\w+).*?` \|", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE
     )
     previous = {old for old, _ in renamed}
     served = set(metric_types(server))
@@ -171,10 +171,12 @@ def test_spans_of_a_call_reach_the_collector(instrumented_server, collector):
     assert turn["parentSpanId"] == root["spanId"]
     stages = {span["name"]: span for span in collector.spans if span.get("parentSpanId") == turn["spanId"]}
     assert {"endpointing", "llm", "tts", "playout", "speaking"} <= stages.keys(), collector.describe()
-    times = lambda span: (int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"]))
+    def times(span):
+        return (int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"]))
     assert all(times(root)[0] <= times(span)[0] <= times(span)[1] <= times(root)[1] + 1e9 for span in collector.spans)
     recorded_turn = turn_times(instrumented_server, conversation)[0]
-    length = lambda span: (times(span)[1] - times(span)[0]) / 1e9
+    def length(span):
+        return (times(span)[1] - times(span)[0]) / 1e9
     assert (
         abs(length(stages["endpointing"]) - recorded_turn["endpointing"]) < 1e-5
         and abs(length(stages["llm"]) - recorded_turn["llm_ttft"]) < 1e-5

@@ -25,8 +25,8 @@ SEED = 20261121
 EXAMPLES = 5
 #: Seconds for the requests of each store in the long tier.
 TIME_LIMIT = 120
-#: Each answer takes a second of CPU time at a low priority. control-api/tests/api/custom_avatars.rs asks a
-#: scripted child process instead.
+#: Each answer takes a second of CPU time at a low priority.
+#: control-api/tests/api/custom_avatars.rs asks a scripted child process instead.
 SKIPPED_PATH = "/v2/character/preview"
 
 
@@ -86,7 +86,7 @@ def run_schemathesis(server, folder, seed, extent, operations):
     environment = {**os.environ, "PYTHONPATH": str(OPENAPI_FOLDER), "SCHEMATHESIS_HOOKS": "hooks"}
     OUT.mkdir(parents=True, exist_ok=True)
     with report.open("w") as out:
-        done = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, cwd=folder, env=environment, timeout=900)
+        done = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, cwd=folder, env=environment, timeout=900, check=False)
     text = report.read_text()
     print(f"seed {seed}: VISAVIS_OPENAPI_SEED={seed} repeats it in the long tier; all of it: {report}")
     print(text[-6000:])

@@ -3,6 +3,7 @@ it."""
 
 import asyncio
 import concurrent.futures
+import contextlib
 import itertools
 import json
 import re
@@ -51,7 +52,8 @@ def ask_and_wait(server, page) -> dict:
 
 
 def flood_with_texts(server, call, bystander) -> dict:
-    """Floods one call with texts while another caller asks. Returns the turn of the other caller."""
+    """Floods one call with texts while another caller asks. Returns the turn of the other
+    caller."""
     agent = server.create_agent()
     conversation = server.create_conversation(agent["id"])
     page = call().open(conversation["join_link"])
@@ -66,7 +68,7 @@ def flood_with_texts(server, call, bystander) -> dict:
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         for interrupt in (True, False):
             replies = list(
-                pool.map(lambda _: server.request("PUT", path, {"text": longest, "interrupt": interrupt}), range(100))
+                pool.map(lambda _, interrupt=interrupt: server.request("PUT", path, {"text": longest, "interrupt": interrupt}), range(100))
             )
             assert {reply.status for reply in replies} == {200}, replies
     turn = ask_and_wait(server, bystander)
@@ -146,7 +148,8 @@ def test_calls_at_once_are_counted_over_all_media_threads(start_server, call, tm
     first: BrowserCall = call().open(conversations[0]["join_link"])
     first.join()
     offer = first.page.evaluate("e2e.offers.at(-1)")
-    where = lambda c: (f"/rtc/{c['id']}", {"content-type": "application/sdp", "authorization": f"Bearer {c['token']}"})
+    def where(c):
+        return (f"/rtc/{c['id']}", {"content-type": "application/sdp", "authorization": f"Bearer {c['token']}"})
     path, headers = where(conversations[1])
     reply = server.request("POST", path, key=None, raw=offer.encode(), headers=headers)
     assert reply.status == 503 and reply.headers["retry-after"], reply
@@ -188,10 +191,8 @@ def test_silent_connections_over_tcp_are_closed_and_keep_nobody_out(server, byst
     half = socket.create_connection(place, timeout=60)
     half.sendall(b"\x00\x54\x00\x01")
     for one in itertools.chain(silent, [half]):
-        try:
+        with contextlib.suppress(ConnectionResetError):
             assert one.recv(1) == b""
-        except ConnectionResetError:
-            pass
         one.close()
     ask_and_wait(server, bystander)
 
@@ -226,7 +227,7 @@ def counter(server, name: str) -> float:
     text = server.request("GET", "/metrics", key=None).body.decode()
     name, _, labels = name.partition("{")
     pattern = f"^{name}_total{re.escape('{' + labels) if labels else ''} (\\S+)"
-    return float(re.search(pattern, text, re.M).group(1))
+    return float(re.search(pattern, text, re.MULTILINE).group(1))
 
 
 async def call_beside_flood(server, conversation) -> dict:
@@ -236,14 +237,16 @@ async def call_beside_flood(server, conversation) -> dict:
     await client.wait_for(lambda: client.received_audio, what="the agent's sound")
     port = int(
         re.search(
-            r"^a=candidate:\S+ 1 udp \d+ \S+ (\d+) typ host", client.peer.remoteDescription.sdp, re.M | re.I
+            r"^a=candidate:\S+ 1 udp \d+ \S+ (\d+) typ host", client.peer.remoteDescription.sdp, re.MULTILINE | re.IGNORECASE
         ).group(1)
     )
     before = await receiver_report(client, 1)
     flood = await asyncio.create_subprocess_exec(
-        *generator_command(), "flood", "--to", f"127.0.0.1:{port}", "--rate", str(STRAY_RATE), "--seconds", str(FLOOD_SECONDS),
+        *generator_command(),
+        *("flood", "--to", f"127.0.0.1:{port}"),
+        *("--rate", str(STRAY_RATE), "--seconds", str(FLOOD_SECONDS)),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+    )
     output, error_output = await asyncio.wait_for(flood.communicate(), 60)
     during = await receiver_report(client, 0)
     # A report arrives each second. The second one from now covers everything that was sent until
@@ -262,7 +265,7 @@ async def call_beside_flood(server, conversation) -> dict:
 def test_a_flood_of_strays_takes_no_packet_from_a_call_of_the_same_thread(start_server, tmp_path, report):
     """150,000 datagrams per second belong to no call. The same thread reads the caller's packets
     from the same socket; the server's receiver reports count them."""
-    checked = subprocess.run([binary(), "check", "--data", str(tmp_path / "check")], capture_output=True, text=True)
+    checked = subprocess.run([binary(), "check", "--data", str(tmp_path / "check")], capture_output=True, text=True, check=False)
     buffer = next(
         (line for line in checked.stdout.splitlines() if "UDP receive buffer" in line), checked.stdout + checked.stderr
     )
@@ -299,7 +302,7 @@ def hostile_payloads(random) -> list[bytes]:
     garbage = [random.bytes(int(size)) for size in random.integers(0, 1100, 60)]
     # RFC 6716, section 3.2.5: 48 CELT frames of 2.5 ms in one packet, 120 ms of full-band audio.
     longest = [bytes([28 << 3 | 3, 48]) + random.bytes(48 * 20) for _ in range(60)]
-    return [payload for row in zip(voices, garbage, longest) for payload in row]
+    return [payload for row in zip(voices, garbage, longest, strict=False) for payload in row]
 
 
 async def last_sequence_number(sender) -> int:
@@ -328,7 +331,7 @@ async def send_hostile_audio(client) -> int:
     sender = client.peer.getSenders()[0]
     sequence = await last_sequence_number(sender)
     sender.replaceTrack(None)
-    opus = re.search(r"a=rtpmap:(\d+) opus/48000", client.peer.remoteDescription.sdp, re.I)
+    opus = re.search(r"a=rtpmap:(\d+) opus/48000", client.peer.remoteDescription.sdp, re.IGNORECASE)
     clock = asyncio.get_running_loop().time
     started_at, sent, timestamp = clock(), 0, 0
     while (elapsed := clock() - started_at) < HOSTILE_SECONDS:
@@ -399,7 +402,8 @@ def test_hostile_audio_of_one_caller_takes_nothing_from_a_call_of_the_same_threa
     assert found["hostile packets"] >= 0.5 * HOSTILE_RATE * HOSTILE_SECONDS, found
     assert during["visavis_audio_packets_rate_limited"] > 0, found
     assert during["packets"] >= 0.9 * 50 * HOSTILE_SECONDS, found
-    share = lambda name: during[name] / during["visavis_audio_frames"]
+    def share(name):
+        return during[name] / during["visavis_audio_frames"]
     late = share("visavis_audio_frames_late") + share("visavis_audio_frames_skipped")
     for name, value in (
         ("share of a call's packets lost beside hostile audio", during["lost"] / during["packets"]),

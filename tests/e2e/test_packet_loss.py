@@ -21,8 +21,10 @@ from kit.report import percentiles
 SECONDS = int(os.environ.get("FACES_SECONDS", "60"))
 RESULTS_FILE = os.environ.get("FACES_OUT")
 SPEECH = (
-    "The first room shows the old clocks, and the oldest of them was built by Thomas Tompion in sixteen seventy six. Five of its wheels are made of pear wood. "
-    "Behind the house there is a garden with apple trees, a pond and a bench, where visitors may rest before they move on to the paintings."
+    "The first room shows the old clocks, and the oldest of them was built by Thomas Tompion in "
+"sixteen seventy six. Five of its wheels are made of pear wood. "
+    "Behind the house there is a garden with apple trees, a pond and a bench, where visitors may "
+"rest before they move on to the paintings."
 )
 SENTENCE = "The oldest of them was built by Thomas Tompion in sixteen seventy six."
 #: More than 200 ms. A 60 Hz screen measures this to half of its interval.

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kit import CHROMIUM, call as calls
-
+from kit import CHROMIUM
+from kit import call as calls
 
 FIRST_ROOM = "What do visitors see in the first room?"
 
@@ -42,7 +42,8 @@ def test_without_a_microphone_one_can_still_type(make_join_link, browser_without
 def test_a_refused_microphone_is_explained(make_join_link, call):
     page = call(options={"ownMicrophone": True})
     page.context.add_init_script(
-        "navigator.mediaDevices.getUserMedia = async () => { throw new DOMException('no', 'NotAllowedError'); }"
+        "navigator.mediaDevices.getUserMedia = async () => { throw new DOMException('no', "
+"'NotAllowedError'); }"
     )
     page.open(make_join_link())
     page.page.click("#join")
@@ -57,7 +58,8 @@ def test_blocked_media_are_explained(make_join_link, call):
     page.context.add_init_script("""
         const set = RTCPeerConnection.prototype.setRemoteDescription;
         RTCPeerConnection.prototype.setRemoteDescription = function (about) {
-          const sdp = about.sdp.replace(/(a=candidate:\\S+ 1 \\S+ \\d+) \\S+ \\d+ /g, '$1 192.0.2.1 9 ');
+          const candidate = /(a=candidate:\\S+ 1 \\S+ \\d+) \\S+ \\d+ /g;
+          const sdp = about.sdp.replace(candidate, '$1 192.0.2.1 9 ');
           return set.call(this, { type: about.type, sdp });
         };""")
     # The page waits twelve seconds for a connection; here they pass in one.
@@ -141,8 +143,13 @@ def test_everything_works_by_keyboard_and_has_a_name(make_join_link, call):
     page.page.wait_for_selector("#microphone:focus")
     page.page.keyboard.press("Escape")
     page.page.wait_for_selector("#devices:focus")
-    nameless = page.page.evaluate("""[...document.querySelectorAll('button, input, select, [role=meter], video')].filter((node) => node.checkVisibility()
-        && !(node.ariaLabel || node.labels?.length || node.textContent.trim() || node.getAttribute('aria-labelledby'))).map((node) => node.outerHTML)""")
+    nameless = page.page.evaluate("""() => {
+        const named = (node) => node.ariaLabel || node.labels?.length || node.textContent.trim()
+          || node.getAttribute('aria-labelledby');
+        return [...document.querySelectorAll('button, input, select, [role=meter], video')]
+          .filter((node) => node.checkVisibility() && !named(node))
+          .map((node) => node.outerHTML);
+      }""")
     assert nameless == []
     page.wait_for_event("agent.stopped_speaking")
     page.page.wait_for_selector("#said:has-text('welcome to the museum')", state="attached")
@@ -176,19 +183,25 @@ SIZES = [(320, 568), (390, 844), (768, 1024), (1280, 800), (568, 320), (740, 360
 #: Finds elements outside of the window, and elements too narrow to use or read.
 FIND_MISPLACED = """() => {
   const found = [];
-  if (document.documentElement.scrollWidth > innerWidth) found.push(`the page is ${document.documentElement.scrollWidth} wide`);
-  for (const node of document.querySelectorAll("button, input, .meter, .frame, .talk, .hint, .card")) {
+  const width = document.documentElement.scrollWidth;
+  if (width > innerWidth) found.push(`the page is ${width} wide`);
+  const checked = "button, input, .meter, .frame, .talk, .hint, .card";
+  for (const node of document.querySelectorAll(checked)) {
     if (!node.checkVisibility()) continue;
     const box = node.getBoundingClientRect();
     const least = { INPUT: 120, P: 150 }[node.tagName] ?? 36;
-    // A card may be longer than the window and scrolls; on a lying phone the way in stands beside the words.
-    const below = (!node.closest(".card") || (node.id === "join" && innerHeight < 520)) && (box.top < -0.5 || box.bottom > innerHeight + 0.5);
-    if (box.left < -0.5 || box.right > innerWidth + 0.5 || below || box.width < least || node.scrollWidth > node.clientWidth + 1 && node.tagName === "BUTTON")
+    // A card may be longer than the window and scrolls; on a lying phone the way in stands beside
+    // the words.
+    const below = (!node.closest(".card") || (node.id === "join" && innerHeight < 520))
+      && (box.top < -0.5 || box.bottom > innerHeight + 0.5);
+    const cut = node.scrollWidth > node.clientWidth + 1 && node.tagName === "BUTTON";
+    if (box.left < -0.5 || box.right > innerWidth + 0.5 || below || box.width < least || cut)
       found.push(`${node.id || node.className}: ${JSON.stringify(box)}`);
   }
   const talk = document.querySelector(".talk").getBoundingClientRect();
   const list = document.getElementById("captions").getBoundingClientRect();
-  if (talk.width && Math.abs(talk.width - list.width) > 4) found.push(`captions are ${list.width} wide in ${talk.width}`);
+  if (talk.width && Math.abs(talk.width - list.width) > 4)
+    found.push(`captions are ${list.width} wide in ${talk.width}`);
   return found;
 }"""
 
@@ -222,7 +235,10 @@ def test_nothing_overflows_at_any_size(server, call):
     page.page.wait_for_selector("#captions li[data-who=user] >> nth=1")
     check("long captions")
     page.page.evaluate(
-        "document.getElementById('notice').hidden = false; document.getElementById('notice-words').textContent = 'Your microphone works, but its sound does not reach the agent.'; const b = document.getElementById('notice-action'); b.hidden = false; b.textContent = 'Choose a device'"
+        "document.getElementById('notice').hidden = false; "
+"document.getElementById('notice-words').textContent = 'Your microphone works, but its "
+"sound does not reach the agent.'; const b = document.getElementById('notice-action'); "
+"b.hidden = false; b.textContent = 'Choose a device'"
     )
     check("notice")
     assert not wrong, "\n".join(f"{what}: {found}" for what, found in wrong.items())
@@ -236,15 +252,23 @@ def test_muting_and_both_levels(server, make_join_link, call):
     page.wait_for_event("agent.stopped_speaking")
     # The highest level that each bar showed.
     page.page.evaluate("""() => { e2e.levels = { mine: 0, theirs: 0 };
-        const look = () => { for (const id in e2e.levels)
-            e2e.levels[id] = Math.max(e2e.levels[id], Number(document.getElementById(id).style.getPropertyValue('--level') || 0));
-          requestAnimationFrame(look); }; look(); }""")
+        const look = () => {
+          for (const id in e2e.levels) {
+            const level = document.getElementById(id).style.getPropertyValue('--level');
+            e2e.levels[id] = Math.max(e2e.levels[id], Number(level || 0));
+          }
+          requestAnimationFrame(look); };
+        look(); }""")
     mark = page.message_count()
     page.speak(FIRST_ROOM)
-    page.page.evaluate("""() => new Promise((done, fail) => { const end = performance.now() + 60_000;
-        const look = () => { if (Math.min(...Object.values(e2e.levels)) > 0.4) done();
-          else if (performance.now() > end) fail(new Error(`the levels got to ${JSON.stringify(e2e.levels)} only`));
-          else requestAnimationFrame(look); }; look(); })""")
+    page.page.evaluate("""() => new Promise((done, fail) => {
+        const end = performance.now() + 60_000;
+        const look = () => {
+          const levels = JSON.stringify(e2e.levels);
+          if (Math.min(...Object.values(e2e.levels)) > 0.4) done();
+          else if (performance.now() > end) fail(new Error(`the levels got to ${levels} only`));
+          else requestAnimationFrame(look); };
+        look(); })""")
     answered = page.wait_for_event("agent.stopped_speaking", mark)
     page.page.click("#mute")
     page.page.wait_for_selector("#mute[aria-pressed=true]")

@@ -98,7 +98,7 @@ def test_random_transitions_with_loss_show_what_was_encoded_in_both_decoders(pat
                 lost += 1
                 continue
             shown += 1
-            for name, decoder in zip(DECODERS, decoders):
+            for name, decoder in zip(DECODERS, decoders, strict=True):
                 assert np.array_equal(decoder(poses.frames[n]), pictures[n]), (
                     f"{name}, sequence {sequence}, step {step}, frame {n}"
                 )

@@ -24,7 +24,8 @@ QUESTIONS = [
     "Where can people park the car on Sunday?",
 ]
 ANSWER = (
-    "Visitors see a large collection of old clocks. The last train leaves at ten. People park the car behind the church on the river. "
+    "Visitors see a large collection of old clocks. The last train leaves at ten. People park the "
+"car behind the church on the river. "
     "Please take the first street on the left and walk along the river to the station."
 )
 
@@ -148,7 +149,8 @@ def test_words_that_come_unevenly_are_understood(server, call, agreeing_agent, r
     ],
 )
 def test_no_sound_is_lost_or_moved_where_it_comes_unevenly(server, call, scripted_llm, report, line):
-    """The STT gets exactly what the microphone recorded: no snippet is missing, doubled or moved."""
+    """The STT gets exactly what the microphone recorded: no snippet is missing, doubled or
+    moved."""
     llm_server = scripted_llm(lambda llm_request: ["I see."])
     llm = {"provider": "custom", "url": llm_server.base_url, "model": "scripted"}
     transcripts = [(question, SPEAKER) for question in QUESTIONS]

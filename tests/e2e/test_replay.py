@@ -5,17 +5,17 @@ import json
 import stat
 import subprocess
 
-from kit import sample_knowledge, typed_call, speech
-from kit.webrtc_client import run_async
+from kit import sample_knowledge, speech, typed_call
+from kit.polling import wait_until
 from kit.server import binary
 from kit.typed_call import TEST_TIMEOUT, TypedCall
-from kit.polling import wait_until
+from kit.webrtc_client import run_async
 
 
 def run_replay(trace, *options):
     """The printed lines, the summary, and the exit status."""
     done = subprocess.run(
-        [binary(), "replay", str(trace), *options], capture_output=True, text=True, timeout=TEST_TIMEOUT
+        [binary(), "replay", str(trace), *options], capture_output=True, text=True, timeout=TEST_TIMEOUT, check=False
     )
     return [json.loads(line) for line in done.stdout.splitlines()], done.stderr, done.returncode
 
@@ -37,7 +37,7 @@ QUESTION, INTERRUPTION = "Please tell me about the garden behind the house.", "S
 def test_a_call_replays_from_its_trace(server):
     """Spoken, with an interruption: the trace also has the decisions of the VAD."""
     agent = server.create_agent(knowledge=sample_knowledge.LONG_TEXT, greeting="Welcome.", transcripts=[QUESTION, INTERRUPTION],
-                         turn={"min_interruption_duration": 0.25}, config={"record_trace": True})  # fmt: skip
+                         turn={"min_interruption_duration": 0.25}, config={"record_trace": True})
     conversation = server.create_conversation(agent["id"])
 
     async def whole():
@@ -78,7 +78,7 @@ def test_a_call_replays_from_its_trace(server):
     for recorded, replayed in zip(turns, lines[-1]["turns"], strict=True):
         for name in ("endpointing", "llm_ttft", "tts_ttfb", "voice_to_voice"):
             assert (
-                recorded[name] is None and replayed[name] is None or abs(recorded[name] - replayed[name]) <= 0.0005
+                (recorded[name] is None and replayed[name] is None) or abs(recorded[name] - replayed[name]) <= 0.0005
             ), (name, recorded, replayed)
 
     # The reason of each decision.

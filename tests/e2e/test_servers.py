@@ -9,10 +9,10 @@ import shutil
 import pytest
 
 from kit import sdp, stores, typed_call
-from kit.webrtc_client import run_async
+from kit.polling import wait_until
 from kit.receivers import MockServer
 from kit.typed_call import TEST_TIMEOUT, TypedCall
-from kit.polling import wait_until
+from kit.webrtc_client import run_async
 
 #: Long enough for a busy machine to renew it in time. A test that kills a server ends its lease
 #: itself.
@@ -74,7 +74,8 @@ class ServerPair:
     def kill(self, number, conversation):
         """Kills the server that holds this call, and ends its lease, as time would."""
         self.servers[number].kill()
-        row = f"UPDATE server SET lease_until = 0 WHERE id = (SELECT server FROM conversation WHERE id = '{conversation}')"
+        row = ("UPDATE server SET lease_until = 0 WHERE id = (SELECT server FROM conversation WHERE "
+f"id = '{conversation}')")
         self.store.execute(self.servers[0], [row])
 
 
@@ -290,7 +291,8 @@ class GoneReceiver(WebhookLog):
 
     def handle(self, request, body):
         if self.recovered:
-            return super().handle(request, body)
+            super().handle(request, body)
+            return
         with self.changed:
             self.rejected += 1
             self.changed.notify_all()
@@ -298,7 +300,8 @@ class GoneReceiver(WebhookLog):
 
 
 def test_an_update_at_one_server_counts_at_the_other_at_once(live_pair):
-    """After a 410 nothing is sent. After an update of the agent on either server, nothing is lost."""
+    """After a 410 nothing is sent. After an update of the agent on either server, nothing is
+    lost."""
     one, other = live_pair.servers
     inbox = GoneReceiver()
     try:
@@ -312,7 +315,8 @@ def test_an_update_at_one_server_counts_at_the_other_at_once(live_pair):
         first = ended(one)
         inbox.wait_until(lambda: inbox.rejected, TEST_TIMEOUT, "the 410")
         # Later events must happen after the 410 is stored.
-        dead_letters = lambda: one.request("GET", "/v1/ext/deadletters").json()
+        def dead_letters():
+            return one.request("GET", "/v1/ext/deadletters").json()
         wait_until(
             lambda: first in [dead_letter["conversation_id"] for dead_letter in dead_letters()],
             lambda: f"the dead letter\n{one.log_tail()}",

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from kit import audio_match, speech
-from kit.webrtc_client import WhipClient, run_async
 from kit.receivers import StaticSite
+from kit.webrtc_client import WhipClient, run_async
 
 FIRST_ROOM = "What do visitors see in the first room?"
 #: Answers that do not take long.
-SHORT_ANSWERS = "In the first room visitors see a large collection of old clocks. The garden behind the house has red roses and a small river."
+SHORT_ANSWERS = ("In the first room visitors see a large collection of old clocks. The garden behind the house "
+"has red roses and a small river.")
 RTVI_BUNDLE = pathlib.Path(
     os.environ.get("VISAVIS_RTVI_BUNDLE")
     or pathlib.Path(__file__).resolve().parents[2] / ".cache" / "rtvi" / "bundle.js"
@@ -119,11 +120,13 @@ def test_an_independent_stack_talks_at_the_whip_endpoint(server, webhooks):
     # A long question has many pieces to compare. A sender in Python without CPU time loses some of
     # them.
     question = (
-        "Who is the night guard that walks through the rooms of the museum when all the visitors have gone home?",
+        ("Who is the night guard that walks through the rooms of the museum when all the "
+"visitors have gone home?"),
         "rms",
     )
     agent = server.create_agent(
-        knowledge="The night guard that walks through the rooms of the museum when all the visitors have gone home is called Robert.",
+        knowledge=("The night guard that walks through the rooms of the museum when all the visitors "
+"have gone home is called Robert."),
         hooks=webhooks,
         transcripts=[question],
         tap=True,

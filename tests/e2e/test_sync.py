@@ -6,6 +6,7 @@ of a repeated word fit to half a picture; and so does the dark mouth of a human 
 """
 
 import asyncio
+import itertools
 import pathlib
 import statistics
 
@@ -137,7 +138,7 @@ def test_lips_and_sound_of_a_person(server, call, report, measurement_offset):
         later = ends + 1 - min(times[0], at[0])
         parts.append((times - measurement_offset + later, shown, at + later, jaw))
         ends = max(times[-1], at[-1]) + later
-    shift, fit = lips.best_offset(*(np.concatenate(series) for series in zip(*parts)), reach=0.25)
+    shift, fit = lips.best_offset(*(np.concatenate(series) for series in zip(*parts, strict=True)), reach=0.25)
     report.add("lips and sound of a person", {"shift": float(shift), "fit": float(fit)})
     assert fit > 0.4 and abs(shift) <= MAX_MEAN_OFFSET, (shift, fit)
 
@@ -205,13 +206,13 @@ def test_an_avatar_flashes_with_the_sound(flash_call, report, measurement_offset
     bright = mouth_brightness(luma) > HALF_OPEN_BRIGHTNESS
     # A picture stays until the next one. The mouth is shut before the first.
     before = [False, *bright[:-1]]
-    edges = [[at for at, now, then in zip(times, bright, before) if now == to and then != to] for to in (True, False)]
+    edges = [[at for at, now, then in zip(times, bright, before, strict=True) if now == to and then != to] for to in (True, False)]
     spoken = lips.flite_phones(text.strip(), VOICE)
-    vowels = [(begins + before, begins + end) for (_, before), (name, end) in zip(spoken, spoken[1:]) if name == "aa"]
+    vowels = [(begins + before, begins + end) for (_, before), (name, end) in itertools.pairwise(spoken) if name == "aa"]
     assert len(vowels) == 12
     # The nearest edge.
     found = [
-        [min((edge - at for edge in every), key=abs) - measurement_offset for every, at in zip(edges, vowel)]
+        [min((edge - at for edge in every), key=abs) - measurement_offset for every, at in zip(edges, vowel, strict=True)]
         for vowel in vowels
     ]
     middles = [(on + off) / 2 for on, off in found]

@@ -6,6 +6,7 @@ schedule beside a call.
 """
 
 import contextlib
+import itertools
 import json
 import pathlib
 import sqlite3
@@ -17,10 +18,10 @@ import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from kit import sample_knowledge
-from kit.webrtc_client import WhipClient, run_async
+from kit.polling import wait_until
 from kit.receivers import MockServer
 from kit.report import percentiles
-from kit.polling import wait_until
+from kit.webrtc_client import WhipClient, run_async
 
 
 class RawReceiver(MockServer):
@@ -103,7 +104,9 @@ def fill_outbox(data, agent, url, count, conversations, due):
                 }
             )
             store.execute(
-                "INSERT INTO delivery (id, workspace, conversation, agent, sequence, event, url, body, state, next_try, created_at, server) VALUES (?,?,?,?,?,?,?,?,'pending',?,?,?)",
+                ("INSERT INTO delivery (id, workspace, conversation, agent, sequence, event, "
+"url, body, state, next_try, created_at, server) VALUES "
+"(?,?,?,?,?,?,?,?,'pending',?,?,?)"),
                 (
                     f"msg_{n}",
                     workspace,
@@ -175,7 +178,7 @@ def test_what_a_stopped_server_left_is_delivered_in_order(start_server, tmp_path
 
 def arrival_gaps(times):
     """Seconds between the arrivals of consecutive audio packets."""
-    return [later - earlier for earlier, later in zip(times, times[1:])]
+    return [later - earlier for earlier, later in itertools.pairwise(times)]
 
 
 async def record_arrivals(server, conversation, begin, end):

@@ -6,7 +6,7 @@ import { ApiError } from "../../control-api/src/web/console/api.js";
 import { formatValue, randomCharacter, settingLabel } from "../../control-api/src/web/console/character.js";
 import { getPath, owningPath, setPath } from "../../control-api/src/web/console/paths.js";
 import { grantableScopes, hasScope, requireScope, setScope } from "../../control-api/src/web/console/scope.js";
-import { Transcript, linesFromRecord, remainingText } from "../../control-api/src/web/console/transcript.js";
+import { linesFromRecord, remainingText, Transcript } from "../../control-api/src/web/console/transcript.js";
 
 const transcriptOf = (...events) => {
   const transcript = new Transcript();

@@ -16,7 +16,7 @@ import numpy as np
 import onnxruntime
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "common"))
-from sound import samples  # noqa: E402
+from sound import samples
 
 # Sample rate in Hz; samples of a window, and samples of the previous window before it.
 RATE, WINDOW, CONTEXT = 16_000, 512, 64

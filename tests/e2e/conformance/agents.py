@@ -1,6 +1,6 @@
 """Agents: create, read, update, list, delete."""
 
-from . import DETAILS, ID, UNKNOWN_ID, SECRET, TEXT, TIME, Chapter, Row, invalid_body
+from . import DETAILS, ID, SECRET, TEXT, TIME, UNKNOWN_ID, Chapter, Row, invalid_body
 
 MINIMAL_AGENT = {"agent_name": "Ann", "agent_system_prompt": "Be kind.", "avatars": [{"avatar_key_id": "$face"}]}
 AGENT_NOT_FOUND = {"message": "Agent details not found"}

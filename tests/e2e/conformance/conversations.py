@@ -1,6 +1,20 @@
 """Conversations, session tokens, control, events, and signaling."""
 
-from . import ID, INTEGER, JSON_TEXT, JWT, UNKNOWN_ID, PICTURE, TEXT, TIME, UNAUTHORIZED, Chapter, Row, Contains, invalid_body
+from . import (
+    ID,
+    INTEGER,
+    JSON_TEXT,
+    JWT,
+    PICTURE,
+    TEXT,
+    TIME,
+    UNAUTHORIZED,
+    UNKNOWN_ID,
+    Chapter,
+    Contains,
+    Row,
+    invalid_body,
+)
 
 CONVERSATION_NOT_FOUND = {"error": "Conversation not found"}
 AGENT_NOT_FOUND = {"message": "Agent details not found"}

@@ -7,7 +7,7 @@ leaves. `left` names its user. `guarded` has a guardrail whose receiver rejects 
 `silent` has no receiver.
 """
 
-from . import NUMBER, TEXT, matches, interface
+from . import NUMBER, TEXT, interface, matches
 
 MAX_CALL_DURATION = 16
 
@@ -41,7 +41,7 @@ def times_valid(call):
 def spoken_texts_valid(call):
     """What was stopped was started, and only an interrupted text is shorter."""
     started, stopped = payloads(call, "agent.started_speaking"), payloads(call, "agent.stopped_speaking")
-    return len(started) == len(stopped) and all(a["text"].startswith(b["text"].rstrip()) for a, b in zip(started, stopped)) and any(a != b for a, b in zip(started, stopped))
+    return len(started) == len(stopped) and all(a["text"].startswith(b["text"].rstrip()) for a, b in zip(started, stopped, strict=True)) and any(a != b for a, b in zip(started, stopped, strict=True))
 
 
 def limits_valid(call):

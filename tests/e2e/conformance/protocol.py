@@ -1,7 +1,7 @@
 """What holds for every route: lists, the order of errors, failures of the store, pages, limits,
 CORS."""
 
-from . import ID, UNKNOWN_ID, TEXT, UNAUTHORIZED, Chapter, Row, Contains, invalid_body
+from . import ID, TEXT, UNAUTHORIZED, UNKNOWN_ID, Chapter, Contains, Row, invalid_body
 
 MINIMAL_AGENT = {"agent_name": "Ann", "agent_system_prompt": "Be kind.", "avatars": [{"avatar_key_id": "$face"}]}
 PAGED_LISTS = ["/v1/ext/agent", "/v1/ext/templates", "/v1/ext/kbs", "/v2/custom-avatars", "/v1/ext/conversation", "/v1/ext/deadletters", "/v1/ext/apikey"]

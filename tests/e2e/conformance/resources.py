@@ -4,7 +4,24 @@ avatars; providers, API keys, meetings."""
 import base64
 import zlib
 
-from . import ANY, BOOL, ID, INTEGER, UNKNOWN_ID, NUMBER, OBJECT, PICTURE, TEXT, TIME, Chapter, Row, each_item, Contains, invalid_body, optional
+from . import (
+    ANY,
+    BOOL,
+    ID,
+    INTEGER,
+    NUMBER,
+    OBJECT,
+    PICTURE,
+    TEXT,
+    TIME,
+    UNKNOWN_ID,
+    Chapter,
+    Contains,
+    Row,
+    each_item,
+    invalid_body,
+    optional,
+)
 
 GUARDRAIL_NOT_FOUND = {"message": "Guardrail not found"}
 MINIMAL_GUARDRAIL = {"name": "No advice!", "prompt": "The user asks for advice"}

@@ -9,6 +9,7 @@ correlates by .9 to .98. The best place in other speech of the same voice correl
 
 import bisect
 import dataclasses
+import itertools
 
 import numpy as np
 
@@ -24,10 +25,10 @@ BANDS = np.geomspace(100, 7000, 21)
 SNIPPET_SPECTRA = 40
 #: Minimum correlation of a snippet that counts as found.
 MATCH_THRESHOLD = 0.85
-#: Minimum share of found snippets for a sound that counts as arrived. Other speech of the same voice
-#: reaches .1 (measured). A browser without CPU time loses some of its sound; at a load of 20 on two
-#: cores .33 were left (measured). So the strict share is checked in the long tier only, on a quiet
-#: machine.
+#: Minimum share of found snippets for a sound that counts as arrived. Other speech of the same
+#: voice reaches .1 (measured). A browser without CPU time loses some of its sound; at a load of 20
+#: on two cores .33 were left (measured). So the strict share is checked in the long tier only, on a
+#: quiet machine.
 MIN_SHARE, STRICT_SHARE = 0.3, 0.9
 #: A snippet is compared if its loudest spectrum reaches this share of the loudest of all.
 MIN_LOUDNESS = 0.01
@@ -49,8 +50,8 @@ class Arrival:
 class SnippetMatch:
     """A snippet of a sound that was searched for."""
 
-    #: Seconds from the start of the sound to the snippet, and from the start of the searched audio to
-    #: the place where it fits best.
+    #: Seconds from the start of the sound to the snippet, and from the start of the searched audio
+    #: to the place where it fits best.
     at: float
     place: float
     #: Correlation at that place.
@@ -118,20 +119,21 @@ def band_spectra(samples: np.ndarray) -> np.ndarray:
     frequency = np.fft.rfftfreq(512, 1 / SAMPLE_RATE)
     # The lowest bands are narrower than the distance between two frequencies.
     bands = [
-        (frequency >= low) & (frequency <= max(high, low + 40)) for low, high in zip(BANDS[:-1], BANDS[1:], strict=True)
+        (frequency >= low) & (frequency <= max(high, low + 40)) for low, high in itertools.pairwise(BANDS)
     ]
     return np.log(np.stack([energy[:, band].sum(axis=1) for band in bands], axis=1) + 1e4)
 
 
 def best_match(snippet: np.ndarray, received_spectra: np.ndarray) -> tuple[int, float]:
-    """Where a snippet fits best, and the fit (normalized cross-correlation over time and bands, each
-    band without its mean)."""
+    """Where a snippet fits best, and the fit (normalized cross-correlation over time and bands,
+    each band without its mean)."""
     size = len(snippet)
     snippet = snippet - snippet.mean(axis=0)
     product = sum(
         np.correlate(received_spectra[:, band], snippet[:, band], mode="valid") for band in range(snippet.shape[1])
     )
-    sums = lambda values: np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])  # noqa: E731
+    def sums(values):
+        return np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
     first, second = sums(received_spectra), sums(received_spectra**2)
     spread = second[size:] - second[:-size] - (first[size:] - first[:-size]) ** 2 / size
     fits = product / np.sqrt(np.maximum(spread.sum(axis=1), 1e-3) * max((snippet**2).sum(), 1e-3))

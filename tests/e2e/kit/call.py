@@ -92,7 +92,8 @@ class BrowserCall:
         return self.page.evaluate("e2e.messages.length")
 
     def wait_for_event(self, name: str, after: int = 0, timeout: float = 60) -> dict:
-        """The next event of this name among the messages from `after` on: `{n, t, name, payload}`."""
+        """The next event of this name among the messages from `after` on:
+        `{n, t, name, payload}`."""
         message = self.wait_for("message", {"type": "server-message", "event": name, "after": after}, timeout)
         event = message["data"]["event"].get("event", message["data"]["event"])
         return {"n": message["n"], "t": message["t"], **event}
@@ -100,7 +101,8 @@ class BrowserCall:
     def event_texts(self, name: str) -> list[str]:
         """The texts of all events of this name so far."""
         found = self.page.evaluate(
-            "(name) => e2e.messages.map((m) => m.data?.event?.event ?? m.data?.event).filter((e) => e?.name === name)",
+            ("(name) => e2e.messages.map((m) => m.data?.event?.event ?? "
+"m.data?.event).filter((e) => e?.name === name)"),
             name,
         )
         return [event["payload"]["text"] for event in found]
@@ -203,7 +205,8 @@ class BrowserCall:
 
     def _inbound_stats(self, kind: str) -> dict:
         return self.page.evaluate(
-            "async (kind) => [...(await e2e.peer.getStats()).values()].find((s) => s.type === 'inbound-rtp' && s.kind === kind)",
+            ("async (kind) => [...(await e2e.peer.getStats()).values()].find((s) => s.type === "
+"'inbound-rtp' && s.kind === kind)"),
             kind,
         )
 
@@ -228,12 +231,16 @@ class BrowserCall:
 
     def captions(self) -> list[dict]:
         return self.page.evaluate(
-            """[...document.querySelectorAll('#captions li')].map((item) => ({ who: item.dataset.who, open: item.dataset.open === 'true',
-                 spoken: item.querySelector('.spoken')?.textContent ?? '', cut: item.querySelector('.cut')?.textContent ?? '' }))"""
+            """[...document.querySelectorAll('#captions li')].map((item) => ({
+                 who: item.dataset.who,
+                 open: item.dataset.open === 'true',
+                 spoken: item.querySelector('.spoken')?.textContent ?? '',
+                 cut: item.querySelector('.cut')?.textContent ?? '' }))"""
         )
 
     def final_captions(self) -> list[dict]:
-        """The captions once no line is open. The page draws an event's text with its next picture."""
+        """The captions once no line is open. The page draws an event's text with its next
+        picture."""
         self.page.wait_for_selector("#captions li[data-open=true]", state="detached")
         return self.captions()
 

@@ -7,23 +7,33 @@ from playwright.sync_api import Page
 from .server import OUT
 
 #: Reports what the page's policy blocked. Ordinary listeners do not see it.
-REPORT_CSP_VIOLATIONS = "document.addEventListener('securitypolicyviolation', (event) => console.error('policy: ' + event.violatedDirective + ' ' + event.blockedURI));"
+REPORT_CSP_VIOLATIONS = ("document.addEventListener('securitypolicyviolation', (event) => console.error('policy: ' + "
+"event.violatedDirective + ' ' + event.blockedURI));")
 
 #: Checks names, labels, headings and ids, as a screen reader needs them.
 FIND_UNNAMED_ELEMENTS = """() => {
   const found = [];
   const seen = (node) => node.checkVisibility({ visibilityProperty: true });
-  const name = (node) => node.ariaLabel || [...(node.labels ?? [])].map((label) => label.textContent).join('').trim()
-    || (node.getAttribute('aria-labelledby') ?? '').split(' ').map((id) => document.getElementById(id)?.textContent ?? '').join('').trim()
+  const textOf = (id) => document.getElementById(id)?.textContent ?? '';
+  const name = (node) => node.ariaLabel
+    || [...(node.labels ?? [])].map((label) => label.textContent).join('').trim()
+    || (node.getAttribute('aria-labelledby') ?? '').split(' ').map(textOf).join('').trim()
     || (/^(BUTTON|A|SUMMARY)$/.test(node.tagName) ? node.textContent.trim() : '');
-  for (const node of document.querySelectorAll('button, a[href], input, select, textarea, progress, audio, [role=tabpanel], nav, dialog[open]'))
-    if (seen(node) && !name(node) && node.tagName !== 'AUDIO') found.push('no name: ' + node.outerHTML.slice(0, 160));
-  for (const node of document.querySelectorAll('img')) if (!node.hasAttribute('alt')) found.push('no alt: ' + node.outerHTML.slice(0, 100));
+  const named = 'button, a[href], input, select, textarea, progress, audio, [role=tabpanel], nav, '
+    + 'dialog[open]';
+  for (const node of document.querySelectorAll(named))
+    if (seen(node) && !name(node) && node.tagName !== 'AUDIO')
+      found.push('no name: ' + node.outerHTML.slice(0, 160));
+  for (const node of document.querySelectorAll('img'))
+    if (!node.hasAttribute('alt')) found.push('no alt: ' + node.outerHTML.slice(0, 100));
   const ids = [...document.querySelectorAll('[id]')].map((node) => node.id);
-  for (const id of new Set(ids.filter((id, i) => ids.indexOf(id) !== i))) found.push('id twice: ' + id);
-  for (const node of document.querySelectorAll('[aria-describedby], [aria-labelledby], [aria-controls], label[for]'))
+  for (const id of new Set(ids.filter((id, i) => ids.indexOf(id) !== i)))
+    found.push('id twice: ' + id);
+  const referring = '[aria-describedby], [aria-labelledby], [aria-controls], label[for]';
+  for (const node of document.querySelectorAll(referring))
     for (const attribute of ['aria-labelledby', 'aria-controls', 'for'])
-      for (const id of (node.getAttribute(attribute) ?? '').split(' ').filter(Boolean)) if (!document.getElementById(id)) found.push(attribute + ' leads nowhere: ' + id);
+      for (const id of (node.getAttribute(attribute) ?? '').split(' ').filter(Boolean))
+        if (!document.getElementById(id)) found.push(attribute + ' leads nowhere: ' + id);
   if ([...document.querySelectorAll('h1')].filter(seen).length !== 1) found.push('not one h1');
   if (document.documentElement.lang !== 'en' || !document.title) found.push('no language or title');
   return found;
@@ -33,7 +43,9 @@ FIND_UNNAMED_ELEMENTS = """() => {
 #: nearest ancestor that has one.
 FIND_LOW_CONTRAST = """async () => {
   // Colours that change with the scheme are there once nothing is under way any more.
-  for (let frames = 0; frames < 2 || document.getAnimations().some((one) => one instanceof CSSTransition && one.playState === 'running'); frames++) await new Promise(requestAnimationFrame);
+  const runs = (one) => one instanceof CSSTransition && one.playState === 'running';
+  for (let frames = 0; frames < 2 || document.getAnimations().some(runs); frames++)
+    await new Promise(requestAnimationFrame);
   const canvas = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
   const known = new Map();
   const paint = (...colours) => {
@@ -45,7 +57,13 @@ FIND_LOW_CONTRAST = """async () => {
     }
     return known.get(key);
   };
-  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const linear = (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  const light = ([r, g, b]) => [r, g, b].map((v) => linear(v / 255))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const contrast = (under, colour) => {
+    const [a, b] = [light(paint(...under, colour)), light(paint(...under))].sort((x, y) => y - x);
+    return (a + 0.05) / (b + 0.05);
+  };
   const clear = (colour) => paint(colour)[3] < 255;
   const ground = (node) => {
     const layers = [];
@@ -61,28 +79,34 @@ FIND_LOW_CONTRAST = """async () => {
   let checked = 0;
   for (let text = walker.nextNode(); text; text = walker.nextNode()) {
     const node = text.parentElement;
-    if (!text.textContent.trim() || !node.checkVisibility({ visibilityProperty: true }) || node.closest(':disabled, option, .visually-hidden, noscript, script, style')) continue;
+    if (!text.textContent.trim() || !node.checkVisibility({ visibilityProperty: true })) continue;
+    if (node.closest(':disabled, option, .visually-hidden, noscript, script, style')) continue;
     const style = getComputedStyle(node);
-    const under = ground(node);
-    const [a, b] = [light(paint(...under, style.color)), light(paint(...under))].sort((x, y) => y - x);
+    const ratio = contrast(ground(node), style.color);
     const size = parseFloat(style.fontSize);
     const least = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700) ? 3 : 4.5;
     checked += 1;
-    if ((a + 0.05) / (b + 0.05) < least) found.push(`${((a + 0.05) / (b + 0.05)).toFixed(2)}: ${text.textContent.trim().slice(0, 50)} (${node.className})`);
+    const start = text.textContent.trim().slice(0, 50);
+    if (ratio < least) found.push(`${ratio.toFixed(2)}: ${start} (${node.className})`);
   }
   for (const node of document.querySelectorAll('input[placeholder], textarea[placeholder]')) {
     if (!node.checkVisibility()) continue;
-    const under = ground(node);
-    const [a, b] = [light(paint(...under, getComputedStyle(node, '::placeholder').color)), light(paint(...under))].sort((x, y) => y - x);
-    if ((a + 0.05) / (b + 0.05) < 4.5) found.push(`${((a + 0.05) / (b + 0.05)).toFixed(2)}: placeholder ${node.placeholder}`);
+    const ratio = contrast(ground(node), getComputedStyle(node, '::placeholder').color);
+    if (ratio < 4.5) found.push(`${ratio.toFixed(2)}: placeholder ${node.placeholder}`);
   }
   if (checked < 5) found.push(`only ${checked} texts were seen`);
   return [...new Set(found)];
 }"""
 
 #: Finds elements outside of the window.
-FIND_OVERFLOW = """() => document.documentElement.scrollWidth <= innerWidth ? [] : [`the page is ${document.documentElement.scrollWidth} wide`,
-  ...[...document.querySelectorAll('body *')].filter((node) => node.checkVisibility() && node.getBoundingClientRect().right > innerWidth + 1).slice(0, 3).map((node) => node.outerHTML.slice(0, 120))]"""
+FIND_OVERFLOW = """() => {
+  const width = document.documentElement.scrollWidth;
+  if (width <= innerWidth) return [];
+  const overflows = (node) => node.checkVisibility()
+    && node.getBoundingClientRect().right > innerWidth + 1;
+  const nodes = [...document.querySelectorAll('body *')].filter(overflows).slice(0, 3);
+  return [`the page is ${width} wide`, ...nodes.map((node) => node.outerHTML.slice(0, 120))];
+}"""
 
 #: Whether the focused element shows its focus: by an outline of its own, or by one of its visible
 #: stand-in.
@@ -90,7 +114,9 @@ IS_FOCUS_VISIBLE = """() => {
   const node = document.activeElement;
   if (!node || node === document.body) return true;
   const outlined = (style) => style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2;
-  return outlined(getComputedStyle(node)) || outlined(getComputedStyle(node, '::after')) || [node.closest('.choice'), node.closest('.drop')].some((around) => around && outlined(getComputedStyle(around)));
+  return outlined(getComputedStyle(node)) || outlined(getComputedStyle(node, '::after'))
+    || [node.closest('.choice'), node.closest('.drop')].some(
+      (around) => around && outlined(getComputedStyle(around)));
 }"""
 
 
@@ -126,7 +152,8 @@ class Console:
     def navigate(self, path: str):
         """Like `open`, but without reloading the page."""
         self.page.evaluate(
-            "(path) => { history.pushState(null, '', path); dispatchEvent(new PopStateEvent('popstate')); }",
+            ("(path) => { history.pushState(null, '', path); dispatchEvent(new "
+"PopStateEvent('popstate')); }"),
             f"/console/{path}",
         )
         return self.wait_until_loaded()
@@ -141,7 +168,11 @@ class Console:
         policy forbids."""
         self.page.evaluate(f"""new Promise((done, fail) => {{
           const end = performance.now() + {timeout * 1000};
-          const look = () => {{ if ({condition}) done(); else if (performance.now() > end) fail(new Error('waited in vain')); else requestAnimationFrame(look); }};
+          const look = () => {{
+            if ({condition}) done();
+            else if (performance.now() > end) fail(new Error('waited in vain'));
+            else requestAnimationFrame(look);
+          }};
           look(); }})""")
 
     def title(self) -> str:

@@ -143,8 +143,8 @@ def find_segments(
     """Where a text that flite spoke is in 16-bit samples (48 kHz) that begin at `start`.
 
     Each segment of the text is found by itself, because a busy machine may pause the speech between
-    two of them. A segment counts if its loudness has at least the correlation `min_fit`. Returns the
-    steps of the text that count, their times, and the share of segments with speech that count.
+    two of them. A segment counts if its loudness has at least the correlation `min_fit`. Returns
+    the steps of the text that count, their times, and the share of segments with speech that count.
     """
     samples, rate = speech.flite(text, speaker)
     reference = np.sqrt(speech.loudness(np.repeat(samples, speech.SAMPLE_RATE // rate), step=STEP_SECONDS))

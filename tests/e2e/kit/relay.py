@@ -38,9 +38,12 @@ POLL_INTERVAL = 0.2
 REDIRECT_SCRIPT = """
     const set = RTCPeerConnection.prototype.setRemoteDescription;
     RTCPeerConnection.prototype.setRemoteDescription = function (about) {
-      const sdp = about.sdp.replace(/(a=candidate:\\S+ 1 udp \\d+) \\S+ \\d+ /gi, '$1 127.0.0.1 PORT ').replace(/a=candidate:\\S+ 1 tcp [^\\r]*\\r\\n/gi, '');
+      const sdp = about.sdp
+        .replace(/(a=candidate:\\S+ 1 udp \\d+) \\S+ \\d+ /gi, '$1 127.0.0.1 PORT ')
+        .replace(/a=candidate:\\S+ 1 tcp [^\\r]*\\r\\n/gi, '');
       // The relay learns its target before the browser sends anything.
-      return window.e2eRelay(about.sdp.match(/a=candidate:\\S+ 1 udp \\d+ (\\S+) (\\d+) /i).slice(1)).then(() => set.call(this, { type: about.type, sdp }));
+      const target = about.sdp.match(/a=candidate:\\S+ 1 udp \\d+ (\\S+) (\\d+) /i).slice(1);
+      return window.e2eRelay(target).then(() => set.call(this, { type: about.type, sdp }));
     };"""
 
 
@@ -131,7 +134,7 @@ class UdpRelay(threading.Thread):
         idle motion."""
         every = sorted(self.frames)
         large = [self.frames[stamp][1] > IDLE_FRAME_BYTES for stamp in every]
-        return [stamp for stamp, this, before in zip(every, large, [True, *large]) if this or before]
+        return [stamp for stamp, this, before in zip(every, large, [True, *large], strict=False) if this or before]
 
     def run(self):
         with selectors.DefaultSelector() as ready:

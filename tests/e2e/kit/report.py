@@ -93,5 +93,6 @@ def merge_reports() -> dict:
 def percentiles(values: list[float]) -> dict:
     """p50, p95, maximum and count, rounded to ms."""
     ordered = sorted(values)
-    pick = lambda share: round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 3)  # noqa: E731
+    def pick(share):
+        return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 3)
     return {"p50": pick(0.5), "p95": pick(0.95), "max": round(ordered[-1], 3), "n": len(ordered)}

@@ -48,7 +48,7 @@ class TrackRecorder:
 
     def _store(self, packet):
         """Stores a packet of the codec's payload type. Retransmissions have a different one."""
-        match = re.search(rf"a=rtpmap:(\d+) {self.name}/{self.rate}", self.client.peer.remoteDescription.sdp, re.I)
+        match = re.search(rf"a=rtpmap:(\d+) {self.name}/{self.rate}", self.client.peer.remoteDescription.sdp, re.IGNORECASE)
         if packet.payload_type == int(match[1]) and packet.payload:
             self.first = packet.sequence_number if self.first is None else self.first
             self.packets[counter_distance(packet.sequence_number, self.first, 16)] = (packet.timestamp, packet.payload)
@@ -62,7 +62,8 @@ class TrackRecorder:
         return ntp + counter_distance(stamp, base, 32) / self.rate
 
     def clock_drift(self) -> float:
-        """The difference in seconds between the first and the last sender report for one timestamp."""
+        """The difference in seconds between the first and the last sender report for one
+        timestamp."""
         (ntp, stamp), *_ = self.reports
         return abs(self.server_time(stamp) - ntp)
 
@@ -82,8 +83,10 @@ def decode_opus(packets: list[tuple[int, bytes]]) -> np.ndarray:
     decoder.format, decoder.layout, decoder.sample_rate = "s16", "mono", CODECS["audio"][1]
     zero, parts = packets[0][0], []
     for stamp, payload in packets:
-        for frame in decoder.decode(av.Packet(payload)):
-            parts.append((counter_distance(stamp, zero, 32), frame.to_ndarray().reshape(-1)))
+        offset = counter_distance(stamp, zero, 32)
+        parts += [
+            (offset, frame.to_ndarray().reshape(-1)) for frame in decoder.decode(av.Packet(payload))
+        ]
     samples = np.zeros(max(at + len(part) for at, part in parts), np.int16)
     for at, part in parts:
         samples[at : at + len(part)] = part

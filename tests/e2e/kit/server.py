@@ -50,8 +50,8 @@ class Response:
 
 
 class Server:
-    """Starts at once. `wait_ready()` waits until the server accepts calls. `scripted`: agents may use
-    scripted models."""
+    """Starts at once. `wait_ready()` waits until the server accepts calls. `scripted`: agents may
+    use scripted models."""
 
     def __init__(
         self, data: pathlib.Path, *flags: str, env: dict | None = None, name: str = "server", scripted: bool = True
@@ -232,7 +232,8 @@ class Server:
         return {**created, "tap": tapped} if tap else created
 
     def stt_audio(self, agent: dict) -> np.ndarray:
-        """The samples (16 bit, 16 kHz) that the speech-to-text of a tapped agent was given so far."""
+        """The samples (16 bit, 16 kHz) that the speech-to-text of a tapped agent was given so
+        far."""
         file = self.data / "taps" / f"{agent['tap']}.pcm"
         return np.frombuffer(file.read_bytes(), np.int16) if file.exists() else np.zeros(0, np.int16)
 
@@ -257,9 +258,11 @@ class Server:
         )
         assert reply.status == 200, reply
         created = reply.json()["id"]
-        documents = lambda: self.request("GET", f"/v1/ext/kb/{created}").json()["documents"]
+        def documents():
+            return self.request("GET", f"/v1/ext/kb/{created}").json()["documents"]
         # `or [{}]`: a knowledge base without documents is not ready.
-        is_ready = lambda: all(document.get("status") == "ready" for document in documents() or [{}])
+        def is_ready():
+            return all(document.get("status") == "ready" for document in documents() or [{}])
         wait_until(is_ready, lambda: f"the documents: {documents()}")
         return created
 
@@ -291,7 +294,8 @@ class Server:
     def wait_turns(self, conversation: str, min_turns: int = 0, timeout: float = 60) -> list[dict]:
         """The latencies of each turn, as soon as `min_turns` turns are recorded. The record is
         written after the call."""
-        recorded = lambda: self.request("GET", f"/v1/ext/conversation/{conversation}/turns").json()
+        def recorded():
+            return self.request("GET", f"/v1/ext/conversation/{conversation}/turns").json()
         wait_until(
             lambda: len(recorded()) >= min_turns,
             lambda: f"{min_turns} turns: {recorded()}\n{self.log_tail()}",

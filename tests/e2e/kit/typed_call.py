@@ -52,7 +52,8 @@ class TypedCall(DataChannelCall):
 
     async def wait_for_record_value(self, found, what: str):
         """The first true value of `found(record)` while the call continues."""
-        record = lambda: self.server.get_conversation(self.conversation["id"])
+        def record():
+            return self.server.get_conversation(self.conversation["id"])
         return await asyncio.to_thread(wait_until, lambda: found(record()), lambda: f"{what}: {record()}", TEST_TIMEOUT)
 
 

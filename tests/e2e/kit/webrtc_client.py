@@ -7,8 +7,8 @@ import fractions
 import json
 
 import numpy as np
-from av import AudioFrame, AudioResampler
 from aiortc import MediaStreamTrack, RTCPeerConnection, RTCSessionDescription
+from av import AudioFrame, AudioResampler
 
 
 class MicrophoneTrack(MediaStreamTrack):
@@ -46,6 +46,8 @@ class WhipClient:
         self.video_frames = []
         self.messages = []
         self.changed = asyncio.Condition()
+        # The event loop holds tasks weakly.
+        self.tasks = set()
         self.peer.addTrack(self.microphone)
         if video:
             self.peer.addTransceiver("video", direction="recvonly")
@@ -55,7 +57,7 @@ class WhipClient:
             self.channel.on("message", self._on_message)
         self.peer.on(
             "track",
-            lambda track: asyncio.ensure_future(
+            lambda track: self._start(
                 self._receive_audio(track) if track.kind == "audio" else self._receive_video(track)
             ),
         )
@@ -65,7 +67,12 @@ class WhipClient:
 
     def _on_message(self, text):
         self.messages.append(json.loads(text))
-        asyncio.ensure_future(self._notify())
+        self._start(self._notify())
+
+    def _start(self, coroutine):
+        task = asyncio.ensure_future(coroutine)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     async def _notify(self):
         async with self.changed:
@@ -119,7 +126,8 @@ class WhipClient:
             return await asyncio.wait_for(wait(), timeout)
         except TimeoutError:
             raise AssertionError(
-                f"waited {timeout} s for {what}; {len(self.received_audio)} sounds, {len(self.video_frames)} pictures, {self.messages[-5:]}"
+                f"waited {timeout} s for {what}; {len(self.received_audio)} sounds, "
+f"{len(self.video_frames)} pictures, {self.messages[-5:]}"
             ) from None
 
     def find_message(self, type=None, event=None):

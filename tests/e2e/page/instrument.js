@@ -8,7 +8,8 @@
   const MIN_LOUD_RMS = 0.004; // minimum RMS of a block that counts as sound, about -48 dBFS
 
   const context = new AudioContext({ sampleRate: SAMPLE_RATE, latencyHint: "interactive" });
-  const e2e = (window.e2e = { context, blocks: [], messages: [], frames: [], shown: [], packets: [], marks: {}, offers: [], loudSpans: [], watching: false, delay: 0 });
+  const e2e = { context, blocks: [], messages: [], frames: [], shown: [], packets: [], marks: {}, offers: [], loudSpans: [], watching: false, delay: 0 };
+  window.e2e = e2e;
   const pendingChecks = new Set();
   const runChecks = () => {
     for (const pendingCheck of pendingChecks) pendingCheck();
@@ -167,7 +168,7 @@
   };
 
   function observeVideo(video) {
-    const onFrame = (now, metadata) => {
+    const onFrame = (_now, metadata) => {
       video.requestVideoFrameCallback(onFrame);
       e2e.marks.firstFrame ??= performance.now();
       e2e.presented = metadata.presentedFrames;
@@ -239,7 +240,7 @@
     }
     e2e.watching = true;
     e2e.frames = [];
-    const onFrame = (now, metadata) => {
+    const onFrame = (_now, metadata) => {
       captureFrame(video, metadata.expectedDisplayTime, metadata);
       video.requestVideoFrameCallback(onFrame);
     };

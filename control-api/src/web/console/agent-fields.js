@@ -20,7 +20,8 @@ const attachmentField = (path, label, records) => ({ path, label, kind: "cards",
 
 /**
  * The sections of the form. The lists are the records that the form offers.
- * @param {{template: boolean, avatars, providers, knowledge, tools, guardrails, mcp}} options
+ * @param {{template?: boolean, avatars: any[], providers: any[], knowledge: any[], tools: any[],
+ *   guardrails: any[], mcp: any[]}} options
  */
 export function agentSections({ template = false, avatars, providers, knowledge, tools, guardrails, mcp }) {
   const [namePath, promptPath] = template ? ["template_name", "template_system_prompt"] : ["agent_name", "agent_system_prompt"];

@@ -1,11 +1,11 @@
 // The short form for a new agent: avatar, name, instructions, welcome message, facts. Everything
 // else keeps its default.
 
-import * as api from "./api.js";
 import { voiceOptions } from "./agent-fields.js";
+import * as api from "./api.js";
 import { h, link } from "./dom.js";
-import { selectableAvatars } from "./selectable-avatars.js";
 import { form } from "./form.js";
+import { selectableAvatars } from "./selectable-avatars.js";
 import { backLink, pageHeader } from "./ui.js";
 
 /** Name, instructions, welcome message. */

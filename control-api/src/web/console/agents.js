@@ -1,11 +1,11 @@
 // Agents: the list, and the form of one agent.
 
-import * as api from "./api.js";
 import { agentSections, toFormValue } from "./agent-fields.js";
+import * as api from "./api.js";
 import { button, copyable, h, link, pill, plural } from "./dom.js";
-import { selectableAvatars } from "./selectable-avatars.js";
 import { form } from "./form.js";
 import { meetingDialog } from "./meeting.js";
+import { selectableAvatars } from "./selectable-avatars.js";
 import { backLink, card, confirmDialog, dialog, emptyState, pageHeader, pager, runBusy, searchBox, toast } from "./ui.js";
 
 const PAGE_SIZE = 12;

@@ -34,6 +34,7 @@ export function toSentence(text) {
 }
 
 let csrfToken = null;
+/** @type {(error: ApiError) => void} */
 let sessionLostHandler = () => {};
 
 /** Sets the handler for the end of the session. It gets the ApiError. */
@@ -48,6 +49,15 @@ async function errorFrom(response) {
   return new ApiError(response.status, body ?? {}, Number(response.headers.get("retry-after")) || 0);
 }
 
+/**
+ * @typedef {{body?: any, signal?: AbortSignal, headers?: Record<string, string>}} RequestOptions
+ */
+
+/**
+ * @param {string} method
+ * @param {string} path
+ * @param {RequestOptions} [options]
+ */
 async function request(method, path, options = {}) {
   const usedToken = csrfToken;
   const response = await send(method, path, options);
@@ -80,7 +90,13 @@ async function refreshToken(usedToken) {
   return csrfToken !== usedToken;
 }
 
+/**
+ * @param {string} method
+ * @param {string} path
+ * @param {RequestOptions} request
+ */
 async function send(method, path, { body, signal, headers = {} }) {
+  /** @type {RequestInit & {headers: Record<string, string>}} */
   const options = { method, signal, cache: "no-store", credentials: "same-origin", headers: { ...headers } };
   if (csrfToken) options.headers["x-csrf-token"] = csrfToken;
   if (body instanceof FormData) options.body = body;

@@ -1,23 +1,23 @@
 // The console: routing, login and logout, the menu.
 
-import * as api from "./api.js";
-import { button, h, icon } from "./dom.js";
-import { loginForm } from "./login.js";
-import { hasScope, setScope } from "./scope.js";
-import { dialog, errorMessage, loadingIndicator } from "./ui.js";
-import { agentPage, agentsPage } from "./agents.js";
 import { newAgentPage } from "./agent-new.js";
+import { agentPage, agentsPage } from "./agents.js";
+import * as api from "./api.js";
 import { avatarPage, avatarsPage } from "./avatars.js";
 import { conversationPage } from "./conversation.js";
 import { conversationsPage } from "./conversations.js";
+import { button, h, icon } from "./dom.js";
 import { editorPage } from "./editor.js";
 import { guardrailPage, guardrailsPage } from "./guardrails.js";
 import { keysPage } from "./keys.js";
 import { knowledgeBasePage, knowledgePage } from "./knowledge.js";
+import { loginForm } from "./login.js";
 import { mcpPage, mcpsPage } from "./mcp.js";
 import { providersPage } from "./providers.js";
+import { hasScope, setScope } from "./scope.js";
 import { templatePage, templatesPage } from "./templates.js";
 import { toolPage, toolsPage } from "./tools.js";
+import { dialog, errorMessage, loadingIndicator } from "./ui.js";
 import { webhooksPage } from "./webhooks.js";
 
 const byId = (id) => document.getElementById(id);
@@ -25,6 +25,7 @@ const byId = (id) => document.getElementById(id);
 /**
  * Path → view. A view gets `{id, query, signal, navigate, reloadView, setUnsavedCheck, session}`
  * and returns its nodes. `signal` aborts when the user leaves the view.
+ * @type {[string, (context: any) => Promise<any>][]}
  */
 const ROUTES = [
   ["agents", agentsPage], ["agents/new", newAgentPage], ["agents/:id", agentPage],
@@ -38,6 +39,10 @@ const ROUTES = [
   ["webhooks", webhooksPage], ["providers", providersPage], ["keys", keysPage],
 ];
 
+/**
+ * The groups of the menu: title, and name and label of each entry.
+ * @type {[string, [string, string][]][]}
+ */
 const MENU = [
   ["", [["agents", "Agents"], ["conversations", "Conversations"]]],
   ["Build with", [["templates", "Templates"], ["avatars", "Avatars"], ["knowledge", "Knowledge"], ["tools", "Tools"], ["guardrails", "Guardrails"], ["mcp", "MCP servers"]]],
@@ -91,12 +96,15 @@ async function reloadView() {
 
 async function render(isNavigation, keepOldView = false) {
   viewAbort?.abort();
-  const abort = (viewAbort = new AbortController());
+  const abort = new AbortController();
+  viewAbort = abort;
   const { view, id, name } = match(location.pathname);
   currentUrl = location.pathname + location.search;
   hasUnsavedChanges = () => false;
   setMenuOpen(false);
-  for (const entry of byId("nav").querySelectorAll("a[data-name]")) {
+  /** @type {NodeListOf<HTMLElement>} */
+  const entries = byId("nav").querySelectorAll("a[data-name]");
+  for (const entry of entries) {
     if (entry.dataset.name === name) entry.setAttribute("aria-current", "page");
     else entry.removeAttribute("aria-current");
   }
@@ -171,7 +179,9 @@ function showConsole(session, isNavigation) {
 }
 
 document.addEventListener("click", (event) => {
-  const link = event.target.closest("a[href]");
+  const target = /** @type {Element} */ (event.target);
+  /** @type {HTMLAnchorElement} */
+  const link = target.closest("a[href]");
   if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey || link.target) return;
   const url = new URL(link.href);
   if (url.origin !== location.origin || !/^\/console(\/|$)/.test(url.pathname) || url.hash) return;

@@ -1,7 +1,7 @@
 // Avatars: the stock avatars of the server, and custom ones, from the editor or from a picture.
 
-import * as api from "./api.js";
 import { startConversation } from "./agents.js";
+import * as api from "./api.js";
 import { button, h, link, pill } from "./dom.js";
 import { readAsDataUrl } from "./files.js";
 import { form } from "./form.js";

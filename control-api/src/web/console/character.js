@@ -46,12 +46,13 @@ export const VISEME_SOUNDS = { sil: "silence", PP: "p, b, m", FF: "f, v", TH: "t
 let lastPrimaryId;
 
 /**
- * A random character, as plausible as the stock avatars. Age, skin, hair colours and beard come from
- * one stock avatar (the primary). Haircut, glasses and earrings come from a secondary one of the
- * same gender, the eye colour from either. Clothes come from any avatar of that gender, the
+ * A random character, as plausible as the stock avatars. Age, skin, hair colours and beard come
+ * from one stock avatar (the primary). Haircut, glasses and earrings come from a secondary one of
+ * the same gender, the eye colour from either. Clothes come from any avatar of that gender, the
  * background from any avatar. Every other slider lies between the values of the primary and the
  * secondary avatar, with a random offset.
- * @param {{character: object[], people: object[]}} description the response of `GET /v2/character`
+ * @param {{character: Record<string, any>[], people: Record<string, any>[]}} description the
+ *   response of `GET /v2/character`
  * @param {() => number} random 0 … 1
  * @returns {{gender: string, voice: string, rest: object, character: object}}
  */
@@ -63,7 +64,9 @@ export function randomCharacter(description, random = Math.random) {
   const sameGender = description.people.filter((avatar) => avatar.gender === primary.gender);
   const secondary = pick(sameGender);
   const character = structuredClone(primary.character);
-  const copyFrom = (avatar, ...names) => names.forEach((name) => setPath(character, name, structuredClone(getPath(avatar.character, name))));
+  const copyFrom = (avatar, ...names) => {
+    for (const name of names) setPath(character, name, structuredClone(getPath(avatar.character, name)));
+  };
   const hasNoHair = (avatar) => avatar.character.headscarf !== null || avatar.character.hair.style === "none";
   if (!hasNoHair(primary) && !hasNoHair(secondary)) copyFrom(secondary, "hair.style");
   copyFrom(pick([primary, secondary]), "eyes.colour");

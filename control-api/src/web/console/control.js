@@ -5,7 +5,10 @@ import * as api from "./api.js";
 import { button, h } from "./dom.js";
 import { confirmDialog, runBusy, toast } from "./ui.js";
 
-/** Name, label, placeholder, request. */
+/**
+ * Name, label, placeholder, request.
+ * @type {[string, string, string, (id: string, text: string) => Promise<any>][]}
+ */
 const ACTIONS = [
   ["say", "Say", "The agent speaks this text", (id, text) => api.put(`/v1/conversation/${id}/speak`, { text, interrupt: false, add_to_context: true })],
   ["respond", "Answer", "The agent answers this text, as if the caller had said it", (id, text) => api.post(`/v1/conversation/${id}/respond`, { text })],

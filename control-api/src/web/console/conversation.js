@@ -1,11 +1,11 @@
 // One conversation, live or ended: transcript, latencies of its turns, events, webhooks, details.
 
 import * as api from "./api.js";
-import { END_REASONS, parseUsage, statusPill } from "./conversations.js";
 import { callControls } from "./control.js";
+import { END_REASONS, parseUsage, statusPill } from "./conversations.js";
 import { deliveryList } from "./deliveries.js";
 import { button, formatDuration, h, link, timeElement } from "./dom.js";
-import { Transcript, linesFromRecord } from "./transcript.js";
+import { linesFromRecord, Transcript } from "./transcript.js";
 import { TranscriptView } from "./transcript-view.js";
 import { turnTable } from "./turns.js";
 import { backLink, confirmDialog, errorMessage, loadingIndicator, pager, pollWhileVisible, runBusy, tabs, toast } from "./ui.js";

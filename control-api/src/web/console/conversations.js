@@ -29,6 +29,7 @@ function dayAfter(day) {
 const numberCell = (label, value) => h("td", { "data-label": label, class: value ? "number-cell" : "number-cell empty-cell" }, String(value || "–"));
 
 export async function conversationsPage({ query, signal, navigate }) {
+  /** @type {Record<string, string>} */
   const filter = { search: "", from: "", to: "", type: "", ...Object.fromEntries(query) };
   const offset = Number(filter.offset) || 0;
   const listQuery = { offset, perpage: PAGE_SIZE, search: filter.search, fromDate: filter.from, toDate: filter.to && dayAfter(filter.to), type: filter.type };

@@ -26,6 +26,9 @@ function attemptsTable(delivery) {
 /**
  * A list of deliveries. `onRedelivered`: called after one was sent again. `showConversation`: the
  * deliveries belong to several conversations. `agentNames`: Map from an agent's id to its name.
+ * @param {any[]} deliveries
+ * @param {{onRedelivered?: () => any, showConversation?: boolean,
+ *   agentNames?: Map<string, string>}} [options]
  */
 export function deliveryList(deliveries, { onRedelivered = () => {}, showConversation = false, agentNames } = {}) {
   return h("ul", { class: "list deliveries" }, deliveries.map((delivery) => {

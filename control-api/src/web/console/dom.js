@@ -65,12 +65,14 @@ export const link = (label, href, attributes = {}, iconName) => h("a", { href, .
 /** A short state label. Its colour repeats the text and carries no extra information. */
 export const pill = (label, tone = "") => h("span", { class: `pill ${tone}` }, label);
 
+/** @type {Intl.DateTimeFormatOptions} */
 const DATE_FORMAT = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" };
 
 /** A `<time>` element for an ISO time, in the user's locale. Its title is the exact time. */
 export function timeElement(iso, format = {}) {
   if (!iso) return h("span", { class: "soft" }, "–");
   const date = new Date(iso);
+  /** @type {Intl.DateTimeFormatOptions} */
   const year = date.getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" };
   return h("time", { datetime: iso, title: date.toLocaleString() }, date.toLocaleString([], { ...DATE_FORMAT, ...year, ...format }));
 }

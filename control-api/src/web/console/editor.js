@@ -1,8 +1,8 @@
 // The avatar editor: sliders on one side, on the other the preview with visemes and expressions.
 
-import * as api from "./api.js";
 import { voiceOptions } from "./agent-fields.js";
-import { GROUP_TITLES, VISEME_SOUNDS, choiceLabel, formatValue, randomCharacter, settingHint, settingLabel } from "./character.js";
+import * as api from "./api.js";
+import { choiceLabel, formatValue, GROUP_TITLES, randomCharacter, settingHint, settingLabel, VISEME_SOUNDS } from "./character.js";
 import { button, h, link } from "./dom.js";
 import { form } from "./form.js";
 import { getPath, setPath } from "./paths.js";

@@ -40,6 +40,9 @@ function fieldErrors(error, paths) {
  * - `needs`: the scope without which the form cannot be sent.
  * - `setUnsavedCheck(check)`: gets a function that returns whether there are unsaved changes.
  * - `sticky`: whether the save bar sticks to the bottom of the window while there are changes.
+ * @param {{sections: any[], value?: any, label?: string, needs?: string,
+ *   save: (body: any) => Promise<any>, onSaved?: (response: any, body: any) => any,
+ *   setUnsavedCheck?: (check: () => boolean) => void, extra?: any, sticky?: boolean}} options
  */
 export function form({ sections, value = {}, label = "Save", needs = "administer", save, onSaved, setUnsavedCheck = () => {}, extra = [], sticky = false }) {
   const fields = new Map();

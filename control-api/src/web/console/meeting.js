@@ -6,7 +6,7 @@ import { dialog, toast } from "./ui.js";
 
 const MODES = [["participant", "Participant: speaks when addressed or in turn"], ["observer", "Observer: silent until the wake phrase"], ["one_to_one", "One to one: talks with one person"]];
 
-/** @param {{id: string, agent_name: string, avatars: object[]}} agent */
+/** @param {{id: string, agent_name: string, avatars: Record<string, any>[]}} agent */
 export const meetingDialog = (agent) => dialog(`Send ${agent.agent_name} into a meeting`, (close) => {
   const formView = form({
     value: { agent_id: agent.id, user_name: agent.avatars?.[0]?.persona_name || agent.agent_name, user_id: `console-${Date.now()}`, mode: "participant" },

@@ -1,11 +1,11 @@
 // Templates: the settings of an agent without its identity. Agents can be created from them.
 
-import { avatarImage, loadFormOptions } from "./agents.js";
 import { agentSections, toFormValue } from "./agent-fields.js";
+import { avatarImage, loadFormOptions } from "./agents.js";
 import * as api from "./api.js";
 import { button, h, link } from "./dom.js";
-import { selectableAvatars } from "./selectable-avatars.js";
 import { form } from "./form.js";
+import { selectableAvatars } from "./selectable-avatars.js";
 import { backLink, card, confirmDialog, dialog, emptyState, pageHeader, pager, runBusy, toast } from "./ui.js";
 
 const PAGE_SIZE = 20;

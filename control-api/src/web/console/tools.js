@@ -50,7 +50,7 @@ const KIND = {
     ] },
   ],
   decorate: (formView, record) => {
-    if (isSimpleSchema(record.schema.parameters)) formView.field("schema.description").node.after(parameterRows(formView, record));
+    if (isSimpleSchema(record.schema.parameters)) formView.field("schema.description").node.after(parameterRows(record));
     const updateRequestSection = () => { formView.node.querySelector("#request").hidden = formView.get("type") !== "tool.api"; };
     formView.node.addEventListener("change", updateRequestSection);
     updateRequestSection();
@@ -58,7 +58,7 @@ const KIND = {
 };
 
 /** Parameters as rows. Changes are written into the record itself, which the form sends. */
-function parameterRows(formView, record) {
+function parameterRows(record) {
   const { parameters } = record.schema;
   const list = h("div", { class: "rows" });
   const updateSchema = () => {

@@ -109,7 +109,8 @@ export class Transcript {
 
   #onTranscript({ text, is_final: final, at }) {
     if (!this.#userLine && !text.trim()) return null;
-    const line = (this.#userLine ??= this.#addLine("user", at));
+    this.#userLine ??= this.#addLine("user", at);
+    const line = this.#userLine;
     if (final) line.spoken = [line.spoken, text].filter(Boolean).join(" ");
     line.partial = final ? "" : text;
     return line;

@@ -23,7 +23,7 @@ function latencyBar(value, maximum, stage) {
 }
 
 /**
- * @param {object[]} turns the response of `GET …/turns`
+ * @param {Record<string, any>[]} turns the response of `GET …/turns`
  * @param {string[]} userTexts the caller's text of each turn, if known
  */
 export function turnTable(turns, userTexts = []) {

@@ -60,7 +60,7 @@ let dialogs = 0;
 export function dialog(title, build) {
   return new Promise((resolve) => {
     const id = `dialog-${++dialogs}`;
-    const previousFocus = document.activeElement;
+    const previousFocus = /** @type {HTMLElement} */ (document.activeElement);
     const node = h("dialog", { class: "dialog", "aria-labelledby": id, onclose: () => {
       node.remove();
       previousFocus?.focus?.();
@@ -111,6 +111,9 @@ export function searchBox(label, value, onSearch) {
 /**
  * Tabs, also usable with the arrow keys. `definitions`: `[{id, name, show}]`; `show()` creates the
  * panel's content each time the tab is opened.
+ * @param {{id: string, name: string, show: () => any}[]} definitions
+ * @param {string} initialId
+ * @param {(id: string) => void} [onOpen]
  */
 export function tabs(definitions, initialId, onOpen = () => {}) {
   const panel = h("div", { role: "tabpanel", tabindex: "0", class: "panel" });

@@ -51,7 +51,7 @@ function json(field, value) {
     if (!current) return field.emptyValue ?? {};
     try {
       return JSON.parse(current);
-    } catch (error) {
+    } catch {
       throw Object.assign(new Error("is not valid JSON"), { field: field.path });
     }
   } };

@@ -21,7 +21,9 @@ export async function getMicrophoneTrack(deviceId) {
     const stream = await navigator.mediaDevices.getUserMedia({ audio });
     return stream.getAudioTracks()[0];
   } catch (error) {
-    const policy = document.featurePolicy ?? document.permissionsPolicy;
+    // Not all browsers have them.
+    const { featurePolicy, permissionsPolicy } = /** @type {any} */ (document);
+    const policy = featurePolicy ?? permissionsPolicy;
     const blockedByFrame = window !== window.top && policy?.allowsFeature && !policy.allowsFeature("microphone");
     const reason = {
       NotAllowedError: blockedByFrame ? "blockedByFrame" : "denied",

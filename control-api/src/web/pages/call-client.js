@@ -19,11 +19,19 @@ const ANSWER_TIMEOUT_MS = 10_000;
  */
 const SILENCE_TIMEOUT_MS = 4000;
 
+/** Reports changes of the network; not all browsers have it. */
+const networkInformation = () => /** @type {any} */ (navigator).connection;
+
 /**
  * The server rejected a request. `status` is the HTTP status. `reason` and `retryAfter` (seconds)
  * are empty or 0 if the server does not name them.
  */
 export class RejectedError extends Error {
+  /**
+   * @param {number} status
+   * @param {{error?: string, message?: string, reason?: any}} [body]
+   * @param {number} [retryAfter]
+   */
   constructor(status, { error, message, reason } = {}, retryAfter = 0) {
     super(error || message || `HTTP ${status}`);
     this.status = status;
@@ -66,7 +74,7 @@ export class CallClient extends EventTarget {
     this.#token = token;
     this.#iceServers = iceServers;
     addEventListener("online", this.#onNetworkChange);
-    navigator.connection?.addEventListener?.("change", this.#onNetworkChange);
+    networkInformation()?.addEventListener?.("change", this.#onNetworkChange);
   }
 
   get connected() {
@@ -152,6 +160,7 @@ export class CallClient extends EventTarget {
   }
 
   /** Adds the listeners of a connection. Resolves once it is connected. */
+  /** @returns {Promise<void>} */
   #waitUntilConnected(connection) {
     const { peerConnection, dataChannel } = connection;
     peerConnection.addEventListener("track", ({ track, streams }) => {
@@ -274,7 +283,7 @@ export class CallClient extends EventTarget {
     this.#stopped = true;
     clearInterval(this.#silenceTimer);
     removeEventListener("online", this.#onNetworkChange);
-    navigator.connection?.removeEventListener?.("change", this.#onNetworkChange);
+    networkInformation()?.removeEventListener?.("change", this.#onNetworkChange);
     const connections = [this.#connection, this.#pendingConnection];
     this.#connection = null;
     this.#pendingConnection = null;

@@ -1,13 +1,16 @@
 // The call page: /join/{conversation}#token=… and /embed/{agent}?username=&id=&context=.
 
+import { DeviceSelects, getMicrophoneTrack, isMicrophoneAllowed, LevelMeter, MicrophoneError } from "./audio-devices.js";
+import { CallClient, eventName, RejectedError } from "./call-client.js";
 import { Captions } from "./captions.js";
 import { CaptionsView } from "./captions-view.js";
+import { callErrorText, END_TEXTS, microphoneErrorText, STATE_LABELS } from "./texts.js";
 import { UnheardMicrophoneDetector } from "./unheard-microphone.js";
-import { CallClient, RejectedError, eventName } from "./call-client.js";
-import { DeviceSelects, LevelMeter, MicrophoneError, getMicrophoneTrack, isMicrophoneAllowed } from "./audio-devices.js";
-import { END_TEXTS, STATE_LABELS, callErrorText, microphoneErrorText } from "./texts.js";
 
 const byId = (id) => document.getElementById(id);
+const joinButtons = /** @type {HTMLButtonElement[]} */ ([byId("join"), byId("join-typing")]);
+const face = /** @type {HTMLVideoElement} */ (byId("face"));
+const textInput = /** @type {HTMLInputElement} */ (byId("text"));
 const [, pageType, subjectId] = location.pathname.split("/");
 const embedded = pageType === "embed";
 const iceServers = JSON.parse(document.body.dataset.iceServers || "[]");
@@ -51,7 +54,7 @@ const levelMeter = new LevelMeter((value) => {
   showMicrophoneLevel(value);
   checkUnheardMicrophone(value);
 });
-const devices = new DeviceSelects({ microphoneSelect: byId("microphone"), speakerSelect: byId("speaker"), speakerField: byId("speaker-field"), video: byId("face"), onMicrophoneChosen: openMicrophone });
+const devices = new DeviceSelects({ microphoneSelect: byId("microphone"), speakerSelect: byId("speaker"), speakerField: byId("speaker-field"), video: face, onMicrophoneChosen: openMicrophone });
 
 /** Returns a function that sets a level bar. `aria-valuenow` is updated at most twice a second. */
 function createLevelBar(element) {
@@ -93,7 +96,7 @@ function showAgentName(name) {
   byId("welcome-words").textContent = `${name} is an AI agent. It shows a face, but it is a program.`;
   byId("call-title").textContent = `Conversation with ${name}`;
   byId("stage").setAttribute("aria-label", name);
-  byId("face").setAttribute("aria-label", `Video of ${name}`);
+  face.setAttribute("aria-label", `Video of ${name}`);
   byId("theirs-name").textContent = `${name} hears`;
   byId("text-name").textContent = `Type a message to ${name}`;
 }
@@ -155,7 +158,7 @@ async function fetchCredentials() {
 async function join(withMicrophone, afterReload = false) {
   joining = true;
   byId("problem").hidden = true;
-  byId("join").disabled = byId("join-typing").disabled = true;
+  for (const button of joinButtons) button.disabled = true;
   byId("join").textContent = "Connecting …";
   try {
     const credentials = await fetchCredentials();
@@ -174,7 +177,7 @@ async function join(withMicrophone, afterReload = false) {
     await microphoneOpened;
     updateMuteButton();
     devices.refresh(microphoneTrack);
-    if (!afterReload) (microphoneTrack ? byId("mute") : byId("text")).focus({ preventScroll: true });
+    if (!afterReload) (microphoneTrack ? byId("mute") : textInput).focus({ preventScroll: true });
   } catch (error) {
     if (!afterReload || !(error instanceof RejectedError)) console.warn("no call:", error);
     const { text, final } = callErrorText(error);
@@ -187,7 +190,7 @@ async function join(withMicrophone, afterReload = false) {
     byId("join").focus();
   } finally {
     joining = false;
-    byId("join").disabled = byId("join-typing").disabled = false;
+    for (const button of joinButtons) button.disabled = false;
     byId("join").textContent = byId("problem").hidden ? "Start talking" : "Try again";
   }
 }
@@ -272,15 +275,14 @@ async function openMicrophone(deviceId) {
 // --- the agent ---
 
 function playStream(stream) {
-  const video = byId("face");
-  if (video.srcObject !== stream) video.srcObject = stream;
+  if (face.srcObject !== stream) face.srcObject = stream;
   const hideVeil = () => byId("veil").classList.add("gone");
-  if (video.requestVideoFrameCallback) video.requestVideoFrameCallback(hideVeil);
-  else video.addEventListener("loadeddata", hideVeil, { once: true });
-  video.play().catch((error) => {
+  if (face.requestVideoFrameCallback) face.requestVideoFrameCallback(hideVeil);
+  else face.addEventListener("loadeddata", hideVeil, { once: true });
+  face.play().catch((error) => {
     if (error.name !== "NotAllowedError") return; // replaced by a newer stream
-    video.muted = true;
-    video.play().catch(() => {});
+    face.muted = true;
+    face.play().catch(() => {});
     byId("unblock").hidden = false;
   });
 }
@@ -347,7 +349,7 @@ function discardCall() {
 
 /**
  * Ends the call and shows the end screen.
- * @param {keyof END_TEXTS} reason
+ * @param {keyof typeof END_TEXTS} reason
  * @param {string} [customText] shown instead of the text of `reason`
  */
 function showEnd(reason, customText) {
@@ -360,7 +362,7 @@ function showEnd(reason, customText) {
   microphoneTrack?.stop();
   microphoneTrack = null;
   if (reason === "hungUp") previousClient?.hangUp();
-  byId("face").srcObject = null;
+  face.srcObject = null;
   byId("veil").classList.remove("gone");
   showNotice();
   if (canRetry) savedState.save({ joined: false });
@@ -408,15 +410,15 @@ byId("hang-up").addEventListener("click", () => showEnd("hungUp"));
 byId("devices").addEventListener("click", () => showDevicePanel(byId("device-panel").hidden));
 byId("notice-close").addEventListener("click", () => showNotice());
 byId("unblock").addEventListener("click", () => {
-  byId("face").muted = false;
-  byId("face").play().catch(() => {});
+  face.muted = false;
+  face.play().catch(() => {});
   byId("unblock").hidden = true;
 });
 byId("typing").addEventListener("submit", (event) => {
   event.preventDefault();
-  const content = byId("text").value.trim();
+  const content = textInput.value.trim();
   if (!content) return;
-  if (callClient?.send("send-text", { content, options: {} })) byId("text").value = "";
+  if (callClient?.send("send-text", { content, options: {} })) textInput.value = "";
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && !byId("device-panel").hidden) {
@@ -426,12 +428,13 @@ document.addEventListener("keydown", (event) => {
 });
 document.addEventListener("pointerdown", (event) => {
   levelMeter.resume();
-  if (!byId("device-panel").hidden && !event.target.closest("#device-panel, #devices")) showDevicePanel(false);
+  const target = /** @type {Element} */ (event.target);
+  if (!byId("device-panel").hidden && !target.closest("#device-panel, #devices")) showDevicePanel(false);
 });
 document.addEventListener("keydown", () => levelMeter.resume());
 
 // The buttons are disabled in the HTML, because a click before this point would have no effect.
-byId("join").disabled = byId("join-typing").disabled = false;
+for (const button of joinButtons) button.disabled = false;
 
 // A reload during a call continues the call without another click.
 const saved = savedState.load();

@@ -11,19 +11,24 @@ const splitWords = (text) => text.trim().match(/\s*\S+/g) ?? [];
 /** The text of words. Words of different messages are separated by a space. */
 const joinWords = (list) => list.map((word, at) => (at > 0 && !/^\s/.test(word) ? ` ${word}` : word)).join("").trim();
 
+/**
+ * A line. Agent: `said` holds the words, `heard` how many of them were heard. User: `said` holds
+ * the words of final transcripts, `heard` those of the interim transcript.
+ * @typedef {{id: number, who: string, open: boolean, said: string[], heard: any,
+ *   segments?: Map<any, {words: string[], heard: number}>, started?: boolean}} Line
+ */
+
 export class Captions {
-  /**
-   * Lines in the order of their start: `{id, who, open, said, heard}`. Agent: `said` holds the
-   * words, `heard` how many of them were heard. User: `said` holds the words of final transcripts,
-   * `heard` those of the interim transcript.
-   */
+  /** Lines in the order of their start. @type {Line[]} */
   lines = [];
+  /** @type {Line | null} */
   #userLine = null;
+  /** @type {Line | null} */
   #agentLine = null;
   #nextId = 0;
 
   /**
-   * @param {{lines?: object[]}} [saved] the result of `serialize` in an earlier page of this call.
+   * @param {{lines?: any[]}} [saved] the result of `serialize` in an earlier page of this call.
    */
   constructor(saved) {
     for (const line of saved?.lines ?? []) {
@@ -37,7 +42,7 @@ export class Captions {
     return { lines: this.lines.filter((line) => !line.open).slice(-200).map(({ who, said, heard }) => ({ who, said, heard })) };
   }
 
-  /** Takes a message of the data channel. @returns {object | null} the line that changed. */
+  /** Takes a message of the data channel. @returns {Line | null} the line that changed. */
   handle(message) {
     const { type, data } = message;
     switch (type) {
@@ -57,7 +62,8 @@ export class Captions {
   #onTranscription(data) {
     if (typeof data?.text !== "string") return null;
     if (!this.#userLine && !data.text.trim()) return null;
-    const line = (this.#userLine ??= this.#openLine("user"));
+    this.#userLine ??= this.#openLine("user");
+    const line = this.#userLine;
     if (data.final) {
       line.said.push(...splitWords(data.text));
       line.heard = [];
@@ -69,7 +75,8 @@ export class Captions {
 
   #onBotOutput(data) {
     if (typeof data?.text !== "string" || data.will_be_spoken === false) return null;
-    const line = (this.#agentLine ??= this.#openLine("agent"));
+    this.#agentLine ??= this.#openLine("agent");
+    const line = this.#agentLine;
     const key = data.segment_id ?? data.text;
     const spokenText = data.spoken_progress?.accumulated_text;
     const segmentWords = splitWords(data.text);
@@ -98,7 +105,8 @@ export class Captions {
       }
       case "agent.started_speaking": {
         if (this.#agentLine?.started) this.#closeLine(this.#agentLine);
-        const line = (this.#agentLine ??= this.#openLine("agent"));
+        this.#agentLine ??= this.#openLine("agent");
+        const line = this.#agentLine;
         line.started = true;
         const said = splitWords(text);
         if (said.length > line.said.length) line.said = said;

@@ -22,7 +22,8 @@ export class UnheardMicrophoneDetector {
     this.#voiceSince ??= now;
     this.#lastVoiceAt = now;
     if (this.#active || now - this.#voiceSince < UNHEARD_TIMEOUT_MS) return false;
-    return (this.#active = true);
+    this.#active = true;
+    return true;
   }
 
   /** Takes the level that the server reports. Returns true if the notice should be withdrawn. */
