@@ -93,6 +93,37 @@ fn small_talk_is_answered_by_rule() {
         "Hello, friend."
     );
     assert_eq!(ask("..."), "I'm sorry, I didn't catch that.");
+    assert_eq!(ask("um, Ada?"), "Yes?");
+    assert_eq!(ask("help me please"), "I can answer questions about what I was told. Just ask.");
+    assert_eq!(ask("pardon"), "I didn't say anything yet.");
+    assert_eq!(ask("testing one two"), "Yes, I can hear you.");
+    assert_eq!(ask("Nothing else."), "All right.");
+    assert_eq!(ask("please stop"), "All right. I'm listening.");
+    assert_eq!(ask("Sounds good!"), "Good. What would you like to know?");
+    assert_eq!(ask("who am I"), "You haven't told me your name.");
+}
+
+#[test]
+fn a_phrase_in_a_longer_text_or_a_question_is_no_small_talk() {
+    assert_eq!(ask("thanks where can i park"), "Parking is free behind the building.");
+    assert_eq!(
+        ask("how are you able to be open on saturday when all others close"),
+        "On Saturday we close at noon."
+    );
+}
+
+#[test]
+fn without_a_name_it_is_the_assistant() {
+    let nameless = |text: &str, prompt: &str| {
+        let mut request = request(vec![item(Role::User, text)], &[]);
+        request.prompt = prompt.into();
+        answer(&request, "")
+    };
+    let say = |text: &str| Answer::Say(text.into());
+    assert_eq!(nameless("hello", PROMPT), say("Hello! How can I help you?"));
+    assert_eq!(nameless("are you real", ""), say("I'm a computer program that talks with you."));
+    assert_eq!(nameless("who are you", ""), say("I'm the assistant of this place."));
+    assert_eq!(nameless("who are you", "You are a guide."), say("I am a guide."));
 }
 
 #[test]
@@ -263,7 +294,7 @@ fn a_rule_that_fits_is_called_before_anything_else_and_then_it_declines() {
         ..item(Role::Tool, r#"{"error":"there is no moderation endpoint"}"#)
     };
     let request = request(vec![item(Role::User, "how is the weather"), result], &tools);
-    assert_eq!(answer(&request, "Ada"), Answer::Say(DECLINE_MESSAGE.into()));
+    assert_eq!(answer(&request, "Ada"), Answer::Say("I'm sorry, I can't help with that.".into()));
 }
 
 #[test]
