@@ -7,22 +7,24 @@
 //! - greetings and small talk follow rules ([`small_talk`]);
 //! - a tool is called if its name matches and its parameters can be filled ([`tools`]);
 //! - otherwise the best one or two sentences of its knowledge are the reply ([`knowledge_answer`]).
+//!
+//! What it understands and says is in `assets/answers/en.toml` ([`phrases`]).
 
 mod knowledge_answer;
+mod phrases;
 mod rules;
 mod small_talk;
+mod template;
 mod tools;
 
 use conversation::event::{HistoryItem, Role};
 use serde_json::{Value, json};
 use tokio::runtime::Handle as Runtime;
 
+use self::phrases::Phrases;
 use super::guardrails::{GuardrailCheck, GuardrailFuture, GuardrailRule};
 use super::{Event, Llm, Request, Tool};
 use crate::{Handle, Sink};
-
-/// Reply to a message that violates a guardrail, if the guardrail has no reply of its own.
-const DECLINE_MESSAGE: &str = "I'm sorry, I can't help with that.";
 
 /// The built-in answerer, under an agent's name.
 pub struct BuiltinLlm {
@@ -88,7 +90,7 @@ fn answer(request: &Request, name: &str) -> Answer {
             .rev()
             .take_while(|item| item.role == Role::Tool)
             .map(|item| match request.tools.iter().find(|tool| Some(&tool.name) == item.name.as_ref()) {
-                Some(Tool { rule: Some(_), .. }) => DECLINE_MESSAGE.to_owned(),
+                Some(Tool { rule: Some(_), .. }) => Phrases::english().decline.clone(),
                 _ => tools::spoken_result(&item.text),
             })
             .collect();
@@ -139,8 +141,8 @@ impl<'a> TurnContext<'a> {
 fn speakable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.trim();
-    for mark in ["Q:", "A:", "Question:", "Answer:"] {
-        rest = rest.strip_prefix(mark).unwrap_or(rest).trim_start();
+    for label in &Phrases::english().knowledge.labels {
+        rest = rest.strip_prefix(label.as_str()).unwrap_or(rest).trim_start();
     }
     let mut chars = rest.chars().peekable();
     while let Some(c) = chars.next() {

@@ -1,8 +1,12 @@
 //! Selects the sentence that answers.
 
+use std::collections::BTreeMap;
+
 use conversation::event::Role;
 use knowledge::{Index, is_stop_word, normalize_words, sentences, words};
 
+use super::phrases::{ExpectedPhrases, Phrases, WordSet};
+use super::template::Placeholder;
 use super::{TurnContext, speakable};
 
 /// Minimum share of the question that a sentence must contain to count as an answer.
@@ -89,7 +93,13 @@ pub(super) fn reply(talk: &TurnContext<'_>) -> Option<String> {
         _ => speakable(first),
     };
     let answer = truncate_at_clause(&answer);
-    Some(if origin.from_user { format!("You said: {answer}") } else { answer })
+    if !origin.from_user {
+        return Some(answer);
+    }
+    Phrases::english().knowledge.user_statement.fill(|placeholder| match placeholder {
+        Placeholder::Answer => Some(answer.as_str().into()),
+        _ => None,
+    })
 }
 
 /// All candidate sentences, in this order: knowledge, context, the prompt's statements about the
@@ -117,9 +127,10 @@ fn collect_facts(talk: &TurnContext<'_>) -> Vec<(Origin, String)> {
     for item in talk.request.history.iter().filter(|item| item.role == Role::Visitor && item.in_context) {
         add(&item.text, -0.2, true, &whole);
     }
+    let question_openers = &Phrases::english().knowledge.question_openers;
     for item in talk.history.iter().filter(|item| item.role == Role::User) {
         let question =
-            normalize_words(&item.text).first().is_some_and(|word| QUESTION_OPENERS.contains(&word.as_str()))
+            normalize_words(&item.text).first().is_some_and(|word| question_openers.contains(word))
                 || item.text.contains('?');
         if !question {
             add(&item.text, -0.2, true, &whole);
@@ -128,122 +139,54 @@ fn collect_facts(talk: &TurnContext<'_>) -> Vec<(Origin, String)> {
     candidates
 }
 
-const QUESTION_OPENERS: [&str; 28] = [
-    "what", "whats", "who", "whos", "when", "where", "wheres", "why", "how", "which", "is", "are", "do",
-    "does", "did", "can", "could", "will", "would", "should", "tell", "explain", "describe", "give", "show",
-    "and", "hello", "hi",
-];
-
 /// A sentence of the prompt in the first person: "You are Ada." becomes "I am Ada." Instructions
 /// are not spoken: `None`.
 fn to_first_person(sentence: &str) -> Option<String> {
-    const INSTRUCTION_VERBS: [&str; 47] = [
-        "always",
-        "never",
-        "do",
-        "dont",
-        "be",
-        "keep",
-        "answer",
-        "respond",
-        "reply",
-        "speak",
-        "use",
-        "act",
-        "ask",
-        "avoid",
-        "make",
-        "ensure",
-        "if",
-        "when",
-        "whenever",
-        "please",
-        "remember",
-        "note",
-        "help",
-        "assist",
-        "greet",
-        "tell",
-        "say",
-        "give",
-        "provide",
-        "stay",
-        "follow",
-        "start",
-        "end",
-        "try",
-        "let",
-        "only",
-        "begin",
-        "offer",
-        "explain",
-        "refer",
-        "confirm",
-        "limit",
-        "introduce",
-        "talk",
-        "behave",
-        "pretend",
-        "dont",
-    ];
+    let phrases = &Phrases::english().prompt;
     let words = normalize_words(sentence);
-    let first = words.first()?.as_str();
-    if INSTRUCTION_VERBS.contains(&first) {
+    let first = words.first()?;
+    let is_directive = |word: &String| phrases.directives.contains(word);
+    if phrases.instruction_openers.contains(first)
+        || (phrases.addresses.contains(first) && words.get(1).is_some_and(is_directive))
+    {
         return None;
     }
-    let second = words.get(1).map_or("", String::as_str);
-    let bidden = [
-        "must", "should", "shall", "can", "will", "may", "need", "never", "always", "do", "dont", "answer",
-        "respond", "speak", "talk",
-    ];
-    if first == "you" && bidden.contains(&second) {
-        return None;
-    }
-    let replaced: Vec<String> = sentence.split(' ').map(mirror_pronoun).collect();
-    Some(replaced.join(" ").replace("I are", "I am").replace("I were", "I was"))
+    let replaced: Vec<String> =
+        sentence.split(' ').map(|word| mirror_pronoun(word, &phrases.first_person)).collect();
+    let mirrored = replaced.join(" ");
+    Some(phrases.corrections.iter().fold(mirrored, |text, (from, to)| text.replace(from, to)))
 }
 
-fn mirror_pronoun(word: &str) -> String {
+fn mirror_pronoun(word: &str, first_person: &BTreeMap<String, String>) -> String {
     let bare = word.trim_end_matches(|c: char| !c.is_alphanumeric());
     let after = &word[bare.len()..];
-    let mirror = match bare {
-        "You" | "you" => "I",
-        "You're" | "you're" => "I'm",
-        "You've" | "you've" => "I've",
-        "Your" => "My",
-        "your" => "my",
-        "Yours" | "yours" => "mine",
-        "yourself" => "myself",
-        other => other,
-    };
+    let mirror = first_person.get(bare).map_or(bare, String::as_str);
     format!("{mirror}{after}")
 }
 
 /// The prompt's statement about the agent's identity: "You are Ada, the receptionist." becomes "I
 /// am Ada, the receptionist."
 pub(super) fn identity(prompt: &str) -> Option<String> {
-    let starts = |sentence: &String| {
-        ["You are", "You're", "Your name is"].iter().any(|start| sentence.starts_with(start))
-    };
-    let sentence = sentences(prompt).into_iter().find(starts)?;
+    let starts = &Phrases::english().prompt.identity_starts;
+    let sentence = sentences(prompt)
+        .into_iter()
+        .find(|sentence| starts.iter().any(|start| sentence.starts_with(start)))?;
     to_first_person(&sentence).filter(|sentence| sentence.len() <= MAX_ANSWER_BYTES)
 }
 
-/// Whether the text refers to the previous turn: it has a pronoun, starts with "and" ("and on
-/// sunday"), or has at most one content word.
+/// Whether the text refers to the previous turn: it has a pronoun, an opener ("and on sunday"), or
+/// at most one content word.
 fn is_follow_up(user_words: &[String]) -> bool {
-    const ANAPHORS: [&str; 20] = [
-        "it", "its", "they", "them", "their", "he", "him", "his", "she", "her", "hers", "that", "there",
-        "those", "these", "this", "one", "ones", "else", "then",
-    ];
+    let phrases = &Phrases::english().knowledge;
     let content_words = user_words.iter().filter(|word| !is_stop_word(word)).count();
     content_words <= 1
-        || user_words.first().is_some_and(|word| word == "and")
-        || user_words.iter().any(|word| ANAPHORS.contains(&word.as_str()))
+        || user_words.first().is_some_and(|word| phrases.follow_up_openers.contains(word))
+        || user_words.iter().any(|word| phrases.follow_up_pronouns.contains(word))
 }
 
 /// Kind of information that a question requests.
 struct ExpectedAnswer {
+    phrases: &'static ExpectedPhrases,
     number: bool,
     time: bool,
     place: bool,
@@ -252,46 +195,28 @@ struct ExpectedAnswer {
 
 impl ExpectedAnswer {
     fn from_question(question: &[String]) -> Self {
-        let has = |word: &str| question.iter().any(|question| question == word);
+        let phrases = &Phrases::english().knowledge.expected;
+        let has = |words: &WordSet| question.iter().any(|word| words.contains(word));
         Self {
-            number: has("much") || has("many") || has("number"),
-            time: has("when") || has("time"),
-            place: has("where"),
-            person: has("who") || has("whos"),
+            phrases,
+            number: has(&phrases.number_questions),
+            time: has(&phrases.time_questions),
+            place: has(&phrases.place_questions),
+            person: has(&phrases.person_questions),
         }
     }
 
     fn is_met_by(&self, sentence: &str) -> bool {
-        const TIMES: [&str; 14] = [
-            "am",
-            "pm",
-            "noon",
-            "midnight",
-            "monday",
-            "tuesday",
-            "wednesday",
-            "thursday",
-            "friday",
-            "saturday",
-            "sunday",
-            "weekdays",
-            "daily",
-            "hours",
-        ];
-        const PLACES: [&str; 12] = [
-            "in", "at", "on", "floor", "street", "near", "behind", "next", "room", "building", "city",
-            "located",
-        ];
         let plain = words(sentence);
-        let any = |list: &[&str]| plain.iter().any(|word| list.contains(&word.normalized.as_str()));
+        let any = |list: &WordSet| plain.iter().any(|word| list.contains(&word.normalized));
         let number = plain.iter().any(knowledge::Word::is_number);
         let name = sentence
             .split_whitespace()
             .skip(1)
             .any(|word| word.chars().next().is_some_and(char::is_uppercase));
         (self.number && number)
-            || (self.time && (number || any(&TIMES)))
-            || (self.place && any(&PLACES))
+            || (self.time && (number || any(&self.phrases.time_answers)))
+            || (self.place && any(&self.phrases.place_answers))
             || (self.person && name)
     }
 }

@@ -4,70 +4,8 @@ use std::collections::HashSet;
 
 use knowledge::{Word, words};
 
+use super::phrases::Phrases;
 use crate::llm::guardrails::GuardrailRule;
-
-/// Words of rules that do not belong to their topic.
-const FILLER_WORDS: &[&str] = &[
-    "user",
-    "users",
-    "ask",
-    "asks",
-    "asking",
-    "asked",
-    "want",
-    "wants",
-    "request",
-    "requests",
-    "message",
-    "messages",
-    "talk",
-    "talks",
-    "talking",
-    "mention",
-    "mentions",
-    "mentioning",
-    "about",
-    "if",
-    "when",
-    "whenever",
-    "any",
-    "anything",
-    "something",
-    "related",
-    "topic",
-    "topics",
-    "question",
-    "questions",
-    "trigger",
-    "fire",
-    "fires",
-    "block",
-    "never",
-    "answer",
-    "discuss",
-    "discusses",
-    "speak",
-    "say",
-    "says",
-    "person",
-    "agent",
-    "assistant",
-    "should",
-    "must",
-    "rule",
-    "check",
-    "detect",
-    "contains",
-    "content",
-    "try",
-    "tries",
-    "attempt",
-    "attempts",
-    "get",
-    "give",
-    "like",
-    "such",
-];
 
 /// The first rule whose topic words occur in the text. A rule of one or two words needs all of
 /// them. A longer one needs half of them (rounded up), but at least two and at most three.
@@ -83,7 +21,8 @@ pub(super) fn first_match<'a>(rules: &'a [GuardrailRule], user_text: &str) -> Op
 }
 
 fn topic_stems(text: &str) -> HashSet<String> {
-    let is_filler = |word: &Word| FILLER_WORDS.contains(&word.normalized.as_str());
+    let filler_words = &Phrases::english().guardrails.filler_words;
+    let is_filler = |word: &Word| filler_words.contains(&word.normalized);
     words(text)
         .into_iter()
         .filter(|word| !word.is_stop_word() && !is_filler(word))

@@ -7,7 +7,9 @@ use knowledge::{is_stop_word, normalize_words, words};
 use serde_json::{Map, Value};
 
 use super::super::Tool;
+use super::phrases::Phrases;
 use super::speakable;
+use super::template::Placeholder;
 
 /// The tool that the text requests, with its arguments.
 pub(super) fn select_tool<'a>(tools: &'a [Tool], user_text: &str) -> Option<(&'a Tool, Value)> {
@@ -25,43 +27,11 @@ pub(super) fn select_tool<'a>(tools: &'a [Tool], user_text: &str) -> Option<(&'a
 
 /// How well the text matches the tool's name and description; `None` if not clearly.
 fn match_score(tool: &Tool, stems: &HashSet<String>) -> Option<f32> {
-    // Words that occur in the names of many tools, and therefore identify none.
-    const GENERIC_WORDS: [&str; 30] = [
-        "get",
-        "fetch",
-        "look",
-        "lookup",
-        "search",
-        "find",
-        "create",
-        "check",
-        "show",
-        "list",
-        "current",
-        "api",
-        "tool",
-        "call",
-        "do",
-        "run",
-        "make",
-        "read",
-        "query",
-        "request",
-        "info",
-        "information",
-        "data",
-        "details",
-        "by",
-        "for",
-        "of",
-        "the",
-        "user",
-        "new",
-    ];
+    let generic_words = &Phrases::english().tools.generic_words;
     let telling = |text: &str| -> HashSet<String> {
         words(&split_words(text))
             .into_iter()
-            .filter(|word| !word.is_stop_word() && !GENERIC_WORDS.contains(&word.normalized.as_str()))
+            .filter(|word| !word.is_stop_word() && !generic_words.contains(&word.normalized))
             .map(|word| word.stem)
             .collect()
     };
@@ -128,25 +98,14 @@ fn extract_arguments(schema: &Value, user_text: &str) -> Option<Value> {
 }
 
 fn string_argument(name: &str, user_text: &str, object: &mut Option<String>) -> Option<String> {
-    const DAYS: [&str; 10] = [
-        "today",
-        "tomorrow",
-        "yesterday",
-        "monday",
-        "tuesday",
-        "wednesday",
-        "thursday",
-        "friday",
-        "saturday",
-        "sunday",
-    ];
     let kind = normalize_words(&split_words(name));
     let is = |list: &[&str]| kind.iter().any(|word| list.contains(&word.as_str()));
     if is(&["query", "q", "question", "text", "message", "search", "prompt", "input", "utterance"]) {
         return Some(user_text.trim().to_owned());
     }
     if is(&["date", "day", "when"]) {
-        return normalize_words(user_text).into_iter().find(|word| DAYS.contains(&word.as_str()));
+        let days = &Phrases::english().tools.days;
+        return normalize_words(user_text).into_iter().find(|word| days.contains(word));
     }
     if is(&["id", "number", "code", "reference"]) {
         let number = words(user_text)
@@ -163,22 +122,7 @@ fn string_argument(name: &str, user_text: &str, object: &mut Option<String>) -> 
 
 /// The object of the last preposition: "new york" in "the weather in new york please".
 fn prepositional_object(user_text: &str) -> Option<String> {
-    const PREPOSITIONS: [&str; 13] =
-        ["in", "for", "at", "of", "to", "about", "from", "on", "near", "with", "named", "called", "by"];
-    const TRAILING_WORDS: [&str; 12] = [
-        "please",
-        "today",
-        "tomorrow",
-        "now",
-        "right",
-        "currently",
-        "then",
-        "thanks",
-        "thank",
-        "you",
-        "like",
-        "tonight",
-    ];
+    let phrases = &Phrases::english().tools;
     let tokens: Vec<&str> = user_text
         .split_whitespace()
         .map(|token| token.trim_matches(|c: char| !c.is_alphanumeric()))
@@ -186,11 +130,11 @@ fn prepositional_object(user_text: &str) -> Option<String> {
         .collect();
     let lower: Vec<String> = tokens.iter().map(|token| token.to_lowercase()).collect();
     let mut end = lower.len();
-    while end > 0 && TRAILING_WORDS.contains(&lower[end - 1].as_str()) {
+    while end > 0 && phrases.trailing_words.contains(&lower[end - 1]) {
         end -= 1;
     }
-    let mut from = lower[..end].iter().rposition(|word| PREPOSITIONS.contains(&word.as_str()))? + 1;
-    while from < end && matches!(lower[from].as_str(), "the" | "a" | "an" | "my") {
+    let mut from = lower[..end].iter().rposition(|word| phrases.prepositions.contains(word))? + 1;
+    while from < end && phrases.articles.contains(&lower[from]) {
         from += 1;
     }
     let object = &tokens[from..end];
@@ -201,6 +145,8 @@ fn prepositional_object(user_text: &str) -> Option<String> {
 /// A tool's result as spoken text.
 pub(super) fn spoken_result(result: &str) -> String {
     const MAX_SPOKEN_BYTES: usize = 320;
+    let phrases = &Phrases::english().tools;
+    // How the messages of failed calls start.
     let failed = [
         "timeout",
         "unknown tool",
@@ -214,11 +160,11 @@ pub(super) fn spoken_result(result: &str) -> String {
     let text = match serde_json::from_str::<Value>(result) {
         Ok(value) => main_text(&value),
         Err(_) if failed.iter().any(|start| result.starts_with(start)) => {
-            return "I'm sorry, that did not work.".into();
+            return phrases.failed.clone();
         }
         Err(_) => Some(result.to_owned()),
     };
-    let text = text.filter(|text| !text.trim().is_empty()).unwrap_or_else(|| "Done.".into());
+    let text = text.filter(|text| !text.trim().is_empty()).unwrap_or_else(|| phrases.done.clone());
     let mut spoken = String::new();
     for sentence in knowledge::sentences(&text).iter().take(3).map(|sentence| speakable(sentence)) {
         if spoken.is_empty() || spoken.len() + sentence.len() < MAX_SPOKEN_BYTES {
@@ -226,7 +172,7 @@ pub(super) fn spoken_result(result: &str) -> String {
             spoken.extend(sentence.chars().take(MAX_SPOKEN_BYTES));
         }
     }
-    if spoken.is_empty() { "Done.".into() } else { spoken }
+    if spoken.is_empty() { phrases.done.clone() } else { spoken }
 }
 
 /// The main text of a result: a field with a typical name, else its plain fields one after the
@@ -245,10 +191,11 @@ fn main_text(value: &Value) -> Option<String> {
         "output",
         "value",
     ];
+    let phrases = &Phrases::english().tools;
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
-        Value::Bool(yes) => Some(if *yes { "Yes." } else { "No." }.into()),
+        Value::Bool(yes) => Some(if *yes { &phrases.yes } else { &phrases.no }.clone()),
         Value::Array(items) => {
             let sentences: Vec<String> = items.iter().take(3).filter_map(main_text).collect();
             (!sentences.is_empty()).then(|| sentences.join(", "))
@@ -264,13 +211,14 @@ fn main_text(value: &Value) -> Option<String> {
                 .filter(|(_, value)| value.is_string() || value.is_number() || value.is_boolean());
             let sentences: Vec<String> = plain
                 .take(4)
-                .map(|(name, value)| {
+                .filter_map(|(name, value)| {
+                    let name = split_words(name).to_lowercase();
                     let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                    format!(
-                        "The {} is {}.",
-                        split_words(name).to_lowercase().trim(),
-                        value.trim_end_matches('.')
-                    )
+                    phrases.field.fill(|placeholder| match placeholder {
+                        Placeholder::Field => Some(name.trim().into()),
+                        Placeholder::Value => Some(value.trim_end_matches('.').into()),
+                        _ => None,
+                    })
                 })
                 .collect();
             match sentences.is_empty() {
