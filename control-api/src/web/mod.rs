@@ -39,6 +39,7 @@ const ASSETS: &[Asset] = &[
     ("captions-view.js", JS, include_str!("pages/captions-view.js")),
     ("call-client.js", JS, include_str!("pages/call-client.js")),
     ("audio-devices.js", JS, include_str!("pages/audio-devices.js")),
+    ("saved-state.js", JS, include_str!("pages/saved-state.js")),
     ("texts.js", JS, include_str!("pages/texts.js")),
     ("icon.svg", "image/svg+xml", include_str!("pages/icon.svg")),
 ];

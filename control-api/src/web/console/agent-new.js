@@ -1,7 +1,7 @@
 // The short form for a new agent: avatar, name, instructions, welcome message, facts. Everything
 // else keeps its default.
 
-import { voiceOptions } from "./agent-fields.js";
+import { voiceOptions } from "./agent-model-fields.js";
 import * as api from "./api.js";
 import { h, link } from "./dom.js";
 import { form } from "./form.js";

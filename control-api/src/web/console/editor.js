@@ -1,6 +1,6 @@
 // The avatar editor: sliders on one side, on the other the preview with visemes and expressions.
 
-import { voiceOptions } from "./agent-fields.js";
+import { voiceOptions } from "./agent-model-fields.js";
 import * as api from "./api.js";
 import { choiceLabel, formatValue, GROUP_TITLES, randomCharacter, settingHint, settingLabel, VISEME_SOUNDS } from "./character.js";
 import { button, h, link } from "./dom.js";

@@ -149,3 +149,14 @@ function fillSelect(select, devices, selectedId, emptyLabel) {
   select.disabled = devices.length === 0;
   if (selectedId && devices.some((device) => device.deviceId === selectedId)) select.value = selectedId;
 }
+
+/** Returns a function that sets a level bar. `aria-valuenow` is updated at most twice a second. */
+export function createLevelBar(element) {
+  let lastAnnouncedAt = 0;
+  return (value) => {
+    element.style.setProperty("--level", value.toFixed(3));
+    if (performance.now() - lastAnnouncedAt < 500) return;
+    lastAnnouncedAt = performance.now();
+    element.setAttribute("aria-valuenow", String(Math.round(value * 100)));
+  };
+}

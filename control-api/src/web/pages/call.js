@@ -1,9 +1,10 @@
 // The call page: /join/{conversation}#token=… and /embed/{agent}?username=&id=&context=.
 
-import { DeviceSelects, getMicrophoneTrack, isMicrophoneAllowed, LevelMeter, MicrophoneError } from "./audio-devices.js";
+import { createLevelBar, DeviceSelects, getMicrophoneTrack, isMicrophoneAllowed, LevelMeter, MicrophoneError } from "./audio-devices.js";
 import { CallClient, eventName, RejectedError } from "./call-client.js";
 import { Captions } from "./captions.js";
 import { CaptionsView } from "./captions-view.js";
+import { createSavedState } from "./saved-state.js";
 import { callErrorText, END_TEXTS, microphoneErrorText, STATE_LABELS } from "./texts.js";
 import { UnheardMicrophoneDetector } from "./unheard-microphone.js";
 
@@ -15,31 +16,7 @@ const [, pageType, subjectId] = location.pathname.split("/");
 const embedded = pageType === "embed";
 const iceServers = JSON.parse(document.body.dataset.iceServers || "[]");
 
-/**
- * What a reload needs: the conversation and its captions. The token of a join page is in the URL,
- * so only that of an embed page is stored.
- */
-const savedState = {
-  key: `visavis:${pageType}:${subjectId}`,
-  load() {
-    try {
-      return JSON.parse(sessionStorage.getItem(this.key)) ?? {};
-    } catch {
-      return {};
-    }
-  },
-  save(changes) {
-    try {
-      sessionStorage.setItem(this.key, JSON.stringify({ ...this.load(), ...changes }));
-    } catch { /* a frame without storage: a reload starts from the beginning */ }
-  },
-  clear() {
-    try {
-      sessionStorage.removeItem(this.key);
-    } catch { /* as above */ }
-  },
-};
-
+const savedState = createSavedState(`visavis:${pageType}:${subjectId}`);
 let callClient = null;
 let microphoneTrack = null;
 let captions = new Captions();
@@ -55,17 +32,6 @@ const levelMeter = new LevelMeter((value) => {
   checkUnheardMicrophone(value);
 });
 const devices = new DeviceSelects({ microphoneSelect: byId("microphone"), speakerSelect: byId("speaker"), speakerField: byId("speaker-field"), video: face, onMicrophoneChosen: openMicrophone });
-
-/** Returns a function that sets a level bar. `aria-valuenow` is updated at most twice a second. */
-function createLevelBar(element) {
-  let lastAnnouncedAt = 0;
-  return (value) => {
-    element.style.setProperty("--level", value.toFixed(3));
-    if (performance.now() - lastAnnouncedAt < 500) return;
-    lastAnnouncedAt = performance.now();
-    element.setAttribute("aria-valuenow", String(Math.round(value * 100)));
-  };
-}
 
 /** Shows one of the three screens of the page. */
 function showScreen(name) {
