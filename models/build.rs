@@ -7,7 +7,8 @@ use std::{env, fs};
 fn main() {
     // The package of the tests in `tests/` also compiles the library, for its unit tests, and runs
     // this build script.
-    let package = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
+    let package =
+        PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
     let root = if package.ends_with("tests") { package.join("..") } else { package };
     build_vp8_shim(&root);
     emit_face_version(&root);

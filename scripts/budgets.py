@@ -105,7 +105,9 @@ def rustc_version():
     """Returns the version of the Rust compiler."""
     command = [os.environ.get("RUSTC", "rustc"), "--version"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()[1]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()[
+            1
+        ]
     except (OSError, IndexError):
         return "unknown"
 
@@ -122,7 +124,9 @@ def count_instructions(home):
     (home / COUNTS_FOLDER).mkdir(parents=True)
     runner = [*CALLGRIND, f"--callgrind-out-file={(home / COUNTS_FOLDER).resolve()}/%p"]
     config = ["--config", f"target.'cfg(all())'.runner={json.dumps(runner)}"]
-    process = subprocess.run([*BENCH_COMMAND[:2], *config, *BENCH_COMMAND[2:]], cwd=ROOT, check=False)
+    process = subprocess.run(
+        [*BENCH_COMMAND[:2], *config, *BENCH_COMMAND[2:]], cwd=ROOT, check=False
+    )
     if process.returncode:
         sys.exit(f"the benches failed under Valgrind: exit code {process.returncode}")
     return True
@@ -199,7 +203,9 @@ def cpu_model():
 def git_commit():
     """Returns the short id of the commit, with "-dirty" if the checkout has changes."""
     command = ["git", "describe", "--always", "--dirty"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.strip()
 
 
 def clear_results(home):

@@ -130,7 +130,8 @@ def main():
                     ],
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.PIPE,
-                    text=True, check=False,
+                    text=True,
+                    check=False,
                 )
                 if recording.returncode:
                     sys.exit(recording.stderr)

@@ -79,13 +79,17 @@ def word_count(sentence: str) -> int:
 def documents() -> list[Path]:
     # The demo's knowledge is data: what an agent is asked about.
     patterns = ["*.md", ":!control-api/src/resources/demo"]
-    listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     return [ROOT / name for name in listed.stdout.split()]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--list", type=int, metavar="N", help="print the sentences of more than N words")
+    parser.add_argument(
+        "--list", type=int, metavar="N", help="print the sentences of more than N words"
+    )
     parser.add_argument("files", nargs="*", type=Path)
     options = parser.parse_args()
     counts, faults = [], []
@@ -101,19 +105,40 @@ def main() -> int:
                 if options.list is not None and count > options.list:
                     print(f"{name}:{number}: {count}: {sentence}")
                 if count > MAX_WORDS:
-                    faults.append(f"{name}:{number}: a sentence of {count} words (at most {MAX_WORDS})")
+                    faults.append(
+                        f"{name}:{number}: a sentence of {count} words (at most {MAX_WORDS})"
+                    )
         fence = False
         for number, line in enumerate(path.read_text().splitlines(), 1):
             fence ^= line.strip().startswith("```")
-            is_prose = not fence and not line.lstrip().startswith(("|", "#", "<", "[")) and " " in line.strip()
+            is_prose = (
+                not fence
+                and not line.lstrip().startswith(("|", "#", "<", "["))
+                and " " in line.strip()
+            )
             # A link cannot be broken.
-            if is_prose and len(line) > MAX_COLUMNS and len(re.sub(r"\([^)\s]*\)", "", line)) > MAX_COLUMNS:
-                faults.append(f"{name}:{number}: a line of {len(line)} columns (at most {MAX_COLUMNS})")
+            if (
+                is_prose
+                and len(line) > MAX_COLUMNS
+                and len(re.sub(r"\([^)\s]*\)", "", line)) > MAX_COLUMNS
+            ):
+                faults.append(
+                    f"{name}:{number}: a line of {len(line)} columns (at most {MAX_COLUMNS})"
+                )
     median = statistics.median(counts) if counts else 0
     if median > MAX_MEDIAN:
         faults.append(f"the median sentence has {median:g} words (at most {MAX_MEDIAN})")
-    print("\n".join([*faults, (f"{len(counts)} sentences, median {median:g} words, longest "
-f"{max(counts, default=0)}")]))
+    print(
+        "\n".join(
+            [
+                *faults,
+                (
+                    f"{len(counts)} sentences, median {median:g} words, longest "
+                    f"{max(counts, default=0)}"
+                ),
+            ]
+        )
+    )
     return 1 if faults else 0
 
 

@@ -183,7 +183,8 @@ def compile_tests(packages: list[str]) -> Build:
             ],
             cwd=ROOT,
             stdout=subprocess.PIPE,
-            text=True, check=False,
+            text=True,
+            check=False,
         )
         if build.returncode:
             raise StepFailed("the tests do not compile")
@@ -231,7 +232,8 @@ def run_program(
         env={**os.environ, **TIMING_ENV, "CARGO_MANIFEST_DIR": str(program.folder)},
         capture_output=True,
         text=True,
-        errors="replace", check=False,
+        errors="replace",
+        check=False,
     )
     log_file = f"{(log_name or program.name).replace('/', '-')}.log"
     (LOG_FOLDER / log_file).write_text(process.stdout + process.stderr)
@@ -242,7 +244,9 @@ def run_program(
         count += 1
         if outcome == "FAILED":
             step.failed.append(f"{program.name}::{name}")
-    totals = re.findall(r"^test result: \w+\. (\d+) passed; (\d+) failed", process.stdout, re.MULTILINE)
+    totals = re.findall(
+        r"^test result: \w+\. (\d+) passed; (\d+) failed", process.stdout, re.MULTILINE
+    )
     # The code under test can print into a result line, which is then not recognized.
     if process.returncode == 0 and sum(int(ok) + int(failed) for ok, failed in totals) != count:
         step.failed.append(
@@ -296,7 +300,8 @@ def run_e2e(arguments: list[str], step: Step):
     exit_code = subprocess.run(
         ["scripts/test-e2e.sh", *arguments],
         cwd=ROOT,
-        env={**os.environ, "E2E_DURATIONS": str(durations.resolve())}, check=False,
+        env={**os.environ, "E2E_DURATIONS": str(durations.resolve())},
+        check=False,
     ).returncode
     results = json.loads(durations.read_text()) if durations.exists() else {}
     for name, result in results.items():
@@ -311,7 +316,11 @@ def run_store_tests(programs: list[Program], step: Step, filters: list[str], log
     filter matches no test."""
     api_tests = next(program for program in programs if program.name == "control-api/api")
     test_list = subprocess.run(
-        [api_tests.path, "--list"], cwd=api_tests.folder, stdout=subprocess.PIPE, text=True, check=False
+        [api_tests.path, "--list"],
+        cwd=api_tests.folder,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
     ).stdout
     step.failed += [
         f"{log_name}: no test is named {name}"

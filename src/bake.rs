@@ -47,7 +47,8 @@ pub(crate) fn run(
         child_process::lower_priority(child_process::BAKE_NICENESS)?;
         child_process::exit_when_stdin_closes()?;
     }
-    let pixels = parse_size(size).map_err(|why| CommandError::Usage(format!("--size {size}: {why}")))?;
+    let pixels =
+        parse_size(size).map_err(|why| CommandError::Usage(format!("--size {size}: {why}")))?;
     let avatars: Vec<AvatarSpec> = match avatar {
         Some(who) => vec![find_avatar(who)?],
         None => avatar_spec::ids().filter_map(avatar_spec::find).collect(),
@@ -55,7 +56,8 @@ pub(crate) fn run(
     if avatars.len() > 1 && options.partial_out.is_some() {
         return Err(CommandError::Usage("--first: requires a single avatar".into()));
     }
-    let folder = out.is_none_or(|out| out.is_dir() || out.as_os_str().to_string_lossy().ends_with('/'));
+    let folder =
+        out.is_none_or(|out| out.is_dir() || out.as_os_str().to_string_lossy().ends_with('/'));
     if avatars.len() > 1 && !folder {
         let out = out.unwrap_or(Path::new("")).display();
         return Err(CommandError::Usage(format!("--out {out}: several avatars require a folder")));
@@ -66,7 +68,8 @@ pub(crate) fn run(
             _ => out.unwrap_or(Path::new("")).join(format!("{}.{size}.poses", avatar.id)),
         };
         if file.extension().is_some_and(|e| e == "webp") {
-            let why = "the name of a pose set cannot end in .webp, which its display picture uses".to_owned();
+            let why = "the name of a pose set cannot end in .webp, which its display picture uses"
+                .to_owned();
             return Err(CommandError::Usage(format!("--out {}: {why}", file.display())));
         }
         check_writable(&file)?;
@@ -78,8 +81,9 @@ pub(crate) fn run(
 fn find_avatar(name_or_file: &str) -> Result<AvatarSpec, CommandError> {
     if !name_or_file.ends_with(".toml") {
         let names: Vec<&str> = avatar_spec::ids().collect();
-        let unknown =
-            || format!("{name_or_file}: unknown avatar; use {} and files (*.toml)", names.join(", "));
+        let unknown = || {
+            format!("{name_or_file}: unknown avatar; use {} and files (*.toml)", names.join(", "))
+        };
         return avatar_spec::find(name_or_file).ok_or_else(|| CommandError::Usage(unknown()));
     }
     let bad = |why: String| CommandError::Usage(format!("{name_or_file}: {why}"));
@@ -100,7 +104,8 @@ fn parse_size(size: &str) -> Result<(usize, usize), String> {
         },
     };
     let side = |text: &str| {
-        let side: usize = text.parse().map_err(|_| "not a size such as 512, 720p or 1280x720".to_owned())?;
+        let side: usize =
+            text.parse().map_err(|_| "not a size such as 512, 720p or 1280x720".to_owned())?;
         if !SIDE_RANGE.contains(&side) || !side.is_multiple_of(2) {
             return Err(format!(
                 "width and height must be even and between {} and {} pixels",
@@ -129,7 +134,10 @@ fn check_writable(file: &Path) -> Result<(), CommandError> {
     for file in [file, &file.with_extension("webp")] {
         // The rename at the end would replace a device or a pipe by a file.
         if file.exists() && !file.is_file() {
-            return Err(CommandError::Usage(format!("--out {}: not a regular file", file.display())));
+            return Err(CommandError::Usage(format!(
+                "--out {}: not a regular file",
+                file.display()
+            )));
         }
         let temp = temp_path(file);
         fs::write(&temp, b"").and_then(|()| fs::remove_file(&temp)).with_context(path_context)?;
@@ -164,7 +172,8 @@ fn bake_one(
     }
     let parts = PatchCache::new(cache.as_deref())?;
     let mut bar = ProgressBar::new(&avatar.name, options.json);
-    let shares = if options.partial_out.is_some() { PosePlan::progressive_subsets() } else { Vec::new() };
+    let shares =
+        if options.partial_out.is_some() { PosePlan::progressive_subsets() } else { Vec::new() };
     let mut written = Ok(());
     let baked = bake::bake_progressively(avatar, size, &plan, &shares, &parts, |update| {
         match (update, options.partial_out) {
@@ -179,7 +188,8 @@ fn bake_one(
     written?;
     let baked = baked?;
     write_set(file, &baked)?;
-    let BakeOutput { pose_set: set, display_picture, luma_psnr: psnr, chroma_psnr: colours } = baked;
+    let BakeOutput { pose_set: set, display_picture, luma_psnr: psnr, chroma_psnr: colours } =
+        baked;
     let bytes = set.to_bytes();
     if let Some(cache) = &cache {
         write_atomically(&cache.join("webp"), &display_picture)?;
@@ -309,7 +319,9 @@ mod tests {
     fn nobody_of_that_name_lists_those_there_are() {
         let Err(CommandError::Usage(message)) = find_avatar("nobody") else { panic!("found") };
         assert!(message.contains("theo, ") && !message.contains('\n'), "{message}");
-        let Err(CommandError::Usage(message)) = find_avatar("/nowhere/x.toml") else { panic!("found") };
+        let Err(CommandError::Usage(message)) = find_avatar("/nowhere/x.toml") else {
+            panic!("found")
+        };
         assert!(message.starts_with("/nowhere/x.toml: "), "{message}");
     }
 }

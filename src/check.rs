@@ -49,12 +49,14 @@ pub(crate) fn run(place: &ConfigPaths, json: bool) -> Result<ExitCode, CommandEr
             "llm",
             true,
             false,
-            "the built-in answerer; set OPENAI_API_KEY or OPENAI_BASE_URL to use a language model".into(),
+            "the built-in answerer; set OPENAI_API_KEY or OPENAI_BASE_URL to use a language model"
+                .into(),
         ),
     });
     lines.push(match all_avatars(&config) {
         Ok(avatars) if !avatars.as_slice().is_empty() => {
-            let names: Vec<String> = avatars.stock_avatars().into_iter().map(|a| a.avatar_name).collect();
+            let names: Vec<String> =
+                avatars.stock_avatars().into_iter().map(|a| a.avatar_name).collect();
             check_result("faces", "face", true, true, names.join(", "))
         }
         Ok(_) => check_result("faces", "face", false, true, "no built-in avatars".into()),
@@ -110,7 +112,9 @@ fn failed_events_result(found: Result<Option<u64>, impl std::fmt::Display>) -> O
     let name = "events";
     match found {
         Ok(None) => None,
-        Ok(Some(0)) => Some(check_result(name, "store", true, false, "all events are stored".into())),
+        Ok(Some(0)) => {
+            Some(check_result(name, "store", true, false, "all events are stored".into()))
+        }
         Ok(Some(count)) => Some(check_result(
             name,
             "store",
@@ -125,8 +129,10 @@ fn failed_events_result(found: Result<Option<u64>, impl std::fmt::Display>) -> O
 /// Size of the receive buffer of a media thread's socket, as the kernel reports it.
 fn reported_receive_buffer() -> std::io::Result<usize> {
     let hosts = vec![std::net::Ipv4Addr::LOCALHOST.into()];
-    let bound =
-        Socket::bind(&socket::SocketConfig { host_addresses: hosts, ..socket::SocketConfig::default() });
+    let bound = Socket::bind(&socket::SocketConfig {
+        host_addresses: hosts,
+        ..socket::SocketConfig::default()
+    });
     bound?.receive_buffer()
 }
 
@@ -169,8 +175,10 @@ fn check_media_ports(config: &crate::config::Config) -> CheckResult {
         Ok(ports) => ports,
         Err(why) => return check_result("media ports", "net", false, true, why),
     };
-    let free = ports.clone().filter(|port| std::net::UdpSocket::bind(("0.0.0.0", *port)).is_ok()).count();
-    let needed = if config.media.threads == 0 { engine::thread::cores() } else { config.media.threads };
+    let free =
+        ports.clone().filter(|port| std::net::UdpSocket::bind(("0.0.0.0", *port)).is_ok()).count();
+    let needed =
+        if config.media.threads == 0 { engine::thread::cores() } else { config.media.threads };
     let any = *ports.start() == 0;
     let detail = if any {
         "any free UDP port".into()
@@ -196,7 +204,11 @@ mod tests {
         let whole = receive_buffer_result(Ok(8 << 20));
         assert_eq!((whole.ready, whole.detail.as_str()), (true, "4096 KiB"));
         let failed = receive_buffer_result(Err(std::io::Error::other("no socket")));
-        assert!(!failed.ready && !failed.required && failed.detail == "no socket", "{}", failed.detail);
+        assert!(
+            !failed.ready && !failed.required && failed.detail == "no socket",
+            "{}",
+            failed.detail
+        );
     }
 
     #[test]
@@ -207,9 +219,17 @@ mod tests {
         assert!(none.ready, "{}", none.detail);
         let some = failed_events_result(Found::Ok(Some(3))).unwrap();
         assert!(!some.ready && !some.required, "{}", some.detail);
-        assert!(some.detail.contains("3 events") && some.detail.contains("failed_event"), "{}", some.detail);
+        assert!(
+            some.detail.contains("3 events") && some.detail.contains("failed_event"),
+            "{}",
+            some.detail
+        );
         let failed = failed_events_result(Found::Err("no database")).unwrap();
-        assert!(!failed.ready && failed.required && failed.detail == "no database", "{}", failed.detail);
+        assert!(
+            !failed.ready && failed.required && failed.detail == "no database",
+            "{}",
+            failed.detail
+        );
     }
 
     #[test]
@@ -221,6 +241,10 @@ mod tests {
             assert_eq!(result.detail.contains("seccomp"), seccomp, "{}", result.detail);
         }
         let result = check_sandbox(Sandbox::default());
-        assert!(!result.ready && !result.required && result.detail.contains("neither"), "{}", result.detail);
+        assert!(
+            !result.ready && !result.required && result.detail.contains("neither"),
+            "{}",
+            result.detail
+        );
     }
 }

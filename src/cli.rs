@@ -8,7 +8,12 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 /// A self-hosted server for live conversations with video agents.
 #[derive(Parser)]
-#[command(name = "visavis", version, disable_help_subcommand = true, arg_required_else_help = false)]
+#[command(
+    name = "visavis",
+    version,
+    disable_help_subcommand = true,
+    arg_required_else_help = false
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -160,9 +165,14 @@ pub(crate) fn usage_message(error: &clap::Error) -> String {
     let names = |kind| match error.get(kind) {
         // Hidden commands are not named here either.
         Some(ContextValue::Strings(all)) => {
-            let hidden =
-                |name: &String| Cli::command().find_subcommand(name).is_some_and(clap::Command::is_hide_set);
-            all.iter().filter(|name| !hidden(name)).map(String::as_str).collect::<Vec<_>>().join(", ")
+            let hidden = |name: &String| {
+                Cli::command().find_subcommand(name).is_some_and(clap::Command::is_hide_set)
+            };
+            all.iter()
+                .filter(|name| !hidden(name))
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join(", ")
         }
         Some(ContextValue::String(one)) => one.clone(),
         _ => String::new(),
@@ -176,7 +186,8 @@ pub(crate) fn usage_message(error: &clap::Error) -> String {
         ),
         _ => {
             let text = error.to_string();
-            let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("invalid command line");
+            let first =
+                text.lines().find(|line| !line.trim().is_empty()).unwrap_or("invalid command line");
             first.trim_start_matches("error: ").to_owned()
         }
     }
@@ -192,7 +203,10 @@ mod tests {
             ("visavis", "visavis needs a command: serve, "),
             ("visavis keys", "visavis keys needs a command: create, list, revoke"),
             ("visavis keys create", "missing --workspace <NAME>"),
-            ("visavis keys create --workspace a --scope root", "invalid value 'root' for '--scope <SCOPE>'"),
+            (
+                "visavis keys create --workspace a --scope root",
+                "invalid value 'root' for '--scope <SCOPE>'",
+            ),
             ("visavis keys revoke", "missing <ID>"),
             ("visavis simulate", "missing <FILE>"),
             ("visavis serv", "unrecognized subcommand 'serv'"),

@@ -144,9 +144,11 @@ impl Media {
     /// The ports of `udp_ports`: `"0"` (any free port), `"50000"` or `"50000-50007"`, one for each
     /// media thread.
     pub(crate) fn ports(&self) -> Result<std::ops::RangeInclusive<u16>, String> {
-        let wrong =
-            || format!("\"{}\" is neither a port nor a range such as \"50000-50007\"", self.udp_ports);
-        let (first, last) = self.udp_ports.split_once('-').unwrap_or((&self.udp_ports, &self.udp_ports));
+        let wrong = || {
+            format!("\"{}\" is neither a port nor a range such as \"50000-50007\"", self.udp_ports)
+        };
+        let (first, last) =
+            self.udp_ports.split_once('-').unwrap_or((&self.udp_ports, &self.udp_ports));
         let first: u16 = first.trim().parse().map_err(|_| wrong())?;
         let last: u16 = last.trim().parse().map_err(|_| wrong())?;
         if first > last || (first == 0 && last != 0) { Err(wrong()) } else { Ok(first..=last) }
@@ -210,7 +212,9 @@ pub(crate) struct Knowledge {
 impl std::fmt::Debug for Knowledge {
     /// Omits the token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Knowledge").field("embeddings_model", &self.embeddings_model).finish_non_exhaustive()
+        f.debug_struct("Knowledge")
+            .field("embeddings_model", &self.embeddings_model)
+            .finish_non_exhaustive()
     }
 }
 
@@ -386,11 +390,15 @@ impl Config {
             ("timeouts.lease", self.timeouts.lease),
             ("webhooks.hold", self.webhooks.hold),
         ];
-        for (name, value) in
-            seconds.into_iter().chain(self.webhooks.schedule.iter().map(|s| ("webhooks.schedule", *s)))
+        for (name, value) in seconds
+            .into_iter()
+            .chain(self.webhooks.schedule.iter().map(|s| ("webhooks.schedule", *s)))
         {
             if !(0.0..=1e7).contains(&value) {
-                return Err((name, format!("{value} is not a number of seconds between 0 and 10000000")));
+                return Err((
+                    name,
+                    format!("{value} is not a number of seconds between 0 and 10000000"),
+                ));
             }
         }
         if self.timeouts.request < 0.1 {
@@ -402,7 +410,10 @@ impl Config {
         }
         let questions = self.limits.questions;
         if !(0.0..=1000.0).contains(&questions) {
-            return Err(("limits.questions", format!("{questions} is not a number between 0 and 1000")));
+            return Err((
+                "limits.questions",
+                format!("{questions} is not a number between 0 and 1000"),
+            ));
         }
         if self.timeouts.lease < 1.0 {
             return Err(("timeouts.lease", "must be at least 1 second".into()));
@@ -417,7 +428,9 @@ impl Config {
                 Ok(parsed) if !matches!(parsed.scheme(), "http" | "https") => {
                     return fault("is not an http or https URL");
                 }
-                Ok(parsed) if parsed.host_str().is_none_or(str::is_empty) => return fault("has no host"),
+                Ok(parsed) if parsed.host_str().is_none_or(str::is_empty) => {
+                    return fault("has no host");
+                }
                 Ok(parsed) if parsed.query().is_some() || parsed.fragment().is_some() => {
                     return fault(
                         "must not have a query or a fragment, because links are made by appending to it",
@@ -430,15 +443,25 @@ impl Config {
         }
         match (&self.knowledge.embeddings_url, &self.knowledge.embeddings_model) {
             (Some(url), _)
-                if !url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https")) =>
+                if !url::Url::parse(url)
+                    .is_ok_and(|url| matches!(url.scheme(), "http" | "https")) =>
             {
-                return Err(("knowledge.embeddings_url", format!("\"{url}\" is not an http or https URL")));
+                return Err((
+                    "knowledge.embeddings_url",
+                    format!("\"{url}\" is not an http or https URL"),
+                ));
             }
             (Some(_), None) => {
-                return Err(("knowledge.embeddings_model", "is required if embeddings_url is set".into()));
+                return Err((
+                    "knowledge.embeddings_model",
+                    "is required if embeddings_url is set".into(),
+                ));
             }
             (None, Some(_)) => {
-                return Err(("knowledge.embeddings_url", "is required if embeddings_model is set".into()));
+                return Err((
+                    "knowledge.embeddings_url",
+                    "is required if embeddings_model is set".into(),
+                ));
             }
             _ => {}
         }
@@ -449,16 +472,24 @@ impl Config {
         }
         self.trusted_proxies().map_err(|reason| ("server.trusted_proxies", reason))?;
         for origin in &self.server.cors_origins {
-            let same = url::Url::parse(origin).is_ok_and(|url| url.origin().ascii_serialization() == *origin);
+            let same = url::Url::parse(origin)
+                .is_ok_and(|url| url.origin().ascii_serialization() == *origin);
             if origin != "*" && !(same && origin.starts_with("http")) {
                 return Err((
                     "server.cors_origins",
-                    format!("\"{origin}\" is neither an origin such as \"https://shop.example\" nor \"*\""),
+                    format!(
+                        "\"{origin}\" is neither an origin such as \"https://shop.example\" nor \"*\""
+                    ),
                 ));
             }
         }
         let known = ["postgres://", "postgresql://"];
-        if self.server.database_url.as_ref().is_some_and(|url| !known.iter().any(|k| url.starts_with(k))) {
+        if self
+            .server
+            .database_url
+            .as_ref()
+            .is_some_and(|url| !known.iter().any(|k| url.starts_with(k)))
+        {
             return Err(("server.database_url", "must start with postgres://".into()));
         }
         Ok(())

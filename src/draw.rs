@@ -59,7 +59,11 @@ fn draw_character(
             if stages.len() == MAX_CACHED_STAGES {
                 stages.remove(0);
             }
-            stages.push((head, size, renderer.head_view(&Pose { head, ..Pose::default() }, (size, size))));
+            stages.push((
+                head,
+                size,
+                renderer.head_view(&Pose { head, ..Pose::default() }, (size, size)),
+            ));
             stages.len() - 1
         });
         let picture = stages[at].2.draw(&request.pose, Rect::whole(size, size)).to_picture();

@@ -58,7 +58,11 @@ pub(crate) fn registry_config(config: &Config) -> registry::Config {
 }
 
 /// The models of all calls, not loaded yet.
-pub(crate) fn create_models(config: &Config, client: egress::Client, runtime: &Handle) -> Arc<dyn Models> {
+pub(crate) fn create_models(
+    config: &Config,
+    client: egress::Client,
+    runtime: &Handle,
+) -> Arc<dyn Models> {
     let settings = registry_config(config);
     let decoders = if config.stt.pool == 0 { engine::thread::cores() } else { config.stt.pool };
     Arc::new(LocalModels {
@@ -80,7 +84,8 @@ impl Models for LocalModels {
             decoders: self.decoder_count,
         }));
         let file = paths::vad(&self.dir);
-        let network = vad::Network::load(&file).map_err(|e| format!("cannot load the VAD model ({e})"))?;
+        let network =
+            vad::Network::load(&file).map_err(|e| format!("cannot load the VAD model ({e})"))?;
         let _ = self.vad_network.set(Arc::new(network));
         let threads = (engine::thread::cores() / CORES_PER_TURN_THREAD).max(1);
         let turn = SmartTurn::open(turn::Config { dir: self.dir.clone(), threads }).map(Arc::new);
@@ -120,7 +125,12 @@ impl Models for LocalModels {
         self.registry.turn_model()
     }
 
-    fn llm(&self, choice: &LlmChoice, agent_name: &str, fallback: bool) -> WithWarning<Arc<dyn llm::Llm>> {
+    fn llm(
+        &self,
+        choice: &LlmChoice,
+        agent_name: &str,
+        fallback: bool,
+    ) -> WithWarning<Arc<dyn llm::Llm>> {
         self.registry.llm(choice, agent_name, fallback)
     }
 
@@ -134,7 +144,8 @@ impl Models for LocalModels {
             .stt_pool
             .get()
             .is_some_and(|pool| pool.queue_usage().0 > decoders.max(1) * MAX_QUEUED_FRAMES);
-        let tts_busy = self.flite.get().is_some_and(|flite| flite.queue_usage().0 > MAX_QUEUED_TEXTS);
+        let tts_busy =
+            self.flite.get().is_some_and(|flite| flite.queue_usage().0 > MAX_QUEUED_TEXTS);
         match (stt_busy, tts_busy) {
             (true, _) => Some("the STT decoders are overloaded".into()),
             (_, true) => Some("the TTS is overloaded".into()),
@@ -159,9 +170,14 @@ impl Models for LocalModels {
     }
 
     fn metrics(&self) -> Vec<MetricFamily> {
-        let (stt_pool, flite, turn_model) = (self.stt_pool.get(), self.flite.get(), self.turn_model.get());
+        let (stt_pool, flite, turn_model) =
+            (self.stt_pool.get(), self.flite.get(), self.turn_model.get());
         let states = stt_pool.map(|pool| {
-            [("free", pool.free_count()), ("taken", pool.taken_count()), ("failed", pool.failed_count())]
+            [
+                ("free", pool.free_count()),
+                ("taken", pool.taken_count()),
+                ("failed", pool.failed_count()),
+            ]
         });
         let queues = [
             ("stt", stt_pool.map(|pool| pool.queue_usage())),
@@ -208,8 +224,10 @@ mod tests {
         };
         assert_eq!((models.unavailable(), models.degraded_reason()), (None, None));
         let dir = "no/such/directory".into();
-        let pool =
-            stt::PocketSphinxPool::start(stt::PocketSphinxConfig { dir, decoders: models.decoder_count });
+        let pool = stt::PocketSphinxPool::start(stt::PocketSphinxConfig {
+            dir,
+            decoders: models.decoder_count,
+        });
         while pool.is_loading() {
             std::thread::yield_now();
         }
@@ -218,6 +236,9 @@ mod tests {
         assert!(reason.starts_with("the STT decoders have failed: "), "{reason}");
         assert!(reason.contains("make setup"), "{reason}");
         let reason = models.degraded_reason().unwrap();
-        assert!(reason.starts_with("STT decoders that have failed and are restarting: 2 of 2 ("), "{reason}");
+        assert!(
+            reason.starts_with("STT decoders that have failed and are restarting: 2 of 2 ("),
+            "{reason}"
+        );
     }
 }

@@ -32,14 +32,21 @@ const CONVERSATION_FIELD: &str = "conversation";
 /// The filter is invalid.
 pub(crate) fn init(format: Format) -> Result<(), String> {
     let filter_text = std::env::var_os("VISAVIS_LOG").filter(|text| !text.is_empty());
-    let filter_text = filter_text
-        .map_or_else(|| "info,str0m=warn,rmcp=warn".into(), |text| text.to_string_lossy().into_owned());
+    let filter_text = filter_text.map_or_else(
+        || "info,str0m=warn,rmcp=warn".into(),
+        |text| text.to_string_lossy().into_owned(),
+    );
     let filter = parse_filter(&filter_text).map_err(|reason| {
         format!("VISAVIS_LOG: {reason}; use a level (off, error, warn, info, debug, trace) or \"info,str0m=debug\"")
     })?;
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing::subscriber::set_global_default(build_subscriber(format, filter, terminal, std::io::stderr))
-        .map_err(|error| error.to_string())
+    tracing::subscriber::set_global_default(build_subscriber(
+        format,
+        filter,
+        terminal,
+        std::io::stderr,
+    ))
+    .map_err(|error| error.to_string())
 }
 
 /// Parses a filter of levels. A bare word must be a level: as the name of a module it would silence
@@ -61,10 +68,14 @@ fn build_subscriber(
 ) -> Box<dyn Subscriber + Send + Sync> {
     // A line that cannot be written, because the disk is full, is lost. A report of that error
     // would panic for the same reason.
-    let builder =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(to).log_internal_errors(false);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(to)
+        .log_internal_errors(false);
     match format {
-        Format::Text => Box::new(builder.with_ansi(ansi).event_format(TextFormat(Line::default())).finish()),
+        Format::Text => {
+            Box::new(builder.with_ansi(ansi).event_format(TextFormat(Line::default())).finish())
+        }
         Format::Json => {
             let line = Line::default().json().flatten_event(true);
             let line = line.with_current_span(false).with_span_list(false);
@@ -148,7 +159,9 @@ mod tests {
 
     #[test]
     fn a_log_filter_that_means_nothing_is_refused() {
-        for good in ["info", "WARN", "off", "info,str0m=warn", "visavis_engine=debug", "engine[span]=trace"] {
+        for good in
+            ["info", "WARN", "off", "info,str0m=warn", "visavis_engine=debug", "engine[span]=trace"]
+        {
             assert!(parse_filter(good).is_ok(), "{good}");
         }
         for bad in ["inof", "a=b", "info,,x", "!?", "info,str0m=wran"] {
@@ -174,7 +187,8 @@ mod tests {
     fn capture_log(format: Format, work: impl FnOnce()) -> Vec<String> {
         let buffer = LogBuffer::default();
         let to = buffer.clone();
-        let subscriber = build_subscriber(format, parse_filter("warn").unwrap(), false, move || to.clone());
+        let subscriber =
+            build_subscriber(format, parse_filter("warn").unwrap(), false, move || to.clone());
         tracing::subscriber::with_default(subscriber, work);
         let bytes = buffer.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
@@ -197,7 +211,9 @@ mod tests {
         let lines = capture_log(Format::Json, emit_events);
         let fields: Vec<(Value, Value)> = lines
             .iter()
-            .map(|line| serde_json::from_str::<Value>(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+            .map(|line| {
+                serde_json::from_str::<Value>(line).unwrap_or_else(|e| panic!("{e}: {line}"))
+            })
             .map(|line| {
                 assert!(line["timestamp"].is_string() && line["level"] == "WARN", "{line}");
                 assert_eq!(line["target"], "visavis::log::tests", "{line}");
@@ -223,7 +239,10 @@ mod tests {
     #[test]
     fn a_line_of_text_names_it_too() {
         let lines = capture_log(Format::Text, emit_events);
-        assert!(lines[0].contains("no call n=1") && !lines[0].contains(CONVERSATION_FIELD), "{lines:?}");
+        assert!(
+            lines[0].contains("no call n=1") && !lines[0].contains(CONVERSATION_FIELD),
+            "{lines:?}"
+        );
         assert!(lines[1].contains("own field conversation=\"a\""), "{lines:?}");
         assert!(
             lines[2].contains("call{conversation=\"b\"}") && lines[2].contains("from a \"span\""),

@@ -40,7 +40,9 @@ impl<E: Into<anyhow::Error>> From<E> for CommandError {
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+        Err(error)
+            if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
+        {
             print!("{error}");
             return ExitCode::SUCCESS;
         }
@@ -53,9 +55,9 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve::run(&options),
         Command::Keys { command } => keys::run(&command),
         Command::Check { json, place } => check::run(&place, json),
-        Command::Extract { kind } => {
-            documents::extract_as_child(&kind).map(|()| ExitCode::SUCCESS).map_err(CommandError::from)
-        }
+        Command::Extract { kind } => documents::extract_as_child(&kind)
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(CommandError::from),
         Command::Bake { person, size, out, keep, first, json, background } => {
             let (out, keep, first) = (out.as_deref(), keep.as_deref(), first.as_deref());
             let bake_options =
@@ -93,9 +95,11 @@ fn error_chain(error: &anyhow::Error) -> String {
 fn load_config(place: &ConfigPaths) -> Result<Config, CommandError> {
     // A variable with a name that is not Unicode is not a key. A value that is not Unicode is
     // rejected when its key is validated.
-    let environment = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())));
-    let mut config = Config::load(place.config.as_deref(), environment).map_err(CommandError::Usage)?;
+    let environment = std::env::vars_os().filter_map(|(name, value)| {
+        Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+    });
+    let mut config =
+        Config::load(place.config.as_deref(), environment).map_err(CommandError::Usage)?;
     if let Some(data) = &place.data {
         config.server.data.clone_from(data);
     }

@@ -105,8 +105,12 @@ pub(crate) fn start_exporter(
     let (stop, stopped) = mpsc::channel(1);
     let lost = Arc::<AtomicU64>::default();
     // The operator's own target is trusted, so private addresses are allowed.
-    let sender =
-        SpanSender { collector, client: client.trusted(), dropped: Arc::clone(&lost), warned_at: None };
+    let sender = SpanSender {
+        collector,
+        client: client.trusted(),
+        dropped: Arc::clone(&lost),
+        warned_at: None,
+    };
     let task = tokio::spawn(export_loop(sender, queue, stopped));
     (Arc::new(FanOut { sink, events, dropped: lost }), Exporter { task, stop })
 }
@@ -147,7 +151,10 @@ async fn export_loop(
             }
             next = queue.try_recv().ok().filter(|_| last || spans.len() < BATCH_SPANS);
         }
-        if last || (spans.len() >= BATCH_SPANS && !export_failed) || Instant::now() >= next_export_at {
+        if last
+            || (spans.len() >= BATCH_SPANS && !export_failed)
+            || Instant::now() >= next_export_at
+        {
             export_failed = !sender.send_batch(&mut spans).await;
             next_export_at = Instant::now() + EXPORT_INTERVAL;
             // Without this, a conversation whose last event was lost would never be removed.
@@ -181,7 +188,9 @@ impl SpanSender {
         let failed = if spans.is_empty() { None } else { self.post_spans(spans).await.err() };
         let lost = match &failed {
             None => 0,
-            Some(ExportError { retryable: true, .. }) => spans.len().saturating_sub(MAX_PENDING_SPANS),
+            Some(ExportError { retryable: true, .. }) => {
+                spans.len().saturating_sub(MAX_PENDING_SPANS)
+            }
             Some(_) => spans.len(),
         };
         self.dropped.fetch_add(lost as u64, Relaxed);
@@ -191,7 +200,8 @@ impl SpanSender {
             let lost = self.dropped.swap(0, Relaxed);
             tracing::warn!(
                 lost,
-                reason = failed.as_ref().map_or("the export queue was full", |refusal| &refusal.reason),
+                reason =
+                    failed.as_ref().map_or("the export queue was full", |refusal| &refusal.reason),
                 "spans were not exported to the OTLP collector"
             );
             self.warned_at = Some(Instant::now());
@@ -202,15 +212,20 @@ impl SpanSender {
     async fn post_spans(&self, spans: &[Value]) -> Result<(), ExportError> {
         // `permanent`: the configuration is wrong. `temporary`: the network or the collector
         // failed.
-        let permanent = |error: egress::Error| ExportError { reason: error.to_string(), retryable: false };
-        let temporary = |error: egress::Error| ExportError { reason: error.to_string(), retryable: true };
-        let resource =
-            [("service.name", json!("visavis")), ("service.version", json!(env!("CARGO_PKG_VERSION")))];
+        let permanent =
+            |error: egress::Error| ExportError { reason: error.to_string(), retryable: false };
+        let temporary =
+            |error: egress::Error| ExportError { reason: error.to_string(), retryable: true };
+        let resource = [
+            ("service.name", json!("visavis")),
+            ("service.version", json!(env!("CARGO_PKG_VERSION"))),
+        ];
         let body = json!({"resourceSpans": [{
             "resource": {"attributes": resource.map(|(key, value)| key_value(key, &value))},
             "scopeSpans": [{"scope": {"name": "visavis"}, "spans": spans}],
         }]});
-        let mut request = egress::Request::new(Method::POST, &self.collector.url).map_err(permanent)?;
+        let mut request =
+            egress::Request::new(Method::POST, &self.collector.url).map_err(permanent)?;
         for (name, value) in &self.collector.headers {
             request = request.header(name, value).map_err(permanent)?;
         }

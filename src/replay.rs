@@ -23,7 +23,13 @@ pub(crate) fn run(trace: &Path, explain: bool) -> Result<ExitCode, CommandError>
         // The longest valid line, its newline and one more byte: enough for the replay to detect
         // the excess.
         let max_bytes = MAX_LINE_BYTES as u64 + 2;
-        if file.by_ref().take(max_bytes).read_until(b'\n', &mut line).map_err(|e| bad(e.to_string()))? == 0 {
+        if file
+            .by_ref()
+            .take(max_bytes)
+            .read_until(b'\n', &mut line)
+            .map_err(|e| bad(e.to_string()))?
+            == 0
+        {
             break;
         }
         let printed = match line.strip_suffix(b"\n") {

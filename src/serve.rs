@@ -40,7 +40,8 @@ pub(crate) fn run(options: &ServeArgs) -> Result<ExitCode, CommandError> {
     log::init(config.server.log_format).map_err(CommandError::Usage)?;
     engine::thread::log_panics();
     raise_file_limit();
-    let runtime = tokio::runtime::Builder::new_multi_thread().thread_name("net").enable_all().build()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().thread_name("net").enable_all().build()?;
     let result = runtime.block_on(serve(config));
     // Nothing needs the tasks that still run on the pool.
     runtime.shutdown_background();
@@ -81,7 +82,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         );
     }
     let control = control_config(&config, listen);
-    let client = egress::Client::new(egress::Policy { allow_private: control.allows_private_targets() })?;
+    let client =
+        egress::Client::new(egress::Policy { allow_private: control.allows_private_targets() })?;
     let app = Arc::new(control_api::App::open(control, stock.collect(), client.clone()).await?);
     let (event_sink, exporter) = match otlp_collector(&config) {
         Some(collector) => {
@@ -90,7 +92,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         }
         None => (app.event_sink(), None),
     };
-    let models = local_models::create_models(&config, client.clone(), &tokio::runtime::Handle::current());
+    let models =
+        local_models::create_models(&config, client.clone(), &tokio::runtime::Handle::current());
     let engine = engine::CallEngine::start(
         engine_config(&config, listen.ip())?,
         models,
@@ -125,7 +128,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     }
 
     wait_for_signal(&mut terminate, &mut interrupt).await;
-    tracing::info!("draining: no new calls are accepted; a second signal stops the server immediately");
+    tracing::info!(
+        "draining: no new calls are accepted; a second signal stops the server immediately"
+    );
     app.drain();
     tokio::select! {
         () = engine.drain(Duration::from_secs_f64(config.timeouts.drain)) => {}
@@ -148,7 +153,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 /// OpenTelemetry programs read.
 fn otlp_collector(config: &Config) -> Option<otlp::Collector> {
     let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
-    let endpoint = config.otlp.endpoint.clone().or_else(|| variable("OTEL_EXPORTER_OTLP_ENDPOINT"))?;
+    let endpoint =
+        config.otlp.endpoint.clone().or_else(|| variable("OTEL_EXPORTER_OTLP_ENDPOINT"))?;
     let headers = variable("OTEL_EXPORTER_OTLP_HEADERS").unwrap_or_default();
     Some(otlp::Collector::new(&endpoint, &headers))
 }
@@ -172,7 +178,8 @@ const MAX_HTTP_CONNECTIONS: u64 = 4096;
 /// files too, so HTTP gets half of them.
 fn http_limits(config: &Config) -> control_api::HttpLimits {
     let connections = match config.limits.connections {
-        0 => usize::try_from((open_file_limit() / 2).clamp(16, MAX_HTTP_CONNECTIONS)).unwrap_or(usize::MAX),
+        0 => usize::try_from((open_file_limit() / 2).clamp(16, MAX_HTTP_CONNECTIONS))
+            .unwrap_or(usize::MAX),
         configured => configured,
     };
     control_api::HttpLimits {
@@ -203,7 +210,11 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
         listen,
         data: config.server.data.clone(),
         database_url: config.server.database_url.clone(),
-        public_url: config.server.public_url.as_deref().map(|url| url.trim_end_matches('/').to_owned()),
+        public_url: config
+            .server
+            .public_url
+            .as_deref()
+            .map(|url| url.trim_end_matches('/').to_owned()),
         // Validated with the configuration.
         trusted_proxies: config.trusted_proxies().unwrap_or_default(),
         cors_origins: config.server.cors_origins.clone(),
@@ -290,6 +301,9 @@ mod tests {
         raise_file_limit();
         assert_eq!(rlimit::Resource::NOFILE.get().unwrap(), (hard, hard));
         assert_eq!(few as u64, hard.min(256) / 2);
-        assert_eq!(http_limits(&config).max_connections as u64, (hard / 2).clamp(16, MAX_HTTP_CONNECTIONS));
+        assert_eq!(
+            http_limits(&config).max_connections as u64,
+            (hard / 2).clamp(16, MAX_HTTP_CONNECTIONS)
+        );
     }
 }

@@ -15,7 +15,8 @@ struct TempFolder(PathBuf);
 
 impl TempFolder {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("visavis-commands-{name}-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("visavis-commands-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
@@ -34,7 +35,11 @@ impl Drop for TempFolder {
 }
 
 /// The result of `visavis check` in a data folder: the exit code and the line of each name.
-fn run_check(data: &Path, avatars: Option<&Path>, env: &[(&str, &str)]) -> (Option<i32>, Vec<CheckLine>) {
+fn run_check(
+    data: &Path,
+    avatars: Option<&Path>,
+    env: &[(&str, &str)],
+) -> (Option<i32>, Vec<CheckLine>) {
     let config = data.join("config.toml");
     let table = avatars.map_or(String::new(), |dir| format!("[avatars]\ndir = {dir:?}\n"));
     fs::write(&config, table).unwrap();
@@ -98,13 +103,20 @@ fn replay_prints_what_simulate_printed_and_says_that_it_is_identical() {
             (run_command("simulate", &scenario, explain), run_command("replay", &trace, explain));
         assert_eq!(simulated.status.code(), Some(0));
         assert_eq!(replayed.status.code(), Some(0));
-        assert_eq!(String::from_utf8_lossy(&replayed.stdout), String::from_utf8_lossy(&simulated.stdout));
+        assert_eq!(
+            String::from_utf8_lossy(&replayed.stdout),
+            String::from_utf8_lossy(&simulated.stdout)
+        );
         let stderr = String::from_utf8_lossy(&replayed.stderr).into_owned();
         assert!(
-            stderr.starts_with("identical: ") && stderr.ends_with(" of the live call, byte for byte\n"),
+            stderr.starts_with("identical: ")
+                && stderr.ends_with(" of the live call, byte for byte\n"),
             "{stderr}"
         );
-        assert_eq!(String::from_utf8_lossy(&simulated.stdout).contains("\"what\":\"explain\""), explain);
+        assert_eq!(
+            String::from_utf8_lossy(&simulated.stdout).contains("\"what\":\"explain\""),
+            explain
+        );
     }
 
     let broken = folder.write_file("broken.jsonl", &text[..text.len() / 2]);
@@ -126,13 +138,17 @@ fn replay_prints_what_simulate_printed_and_says_that_it_is_identical() {
     assert_eq!(output.status.code(), Some(1), "what is missing may have differed: {stderr}");
     assert!(stderr.contains("3 inputs are missing there"), "{stderr}");
 
-    let other =
-        folder.write_file("other.jsonl", text.replacen("\"text\":\"Here is\"", "\"text\":\"Here is a\"", 1));
+    let other = folder.write_file(
+        "other.jsonl",
+        text.replacen("\"text\":\"Here is\"", "\"text\":\"Here is a\"", 1),
+    );
     let output = run_command("replay", &other, false);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(
-        stderr.starts_with("line ") && stderr.contains(" differs: output ") && stderr.contains("Here is a"),
+        stderr.starts_with("line ")
+            && stderr.contains(" differs: output ")
+            && stderr.contains("Here is a"),
         "{stderr}"
     );
     assert_eq!(stderr.matches('\n').count(), 1, "{stderr}");
@@ -148,7 +164,11 @@ fn what_is_no_file_of_theirs_is_refused_in_one_sentence() {
         assert_eq!(refusal_message(command, &folder.0), "Is a directory (os error 21)");
     }
     let cases = [
-        ("simulate", String::new(), "file: is not valid JSON: EOF while parsing a value at line 1 column 0"),
+        (
+            "simulate",
+            String::new(),
+            "file: is not valid JSON: EOF while parsing a value at line 1 column 0",
+        ),
         ("simulate", "{\"until\": 1, \"colour\": 1}".into(), "colour: is unknown"),
         (
             "simulate",
@@ -161,13 +181,21 @@ fn what_is_no_file_of_theirs_is_refused_in_one_sentence() {
             "settings.min_endpointing_delay: must not be greater than max_endpointing_delay",
         ),
         ("replay", String::new(), "line 1: is missing: the file is empty"),
-        ("replay", SCENARIO.into(), "line 1: is not valid JSON: EOF while parsing an object (column 1)"),
+        (
+            "replay",
+            SCENARIO.into(),
+            "line 1: is not valid JSON: EOF while parsing an object (column 1)",
+        ),
         (
             "replay",
             format!("{header}\n{{\"at\":1,\"at\":2,\"input\":\"Tick\"}}\n"),
             "line 2: at: is duplicated",
         ),
-        ("replay", format!("{header}\nnonsense\n"), "line 2: is not valid JSON: expected ident (column 2)"),
+        (
+            "replay",
+            format!("{header}\nnonsense\n"),
+            "line 2: is not valid JSON: expected ident (column 2)",
+        ),
         (
             "replay",
             format!("{header}\n{{\"at\":-1,\"input\":\"Tick\"}}\n"),
@@ -190,12 +218,18 @@ fn a_bad_value_is_named_with_its_reason() {
             r#"{"until": 1, "settings": {"min_endpointing_delay": 3, "max_endpointing_delay": 2}}"#,
             "settings.min_endpointing_delay: must not be greater than max_endpointing_delay",
         ),
-        (r#"{"until": 1, "settings": {"idle_timeout": -1}}"#, "settings.idle_timeout: must not be negative"),
+        (
+            r#"{"until": 1, "settings": {"idle_timeout": -1}}"#,
+            "settings.idle_timeout: must not be negative",
+        ),
         (
             r#"{"until": 1, "settings": {"echo_warmup": NaN}}"#,
             "settings.echo_warmup: is not valid JSON: expected value at line 1 column 42",
         ),
-        (r#"{"until": 1, "settings": {"echo_warmup": "NaN"}}"#, "settings.echo_warmup: must be a number"),
+        (
+            r#"{"until": 1, "settings": {"echo_warmup": "NaN"}}"#,
+            "settings.echo_warmup: must be a number",
+        ),
         (
             r#"{"until": 1, "settings": {"echo_warmup": 1e999}}"#,
             "settings.echo_warmup: is not valid JSON: number out of range at line 1 column 46",
@@ -218,7 +252,10 @@ fn a_bad_value_is_named_with_its_reason() {
             "settings.idle_messages[0].wait: is unknown",
         ),
         (r#"{"until": 1, "vad": {"silence": -0.1}}"#, "vad.silence: must not be negative"),
-        (r#"{"until": 1, "defaults": {"stt_delay": -1}}"#, "defaults.stt_delay: must not be negative"),
+        (
+            r#"{"until": 1, "defaults": {"stt_delay": -1}}"#,
+            "defaults.stt_delay: must not be negative",
+        ),
         (r#"{"until": 1, "user": [{"from": 2, "to": 1}]}"#, "user[0].to: must not be before from"),
         (r#"{"until": 1, "user": [{"from": 1, "to": 2, "loud": 1}]}"#, "user[0].loud: is unknown"),
         (
@@ -239,7 +276,11 @@ fn a_bad_value_is_named_with_its_reason() {
         ),
     ];
     for (text, sentence) in scenarios {
-        assert_eq!(refusal_message("simulate", &folder.write_file("scenario", text)), sentence, "{text}");
+        assert_eq!(
+            refusal_message("simulate", &folder.write_file("scenario", text)),
+            sentence,
+            "{text}"
+        );
     }
 
     let header = simulate_traced(SCENARIO.as_bytes()).unwrap().1.lines().next().unwrap().to_owned();
@@ -259,7 +300,11 @@ fn a_bad_value_is_named_with_its_reason() {
             r#""turn_threshold":-0.5"#,
             "spec.turn_threshold: must be between 0 and 1",
         ),
-        (r#""backchannels":false"#, r#""backchannels":false,"colour":1"#, "spec.colour: is unknown"),
+        (
+            r#""backchannels":false"#,
+            r#""backchannels":false,"colour":1"#,
+            "spec.colour: is unknown",
+        ),
         (
             r#""backchannels":false"#,
             r#""backchannels":false,"backchannels":true"#,
@@ -271,11 +316,14 @@ fn a_bad_value_is_named_with_its_reason() {
         let trace = folder.write_file("trace", header.replacen(old, new, 1) + "\n");
         assert_eq!(refusal_message("replay", &trace), format!("line 1: {sentence}"));
     }
-    let trace = folder
-        .write_file("trace", header.replacen(r#""turn_threshold":0.5"#, r#""turn_threshold":NaN"#, 1) + "\n");
+    let trace = folder.write_file(
+        "trace",
+        header.replacen(r#""turn_threshold":0.5"#, r#""turn_threshold":NaN"#, 1) + "\n",
+    );
     let sentence = refusal_message("replay", &trace);
     assert!(
-        sentence.starts_with("line 1: spec.turn_threshold: is not valid JSON: expected value (column "),
+        sentence
+            .starts_with("line 1: spec.turn_threshold: is not valid JSON: expected value (column "),
         "{sentence}"
     );
 }
@@ -293,8 +341,10 @@ fn huge_files_are_refused_in_little_memory() {
     assert_eq!(refusal_message("simulate", endless), "file: is larger than 16 MiB");
     assert_eq!(refusal_message("replay", endless), "line 1: is longer than 4 MiB");
     // A line of 50 MB.
-    let long = folder
-        .write_file("long", format!("{header}\n{{\"at\":1,\"input\":\"{}\"}}\n", "x".repeat(50_000_000)));
+    let long = folder.write_file(
+        "long",
+        format!("{header}\n{{\"at\":1,\"input\":\"{}\"}}\n", "x".repeat(50_000_000)),
+    );
     assert_eq!(refusal_message("replay", &long), "line 2: is longer than 4 MiB");
     // 100 MB of valid lines, followed by an invalid one.
     let many = folder.0.join("many");
@@ -353,7 +403,8 @@ fn check_reads_the_avatars_and_the_store_that_serve_would_use() {
 #[test]
 fn check_says_that_it_does_not_test_the_language_model() {
     let folder = TempFolder::new("check-llm");
-    let env = [("OPENAI_BASE_URL", "http://127.0.0.1:1/v1"), ("OPENAI_API_KEY", "secret-of-the-test")];
+    let env =
+        [("OPENAI_BASE_URL", "http://127.0.0.1:1/v1"), ("OPENAI_API_KEY", "secret-of-the-test")];
     let (_, lines) = run_check(&folder.0, None, &env);
     let model = line_of(&lines, "language model");
     assert_eq!(model.detail, "an OpenAI-compatible server at http://127.0.0.1:1/v1 (not tested)");
@@ -365,8 +416,14 @@ fn a_key_made_by_the_command_line_has_the_scope_that_was_asked_for() {
     let folder = TempFolder::new("keys");
     let run = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_visavis"));
-        let output =
-            command.arg("keys").args(args).arg("--data").arg(&folder.0).env_clear().output().unwrap();
+        let output = command
+            .arg("keys")
+            .args(args)
+            .arg("--data")
+            .arg(&folder.0)
+            .env_clear()
+            .output()
+            .unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };

@@ -38,7 +38,8 @@ struct Machine(PathBuf);
 
 impl Machine {
     fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("visavis-setup-{name}-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("visavis-setup-{name}-{}", std::process::id()));
         fs::create_dir_all(folder.join("bin")).unwrap();
         for tool in BASIC_TOOLS {
             symlink(find_program(tool), folder.join("bin").join(tool)).unwrap();
@@ -50,7 +51,10 @@ impl Machine {
     fn with_rust(name: &str) -> Self {
         let machine = Self::new(name);
         machine.add_program("cargo", "exit 0");
-        machine.add_program("rustc", concat!("echo 'rustc ", env!("CARGO_PKG_RUST_VERSION"), " (fake)'"));
+        machine.add_program(
+            "rustc",
+            concat!("echo 'rustc ", env!("CARGO_PKG_RUST_VERSION"), " (fake)'"),
+        );
         machine
     }
 
@@ -108,13 +112,17 @@ fn a_compiler_that_is_missing_or_too_old_is_named_with_the_remedy() {
     machine.add_program("cargo", "exit 0");
     machine.add_program("rustc", "echo 'rustc 1.9.0 (fake)'");
     let error = machine.setup_error();
-    let expected =
-        concat!("setup: Rust 1.9.0 is too old, the minimum is ", env!("CARGO_PKG_RUST_VERSION"), "; run: ");
+    let expected = concat!(
+        "setup: Rust 1.9.0 is too old, the minimum is ",
+        env!("CARGO_PKG_RUST_VERSION"),
+        "; run: "
+    );
     assert!(error.starts_with(expected), "{error}");
 }
 
 /// The packages whose absence the script recognizes by the PATH.
-const PACKAGES: [&str; 7] = ["cmake", "make", "pkg-config", "g++", "python3", "python3-pip", "libvpx-dev"];
+const PACKAGES: [&str; 7] =
+    ["cmake", "make", "pkg-config", "g++", "python3", "python3-pip", "libvpx-dev"];
 
 #[test]
 fn who_cannot_install_packages_is_told_which_are_missing() {

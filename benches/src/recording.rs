@@ -32,7 +32,8 @@ pub fn utterances() -> Vec<Vec<i16>> {
     let all = description["utterances"].as_array().expect("a list");
     all.iter()
         .map(|utterance| {
-            let mut utterance_samples = samples[at(utterance, "onset_s")..at(utterance, "end_s")].to_vec();
+            let mut utterance_samples =
+                samples[at(utterance, "onset_s")..at(utterance, "end_s")].to_vec();
             utterance_samples.resize(utterance_samples.len().next_multiple_of(SAMPLE_RATE / 50), 0);
             utterance_samples
         })

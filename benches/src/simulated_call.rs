@@ -94,7 +94,11 @@ impl SimulatedCall {
         }
         self.schedule(
             end + 300_000,
-            Input::Transcript { text: text.to_owned(), is_final: true, trailing_interim: String::new() },
+            Input::Transcript {
+                text: text.to_owned(),
+                is_final: true,
+                trailing_interim: String::new(),
+            },
         );
     }
 
@@ -113,7 +117,9 @@ impl SimulatedCall {
             } else if let Some((_, input)) = self.scheduled.pop_first() {
                 match input {
                     // Whether the segment still plays is known only at this time.
-                    Input::Playout { segment, .. } => self.report_playout(&mut conversation, now, segment),
+                    Input::Playout { segment, .. } => {
+                        self.report_playout(&mut conversation, now, segment)
+                    }
                     input => self.handle_input(&mut conversation, now, input),
                 }
             }
@@ -153,7 +159,10 @@ impl SimulatedCall {
                 let (segment, duration) = (request.segment, position_from_micros(length));
                 self.segments.insert(segment, (request.epoch, length));
                 self.schedule(now + 60_000, Input::Tts { segment, event: TtsEvent::FirstAudio });
-                self.schedule(now + 120_000, Input::Tts { segment, event: TtsEvent::End { duration } });
+                self.schedule(
+                    now + 120_000,
+                    Input::Tts { segment, event: TtsEvent::End { duration } },
+                );
             }
             Output::Play(segment) => {
                 self.queue.push_back(segment);
@@ -180,7 +189,8 @@ impl SimulatedCall {
             }
             Output::Cancel(epoch) => {
                 let segments = &self.segments;
-                let stale = |segment: &SegmentId| segments.get(segment).is_some_and(|(of, _)| *of == epoch);
+                let stale =
+                    |segment: &SegmentId| segments.get(segment).is_some_and(|(of, _)| *of == epoch);
                 self.queue.retain(|segment| !stale(segment));
                 self.playing = self.playing.filter(|(segment, ..)| !stale(segment));
                 self.is_held = false;
@@ -222,7 +232,10 @@ impl SimulatedCall {
             self.handle_input(
                 conversation,
                 now,
-                Input::Playout { segment, event: PlayoutEvent::Progress(position_from_micros(played)) },
+                Input::Playout {
+                    segment,
+                    event: PlayoutEvent::Progress(position_from_micros(played)),
+                },
             );
             return;
         }

@@ -14,7 +14,9 @@ use engine::clock::TICK_INTERVAL;
 use engine::context::{EngineContext, PresenceGuard, Slot};
 use engine::hear::vad::{BatchedVad, NetworkState, Vad, WINDOW};
 use engine::media_thread::{Inbox, MediaThread};
-use engine::messages::{CallId, CallModels, CallSetup, LoopbackCall, Message, StageEvent, ThreadResources};
+use engine::messages::{
+    CallId, CallModels, CallSetup, LoopbackCall, Message, StageEvent, ThreadResources,
+};
 use engine::transport::loopback::{self, LoopbackClient, LoopbackOutput};
 use engine::transport::webrtc::Certificate;
 use engine_api::{CallConfig, EventSink};
@@ -109,14 +111,17 @@ impl stt::SttStream for ScriptedSttStream {
     fn end_speech(&mut self) {
         let sink = self.1.clone();
         let last = "Could you tell me about the plan for today.";
-        self.0.schedule_after(Duration::from_millis(1), move || sink.send(stt::Event::Final(last.into())));
+        self.0.schedule_after(Duration::from_millis(1), move || {
+            sink.send(stt::Event::Final(last.into()))
+        });
     }
 }
 
 impl llm::Llm for ScriptedModels {
     fn ask(&self, _: llm::Request, sink: Sink<llm::Event>) -> Handle {
         let number = {
-            let mut request_count = self.llm_requests.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut request_count =
+                self.llm_requests.lock().unwrap_or_else(PoisonError::into_inner);
             *request_count += 1;
             *request_count
         };
@@ -136,12 +141,15 @@ impl llm::Llm for ScriptedModels {
 
 impl tts::Tts for ScriptedModels {
     fn speak(&self, request: tts::Request, sink: Sink<tts::Event>) -> Result<Handle, Error> {
-        let samples = (request.text.chars().count() as f64 * SECONDS_PER_CHARACTER * 48_000.0) as usize;
+        let samples =
+            (request.text.chars().count() as f64 * SECONDS_PER_CHARACTER * 48_000.0) as usize;
         let mut at = Duration::from_millis(100);
         for from in (0..samples).step_by(CHUNK_SAMPLES) {
-            let (pcm, sink) = (self.tone[..CHUNK_SAMPLES.min(samples - from)].to_vec(), sink.clone());
-            self.scheduler
-                .schedule_after(at, move || sink.send(tts::Event::Audio { pcm, sample_rate: 48_000 }));
+            let (pcm, sink) =
+                (self.tone[..CHUNK_SAMPLES.min(samples - from)].to_vec(), sink.clone());
+            self.scheduler.schedule_after(at, move || {
+                sink.send(tts::Event::Audio { pcm, sample_rate: 48_000 })
+            });
             at += Duration::from_millis(20);
         }
         self.scheduler.schedule_after(at, move || sink.send(tts::Event::End));
@@ -163,7 +171,12 @@ impl EventSink for NullEventSink {
 struct EnergyVad;
 
 impl Vad for EnergyVad {
-    fn infer(&mut self, _: &mut [&mut NetworkState], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]) {
+    fn infer(
+        &mut self,
+        _: &mut [&mut NetworkState],
+        windows: &[&[f32; WINDOW]],
+        probabilities: &mut [f32],
+    ) {
         for (probability, window) in probabilities.iter_mut().zip(windows) {
             *probability = if window.iter().any(|sample| sample.abs() > 0.02) { 0.9 } else { 0.05 };
         }
@@ -232,13 +245,24 @@ impl Harness {
         } else {
             Box::new(BatchedVad::new(super::hear::vad_network()))
         };
-        assert!(inbox.requests.send(Message::Ready(Box::new(ThreadResources { certificate, vad }))).is_ok());
+        assert!(
+            inbox
+                .requests
+                .send(Message::Ready(Box::new(ThreadResources { certificate, vad })))
+                .is_ok()
+        );
         let scheduler = Scheduler::starting_at(now);
-        let tone = (0..CHUNK_SAMPLES).map(|n| ((n as f64 * 0.0288).sin() * 8_000.0) as i16).collect();
-        let models =
-            Arc::new(ScriptedModels { scheduler: scheduler.clone(), tone, llm_requests: Mutex::default() });
+        let tone =
+            (0..CHUNK_SAMPLES).map(|n| ((n as f64 * 0.0288).sin() * 8_000.0) as i16).collect();
+        let models = Arc::new(ScriptedModels {
+            scheduler: scheduler.clone(),
+            tone,
+            llm_requests: Mutex::default(),
+        });
         let recording = recording::utterances();
-        assert!(recording.iter().all(|utterance| utterance.len() < TURN_FRAMES * FRAME_SAMPLES_16K));
+        assert!(
+            recording.iter().all(|utterance| utterance.len() < TURN_FRAMES * FRAME_SAMPLES_16K)
+        );
         let mut harness = Self {
             media_thread,
             inbox,
@@ -290,8 +314,13 @@ impl Harness {
             tts_fallback: None,
             warnings: Vec::new(),
         };
-        let setup =
-            CallSetup { id: key, config: Arc::new(call), models, poses: None, slot: Slot::for_test() };
+        let setup = CallSetup {
+            id: key,
+            config: Arc::new(call),
+            models,
+            poses: None,
+            slot: Slot::for_test(),
+        };
         let (server_end, client_end) = loopback::pair();
         let setup = Box::new(setup);
         let message = LoopbackCall {
@@ -301,7 +330,8 @@ impl Harness {
             presence: PresenceGuard::default(),
         };
         assert!(self.inbox.requests.send(Message::Loopback(Box::new(message))).is_ok());
-        let mut user = SimulatedUser { client: client_end, next_frame: frame, start_tick: self.ticks };
+        let mut user =
+            SimulatedUser { client: client_end, next_frame: frame, start_tick: self.ticks };
         // Sent ahead, so that the transport never waits for a frame.
         user.send_frame(&self.recording);
         self.users.push(user);
@@ -318,7 +348,10 @@ impl Harness {
         loop {
             self.scheduler.advance(self.now);
             taken += self.run_until_idle();
-            let next = [self.media_thread.wake_at(), self.scheduler.next_due()].into_iter().flatten().min();
+            let next = [self.media_thread.wake_at(), self.scheduler.next_due()]
+                .into_iter()
+                .flatten()
+                .min();
             let Some(next) = next.filter(|at| *at <= end) else { break };
             self.now = next.max(self.now + Duration::from_micros(1));
         }

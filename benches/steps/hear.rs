@@ -149,8 +149,11 @@ fn bench_hearing(c: &mut Criterion<CpuTime>) {
 }
 
 fn bench_vad(c: &mut Criterion<CpuTime>) {
-    let samples: Vec<f32> =
-        recording::utterances().concat().into_iter().map(|sample| f32::from(sample) / 32_768.0).collect();
+    let samples: Vec<f32> = recording::utterances()
+        .concat()
+        .into_iter()
+        .map(|sample| f32::from(sample) / 32_768.0)
+        .collect();
     let windows = samples.as_chunks::<WINDOW>().0;
     let network = vad_network();
     for (name, streams) in
@@ -163,8 +166,9 @@ fn bench_vad(c: &mut Criterion<CpuTime>) {
         let mut infer = || {
             let mut states: Vec<&mut NetworkState> = states.iter_mut().collect();
             // Each stream is at a different position of the recording.
-            let given: Vec<&[f32; WINDOW]> =
-                (0..streams).map(|stream| &windows[(number + stream * 31) % windows.len()]).collect();
+            let given: Vec<&[f32; WINDOW]> = (0..streams)
+                .map(|stream| &windows[(number + stream * 31) % windows.len()])
+                .collect();
             number += 1;
             silero.infer(&mut states, &given, &mut probabilities);
             probabilities[0]

@@ -40,7 +40,8 @@ fn time_playout(speech: &[i16], ducked: bool, count: u64) -> Duration {
     let (mut frame, mut reports) = ([0; FRAME_SAMPLES_48K], Vec::with_capacity(8));
     let mut total = Duration::ZERO;
     for number in 0..count.div_ceil(FRAMES_PER_SEGMENT as u64) {
-        let frames = (count - number * FRAMES_PER_SEGMENT as u64).min(FRAMES_PER_SEGMENT as u64) as usize;
+        let frames =
+            (count - number * FRAMES_PER_SEGMENT as u64).min(FRAMES_PER_SEGMENT as u64) as usize;
         // The TTS thread allocates them.
         let mut chunks: Vec<Vec<i16>> = speech
             .chunks(FRAMES_PER_CHUNK * FRAME_SAMPLES_48K)

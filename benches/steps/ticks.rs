@@ -28,7 +28,10 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
             group.bench_function(name, |b| b.iter_custom(&mut work));
         }
         let share = harness.as_ref().and_then(|harness| harness.speech_share.share());
-        assert!(share.is_none_or(|share| (0.4..0.6).contains(&share)), "agents spoke {share:?} of the time");
+        assert!(
+            share.is_none_or(|share| (0.4..0.6).contains(&share)),
+            "agents spoke {share:?} of the time"
+        );
     }
     group.finish();
 }

@@ -57,7 +57,8 @@ impl ConnectedPair {
         let (offer, pending) = api.apply().expect("an offer");
         let local = [LocalCandidate { address: SERVER_ADDRESS, protocol: Protocol::Udp }];
         let (server, answer) =
-            PeerConnection::accept(&offer.to_sdp_string(), &local, &certificate, now).expect("a good offer");
+            PeerConnection::accept(&offer.to_sdp_string(), &local, &certificate, now)
+                .expect("a good offer");
         let answer = SdpAnswer::from_sdp_string(&answer).expect("an answer");
         client.sdp_api().accept_answer(pending, answer).expect("a good answer");
         let sent = Vec::with_capacity(1_024);
@@ -108,8 +109,9 @@ impl ConnectedPair {
     /// Delivers the server's datagrams to the client, and the client's datagrams to the server.
     fn exchange(&mut self) {
         for (at, datagram) in self.in_flight.drain(..) {
-            let receive = Receive::new(Protocol::Udp, SERVER_ADDRESS, CLIENT_ADDRESS, &datagram.contents)
-                .expect("a datagram");
+            let receive =
+                Receive::new(Protocol::Udp, SERVER_ADDRESS, CLIENT_ADDRESS, &datagram.contents)
+                    .expect("a datagram");
             let taken = self.client.handle_input(Input::Receive(at, receive));
             assert!(taken.is_ok(), "the client is alive");
         }
@@ -166,7 +168,8 @@ impl ConnectedPair {
     fn time_receive(&mut self, packets: &[Vec<u8>], mut count: u64) -> Duration {
         let mut total = Duration::ZERO;
         while count > 0 {
-            let part = count.min((MEASURED_STRETCH.as_millis() / AUDIO_INTERVAL.as_millis()) as u64);
+            let part =
+                count.min((MEASURED_STRETCH.as_millis() / AUDIO_INTERVAL.as_millis()) as u64);
             count -= part;
             let mut datagrams = Vec::new();
             for _ in 0..part {
@@ -174,8 +177,11 @@ impl ConnectedPair {
                 let number = self.elapsed_ms() / AUDIO_INTERVAL.as_millis() as u64;
                 let stamp = MediaTime::new(self.elapsed_ms() * 48, Frequency::FORTY_EIGHT_KHZ);
                 let writer = self.client.writer(self.audio_mid).expect("a track");
-                let opus =
-                    writer.payload_params().find(|p| p.spec().codec == Codec::Opus).expect("Opus").pt();
+                let opus = writer
+                    .payload_params()
+                    .find(|p| p.spec().codec == Codec::Opus)
+                    .expect("Opus")
+                    .pt();
                 let packet = packets[number as usize % packets.len()].as_slice();
                 writer.write(opus, self.now, stamp, packet).expect("a packet");
                 datagrams.extend(self.poll_client());

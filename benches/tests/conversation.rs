@@ -26,7 +26,8 @@ fn drain_outputs(conversation: &mut Conversation) -> Vec<Output> {
 
 /// A call in which the agent speaks a long segment; returns that segment too.
 fn speaking_conversation(at: &mut Time) -> (Conversation, SegmentId) {
-    let settings = Settings { echo_warmup: 0.0, max_call_duration: None, ..Settings::product_defaults() };
+    let settings =
+        Settings { echo_warmup: 0.0, max_call_duration: None, ..Settings::product_defaults() };
     let mut conversation = Conversation::new(settings.to_spec().unwrap());
     let mut now = 0.0;
     let mut feed = |conversation: &mut Conversation, input, after| {
@@ -47,16 +48,19 @@ fn speaking_conversation(at: &mut Time) -> (Conversation, SegmentId) {
     );
     let generation = outputs
         .iter()
-        .find_map(|o| if let Output::RequestLlm(request) = o { Some(request.generation) } else { None })
+        .find_map(
+            |o| if let Output::RequestLlm(request) = o { Some(request.generation) } else { None },
+        )
         .unwrap();
     let llm = |event| Input::Llm { generation, event };
-    let story = "Once upon a time there was a dog who lived in a house by the sea with a very old man.";
+    let story =
+        "Once upon a time there was a dog who lived in a house by the sea with a very old man.";
     feed(&mut conversation, llm(LlmEvent::Text(story.into())), 0.1);
     feed(&mut conversation, llm(LlmEvent::End { prompt_tokens: 1, completion_tokens: 1 }), 0.1);
     let outputs = feed(&mut conversation, Input::Tick, 0.5);
-    let synthesized = outputs
-        .iter()
-        .find_map(|o| if let Output::Synthesize(request) = o { Some(request.segment) } else { None });
+    let synthesized = outputs.iter().find_map(|o| {
+        if let Output::Synthesize(request) = o { Some(request.segment) } else { None }
+    });
     let segment = synthesized.expect("the commit asks for the prepared words");
     feed(
         &mut conversation,
@@ -84,7 +88,8 @@ fn a_tick_while_the_agent_speaks_allocates_nothing() {
         }
         let before = thread_allocations().calls;
         conversation.handle(Input::Tick, now);
-        conversation.handle(Input::Playout { segment, event: PlayoutEvent::Progress(position) }, now);
+        conversation
+            .handle(Input::Playout { segment, event: PlayoutEvent::Progress(position) }, now);
         assert!(conversation.poll_timeout().is_some());
         assert!(conversation.poll().is_none(), "at {now}");
         allocations += thread_allocations().calls - before;
@@ -128,7 +133,8 @@ fn a_conversation_fits_in_sixteen_kibibytes() {
     let hour = simulated_call::call_inputs(TURNS_PER_HOUR);
     // Of the history: the number of items and the bytes of their text. `copies` holds the emitted
     // items, so it contains the text a second time.
-    let (mut items, mut words, mut copies) = (0_usize, 0, Vec::with_capacity(4 * TURNS_PER_HOUR as usize));
+    let (mut items, mut words, mut copies) =
+        (0_usize, 0, Vec::with_capacity(4 * TURNS_PER_HOUR as usize));
     let (mut max_heap, mut min_heap) = (0, i64::MAX);
     let before = thread_allocations().bytes;
     let mut conversation = Conversation::new(simulated_call::call_spec());
@@ -147,8 +153,9 @@ fn a_conversation_fits_in_sixteen_kibibytes() {
         // An item in its `Arc`, and the list of items, whose capacity doubles.
         let item = size_of::<HistoryItem>() + 2 * size_of::<usize>();
         let slot = size_of::<(Arc<HistoryItem>, Option<GenerationId>)>();
-        let history =
-            items * item + words + if items == 0 { 0 } else { items.next_power_of_two().max(4) * slot };
+        let history = items * item
+            + words
+            + if items == 0 { 0 } else { items.next_power_of_two().max(4) * slot };
         let heap = thread_allocations().bytes - before - (words + history) as i64;
         max_heap = max_heap.max(heap);
         min_heap = min_heap.min(heap);
@@ -158,7 +165,10 @@ fn a_conversation_fits_in_sixteen_kibibytes() {
         "{itself} bytes in itself, {min_heap} to {max_heap} on the heap beside {items} items of history with {words} bytes of words"
     );
     assert!(max_heap + itself <= 16 << 10, "{max_heap} bytes on the heap, {itself} in itself");
-    assert!(items > 700 && min_heap >= 0, "the history is smaller than it was taken for: {min_heap}");
+    assert!(
+        items > 700 && min_heap >= 0,
+        "the history is smaller than it was taken for: {min_heap}"
+    );
 }
 
 /// The minimum over several runs: other programs can only add time.

@@ -28,8 +28,9 @@ impl PseudoRandom {
     /// often.
     fn word(&mut self) -> String {
         const SYLLABLES: [&str; 28] = [
-            "ba", "ke", "lo", "mi", "nu", "ra", "se", "ti", "vo", "zu", "dar", "fen", "gil", "hon", "jur",
-            "kas", "lem", "pir", "tos", "wen", "bri", "cla", "dro", "fle", "gra", "pla", "sto", "tre",
+            "ba", "ke", "lo", "mi", "nu", "ra", "se", "ti", "vo", "zu", "dar", "fen", "gil", "hon",
+            "jur", "kas", "lem", "pir", "tos", "wen", "bri", "cla", "dro", "fle", "gra", "pla",
+            "sto", "tre",
         ];
         let mut rank = (20_000_f32.powf(self.next_f32()) - 1.0) as usize;
         let mut word = String::new();
@@ -83,10 +84,12 @@ fn ten_thousand_chunks_are_searched_in_ten_milliseconds() {
     // The query contains one misspelt word, which is compared with the whole vocabulary.
     let queries: Vec<String> =
         (0..QUERY_COUNT).map(|_| format!("{} {}x", random.text(9), random.word())).collect();
-    let query_embeddings: Vec<Embedding> = (0..QUERY_COUNT).filter_map(|_| random.embedding()).collect();
+    let query_embeddings: Vec<Embedding> =
+        (0..QUERY_COUNT).filter_map(|_| random.embedding()).collect();
     let words = search_times(|i| index.search(&queries[i as usize], 4).len());
-    let fused =
-        search_times(|i| index.hybrid_search(&queries[i as usize], &query_embeddings[i as usize], 4).len());
+    let fused = search_times(|i| {
+        index.hybrid_search(&queries[i as usize], &query_embeddings[i as usize], 4).len()
+    });
     eprintln!(
         "by words: median {:?}, p95 {:?}; by words and meaning: median {:?}, p95 {:?}",
         words.0, words.1, fused.0, fused.1

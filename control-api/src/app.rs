@@ -32,8 +32,15 @@ const DEFAULT_WORKSPACE_NAME: &str = "default";
 /// Files of the data folder that only their owner may read. SQLite gives its other files the mode
 /// of the first one.
 #[cfg(unix)]
-const PRIVATE_FILES: [&str; 7] =
-    ["lock", "secrets.key", "server.id", "tokens.key", "visavis.db", "visavis.db-shm", "visavis.db-wal"];
+const PRIVATE_FILES: [&str; 7] = [
+    "lock",
+    "secrets.key",
+    "server.id",
+    "tokens.key",
+    "visavis.db",
+    "visavis.db-shm",
+    "visavis.db-wal",
+];
 /// Number of commits that a slow reader of events may lag behind before it reads the store again.
 const COMMIT_CHANNEL_CAPACITY: usize = 1024;
 
@@ -172,17 +179,21 @@ impl App {
         let server_id: Arc<str> = load_server_id(&data.join("server.id")).map_err(fail)?.into();
         let mut store = open_store(&data, config.database_url.as_deref()).await?;
         store.crash_hook = config.crash_hook;
-        let known = store.get_or_insert_setting("keys", &vault::fingerprint(&keys.concat())).await?;
+        let known =
+            store.get_or_insert_setting("keys", &vault::fingerprint(&keys.concat())).await?;
         if known != vault::fingerprint(&keys.concat()) {
             return Err(OpenError::KeyMismatch(data));
         }
         let mut tx = store.begin_write().await?;
-        let (workspace, _) = store::api_key::get_or_create_workspace(&mut tx, DEFAULT_WORKSPACE_NAME).await?;
+        let (workspace, _) =
+            store::api_key::get_or_create_workspace(&mut tx, DEFAULT_WORKSPACE_NAME).await?;
         tx.commit().await?;
         let offer_time = config.timeouts.offer;
         let this = std::env::current_exe().map_err(fail)?;
-        let extractor =
-            config.extract_command.clone().unwrap_or_else(|| vec![this.clone().into(), "extract".into()]);
+        let extractor = config
+            .extract_command
+            .clone()
+            .unwrap_or_else(|| vec![this.clone().into(), "extract".into()]);
         let baker = config.bake_command.clone().unwrap_or_else(|| vec![this.into()]);
         let limits = RateLimits {
             keys: RateLimit::new(config.limits.per_key),
@@ -192,8 +203,10 @@ impl App {
         let (events, events_queue) = event_queue::channel();
         let (outbox, outbox_queue) = mpsc::unbounded_channel();
         let (callbacks, callback_queue) = mpsc::unbounded_channel();
-        let meaning =
-            config.embeddings.clone().map(|to| Arc::new(QueryEmbedder::new(EmbeddingClient::new(to, &net))));
+        let meaning = config
+            .embeddings
+            .clone()
+            .map(|to| Arc::new(QueryEmbedder::new(EmbeddingClient::new(to, &net))));
         let commits = broadcast::Sender::new(COMMIT_CHANNEL_CAPACITY);
         let connections = Arc::<Connections>::default();
         let event_storage = EventStorage {

@@ -10,13 +10,17 @@ use crate::store::{DatabaseLocation, Store};
 ///
 /// # Errors
 /// The database cannot be used.
-pub async fn failed_events(data: &Path, database_url: Option<&str>) -> Result<Option<u64>, OpenError> {
+pub async fn failed_events(
+    data: &Path,
+    database_url: Option<&str>,
+) -> Result<Option<u64>, OpenError> {
     let file = app::database_file(data);
     if database_url.is_none() && !file.exists() {
         return Ok(None);
     }
-    let count =
-        Store::count_failed_events(database_url.map_or(DatabaseLocation::File(&file), DatabaseLocation::Url))
-            .await?;
+    let count = Store::count_failed_events(
+        database_url.map_or(DatabaseLocation::File(&file), DatabaseLocation::Url),
+    )
+    .await?;
     Ok(Some(u64::try_from(count).unwrap_or(0)))
 }

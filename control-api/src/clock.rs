@@ -23,7 +23,8 @@ pub(crate) fn to_micros(span: Duration) -> Micros {
 
 /// ISO 8601 in UTC with milliseconds, such as `2026-11-21T12:55:46.817Z`.
 pub(crate) fn to_iso8601(at: Micros) -> String {
-    let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+    let format =
+        format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
     OffsetDateTime::from_unix_timestamp_nanos(i128::from(at) * 1000)
         .ok()
         .and_then(|t| t.format(&format).ok())
@@ -73,7 +74,10 @@ mod tests {
     #[test]
     fn instants_are_written_in_utc_with_milliseconds() {
         assert_eq!(to_iso8601(1_795_265_746_817_999), "2026-11-21T12:55:46.817Z");
-        assert_eq!(parse_date("2026-11-21").map(to_iso8601).as_deref(), Some("2026-11-21T00:00:00.000Z"));
+        assert_eq!(
+            parse_date("2026-11-21").map(to_iso8601).as_deref(),
+            Some("2026-11-21T00:00:00.000Z")
+        );
         assert_eq!(parse_date("2026-02-30"), None);
         assert_eq!(parse_date("today"), None);
         assert_eq!(

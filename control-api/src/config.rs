@@ -264,8 +264,9 @@ impl FromStr for Network {
     fn from_str(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-        net.map(Self)
-            .map_err(|_| format!("\"{text}\" is neither an address nor a range such as \"10.0.0.0/8\""))
+        net.map(Self).map_err(|_| {
+            format!("\"{text}\" is neither an address nor a range such as \"10.0.0.0/8\"")
+        })
     }
 }
 

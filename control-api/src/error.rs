@@ -177,7 +177,11 @@ impl ErrorText {
             "DELETE" => self.delete,
             _ => return error,
         };
-        if let ApiError::Internal(_, cause) = error { ApiError::Internal(text, cause) } else { error }
+        if let ApiError::Internal(_, cause) = error {
+            ApiError::Internal(text, cause)
+        } else {
+            error
+        }
     }
 }
 
@@ -220,9 +224,10 @@ impl IntoResponse for ApiError {
             Self::Unauthorized => {
                 (StatusCode::UNAUTHORIZED, error("Unauthorized: not a valid authorization api key"))
             }
-            Self::Invalid(details) => {
-                (StatusCode::BAD_REQUEST, json!(InvalidBody { error: "Invalid request body", details }))
-            }
+            Self::Invalid(details) => (
+                StatusCode::BAD_REQUEST,
+                json!(InvalidBody { error: "Invalid request body", details }),
+            ),
             Self::BadRequest(text) => (StatusCode::BAD_REQUEST, error(text)),
             Self::NotFound(what) => (StatusCode::NOT_FOUND, what.not_found_body()),
             // Not JSON; see below.
@@ -230,12 +235,17 @@ impl IntoResponse for ApiError {
             Self::Forbidden(text) => (StatusCode::FORBIDDEN, error(text)),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, error("Method not allowed")),
             Self::NotAcceptable(text) => (StatusCode::NOT_ACCEPTABLE, error(text)),
-            Self::RequestTimeout => (StatusCode::REQUEST_TIMEOUT, error("Request body was not sent in time")),
-            Self::Conflict(text) => (StatusCode::CONFLICT, error(text)),
-            Self::PayloadTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, error("Request body is too large")),
-            Self::UnsupportedMediaType(wanted) => {
-                (StatusCode::UNSUPPORTED_MEDIA_TYPE, error(&format!("Content-Type must be {wanted}")))
+            Self::RequestTimeout => {
+                (StatusCode::REQUEST_TIMEOUT, error("Request body was not sent in time"))
             }
+            Self::Conflict(text) => (StatusCode::CONFLICT, error(text)),
+            Self::PayloadTooLarge => {
+                (StatusCode::PAYLOAD_TOO_LARGE, error("Request body is too large"))
+            }
+            Self::UnsupportedMediaType(wanted) => (
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                error(&format!("Content-Type must be {wanted}")),
+            ),
             Self::UnknownHost => (StatusCode::MISDIRECTED_REQUEST, error("Unknown host")),
             Self::RateLimited(_) => (StatusCode::TOO_MANY_REQUESTS, error("Too many requests")),
             Self::QueueFull(reason) => {
@@ -248,18 +258,26 @@ impl IntoResponse for ApiError {
                     details: &[FieldError { field: (*field).into(), reason: reason.clone() }],
                 }),
             ),
-            Self::NoCapacity(reason) => (StatusCode::SERVICE_UNAVAILABLE, with_reason("No capacity", reason)),
+            Self::NoCapacity(reason) => {
+                (StatusCode::SERVICE_UNAVAILABLE, with_reason("No capacity", reason))
+            }
             Self::StoreUnwritable(cause) | Self::StoreOutage(cause) => {
                 tracing::warn!(%cause, "write request rejected");
-                (StatusCode::SERVICE_UNAVAILABLE, with_reason("Service unavailable", STORE_UNWRITABLE))
+                (
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    with_reason("Service unavailable", STORE_UNWRITABLE),
+                )
             }
             Self::Internal(text, cause) => {
                 tracing::error!(%cause, "{text}");
                 (StatusCode::INTERNAL_SERVER_ERROR, error(text))
             }
         };
-        let outage =
-            if let Self::StoreOutage(cause) = &self { Some(StoreOutage(cause.clone())) } else { None };
+        let outage = if let Self::StoreOutage(cause) = &self {
+            Some(StoreOutage(cause.clone()))
+        } else {
+            None
+        };
         if matches!(self, Self::MeetingRefused) {
             return (status, "Unable to create agent request.").into_response();
         }
@@ -271,9 +289,16 @@ impl IntoResponse for ApiError {
         match self {
             Self::RateLimited(quota) => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(quota.retry_after));
-                headers.insert(HeaderName::from_static("ratelimit-limit"), HeaderValue::from(quota.limit));
-                headers.insert(HeaderName::from_static("ratelimit-remaining"), HeaderValue::from(0));
-                headers.insert(HeaderName::from_static("ratelimit-reset"), HeaderValue::from(quota.reset));
+                headers.insert(
+                    HeaderName::from_static("ratelimit-limit"),
+                    HeaderValue::from(quota.limit),
+                );
+                headers
+                    .insert(HeaderName::from_static("ratelimit-remaining"), HeaderValue::from(0));
+                headers.insert(
+                    HeaderName::from_static("ratelimit-reset"),
+                    HeaderValue::from(quota.reset),
+                );
             }
             Self::RequestTimeout => {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -21,8 +21,16 @@ type Outcome = Result<(Value, Value), ApiError>;
 
 /// Values that replace a part of the body, one at a time. `None` removes it.
 fn replacements() -> Vec<Option<Value>> {
-    let values =
-        [json!(null), json!(""), json!("x"), json!(7), json!(-1.5), json!(true), json!([]), json!({})];
+    let values = [
+        json!(null),
+        json!(""),
+        json!("x"),
+        json!(7),
+        json!(-1.5),
+        json!(true),
+        json!([]),
+        json!({}),
+    ];
     std::iter::once(None).chain(values.map(Some)).collect()
 }
 
@@ -35,7 +43,9 @@ fn pointers(value: &Value, pointer: &str, found: &mut Vec<String>) {
     };
     match value {
         Value::Object(map) => map.iter().for_each(|(name, part)| add(name, part)),
-        Value::Array(items) => items.iter().enumerate().for_each(|(i, part)| add(&i.to_string(), part)),
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(i, part)| add(&i.to_string(), part))
+        }
         _ => {}
     }
 }
@@ -131,7 +141,12 @@ fn compare(name: &str, text: &str) {
         .filter(|(before, now)| before != now)
         .map(|(before, now)| format!("before: {before}\n   now: {now}"))
         .collect();
-    assert!(differences.is_empty(), "{name}: {} differ\n{}", differences.len(), differences.join("\n"));
+    assert!(
+        differences.is_empty(),
+        "{name}: {} differ\n{}",
+        differences.len(),
+        differences.join("\n")
+    );
     assert_eq!(golden.lines().count(), text.lines().count());
 }
 
@@ -184,8 +199,11 @@ fn agent_body() -> Value {
 }
 
 fn parse_agent<D: AgentDocument>(body: Value) -> Outcome {
-    let stock =
-        [StockAvatar { avatar_key_id: "ada".into(), avatar_name: "Ada".into(), ..StockAvatar::default() }];
+    let stock = [StockAvatar {
+        avatar_key_id: "ada".into(),
+        avatar_name: "Ada".into(),
+        ..StockAvatar::default()
+    }];
     let old = AvatarSecrets { stt: Some("old-stt".into()), ..AvatarSecrets::default() };
     let old = AgentSecrets { webhook: "whsec_old".into(), avatars: vec![old] };
     let parsed = parse::<D>(body, &stock, Some(&old))?;

@@ -39,7 +39,11 @@ async fn open(data: &Path, database_url: Option<&str>) -> Result<Store, OpenErro
 ///
 /// # Errors
 /// The data folder or its database cannot be used.
-pub async fn create(data: &Path, database_url: Option<&str>, workspace: &str) -> Result<String, OpenError> {
+pub async fn create(
+    data: &Path,
+    database_url: Option<&str>,
+    workspace: &str,
+) -> Result<String, OpenError> {
     create_scoped(data, database_url, workspace, Scope::Administer).await
 }
 

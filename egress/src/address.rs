@@ -123,9 +123,13 @@ mod tests {
         ] {
             assert_eq!(class_of(text), AddressClass::Public, "{text}");
         }
-        for text in
-            ["2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::8.8.8.8", "2002:0808:0808::1", "2a00:1450::1"]
-        {
+        for text in [
+            "2606:4700::1111",
+            "::ffff:8.8.8.8",
+            "64:ff9b::8.8.8.8",
+            "2002:0808:0808::1",
+            "2a00:1450::1",
+        ] {
             assert_eq!(class_of(text), AddressClass::Public, "{text}");
         }
     }

@@ -105,12 +105,15 @@ impl Request {
     /// [`Error::Invalid`] for names and values that HTTP does not allow (CR, LF), and for
     /// [`FRAMING_HEADERS`].
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, Error> {
-        let bad = || Error::Invalid(format!("bad header {:?}", name.chars().take(64).collect::<String>()));
+        let bad = || {
+            Error::Invalid(format!("bad header {:?}", name.chars().take(64).collect::<String>()))
+        };
         let header = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| bad())?;
         if FRAMING_HEADERS.contains(&header.as_str()) {
             return Err(bad());
         }
-        let mut value = HeaderValue::from_str(value.trim_matches([' ', '\t'])).map_err(|_| bad())?;
+        let mut value =
+            HeaderValue::from_str(value.trim_matches([' ', '\t'])).map_err(|_| bad())?;
         value.set_sensitive(true);
         self.headers.retain(|(known, _)| *known != header);
         self.headers.push((header, value));
@@ -193,8 +196,9 @@ impl Client {
     /// # Errors
     /// As [`Client::new`].
     pub fn with_lookup(policy: Policy, lookup: Lookup) -> Result<Self, Error> {
-        let build =
-            |allow_private| build_client(CheckedResolver { lookup: Arc::clone(&lookup), allow_private });
+        let build = |allow_private| {
+            build_client(CheckedResolver { lookup: Arc::clone(&lookup), allow_private })
+        };
         Ok(Self {
             guarded: build(policy.allow_private)?,
             trusted: build(true)?,
@@ -307,7 +311,9 @@ impl Response {
     /// Errors of the connection.
     pub async fn body(mut self) -> Result<Body, Error> {
         let mut bytes = Vec::new();
-        while let Some(chunk) = self.inner.chunk().await.map_err(|e| classify_error(&self.host, &e))? {
+        while let Some(chunk) =
+            self.inner.chunk().await.map_err(|e| classify_error(&self.host, &e))?
+        {
             let room = self.remaining - bytes.len();
             bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
             if chunk.len() > room {
@@ -380,7 +386,8 @@ impl Resolve for CheckedResolver {
                 return Err(ForbiddenAddress.into());
             }
             // Port 0 stands for the port of the URL.
-            let addresses: Addrs = Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0)));
+            let addresses: Addrs =
+                Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0)));
             Ok(addresses)
         })
     }
@@ -403,7 +410,10 @@ fn build_client(resolver: CheckedResolver) -> Result<reqwest::Client, Error> {
     // Without CA certificates, the system's verifier cannot be created. The client then works
     // without https.
     let no_tls = |_| builder().tls_certs_only([]).build();
-    builder().build().or_else(no_tls).map_err(|e| Error::Connection(format!("no TLS: {}", root_cause(&e))))
+    builder()
+        .build()
+        .or_else(no_tls)
+        .map_err(|e| Error::Connection(format!("no TLS: {}", root_cause(&e))))
 }
 
 /// Converts `error` for a reader who must not learn the URL.

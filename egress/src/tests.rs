@@ -44,7 +44,10 @@ fn permissive_client() -> Client {
 
 /// A client whose resolver returns these answers in turn, repeats the last one, and counts its
 /// calls.
-fn client_resolving_to(allow_private: bool, answers: Vec<Vec<IpAddr>>) -> (Client, Arc<AtomicUsize>) {
+fn client_resolving_to(
+    allow_private: bool,
+    answers: Vec<Vec<IpAddr>>,
+) -> (Client, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&calls);
     let lookup: Lookup = Arc::new(move |_| {
@@ -93,9 +96,14 @@ async fn metadata_services_are_refused_even_where_everything_else_is_trusted() {
 
 #[tokio::test]
 async fn a_name_with_one_private_address_is_refused_whole() {
-    let (client, _) =
-        client_resolving_to(false, vec![vec!["93.184.216.34".parse().unwrap(), "10.0.0.1".parse().unwrap()]]);
-    assert_eq!(client.send(get("http://mixed.example/")).await.unwrap_err(), Error::ForbiddenAddress);
+    let (client, _) = client_resolving_to(
+        false,
+        vec![vec!["93.184.216.34".parse().unwrap(), "10.0.0.1".parse().unwrap()]],
+    );
+    assert_eq!(
+        client.send(get("http://mixed.example/")).await.unwrap_err(),
+        Error::ForbiddenAddress
+    );
 }
 
 #[tokio::test]
@@ -104,7 +112,10 @@ async fn trusted_requests_reach_private_targets_under_a_strict_policy() {
     let client = Client::new(Policy::default()).unwrap();
     let url = format!("http://localhost:{port}/");
     assert_eq!(client.send(get(&url)).await.unwrap_err(), Error::ForbiddenAddress);
-    assert_eq!(client.trusted().send(get(&url)).await.unwrap().body().await.unwrap().text(), "here");
+    assert_eq!(
+        client.trusted().send(get(&url)).await.unwrap().body().await.unwrap().text(),
+        "here"
+    );
     // An open connection of the trusted client does not bypass the policy.
     assert_eq!(client.send(get(&url)).await.unwrap_err(), Error::ForbiddenAddress);
 }
@@ -137,9 +148,11 @@ async fn a_kept_connection_is_used_again_and_a_new_one_is_checked_again() {
 async fn redirects_are_answers_like_any_other() {
     let port = serve(|stream, head| {
         assert!(!head.starts_with("GET /secret"), "the redirect was followed");
-        write!(stream, "HTTP/1.1 302 Found\r\nlocation: /secret\r\ncontent-length: 0\r\n\r\n").unwrap();
+        write!(stream, "HTTP/1.1 302 Found\r\nlocation: /secret\r\ncontent-length: 0\r\n\r\n")
+            .unwrap();
     });
-    let response = permissive_client().send(get(&format!("http://127.0.0.1:{port}/"))).await.unwrap();
+    let response =
+        permissive_client().send(get(&format!("http://127.0.0.1:{port}/"))).await.unwrap();
     assert_eq!((response.status(), response.header("location")), (302, Some("/secret")));
     assert!(!response.is_success());
 }
@@ -179,12 +192,15 @@ async fn long_answers_are_cut_or_refused() {
 async fn pieces_arrive_while_the_answer_is_still_being_written() {
     let (go, wait) = mpsc::channel::<()>();
     let port = serve(move |stream, _| {
-        write!(stream, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n").unwrap();
+        write!(stream, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n")
+            .unwrap();
         wait.recv().unwrap();
         write!(stream, "3\r\ntwo\r\n0\r\n\r\n").unwrap();
     });
-    let mut response =
-        permissive_client().send(get(&format!("http://127.0.0.1:{port}/")).timeout(None)).await.unwrap();
+    let mut response = permissive_client()
+        .send(get(&format!("http://127.0.0.1:{port}/")).timeout(None))
+        .await
+        .unwrap();
     assert_eq!(response.chunk().await.unwrap().unwrap(), "one");
     go.send(()).unwrap();
     assert_eq!(response.chunk().await.unwrap().unwrap(), "two");
@@ -197,7 +213,8 @@ async fn an_answer_that_breaks_off_is_broken() {
         write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf").unwrap();
         stream.shutdown(std::net::Shutdown::Both).unwrap();
     });
-    let response = permissive_client().send(get(&format!("http://127.0.0.1:{port}/"))).await.unwrap();
+    let response =
+        permissive_client().send(get(&format!("http://127.0.0.1:{port}/"))).await.unwrap();
     assert!(matches!(response.body().await, Err(Error::Connection(_))));
 }
 
@@ -217,7 +234,9 @@ async fn errors_name_the_host_and_no_more() {
 
 #[test]
 fn only_http_and_clean_headers_are_taken() {
-    for url in ["ftp://example.com/", "file:///etc/passwd", "javascript:alert(1)", "no url", "http://"] {
+    for url in
+        ["ftp://example.com/", "file:///etc/passwd", "javascript:alert(1)", "no url", "http://"]
+    {
         assert!(matches!(Request::new(Method::GET, url), Err(Error::Invalid(_))), "{url}");
     }
     for (name, value) in [

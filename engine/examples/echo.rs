@@ -1,6 +1,7 @@
-//! A peer for other WebRTC stacks to prove the transport against, driven by `engine/tests/peers.py`: it sends the user's voice back,
-//! plays a VP8 clip, and answers on the data channel. `echo CLIP.ivf`; one line of JSON on stdin per offer, one on stdout per
-//! answer: `{"sdp", "transport": "udp" | "tcp"}` → `{"sdp"}` or `{"error"}`.
+//! A peer for other WebRTC stacks to prove the transport against, driven by
+//! `engine/tests/peers.py`: it sends the user's voice back, plays a VP8 clip, and answers on the
+//! data channel. `echo CLIP.ivf`; one line of JSON on stdin per offer, one on stdout per answer:
+//! `{"sdp", "transport": "udp" | "tcp"}` → `{"sdp"}` or `{"error"}`.
 #![allow(clippy::disallowed_methods)] // an example has no engine whose clock and threads it could use
 
 use std::collections::HashMap;
@@ -47,8 +48,10 @@ fn read_ivf(path: &str) -> std::io::Result<Vec<Bytes>> {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let frames = read_ivf(&std::env::args().nth(1).ok_or("usage: echo CLIP.ivf")?)?;
     let certificate = Certificate::generate().ok_or("cannot generate a certificate")?;
-    let mut socket =
-        Socket::bind(&SocketConfig { host_addresses: host_addresses(true), ..SocketConfig::default() })?;
+    let mut socket = Socket::bind(&SocketConfig {
+        host_addresses: host_addresses(true),
+        ..SocketConfig::default()
+    })?;
     let mut poll = Poll::new()?;
     poll.registry().register(&mut socket, Token(0), Interest::READABLE)?;
     let waker = Arc::new(Waker::new(poll.registry(), Token(1))?);
@@ -70,7 +73,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let known_ufrags = ufrags.clone();
     std::thread::spawn(move || {
         let deliver = |ufrag: &str, datagram| {
-            let ours = known_ufrags.lock().is_ok_and(|ufrags| ufrags.iter().any(|name| name == ufrag));
+            let ours =
+                known_ufrags.lock().is_ok_and(|ufrags| ufrags.iter().any(|name| name == ufrag));
             ours && datagrams.try_send(datagram).is_ok() && waker.wake().is_ok()
         };
         tcp.run(Instant::now, deliver)
@@ -83,7 +87,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut tick = start;
     loop {
         let now = Instant::now();
-        let due = calls.values().map(|call| call.connection.timeout()).min().unwrap_or(tick).min(tick);
+        let due =
+            calls.values().map(|call| call.connection.timeout()).min().unwrap_or(tick).min(tick);
         poll.poll(&mut events, Some(due.saturating_duration_since(now)))?;
         let now = Instant::now();
         let mut receive = |proto, source, destination, datagram: &[u8]| {
@@ -93,7 +98,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 demux.learn_address(source, id);
             }
         };
-        while socket.receive(|source, to, datagram| receive(Protocol::Udp, source, to, datagram))?.1 {}
+        while socket.receive(|source, to, datagram| receive(Protocol::Udp, source, to, datagram))?.1
+        {
+        }
         for datagram in over_tcp.try_iter() {
             receive(Protocol::Tcp, datagram.source, datagram.destination, &datagram.contents);
         }
@@ -110,7 +117,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 Ok((connection, sdp)) => {
                     let id = calls.len();
                     demux.insert(connection.ufrag(), id);
-                    ufrags.lock().map_err(|_| "a thread failed")?.push(connection.ufrag().to_owned());
+                    ufrags
+                        .lock()
+                        .map_err(|_| "a thread failed")?
+                        .push(connection.ufrag().to_owned());
                     calls.insert(
                         id,
                         EchoCall {
@@ -175,7 +185,9 @@ impl EchoCall {
             TransportEvent::BandwidthEstimate(bits) => {
                 self.connection.send_text(now, json!({ "bandwidth": bits }).to_string())
             }
-            TransportEvent::ChannelOpen | TransportEvent::Closed | TransportEvent::PacketLoss(_) => {}
+            TransportEvent::ChannelOpen
+            | TransportEvent::Closed
+            | TransportEvent::PacketLoss(_) => {}
         }
     }
 
@@ -208,16 +220,22 @@ impl EchoCall {
             let stamp = self.next_audio * 960;
             match self.echoes.pop_front() {
                 Some(packet) => self.connection.send_audio(now, stamp, false, &packet),
-                None => {
-                    self.connection.send_audio(now, stamp, false, self.silence_encoder.encode(&[0; 960])?)
-                }
+                None => self.connection.send_audio(
+                    now,
+                    stamp,
+                    false,
+                    self.silence_encoder.encode(&[0; 960])?,
+                ),
             }
             self.next_audio += 1;
         }
         while self.next_video * 40_000 <= elapsed {
             let key = self.next_frame == 0;
-            let frame =
-                VideoFrame { payload: frames[self.next_frame].clone(), is_key_frame: key, base_layer: true };
+            let frame = VideoFrame {
+                payload: frames[self.next_frame].clone(),
+                is_key_frame: key,
+                base_layer: true,
+            };
             self.connection.send_video(now, self.next_video * 3600, &frame);
             self.next_frame = (self.next_frame + 1) % frames.len();
             self.next_video += 1;

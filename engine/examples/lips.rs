@@ -28,8 +28,9 @@ fn main() -> Result<(), BoxError> {
 }
 
 fn list_entries(folder: &Path) -> Result<Vec<PathBuf>, BoxError> {
-    let mut all =
-        std::fs::read_dir(folder)?.map(|e| Ok(e?.path())).collect::<Result<Vec<_>, std::io::Error>>()?;
+    let mut all = std::fs::read_dir(folder)?
+        .map(|e| Ok(e?.path()))
+        .collect::<Result<Vec<_>, std::io::Error>>()?;
     all.sort();
     Ok(all)
 }
@@ -46,7 +47,8 @@ fn score_voice(voice: &Path) -> Result<Value, BoxError> {
         let about: Recording = serde_json::from_slice(&std::fs::read(file)?)?;
         let bytes = std::fs::read(file.with_extension("pcm"))?;
         let pcm: Vec<i16> = bytes.as_chunks().0.iter().map(|b| i16::from_le_bytes(*b)).collect();
-        let spoken: Vec<Phone> = about.phones.into_iter().map(|(name, end)| Phone { name, end }).collect();
+        let spoken: Vec<Phone> =
+            about.phones.into_iter().map(|(name, end)| Phone { name, end }).collect();
         comparison.add(&spoken, &lips::phones_from_audio(&pcm, about.rate));
     }
     let (closures, closed) = comparison.count_closures();

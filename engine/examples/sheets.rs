@@ -1,6 +1,6 @@
 //! Draws contact sheets of pose sets, as a receiver decodes them. `sheets FOLDER SET…` writes two
-//! files per set: `NAME-visemes.webp` (faces, in the order of [`Viseme::ALL`]) and `NAME-moods.webp`
-//! (whole pictures, in the order of [`mood_poses`]).
+//! files per set: `NAME-visemes.webp` (faces, in the order of [`Viseme::ALL`]) and
+//! `NAME-moods.webp` (whole pictures, in the order of [`mood_poses`]).
 
 use std::error::Error;
 use std::path::Path;
@@ -29,7 +29,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     for set in sets {
         let person = SheetAvatar::new(PoseSet::parse(&Bytes::from(std::fs::read(set)?))?)?;
         let write = |kind: &str, sheet: &Sheet| -> Result<(), Box<dyn Error>> {
-            let picture = I420::from_rgb(&sheet.rgb, sheet.width, sheet.rgb.len() / 3 / sheet.width);
+            let picture =
+                I420::from_rgb(&sheet.rgb, sheet.width, sheet.rgb.len() / 3 / sheet.width);
             let mut encoded = Vec::new();
             for quantizer in SHEET_QUANTIZERS {
                 encoded = webp::encode_i420(&picture, quantizer)?;
@@ -118,7 +119,8 @@ impl SheetAvatar {
         if !self.cache.altref_frame().is_empty() {
             decoder.decode(self.cache.altref_frame())?;
         }
-        Ok(decoder.decode(self.cache.frame(self.cache.nearest_frame(pose_state, mouth, false), 0))?)
+        Ok(decoder
+            .decode(self.cache.frame(self.cache.nearest_frame(pose_state, mouth, false), 0))?)
     }
 
     /// A tile: the part of the pose from `left` and `top`, with sides of `share`. All three are
@@ -134,16 +136,18 @@ impl SheetAvatar {
         let rgb = self.render(pose_state, mouth)?.to_rgb();
         let (width, height) = self.size;
         let along = |sides: usize, from: f64, point: usize| {
-            let at =
-                (from + share * (point as f64 + 0.5) / (TILE_SIZE * POINTS_PER_PIXEL) as f64) * sides as f64;
+            let at = (from + share * (point as f64 + 0.5) / (TILE_SIZE * POINTS_PER_PIXEL) as f64)
+                * sides as f64;
             (at as usize).min(sides - 1)
         };
         let mut tile = Vec::with_capacity(TILE_SIZE * TILE_SIZE * 3);
         for i in 0..TILE_SIZE * TILE_SIZE {
             let mut sum = [0u32; 3];
             for point in 0..POINTS_PER_PIXEL * POINTS_PER_PIXEL {
-                let x = along(width, left, i % TILE_SIZE * POINTS_PER_PIXEL + point % POINTS_PER_PIXEL);
-                let y = along(height, top, i / TILE_SIZE * POINTS_PER_PIXEL + point / POINTS_PER_PIXEL);
+                let x =
+                    along(width, left, i % TILE_SIZE * POINTS_PER_PIXEL + point % POINTS_PER_PIXEL);
+                let y =
+                    along(height, top, i / TILE_SIZE * POINTS_PER_PIXEL + point / POINTS_PER_PIXEL);
                 let pixel = &rgb[(y * width + x) * 3..][..3];
                 sum.iter_mut().zip(pixel).for_each(|(sum, value)| *sum += u32::from(*value));
             }
@@ -155,13 +159,16 @@ impl SheetAvatar {
     /// Tiles of the whole face: the lips alone do not show how a speaking avatar looks.
     fn viseme_sheet(&self) -> Result<Sheet, Box<dyn Error>> {
         let face_crop = [0.125, 0.078, 0.75];
-        let tiles = Viseme::ALL.iter().map(|v| self.render_tile(&PoseState::default(), v.mouth(), face_crop));
+        let tiles = Viseme::ALL
+            .iter()
+            .map(|v| self.render_tile(&PoseState::default(), v.mouth(), face_crop));
         Ok(Sheet::new(&tiles.collect::<Result<Vec<_>, _>>()?, 5))
     }
 
     fn mood_sheet(&self) -> Result<Sheet, Box<dyn Error>> {
-        let tiles =
-            mood_poses().into_iter().map(|mood| self.render_tile(&mood, Mouth::default(), [0.0, 0.0, 1.0]));
+        let tiles = mood_poses()
+            .into_iter()
+            .map(|mood| self.render_tile(&mood, Mouth::default(), [0.0, 0.0, 1.0]));
         Ok(Sheet::new(&tiles.collect::<Result<Vec<_>, _>>()?, 4))
     }
 }

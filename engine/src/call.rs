@@ -156,10 +156,14 @@ impl Call {
         now: Instant,
     ) -> Result<Self, crate::speak::encode::Error> {
         let CallSetup { id: key, config, models, poses: stock_poses, slot } = setup;
-        let CallHandover { connections, next_connection, presence, early_commands: commands } = handover;
-        let CallModels { stt, turn_model: turn, llm, llm_fallback, tts, tts_fallback, warnings } = models;
-        let avatar_voice =
-            stock_poses.as_ref().map(|poses| poses.pose_set().manifest().voice.clone()).unwrap_or_default();
+        let CallHandover { connections, next_connection, presence, early_commands: commands } =
+            handover;
+        let CallModels { stt, turn_model: turn, llm, llm_fallback, tts, tts_fallback, warnings } =
+            models;
+        let avatar_voice = stock_poses
+            .as_ref()
+            .map(|poses| poses.pose_set().manifest().voice.clone())
+            .unwrap_or_default();
         // The agent's voice if the TTS engine has it, else the avatar's voice, else the engine's
         // default.
         let voice_of = |tts: &dyn models::tts::Tts| {
@@ -180,8 +184,8 @@ impl Call {
         });
         let session = client::rtvi_session(&config);
         let rate = context.max_questions_per_second;
-        let questions =
-            (rate > 0.0).then(|| TokenBucket::new(rate, (rate * QUESTION_BURST_SECONDS).max(1.0), now));
+        let questions = (rate > 0.0)
+            .then(|| TokenBucket::new(rate, (rate * QUESTION_BURST_SECONDS).max(1.0), now));
         Ok(Self {
             conversation: Conversation::new(config.spec.clone()),
             audio_input: AudioInput::new(config.spec.vad, stt, turn),
@@ -257,7 +261,8 @@ impl Call {
 
     /// Conversation time.
     fn conversation_time(&self, now: Instant) -> Time {
-        let micros = self.started_at.map_or(0, |origin| now.saturating_duration_since(origin).as_micros());
+        let micros =
+            self.started_at.map_or(0, |origin| now.saturating_duration_since(origin).as_micros());
         Time::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
@@ -277,7 +282,8 @@ impl Call {
         datagram: &[u8],
     ) -> Reception {
         let connection = self.connections.iter_mut().find(|c| c.number == number);
-        connection.map_or(Reception::Foreign, |c| c.receive(now, protocol, source, destination, datagram))
+        connection
+            .map_or(Reception::Foreign, |c| c.receive(now, protocol, source, destination, datagram))
     }
 
     /// Polls all connections: handles their events and passes their datagrams to `transmit`.
@@ -310,7 +316,8 @@ impl Call {
                 }
             }
             TransportEvent::BandwidthEstimate(bps) => {
-                if let Some(avatar) = self.avatar.as_mut().filter(|_| self.current_connection == Some(number))
+                if let Some(avatar) =
+                    self.avatar.as_mut().filter(|_| self.current_connection == Some(number))
                 {
                     avatar.animator.set_bandwidth(bps);
                 }
@@ -320,7 +327,9 @@ impl Call {
             }
             TransportEvent::ChannelOpen => self.on_channel_open(now, number),
             // Timeouts cover a closed connection; audio already went into the jitter buffer.
-            TransportEvent::Closed | TransportEvent::Audio { .. } | TransportEvent::PacketLoss(_) => {}
+            TransportEvent::Closed
+            | TransportEvent::Audio { .. }
+            | TransportEvent::PacketLoss(_) => {}
         }
     }
 
@@ -411,7 +420,9 @@ impl Call {
     /// The client closes one of its connections. This means that the user leaves, if the connection
     /// carries the call. Returns false if there is no such connection.
     pub(crate) fn hang_up(&mut self, now: Instant, id: &str) -> bool {
-        let Some(connection) = self.connections.iter_mut().find(|c| c.id() == id) else { return false };
+        let Some(connection) = self.connections.iter_mut().find(|c| c.id() == id) else {
+            return false;
+        };
         let number = connection.number;
         if self.current_connection == Some(number) {
             self.user_left(now);
@@ -437,7 +448,8 @@ impl Call {
             return;
         }
         let current = self.current_connection;
-        let mut connection = self.connections.iter_mut().find(|c| Some(c.number) == current && c.is_up());
+        let mut connection =
+            self.connections.iter_mut().find(|c| Some(c.number) == current && c.is_up());
         let audible = connection.is_some();
         let encode = connection.as_ref().is_some_and(|c| c.wants_packets());
         self.audio_output.set_user_speaking(self.audio_input.is_user_speaking());
@@ -462,8 +474,10 @@ impl Call {
         let time = self.conversation_time(now);
         let Some(avatar) = &mut self.avatar else { return };
         let Some(timestamp) = avatar.frame_clock.take_due(time) else { return };
-        let Some(connection) =
-            self.connections.iter_mut().find(|c| Some(c.number) == self.current_connection && c.is_up())
+        let Some(connection) = self
+            .connections
+            .iter_mut()
+            .find(|c| Some(c.number) == self.current_connection && c.is_up())
         else {
             return;
         };
@@ -473,7 +487,9 @@ impl Call {
         if avatar.animator.swap_pose_set() {
             meter.record_avatar_upgrade();
         }
-        if let Some(frame) = avatar.animator.next_frame(time, self.audio_output.lip_sync_position(now)) {
+        if let Some(frame) =
+            avatar.animator.next_frame(time, self.audio_output.lip_sync_position(now))
+        {
             let key = frame.is_key_frame;
             if !connection.send_video(now, timestamp, frame) && key {
                 avatar.animator.on_key_frame_dropped();

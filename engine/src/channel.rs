@@ -1,5 +1,5 @@
-//! Bounded channels between threads ([`CHANNELS`]). Each has a rule for overflow and counts how often
-//! it was full.
+//! Bounded channels between threads ([`CHANNELS`]). Each has a rule for overflow and counts how
+//! often it was full.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -50,13 +50,15 @@ pub static STAGE_EVENTS: Channel = Channel {
     overflow: Overflow::Wait(Duration::from_millis(200)),
 };
 /// ICE-TCP datagrams → media thread. When it is full, datagrams are dropped and counted, as by a
-/// full socket. It is no part of the inbox: anyone with a token of an embed page can send datagrams,
-/// and they must not displace requests and stage events. Holds 80 ms of a thousand clients that send
-/// audio.
-pub static TCP: Channel = Channel { name: "tcp → media", capacity: 4_096, overflow: Overflow::Drop };
+/// full socket. It is no part of the inbox: anyone with a token of an embed page can send
+/// datagrams, and they must not displace requests and stage events. Holds 80 ms of a thousand
+/// clients that send audio.
+pub static TCP: Channel =
+    Channel { name: "tcp → media", capacity: 4_096, overflow: Overflow::Drop };
 /// Inputs and outputs of traced calls → disk thread. Live calls have priority: when it is full,
 /// they are dropped and counted.
-pub static TRACE: Channel = Channel { name: "media → disk", capacity: 16_384, overflow: Overflow::Drop };
+pub static TRACE: Channel =
+    Channel { name: "media → disk", capacity: 16_384, overflow: Overflow::Drop };
 
 /// All channels between threads. Other paths have their own bounds:
 ///
@@ -127,10 +129,12 @@ impl<T> Sender<T> {
                 Ok(()) => Ok(()),
                 Err(TrySendError::Disconnected(item)) => Err((item, false)),
                 Err(TrySendError::Full(item)) if !thread::may_block() => Err((item, true)),
-                Err(TrySendError::Full(item)) => self.sender.send_timeout(item, limit).map_err(|e| match e {
-                    SendTimeoutError::Timeout(item) => (item, true),
-                    SendTimeoutError::Disconnected(item) => (item, false),
-                }),
+                Err(TrySendError::Full(item)) => {
+                    self.sender.send_timeout(item, limit).map_err(|e| match e {
+                        SendTimeoutError::Timeout(item) => (item, true),
+                        SendTimeoutError::Disconnected(item) => (item, false),
+                    })
+                }
             },
         };
         match sent {
@@ -182,8 +186,11 @@ mod tests {
     use super::*;
 
     static DROPPING: Channel = Channel { name: "test", capacity: 2, overflow: Overflow::Drop };
-    static BLOCKING: Channel =
-        Channel { name: "test, patient", capacity: 2, overflow: Overflow::Wait(Duration::from_millis(1)) };
+    static BLOCKING: Channel = Channel {
+        name: "test, patient",
+        capacity: 2,
+        overflow: Overflow::Wait(Duration::from_millis(1)),
+    };
 
     #[test]
     fn a_full_channel_returns_the_new_message_and_counts_it() {
@@ -196,8 +203,11 @@ mod tests {
     }
 
     /// No receiver reads this channel, so a send that blocks would outlast the test.
-    static BLOCKING_FOREVER: Channel =
-        Channel { name: "test, endless", capacity: 1, overflow: Overflow::Wait(Duration::from_secs(3600)) };
+    static BLOCKING_FOREVER: Channel = Channel {
+        name: "test, endless",
+        capacity: 1,
+        overflow: Overflow::Wait(Duration::from_secs(3600)),
+    };
 
     #[test]
     fn a_thread_that_never_waits_gets_the_new_message_back_at_once() {

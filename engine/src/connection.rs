@@ -210,7 +210,9 @@ impl Connection {
             return Reception::Foreign;
         }
         // A tick takes audio from the jitter buffer before it polls the connection.
-        while let Some(TransportEvent::Audio { sequence, timestamp, payload }) = peer.take_audio(now) {
+        while let Some(TransportEvent::Audio { sequence, timestamp, payload }) =
+            peer.take_audio(now)
+        {
             self.last_voice_at = Some(now);
             jitter.push(now, sequence, timestamp, payload);
         }
@@ -338,7 +340,9 @@ impl Connection {
     pub(crate) fn send_text(&mut self, now: Instant, text: impl Into<TextMessage>) {
         match &mut self.transport {
             Transport::WebRtc { peer, .. } => peer.send_text(now, text),
-            Transport::Loopback { server, .. } => server.send_output(LoopbackOutput::Text(text.into().body)),
+            Transport::Loopback { server, .. } => {
+                server.send_output(LoopbackOutput::Text(text.into().body))
+            }
         }
     }
 

@@ -24,8 +24,9 @@ fn voice_packets() -> Vec<Vec<u8>> {
             let frame: [i16; 960] = core::array::from_fn(|i| {
                 let t = (n * 960 + i as u64) as f32 / 48_000.0;
                 phase += (140.0 + 40.0 * (t * 2.3).sin()) / 48_000.0;
-                let buzz: f32 =
-                    (1..12).map(|h| (std::f32::consts::TAU * phase * h as f32).sin() / h as f32).sum();
+                let buzz: f32 = (1..12)
+                    .map(|h| (std::f32::consts::TAU * phase * h as f32).sin() / h as f32)
+                    .sum();
                 (buzz * 5_000.0 * (t * 12.0).sin().abs()) as i16
             });
             encoder.encode(&frame).unwrap().to_vec()
@@ -51,12 +52,14 @@ fn receive_voice(arrival: impl Fn(u64) -> u64) -> ReceivedVoice {
         PeerConnection::accept(&offer, &local_candidates(), &certificate(), start).unwrap();
     client.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&answer).unwrap()).unwrap();
     let mut connection = Connection::webrtc(0, server, Decoder::new().unwrap(), None, start);
-    let (server_address, client_address) = (SERVER_ADDRESS.parse().unwrap(), CLIENT_ADDRESS.parse().unwrap());
+    let (server_address, client_address) =
+        (SERVER_ADDRESS.parse().unwrap(), CLIENT_ADDRESS.parse().unwrap());
     let packets = voice_packets();
     // Datagrams to the server, with their arrival time in ms.
     let mut datagrams: Vec<(u64, Vec<u8>)> = Vec::new();
     let (mut started_at, mut sent) = (None, 0);
-    let mut found = ReceivedVoice { pcm: Vec::new(), arrival_ms: Vec::new(), stats: Default::default() };
+    let mut found =
+        ReceivedVoice { pcm: Vec::new(), arrival_ms: Vec::new(), stats: Default::default() };
     for ms in 0_u64.. {
         let now = start + Duration::from_millis(ms);
         let zero = *started_at.get_or_insert(ms);
@@ -75,8 +78,8 @@ fn receive_voice(arrival: impl Fn(u64) -> u64) -> ReceivedVoice {
         loop {
             match client.poll_output().unwrap() {
                 Output::Transmit(datagram) => {
-                    let rtp =
-                        datagram.contents[0] & 0xc0 == 0x80 && !(200..208).contains(&datagram.contents[1]);
+                    let rtp = datagram.contents[0] & 0xc0 == 0x80
+                        && !(200..208).contains(&datagram.contents[1]);
                     datagrams.push((
                         if rtp { zero + arrival(sent - 1) } else { ms + 1 },
                         datagram.contents.to_vec(),
@@ -96,13 +99,18 @@ fn receive_voice(arrival: impl Fn(u64) -> u64) -> ReceivedVoice {
         }
         let before = found.pcm.len();
         while connection.receive_audio(now, &mut found.pcm).is_some() {}
-        found.arrival_ms.extend((before..found.pcm.len()).step_by(SAMPLES_20_MS).map(|_| ms - zero));
+        found
+            .arrival_ms
+            .extend((before..found.pcm.len()).step_by(SAMPLES_20_MS).map(|_| ms - zero));
         let mut answers = Vec::new();
         while connection.is_due(now)
             && connection.poll(now, &mut |t: Transmit| answers.push(t.contents.to_vec())).is_some()
-        {}
+        {
+        }
         for datagram in answers {
-            if let Ok(receive) = Receive::new(Protocol::Udp, server_address, client_address, &datagram) {
+            if let Ok(receive) =
+                Receive::new(Protocol::Udp, server_address, client_address, &datagram)
+            {
                 let _ = client.handle_input(Input::Receive(now, receive));
             }
         }
@@ -115,7 +123,9 @@ fn receive_voice(arrival: impl Fn(u64) -> u64) -> ReceivedVoice {
 
 /// Normalized correlation without a time shift.
 fn correlation(a: &[i16], b: &[i16]) -> f64 {
-    let dot = |a: &[i16], b: &[i16]| a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>();
+    let dot = |a: &[i16], b: &[i16]| {
+        a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>()
+    };
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
 
@@ -124,7 +134,11 @@ fn correlation(a: &[i16], b: &[i16]) -> f64 {
 fn assert_heard_as_even(name: &str, late: u64, arrival: impl Fn(u64) -> u64) {
     let (even, found) = (receive_voice(|n| 20 * n + 5), receive_voice(arrival));
     let length = PACKET_COUNT as usize * SAMPLES_20_MS;
-    assert!(even.pcm.len() >= length && found.pcm.len() >= length, "{name}: {} of {length}", found.pcm.len());
+    assert!(
+        even.pcm.len() >= length && found.pcm.len() >= length,
+        "{name}: {} of {length}",
+        found.pcm.len()
+    );
     let alike = correlation(&even.pcm[..length], &found.pcm[..length]);
     assert!(alike >= 0.98, "{name}: {alike}");
     assert_eq!(found.stats.packets, PACKET_COUNT, "{name}: {:?}", found.stats);
@@ -166,6 +180,9 @@ fn packets_that_come_at_random_and_in_another_order_are_heard_as_evenly_sent_one
         let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         20 + (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) % 41
     };
-    assert!((1..PACKET_COUNT).any(|n| 20 * n + late(n) < 20 * (n - 1) + late(n - 1)), "some overtake others");
+    assert!(
+        (1..PACKET_COUNT).any(|n| 20 * n + late(n) < 20 * (n - 1) + late(n - 1)),
+        "some overtake others"
+    );
     assert_heard_as_even("20 to 60 ms late", 60, |n| 20 * n + late(n));
 }

@@ -1,5 +1,5 @@
-//! What the threads of the engine share, and what a call holds of the engine: its slot, its entry in
-//! the directory, its pending offer.
+//! What the threads of the engine share, and what a call holds of the engine: its slot, its entry
+//! in the directory, its pending offer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};

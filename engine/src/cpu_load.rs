@@ -121,14 +121,19 @@ impl ThreadLoad {
     }
 
     fn publish(&self, found: LoadMeasurement, calls: usize) {
-        let LoadMeasurement { busy: used, tick_delay: done, process_busy: process, measured_calls: known } =
-            found;
+        let LoadMeasurement {
+            busy: used,
+            tick_delay: done,
+            process_busy: process,
+            measured_calls: known,
+        } = found;
         self.busy.store(used, Relaxed);
         self.tick_delay.store(done, Relaxed);
         self.process_busy.store(process, Relaxed);
         self.measured_calls.store(known.min(calls) as u32, Relaxed);
-        let learned =
-            |used: u32| (known >= MIN_CALLS_FOR_COST).then(|| u64::from(used) * 1_000 / known as u64);
+        let learned = |used: u32| {
+            (known >= MIN_CALLS_FOR_COST).then(|| u64::from(used) * 1_000 / known as u64)
+        };
         self.call_cost.store(learned(used).unwrap_or(ASSUMED_CALL_COST * 1_000), Relaxed);
         // With several threads, each attributes the cost of all calls to its own calls, and each
         // takes its share of the new ones. In sum that is correct.
@@ -178,8 +183,11 @@ impl ProcessLoad {
     /// CPU share since the oldest stored sample, in thousandths; 0 for the first sample.
     fn sample_ratio(&mut self) -> u32 {
         let (now, cpu) = (self.read_clocks)();
-        let oldest = self.samples
-            [if self.sample_count < PROCESS_SAMPLES { 0 } else { self.sample_count % PROCESS_SAMPLES }];
+        let oldest = self.samples[if self.sample_count < PROCESS_SAMPLES {
+            0
+        } else {
+            self.sample_count % PROCESS_SAMPLES
+        }];
         self.samples[self.sample_count % PROCESS_SAMPLES] = (now, cpu);
         self.sample_count += 1;
         if self.sample_count == 1 {
@@ -221,7 +229,13 @@ impl LoadWindow {
     }
 
     /// Records a finished tick: its lateness, its duration and its number of calls.
-    pub(crate) fn record_tick(&mut self, late: Duration, took: Duration, calls: usize, load: &ThreadLoad) {
+    pub(crate) fn record_tick(
+        &mut self,
+        late: Duration,
+        took: Duration,
+        calls: usize,
+        load: &ThreadLoad,
+    ) {
         let share = |time: Duration| {
             u16::try_from(time.as_micros() * 1_000 / TICK_INTERVAL.as_micros()).unwrap_or(u16::MAX)
         };
@@ -276,7 +290,13 @@ mod tests {
     use super::*;
 
     /// Runs `ticks` with this many calls; each tick takes `used` thousandths of its time.
-    fn run_ticks(window: &mut LoadWindow, load: &ThreadLoad, ticks: usize, calls: usize, used: u64) {
+    fn run_ticks(
+        window: &mut LoadWindow,
+        load: &ThreadLoad,
+        ticks: usize,
+        calls: usize,
+        used: u64,
+    ) {
         for _ in 0..ticks {
             let took = Duration::from_micros(used * 10);
             window.add_busy_time(took);

@@ -202,7 +202,8 @@ impl CallEngine {
         });
         let loader = Arc::clone(&engine);
         thread::spawn("warm-up", move || {
-            let panicked = || Err("a panic occurred while the models were loading; see the log".to_owned());
+            let panicked =
+                || Err("a panic occurred while the models were loading; see the log".to_owned());
             let readiness = match catch_panic(|| loader.load_resources()).unwrap_or_else(panicked) {
                 Ok(()) => Readiness::Ready,
                 Err(missing) => {
@@ -216,7 +217,8 @@ impl CallEngine {
     }
 
     fn load_resources(&self) -> Result<(), String> {
-        let certificate = Arc::new(Certificate::generate().ok_or("cannot generate a DTLS certificate")?);
+        let certificate =
+            Arc::new(Certificate::generate().ok_or("cannot generate a DTLS certificate")?);
         self.models.load()?;
         for thread in &self.threads {
             let resources =
@@ -286,7 +288,8 @@ impl CallEngine {
             if directory.find_live(call.id).is_some() {
                 return Err(OfferError::NoCapacity("the call is already running".into()));
             }
-            let (thread, slot) = self.take_slot(&directory).map_err(|why| self.rejections.reject(&why))?;
+            let (thread, slot) =
+                self.take_slot(&directory).map_err(|why| self.rejections.reject(&why))?;
             (thread, slot, directory.insert_call(call.id, thread))
         };
         let key = self.next_call_id();
@@ -294,7 +297,8 @@ impl CallEngine {
         let (server, client) = loopback::pair();
         let loopback_call =
             LoopbackCall { setup: Box::new(setup), early_commands: commands, server, presence };
-        let sent = self.threads[thread].inbox.requests.send(Message::Loopback(Box::new(loopback_call)));
+        let sent =
+            self.threads[thread].inbox.requests.send(Message::Loopback(Box::new(loopback_call)));
         sent.map_err(|_| OfferError::NoCapacity("the server is too busy".into()))?;
         Ok(client)
     }
@@ -310,7 +314,8 @@ impl CallEngine {
     async fn wait_until_ready(&self) -> Result<(), OfferError> {
         let mut ready = self.ready.subscribe();
         // The check below distinguishes readiness from a timeout.
-        let _ = tokio::time::timeout(READY_TIMEOUT, ready.wait_for(|r| *r != Readiness::Loading)).await;
+        let _ =
+            tokio::time::timeout(READY_TIMEOUT, ready.wait_for(|r| *r != Readiness::Loading)).await;
         self.not_ready_reason()
             .map_or(Ok(()), |missing| Err(self.rejections.reject(&RejectReason::NotReady(missing))))
     }
@@ -338,7 +343,10 @@ impl Drop for CallEngine {
 }
 
 impl Engine for CallEngine {
-    fn accept_offer(&self, offer: engine_api::Offer) -> BoxFuture<'_, Result<AcceptedOffer, OfferError>> {
+    fn accept_offer(
+        &self,
+        offer: engine_api::Offer,
+    ) -> BoxFuture<'_, Result<AcceptedOffer, OfferError>> {
         Box::pin(self.take_offer(offer))
     }
 
@@ -424,12 +432,13 @@ pub fn resolve_models(
     warnings.extend(warning);
     let (llm, warning) = models.llm(&call.llm, &call.agent_name, false);
     warnings.extend(warning);
-    let llm_fallback = call.spec.fallback_llm.then(|| models.llm(&call.llm, &call.agent_name, true)).map(
-        |(llm, warning)| {
-            warnings.extend(warning);
-            llm
-        },
-    );
+    let llm_fallback =
+        call.spec.fallback_llm.then(|| models.llm(&call.llm, &call.agent_name, true)).map(
+            |(llm, warning)| {
+                warnings.extend(warning);
+                llm
+            },
+        );
     let tts = tts?;
     if let Some(error) = tts.capacity_error() {
         return Err(error);

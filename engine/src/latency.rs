@@ -10,8 +10,8 @@ use crate::stats::Histogram;
 
 /// Upper bounds of the buckets in µs.
 const BUCKET_BOUNDS_US: &[u64] = &[
-    25_000, 50_000, 75_000, 100_000, 150_000, 200_000, 250_000, 300_000, 400_000, 500_000, 600_000, 800_000,
-    1_000_000, 1_200_000, 1_500_000, 2_000_000, 3_000_000, 5_000_000, 10_000_000,
+    25_000, 50_000, 75_000, 100_000, 150_000, 200_000, 250_000, 300_000, 400_000, 500_000, 600_000,
+    800_000, 1_000_000, 1_200_000, 1_500_000, 2_000_000, 3_000_000, 5_000_000, 10_000_000,
 ];
 
 /// Histograms of the turns' stages for all media threads together: each call writes to them a few
@@ -70,8 +70,9 @@ impl LatencyMetrics {
     /// All metric families.
     #[must_use]
     pub fn metrics(&self) -> Vec<MetricFamily> {
-        let histogram =
-            |name, help, of: &Histogram| MetricFamily::histogram(name, help).with_value(of.snapshot());
+        let histogram = |name, help, of: &Histogram| {
+            MetricFamily::histogram(name, help).with_value(of.snapshot())
+        };
         vec![
             histogram(
                 "visavis_turn_voice_to_voice_seconds",
@@ -109,7 +110,8 @@ impl LatencyMetrics {
             )
             .with_each(
                 "stage",
-                Stage::ALL.map(|stage| (stage.as_str(), self.failures[stage as usize].load(Relaxed))),
+                Stage::ALL
+                    .map(|stage| (stage.as_str(), self.failures[stage as usize].load(Relaxed))),
             ),
         ]
     }

@@ -123,7 +123,10 @@ pub struct MediaThread {
 impl MediaThread {
     /// A media thread without a network, for loopback calls: a test steps it.
     #[must_use]
-    pub fn without_network(context: Arc<EngineContext>, now: Instant) -> (Self, Inbox, Arc<ThreadStats>) {
+    pub fn without_network(
+        context: Arc<EngineContext>,
+        now: Instant,
+    ) -> (Self, Inbox, Arc<ThreadStats>) {
         let (inbox, receivers) = Inbox::new(None);
         Self::from_parts(None, None, None, inbox, receivers, context, now)
     }
@@ -140,7 +143,8 @@ impl MediaThread {
     ) -> io::Result<(Self, Inbox, Arc<ThreadStats>)> {
         let poll = Poll::new()?;
         poll.registry().register(&mut socket, SOCKET_TOKEN, Interest::READABLE)?;
-        let (inbox, receivers) = Inbox::new(Some(Arc::new(Waker::new(poll.registry(), WAKER_TOKEN)?)));
+        let (inbox, receivers) =
+            Inbox::new(Some(Arc::new(Waker::new(poll.registry(), WAKER_TOKEN)?)));
         Ok(Self::from_parts(Some(poll), Some(socket), tcp, inbox, receivers, context, now))
     }
 
@@ -236,7 +240,8 @@ impl MediaThread {
             self.touched.extend(due_calls.map(|(key, _)| *key));
         }
         if is_due(self.next_deadline) {
-            let due_calls = self.pending_calls.iter().filter(|(_, call)| is_due(call.next_deadline));
+            let due_calls =
+                self.pending_calls.iter().filter(|(_, call)| is_due(call.next_deadline));
             self.touched.extend(due_calls.map(|(key, _)| *key));
         }
         // The call that was due may be gone; `next_deadline` must then be computed again.
@@ -251,10 +256,11 @@ impl MediaThread {
             thread::set_current_call(None);
             self.touched = touched;
             let deadlines = self.calls.values().filter_map(|call| call.cached_deadline);
-            let pending_deadlines = self.pending_calls.values().filter_map(|pending| pending.next_deadline);
+            let pending_deadlines =
+                self.pending_calls.values().filter_map(|pending| pending.next_deadline);
             self.next_deadline = deadlines.chain(pending_deadlines).min();
-            let settled =
-                self.pending_calls.is_empty() && self.calls.values().all(|call| call.past_handshake);
+            let settled = self.pending_calls.is_empty()
+                && self.calls.values().all(|call| call.past_handshake);
             self.reads_socket_on_tick = settled && !self.calls.is_empty();
         }
         if let Some(socket) = &mut self.socket {
@@ -264,9 +270,9 @@ impl MediaThread {
         more
     }
 
-    /// Handles the messages of the inbox, in order. An offer is the last message of its step: an SDP
-    /// of 64 KiB takes more than a tick to read, and several would silence the other calls. Returns
-    /// whether there are more messages.
+    /// Handles the messages of the inbox, in order. An offer is the last message of its step: an
+    /// SDP of 64 KiB takes more than a tick to read, and several would silence the other calls.
+    /// Returns whether there are more messages.
     fn read_messages(&mut self, now: Instant, budget: &ReadBudget<'_>) -> bool {
         let mut count = 0;
         while budget.admits(MESSAGES, count) {
@@ -389,7 +395,8 @@ impl MediaThread {
     fn serve_call(&mut self, now: Instant, key: CallId, tick: bool) {
         let Some(call) = self.calls.get_mut(&key) else { return self.serve_pending_call(now, key) };
         thread::set_current_call(Some(call.config.id));
-        let (socket, tcp, meter, next_tick) = (&mut self.socket, &self.tcp, &mut self.meter, self.next_tick);
+        let (socket, tcp, meter, next_tick) =
+            (&mut self.socket, &self.tcp, &mut self.meter, self.next_tick);
         let served = catch_panic(|| {
             if tick {
                 call.tick_conversation(now);

@@ -45,7 +45,8 @@ impl MemoryMonitor {
 fn available() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| parse_meminfo(&text));
     let read = |name: &str| fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok();
-    let group = || parse_cgroup(&read("memory.max")?, &read("memory.current")?, &read("memory.stat")?);
+    let group =
+        || parse_cgroup(&read("memory.max")?, &read("memory.current")?, &read("memory.stat")?);
     machine.into_iter().chain(group()).min()
 }
 
@@ -59,7 +60,8 @@ fn parse_meminfo(text: &str) -> Option<u64> {
 /// file cache counts as available: the kernel reclaims it on demand.
 fn parse_cgroup(max: &str, current: &str, stat: &str) -> Option<u64> {
     let (max, current): (u64, u64) = (max.trim().parse().ok()?, current.trim().parse().ok()?);
-    let idle = stat.lines().find_map(|line| line.strip_prefix("inactive_file ")?.trim().parse().ok());
+    let idle =
+        stat.lines().find_map(|line| line.strip_prefix("inactive_file ")?.trim().parse().ok());
     Some(max.saturating_sub(current.saturating_sub(idle.unwrap_or(0))))
 }
 
@@ -73,17 +75,27 @@ mod tests {
         let machine = "MemTotal:       8000 kB\nMemFree:  10 kB\nMemAvailable:    4000 kB\n";
         assert_eq!(parse_meminfo(machine), Some(4_096_000));
         assert_eq!(parse_meminfo("MemTotal: 1 kB\n"), None);
-        assert_eq!(parse_cgroup("1000000\n", "900000\n", "anon 5\ninactive_file 300000\n"), Some(400_000));
+        assert_eq!(
+            parse_cgroup("1000000\n", "900000\n", "anon 5\ninactive_file 300000\n"),
+            Some(400_000)
+        );
         assert_eq!(parse_cgroup("max\n", "900000\n", ""), None, "no limit");
         assert_eq!(parse_cgroup("5\n", "900000\n", ""), Some(0), "over it");
-        assert!(available().is_some_and(|left| left > 1 << 20), "of this machine: {:?}", available());
+        assert!(
+            available().is_some_and(|left| left > 1 << 20),
+            "of this machine: {:?}",
+            available()
+        );
     }
 
     #[test]
     fn a_look_holds_for_a_second() {
         use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
         static LEFT: AtomicU64 = AtomicU64::new(50);
-        let memory = MemoryMonitor { read_available: || Some(LEFT.load(Relaxed)), ..MemoryMonitor::new(100) };
+        let memory = MemoryMonitor {
+            read_available: || Some(LEFT.load(Relaxed)),
+            ..MemoryMonitor::new(100)
+        };
         let now = clock::now();
         assert!(memory.is_low(now));
         LEFT.store(100, Relaxed);

@@ -54,8 +54,8 @@ pub trait Models: Send + Sync + 'static {
         None
     }
 
-    /// Why a call with the built-in STT and TTS would be rejected; `None` while a decoder is free and
-    /// a voice works, or if there are no built-in models.
+    /// Why a call with the built-in STT and TTS would be rejected; `None` while a decoder is free
+    /// and a voice works, or if there are no built-in models.
     fn unavailable(&self) -> Option<String> {
         None
     }

@@ -19,7 +19,8 @@ const LATE_TICK_THRESHOLD: Duration = Duration::from_millis(5);
 
 /// Bucket bounds in µs of a tick's duration; the tick interval is 10 ms.
 const TICK_TIME_BOUNDS_US: &[u64] = &[
-    100, 250, 500, 1_000, 2_000, 3_000, 4_000, 5_000, 6_000, 8_000, 10_000, 15_000, 20_000, 50_000, 100_000,
+    100, 250, 500, 1_000, 2_000, 3_000, 4_000, 5_000, 6_000, 8_000, 10_000, 15_000, 20_000, 50_000,
+    100_000,
 ];
 /// Bucket bounds in µs of a tick's lateness.
 const TICK_LATENESS_BOUNDS_US: &[u64] =
@@ -276,8 +277,9 @@ mod tests {
     fn a_frame_is_late_by_what_its_step_took_too() {
         let stats = Arc::new(ThreadStats::default());
         let mut meter = StepMeter::new(Arc::clone(&stats));
-        let counts =
-            |stats: &ThreadStats| (stats.audio_frames.load(Relaxed), stats.late_audio_frames.load(Relaxed));
+        let counts = |stats: &ThreadStats| {
+            (stats.audio_frames.load(Relaxed), stats.late_audio_frames.load(Relaxed))
+        };
         for late in [0, 9, 55, 60] {
             meter.record_frame(ms(late));
         }

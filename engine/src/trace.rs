@@ -69,7 +69,8 @@ fn start_with_interval(
         tracing::warn!(folder = %folder.display(), %error, "cannot restrict the permissions of the traces folder to its owner");
     }
     let (sender, lines) = channel::open(&channel::TRACE, None);
-    let thread = thread::spawn("disk", move || restart_forever(|| write_traces(&folder, &lines, flush)))?;
+    let thread =
+        thread::spawn("disk", move || restart_forever(|| write_traces(&folder, &lines, flush)))?;
     Ok((sender, thread))
 }
 
@@ -158,14 +159,16 @@ impl TraceFiles<'_> {
     /// Creates the file; only the owner may read what was said.
     fn create(&self, call: &CallConfig, unix_micros: u64) -> io::Result<BufWriter<File>> {
         let path = self.folder.join(trace::file_name(call.id));
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         let mut file = BufWriter::new(file);
         file.write_all(trace::header_line(call.id, unix_micros, &call.spec).as_bytes())?;
         Ok(file)
     }
 
     fn write(&mut self, id: ConversationId, line: &str) {
-        let written = self.open_traces.get_mut(&id).map_or(Ok(()), |w| w.file.write_all(line.as_bytes()));
+        let written =
+            self.open_traces.get_mut(&id).map_or(Ok(()), |w| w.file.write_all(line.as_bytes()));
         self.close_on_error(id, written);
     }
 
@@ -208,10 +211,18 @@ impl TraceWriter {
     /// A trace of a call that starts now.
     pub fn new(disk: Sender<TraceMessage>, call: &Arc<CallConfig>, unix_micros: u64) -> Self {
         let alive = Arc::new(());
-        let begin =
-            TraceMessage::Start { config: Arc::clone(call), unix_micros, alive: Arc::downgrade(&alive) };
-        let mut this =
-            Self { sender: disk, id: call.id, pending_start: Some(begin), dropped_steps: 0, _alive: alive };
+        let begin = TraceMessage::Start {
+            config: Arc::clone(call),
+            unix_micros,
+            alive: Arc::downgrade(&alive),
+        };
+        let mut this = Self {
+            sender: disk,
+            id: call.id,
+            pending_start: Some(begin),
+            dropped_steps: 0,
+            _alive: alive,
+        };
         this.send_pending();
         this
     }
@@ -267,7 +278,11 @@ mod tests {
         for second in 0..ticks {
             let at = Time::from_micros(1_000_000 * second);
             conversation.handle(Input::Tick, at);
-            trace.record_step(at, Input::Tick, std::iter::from_fn(|| conversation.poll()).collect());
+            trace.record_step(
+                at,
+                Input::Tick,
+                std::iter::from_fn(|| conversation.poll()).collect(),
+            );
         }
     }
 
@@ -318,8 +333,11 @@ mod tests {
         let (disk, thread) = start_with_interval(folder.clone(), Duration::from_millis(1)).unwrap();
         let alive = Arc::new(());
         let call = Arc::new(crate::test_support::call_config(7));
-        let begin =
-            TraceMessage::Start { config: Arc::clone(&call), unix_micros: 5, alive: Arc::downgrade(&alive) };
+        let begin = TraceMessage::Start {
+            config: Arc::clone(&call),
+            unix_micros: 5,
+            alive: Arc::downgrade(&alive),
+        };
         assert!(disk.send(begin).is_ok());
         drop(alive);
         // The thread receives no other message.
@@ -338,7 +356,8 @@ mod tests {
     #[tokio::test]
     async fn what_was_sent_is_in_the_file_when_it_is_waited_for() {
         let folder = temp_folder();
-        let (disk, thread) = start_with_interval(folder.clone(), Duration::from_secs(3600)).unwrap();
+        let (disk, thread) =
+            start_with_interval(folder.clone(), Duration::from_secs(3600)).unwrap();
         let call = Arc::new(crate::test_support::call_config(7));
         let mut trace = TraceWriter::new(disk.clone(), &call, 5);
         run_call(&mut trace, &call, 3);

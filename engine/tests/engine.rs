@@ -23,8 +23,8 @@ use engine::show::Avatars;
 use engine::transport::loopback::LoopbackClient;
 use engine::{CallEngine, Config, Models, Timeouts};
 use engine_api::{
-    AcceptedOffer, Caller, CommandError, Engine, EventSink, LlmChoice, Offer, OfferError, SttChoice,
-    TtsChoice,
+    AcceptedOffer, Caller, CommandError, Engine, EventSink, LlmChoice, Offer, OfferError,
+    SttChoice, TtsChoice,
 };
 use models::{Error, ErrorKind, Handle, Sink, llm, stt, tts};
 use str0m::change::SdpAnswer;
@@ -46,7 +46,8 @@ impl Vad for PanickingVad {
         windows: &[&[f32; WINDOW]],
         probabilities: &mut [f32],
     ) {
-        let loudest = windows.iter().flat_map(|window| window.iter()).fold(0.0_f32, |a, b| a.max(b.abs()));
+        let loudest =
+            windows.iter().flat_map(|window| window.iter()).fold(0.0_f32, |a, b| a.max(b.abs()));
         assert!(loudest < 0.95, "the test's own panic");
         self.0.infer(states, windows, probabilities);
     }
@@ -84,12 +85,15 @@ impl stt::Stt for LimitedStt {
     fn open(&self, _: Sink<stt::Event>) -> Result<Box<dyn stt::SttStream>, Error> {
         assert!(!self.1.swap(false, Relaxed), "the test's own panic");
         let mut left = self.0.lock().unwrap();
-        *left = left.checked_sub(1).ok_or_else(|| Error::new(ErrorKind::Busy, "all decoders are in use"))?;
+        *left = left
+            .checked_sub(1)
+            .ok_or_else(|| Error::new(ErrorKind::Busy, "all decoders are in use"))?;
         Ok(Box::new(LimitedSttStream(Arc::clone(&self.0))))
     }
 
     fn capacity_error(&self) -> Option<Error> {
-        (*self.0.lock().unwrap() == 0).then(|| Error::new(ErrorKind::Busy, "all decoders are in use"))
+        (*self.0.lock().unwrap() == 0)
+            .then(|| Error::new(ErrorKind::Busy, "all decoders are in use"))
     }
 }
 
@@ -172,7 +176,10 @@ fn start_engine_with_limit(
 }
 
 /// An engine of two threads.
-fn start_engine_with_config(config: Config, models: Arc<FakeModels>) -> (Arc<CallEngine>, EventRecorder) {
+fn start_engine_with_config(
+    config: Config,
+    models: Arc<FakeModels>,
+) -> (Arc<CallEngine>, EventRecorder) {
     let recorder = EventRecorder::default();
     let engine = start_engine_with_sink(2, config, models, Arc::new(recorder.clone()));
     (engine, recorder)
@@ -194,7 +201,14 @@ fn start_engine_with_sink(
 
 fn offer_for(id: u128, sdp: &str) -> Offer {
     let (call, caller) = (Arc::new(call_config(id)), Caller::default());
-    Offer { config: call, sdp: sdp.into(), replaces: None, restart: false, commands: Vec::new(), caller }
+    Offer {
+        config: call,
+        sdp: sdp.into(),
+        replaces: None,
+        restart: false,
+        commands: Vec::new(),
+        caller,
+    }
 }
 
 /// Maximum wait for a state.
@@ -294,7 +308,10 @@ async fn what_is_missing_is_told() {
     let (engine, _) = start_engine(models, Timeouts::default());
     gate.send(Err("the speech detector's weights are not installed".into())).unwrap();
     let refused = engine.accept_offer(offer_for(1, "no SDP")).await.unwrap_err();
-    assert_eq!(refused, OfferError::NoCapacity("the speech detector's weights are not installed".into()));
+    assert_eq!(
+        refused,
+        OfferError::NoCapacity("the speech detector's weights are not installed".into())
+    );
 }
 
 #[tokio::test]
@@ -332,7 +349,8 @@ fn metric_values(engine: &CallEngine, family: &str) -> Vec<(String, u64)> {
         engine_api::metrics::MetricValue::Count(count) => count,
         _ => panic!("{family:?} counts nothing"),
     };
-    let label = |point: &engine_api::metrics::MetricPoint| point.labels.first().map(|l| l.1.to_string());
+    let label =
+        |point: &engine_api::metrics::MetricPoint| point.labels.first().map(|l| l.1.to_string());
     family.points.iter().map(|p| (label(p).unwrap_or_default(), count(p))).collect()
 }
 
@@ -340,11 +358,16 @@ fn metric_values(engine: &CallEngine, family: &str) -> Vec<(String, u64)> {
 async fn an_offer_takes_no_decoder_until_it_connects_and_who_then_finds_none_is_told_so() {
     let models = FakeModels::ready(1);
     let (engine, recorder) = start_engine(Arc::clone(&models), Timeouts::default());
-    let ((one, one_sdp, one_pending), (two, two_sdp, two_pending)) = (Client::offer(), Client::offer());
+    let ((one, one_sdp, one_pending), (two, two_sdp, two_pending)) =
+        (Client::offer(), Client::offer());
     let one_taken = engine.accept_offer(offer_for(1, &one_sdp)).await.unwrap();
     let two_taken = engine.accept_offer(offer_for(2, &two_sdp)).await.unwrap();
     assert!(one_taken.answer.contains("a=candidate") && !one_taken.connection.is_empty());
-    assert_eq!((engine.active_calls(), *models.free_decoders.lock().unwrap()), (0, 1), "offers hold nothing");
+    assert_eq!(
+        (engine.active_calls(), *models.free_decoders.lock().unwrap()),
+        (0, 1),
+        "offers hold nothing"
+    );
     assert_eq!(metric_values(&engine, "visavis_offers_pending"), [(String::new(), 2)]);
 
     let one = connect((one, one_pending), &one_taken, "its voice", |c| c.packets() > 0).await;
@@ -386,7 +409,11 @@ async fn a_client_whose_setup_panics_is_rejected_and_may_try_again() {
     assert!(!models.panics.load(Relaxed), "it panicked");
     let texts = client.texts();
     assert!(texts.iter().any(|t| t.contains("No capacity")), "{texts:?}");
-    assert_eq!((engine.active_calls(), *models.free_decoders.lock().unwrap()), (0, 1), "nothing is held");
+    assert_eq!(
+        (engine.active_calls(), *models.free_decoders.lock().unwrap()),
+        (0, 1),
+        "nothing is held"
+    );
     let rejected = metric_values(&engine, "visavis_calls_rejected");
     assert!(rejected.contains(&("call".into(), 1)), "{rejected:?}");
     let (again, sdp, pending) = Client::offer();
@@ -455,23 +482,30 @@ async fn what_was_asked_of_a_call_before_its_client_connects_is_done_when_it_has
     // connection is closed.
     let (_client, sdp, _) = Client::offer();
     let taken = engine.accept_offer(offer_for(2, &sdp)).await.unwrap();
-    assert_eq!(engine.send_command(ConversationId(2), Command::End).await, Err(CommandError::NotRunning));
+    assert_eq!(
+        engine.send_command(ConversationId(2), Command::End).await,
+        Err(CommandError::NotRunning)
+    );
     assert!(!engine.hang_up(ConversationId(2), taken.connection).await);
     assert!(recorder.events_of(2).is_empty());
 }
 
 #[tokio::test]
 async fn an_agent_that_wants_a_turn_model_where_there_is_none_is_heard_without_and_told_so() {
-    let wanting = call_config_of(1, AgentTurnConfig { turn_model: true, ..AgentTurnConfig::default() });
+    let wanting =
+        call_config_of(1, AgentTurnConfig { turn_model: true, ..AgentTurnConfig::default() });
     for (call, warnings) in [
         (
             wanting,
-            vec!["stt.turn_model is on, but this server has no turn model; turns are decided without it."],
+            vec![
+                "stt.turn_model is on, but this server has no turn model; turns are decided without it.",
+            ],
         ),
         (call_config(1), vec![]),
     ] {
         let models =
-            engine::engine::resolve_models(&*FakeModels::ready(1), &call, Sink::new(|_| {})).unwrap();
+            engine::engine::resolve_models(&*FakeModels::ready(1), &call, Sink::new(|_| {}))
+                .unwrap();
         assert!(models.turn_model.is_none());
         assert_eq!(models.warnings, warnings);
     }
@@ -497,7 +531,8 @@ async fn the_limit_of_calls_is_that_of_all_threads_together() {
 /// Virtual-time tests beside the load measurement prove which share of its time a thread may use.
 /// This test proves that the engine applies it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_for_which_the_threads_have_no_time_is_refused_and_room_comes_back_with_calls_that_end() {
+async fn a_call_for_which_the_threads_have_no_time_is_refused_and_room_comes_back_with_calls_that_end()
+ {
     let timeouts = Timeouts { closed: Duration::from_millis(50), ..Timeouts::default() };
     let config = Config { max_load: 0.05, timeouts, ..Config::default() };
     let (engine, _) = start_engine_with_config(config, FakeModels::ready(usize::MAX));
@@ -505,7 +540,9 @@ async fn a_call_for_which_the_threads_have_no_time_is_refused_and_room_comes_bac
     let mut client = Vec::new();
     // However cheap a call is, 20,000 of them need more than a twentieth of two threads' time.
     let refused = loop {
-        match engine.start_loopback_call(Arc::new(call_config(client.len() as u128 + 1)), Vec::new()) {
+        match engine
+            .start_loopback_call(Arc::new(call_config(client.len() as u128 + 1)), Vec::new())
+        {
             Ok(end) => client.push(end),
             Err(refused) => break refused,
         }
@@ -530,7 +567,8 @@ async fn a_call_for_which_the_threads_have_no_time_is_refused_and_room_comes_bac
 /// the machine that runs the test is not the limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "long: load"]
-async fn long_load_calls_are_taken_until_the_threads_have_no_time_left_and_again_when_some_have_ended() {
+async fn long_load_calls_are_taken_until_the_threads_have_no_time_left_and_again_when_some_have_ended()
+ {
     let timeouts = Timeouts { closed: Duration::from_millis(50), ..Timeouts::default() };
     let config = Config { max_load: 0.1, timeouts, ..Config::default() };
     let (engine, _) = start_engine_with_config(config, FakeModels::ready(usize::MAX));
@@ -541,7 +579,9 @@ async fn long_load_calls_are_taken_until_the_threads_have_no_time_left_and_again
     // A rejection based on the estimated cost of the newest calls is not final: capacity returns
     // once their cost was measured.
     while waits < 8 {
-        match engine.start_loopback_call(Arc::new(call_config(client.len() as u128 + 1)), Vec::new()) {
+        match engine
+            .start_loopback_call(Arc::new(call_config(client.len() as u128 + 1)), Vec::new())
+        {
             Ok(end) => {
                 client.push(end);
                 waits = 0;
@@ -563,12 +603,23 @@ async fn long_load_calls_are_taken_until_the_threads_have_no_time_left_and_again
     let frames: u64 = engine.stats().map(|s| s.audio_frames.load(Relaxed)).sum();
     let late: u64 = engine.stats().map(|s| s.late_audio_frames.load(Relaxed)).sum();
     let used: Vec<f64> = engine.stats().map(|s| s.load.busy_ratio()).collect();
-    eprintln!("{} calls use {used:.3?} of two threads; {late} of {frames} frames late", client.len());
-    assert!(client.len() > 50, "fifty fit at the least, by what a call is reckoned with: {}", client.len());
+    eprintln!(
+        "{} calls use {used:.3?} of two threads; {late} of {frames} frames late",
+        client.len()
+    );
+    assert!(
+        client.len() > 50,
+        "fifty fit at the least, by what a call is reckoned with: {}",
+        client.len()
+    );
     assert!(late * 100 <= frames, "running calls keep their quality: {late} of {frames}");
-    let refused = engine.metrics().into_iter().find(|f| f.name == "visavis_calls_rejected").unwrap();
+    let refused =
+        engine.metrics().into_iter().find(|f| f.name == "visavis_calls_rejected").unwrap();
     let by_load = refused.points.iter().find(|p| p.labels[0].1 == "load").unwrap();
-    assert!(matches!(by_load.value, engine_api::metrics::MetricValue::Count(n) if n >= 8), "{refused:?}");
+    assert!(
+        matches!(by_load.value, engine_api::metrics::MetricValue::Count(n) if n >= 8),
+        "{refused:?}"
+    );
     let ends = client.split_off(client.len() / 4);
     ends.iter().for_each(|end| end.send_event(engine::transport::TransportEvent::Closed));
     wait_for("room again", || Engine::capacity_error(&*engine).is_none()).await;
@@ -583,12 +634,18 @@ async fn what_a_bad_offer_held_is_free_when_it_is_refused() {
     let models = FakeModels::ready(1);
     let (engine, _) = start_engine_with_limit(1, Arc::clone(&models), Timeouts::default());
     let (_client, sdp, _) = Client::offer();
-    for bad in
-        ["no SDP".to_owned(), sdp.replace("opus", "none"), sdp.replace("m=audio 9 ", "m=audio 99999999999 ")]
-    {
+    for bad in [
+        "no SDP".to_owned(),
+        sdp.replace("opus", "none"),
+        sdp.replace("m=audio 9 ", "m=audio 99999999999 "),
+    ] {
         assert_ne!(bad, sdp);
         engine.accept_offer(offer_for(1, &bad)).await.unwrap_err();
-        assert_eq!((engine.active_calls(), *models.free_decoders.lock().unwrap()), (0, 1), "at once");
+        assert_eq!(
+            (engine.active_calls(), *models.free_decoders.lock().unwrap()),
+            (0, 1),
+            "at once"
+        );
     }
     engine.accept_offer(offer_for(2, &sdp)).await.unwrap();
 }
@@ -609,8 +666,10 @@ async fn offers_that_never_connect_make_room_for_newer_ones_and_never_end_the_ca
     let mut last = None;
     for n in 0..20 {
         let (client, sdp, pending) = Client::offer();
-        let taken =
-            engine.accept_offer(offer_for(1, &sdp)).await.unwrap_or_else(|e| panic!("offer {n}: {e}"));
+        let taken = engine
+            .accept_offer(offer_for(1, &sdp))
+            .await
+            .unwrap_or_else(|e| panic!("offer {n}: {e}"));
         last = Some((client, taken, pending));
     }
     let before = client.packets();
@@ -625,9 +684,11 @@ async fn offers_that_never_connect_make_room_for_newer_ones_and_never_end_the_ca
     let (mut newest, taken, pending) = last.unwrap();
     let answer = SdpAnswer::from_sdp_string(&taken.answer).unwrap();
     newest.rtc.sdp_api().accept_answer(pending, answer).unwrap();
-    tokio::task::spawn_blocking(move || newest.run_until("the newest takes over", |c| c.packets() > 0))
-        .await
-        .unwrap();
+    tokio::task::spawn_blocking(move || {
+        newest.run_until("the newest takes over", |c| c.packets() > 0)
+    })
+    .await
+    .unwrap();
     assert_eq!(engine.active_calls(), 1);
     assert_eq!(recorder.event_names(1).iter().filter(|n| *n == "joined").count(), 1);
     drop(client);
@@ -656,7 +717,8 @@ async fn a_drain_lets_a_call_go_on_then_say_goodbye_for_ten_seconds_and_then_end
     let asked = async |command: Command| {
         let engine = Arc::clone(&engine);
         let asking = move || {
-            tokio::runtime::Handle::current().block_on(engine.send_command(ConversationId(1), command))
+            tokio::runtime::Handle::current()
+                .block_on(engine.send_command(ConversationId(1), command))
         };
         tokio::task::spawn_blocking(asking).await.unwrap()
     };
@@ -681,12 +743,19 @@ async fn a_drain_lets_a_call_go_on_then_say_goodbye_for_ten_seconds_and_then_end
     assert_eq!(asked(Command::Interrupt).await, Err(CommandError::NotRunning), "it is over");
     draining.await.unwrap();
     let took = begun.elapsed();
-    assert!(took <= 33 * second + moment, "hanging up is waited for three seconds at most: {took:?}");
+    assert!(
+        took <= 33 * second + moment,
+        "hanging up is waited for three seconds at most: {took:?}"
+    );
     tokio::time::resume();
     wait_for("the call has left its thread", || engine.active_calls() == 0).await;
     let events = recorder.events_of(1);
     let count = |wanted: fn(&Event) -> bool| events.iter().filter(|e| wanted(&e.event)).count();
-    assert_eq!(count(|e| matches!(e, Event::TtsStarted { .. })), 1, "the exit message is said once");
+    assert_eq!(
+        count(|e| matches!(e, Event::TtsStarted { .. })),
+        1,
+        "the exit message is said once"
+    );
     assert_eq!(count(|e| matches!(e, Event::Ended { reason: EndReason::EndedByApi })), 1);
 }
 
@@ -742,8 +811,14 @@ async fn a_client_joins_over_udp_hears_silence_talks_on_the_channel_and_hangs_up
     let begun = clock::now();
     let mut client = tokio::task::spawn_blocking(move || {
         client.run_until("the channel is open", |c| c.channel.is_some());
-        let ready = r#"{"label":"rtvi-ai","type":"client-ready","id":"1","data":{"version":"2.1.0"}}"#;
-        client.rtc.channel(client.channel.unwrap()).unwrap().write(false, ready.as_bytes()).unwrap();
+        let ready =
+            r#"{"label":"rtvi-ai","type":"client-ready","id":"1","data":{"version":"2.1.0"}}"#;
+        client
+            .rtc
+            .channel(client.channel.unwrap())
+            .unwrap()
+            .write(false, ready.as_bytes())
+            .unwrap();
         client.run_until("bot-ready", |c| c.texts().iter().any(|t| t.contains("bot-ready")));
         client.run_until("two seconds of packets", |c| c.packets() >= 100);
         client
@@ -753,18 +828,25 @@ async fn a_client_joins_over_udp_hears_silence_talks_on_the_channel_and_hangs_up
     let stamps: Vec<u64> = client
         .events
         .iter()
-        .filter_map(|e| if let str0m::Event::MediaData(d) = e { Some(d.time.numer()) } else { None })
+        .filter_map(
+            |e| if let str0m::Event::MediaData(d) = e { Some(d.time.numer()) } else { None },
+        )
         .collect();
     // A frame every 20 ms, silence included. A thread without CPU time skips frames and counts
     // them; in virtual time no frame is missing.
     let steps: Vec<u64> = stamps.windows(2).map(|w| w[1] - w[0]).collect();
     assert!(steps.iter().all(|step| *step > 0 && step % 960 == 0), "{stamps:?}");
     let left_out: u64 = steps.iter().map(|step| step / 960 - 1).sum();
-    assert!(left_out <= engine.stats().map(|s| s.skipped_audio_frames.load(Relaxed)).sum(), "{stamps:?}");
+    assert!(
+        left_out <= engine.stats().map(|s| s.skipped_audio_frames.load(Relaxed)).sum(),
+        "{stamps:?}"
+    );
     assert_eq!(engine.active_calls(), 1);
     let busy: u64 = engine.stats().map(|s| s.busy_us.load(Relaxed)).sum();
     let share = busy as f64 / 1e4 / (clock::now() - begun).as_secs_f64();
-    eprintln!("an idle call keeps its media thread busy for {share:.2} % of the time, the join included");
+    eprintln!(
+        "an idle call keeps its media thread busy for {share:.2} % of the time, the join included"
+    );
     assert!(engine.hang_up(ConversationId(1), accepted.connection).await);
     let texts = tokio::task::spawn_blocking(move || {
         client.run_until("peerLeft", |c| c.texts().iter().any(|t| t.contains("peerLeft")));
@@ -772,16 +854,28 @@ async fn a_client_joins_over_udp_hears_silence_talks_on_the_channel_and_hangs_up
     })
     .await
     .unwrap();
-    assert!(texts.iter().any(|t| t.contains("participant_left")), "told before the hang-up: {texts:?}");
+    assert!(
+        texts.iter().any(|t| t.contains("participant_left")),
+        "told before the hang-up: {texts:?}"
+    );
     wait_for("the call is over", || engine.active_calls() == 0).await;
     let events = recorder.events_of(1);
-    assert!(matches!(events[0].event, Event::Joined { unix_micros } if unix_micros > 1_700_000_000_000_000));
+    assert!(
+        matches!(events[0].event, Event::Joined { unix_micros } if unix_micros > 1_700_000_000_000_000)
+    );
     let names = recorder.event_names(1);
-    assert!(names.iter().any(|n| n == "participant_left") && names.iter().any(|n| n == "ended"), "{names:?}");
+    assert!(
+        names.iter().any(|n| n == "participant_left") && names.iter().any(|n| n == "ended"),
+        "{names:?}"
+    );
 }
 
 /// Starts a call and sends the audio at which its thread panics.
-async fn start_panicking_call(engine: &CallEngine, recorder: &EventRecorder, id: u128) -> LoopbackClient {
+async fn start_panicking_call(
+    engine: &CallEngine,
+    recorder: &EventRecorder,
+    id: u128,
+) -> LoopbackClient {
     let client = engine.start_loopback_call(Arc::new(call_config(id)), Vec::new()).unwrap();
     wait_for("it has begun", || !recorder.events_of(id).is_empty()).await;
     client.send_audio(vec![PANIC_AMPLITUDE; 16_000]);
@@ -817,9 +911,15 @@ async fn port_of_next_call(engine: &CallEngine, id: u128) -> String {
 async fn connect_over_udp(engine: &CallEngine, recorder: &EventRecorder, id: u128) -> String {
     let (mut client, sdp, pending) = Client::offer();
     let taken = engine.accept_offer(offer_for(id, &sdp)).await.unwrap();
-    client.rtc.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&taken.answer).unwrap()).unwrap();
+    client
+        .rtc
+        .sdp_api()
+        .accept_answer(pending, SdpAnswer::from_sdp_string(&taken.answer).unwrap())
+        .unwrap();
     tokio::task::block_in_place(|| {
-        client.run_until("a connection", |c| c.events.iter().any(|e| matches!(e, str0m::Event::Connected)))
+        client.run_until("a connection", |c| {
+            c.events.iter().any(|e| matches!(e, str0m::Event::Connected))
+        })
     });
     wait_for("a call by network", || !recorder.events_of(id).is_empty()).await;
     port_of_answer(&taken.answer)
@@ -844,8 +944,12 @@ async fn a_media_thread_that_panics_ends_its_calls_and_takes_new_ones_on_the_sam
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_media_thread_that_panics_again_and_again_pauses_and_takes_calls_on_the_same_port() {
     let recorder = EventRecorder::default();
-    let engine =
-        start_engine_with_sink(1, Config::default(), FakeModels::ready(9), Arc::new(recorder.clone()));
+    let engine = start_engine_with_sink(
+        1,
+        Config::default(),
+        FakeModels::ready(9),
+        Arc::new(recorder.clone()),
+    );
     wait_for("ready", || engine.not_ready_reason().is_none()).await;
     let before = port_of_next_call(&engine, 1).await;
     let pauses = || engine.stats().map(|s| s.restart_pauses.load(Relaxed)).sum::<u64>();
@@ -859,7 +963,11 @@ async fn a_media_thread_that_panics_again_and_again_pauses_and_takes_calls_on_th
     wait_for("it takes calls again", || dead_threads(&engine) == 0).await;
     assert_eq!(Engine::capacity_error(&*engine), None);
     assert_eq!(connect_over_udp(&engine, &recorder, 1_000).await, before);
-    assert_eq!(*recorder.1.lock().unwrap(), (2..ids.start).collect::<Vec<_>>(), "each record is ended once");
+    assert_eq!(
+        *recorder.1.lock().unwrap(),
+        (2..ids.start).collect::<Vec<_>>(),
+        "each record is ended once"
+    );
 }
 
 /// An event sink whose `call_panicked` panics while `is_failing` is set.
@@ -889,8 +997,12 @@ impl FailingEventSink {
 async fn a_media_thread_whose_restart_panics_takes_no_calls_until_one_succeeds() {
     let recorder = EventRecorder::default();
     let event_sink = FailingEventSink::new(&recorder);
-    let engine =
-        start_engine_with_sink(2, Config::default(), FakeModels::ready(9), Arc::clone(&event_sink) as _);
+    let engine = start_engine_with_sink(
+        2,
+        Config::default(),
+        FakeModels::ready(9),
+        Arc::clone(&event_sink) as _,
+    );
     wait_for("ready", || engine.not_ready_reason().is_none()).await;
     let first = port_of_next_call(&engine, 1).await;
     let _one = start_panicking_call(&engine, &recorder, 2).await;
@@ -905,7 +1017,8 @@ async fn a_media_thread_whose_restart_panics_takes_no_calls_until_one_succeeds()
     let failed = "the media threads have failed and are restarting";
     assert_eq!(Engine::capacity_error(&*engine).unwrap(), failed);
     assert_eq!(Engine::degraded_reason(&*engine), Some(failing(2)));
-    let refused = engine.start_loopback_call(Arc::new(call_config(5)), Vec::new()).map(drop).unwrap_err();
+    let refused =
+        engine.start_loopback_call(Arc::new(call_config(5)), Vec::new()).map(drop).unwrap_err();
     assert_eq!(refused, OfferError::NoCapacity(failed.into()));
     assert!(recorder.1.lock().unwrap().is_empty());
     event_sink.is_failing.store(false, Relaxed);
@@ -922,8 +1035,12 @@ async fn a_media_thread_whose_restart_panics_takes_no_calls_until_one_succeeds()
 async fn a_media_thread_that_cannot_restart_ends_with_the_engine() {
     let recorder = EventRecorder::default();
     let event_sink = FailingEventSink::new(&recorder);
-    let engine =
-        start_engine_with_sink(1, Config::default(), FakeModels::ready(9), Arc::clone(&event_sink) as _);
+    let engine = start_engine_with_sink(
+        1,
+        Config::default(),
+        FakeModels::ready(9),
+        Arc::clone(&event_sink) as _,
+    );
     wait_for("ready", || engine.not_ready_reason().is_none()).await;
     let client = start_panicking_call(&engine, &recorder, 1).await;
     wait_for("it takes no calls", || dead_threads(&engine) == 1).await;

@@ -37,7 +37,12 @@ fn sentence_phones() -> Vec<Phone> {
 }
 
 fn built_in_pose_sets() -> Vec<Arc<PoseSet>> {
-    Avatars::built_in().unwrap().as_slice().iter().map(|avatar| Arc::clone(&avatar.pose_set)).collect()
+    Avatars::built_in()
+        .unwrap()
+        .as_slice()
+        .iter()
+        .map(|avatar| Arc::clone(&avatar.pose_set))
+        .collect()
 }
 
 fn first_pose_set() -> Arc<PoseSet> {
@@ -45,7 +50,8 @@ fn first_pose_set() -> Arc<PoseSet> {
 }
 
 fn decoder_for(set: &PoseSet) -> Decoder {
-    let mut decoder = Decoder::new(set.manifest().width as usize, set.manifest().height as usize).unwrap();
+    let mut decoder =
+        Decoder::new(set.manifest().width as usize, set.manifest().height as usize).unwrap();
     decoder.decode(set.key_frame()).unwrap();
     decoder.decode(set.altref_frame()).unwrap();
     decoder
@@ -64,17 +70,21 @@ impl MouthDarkness {
         let still = PoseId { stance, ..PoseId::default() };
         let rest = decoder.decode(set.frame(set.frame_index(still), 0)).unwrap();
         let mouths = &set.manifest().mouths;
-        let widest = (0..mouths.len()).max_by(|a, b| mouths[*a].jaw.total_cmp(&mouths[*b].jaw)).unwrap();
+        let widest =
+            (0..mouths.len()).max_by(|a, b| mouths[*a].jaw.total_cmp(&mouths[*b].jaw)).unwrap();
         let key = PoseId { mouth: widest as u8, ..still };
         let open = decoder.decode(set.frame(set.frame_index(key), 0)).unwrap();
         let pixels = (0..rest.height()).flat_map(|y| (0..rest.width()).map(move |x| (x, y)));
-        let mask = pixels.filter(|(x, y)| rest.luma(*x, *y) > open.luma(*x, *y).saturating_add(30)).collect();
+        let mask = pixels
+            .filter(|(x, y)| rest.luma(*x, *y) > open.luma(*x, *y).saturating_add(30))
+            .collect();
         Self { rest, mask }
     }
 
     fn measure(&self, picture: &I420) -> f64 {
-        let below =
-            |(x, y): &(usize, usize)| f64::from(self.rest.luma(*x, *y)) - f64::from(picture.luma(*x, *y));
+        let below = |(x, y): &(usize, usize)| {
+            f64::from(self.rest.luma(*x, *y)) - f64::from(picture.luma(*x, *y))
+        };
         self.mask.iter().map(below).sum::<f64>() / self.mask.len() as f64
     }
 }
@@ -82,7 +92,8 @@ impl MouthDarkness {
 fn correlation(a: &[f64], b: &[f64]) -> f64 {
     let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len() as f64;
     let (ma, mb) = (mean(a), mean(b));
-    let sum = |f: &dyn Fn(f64, f64) -> f64| a.iter().zip(b).map(|(x, y)| f(x - ma, y - mb)).sum::<f64>();
+    let sum =
+        |f: &dyn Fn(f64, f64) -> f64| a.iter().zip(b).map(|(x, y)| f(x - ma, y - mb)).sum::<f64>();
     sum(&|x, y| x * y) / (sum(&|x, _| x * x) * sum(&|_, y| y * y)).sqrt()
 }
 
@@ -154,14 +165,18 @@ fn assert_lips_shut(set: &Arc<PoseSet>) {
     let mut start = 0.0;
     let mut closures = 0;
     for phone in &phones {
-        let closes =
-            ["p", "b", "m"].contains(&phone.name.as_str()) || phone.name == "pau" && phone.end - start > 0.2;
+        let closes = ["p", "b", "m"].contains(&phone.name.as_str())
+            || phone.name == "pau" && phone.end - start > 0.2;
         if closes {
             closures += 1;
             // A frame shows the mouth at the middle of its time.
             let inside = seen.iter().filter(|(at, _)| at + 0.04 > start && *at < phone.end);
             let darkest = inside.map(|(_, d)| *d).fold(f64::MAX, f64::min);
-            assert!(darkest < 0.15 * loudest, "{name}, {} at {start}: {darkest} of {loudest}", phone.name);
+            assert!(
+                darkest < 0.15 * loudest,
+                "{name}, {} at {start}: {darkest} of {loudest}",
+                phone.name
+            );
         }
         start = phone.end;
     }
@@ -220,7 +235,8 @@ fn frames_that_are_lost_or_repeated_spoil_no_other_frame() {
         .flat_map(|at| (0..quality_levels).map(move |quality| (at, quality)))
         .map(|(at, quality)| set.frame(at, quality).clone())
         .collect();
-    let alone: Vec<I420> = frames.iter().map(|frame| decoder_for(&set).decode(frame).unwrap()).collect();
+    let alone: Vec<I420> =
+        frames.iter().map(|frame| decoder_for(&set).decode(frame).unwrap()).collect();
     let mut spliced = decoder_for(&set);
     let mut random = 1u32;
     for step in 0..1500 {
@@ -287,10 +303,15 @@ fn a_face_that_changes_over_to_better_sets_shows_each_frame_as_it_was_baked() {
             renewed += u32::from(face.swap_pose_set());
             if one_in(80) {
                 speaks = !speaks;
-                face.set_state(if speaks { AgentState::Speaking } else { AgentState::Listening }, false);
+                face.set_state(
+                    if speaks { AgentState::Speaking } else { AgentState::Listening },
+                    false,
+                );
             }
             let now = Time::from_micros(n * 40_000);
-            let Some(frame) = face.next_frame(now, speaks.then(|| (SEGMENT, n as f32 * 0.04 % 4.2))) else {
+            let Some(frame) =
+                face.next_frame(now, speaks.then(|| (SEGMENT, n as f32 * 0.04 % 4.2)))
+            else {
                 continue;
             };
             keys += u32::from(frame.is_key_frame);
@@ -308,7 +329,9 @@ fn a_face_that_changes_over_to_better_sets_shows_each_frame_as_it_was_baked() {
             if blind {
                 continue;
             }
-            let Ok(seen) = receiver.decode(&frame.payload) else { panic!("seed {seed}, frame {n}") };
+            let Ok(seen) = receiver.decode(&frame.payload) else {
+                panic!("seed {seed}, frame {n}")
+            };
             let baked = if frame.is_key_frame {
                 Decoder::new(128, 128).unwrap().decode(&frame.payload).unwrap()
             } else {
@@ -371,12 +394,15 @@ fn mean_kilobits(set: &Arc<PoseSet>, frame_rate: u32, minute: Activity, seed: u6
 #[test]
 fn an_idle_face_takes_thirty_six_kilobits_a_second_and_a_speaking_one_hundred_and_seventy() {
     let mut over = Vec::new();
-    for (set, rate) in
-        built_in_pose_sets().into_iter().flat_map(|set| [25, 30].map(|rate| (Arc::clone(&set), rate)))
+    for (set, rate) in built_in_pose_sets()
+        .into_iter()
+        .flat_map(|set| [25, 30].map(|rate| (Arc::clone(&set), rate)))
     {
         let name = &set.manifest().name;
-        let mean = |minute| (0..8).map(|seed| mean_kilobits(&set, rate, minute, seed)).sum::<f64>() / 8.0;
-        let [idle, listening, speaking] = [Activity::Idle, Activity::Listening, Activity::Speaking].map(mean);
+        let mean =
+            |minute| (0..8).map(|seed| mean_kilobits(&set, rate, minute, seed)).sum::<f64>() / 8.0;
+        let [idle, listening, speaking] =
+            [Activity::Idle, Activity::Listening, Activity::Speaking].map(mean);
         println!(
             "{name}, {rate} fps: {idle:.1} kbit/s idle, {listening:.1} listening, {speaking:.1} speaking"
         );

@@ -45,7 +45,9 @@ impl Client {
         let audio = api.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
         let (offer, pending) = api.apply().unwrap();
         let accepted = harness.offer_call(call_config(1), offer.to_sdp_string());
-        rtc.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&accepted.answer).unwrap()).unwrap();
+        rtc.sdp_api()
+            .accept_answer(pending, SdpAnswer::from_sdp_string(&accepted.answer).unwrap())
+            .unwrap();
         Self { rtc, socket, audio, connected: false }
     }
 
@@ -90,7 +92,12 @@ impl Client {
         let writer = self.rtc.writer(self.audio).unwrap();
         let pt = writer.payload_params().find(|p| p.spec().codec == Codec::Opus).unwrap().pt();
         writer
-            .write(pt, now, MediaTime::new(n * 960, Frequency::FORTY_EIGHT_KHZ), vec![0xf8, n as u8, 3])
+            .write(
+                pt,
+                now,
+                MediaTime::new(n * 960, Frequency::FORTY_EIGHT_KHZ),
+                vec![0xf8, n as u8, 3],
+            )
             .unwrap();
         self.exchange(now);
     }
@@ -118,8 +125,10 @@ fn a_tick_reads_all_that_a_flood_brought_and_the_call_behind_it() {
     let source = stranger.local_addr().unwrap();
     let mut spent = Vec::new();
     for n in 0..50 {
-        let (strange, windows) =
-            (harness.stats.unknown_datagrams.load(Relaxed), harness.stats.vad_windows.load(Relaxed));
+        let (strange, windows) = (
+            harness.stats.unknown_datagrams.load(Relaxed),
+            harness.stats.vad_windows.load(Relaxed),
+        );
         for _ in held..UNKNOWN_DATAGRAMS {
             feed.send((source, vec![0x55; 60])).unwrap();
         }
@@ -140,7 +149,10 @@ fn a_tick_reads_all_that_a_flood_brought_and_the_call_behind_it() {
         );
         harness.run_for(Duration::from_millis(40) - Duration::from_micros(1));
         // Two packets are 40 ms, and a VAD window is 32 ms.
-        assert!(harness.stats.vad_windows.load(Relaxed) > windows, "the call was not heard after {n} ticks");
+        assert!(
+            harness.stats.vad_windows.load(Relaxed) > windows,
+            "the call was not heard after {n} ticks"
+        );
     }
     // The median, because the kernel charges some of an interrupting program's time to the
     // interrupted tick.
@@ -167,8 +179,11 @@ fn running_clock(start: Instant) -> impl Fn() -> Instant {
 /// Sends the thread a request that it answers at once.
 fn send_request(harness: &Harness) -> oneshot::Receiver<bool> {
     let (reply, answer) = oneshot::channel();
-    let request =
-        Message::HangUp { conversation: ConversationId(9), connection: "no such connection".into(), reply };
+    let request = Message::HangUp {
+        conversation: ConversationId(9),
+        connection: "no such connection".into(),
+        reply,
+    };
     assert!(harness.inbox.requests.send(request).is_ok());
     answer
 }
@@ -184,10 +199,11 @@ fn a_flood_delays_a_tick_by_half_of_it_and_is_read_in_the_next_steps() {
         feed.send((SocketAddr::from(([127, 0, 0, 1], 9)), vec![0x55; 60])).unwrap();
     }
     let tick = harness.now + 10 * MS;
-    let (unknown, ticks) = (harness.stats.unknown_datagrams.load(Relaxed), harness.stats.ticks.load(Relaxed));
+    let (unknown, ticks) =
+        (harness.stats.unknown_datagrams.load(Relaxed), harness.stats.ticks.load(Relaxed));
     assert!(harness.media_thread.step_with_clock(tick, &running_clock(tick)), "there are more");
-    // The first 256 are read in any case. Then the clock is read once for 32 datagrams, and stands at
-    // 5 ms after four times 32.
+    // The first 256 are read in any case. Then the clock is read once for 32 datagrams, and stands
+    // at 5 ms after four times 32.
     assert_eq!(harness.stats.unknown_datagrams.load(Relaxed) - unknown, 256 + 4 * 32);
     assert_eq!(harness.stats.ticks.load(Relaxed) - ticks, 1, "the tick follows in the same step");
     while harness.media_thread.step(tick) {}
@@ -230,7 +246,8 @@ fn a_client_that_floods_its_own_connection_is_held_to_its_rate_and_heard_afterwa
 fn datagrams_by_tcp_displace_no_request_and_no_stage_event() {
     let mut harness = Harness::new();
     let address = SocketAddr::from(([127, 0, 0, 1], 9));
-    let datagram = || tcp::Datagram { source: address, destination: address, contents: vec![0x55; 60] };
+    let datagram =
+        || tcp::Datagram { source: address, destination: address, contents: vec![0x55; 60] };
     let dropped = (0..10_000).filter(|_| harness.inbox.tcp.send(datagram()).is_err()).count();
     assert_eq!(dropped, 10_000 - harness.inbox.tcp.channel().capacity);
     let mut answer = send_request(&harness);
@@ -249,7 +266,10 @@ fn messages_are_read_for_a_quarter_of_a_tick_and_then_in_the_next_steps() {
     harness.media_thread.step(harness.now);
     let mut answers: Vec<_> = (0..100).map(|_| send_request(&harness)).collect();
     let mut answered = || answers.iter_mut().filter_map(|answer| answer.try_recv().ok()).count();
-    assert!(harness.media_thread.step_with_clock(harness.now, &running_clock(harness.now)), "there are more");
+    assert!(
+        harness.media_thread.step_with_clock(harness.now, &running_clock(harness.now)),
+        "there are more"
+    );
     // The first is read in any case; the clock stands at 1, 2 and 3 ms before the next ones.
     assert_eq!(answered(), 3);
     while harness.media_thread.step(harness.now) {}
@@ -282,7 +302,10 @@ fn one_offer_is_read_in_a_step_and_ticks_come_between() {
         harness.now += 10 * MS;
         harness.media_thread.step(harness.now);
         let answered = answers.iter_mut().filter_map(|answer| answer.try_recv().ok()).count();
-        assert_eq!((answered, next_request.try_recv().is_ok()), if n < 5 { (1, false) } else { (0, true) });
+        assert_eq!(
+            (answered, next_request.try_recv().is_ok()),
+            if n < 5 { (1, false) } else { (0, true) }
+        );
         assert_eq!(harness.stats.ticks.load(Relaxed) - ticks, 1);
     }
 }

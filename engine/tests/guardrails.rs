@@ -62,7 +62,10 @@ fn a_guardrail_s_words_take_the_place_of_the_reply_that_has_begun() {
     harness.run_for(8 * SECOND);
     let fired = triggered_guardrails(&harness);
     let [one] = fired.as_slice() else { panic!("it fires once: {fired:?}") };
-    assert_eq!((one.key.as_str(), one.category.as_str(), one.content.as_str()), ("sue", "law", "May I sue?"));
+    assert_eq!(
+        (one.key.as_str(), one.category.as_str(), one.content.as_str()),
+        ("sue", "law", "May I sue?")
+    );
     assert_eq!((one.response_message.as_deref(), &one.verdict), (Some("I must not."), &None));
     let spoken: Vec<String> = harness
         .recorder
@@ -76,8 +79,10 @@ fn a_guardrail_s_words_take_the_place_of_the_reply_that_has_begun() {
     assert_eq!(spoken.last().map(String::as_str), Some("I must not."), "{spoken:?}");
     assert!(!spoken[0].contains("always do that"), "the reply is cut: {spoken:?}");
     let words = |text: &str| text == "I must not.";
-    let began = |event: &Event| matches!(event, Event::AgentStartedSpeaking { text, .. } if words(text));
-    let over = |event: &Event| matches!(event, Event::AgentStoppedSpeaking { text, .. } if words(text));
+    let began =
+        |event: &Event| matches!(event, Event::AgentStartedSpeaking { text, .. } if words(text));
+    let over =
+        |event: &Event| matches!(event, Event::AgentStoppedSpeaking { text, .. } if words(text));
     let (began, over) =
         (harness.recorder.time_of(1, began).unwrap(), harness.recorder.time_of(1, over).unwrap());
     assert!(
@@ -100,7 +105,8 @@ impl llm::Llm for ToolCallingLlm {
             self.tool_results.lock().unwrap().push(last.text.clone());
             sink.send(llm::Event::Text("I had better not.".into()));
         } else {
-            let rule = request.tools.iter().find(|tool| tool.rule.is_some()).expect("the rule is offered");
+            let rule =
+                request.tools.iter().find(|tool| tool.rule.is_some()).expect("the rule is offered");
             sink.send(llm::Event::ToolCall {
                 id: "call_1".into(),
                 name: rule.name.clone(),
@@ -138,7 +144,8 @@ fn a_guardrail_without_words_tells_the_model_what_follows_where_no_moderation_en
         (one.response_message.as_deref(), verdict),
         (None, Some("there is no moderation endpoint".into()))
     );
-    let tool_results: serde_json::Value = serde_json::from_str(&tool_results.lock().unwrap()[0]).unwrap();
+    let tool_results: serde_json::Value =
+        serde_json::from_str(&tool_results.lock().unwrap()[0]).unwrap();
     assert_eq!(
         (&tool_results["flagged"], &tool_results["rule"]),
         (&true.into(), &"The user wants to sue".into())
@@ -148,5 +155,9 @@ fn a_guardrail_without_words_tells_the_model_what_follows_where_no_moderation_en
         "{tool_results}"
     );
     let stopped = |event: &Event| matches!(event, Event::AgentStoppedSpeaking { text, .. } if text == "I had better not.");
-    assert!(harness.recorder.time_of(1, stopped).is_some(), "{:?}", harness.recorder.event_names(1));
+    assert!(
+        harness.recorder.time_of(1, stopped).is_some(),
+        "{:?}",
+        harness.recorder.event_names(1)
+    );
 }

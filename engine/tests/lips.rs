@@ -109,7 +109,11 @@ fn sentences() -> Vec<String> {
     let all: Vec<String> = (0..200)
         .map(|n| {
             let (who, does) = (SUBJECTS[n % SUBJECTS.len()], VERBS[n % VERBS.len()]);
-            format!("{who} {does} {} {}.", OBJECTS[n % OBJECTS.len()], ADVERBIALS[n % ADVERBIALS.len()])
+            format!(
+                "{who} {does} {} {}.",
+                OBJECTS[n % OBJECTS.len()],
+                ADVERBIALS[n % ADVERBIALS.len()]
+            )
         })
         .collect();
     assert!(all.iter().enumerate().all(|(n, s)| !all[..n].contains(s)));
@@ -129,7 +133,8 @@ fn synthesize(texts: &[String], voices: &[&str]) -> Vec<Vec<SpokenSentence>> {
     let flite = Flite::start(1).unwrap_or_else(|e| panic!("{e}"));
     let ask = |text: &String, voice: &str| {
         let (sender, events) = crossbeam_channel::unbounded();
-        let request = Request { text: text.clone(), voice: voice.into(), pronunciation: Vec::new() };
+        let request =
+            Request { text: text.clone(), voice: voice.into(), pronunciation: Vec::new() };
         (flite.speak(request, Sink::new(move |event| drop(sender.send(event)))).unwrap(), events)
     };
     let mut all = vec![Vec::new(); voices.len()];
@@ -157,7 +162,10 @@ fn synthesize(texts: &[String], voices: &[&str]) -> Vec<Vec<SpokenSentence>> {
 fn mouths_by_frame(set: &PoseSet) -> HashMap<*const u8, Mouth> {
     let manifest = set.manifest();
     let shown = |key| set.frame(set.frame_index(key), 0).as_ptr();
-    let poses = manifest.frames.iter().map(|(key, _)| (shown(*key), manifest.mouths[usize::from(key.mouth)]));
+    let poses = manifest
+        .frames
+        .iter()
+        .map(|(key, _)| (shown(*key), manifest.mouths[usize::from(key.mouth)]));
     // The altref frame shows a head that leans in a pause: lips at rest.
     poses.chain([(set.altref_frame().as_ptr(), Mouth::default())]).collect()
 }
@@ -176,14 +184,17 @@ fn long_faces_every_closure_of_two_hundred_sentences_is_shown_by_every_person() 
 }
 
 fn assert_closures_shown(sentences: &[String]) {
-    let sentence: Vec<SpokenSentence> = synthesize(sentences, &["slt", "rms", "awb", "kal16"]).concat();
+    let sentence: Vec<SpokenSentence> =
+        synthesize(sentences, &["slt", "rms", "awb", "kal16"]).concat();
     assert_eq!(sentence.len(), sentences.len());
     let (mut seen, mut missed) = (0, Vec::new());
     for avatar in Avatars::built_in().unwrap().as_slice() {
         let mouths = mouths_by_frame(&avatar.pose_set);
         for (n, sentence) in sentence.iter().enumerate() {
             // Video frames may have any phase relative to the audio.
-            for (rate, phase) in [(25, 0.0), (25, 0.01), (25, 0.02), (25, 0.03), (30, 0.0), (30, 0.02)] {
+            for (rate, phase) in
+                [(25, 0.0), (25, 0.01), (25, 0.02), (25, 0.03), (30, 0.0), (30, 0.02)]
+            {
                 let mut face = AvatarAnimator::new(Arc::clone(&avatar.pose_set), rate, 1);
                 assert!(face.next_frame(Time::ZERO, None).is_some_and(|first| first.is_key_frame));
                 face.set_state(AgentState::Speaking, false);
@@ -198,16 +209,18 @@ fn assert_closures_shown(sentences: &[String]) {
                         // A video frame that is not sent leaves the previous one visible. Above 25
                         // fps, a frame is sent only if it differs.
                         match face.next_frame(time, Some((SEGMENT, at))) {
-                            Some(picture) => closed = lips_are_shut(&mouths[&picture.payload.as_ptr()]),
+                            Some(picture) => {
+                                closed = lips_are_shut(&mouths[&picture.payload.as_ptr()])
+                            }
                             None => assert!(rate > 25, "every picture is sent while lips move"),
                         }
                         closed.then_some(at + length / 2.0)
                     })
                     .collect();
                 for (start, end) in closures(&sentence.phones) {
-                    let shown = shut
-                        .iter()
-                        .any(|middle| (start - CLOSURE_TOLERANCE..=end + CLOSURE_TOLERANCE).contains(middle));
+                    let shown = shut.iter().any(|middle| {
+                        (start - CLOSURE_TOLERANCE..=end + CLOSURE_TOLERANCE).contains(middle)
+                    });
                     seen += usize::from(shown);
                     if !shown {
                         missed.push(format!(
@@ -220,7 +233,10 @@ fn assert_closures_shown(sentences: &[String]) {
         }
     }
     println!("{seen} closures shown, {} missed", missed.len());
-    assert!(seen > 9 * 6 * sentences.len() * 3 && missed.is_empty(), "{seen} shown, missed: {missed:#?}");
+    assert!(
+        seen > 9 * 6 * sentences.len() * 3 && missed.is_empty(),
+        "{seen} shown, missed: {missed:#?}"
+    );
 }
 
 #[test]
@@ -239,12 +255,16 @@ fn long_faces_lips_that_are_read_from_the_sound_of_two_hundred_sentences_follow_
 fn assert_lips_follow(sentences: &[String]) {
     // For each voice, the minimum r of the jaw opening and the minimum share of closures that are
     // shut. The voice rms was not part of the training.
-    let bounds = [("slt", 0.80, 0.93), ("rms", 0.48, 0.93), ("awb", 0.76, 0.93), ("kal16", 0.69, 0.92)];
+    let bounds =
+        [("slt", 0.80, 0.93), ("rms", 0.48, 0.93), ("awb", 0.76, 0.93), ("kal16", 0.69, 0.92)];
     let sentence = synthesize(sentences, &bounds.map(|(voice, ..)| voice));
     for ((voice, min_r, part), sentence) in bounds.into_iter().zip(sentence) {
         let mut comparison = LipComparison::default();
         for sentence in &sentence {
-            comparison.add(&sentence.phones, &lips::phones_from_audio(&sentence.pcm, sentence.sample_rate));
+            comparison.add(
+                &sentence.phones,
+                &lips::phones_from_audio(&sentence.pcm, sentence.sample_rate),
+            );
         }
         let (all, shut) = comparison.count_closures();
         let (r, lag) = (comparison.jaw_correlation(0.0), comparison.lag());
@@ -317,7 +337,11 @@ fn phones_come_before_their_sound_and_a_voice_that_tells_its_own_keeps_them() {
 
     let own_phones = vec![(0, Event::Phones(sentence.phones.clone()))];
     assert_eq!(collect_phones(&run_tts_sink(true, sentence, own_phones)), sentence.phones);
-    assert_eq!(collect_phones(&run_tts_sink(false, sentence, vec![])), [], "nobody looks at the lips");
+    assert_eq!(
+        collect_phones(&run_tts_sink(false, sentence, vec![])),
+        [],
+        "nobody looks at the lips"
+    );
 }
 
 /// Speaks one recorded sentence for any text, in chunks of 0.1 s, the first after 0.1 s, at `speed`
@@ -338,15 +362,18 @@ impl Tts for RecordedTts {
         for (n, chunk) in chunks.enumerate() {
             let (pcm, sink) = (chunk.to_vec(), sink.clone());
             let words = (self.words && n == 0).then(|| self.sentence.words.clone());
-            self.time.schedule_after(SECOND.mul_f64(0.1 + 0.1 * n as f64 / self.speed), move || {
-                if let Some(words) = words {
-                    sink.send(Event::Words(words));
-                }
-                sink.send(Event::Audio { pcm, sample_rate });
-                if n + 1 == last {
-                    sink.send(Event::End);
-                }
-            });
+            self.time.schedule_after(
+                SECOND.mul_f64(0.1 + 0.1 * n as f64 / self.speed),
+                move || {
+                    if let Some(words) = words {
+                        sink.send(Event::Words(words));
+                    }
+                    sink.send(Event::Audio { pcm, sample_rate });
+                    if n + 1 == last {
+                        sink.send(Event::End);
+                    }
+                },
+            );
         }
         Ok(Handle::noop())
     }
@@ -355,8 +382,10 @@ impl Tts for RecordedTts {
 #[test]
 fn in_a_call_the_face_follows_a_vendor_that_gives_nothing_but_sound_or_words_with_it() {
     let _alone = seed_voice_noise();
-    let sentence =
-        synthesize(&["My brother may have moved the big apple box above the map.".to_owned()], &["slt"]);
+    let sentence = synthesize(
+        &["My brother may have moved the big apple box above the map.".to_owned()],
+        &["slt"],
+    );
     let sentence = &sentence[0][0];
     // If audio arrives hardly faster than it is played, phones inferred from it are known too late.
     // Words are known early enough.
@@ -366,7 +395,8 @@ fn in_a_call_the_face_follows_a_vendor_that_gives_nothing_but_sound_or_words_wit
         let mouths = mouths_by_frame(set);
         let mut harness = Harness::new();
         harness.pose_set = Some(Arc::clone(set));
-        let vendor = RecordedTts { time: harness.time.clone(), sentence: sentence.clone(), speed, words };
+        let vendor =
+            RecordedTts { time: harness.time.clone(), sentence: sentence.clone(), speed, words };
         let client = harness.start_call_with_tts(
             call_config(1),
             &["What is new?"],
@@ -377,10 +407,13 @@ fn in_a_call_the_face_follows_a_vendor_that_gives_nothing_but_sound_or_words_wit
         client.send_audio(support::user_audio(&[(0.5, 1.0)]));
         harness.run_for(8 * SECOND);
 
-        let (mut began, mut pictures): (Option<Instant>, Vec<(Instant, Mouth)>) = (None, Vec::new());
+        let (mut began, mut pictures): (Option<Instant>, Vec<(Instant, Mouth)>) =
+            (None, Vec::new());
         for left in client.drain_outputs() {
             match left {
-                LoopbackOutput::Audio { at, segment: Some((_, position)), .. } if began.is_none() => {
+                LoopbackOutput::Audio { at, segment: Some((_, position)), .. }
+                    if began.is_none() =>
+                {
                     assert_eq!(position, Position::from_samples(0));
                     began = Some(at);
                 }
@@ -407,7 +440,9 @@ fn in_a_call_the_face_follows_a_vendor_that_gives_nothing_but_sound_or_words_wit
         }
         let all = closures(&sentence.phones);
         let near = |(start, end): &&(f32, f32)| {
-            closed.iter().any(|at| (start - CLOSURE_TOLERANCE..=end + CLOSURE_TOLERANCE).contains(at))
+            closed
+                .iter()
+                .any(|at| (start - CLOSURE_TOLERANCE..=end + CLOSURE_TOLERANCE).contains(at))
         };
         let (r, seen) = (correlation(&wanted, &shown), all.iter().filter(near).count());
         println!(

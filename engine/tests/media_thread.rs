@@ -16,7 +16,8 @@ use engine::transport::loopback::LoopbackOutput;
 use engine_api::CallConfig;
 use models::{Handle, Sink, llm, tts};
 use support::{
-    Harness, ReceivedOutput, VirtualTime, WORD_DURATION, call_config, call_config_of, sample_at, user_audio,
+    Harness, ReceivedOutput, VirtualTime, WORD_DURATION, call_config, call_config_of, sample_at,
+    user_audio,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -38,7 +39,10 @@ fn a_question_is_heard_answered_and_told() {
     let spoken = output.speech_spans();
     assert_eq!(spoken.len(), 1, "{spoken:?}");
     let (from, to) = spoken[0];
-    assert!((to - from - 3.0 * WORD_DURATION.as_secs_f64()).abs() < 0.001, "three words: {spoken:?}");
+    assert!(
+        (to - from - 3.0 * WORD_DURATION.as_secs_f64()).abs() < 0.001,
+        "three words: {spoken:?}"
+    );
     let names = harness.recorder.event_names(1);
     let order = [
         "joined",
@@ -53,7 +57,10 @@ fn a_question_is_heard_answered_and_told() {
         assert!(rest.any(|n| n == name), "{name} in {names:?}");
     }
     let events = harness.recorder.events_of(1);
-    assert!(events.iter().enumerate().all(|(i, f)| f.seq == i as u64), "events are numbered without a gap");
+    assert!(
+        events.iter().enumerate().all(|(i, f)| f.seq == i as u64),
+        "events are numbered without a gap"
+    );
 }
 
 /// The delay between the end of the user's speech and the agent's first sample. It must be the
@@ -75,7 +82,10 @@ fn the_path_adds_at_most_ten_milliseconds_to_the_models_and_the_policy() {
         let first = output.speech_spans()[0].0;
         let when = |wanted: fn(&Event) -> bool| harness.recorder.time_of(1, wanted).unwrap() - end;
         let reported = when(|e| matches!(e, Event::AgentStartedSpeaking { .. }));
-        assert!((reported - (first - end)).abs() < 0.001, "the fact is told when the sample leaves");
+        assert!(
+            (reported - (first - end)).abs() < 0.001,
+            "the fact is told when the sample leaves"
+        );
         rows.push([
             when(|e| matches!(e, Event::UserStoppedSpeaking)),
             when(|e| matches!(e, Event::UserTranscript { is_final: true, .. })),
@@ -97,13 +107,17 @@ fn the_path_adds_at_most_ten_milliseconds_to_the_models_and_the_policy() {
     for (i, label) in labels.iter().enumerate() {
         let column: Vec<f64> = rows.iter().map(|r| r[i] * 1e3).collect();
         let mean = column.iter().sum::<f64>() / column.len() as f64;
-        let (min, max) = column.iter().fold((f64::MAX, f64::MIN), |(a, b), v| (a.min(*v), b.max(*v)));
+        let (min, max) =
+            column.iter().fold((f64::MAX, f64::MIN), |(a, b), v| (a.min(*v), b.max(*v)));
         eprintln!("{mean:8.1} {min:8.1} {max:8.1}  {label}");
     }
     let added: Vec<f64> = rows.iter().map(|r| r[5]).collect();
     let mean = added.iter().sum::<f64>() / added.len() as f64;
     assert!(mean <= 0.010, "{mean}");
-    assert!(added.iter().all(|a| *a <= 0.010 + 0.005), "one block at most, and one message: {added:?}");
+    assert!(
+        added.iter().all(|a| *a <= 0.010 + 0.005),
+        "one block at most, and one message: {added:?}"
+    );
 }
 
 /// The delay from the onset of an interruption to silence: the delay of the policy, a frame of 10
@@ -119,7 +133,8 @@ fn an_interruption_is_silence_at_most_sixteen_milliseconds_after_the_policy_allo
             AgentTurnConfig { interruptability: Some("high"), ..AgentTurnConfig::default() },
         );
         call.spec.echo_warmup = Duration::ZERO;
-        let policy = (call.spec.vad.min_speech_duration + call.spec.min_interruption_duration).as_secs_f64();
+        let policy =
+            (call.spec.vad.min_speech_duration + call.spec.min_interruption_duration).as_secs_f64();
         let client = harness.start_call(call, &["Tell me something.", "Stop it."], LONG_ANSWER);
         let gap = 2.5 + f64::from(place) * 0.0041;
         client.send_audio(user_audio(&[(0.5, 1.0), (gap, 1.0)]));
@@ -146,16 +161,23 @@ fn where_a_change_is_near_blocks_are_short_and_time_stamps_go_on() {
             _ => None,
         })
         .collect();
-    assert!(blocks.windows(2).all(|w| w[0].0 + w[0].1.len() as u64 == w[1].0), "no gap, no overlap");
+    assert!(
+        blocks.windows(2).all(|w| w[0].0 + w[0].1.len() as u64 == w[1].0),
+        "no gap, no overlap"
+    );
     let first = blocks.iter().position(|(_, pcm)| pcm.iter().any(|s| *s != 0)).unwrap();
     assert_eq!(blocks[first - 1].1.len(), 480, "it waits for the voice");
-    let lengths = |blocks: &[(u64, Box<[i16]>)]| blocks.iter().map(|(_, pcm)| pcm.len()).collect::<Vec<_>>();
+    let lengths =
+        |blocks: &[(u64, Box<[i16]>)]| blocks.iter().map(|(_, pcm)| pcm.len()).collect::<Vec<_>>();
     assert!(
         lengths(&blocks[..20]).iter().all(|n| *n == 960),
         "nothing is awaited: {:?}",
         lengths(&blocks[..20])
     );
-    assert!(lengths(&blocks[first + 1..]).iter().all(|n| *n == 960), "it speaks, and nobody speaks over it");
+    assert!(
+        lengths(&blocks[first + 1..]).iter().all(|n| *n == 960),
+        "it speaks, and nobody speaks over it"
+    );
 }
 
 #[test]
@@ -198,8 +220,10 @@ fn a_false_interruption_resumes_at_the_sample_it_was_held_at() {
         let events = harness.recorder.events_of(1);
         (events.iter().find_map(|f| wanted(&f.event)).unwrap() * 48_000.0).round() as u64
     };
-    let reported = place(|e| if let Event::PlayoutHeld { position } = e { Some(*position) } else { None });
-    let held = place(|e| if let Event::PlayoutResumed { position } = e { Some(*position) } else { None });
+    let reported =
+        place(|e| if let Event::PlayoutHeld { position } = e { Some(*position) } else { None });
+    let held =
+        place(|e| if let Event::PlayoutResumed { position } = e { Some(*position) } else { None });
     assert!(
         held.abs_diff(reported) <= 960,
         "what had left by then is known to the block at once: {reported} {held}"
@@ -208,7 +232,8 @@ fn a_false_interruption_resumes_at_the_sample_it_was_held_at() {
     // samples.
     let blocks: Vec<i16> = output.blocks.iter().flat_map(|(_, b)| b.iter().copied()).collect();
     let silence = blocks.windows(4_800).position(|w| w[0] != 0 && w[1..].iter().all(|s| *s == 0));
-    let resumed = silence.map(|at| at + 1 + blocks[at + 1..].iter().position(|s| *s != 0).unwrap()).unwrap();
+    let resumed =
+        silence.map(|at| at + 1 + blocks[at + 1..].iter().position(|s| *s != 0).unwrap()).unwrap();
     let exact: Vec<i16> = (held + 240..held + 1_240).map(sample_at).collect();
     let near = resumed - 1; // the fade-in starts with zero
     let found = blocks[near..near + 2_000].windows(1_000).position(|w| w == exact);
@@ -223,7 +248,8 @@ fn another_connection_takes_the_call_over_and_the_older_one_is_told() {
     harness.run_for(3 * SECOND);
     let newer = harness.reconnect(call_config(1));
     harness.run_for(SECOND);
-    let (mut old, mut new) = (ReceivedOutput::new(harness.start), ReceivedOutput::new(harness.start));
+    let (mut old, mut new) =
+        (ReceivedOutput::new(harness.start), ReceivedOutput::new(harness.start));
     old.collect(&client);
     new.collect(&newer);
     assert!(old.closed && old.texts.iter().any(|t| t.contains("peerLeft")), "{:?}", old.texts);
@@ -252,7 +278,9 @@ fn a_connection_closed_without_a_word_ends_the_call_after_five_seconds() {
         names.contains(&"participant_left".to_owned()) && names.contains(&"call_ended".to_owned()),
         "{names:?}"
     );
-    assert!(harness.recorder.events_of(1).iter().any(|f| ended_because(&f.event, EndReason::UserLeft)));
+    assert!(
+        harness.recorder.events_of(1).iter().any(|f| ended_because(&f.event, EndReason::UserLeft))
+    );
     assert_eq!(*harness.open_streams.lock().unwrap(), 0, "the decoder is free");
 }
 
@@ -279,7 +307,9 @@ fn a_client_of_which_nothing_is_heard_is_gone_after_twenty_five_seconds() {
     assert_eq!(harness.media_thread.call_count(), 1);
     harness.run_for(3 * SECOND);
     assert_eq!(harness.media_thread.call_count(), 0);
-    assert!(harness.recorder.events_of(1).iter().any(|f| ended_because(&f.event, EndReason::UserLeft)));
+    assert!(
+        harness.recorder.events_of(1).iter().any(|f| ended_because(&f.event, EndReason::UserLeft))
+    );
 }
 
 #[test]
@@ -297,7 +327,13 @@ fn the_end_by_the_api_leaves_no_call_and_nothing_sounds_after_it() {
     assert_eq!(harness.media_thread.call_count(), 0);
     assert_eq!(harness.media_thread.wake_at(), None, "a thread without calls sleeps");
     assert_eq!(harness.stats.ended_calls.load(Relaxed), 1);
-    assert!(harness.recorder.events_of(1).iter().any(|f| ended_because(&f.event, EndReason::EndedByApi)));
+    assert!(
+        harness
+            .recorder
+            .events_of(1)
+            .iter()
+            .any(|f| ended_because(&f.event, EndReason::EndedByApi))
+    );
     assert_eq!(*harness.open_streams.lock().unwrap(), 0);
 }
 
@@ -306,8 +342,11 @@ fn fifty_calls_at_once_are_fifty_conversations() {
     let mut harness = Harness::new();
     let client: Vec<_> = (0..50u32)
         .map(|i| {
-            let client =
-                harness.start_call(call_config(u128::from(i) + 1), &["What is new?"], "Nothing at all.");
+            let client = harness.start_call(
+                call_config(u128::from(i) + 1),
+                &["What is new?"],
+                "Nothing at all.",
+            );
             client.send_audio(user_audio(&[(0.5 + f64::from(i) * 0.017, 1.0)]));
             client
         })
@@ -325,7 +364,10 @@ fn fifty_calls_at_once_are_fifty_conversations() {
     drop(client);
     let count = |of: &AtomicU64| of.load(Relaxed);
     let stats = &harness.stats;
-    assert_eq!([&stats.skipped_audio_frames, &stats.late_audio_frames, &stats.late_ticks].map(count), [0; 3]);
+    assert_eq!(
+        [&stats.skipped_audio_frames, &stats.late_audio_frames, &stats.late_ticks].map(count),
+        [0; 3]
+    );
     // A few frames of each call have 10 ms: those before its answer.
     assert!(
         (50 * 249..=50 * 254).contains(&count(&stats.audio_frames)),
@@ -407,7 +449,8 @@ fn a_long_text_leaves_the_voice_to_others_and_is_given_up_at_once() {
         harness.start_call(call_config(2), &["What is new?"], "Nothing at all."),
     );
     let text = "Hello world. ".repeat(700);
-    let say = Command::Say { text, interrupt: true, allow_interruptions: true, add_to_context: false };
+    let say =
+        Command::Say { text, interrupt: true, allow_interruptions: true, add_to_context: false };
     other.send_audio(user_audio(&[(0.5, 1.0)]));
     harness.command(1, say);
     harness.run_for(4 * SECOND);
@@ -484,8 +527,7 @@ fn a_client_that_types_too_many_questions_is_refused_and_costs_nothing() {
     client.send_event(TransportEvent::ChannelOpen);
     let ask = |n: u32| {
         let data = serde_json::json!({"content": format!("Question {n}?")});
-        let text =
-            serde_json::json!({"label": "rtvi-ai", "type": "send-text", "id": n.to_string(), "data": data});
+        let text = serde_json::json!({"label": "rtvi-ai", "type": "send-text", "id": n.to_string(), "data": data});
         client.send_event(TransportEvent::Text(text.to_string()));
     };
     (0..40).for_each(ask);
@@ -493,9 +535,15 @@ fn a_client_that_types_too_many_questions_is_refused_and_costs_nothing() {
     let committed = |harness: &Harness| {
         harness.recorder.event_names(1).iter().filter(|n| *n == "utterance_committed").count()
     };
-    let asked =
-        |harness: &Harness| harness.recorder.event_names(1).iter().filter(|n| *n == "llm.started").count();
-    assert_eq!((committed(&harness), asked(&harness)), (5, 5), "{:?}", harness.recorder.event_names(1));
+    let asked = |harness: &Harness| {
+        harness.recorder.event_names(1).iter().filter(|n| *n == "llm.started").count()
+    };
+    assert_eq!(
+        (committed(&harness), asked(&harness)),
+        (5, 5),
+        "{:?}",
+        harness.recorder.event_names(1)
+    );
     let mut output = ReceivedOutput::new(harness.start);
     output.collect(&client);
     let refused = output
@@ -532,14 +580,16 @@ fn a_client_that_replaces_its_context_too_often_is_refused_and_stores_nothing() 
     harness.run_for(10 * SECOND);
     let stored = |harness: &Harness| {
         let events = harness.recorder.events_of(1);
-        let is_context = |event: &Event| matches!(event, Event::History(item) if item.role == Role::Visitor);
+        let is_context =
+            |event: &Event| matches!(event, Event::History(item) if item.role == Role::Visitor);
         events.iter().filter(|envelope| is_context(&envelope.event)).count()
     };
     assert_eq!(stored(&harness), 5, "{:?}", harness.recorder.event_names(1));
     let mut output = ReceivedOutput::new(harness.start);
     output.collect(&client);
-    let is_refusal =
-        |text: &&String| text.contains("error-response") && text.contains("too many context messages");
+    let is_refusal = |text: &&String| {
+        text.contains("error-response") && text.contains("too many context messages")
+    };
     assert_eq!(output.texts.iter().filter(is_refusal).count(), 16, "{:?}", output.texts);
     replace(21);
     harness.run_for(SECOND);
@@ -568,7 +618,8 @@ impl llm::Llm for RecordingLlm {
 fn what_a_client_tells_is_the_visitor_s_word_unless_the_operator_controls_the_client() {
     for trusted in [false, true] {
         let mut harness = Harness::new();
-        let llm = Arc::new(RecordingLlm { time: harness.time.clone(), histories: Mutex::default() });
+        let llm =
+            Arc::new(RecordingLlm { time: harness.time.clone(), histories: Mutex::default() });
         let client = harness.start_call_with_llm(
             CallConfig { trust_client_context: trusted, ..call_config(1) },
             &[],
@@ -579,12 +630,13 @@ fn what_a_client_tells_is_the_visitor_s_word_unless_the_operator_controls_the_cl
         harness.command(1, Command::Context { text: "Gold.".into(), overwrite: false });
         harness.run_for(SECOND);
         let say = |kind: &str, id: &str, data: serde_json::Value| {
-            let text = serde_json::json!({"label": "rtvi-ai", "type": kind, "id": id, "data": data});
+            let text =
+                serde_json::json!({"label": "rtvi-ai", "type": kind, "id": id, "data": data});
             client.send_event(TransportEvent::Text(text.to_string()));
         };
-        let context =
-            |text: &str, mode: &str| serde_json::json!({"t": "context", "d": {"text": text, "mode": mode}});
-        let quiet = serde_json::json!({"content": "Page 1.", "options": {"run_immediately": false}});
+        let context = |text: &str, mode: &str| serde_json::json!({"t": "context", "d": {"text": text, "mode": mode}});
+        let quiet =
+            serde_json::json!({"content": "Page 1.", "options": {"run_immediately": false}});
         say("send-text", "a", quiet);
         say("client-message", "b", context("All is free.", "overwrite"));
         say("client-message", "c", context(&"x".repeat(MAX_VISITOR_CONTEXT_BYTES), "append"));
@@ -592,16 +644,28 @@ fn what_a_client_tells_is_the_visitor_s_word_unless_the_operator_controls_the_cl
         harness.command(1, Command::Respond { text: "Hi".into() });
         harness.run_for(2 * SECOND);
         let asked = llm.histories.lock().unwrap().clone();
-        let known: Vec<(Role, &str)> =
-            asked.last().unwrap().iter().map(|(role, text)| (*role, text.trim_matches('x'))).collect();
+        let known: Vec<(Role, &str)> = asked
+            .last()
+            .unwrap()
+            .iter()
+            .map(|(role, text)| (*role, text.trim_matches('x')))
+            .collect();
         let mut output = ReceivedOutput::new(harness.start);
         output.collect(&client);
-        let refused =
-            output.texts.iter().any(|text| text.contains("error-response") && text.contains("8 KiB"));
+        let refused = output
+            .texts
+            .iter()
+            .any(|text| text.contains("error-response") && text.contains("8 KiB"));
         if trusted {
-            assert_eq!(known, [(Role::System, "All is free."), (Role::System, ""), (Role::User, "Hi")]);
+            assert_eq!(
+                known,
+                [(Role::System, "All is free."), (Role::System, ""), (Role::User, "Hi")]
+            );
         } else {
-            assert_eq!(known, [(Role::System, "Gold."), (Role::Visitor, "All is free."), (Role::User, "Hi")]);
+            assert_eq!(
+                known,
+                [(Role::System, "Gold."), (Role::Visitor, "All is free."), (Role::User, "Hi")]
+            );
         }
         assert_eq!(refused, !trusted, "{:?}", output.texts);
     }

@@ -53,8 +53,10 @@ fn assert_near(measured: Option<f64>, wanted: f64, tolerance: f64, what: &str) {
 #[test]
 fn a_turn_that_is_cut_tells_when_each_step_happened_and_how_fast_the_agent_fell_silent() {
     let mut harness = Harness::new();
-    let mut call =
-        call_config_of(1, AgentTurnConfig { interruptability: Some("high"), ..AgentTurnConfig::default() });
+    let mut call = call_config_of(
+        1,
+        AgentTurnConfig { interruptability: Some("high"), ..AgentTurnConfig::default() },
+    );
     call.spec.echo_warmup = Duration::ZERO;
     let client = harness.start_call(call, &["Tell me something.", "Stop it."], LONG_ANSWER);
     client.send_audio(user_audio(&[(0.5, 1.0), (2.5, 1.0)]));
@@ -78,14 +80,32 @@ fn a_turn_that_is_cut_tells_when_each_step_happened_and_how_fast_the_agent_fell_
         1e-6,
         "voice to voice",
     );
-    assert_near(turn.endpointing, line.committed.unwrap() - line.speech_end.unwrap(), 1e-6, "endpointing");
-    assert_near(turn.playout, line.first_sample.unwrap() - line.tts_first_byte.unwrap(), 1e-6, "playout");
-    assert_near(turn.barge_in, line.heard_end.unwrap() - line.interrupted.unwrap(), 1e-6, "barge-in");
+    assert_near(
+        turn.endpointing,
+        line.committed.unwrap() - line.speech_end.unwrap(),
+        1e-6,
+        "endpointing",
+    );
+    assert_near(
+        turn.playout,
+        line.first_sample.unwrap() - line.tts_first_byte.unwrap(),
+        1e-6,
+        "playout",
+    );
+    assert_near(
+        turn.barge_in,
+        line.heard_end.unwrap() - line.interrupted.unwrap(),
+        1e-6,
+        "barge-in",
+    );
 
     let families = harness.latencies.metrics();
     let recorded = turn_times(&harness);
     for (name, of) in [
-        ("visavis_turn_voice_to_voice_seconds", (|t| t.voice_to_voice) as fn(&TurnTimes) -> Option<f64>),
+        (
+            "visavis_turn_voice_to_voice_seconds",
+            (|t| t.voice_to_voice) as fn(&TurnTimes) -> Option<f64>,
+        ),
         ("visavis_turn_endpointing_seconds", |t| t.endpointing),
         ("visavis_turn_llm_first_token_seconds", |t| t.llm_ttft),
         ("visavis_turn_tts_first_byte_seconds", |t| t.tts_ttfb),
@@ -95,7 +115,10 @@ fn a_turn_that_is_cut_tells_when_each_step_happened_and_how_fast_the_agent_fell_
         let values: Vec<f64> = recorded.iter().filter_map(of).collect();
         let (n, sum) = histogram_totals(&families, name);
         assert_eq!(n, values.len() as u64, "{name}");
-        assert!(n > 0 && (sum - values.iter().sum::<f64>()).abs() < 1e-4, "{name}: {sum}, {values:?}");
+        assert!(
+            n > 0 && (sum - values.iter().sum::<f64>()).abs() < 1e-4,
+            "{name}: {sum}, {values:?}"
+        );
     }
 }
 
@@ -124,7 +147,12 @@ fn a_cough_that_only_held_the_answer_is_no_barge_in() {
     let turn = turn_times(&harness).remove(0);
     let mut output = ReceivedOutput::new(harness.start);
     output.collect(&client);
-    assert_near(turn.timeline.heard_end, output.speech_spans().last().unwrap().1, 0.021, "heard end");
+    assert_near(
+        turn.timeline.heard_end,
+        output.speech_spans().last().unwrap().1,
+        0.021,
+        "heard end",
+    );
     assert_eq!((turn.timeline.interrupted, turn.barge_in), (None, None));
 }
 

@@ -58,7 +58,11 @@ fn record_calls(calls: u128, scenario: impl FnOnce(&mut Harness)) -> Vec<Recorde
     thread.join().unwrap();
     let recorded = (1..=calls)
         .map(|id| RecordedCall {
-            steps: steps.iter().filter(|(of, _)| of.0 == id).map(|(_, step)| step.clone()).collect(),
+            steps: steps
+                .iter()
+                .filter(|(of, _)| of.0 == id)
+                .map(|(_, step)| step.clone())
+                .collect(),
             events: harness.recorder.events_of(id),
             trace: fs::read_to_string(folder.join(trace::file_name(ConversationId(id)))).unwrap(),
         })
@@ -70,7 +74,11 @@ fn record_calls(calls: u128, scenario: impl FnOnce(&mut Harness)) -> Vec<Recorde
 fn temp_folder() -> PathBuf {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    std::env::temp_dir().join(format!("visavis-replay-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed)))
+    std::env::temp_dir().join(format!(
+        "visavis-replay-{}-{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Relaxed)
+    ))
 }
 
 /// Checks the replay twice: by the verdict of [`Replay`], and with a state machine that gets only
@@ -84,7 +92,11 @@ fn assert_replays(call: &RecordedCall) -> String {
     let (summary, verdict) = replay.finish().unwrap();
     printed += &summary;
     let outputs = call.steps.iter().map(|(_, _, out)| out.len() as u64).sum();
-    assert_eq!(verdict, Verdict::Identical { inputs: call.steps.len() as u64, outputs }, "{verdict}");
+    assert_eq!(
+        verdict,
+        Verdict::Identical { inputs: call.steps.len() as u64, outputs },
+        "{verdict}"
+    );
 
     let mut lines = call.trace.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let spec: Spec = serde_json::from_value(lines.next().unwrap()["spec"].take()).unwrap();
@@ -121,15 +133,23 @@ impl llm::Llm for FlakyLlm {
                 let arguments = json!({"far": 1e23, "near": 0.1, "text": "\u{2028}日本"});
                 vec![llm::Event::ToolCall { id: "c1".into(), name: "map".into(), arguments }, end]
             }
-            3 => vec![llm::Event::Failed(models::Error::new(models::ErrorKind::Failed, "it broke"))],
+            3 => {
+                vec![llm::Event::Failed(models::Error::new(models::ErrorKind::Failed, "it broke"))]
+            }
             _ => {
-                let words = "This is one long answer that goes on and on without any pause until it ends.";
-                words.split_inclusive(' ').map(|word| llm::Event::Text(word.into())).chain([end]).collect()
+                let words =
+                    "This is one long answer that goes on and on without any pause until it ends.";
+                words
+                    .split_inclusive(' ')
+                    .map(|word| llm::Event::Text(word.into()))
+                    .chain([end])
+                    .collect()
             }
         };
         for (n, event) in events.into_iter().enumerate() {
             let sink = sink.clone();
-            self.time.schedule_after(Duration::from_millis(5 + 2 * n as u64), move || sink.send(event));
+            self.time
+                .schedule_after(Duration::from_millis(5 + 2 * n as u64), move || sink.send(event));
         }
         Handle::noop()
     }
@@ -143,11 +163,16 @@ fn traced_call(mut call: CallConfig) -> CallConfig {
 
 #[test]
 fn a_live_call_replays_to_the_letter_and_its_trace_holds_no_secret() {
-    let mut agent =
-        AgentTurnConfig { greeting: Some("Hello and welcome to the museum."), ..AgentTurnConfig::default() };
+    let mut agent = AgentTurnConfig {
+        greeting: Some("Hello and welcome to the museum."),
+        ..AgentTurnConfig::default()
+    };
     agent.exit_message = Some("Goodbye.".into());
-    agent.tools =
-        vec![ToolSpec { name: "map".into(), on_start: Some("One moment.".into()), ..ToolSpec::default() }];
+    agent.tools = vec![ToolSpec {
+        name: "map".into(),
+        on_start: Some("One moment.".into()),
+        ..ToolSpec::default()
+    }];
     let spec = agent.to_spec().unwrap();
     let mut call = traced_call(call_config_of(1, agent));
     call.spec.greeting = spec.greeting;
@@ -176,7 +201,13 @@ fn a_live_call_replays_to_the_letter_and_its_trace_holds_no_secret() {
             moody,
         );
         // A question during the greeting, a cough, a real interruption, a question, an "okay".
-        client.send_audio(user_audio(&[(2.5, 1.0), (22.5, 0.9), (4.0, 1.2), (6.0, 1.0), (2.2, 0.3)]));
+        client.send_audio(user_audio(&[
+            (2.5, 1.0),
+            (22.5, 0.9),
+            (4.0, 1.2),
+            (6.0, 1.0),
+            (2.2, 0.3),
+        ]));
         harness.run_for(45 * SECOND);
         harness.command(1, Command::Context { text: "It rains.".into(), overwrite: true });
         harness.command(1, Command::Respond { text: "What do you mean?".into() });
@@ -197,8 +228,9 @@ fn a_live_call_replays_to_the_letter_and_its_trace_holds_no_secret() {
         harness.run_for(10 * SECOND);
     });
     let printed = assert_replays(&recorded[0]);
-    let has =
-        |name: &str| assert!(printed.contains(&format!("\"what\":\"{name}\"")), "no {name} in\n{printed}");
+    let has = |name: &str| {
+        assert!(printed.contains(&format!("\"what\":\"{name}\"")), "no {name} in\n{printed}")
+    };
     [
         "agent.interrupted",
         "playout.held",
@@ -250,11 +282,13 @@ fn calls_of_every_kind_replay_side_by_side() {
         let mut random = SplitMix(7);
         let probabilities: Vec<_> = (0..600)
             .map(|_| {
-                (random.below(5) > 0)
-                    .then(|| (Duration::from_millis(random.below(400)), random.seconds(0.0, 1.0) as f32))
+                (random.below(5) > 0).then(|| {
+                    (Duration::from_millis(random.below(400)), random.seconds(0.0, 1.0) as f32)
+                })
             })
             .collect();
-        harness.turn_model = Some(Arc::new(ScriptedTurnModel::new(harness.time.clone(), &probabilities)));
+        harness.turn_model =
+            Some(Arc::new(ScriptedTurnModel::new(harness.time.clone(), &probabilities)));
         let mut client = Vec::new();
         for id in 1..=CALLS {
             let handling = ["proactive", "balanced", "deliberate"][random.below(3) as usize];
@@ -267,8 +301,15 @@ fn calls_of_every_kind_replay_side_by_side() {
                 turn_model: random.below(2) == 0,
                 ..AgentTurnConfig::default()
             };
-            let words = ["What is new?", "okay", "", "Stop.", "And what about the garden behind the house?"];
-            let script: Vec<&'static str> = (0..12).map(|_| words[random.below(5) as usize]).collect();
+            let words = [
+                "What is new?",
+                "okay",
+                "",
+                "Stop.",
+                "And what about the garden behind the house?",
+            ];
+            let script: Vec<&'static str> =
+                (0..12).map(|_| words[random.below(5) as usize]).collect();
             let speech: Vec<(f64, f64)> =
                 (0..12).map(|_| (random.seconds(0.1, 4.0), random.seconds(0.02, 2.0))).collect();
             let call = harness.start_call(
@@ -307,7 +348,11 @@ fn calls_of_every_kind_replay_side_by_side() {
     assert!(recorded.iter().any(judged), "the turn model was asked");
     for call in &recorded {
         assert_replays(call);
-        turns += call.events.iter().filter(|f| matches!(f.event, Event::UtteranceCommitted { .. })).count();
+        turns += call
+            .events
+            .iter()
+            .filter(|f| matches!(f.event, Event::UtteranceCommitted { .. }))
+            .count();
     }
     assert!(turns > 50, "{turns} turns in {CALLS} calls");
 }

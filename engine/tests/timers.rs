@@ -15,11 +15,14 @@ use conversation::spec::{Greeting, ToolSpec};
 use engine::messages::Message;
 use engine::transport::TransportEvent;
 use engine_api::{
-    BoxFuture, CallConfig, CommandError, RemoteTool, RemoteToolHandle, Tool, ToolBackend, ToolServers,
+    BoxFuture, CallConfig, CommandError, RemoteTool, RemoteToolHandle, Tool, ToolBackend,
+    ToolServers,
 };
 use models::{Handle, Sink, llm};
 use serde_json::{Value, json};
-use support::{Harness, ReceivedOutput, VirtualTime, WORD_DURATION, call_config, call_config_of, user_audio};
+use support::{
+    Harness, ReceivedOutput, VirtualTime, WORD_DURATION, call_config, call_config_of, user_audio,
+};
 use tokio::sync::oneshot;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -39,7 +42,10 @@ struct TimedLlm {
 }
 
 impl TimedLlm {
-    fn new(time: &VirtualTime, script: fn(&HistoryItem) -> Vec<(Duration, llm::Event)>) -> Arc<Self> {
+    fn new(
+        time: &VirtualTime,
+        script: fn(&HistoryItem) -> Vec<(Duration, llm::Event)>,
+    ) -> Arc<Self> {
         Arc::new(Self { time: time.clone(), script })
     }
 }
@@ -76,7 +82,8 @@ fn type_text(harness: &mut Harness, words: &str) {
 
 /// The user types in a client. The client's message interrupts the agent first.
 fn client_text_event(words: &str) -> TransportEvent {
-    let message = json!({"label": "rtvi-ai", "type": "send-text", "id": "typed", "data": {"content": words}});
+    let message =
+        json!({"label": "rtvi-ai", "type": "send-text", "id": "typed", "data": {"content": words}});
     TransportEvent::Text(message.to_string())
 }
 
@@ -88,7 +95,11 @@ fn send_command(
     let (reply, answer) = oneshot::channel();
     let conversation = call_config(1).id;
     assert!(
-        harness.inbox.requests.send(Message::Command { conversation, command, reply: Some(reply) }).is_ok()
+        harness
+            .inbox
+            .requests
+            .send(Message::Command { conversation, command, reply: Some(reply) })
+            .is_ok()
     );
     answer
 }
@@ -121,7 +132,13 @@ fn texts_of(spoken: &[SpokenText]) -> Vec<&str> {
 
 /// Times of all events that match, in seconds of the call.
 fn event_times(harness: &Harness, wanted: impl Fn(&Event) -> bool) -> Vec<f64> {
-    harness.recorder.events_of(1).iter().filter(|f| wanted(&f.event)).map(|f| f.at.as_seconds()).collect()
+    harness
+        .recorder
+        .events_of(1)
+        .iter()
+        .filter(|f| wanted(&f.event))
+        .map(|f| f.at.as_seconds())
+        .collect()
 }
 
 /// Time and reason of the call's end.
@@ -152,7 +169,10 @@ fn assert_due(what: &str, measured: f64, expected: f64, tolerance: f64) {
 #[track_caller]
 fn assert_full_length(spoken: &SpokenText, count: u32) {
     let length = f64::from(count) * WORD_DURATION.as_secs_f64();
-    assert!((spoken.end - spoken.start - length).abs() < 0.03, "{count} words take {length}: {spoken:?}");
+    assert!(
+        (spoken.end - spoken.start - length).abs() < 0.03,
+        "{count} words take {length}: {spoken:?}"
+    );
 }
 
 /// A tool of a server that never answers.
@@ -209,7 +229,9 @@ fn ticket_script(last: &HistoryItem) -> Vec<(Duration, llm::Event)> {
 
 #[test]
 fn a_tool_that_never_answers_is_excused_after_its_delay_and_given_up_after_twenty_seconds() {
-    for run in [ToolBackend::Client, ToolBackend::Remote(RemoteToolHandle(Arc::new(SilentToolServer)))] {
+    for run in
+        [ToolBackend::Client, ToolBackend::Remote(RemoteToolHandle(Arc::new(SilentToolServer)))]
+    {
         let in_client = run == ToolBackend::Client;
         let mut harness = Harness::new();
         let llm = TimedLlm::new(&harness.time, ticket_script);
@@ -234,15 +256,14 @@ fn a_tool_that_never_answers_is_excused_after_its_delay_and_given_up_after_twent
 
         // A result after the timeout finds no pending tool call.
         if in_client {
-            let data =
-                json!({"function_name": "tickets_left", "tool_call_id": "call_1", "result": {"free": 3}});
-            let late =
-                json!({"label": "rtvi-ai", "type": "llm-function-call-result", "id": "late", "data": data});
+            let data = json!({"function_name": "tickets_left", "tool_call_id": "call_1", "result": {"free": 3}});
+            let late = json!({"label": "rtvi-ai", "type": "llm-function-call-result", "id": "late", "data": data});
             client.send_event(TransportEvent::Text(late.to_string()));
             harness.run_for(SECOND);
             let mut output = ReceivedOutput::new(harness.start);
             output.collect(&client);
-            let received = |what: &str| output.texts.iter().filter(|text| text.contains(what)).count();
+            let received =
+                |what: &str| output.texts.iter().filter(|text| text.contains(what)).count();
             assert_eq!(received("llm-function-call-in-progress"), 1, "the client was asked");
             assert_eq!(received("The tool call is not pending"), 1, "{:?}", output.texts);
         }
@@ -259,7 +280,8 @@ fn a_server_of_tools_that_stays_silent_delays_no_greeting_and_no_answer() {
     for servers in [None, Some(Arc::new(SilentToolServer) as Arc<dyn ToolServers>)] {
         let mut harness = Harness::new();
         let mut call = CallConfig { tool_servers: servers, ..call_config(1) };
-        call.spec.greeting = Some(Greeting { text: "Welcome to the museum.".into(), delay: Duration::ZERO });
+        call.spec.greeting =
+            Some(Greeting { text: "Welcome to the museum.".into(), delay: Duration::ZERO });
         let client = harness.start_call(call, &["What is new?"], "Nothing at all.");
         client.send_audio(user_audio(&[(2.5, 1.0)]));
         harness.run_for(6 * SECOND);
@@ -321,7 +343,10 @@ struct ToolRecordingLlm {
 
 impl llm::Llm for ToolRecordingLlm {
     fn ask(&self, request: llm::Request, sink: Sink<llm::Event>) -> Handle {
-        self.offered_tools.lock().unwrap().push(request.tools.iter().map(|tool| tool.name.clone()).collect());
+        self.offered_tools
+            .lock()
+            .unwrap()
+            .push(request.tools.iter().map(|tool| tool.name.clone()).collect());
         for (pause, event) in [text_event(LONG_ANSWER), end_event()] {
             let sink = sink.clone();
             self.time.schedule_after(pause, move || sink.send(event));
@@ -335,7 +360,8 @@ fn tools_of_a_server_are_offered_while_they_are_open_and_dropped_with_the_end_of
     let mut harness = Harness::new();
     let (open, held) = (Arc::new(AtomicBool::new(true)), Arc::new(()));
     let servers = LongToolServer { open: Arc::clone(&open), alive: Arc::clone(&held) };
-    let llm = Arc::new(ToolRecordingLlm { time: harness.time.clone(), offered_tools: Mutex::default() });
+    let llm =
+        Arc::new(ToolRecordingLlm { time: harness.time.clone(), offered_tools: Mutex::default() });
     let call = CallConfig { tool_servers: Some(Arc::new(servers)), ..call_config(1) };
     let _far = harness.start_call_with_llm(call, &[], llm.clone());
     harness.run_for(SECOND);
@@ -354,10 +380,14 @@ fn tools_of_a_server_are_offered_while_they_are_open_and_dropped_with_the_end_of
 }
 
 /// A call that is 3 s old and in the middle of a long answer, with an optional exit message.
-fn talking_call(exit_message: Option<&str>) -> (Harness, engine::transport::loopback::LoopbackClient) {
+fn talking_call(
+    exit_message: Option<&str>,
+) -> (Harness, engine::transport::loopback::LoopbackClient) {
     let mut harness = Harness::new();
-    let agent =
-        AgentTurnConfig { exit_message: exit_message.map(str::to_owned), ..AgentTurnConfig::default() };
+    let agent = AgentTurnConfig {
+        exit_message: exit_message.map(str::to_owned),
+        ..AgentTurnConfig::default()
+    };
     let client = harness.start_call(call_config_of(1, agent), &["Tell me something."], LONG_ANSWER);
     client.send_audio(user_audio(&[(0.5, 1.0)]));
     harness.run_for(3 * SECOND);
@@ -375,7 +405,8 @@ fn a_call_that_is_stopped_says_its_exit_message_once_to_its_end_however_often_it
     stop_calls(&harness, true);
     harness.run_for(SECOND / 2);
     let refused = send_command(&harness, Command::Respond { text: "Wait".into() });
-    let again = send_command(&harness, Command::Stop { reason: EndReason::EndedByApi, exit_message: true });
+    let again =
+        send_command(&harness, Command::Stop { reason: EndReason::EndedByApi, exit_message: true });
     stop_calls(&harness, true);
     harness.run_for(5 * SECOND);
     assert_eq!(refused.blocking_recv().unwrap(), Err(CommandError::Rejected(Rejection::Ending)));
@@ -393,7 +424,10 @@ fn a_call_that_is_stopped_says_its_exit_message_once_to_its_end_however_often_it
     let mut output = ReceivedOutput::new(harness.start);
     output.collect(&client);
     assert!(output.closed);
-    assert!((output.speech_spans().last().unwrap().1 - goodbye.end).abs() < 0.03, "nothing sounds behind it");
+    assert!(
+        (output.speech_spans().last().unwrap().1 - goodbye.end).abs() < 0.03,
+        "nothing sounds behind it"
+    );
 }
 
 #[test]
@@ -416,7 +450,10 @@ fn a_stop_without_an_exit_message_ends_a_call_in_the_middle_of_it() {
         let mut output = ReceivedOutput::new(harness.start);
         output.collect(&client);
         let last = output.speech_spans().last().unwrap().1;
-        assert!(output.closed && last < stopped + 0.05, "a block that is out, and the fade: {last}");
+        assert!(
+            output.closed && last < stopped + 0.05,
+            "a block that is out, and the fade: {last}"
+        );
     }
 }
 
@@ -432,7 +469,8 @@ fn a_silent_user_is_called_as_often_as_is_set_and_then_left_each_after_the_same_
     let mut harness = Harness::new();
     let _far = harness.start_call(call_config_of(1, agent), &[], "");
     harness.run_for(10 * SECOND);
-    let (spoken, idle) = (spoken_texts(&harness), event_times(&harness, |e| matches!(e, Event::UserIdle)));
+    let (spoken, idle) =
+        (spoken_texts(&harness), event_times(&harness, |e| matches!(e, Event::UserIdle)));
     assert_eq!(texts_of(&spoken), ["Are you there?", "Hello?"], "and nobody hears a goodbye");
     assert_eq!(idle.len(), 2);
     assert_due("the first silence", idle[0], 1.0, TICK_SECONDS);
@@ -475,7 +513,9 @@ fn the_limit_of_a_call_is_announced_and_kept_to_the_tick() {
             })
             .collect();
         let [warned, over] = limits[..] else { panic!("{limits:?}") };
-        for ((at, which, duration, of), wanted, when) in [(warned, "warning", 2.0), (over, "limit", 5.0)] {
+        for ((at, which, duration, of), wanted, when) in
+            [(warned, "warning", 2.0), (over, "limit", 5.0)]
+        {
             assert_eq!((which, of, duration), (wanted, 5.0, at));
             assert_due(which, at, when, TICK_SECONDS);
         }
@@ -531,11 +571,17 @@ fn a_greeting_that_may_not_be_interrupted_outlasts_every_command_and_the_turn_is
     let interrupt = send_command(&harness, Command::Interrupt);
     let respond = send_command(&harness, Command::Respond { text: "How is the parrot?".into() });
     harness.run_for(SECOND);
-    assert_eq!(interrupt.blocking_recv().unwrap(), Err(CommandError::Rejected(Rejection::Uninterruptible)));
+    assert_eq!(
+        interrupt.blocking_recv().unwrap(),
+        Err(CommandError::Rejected(Rejection::Uninterruptible))
+    );
     assert_eq!(respond.blocking_recv().unwrap(), Ok(CommandOutcome::Accepted));
     let interrupt = send_command(&harness, Command::Interrupt);
     harness.run_for(7 * SECOND);
-    assert_eq!(interrupt.blocking_recv().unwrap(), Err(CommandError::Rejected(Rejection::Uninterruptible)));
+    assert_eq!(
+        interrupt.blocking_recv().unwrap(),
+        Err(CommandError::Rejected(Rejection::Uninterruptible))
+    );
     assert_greeting_whole(&harness, &client);
 }
 
@@ -650,7 +696,9 @@ fn a_model_that_never_ends_is_stopped_at_twenty_thousand_characters_and_the_call
     let events = harness.recorder.events_of(1);
     let warnings: Vec<&str> = events
         .iter()
-        .filter_map(|f| if let Event::Warning { text } = &f.event { Some(text.as_str()) } else { None })
+        .filter_map(
+            |f| if let Event::Warning { text } = &f.event { Some(text.as_str()) } else { None },
+        )
         .collect();
     assert_eq!(warnings, ["The language model's reply was cut at 20000 characters."]);
     assert_eq!(

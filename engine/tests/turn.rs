@@ -48,7 +48,12 @@ fn run_one_segment(script: &[Option<(Duration, f32)>]) -> (ScriptedTurnModel, Ha
 
 /// All events of the call except the join, which holds the wall clock.
 fn events_without_join(harness: &Harness) -> Vec<EventEnvelope> {
-    harness.recorder.events_of(1).into_iter().filter(|f| !matches!(f.event, Event::Joined { .. })).collect()
+    harness
+        .recorder
+        .events_of(1)
+        .into_iter()
+        .filter(|f| !matches!(f.event, Event::Joined { .. }))
+        .collect()
 }
 
 #[test]
@@ -56,10 +61,19 @@ fn a_turn_ends_sooner_or_later_by_what_the_model_says() {
     for (p, wait) in [(0.9, 0.4), (0.4, 0.4), (0.3, 3.0), (0.0, 3.0)] {
         let (oracle, harness) = run_one_segment(&[Some((EARLY_ANSWER, p))]);
         let waited = harness.recorder.time_of(1, is_committed).unwrap() - 1.5;
-        assert!((waited - wait).abs() < 0.06, "P(turn is over) {p}: committed {waited:.3} s after the end");
-        let replied =
-            harness.recorder.time_of(1, |e| matches!(e, Event::AgentStartedSpeaking { .. })).unwrap() - 1.5;
-        assert!((replied - wait).abs() < 0.12, "P(turn is over) {p}: replied {replied:.3} s after the end");
+        assert!(
+            (waited - wait).abs() < 0.06,
+            "P(turn is over) {p}: committed {waited:.3} s after the end"
+        );
+        let replied = harness
+            .recorder
+            .time_of(1, |e| matches!(e, Event::AgentStartedSpeaking { .. }))
+            .unwrap()
+            - 1.5;
+        assert!(
+            (replied - wait).abs() < 0.12,
+            "P(turn is over) {p}: replied {replied:.3} s after the end"
+        );
         assert_eq!(oracle.questions.lock().unwrap().len(), 1, "asked once, after the speech");
     }
 }
@@ -75,7 +89,11 @@ fn a_deadline_that_passes_without_an_answer_decides_and_a_late_answer_changes_no
     for script in [None, Some((LATE_ANSWER, 0.0)), Some((EARLY_ANSWER, f32::NAN))] {
         let (oracle, harness) = run_one_segment(&[script]);
         assert_eq!(events_without_join(&harness), expected, "{script:?}: as without a turn model");
-        assert_eq!(*oracle.withdrawn.lock().unwrap(), [0], "nobody works for an answer that is not wanted");
+        assert_eq!(
+            *oracle.withdrawn.lock().unwrap(),
+            [0],
+            "nobody works for an answer that is not wanted"
+        );
     }
 }
 
@@ -110,7 +128,8 @@ fn a_question_is_withdrawn_as_soon_as_the_user_goes_on() {
     let mut harness = Harness::new();
     let oracle = ScriptedTurnModel::new(harness.time.clone(), &[]);
     harness.turn_model = Some(Arc::new(oracle.clone()));
-    let client = harness.start_call(call_with_turn_model(1), &["I think", "we should go"], "So do I.");
+    let client =
+        harness.start_call(call_with_turn_model(1), &["I think", "we should go"], "So do I.");
     client.send_audio(user_audio(&[(0.5, 1.0), (0.35, 2.0)]));
     harness.run_for(Duration::from_millis(1_840));
     assert_eq!(oracle.questions.lock().unwrap().len(), 1);
@@ -134,7 +153,9 @@ fn the_model_is_asked_after_each_stretch_about_the_sound_and_the_words_of_the_tu
     harness.run_for(11 * SECOND);
     let committed_texts: Vec<String> = events_without_join(&harness)
         .into_iter()
-        .filter_map(|f| if let Event::UtteranceCommitted { text } = f.event { Some(text) } else { None })
+        .filter_map(|f| {
+            if let Event::UtteranceCommitted { text } = f.event { Some(text) } else { None }
+        })
         .collect();
     assert_eq!(committed_texts, ["Well, I think we should go.", "Now."]);
     let asked = oracle.questions.lock().unwrap();
@@ -148,7 +169,10 @@ fn the_model_is_asked_after_each_stretch_about_the_sound_and_the_words_of_the_tu
         assert_eq!(audio[..], sound[from..from + audio.len()], "the user's sound and nothing else");
         let (lead, tail) = (lead as f64 / 16_000.0, (from + audio.len()) as f64 / 16_000.0 - end);
         assert!((0.5..0.54).contains(&lead), "from {lead:.3} s before the turn's first speech");
-        assert!((0.15..0.21).contains(&tail), "to {tail:.3} s after its end, before the detector is sure");
+        assert!(
+            (0.15..0.21).contains(&tail),
+            "to {tail:.3} s after its end, before the detector is sure"
+        );
     }
 }
 
@@ -156,7 +180,8 @@ fn the_model_is_asked_after_each_stretch_about_the_sound_and_the_words_of_the_tu
 fn a_long_turn_is_judged_by_its_last_seconds_and_a_model_that_only_reads_keeps_no_sound() {
     for (span, length) in [(8 * SECOND, 128_000), (Duration::ZERO, 0)] {
         let mut harness = Harness::new();
-        let oracle = ScriptedTurnModel { span, ..ScriptedTurnModel::new(harness.time.clone(), &[]) };
+        let oracle =
+            ScriptedTurnModel { span, ..ScriptedTurnModel::new(harness.time.clone(), &[]) };
         harness.turn_model = Some(Arc::new(oracle.clone()));
         let client = harness.start_call(call_with_turn_model(1), &["And so on."], "Yes.");
         client.send_audio(user_audio(&[(0.5, 12.0), (1.0, 0.0)]));
@@ -180,7 +205,8 @@ fn an_agent_that_does_not_want_it_never_asks() {
 
 #[test]
 fn keeping_the_sound_for_the_model_allocates_nothing() {
-    let mut turn_detector = TurnDetector::new(Arc::new(ScriptedTurnModel::new(Harness::new().time, &[])));
+    let mut turn_detector =
+        TurnDetector::new(Arc::new(ScriptedTurnModel::new(Harness::new().time, &[])));
     let block = [7; 320];
     let before = allocations::allocation_count();
     for i in 1..=1_000u64 {
@@ -202,8 +228,10 @@ fn models_dir() -> PathBuf {
 fn synthesize(text: &str) -> Vec<i16> {
     let flite = tts::Flite::start(1).unwrap_or_else(|e| panic!("{e}"));
     let (sender, events) = crossbeam_channel::unbounded();
-    let request = tts::Request { text: text.into(), voice: "rms".into(), pronunciation: Vec::new() };
-    let _handle = tts::Tts::speak(&flite, request, Sink::new(move |event| drop(sender.send(event))));
+    let request =
+        tts::Request { text: text.into(), voice: "rms".into(), pronunciation: Vec::new() };
+    let _handle =
+        tts::Tts::speak(&flite, request, Sink::new(move |event| drop(sender.send(event))));
     let mut pcm = Vec::new();
     for event in events {
         match event {
@@ -254,15 +282,20 @@ fn a_whole_sentence_is_answered_at_once_and_one_that_breaks_off_is_waited_for() 
     let mut waits = Vec::new();
     for (text, wait) in [("Tell me a story.", 0.4), ("So what I mean is", 3.0)] {
         let found = SmartTurn::open(Config { dir: dir.clone(), threads: 1 });
-        let Ok(model) = found.inspect_err(|why| eprintln!("LEFT OUT, it proves nothing here: {why}")) else {
+        let Ok(model) =
+            found.inspect_err(|why| eprintln!("LEFT OUT, it proves nothing here: {why}"))
+        else {
             return;
         };
         model.prepare().unwrap();
         let network = vad::Network::load(&paths::vad(&dir)).unwrap_or_else(|e| panic!("{e}"));
         let mut harness = Harness::with_vad(Box::new(BatchedVad::new(Arc::new(network))));
         let probabilities = Arc::<Mutex<Vec<f32>>>::default();
-        let real =
-            RealTurnModel { model, time: harness.time.clone(), probabilities: Arc::clone(&probabilities) };
+        let real = RealTurnModel {
+            model,
+            time: harness.time.clone(),
+            probabilities: Arc::clone(&probabilities),
+        };
         harness.turn_model = Some(Arc::new(real));
         let client = harness.start_call(call_with_turn_model(1), &[text], "Yes.");
         let mut sound = vec![0; 16_000];
@@ -273,8 +306,15 @@ fn a_whole_sentence_is_answered_at_once_and_one_that_breaks_off_is_waited_for() 
         harness.run_for(9 * SECOND);
         let probabilities = probabilities.lock().unwrap().clone();
         let waited = harness.recorder.time_of(1, is_committed).unwrap() - end;
-        eprintln!("{text:?}: P(turn is over) {probabilities:?}, committed {waited:.2} s after its end");
-        assert_eq!(probabilities.len(), 1, "one stretch of speech: {:?}", harness.recorder.event_names(1));
+        eprintln!(
+            "{text:?}: P(turn is over) {probabilities:?}, committed {waited:.2} s after its end"
+        );
+        assert_eq!(
+            probabilities.len(),
+            1,
+            "one stretch of speech: {:?}",
+            harness.recorder.event_names(1)
+        );
         waits.push((text, waited, wait));
     }
     // The VAD reports the end of speech within two windows of the last loud sample.

@@ -141,8 +141,15 @@ impl<Id: Clone + PartialEq> Index<Id> {
         self.insert_entry(id, ordinal, text, None);
     }
 
-    pub(crate) fn insert_entry(&mut self, id: &Id, ordinal: u32, text: String, embedding: Option<Embedding>) {
-        let words: Vec<Word> = words(&text).into_iter().filter(|word| !word.is_stop_word()).collect();
+    pub(crate) fn insert_entry(
+        &mut self,
+        id: &Id,
+        ordinal: u32,
+        text: String,
+        embedding: Option<Embedding>,
+    ) {
+        let words: Vec<Word> =
+            words(&text).into_iter().filter(|word| !word.is_stop_word()).collect();
         let mut frequencies: HashMap<&str, (u16, &Word)> = HashMap::new();
         for word in &words {
             let entry = frequencies.entry(&word.stem).or_insert((0, word));
@@ -159,7 +166,8 @@ impl<Id: Clone + PartialEq> Index<Id> {
         let length = words.len() as f32;
         self.chunk_count += 1;
         self.total_length += f64::from(length);
-        self.chunks[slot as usize] = Some(Entry { id: id.clone(), ordinal, text, length, embedding });
+        self.chunks[slot as usize] =
+            Some(Entry { id: id.clone(), ordinal, text, length, embedding });
     }
 
     fn add_term(&mut self, word: &Word) -> u32 {
@@ -212,7 +220,8 @@ impl<Id: Clone + PartialEq> Index<Id> {
             return Vec::new();
         }
         let average = (self.total_length / self.chunk_count as f64).max(1.0) as f32;
-        let all: f32 = query_terms.iter().map(|term_query| term_query.weight * term_query.information).sum();
+        let all: f32 =
+            query_terms.iter().map(|term_query| term_query.weight * term_query.information).sum();
         let mut scores = Scores::new(self.chunks.len());
         let mut best = Scores::new(self.chunks.len());
         for term_query in &query_terms {
@@ -287,7 +296,11 @@ impl<Id: Clone + PartialEq> Index<Id> {
                 }
                 seen.insert(word.stem.clone(), query_terms.len());
                 let terms = self.matching_terms(word);
-                query_terms.push(QueryTerm { information: self.information(&terms), weight, terms });
+                query_terms.push(QueryTerm {
+                    information: self.information(&terms),
+                    weight,
+                    terms,
+                });
             }
         }
         query_terms
@@ -305,7 +318,8 @@ impl<Id: Clone + PartialEq> Index<Id> {
         for length in [3, 2] {
             for at in 0..(words.len() + 1).saturating_sub(length) {
                 let window = &words[at..at + length];
-                let is_unknown = |word: &Word| !word.is_stop_word() && !self.contains_stem(&word.stem);
+                let is_unknown =
+                    |word: &Word| !word.is_stop_word() && !self.contains_stem(&word.stem);
                 if joined[at..at + length].contains(&true)
                     || window.iter().any(Word::is_number)
                     || window.iter().all(Word::is_stop_word)
@@ -329,7 +343,11 @@ impl<Id: Clone + PartialEq> Index<Id> {
                 for (i, word) in window.iter().enumerate() {
                     joined[at + i] = word.is_stop_word() || is_unknown(word);
                 }
-                query_terms.push(QueryTerm { information: self.information(&terms), weight, terms });
+                query_terms.push(QueryTerm {
+                    information: self.information(&terms),
+                    weight,
+                    terms,
+                });
             }
         }
     }
@@ -352,10 +370,12 @@ impl<Id: Clone + PartialEq> Index<Id> {
         };
         if max_edits > 0 {
             let signature = WordSignature::new(&word.stem);
-            for (number, _) in
-                (0_u32..).zip(&self.signatures).filter(|(_, known)| known.may_be_within(signature, max_edits))
+            for (number, _) in (0_u32..)
+                .zip(&self.signatures)
+                .filter(|(_, known)| known.may_be_within(signature, max_edits))
             {
-                let distance = strsim::osa_distance(&self.terms[number as usize].stem, &word.stem) as u32;
+                let distance =
+                    strsim::osa_distance(&self.terms[number as usize].stem, &word.stem) as u32;
                 if distance <= max_edits && self.df(number) > 0 {
                     found.push((number, 0.9 - 0.2 * distance as f32));
                 }
@@ -375,9 +395,11 @@ impl<Id: Clone + PartialEq> Index<Id> {
         let mut found: Vec<(u32, f32)> = equal.map(|&term| (term, 0.7)).collect();
         if found.is_empty() && phonetic_key.len() >= 4 {
             let length = phonetic_key.len() as usize;
-            let near = self.by_key_length[(length - 1).max(4)..=(length + 1).min(16)].iter().flatten();
+            let near =
+                self.by_key_length[(length - 1).max(4)..=(length + 1).min(16)].iter().flatten();
             found.extend(
-                near.filter(|(known, _)| known.is_similar(phonetic_key)).map(|&(_, number)| (number, 0.5)),
+                near.filter(|(known, _)| known.is_similar(phonetic_key))
+                    .map(|&(_, number)| (number, 0.5)),
             );
         }
         found.retain(|&(term, _)| self.df(term) > 0);
@@ -387,7 +409,8 @@ impl<Id: Clone + PartialEq> Index<Id> {
         for (term, likeness) in &mut found {
             let known = self.signatures[*term as usize].bigrams;
             let shared = 2 * (known & bigrams).count_ones();
-            *likeness *= 0.5 + 0.5 * shared as f32 / (known.count_ones() + bigrams.count_ones()) as f32;
+            *likeness *=
+                0.5 + 0.5 * shared as f32 / (known.count_ones() + bigrams.count_ones()) as f32;
         }
         best_matches(found)
     }
@@ -434,7 +457,9 @@ fn letter_bigrams(word: &str) -> u64 {
     let after = word.bytes().chain(std::iter::once(b'$'));
     padded.zip(after).fold(0, |set, (a, b)| {
         set | 1
-            << ((u32::from(a).wrapping_mul(31).wrapping_add(u32::from(b))).wrapping_mul(0x9e37_79b1) >> 26)
+            << ((u32::from(a).wrapping_mul(31).wrapping_add(u32::from(b)))
+                .wrapping_mul(0x9e37_79b1)
+                >> 26)
     })
 }
 

@@ -27,7 +27,8 @@ impl PhoneticKey {
     /// Whether the keys differ by at most one inserted, deleted or replaced sound. It takes some
     /// nanoseconds, because all words of an index are tried.
     pub(crate) fn is_similar(self, other: Self) -> bool {
-        let (long, short) = if self.len() >= other.len() { (self.0, other.0) } else { (other.0, self.0) };
+        let (long, short) =
+            if self.len() >= other.len() { (self.0, other.0) } else { (other.0, self.0) };
         let alike = (long ^ short).trailing_zeros() / 4;
         let rest = |packed: u64, from: u32| if from >= 16 { 0 } else { packed >> (4 * from) };
         match self.len().abs_diff(other.len()) {
@@ -83,7 +84,8 @@ fn phonetic_code(word: &str) -> String {
         };
         for c in sound.chars() {
             // A repeated consonant sounds twice across a vowel, and once directly after itself.
-            let vowel_before = at > 0 && matches!(letters[at - 1], b'a' | b'e' | b'i' | b'o' | b'u' | b'y');
+            let vowel_before =
+                at > 0 && matches!(letters[at - 1], b'a' | b'e' | b'i' | b'o' | b'u' | b'y');
             if !key.ends_with(c) || vowel_before {
                 key.push(c);
             }
@@ -141,7 +143,9 @@ mod tests {
                 && near("orblax", "zorblax")
                 && near("zorblax", "zornlax")
         );
-        assert!(!near("zorblax", "zorna") && !near("zorblax", "blax") && !near("zorblax", "blaxzor"));
+        assert!(
+            !near("zorblax", "zorna") && !near("zorblax", "blax") && !near("zorblax", "blaxzor")
+        );
         assert_eq!(PhoneticKey::new("zorblax").len(), 6);
         let long = "badagafalamanarasatavazabadaga";
         assert_eq!(PhoneticKey::new(long).len(), 15);

@@ -26,8 +26,8 @@ pub fn chunks(text: &str) -> Vec<Chunk> {
     let mut heading = true; // a heading stays with the next paragraph
     for paragraph in paragraphs(text) {
         let is_heading = is_heading(&paragraph);
-        let fits =
-            current.len() + 1 + paragraph.len() <= if heading { MAX_CHUNK_BYTES } else { TARGET_CHUNK_BYTES };
+        let fits = current.len() + 1 + paragraph.len()
+            <= if heading { MAX_CHUNK_BYTES } else { TARGET_CHUNK_BYTES };
         if !current.is_empty()
             && (!fits
                 || (is_heading
@@ -98,24 +98,29 @@ fn split_paragraph(paragraph: &str) -> Vec<&str> {
     }
     let mut parts = Vec::new();
     let (mut from, mut to) = (0, 0);
-    for (start, fragment) in paragraph.split_sentence_bound_indices().flat_map(|(start, sentence)| {
-        let whole = sentence.len() <= MAX_CHUNK_BYTES;
-        // A too long sentence (a table, a list of names) is split between words, and a too long
-        // word between characters.
-        let fragments: Vec<(usize, &str)> =
-            if whole { vec![(0, sentence)] } else { sentence.split_word_bound_indices().collect() };
-        let fragments: Vec<(usize, &str)> = fragments
-            .into_iter()
-            .flat_map(|(at, p)| {
-                if p.len() <= MAX_CHUNK_BYTES {
-                    vec![(at, p)]
-                } else {
-                    p.char_indices().map(|(i, c)| (at + i, &p[i..i + c.len_utf8()])).collect()
-                }
-            })
-            .collect();
-        fragments.into_iter().map(move |(at, fragment)| (start + at, fragment))
-    }) {
+    for (start, fragment) in
+        paragraph.split_sentence_bound_indices().flat_map(|(start, sentence)| {
+            let whole = sentence.len() <= MAX_CHUNK_BYTES;
+            // A too long sentence (a table, a list of names) is split between words, and a too long
+            // word between characters.
+            let fragments: Vec<(usize, &str)> = if whole {
+                vec![(0, sentence)]
+            } else {
+                sentence.split_word_bound_indices().collect()
+            };
+            let fragments: Vec<(usize, &str)> = fragments
+                .into_iter()
+                .flat_map(|(at, p)| {
+                    if p.len() <= MAX_CHUNK_BYTES {
+                        vec![(at, p)]
+                    } else {
+                        p.char_indices().map(|(i, c)| (at + i, &p[i..i + c.len_utf8()])).collect()
+                    }
+                })
+                .collect();
+            fragments.into_iter().map(move |(at, fragment)| (start + at, fragment))
+        })
+    {
         if start + fragment.len() - from > MAX_CHUNK_BYTES {
             parts.push(paragraph[from..to].trim());
             from = start;
@@ -194,8 +199,8 @@ fn split_line(line: &str) -> Vec<String> {
 
 fn ends_with_abbreviation(sentence: &str) -> bool {
     const ABBREVIATIONS: [&str; 18] = [
-        "dr", "mr", "mrs", "ms", "prof", "st", "no", "vs", "approx", "inc", "ltd", "co", "e.g", "i.e", "fig",
-        "dept", "tel", "jr",
+        "dr", "mr", "mrs", "ms", "prof", "st", "no", "vs", "approx", "inc", "ltd", "co", "e.g",
+        "i.e", "fig", "dept", "tel", "jr",
     ];
     let Some(rest) = sentence.strip_suffix('.') else { return false };
     let last = rest.rsplit(|c: char| c.is_whitespace() || c == '(').next().unwrap_or_default();
@@ -229,7 +234,11 @@ mod tests {
         let word = "ß".repeat(2000);
         let text = format!("{long}\n\n{sentences}\n\n{word}");
         let chunks = chunks(&text);
-        assert!(chunks.iter().all(|chunk| chunk.text.len() <= MAX_CHUNK_BYTES && !chunk.text.is_empty()));
+        assert!(
+            chunks
+                .iter()
+                .all(|chunk| chunk.text.len() <= MAX_CHUNK_BYTES && !chunk.text.is_empty())
+        );
         let squeezed = |text: &str| text.split_whitespace().collect::<String>();
         assert_eq!(
             squeezed(&chunks.iter().map(|chunk| chunk.text.as_str()).collect::<String>()),
@@ -245,7 +254,10 @@ mod tests {
 
     #[test]
     fn sentences_end_where_they_end() {
-        assert_eq!(sentences("Dr. Smith is in. Ask J. R. Jones, e.g. about pay. Is it 3.5? Yes!").len(), 4);
+        assert_eq!(
+            sentences("Dr. Smith is in. Ask J. R. Jones, e.g. about pay. Is it 3.5? Yes!").len(),
+            4
+        );
         assert_eq!(
             sentences("Opening hours:\n- Monday: 9 to 5\n- Sunday: closed\n1. First\n2) Second"),
             ["Opening hours:", "Monday: 9 to 5", "Sunday: closed", "First", "Second"]

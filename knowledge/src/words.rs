@@ -58,10 +58,9 @@ pub fn normalize_words(text: &str) -> Vec<String> {
             if matches!(c, '\'' | '’' | ',' | '_') {
                 continue;
             }
-            let changes = part
-                .chars()
-                .last()
-                .is_some_and(|last| last.is_ascii_digit() != c.is_ascii_digit() && c != '.' && last != '.');
+            let changes = part.chars().last().is_some_and(|last| {
+                last.is_ascii_digit() != c.is_ascii_digit() && c != '.' && last != '.'
+            });
             if changes {
                 words.push(std::mem::take(&mut part));
             }
@@ -193,7 +192,8 @@ fn small_number(word: &str) -> Option<u64> {
         "eighteen",
         "nineteen",
     ];
-    const TENS: [&str; 8] = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
+    const TENS: [&str; 8] =
+        ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
     let at = |list: &[&str]| list.iter().position(|known| *known == word).map(|i| i as u64);
     at(&UNITS).map(|i| i + 1).or_else(|| at(&TENS).map(|i| (i + 2) * 10))
 }
@@ -405,14 +405,22 @@ mod tests {
     #[test]
     fn the_stop_words_are_sorted() {
         assert!(STOP_WORDS.is_sorted());
-        assert!(is_stop_word("the") && is_stop_word("yours") && is_stop_word("a") && !is_stop_word("price"));
+        assert!(
+            is_stop_word("the")
+                && is_stop_word("yours")
+                && is_stop_word("a")
+                && !is_stop_word("price")
+        );
     }
 
     #[test]
     fn words_lose_case_accents_and_endings() {
         assert_eq!(normalized_text("The Café's menu — don't panic!"), "the cafe menu dont panic");
         assert_eq!(words("opening")[0].stem, words("opens")[0].stem);
-        assert_eq!(normalized_text("open 9am, v2 costs $10,000 or 3.5"), "open 9 am v 2 costs 10000 or 3.5");
+        assert_eq!(
+            normalized_text("open 9am, v2 costs $10,000 or 3.5"),
+            "open 9 am v 2 costs 10000 or 3.5"
+        );
     }
 
     #[test]

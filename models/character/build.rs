@@ -6,14 +6,16 @@ use std::{env, fs};
 
 /// All files of a folder and of those in it.
 fn source_files(folder: &Path) -> Vec<PathBuf> {
-    let entries =
-        fs::read_dir(folder).expect("the source folder is readable").map(|e| e.expect("an entry").path());
+    let entries = fs::read_dir(folder)
+        .expect("the source folder is readable")
+        .map(|e| e.expect("an entry").path());
     entries.flat_map(|path| if path.is_dir() { source_files(&path) } else { vec![path] }).collect()
 }
 
 fn main() {
     println!("cargo:rerun-if-changed=src");
-    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
+    let root =
+        PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
     let mut files = source_files(&root.join("src"));
     files.sort();
     // FNV-1a, 64 bits.

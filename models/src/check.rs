@@ -49,11 +49,14 @@ pub fn check(dir: &Path) -> Vec<ModelStatus> {
     let state = if runtime.is_file() {
         Ok("for the turn model".to_owned())
     } else {
-        Err(format!("{} is missing (needed by the turn model only): run `make setup`", runtime.display()))
+        Err(format!(
+            "{} is missing (needed by the turn model only): run `make setup`",
+            runtime.display()
+        ))
     };
     all.push(model_status("ONNX Runtime", "turn", true, state));
-    let state =
-        turn::measure_latency(dir).map(|pace| format!("version 3.2, {} ms per inference", pace.as_millis()));
+    let state = turn::measure_latency(dir)
+        .map(|pace| format!("version 3.2, {} ms per inference", pace.as_millis()));
     all.push(model_status("smart-turn", "turn", true, state));
     all
 }
@@ -65,7 +68,13 @@ fn model_status(
     state: Result<String, String>,
 ) -> ModelStatus {
     let ready = state.is_ok();
-    ModelStatus { name: name.to_owned(), kind, ready, optional, detail: state.unwrap_or_else(|why| why) }
+    ModelStatus {
+        name: name.to_owned(),
+        kind,
+        ready,
+        optional,
+        detail: state.unwrap_or_else(|why| why),
+    }
 }
 
 #[cfg(test)]

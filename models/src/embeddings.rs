@@ -68,8 +68,9 @@ impl EmbeddingClient {
     /// not match the request.
     pub async fn embed(&self, texts: &[String], timeout: Duration) -> Result<Vec<Vec<f32>>, Error> {
         let url = format!("{}/embeddings", self.config.url.trim_end_matches('/'));
-        let mut request =
-            egress::Request::new(Method::POST, &url)?.timeout(Some(timeout)).limit(MAX_RESPONSE_BYTES);
+        let mut request = egress::Request::new(Method::POST, &url)?
+            .timeout(Some(timeout))
+            .limit(MAX_RESPONSE_BYTES);
         if let Some(token) = &self.config.token {
             request = request.bearer(token)?;
         }
@@ -78,20 +79,32 @@ impl EmbeddingClient {
         let status = response.status();
         if !response.is_success() {
             // 429 and 5xx are transient; other statuses mean that this request is at fault.
-            let kind = if status == 429 || status >= 500 { ErrorKind::Failed } else { ErrorKind::Rejected };
-            return Err(Error::new(kind, format!("the embeddings server responded with status {status}")));
+            let kind = if status == 429 || status >= 500 {
+                ErrorKind::Failed
+            } else {
+                ErrorKind::Rejected
+            };
+            return Err(Error::new(
+                kind,
+                format!("the embeddings server responded with status {status}"),
+            ));
         }
         let body = response.body().await?;
-        let invalid_response =
-            |why: &str| Error::new(ErrorKind::Failed, format!("the embeddings server returned {why}"));
-        let answer: EmbeddingsResponse =
-            serde_json::from_slice(&body.bytes).map_err(|_| invalid_response("no list of vectors"))?;
+        let invalid_response = |why: &str| {
+            Error::new(ErrorKind::Failed, format!("the embeddings server returned {why}"))
+        };
+        let answer: EmbeddingsResponse = serde_json::from_slice(&body.bytes)
+            .map_err(|_| invalid_response("no list of vectors"))?;
         let mut vectors = vec![Vec::new(); texts.len()];
         for EmbeddingItem { index, embedding } in answer.data {
-            *vectors.get_mut(index).ok_or_else(|| invalid_response("more vectors than texts"))? = embedding;
+            *vectors.get_mut(index).ok_or_else(|| invalid_response("more vectors than texts"))? =
+                embedding;
         }
         let length = vectors.first().map_or(0, Vec::len);
-        if vectors.iter().any(|v| v.is_empty() || v.len() != length || v.iter().any(|x| !x.is_finite())) {
+        if vectors
+            .iter()
+            .any(|v| v.is_empty() || v.len() != length || v.iter().any(|x| !x.is_finite()))
+        {
             return Err(invalid_response("vectors that do not match the texts"));
         }
         Ok(vectors)
@@ -116,8 +129,10 @@ mod tests {
                 let count = stream.read(&mut part).unwrap();
                 request.push_str(std::str::from_utf8(&part[..count]).unwrap());
             }
-            let head =
-                format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+            let head = format!(
+                "HTTP/1.1 {status} X\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                body.len()
+            );
             stream.write_all(head.as_bytes()).unwrap();
             stream.write_all(body.as_bytes()).unwrap();
             request
@@ -125,12 +140,16 @@ mod tests {
         (url, thread)
     }
 
-    async fn embed_through(status: u16, body: &'static str) -> (Result<Vec<Vec<f32>>, Error>, String) {
+    async fn embed_through(
+        status: u16,
+        body: &'static str,
+    ) -> (Result<Vec<Vec<f32>>, Error>, String) {
         let (url, thread) = serve_once(status, body);
         let client = egress::Client::new(egress::Policy::default()).unwrap();
         let config = Config { url, model: "m".into(), token: Some("sesame".into()) };
         let texts = ["one".to_owned(), "two".to_owned()];
-        let vectors = EmbeddingClient::new(config, &client).embed(&texts, Duration::from_secs(10)).await;
+        let vectors =
+            EmbeddingClient::new(config, &client).embed(&texts, Duration::from_secs(10)).await;
         (vectors, thread.join().unwrap())
     }
 
@@ -173,8 +192,9 @@ mod tests {
         let client = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
         for url in ["http://169.254.169.254/v1", "http://[fd00:ec2::254]/v1"] {
             let config = Config { url: url.into(), model: "m".into(), token: None };
-            let result =
-                EmbeddingClient::new(config, &client).embed(&["x".into()], Duration::from_secs(10)).await;
+            let result = EmbeddingClient::new(config, &client)
+                .embed(&["x".into()], Duration::from_secs(10))
+                .await;
             assert_eq!(result.unwrap_err().to_string(), "refused address", "{url}");
         }
     }
@@ -185,8 +205,9 @@ mod tests {
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let client = egress::Client::new(egress::Policy::default()).unwrap();
         let config = Config { url, model: "m".into(), token: None };
-        let result =
-            EmbeddingClient::new(config, &client).embed(&["x".into()], Duration::from_millis(50)).await;
+        let result = EmbeddingClient::new(config, &client)
+            .embed(&["x".into()], Duration::from_millis(50))
+            .await;
         assert_eq!(result.unwrap_err().kind(), ErrorKind::Timeout);
     }
 }

@@ -70,9 +70,9 @@ impl StdError for Error {
 impl From<egress::Error> for Error {
     fn from(error: egress::Error) -> Self {
         let kind = match error {
-            egress::Error::ForbiddenAddress | egress::Error::Invalid(_) | egress::Error::TooLarge => {
-                ErrorKind::Rejected
-            }
+            egress::Error::ForbiddenAddress
+            | egress::Error::Invalid(_)
+            | egress::Error::TooLarge => ErrorKind::Rejected,
             egress::Error::Timeout => ErrorKind::Timeout,
             egress::Error::Connection(_) => ErrorKind::Failed,
         };

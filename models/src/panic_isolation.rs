@@ -49,7 +49,10 @@ impl RestartBackoff {
     /// within 10 s cause no delay. After that the delay is 1 s and doubles each time, up to 30 s.
     /// It is reset when the thread has run for 10 s after a delay.
     pub fn next_backoff(&mut self, now: Instant) -> Duration {
-        if self.last_backoff.is_some_and(|(_, end)| now.saturating_duration_since(end) >= FAILURE_WINDOW) {
+        if self
+            .last_backoff
+            .is_some_and(|(_, end)| now.saturating_duration_since(end) >= FAILURE_WINDOW)
+        {
             self.last_backoff = None;
         }
         self.recent_failures.retain(|at| now.saturating_duration_since(*at) < FAILURE_WINDOW);
@@ -67,8 +70,8 @@ impl RestartBackoff {
 /// Body of a thread: runs `work` until it returns `Ok`, and again after each error and each panic.
 ///
 /// Before each restart, `pause` gets the reason of the failure and the delay, which
-/// [`RestartBackoff`] decides; it waits that long. If it returns false, the thread ends. It must not
-/// panic.
+/// [`RestartBackoff`] decides; it waits that long. If it returns false, the thread ends. It must
+/// not panic.
 pub fn run_until_done(
     now: impl Fn() -> Instant,
     mut work: impl FnMut() -> Result<(), String>,
@@ -76,7 +79,8 @@ pub fn run_until_done(
 ) {
     let mut restarts = RestartBackoff::default();
     let mut last_reason = String::new();
-    while let Err(reason) = catch_panic(&mut work).unwrap_or_else(|| Err("it panicked".to_owned())) {
+    while let Err(reason) = catch_panic(&mut work).unwrap_or_else(|| Err("it panicked".to_owned()))
+    {
         let delay = restarts.next_backoff(now()).max(RESTART_DELAY);
         if reason == last_reason {
             tracing::debug!(thread = thread_name(), reason, ?delay, "thread failed again");
@@ -150,7 +154,10 @@ mod tests {
             },
         );
         assert_eq!((tries, pauses.len()), (101, 100));
-        assert_eq!(pauses[..11], [100, 100, 100, 100, 100, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000]);
+        assert_eq!(
+            pauses[..11],
+            [100, 100, 100, 100, 100, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000]
+        );
         assert!(pauses[11..].iter().all(|pause| *pause == 30_000));
         assert_eq!(reasons[..2], ["it panicked", "no memory"]);
     }
@@ -180,13 +187,18 @@ mod tests {
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
         now += 9;
-        assert!((0..5).all(|n| restarts.next_backoff(at(now + n)).is_zero()), "it worked for ten seconds");
+        assert!(
+            (0..5).all(|n| restarts.next_backoff(at(now + n)).is_zero()),
+            "it worked for ten seconds"
+        );
         assert_eq!(restarts.next_backoff(at(now + 5)), INITIAL_BACKOFF);
     }
 
     #[test]
     fn failures_far_apart_cost_no_pause() {
         let (mut restarts, begin) = (RestartBackoff::default(), Instant::now());
-        assert!((0..20).all(|n| restarts.next_backoff(begin + Duration::from_secs(3 * n)).is_zero()));
+        assert!(
+            (0..20).all(|n| restarts.next_backoff(begin + Duration::from_secs(3 * n)).is_zero())
+        );
     }
 }

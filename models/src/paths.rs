@@ -11,8 +11,12 @@ pub const DEFAULT_MODELS_DIR: &str = ".cache/models";
 /// [`DEFAULT_MODELS_DIR`] in the working directory.
 #[must_use]
 pub fn models_dir(configured: Option<&Path>) -> PathBuf {
-    let named = || std::env::var_os(MODELS_DIR_VARIABLE).filter(|dir| !dir.is_empty()).map(PathBuf::from);
-    configured.map(Path::to_owned).or_else(named).unwrap_or_else(|| PathBuf::from(DEFAULT_MODELS_DIR))
+    let named =
+        || std::env::var_os(MODELS_DIR_VARIABLE).filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    configured
+        .map(Path::to_owned)
+        .or_else(named)
+        .unwrap_or_else(|| PathBuf::from(DEFAULT_MODELS_DIR))
 }
 
 /// Weights of the VAD.

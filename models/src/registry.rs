@@ -66,7 +66,11 @@ impl OperatorLlm {
         if token.is_none() && url.is_none() {
             return None;
         }
-        Some(Self { url: url.unwrap_or_else(|| OPENAI_URL.into()), token, model: set("OPENAI_MODEL") })
+        Some(Self {
+            url: url.unwrap_or_else(|| OPENAI_URL.into()),
+            token,
+            model: set("OPENAI_MODEL"),
+        })
     }
 }
 
@@ -87,7 +91,14 @@ impl Registry {
     /// A registry without built-in STT, TTS and turn model.
     #[must_use]
     pub fn new(config: Config, client: egress::Client, runtime: Runtime) -> Self {
-        Self { config, client, runtime, stt: OnceLock::new(), tts: OnceLock::new(), turn: OnceLock::new() }
+        Self {
+            config,
+            client,
+            runtime,
+            stt: OnceLock::new(),
+            tts: OnceLock::new(),
+            turn: OnceLock::new(),
+        }
     }
 
     /// Sets the built-in STT. A second call has no effect.
@@ -111,8 +122,9 @@ impl Registry {
     /// There is none on this server, or it is known not to work. The error's source tells the
     /// operator what to do.
     pub fn turn_model(&self) -> Result<Arc<dyn TurnModel>, Error> {
-        let missing =
-            || Error::new(ErrorKind::NotAvailable, "the turn model is not installed on this server");
+        let missing = || {
+            Error::new(ErrorKind::NotAvailable, "the turn model is not installed on this server")
+        };
         let turn = match self.turn.get() {
             Some(Ok(turn)) => turn,
             Some(Err(why)) => return Err(missing().with_source(why.clone())),
@@ -124,7 +136,12 @@ impl Registry {
 
     /// The language model for `choice`. With `fallback`, the model to use after the first one
     /// failed. The result knows its model name: leave [`crate::llm::Request::model`] empty.
-    pub fn llm(&self, choice: &LlmChoice, agent_name: &str, fallback: bool) -> WithWarning<Arc<dyn Llm>> {
+    pub fn llm(
+        &self,
+        choice: &LlmChoice,
+        agent_name: &str,
+        fallback: bool,
+    ) -> WithWarning<Arc<dyn Llm>> {
         let model = Some(&choice.fallback_model)
             .filter(|_| fallback)
             .and_then(Option::as_deref)
@@ -140,7 +157,9 @@ impl Registry {
             ("", _) => (self.default_llm(agent_name, None), None),
             ("builtin" | "visavis", _) => (self.builtin_llm(agent_name), None),
             ("custom", Some(url)) => (own(url), None),
-            ("custom", None) => self.fallback_llm(agent_name, "The LLM provider \"custom\" requires a url"),
+            ("custom", None) => {
+                self.fallback_llm(agent_name, "The LLM provider \"custom\" requires a url")
+            }
             // The agent's own account.
             ("openai", url) if token.is_some() => (own(url.unwrap_or(OPENAI_URL)), None),
             ("openai", _) if self.config.openai.is_some() => {
@@ -212,9 +231,8 @@ impl Registry {
             return Err("The provider \"script\" is not allowed on this server".into());
         }
         let script = match model.trim() {
-            json if json.starts_with('{') => {
-                serde_json::from_str(json).map_err(|e| format!("The script cannot be read ({e})"))?
-            }
+            json if json.starts_with('{') => serde_json::from_str(json)
+                .map_err(|e| format!("The script cannot be read ({e})"))?,
             _ => self.config.script.clone(),
         };
         Ok(ScriptedProvider::new(script, self.runtime.clone())
@@ -268,7 +286,9 @@ impl Registry {
             "" | "builtin" | "visavis" | "flite" => (built_in(), None),
             "script" => match self.scripted_models(&choice.model_id) {
                 Ok(scripted) => (Ok(Arc::new(scripted)), None),
-                Err(why) => (built_in(), Some(format!("{why}; a built-in TTS voice is used instead."))),
+                Err(why) => {
+                    (built_in(), Some(format!("{why}; a built-in TTS voice is used instead.")))
+                }
             },
             _ => {
                 let requested = truncate_for_message(&choice.provider);

@@ -256,7 +256,11 @@ struct SpeechEdge {
 impl ScriptedSttStream {
     fn send_edge(&self, begins: bool) {
         // Fails only when the runtime, and therefore the call, has ended.
-        let _ = self.edges.send(SpeechEdge { is_start: begins, at: Instant::now(), samples: self.samples });
+        let _ = self.edges.send(SpeechEdge {
+            is_start: begins,
+            at: Instant::now(),
+            samples: self.samples,
+        });
     }
 }
 
@@ -312,9 +316,9 @@ async fn run_stt(
     let timing = &script.providers.stt;
     let utterance = |number: usize| script.utterances.get(number % script.utterances.len().max(1));
     loop {
-        let next_due = current
-            .as_ref()
-            .and_then(|current| [current.interim_due, current.final_due].into_iter().flatten().min());
+        let next_due = current.as_ref().and_then(|current| {
+            [current.interim_due, current.final_due].into_iter().flatten().min()
+        });
         let timer = async {
             match next_due {
                 Some(next_due) => sleep_until(next_due).await,
@@ -403,14 +407,19 @@ impl Llm for ScriptedProvider {
         })
     }
 
-    fn check_guardrails(&self, check: llm::guardrails::GuardrailCheck) -> llm::guardrails::GuardrailFuture {
+    fn check_guardrails(
+        &self,
+        check: llm::guardrails::GuardrailCheck,
+    ) -> llm::guardrails::GuardrailFuture {
         let script = Arc::clone(&self.script);
         let at = Instant::now() + seconds(script.providers.llm.first_token_delay);
         Box::pin(async move {
             sleep_until(at).await;
             let words = knowledge::normalize_words(&check.user_text);
-            let spoken =
-                script.utterances.iter().find(|u| knowledge::normalize_words(&u.transcript) == words);
+            let spoken = script
+                .utterances
+                .iter()
+                .find(|u| knowledge::normalize_words(&u.transcript) == words);
             let violated = spoken.and_then(|utterance| utterance.guardrail.clone());
             Ok(violated.filter(|key| check.rules.iter().any(|rule| rule.key == *key)))
         })
@@ -423,17 +432,17 @@ fn scripted_reply(
     script: &Script,
     request: &llm::Request,
 ) -> (String, Vec<ScriptedToolCall>, Option<String>) {
-    let last = request.history.iter().rev().find(|item| matches!(item.role, Role::User | Role::Tool));
+    let last =
+        request.history.iter().rev().find(|item| matches!(item.role, Role::User | Role::Tool));
     match last.map(AsRef::as_ref) {
         Some(HistoryItem { role: Role::Tool, text, .. }) => (text.clone(), Vec::new(), None),
         item => {
             let words = knowledge::normalize_words(item.map_or("", |item| &item.text));
-            let fits = |utterance: &&Utterance| knowledge::normalize_words(&utterance.transcript) == words;
-            let found = script
-                .utterances
-                .iter()
-                .find(fits)
-                .or_else(|| script.utterances.iter().find(|utterance| utterance.transcript.is_empty()));
+            let fits =
+                |utterance: &&Utterance| knowledge::normalize_words(&utterance.transcript) == words;
+            let found = script.utterances.iter().find(fits).or_else(|| {
+                script.utterances.iter().find(|utterance| utterance.transcript.is_empty())
+            });
             let Some(found) = found else {
                 return ("I have no line for that.".into(), Vec::new(), None);
             };
@@ -482,8 +491,9 @@ impl Tts for ScriptedProvider {
                 // Periods per sample in units of 2⁻³². The phase wraps around when the integer
                 // overflows.
                 let turn = (f64::from(pace.tone_hz) / f64::from(rate) * 4_294_967_296.0) as u32;
-                let sample =
-                    |i: usize| wave[((i as u32).wrapping_mul(turn) >> (32 - SINE_SAMPLES.ilog2())) as usize];
+                let sample = |i: usize| {
+                    wave[((i as u32).wrapping_mul(turn) >> (32 - SINE_SAMPLES.ilog2())) as usize]
+                };
                 let pcm = (from..total.min(from + chunk)).map(sample).collect();
                 sink.send(tts::Event::Audio { pcm, sample_rate: rate });
             }

@@ -27,7 +27,8 @@ pub(crate) fn spawn_low_priority(
     Builder::new().name(name).spawn(move || {
         // Without it, the model runs at normal priority and still works.
         if let Ok(own) = rustix::process::getpriority_process(None) {
-            let _ = rustix::process::setpriority_process(None, (own + NICE_INCREMENT).min(MAX_NICE));
+            let _ =
+                rustix::process::setpriority_process(None, (own + NICE_INCREMENT).min(MAX_NICE));
         }
         run();
     })

@@ -48,7 +48,8 @@ impl ThreadHealth {
     /// Why the last of them failed; `None` if all threads work.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
-        (self.failed_count() > 0).then(|| self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        (self.failed_count() > 0)
+            .then(|| self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     /// As [`ThreadHealth::reason`], but `None` while any thread works.
@@ -73,10 +74,16 @@ mod tests {
     #[test]
     fn failed_threads_are_counted_until_they_work_again() {
         let health = ThreadHealth::new(2);
-        assert_eq!((health.failed_count(), health.reason(), health.message("voices")), (0, None, None));
+        assert_eq!(
+            (health.failed_count(), health.reason(), health.message("voices")),
+            (0, None, None)
+        );
         health.set_failed(1, "no memory");
         health.set_failed(1, "it panicked");
-        assert_eq!((health.is_failed(0), health.is_failed(1), health.total_failure()), (false, true, None));
+        assert_eq!(
+            (health.is_failed(0), health.is_failed(1), health.total_failure()),
+            (false, true, None)
+        );
         assert_eq!(
             health.message("voices").unwrap(),
             "voices that have failed and are restarting: 1 of 2 (it panicked)"
@@ -85,6 +92,9 @@ mod tests {
         assert_eq!(health.total_failure().as_deref(), Some("no memory"));
         health.set_working(0);
         health.set_working(1);
-        assert_eq!((health.failed_count(), health.reason(), health.total_failure()), (0, None, None));
+        assert_eq!(
+            (health.failed_count(), health.reason(), health.total_failure()),
+            (0, None, None)
+        );
     }
 }

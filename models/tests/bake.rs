@@ -36,7 +36,8 @@ fn small_plan() -> PosePlan {
 }
 
 fn decode_pose(set: &PoseSet, key: PoseId) -> I420 {
-    let mut decoder = Decoder::new(set.manifest().width as usize, set.manifest().height as usize).unwrap();
+    let mut decoder =
+        Decoder::new(set.manifest().width as usize, set.manifest().height as usize).unwrap();
     decoder.decode(set.key_frame()).unwrap();
     if !set.altref_frame().is_empty() {
         decoder.decode(set.altref_frame()).unwrap();
@@ -92,8 +93,9 @@ fn long_faces_lips_move_and_no_macroblock_outside_of_their_rectangle_beside_hair
 fn assert_only_lips_move(id: &str) {
     let avatar = avatar_spec::find(id).unwrap();
     let plan = small_plan();
-    let set =
-        bake::bake(&avatar, (SIDE, SIDE), &plan, &PatchCache::new(None).unwrap(), |_| ()).unwrap().pose_set;
+    let set = bake::bake(&avatar, (SIDE, SIDE), &plan, &PatchCache::new(None).unwrap(), |_| ())
+        .unwrap()
+        .pose_set;
     let renderer = CharacterRenderer::new(&avatar.character).unwrap();
     let rect = renderer.head_view(&avatar.rest, (SIDE, SIDE)).mouth_rect();
     let outside = |r: Rect, block: usize| {
@@ -101,7 +103,8 @@ fn assert_only_lips_move(id: &str) {
         x < r.x0 || x >= r.x1 || y < r.y0 || y >= r.y1
     };
     let still = decode_pose(&set, PoseId::default());
-    let moving = (1..).zip(&plan.mouths[1..]).filter(|(_, mouth)| mouth.press < 0.7).map(|(n, _)| n);
+    let moving =
+        (1..).zip(&plan.mouths[1..]).filter(|(_, mouth)| mouth.press < 0.7).map(|(n, _)| n);
     for mouth in moving {
         let moved = decode_pose(&set, PoseId { mouth, ..PoseId::default() });
         // The decoder's loop filter between macroblocks differs slightly from frame to frame. The
@@ -129,11 +132,17 @@ fn near_mouth_blocks(rect: Rect, x: usize, y: usize) -> bool {
 
 /// Maximum difference in levels, luma and chroma, between two mouths of one look and head, outside
 /// the mouth.
-fn max_flicker(set: &PoseSet, avatar: &avatar_spec::AvatarSpec, quality_level: usize) -> (u8, PoseId) {
+fn max_flicker(
+    set: &PoseSet,
+    avatar: &avatar_spec::AvatarSpec,
+    quality_level: usize,
+) -> (u8, PoseId) {
     let manifest = set.manifest();
     let (width, height) = (manifest.width as usize, manifest.height as usize);
     let mut decoder = Decoder::new(width, height).unwrap();
-    for reference in [set.key_frame(), set.altref_frame()].into_iter().filter(|bytes| !bytes.is_empty()) {
+    for reference in
+        [set.key_frame(), set.altref_frame()].into_iter().filter(|bytes| !bytes.is_empty())
+    {
         decoder.decode(reference).unwrap();
     }
     let renderer = CharacterRenderer::new(&avatar.character).unwrap();
@@ -145,7 +154,11 @@ fn max_flicker(set: &PoseSet, avatar: &avatar_spec::AvatarSpec, quality_level: u
     talking.dedup();
     let mut worst = (0, PoseId::default());
     for (stance, look) in talking {
-        let base = bake::compose_pose(&avatar.rest, manifest.stances[usize::from(stance)], Look::default());
+        let base = bake::compose_pose(
+            &avatar.rest,
+            manifest.stances[usize::from(stance)],
+            Look::default(),
+        );
         let mouth = renderer.head_view(&base, (width, height)).mouth_rect();
         let (mut min_levels, mut max_levels) =
             (vec![u8::MAX; width * height * 3 / 2], vec![0; width * height * 3 / 2]);
@@ -162,7 +175,9 @@ fn max_flicker(set: &PoseSet, avatar: &avatar_spec::AvatarSpec, quality_level: u
             let columns = width >> half;
             for i in 0..columns * (height >> half) {
                 let span = max_levels[first + i] - min_levels[first + i];
-                if span > worst.0 && !near_mouth_blocks(mouth, (i % columns) << half, (i / columns) << half) {
+                if span > worst.0
+                    && !near_mouth_blocks(mouth, (i % columns) << half, (i / columns) << half)
+                {
                     worst = (span, PoseId { stance, look, ..PoseId::default() });
                 }
             }
@@ -187,7 +202,8 @@ fn assert_eyes_hold_still(id: &str) {
     let size = (SIDE * 2, SIDE * 2);
     // Coarse lips next to finer eyes, as in large pictures.
     let plan = PosePlan { lip_quantizers: vec![44], ..small_plan() };
-    let set = bake::bake(&avatar, size, &plan, &PatchCache::new(None).unwrap(), |_| ()).unwrap().pose_set;
+    let set =
+        bake::bake(&avatar, size, &plan, &PatchCache::new(None).unwrap(), |_| ()).unwrap().pose_set;
     for level in 0..set.quality_levels() {
         let (levels, key) = max_flicker(&set, &avatar, level);
         assert!(levels <= MAX_FLICKER_LEVELS, "{id}, rung {level}, {key:?}: {levels} levels");
@@ -213,8 +229,9 @@ fn assert_sets_hold_still(sets: impl IntoIterator<Item = (String, PoseSet)>, max
     for (path, set) in sets {
         let manifest = set.manifest();
         let avatar = avatar_spec::find(&manifest.id).unwrap();
-        let leans =
-            |(key, _): &(PoseId, Vec<_>)| key.mouth > 0 && manifest.altref_stances.contains(&key.stance);
+        let leans = |(key, _): &(PoseId, Vec<_>)| {
+            key.mouth > 0 && manifest.altref_stances.contains(&key.stance)
+        };
         assert!(manifest.frames.iter().any(leans), "{path}: nobody speaks leaning");
         for level in 0..set.quality_levels().min(max_levels) {
             let (levels, key) = max_flicker(&set, &avatar, level);
@@ -272,9 +289,12 @@ fn assert_encoded_within(sets: impl IntoIterator<Item = (String, PoseSet)>, max_
         const REPEATS: u32 = 40;
         let started = thread_cpu_time();
         for _ in 0..REPEATS {
-            let blocks = |changed: &bool| if *changed { BlockMode::Lips } else { BlockMode::Skipped };
+            let blocks =
+                |changed: &bool| if *changed { BlockMode::Lips } else { BlockMode::Skipped };
             let blocks: Vec<BlockMode> = open.changed_blocks(&rest, 3).iter().map(blocks).collect();
-            assert!(encoder.encode_pose(&open, Quantizers::uniform(30), &blocks).unwrap().len() > 100);
+            assert!(
+                encoder.encode_pose(&open, Quantizers::uniform(30), &blocks).unwrap().len() > 100
+            );
         }
         let took = (thread_cpu_time() - started) / REPEATS;
         println!("{path}: {took:?} for a pose");
@@ -338,8 +358,12 @@ fn a_person_takes_little_memory() {
         let lengths = manifest.frames.iter().map(|(_, lengths)| size_of_val(&**lengths));
         let poses = size_of_val(&*manifest.frames) + lengths.sum::<usize>();
         let frames = manifest.frames.len() * set.quality_levels() * size_of::<Bytes>();
-        let states =
-            [&manifest.stances.len(), &manifest.looks.len(), &manifest.mouths.len(), &manifest.breaths.len()];
+        let states = [
+            &manifest.stances.len(),
+            &manifest.looks.len(),
+            &manifest.mouths.len(),
+            &manifest.breaths.len(),
+        ];
         let table = states.into_iter().product::<usize>() * size_of::<u16>();
         let all = file + poses + frames + table;
         println!("{path}: {} KB beside the {} KB of its file", (all - file) / 1000, file / 1000);
@@ -354,7 +378,8 @@ fn theo_set() -> (avatar_spec::AvatarSpec, PoseSet) {
     let file = FILE.get_or_init(|| {
         let size = (SIDE * 2, SIDE * 2);
         let baked =
-            bake::bake(&avatar, size, &small_plan(), &PatchCache::new(None).unwrap(), |_| ()).unwrap();
+            bake::bake(&avatar, size, &small_plan(), &PatchCache::new(None).unwrap(), |_| ())
+                .unwrap();
         baked.pose_set.to_bytes().into()
     });
     let set = PoseSet::parse(file).unwrap();
@@ -375,7 +400,9 @@ fn a_breath_lifts_what_is_below_the_chin_and_costs_little() {
     assert!(changed.iter().any(|c| *c), "nothing moves");
     let middle = (eyes.y0 + eyes.y1) / 2;
     let chin = middle + (mouth.y1 - middle) * 3 / 4;
-    let face = |x: usize, y: usize| y + 16 <= middle || y + 16 <= chin && x >= mouth.x0 && x + 16 <= mouth.x1;
+    let face = |x: usize, y: usize| {
+        y + 16 <= middle || y + 16 <= chin && x >= mouth.x0 && x + 16 <= mouth.x1
+    };
     for block in (0..changed.len()).filter(|block| changed[*block]) {
         let (x, y) = (block % wide * 16, block / wide * 16);
         assert!(!face(x, y), "the face moves at {x}, {y}");
@@ -415,7 +442,8 @@ fn a_bake_that_was_stopped_goes_on_and_makes_the_same_set() {
     let plan = small_plan();
     let run = |cache: &PatchCache| {
         let mut steps = Vec::new();
-        let baked = bake::bake(&avatar, (SIDE, SIDE), &plan, cache, |done| steps.push(done)).unwrap();
+        let baked =
+            bake::bake(&avatar, (SIDE, SIDE), &plan, cache, |done| steps.push(done)).unwrap();
         assert!(steps.is_sorted() && steps.last() == Some(&1.0), "{steps:?}");
         let encoding = steps.iter().filter(|done| (0.8..1.0).contains(*done)).count();
         assert!(encoding > 10, "it stands still while it encodes: {steps:?}");
@@ -446,7 +474,11 @@ fn a_share_has_the_key_and_the_anchor_of_the_whole_and_the_whole_is_what_it_woul
         stance_looks: vec![vec![0, 1], vec![0, 1, 2]],
         ..small_plan()
     };
-    let plan = PosePlan { stances: PosePlan::new().stances[..3].to_vec(), altref_stances: vec![2], ..plan };
+    let plan = PosePlan {
+        stances: PosePlan::new().stances[..3].to_vec(),
+        altref_stances: vec![2],
+        ..plan
+    };
     let subsets = [
         PlanSubset { stances: vec![0, 2], looks: vec![0, 2], mouths: vec![0, 2] },
         PlanSubset { stances: vec![0, 2], looks: vec![0, 1, 2], mouths: vec![0, 1, 2] },
@@ -456,15 +488,22 @@ fn a_share_has_the_key_and_the_anchor_of_the_whole_and_the_whole_is_what_it_woul
     let folder = std::env::temp_dir().join(format!("visavis-shares-{}", std::process::id()));
     let cache = PatchCache::new(Some(&folder)).unwrap();
     let whole =
-        bake::bake_progressively(&avatar, (SIDE, SIDE), &plan, &subsets, &cache, |event| match event {
-            BakeEvent::Progress(done) => steps.push(done),
-            BakeEvent::PartialSet(subset) => {
-                let BakeOutput { pose_set: set, display_picture, .. } = *subset;
-                assert!(display_picture.starts_with(b"RIFF"));
-                // As a reader of the file gets it.
-                sets.push(PoseSet::parse(&set.to_bytes().into()).unwrap());
-            }
-        });
+        bake::bake_progressively(
+            &avatar,
+            (SIDE, SIDE),
+            &plan,
+            &subsets,
+            &cache,
+            |event| match event {
+                BakeEvent::Progress(done) => steps.push(done),
+                BakeEvent::PartialSet(subset) => {
+                    let BakeOutput { pose_set: set, display_picture, .. } = *subset;
+                    assert!(display_picture.starts_with(b"RIFF"));
+                    // As a reader of the file gets it.
+                    sets.push(PoseSet::parse(&set.to_bytes().into()).unwrap());
+                }
+            },
+        );
     let whole = whole.unwrap().pose_set;
     assert!(steps.is_sorted() && steps.last() == Some(&1.0), "{steps:?}");
     let at_once = bake::bake(&avatar, (SIDE, SIDE), &plan, &cache, |_| ()).unwrap().pose_set;
@@ -563,8 +602,10 @@ fn assert_matches_drawing(sets: impl IntoIterator<Item = (String, PoseSet)>, pos
             let likeness = moving_psnr(&moves, &picture, &drawn);
             let message = format!("{path}, {key:?}: {likeness:.1} dB where it moves");
             assert!(likeness > 32.0, "{message}");
-            for (other, _) in
-                manifest.frames.iter().filter(|(other, _)| must_differ(&manifest.mouths, *other, key))
+            for (other, _) in manifest
+                .frames
+                .iter()
+                .filter(|(other, _)| must_differ(&manifest.mouths, *other, key))
             {
                 let other_picture = decode_pose(&set, *other);
                 let either = other_picture.changed_blocks(&rest, VISIBLE_LEVELS);
@@ -585,7 +626,11 @@ fn everybody_can_be_read_and_differs() {
     let people: Vec<_> = avatar_spec::ids().map(|id| avatar_spec::find(id).unwrap()).collect();
     assert!(people.len() >= 8);
     for (i, a) in people.iter().enumerate() {
-        assert!(people[..i].iter().all(|b| a.name != b.name && a.character != b.character), "{}", a.id);
+        assert!(
+            people[..i].iter().all(|b| a.name != b.name && a.character != b.character),
+            "{}",
+            a.id
+        );
         let (_, warning) = models::tts::resolve_voice(&a.voice);
         assert!(warning.is_none(), "{}: {warning:?}", a.id);
     }

@@ -33,13 +33,16 @@ fn flash() -> PoseSet {
     let mut encoder = Encoder::new(SIDE, SIDE).unwrap();
     let key = encoder.encode_key_frame(&plain(luma(0.0)), QUANTIZERS[0]).unwrap();
     let blocks = vec![BlockMode::Coded; SIDE * SIDE / 256];
-    let mut pose =
-        |jaw| encoder.encode_pose(&plain(luma(jaw)), Quantizers::uniform(QUANTIZERS[1]), &blocks).unwrap();
+    let mut pose = |jaw| {
+        encoder.encode_pose(&plain(luma(jaw)), Quantizers::uniform(QUANTIZERS[1]), &blocks).unwrap()
+    };
     // It speaks leaning and upright, so that no head has to move before the first flash.
     let stances = vec![Stance::default(), Stance { head: LISTENING_HEAD, smile: 0.0 }];
     let frames: Vec<(PoseId, Bytes)> = (0..stances.len() as u8)
         .flat_map(|stance| jaws().enumerate().map(move |(mouth, jaw)| (stance, mouth as u8, jaw)))
-        .map(|(stance, mouth, jaw)| (PoseId { stance, mouth, ..PoseId::default() }, Bytes::from(pose(jaw))))
+        .map(|(stance, mouth, jaw)| {
+            (PoseId { stance, mouth, ..PoseId::default() }, Bytes::from(pose(jaw)))
+        })
         .collect();
     let manifest = Manifest {
         id: "flash".into(),
@@ -56,8 +59,13 @@ fn flash() -> PoseSet {
         frames: frames.iter().map(|(key, _)| (*key, Vec::new())).collect(),
         ..Manifest::default()
     };
-    PoseSet::new(manifest, key.into(), Bytes::new(), frames.into_iter().map(|(_, frame)| frame).collect())
-        .unwrap()
+    PoseSet::new(
+        manifest,
+        key.into(),
+        Bytes::new(),
+        frames.into_iter().map(|(_, frame)| frame).collect(),
+    )
+    .unwrap()
 }
 
 #[test]
@@ -67,8 +75,10 @@ fn the_avatar_that_flashes_is_the_one_that_lies_there() {
     decoder.decode(set.key_frame()).unwrap();
     for stance in 0..2 {
         for (mouth, jaw) in jaws().enumerate() {
-            let frame =
-                set.frame(set.frame_index(PoseId { stance, mouth: mouth as u8, ..PoseId::default() }), 0);
+            let frame = set.frame(
+                set.frame_index(PoseId { stance, mouth: mouth as u8, ..PoseId::default() }),
+                0,
+            );
             let level = decoder.decode(frame).unwrap().luma(SIDE / 2, SIDE / 2);
             // Limited range: 16 to 235 of 0 to 255.
             let wanted = 16.0 + f32::from(luma(jaw)) * 219.0 / 255.0;
@@ -80,7 +90,9 @@ fn the_avatar_that_flashes_is_the_one_that_lies_there() {
         ("flash.64.webp", webp::encode_i420(&plain(luma(0.9)), QUANTIZERS[1]).unwrap()),
     ];
     if let Some(out) = std::env::var_os("FLASH_OUT") {
-        files.iter().for_each(|(name, bytes)| std::fs::write(PathBuf::from(&out).join(name), bytes).unwrap());
+        files.iter().for_each(|(name, bytes)| {
+            std::fs::write(PathBuf::from(&out).join(name), bytes).unwrap()
+        });
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/e2e/flash");
     for (name, bytes) in files {

@@ -30,7 +30,10 @@ fn features_are_those_that_the_network_was_trained_on() {
     assert!(expected.features.len() >= 12);
     for (number, wanted) in expected.features {
         for (band, (found, wanted)) in frames[number].iter().zip(&wanted).enumerate() {
-            assert!((found - wanted).abs() < 1e-3, "frame {number}, band {band}: {found}, not {wanted}");
+            assert!(
+                (found - wanted).abs() < 1e-3,
+                "frame {number}, band {band}: {found}, not {wanted}"
+            );
         }
     }
 }
@@ -47,6 +50,9 @@ fn phones_are_those_that_the_script_finds() {
     let expected = expected();
     let wanted: Vec<&str> = expected.phones.split(' ').collect();
     assert_eq!(found.len(), wanted.len());
-    assert!(wanted.iter().filter(|name| **name != wanted[0]).count() > 100, "the sound says something");
+    assert!(
+        wanted.iter().filter(|name| **name != wanted[0]).count() > 100,
+        "the sound says something"
+    );
     assert_eq!(found, wanted);
 }

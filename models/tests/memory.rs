@@ -19,7 +19,10 @@ fn a_decoder_that_has_heard_a_sentence_holds_at_most_95_megabytes() {
     const DECODERS: usize = 2;
     let speech = common::synthesise(common::SENTENCES[1], "slt");
     let before = resident_memory_mb();
-    let pool = PocketSphinxPool::start(PocketSphinxConfig { dir: common::models_dir(), decoders: DECODERS });
+    let pool = PocketSphinxPool::start(PocketSphinxConfig {
+        dir: common::models_dir(),
+        decoders: DECODERS,
+    });
     common::wait_for(|| !pool.is_loading());
     assert_eq!(pool.loaded_count(), DECODERS, "{:?}", pool.failure());
     let (sender, receiver) = unbounded();
@@ -37,7 +40,8 @@ fn a_decoder_that_has_heard_a_sentence_holds_at_most_95_megabytes() {
     }
     let mut finals = 0;
     while finals < DECODERS {
-        if let Event::Final(text) = receiver.recv_timeout(common::HANG_TIMEOUT).expect("an answer") {
+        if let Event::Final(text) = receiver.recv_timeout(common::HANG_TIMEOUT).expect("an answer")
+        {
             assert!(!text.is_empty());
             finals += 1;
         }

@@ -23,7 +23,11 @@ struct SpokenSentence {
 }
 
 /// Sentences with pauses of 1.2 s, in noise with the given peak.
-fn build_recording(sentences: &[&'static str], voice: &str, peak: f64) -> (Vec<i16>, Vec<SpokenSentence>) {
+fn build_recording(
+    sentences: &[&'static str],
+    voice: &str,
+    peak: f64,
+) -> (Vec<i16>, Vec<SpokenSentence>) {
     let mut sound = vec![0; SECOND];
     let mut truth = Vec::new();
     for &sentence in sentences {
@@ -38,7 +42,8 @@ fn build_recording(sentences: &[&'static str], voice: &str, peak: f64) -> (Vec<i
 }
 
 fn detect(sound: &[i16]) -> Vec<(usize, usize)> {
-    let network = Network::load(&models::paths::vad(&common::models_dir())).unwrap_or_else(|e| panic!("{e}"));
+    let network =
+        Network::load(&models::paths::vad(&common::models_dir())).unwrap_or_else(|e| panic!("{e}"));
     let (mut scratch, mut state) = (Scratch::new(&network), NetworkState::default());
     let mut detector = Detector::new(spec::VadTiming {
         min_speech_duration: Duration::from_millis(50),
@@ -69,7 +74,8 @@ fn long_providers_all_sentences_with_and_without_noise_are_found_and_understood(
 
 /// Speaks the sentences with each voice, in noise with the paired peak.
 fn assert_found_and_understood(sentences: &[&'static str], calls: &[(&str, f64)]) {
-    let pool = PocketSphinxPool::start(PocketSphinxConfig { dir: common::models_dir(), decoders: 1 });
+    let pool =
+        PocketSphinxPool::start(PocketSphinxConfig { dir: common::models_dir(), decoders: 1 });
     common::wait_for(|| !pool.is_loading());
     for &(voice, peak) in calls {
         let (sound, truth) = build_recording(sentences, voice, peak);
@@ -79,14 +85,21 @@ fn assert_found_and_understood(sentences: &[&'static str], calls: &[(&str, f64)]
         // two.
         let (mut late, mut early) = (Vec::new(), Vec::new());
         for &SpokenSentence { sentence, from, to } in &truth {
-            let mine: Vec<_> = found.iter().filter(|(onset, end)| *onset < to && *end > from).collect();
+            let mine: Vec<_> =
+                found.iter().filter(|(onset, end)| *onset < to && *end > from).collect();
             assert!(!mine.is_empty(), "{voice}, noise {peak}: {sentence:?} is not heard");
             late.push(mine[0].0.saturating_sub(from) * 1000 / SECOND);
             early.push(mine[mine.len() - 1].1.abs_diff(to) * 1000 / SECOND);
         }
         println!("{voice}, noise {peak}: onsets late by {late:?} ms, ends off by {early:?} ms");
-        assert!(late.iter().all(|ms| *ms < 250), "{voice}, noise {peak}: onsets late by {late:?} ms");
-        assert!(early.iter().all(|ms| *ms < 350), "{voice}, noise {peak}: ends off by {early:?} ms");
+        assert!(
+            late.iter().all(|ms| *ms < 250),
+            "{voice}, noise {peak}: onsets late by {late:?} ms"
+        );
+        assert!(
+            early.iter().all(|ms| *ms < 350),
+            "{voice}, noise {peak}: ends off by {early:?} ms"
+        );
         let outside = found
             .iter()
             .filter(|(onset, end)| truth.iter().all(|t| *onset >= t.to || *end <= t.from))
@@ -101,8 +114,8 @@ fn assert_found_and_understood(sentences: &[&'static str], calls: &[(&str, f64)]
         let mut texts = vec![String::new(); truth.len()];
         for &(onset, end) in &found {
             stream.start_speech();
-            for frame in
-                sound[onset.saturating_sub(PRE_ROLL)..(end + SECOND / 4).min(sound.len())].chunks(320)
+            for frame in sound[onset.saturating_sub(PRE_ROLL)..(end + SECOND / 4).min(sound.len())]
+                .chunks(320)
             {
                 stream.push_audio(frame);
             }
@@ -122,6 +135,9 @@ fn assert_found_and_understood(sentences: &[&'static str], calls: &[(&str, f64)]
             truth.iter().zip(&texts).map(|(t, text)| common::word_errors(t.sentence, text)).sum();
         let words: usize = truth.iter().map(|t| t.sentence.split_whitespace().count()).sum();
         println!("{voice}, noise {peak}: {wrong} of {words} words wrong in {texts:?}");
-        assert!(wrong * 5 <= words, "{voice}, noise {peak}: {wrong} of {words} words are wrong: {texts:?}");
+        assert!(
+            wrong * 5 <= words,
+            "{voice}, noise {peak}: {wrong} of {words} words are wrong: {texts:?}"
+        );
     }
 }

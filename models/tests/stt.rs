@@ -24,7 +24,11 @@ fn open(pool: &PocketSphinxPool) -> (Box<dyn SttStream>, Receiver<Event>) {
 }
 
 /// Interim and final transcripts of `pcm`, passed in frames of 20 ms.
-fn transcribe(stream: &mut dyn SttStream, events: &Receiver<Event>, pcm: &[i16]) -> (Vec<String>, String) {
+fn transcribe(
+    stream: &mut dyn SttStream,
+    events: &Receiver<Event>,
+    pcm: &[i16],
+) -> (Vec<String>, String) {
     stream.start_speech();
     for frame in pcm.chunks(320) {
         stream.push_audio(frame);
@@ -48,7 +52,8 @@ fn assert_understood(sentences: &[&str]) {
         let (mut stream, events) = open(&pool);
         let (mut wrong, mut words) = (0, 0);
         for sentence in sentences {
-            let (interims, text) = transcribe(&mut *stream, &events, &common::synthesise(sentence, voice));
+            let (interims, text) =
+                transcribe(&mut *stream, &events, &common::synthesise(sentence, voice));
             let errors = common::word_errors(sentence, &text);
             println!("{voice}: {errors} wrong in {text:?}");
             assert!(!interims.is_empty(), "{voice}: words show while somebody speaks");
@@ -80,7 +85,11 @@ fn sound_without_words_gives_an_empty_final() {
     assert_eq!(transcribe(&mut *stream, &events, &[0; 16_000]).1, "", "silence");
     for peak in [300.0, 8_000.0] {
         let noise = common::white_noise(1, 16_000, peak);
-        assert_eq!(transcribe(&mut *stream, &events, &noise), (vec![], String::new()), "noise of {peak}");
+        assert_eq!(
+            transcribe(&mut *stream, &events, &noise),
+            (vec![], String::new()),
+            "noise of {peak}"
+        );
     }
 }
 
@@ -125,13 +134,16 @@ fn a_call_without_a_decoder_is_refused_and_gets_the_one_that_comes_free() {
 
 #[test]
 fn a_pool_that_is_still_loading_or_cannot_load_says_so() {
-    let pool = PocketSphinxPool::start(PocketSphinxConfig { dir: common::models_dir(), decoders: 1 });
+    let pool =
+        PocketSphinxPool::start(PocketSphinxConfig { dir: common::models_dir(), decoders: 1 });
     if pool.is_loading() {
         let error = pool.open(Sink::new(|_| ())).err();
         assert!(error.is_none_or(|e| e.kind() == ErrorKind::Busy), "busy while it loads");
     }
-    let nowhere =
-        PocketSphinxPool::start(PocketSphinxConfig { dir: "no/such/directory".into(), decoders: 1 });
+    let nowhere = PocketSphinxPool::start(PocketSphinxConfig {
+        dir: "no/such/directory".into(),
+        decoders: 1,
+    });
     common::wait_for(|| !nowhere.is_loading());
     let error = nowhere.open(Sink::new(|_| ())).err().expect("refused");
     assert_eq!(error.kind(), ErrorKind::NotAvailable);
@@ -218,8 +230,9 @@ fn little_work_is_left_at_the_end_of_sound_that_comes_as_it_is_spoken() {
     let pool = loaded_pool(1);
     let (sender, receiver) = unbounded();
     // Called on the decoder's thread.
-    let sink =
-        Sink::new(move |event| sender.send((event, common::ThreadClock::current())).unwrap_or_default());
+    let sink = Sink::new(move |event| {
+        sender.send((event, common::ThreadClock::current())).unwrap_or_default()
+    });
     let mut stream = pool.open(sink).unwrap_or_else(|e| panic!("{e}"));
     for sentence in common::SENTENCES.iter().take(2) {
         stream.start_speech();
@@ -231,7 +244,10 @@ fn little_work_is_left_at_the_end_of_sound_that_comes_as_it_is_spoken() {
         let (_, decoder) = receiver.try_iter().last().expect("an interim");
         let before = decoder.cpu_time();
         stream.end_speech();
-        while !matches!(receiver.recv_timeout(common::HANG_TIMEOUT).expect("an answer").0, Event::Final(_)) {}
+        while !matches!(
+            receiver.recv_timeout(common::HANG_TIMEOUT).expect("an answer").0,
+            Event::Final(_)
+        ) {}
         let work = decoder.cpu_time() - before;
         println!("final after {work:?} of work");
         assert!(work < Duration::from_millis(300), "{work:?}");
@@ -254,7 +270,10 @@ fn long_providers_the_final_comes_soon_after_the_end() {
         common::wait_for(|| pool.queue_usage().0 == 0);
         let start = Instant::now();
         stream.end_speech();
-        while !matches!(events.recv_timeout(common::HANG_TIMEOUT).expect("an answer"), Event::Final(_)) {}
+        while !matches!(
+            events.recv_timeout(common::HANG_TIMEOUT).expect("an answer"),
+            Event::Final(_)
+        ) {}
         waits.push(start.elapsed());
     }
     let best = waits.into_iter().min().unwrap();

@@ -42,7 +42,12 @@ impl SpeechResult {
     }
 }
 
-fn synthesise(flite: &Flite, text: &str, voice: &str, pronunciation: &[(&str, &str)]) -> SpeechResult {
+fn synthesise(
+    flite: &Flite,
+    text: &str,
+    voice: &str,
+    pronunciation: &[(&str, &str)],
+) -> SpeechResult {
     let (_handle, events) = request_speech(flite, text, voice, pronunciation);
     let mut speech = SpeechResult::default();
     loop {
@@ -82,7 +87,8 @@ fn every_voice_says_the_words_with_marks_before_the_first_sound() {
             speech.words
         );
         assert!(speech.phones.is_sorted_by(|a, b| a.end <= b.end), "{voice:?}");
-        let (last_word, last_phone) = (speech.words[4].1, f64::from(speech.phones.last().unwrap().end));
+        let (last_word, last_phone) =
+            (speech.words[4].1, f64::from(speech.phones.last().unwrap().end));
         assert!(last_word < last_phone, "{voice:?}: a pause follows the last word");
         // The diphone voices shorten the last pause by .1 s from their plan.
         let missing = last_phone - speech.seconds();
@@ -93,7 +99,8 @@ fn every_voice_says_the_words_with_marks_before_the_first_sound() {
         );
         assert!(last_word < speech.seconds(), "{voice:?}: the last word is heard whole");
         assert!(
-            speech.phones.iter().any(|p| p.name == "hh") && speech.phones.iter().any(|p| p.name == "pau"),
+            speech.phones.iter().any(|p| p.name == "hh")
+                && speech.phones.iter().any(|p| p.name == "pau"),
             "{voice:?}"
         );
         assert!(loudness(&speech.pcm) > 500.0, "{voice:?} is audible");
@@ -259,7 +266,8 @@ fn the_first_sound_takes_little_work() {
             let at = common::ThreadClock::current().cpu_time();
             sender.send((matches!(event, Event::Audio { .. }), at)).unwrap_or_default();
         });
-        let request = Request { text: REPLY.into(), voice: "slt".into(), pronunciation: Vec::new() };
+        let request =
+            Request { text: REPLY.into(), voice: "slt".into(), pronunciation: Vec::new() };
         let _handle = flite.speak(request, sink).unwrap();
         receiver.into_iter().collect::<Vec<_>>()
     };

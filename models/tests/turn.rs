@@ -61,11 +61,17 @@ fn features_equal_the_reference_within_a_thousandth() {
             worst = worst.max(difference);
             assert!(difference < 1e-3, "{}, {what}: {found} is not {wanted}", case.sound);
         };
-        assert!(case.frames.len() == 9 && case.bands.len() == MEL_BANDS && case.means.len() == FRAMES);
+        assert!(
+            case.frames.len() == 9 && case.bands.len() == MEL_BANDS && case.means.len() == FRAMES
+        );
         for (frame, bands) in &case.frames {
             assert_eq!(bands.len(), MEL_BANDS);
             for (band, wanted) in bands.iter().enumerate() {
-                compare(&format!("band {band} of frame {frame}"), at(band, *frame), f64::from(*wanted));
+                compare(
+                    &format!("band {band} of frame {frame}"),
+                    at(band, *frame),
+                    f64::from(*wanted),
+                );
             }
         }
         for (band, wanted) in case.bands.iter().enumerate() {
@@ -81,13 +87,20 @@ fn features_equal_the_reference_within_a_thousandth() {
     for _ in 0..20 {
         features.extract(&sounds["eight seconds"], &mut out);
     }
-    println!("features differ by {worst:.1e} at most; {:.2} ms each", started.elapsed().as_secs_f64() * 50.0);
+    println!(
+        "features differ by {worst:.1e} at most; {:.2} ms each",
+        started.elapsed().as_secs_f64() * 50.0
+    );
 }
 
 /// The real network. `None`, with a message, if the setup could not install it: it is optional.
 fn smart_turn() -> Option<SmartTurn> {
     let found = SmartTurn::open(Config { dir: common::models_dir(), threads: 1 });
-    found.inspect_err(|why| eprintln!("LEFT OUT, without the turn model nothing is proved here: {why}")).ok()
+    found
+        .inspect_err(|why| {
+            eprintln!("LEFT OUT, without the turn model nothing is proved here: {why}")
+        })
+        .ok()
 }
 
 /// Requests the probability for a sound.
@@ -122,7 +135,12 @@ fn probabilities_are_those_of_the_reference_one_by_one_and_together() {
         expected.iter().map(|case| (predict(&model, &sounds[case.sound.as_str()]), case)).collect();
     for ((_handle, answered), case) in &pending {
         let p = answered.recv().unwrap();
-        assert!(is_expected(p, case), "{} among others: {p} is not within {:?}", case.sound, case.p);
+        assert!(
+            is_expected(p, case),
+            "{} among others: {p} is not within {:?}",
+            case.sound,
+            case.p
+        );
     }
     println!("{} at once in {:.0} ms", pending.len(), started.elapsed().as_secs_f64() * 1e3);
 }

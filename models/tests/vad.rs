@@ -82,7 +82,10 @@ fn a_stream_in_a_batch_of_any_size_gives_what_it_gives_alone() {
                     results,
                     &probabilities_alone(&network, &sound[(30 + i) * WINDOW..][..60 * WINDOW]),
                 );
-                assert!(difference < 5e-6, "{isa:?}, stream {i} of {batch} differs by {difference:e}");
+                assert!(
+                    difference < 5e-6,
+                    "{isa:?}, stream {i} of {batch} differs by {difference:e}"
+                );
             }
         }
     }
@@ -122,13 +125,15 @@ fn a_network_is_shared_by_threads_and_a_state_is_small() {
 /// exactly. Measured is the CPU time of this thread.
 #[test]
 fn a_window_in_a_batch_of_eight_costs_less_than_a_tenth_of_a_millisecond() {
-    let (network, sound) = (Network::from_bytes(&network_file(), Isa::best()).unwrap(), test_samples());
+    let (network, sound) =
+        (Network::from_bytes(&network_file(), Isa::best()).unwrap(), test_samples());
     let mut scratch = Scratch::new(&network);
     let mut states = vec![NetworkState::default(); 8];
     let windows: Vec<_> = sound.as_chunks::<WINDOW>().0[30..38].iter().collect();
     let mut probabilities = [0.0; 8];
     const REPEATS: u32 = 400;
-    let (thread, mut states) = (common::ThreadClock::current(), states.iter_mut().collect::<Vec<_>>());
+    let (thread, mut states) =
+        (common::ThreadClock::current(), states.iter_mut().collect::<Vec<_>>());
     let before = thread.cpu_time();
     for _ in 0..REPEATS {
         network.run(&mut scratch, &mut states, &windows, &mut probabilities);

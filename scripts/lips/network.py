@@ -41,8 +41,10 @@ class Network:
     def backward(self, activations, gradient):
         """The gradients of weights and biases, by layer. `gradient`: that of the logits."""
         first_input, a, second_input, b = activations
+
         def flat(m):
             return m.reshape(-1, m.shape[-1])
+
         gradients = []
         gradients.append((flat(b).T @ flat(gradient), flat(gradient).sum(0)))
         gradient = (gradient @ self.weights[2].T) * (b > 0)
@@ -94,7 +96,9 @@ def train(network, utterances, labels, weights, rng, steps, report, batch=96, sp
         chosen = rng.choice(long, batch, p=share)
         starts = [int(rng.integers(0, len(labels[i]) - span)) for i in chosen]
         padded_span = span - PAST_FRAMES + FUTURE_FRAMES
-        x = np.stack([utterances[i][s : s + padded_span] for i, s in zip(chosen, starts, strict=True)])
+        x = np.stack(
+            [utterances[i][s : s + padded_span] for i, s in zip(chosen, starts, strict=True)]
+        )
         y = np.stack([labels[i][s : s + span] for i, s in zip(chosen, starts, strict=True)])
         logits, activations = network.forward(x)
         p = softmax(logits)

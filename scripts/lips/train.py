@@ -280,8 +280,10 @@ def write_network(model, packed, offsets, transition_scores):
     out = b"VLIPS" + struct.pack(f"<H{len(head)}H", 1, *head) + names
     offset_count = len(first_offsets + second_offsets)
     out += struct.pack(f"<{offset_count}h", *first_offsets, *second_offsets)
+
     def floats(values):
         return np.asarray(values, "<f4").tobytes()
+
     out += floats(model.mean) + floats(model.scale)
     for (q, scale), b in zip(packed, model.biases, strict=True):
         out += floats(scale) + floats(b) + np.ascontiguousarray(q.T).tobytes()

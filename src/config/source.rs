@@ -54,7 +54,8 @@ impl ConfigSource {
             locations: HashMap::new(),
         };
         if let Some(path) = file {
-            let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+            let text =
+                std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
             source.parse_file(&text)?;
         }
         for (name, text) in environment {
@@ -76,11 +77,18 @@ impl ConfigSource {
             let Some((_, keys)) = CONFIG_KEYS.iter().find(|(name, _)| *name == section) else {
                 return Err(at(
                     section_line,
-                    &unknown_key(&format!("[{section}]"), section, CONFIG_KEYS.iter().map(|(name, _)| *name)),
+                    &unknown_key(
+                        &format!("[{section}]"),
+                        section,
+                        CONFIG_KEYS.iter().map(|(name, _)| *name),
+                    ),
                 ));
             };
             let DeValue::Table(entries) = value.get_ref() else {
-                return Err(at(section_line, &format!("{section} is a section; write [{section}]")));
+                return Err(at(
+                    section_line,
+                    &format!("{section} is a section; write [{section}]"),
+                ));
             };
             for key in entries.keys() {
                 let (line, key) = (line(key.span().start), &**key.get_ref());
@@ -102,8 +110,9 @@ impl ConfigSource {
         if OTHER_VARIABLES.contains(&name) {
             return Ok(());
         }
-        let known_keys =
-            CONFIG_KEYS.iter().flat_map(|(s, keys)| keys.iter().map(move |(k, kind)| (*s, *k, *kind)));
+        let known_keys = CONFIG_KEYS
+            .iter()
+            .flat_map(|(s, keys)| keys.iter().map(move |(k, kind)| (*s, *k, *kind)));
         let Some((section, key, kind)) =
             known_keys.clone().find(|(s, k, _)| format!("{s}_{k}").eq_ignore_ascii_case(rest))
         else {
@@ -137,8 +146,10 @@ impl ConfigSource {
                     Table::from_iter([(key.clone(), value.clone())]).into(),
                 )]);
                 if let Err(error) = alone.try_into::<Config>() {
-                    let reason = value_kind(section, key).and_then(|kind| type_mismatch(kind, value));
-                    let reason = reason.map_or_else(|| error.message().replace('\n', " "), str::to_owned);
+                    let reason =
+                        value_kind(section, key).and_then(|kind| type_mismatch(kind, value));
+                    let reason =
+                        reason.map_or_else(|| error.message().replace('\n', " "), str::to_owned);
                     return Err(self.with_location(&format!("{section}.{key}"), &reason));
                 }
             }
@@ -149,7 +160,9 @@ impl ConfigSource {
     /// An error about the value of a key, with its location.
     pub(super) fn with_location(&self, key: &str, reason: &str) -> String {
         match self.locations.get(key) {
-            Some(Location::Line(line)) => format!("{}:{line}: {key}: {reason}", self.file.display()),
+            Some(Location::Line(line)) => {
+                format!("{}:{line}: {key}: {reason}", self.file.display())
+            }
             Some(Location::EnvVariable(name)) => format!("{name}: {reason}"),
             None => format!("{key}: {reason}"),
         }
@@ -164,11 +177,13 @@ fn type_mismatch(kind: ValueKind, value: &Value) -> Option<&'static str> {
         ValueKind::Number if !value.is_integer() && !value.is_float() => Some("must be a number"),
         ValueKind::Number => Some("must be a whole number that is not negative and not too large"),
         ValueKind::Bool => Some("must be true or false"),
-        ValueKind::TextList if !value.is_array() => Some("must be a list of strings, such as [\"…\"]"),
-        ValueKind::NumberList => Some("must be a list of numbers, such as [0, 5]"),
-        ValueKind::IceServers => {
-            Some("must be a list, such as [{ urls = [\"turn:…\"], username = \"…\", credential = \"…\" }]")
+        ValueKind::TextList if !value.is_array() => {
+            Some("must be a list of strings, such as [\"…\"]")
         }
+        ValueKind::NumberList => Some("must be a list of numbers, such as [0, 5]"),
+        ValueKind::IceServers => Some(
+            "must be a list, such as [{ urls = [\"turn:…\"], username = \"…\", credential = \"…\" }]",
+        ),
         ValueKind::Text | ValueKind::TextList => None,
     }
 }
@@ -180,8 +195,11 @@ fn parse_variable(kind: ValueKind, text: &str) -> Result<Value, String> {
     if matches!(kind, ValueKind::TextList | ValueKind::NumberList | ValueKind::IceServers)
         && text.trim_start().starts_with('[')
     {
-        let parsed = format!("v = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("v"));
-        return parsed.or_else(|| serde_json::from_str(text).ok()).ok_or_else(|| "is not a list".to_owned());
+        let parsed =
+            format!("v = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("v"));
+        return parsed
+            .or_else(|| serde_json::from_str(text).ok())
+            .ok_or_else(|| "is not a list".to_owned());
     }
     Ok(match kind {
         ValueKind::Text => Value::String(text.to_owned()),
@@ -191,7 +209,9 @@ fn parse_variable(kind: ValueKind, text: &str) -> Result<Value, String> {
             "false" | "0" | "no" | "off" => Value::Boolean(false),
             _ => return Err(format!("\"{text}\" is neither true nor false")),
         },
-        ValueKind::TextList => parts().map(str::to_owned).map(Value::String).collect::<Vec<_>>().into(),
+        ValueKind::TextList => {
+            parts().map(str::to_owned).map(Value::String).collect::<Vec<_>>().into()
+        }
         ValueKind::NumberList => parts().map(parse_number).collect::<Result<Vec<_>, _>>()?.into(),
         ValueKind::IceServers => {
             let urls: Vec<Value> = parts().map(str::to_owned).map(Value::String).collect();
@@ -203,12 +223,15 @@ fn parse_variable(kind: ValueKind, text: &str) -> Result<Value, String> {
 fn parse_number(text: &str) -> Result<Value, String> {
     let text = text.trim();
     let whole = text.parse().map(Value::Integer);
-    whole.or_else(|_| text.parse().map(Value::Float)).map_err(|_| format!("\"{text}\" is not a number"))
+    whole
+        .or_else(|_| text.parse().map(Value::Float))
+        .map_err(|_| format!("\"{text}\" is not a number"))
 }
 
 fn unknown_key<'a>(display_name: &str, key: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let nearest =
-        known.min_by_key(|name| edit_distance(&name.to_lowercase(), &key.to_lowercase())).unwrap_or_default();
+    let nearest = known
+        .min_by_key(|name| edit_distance(&name.to_lowercase(), &key.to_lowercase()))
+        .unwrap_or_default();
     format!("unknown configuration key {display_name}; did you mean {nearest}?")
 }
 

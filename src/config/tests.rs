@@ -51,13 +51,19 @@ fn every_key_takes_its_natural_value_from_the_environment() {
     type Getter = fn(&Config) -> String;
     let ip = |c: &Config| format!("{:?}", c.media.public_ip);
     let servers = |c: &Config| {
-        let shown = |s: &IceServer| format!("{} {:?} {:?}", s.urls.join("+"), s.username, s.credential);
+        let shown =
+            |s: &IceServer| format!("{} {:?} {:?}", s.urls.join("+"), s.username, s.credential);
         c.media.ice_servers.iter().map(shown).collect::<Vec<_>>().join("; ")
     };
     let table: &[(&str, &str, Getter, &str)] = &[
         ("server.listen", "0.0.0.0:9000", |c| c.server.listen.to_string(), "0.0.0.0:9000"),
         ("server.listen", "[::1]:9000", |c| c.server.listen.to_string(), "[::1]:9000"),
-        ("server.data", "/var/lib/visavis", |c| c.server.data.display().to_string(), "/var/lib/visavis"),
+        (
+            "server.data",
+            "/var/lib/visavis",
+            |c| c.server.data.display().to_string(),
+            "/var/lib/visavis",
+        ),
         ("server.data", "12", |c| c.server.data.display().to_string(), "12"),
         (
             "server.public_url",
@@ -84,8 +90,18 @@ fn every_key_takes_its_natural_value_from_the_environment() {
             |c| format!("{:?}", c.server.metrics_token),
             "Some(\"12345678\")",
         ),
-        ("server.metrics_token", "true", |c| format!("{:?}", c.server.metrics_token), "Some(\"true\")"),
-        ("server.metrics_token", "a\"b", |c| format!("{:?}", c.server.metrics_token), "Some(\"a\\\"b\")"),
+        (
+            "server.metrics_token",
+            "true",
+            |c| format!("{:?}", c.server.metrics_token),
+            "Some(\"true\")",
+        ),
+        (
+            "server.metrics_token",
+            "a\"b",
+            |c| format!("{:?}", c.server.metrics_token),
+            "Some(\"a\\\"b\")",
+        ),
         ("server.retention_days", "30", |c| c.server.retention_days.to_string(), "30"),
         (
             "server.allow_private_targets",
@@ -154,7 +170,12 @@ fn every_key_takes_its_natural_value_from_the_environment() {
             |c| c.knowledge.embeddings_config().unwrap().url,
             "https://api.example/v1",
         ),
-        ("knowledge.embeddings_model", "12", |c| c.knowledge.embeddings_config().unwrap().model, "12"),
+        (
+            "knowledge.embeddings_model",
+            "12",
+            |c| c.knowledge.embeddings_config().unwrap().model,
+            "12",
+        ),
         (
             "knowledge.embeddings_token",
             "true",
@@ -176,9 +197,19 @@ fn every_key_takes_its_natural_value_from_the_environment() {
         ("limits.memory", "64", |c| c.limits.memory.to_string(), "64"),
         ("limits.questions", "0.5", |c| c.limits.questions.to_string(), "0.5"),
         ("limits.workspace_calls", "6", |c| c.limits.workspace_calls.to_string(), "6"),
-        ("limits.workspace_conversations", "7", |c| c.limits.workspace_conversations.to_string(), "7"),
+        (
+            "limits.workspace_conversations",
+            "7",
+            |c| c.limits.workspace_conversations.to_string(),
+            "7",
+        ),
         ("limits.workspace_agents", "8", |c| c.limits.workspace_agents.to_string(), "8"),
-        ("limits.workspace_bytes", "5000000000", |c| c.limits.workspace_bytes.to_string(), "5000000000"),
+        (
+            "limits.workspace_bytes",
+            "5000000000",
+            |c| c.limits.workspace_bytes.to_string(),
+            "5000000000",
+        ),
     ];
     for (key, text, look, meant) in table {
         let name = format!("VISAVIS_{}", key.replace('.', "_").to_uppercase());
@@ -214,17 +245,33 @@ fn a_variable_that_makes_no_sense_is_refused_by_its_name() {
             "nan",
             "VISAVIS_TIMEOUTS_JOIN: NaN is not a number of seconds between 0 and 10000000",
         ),
-        ("VISAVIS_WEBHOOKS_SCHEDULE", "0,soon", "VISAVIS_WEBHOOKS_SCHEDULE: \"soon\" is not a number"),
-        ("VISAVIS_WEBHOOKS_SCHEDULE", "[]", "VISAVIS_WEBHOOKS_SCHEDULE: must contain at least one delay"),
+        (
+            "VISAVIS_WEBHOOKS_SCHEDULE",
+            "0,soon",
+            "VISAVIS_WEBHOOKS_SCHEDULE: \"soon\" is not a number",
+        ),
+        (
+            "VISAVIS_WEBHOOKS_SCHEDULE",
+            "[]",
+            "VISAVIS_WEBHOOKS_SCHEDULE: must contain at least one delay",
+        ),
         (
             "VISAVIS_SERVER_ALLOW_SCRIPTED",
             "perhaps",
             "VISAVIS_SERVER_ALLOW_SCRIPTED: \"perhaps\" is neither true nor false",
         ),
         ("VISAVIS_LIMITS_LOAD", "80", "VISAVIS_LIMITS_LOAD: 80 is not a number between 0 and 1"),
-        ("VISAVIS_SERVER_LISTEN", "nowhere", "VISAVIS_SERVER_LISTEN: invalid socket address syntax"),
+        (
+            "VISAVIS_SERVER_LISTEN",
+            "nowhere",
+            "VISAVIS_SERVER_LISTEN: invalid socket address syntax",
+        ),
         ("VISAVIS_MEDIA_PUBLIC_IP", "1.2.3", "VISAVIS_MEDIA_PUBLIC_IP: invalid IP address syntax"),
-        ("VISAVIS_SERVER_PUBLIC_URL", "https://", "VISAVIS_SERVER_PUBLIC_URL: \"https://\" has no host"),
+        (
+            "VISAVIS_SERVER_PUBLIC_URL",
+            "https://",
+            "VISAVIS_SERVER_PUBLIC_URL: \"https://\" has no host",
+        ),
         (
             "VISAVIS_SERVER_PUBLIC_URL",
             "talk.example",
@@ -263,7 +310,10 @@ fn a_variable_that_makes_no_sense_is_refused_by_its_name() {
 #[test]
 fn a_fault_in_the_file_is_told_with_file_line_and_key() {
     for (file, expected) in [
-        ("\n[server]\nlisen = 1\n", "FILE:3: unknown configuration key server.lisen; did you mean listen?"),
+        (
+            "\n[server]\nlisen = 1\n",
+            "FILE:3: unknown configuration key server.lisen; did you mean listen?",
+        ),
         ("[sever]\n", "FILE:1: unknown configuration key [sever]; did you mean server?"),
         ("server = 1\n", "FILE:1: server is a section; write [server]"),
         (
@@ -278,8 +328,14 @@ fn a_fault_in_the_file_is_told_with_file_line_and_key() {
             "FILE:3: media.udp_ports: \"9-1\" is neither a port nor a range such as \"50000-50007\"",
         ),
         ("[media]\nudp_ports = 50000\n", "FILE:2: media.udp_ports: must be a string in quotes"),
-        ("[server]\nlisten = \"nowhere\"\n", "FILE:2: server.listen: invalid socket address syntax"),
-        ("[server]\nmetrics_token = 12345678\n", "FILE:2: server.metrics_token: must be a string in quotes"),
+        (
+            "[server]\nlisten = \"nowhere\"\n",
+            "FILE:2: server.listen: invalid socket address syntax",
+        ),
+        (
+            "[server]\nmetrics_token = 12345678\n",
+            "FILE:2: server.metrics_token: must be a string in quotes",
+        ),
     ] {
         assert_eq!(load_toml(file, &[]).unwrap_err(), expected, "{file}");
     }
@@ -296,7 +352,8 @@ fn the_example_names_every_key_and_holds_the_defaults() {
         assert!(text.contains(&format!("[{section}]")), "{section}");
         for (key, _) in *keys {
             assert!(
-                text.lines().any(|l| l.trim_start_matches('#').trim().starts_with(&format!("{key} ="))),
+                text.lines()
+                    .any(|l| l.trim_start_matches('#').trim().starts_with(&format!("{key} ="))),
                 "{section}.{key}"
             );
         }

@@ -73,8 +73,15 @@ impl ConversationSpans {
                     self.finish_turn(id, &times, &mut finished);
                 }
                 let about = [("end_reason", json!(reason)), ("turns", json!(self.turn_count))];
-                let mut span =
-                    self.build_span(id, 0, "conversation", None, 0.0, event.at.as_seconds(), &about);
+                let mut span = self.build_span(
+                    id,
+                    0,
+                    "conversation",
+                    None,
+                    0.0,
+                    event.at.as_seconds(),
+                    &about,
+                );
                 span["spanId"] = json!(format_span_id(root_span_id(id)));
                 finished.push(span);
             }
@@ -92,11 +99,15 @@ impl ConversationSpans {
         let to = known.into_iter().flatten().fold(from, f64::max);
         let number = u64::from(times.turn) + 1;
         let mut about = vec![("turn", json!(times.turn))];
-        let seconds =
-            [("voice_to_voice", times.voice_to_voice), ("stt", times.stt), ("barge_in", times.barge_in)];
+        let seconds = [
+            ("voice_to_voice", times.voice_to_voice),
+            ("stt", times.stt),
+            ("barge_in", times.barge_in),
+        ];
         about.extend(seconds.into_iter().filter_map(|(name, value)| Some((name, json!(value?)))));
         about.push(("interrupted", json!(line.interrupted.is_some())));
-        let mut span = self.build_span(id, number, "turn", Some(root_span_id(id)), from, to, &about);
+        let mut span =
+            self.build_span(id, number, "turn", Some(root_span_id(id)), from, to, &about);
         if let Some(at) = line.interrupted {
             span["events"] = json!([{"timeUnixNano": self.unix_nanos(at), "name": "interrupted"}]);
         }
@@ -224,7 +235,10 @@ mod tests {
     }
 
     fn find_span<'a>(spans: &'a [Value], name: &str) -> &'a Value {
-        spans.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("no {name} in {spans:#?}"))
+        spans
+            .iter()
+            .find(|span| span["name"] == name)
+            .unwrap_or_else(|| panic!("no {name} in {spans:#?}"))
     }
 
     /// Start and end, in ms after the conversation's start.
@@ -255,7 +269,8 @@ mod tests {
         let (whole, turn) = (find_span(&spans, "conversation"), find_span(&spans, "turn"));
         assert_eq!(spans.len(), 7, "{spans:#?}");
         assert!(spans.iter().all(|span| span["traceId"] == "0102030405060708090a0b0c0d0e0f10"));
-        let conversation = json!({"key": "conversation.id", "value": {"stringValue": ID.to_string()}});
+        let conversation =
+            json!({"key": "conversation.id", "value": {"stringValue": ID.to_string()}});
         assert!(
             spans.iter().all(|span| span["attributes"].as_array().unwrap().contains(&conversation)),
             "{spans:#?}"
@@ -271,13 +286,21 @@ mod tests {
             ("speaking", 2_660, 3_900),
         ] {
             let stage = find_span(&spans, name);
-            assert_eq!((span_times(stage), &stage["parentSpanId"]), ((from, to), &turn["spanId"]), "{name}");
+            assert_eq!(
+                (span_times(stage), &stage["parentSpanId"]),
+                ((from, to), &turn["spanId"]),
+                "{name}"
+            );
         }
         assert_eq!(turn["events"][0]["name"], "interrupted");
         let about = turn["attributes"].as_array().unwrap();
-        assert!(about.contains(&json!({"key": "barge_in", "value": {"doubleValue": 0.2}})), "{about:#?}");
+        assert!(
+            about.contains(&json!({"key": "barge_in", "value": {"doubleValue": 0.2}})),
+            "{about:#?}"
+        );
         assert!(about.contains(&json!({"key": "turn", "value": {"intValue": "0"}})), "{about:#?}");
-        let mut ids: Vec<&str> = spans.iter().map(|span| span["spanId"].as_str().unwrap()).collect();
+        let mut ids: Vec<&str> =
+            spans.iter().map(|span| span["spanId"].as_str().unwrap()).collect();
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), spans.len(), "each its own");

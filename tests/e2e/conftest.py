@@ -51,7 +51,9 @@ def pytest_collection_modifyitems(config, items):
         marks = list(item.iter_markers("long"))
         for mark in marks:
             if len(mark.args) != 1 or mark.args[0] not in PARTS:
-                raise pytest.UsageError(f"{item.nodeid}: mark.long takes one of {PARTS}, not {mark.args}")
+                raise pytest.UsageError(
+                    f"{item.nodeid}: mark.long takes one of {PARTS}, not {mark.args}"
+                )
         of_part = any(part in ("all", mark.args[0]) for mark in marks)
         chosen = of_part if part is not None else not marks
         (selected if chosen else deselected).append(item)
@@ -72,7 +74,10 @@ def pytest_runtest_makereport(item, call):
             page.save_screenshot(name)
             report.sections.append(("picture", str(OUT / f"{name}.png")))
             report.sections.append(
-                ("captions", "\n".join(f"{c['who']}: {c['spoken']} [{c['cut']}]" for c in page.captions()))
+                (
+                    "captions",
+                    "\n".join(f"{c['who']}: {c['spoken']} [{c['cut']}]" for c in page.captions()),
+                )
             )
             report.sections.append(
                 (
@@ -80,7 +85,9 @@ def pytest_runtest_makereport(item, call):
                     "\n".join(
                         map(
                             str,
-                            page.page.evaluate("e2e.messages.filter((m) => m.data?.level === undefined).slice(-30)"),
+                            page.page.evaluate(
+                                "e2e.messages.filter((m) => m.data?.level === undefined).slice(-30)"
+                            ),
                         )
                     ),
                 )
@@ -105,7 +112,7 @@ def pytest_terminal_summary(terminalreporter):
             verdict = "kept  " if found["kept"] else "MISSED"
             terminalreporter.write_line(
                 f"{verdict} {name[9:]}: {found['measured']}, promised {found['promised']}; "
-f"{found['machine']}"
+                f"{found['machine']}"
             )
     if path := os.environ.get("E2E_DURATIONS"):
         write_durations(terminalreporter, path)
@@ -125,7 +132,10 @@ def write_durations(terminalreporter, path: str):
                 continue
             entry = found.setdefault(test_report.nodeid, {"seconds": 0.0, "outcome": "passed"})
             entry["seconds"] += test_report.duration
-            if outcome in ("failed", "error", "skipped") and entry["outcome"] not in ("failed", "error"):
+            if outcome in ("failed", "error", "skipped") and entry["outcome"] not in (
+                "failed",
+                "error",
+            ):
                 entry["outcome"] = outcome
     pathlib.Path(path).write_text(json.dumps(found))
 
@@ -160,7 +170,9 @@ def playwright():
 @pytest.fixture(scope="session")
 def browser(playwright):
     """One Chromium. Every call has its own empty profile."""
-    chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=[*calls.FLAGS, calls.FAKE_DEVICE])
+    chromium = playwright.chromium.launch(
+        executable_path=CHROMIUM, args=[*calls.FLAGS, calls.FAKE_DEVICE]
+    )
     yield chromium
     chromium.close()
 
@@ -208,7 +220,9 @@ def start_server(tmp_path_factory):
     created = []
 
     def make(name, *flags, data=None, env=None, scripted=True):
-        server = Server(data or tmp_path_factory.mktemp(name), *flags, env=env, name=name, scripted=scripted)
+        server = Server(
+            data or tmp_path_factory.mktemp(name), *flags, env=env, name=name, scripted=scripted
+        )
         created.append(server)
         OPEN_RESOURCES["servers"].append(server)
         return server
@@ -245,7 +259,9 @@ def measurement_offset(browser, server, report):
     different times. For long tests only."""
     loops = []
     for _ in range(5):
-        page = calls.BrowserCall(browser).open(f"{server.url}/join/00000000-0000-4000-8000-000000000000")
+        page = calls.BrowserCall(browser).open(
+            f"{server.url}/join/00000000-0000-4000-8000-000000000000"
+        )
         loops.append(page.measurement_offset(seconds=8))
         page.close()
     report.add("the lip measurement's own offset", {"loops": loops, "middle": sorted(loops)[2]})

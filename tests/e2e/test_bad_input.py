@@ -19,7 +19,9 @@ class ConcurrentCall:
     def __init__(self, server):
         self.server = server
         self.conversation = server.create_conversation(
-            typed_call.create_typed_agent(server, knowledge="The museum has an old clock in the first room.")["id"]
+            typed_call.create_typed_agent(
+                server, knowledge="The museum has an old clock in the first room."
+            )["id"]
         )
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
@@ -38,7 +40,8 @@ class ConcurrentCall:
         self.run(self.client.ask("What is in the first room?", "old clock"))
         self.run(
             self.client.wait_for(
-                lambda: any(sound.any() for sound in self.client.received_audio[received_before:]), what="a sound"
+                lambda: any(sound.any() for sound in self.client.received_audio[received_before:]),
+                what="a sound",
             )
         )
         assert self.client.peer.connectionState == "connected"
@@ -66,11 +69,19 @@ def valid_offer():
 def test_bad_offers(server, concurrent_call, valid_offer):
     agent = typed_call.create_typed_agent(server)
     conversation = server.create_conversation(agent["id"])
-    where, token = f"/rtc/{conversation['id']}", {"authorization": f"Bearer {conversation['token']}"}
+    where, token = (
+        f"/rtc/{conversation['id']}",
+        {"authorization": f"Bearer {conversation['token']}"},
+    )
 
     def post(body, headers=token, path=where, kind=SDP):
         return server.request(
-            "POST", path, key=None, raw=body, headers={**kind, **headers}, timeout=typed_call.TEST_TIMEOUT
+            "POST",
+            path,
+            key=None,
+            raw=body,
+            headers={**kind, **headers},
+            timeout=typed_call.TEST_TIMEOUT,
         )
 
     for garbage in (
@@ -83,7 +94,9 @@ def test_bad_offers(server, concurrent_call, valid_offer):
     ):
         reply = post(garbage)
         assert reply.status == 400 and reply.json()["error"], (garbage[:40], reply)
-    assert post(valid_offer[:150].encode()).status in (400, 406), "an offer that ends before its first section"
+    assert post(valid_offer[:150].encode()).status in (400, 406), (
+        "an offer that ends before its first section"
+    )
     no_opus = re.sub(r"opus/48000/2", "foo/48000/2", valid_offer, flags=re.IGNORECASE)
     reply = post(no_opus.encode())
     assert reply.status == 406 and reply.json()["error"], reply
@@ -95,9 +108,9 @@ def test_bad_offers(server, concurrent_call, valid_offer):
         reply = post(valid_offer.encode(), headers)
         assert reply.status == 401 and reply.json()["error"], reply
     other = server.create_conversation(agent["id"])
-    assert post(valid_offer.encode(), {"authorization": f"Bearer {other['token']}"}).status == 401, (
-        "a token of another conversation"
-    )
+    assert (
+        post(valid_offer.encode(), {"authorization": f"Bearer {other['token']}"}).status == 401
+    ), "a token of another conversation"
     assert post(b"{}", kind={"content-type": "application/json"}).status == 415
     assert post(b"x" * 10_000_000).status == 413
     assert server.get_conversation(conversation["id"])["status"] == "STARTED", (
@@ -113,7 +126,11 @@ def test_bad_offers(server, concurrent_call, valid_offer):
         reply = server.request("POST", "/api/offer", body, key=None, headers=token)
         assert reply.status == 400 and reply.json()["error"], (body, reply)
     reply = server.request(
-        "POST", "/api/offer", key=None, raw=b"not json", headers={**token, "content-type": "application/json"}
+        "POST",
+        "/api/offer",
+        key=None,
+        raw=b"not json",
+        headers={**token, "content-type": "application/json"},
     )
     assert reply.status == 400, reply
     assert server.request("GET", where, key=None).status == 405
@@ -126,15 +143,24 @@ def test_an_expired_link(server, call):
     page = call()
     # The page asks about the conversation when it opens. The link must be valid until that is
     # answered.
-    with page.page.expect_response(lambda answer: answer.url.endswith(f"/join/{conversation['id']}/about")) as met:
+    with page.page.expect_response(
+        lambda answer: answer.url.endswith(f"/join/{conversation['id']}/about")
+    ) as met:
         page.open(conversation["join_link"])
     assert met.value.status == 200, met.value
     stores.Sqlite().execute(
-        server, [("UPDATE conversation SET created_at = created_at - 3600000000 WHERE id = "
-f"'{conversation['id']}'")]
+        server,
+        [
+            (
+                "UPDATE conversation SET created_at = created_at - 3600000000 WHERE id = "
+                f"'{conversation['id']}'"
+            )
+        ],
     )
     page.page.click("#join")
-    page.page.wait_for_selector("#over-words:has-text('expired')", timeout=typed_call.TEST_TIMEOUT * 1000)
+    page.page.wait_for_selector(
+        "#over-words:has-text('expired')", timeout=typed_call.TEST_TIMEOUT * 1000
+    )
     page.save_screenshot("expired")
 
 
@@ -143,13 +169,19 @@ def test_bad_requests(server, concurrent_call):
     for key in (None, "nonsense", server.key + "x"):
         reply = server.request("GET", "/v1/ext/agent", key=key)
         assert reply.status == 401 and reply.json() == wrong, reply
-    reply = server.request("POST", "/v1/ext/agent", raw=b"{", headers={"content-type": "application/json"})
+    reply = server.request(
+        "POST", "/v1/ext/agent", raw=b"{", headers={"content-type": "application/json"}
+    )
     assert reply.status == 400 and reply.json() == {"error": "Invalid request body"}, reply
     reply = server.request("POST", "/v1/ext/agent", {"agent_name": "x"})
     assert reply.status == 400 and reply.json()["error"] == "Invalid request body", reply
     huge = b'{"agent_name": "' + b"x" * 10_000_000 + b'"}'
     reply = server.request(
-        "POST", "/v1/ext/agent", raw=huge, headers={"content-type": "application/json"}, timeout=typed_call.TEST_TIMEOUT
+        "POST",
+        "/v1/ext/agent",
+        raw=huge,
+        headers={"content-type": "application/json"},
+        timeout=typed_call.TEST_TIMEOUT,
     )
     assert reply.status == 413 and reply.json()["error"], reply
     missing = "00000000-0000-4000-8000-000000000000"
@@ -157,8 +189,20 @@ def test_bad_requests(server, concurrent_call):
         ("GET", f"/v1/ext/conversation/{missing}", None, 404, {"error": "Conversation not found"}),
         ("GET", "/v1/ext/conversation/nonsense", None, 404, {"error": "Conversation not found"}),
         ("DELETE", f"/v1/ext/agent/{missing}", None, 404, {"message": "Agent details not found"}),
-        ("POST", "/v1/ext/conversation", {"agent_id": missing}, 404, {"message": "Agent details not found"}),
-        ("POST", "/v1/auth/conversation", {"agentId": missing}, 404, {"message": "Agent details not found"}),
+        (
+            "POST",
+            "/v1/ext/conversation",
+            {"agent_id": missing},
+            404,
+            {"message": "Agent details not found"},
+        ),
+        (
+            "POST",
+            "/v1/auth/conversation",
+            {"agentId": missing},
+            404,
+            {"message": "Agent details not found"},
+        ),
     ):
         reply = server.request(method, path, body)
         assert reply.status == status and reply.json() == answer, (method, path, reply)
@@ -174,7 +218,9 @@ def test_noise_at_the_media_port(server, concurrent_call):
     answer = concurrent_call.client.peer.remoteDescription.sdp
     places = {
         (m[1], int(m[2]))
-        for m in re.finditer(r"a=candidate:\S+ 1 udp \d+ (\d+\.\d+\.\d+\.\d+) (\d+) typ host", answer, re.IGNORECASE)
+        for m in re.finditer(
+            r"a=candidate:\S+ 1 udp \d+ (\d+\.\d+\.\d+\.\d+) (\d+) typ host", answer, re.IGNORECASE
+        )
     }
     assert places, answer
     packets = [
@@ -197,8 +243,12 @@ def test_text_where_sound_is_expected(concurrent_call):
     sends more than the 65,536 bytes that the server's description allows."""
     client = concurrent_call.client
     other = '{"label":"other","type":"send-text","id":"1","data":{"content":"x"}}'
-    refused = {"a1": ("nobody-knows", {}), "a2": ("send-text", {}), "a3": ("client-message", {"t": "nonsense"}),
-               "a4": ("llm-function-call-result", {"tool_call_id": "none", "result": {}})}
+    refused = {
+        "a1": ("nobody-knows", {}),
+        "a2": ("send-text", {}),
+        "a3": ("client-message", {"t": "nonsense"}),
+        "a4": ("llm-function-call-result", {"tool_call_id": "none", "result": {}}),
+    }
 
     async def work():
         for nonsense in (
@@ -213,7 +263,9 @@ def test_text_where_sound_is_expected(concurrent_call):
         ):
             client.channel.send(nonsense)
         for id, (type, data) in refused.items():
-            client.channel.send(json.dumps({"label": "rtvi-ai", "type": type, "id": id, "data": data}))
+            client.channel.send(
+                json.dumps({"label": "rtvi-ai", "type": type, "id": id, "data": data})
+            )
 
         def answers():
             found = [m for m in client.messages if m["type"] == "error-response"]
@@ -231,11 +283,17 @@ def test_clients_that_only_hold_connections(start_server, tmp_path):
     connections, and serves others meanwhile."""
     # This test makes no call. So the server needs no models, which take most of the time of a
     # start.
-    env = {"VISAVIS_TIMEOUTS_REQUEST": "1", "VISAVIS_LIMITS_CONNECTIONS": "12", "VISAVIS_MODELS_DIR": str(tmp_path)}
+    env = {
+        "VISAVIS_TIMEOUTS_REQUEST": "1",
+        "VISAVIS_LIMITS_CONNECTIONS": "12",
+        "VISAVIS_MODELS_DIR": str(tmp_path),
+    }
     server = start_server("slow", data=tmp_path, env=env).read_first_start()
     place = server.url.removeprefix("http://").split(":")
-    post = ("POST /v1/ext/agent HTTP/1.1\r\nhost: localhost\r\nx-api-key: "
-f"{server.key}\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{{")
+    post = (
+        "POST /v1/ext/agent HTTP/1.1\r\nhost: localhost\r\nx-api-key: "
+        f"{server.key}\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{{"
+    )
     wanted = (
         [(b"GET /healthz HTTP/1.1\r\nhost: loc", b"")] * 10
         + [(b"", b"")] * 10
@@ -248,7 +306,9 @@ f"{server.key}\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{{
         held.append((connection, answer))
     # There are more connections than the limit allows. The server closes those that were idle
     # longest.
-    assert server.request("GET", "/healthz", key=None, timeout=typed_call.TEST_TIMEOUT).status == 200
+    assert (
+        server.request("GET", "/healthz", key=None, timeout=typed_call.TEST_TIMEOUT).status == 200
+    )
     for connection, answer in held:
         received = b""
         try:

@@ -8,7 +8,9 @@ import pytest
 from kit.polling import wait_until
 from kit.server import ROOT, binary
 
-THEO_TOML = (ROOT / "assets" / "people" / "theo.toml").read_text().replace('name = "Theo"', 'name = "Zed"')
+THEO_TOML = (
+    (ROOT / "assets" / "people" / "theo.toml").read_text().replace('name = "Theo"', 'name = "Zed"')
+)
 #: Hair takes half of the time.
 BALD_TOML = THEO_TOML.replace('style = "curly"', 'style = "none"')
 POSE_COUNT = 449
@@ -21,7 +23,8 @@ def bake(folder, *arguments):
         text=True,
         timeout=900,
         cwd=folder,
-        env=environment(folder), check=False,
+        env=environment(folder),
+        check=False,
     )
     assert done.returncode == 0, done
     return done.stdout
@@ -61,7 +64,9 @@ def test_a_person_of_ones_own_is_drawn_once_and_talks(start_server, call, tmp_pa
     # A disk lost most of a cached pose set: the set is drawn again, and not used as it is.
     place = cache_folder(tmp_path, *order)
     for suffix in ("webp", "poses"):
-        (place / suffix).write_bytes((ROOT / "assets" / "avatars" / f"theo.512.{suffix}").read_bytes()[:1000])
+        (place / suffix).write_bytes(
+            (ROOT / "assets" / "avatars" / f"theo.512.{suffix}").read_bytes()[:1000]
+        )
     assert f"{POSE_COUNT} poses" in bake(tmp_path, *order)
     poses = tmp_path / "faces" / "zed.128x128.poses"
     drawn = poses.read_bytes()
@@ -69,13 +74,20 @@ def test_a_person_of_ones_own_is_drawn_once_and_talks(start_server, call, tmp_pa
     poses.unlink()
     assert "from the cache" in bake(tmp_path, *order) and poses.read_bytes() == drawn
 
-    server = start_server("faces", env={"VISAVIS_AVATARS_DIR": str(poses.parent)}).read_first_start().wait_ready()
-    offered = {one["avatar_key_id"]: one for one in server.request("GET", "/v1/ext/avatars?limit=100").json()}
+    server = (
+        start_server("faces", env={"VISAVIS_AVATARS_DIR": str(poses.parent)})
+        .read_first_start()
+        .wait_ready()
+    )
+    offered = {
+        one["avatar_key_id"]: one
+        for one in server.request("GET", "/v1/ext/avatars?limit=100").json()
+    }
     assert offered["zed"]["avatar_name"] == "Zed"
     page = call().open(
-        server.create_conversation(server.create_agent(avatar={"avatar_key_id": "zed"}, transcripts=[])["id"])[
-            "join_link"
-        ]
+        server.create_conversation(
+            server.create_agent(avatar={"avatar_key_id": "zed"}, transcripts=[])["id"]
+        )["join_link"]
     )
     page.join()
     video = page.video_stats()
@@ -91,4 +103,7 @@ def test_a_person_with_hair_is_drawn_anew_to_the_same_bytes(tmp_path):
     drawn = poses.read_bytes()
     (place,) = (tmp_path / "cache").rglob("poses")
     place.write_bytes(drawn[:1000])
-    assert "from the cache" not in bake(tmp_path, *order) and poses.read_bytes() == place.read_bytes() == drawn
+    assert (
+        "from the cache" not in bake(tmp_path, *order)
+        and poses.read_bytes() == place.read_bytes() == drawn
+    )

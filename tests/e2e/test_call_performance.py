@@ -32,7 +32,11 @@ def agent(server):
     return server.create_agent(
         name="Numbers",
         knowledge=sample_knowledge.LONG_TEXT,
-        turn={"min_interruption_duration": 0.25, "min_endpointing_delay": MIN_ENDPOINTING_DELAY, "backchannels": False},
+        turn={
+            "min_interruption_duration": 0.25,
+            "min_endpointing_delay": MIN_ENDPOINTING_DELAY,
+            "backchannels": False,
+        },
         avatar={"idle_timeout": {"timeout": 0}},
     )
 
@@ -48,28 +52,38 @@ def test_answers_begin_soon_and_barge_in_silences_soon(server, call, report, age
         question = QUESTIONS[number % len(QUESTIONS)]
         voice_name = ("rms", "slt")[number % 2]
         mark = page.message_count()
-        user_speech = page.barge_in(question, 1.2, voice_name) if number else page.speak(question, voice_name)
+        user_speech = (
+            page.barge_in(question, 1.2, voice_name) if number else page.speak(question, voice_name)
+        )
         committed = page.wait_for_event("utterance_committed", mark, timeout=20)
         # Nothing may sound before the commit. Earlier sound is the answer before, which was not
         # interrupted.
         sound = page.wait_for_sound(user_speech.end + 0.3)
-        assert sound["from"] > user_speech.end + 0.3, f"turn {number}: the agent was not silent when the question ended"
+        assert sound["from"] > user_speech.end + 0.3, (
+            f"turn {number}: the agent was not silent when the question ended"
+        )
         turn = {
             "asked": question,
             "voice": voice_name,
             "understood": committed["payload"]["text"],
             "end": user_speech.end,
         }
-        turn["answer_after"] = page.first_sound(user_speech.end, sound["from"] + 0.3) - user_speech.end
+        turn["answer_after"] = (
+            page.first_sound(user_speech.end, sound["from"] + 0.3) - user_speech.end
+        )
         if number:
-            turn["silent_after"] = page.silence_after(user_speech.start, user_speech.end + 0.2) - user_speech.start
+            turn["silent_after"] = (
+                page.silence_after(user_speech.start, user_speech.end + 0.2) - user_speech.start
+            )
         turns.append(turn)
     page.page.click("#hang-up")
     record = server.wait_for(conversation["id"], "ENDED")
     turns_reply = server.request("GET", f"/v1/ext/conversation/{conversation['id']}/turns")
     answers = percentiles([turn["answer_after"] for turn in turns])
     barge_ins = percentiles([turn["silent_after"] for turn in turns[1:]])
-    wrong, count = speech.word_errors(" ".join(t["asked"] for t in turns), " ".join(t["understood"] for t in turns))
+    wrong, count = speech.word_errors(
+        " ".join(t["asked"] for t in turns), " ".join(t["understood"] for t in turns)
+    )
     report.add(
         "turns",
         {
@@ -83,7 +97,9 @@ def test_answers_begin_soon_and_barge_in_silences_soon(server, call, report, age
     )
     assert len(turns) >= 20
     assert wrong <= 0.2 * count, f"{wrong} of {count} words are wrong"
-    report.check_target("end of speech to first sound, p50, s", answers["p50"], MIN_ENDPOINTING_DELAY + 0.3)
+    report.check_target(
+        "end of speech to first sound, p50, s", answers["p50"], MIN_ENDPOINTING_DELAY + 0.3
+    )
     report.check_target("barge-in to silence, p95, s", barge_ins["p95"], 0.45)
 
 

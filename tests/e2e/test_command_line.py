@@ -12,7 +12,13 @@ from kit.server import binary
 def run(*arguments, cwd, **env):
     clean = {k: v for k, v in os.environ.items() if not k.startswith("VISAVIS_")}
     return subprocess.run(
-        [binary(), *arguments], capture_output=True, text=True, timeout=60, cwd=cwd, env={**clean, **env}, check=False
+        [binary(), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=cwd,
+        env={**clean, **env},
+        check=False,
     )
 
 
@@ -31,9 +37,19 @@ def run(*arguments, cwd, **env):
         ("bake theo --out /proc/theo.poses", {}, 1, "/proc/theo.poses: "),
         ("bake nobody", {}, 2, "nobody: unknown avatar"),
         ("serve", {"VISAVIS_LOG": "inof"}, 2, 'VISAVIS_LOG: "inof" is not a log level'),
-        ("serve", {"VISAVIS_SERVER_PUBLIC_URL": "https://"}, 2, 'VISAVIS_SERVER_PUBLIC_URL: "https://" has no host'),
+        (
+            "serve",
+            {"VISAVIS_SERVER_PUBLIC_URL": "https://"},
+            2,
+            'VISAVIS_SERVER_PUBLIC_URL: "https://" has no host',
+        ),
         ("serve", {"VISAVIS_STT_POOL": "many"}, 2, 'VISAVIS_STT_POOL: "many" is not a number'),
-        ("serve --config bad.toml", {}, 2, "bad.toml:3: timeouts.join: -1 is not a number of seconds"),
+        (
+            "serve --config bad.toml",
+            {},
+            2,
+            "bad.toml:3: timeouts.join: -1 is not a number of seconds",
+        ),
         ("serve --config broken.toml", {}, 2, "broken.toml:1: "),
         ("serve --config none.toml", {}, 2, "none.toml: "),
     ],

@@ -34,7 +34,11 @@ from kit.polling import attempts, wait_until
 from kit.receivers import WebhookReceiver
 from kit.server import ROOT, Response, binary
 
-CHAPTERS = [chapter for module in (agents, resources, conversations, protocol) for chapter in module.CHAPTERS]
+CHAPTERS = [
+    chapter
+    for module in (agents, resources, conversations, protocol)
+    for chapter in module.CHAPTERS
+]
 TEST_TIMEOUT = 60
 
 
@@ -45,8 +49,14 @@ def store_runs(request, start_server, tmp_path_factory):
 
     def of(kind):
         if kind not in store_runs_by_kind:
-            store = stores.Sqlite() if kind == "sqlite" else stores.Postgres(request.getfixturevalue("postgres"))
-            store_runs_by_kind[kind] = StoreRun(store, start_server, tmp_path_factory, request.config.getoption("part"))
+            store = (
+                stores.Sqlite()
+                if kind == "sqlite"
+                else stores.Postgres(request.getfixturevalue("postgres"))
+            )
+            store_runs_by_kind[kind] = StoreRun(
+                store, start_server, tmp_path_factory, request.config.getoption("part")
+            )
         return store_runs_by_kind[kind]
 
     yield of
@@ -55,7 +65,9 @@ def store_runs(request, start_server, tmp_path_factory):
             chapter_run.hooks.close()
 
 
-@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgres", marks=pytest.mark.long("store"))])
+@pytest.fixture(
+    scope="session", params=["sqlite", pytest.param("postgres", marks=pytest.mark.long("store"))]
+)
 def store_run(request, store_runs):
     return store_runs(request.param)
 
@@ -87,7 +99,15 @@ class StoreRun:
 
     def fresh_key(self, server):
         """A key in a new workspace, created by the command line beside the running server."""
-        command = [binary(), "keys", "create", "--workspace", uuid.uuid4().hex, "--data", str(server.data)]
+        command = [
+            binary(),
+            "keys",
+            "create",
+            "--workspace",
+            uuid.uuid4().hex,
+            "--data",
+            str(server.data),
+        ]
         completed = subprocess.run(
             command,
             env={**os.environ, **server.store_env},
@@ -124,7 +144,9 @@ class ChapterRun:
             "today": day.isoformat(),
             "tomorrow": (day + datetime.timedelta(days=1)).isoformat(),
             "offer": store_run.offer,
-            "no_opus": re.sub("opus/48000/2", "other/48000/2", store_run.offer, flags=re.IGNORECASE),
+            "no_opus": re.sub(
+                "opus/48000/2", "other/48000/2", store_run.offer, flags=re.IGNORECASE
+            ),
         }
         self.outcomes = []
 
@@ -138,7 +160,9 @@ class ChapterRun:
                 continue
             try:
                 self.outcomes.append(self.run_row(row))
-            except Exception as error:  # it belongs to its own row, not to the row that pytest runs now
+            except (
+                Exception
+            ) as error:  # it belongs to its own row, not to the row that pytest runs now
                 self.outcomes.append(f"{type(error).__name__}: {error}")
         return self.outcomes[number]
 
@@ -173,7 +197,9 @@ class ChapterRun:
 
     def send(self, method, path, body, key, headers, raw):
         if headers.get("content-type", "") is not None:
-            return self.server.request(method, path, body, key=key, headers=headers, raw=raw, timeout=60)
+            return self.server.request(
+                method, path, body, key=key, headers=headers, raw=raw, timeout=60
+            )
         # Without a media type, which the usual client would add.
         connection = http.client.HTTPConnection(self.server.url.removeprefix("http://"), timeout=60)
         connection.request(method, path, raw, {"x-api-key": key})
@@ -195,14 +221,18 @@ class ChapterRun:
             headers.setdefault("content-type", "application/json")
         reply = self.send(method, path, body, key, headers, raw)
         text = reply.body.decode(errors="replace")
-        about = (f"{method} {path}\n  came   {reply.status} {text[:1500]}\n  wanted {row.status} "
-f"{row.answer!r}")
+        about = (
+            f"{method} {path}\n  came   {reply.status} {text[:1500]}\n  wanted {row.status} "
+            f"{row.answer!r}"
+        )
         if reply.status != row.status:
             return about
         wanted = self.substitute(row.answer)
         for name, value in row.response_headers.items():
             given, value = reply.headers.get(name), self.substitute(value)
-            if not (given is None if value is None else given is not None and matches(given, value)):
+            if not (
+                given is None if value is None else given is not None and matches(given, value)
+            ):
                 return f"{about}\n  header {name}: {given!r} instead of {value!r}"
         for part in row.forbidden:
             if str(self.substitute(part)) in text:
@@ -268,7 +298,9 @@ def row_parameters():
             for number, row in enumerate(chapter.rows):
                 part = long_part(kind, chapter, row)
                 marks = [pytest.mark.long(part)] if part else []
-                name = f"{kind}-{chapter.name}, {number}: {row.statement}".replace("[", "(").replace("]", ")")
+                name = f"{kind}-{chapter.name}, {number}: {row.statement}".replace(
+                    "[", "("
+                ).replace("]", ")")
                 yield pytest.param(kind, chapter, number, marks=marks, id=name)
 
 
@@ -278,7 +310,7 @@ def test_row(store_runs, kind, chapter, number):
     wrong = store_run.chapter_run(chapter).run_up_to(number)
     assert wrong is None, (
         f"{chapter.rows[number].statement}: "
-f"{wrong}\n{store_run.chapter_run(chapter).server.log_tail(8)}"
+        f"{wrong}\n{store_run.chapter_run(chapter).server.log_tail(8)}"
     )
 
 
@@ -299,7 +331,10 @@ def endpoint_template(endpoint):
 
 # Rows for these need a call: conformance/events.py, and
 # control-api/tests/api/signaling.rs::the_whip_endpoint_answers_as_the_rfc_says.
-CALL_ENDPOINTS = {"PATCH /rtc/{conversation_id}/{resource}", "DELETE /rtc/{conversation_id}/{resource}"}
+CALL_ENDPOINTS = {
+    "PATCH /rtc/{conversation_id}/{resource}",
+    "DELETE /rtc/{conversation_id}/{resource}",
+}
 
 
 def test_every_endpoint_of_the_interface_has_a_row():
@@ -311,7 +346,11 @@ def test_every_endpoint_of_the_interface_has_a_row():
     ]
     assert not missing, missing
     document = json.loads((ROOT / "docs" / "openapi.json").read_text())
-    documented = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
+    documented = {
+        f"{method.upper()} {path}"
+        for path, methods in document["paths"].items()
+        for method in methods
+    }
     undocumented = [
         endpoint
         for endpoint in interface.ENDPOINTS
@@ -319,7 +358,11 @@ def test_every_endpoint_of_the_interface_has_a_row():
     ]
     assert not undocumented, undocumented
     succeeded = {normalize_endpoint(row.request) for row in ALL_ROWS if row.status < 400}
-    only_refused = [e for e in interface.ENDPOINTS if e not in CALL_ENDPOINTS and endpoint_template(e) not in succeeded]
+    only_refused = [
+        e
+        for e in interface.ENDPOINTS
+        if e not in CALL_ENDPOINTS and endpoint_template(e) not in succeeded
+    ]
     # No meeting service is installed.
     assert only_refused == ["POST /v1/ext/externalmeeting"], only_refused
 
@@ -330,9 +373,13 @@ def test_every_field_of_the_interface_has_a_row(resource):
     assert shown, f"no row shows {resource}"
     one = shown[0][0] if isinstance(shown[0], list) else shown[0]
     if isinstance(one, Matcher):
-        missing = [field for field in interface.FIELDS[resource].split() if f"'{field}'" not in one.name]
+        missing = [
+            field for field in interface.FIELDS[resource].split() if f"'{field}'" not in one.name
+        ]
     else:
-        missing = [field for field in interface.FIELDS[resource].split() if not has_path(one, field)]
+        missing = [
+            field for field in interface.FIELDS[resource].split() if not has_path(one, field)
+        ]
     assert not missing, missing
 
 
@@ -350,7 +397,12 @@ def has_path(value, field):
 @pytest.mark.parametrize("status,text", interface.ERRORS)
 def test_every_error_of_the_interface_has_a_row(status, text):
     errors = {
-        (row.status, row.answer if isinstance(row.answer, str) else json.dumps(row.answer, separators=(",", ":")))
+        (
+            row.status,
+            row.answer
+            if isinstance(row.answer, str)
+            else json.dumps(row.answer, separators=(",", ":")),
+        )
         for row in ALL_ROWS
         if row.status >= 400 and not contains_matcher(row.answer)
     }
@@ -421,20 +473,32 @@ def credentials(store_run):
         "apikey": {"name": "n"},
     }
     ids = {name: create(f"/v1/ext/{name}", body)["id"] for name, body in bodies.items()}
-    raw, kind = multipart_body([("name", None, "k"), ("description", None, "d"), ("text", None, "x")])
+    raw, kind = multipart_body(
+        [("name", None, "k"), ("description", None, "d"), ("text", None, "x")]
+    )
     ids["kb"] = call("POST", "/v1/ext/kb", raw=raw, headers={"content-type": kind}).json()["id"]
     ids["doc"] = call("GET", f"/v1/ext/kb/{ids['kb']}").json()["documents"][0]["id"]
     ids["custom-avatar"] = create(
         "/v2/custom-avatar",
-        {"avatar_name": "Z", "gender": "male", "input_image": "data:image/png;base64,iVBORw0KGgoAAAAN"},
+        {
+            "avatar_name": "Z",
+            "gender": "male",
+            "input_image": "data:image/png;base64,iVBORw0KGgoAAAAN",
+        },
     )["id"]
-    conversation, another = (create("/v1/ext/conversation", {"agent_id": ids["agent"]}) for _ in range(2))
+    conversation, another = (
+        create("/v1/ext/conversation", {"agent_id": ids["agent"]}) for _ in range(2)
+    )
     ids["conversation"] = conversation["id"]
     revoked = create("/v1/ext/apikey", {"name": "revoked"})
     assert call("DELETE", f"/v1/ext/apikey/{revoked['id']}").status == 200
     expiry = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=3)
     expired = create("/v1/ext/apikey", {"name": "expired", "expires_at": expiry.isoformat()})["key"]
-    wait_until(lambda: call("GET", "/v1/ext/agent", key=expired).status == 401, "the key's expiry", TEST_TIMEOUT)
+    wait_until(
+        lambda: call("GET", "/v1/ext/agent", key=expired).status == 401,
+        "the key's expiry",
+        TEST_TIMEOUT,
+    )
     return {
         "server": server,
         "ids": ids,
@@ -479,26 +543,42 @@ def test_who_may_ask(store_run, credentials, method, path, about):
         .replace("{resource}", "x")
         .replace("{agent_id}", ids["agent"])
     )
-    body = body_for(method, path, credentials["bodies"]) if method in ("POST", "PUT", "PATCH") else None
-    sdp_body = {"raw": b"v=0", "body": None} if path.startswith("/rtc/") and body is not None else {"body": body}
+    body = (
+        body_for(method, path, credentials["bodies"])
+        if method in ("POST", "PUT", "PATCH")
+        else None
+    )
+    sdp_body = (
+        {"raw": b"v=0", "body": None}
+        if path.startswith("/rtc/") and body is not None
+        else {"body": body}
+    )
     kind = {
         "/rtc/{conversation_id}": "application/sdp",
         "/rtc/{conversation_id}/{resource}": "application/trickle-ice-sdpfrag",
     }.get(path)
     if "multipart/form-data" in about.get("requestBody", {}).get("content", {}):
-        raw, kind = multipart_body([("name", None, "k"), ("description", None, "d"), ("text", None, "x")])
+        raw, kind = multipart_body(
+            [("name", None, "k"), ("description", None, "d"), ("text", None, "x")]
+        )
         sdp_body = {"raw": raw, "body": None}
 
     def ask(key=None, bearer=None, query=""):
         headers = {
-            **({"content-type": kind} if kind and sdp_body["body"] is None and "raw" in sdp_body else {}),
+            **(
+                {"content-type": kind}
+                if kind and sdp_body["body"] is None and "raw" in sdp_body
+                else {}
+            ),
             **({"authorization": f"Bearer {bearer}"} if bearer else {}),
         }
         return server.request(method, url + query, key=key, headers=headers, **sdp_body)
 
     accepted = about["security"]
     if {"key": []} in accepted:
-        refused = {name: ask(key=credentials[name]) for name in ("wrong", "revoked", "expired", "token")}
+        refused = {
+            name: ask(key=credentials[name]) for name in ("wrong", "revoked", "expired", "token")
+        }
         refused |= {
             "none": ask(),
             "bearer": ask(bearer=credentials["token"]),
@@ -519,7 +599,10 @@ def test_who_may_ask(store_run, credentials, method, path, about):
             )
         elif method == "GET":
             reply = ask(key=credentials["other"])
-            assert not any(mine in reply.body.decode() for mine in ids.values()), ("another workspace's list", reply)
+            assert not any(mine in reply.body.decode() for mine in ids.values()), (
+                "another workspace's list",
+                reply,
+            )
         # The right key is accepted. A request that would remove a record names an unknown one
         # instead.
         right = (
@@ -528,9 +611,15 @@ def test_who_may_ask(store_run, credentials, method, path, about):
             else url
         )
         reply = server.request(
-            method, right, key=credentials["right"], headers={"content-type": kind} if kind else {}, **sdp_body
+            method,
+            right,
+            key=credentials["right"],
+            headers={"content-type": kind} if kind else {},
+            **sdp_body,
         )
-        assert (reply.status not in (401, 403, 405) and reply.status < 500) or path == "/v1/ext/externalmeeting", reply
+        assert (
+            reply.status not in (401, 403, 405) and reply.status < 500
+        ) or path == "/v1/ext/externalmeeting", reply
     elif {"token": []} in accepted and {} not in accepted:
         for name, reply in {
             "none": ask(),
@@ -567,7 +656,10 @@ def test_a_session_token_is_a_jwt_for_one_conversation(store_run, credentials):
     head, claims, tag = credentials["token"].split(".")
     read = [json.loads(base64.urlsafe_b64decode(part + "==")) for part in (head, claims)]
     assert read[0]["typ"] == "JWT" and read[0]["alg"] == "HS256", read
-    assert read[1]["sub"] == credentials["ids"]["conversation"] and read[1]["exp"] - read[1]["iat"] == 300, read
+    assert (
+        read[1]["sub"] == credentials["ids"]["conversation"]
+        and read[1]["exp"] - read[1]["iat"] == 300
+    ), read
     assert len(base64.urlsafe_b64decode(tag + "==")) == 32
 
 
@@ -586,7 +678,9 @@ def test_secrets_reach_no_log_and_no_answer(store_run, credentials):
         key=credentials["right"],
     ).json()
     answer = server.request("GET", f"/v1/ext/agent/{created['id']}", key=credentials["right"])
-    assert b"sesame-log" not in answer.body and created["webhook_secret"].encode() not in answer.body
+    assert (
+        b"sesame-log" not in answer.body and created["webhook_secret"].encode() not in answer.body
+    )
     server.request(
         "POST",
         f"/rtc/{credentials['ids']['conversation']}?token={credentials['token']}",
@@ -595,5 +689,11 @@ def test_secrets_reach_no_log_and_no_answer(store_run, credentials):
         headers={"content-type": "application/sdp"},
     )
     log = server.log.read_text()
-    for secret in ("sesame", credentials["right"], credentials["token"], created["webhook_secret"], "token="):
+    for secret in (
+        "sesame",
+        credentials["right"],
+        credentials["token"],
+        created["webhook_secret"],
+        "token=",
+    ):
         assert secret not in log, secret

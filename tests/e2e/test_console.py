@@ -11,8 +11,10 @@ from kit.polling import wait_until
 
 #: Long enough to be interrupted on a busy machine. It never plays to its end.
 HAIRCUT = (
-    ("A haircut costs thirty dollars, and we wash your hair before we cut it, and afterwards "
-"we dry it")
+    (
+        "A haircut costs thirty dollars, and we wash your hair before we cut it, and afterwards "
+        "we dry it"
+    )
     + ", and we comb it" * 20
     + "."
 )
@@ -32,7 +34,10 @@ def test_a_wrong_key_is_refused_in_words_and_a_right_one_lasts(server, console):
         page.fill("#key", "vv_wrong")
         page.press("#key", "Enter")
         page.wait_for_selector("#login-problem:has-text('not a valid API key')")
-    assert page.evaluate("document.activeElement.id") == "key" and page.get_attribute("#key", "aria-invalid") == "true"
+    assert (
+        page.evaluate("document.activeElement.id") == "key"
+        and page.get_attribute("#key", "aria-invalid") == "true"
+    )
     page.fill("#key", server.key)
     page.click("text=Log in >> nth=-1")
     console_page.wait_until_loaded()
@@ -42,11 +47,13 @@ def test_a_wrong_key_is_refused_in_words_and_a_right_one_lasts(server, console):
     # No script can read the key or the cookie, and neither is stored where a script could read it.
     exposed = page.evaluate(
         "[document.cookie, JSON.stringify(localStorage), JSON.stringify(sessionStorage), "
-"location.href, document.documentElement.outerHTML]"
+        "location.href, document.documentElement.outerHTML]"
     )
     assert exposed[0] == "" and not any(server.key in text for text in exposed)
     [cookie] = console_page.context.cookies()
-    assert cookie["httpOnly"] and cookie["sameSite"] == "Strict" and server.key not in cookie["value"]
+    assert (
+        cookie["httpOnly"] and cookie["sameSite"] == "Strict" and server.key not in cookie["value"]
+    )
     page.click("text=Log out")
     page.wait_for_selector("#key")
     page.reload()
@@ -60,7 +67,7 @@ def test_the_cookie_alone_opens_nothing(server, console):
     assert (
         page.evaluate(
             "fetch('/v1/ext/agent', { headers: { 'x-csrf-token': 'guessed' } }).then((answer) => "
-"answer.status)"
+            "answer.status)"
         )
         == 401
     )
@@ -68,7 +75,11 @@ def test_the_cookie_alone_opens_nothing(server, console):
     console_page.expected_errors.append("status of 401")
     reply = server.request("GET", "/console", key=None)
     policy = reply.headers["content-security-policy"]
-    assert "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
+    assert (
+        "default-src 'none'" in policy
+        and "unsafe" not in policy
+        and "frame-ancestors 'none'" in policy
+    )
 
 
 def test_a_newcomer_makes_an_agent_talks_to_it_and_reads_what_was_said(server, console):
@@ -90,11 +101,15 @@ def test_a_newcomer_makes_an_agent_talks_to_it_and_reads_what_was_said(server, c
     call.wait_for_selector("#veil.gone", state="attached")
     page.click("text=Watch it here")
     page.wait_for_selector("#main .pill.live")
-    page.wait_for_selector(".transcript [data-who=agent]:has-text('What are you looking for today?')")
+    page.wait_for_selector(
+        ".transcript [data-who=agent]:has-text('What are you looking for today?')"
+    )
     call.fill("#text", "How much does a haircut cost?")
     call.press("#text", "Enter")
     page.wait_for_selector(".transcript [data-who=user]:has-text('How much does a haircut cost?')")
-    page.wait_for_selector(".transcript [data-who=agent][data-open=true]:has-text('thirty dollars')")
+    page.wait_for_selector(
+        ".transcript [data-who=agent][data-open=true]:has-text('thirty dollars')"
+    )
     # Captions follow the voice: some words have been spoken, others are still ahead.
     page.wait_for_selector(".transcript [data-open=true] .spoken + .ahead")
     assert page.inner_text(".agent-state") == "Speaking"
@@ -106,27 +121,39 @@ def test_a_newcomer_makes_an_agent_talks_to_it_and_reads_what_was_said(server, c
     page.fill("[aria-label=Words]", "A message from the house.")
     page.click("text=Send")
     # A complete utterance, so that the end of the call interrupts nothing.
-    page.wait_for_selector(".transcript [data-who=agent]:not([data-open=true]):has-text('A message from the house.')")
+    page.wait_for_selector(
+        ".transcript [data-who=agent]:not([data-open=true]):has-text('A message from the house.')"
+    )
     page.click("text=End the call")
     page.click("dialog >> text=End the call >> nth=-1")
     call.wait_for_selector("#over-title:has-text('The conversation is over')")
     page.wait_for_selector("#main .pill:has-text('Ended')")
-    live = page.evaluate("[...document.querySelectorAll('.transcript li')].map((line) => line.innerText)")
+    live = page.evaluate(
+        "[...document.querySelectorAll('.transcript li')].map((line) => line.innerText)"
+    )
     page.reload()
     page.wait_for_selector(".transcript li")
-    assert page.evaluate("[...document.querySelectorAll('.transcript li')].map((line) => line.innerText)") == live, (
-        "the record reads as the live view did"
-    )
+    assert (
+        page.evaluate(
+            "[...document.querySelectorAll('.transcript li')].map((line) => line.innerText)"
+        )
+        == live
+    ), "the record reads as the live view did"
     record = server.get_conversation(page.url.split("/")[-1])
-    spoken = [text.strip() for text in page.locator(".transcript [data-who=agent] .spoken").all_inner_texts()]
+    spoken = [
+        text.strip()
+        for text in page.locator(".transcript [data-who=agent] .spoken").all_inner_texts()
+    ]
     assert spoken == [
-        line["content"] for line in record["transcript"] if line["role"] == "assistant" and line["content"]
+        line["content"]
+        for line in record["transcript"]
+        if line["role"] == "assistant" and line["content"]
     ]
     page.click("role=tab[name=Times]")
     page.wait_for_selector(".turns tbody tr >> nth=1")
     assert page.evaluate(
         "[...document.querySelectorAll('.turns .fill')].some((bar) => "
-"bar.getBoundingClientRect().width > 3)"
+        "bar.getBoundingClientRect().width > 3)"
     )
     page.keyboard.press("ArrowRight")
     page.wait_for_selector(".events li:has-text('utterance_committed')")
@@ -145,19 +172,28 @@ def create(server, path: str, body: dict) -> str:
 def test_every_field_of_an_agent_can_be_set_and_what_is_not_touched_stays(server, console):
     kb = server.create_knowledge_base("The museum opens at ten.")
     tool = create(
-        server, "/v1/ext/tool", {"type": "tool.client", "schema": {"name": "open_map", "description": "Shows the map"}}
+        server,
+        "/v1/ext/tool",
+        {"type": "tool.client", "schema": {"name": "open_map", "description": "Shows the map"}},
     )
     guardrail = create(
         server,
         "/v1/ext/guardrail",
-        {"name": "No prices", "prompt": "The user asks for prices.", "response_message": "I cannot say."},
+        {
+            "name": "No prices",
+            "prompt": "The user asks for prices.",
+            "response_message": "I cannot say.",
+        },
     )
     mcp = create(
         server,
         "/v1/ext/mcp",
         {
             "name": "Tickets",
-            "request_config": {"url": "https://example.com/mcp", "headers": {"authorization": "secret"}},
+            "request_config": {
+                "url": "https://example.com/mcp",
+                "headers": {"authorization": "secret"},
+            },
         },
     )
     agent = server.create_agent(
@@ -208,21 +244,31 @@ def test_every_field_of_an_agent_can_be_set_and_what_is_not_touched_stays(server
     page.click("text=Save changes")
     page.wait_for_selector(".toast:has-text('Saved')")
     after = read()
-    assert [[item["id"] for item in after[list]] for list in ("knowledge_base", "tool", "guardrail", "mcp")] == [
+    assert [
+        [item["id"] for item in after[list]]
+        for list in ("knowledge_base", "tool", "guardrail", "mcp")
+    ] == [
         [kb],
         [tool],
         [guardrail],
         [mcp],
     ]
     avatar = after["avatars"][0]
-    assert avatar["turn_handling"] == "deliberate" and avatar["config"]["stt"]["min_endpointing_delay"] == 0.8
-    assert avatar["welcome_message"]["messages"] == ["Hello!", "Good day!"] and avatar["config"]["tts"][
-        "custom_pronunciation"
-    ] == [{"word": "Visavis", "pronunciation": "viz a vee"}]
     assert (
-        avatar["config"]["llm"] == before["avatars"][0]["config"]["llm"] and avatar["config"]["llm"]["token"] == "***"
+        avatar["turn_handling"] == "deliberate"
+        and avatar["config"]["stt"]["min_endpointing_delay"] == 0.8
     )
-    assert after["config"]["maxCallDuration"] == 120 and after["config"]["turn"] == before["config"]["turn"]
+    assert avatar["welcome_message"]["messages"] == ["Hello!", "Good day!"] and avatar["config"][
+        "tts"
+    ]["custom_pronunciation"] == [{"word": "Visavis", "pronunciation": "viz a vee"}]
+    assert (
+        avatar["config"]["llm"] == before["avatars"][0]["config"]["llm"]
+        and avatar["config"]["llm"]["token"] == "***"
+    )
+    assert (
+        after["config"]["maxCallDuration"] == 120
+        and after["config"]["turn"] == before["config"]["turn"]
+    )
     assert (
         after["callback_url"] == "https://example.com/hook"
         and after["callback_events"] == ["call_ended"]
@@ -245,18 +291,30 @@ def test_every_field_of_an_agent_can_be_set_and_what_is_not_touched_stays(server
         (
             "guardrails",
             "/v1/ext/guardrail",
-            {"Name": "No advice", "Rule": "Asks for advice.", "What the agent says then": "I may not."},
+            {
+                "Name": "No advice",
+                "Rule": "Asks for advice.",
+                "What the agent says then": "I may not.",
+            },
             ("Webhook address", "ftp://x", "must be a valid http(s) URL"),
             lambda r: r["key"] == "no_advice" and r["response_message"] == "I may not.",
         ),
         (
             "tools",
             "/v1/ext/tool",
-            {"Name": "hours", "Description": "Opening hours", "Address": "https://example.com/{day}"},
+            {
+                "Name": "hours",
+                "Description": "Opening hours",
+                "Address": "https://example.com/{day}",
+            },
             ("Name", "two words", "must be at most 64 letters"),
             lambda r: (
                 r["schema"]["parameters"]
-                == {"type": "object", "properties": {"day": {"type": "string"}}, "required": ["day"]}
+                == {
+                    "type": "object",
+                    "properties": {"day": {"type": "string"}},
+                    "required": ["day"],
+                }
                 and r["request_config"]["method"] == "GET"
             ),
         ),
@@ -269,7 +327,9 @@ def test_every_field_of_an_agent_can_be_set_and_what_is_not_touched_stays(server
         ),
     ],
 )
-def test_what_hangs_on_agents_can_be_made_changed_and_deleted(server, console, kind, path, fill, wrong, check):
+def test_what_hangs_on_agents_can_be_made_changed_and_deleted(
+    server, console, kind, path, fill, wrong, check
+):
     console_page = console(width=390, height=844).login().open(f"{kind}/new")
     page = console_page.page
     for label, text in fill.items():
@@ -287,7 +347,11 @@ def test_what_hangs_on_agents_can_be_made_changed_and_deleted(server, console, k
     field.fill(good)
     page.click("button[type=submit]")
     page.wait_for_selector(f".list h2:has-text('{fill['Name']}')")
-    [record] = [r for r in server.request("GET", path).json() if (r.get("name") or r["schema"]["name"]) == fill["Name"]]
+    [record] = [
+        r
+        for r in server.request("GET", path).json()
+        if (r.get("name") or r["schema"]["name"]) == fill["Name"]
+    ]
     assert check(record), record
     page.click(f".list h2 >> text={fill['Name']}")
     page.wait_for_selector("text=Save changes")
@@ -314,7 +378,10 @@ def test_an_agent_is_made_of_a_template(server, console):
     page.click("dialog >> text=Create agent")
     page.wait_for_selector("text=It is ready.")
     agent = server.request("GET", f"/v1/ext/agent/{page.url.split('/')[-1].split('?')[0]}").json()
-    assert "You guide visitors." in agent["agent_system_prompt"] and "second room" in agent["agent_system_prompt"]
+    assert (
+        "You guide visitors." in agent["agent_system_prompt"]
+        and "second room" in agent["agent_system_prompt"]
+    )
     assert (
         agent["avatars"][0]["idle_timeout"] == {"timeout": 30, "filler_phrases": [], "end_after": 3}
         and agent["config"]["error_message"]
@@ -339,7 +406,7 @@ def test_documents_are_uploaded_with_progress(server, console, tmp_path):
     page.set_input_files("#files", [large])
     console_page.wait_for(
         "[document.querySelector('.uploads progress')].some((bar) => bar && bar.value > 0 && "
-"bar.value < 1)"
+        "bar.value < 1)"
     )
     assert re.match(r"\d+ % of 266 KB", page.inner_text(".uploads .soft"))
     network.send("Network.emulateNetworkConditions", {**pace, "uploadThroughput": -1})
@@ -362,8 +429,10 @@ def test_a_dead_letter_is_sent_again(server, console, webhooks):
     agent = server.create_agent(name="Hooked", hooks=webhooks, events=["call_ended"])
     conversation = server.create_conversation(agent["id"])["id"]
     assert server.request("DELETE", f"/v1/conversation/{conversation}").status == 200
+
     def log(what):
         return lambda: f"{what}\n{server.log_tail()}"
+
     wait_until(lambda: server.request("GET", "/v1/ext/deadletters").json(), log("the dead letter"))
     console_page = console().login().open("webhooks")
     page = console_page.page
@@ -372,9 +441,11 @@ def test_a_dead_letter_is_sent_again(server, console, webhooks):
     page.click("text=Send again")
     page.wait_for_selector("text=No dead letters")
     webhooks.wait_until(lambda: webhooks.events, 60, "the webhook")
+
     # The receiver may have a delivery before the page lists it, and the page loads its list once.
     def deliveries():
         return server.request("GET", f"/v1/ext/conversation/{conversation}/deliveries").json()
+
     wait_until(lambda: deliveries()[0]["state"] == "done", log("the delivery"))
     page.click(".list a:has-text('Hooked')")
     page.wait_for_selector(".deliveries li[data-state=done]:has-text('call_ended')")
@@ -382,7 +453,10 @@ def test_a_dead_letter_is_sent_again(server, console, webhooks):
 
 
 def test_conversations_are_filtered_by_all_that_the_api_has(server, console):
-    plain, typed = server.create_agent(name="Plain"), server.create_agent(name="Typed", extra={"type": "support"})
+    plain, typed = (
+        server.create_agent(name="Plain"),
+        server.create_agent(name="Typed", extra={"type": "support"}),
+    )
     for n in range(21):
         server.create_conversation(plain["id"], user_name=f"Visitor {n:02}")
     ended = server.create_conversation(typed["id"], user_name="Maria <b>Rossi</b>")["id"]
@@ -443,13 +517,17 @@ def test_avatars_and_providers_show_their_state(server, console):
     page = console_page.page
     console_page.wait_for(
         "((all) => all.length && all.every((picture) => picture.naturalWidth > "
-"100))([...document.querySelectorAll('.tile img')])"
+        "100))([...document.querySelectorAll('.tile img')])"
     )
     page.click("text=From a picture")
     page.get_by_label(re.compile("^Name")).fill("Me")
-    page.set_input_files("#picture", {"name": "me.png", "mimeType": "image/png", "buffer": b"\x89PNG\r\n\x1a\n...."})
+    page.set_input_files(
+        "#picture", {"name": "me.png", "mimeType": "image/png", "buffer": b"\x89PNG\r\n\x1a\n...."}
+    )
     page.click("text=Create avatar")
-    page.wait_for_selector(".list li:has-text('Me'):has-text('Failed'):has-text('No renderer is installed.')")
+    page.wait_for_selector(
+        ".list li:has-text('Me'):has-text('Failed'):has-text('No renderer is installed.')"
+    )
     console_page.open("providers")
     page.wait_for_selector("li:has-text('PocketSphinx'):has-text('Ready')")
     page.wait_for_selector("li:has-text('OpenAI'):has-text('Needs a key')")
@@ -476,7 +554,7 @@ def test_an_agent_is_sent_into_a_meeting(server, console):
         page.click("dialog >> text=Send >> nth=-1")
         page.wait_for_selector(
             "dialog .fault:has-text('The address must be a meeting of Google Meet, Zoom or "
-"Microsoft Teams.')"
+            "Microsoft Teams.')"
         )
     address.fill("https://meet.google.com/abc-defg-hij")
     with console_page.expect_status(502):
@@ -501,7 +579,9 @@ def test_an_agent_is_made_with_the_keyboard_alone(server, console):
         visible."""
         for _ in range(max_tabs):
             page.keyboard.press("Tab")
-            assert page.evaluate(IS_FOCUS_VISIBLE), page.evaluate("document.activeElement.outerHTML")
+            assert page.evaluate(IS_FOCUS_VISIBLE), page.evaluate(
+                "document.activeElement.outerHTML"
+            )
             if page.evaluate(f"((node) => {script})(document.activeElement)"):
                 return
         raise AssertionError(f"no way by Tab to {script}")
@@ -538,8 +618,10 @@ def test_every_page_has_names_contrast_and_room(server, console):
     """With everything unfolded, in both colour schemes, at the widths of phones, tablets and
     desktops."""
     agent = server.create_agent(
-        name=("A rather long name of an agent, with a Donaudampfschifffahrtsgesellschaftskapitän in "
-"it"),
+        name=(
+            "A rather long name of an agent, with a Donaudampfschifffahrtsgesellschaftskapitän in "
+            "it"
+        ),
         extra={"embed": {"enabled": True, "origins": []}},
     )["id"]
     tool = create(
@@ -551,11 +633,16 @@ def test_every_page_has_names_contrast_and_room(server, console):
                 "description": "x" * 200,
                 "parameters": {"properties": {"day": {"type": "string"}}, "required": ["day"]},
             },
-            "request_config": {"url": "https://example.com/" + "y" * 150, "headers": {"authorization": "z"}},
+            "request_config": {
+                "url": "https://example.com/" + "y" * 150,
+                "headers": {"authorization": "z"},
+            },
         },
     )
     kb = server.create_knowledge_base("The museum opens at ten.")
-    conversation = server.create_conversation(agent, user_name="Somebody", context={"a": "b" * 300})["id"]
+    conversation = server.create_conversation(
+        agent, user_name="Somebody", context={"a": "b" * 300}
+    )["id"]
     console_page = console()
     page = console_page.page
     page.goto(f"{server.url}/console")
@@ -567,7 +654,10 @@ def test_every_page_has_names_contrast_and_room(server, console):
         minute."""
         answer = route.fetch()
         now = datetime.datetime.now(datetime.UTC).isoformat()
-        route.fulfill(response=answer, json=[{**key, "last_used_at": now, "expires_at": now} for key in answer.json()])
+        route.fulfill(
+            response=answer,
+            json=[{**key, "last_used_at": now, "expires_at": now} for key in answer.json()],
+        )
 
     page.route("**/v1/ext/apikey?*", used)
 
@@ -576,14 +666,18 @@ def test_every_page_has_names_contrast_and_room(server, console):
         if found := page.evaluate(FIND_UNNAMED_ELEMENTS):
             wrong[what] = found
         for scheme in ("dark", "light"):
-            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # a colour in transition is none
+            page.emulate_media(
+                color_scheme=scheme, reduced_motion="reduce"
+            )  # a colour in transition is none
             if found := page.evaluate(FIND_LOW_CONTRAST):
                 wrong[f"{what} in {scheme}"] = found
         for width in (320, 360, 768, 1440):
             page.set_viewport_size({"width": width, "height": 800})
             if found := page.evaluate(FIND_OVERFLOW):
                 wrong[f"{what} at {width}"] = found
-                console_page.save_screenshot(f"outside-{what}-{width}".replace("/", "-").replace("?", "-"))
+                console_page.save_screenshot(
+                    f"outside-{what}-{width}".replace("/", "-").replace("?", "-")
+                )
 
     check("login")
     console_page.login()

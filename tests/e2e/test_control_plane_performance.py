@@ -23,8 +23,10 @@ async def send_requests(server, method, path, body, count):
     the latency of each, and the CPU time of one."""
     raw = json.dumps(body).encode() if body is not None else b""
     host, port = server.url.removeprefix("http://").split(":")
-    head = (f"{method} {path} HTTP/1.1\r\nhost: {host}:{port}\r\nx-api-key: "
-f"{server.key}\r\ncontent-type: application/json\r\ncontent-length: {len(raw)}\r\n\r\n")
+    head = (
+        f"{method} {path} HTTP/1.1\r\nhost: {host}:{port}\r\nx-api-key: "
+        f"{server.key}\r\ncontent-type: application/json\r\ncontent-length: {len(raw)}\r\n\r\n"
+    )
     request, durations, left = head.encode() + raw, [], iter(range(count))
 
     async def client():
@@ -34,7 +36,11 @@ f"{server.key}\r\ncontent-type: application/json\r\ncontent-length: {len(raw)}\r
             writer.write(request)
             answer = await reader.readuntil(b"\r\n\r\n")
             assert answer.split()[1] in (b"200", b"201"), answer
-            length = next(line for line in answer.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+            length = next(
+                line
+                for line in answer.lower().split(b"\r\n")
+                if line.startswith(b"content-length:")
+            )
             await reader.readexactly(int(length.split(b":")[1]))
             durations.append(time.perf_counter() - started_at)
         writer.close()
@@ -52,7 +58,9 @@ def server_without_models(start_server, tmp_path_factory):
 
 
 def test_an_idle_server_is_small(server_without_models, report):
-    report.check_limit("RSS of an idle server without models, MB", server_without_models.rss_mb(), 60)
+    report.check_limit(
+        "RSS of an idle server without models, MB", server_without_models.rss_mb(), 60
+    )
 
 
 #: The number of requests in `make test`; the long tier sends five times as many.
@@ -66,7 +74,9 @@ def test_an_idle_server_is_small(server_without_models, report):
         ("creation of an agent", "POST", "/v1/ext/agent", 400, 500),
     ],
 )
-def test_a_request_costs_little(server_without_models, report, what, method, path, count, promised, times):
+def test_a_request_costs_little(
+    server_without_models, report, what, method, path, count, promised, times
+):
     """Promised: so many requests per second of one core."""
     agent = server_without_models.create_agent()["id"]
     conversation = server_without_models.create_conversation(agent)["id"]
@@ -80,7 +90,9 @@ def test_a_request_costs_little(server_without_models, report, what, method, pat
         },
     }
     path = path.format(agent=agent, conversation=conversation)
-    durations, cpu = run_async(send_requests(server_without_models, method, path, bodies.get(path), count * times))
+    durations, cpu = run_async(
+        send_requests(server_without_models, method, path, bodies.get(path), count * times)
+    )
     report.add(
         what,
         {
@@ -90,4 +102,6 @@ def test_a_request_costs_little(server_without_models, report, what, method, pat
         },
     )
     report.check_target(f"CPU time of a {what}, s", cpu, 1 / promised)
-    report.check_limit(f"CPU time of a {what} beside other programs, s", cpu, NOISE_FACTOR / promised)
+    report.check_limit(
+        f"CPU time of a {what} beside other programs, s", cpu, NOISE_FACTOR / promised
+    )

@@ -13,14 +13,18 @@ GREETING = "Hello, and welcome to the museum."
 FIRST_ROOM = "What do visitors see in the first room?"
 GARDEN = "Tell me about the garden behind the house."
 #: Answers that do not take long.
-SHORT_ANSWERS = ("In the first room visitors see a large collection of old clocks. The garden behind the house "
-"has red roses and a small river.")
+SHORT_ANSWERS = (
+    "In the first room visitors see a large collection of old clocks. The garden behind the house "
+    "has red roses and a small river."
+)
 
 
 def check_event_order(events: list[dict], conversation: str):
     """What must hold for the events of every conversation."""
     names = [event["event"]["name"] for event in events]
-    assert [event["sequence"] for event in events] == list(range(1, len(events) + 1)), "sequence numbers have a gap"
+    assert [event["sequence"] for event in events] == list(range(1, len(events) + 1)), (
+        "sequence numbers have a gap"
+    )
     assert all(event["conversation_id"] == conversation for event in events)
     stamps = [event["timestamp"] for event in events]
     assert stamps == sorted(stamps), "time stamps run backwards"
@@ -48,7 +52,11 @@ def test_a_whole_conversation(server, call, webhooks, report, rng):
     """The user asks for invented facts, interrupts, and hangs up. Words, audio, video, captions,
     events and record agree."""
     invented = sample_knowledge.invent_knowledge(rng)
-    expected_transcripts = [*invented.questions, invented.long_question, "Stop please. I have another question."]
+    expected_transcripts = [
+        *invented.questions,
+        invented.long_question,
+        "Stop please. I have another question.",
+    ]
     agent = server.create_agent(
         knowledge=invented.text,
         hooks=webhooks,
@@ -125,7 +133,10 @@ def test_a_whole_conversation(server, call, webhooks, report, rng):
         "conversation",
         {
             "join": join,
-            "turns": [{**turn, "arrived": vars(turn["arrived"]), "heard": vars(turn["heard"])} for turn in turns],
+            "turns": [
+                {**turn, "arrived": vars(turn["arrived"]), "heard": vars(turn["heard"])}
+                for turn in turns
+            ],
             "lips": {"fit": fit, "busy": busy, "quiet": quiet},
             "captions": captions,
         },
@@ -139,7 +150,9 @@ def test_a_whole_conversation(server, call, webhooks, report, rng):
     ]
     assert understood == expected_transcripts
     for turn, key in zip(turns, invented.answers, strict=True):
-        assert set(key) <= set(speech.split_words(turn["answer"])), f"the invented {key} is not in the answer: {turn}"
+        assert set(key) <= set(speech.split_words(turn["answer"])), (
+            f"the invented {key} is not in the answer: {turn}"
+        )
         audio_match.expect_arrival(turn["arrived"], turn["answer"])
         audio_match.expect_arrival(turn["heard"], turn["asked"])
 
@@ -150,7 +163,9 @@ def test_a_whole_conversation(server, call, webhooks, report, rng):
     )
     # A busy browser displays audio and video late. test_sync.py checks how well they fit, on a
     # quiet machine.
-    assert busy > quiet, f"the mouth moves less in sound than in silence: {busy}, {quiet}; fit {fit}"
+    assert busy > quiet, (
+        f"the mouth moves less in sound than in silence: {busy}, {quiet}; fit {fit}"
+    )
 
     # Events, record and captions are the same.
     assert not webhooks.errors, webhooks.errors
@@ -162,7 +177,10 @@ def test_a_whole_conversation(server, call, webhooks, report, rng):
     assert left["event"]["payload"]["id"] == "ada-1"
     assert record["end_reason"] == "user_left" and record["user_name"] == "Ada"
     event_texts = [
-        (("user" if e["event"]["name"] == "utterance_committed" else "assistant"), e["event"]["payload"]["text"])
+        (
+            ("user" if e["event"]["name"] == "utterance_committed" else "assistant"),
+            e["event"]["payload"]["text"],
+        )
         for e in events
         if e["event"]["name"] in ("utterance_committed", "agent.stopped_speaking")
     ]
@@ -171,7 +189,10 @@ def test_a_whole_conversation(server, call, webhooks, report, rng):
     cut = next(m for m in record["chat_history"]["messages"] if m["interrupted"])
     assert cut["content"] == stopped["payload"]["text"], (cut, stopped)
     shown = [(("user" if c["who"] == "user" else "assistant"), c["spoken"]) for c in captions]
-    assert sorted(text for _, text in shown) == sorted(text for _, text in record_texts), (shown, record_texts)
+    assert sorted(text for _, text in shown) == sorted(text for _, text in record_texts), (
+        shown,
+        record_texts,
+    )
     assert any(c["cut"] for c in captions), "no caption is struck through"
     assert not page.browser_errors, page.browser_errors
 
@@ -179,7 +200,9 @@ def test_a_whole_conversation(server, call, webhooks, report, rng):
 @pytest.mark.long("faces")
 def test_a_picture_that_is_late_by_200_ms_is_found_out(server, call, report, measurement_offset):
     """The control of the lip-sync check: video that passes it must fail when the test delays it."""
-    agent = server.create_agent(knowledge=sample_knowledge.LONG_TEXT, transcripts=[FIRST_ROOM, GARDEN])
+    agent = server.create_agent(
+        knowledge=sample_knowledge.LONG_TEXT, transcripts=[FIRST_ROOM, GARDEN]
+    )
     page = call().open(server.create_conversation(agent["id"])["join_link"])
     page.join()
     page.capture_video(delay_ms=200)
@@ -191,7 +214,9 @@ def test_a_picture_that_is_late_by_200_ms_is_found_out(server, call, report, mea
         page.wait_for_silence(after=question_audio.end)
     _, sound = page.recording(started_at, page.audio_clock())
     times, _, luma = page.captured_frames()
-    shift, fit = lips.best_offset(times, lips.mouth_darkness(luma), *lips.loudness_envelope(sound, started_at))
+    shift, fit = lips.best_offset(
+        times, lips.mouth_darkness(luma), *lips.loudness_envelope(sound, started_at)
+    )
     shift -= measurement_offset
     report.add("lips delayed by 200 ms", {"offset": shift, "fit": fit})
     assert fit > 0.3
@@ -218,7 +243,9 @@ def test_a_wav_as_the_browsers_microphone(server, playwright, webhooks, tmp_path
     )
     conversation = server.create_conversation(agent["id"])
     with calls_with_file(playwright, tmp_path, speech.concatenate(script)) as chromium:
-        page = BrowserCall(chromium, options={"ownMicrophone": True, "late": True}).open(conversation["join_link"])
+        page = BrowserCall(chromium, options={"ownMicrophone": True, "late": True}).open(
+            conversation["join_link"]
+        )
         page.join()
         first = page.wait_for_event("utterance_committed")
         page.wait_for_event("agent.started_speaking", first["n"])
@@ -256,7 +283,9 @@ def test_typing_instead_of_speaking(server, call, rng):
 
 
 def test_a_reload_in_mid_call_goes_on_with_the_same_call(server, call, webhooks):
-    agent = server.create_agent(knowledge=SHORT_ANSWERS, hooks=webhooks, transcripts=[FIRST_ROOM, GARDEN, ("", 0.2)])
+    agent = server.create_agent(
+        knowledge=SHORT_ANSWERS, hooks=webhooks, transcripts=[FIRST_ROOM, GARDEN, ("", 0.2)]
+    )
     conversation = server.create_conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
@@ -266,7 +295,9 @@ def test_a_reload_in_mid_call_goes_on_with_the_same_call(server, call, webhooks)
     page.page.reload()
     page.page.evaluate("e2e.ready")
     page.wait_for("frames", {"more": 1})
-    assert page.page.locator("#captions li[data-who=user]").count() == 1, "the captions of before are gone"
+    assert page.page.locator("#captions li[data-who=user]").count() == 1, (
+        "the captions of before are gone"
+    )
     page.wait_for_silence(lasting=1.0)
     mark = page.message_count()
     page.speak(GARDEN)
@@ -300,24 +331,34 @@ def test_the_api_makes_the_agent_speak_and_ends_the_call(server, call, webhooks)
     page.join()
     started_at = page.audio_clock()
     reply = server.request(
-        "PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": "The museum closes in ten minutes."}
+        "PUT",
+        f"/v1/conversation/{conversation['id']}/speak",
+        {"text": "The museum closes in ten minutes."},
     )
-    assert reply.status == 200 and reply.json() == {"message": "Agent is speaking the provided text."}, reply
+    assert reply.status == 200 and reply.json() == {
+        "message": "Agent is speaking the provided text."
+    }, reply
     started = page.wait_for_event("agent.started_speaking")
     assert started["payload"]["text"] == "The museum closes in ten minutes."
     stopped = page.wait_for_event("agent.stopped_speaking", started["n"])
     page.wait_for_silence(after=stopped["t"])
     _, agent_audio = page.rtp_audio(started_at, page.audio_clock())
-    arrival = audio_match.match_page_audio(["The museum closes in ten minutes."], "rms", agent_audio)[0]
+    arrival = audio_match.match_page_audio(
+        ["The museum closes in ten minutes."], "rms", agent_audio
+    )[0]
     audio_match.expect_arrival(arrival, "what the API said")
     assert stopped["payload"]["text"] == "The museum closes in ten minutes."
     reply = server.request("DELETE", f"/v1/conversation/{conversation['id']}")
-    assert reply.status == 200 and reply.json()["message"] == "Conversation ended successfully", reply
+    assert reply.status == 200 and reply.json()["message"] == "Conversation ended successfully", (
+        reply
+    )
     page.page.wait_for_selector("#over-title:has-text('The conversation is over')")
     webhooks.wait_for(conversation["id"], "call_ended")
     assert "participant_left" not in webhooks.event_names(conversation["id"])
     assert server.get_conversation(conversation["id"])["end_reason"] == "ended_by_api"
-    reply = server.request("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": "Too late."})
+    reply = server.request(
+        "PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": "Too late."}
+    )
     assert reply.status == 409 and reply.json() == {"error": "Conversation has ended"}, reply
 
 
@@ -341,7 +382,8 @@ def test_a_call_warns_before_its_limit_and_ends_at_it(server, call, webhooks):
     assert page.page.evaluate("warned")
     warning = webhooks.wait_for(conversation["id"], "max_call_duration_warning")
     assert (
-        warning["event"]["payload"]["max_call_duration"] == 5 and 2 <= warning["event"]["payload"]["call_duration"] < 5
+        warning["event"]["payload"]["max_call_duration"] == 5
+        and 2 <= warning["event"]["payload"]["call_duration"] < 5
     )
     webhooks.wait_for(conversation["id"], "call_ended")
     timeout = webhooks.wait_for(conversation["id"], "max_call_duration_timeout")

@@ -58,7 +58,9 @@ OWN_ANSWER = 0.90
 
 @pytest.fixture
 def busy_programs():
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(BUSY_PROGRAMS)]
+    busy = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(BUSY_PROGRAMS)
+    ]
     yield
     for process in busy:
         process.kill()
@@ -69,7 +71,9 @@ def busy_programs():
 def without_nice_permission(monkeypatch, tmp_path):
     """Servers that are started from now on may not raise a priority."""
     wrapper = tmp_path / "visavis"
-    wrapper.write_text(f'#!/bin/sh\nexec setpriv --bounding-set=-sys_nice --inh-caps=-sys_nice "{binary()}" "$@"\n')
+    wrapper.write_text(
+        f'#!/bin/sh\nexec setpriv --bounding-set=-sys_nice --inh-caps=-sys_nice "{binary()}" "$@"\n'
+    )
     wrapper.chmod(0o755)
     monkeypatch.setenv("VISAVIS_BIN", str(wrapper))
 
@@ -96,7 +100,9 @@ class CpuWaits(threading.Thread):
                 # Threads of the pool for blocking work end after some idle time. They keep their
                 # last value.
                 with contextlib.suppress(ProcessLookupError):
-                    ran[column], waited[column] = map(int, os.pread(file.fileno(), 64, 0).split()[:2])
+                    ran[column], waited[column] = map(
+                        int, os.pread(file.fileno(), 64, 0).split()[:2]
+                    )
             self.times.append(time.time())
             self.waited.append(waited.copy())
             self.ran.append(ran.copy())
@@ -135,8 +141,10 @@ class CpuWaits(threading.Thread):
         a CPU during the speech."""
         columns = [n for n, (_, name) in enumerate(self.tasks) if name.startswith("model-stt")]
         times = np.array(self.times)
+
         def during(begin, end):
             return (times[:-1] >= begin) & (times[1:] <= end)
+
         waited = self.waits[during(onset, end)][:, columns].sum()
         ran = self.runs[during(end, answer)][:, columns].sum()
         return float(min(waited, ran))
@@ -186,7 +194,9 @@ def measure(server, folder, report, name, raised):
         turn={"min_interruption_duration": 0.25, "backchannels": False, "stop_words": False},
     )
     waits = CpuWaits(server)
-    assert waits.nice("media-") == ({-10} if raised else {0}) and waits.nice("model-") == {5}, waits.tasks
+    assert waits.nice("media-") == ({-10} if raised else {0}) and waits.nice("model-") == {5}, (
+        waits.tasks
+    )
     waits.start()
     command = [
         "nice",
@@ -213,21 +223,31 @@ def measure(server, folder, report, name, raised):
     def pairs(first, last, duration_field, names):
         """For each turn with both times: its latency, and how long threads with these names waited
         in it."""
-        known = [turn for turn in turns if turn[duration_field] is not None and turn["timeline"][last] is not None]
+        known = [
+            turn
+            for turn in turns
+            if turn[duration_field] is not None and turn["timeline"][last] is not None
+        ]
         begins = [
-            turn["timeline"][last] - turn[duration_field] if first is None else turn["timeline"][first]
+            turn["timeline"][last] - turn[duration_field]
+            if first is None
+            else turn["timeline"][first]
             for turn in known
         ]
         return [
             (
                 turn[duration_field],
-                waits.waited_between(started_at + begin, started_at + turn["timeline"][last], *names),
+                waits.waited_between(
+                    started_at + begin, started_at + turn["timeline"][last], *names
+                ),
             )
             for turn, begin in zip(known, begins, strict=True)
         ]
 
     # A recognizer without a CPU is behind when the speech ends, and then catches up.
-    longest = max(len(speech.trim_silence(speech.flite(text, "rms")[0])) for text in QUESTIONS) / RATE
+    longest = (
+        max(len(speech.trim_silence(speech.flite(text, "rms")[0])) for text in QUESTIONS) / RATE
+    )
     barge_ins = pairs(None, "heard_end", "barge_in", ("media-",))
     # Words that come many seconds late may end a reply that began after their speech. Nobody spoke
     # over the agent then.
@@ -245,11 +265,14 @@ def measure(server, folder, report, name, raised):
             answers.append(
                 (
                     turn["voice_to_voice"],
-                    waits.waited_between(end, answer, *THREADS) + waits.backlog(end - longest, end, answer),
+                    waits.waited_between(end, answer, *THREADS)
+                    + waits.backlog(end - longest, end, answer),
                 )
             )
+
     def own(pairs):
         return percentiles([max(0.0, duration - waited) for duration, waited in pairs])
+
     found = {
         "barge-in to silence": percentiles([duration for duration, _ in barge_ins]),
         "its own share": own(barge_ins),
@@ -261,10 +284,20 @@ def measure(server, folder, report, name, raised):
     }
     report.add(name, found)
     assert len(barge_ins) >= TURNS * 2 // 3 and len(answers) >= TURNS * 2 // 3, found
-    report.check_target(f"{name}: barge-in to silence, p95, s", found["barge-in to silence"]["p95"], BARGE_IN[raised])
-    report.check_target(f"{name}: the program's own share of it, p95, s", found["its own share"]["p95"], OWN_BARGE_IN)
     report.check_target(
-        f"{name}: the program's own share of an answer, p95, s", found["the answer's own share"]["p95"], OWN_ANSWER
+        f"{name}: barge-in to silence, p95, s",
+        found["barge-in to silence"]["p95"],
+        BARGE_IN[raised],
+    )
+    report.check_target(
+        f"{name}: the program's own share of it, p95, s",
+        found["its own share"]["p95"],
+        OWN_BARGE_IN,
+    )
+    report.check_target(
+        f"{name}: the program's own share of an answer, p95, s",
+        found["the answer's own share"]["p95"],
+        OWN_ANSWER,
     )
 
 

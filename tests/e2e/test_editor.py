@@ -72,8 +72,10 @@ class Preview:
     def wait_until_sharp(self):
         """Waits for the sharp preview of the current settings."""
         self.console_page.wait_for(
-            ("document.querySelector('.preview-figure:not([aria-busy]) "
-"img.drawn')?.naturalWidth === 256"),
+            (
+                "document.querySelector('.preview-figure:not([aria-busy]) "
+                "img.drawn')?.naturalWidth === 256"
+            ),
             timeout=TEST_TIMEOUT,
         )
         return self.page.get_attribute("img.drawn", "src")
@@ -84,7 +86,9 @@ class Preview:
         before = self.page.get_attribute("img.drawn", "src")
         started_at = time.monotonic()
         change()
-        self.console_page.wait_for(f"document.querySelector('img.drawn').src !== {before!r}", timeout=TEST_TIMEOUT)
+        self.console_page.wait_for(
+            f"document.querySelector('img.drawn').src !== {before!r}", timeout=TEST_TIMEOUT
+        )
         draft = time.monotonic() - started_at
         sharp = self.wait_until_sharp()
         return sharp, (draft, time.monotonic() - started_at)
@@ -100,9 +104,14 @@ def set_up_avatar(console_page):
     # A slider, by the keyboard.
     page.click("#eyes summary")
     page.locator("#f-character-eyes-size").focus()
-    sliders = [preview.change(lambda key=key: page.keyboard.press(key)) for key in ("End", "Home", "PageUp", "PageUp")]
+    sliders = [
+        preview.change(lambda key=key: page.keyboard.press(key))
+        for key in ("End", "Home", "PageUp", "PageUp")
+    ]
     changed = sliders[-1][0]
-    latencies["a slider's change, draft"], latencies["a slider's change"] = zip(*[seconds for _, seconds in sliders], strict=True)
+    latencies["a slider's change, draft"], latencies["a slider's change"] = zip(
+        *[seconds for _, seconds in sliders], strict=True
+    )
     assert page.evaluate("document.activeElement.getAttribute('aria-valuetext')").startswith("× 0.")
 
     # A character with much hair, a mouth, a smile.
@@ -112,7 +121,8 @@ def set_up_avatar(console_page):
     # The most expensive change: her long hair is lit again, as everything else.
     page.locator("#f-character-age").focus()
     latencies["a change of somebody with long hair"] = [
-        preview.change(lambda key=key: page.keyboard.press(key))[1][1] for key in ("End", "Home", "PageUp")
+        preview.change(lambda key=key: page.keyboard.press(key))[1][1]
+        for key in ("End", "Home", "PageUp")
     ]
     for character in ("theo", "clara"):
         page.select_option("#begin", character)
@@ -132,11 +142,16 @@ def set_up_avatar(console_page):
     preview.wait_until_sharp()
     page.click("#hair summary")
     page.check("[aria-label='Headscarf: worn']")
-    for field, colour in (("character-headscarf", "#2f6f4f"), ("character-clothes-colour", "#7a2436")):
+    for field, colour in (
+        ("character-headscarf", "#2f6f4f"),
+        ("character-clothes-colour", "#7a2436"),
+    ):
         page.evaluate(
-            ("([id, colour]) => { const node = document.getElementById(id); "
-"node.closest('details').open = true; node.value = colour; node.dispatchEvent(new "
-"Event('input', { bubbles: true })); }"),
+            (
+                "([id, colour]) => { const node = document.getElementById(id); "
+                "node.closest('details').open = true; node.value = colour; node.dispatchEvent(new "
+                "Event('input', { bubbles: true })); }"
+            ),
             [f"f-{field}", colour],
         )
     zoe = preview.wait_until_sharp()
@@ -158,7 +173,7 @@ def create_agent_with_avatar(console_page, avatar):
     console_page.open("avatars")
     small = page.evaluate(
         "[...document.querySelectorAll('img.avatar-image.small')].map((picture) => "
-"[picture.offsetWidth, picture.offsetHeight])"
+        "[picture.offsetWidth, picture.offsetHeight])"
     )
     assert small and all(side == [44, 44] for side in small), small
     console_page.save_screenshot("editor-own")
@@ -202,18 +217,34 @@ def test_an_avatar_is_set_in_the_editor_and_then_it_talks(server, console, call,
     assert {order["size"] for order in preview_stub.requests} == {128, 256}
     avatar = console_page.page.url.split("/")[-1]
     record = wait_for(
-        lambda: (found := server.request("GET", f"/v2/custom-avatar/{avatar}").json())["status"] != "QUEUED" and found,
+        lambda: (
+            (found := server.request("GET", f"/v2/custom-avatar/{avatar}").json())["status"]
+            != "QUEUED"
+            and found
+        ),
         "it is taken",
     )
-    assert record["status"] == "PROCESSING" and record["character"]["headscarf"] == "#2f6f4f", record
-    assert record["character"] == preview_stub.requests[-1]["character"], "what is drawn is what was shown"
+    assert record["status"] == "PROCESSING" and record["character"]["headscarf"] == "#2f6f4f", (
+        record
+    )
+    assert record["character"] == preview_stub.requests[-1]["character"], (
+        "what is drawn is what was shown"
+    )
     assert console_page.page.evaluate(FIND_UNNAMED_ELEMENTS) == []
 
     finish_drawing(server, avatar, "clara")
-    console_page.page.wait_for_selector("button:has-text('Talk to Zoe')", timeout=TEST_TIMEOUT * 1000)
-    console_page.wait_for("document.querySelector('.tags').textContent.includes('Ready')", timeout=TEST_TIMEOUT)
+    console_page.page.wait_for_selector(
+        "button:has-text('Talk to Zoe')", timeout=TEST_TIMEOUT * 1000
+    )
+    console_page.wait_for(
+        "document.querySelector('.tags').textContent.includes('Ready')", timeout=TEST_TIMEOUT
+    )
     record = server.request("GET", f"/v2/custom-avatar/{avatar}").json()
-    assert record["status"] == "COMPLETED" and record["progress"] == 100 and record["output"]["width"] == 512
+    assert (
+        record["status"] == "COMPLETED"
+        and record["progress"] == 100
+        and record["output"]["width"] == 512
+    )
     console_page.save_screenshot("editor-ready")
 
     call_page = call()
@@ -224,7 +255,9 @@ def test_an_avatar_is_set_in_the_editor_and_then_it_talks(server, console, call,
         if stock["avatar_name"] != "Clara"
     ]
     found = similarity(luma(record["output"]["preview_url"]), seen)
-    assert found > 0.98 and found > max(similarity(luma(other), seen) for other in others) + 0.02, found
+    assert found > 0.98 and found > max(similarity(luma(other), seen) for other in others) + 0.02, (
+        found
+    )
     call_page.save_screenshot("editor-call")
 
 
@@ -238,22 +271,36 @@ def test_an_avatar_is_made_by_sliders_and_then_it_talks(server, console, call, l
     drawn = luma(zoe)
     report.add("editor: a change is seen after, s", latencies)
     for what in ("a slider's change", "a change of somebody with long hair", "a viseme"):
-        report.check_target(f"editor: {what} is seen in 256², s", statistics.median(latencies[what]), PREVIEW_TIME)
+        report.check_target(
+            f"editor: {what} is seen in 256², s", statistics.median(latencies[what]), PREVIEW_TIME
+        )
     avatar = page.url.split("/")[-1]
     started_at = time.monotonic()
     console_page.wait_for("document.querySelector('progress')?.value > 0", timeout=60)
     assert page.evaluate(FIND_UNNAMED_ELEMENTS) == []
     record = wait_for(
-        lambda: (found := server.request("GET", f"/v2/custom-avatar/{avatar}").json())["status"] != "QUEUED" and found,
+        lambda: (
+            (found := server.request("GET", f"/v2/custom-avatar/{avatar}").json())["status"]
+            != "QUEUED"
+            and found
+        ),
         "it is taken",
     )
-    assert record["status"] == "PROCESSING" and record["character"]["headscarf"] == "#2f6f4f", record
+    assert record["status"] == "PROCESSING" and record["character"]["headscarf"] == "#2f6f4f", (
+        record
+    )
     page.wait_for_selector("button:has-text('Talk to Zoe')", timeout=2 * BAKE_TIME * 1000)
     report.add("editor: a person can talk after, s", time.monotonic() - started_at)
-    console_page.wait_for("document.querySelector('.tags').textContent.includes('Ready')", timeout=2 * BAKE_TIME)
+    console_page.wait_for(
+        "document.querySelector('.tags').textContent.includes('Ready')", timeout=2 * BAKE_TIME
+    )
     report.add("editor: a person is drawn in, s", time.monotonic() - started_at)
     record = server.request("GET", f"/v2/custom-avatar/{avatar}").json()
-    assert record["status"] == "COMPLETED" and record["progress"] == 100 and record["output"]["width"] == 512
+    assert (
+        record["status"] == "COMPLETED"
+        and record["progress"] == 100
+        and record["output"]["width"] == 512
+    )
 
     # Callers see and hear this avatar.
     call_page = call()
@@ -268,10 +315,19 @@ def test_an_avatar_is_made_by_sliders_and_then_it_talks(server, console, call, l
 
 
 @pytest.mark.long("editor")
-def test_a_person_talks_while_it_is_drawn_and_gains_the_rest_in_the_call(start_server, call, luma, report):
+def test_a_person_talks_while_it_is_drawn_and_gains_the_rest_in_the_call(
+    start_server, call, luma, report
+):
     server = start_server("early").read_first_start().wait_ready()
-    clara = next(one for one in server.request("GET", "/v2/character").json()["people"] if one["name"] == "Clara")
-    body = {"avatar_name": "Ida", **{field: clara[field] for field in ("gender", "voice", "character", "rest")}}
+    clara = next(
+        one
+        for one in server.request("GET", "/v2/character").json()["people"]
+        if one["name"] == "Clara"
+    )
+    body = {
+        "avatar_name": "Ida",
+        **{field: clara[field] for field in ("gender", "voice", "character", "rest")},
+    }
     started_at = time.monotonic()
     avatar = server.request("POST", "/v2/custom-avatar", body).json()["id"]
 
@@ -291,8 +347,10 @@ def test_a_person_talks_while_it_is_drawn_and_gains_the_rest_in_the_call(start_s
     report.add("a drawn person can be shown after, s", time.monotonic() - started_at)
     assert record["status"] == "PROCESSING" and record["progress"] < 60, record
     agent = server.create_agent(
-        greeting=("Hello, my name is Ida, and much of me is still being drawn. You may look at me while "
-"that goes on, and talk with me."),
+        greeting=(
+            "Hello, my name is Ida, and much of me is still being drawn. You may look at me while "
+            "that goes on, and talk with me."
+        ),
         avatar={"avatar_key_id": avatar},
     )
     call_page = call().open(server.create_conversation(agent["id"])["join_link"])
@@ -328,7 +386,10 @@ def test_a_person_talks_while_it_is_drawn_and_gains_the_rest_in_the_call(start_s
     after = call_page.video_stats()
     # No key frame and no request for one, and pictures all the time: a still picture is sent again
     # within .4 s.
-    assert after["keyFramesDecoded"] == before["keyFramesDecoded"] and after["pliCount"] == before["pliCount"], (
+    assert (
+        after["keyFramesDecoded"] == before["keyFramesDecoded"]
+        and after["pliCount"] == before["pliCount"]
+    ), (
         before,
         after,
     )
@@ -360,7 +421,9 @@ def has_exited(process):
 
 def child_processes(server):
     """The living child processes of a server."""
-    processes = {path.name: process_fields(path.name) for path in pathlib.Path("/proc").glob("[0-9]*")}
+    processes = {
+        path.name: process_fields(path.name) for path in pathlib.Path("/proc").glob("[0-9]*")
+    }
     return [
         process
         for process, fields in processes.items()
@@ -377,9 +440,13 @@ def finish_drawing(server, avatar, character):
     """Puts the shipped pose set of `character` where the program that draws this avatar stores
     finished sets, and makes the server start that program again."""
     parts = server.data / "bakes" / avatar / "parts"
-    (cache_folder,) = wait_for(lambda: parts.exists() and list(parts.iterdir()), "the drawing begins")
+    (cache_folder,) = wait_for(
+        lambda: parts.exists() and list(parts.iterdir()), "the drawing begins"
+    )
     for suffix in ("webp", "poses"):
-        (cache_folder / suffix).write_bytes((ROOT / "assets" / "avatars" / f"{character}.512.{suffix}").read_bytes())
+        (cache_folder / suffix).write_bytes(
+            (ROOT / "assets" / "avatars" / f"{character}.512.{suffix}").read_bytes()
+        )
     [child] = child_processes(server)
     os.kill(int(child), signal.SIGKILL)
 
@@ -397,13 +464,20 @@ def test_a_drawing_is_stopped_by_its_deletion_and_goes_on_after_a_restart(start_
     server.kill()
     wait_for(lambda: has_exited(child), "a child outlives its server")
     key = server.key
-    server = start_server("drawing", data=tmp_path, env={"VISAVIS_MODELS_DIR": str(tmp_path / "none")})
+    server = start_server(
+        "drawing", data=tmp_path, env={"VISAVIS_MODELS_DIR": str(tmp_path / "none")}
+    )
     server.key = key
-    [child] = wait_for(lambda: child_processes(server), "the drawing does not continue after a restart")
+    [child] = wait_for(
+        lambda: child_processes(server), "the drawing does not continue after a restart"
+    )
 
     # A drawing process that is killed, mostly for its memory, gets a second try.
     os.kill(int(child), signal.SIGKILL)
-    wait_for(lambda: child_processes(server) not in ([], [child]), "the drawing does not continue after a kill")
+    wait_for(
+        lambda: child_processes(server) not in ([], [child]),
+        "the drawing does not continue after a kill",
+    )
     assert server.request("GET", f"/v2/custom-avatar/{avatar}").json()["status"] == "PROCESSING"
     assert server.request("DELETE", f"/v2/custom-avatar/{avatar}").status == 200
     wait_for(
@@ -450,7 +524,10 @@ def test_a_preview_is_drawn_though_the_one_that_draws_was_killed(start_server, t
     def preview(pose):
         def check():
             answer = server.request(
-                "POST", "/v2/character/preview", {"character": BALD, "pose": pose, "size": 64}, timeout=60
+                "POST",
+                "/v2/character/preview",
+                {"character": BALD, "pose": pose, "size": 64},
+                timeout=60,
             )
             assert answer.status in (200, 503), answer
             return answer.status == 200 and answer
@@ -495,7 +572,12 @@ def test_whom_one_begins_with_leaves_nothing_behind_in_the_next(server, console)
     created = server.request(
         "POST",
         "/v2/custom-avatar",
-        {"avatar_name": "Sleepy", "gender": "female", "character": {}, "rest": {"eyes": {"lids": 0.3}}},
+        {
+            "avatar_name": "Sleepy",
+            "gender": "female",
+            "character": {},
+            "rest": {"eyes": {"lids": 0.3}},
+        },
     ).json()["id"]
     # Her drawing would only take CPU time.
     finish_drawing(server, created, "nia")
@@ -506,7 +588,9 @@ def test_whom_one_begins_with_leaves_nothing_behind_in_the_next(server, console)
     page = console_page.page
 
     def pose_of(begin):
-        with page.expect_request(lambda request: request.url.endswith("/v2/character/preview")) as preview_request:
+        with page.expect_request(
+            lambda request: request.url.endswith("/v2/character/preview")
+        ) as preview_request:
             page.select_option("#begin", begin)
         preview.wait_until_sharp()
         return preview_request.value.post_data_json["pose"]
@@ -522,7 +606,7 @@ def test_whom_one_begins_with_leaves_nothing_behind_in_the_next(server, console)
         page.select_option("#begin", created)
         console_page.wait_for(
             "document.querySelector('.preview-figure [role=status]').textContent.includes('not "
-"found')"
+            "found')"
         )
         assert (
             page.get_attribute("img.drawn", "src") == mei

@@ -16,8 +16,10 @@ from kit.webrtc_client import DataChannelCall, run_async
 from test_guardrails import REFUSAL_TEXT, GuardrailReceiver, ModerationModel, create_guardrail
 
 QUESTION, GREETING = ("How many places are free?", "rms"), ("Hello.", "rms")
-ANSWER = ("I have found nine free places, and now you shall hear a long story of the old museum, of its "
-"many rooms, and of all the people who came to see the clocks.")
+ANSWER = (
+    "I have found nine free places, and now you shall hear a long story of the old museum, of its "
+    "many rooms, and of all the people who came to see the clocks."
+)
 TYPED = "Thank you, that is enough."
 INPUTS = {"what": "places"}
 RESULT = {"free": 9}
@@ -60,7 +62,9 @@ async def full_call(client):
     client.microphone.queue = speech.concatenate([QUESTION])
     await client.wait_for(lambda: client.events("agent.started_speaking"), 60, "the answer")
     received_before = len(client.received_audio)
-    await client.wait_for(lambda: len(client.received_audio) > received_before + 75, 60, "a second and a half of it")
+    await client.wait_for(
+        lambda: len(client.received_audio) > received_before + 75, 60, "a second and a half of it"
+    )
     client.send_typed(TYPED)
     await client.wait_for(lambda: client.find_message(event="call_ended"), 90, "the end")
 
@@ -76,7 +80,12 @@ async def user_leaves_call(client):
         "content-type": "application/trickle-ice-sdpfrag",
     }
     reply = await asyncio.to_thread(
-        client.server.request, "PATCH", client.resource, key=None, raw=b"a=end-of-candidates\r\n", headers=headers
+        client.server.request,
+        "PATCH",
+        client.resource,
+        key=None,
+        raw=b"a=end-of-candidates\r\n",
+        headers=headers,
     )
     return {"PATCH": reply.status}
 
@@ -111,13 +120,21 @@ def run_call(server, agent, work, hooks=None, **more):
     return outcome
 
 
-@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgres", marks=pytest.mark.long("store"))])
+@pytest.fixture(
+    scope="session", params=["sqlite", pytest.param("postgres", marks=pytest.mark.long("store"))]
+)
 def played_calls(request, start_server, tmp_path_factory):
     """The calls of the table. Each runs once on each store, when the first of its rows needs it."""
-    store = stores.Sqlite() if request.param == "sqlite" else stores.Postgres(request.getfixturevalue("postgres"))
+    store = (
+        stores.Sqlite()
+        if request.param == "sqlite"
+        else stores.Postgres(request.getfixturevalue("postgres"))
+    )
     folder = tmp_path_factory.mktemp(f"events-{store.name}")
     server = (
-        start_server(f"events-{store.name}", data=folder, env=store.environment(folder)).read_first_start().wait_ready()
+        start_server(f"events-{store.name}", data=folder, env=store.environment(folder))
+        .read_first_start()
+        .wait_ready()
     )
     receivers, played = [], {}
 
@@ -152,15 +169,21 @@ def played_calls(request, start_server, tmp_path_factory):
             assert created.status == 201, created
             warned = {"exit_heads_up_message": {"callout_before": 3, "messages": []}}
             agent = server.create_agent(
-                hooks=hooks, tools=[created.json()["id"]], config={"maxCallDuration": events.MAX_CALL_DURATION},
-                avatar=warned, transcripts=[QUESTION], **scripted,
+                hooks=hooks,
+                tools=[created.json()["id"]],
+                config={"maxCallDuration": events.MAX_CALL_DURATION},
+                avatar=warned,
+                transcripts=[QUESTION],
+                **scripted,
             )
             played[name] = run_call(server, agent, full_call, hooks)
         elif name == "brief":
             played[name] = run_call(
                 server,
                 server.create_agent(
-                    hooks=hooks, events=["user.stopped_speaking", "call_ended"], transcripts=[GREETING]
+                    hooks=hooks,
+                    events=["user.stopped_speaking", "call_ended"],
+                    transcripts=[GREETING],
                 ),
                 filtered_events_call,
                 hooks,
@@ -182,7 +205,9 @@ def played_calls(request, start_server, tmp_path_factory):
             outcome = run_call(
                 server,
                 server.create_agent(
-                    hooks=hooks, extra={"guardrail": [create_guardrail(server, guardrail_receiver)[0]]}, **ruled
+                    hooks=hooks,
+                    extra={"guardrail": [create_guardrail(server, guardrail_receiver)[0]]},
+                    **ruled,
                 ),
                 guardrail_call,
                 hooks,
@@ -199,7 +224,9 @@ def played_calls(request, start_server, tmp_path_factory):
         one.close()
 
 
-@pytest.mark.parametrize(("says", "name", "holds"), [pytest.param(*row, id=row[0]) for row in events.ROWS])
+@pytest.mark.parametrize(
+    ("says", "name", "holds"), [pytest.param(*row, id=row[0]) for row in events.ROWS]
+)
 def test_event(played_calls, says, name, holds):
     call = played_calls(name)
     assert holds(call), (says, call)

@@ -32,7 +32,9 @@ def short_timeout_server(start_server):
 def long_timeout_server(start_server):
     """A server that waits an hour for lost clients."""
     return (
-        start_server("patient", env={"VISAVIS_TIMEOUTS_CLOSED": "3600", "VISAVIS_TIMEOUTS_SILENCE": "3600"})
+        start_server(
+            "patient", env={"VISAVIS_TIMEOUTS_CLOSED": "3600", "VISAVIS_TIMEOUTS_SILENCE": "3600"}
+        )
         .read_first_start()
         .wait_ready()
     )
@@ -56,7 +58,9 @@ def restart_times(start, tmp_path, count: int) -> list[float]:
         )
         again.key = key
         assert again.get_conversation(conversation["id"])["status"] == "STARTED"
-        assert [a["id"] for a in again.request("GET", "/v1/ext/agent").json()].count(agent["id"]) == 1
+        assert [a["id"] for a in again.request("GET", "/v1/ext/agent").json()].count(
+            agent["id"]
+        ) == 1
         again.stop()
     return times
 
@@ -74,7 +78,9 @@ def test_the_second_start_listens_at_once(start_server, tmp_path, report):
 
 def test_a_server_killed_in_a_call_keeps_what_was_heard(start_server, call, webhooks, tmp_path):
     server = start_server("killed", data=tmp_path).read_first_start().wait_ready()
-    agent = server.create_agent(knowledge=sample_knowledge.LONG_TEXT, hooks=webhooks, transcripts=[GARDEN])
+    agent = server.create_agent(
+        knowledge=sample_knowledge.LONG_TEXT, hooks=webhooks, transcripts=[GARDEN]
+    )
     conversation = server.create_conversation(agent["id"])
     waiting = server.create_conversation(agent["id"])
     page = call().open(conversation["join_link"])
@@ -94,7 +100,9 @@ def test_a_server_killed_in_a_call_keeps_what_was_heard(start_server, call, webh
     assert roles == ["user", "assistant"], record["transcript"]
     heard_words = speech.split_words(record["transcript"][1]["content"])
     full = speech.split_words(sample_knowledge.LONG_TEXT)
-    assert len(heard_words) >= 3, f"2.5 s were audible, at most the last word may be missing: {heard_words}"
+    assert len(heard_words) >= 3, (
+        f"2.5 s were audible, at most the last word may be missing: {heard_words}"
+    )
     assert " ".join(heard_words) in " ".join(full), "what is on record was never written"
     assert restarted.get_conversation(waiting["id"])["status"] == "STARTED", (
         "a conversation that nobody had joined stays joinable"
@@ -104,7 +112,10 @@ def test_a_server_killed_in_a_call_keeps_what_was_heard(start_server, call, webh
         f"/rtc/{conversation['id']}",
         key=None,
         raw=b"v=0\r\n",
-        headers={"content-type": "application/sdp", "authorization": f"Bearer {conversation['token']}"},
+        headers={
+            "content-type": "application/sdp",
+            "authorization": f"Bearer {conversation['token']}",
+        },
     )
     assert reply.status in (401, 409), reply
 
@@ -166,12 +177,16 @@ def test_a_hang_up_ends_the_call_at_once(long_timeout_server, call, webhooks):
     assert long_timeout_server.wait_for(conversation["id"], "ENDED")["end_reason"] == "user_left"
 
 
-@pytest.mark.parametrize("joined", [True, False], ids=["once it has joined", "before it knows that it is connected"])
+@pytest.mark.parametrize(
+    "joined", [True, False], ids=["once it has joined", "before it knows that it is connected"]
+)
 def test_a_full_server_says_so(start_server, call, tmp_path, joined):
     """One decoder, two calls. The second caller learns that all lines are busy, at its offer or
     after it has connected. It never gets a call without speech-to-text."""
     server = (
-        start_server("full", data=tmp_path, env={"VISAVIS_STT_POOL": "1", "VISAVIS_TIMEOUTS_OFFER": "120"})
+        start_server(
+            "full", data=tmp_path, env={"VISAVIS_STT_POOL": "1", "VISAVIS_TIMEOUTS_OFFER": "120"}
+        )
         .read_first_start()
         .wait_ready()
     )
@@ -204,7 +219,9 @@ def test_a_full_server_says_so(start_server, call, tmp_path, joined):
     second.page.wait_for_selector("#over-title:has-text('All lines are busy')")
     assert statuses == [201]
     second.save_screenshot("full")
-    assert server.request("GET", f"/v1/ext/conversation/{waiting['id']}").json()["status"] == "STARTED"
+    assert (
+        server.request("GET", f"/v1/ext/conversation/{waiting['id']}").json()["status"] == "STARTED"
+    )
     second.page.click("#again")
     second.page.wait_for_selector("#problem:has-text('All lines are busy')")
     first.page.click("#hang-up")
@@ -216,15 +233,23 @@ def test_a_full_server_says_so(start_server, call, tmp_path, joined):
         second.wait_for("frames", {"more": 1})
 
 
-def wait_until_ready(server, status: int, reason: str | None = None, timeout: float = typed_call.TEST_TIMEOUT):
+def wait_until_ready(
+    server, status: int, reason: str | None = None, timeout: float = typed_call.TEST_TIMEOUT
+):
     def answer():
         return server.request("GET", "/readyz", key=None)
 
     def matching():
         reply = answer()
-        return reply if reply.status == status and reason in (None, reply.json().get("reason")) else None
+        return (
+            reply
+            if reply.status == status and reason in (None, reply.json().get("reason"))
+            else None
+        )
 
-    return wait_until(matching, lambda: f"{status} of /readyz: {answer()}\n{server.log_tail()}", timeout)
+    return wait_until(
+        matching, lambda: f"{status} of /readyz: {answer()}\n{server.log_tail()}", timeout
+    )
 
 
 def check_full_disk(server, hooks, fill, free):
@@ -242,7 +267,9 @@ def check_full_disk(server, hooks, fill, free):
         # The call continues, and its events wait.
         await one.ask("What is in the garden?", "red roses")
         # A server that lacks CPU time for a moment is not ready either.
-        reply = await asyncio.to_thread(wait_until_ready, server, 503, "the store accepts no writes")
+        reply = await asyncio.to_thread(
+            wait_until_ready, server, 503, "the store accepts no writes"
+        )
         assert reply.json()["status"] == "not ready", reply
         for method, path, body in (
             ("POST", "/v1/ext/conversation", {"agent_id": agent["id"]}),
@@ -250,7 +277,9 @@ def check_full_disk(server, hooks, fill, free):
         ):
             reply = await asyncio.to_thread(server.request, method, path, body)
             assert reply.status == 503 and reply.headers["retry-after"] == "2", (path, reply)
-        await other.wait_for(lambda: other.find_message(event="call_ended"), what="the requested end")
+        await other.wait_for(
+            lambda: other.find_message(event="call_ended"), what="the requested end"
+        )
         await one.ask("And what is in the first room?", "old clock")
         free()
         await asyncio.to_thread(wait_until_ready, server, 200)
@@ -263,9 +292,15 @@ def check_full_disk(server, hooks, fill, free):
         numbers = [event["sequence"] for event in hooks.events_of(conversation["id"])]
         assert numbers == list(range(1, len(numbers) + 1)), numbers
     user_texts = [
-        entry["content"] for entry in server.wait_for(first["id"], "ENDED")["transcript"] if entry["role"] == "user"
+        entry["content"]
+        for entry in server.wait_for(first["id"], "ENDED")["transcript"]
+        if entry["role"] == "user"
     ]
-    assert user_texts == ["What is in the first room?", "What is in the garden?", "And what is in the first room?"]
+    assert user_texts == [
+        "What is in the first room?",
+        "What is in the garden?",
+        "And what is in the first room?",
+    ]
     reply = server.request("DELETE", f"/v1/conversation/{second['id']}")
     assert reply.status == 200, reply
     assert not hooks.errors, hooks.errors
@@ -275,7 +310,11 @@ def test_a_store_that_cannot_be_written_for_a_while_loses_nothing(start_server, 
     """The test lowers the file-size limit of the running server to zero. Every write to a file
     fails, including the log's."""
     # The recognizer is not used, so one decoder is enough.
-    server = start_server("full", data=tmp_path, env={"VISAVIS_STT_POOL": "1"}).read_first_start().wait_ready()
+    server = (
+        start_server("full", data=tmp_path, env={"VISAVIS_STT_POOL": "1"})
+        .read_first_start()
+        .wait_ready()
+    )
     _, hard = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
 
     def limit(soft):
@@ -290,7 +329,11 @@ def test_a_full_disk_that_gets_room_again_loses_nothing(start_server, webhooks, 
     """A file system of 48 MiB. Not every machine grants the right to mount one."""
     disk, filler = tmp_path / "disk", tmp_path / "disk" / "filler"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(disk)], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(disk)],
+        capture_output=True,
+        check=False,
+    ).returncode:
         pytest.skip("no file system can be mounted here")
     try:
         (disk / "data").mkdir(mode=0o700)

@@ -12,7 +12,10 @@ RULE = "The user wants legal advice"
 REFUSAL_TEXT = "I am a museum guide, please ask a lawyer."
 #: More than twenty seconds at the pace of the test's voice. A check that a busy machine delays
 #: still interrupts it.
-LONG_REPLY = "You surely should do that, and at once, because nothing else helps. " * 30 + "Everybody does it."
+LONG_REPLY = (
+    "You surely should do that, and at once, because nothing else helps. " * 30
+    + "Everybody does it."
+)
 
 
 class ModerationModel(ScriptedLlm):
@@ -33,7 +36,10 @@ class ModerationModel(ScriptedLlm):
             super().handle(request, body)
 
     def complete(self, llm_request):
-        last, tools = llm_request["messages"][-1], [tool["function"] for tool in llm_request.get("tools") or []]
+        last, tools = (
+            llm_request["messages"][-1],
+            [tool["function"] for tool in llm_request.get("tools") or []],
+        )
         rule = next((tool["name"] for tool in tools if RULE in tool["description"]), None)
         called = [
             {
@@ -55,7 +61,9 @@ class ModerationModel(ScriptedLlm):
             return [f"The result was {json.loads(last['content'])['results'][0]['flagged']}."]
         if "sue" in last["content"] and rule:
             return called
-        return [LONG_REPLY if "sue" in last["content"] else "You surely may, and everybody does it."]
+        return [
+            LONG_REPLY if "sue" in last["content"] else "You surely may, and everybody does it."
+        ]
 
 
 class GuardrailReceiver(MockServer):
@@ -104,18 +112,22 @@ def create_guardrail(server, receiver, say=REFUSAL_TEXT, prompt=RULE):
 
 
 def create_guarded_agent(server, moderation, guardrails):
-    return typed_call.create_typed_agent(server, llm_server=moderation, name="Guide", extra={"guardrail": guardrails})
+    return typed_call.create_typed_agent(
+        server, llm_server=moderation, name="Guide", extra={"guardrail": guardrails}
+    )
 
 
-def test_its_words_take_the_place_of_the_reply_and_its_receiver_is_told_once(server, moderation, receiver):
+def test_its_words_take_the_place_of_the_reply_and_its_receiver_is_told_once(
+    server, moderation, receiver
+):
     id, key = create_guardrail(server, receiver)
 
     async def work(client):
         await client.ask("May I sue my neighbour?", REFUSAL_TEXT)
         utterances = client.utterances()
-        assert utterances[-1] == REFUSAL_TEXT and not any("Everybody does it" in text for text in utterances), (
-            utterances
-        )
+        assert utterances[-1] == REFUSAL_TEXT and not any(
+            "Everybody does it" in text for text in utterances
+        ), utterances
         receiver.wait_until(lambda: receiver.callbacks, typed_call.TEST_TIMEOUT, "the notice")
         # A guardrail that does not trigger delays nothing, even if its check never ends.
         await client.ask("May I take pictures?", "everybody does it.")
@@ -133,7 +145,10 @@ def test_its_words_take_the_place_of_the_reply_and_its_receiver_is_told_once(ser
         "agent_id",
         "timestamp",
     }
-    assert callback["event"] == "guardrail_triggered" and callback["guardrail"] == {"name": key, "category": "law"}
+    assert callback["event"] == "guardrail_triggered" and callback["guardrail"] == {
+        "name": key,
+        "category": "law",
+    }
     assert (callback["content"], callback["response_message"], callback["verdict"]) == (
         "May I sue my neighbour?",
         REFUSAL_TEXT,
@@ -145,16 +160,22 @@ def test_its_words_take_the_place_of_the_reply_and_its_receiver_is_told_once(ser
         and callback["timestamp"].endswith("Z")
     )
     assert callback["speech_id"].startswith("speech_")
-    assert {name.lower() for name in headers} >= {"webhook-id", "webhook-timestamp", "webhook-signature"}
+    assert {name.lower() for name in headers} >= {
+        "webhook-id",
+        "webhook-timestamp",
+        "webhook-signature",
+    }
     assert moderation.checks == ["May I sue my neighbour?", "May I take pictures?"]
     words = [(entry["role"], entry["content"]) for entry in record["transcript"]]
     assert ("assistant", REFUSAL_TEXT) in words
-    assert [m["speech_id"] for m in record["chat_history"]["messages"] if m["content"] == REFUSAL_TEXT] == [
-        callback["speech_id"]
-    ]
+    assert [
+        m["speech_id"] for m in record["chat_history"]["messages"] if m["content"] == REFUSAL_TEXT
+    ] == [callback["speech_id"]]
 
 
-def test_without_words_of_its_own_the_moderation_s_result_is_given_to_the_model(server, moderation, receiver):
+def test_without_words_of_its_own_the_moderation_s_result_is_given_to_the_model(
+    server, moderation, receiver
+):
     id, key = create_guardrail(server, receiver, say="")
 
     async def work(client):
@@ -168,14 +189,23 @@ def test_without_words_of_its_own_the_moderation_s_result_is_given_to_the_model(
         None,
         moderation.verdict,
     )
-    assert callback["content"] == "May I sue my neighbour?" and moderation.moderated == ["May I sue my neighbour?"]
-    result = next(m for llm_request in moderation.requests for m in llm_request["messages"] if m["role"] == "tool")
+    assert callback["content"] == "May I sue my neighbour?" and moderation.moderated == [
+        "May I sue my neighbour?"
+    ]
+    result = next(
+        m
+        for llm_request in moderation.requests
+        for m in llm_request["messages"]
+        if m["role"] == "tool"
+    )
     assert json.loads(result["content"]) == moderation.verdict
 
 
 def test_the_built_in_model_keeps_rules_too_and_a_deleted_one_is_skipped(server, receiver):
     id, _ = create_guardrail(server, receiver, prompt="The user asks about bombs")
-    gone, _ = create_guardrail(server, receiver, say="Never spoken.", prompt="The user asks about the first room")
+    gone, _ = create_guardrail(
+        server, receiver, say="Never spoken.", prompt="The user asks about the first room"
+    )
     known = "The museum has an old clock in the first room. Bombs from the war lie in the cellar."
     agent = typed_call.create_typed_agent(server, knowledge=known, extra={"guardrail": [gone, id]})
     assert server.request("DELETE", f"/v1/ext/guardrail/{gone}").status == 200

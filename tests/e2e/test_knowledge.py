@@ -20,8 +20,10 @@ def make_pdf(*lines):
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",
         "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
-        ("<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources << "
-"/Font << /F1 5 0 R >> >> >>"),
+        (
+            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources << "
+            "/Font << /F1 5 0 R >> >> >>"
+        ),
         f"<< /Length {len(content)} >>\nstream\n{content}\nendstream",
         "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
     ]
@@ -30,14 +32,20 @@ def make_pdf(*lines):
         places.append(len(file))
         file += f"{number} 0 obj\n{text}\nendobj\n"
     table = "".join(f"{place:010} 00000 n \n" for place in places)
-    return (f"{file}xref\n0 6\n0000000000 65535 f \n{table}trailer\n<< /Size 6 /Root 1 0 R "
-f">>\nstartxref\n{len(file)}\n%%EOF\n").encode()
+    return (
+        f"{file}xref\n0 6\n0000000000 65535 f \n{table}trailer\n<< /Size 6 /Root 1 0 R "
+        f">>\nstartxref\n{len(file)}\n%%EOF\n"
+    ).encode()
 
 
 def test_a_fact_of_a_pdf_is_spoken(server):
     base = server.create_knowledge_base(
         "The museum opens at nine.",
-        files={"keys.pdf": make_pdf("The lighthouse keeper is called Robert.", "He has forty seven silver keys.")},
+        files={
+            "keys.pdf": make_pdf(
+                "The lighthouse keeper is called Robert.", "He has forty seven silver keys."
+            )
+        },
     )
     gone = server.create_knowledge_base("The lighthouse keeper is called Susan.")
     agent = typed_call.create_typed_agent(server, extra={"knowledge_base": [gone, base]})
@@ -49,11 +57,15 @@ def test_a_fact_of_a_pdf_is_spoken(server):
         assert "Susan" not in answer
 
     record = typed_call.run_call(server, agent, work)
-    documents = {d["name"]: d["id"] for d in server.request("GET", f"/v1/ext/kb/{base}").json()["documents"]}
+    documents = {
+        d["name"]: d["id"] for d in server.request("GET", f"/v1/ext/kb/{base}").json()["documents"]
+    }
     items = record["snippets"]["items"]
     used = [item for item in items if item["doc_id"] == documents["keys.pdf"]]
     assert used and all(item["kb_id"] == base for item in items), items
-    assert all("Robert" in item["text"] and item["score"] > 0 and item["speech_id"] for item in used), used
+    assert all(
+        "Robert" in item["text"] and item["score"] > 0 and item["speech_id"] for item in used
+    ), used
 
 
 class EmbeddingServer(MockServer):
@@ -73,13 +85,18 @@ class EmbeddingServer(MockServer):
     def handle(self, request, body):
         payload = json.loads(body)
         with self.changed:
-            self.requests.append({"path": request.path, "key": request.headers.get("authorization"), **payload})
+            self.requests.append(
+                {"path": request.path, "key": request.headers.get("authorization"), **payload}
+            )
             self.changed.notify_all()
         if self.broken:
             self.reply(request, 500)
             return
         texts = [payload["input"]] if isinstance(payload["input"], str) else payload["input"]
-        data = [{"object": "embedding", "index": i, "embedding": self.vector(text)} for i, text in enumerate(texts)]
+        data = [
+            {"object": "embedding", "index": i, "embedding": self.vector(text)}
+            for i, text in enumerate(texts)
+        ]
         # In any order, as the protocol allows.
         self.reply(
             request,
@@ -132,8 +149,10 @@ def wait_until_stored(server, bases):
     """Waits until the embeddings of each base's document are stored, a moment after they were
     requested."""
     with contextlib.closing(sqlite3.connect(server.data / "visavis.db", timeout=10)) as store:
-        query = ("SELECT count(*) FROM kb_document WHERE directions <> '' AND kb IN "
-f"({', '.join('?' * len(bases))})")
+        query = (
+            "SELECT count(*) FROM kb_document WHERE directions <> '' AND kb IN "
+            f"({', '.join('?' * len(bases))})"
+        )
         wait_until(
             lambda: store.execute(query, bases).fetchone() == (len(bases),),
             lambda: f"the embeddings\n{server.log_tail()}",
@@ -142,22 +161,32 @@ f"({', '.join('?' * len(bases))})")
 
 
 @pytest.mark.long("providers")
-def test_meaning_is_found_where_no_word_is_shared(server_with_embeddings, embedding_server, scripted_llm):
+def test_meaning_is_found_where_no_word_is_shared(
+    server_with_embeddings, embedding_server, scripted_llm
+):
     """A question waits at most 250 ms for its embedding, so this depends on the machine.
     control-api/tests/api/embeddings.rs tests the search."""
     llm_server = scripted_llm(lambda request: ["I have looked."])
-    bases = {name: server_with_embeddings.create_knowledge_base(text) for name, text in TEXTS.items()}
+    bases = {
+        name: server_with_embeddings.create_knowledge_base(text) for name, text in TEXTS.items()
+    }
     embedding_server.wait_until(
-        lambda: {text for request in embedding_server.requests for text in request["input"]} >= set(TEXTS.values()),
+        lambda: (
+            {text for request in embedding_server.requests for text in request["input"]}
+            >= set(TEXTS.values())
+        ),
         typed_call.TEST_TIMEOUT,
         "the documents' embeddings",
     )
     assert all(
-        (request["path"], request["key"], request["model"]) == ("/v1/embeddings", "Bearer sesame", "meaning-1")
+        (request["path"], request["key"], request["model"])
+        == ("/v1/embeddings", "Bearer sesame", "meaning-1")
         for request in embedding_server.requests
     )
     agent = typed_call.create_typed_agent(
-        server_with_embeddings, llm_server=llm_server, extra={"knowledge_base": list(bases.values())}
+        server_with_embeddings,
+        llm_server=llm_server,
+        extra={"knowledge_base": list(bases.values())},
     )
 
     def first():
@@ -170,7 +199,9 @@ def test_meaning_is_found_where_no_word_is_shared(server_with_embeddings, embedd
 
     wait_until_stored(server_with_embeddings, list(bases.values()))
     record = typed_call.run_call(server_with_embeddings, agent, by_meaning)
-    assert record["snippets"]["items"][0]["kb_id"] == bases["pets"] and first() == "pets", record["snippets"]
+    assert record["snippets"]["items"][0]["kb_id"] == bases["pets"] and first() == "pets", record[
+        "snippets"
+    ]
 
     async def by_words(client):
         await client.ask("What is at noon in the restaurant?", "I have looked.")
@@ -181,4 +212,6 @@ def test_meaning_is_found_where_no_word_is_shared(server_with_embeddings, embedd
     # Without the embedding server, the search by words still works.
     embedding_server.broken = True
     record = typed_call.run_call(server_with_embeddings, agent, by_words)
-    assert [item["kb_id"] for item in record["snippets"]["items"]] == [bases["kitchen"]], record["snippets"]
+    assert [item["kb_id"] for item in record["snippets"]["items"]] == [bases["kitchen"]], record[
+        "snippets"
+    ]

@@ -16,7 +16,12 @@ WEATHER = "What is the weather like over there?"
 
 def create_agent_with(server, model, **more):
     return server.create_agent(
-        llm={"provider": "custom", "url": model.base_url, "token": "secret-token", "model": "scripted"},
+        llm={
+            "provider": "custom",
+            "url": model.base_url,
+            "token": "secret-token",
+            "model": "scripted",
+        },
         turn={"preemptive_generation": False},
         **more,
     )
@@ -31,7 +36,10 @@ def ask(page, text):
 
 def test_sound_starts_while_the_words_still_stream(server, call, scripted_llm):
     """The first sentence is audible before the model writes the rest."""
-    first, rest = "The first room is full of clocks. Then there ", "is a second room with many old pictures."
+    first, rest = (
+        "The first room is full of clocks. Then there ",
+        "is a second room with many old pictures.",
+    )
     first_sentence_heard = threading.Event()
 
     def stream_words(llm_request):
@@ -44,7 +52,9 @@ def test_sound_starts_while_the_words_still_stream(server, call, scripted_llm):
 
     slow = scripted_llm(stream_words)
     agent = create_agent_with(server, slow, transcripts=[FIRST_ROOM])
-    page = call(options={"packets": True}).open(server.create_conversation(agent["id"])["join_link"])
+    page = call(options={"packets": True}).open(
+        server.create_conversation(agent["id"])["join_link"]
+    )
     page.join()
     mark, user_speech = ask(page, FIRST_ROOM)
     page.wait_for_sound(user_speech.end)
@@ -55,13 +65,19 @@ def test_sound_starts_while_the_words_still_stream(server, call, scripted_llm):
     # A browser without CPU time has gaps within an answer, too.
     page.wait_for_silence(after=answer["t"])
     _, agent_audio = page.rtp_audio(user_speech.end, page.audio_clock())
-    sentences = ["The first room is full of clocks.", "Then there is a second room with many old pictures."]
-    for sentence, arrival in zip(sentences, audio_match.match_page_audio(sentences, "rms", agent_audio), strict=True):
+    sentences = [
+        "The first room is full of clocks.",
+        "Then there is a second room with many old pictures.",
+    ]
+    for sentence, arrival in zip(
+        sentences, audio_match.match_page_audio(sentences, "rms", agent_audio), strict=True
+    ):
         audio_match.expect_arrival(arrival, sentence)
     llm_request = slow.requests[0]
     assert llm_request["stream"] is True and llm_request["model"] == "scripted"
     assert (
-        llm_request["messages"][0]["role"] == "system" and "friendly assistant" in llm_request["messages"][0]["content"]
+        llm_request["messages"][0]["role"] == "system"
+        and "friendly assistant" in llm_request["messages"][0]["content"]
     )
     assert llm_request["messages"][-1] == {"role": "user", "content": FIRST_ROOM}
 
@@ -71,7 +87,11 @@ def check_apology(server, call, model, failures: list[tuple[list, list[str]]]):
     apology are audible. The last question is answered."""
     questions = ["Tell me more.", "And then?", "Is all well?"][-len(failures) - 1 :]
     scripts = {question: script for question, (script, _) in zip(questions, failures, strict=False)}
-    broken = model(lambda llm_request: scripts.get(llm_request["messages"][-1]["content"], ["All is well again."]))
+    broken = model(
+        lambda llm_request: scripts.get(
+            llm_request["messages"][-1]["content"], ["All is well again."]
+        )
+    )
     agent = create_agent_with(server, broken, transcripts=questions)
     conversation = server.create_conversation(agent["id"])
     page = call(options={"packets": True}).open(conversation["join_link"])
@@ -87,7 +107,9 @@ def check_apology(server, call, model, failures: list[tuple[list, list[str]]]):
         page.wait_for_silence(after=stopped["t"])
         _, agent_audio = page.rtp_audio(user_speech.end, page.audio_clock())
         for sentence, arrival in zip(
-            [*before, *APOLOGY], audio_match.match_page_audio([*before, *APOLOGY], "rms", agent_audio), strict=True
+            [*before, *APOLOGY],
+            audio_match.match_page_audio([*before, *APOLOGY], "rms", agent_audio),
+            strict=True,
         ):
             audio_match.expect_arrival(arrival, sentence)
     mark, _ = ask(page, questions[-1])
@@ -98,7 +120,9 @@ def check_apology(server, call, model, failures: list[tuple[list, list[str]]]):
 
 def test_a_server_that_fails_or_breaks_off_is_apologised_for(server, call, scripted_llm):
     cut = ["The first room is full of clocks. ", "And then there ", 0.3, "is a", "!cut"]
-    check_apology(server, call, scripted_llm, [(["!500"], []), (cut, ["The first room is full of clocks."])])
+    check_apology(
+        server, call, scripted_llm, [(["!500"], []), (cut, ["The first room is full of clocks."])]
+    )
 
 
 @pytest.mark.long("providers")
@@ -142,11 +166,19 @@ def test_a_tool_is_really_called(server, call, scripted_llm, tool, webhooks):
             "type": "tool.api",
             "schema": schema,
             "event_messages": {"on_start": {"message": "One moment please."}},
-            "request_config": {"method": "GET", "url": weather.url + "/sky/{place}", "headers": {"x-secret": "s3cret"}},
+            "request_config": {
+                "method": "GET",
+                "url": weather.url + "/sky/{place}",
+                "headers": {"x-secret": "s3cret"},
+            },
         },
     )
-    assert created.status == 201 and created.json()["message"] == "Tool details created successfully", created
-    agent = create_agent_with(server, llm_server, hooks=webhooks, tools=[created.json()["id"]], transcripts=[WEATHER])
+    assert (
+        created.status == 201 and created.json()["message"] == "Tool details created successfully"
+    ), created
+    agent = create_agent_with(
+        server, llm_server, hooks=webhooks, tools=[created.json()["id"]], transcripts=[WEATHER]
+    )
     conversation = server.create_conversation(agent["id"])
     page = call(options={"packets": True}).open(conversation["join_link"])
     page.join()
@@ -172,4 +204,7 @@ def test_a_tool_is_really_called(server, call, scripted_llm, tool, webhooks):
     assert llm_server.requests[-1]["messages"][2]["content"] == "One moment please."
     result = next(m for m in llm_server.requests[-1]["messages"] if m["role"] == "tool")
     tool_call_message = next(m for m in llm_server.requests[-1]["messages"] if m.get("tool_calls"))
-    assert result["tool_call_id"] == tool_call_message["tool_calls"][0]["id"] and "purple" in result["content"]
+    assert (
+        result["tool_call_id"] == tool_call_message["tool_calls"][0]["id"]
+        and "purple" in result["content"]
+    )

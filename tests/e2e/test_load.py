@@ -35,7 +35,9 @@ def test_three_calls_in_an_engine_alone_are_answered_and_a_broken_limit_fails(tm
         and found["events"]["missing"] is None
     )
     assert found["audio_frames"] >= 3 * 50 * 5
-    assert 0 < found["engine"]["media_ms_per_call_second"] < found["server"]["cpu_ms_per_call_second"]
+    assert (
+        0 < found["engine"]["media_ms_per_call_second"] < found["server"]["cpu_ms_per_call_second"]
+    )
 
 
 @pytest.mark.long("load")
@@ -59,7 +61,9 @@ def test_calls_in_an_engine_alone_are_answered_interrupt_and_are_measured(tmp_pa
     assert found["turns"]["right"] == found["turns"]["expected"] == 8
     for name in ("join", "voice_to_voice", "overhead", "barge_in", "duck"):
         spread = found["ms"][name]
-        assert spread["n"] >= 4 and spread["p50"] <= spread["p95"] <= spread["p99"] <= spread["max"], (name, spread)
+        assert (
+            spread["n"] >= 4 and spread["p50"] <= spread["p95"] <= spread["p99"] <= spread["max"]
+        ), (name, spread)
     assert found["ms"]["voice_to_voice"]["p50"] > 850 and found["ms"]["barge_in"]["p50"] > 240
     assert found["ms"]["duck"]["p50"] < found["ms"]["barge_in"]["p50"]
     assert found["audio_frames"] >= 4 * 50 * 11
@@ -104,7 +108,13 @@ def test_a_hundred_calls_share_a_core(tmp_path, report):
     assert found["asked"] == {"calls": 100, "ramp": 50, "duration": 20, "cycle": None}
     # What docs/performance.md promises for four to eight times as many.
     report.check_target(
-        "a hundred calls in an engine alone: CPU a call-second, ms", found["server"]["cpu_ms_per_call_second"], 2
+        "a hundred calls in an engine alone: CPU a call-second, ms",
+        found["server"]["cpu_ms_per_call_second"],
+        2,
     )
-    report.check_target("a hundred calls in an engine alone: overhead, p95, ms", found["ms"]["overhead"]["p95"], 100)
-    report.check_target("a hundred calls in an engine alone: share of late sound", found["late_audio"], 0.001)
+    report.check_target(
+        "a hundred calls in an engine alone: overhead, p95, ms", found["ms"]["overhead"]["p95"], 100
+    )
+    report.check_target(
+        "a hundred calls in an engine alone: share of late sound", found["late_audio"], 0.001
+    )

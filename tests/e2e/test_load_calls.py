@@ -14,8 +14,16 @@ def scripted_server(start_server):
 
 
 #: What must hold for three callers on any machine.
-REQUIREMENTS = ["failed == 0", "errors == 0", "turns.wrong == 0", "turns.missing == 0", "turns.unanswered == 0",
-          "events.missing == 0", "events.out_of_order == 0", "video.decode_errors == 0"]
+REQUIREMENTS = [
+    "failed == 0",
+    "errors == 0",
+    "turns.wrong == 0",
+    "turns.missing == 0",
+    "turns.unanswered == 0",
+    "events.missing == 0",
+    "events.out_of_order == 0",
+    "video.decode_errors == 0",
+]
 
 
 #: Packets of the microphone that arrive three at a time, up to 60 ms late and reordered.
@@ -38,14 +46,19 @@ def run_three_callers(server, out, limits, line=(), seconds=12):
     return read_report(out)
 
 
-def test_three_callers_are_answered_interrupt_and_get_every_event(scripted_server, tmp_path, report):
+def test_three_callers_are_answered_interrupt_and_get_every_event(
+    scripted_server, tmp_path, report
+):
     found = run_three_callers(scripted_server, tmp_path / "found.json", [], seconds=9)
     report.add("three callers", found)
     shares = {"n", "p50", "p95", "p99", "max"}
     assert all(set(spread) == shares for spread in found["ms"].values()), found["ms"]
     for name in ("join", "voice_to_voice", "ttff"):
         spread = found["ms"][name]
-        assert spread["n"] >= 3 and 0 < spread["p50"] <= spread["p95"] <= spread["p99"] <= spread["max"], (name, spread)
+        assert (
+            spread["n"] >= 3
+            and 0 < spread["p50"] <= spread["p95"] <= spread["p99"] <= spread["max"]
+        ), (name, spread)
     # The second utterance of a caller interrupts the answer to the first. A caller that joined late
     # has no time for it. An answer cannot come before all of its words were heard, and endpointing,
     # model and voice take their time.
@@ -54,25 +67,40 @@ def test_three_callers_are_answered_interrupt_and_get_every_event(scripted_serve
     assert found["cpu_model"] and found["events"]["expected"] >= 9
     # CPU time: other programs change it little.
     report.check_limit(
-        "three callers: CPU of the server a call-second, ms", found["server"]["cpu_ms_per_call_second"], 60
+        "three callers: CPU of the server a call-second, ms",
+        found["server"]["cpu_ms_per_call_second"],
+        60,
     )
-    left = [agent["agent_name"] for agent in scripted_server.request("GET", "/v1/ext/agent?perpage=100").json()]
+    left = [
+        agent["agent_name"]
+        for agent in scripted_server.request("GET", "/v1/ext/agent?perpage=100").json()
+    ]
     assert "Load" not in left, "the run's agent is gone"
 
 
 @pytest.mark.long("load")
 def test_three_callers_are_answered_soon(scripted_server, tmp_path):
-    limits = ["p95(voice_to_voice) < 2s", "n(barge_in) == 3", "p95(barge_in) < 1s", "video.fps_speaking > 15"]
+    limits = [
+        "p95(voice_to_voice) < 2s",
+        "n(barge_in) == 3",
+        "p95(barge_in) < 1s",
+        "video.fps_speaking > 15",
+    ]
     found = run_three_callers(scripted_server, tmp_path / "found.json", limits)
     assert found["ms"]["barge_in"]["p50"] > 200 and found["turns"]["expected"] >= 6
     assert found["video"]["decoded"] > 100 and found["events"]["expected"] > 20
 
 
 @pytest.mark.long("load")
-def test_three_callers_whose_packets_come_unevenly_are_understood(scripted_server, tmp_path, report):
+def test_three_callers_whose_packets_come_unevenly_are_understood(
+    scripted_server, tmp_path, report
+):
     """Word for word: no turn is wrong or missing."""
     found = run_three_callers(
-        scripted_server, tmp_path / "found.json", ["n(barge_in) == 3"], [*JITTER_ARGUMENTS, "--seed", "20"]
+        scripted_server,
+        tmp_path / "found.json",
+        ["n(barge_in) == 3"],
+        [*JITTER_ARGUMENTS, "--seed", "20"],
     )
     report.add("three callers on an uneven line", found)
     requested = found["asked"]
@@ -120,8 +148,14 @@ def test_what_cannot_be_is_told_in_one_sentence(scripted_server, arguments, stat
 
 
 def test_a_server_without_scripted_models_says_so(start_server):
-    server = start_server("unscripted", env={"VISAVIS_STT_POOL": "1"}, scripted=False).read_first_start().wait_ready()
-    run = run_load("--server", server.url, "--key", server.key, "--scripted", "--calls", "1", "--duration", "2")
+    server = (
+        start_server("unscripted", env={"VISAVIS_STT_POOL": "1"}, scripted=False)
+        .read_first_start()
+        .wait_ready()
+    )
+    run = run_load(
+        "--server", server.url, "--key", server.key, "--scripted", "--calls", "1", "--duration", "2"
+    )
     assert run.returncode == 1, run.stdout + run.stderr
     assert run.stderr == "the server does not allow scripted models: run it with --allow-scripted\n"
 
@@ -164,4 +198,6 @@ def test_a_thousand_short_calls_leave_nothing_behind(start_server, tmp_path, rep
     # Since the middle of the run. A leak would be one file per call, 500 in all. Twenty callers
     # hang up at the same time, so there are twenty connections and the files that the store may
     # open.
-    assert soak["threads"][1] <= soak["threads"][0] + 8 and soak["files"][1] <= soak["files"][0] + 40, soak
+    assert (
+        soak["threads"][1] <= soak["threads"][0] + 8 and soak["files"][1] <= soak["files"][0] + 40
+    ), soak

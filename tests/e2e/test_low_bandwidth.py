@@ -14,9 +14,9 @@ from kit.report import percentiles
 
 SPEECH = (
     "The first room shows the old clocks, and the oldest of them was built by Thomas Tompion in "
-"sixteen seventy six. Five of its wheels are made of pear wood. "
+    "sixteen seventy six. Five of its wheels are made of pear wood. "
     "Behind the house there is a garden with apple trees, a pond and a bench, where visitors may "
-"rest before they move on to the paintings."
+    "rest before they move on to the paintings."
 )
 #: Seconds until the server has estimated the bandwidth.
 ESTIMATION_SECONDS = 6
@@ -30,12 +30,19 @@ def test_a_narrow_line_carries_a_call(server, call, report, kbits, max_seconds):
     relay.intercept(page)
     relay.start()
     try:
-        conversation = server.create_conversation(server.create_agent(name="Talker", greeting="")["id"])
+        conversation = server.create_conversation(
+            server.create_agent(name="Talker", greeting="")["id"]
+        )
         page.open(conversation["join_link"])
         started_at = page.audio_clock()
         page.join()
         mark = page.message_count()
-        assert server.request("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SPEECH}).status == 200
+        assert (
+            server.request(
+                "PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SPEECH}
+            ).status
+            == 200
+        )
         started = page.wait_for_event("agent.started_speaking", mark, timeout=20)["t"]
         page.wait_until_time(started_at + ESTIMATION_SECONDS)
         lost = relay.downlink_counts["lost"]
@@ -43,7 +50,11 @@ def test_a_narrow_line_carries_a_call(server, call, report, kbits, max_seconds):
         first = page.displayed_frames(0, page.audio_clock())[0][0] - started_at
         steps = page.displayed_frames(max(started, started_at + ESTIMATION_SECONDS), stopped)
         gaps = [then - at for (at, _), (then, _) in itertools.pairwise(steps)]
-        voice, video, lost = page.audio_stats(), page.video_stats(), relay.downlink_counts["lost"] - lost
+        voice, video, lost = (
+            page.audio_stats(),
+            page.video_stats(),
+            relay.downlink_counts["lost"] - lost,
+        )
     finally:
         relay.close()
     received_share = voice["packetsReceived"] / (voice["packetsReceived"] + voice["packetsLost"])
@@ -71,18 +82,27 @@ def test_a_silent_agent_is_seen_on_a_narrow_line_too(server, call, report):
     relay.start()
     try:
         page.open(
-            server.create_conversation(server.create_agent(name="Listener", greeting="", transcripts=[])["id"])[
-                "join_link"
-            ]
+            server.create_conversation(
+                server.create_agent(name="Listener", greeting="", transcripts=[])["id"]
+            )["join_link"]
         )
         page.join()
         relay.wait_for(lambda: relay.reference_frames() > 0, "the leaning head")
         page.wait_for("frames", {"more": 20}, timeout=60)
         # In order: each frame follows the one that requested it.
-        reference_frames, key_frames, video = relay.reference_frames(), relay.key_frames(), page.video_stats()
+        reference_frames, key_frames, video = (
+            relay.reference_frames(),
+            relay.key_frames(),
+            page.video_stats(),
+        )
     finally:
         relay.close()
-    found = {"pli": video["pliCount"], "fir": video["firCount"], "keys": key_frames, "anchors": reference_frames}
+    found = {
+        "pli": video["pliCount"],
+        "fir": video["firCount"],
+        "keys": key_frames,
+        "anchors": reference_frames,
+    }
     report.add("a silent agent on a line of 200 kbit/s", found)
     # Every key frame but the first was requested. The frames of the leaning head are sent once
     # after a key frame.
@@ -96,7 +116,11 @@ def test_a_silent_agent_is_seen_soon_on_a_narrow_line(server, call, report):
     relay.intercept(page)
     relay.start()
     try:
-        page.open(server.create_conversation(server.create_agent(name="Listener", greeting="")["id"])["join_link"])
+        page.open(
+            server.create_conversation(server.create_agent(name="Listener", greeting="")["id"])[
+                "join_link"
+            ]
+        )
         started_at = page.audio_clock()
         page.join()
         page.wait_until_time(started_at + 12)

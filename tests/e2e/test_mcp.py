@@ -58,11 +58,24 @@ def scripted_reply(llm_request):
     last = llm_request["messages"][-1]
     if last["role"] == "tool":
         found = last["content"]
-        return [HOURS if '"seventeen"' in found else "Twelve are free." if '"Twelve"' in found else APOLOGY]
+        return [
+            HOURS
+            if '"seventeen"' in found
+            else "Twelve are free."
+            if '"Twelve"' in found
+            else APOLOGY
+        ]
     offered = [tool["function"]["name"] for tool in llm_request.get("tools") or []]
     if "tools" in last["content"]:
         return [READY if "never" in offered else "They are not there yet."]
-    wanted = next((name for name in ("opening_hours", "never", "broken", "tickets") if name in last["content"]), None)
+    wanted = next(
+        (
+            name
+            for name in ("opening_hours", "never", "broken", "tickets")
+            if name in last["content"]
+        ),
+        None,
+    )
     if wanted is None:
         return ["Nothing to do."]
     if wanted not in offered:
@@ -104,11 +117,14 @@ def after_greeting(mcp_server, work):
 
 
 @pytest.mark.parametrize(
-    ("kind", "transport"), [("shttp", "shttp"), ("sse", "sse"), ("shttp/sse", "shttp"), ("shttp/sse", "sse")]
+    ("kind", "transport"),
+    [("shttp", "shttp"), ("sse", "sse"), ("shttp/sse", "shttp"), ("shttp/sse", "sse")],
 )
 def test_a_tool_of_a_server_is_called_in_a_call(server, scripted_llm, mcp_server, kind, transport):
     llm_server = scripted_llm(scripted_reply)
-    agent = create_agent_with(server, llm_server, [create_mcp_config(server, kind, mcp_server.urls[transport])])
+    agent = create_agent_with(
+        server, llm_server, [create_mcp_config(server, kind, mcp_server.urls[transport])]
+    )
 
     async def work(client):
         await client.ask("Ask opening_hours please.", HOURS)
@@ -125,9 +141,13 @@ def test_a_tool_of_a_server_is_called_in_a_call(server, scripted_llm, mcp_server
     record = typed_call.run_call(server, agent, after_greeting(mcp_server, work))
     assert mcp_server.next_line() == "opening_hours Sunday Bearer sesame"
     assert record["warnings"] == [], record["warnings"]
-    offered = {tool["function"]["name"]: tool["function"] for tool in llm_server.requests[-1]["tools"]}
+    offered = {
+        tool["function"]["name"]: tool["function"] for tool in llm_server.requests[-1]["tools"]
+    }
     assert offered.keys() == {"opening_hours", "never", "broken"}
-    assert offered["opening_hours"]["description"] == "When the museum is open on a day of the week."
+    assert (
+        offered["opening_hours"]["description"] == "When the museum is open on a day of the week."
+    )
     assert offered["opening_hours"]["parameters"]["required"] == ["day"]
 
 
@@ -143,7 +163,9 @@ def test_a_server_that_dies_in_mid_call_costs_its_tools_only(
         "description": "How many tickets are left.",
         "parameters": PARAMETERS,
     }
-    created = server.request("POST", "/v1/ext/tool", {"type": "tool.api", "schema": schema, "request_config": request})
+    created = server.request(
+        "POST", "/v1/ext/tool", {"type": "tool.api", "schema": schema, "request_config": request}
+    )
     assert created.status == 201, created
     agent = create_agent_with(
         server,
@@ -170,7 +192,10 @@ def test_a_server_that_dies_in_mid_call_costs_its_tools_only(
 
 def test_servers_that_are_dead_or_silent_cost_their_tools_only(server, scripted_llm, mcp_server):
     llm_server = scripted_llm(scripted_reply)
-    with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as closed:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        socket.create_server(("127.0.0.1", 0)) as closed,
+    ):
         urls = [f"http://127.0.0.1:{place.getsockname()[1]}/mcp" for place in (silent, closed)]
         closed.close()
         silent.settimeout(typed_call.TEST_TIMEOUT)
@@ -184,7 +209,8 @@ def test_servers_that_are_dead_or_silent_cost_their_tools_only(server, scripted_
 
         async def warnings(client, count):
             return await client.wait_for_record_value(
-                lambda record: len(record["warnings"]) >= count and record["warnings"], f"{count} warnings"
+                lambda record: len(record["warnings"]) >= count and record["warnings"],
+                f"{count} warnings",
             )
 
         async def work(client):

@@ -74,7 +74,9 @@ def test_without_udp_the_call_goes_by_tcp(server, call):
     audio_match.expect_arrival(arrival, "the answer")
     page.page.click("#hang-up")
     record = server.wait_for(conversation["id"], "ENDED")
-    assert [turn["role"] for turn in record["transcript"]][:2] == ["assistant", "user"], record["transcript"]
+    assert [turn["role"] for turn in record["transcript"]][:2] == ["assistant", "user"], record[
+        "transcript"
+    ]
 
 
 @pytest.mark.long("network")
@@ -82,7 +84,9 @@ def test_a_server_that_stands_still_for_seconds_is_come_back_to(start_server, ca
     """No packet for four seconds. The page reports the interruption and tries again, and the same
     call continues."""
     server = start_server("standstill").read_first_start().wait_ready()
-    agent = server.create_agent(greeting="Hello, and welcome to the museum.", transcripts=[FIRST_ROOM])
+    agent = server.create_agent(
+        greeting="Hello, and welcome to the museum.", transcripts=[FIRST_ROOM]
+    )
     conversation = server.create_conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
@@ -91,7 +95,9 @@ def test_a_server_that_stands_still_for_seconds_is_come_back_to(start_server, ca
     offers = page.page.evaluate("e2e.offers.length")
     os.kill(server.process.pid, signal.SIGSTOP)
     try:
-        page.page.wait_for_selector("#notice:has-text('The connection is interrupted')", timeout=60_000)
+        page.page.wait_for_selector(
+            "#notice:has-text('The connection is interrupted')", timeout=60_000
+        )
     finally:
         os.kill(server.process.pid, signal.SIGCONT)
     page.page.wait_for_selector("#notice", state="hidden", timeout=60_000)
@@ -119,7 +125,7 @@ def test_sound_that_gets_lost_on_its_way_is_noticed(make_join_link, call):
         for _ in range(12):
             user_speech = page.speak(
                 "Hello? Can you hear me? I have been talking for quite a while now, and nothing "
-"happens at all."
+                "happens at all."
             )
             page.wait_until_time(user_speech.end)
             if page.page.is_visible(notice):
@@ -144,12 +150,20 @@ def test_another_microphone_is_chosen_in_mid_call(make_join_link, call):
     page.join()
     page.page.click("#devices")
     page.page.wait_for_selector("#microphone option:nth-child(3)", state="attached")
-    choices = page.page.eval_on_selector_all("#microphone option", "(all) => all.map((o) => o.value)")
+    choices = page.page.eval_on_selector_all(
+        "#microphone option", "(all) => all.map((o) => o.value)"
+    )
     current = page.page.input_value("#microphone")
     other = next(choice for choice in choices if choice not in (current, "default"))
     page.page.select_option("#microphone", other)
-    sent = "e2e.peer.getSenders().find((s) => s.track?.kind === 'audio')?.track.getSettings().deviceId"
+    sent = (
+        "e2e.peer.getSenders().find((s) => s.track?.kind === 'audio')?.track.getSettings().deviceId"
+    )
     page.page.evaluate(WAIT_SCRIPT.format(f"{sent} === {other!r}"))
-    page.page.evaluate(WAIT_SCRIPT.format(f"document.getElementById('microphone').value === {other!r}"))
+    page.page.evaluate(
+        WAIT_SCRIPT.format(f"document.getElementById('microphone').value === {other!r}")
+    )
     mark = page.message_count()
-    page.page.evaluate(WAIT_SCRIPT.format(f"e2e.messages.slice({mark}).some((m) => m.data?.level > 0.2)"))
+    page.page.evaluate(
+        WAIT_SCRIPT.format(f"e2e.messages.slice({mark}).some((m) => m.data?.level > 0.2)")
+    )

@@ -28,12 +28,18 @@ def metric_types(server) -> dict[str, str]:
 
 def metric_value(server, name: str) -> float:
     text = server.request("GET", "/metrics", key=None).body.decode()
-    return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if re.match(rf"{name}[ {{]", line))
+    return sum(
+        float(line.rsplit(" ", 1)[1])
+        for line in text.splitlines()
+        if re.match(rf"{name}[ {{]", line)
+    )
 
 
 def test_the_dashboard_asks_for_nothing_that_is_not_served(server):
     served = metric_types(server)
-    served_names = {f"{name}_bucket" if kind == "histogram" else name for name, kind in served.items()}
+    served_names = {
+        f"{name}_bucket" if kind == "histogram" else name for name, kind in served.items()
+    }
     dashboard = json.loads((ROOT / "docs/grafana/visavis.json").read_text())
     dashboard_names = {
         name
@@ -41,14 +47,18 @@ def test_the_dashboard_asks_for_nothing_that_is_not_served(server):
         for target in panel.get("targets", [])
         for name in re.findall(r"\b(?:visavis|process|tokio)_\w+", target["expr"])
     }
-    assert len(dashboard_names) > 30 and dashboard_names <= served_names, dashboard_names - served_names
+    assert len(dashboard_names) > 30 and dashboard_names <= served_names, (
+        dashboard_names - served_names
+    )
 
 
 def test_each_metric_is_explained_and_nothing_else_is(server):
     page = (ROOT / "docs/operations.md").read_text()
     explained = set(re.findall(r"`((?:visavis|process|tokio)_\w+)(?:\{\w+\})?`", page))
     renamed = re.findall(
-        r"^  \| `(visavis_\w+).*?` \| `(visavis_\w+).*?` \|", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE
+        r"^  \| `(visavis_\w+).*?` \| `(visavis_\w+).*?` \|",
+        (ROOT / "CHANGELOG.md").read_text(),
+        re.MULTILINE,
     )
     previous = {old for old, _ in renamed}
     served = set(metric_types(server))
@@ -78,8 +88,14 @@ def run_one_turn(server, conversation, meanwhile=lambda: None):
 
 
 def test_a_call_is_counted(server):
-    conversation = server.create_conversation(typed_call.create_typed_agent(server, transcripts=[QUESTION])["id"])
-    names = ("visavis_audio_frames_total", "visavis_media_ticks_total", "visavis_turn_voice_to_voice_seconds_count")
+    conversation = server.create_conversation(
+        typed_call.create_typed_agent(server, transcripts=[QUESTION])["id"]
+    )
+    names = (
+        "visavis_audio_frames_total",
+        "visavis_media_ticks_total",
+        "visavis_turn_voice_to_voice_seconds_count",
+    )
     before = [metric_value(server, name) for name in names]
 
     def counted():
@@ -91,15 +107,19 @@ def test_a_call_is_counted(server):
     run_one_turn(server, conversation, lambda: wait_for(counted, server, "the counters to rise"))
     # The client gets the message first, the record a moment later.
     turn = wait_for(
-        lambda: next((t for t in turn_times(server, conversation) if t["timeline"]["heard_end"] is not None), None),
+        lambda: next(
+            (t for t in turn_times(server, conversation) if t["timeline"]["heard_end"] is not None),
+            None,
+        ),
         server,
         "the turn's record",
     )
     line = turn["timeline"]
     steps = [line[step] for step in ("speech_end", "committed", "first_sample", "heard_end")]
-    assert steps == sorted(steps) and abs(line["first_sample"] - line["speech_end"] - turn["voice_to_voice"]) < 1e-5, (
-        turn
-    )
+    assert (
+        steps == sorted(steps)
+        and abs(line["first_sample"] - line["speech_end"] - turn["voice_to_voice"]) < 1e-5
+    ), turn
     assert turn["barge_in"] is None and line["interrupted"] is None, turn
 
 
@@ -117,7 +137,10 @@ class OtlpCollector(MockServer):
         super().__init__()
 
     def handle(self, request, body: bytes):
-        good = request.path == "/v1/traces" and request.headers.get("content-type") == "application/json"
+        good = (
+            request.path == "/v1/traces"
+            and request.headers.get("content-type") == "application/json"
+        )
         with self.changed:
             busy = self.rejections > 0
             self.rejections -= busy
@@ -169,26 +192,39 @@ def test_spans_of_a_call_reach_the_collector(instrumented_server, collector):
     assert root["traceId"] == conversation["id"].replace("-", "") and "parentSpanId" not in root
     turn = next(span for span in collector.spans if span["name"] == "turn")
     assert turn["parentSpanId"] == root["spanId"]
-    stages = {span["name"]: span for span in collector.spans if span.get("parentSpanId") == turn["spanId"]}
-    assert {"endpointing", "llm", "tts", "playout", "speaking"} <= stages.keys(), collector.describe()
+    stages = {
+        span["name"]: span for span in collector.spans if span.get("parentSpanId") == turn["spanId"]
+    }
+    assert {"endpointing", "llm", "tts", "playout", "speaking"} <= stages.keys(), (
+        collector.describe()
+    )
+
     def times(span):
         return (int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"]))
-    assert all(times(root)[0] <= times(span)[0] <= times(span)[1] <= times(root)[1] + 1e9 for span in collector.spans)
+
+    assert all(
+        times(root)[0] <= times(span)[0] <= times(span)[1] <= times(root)[1] + 1e9
+        for span in collector.spans
+    )
     recorded_turn = turn_times(instrumented_server, conversation)[0]
+
     def length(span):
         return (times(span)[1] - times(span)[0]) / 1e9
+
     assert (
         abs(length(stages["endpointing"]) - recorded_turn["endpointing"]) < 1e-5
         and abs(length(stages["llm"]) - recorded_turn["llm_ttft"]) < 1e-5
     )
-    assert {"key": "service.name", "value": {"stringValue": "visavis"}} in collector.resources[0]["attributes"]
+    assert {"key": "service.name", "value": {"stringValue": "visavis"}} in collector.resources[0][
+        "attributes"
+    ]
     assert all(
         headers.get("x-team") == "talk" and headers.get("authorization") == "Bearer c0llect"
         for headers in collector.headers
     )
-    assert collector.rejections == 0 and len({span["spanId"] for span in collector.spans}) == len(collector.spans), (
-        collector.describe()
-    )
+    assert collector.rejections == 0 and len({span["spanId"] for span in collector.spans}) == len(
+        collector.spans
+    ), collector.describe()
     assert "c0llect" not in instrumented_server.log.read_text()
 
 
@@ -197,17 +233,26 @@ def test_a_log_of_json_names_the_call_and_no_secret_and_a_collector_that_is_away
 ):
     collector.close_port()
     # No server runs at the model's address: the failure is logged.
-    llm = {"provider": "custom", "url": "http://127.0.0.1:9/v1", "token": "hush-hush-token", "model": "m"}
+    llm = {
+        "provider": "custom",
+        "url": "http://127.0.0.1:9/v1",
+        "token": "hush-hush-token",
+        "model": "m",
+    }
     conversation = instrumented_server.create_conversation(
         typed_call.create_typed_agent(instrumented_server, llm=llm, transcripts=[QUESTION])["id"]
     )
     id = conversation["id"]
     run_one_turn(instrumented_server, conversation)
-    assert turn_times(instrumented_server, conversation)[0]["voice_to_voice"] is not None, "the apology is heard"
+    assert turn_times(instrumented_server, conversation)[0]["voice_to_voice"] is not None, (
+        "the apology is heard"
+    )
 
     def ended():
         text = instrumented_server.log.read_text()
-        return any("conversation ended" in line and id in line for line in text.splitlines()) and text
+        return (
+            any("conversation ended" in line and id in line for line in text.splitlines()) and text
+        )
 
     text = wait_for(ended, instrumented_server, "the call's last line")
     lines = [json.loads(line) for line in text.splitlines()]
@@ -226,8 +271,13 @@ def test_a_log_of_json_names_the_call_and_no_secret_and_a_collector_that_is_away
 
 
 def send_offer(server, conversation, sdp: str):
-    headers = {"content-type": "application/sdp", "authorization": f"Bearer {conversation['token']}"}
-    return server.request("POST", f"/rtc/{conversation['id']}", key=None, raw=sdp.encode(), headers=headers)
+    headers = {
+        "content-type": "application/sdp",
+        "authorization": f"Bearer {conversation['token']}",
+    }
+    return server.request(
+        "POST", f"/rtc/{conversation['id']}", key=None, raw=sdp.encode(), headers=headers
+    )
 
 
 class RestartableServer:
@@ -241,7 +291,9 @@ class RestartableServer:
         if self.server is None or not self.server.is_alive() or self.drain != drain:
             if self.server:
                 self.server.stop()
-            self.server = self.start("drain", data=self.data, env={"VISAVIS_TIMEOUTS_DRAIN": str(drain)})
+            self.server = self.start(
+                "drain", data=self.data, env={"VISAVIS_TIMEOUTS_DRAIN": str(drain)}
+            )
             self.drain = drain
             self.key = self.key or self.server.read_first_start().key
             self.server.key = self.key
@@ -291,10 +343,17 @@ def test_a_draining_server_finishes_its_call_and_takes_no_other(restartable_serv
                 send_offer(server, waiting, offered),
                 server.request("POST", "/v1/ext/conversation", {"agent_id": agent}),
             ):
-                assert (reply.status, reply.json(), reply.headers["retry-after"]) == (503, refused, "2")
+                assert (reply.status, reply.json(), reply.headers["retry-after"]) == (
+                    503,
+                    refused,
+                    "2",
+                )
             client.send_typed(QUESTION)
             await client.wait_for(client.utterances, what="the answer")
-            assert server.is_alive() and server.get_conversation(client.conversation["id"])["status"] == "IN_PROGRESS"
+            assert (
+                server.is_alive()
+                and server.get_conversation(client.conversation["id"])["status"] == "IN_PROGRESS"
+            )
             await client.hang_up()
             return client.conversation["id"]
 
@@ -334,4 +393,7 @@ def test_a_second_signal_ends_a_drain_at_once(restartable_server):
             return client.conversation["id"]
 
     ended = run_async(work())
-    assert restartable_server.server_with_drain(LONG_DRAIN).get_conversation(ended)["end_reason"] == "ended_by_api"
+    assert (
+        restartable_server.server_with_drain(LONG_DRAIN).get_conversation(ended)["end_reason"]
+        == "ended_by_api"
+    )

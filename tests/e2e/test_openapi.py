@@ -31,7 +31,11 @@ SKIPPED_PATH = "/v2/character/preview"
 
 
 def test_a_fixed_number_of_random_requests_gets_documented_answers(start_server, tmp_path):
-    server = start_server("openapi", data=tmp_path, env={"VISAVIS_STT_POOL": "1"}).read_first_start().wait_ready()
+    server = (
+        start_server("openapi", data=tmp_path, env={"VISAVIS_STT_POOL": "1"})
+        .read_first_start()
+        .wait_ready()
+    )
     run_schemathesis(
         server,
         tmp_path,
@@ -44,12 +48,20 @@ def test_a_fixed_number_of_random_requests_gets_documented_answers(start_server,
 @pytest.mark.long("fuzz")
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_random_requests_get_only_documented_answers(request, start_server, tmp_path, kind):
-    store = stores.Sqlite() if kind == "sqlite" else stores.Postgres(request.getfixturevalue("postgres"))
+    store = (
+        stores.Sqlite()
+        if kind == "sqlite"
+        else stores.Postgres(request.getfixturevalue("postgres"))
+    )
     server = (
-        start_server(f"openapi-{kind}", data=tmp_path, env=store.environment(tmp_path)).read_first_start().wait_ready()
+        start_server(f"openapi-{kind}", data=tmp_path, env=store.environment(tmp_path))
+        .read_first_start()
+        .wait_ready()
     )
     seed = int(os.environ.get("VISAVIS_OPENAPI_SEED") or random.randrange(10**8))
-    run_schemathesis(server, tmp_path, seed, ["--max-time", str(TIME_LIMIT)], documented_operations())
+    run_schemathesis(
+        server, tmp_path, seed, ["--max-time", str(TIME_LIMIT)], documented_operations()
+    )
 
 
 def run_schemathesis(server, folder, seed, extent, operations):
@@ -86,9 +98,19 @@ def run_schemathesis(server, folder, seed, extent, operations):
     environment = {**os.environ, "PYTHONPATH": str(OPENAPI_FOLDER), "SCHEMATHESIS_HOOKS": "hooks"}
     OUT.mkdir(parents=True, exist_ok=True)
     with report.open("w") as out:
-        done = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, cwd=folder, env=environment, timeout=900, check=False)
+        done = subprocess.run(
+            command,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env=environment,
+            timeout=900,
+            check=False,
+        )
     text = report.read_text()
-    print(f"seed {seed}: VISAVIS_OPENAPI_SEED={seed} repeats it in the long tier; all of it: {report}")
+    print(
+        f"seed {seed}: VISAVIS_OPENAPI_SEED={seed} repeats it in the long tier; all of it: {report}"
+    )
     print(text[-6000:])
     assert server.is_alive(), server.log_tail()
     assert done.returncode == 0, f"schemathesis ended with {done.returncode}"

@@ -30,7 +30,9 @@ SHORT_ANSWER = "In the first room visitors see a large collection of old clocks.
 @pytest.fixture
 def bystander(server, call):
     """A call beside the flood."""
-    agent = server.create_agent(knowledge=SHORT_ANSWER, turn={"preemptive_generation": False}, transcripts=[QUESTION])
+    agent = server.create_agent(
+        knowledge=SHORT_ANSWER, turn={"preemptive_generation": False}, transcripts=[QUESTION]
+    )
     conversation = server.create_conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
@@ -68,7 +70,12 @@ def flood_with_texts(server, call, bystander) -> dict:
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         for interrupt in (True, False):
             replies = list(
-                pool.map(lambda _, interrupt=interrupt: server.request("PUT", path, {"text": longest, "interrupt": interrupt}), range(100))
+                pool.map(
+                    lambda _, interrupt=interrupt: server.request(
+                        "PUT", path, {"text": longest, "interrupt": interrupt}
+                    ),
+                    range(100),
+                )
             )
             assert {reply.status for reply in replies} == {200}, replies
     turn = ask_and_wait(server, bystander)
@@ -88,19 +95,30 @@ def test_texts_without_end_delay_no_voice_of_another_call(server, call, bystande
     before = ask_and_wait(server, bystander)["tts_ttfb"]
     during = flood_with_texts(server, call, bystander)["tts_ttfb"]
     after = ask_and_wait(server, bystander)["tts_ttfb"]
-    report.check_target("first sound of a voice during a flood of texts, s more", during - before, 0.5, server=server)
-    report.check_target("first sound of a voice after a flood of texts, s more", after - before, 0.5, server=server)
+    report.check_target(
+        "first sound of a voice during a flood of texts, s more",
+        during - before,
+        0.5,
+        server=server,
+    )
+    report.check_target(
+        "first sound of a voice after a flood of texts, s more", after - before, 0.5, server=server
+    )
 
 
 def test_a_model_that_never_ends_is_cut_and_the_call_goes_on(server, call, scripted_llm, report):
     """100 000 tokens without a full stop."""
     endless = scripted_llm(
         lambda llm_request: (
-            ["word "] * 100_000 if llm_request["messages"][-1]["content"] == QUESTION else ["All is well."]
+            ["word "] * 100_000
+            if llm_request["messages"][-1]["content"] == QUESTION
+            else ["All is well."]
         )
     )
     llm = {"provider": "custom", "url": endless.base_url, "model": "scripted"}
-    agent = server.create_agent(llm=llm, turn={"preemptive_generation": False}, transcripts=[QUESTION, GARDEN])
+    agent = server.create_agent(
+        llm=llm, turn={"preemptive_generation": False}, transcripts=[QUESTION, GARDEN]
+    )
     conversation = server.create_conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
@@ -112,7 +130,8 @@ def test_a_model_that_never_ends_is_cut_and_the_call_goes_on(server, call, scrip
     assert not endless.finished_at, "the stream was closed before its end"
     # The page gets the message before the record is written.
     server.wait_for_record(
-        conversation["id"], lambda record: any("cut at 20000 characters" in text for text in record["warnings"])
+        conversation["id"],
+        lambda record: any("cut at 20000 characters" in text for text in record["warnings"]),
     )
     report.check_limit("MB more for a model that never ends", server.rss_mb() - rss, 60)
     mark = page.message_count()
@@ -139,7 +158,11 @@ def test_offers_that_never_connect_keep_no_later_one_out(server, bystander):
 
 def test_calls_at_once_are_counted_over_all_media_threads(start_server, call, tmp_path):
     server = (
-        start_server("one-call", data=tmp_path, env={"VISAVIS_LIMITS_CALLS": "1", "VISAVIS_MEDIA_THREADS": "2"})
+        start_server(
+            "one-call",
+            data=tmp_path,
+            env={"VISAVIS_LIMITS_CALLS": "1", "VISAVIS_MEDIA_THREADS": "2"},
+        )
         .read_first_start()
         .wait_ready()
     )
@@ -148,8 +171,13 @@ def test_calls_at_once_are_counted_over_all_media_threads(start_server, call, tm
     first: BrowserCall = call().open(conversations[0]["join_link"])
     first.join()
     offer = first.page.evaluate("e2e.offers.at(-1)")
+
     def where(c):
-        return (f"/rtc/{c['id']}", {"content-type": "application/sdp", "authorization": f"Bearer {c['token']}"})
+        return (
+            f"/rtc/{c['id']}",
+            {"content-type": "application/sdp", "authorization": f"Bearer {c['token']}"},
+        )
+
     path, headers = where(conversations[1])
     reply = server.request("POST", path, key=None, raw=offer.encode(), headers=headers)
     assert reply.status == 503 and reply.headers["retry-after"], reply
@@ -166,7 +194,10 @@ def test_calls_at_once_are_counted_over_all_media_threads(start_server, call, tm
             # The first call may still be ending.
             if reply.status != 503:
                 break
-        assert reply.status == 400 and reply.json()["error"].startswith("bad SDP"), (bad[:60], reply)
+        assert reply.status == 400 and reply.json()["error"].startswith("bad SDP"), (
+            bad[:60],
+            reply,
+        )
     path, headers = where(conversations[2])
     assert server.request("POST", path, key=None, raw=offer.encode(), headers=headers).status == 201
 
@@ -174,16 +205,25 @@ def test_calls_at_once_are_counted_over_all_media_threads(start_server, call, tm
 def test_of_five_deletes_at_once_one_ends_the_call(server, bystander):
     with concurrent.futures.ThreadPoolExecutor(5) as pool:
         replies = list(
-            pool.map(lambda _: server.request("DELETE", f"/v1/conversation/{bystander.conversation}"), range(5))
+            pool.map(
+                lambda _: server.request("DELETE", f"/v1/conversation/{bystander.conversation}"),
+                range(5),
+            )
         )
     assert sorted(reply.status for reply in replies) == [200, 409, 409, 409, 409], replies
-    assert all(reply.json() == {"error": "Conversation has ended"} for reply in replies if reply.status == 409)
+    assert all(
+        reply.json() == {"error": "Conversation has ended"}
+        for reply in replies
+        if reply.status == 409
+    )
 
 
 def test_silent_connections_over_tcp_are_closed_and_keep_nobody_out(server, bystander):
     answer = bystander.page.evaluate("e2e.peer.remoteDescription.sdp")
     lines = [
-        line.split() for line in answer.splitlines() if line.startswith("a=candidate:") and " tcp " in line.lower()
+        line.split()
+        for line in answer.splitlines()
+        if line.startswith("a=candidate:") and " tcp " in line.lower()
     ]
     assert lines, answer
     place = (lines[0][4], int(lines[0][5]))
@@ -237,7 +277,9 @@ async def call_beside_flood(server, conversation) -> dict:
     await client.wait_for(lambda: client.received_audio, what="the agent's sound")
     port = int(
         re.search(
-            r"^a=candidate:\S+ 1 udp \d+ \S+ (\d+) typ host", client.peer.remoteDescription.sdp, re.MULTILINE | re.IGNORECASE
+            r"^a=candidate:\S+ 1 udp \d+ \S+ (\d+) typ host",
+            client.peer.remoteDescription.sdp,
+            re.MULTILINE | re.IGNORECASE,
         ).group(1)
     )
     before = await receiver_report(client, 1)
@@ -245,7 +287,8 @@ async def call_beside_flood(server, conversation) -> dict:
         *generator_command(),
         *("flood", "--to", f"127.0.0.1:{port}"),
         *("--rate", str(STRAY_RATE), "--seconds", str(FLOOD_SECONDS)),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     output, error_output = await asyncio.wait_for(flood.communicate(), 60)
     during = await receiver_report(client, 0)
@@ -262,25 +305,46 @@ async def call_beside_flood(server, conversation) -> dict:
 
 
 @pytest.mark.long("load")
-def test_a_flood_of_strays_takes_no_packet_from_a_call_of_the_same_thread(start_server, tmp_path, report):
+def test_a_flood_of_strays_takes_no_packet_from_a_call_of_the_same_thread(
+    start_server, tmp_path, report
+):
     """150,000 datagrams per second belong to no call. The same thread reads the caller's packets
     from the same socket; the server's receiver reports count them."""
-    checked = subprocess.run([binary(), "check", "--data", str(tmp_path / "check")], capture_output=True, text=True, check=False)
-    buffer = next(
-        (line for line in checked.stdout.splitlines() if "UDP receive buffer" in line), checked.stdout + checked.stderr
+    checked = subprocess.run(
+        [binary(), "check", "--data", str(tmp_path / "check")],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert re.search(r"\d+ KiB\s*$", buffer), f"this needs a receive buffer of 4 MiB: {buffer.strip()}"
-    server = start_server("flood", data=tmp_path, env={"VISAVIS_MEDIA_THREADS": "1"}).read_first_start().wait_ready()
+    buffer = next(
+        (line for line in checked.stdout.splitlines() if "UDP receive buffer" in line),
+        checked.stdout + checked.stderr,
+    )
+    assert re.search(r"\d+ KiB\s*$", buffer), (
+        f"this needs a receive buffer of 4 MiB: {buffer.strip()}"
+    )
+    server = (
+        start_server("flood", data=tmp_path, env={"VISAVIS_MEDIA_THREADS": "1"})
+        .read_first_start()
+        .wait_ready()
+    )
     before = counter(server, "visavis_datagrams_unknown")
-    found = webrtc_client.run_async(call_beside_flood(server, server.create_conversation(server.create_agent()["id"])))
+    found = webrtc_client.run_async(
+        call_beside_flood(server, server.create_conversation(server.create_agent()["id"]))
+    )
     found["read"] = counter(server, "visavis_datagrams_unknown") - before
     report.add("a call beside a flood of stray datagrams", found)
     assert not found["unreached"], found["unreached"]
     assert found["packets"] >= 0.9 * 50 * FLOOD_SECONDS, found
     lost = found["lost"] / found["packets"]
     report.check_target(
-        f"share of a call's packets lost beside {STRAY_RATE} strays a second", lost, 0.01, noise=1, server=server
+        f"share of a call's packets lost beside {STRAY_RATE} strays a second",
+        lost,
+        0.01,
+        noise=1,
+        server=server,
     )
+
 
 #: Number of hostile packets per second, and the duration in seconds.
 HOSTILE_RATE, HOSTILE_SECONDS = 1500, 10
@@ -337,8 +401,12 @@ async def send_hostile_audio(client) -> int:
     while (elapsed := clock() - started_at) < HOSTILE_SECONDS:
         while sent < elapsed * HOSTILE_RATE:
             # A third jumps ahead, as if many packets were lost. A sender's SRTP lets none go back.
-            sequence = (sequence + (int(random.integers(1, 3000)) if sent % 3 == 0 else 1)) % (1 << 16)
-            timestamp = int(random.integers(1 << 32)) if sent % 3 == 0 else (timestamp + 960) % (1 << 32)
+            sequence = (sequence + (int(random.integers(1, 3000)) if sent % 3 == 0 else 1)) % (
+                1 << 16
+            )
+            timestamp = (
+                int(random.integers(1 << 32)) if sent % 3 == 0 else (timestamp + 960) % (1 << 32)
+            )
             packet = RtpPacket(
                 payload_type=int(opus[1]),
                 sequence_number=sequence,
@@ -368,7 +436,8 @@ async def call_beside_hostile_audio(server, conversations) -> dict:
     """Runs a caller beside one that sends hostile audio. Returns what the server did in a time of
     the same length without and with that audio."""
     neighbour, hostile = [
-        await webrtc_client.WhipClient(server, conversation, video=False).join() for conversation in conversations
+        await webrtc_client.WhipClient(server, conversation, video=False).join()
+        for conversation in conversations
     ]
     for client in (neighbour, hostile):
         await client.wait_for(lambda client=client: client.received_audio, what="the agent's sound")
@@ -383,18 +452,30 @@ async def call_beside_hostile_audio(server, conversations) -> dict:
         sent = (await receiver_report(neighbour, 0))["sent"]
         await receiver_report(neighbour, 2)
         after = await receiver_report(neighbour, 2)
-        found[name] = {key: await asyncio.to_thread(counter, server, key) - value for key, value in counted.items()}
-        found[name] |= {"packets": sent - reported["sent"], "lost": after["lost"] - reported["lost"]}
+        found[name] = {
+            key: await asyncio.to_thread(counter, server, key) - value
+            for key, value in counted.items()
+        }
+        found[name] |= {
+            "packets": sent - reported["sent"],
+            "lost": after["lost"] - reported["lost"],
+        }
     await neighbour.hang_up()
     await hostile.hang_up()
     return found
 
 
 @pytest.mark.long("load")
-def test_hostile_audio_of_one_caller_takes_nothing_from_a_call_of_the_same_thread(start_server, tmp_path, report):
+def test_hostile_audio_of_one_caller_takes_nothing_from_a_call_of_the_same_thread(
+    start_server, tmp_path, report
+):
     """One caller sends malformed, expensive and alternating audio at 30 times real time. The other
     one, on the same thread, loses no packet, and no frame of either agent is late."""
-    server = start_server("hostile", data=tmp_path, env={"VISAVIS_MEDIA_THREADS": "1"}).read_first_start().wait_ready()
+    server = (
+        start_server("hostile", data=tmp_path, env={"VISAVIS_MEDIA_THREADS": "1"})
+        .read_first_start()
+        .wait_ready()
+    )
     conversations = [server.create_conversation(server.create_agent()["id"]) for _ in range(2)]
     found = webrtc_client.run_async(call_beside_hostile_audio(server, conversations))
     report.add("a call beside hostile audio", found)
@@ -402,8 +483,10 @@ def test_hostile_audio_of_one_caller_takes_nothing_from_a_call_of_the_same_threa
     assert found["hostile packets"] >= 0.5 * HOSTILE_RATE * HOSTILE_SECONDS, found
     assert during["visavis_audio_packets_rate_limited"] > 0, found
     assert during["packets"] >= 0.9 * 50 * HOSTILE_SECONDS, found
+
     def share(name):
         return during[name] / during["visavis_audio_frames"]
+
     late = share("visavis_audio_frames_late") + share("visavis_audio_frames_skipped")
     for name, value in (
         ("share of a call's packets lost beside hostile audio", during["lost"] / during["packets"]),
@@ -411,4 +494,6 @@ def test_hostile_audio_of_one_caller_takes_nothing_from_a_call_of_the_same_threa
     ):
         report.check_target(name, value, 0.01, noise=1, server=server)
     busy = during['visavis_media_busy_seconds{thread="0"}'] / HOSTILE_SECONDS
-    report.check_target("busy share of the media thread beside hostile audio", busy, 0.25, server=server)
+    report.check_target(
+        "busy share of the media thread beside hostile audio", busy, 0.25, server=server
+    )

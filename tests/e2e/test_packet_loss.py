@@ -22,9 +22,9 @@ SECONDS = int(os.environ.get("FACES_SECONDS", "60"))
 RESULTS_FILE = os.environ.get("FACES_OUT")
 SPEECH = (
     "The first room shows the old clocks, and the oldest of them was built by Thomas Tompion in "
-"sixteen seventy six. Five of its wheels are made of pear wood. "
+    "sixteen seventy six. Five of its wheels are made of pear wood. "
     "Behind the house there is a garden with apple trees, a pond and a bench, where visitors may "
-"rest before they move on to the paintings."
+    "rest before they move on to the paintings."
 )
 SENTENCE = "The oldest of them was built by Thomas Tompion in sixteen seventy six."
 #: More than 200 ms. A 60 Hz screen measures this to half of its interval.
@@ -70,11 +70,19 @@ def test_pictures_go_on_though_a_tenth_of_the_packets_is_lost(server, call, repo
     relay.intercept(page)
     relay.start()
     try:
-        conversation = server.create_conversation(server.create_agent(name="Talker", greeting="", transcripts=[])["id"])
+        conversation = server.create_conversation(
+            server.create_agent(name="Talker", greeting="", transcripts=[])["id"]
+        )
         page.open(conversation["join_link"])
         page.join()
-        initial_pli, lost, mark = page.video_stats()["pliCount"], relay.downlink_counts["lost"], page.message_count()
-        reply = server.request("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SENTENCE})
+        initial_pli, lost, mark = (
+            page.video_stats()["pliCount"],
+            relay.downlink_counts["lost"],
+            page.message_count(),
+        )
+        reply = server.request(
+            "PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SENTENCE}
+        )
         assert reply.status == 200, reply
         page.wait_for_event("agent.started_speaking", mark, timeout=60)
         page.wait_for("frames", {"more": 60}, timeout=60)
@@ -92,7 +100,9 @@ def test_pictures_go_on_though_a_tenth_of_the_packets_is_lost(server, call, repo
     }
     report.add("a face at 10% loss, one sentence", found)
     assert (
-        found["lost in speech"] > 5 and relay.downlink_counts["of the key"] > 4 and relay.uplink_counts["bursts"] > 20
+        found["lost in speech"] > 5
+        and relay.downlink_counts["of the key"] > 4
+        and relay.uplink_counts["bursts"] > 20
     ), found
     # A request storm has one request for each loss. Every key frame but the first was requested.
     assert video["pliCount"] - initial_pli <= found["lost in speech"] / 5, found
@@ -119,7 +129,12 @@ def test_the_picture_goes_on_whatever_is_lost(server, call, report, agent, loss,
         initial_pli = page.video_stats()["pliCount"]
         while page.audio_clock() < started_at + SECONDS:
             mark = page.message_count()
-            assert server.request("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SPEECH}).status == 200
+            assert (
+                server.request(
+                    "PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SPEECH}
+                ).status
+                == 200
+            )
             started = page.wait_for_event("agent.started_speaking", mark, timeout=20)
             stopped = page.wait_for_event("agent.stopped_speaking", mark, timeout=60)
             speeches.append((started["t"], stopped["t"]))
@@ -132,13 +147,18 @@ def test_the_picture_goes_on_whatever_is_lost(server, call, report, agent, loss,
             if any(start <= at and then <= end for start, end in speeches)
         ]
         # In speech the server sends a picture every 40 ms, whatever moves.
-        freezes = [(round(at, 2), round(length, 3)) for at, length in speaks if length > MAX_FRAME_INTERVAL]
+        freezes = [
+            (round(at, 2), round(length, 3)) for at, length in speaks if length > MAX_FRAME_INTERVAL
+        ]
         spoken = {at for at, _ in speaks}
         quiet = [(at, length) for at, length in late_frames(shown, relay) if at not in spoken]
-        missed = [(round(at, 2), round(length, 3)) for at, length in quiet if length > MAX_FRAME_INTERVAL]
+        missed = [
+            (round(at, 2), round(length, 3)) for at, length in quiet if length > MAX_FRAME_INTERVAL
+        ]
         video = page.video_stats()
         (formats,) = re.findall(
-            r"m=video \d+ UDP/TLS/RTP/SAVPF (.*)", page.page.evaluate("e2e.peer.remoteDescription.sdp")
+            r"m=video \d+ UDP/TLS/RTP/SAVPF (.*)",
+            page.page.evaluate("e2e.peer.remoteDescription.sdp"),
         )
         assert formats.split()[0] == str(VP8_PAYLOAD_TYPE), formats
     finally:

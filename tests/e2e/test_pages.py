@@ -10,7 +10,9 @@ FIRST_ROOM = "What do visitors see in the first room?"
 
 @pytest.fixture(scope="module")
 def make_join_link(server):
-    agent = server.create_agent(greeting="Hello, and welcome to the museum.", transcripts=[FIRST_ROOM])
+    agent = server.create_agent(
+        greeting="Hello, and welcome to the museum.", transcripts=[FIRST_ROOM]
+    )
     return lambda: server.create_conversation(agent["id"])["join_link"]
 
 
@@ -24,9 +26,9 @@ def browser_without_microphone(playwright):
 
 
 def test_without_a_microphone_one_can_still_type(make_join_link, browser_without_microphone, call):
-    page = call(browser=browser_without_microphone, width=390, height=844, options={"ownMicrophone": True}).open(
-        make_join_link()
-    )
+    page = call(
+        browser=browser_without_microphone, width=390, height=844, options={"ownMicrophone": True}
+    ).open(make_join_link())
     page.page.click("#join")
     page.page.wait_for_selector("#notice:has-text('No microphone was found')")
     page.wait_for("sound", {"after": 0})
@@ -43,7 +45,7 @@ def test_a_refused_microphone_is_explained(make_join_link, call):
     page = call(options={"ownMicrophone": True})
     page.context.add_init_script(
         "navigator.mediaDevices.getUserMedia = async () => { throw new DOMException('no', "
-"'NotAllowedError'); }"
+        "'NotAllowedError'); }"
     )
     page.open(make_join_link())
     page.page.click("#join")
@@ -89,7 +91,10 @@ def test_after_the_end_a_reload_says_so_at_once(server, make_join_link, call):
     url = make_join_link()
     page = call().open(url)
     page.join()
-    assert server.request("DELETE", f"/v1/conversation/{url.split('/join/')[1].split('#')[0]}").status == 200
+    assert (
+        server.request("DELETE", f"/v1/conversation/{url.split('/join/')[1].split('#')[0]}").status
+        == 200
+    )
     page.page.wait_for_selector("#over-title:has-text('The conversation is over')")
     page.page.reload()
     page.page.wait_for_selector("#over-title:has-text('The conversation is over')")
@@ -113,7 +118,9 @@ def test_a_network_that_comes_back_finds_the_same_call(server, make_join_link, c
     mark = page.message_count()
     page.page.evaluate("e2e.peer.close()")  # a dead network as the page sees it, without the wait
     page.page.evaluate("e2e.channel.dispatchEvent(new Event('close'))")
-    page.wait_for("message", {"type": "bot-ready", "after": mark})  # one more picture of the old connection may arrive
+    page.wait_for(
+        "message", {"type": "bot-ready", "after": mark}
+    )  # one more picture of the old connection may arrive
     page.page.evaluate("e2e.presented = 0")
     page.wait_for("frames", {"more": 1})
     assert page.page.evaluate("e2e.offers.length") > offers
@@ -160,7 +167,9 @@ def test_everything_works_by_keyboard_and_has_a_name(make_join_link, call):
 
 def test_the_page_names_the_agent_as_its_persona(server, call):
     agent = server.create_agent(
-        name="Counter 3", greeting="Hello, and welcome to the museum.", avatar={"persona_name": "Theo <b>Winter</b>"}
+        name="Counter 3",
+        greeting="Hello, and welcome to the museum.",
+        avatar={"persona_name": "Theo <b>Winter</b>"},
     )
     page = call().open(server.create_conversation(agent["id"])["join_link"])
     name = "Theo <b>Winter</b>"
@@ -209,7 +218,9 @@ FIND_MISPLACED = """() => {
 def test_nothing_overflows_at_any_size(server, call):
     """Welcome, call without captions, call with long ones, call with a notice: at the sizes of
     phones (portrait and landscape), tablets, desktops."""
-    agent = server.create_agent(avatar={"persona_name": "Bartholomew Featherstonehaugh-Cholmondeley of Marylebone"})
+    agent = server.create_agent(
+        avatar={"persona_name": "Bartholomew Featherstonehaugh-Cholmondeley of Marylebone"}
+    )
     page = call().open(server.create_conversation(agent["id"])["join_link"])
     page.page.wait_for_selector("#welcome-title:has-text('Bartholomew')")
     wrong = {}
@@ -227,7 +238,10 @@ def test_nothing_overflows_at_any_size(server, call):
     page.page.click("#devices")
     check("devices")
     page.page.keyboard.press("Escape")
-    for text in ("x" * 300, "A rather long sentence, with which somebody asks for many things at once. " * 6):
+    for text in (
+        "x" * 300,
+        "A rather long sentence, with which somebody asks for many things at once. " * 6,
+    ):
         mark = page.message_count()
         page.page.fill("#text", text)
         page.page.press("#text", "Enter")
@@ -236,9 +250,9 @@ def test_nothing_overflows_at_any_size(server, call):
     check("long captions")
     page.page.evaluate(
         "document.getElementById('notice').hidden = false; "
-"document.getElementById('notice-words').textContent = 'Your microphone works, but its "
-"sound does not reach the agent.'; const b = document.getElementById('notice-action'); "
-"b.hidden = false; b.textContent = 'Choose a device'"
+        "document.getElementById('notice-words').textContent = 'Your microphone works, but its "
+        "sound does not reach the agent.'; const b = document.getElementById('notice-action'); "
+        "b.hidden = false; b.textContent = 'Choose a device'"
     )
     check("notice")
     assert not wrong, "\n".join(f"{what}: {found}" for what, found in wrong.items())
@@ -286,7 +300,9 @@ def test_pages_have_a_strict_policy(server, path):
     reply = server.request("GET", server.demo if path == "demo" else path, key=None)
     assert reply.status == 200 and reply.headers["referrer-policy"] == "no-referrer"
     policy = reply.headers["content-security-policy"]
-    assert "default-src 'none'" in policy and "script-src 'self'" in policy and "unsafe" not in policy, policy
+    assert (
+        "default-src 'none'" in policy and "script-src 'self'" in policy and "unsafe" not in policy
+    ), policy
 
 
 def test_what_people_say_is_never_html(server, call):
@@ -307,20 +323,30 @@ def test_an_agent_that_is_not_for_embedding_has_no_embed_page(server):
     agent = server.create_agent()
     assert server.request("GET", f"/embed/{agent['id']}", key=None).status == 404
     assert server.request("POST", f"/embed/{agent['id']}", {}, key=None).status == 404
-    allowed = server.create_agent(extra={"embed": {"enabled": True, "origins": ["https://shop.example"]}})
+    allowed = server.create_agent(
+        extra={"embed": {"enabled": True, "origins": ["https://shop.example"]}}
+    )
     reply = server.request("GET", f"/embed/{allowed['id']}?username=Ada", key=None)
-    assert reply.status == 200 and "frame-ancestors https://shop.example" in reply.headers["content-security-policy"]
+    assert (
+        reply.status == 200
+        and "frame-ancestors https://shop.example" in reply.headers["content-security-policy"]
+    )
 
 
 def test_an_embedded_agent_knows_its_visitor(server, call):
     agent = server.create_agent(
-        greeting="Hello, and welcome to the museum.", extra={"embed": {"enabled": True, "origins": []}}
+        greeting="Hello, and welcome to the museum.",
+        extra={"embed": {"enabled": True, "origins": []}},
     )
-    page = call().open(f"{server.url}/embed/{agent['id']}?username=Ada&id=ada-7&context=likes%20clocks")
+    page = call().open(
+        f"{server.url}/embed/{agent['id']}?username=Ada&id=ada-7&context=likes%20clocks"
+    )
     page.join()
     page.wait_for_event("agent.started_speaking")
     rows = [
-        row for row in server.request("GET", "/v1/ext/conversation?perpage=20").json() if row["agent_id"] == agent["id"]
+        row
+        for row in server.request("GET", "/v1/ext/conversation?perpage=20").json()
+        if row["agent_id"] == agent["id"]
     ]
     assert (
         len(rows) == 1
@@ -332,6 +358,8 @@ def test_an_embedded_agent_knows_its_visitor(server, call):
     page.page.evaluate("e2e.ready")
     page.wait_for("frames", {"more": 1})
     rows = [
-        row for row in server.request("GET", "/v1/ext/conversation?perpage=20").json() if row["agent_id"] == agent["id"]
+        row
+        for row in server.request("GET", "/v1/ext/conversation?perpage=20").json()
+        if row["agent_id"] == agent["id"]
     ]
     assert len(rows) == 1, "a reload made a second conversation"

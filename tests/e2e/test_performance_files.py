@@ -25,7 +25,8 @@ def run(script, *arguments, **env):
         capture_output=True,
         text=True,
         env=os.environ | env,
-        timeout=60, check=False,
+        timeout=60,
+        check=False,
     )
 
 
@@ -54,13 +55,23 @@ def test_an_outdated_document_is_detected_and_rewritten(tmp_path):
     document.write_text((ROOT / "docs" / "performance.md").read_text())
     paths = ("--document", document, "--results", results)
     assert run(PERF_TABLE_SCRIPT, "--check", *paths).returncode == 1
-    assert run(PERF_TABLE_SCRIPT, *paths).returncode == 0 and run(PERF_TABLE_SCRIPT, "--check", *paths).returncode == 0
+    assert (
+        run(PERF_TABLE_SCRIPT, *paths).returncode == 0
+        and run(PERF_TABLE_SCRIPT, "--check", *paths).returncode == 0
+    )
     text = document.read_text()
     assert (
-        "| 1 | 12 / 35 ms |" in text and "| a step | 12 µs | 98\u202f765 |" in text and "| other | 1 ns | – |" in text
+        "| 1 | 12 / 35 ms |" in text
+        and "| a step | 12 µs | 98\u202f765 |" in text
+        and "| other | 1 ns | – |" in text
     )
-    (results / "benches.json").write_text(json.dumps({"mode": "benches", "median_ns": {"a step": 12345.6}}))
-    assert run(PERF_TABLE_SCRIPT, *paths).returncode == 0 and "| a step | 12 µs |\n" in document.read_text()
+    (results / "benches.json").write_text(
+        json.dumps({"mode": "benches", "median_ns": {"a step": 12345.6}})
+    )
+    assert (
+        run(PERF_TABLE_SCRIPT, *paths).returncode == 0
+        and "| a step | 12 µs |\n" in document.read_text()
+    )
 
 
 def write_callgrind_files(folder, counts):
@@ -69,9 +80,9 @@ def write_callgrind_files(folder, counts):
     folder.mkdir(exist_ok=True)
     for file in folder.iterdir():
         file.unlink()
-    totals = {f"Client Request: 10 x {bench}": round(10 * count) for bench, count in counts.items()} | {
-        "Program termination": 10**12
-    }
+    totals = {
+        f"Client Request: 10 x {bench}": round(10 * count) for bench, count in counts.items()
+    } | {"Program termination": 10**12}
     for number, (trigger, total) in enumerate(totals.items()):
         (folder / f"7.{number}").write_text(
             f"version: 1\ncmd: steps --bench\ndesc: Trigger: {trigger}\n\nevents: Ir\n"
@@ -120,7 +131,9 @@ def test_a_run_within_its_limits_passes(bench_results):
 
 def test_an_exceeded_limit_and_a_bench_or_limit_without_the_other_are_reported(bench_results):
     first, second, *_ = bench_results.limits
-    (bench_results.folders[first] / "estimates.json").write_text(json.dumps({"median": {"point_estimate": 1e12}}))
+    (bench_results.folders[first] / "estimates.json").write_text(
+        json.dumps({"median": {"point_estimate": 1e12}})
+    )
     (bench_results.folders[second] / "estimates.json").unlink()
     bench_results("unlisted", 1)
     result = bench_results.check()
@@ -135,10 +148,14 @@ def test_an_exceeded_limit_and_a_bench_or_limit_without_the_other_are_reported(b
 
 def test_instruction_counts_have_limits_of_their_own(bench_results):
     first, second, third, *_ = bench_results.count_limits
-    bench_results.write_counts({name: limit / 2 for name, limit in bench_results.count_limits.items()})
+    bench_results.write_counts(
+        {name: limit / 2 for name, limit in bench_results.count_limits.items()}
+    )
     result = bench_results.check()
     assert result.returncode == 0, result.stdout + result.stderr
-    assert result.stdout.count(" 50 %") == len(bench_results.limits) + len(bench_results.count_limits)
+    assert result.stdout.count(" 50 %") == len(bench_results.limits) + len(
+        bench_results.count_limits
+    )
     # A count of 1.1 times the limit fails: slack does not apply to counts.
     bench_results.write_counts(
         {
@@ -160,7 +177,9 @@ def test_instruction_counts_have_limits_of_their_own(bench_results):
 
 def test_counts_of_another_compiler_are_printed_but_not_checked(bench_results):
     first, *_ = bench_results.count_limits
-    bench_results.write_counts(bench_results.count_limits | {first: bench_results.count_limits[first] * 1.1})
+    bench_results.write_counts(
+        bench_results.count_limits | {first: bench_results.count_limits[first] * 1.1}
+    )
     bench_results.set_compiler("1.0.0")
     result = bench_results.check()
     assert (
@@ -193,7 +212,9 @@ def fake_cargo(bench_results, tmp_path):
         programs.mkdir()
         (programs / "git").symlink_to(shutil.which("git"))
         for name in ["cargo"] if counts is None else ["cargo", "valgrind"]:
-            (programs / name).write_text(f"#!{sys.executable}\n{inspect.getsource(write_callgrind_files)}{FAKE_CARGO}")
+            (programs / name).write_text(
+                f"#!{sys.executable}\n{inspect.getsource(write_callgrind_files)}{FAKE_CARGO}"
+            )
             (programs / name).chmod(0o755)
         result = run(
             BUDGETS_SCRIPT,
@@ -241,12 +262,18 @@ for bench, ns in json.loads((home / "runs.json").read_text())[len(earlier_runs)]
 def test_only_a_bench_over_its_limit_runs_again(bench_results, fake_cargo):
     first, *others = bench_results.limits
     fast = dict.fromkeys(bench_results.limits, 1)
-    result, medians, run_arguments = fake_cargo(fast | {first: 1e12}, fast | {first: 2.0, others[0]: 3.0}, {})
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert len(run_arguments) == 2 and run_arguments[0] == [] and re.fullmatch(run_arguments[1][0], first), (
-        run_arguments
+    result, medians, run_arguments = fake_cargo(
+        fast | {first: 1e12}, fast | {first: 2.0, others[0]: 3.0}, {}
     )
-    assert medians[first] == 2.0 and medians[others[0]] == 1, "a bench that did not run again keeps its time"
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert (
+        len(run_arguments) == 2
+        and run_arguments[0] == []
+        and re.fullmatch(run_arguments[1][0], first)
+    ), run_arguments
+    assert medians[first] == 2.0 and medians[others[0]] == 1, (
+        "a bench that did not run again keeps its time"
+    )
 
 
 def test_a_bench_over_its_limit_in_all_runs_fails(bench_results, fake_cargo):
@@ -254,29 +281,41 @@ def test_a_bench_over_its_limit_in_all_runs_fails(bench_results, fake_cargo):
     slow = dict.fromkeys(bench_results.limits, 1) | {first: 1e12}
     result, medians, run_arguments = fake_cargo(slow, slow, slow | {first: 1e11})
     assert result.returncode == 1, result.stdout
-    assert result.stdout.count(f"EXCEEDED  {first}: ") == 1 and len(run_arguments) == 3 and medians[first] == 1e11
+    assert (
+        result.stdout.count(f"EXCEEDED  {first}: ") == 1
+        and len(run_arguments) == 3
+        and medians[first] == 1e11
+    )
 
 
 def test_measurements_of_an_earlier_run_are_deleted(bench_results, fake_cargo):
     result, _, _ = fake_cargo({"unlisted": 1})
-    assert result.returncode == 1 and result.stdout.count("NOT RUN") == len(bench_results.limits), result.stdout
+    assert result.returncode == 1 and result.stdout.count("NOT RUN") == len(bench_results.limits), (
+        result.stdout
+    )
 
 
-def test_without_valgrind_a_message_says_that_no_instructions_are_counted(bench_results, fake_cargo):
+def test_without_valgrind_a_message_says_that_no_instructions_are_counted(
+    bench_results, fake_cargo
+):
     result, _, _ = fake_cargo(dict.fromkeys(bench_results.limits, 1))
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.count("Valgrind is not installed: no instructions are counted") == 1
     assert "instructions" not in fake_cargo.stored
 
 
-needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="instructions are counted on x86-64")
+needs_x86 = pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="instructions are counted on x86-64"
+)
 
 
 @needs_x86
 def test_with_valgrind_instructions_are_counted_and_stored(bench_results, fake_cargo):
     assert bench_results.count_limits
     bench_results.write_counts({"of an earlier run": 1})
-    result, _, run_arguments = fake_cargo(dict.fromkeys(bench_results.limits, 1), counts=bench_results.count_limits)
+    result, _, run_arguments = fake_cargo(
+        dict.fromkeys(bench_results.limits, 1), counts=bench_results.count_limits
+    )
     assert result.returncode == 0, result.stdout + result.stderr
     assert (
         len(run_arguments) == 1
@@ -288,7 +327,9 @@ def test_with_valgrind_instructions_are_counted_and_stored(bench_results, fake_c
 @needs_x86
 def test_a_run_under_valgrind_that_counts_nothing_fails(bench_results, fake_cargo):
     result, _, _ = fake_cargo(dict.fromkeys(bench_results.limits, 1), counts={})
-    assert result.returncode == 1 and result.stdout.count("NOT RUN") == len(bench_results.count_limits), result.stdout
+    assert result.returncode == 1 and result.stdout.count("NOT RUN") == len(
+        bench_results.count_limits
+    ), result.stdout
 
 
 @needs_x86
@@ -299,7 +340,8 @@ def test_an_exceeded_instruction_limit_fails_and_is_named(bench_results, fake_ca
         counts=bench_results.count_limits | {first: bench_results.count_limits[first] + 1},
     )
     assert (
-        result.returncode == 1 and result.stdout.count("EXCEEDED") == result.stdout.count(f"EXCEEDED  {first}: ") == 1
+        result.returncode == 1
+        and result.stdout.count("EXCEEDED") == result.stdout.count(f"EXCEEDED  {first}: ") == 1
     ), result.stdout
 
 
@@ -311,12 +353,17 @@ def test_counting_instructions_measures_no_time(bench_results, fake_cargo):
         what="count",
     )
     assert (
-        result.returncode == 1 and result.stdout.count("EXCEEDED") == result.stdout.count(f"EXCEEDED  {first}: ") == 1
+        result.returncode == 1
+        and result.stdout.count("EXCEEDED") == result.stdout.count(f"EXCEEDED  {first}: ") == 1
     ), result.stdout
-    assert "NOT RUN" not in result.stdout and not medians and not run_arguments, "a time was measured"
+    assert "NOT RUN" not in result.stdout and not medians and not run_arguments, (
+        "a time was measured"
+    )
 
 
 @needs_x86
 def test_without_valgrind_a_count_fails_and_names_the_package(bench_results):
-    result = run(BUDGETS_SCRIPT, "count", CRITERION_HOME=str(bench_results.rustc.parent), PATH="/nowhere")
+    result = run(
+        BUDGETS_SCRIPT, "count", CRITERION_HOME=str(bench_results.rustc.parent), PATH="/nowhere"
+    )
     assert result.returncode == 1 and "apt-get install valgrind" in result.stderr, result

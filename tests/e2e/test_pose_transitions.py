@@ -38,11 +38,18 @@ class PoseSet:
             at += length
             return file[at - length : at]
 
-        self.key_frame, self.reference_frame = take(self.manifest["key_length"]), take(self.manifest["anchor_length"])
+        self.key_frame, self.reference_frame = (
+            take(self.manifest["key_length"]),
+            take(self.manifest["anchor_length"]),
+        )
         # Every pose at every quality level, and the reference frames it needs.
-        self.frames = [take(length) for row in self.manifest["frames"] for length in row[STATE_FIELDS:]]
+        self.frames = [
+            take(length) for row in self.manifest["frames"] for length in row[STATE_FIELDS:]
+        ]
         self.needs_reference = [
-            row[0] in self.manifest["anchored"] for row in self.manifest["frames"] for _ in row[STATE_FIELDS:]
+            row[0] in self.manifest["anchored"]
+            for row in self.manifest["frames"]
+            for _ in row[STATE_FIELDS:]
         ]
         assert len(file) - at == 32, "the checksum is left"
 
@@ -67,16 +74,25 @@ def decode_alone(name, poses, frame):
 @pytest.mark.parametrize("path", POSE_SET_FILES, ids=lambda path: path.stem)
 @pytest.mark.parametrize(
     ("count", "sequences"),
-    [pytest.param(*SHORT_RUN, id="sample"), pytest.param(*LONG_RUN, id="whole", marks=pytest.mark.long("faces"))],
+    [
+        pytest.param(*SHORT_RUN, id="sample"),
+        pytest.param(*LONG_RUN, id="whole", marks=pytest.mark.long("faces")),
+    ],
 )
-def test_random_transitions_with_loss_show_what_was_encoded_in_both_decoders(path, count, sequences):
+def test_random_transitions_with_loss_show_what_was_encoded_in_both_decoders(
+    path, count, sequences
+):
     poses = PoseSet(path)
     rng = random.Random(path.stem)
     sample = rng.sample(range(len(poses.frames)), count)
     pictures = {n: decode_alone("libvpx", poses, poses.frames[n]) for n in sample}
-    assert len({picture.tobytes() for picture in pictures.values()}) > 3 * count / 4, "they are different pictures"
+    assert len({picture.tobytes() for picture in pictures.values()}) > 3 * count / 4, (
+        "they are different pictures"
+    )
     for n in sample:
-        assert np.array_equal(decode_alone("vp8", poses, poses.frames[n]), pictures[n]), f"frame {n}"
+        assert np.array_equal(decode_alone("vp8", poses, poses.frames[n]), pictures[n]), (
+            f"frame {n}"
+        )
     lost, shown = 0, 0
     for sequence in range(sequences):
         # A client joins, or requests a key frame. The reference frame follows, sometimes a while
@@ -110,7 +126,9 @@ def test_a_frame_without_what_it_depends_on_is_another_picture():
     frame alone."""
     poses = PoseSet(POSE_SET_FILES[0])
     levels = len(poses.frames) // len(poses.manifest["frames"])
-    dependent = [i for i, row in enumerate(poses.manifest["frames"]) if row[0] in poses.manifest["anchored"]]
+    dependent = [
+        i for i, row in enumerate(poses.manifest["frames"]) if row[0] in poses.manifest["anchored"]
+    ]
     frame = poses.frames[dependent[-1] * levels]
     decoder = Decoder("vp8")
     decoder(poses.key_frame)

@@ -25,7 +25,7 @@ QUESTIONS = [
 ]
 ANSWER = (
     "Visitors see a large collection of old clocks. The last train leaves at ten. People park the "
-"car behind the church on the river. "
+    "car behind the church on the river. "
     "Please take the first street on the left and walk along the river to the station."
 )
 
@@ -56,7 +56,9 @@ def ask(page):
         # together.
         while page.wait_for_event("utterance_committed", mark)["t"] < user_speech.end:
             mark = page.wait_for_event("utterance_committed", mark)["n"] + 1
-        stopped = page.wait_for_event("agent.stopped_speaking", page.wait_for_event("utterance_committed", mark)["n"])
+        stopped = page.wait_for_event(
+            "agent.stopped_speaking", page.wait_for_event("utterance_committed", mark)["n"]
+        )
         page.wait_for_silence(after=stopped["t"])
 
 
@@ -65,10 +67,17 @@ def test_the_voice_is_fit_for_these_tests():
     """Recognition on files."""
     check_word_errors(
         " ".join(QUESTIONS),
-        " ".join(speech.recognize(speech.concatenate([0.3, (question, SPEAKER), 0.3])) for question in QUESTIONS),
+        " ".join(
+            speech.recognize(speech.concatenate([0.3, (question, SPEAKER), 0.3]))
+            for question in QUESTIONS
+        ),
         max_error_rate=0.1,
     )
-    check_word_errors(ANSWER, speech.recognize(speech.concatenate([0.3, (ANSWER, SPEAKER), 0.3])), max_error_rate=0.1)
+    check_word_errors(
+        ANSWER,
+        speech.recognize(speech.concatenate([0.3, (ANSWER, SPEAKER), 0.3])),
+        max_error_rate=0.1,
+    )
 
 
 @pytest.mark.alone
@@ -82,7 +91,11 @@ def test_the_server_understands_a_user(server, call, scripted_llm):
     page = call().open(server.create_conversation(agent["id"])["join_link"])
     page.join()
     ask(page)
-    recognized = [message["content"] for message in llm_server.requests[-1]["messages"] if message["role"] == "user"]
+    recognized = [
+        message["content"]
+        for message in llm_server.requests[-1]["messages"]
+        if message["role"] == "user"
+    ]
     check_word_errors(" ".join(QUESTIONS), " ".join(recognized))
     # Two turns without an answer between them are one message of two lines.
     assert " ".join(recognized).split() == " ".join(page.event_texts("utterance_committed")).split()
@@ -100,7 +113,9 @@ def recognize_over(relay, page, server, agent) -> str:
         page.close()
     finally:
         relay.close()
-    assert relay.uplink_counts["packets"] > 500, f"the sound went another way: {relay.uplink_counts}"
+    assert relay.uplink_counts["packets"] > 500, (
+        f"the sound went another way: {relay.uplink_counts}"
+    )
     return recognized
 
 
@@ -148,13 +163,17 @@ def test_words_that_come_unevenly_are_understood(server, call, agreeing_agent, r
         pytest.param({"jitter": JITTER_RANGE, "burst": 3}, id="late, 3 at once"),
     ],
 )
-def test_no_sound_is_lost_or_moved_where_it_comes_unevenly(server, call, scripted_llm, report, line):
+def test_no_sound_is_lost_or_moved_where_it_comes_unevenly(
+    server, call, scripted_llm, report, line
+):
     """The STT gets exactly what the microphone recorded: no snippet is missing, doubled or
     moved."""
     llm_server = scripted_llm(lambda llm_request: ["I see."])
     llm = {"provider": "custom", "url": llm_server.base_url, "model": "scripted"}
     transcripts = [(question, SPEAKER) for question in QUESTIONS]
-    agent = server.create_agent(transcripts=transcripts, tap=True, llm=llm, turn={"preemptive_generation": False})
+    agent = server.create_agent(
+        transcripts=transcripts, tap=True, llm=llm, turn={"preemptive_generation": False}
+    )
     relay, page = UdpRelay(**line), call()
     relay.intercept(page)
     relay.start()
@@ -163,14 +182,19 @@ def test_no_sound_is_lost_or_moved_where_it_comes_unevenly(server, call, scripte
     for question in QUESTIONS:
         mark, before = page.message_count(), page.audio_clock()
         page.speak(question, SPEAKER)
-        stopped = page.wait_for_event("agent.stopped_speaking", page.wait_for_event("utterance_committed", mark)["n"])
+        stopped = page.wait_for_event(
+            "agent.stopped_speaking", page.wait_for_event("utterance_committed", mark)["n"]
+        )
         page.wait_for_silence(after=stopped["t"])
         sent, _ = page.recording(before, page.audio_clock())
-        snippets = audio_match.locate_snippets(audio_match.resample(sent, speech.SAMPLE_RATE), server.stt_audio(agent))
+        snippets = audio_match.locate_snippets(
+            audio_match.resample(sent, speech.SAMPLE_RATE), server.stt_audio(agent)
+        )
         offsets = [snippet.place - snippet.at for snippet in snippets]
         min_fit, moved = min(snippet.fit for snippet in snippets), max(offsets) - min(offsets)
         report.add(
-            f"sound over {line}", {"pieces": len(snippets), "min fit": round(min_fit, 3), "moved, s": round(moved, 3)}
+            f"sound over {line}",
+            {"pieces": len(snippets), "min fit": round(min_fit, 3), "moved, s": round(moved, 3)},
         )
         assert len(snippets) >= 10 and min_fit >= 0.9, (question, snippets)
         # Two spectra: the place of a snippet is exact to one.
@@ -182,27 +206,39 @@ def test_no_sound_is_lost_or_moved_where_it_comes_unevenly(server, call, scripte
 
 def check_line(relay):
     """The relay bunched and reordered the packets as requested."""
-    assert relay.uplink_counts["bursts"] >= 500 // relay.burst and relay.uplink_counts["lost"] == 0, relay.uplink_counts
+    assert (
+        relay.uplink_counts["bursts"] >= 500 // relay.burst and relay.uplink_counts["lost"] == 0
+    ), relay.uplink_counts
     # An eighth of the packets is overtaken.
-    assert not relay.jitter[1] or relay.uplink_counts["overtaken"] > relay.uplink_counts["packets"] / 20, (
-        relay.uplink_counts
-    )
+    assert (
+        not relay.jitter[1]
+        or relay.uplink_counts["overtaken"] > relay.uplink_counts["packets"] / 20
+    ), relay.uplink_counts
 
 
 @pytest.mark.long("network")
 @pytest.mark.parametrize(
     "line",
-    [pytest.param({}, id="each on time"), pytest.param({"jitter": JITTER_RANGE, "burst": 3}, id="late, 3 at once")],
+    [
+        pytest.param({}, id="each on time"),
+        pytest.param({"jitter": JITTER_RANGE, "burst": 3}, id="late, 3 at once"),
+    ],
 )
-def test_most_words_are_understood_though_a_tenth_of_their_packets_is_lost(server, call, agreeing_agent, report, line):
+def test_most_words_are_understood_though_a_tenth_of_their_packets_is_lost(
+    server, call, agreeing_agent, report, line
+):
     """No client retransmits audio. A lost packet is restored from the copy in the next one, once
     the browser knows of the loss and sends copies. If the next one is lost, too (one packet in a
     hundred), the audio is concealed."""
     relay = UdpRelay(up_loss=0.1, **line)
     recognized = recognize_over(relay, call(), server, agreeing_agent)
     wrong, count = speech.word_errors(" ".join(QUESTIONS), recognized)
-    report.add(f"words over {line}, a tenth lost", {"wrong": wrong, "of": count, **relay.uplink_counts})
-    assert 0.05 < relay.uplink_counts["lost"] / relay.uplink_counts["packets"] < 0.15, relay.uplink_counts
+    report.add(
+        f"words over {line}, a tenth lost", {"wrong": wrong, "of": count, **relay.uplink_counts}
+    )
+    assert 0.05 < relay.uplink_counts["lost"] / relay.uplink_counts["packets"] < 0.15, (
+        relay.uplink_counts
+    )
     check_word_errors(" ".join(QUESTIONS), recognized)
 
 
@@ -215,22 +251,30 @@ def test_nearly_all_of_the_sound_arrives_both_ways(server, call, scripted_llm):
     llm_server = scripted_llm(lambda llm_request: [reply])
     llm = {"provider": "custom", "url": llm_server.base_url, "model": "scripted"}
     transcripts = [(question, SPEAKER) for question in QUESTIONS]
-    agent = server.create_agent(transcripts=transcripts, tap=True, llm=llm, turn={"preemptive_generation": False})
+    agent = server.create_agent(
+        transcripts=transcripts, tap=True, llm=llm, turn={"preemptive_generation": False}
+    )
     conversation = server.create_conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()
     for question in QUESTIONS:
         mark, before = page.message_count(), page.audio_clock()
         page.speak(question, SPEAKER)
-        stopped = page.wait_for_event("agent.stopped_speaking", page.wait_for_event("utterance_committed", mark)["n"])
+        stopped = page.wait_for_event(
+            "agent.stopped_speaking", page.wait_for_event("utterance_committed", mark)["n"]
+        )
         assert stopped["payload"]["text"] == reply
         page.wait_for_silence(after=stopped["t"])
         user_audio, agent_audio = page.recording(before, page.audio_clock())
         audio_match.expect_arrival(
-            audio_match.match_stt_audio(user_audio, server.stt_audio(agent)), question, audio_match.STRICT_SHARE
+            audio_match.match_stt_audio(user_audio, server.stt_audio(agent)),
+            question,
+            audio_match.STRICT_SHARE,
         )
         audio_match.expect_arrival(
-            audio_match.match_page_audio([reply], "rms", agent_audio)[0], reply, audio_match.STRICT_SHARE
+            audio_match.match_page_audio([reply], "rms", agent_audio)[0],
+            reply,
+            audio_match.STRICT_SHARE,
         )
 
 

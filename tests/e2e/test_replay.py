@@ -15,7 +15,11 @@ from kit.webrtc_client import run_async
 def run_replay(trace, *options):
     """The printed lines, the summary, and the exit status."""
     done = subprocess.run(
-        [binary(), "replay", str(trace), *options], capture_output=True, text=True, timeout=TEST_TIMEOUT, check=False
+        [binary(), "replay", str(trace), *options],
+        capture_output=True,
+        text=True,
+        timeout=TEST_TIMEOUT,
+        check=False,
     )
     return [json.loads(line) for line in done.stdout.splitlines()], done.stderr, done.returncode
 
@@ -31,26 +35,40 @@ def wait_until_written(trace, timeout=TEST_TIMEOUT):
     wait_until(is_written, f"the end of {trace}", timeout)
 
 
-QUESTION, INTERRUPTION = "Please tell me about the garden behind the house.", "Stop please. I have another question."
+QUESTION, INTERRUPTION = (
+    "Please tell me about the garden behind the house.",
+    "Stop please. I have another question.",
+)
 
 
 def test_a_call_replays_from_its_trace(server):
     """Spoken, with an interruption: the trace also has the decisions of the VAD."""
-    agent = server.create_agent(knowledge=sample_knowledge.LONG_TEXT, greeting="Welcome.", transcripts=[QUESTION, INTERRUPTION],
-                         turn={"min_interruption_duration": 0.25}, config={"record_trace": True})
+    agent = server.create_agent(
+        knowledge=sample_knowledge.LONG_TEXT,
+        greeting="Welcome.",
+        transcripts=[QUESTION, INTERRUPTION],
+        turn={"min_interruption_duration": 0.25},
+        config={"record_trace": True},
+    )
     conversation = server.create_conversation(agent["id"])
 
     async def whole():
         client = await TypedCall(server, conversation).connect()
         await client.wait_for(client.utterances, what="the greeting")
         client.microphone.queue = speech.concatenate([(QUESTION, "slt")])
-        await client.wait_for(lambda: len(client.events("agent.started_speaking")) >= 2, what="the answer")
+        await client.wait_for(
+            lambda: len(client.events("agent.started_speaking")) >= 2, what="the answer"
+        )
         # The scripted speech-to-text treats speech right after an utterance as its rest.
         received_before = len(client.received_audio)
-        await client.wait_for(lambda: len(client.received_audio) > received_before + 50, what="a second of the answer")
+        await client.wait_for(
+            lambda: len(client.received_audio) > received_before + 50, what="a second of the answer"
+        )
         client.microphone.queue = speech.concatenate([(INTERRUPTION, "slt")])
         await client.wait_for(lambda: client.events("agent.interrupted"), what="the interruption")
-        await client.wait_for(lambda: len(client.events("utterance_committed")) >= 2, what="the turn that cut in")
+        await client.wait_for(
+            lambda: len(client.events("utterance_committed")) >= 2, what="the turn that cut in"
+        )
         await client.wait_for(lambda: len(client.utterances()) >= 3, what="the answer to it")
         await client.hang_up()
 
@@ -62,24 +80,31 @@ def test_a_call_replays_from_its_trace(server):
     wait_until_written(trace)
     assert stat.S_IMODE(trace.stat().st_mode) == 0o600
     lines, sentence, status = run_replay(trace)
-    assert status == 0 and sentence.startswith("identical: ") and sentence.count("\n") == 1, sentence
+    assert status == 0 and sentence.startswith("identical: ") and sentence.count("\n") == 1, (
+        sentence
+    )
 
     # What was said and heard, letter by letter, and the latencies of each turn.
     spoken_texts = [
-        (item["role"], item["text"]) for item in lines[-1]["history"] if item["role"] in ("user", "assistant")
+        (item["role"], item["text"])
+        for item in lines[-1]["history"]
+        if item["role"] in ("user", "assistant")
     ]
     assert spoken_texts == [(entry["role"], entry["content"]) for entry in record["transcript"]], (
         spoken_texts,
         record["transcript"],
     )
     cut = [item["text"] for item in lines[-1]["history"] if item.get("interrupted")]
-    assert cut == [m["content"] for m in record["chat_history"]["messages"] if m["interrupted"]] and cut, cut
+    assert (
+        cut == [m["content"] for m in record["chat_history"]["messages"] if m["interrupted"]]
+        and cut
+    ), cut
     assert len(turns) == len(lines[-1]["turns"]) >= 2, turns
     for recorded, replayed in zip(turns, lines[-1]["turns"], strict=True):
         for name in ("endpointing", "llm_ttft", "tts_ttfb", "voice_to_voice"):
-            assert (
-                (recorded[name] is None and replayed[name] is None) or abs(recorded[name] - replayed[name]) <= 0.0005
-            ), (name, recorded, replayed)
+            assert (recorded[name] is None and replayed[name] is None) or abs(
+                recorded[name] - replayed[name]
+            ) <= 0.0005, (name, recorded, replayed)
 
     # The reason of each decision.
     explained, sentence, status = run_replay(trace, "--explain")
@@ -124,7 +149,10 @@ def test_a_trace_holds_no_secret(server, webhooks, scripted_llm, tool):
         "POST",
         "/v1/ext/tool",
         {
-            "schema": {"name": "tickets", "parameters": {"properties": {"day": {"type": "string"}}}},
+            "schema": {
+                "name": "tickets",
+                "parameters": {"properties": {"day": {"type": "string"}}},
+            },
             "request_config": request,
         },
     )
@@ -133,10 +161,18 @@ def test_a_trace_holds_no_secret(server, webhooks, scripted_llm, tool):
         "/v1/ext/mcp",
         {
             "name": "Box",
-            "request_config": {"url": "http://127.0.0.1:1/sesame-mcp", "headers": {"X-Key": "sesame-mcp-header"}},
+            "request_config": {
+                "url": "http://127.0.0.1:1/sesame-mcp",
+                "headers": {"X-Key": "sesame-mcp-header"},
+            },
         },
     )
-    llm = {"provider": "custom", "url": scripted_llm(scripted_reply).base_url, "model": "m", "token": "sesame-token"}
+    llm = {
+        "provider": "custom",
+        "url": scripted_llm(scripted_reply).base_url,
+        "model": "m",
+        "token": "sesame-token",
+    }
     agent = typed_call.create_typed_agent(
         server,
         prompt="You are a guide. The password of the staff is sesame-prompt.",
@@ -163,10 +199,13 @@ def test_a_trace_holds_no_secret(server, webhooks, scripted_llm, tool):
     trace = server.data / "traces" / f"{conversation['id']}.jsonl"
     wait_until_written(trace)
     text = trace.read_text()
-    assert "How many tickets are left?" in text and '"Sunday"' in text, "it is the trace of this call"
+    assert "How many tickets are left?" in text and '"Sunday"' in text, (
+        "it is the trace of this call"
+    )
     for secret in secrets:
         assert secret not in text, secret
     sent = {name.lower(): value for name, value in counter.calls[0]["headers"].items()}
-    assert sent["authorization"] == "Bearer sesame-header" and "sesame-query" in counter.calls[0]["path"], (
-        "the secrets were used"
-    )
+    assert (
+        sent["authorization"] == "Bearer sesame-header"
+        and "sesame-query" in counter.calls[0]["path"]
+    ), "the secrets were used"

@@ -74,8 +74,10 @@ class ServerPair:
     def kill(self, number, conversation):
         """Kills the server that holds this call, and ends its lease, as time would."""
         self.servers[number].kill()
-        row = ("UPDATE server SET lease_until = 0 WHERE id = (SELECT server FROM conversation WHERE "
-f"id = '{conversation}')")
+        row = (
+            "UPDATE server SET lease_until = 0 WHERE id = (SELECT server FROM conversation WHERE "
+            f"id = '{conversation}')"
+        )
         self.store.execute(self.servers[0], [row])
 
 
@@ -126,9 +128,15 @@ def webhooks_of(inbox, conversation):
     """A conversation's webhooks in the order of their first arrival, once its end has arrived. An
     attempt may arrive twice."""
     inbox.wait_until(
-        lambda: any(name == "call_ended" for _, _, name, _ in inbox.events_of(conversation)), TEST_TIMEOUT, "call_ended"
+        lambda: any(name == "call_ended" for _, _, name, _ in inbox.events_of(conversation)),
+        TEST_TIMEOUT,
+        "call_ended",
     )
-    return list({id: (number, name) for number, id, name, _ in reversed(inbox.events_of(conversation))}.values())[::-1]
+    return list(
+        {
+            id: (number, name) for number, id, name, _ in reversed(inbox.events_of(conversation))
+        }.values()
+    )[::-1]
 
 
 def test_calls_on_both_lose_and_double_nothing(live_pair, webhook_log):
@@ -148,7 +156,9 @@ def test_calls_on_both_lose_and_double_nothing(live_pair, webhook_log):
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         names = [
-            pool.submit(server.request, "POST", "/v1/ext/guardrail", {"name": "Same name", "prompt": "p"})
+            pool.submit(
+                server.request, "POST", "/v1/ext/guardrail", {"name": "Same name", "prompt": "p"}
+            )
             for _ in range(20)
             for server in live_pair.servers
         ]
@@ -158,15 +168,29 @@ def test_calls_on_both_lose_and_double_nothing(live_pair, webhook_log):
     assert sorted(keys) == sorted(["same_name", *[f"same_name_{n}" for n in range(2, 41)]])
 
     for conversation in (item["id"] for item in held):
-        records = [server.wait_for(conversation, "ENDED", timeout=TEST_TIMEOUT) for server in live_pair.servers]
-        assert records[0] == records[1] and sum(entry["role"] == "user" for entry in records[0]["transcript"]) == 3
-        events = [
-            server.request("GET", f"/v1/ext/conversation/{conversation}/events").json() for server in live_pair.servers
+        records = [
+            server.wait_for(conversation, "ENDED", timeout=TEST_TIMEOUT)
+            for server in live_pair.servers
         ]
-        assert events[0] == events[1] and [event["seq"] for event in events[0]] == list(range(len(events[0])))
+        assert (
+            records[0] == records[1]
+            and sum(entry["role"] == "user" for entry in records[0]["transcript"]) == 3
+        )
+        events = [
+            server.request("GET", f"/v1/ext/conversation/{conversation}/events").json()
+            for server in live_pair.servers
+        ]
+        assert events[0] == events[1] and [event["seq"] for event in events[0]] == list(
+            range(len(events[0]))
+        )
         received = webhooks_of(webhook_log, conversation)
-        assert [number for number, _ in received] == list(range(1, len(received) + 1)), "in order, without a gap"
-        assert sum(name == "utterance_committed" for _, name in received) == 3 and received[-1][1] == "call_ended"
+        assert [number for number, _ in received] == list(range(1, len(received) + 1)), (
+            "in order, without a gap"
+        )
+        assert (
+            sum(name == "utterance_committed" for _, name in received) == 3
+            and received[-1][1] == "call_ended"
+        )
 
 
 def create_traced_agent(server, webhook_log):
@@ -189,13 +213,18 @@ def test_the_end_of_one_leaves_the_other_s_calls_alone(live_pair, webhook_log, h
     offer = sdp.make_offer().encode()
     assert (
         other.request(
-            "PUT", f"/v1/conversation/{waiting['id']}/speak", {"text": "Welcome from the other server."}
+            "PUT",
+            f"/v1/conversation/{waiting['id']}/speak",
+            {"text": "Welcome from the other server."},
         ).status
         == 200
     )
 
     async def calling():
-        client, ending_client = await TypedCall(one, held).connect(), await TypedCall(other, left).connect()
+        client, ending_client = (
+            await TypedCall(one, held).connect(),
+            await TypedCall(other, left).connect(),
+        )
         await client.ask("Where is the clock?", "first room")
         await ending_client.ask("When does the garden open?", "noon")
         # The other server rejects commands for this call, and signaling, too.
@@ -228,12 +257,14 @@ def test_the_end_of_one_leaves_the_other_s_calls_alone(live_pair, webhook_log, h
     )
     for conversation in (held["id"], left["id"]):
         received = webhooks_of(webhook_log, conversation)
-        assert [number for number, _ in received] == list(range(1, len(received) + 1)) and received[-1][
-            1
-        ] == "call_ended", received
+        assert [number for number, _ in received] == list(range(1, len(received) + 1)) and received[
+            -1
+        ][1] == "call_ended", received
 
 
-def test_a_dead_server_s_calls_are_ended_by_the_other_and_its_traces_go_when_it_is_back(live_pair, webhook_log):
+def test_a_dead_server_s_calls_are_ended_by_the_other_and_its_traces_go_when_it_is_back(
+    live_pair, webhook_log
+):
     one, other = live_pair.servers
     agent = create_traced_agent(one, webhook_log)
     dead, ended = one.create_conversation(agent), one.create_conversation(agent)
@@ -255,9 +286,15 @@ def test_a_dead_server_s_calls_are_ended_by_the_other_and_its_traces_go_when_it_
     # What was recorded stays. lifecycle.rs and crash.rs of control-api/tests/api test what survives
     # a crash.
     assert record["end_reason"] == "error" and "old clock" in json.dumps(record["transcript"])
-    assert [name for _, name in webhooks_of(webhook_log, dead["id"])] == ["utterance_committed", "call_ended"]
+    assert [name for _, name in webhooks_of(webhook_log, dead["id"])] == [
+        "utterance_committed",
+        "call_ended",
+    ]
     assert command_replies(other, dead["id"]) == [(409, None)] * 5
-    traces = [live_pair.folders[0] / "traces" / f"{conversation['id']}.jsonl" for conversation in (dead, ended)]
+    traces = [
+        live_pair.folders[0] / "traces" / f"{conversation['id']}.jsonl"
+        for conversation in (dead, ended)
+    ]
     assert all(trace.exists() for trace in traces)
     for conversation in (dead, ended):
         assert other.request("DELETE", f"/v1/ext/conversation/{conversation['id']}").status == 204
@@ -268,7 +305,9 @@ def test_a_dead_server_s_calls_are_ended_by_the_other_and_its_traces_go_when_it_
 
 def test_erasing_reaches_the_trace_on_the_other_server_s_disk(live_pair):
     one, other = live_pair.servers
-    conversation = one.create_conversation(typed_call.create_typed_agent(one, config={"record_trace": True})["id"])
+    conversation = one.create_conversation(
+        typed_call.create_typed_agent(one, config={"record_trace": True})["id"]
+    )
 
     async def calling():
         client = await TypedCall(one, conversation).connect()
@@ -305,7 +344,9 @@ def test_an_update_at_one_server_counts_at_the_other_at_once(live_pair):
     one, other = live_pair.servers
     inbox = GoneReceiver()
     try:
-        agent = typed_call.create_typed_agent(one, extra={"callback_url": inbox.url, "callback_events": ["call_ended"]})
+        agent = typed_call.create_typed_agent(
+            one, extra={"callback_url": inbox.url, "callback_events": ["call_ended"]}
+        )
 
         def ended(server):
             conversation = server.create_conversation(agent["id"])
@@ -314,9 +355,11 @@ def test_an_update_at_one_server_counts_at_the_other_at_once(live_pair):
 
         first = ended(one)
         inbox.wait_until(lambda: inbox.rejected, TEST_TIMEOUT, "the 410")
+
         # Later events must happen after the 410 is stored.
         def dead_letters():
             return one.request("GET", "/v1/ext/deadletters").json()
+
         wait_until(
             lambda: first in [dead_letter["conversation_id"] for dead_letter in dead_letters()],
             lambda: f"the dead letter\n{one.log_tail()}",
@@ -324,10 +367,17 @@ def test_an_update_at_one_server_counts_at_the_other_at_once(live_pair):
         )
         ended(other)
         inbox.recovered = True
-        assert other.request("PATCH", f"/v1/ext/agent/{agent['id']}", {"agent_name": "Mended"}).status == 200
+        assert (
+            other.request("PATCH", f"/v1/ext/agent/{agent['id']}", {"agent_name": "Mended"}).status
+            == 200
+        )
         last = ended(one)
-        inbox.wait_until(lambda: inbox.events_of(last), TEST_TIMEOUT, "the first event behind the update")
-        assert inbox.rejected == 1 and {event[0] for event in inbox.received} == {last}, inbox.received
+        inbox.wait_until(
+            lambda: inbox.events_of(last), TEST_TIMEOUT, "the first event behind the update"
+        )
+        assert inbox.rejected == 1 and {event[0] for event in inbox.received} == {last}, (
+            inbox.received
+        )
     finally:
         inbox.close()
 
@@ -341,10 +391,19 @@ def test_a_hang_up_at_the_wrong_server_is_told_to_come_again(live_pair):
         headers = {"authorization": f"Bearer {conversation['token']}"}
         place = f"/rtc/{conversation['id']}/whatever"
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, lambda: one.wait_for(conversation["id"], "IN_PROGRESS", timeout=TEST_TIMEOUT))
-        refused = await loop.run_in_executor(None, lambda: other.request("DELETE", place, key=None, headers=headers))
-        assert (refused.status, refused.json()["reason"]) == (503, "the call runs on another server"), refused
-        missing = await loop.run_in_executor(None, lambda: one.request("DELETE", place, key=None, headers=headers))
+        await loop.run_in_executor(
+            None, lambda: one.wait_for(conversation["id"], "IN_PROGRESS", timeout=TEST_TIMEOUT)
+        )
+        refused = await loop.run_in_executor(
+            None, lambda: other.request("DELETE", place, key=None, headers=headers)
+        )
+        assert (refused.status, refused.json()["reason"]) == (
+            503,
+            "the call runs on another server",
+        ), refused
+        missing = await loop.run_in_executor(
+            None, lambda: one.request("DELETE", place, key=None, headers=headers)
+        )
         assert missing.status == 404, missing
         await client.hang_up()
 

@@ -14,8 +14,10 @@ from kit.webrtc_client import WhipClient, run_async
 
 FIRST_ROOM = "What do visitors see in the first room?"
 #: Answers that do not take long.
-SHORT_ANSWERS = ("In the first room visitors see a large collection of old clocks. The garden behind the house "
-"has red roses and a small river.")
+SHORT_ANSWERS = (
+    "In the first room visitors see a large collection of old clocks. The garden behind the house "
+    "has red roses and a small river."
+)
 RTVI_BUNDLE = pathlib.Path(
     os.environ.get("VISAVIS_RTVI_BUNDLE")
     or pathlib.Path(__file__).resolve().parents[2] / ".cache" / "rtvi" / "bundle.js"
@@ -31,11 +33,15 @@ def open_rtvi_page(server, call):
 
     page_html = (pathlib.Path(__file__).parent / "rtvi" / "page.html").read_bytes()
     assert RTVI_BUNDLE.exists(), f"{RTVI_BUNDLE} is missing: scripts/test-e2e.sh makes it"
-    site = StaticSite({"/": (page_html, "text/html"), "/bundle.js": (RTVI_BUNDLE.read_bytes(), "text/javascript")})
+    site = StaticSite(
+        {"/": (page_html, "text/html"), "/bundle.js": (RTVI_BUNDLE.read_bytes(), "text/javascript")}
+    )
 
     def make(conversation):
         page = call(options={"face": "#bot"}).open(site.url + "/")
-        page.page.evaluate("([base, token]) => client.start(base, token)", [server.url, conversation["token"]])
+        page.page.evaluate(
+            "([base, token]) => client.start(base, token)", [server.url, conversation["token"]]
+        )
         return page
 
     yield make
@@ -75,14 +81,26 @@ def test_the_public_rtvi_client_talks(server, open_rtvi_page, webhooks):
     page.page.evaluate("client.pc.sendText('Tell me about the garden behind the house.')")
     page.wait_for_event("utterance_committed", mark)
     page.wait_for_event("agent.started_speaking", mark)
-    assert page.page.evaluate("client.pc.sendClientRequest('interrupt').then(() => 'answered')") == "answered"
+    assert (
+        page.page.evaluate("client.pc.sendClientRequest('interrupt').then(() => 'answered')")
+        == "answered"
+    )
     page.wait_for_event("agent.stopped_speaking", mark)
     assert (
-        page.page.evaluate("client.pc.sendClientRequest('no-such-thing').then(() => 'answered', () => 'refused')")
+        page.page.evaluate(
+            "client.pc.sendClientRequest('no-such-thing').then(() => 'answered', () => 'refused')"
+        )
         == "refused"
     )
     names = page.page.evaluate("client.log.map((entry) => entry.name)")
-    for name in ("connected", "botReady", "userTranscript", "botStartedSpeaking", "botStoppedSpeaking", "trackStarted"):
+    for name in (
+        "connected",
+        "botReady",
+        "userTranscript",
+        "botStartedSpeaking",
+        "botStoppedSpeaking",
+        "trackStarted",
+    ):
         assert name in names, f"{name} is missing in {names}"
     page.page.evaluate("client.pc.disconnectBot()")
     page.page.wait_for_function("client.log.some((entry) => entry.name === 'disconnected')")
@@ -108,7 +126,11 @@ def test_foreign_origins_may_call_the_rtvi_endpoint(server):
     allowed = reply.headers["access-control-allow-headers"].lower()
     assert "authorization" in allowed and "content-type" in allowed
     refused = server.request(
-        "POST", "/api/offer", {"sdp": "x", "type": "offer"}, key=None, headers={"origin": "https://shop.example"}
+        "POST",
+        "/api/offer",
+        {"sdp": "x", "type": "offer"},
+        key=None,
+        headers={"origin": "https://shop.example"},
     )
     assert refused.status == 401 and refused.headers["access-control-allow-origin"], refused
 
@@ -120,13 +142,17 @@ def test_an_independent_stack_talks_at_the_whip_endpoint(server, webhooks):
     # A long question has many pieces to compare. A sender in Python without CPU time loses some of
     # them.
     question = (
-        ("Who is the night guard that walks through the rooms of the museum when all the "
-"visitors have gone home?"),
+        (
+            "Who is the night guard that walks through the rooms of the museum when all the "
+            "visitors have gone home?"
+        ),
         "rms",
     )
     agent = server.create_agent(
-        knowledge=("The night guard that walks through the rooms of the museum when all the visitors "
-"have gone home is called Robert."),
+        knowledge=(
+            "The night guard that walks through the rooms of the museum when all the visitors "
+            "have gone home is called Robert."
+        ),
         hooks=webhooks,
         transcripts=[question],
         tap=True,
@@ -138,13 +164,19 @@ def test_an_independent_stack_talks_at_the_whip_endpoint(server, webhooks):
         await client.wait_for(lambda: client.video_frames, what="a picture")
         await client.wait_for(lambda: client.find_message("bot-ready"), what="bot-ready")
         client.microphone.queue = speech.concatenate([question])
-        await client.wait_for(lambda: client.find_message(event="agent.stopped_speaking"), what="the answer")
+        await client.wait_for(
+            lambda: client.find_message(event="agent.stopped_speaking"), what="the answer"
+        )
         answer = client.find_message(event="agent.stopped_speaking")["data"]["event"]
         text = answer.get("event", answer)["payload"]["text"]
         assert "Robert" in text
-        arrival = audio_match.match_page_audio([text], "rms", np.concatenate(client.received_audio))[0]
+        arrival = audio_match.match_page_audio(
+            [text], "rms", np.concatenate(client.received_audio)
+        )[0]
         audio_match.expect_arrival(arrival, "the answer")
-        arrival = audio_match.match_stt_audio(speech.concatenate([question]), server.stt_audio(agent))
+        arrival = audio_match.match_stt_audio(
+            speech.concatenate([question]), server.stt_audio(agent)
+        )
         audio_match.expect_arrival(arrival, "the question")
         assert client.video_frames[0] == (512, 512)
         trickle = await asyncio.to_thread(

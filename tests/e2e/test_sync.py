@@ -59,7 +59,10 @@ SENTENCE = "Maybe Bob put the big map by the pump where my mother made a pot of 
 def speak_text(server, page, conversation, text):
     """Makes the agent speak a text; returns when the speech began."""
     started_at, mark = page.audio_clock(), page.message_count()
-    assert server.request("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": text}).status == 200
+    assert (
+        server.request("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": text}).status
+        == 200
+    )
     page.wait_for_event("agent.started_speaking", mark, timeout=20)
     stopped = page.wait_for_event("agent.stopped_speaking", mark, timeout=30)
     # The silence with which flite begins may be skipped.
@@ -73,7 +76,11 @@ def speak_text(server, page, conversation, text):
 @pytest.fixture(scope="module")
 def flash_server(start_server):
     """A server with the avatar that flashes."""
-    return start_server("flash", env={"VISAVIS_AVATARS_DIR": str(FLASH_AVATAR_FOLDER)}).read_first_start().wait_ready()
+    return (
+        start_server("flash", env={"VISAVIS_AVATARS_DIR": str(FLASH_AVATAR_FOLDER)})
+        .read_first_start()
+        .wait_ready()
+    )
 
 
 @pytest.fixture
@@ -104,7 +111,12 @@ def measure_mouth(server, page, conversation, text, open_mouth):
     inside = (times > start - 1) & (times < start + lips.STEP_SECONDS * len(jaw) + 1)
     still = np.zeros(int(0.5 / lips.STEP_SECONDS))
     jaw = np.concatenate([still, jaw, still])
-    return times[inside], open_mouth(luma[inside]), start - 0.5 + lips.STEP_SECONDS * (np.arange(len(jaw)) + 0.5), jaw
+    return (
+        times[inside],
+        open_mouth(luma[inside]),
+        start - 0.5 + lips.STEP_SECONDS * (np.arange(len(jaw)) + 0.5),
+        jaw,
+    )
 
 
 def mouth_brightness(luma):
@@ -138,7 +150,9 @@ def test_lips_and_sound_of_a_person(server, call, report, measurement_offset):
         later = ends + 1 - min(times[0], at[0])
         parts.append((times - measurement_offset + later, shown, at + later, jaw))
         ends = max(times[-1], at[-1]) + later
-    shift, fit = lips.best_offset(*(np.concatenate(series) for series in zip(*parts, strict=True)), reach=0.25)
+    shift, fit = lips.best_offset(
+        *(np.concatenate(series) for series in zip(*parts, strict=True)), reach=0.25
+    )
     report.add("lips and sound of a person", {"shift": float(shift), "fit": float(fit)})
     assert fit > 0.4 and abs(shift) <= MAX_MEAN_OFFSET, (shift, fit)
 
@@ -146,7 +160,9 @@ def test_lips_and_sound_of_a_person(server, call, report, measurement_offset):
 def test_lips_and_sound_have_one_clock(flash_server, report):
     """What the server sends, by its own timestamps. The load of the machine changes no figure."""
     conversation = flash_server.create_conversation(
-        flash_server.create_agent(greeting="", voice=VOICE, avatar={"avatar_key_id": "flash"}, transcripts=[])["id"]
+        flash_server.create_agent(
+            greeting="", voice=VOICE, avatar={"avatar_key_id": "flash"}, transcripts=[]
+        )["id"]
     )
 
     async def talk():
@@ -155,11 +171,18 @@ def test_lips_and_sound_have_one_clock(flash_server, report):
         await client.join()
         await client.wait_for(lambda: client.find_message("bot-ready"), 60, "bot-ready")
         speak = await asyncio.to_thread(
-            flash_server.request, "PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": SENTENCE}
+            flash_server.request,
+            "PUT",
+            f"/v1/conversation/{conversation['id']}/speak",
+            {"text": SENTENCE},
         )
         assert speak.status == 200, speak
-        await client.wait_for(lambda: client.find_message(event="agent.stopped_speaking"), 60, "the end of the text")
-        await client.wait_for(lambda: audio_track.reports and video_track.reports, 60, "sender reports")
+        await client.wait_for(
+            lambda: client.find_message(event="agent.stopped_speaking"), 60, "the end of the text"
+        )
+        await client.wait_for(
+            lambda: audio_track.reports and video_track.reports, 60, "sender reports"
+        )
         await client.hang_up()
         return audio_track, video_track
 
@@ -172,10 +195,15 @@ def test_lips_and_sound_have_one_clock(flash_server, report):
     jaw = lips.jaw_opening(SENTENCE, VOICE)
     steps, spoken_at = steps[steps < len(jaw)], spoken_at[steps < len(jaw)]
     # A picture counts where a segment that was found is spoken.
-    inside = np.array([np.abs(spoken_at - at).min(initial=np.inf) < lips.STEP_SECONDS for at in times])
+    inside = np.array(
+        [np.abs(spoken_at - at).min(initial=np.inf) < lips.STEP_SECONDS for at in times]
+    )
     assert share >= 0.5 and inside.sum() > 40, (share, int(inside.sum()))
     late, fit = lips.jaw_offset(
-        times[inside], mouth_brightness(luma[inside] * 255), spoken_at + lips.STEP_SECONDS / 2, jaw[steps]
+        times[inside],
+        mouth_brightness(luma[inside] * 255),
+        spoken_at + lips.STEP_SECONDS / 2,
+        jaw[steps],
     )
     found = {
         "late": late,
@@ -206,13 +234,27 @@ def test_an_avatar_flashes_with_the_sound(flash_call, report, measurement_offset
     bright = mouth_brightness(luma) > HALF_OPEN_BRIGHTNESS
     # A picture stays until the next one. The mouth is shut before the first.
     before = [False, *bright[:-1]]
-    edges = [[at for at, now, then in zip(times, bright, before, strict=True) if now == to and then != to] for to in (True, False)]
+    edges = [
+        [
+            at
+            for at, now, then in zip(times, bright, before, strict=True)
+            if now == to and then != to
+        ]
+        for to in (True, False)
+    ]
     spoken = lips.flite_phones(text.strip(), VOICE)
-    vowels = [(begins + before, begins + end) for (_, before), (name, end) in itertools.pairwise(spoken) if name == "aa"]
+    vowels = [
+        (begins + before, begins + end)
+        for (_, before), (name, end) in itertools.pairwise(spoken)
+        if name == "aa"
+    ]
     assert len(vowels) == 12
     # The nearest edge.
     found = [
-        [min((edge - at for edge in every), key=abs) - measurement_offset for every, at in zip(edges, vowel, strict=True)]
+        [
+            min((edge - at for edge in every), key=abs) - measurement_offset
+            for every, at in zip(edges, vowel, strict=True)
+        ]
         for vowel in vowels
     ]
     middles = [(on + off) / 2 for on, off in found]
@@ -225,4 +267,7 @@ def test_an_avatar_flashes_with_the_sound(flash_call, report, measurement_offset
     )
     # Lips that shut for the next phone are 20 ms early in the middle, and the offset of the loop is
     # known to 20 ms.
-    assert abs(statistics.mean(middles)) <= MAX_MEAN_OFFSET + 0.02 and statistics.pstdev(middles) <= 0.02, found
+    assert (
+        abs(statistics.mean(middles)) <= MAX_MEAN_OFFSET + 0.02
+        and statistics.pstdev(middles) <= 0.02
+    ), found

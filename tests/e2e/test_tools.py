@@ -24,7 +24,12 @@ class TicketServer(MockServer):
     def handle(self, request, body):
         with self.changed:
             self.calls.append(
-                {"method": request.command, "path": request.path, "body": body, "headers": dict(request.headers)}
+                {
+                    "method": request.command,
+                    "path": request.path,
+                    "body": body,
+                    "headers": dict(request.headers),
+                }
             )
             self.changed.notify_all()
         if self.release:
@@ -62,10 +67,19 @@ ARGUMENTS = {"room": "blue room/2", "day": "Sun & Mon", "note": "für zwei"}
 
 
 def create_tool(
-    server, ticket_server, method="GET", path="/rooms/{room}/tickets?day={day}", messages=MESSAGES, type="tool.api"
+    server,
+    ticket_server,
+    method="GET",
+    path="/rooms/{room}/tickets?day={day}",
+    messages=MESSAGES,
+    type="tool.api",
 ):
     request = (
-        {"method": method, "url": ticket_server.url + path, "headers": {"X-Counter-Key": "sesame-sesame"}}
+        {
+            "method": method,
+            "url": ticket_server.url + path,
+            "headers": {"X-Counter-Key": "sesame-sesame"},
+        }
         if ticket_server
         else {}
     )
@@ -76,7 +90,9 @@ def create_tool(
         "parameters": PARAMETERS,
     }
     created = server.request(
-        "POST", "/v1/ext/tool", {"type": type, "schema": schema, "request_config": request, "event_messages": messages}
+        "POST",
+        "/v1/ext/tool",
+        {"type": type, "schema": schema, "request_config": request, "event_messages": messages},
     )
     assert created.status == 201, created
     return created.json()["id"]
@@ -103,7 +119,9 @@ def scripted_reply(llm_request):
 
 
 def create_agent_with_tools(server, llm_server, *tools):
-    return typed_call.create_typed_agent(server, llm_server=llm_server, config={"expose_tools": True}, tools=tools)
+    return typed_call.create_typed_agent(
+        server, llm_server=llm_server, config={"expose_tools": True}, tools=tools
+    )
 
 
 def test_a_get_fills_the_address_and_success_is_told(server, scripted_llm, ticket_server):
@@ -122,28 +140,41 @@ def test_a_get_fills_the_address_and_success_is_told(server, scripted_llm, ticke
         ), spoken_text
         assert "longer" not in spoken_text and "did not work" not in spoken_text
 
-    typed_call.run_call(server, create_agent_with_tools(server, llm_server, create_tool(server, ticket_server)), work)
+    typed_call.run_call(
+        server,
+        create_agent_with_tools(server, llm_server, create_tool(server, ticket_server)),
+        work,
+    )
     (request,) = ticket_server.calls
     path, query = request["path"].split("?")
     assert request["method"] == "GET" and path == "/rooms/blue%20room%2F2/tickets"
     assert urllib.parse.parse_qs(query) == {"day": ["Sun & Mon"], "note": ["für zwei"]}
     assert (
-        request["headers"]["x-counter-key" if "x-counter-key" in request["headers"] else "X-Counter-Key"]
+        request["headers"][
+            "x-counter-key" if "x-counter-key" in request["headers"] else "X-Counter-Key"
+        ]
         == "sesame-sesame"
     )
     assert "sesame-sesame" not in json.dumps(llm_server.requests), "the model gets no secrets"
 
 
 def test_a_post_sends_the_rest_as_json_and_a_refusal_is_told(server, scripted_llm, ticket_server):
-    ticket_server.status, ticket_server.body = 503, {"error": "closed on Mondays, and sesame-sesame is the key"}
+    ticket_server.status, ticket_server.body = (
+        503,
+        {"error": "closed on Mondays, and sesame-sesame is the key"},
+    )
     llm_server = scripted_llm(scripted_reply)
 
     async def work(client):
         await client.ask("How many tickets are left?", "Nobody can tell.")
         spoken_text = " ".join(client.utterances())
-        assert "That did not work." in spoken_text and "I have found it." not in spoken_text, spoken_text
+        assert "That did not work." in spoken_text and "I have found it." not in spoken_text, (
+            spoken_text
+        )
         result = json.dumps(client.events("tool_call")[0]["result"])
-        assert "503" in result and "closed on Mondays" in result and "sesame-sesame" not in result, result
+        assert (
+            "503" in result and "closed on Mondays" in result and "sesame-sesame" not in result
+        ), result
         await client.ask("Are you still here?", "I am still here.")
 
     typed_call.run_call(
@@ -169,13 +200,20 @@ def test_a_late_tool_is_apologised_for(server, scripted_llm, ticket_server):
         ticket_server.release.set()
         await client.wait_for_utterance("There are 12 left.")
         spoken_text = " ".join(client.utterances())
-        messages = ("Let me look.", "It takes a little longer.", "I have found it.", "There are 12 left.")
+        messages = (
+            "Let me look.",
+            "It takes a little longer.",
+            "I have found it.",
+            "There are 12 left.",
+        )
         order = [spoken_text.index(words) for words in messages]
         assert order == sorted(order) and spoken_text.count("longer") == 1, spoken_text
 
     typed_call.run_call(
         server,
-        create_agent_with_tools(server, llm_server, create_tool(server, ticket_server, messages=DELAYED_MESSAGES)),
+        create_agent_with_tools(
+            server, llm_server, create_tool(server, ticket_server, messages=DELAYED_MESSAGES)
+        ),
         work,
     )
 
@@ -190,7 +228,12 @@ def test_a_tool_that_never_answers_fails(server, scripted_llm, ticket_server):
         client.send_typed("How many tickets are left?")
         await client.wait_for_utterance("Nobody can tell.")
         spoken_text = " ".join(client.utterances())
-        messages = ("Let me look.", "It takes a little longer.", "That did not work.", "Nobody can tell.")
+        messages = (
+            "Let me look.",
+            "It takes a little longer.",
+            "That did not work.",
+            "Nobody can tell.",
+        )
         order = [spoken_text.index(words) for words in messages]
         assert order == sorted(order), spoken_text
         assert "time" in json.dumps(client.events("tool_call")[0]["result"])
@@ -198,7 +241,9 @@ def test_a_tool_that_never_answers_fails(server, scripted_llm, ticket_server):
 
     typed_call.run_call(
         server,
-        create_agent_with_tools(server, llm_server, create_tool(server, ticket_server, messages=DELAYED_MESSAGES)),
+        create_agent_with_tools(
+            server, llm_server, create_tool(server, ticket_server, messages=DELAYED_MESSAGES)
+        ),
         work,
     )
     assert len(ticket_server.calls) == 1
@@ -210,10 +255,14 @@ def test_a_tool_of_the_client_runs_there(server, scripted_llm):
     async def work(client):
         client.send_typed("How many tickets are left?")
         call_message = await client.wait_for(
-            lambda: client.find_message("llm-function-call-in-progress"), what="the call of the tool"
+            lambda: client.find_message("llm-function-call-in-progress"),
+            what="the call of the tool",
         )
         call_message = call_message["data"]
-        assert (call_message["function_name"], call_message["arguments"]) == ("tickets_left", ARGUMENTS)
+        assert (call_message["function_name"], call_message["arguments"]) == (
+            "tickets_left",
+            ARGUMENTS,
+        )
         answer = {
             "function_name": call_message["function_name"],
             "tool_call_id": call_message["tool_call_id"],
@@ -231,7 +280,9 @@ def test_a_tool_of_the_client_runs_there(server, scripted_llm):
         await client.wait_for(lambda: client.find_message("error-response"), what="the refusal")
 
     typed_call.run_call(
-        server, create_agent_with_tools(server, llm_server, create_tool(server, None, type="tool.client")), work
+        server,
+        create_agent_with_tools(server, llm_server, create_tool(server, None, type="tool.client")),
+        work,
     )
 
 

@@ -34,7 +34,9 @@ class AgentReply:
 
     def text(self) -> str:
         """What the user heard, as the server reports it."""
-        return next(event for event in self.events if event["name"] == "agent.stopped_speaking")["payload"]["text"]
+        return next(event for event in self.events if event["name"] == "agent.stopped_speaking")[
+            "payload"
+        ]["text"]
 
 
 @pytest.fixture
@@ -52,15 +54,21 @@ def interrupted_reply(server, call):
         page = call(options={"packets": True}).open(conversation["join_link"])
         page.join()
         mark, started_at = page.message_count(), page.audio_clock()
-        reply = server.request("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": text})
+        reply = server.request(
+            "PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": text}
+        )
         assert reply.status == 200, reply
         if wav:
             page.page.evaluate("(wav) => e2e.speakOver(wav, 1.0, 60_000)", wav)
             page.wait_for_message("user-stopped-speaking", mark)
-        page.wait_for_silence(lasting=0.8, after=page.wait_for_event("agent.stopped_speaking", mark)["t"])
+        page.wait_for_silence(
+            lasting=0.8, after=page.wait_for_event("agent.stopped_speaking", mark)["t"]
+        )
         _, agent_sound = page.rtp_audio(started_at, page.audio_clock())
         messages = page.page.evaluate(f"e2e.messages.slice({mark}).filter((m) => m.data?.event)")
-        return analyze_reply(agent_sound, [m["data"]["event"].get("event") or m["data"]["event"] for m in messages])
+        return analyze_reply(
+            agent_sound, [m["data"]["event"].get("event") or m["data"]["event"] for m in messages]
+        )
 
     return make
 
@@ -75,7 +83,9 @@ def analyze_reply(recording: np.ndarray, events: list[dict]) -> AgentReply:
     ]
     gains = np.array([snippet.gain for snippet in found])
     late = np.diff([snippet.place - snippet.at for snippet in found]) if found else np.zeros(0)
-    return AgentReply(audio_match.match(reference, received), gains / np.median(gains), late, events)
+    return AgentReply(
+        audio_match.match(reference, received), gains / np.median(gains), late, events
+    )
 
 
 def test_a_short_sound_lets_the_agent_go_on(interrupted_reply):
@@ -97,7 +107,9 @@ def test_a_short_sound_makes_the_agent_quieter(interrupted_reply):
 
 
 def test_okay_lets_the_agent_go_on(interrupted_reply):
-    okay = interrupted_reply(speech.speak_wav("Okay.", "rms")[0], {"transcript": "Okay.", "sound_s": 0.4})
+    okay = interrupted_reply(
+        speech.speak_wav("Okay.", "rms")[0], {"transcript": "Okay.", "sound_s": 0.4}
+    )
     assert okay.text() == TEXT and "agent.interrupted" not in okay.names(), okay.events
     audio_match.expect_arrival(okay.arrival, "the text")
 
@@ -105,13 +117,19 @@ def test_okay_lets_the_agent_go_on(interrupted_reply):
 def test_stop_stops_the_agent(interrupted_reply):
     # Long enough for a page without CPU time to say it before the end.
     text = " ".join([TEXT] * 4)
-    stop = interrupted_reply(speech.speak_wav("Stop.", "rms")[0], {"transcript": "Stop.", "sound_s": 0.4}, text)
+    stop = interrupted_reply(
+        speech.speak_wav("Stop.", "rms")[0], {"transcript": "Stop.", "sound_s": 0.4}, text
+    )
     assert "agent.interrupted" in stop.names(), stop.events
-    assert text.startswith(stop.text().rstrip(" .")) and 1 <= len(stop.text().split()) < len(text.split()), stop.text()
+    assert text.startswith(stop.text().rstrip(" .")) and 1 <= len(stop.text().split()) < len(
+        text.split()
+    ), stop.text()
 
 
 @pytest.mark.long("network")
-def test_a_longer_sound_without_words_holds_the_agent_and_it_goes_on_where_it_was(interrupted_reply):
+def test_a_longer_sound_without_words_holds_the_agent_and_it_goes_on_where_it_was(
+    interrupted_reply,
+):
     """As above, a sound in one burst is a short one. engine/tests/media_thread.rs tests it in
     virtual time (`a_false_interruption_resumes_at_the_sample_it_was_held_at`)."""
     long = interrupted_reply(filler_sound(*LONG_SOUND), {"sound_s": 1.5})

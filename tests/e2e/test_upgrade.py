@@ -25,7 +25,9 @@ def restore(folder):
         shutil.copy(key, folder / key.name)
         (folder / key.name).chmod(stat.S_IRUSR | stat.S_IWUSR)
     (folder / "traces").mkdir()
-    shutil.copy(PREVIOUS / "trace.jsonl", folder / "traces" / f"{stored['ids']['conversation']}.jsonl")
+    shutil.copy(
+        PREVIOUS / "trace.jsonl", folder / "traces" / f"{stored['ids']['conversation']}.jsonl"
+    )
     return stored
 
 
@@ -41,7 +43,11 @@ def test_a_data_folder_of_the_previous_release_is_read(start_server, tmp_path):
 
     # The agent, its secrets and its knowledge are in use, too.
     record = typed_call.run_call(server, {"id": stored["ids"]["agent"]}, ask)
-    assert [entry["role"] for entry in record["transcript"]] == ["assistant", "user", "assistant"], record
+    assert [entry["role"] for entry in record["transcript"]] == [
+        "assistant",
+        "user",
+        "assistant",
+    ], record
     assert "nine" in record["transcript"][2]["content"], record["transcript"]
 
 
@@ -52,6 +58,10 @@ async def ask(client):
 
 def test_a_trace_of_the_previous_release_is_replayed():
     run = subprocess.run(
-        [binary(), "replay", str(PREVIOUS / "trace.jsonl")], capture_output=True, text=True, timeout=60, check=False
+        [binary(), "replay", str(PREVIOUS / "trace.jsonl")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert run.returncode == 0 and run.stderr.startswith("identical: "), run.stderr

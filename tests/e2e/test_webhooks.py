@@ -38,7 +38,9 @@ class RawReceiver(MockServer):
         self.reply(request, 204)
 
     def first_requests(self, n):
-        return self.wait_until(lambda: self.received[n - 1] if len(self.received) >= n else None, 60, f"webhook {n}")
+        return self.wait_until(
+            lambda: self.received[n - 1] if len(self.received) >= n else None, 60, f"webhook {n}"
+        )
 
 
 def test_the_official_library_verifies_signatures(server):
@@ -53,14 +55,19 @@ def test_the_official_library_verifies_signatures(server):
 
     conversation, body, headers = end_conversation(1)
     value = Webhook(agent["webhook_secret"]).verify(body, headers)
-    assert value["conversation_id"] == conversation["id"] and value["event"] == {"name": "call_ended", "payload": {}}
+    assert value["conversation_id"] == conversation["id"] and value["event"] == {
+        "name": "call_ended",
+        "payload": {},
+    }
     for secret, changed in [
         ("whsec_" + "A" * 32, body),
         (agent["webhook_secret"], body.replace(b"call_ended", b"call_begun")),
     ]:
         with pytest.raises(WebhookVerificationError):
             Webhook(secret).verify(changed, headers)
-    renewed = server.request("POST", f"/v1/ext/agent/{agent['id']}/webhook-secret").json()["webhook_secret"]
+    renewed = server.request("POST", f"/v1/ext/agent/{agent['id']}/webhook-secret").json()[
+        "webhook_secret"
+    ]
     _, body, headers = end_conversation(2)
     Webhook(renewed).verify(body, headers)
     with pytest.raises(WebhookVerificationError):
@@ -78,7 +85,10 @@ REJECTED_SHARE = 0.3
 def failing_receiver(share):
     program = pathlib.Path(__file__).parent / "kit" / "webhook_receiver.py"
     process = subprocess.Popen(
-        [sys.executable, str(program), str(share)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, str(program), str(share)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         yield process, f"http://127.0.0.1:{process.stdout.readline().strip()}/"
@@ -91,10 +101,16 @@ def fill_outbox(data, agent, url, count, conversations, due):
     """Writes the events of several conversations, as a stopped server leaves them. `due(n)` is the
     earliest time of the n-th, in Unix seconds."""
     with contextlib.closing(sqlite3.connect(data / "visavis.db")) as store, store:
-        (workspace,) = store.execute("SELECT workspace FROM agent WHERE id = ?", (agent,)).fetchone()
+        (workspace,) = store.execute(
+            "SELECT workspace FROM agent WHERE id = ?", (agent,)
+        ).fetchone()
         own = (data / "server.id").read_text().strip()
         for n in range(count):
-            conversation, sequence, at = n % conversations, n // conversations + 1, int(due(n) * 1e6)
+            conversation, sequence, at = (
+                n % conversations,
+                n // conversations + 1,
+                int(due(n) * 1e6),
+            )
             body = json.dumps(
                 {
                     "timestamp": at / 1e6,
@@ -104,9 +120,11 @@ def fill_outbox(data, agent, url, count, conversations, due):
                 }
             )
             store.execute(
-                ("INSERT INTO delivery (id, workspace, conversation, agent, sequence, event, "
-"url, body, state, next_try, created_at, server) VALUES "
-"(?,?,?,?,?,?,?,?,'pending',?,?,?)"),
+                (
+                    "INSERT INTO delivery (id, workspace, conversation, agent, sequence, event, "
+                    "url, body, state, next_try, created_at, server) VALUES "
+                    "(?,?,?,?,?,?,?,?,'pending',?,?,?)"
+                ),
                 (
                     f"msg_{n}",
                     workspace,
@@ -197,7 +215,11 @@ async def record_arrivals(server, conversation, begin, end):
     receiver._handle_rtp_packet = record_arrival
     await client.wait_for(lambda: client.find_message("bot-ready"), what="bot-ready")
     await client.wait_for(lambda: time.time() >= end, timeout=60, what="the last webhook")
-    lost = [stat.packetsLost for stat in (await receiver.getStats()).values() if stat.type == "inbound-rtp"]
+    lost = [
+        stat.packetsLost
+        for stat in (await receiver.getStats()).values()
+        if stat.type == "inbound-rtp"
+    ]
     await client.hang_up()
     return [t for t in arrived if t < begin], [t for t in arrived if begin <= t <= end], sum(lost)
 
@@ -218,10 +240,12 @@ def test_ten_thousand_webhooks_beside_a_call(start_server, tmp_path, report):
         server.key = key
         server.wait_ready()
         others = {"done": 0, "dead": 0, "dropped": 0, "unreadable": 0}
-        assert delivery_states(server) == {"pending": count, **others} and time.time() < begin - 3, (
-            "the call begins before the first of them"
+        assert (
+            delivery_states(server) == {"pending": count, **others} and time.time() < begin - 3
+        ), "the call begins before the first of them"
+        before, during, lost = run_async(
+            record_arrivals(server, server.create_conversation(agent), begin, end)
         )
-        before, during, lost = run_async(record_arrivals(server, server.create_conversation(agent), begin, end))
         found, received = wait_delivered(server, process, 60)
     check_deliveries(found, received, count, conversations)
     quiet, busy = percentiles(arrival_gaps(before)), percentiles(arrival_gaps(during))

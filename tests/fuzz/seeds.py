@@ -74,8 +74,10 @@ def handshake(
     kind: int, body: bytes, total: int | None = None, offset: int = 0, length: int | None = None
 ) -> bytes:
     """A fragment of a DTLS handshake message."""
+
     def uint24(n):
         return n.to_bytes(3, "big")
+
     total = len(body) if total is None else total
     length = len(body) if length is None else length
     header = bytes([kind]) + uint24(total) + bytes(2) + uint24(offset) + uint24(length)

@@ -2,10 +2,14 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { ConnectionFailedError, RejectedError } from "../../control-api/src/web/pages/call-client.js";
+import {
+  ConnectionFailedError,
+  RejectedError,
+} from "../../control-api/src/web/pages/call-client.js";
 import { callErrorText } from "../../control-api/src/web/pages/texts.js";
 
-const text = (status, reason, retryAfter) => callErrorText(new RejectedError(status, { error: "x", reason }, retryAfter)).text;
+const text = (status, reason, retryAfter) =>
+  callErrorText(new RejectedError(status, { error: "x", reason }, retryAfter)).text;
 
 test("each rejection has its own words", () => {
   const all = [400, 401, 403, 404, 406, 408, 409, 421, 429, 500, 503].map((status) => text(status));
@@ -26,7 +30,10 @@ test("a full server, a busy one and one that is not ready have different words",
 
 test("a limit of the workspace is not blamed on the visitor", () => {
   const limit = new RejectedError(429, { error: "Workspace limit reached", details: [] }, 7200);
-  assert.equal(callErrorText(limit).text, "This agent takes no more calls for now. Try again in 120 minutes.");
+  assert.equal(
+    callErrorText(limit).text,
+    "This agent takes no more calls for now. Try again in 120 minutes.",
+  );
   assert.match(text(429), /your network/);
   assert.match(text(503, "the workspace is full: its call limit is reached", 2), /lines are busy/);
 });

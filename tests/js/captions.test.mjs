@@ -10,7 +10,12 @@ const event = (name, payload = {}) => ({
 });
 const output = (text, spoken, status = "in-progress", id = 1) => ({
   type: "bot-output",
-  data: { text, segment_id: id, spoken_status: status, spoken_progress: { accumulated_text: spoken } },
+  data: {
+    text,
+    segment_id: id,
+    spoken_status: status,
+    spoken_progress: { accumulated_text: spoken },
+  },
 });
 const linesAfter = (...messages) => {
   const captions = new Captions();
@@ -21,10 +26,23 @@ const linesAfter = (...messages) => {
 test("a partial is shown until its final replaces it, and the committed text replaces both", () => {
   const partial = { type: "user-transcription", data: { text: "tell me a", final: false } };
   const final = { type: "user-transcription", data: { text: "tell me a story", final: true } };
-  assert.deepEqual(linesAfter(partial).map((line) => [line.spoken, line.partial]), [["", "tell me a"]]);
-  assert.deepEqual(linesAfter(partial, final).map((line) => [line.spoken, line.partial]), [["tell me a story", ""]]);
-  const [line, ...more] = linesAfter(partial, final, event("utterance_committed", { text: "Tell me a story." }));
-  assert.deepEqual([line.spoken, line.partial, line.open, more.length], ["Tell me a story.", "", false, 0]);
+  assert.deepEqual(
+    linesAfter(partial).map((line) => [line.spoken, line.partial]),
+    [["", "tell me a"]],
+  );
+  assert.deepEqual(
+    linesAfter(partial, final).map((line) => [line.spoken, line.partial]),
+    [["tell me a story", ""]],
+  );
+  const [line, ...more] = linesAfter(
+    partial,
+    final,
+    event("utterance_committed", { text: "Tell me a story." }),
+  );
+  assert.deepEqual(
+    [line.spoken, line.partial, line.open, more.length],
+    ["Tell me a story.", "", false, 0],
+  );
 });
 
 test("words that were not heard are cut", () => {
@@ -34,7 +52,10 @@ test("words that were not heard are cut", () => {
     event("agent.interrupted"),
     event("agent.stopped_speaking", { text: "Here is" }),
   );
-  assert.deepEqual([line.spoken, line.cut, line.open], ["Here is", "a long story. The end.", false]);
+  assert.deepEqual(
+    [line.spoken, line.cut, line.open],
+    ["Here is", "a long story. The end.", false],
+  );
 });
 
 test("an utterance that was heard completely has no cut text", () => {
@@ -70,7 +91,10 @@ test("each utterance has its own line, also when the same sentence is said twice
     output("Hello.", "Hello.", "completed", id),
     event("agent.stopped_speaking", { text: "Hello." }),
   ];
-  assert.deepEqual(linesAfter(...once(1), ...once(2)).map((line) => line.spoken), ["Hello.", "Hello."]);
+  assert.deepEqual(
+    linesAfter(...once(1), ...once(2)).map((line) => line.spoken),
+    ["Hello.", "Hello."],
+  );
 });
 
 test("an utterance of which nothing was heard has only cut text", () => {
@@ -87,9 +111,15 @@ test("captions survive a reload, open lines and unknown speakers do not", () => 
   before.handle({ type: "user-transcription", data: { text: "half", final: false } });
   const stored = JSON.parse(JSON.stringify(before.serialize())).lines;
   const after = new Captions({ lines: [...stored, { who: "evil" }] });
-  assert.deepEqual(after.lines.map((line) => lineParts(line).spoken), ["Hi."]);
+  assert.deepEqual(
+    after.lines.map((line) => lineParts(line).spoken),
+    ["Hi."],
+  );
   after.handle(event("agent.started_speaking", { text: "Hello." }));
-  assert.deepEqual(after.lines.map((line) => line.id), [0, 1]);
+  assert.deepEqual(
+    after.lines.map((line) => line.id),
+    [0, 1],
+  );
 });
 
 test("broken messages change nothing", () => {
@@ -111,6 +141,9 @@ test("the whitespace of a text is preserved exactly", () => {
   const text = "Hello   there\n\nmy  friend.\tTabbed  end.";
   const [open] = linesAfter(output(text, "Hello   there\n\nmy"));
   assert.deepEqual([open.spoken, open.ahead], ["Hello   there\n\nmy", "friend.\tTabbed  end."]);
-  const [closed] = linesAfter(output(text, "Hello   there"), event("agent.stopped_speaking", { text }));
+  const [closed] = linesAfter(
+    output(text, "Hello   there"),
+    event("agent.stopped_speaking", { text }),
+  );
   assert.equal(closed.spoken, text);
 });

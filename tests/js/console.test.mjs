@@ -3,10 +3,23 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { ApiError } from "../../control-api/src/web/console/api.js";
-import { formatValue, randomCharacter, settingLabel } from "../../control-api/src/web/console/character.js";
+import {
+  formatValue,
+  randomCharacter,
+  settingLabel,
+} from "../../control-api/src/web/console/character.js";
 import { getPath, owningPath, setPath } from "../../control-api/src/web/console/paths.js";
-import { grantableScopes, hasScope, requireScope, setScope } from "../../control-api/src/web/console/scope.js";
-import { linesFromRecord, remainingText, Transcript } from "../../control-api/src/web/console/transcript.js";
+import {
+  grantableScopes,
+  hasScope,
+  requireScope,
+  setScope,
+} from "../../control-api/src/web/console/scope.js";
+import {
+  linesFromRecord,
+  remainingText,
+  Transcript,
+} from "../../control-api/src/web/console/transcript.js";
 
 const transcriptOf = (...events) => {
   const transcript = new Transcript();
@@ -16,10 +29,27 @@ const transcriptOf = (...events) => {
 const visible = (transcript) =>
   transcript.lines
     .filter((line) => !line.removed)
-    .map(({ who, spoken, partial, ahead, cut, open }) => ({ who, spoken, partial, ahead, cut, open }));
-const line = (who, about) => ({ who, spoken: "", partial: "", ahead: "", cut: "", open: false, ...about });
+    .map(({ who, spoken, partial, ahead, cut, open }) => ({
+      who,
+      spoken,
+      partial,
+      ahead,
+      cut,
+      open,
+    }));
+const line = (who, about) => ({
+  who,
+  spoken: "",
+  partial: "",
+  ahead: "",
+  cut: "",
+  open: false,
+  ...about,
+});
 const reply = [
-  { what: "llm.started" }, { what: "llm.text", text: "One two " }, { what: "llm.text", text: "three. Four five." },
+  { what: "llm.started" },
+  { what: "llm.text", text: "One two " },
+  { what: "llm.text", text: "three. Four five." },
   { what: "tts.started", text: "One two three." },
   { what: "agent.started_speaking", text: "One two three.", utterance: 1 },
 ];
@@ -29,8 +59,14 @@ const stopped = (text, interrupted) => [
 ];
 
 test("the unheard rest of an interrupted reply is cut", () => {
-  const interrupted = transcriptOf(...reply, { what: "agent.heard", text: "One" }, ...stopped("One two", true));
-  assert.deepEqual(visible(interrupted), [line("agent", { spoken: "One two", cut: "three. Four five." })]);
+  const interrupted = transcriptOf(
+    ...reply,
+    { what: "agent.heard", text: "One" },
+    ...stopped("One two", true),
+  );
+  assert.deepEqual(visible(interrupted), [
+    line("agent", { spoken: "One two", cut: "three. Four five." }),
+  ]);
   const unheard = transcriptOf(...reply, ...stopped("", true));
   assert.deepEqual(visible(unheard), [line("agent", { cut: "One two three. Four five." })]);
 });
@@ -60,10 +96,16 @@ test("the text of the next reply is not appended to this one", () => {
 test("a final transcript replaces the partial one, and the committed text replaces both", () => {
   const partial = { what: "user.transcript", text: "tell me", is_final: false };
   const final = { what: "user.transcript", text: "tell me more", is_final: true };
-  assert.deepEqual(visible(transcriptOf(partial)), [line("user", { partial: "tell me", open: true })]);
-  assert.deepEqual(visible(transcriptOf(partial, final)), [line("user", { spoken: "tell me more", open: true })]);
+  assert.deepEqual(visible(transcriptOf(partial)), [
+    line("user", { partial: "tell me", open: true }),
+  ]);
+  assert.deepEqual(visible(transcriptOf(partial, final)), [
+    line("user", { spoken: "tell me more", open: true }),
+  ]);
   const committed = { what: "utterance_committed", text: "Tell me more." };
-  assert.deepEqual(visible(transcriptOf(partial, final, committed)), [line("user", { spoken: "Tell me more." })]);
+  assert.deepEqual(visible(transcriptOf(partial, final, committed)), [
+    line("user", { spoken: "Tell me more." }),
+  ]);
   const typed = { what: "utterance_committed", text: "Typed." };
   assert.deepEqual(visible(transcriptOf(typed)), [line("user", { spoken: "Typed." })]);
 });
@@ -75,7 +117,10 @@ test("tools, warnings and guardrails have lines of their own", () => {
     { what: "guardrail.triggered", key: "no_advice" },
     { what: "ended", reason: "idle" },
   );
-  assert.deepEqual(transcript.lines.map((one) => one.who), ["tool", "note", "note"]);
+  assert.deepEqual(
+    transcript.lines.map((one) => one.who),
+    ["tool", "note", "note"],
+  );
   assert.equal(transcript.ended, "idle");
 });
 
@@ -92,10 +137,13 @@ test("a record without events still gives a transcript", () => {
     { role: "assistant", content: "Hel", seconds_from_start: 2, interrupted: true },
   ];
   const lines = linesFromRecord({ chat_history: { messages } });
-  assert.deepEqual(lines.map(({ who, spoken, interrupted }) => [who, spoken, interrupted]), [
-    ["user", "Hi.", false],
-    ["agent", "Hel", true],
-  ]);
+  assert.deepEqual(
+    lines.map(({ who, spoken, interrupted }) => [who, spoken, interrupted]),
+    [
+      ["user", "Hi.", false],
+      ["agent", "Hel", true],
+    ],
+  );
 });
 
 test("a path is read and written as the server names it", () => {
@@ -181,22 +229,36 @@ test("a random character is of one gender, in every range, and never the same tw
     seen.add(JSON.stringify(character));
   }
   assert.ok(seen.size > 490, seen.size);
-  assert.deepEqual(description.people[0], stockAvatar("a", "female", 0.8, "long"), "no stock avatar was changed");
+  assert.deepEqual(
+    description.people[0],
+    stockAvatar("a", "female", 0.8, "long"),
+    "no stock avatar was changed",
+  );
 });
 
 test("settings have readable labels and values", () => {
   assert.equal(settingLabel({ name: "proportions.face_width" }), "Face width");
   assert.equal(settingLabel({ name: "eyes.size" }), "Eye size");
   assert.equal(settingLabel({ name: "background[1]" }), "Background, rim");
-  const values = [formatValue(0.35, "share"), formatValue(1.05, "factor"), formatValue(-0.1, "radians"), formatValue(0.5, "steps")];
+  const values = [
+    formatValue(0.35, "share"),
+    formatValue(1.05, "factor"),
+    formatValue(-0.1, "radians"),
+    formatValue(0.5, "steps"),
+  ];
   assert.deepEqual(values, ["35 %", "× 1.05", "-6°", "0.50"]);
 });
 
 /** The part of a control that requireScope uses. */
 const control = (localName) => ({
-  localName, href: "/console/agents/new",
-  removeAttribute(name) { delete this[name]; },
-  setAttribute(name, value) { this[name] = value; },
+  localName,
+  href: "/console/agents/new",
+  removeAttribute(name) {
+    delete this[name];
+  },
+  setAttribute(name, value) {
+    this[name] = value;
+  },
 });
 
 test("controls that need a higher scope stay visible, but disabled", () => {
@@ -212,7 +274,10 @@ test("controls that need a higher scope stay visible, but disabled", () => {
     for (const needed of ["read", "operate", "administer"]) {
       const open = allowed.includes(needed);
       assert.equal(hasScope(needed), open, `${scope} ${needed}`);
-      const [button, link] = [requireScope(control("button"), needed), requireScope(control("a"), needed)];
+      const [button, link] = [
+        requireScope(control("button"), needed),
+        requireScope(control("a"), needed),
+      ];
       assert.equal(button.disabled, open ? undefined : true);
       const expected = open ? ["/console/agents/new", undefined] : [undefined, "true"];
       assert.deepEqual([link.href, link["aria-disabled"]], expected);

@@ -9,7 +9,8 @@ import { UnheardMicrophoneDetector } from "../../control-api/src/web/pages/unhea
  */
 function speak(detector, from, to, level = 0.7) {
   const notices = [];
-  for (let now = from; now <= to; now += 50) if (detector.onMicrophoneLevel(level, now)) notices.push(now);
+  for (let now = from; now <= to; now += 50)
+    if (detector.onMicrophoneLevel(level, now)) notices.push(now);
   return notices;
 }
 
@@ -28,7 +29,10 @@ test("two short sounds with silence between are no voice", () => {
 test("the gaps between words belong to the voice", () => {
   const detector = new UnheardMicrophoneDetector();
   for (let now = 0; now < 1800; now += 600) {
-    const notices = [...speak(detector, now, now + 200), ...speak(detector, now + 250, now + 550, 0.1)];
+    const notices = [
+      ...speak(detector, now, now + 200),
+      ...speak(detector, now + 250, now + 550, 0.1),
+    ];
     assert.deepEqual(notices, []);
   }
   assert.deepEqual(speak(detector, 1800, 2400), [2000]);

@@ -9,8 +9,8 @@ use crate::source::{code, rust_files, without_tests};
 /// By module: the modules that it imports.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// The names that begin the paths behind `prefix`: `crate::a::B` gives `a`, `crate::{a, b::C}` gives
-/// `a` and `b`.
+/// The names that begin the paths behind `prefix`: `crate::a::B` gives `a`, `crate::{a, b::C}`
+/// gives `a` and `b`.
 fn imported(code: &str, prefix: &str) -> Vec<String> {
     let word = |text: &str| -> String {
         text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()

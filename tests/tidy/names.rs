@@ -7,12 +7,23 @@ use crate::source::{code, script_code};
 
 /// Words that no identifier contains, in `snake_case` or `CamelCase`.
 const RETIRED_WORDS: &[&str] = &[
-    "told", "kept", "wish", "wishes", "heeded", "anew", "door", "doors", "seat", "seats", "deaf", "deafness",
-    "shard", "shards", "patience", "humble", "thrift", "rung", "most", "least",
+    "told", "kept", "wish", "wishes", "heeded", "anew", "door", "doors", "seat", "seats", "deaf",
+    "deafness", "shard", "shards", "patience", "humble", "thrift", "rung", "most", "least",
 ];
 /// Identifiers that are retired as a whole; the words in them have other uses.
-const RETIRED_NAMES: &[&str] =
-    &["Node", "Link", "Edge", "Letter", "Direction", "Shared", "LOOK", "Judge", "Ledger", "News", "AGAIN"];
+const RETIRED_NAMES: &[&str] = &[
+    "Node",
+    "Link",
+    "Edge",
+    "Letter",
+    "Direction",
+    "Shared",
+    "LOOK",
+    "Judge",
+    "Ledger",
+    "News",
+    "AGAIN",
+];
 /// The same in lower case: local variables, parameters, fields and functions.
 const RETIRED_LOCALS: &[&str] =
     &["fact", "facts", "news", "asker", "stretch", "ledger", "fate", "ears", "manner"];
@@ -27,8 +38,16 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("engine/tests/panics.rs", &["Direction"], "a type of str0m"),
     ("tests/fuzz/src/harness.rs", &["Direction"], "a type of str0m"),
     ("scripts/mutants.py", &["shard", "shards", "shard_count"], "the term of cargo-mutants"),
-    ("control-api/src/web/console/agent-new.js", &["facts"], "a field of the form: what an agent knows"),
-    ("control-api/src/web/console/character.js", &["least", "most"], "fields of the REST interface"),
+    (
+        "control-api/src/web/console/agent-new.js",
+        &["facts"],
+        "a field of the form: what an agent knows",
+    ),
+    (
+        "control-api/src/web/console/character.js",
+        &["least", "most"],
+        "fields of the REST interface",
+    ),
     ("control-api/src/web/console/editor.js", &["least", "most"], "fields of the REST interface"),
     ("tests/js/console.test.mjs", &["least", "most"], "fields of the REST interface"),
 ];
@@ -109,7 +128,10 @@ fn retired_names_do_not_come_back() {
             if !is_retired(identifier) {
                 continue;
             }
-            if EXCEPTIONS.iter().any(|(file, names, _)| *file == name && names.contains(&identifier)) {
+            if EXCEPTIONS
+                .iter()
+                .any(|(file, names, _)| *file == name && names.contains(&identifier))
+            {
                 used_exceptions.insert(format!("{name}: {identifier}"));
             } else {
                 wrong.push(format!("{name}:{line}: {identifier}"));
@@ -117,7 +139,11 @@ fn retired_names_do_not_come_back() {
         }
     }
     assert!(count > 200_000, "only {count} identifiers found");
-    assert!(wrong.is_empty(), "docs/glossary.md has the names for these ({}): {wrong:#?}", wrong.len());
+    assert!(
+        wrong.is_empty(),
+        "docs/glossary.md has the names for these ({}): {wrong:#?}",
+        wrong.len()
+    );
     for (file, names, _) in EXCEPTIONS {
         for identifier in *names {
             let used = used_exceptions.contains(&format!("{file}: {identifier}"));
@@ -138,7 +164,8 @@ fn the_words_of_an_identifier_are_found() {
 fn strings_and_comments_of_scripts_are_no_code() {
     let python = "a = 'told' # told\n\"\"\"told\ntold\"\"\"\nb = \"\\\"told\" + seat\n";
     assert_eq!(identifiers(&script_code(python, true)), [(1, "a"), (4, "b"), (4, "seat")]);
-    let javascript = "a = `told ${seat + `told`} told`; // told\nb = /told'/.test(a) / c; /* told */\n";
+    let javascript =
+        "a = `told ${seat + `told`} told`; // told\nb = /told'/.test(a) / c; /* told */\n";
     let expected = [(1, "a"), (1, "seat"), (2, "b"), (2, "test"), (2, "a"), (2, "c")];
     assert_eq!(identifiers(&script_code(javascript, false)), expected);
 }

@@ -54,7 +54,8 @@ fn raw_string_end(text: &[char], start: usize) -> Option<usize> {
         return None;
     }
     (start + hashes + 1..text.len()).find_map(|i| {
-        let closes = text[i] == '"' && text[i + 1..].iter().take_while(|c| **c == '#').count() >= hashes;
+        let closes =
+            text[i] == '"' && text[i + 1..].iter().take_while(|c| **c == '#').count() >= hashes;
         closes.then_some(i + 1 + hashes)
     })
 }

@@ -69,8 +69,8 @@ impl Api {
     /// The reason why it does not.
     pub(crate) async fn check_ready(&self) -> Result<(), String> {
         let answer = self.http.get(self.url("/readyz")?).send().await;
-        let answer =
-            answer.map_err(|e| format!("cannot reach the server at {}: {}", self.base, root_cause(&e)))?;
+        let answer = answer
+            .map_err(|e| format!("cannot reach the server at {}: {}", self.base, root_cause(&e)))?;
         read_body(answer).await.map(drop)
     }
 
@@ -81,7 +81,8 @@ impl Api {
         callback: &str,
         max_call_duration: Duration,
     ) -> Result<CreatedAgent, String> {
-        let avatars: Value = read_json(self.request(Method::GET, "/v1/ext/avatars")?.send().await).await?;
+        let avatars: Value =
+            read_json(self.request(Method::GET, "/v1/ext/avatars")?.send().await).await?;
         let avatar_id = avatars[0]["avatar_key_id"].as_str().ok_or("the server has no avatar")?;
         let script = &workload.json;
         let number = |key: &str| workload.settings.get(key).cloned().unwrap_or_default();
@@ -108,25 +109,36 @@ impl Api {
             "callback_events": WEBHOOK_EVENTS,
         });
         let created: Value =
-            read_json(self.request(Method::POST, "/v1/ext/agent")?.json(&body).send().await).await?;
-        let field =
-            |name: &str| created[name].as_str().map(str::to_owned).ok_or(format!("the agent has no {name}"));
+            read_json(self.request(Method::POST, "/v1/ext/agent")?.json(&body).send().await)
+                .await?;
+        let field = |name: &str| {
+            created[name].as_str().map(str::to_owned).ok_or(format!("the agent has no {name}"))
+        };
         Ok(CreatedAgent { id: field("id")?, secret: field("webhook_secret")? })
     }
 
     /// Deletes the agent of a run.
     pub(crate) async fn delete_agent(&self, id: &str) -> Result<(), String> {
-        read_body(check_sent(self.request(Method::DELETE, &format!("/v1/ext/agent/{id}"))?.send().await)?)
-            .await
-            .map(drop)
+        read_body(check_sent(
+            self.request(Method::DELETE, &format!("/v1/ext/agent/{id}"))?.send().await,
+        )?)
+        .await
+        .map(drop)
     }
 
-    pub(crate) async fn create_conversation(&self, agent: &str) -> Result<CreatedConversation, String> {
+    pub(crate) async fn create_conversation(
+        &self,
+        agent: &str,
+    ) -> Result<CreatedConversation, String> {
         let body = json!({"agent_id": agent});
         let created: Value =
-            read_json(self.request(Method::POST, "/v1/ext/conversation")?.json(&body).send().await).await?;
+            read_json(self.request(Method::POST, "/v1/ext/conversation")?.json(&body).send().await)
+                .await?;
         let field = |name: &str| {
-            created[name].as_str().map(str::to_owned).ok_or(format!("the conversation has no {name}"))
+            created[name]
+                .as_str()
+                .map(str::to_owned)
+                .ok_or(format!("the conversation has no {name}"))
         };
         let id = field("conversation_id").or_else(|_| field("id"))?;
         Ok(CreatedConversation { id, token: field("token")? })
@@ -140,8 +152,9 @@ impl Api {
     ) -> Result<AnsweredOffer, String> {
         let url = self.url(&format!("/rtc/{}", conversation.id))?;
         let request = self.http.post(url).bearer_auth(&conversation.token);
-        let answer =
-            check_sent(request.header(header::CONTENT_TYPE, "application/sdp").body(sdp).send().await)?;
+        let answer = check_sent(
+            request.header(header::CONTENT_TYPE, "application/sdp").body(sdp).send().await,
+        )?;
         let location =
             answer.headers().get(header::LOCATION).and_then(|l| l.to_str().ok().map(str::to_owned));
         let text = read_body(answer).await?;
@@ -165,7 +178,10 @@ impl Api {
     }
 
     /// Events of a conversation, in order.
-    pub(crate) async fn conversation_events(&self, conversation: &str) -> Result<Vec<Value>, String> {
+    pub(crate) async fn conversation_events(
+        &self,
+        conversation: &str,
+    ) -> Result<Vec<Value>, String> {
         let path = format!("/v1/ext/conversation/{conversation}/events");
         read_json(self.request(Method::GET, &path)?.send().await).await
     }
@@ -198,7 +214,11 @@ fn check_sent(answer: Result<Response, reqwest::Error>) -> Result<Response, Stri
 async fn read_body(answer: Response) -> Result<String, String> {
     let (status, path) = (answer.status(), answer.url().path().to_owned());
     let text = answer.text().await.map_err(|e| root_cause(&e))?;
-    if status.is_success() { Ok(text) } else { Err(format!("{path}: {status}: {}", first_line(&text))) }
+    if status.is_success() {
+        Ok(text)
+    } else {
+        Err(format!("{path}: {status}: {}", first_line(&text)))
+    }
 }
 
 /// The first line of an error message, truncated: some servers respond with whole pages.

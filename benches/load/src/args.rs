@@ -191,8 +191,9 @@ impl Args {
             .map(|r| r.parse::<Requirement>())
             .collect::<Result<Vec<_>, _>>()
             .map_err(usage)?;
-        let cpus =
-            |list: &Option<String>| list.as_deref().map(str::parse::<CpuList>).transpose().map_err(usage);
+        let cpus = |list: &Option<String>| {
+            list.as_deref().map(str::parse::<CpuList>).transpose().map_err(usage)
+        };
         if !(1..=MAX_CALLS).contains(&self.calls) {
             return Err(usage(format!("--calls must be between 1 and {MAX_CALLS}")));
         }
@@ -201,14 +202,18 @@ impl Args {
             // If all callers spoke at the same time, all replies would coincide: no real server has
             // that load.
             None => Some((self.calls as f64 / workload.round_duration()).max(MIN_RAMP)),
-            Some(key_text) => {
-                key_text.trim_end_matches("/s").parse().ok().filter(|r| (0.01..=10_000.0).contains(r))
-            }
+            Some(key_text) => key_text
+                .trim_end_matches("/s")
+                .parse()
+                .ok()
+                .filter(|r| (0.01..=10_000.0).contains(r)),
         };
-        let ramp = ramp.ok_or_else(|| usage("--ramp must be calls per second, e.g. 5 or 5/s".into()))?;
+        let ramp =
+            ramp.ok_or_else(|| usage("--ramp must be calls per second, e.g. 5 or 5/s".into()))?;
         let checked_duration = |name: &str, seconds: f64, min: f64| {
             let right = (min..=MAX_DURATION).contains(&seconds);
-            let refused = || usage(format!("{name} must be between {min} and {MAX_DURATION} seconds"));
+            let refused =
+                || usage(format!("{name} must be between {min} and {MAX_DURATION} seconds"));
             right.then(|| Duration::from_secs_f64(seconds)).ok_or_else(refused)
         };
         let kind = if self.engine_only {
@@ -220,8 +225,9 @@ impl Args {
             let Some(server) = &self.server else {
                 return Err(usage("missing --server <URL>, or --engine-only".into()));
             };
-            let url =
-                Url::parse(server).ok().filter(|u| matches!(u.scheme(), "http" | "https") && u.has_host());
+            let url = Url::parse(server)
+                .ok()
+                .filter(|u| matches!(u.scheme(), "http" | "https") && u.has_host());
             let url = url.ok_or_else(|| {
                 usage(format!("--server \"{server}\" is not a URL like http://127.0.0.1:8080"))
             })?;
@@ -244,9 +250,12 @@ impl Args {
             if self.jitter > MAX_JITTER {
                 return Err(usage(format!("--jitter must be at most {MAX_JITTER} ms")));
             }
-            let cycle = self.cycle.map(|cycle| checked_duration("--cycle", cycle, 1.0)).transpose()?;
+            let cycle =
+                self.cycle.map(|cycle| checked_duration("--cycle", cycle, 1.0)).transpose()?;
             if self.seed.is_some() && cycle.is_none() && self.jitter == 0 {
-                return Err(usage("--seed requires --cycle or --jitter: nothing else is random".into()));
+                return Err(usage(
+                    "--seed requires --cycle or --jitter: nothing else is random".into(),
+                ));
             }
             Mode::Network(Target {
                 url,
@@ -254,7 +263,10 @@ impl Args {
                 metrics_token: self.metrics_token.clone(),
                 agent,
                 data_channel: self.channel,
-                pacing: Pacing { burst: self.burst, jitter: Duration::from_millis(self.jitter.into()) },
+                pacing: Pacing {
+                    burst: self.burst,
+                    jitter: Duration::from_millis(self.jitter.into()),
+                },
                 cycle,
                 seed: self.seed.unwrap_or_else(rand::random),
             })
@@ -283,16 +295,19 @@ impl Args {
         let read = |path: &PathBuf| {
             std::fs::read(path).map_err(|e| Error::Usage(format!("{}: {e}", path.display())))
         };
-        let read = match (&self.workload, &self.speech) {
-            (None, None) => Workload::built_in(),
-            (Some(workload), Some(speech)) => {
-                let json = String::from_utf8(read(workload)?);
-                let json =
-                    json.map_err(|_| Error::Usage(format!("{}: is not UTF-8 text", workload.display())))?;
-                Workload::parse(&json, &read(speech)?)
-            }
-            _ => Err("--workload and --speech must be given together: one describes the other".into()),
-        };
+        let read =
+            match (&self.workload, &self.speech) {
+                (None, None) => Workload::built_in(),
+                (Some(workload), Some(speech)) => {
+                    let json = String::from_utf8(read(workload)?);
+                    let json = json.map_err(|_| {
+                        Error::Usage(format!("{}: is not UTF-8 text", workload.display()))
+                    })?;
+                    Workload::parse(&json, &read(speech)?)
+                }
+                _ => Err("--workload and --speech must be given together: one describes the other"
+                    .into()),
+            };
         read.map_err(Error::Usage)
     }
 }
@@ -315,21 +330,31 @@ mod tests {
     #[test]
     fn a_run_is_checked_before_it_begins() {
         let whole =
-            plan("--server http://127.0.0.1:8080 --key k --scripted --calls 3 --ramp 2/s --cpu 0").unwrap();
+            plan("--server http://127.0.0.1:8080 --key k --scripted --calls 3 --ramp 2/s --cpu 0")
+                .unwrap();
         assert_eq!((whole.calls, whole.ramp, &whole.cpus), (3, 2.0, &Some(CpuList(vec![0]))));
         let settings = whole.run_settings();
-        assert_eq!((settings.calls, settings.ramp, settings.duration, settings.cycle), (3, 2.0, 45.0, None));
-        assert!(matches!(whole.mode, Mode::Network(t) if t.is_loopback() && t.agent == Agent::Scripted));
+        assert_eq!(
+            (settings.calls, settings.ramp, settings.duration, settings.cycle),
+            (3, 2.0, 45.0, None)
+        );
+        assert!(
+            matches!(whole.mode, Mode::Network(t) if t.is_loopback() && t.agent == Agent::Scripted)
+        );
         let soak = "--server http://h --key k --scripted --cycle 6";
         assert_eq!(plan(&format!("{soak} --seed 7")).unwrap().run_settings().seed, Some(7));
         assert!(plan(soak).unwrap().run_settings().seed.is_some(), "a drawn seed is in the report");
-        let uneven = plan("--server http://h --key k --scripted --burst 3 --jitter 60 --seed 7").unwrap();
+        let uneven =
+            plan("--server http://h --key k --scripted --burst 3 --jitter 60 --seed 7").unwrap();
         let uneven = uneven.run_settings();
         assert_eq!((uneven.burst, uneven.jitter, uneven.seed), (Some(3), Some(60), Some(7)));
         assert_eq!((settings.burst, settings.jitter, settings.seed), (Some(1), Some(0), None));
         let alone = plan("--engine-only").unwrap().run_settings();
         assert_eq!((alone.burst, alone.jitter, alone.seed), (None, None, None));
-        assert!(matches!(plan("--engine-only --calls 5").unwrap().mode, Mode::Engine { threads: 1, .. }));
+        assert!(matches!(
+            plan("--engine-only --calls 5").unwrap().mode,
+            Mode::Engine { threads: 1, .. }
+        ));
         let server = "--server http://h --key k --scripted";
         for (line, why) in [
             ("", "missing --server <URL>, or --engine-only"),

@@ -186,7 +186,8 @@ impl ConnectedCall {
         let Self { requested_at, conversation, offer, mut peer } = self;
         let started_at = clock::now();
         let duration = ends_at.saturating_duration_since(started_at).as_secs_f64();
-        let audio = AudioReceiver::new(Arc::clone(&callers.workload), started_at, duration - UNJUDGED_TAIL);
+        let audio =
+            AudioReceiver::new(Arc::clone(&callers.workload), started_at, duration - UNJUDGED_TAIL);
         let receivers = Arc::new(Mutex::new(MediaReceivers {
             audio,
             video: VideoReceiver::new(started_at, decode_video),
@@ -258,7 +259,8 @@ async fn send_microphone(
         let due = started_at + at;
         sleep_until(due.into()).await;
         late_sends.fetch_add(u64::from(clock::now() > due + LATE_SEND_THRESHOLD), Relaxed);
-        let payload = callers.microphone_packets[n as usize % callers.microphone_packets.len()].clone();
+        let payload =
+            callers.microphone_packets[n as usize % callers.microphone_packets.len()].clone();
         if track.send_packet(n, payload).await.is_err() {
             return; // the call is over
         }

@@ -51,7 +51,8 @@ pub(crate) fn run(
         (None, _) => allowed.clone(),
     };
     let rest = allowed.without(&callers);
-    let engine_cpus = engine_cpus.cloned().unwrap_or(if rest.0.is_empty() { allowed } else { rest });
+    let engine_cpus =
+        engine_cpus.cloned().unwrap_or(if rest.0.is_empty() { allowed } else { rest });
     // Threads inherit the CPU affinity of the thread that starts them.
     engine_cpus.pin().map_err(failed)?;
     let net = tokio::runtime::Builder::new_multi_thread()
@@ -61,7 +62,8 @@ pub(crate) fn run(
         .build()
         .map_err(|e| Error::Failed(e.to_string()))?;
     let (event_sink, commits) = feeder::commit_channel();
-    let models = models::ScriptedModels::new(dir, plan.workload.script.clone(), net.handle().clone());
+    let models =
+        models::ScriptedModels::new(dir, plan.workload.script.clone(), net.handle().clone());
     let config = engine::Config { threads, ..engine::Config::default() };
     let client = egress::Client::new(egress::Policy { allow_private: true })
         .map_err(|e| Error::Failed(e.to_string()))?;
@@ -90,8 +92,9 @@ pub(crate) fn run(
         let _ = done_sender.send(feeder.run());
     })
     .map_err(|e| Error::Failed(e.to_string()))?;
-    let result =
-        done_receiver.recv().map_err(|_| Error::Failed("the thread of the callers has stopped".into()))?;
+    let result = done_receiver
+        .recv()
+        .map_err(|_| Error::Failed("the thread of the callers has stopped".into()))?;
     engine.stop(false);
     net.shutdown_background();
     Ok(build_report(threads, callers, result))
@@ -101,15 +104,17 @@ pub(crate) fn run(
 fn call_template(workload: &Workload) -> Result<CallConfig, Error> {
     let mut settings = Settings::product_defaults();
     for (key, value) in &workload.settings {
-        let known =
-            settings.set(key, value).map_err(|e| Error::Usage(format!("the workload's settings: {e}")))?;
+        let known = settings
+            .set(key, value)
+            .map_err(|e| Error::Usage(format!("the workload's settings: {e}")))?;
         if !known {
             return Err(Error::Usage(format!("the workload's settings: {key} is unknown")));
         }
     }
     settings.idle_timeout = None;
     settings.max_call_duration = None;
-    let spec = settings.to_spec().map_err(|e| Error::Usage(format!("the workload's settings: {e}")))?;
+    let spec =
+        settings.to_spec().map_err(|e| Error::Usage(format!("the workload's settings: {e}")))?;
     Ok(CallConfig::minimal(ConversationId(0), spec))
 }
 
@@ -141,9 +146,15 @@ fn build_report(media_threads: usize, cpus: CpuList, result: RunResult) -> Repor
     let [media_sum, models_sum] = [&media, &models].map(|all| all.iter().sum::<f64>());
     let per_call = |s: f64| round_to(s * 1e3 / call_seconds, 4);
     let busiest = media.iter().copied().fold(0.0, f64::max) / seconds.max(f64::MIN_POSITIVE);
-    let mut report =
-        Report { mode: "engine-only", calls: calls.len(), failed, interrupted, ..Report::default() };
-    let (mut join, mut v2v, mut overhead, mut barge_in, mut duck) = (vec![], vec![], vec![], vec![], vec![]);
+    let mut report = Report {
+        mode: "engine-only",
+        calls: calls.len(),
+        failed,
+        interrupted,
+        ..Report::default()
+    };
+    let (mut join, mut v2v, mut overhead, mut barge_in, mut duck) =
+        (vec![], vec![], vec![], vec![], vec![]);
     let (mut turns, mut speaking, mut pictures) = (TurnStats::default(), 0.0, 0);
     for call in calls {
         speaking += call.scores.speaking_seconds;

@@ -68,7 +68,10 @@ struct FloodReport {
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let usage = |why: String| Err(Error::Usage(why));
     if !args.to.ip().is_loopback() || !args.to.is_ipv4() || args.to.port() == 0 {
-        return usage(format!("--to {} is not a port of this machine, such as 127.0.0.1:40000", args.to));
+        return usage(format!(
+            "--to {} is not a port of this machine, such as 127.0.0.1:40000",
+            args.to
+        ));
     }
     if !(1..=MAX_RATE_AND_SECONDS.0).contains(&args.rate) {
         return usage(format!("--rate must be between 1 and {}", MAX_RATE_AND_SECONDS.0));
@@ -118,7 +121,9 @@ fn send_flood(to: SocketAddr, rate: u32, length: Duration) -> io::Result<FloodRe
             };
             match state.try_send(UdpSockRef::from(&socket), &transmit) {
                 Ok(()) => datagrams += count as u64,
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+                {
                     skipped += count as u64;
                 }
                 Err(error) if max_segments > 1 && state.max_gso_segments() == 1 => {
@@ -133,7 +138,12 @@ fn send_flood(to: SocketAddr, rate: u32, length: Duration) -> io::Result<FloodRe
         }
         if passed == length {
             let seconds = started_at.elapsed().as_secs_f64();
-            return Ok(FloodReport { datagrams, skipped, seconds, rate: datagrams as f64 / seconds });
+            return Ok(FloodReport {
+                datagrams,
+                skipped,
+                seconds,
+                rate: datagrams as f64 / seconds,
+            });
         }
         thread::sleep(SEND_INTERVAL.min(length - passed));
     }
@@ -151,7 +161,8 @@ mod tests {
     #[test]
     fn what_it_says_that_it_sent_is_what_comes() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let sent = send_flood(receiver.local_addr().unwrap(), 1_000, Duration::from_millis(200)).unwrap();
+        let sent =
+            send_flood(receiver.local_addr().unwrap(), 1_000, Duration::from_millis(200)).unwrap();
         assert_eq!(sent.datagrams + sent.skipped, 200);
         assert!(sent.datagrams > 0);
         receiver.set_nonblocking(true).unwrap();
@@ -163,7 +174,10 @@ mod tests {
     #[test]
     fn it_sends_to_this_machine_only_and_as_much_as_makes_sense() {
         for to in ["192.0.2.1:40000", "[::1]:40000", "127.0.0.1:0"] {
-            assert!(run_with(to, 10, 1.0).unwrap_err().contains("is not a port of this machine"), "{to}");
+            assert!(
+                run_with(to, 10, 1.0).unwrap_err().contains("is not a port of this machine"),
+                "{to}"
+            );
         }
         assert!(run_with("127.0.0.1:1", 0, 1.0).unwrap_err().contains("--rate must be"));
         assert!(run_with("127.0.0.1:1", 10, 0.0).unwrap_err().contains("--seconds must be"));

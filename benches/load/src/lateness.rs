@@ -63,7 +63,9 @@ impl Lateness {
     /// Ends the stream at `at` (s). Frames that were due by then and did not arrive are late.
     /// Returns their duration, in s.
     pub(crate) fn finish(&mut self, at: f64) -> f64 {
-        let (Some(base), Some((_, end))) = (self.playout_start, self.last_frame) else { return 0.0 };
+        let (Some(base), Some((_, end))) = (self.playout_start, self.last_frame) else {
+            return 0.0;
+        };
         let missing = ((at - PLAYOUT_DELAY - base) * CLOCK_RATE).round() as i64 - end;
         if missing <= 0 {
             return 0.0;

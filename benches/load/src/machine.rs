@@ -103,7 +103,8 @@ pub(crate) fn resident_bytes() -> Option<u64> {
 pub(crate) fn cpu_model() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = info.lines().find(|line| line.starts_with("model name"));
-    let name = line.and_then(|line| line.split_once(':')).map_or("unknown", |(_, name)| name.trim());
+    let name =
+        line.and_then(|line| line.split_once(':')).map_or("unknown", |(_, name)| name.trim());
     name.to_owned()
 }
 

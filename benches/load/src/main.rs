@@ -90,13 +90,16 @@ enum LoadCommand {
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+        Err(error)
+            if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
+        {
             print!("{error}");
             return ExitCode::SUCCESS;
         }
         Err(error) => {
             let text = error.to_string();
-            let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("invalid command line");
+            let first =
+                text.lines().find(|line| !line.trim().is_empty()).unwrap_or("invalid command line");
             eprintln!("{} (see visavis-load --help)", first.trim_start_matches("error: "));
             return ExitCode::from(2);
         }
@@ -130,11 +133,15 @@ fn run(args: Args) -> Result<bool, Error> {
     let plan = args.into_plan()?;
     let result = match &plan.mode {
         Mode::Network(target) => network::run(&plan, target),
-        Mode::Engine { threads, cpus } => engine_only::run(&plan, *threads, cpus.as_ref(), &models_dir()),
+        Mode::Engine { threads, cpus } => {
+            engine_only::run(&plan, *threads, cpus.as_ref(), &models_dir())
+        }
     };
     let mut report = result.inspect_err(|_| {
         // The check of `--out` created the file if it was missing. A file with content stays.
-        if let Some(out) = plan.out.as_ref().filter(|out| out.metadata().is_ok_and(|file| file.len() == 0)) {
+        if let Some(out) =
+            plan.out.as_ref().filter(|out| out.metadata().is_ok_and(|file| file.len() == 0))
+        {
             let _ = std::fs::remove_file(out);
         }
     })?;

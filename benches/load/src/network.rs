@@ -82,7 +82,11 @@ async fn run_async(plan: &Plan, target: &Target) -> Result<Report, String> {
                 listening.map_err(|e| format!("cannot start the webhook receiver: {e}"))?;
             let max_call_duration = plan.duration + ramp_duration(plan) + Duration::from_secs(600);
             let created = api
-                .create_scripted_agent(&plan.workload, &format!("http://{address}/"), max_call_duration)
+                .create_scripted_agent(
+                    &plan.workload,
+                    &format!("http://{address}/"),
+                    max_call_duration,
+                )
                 .await?;
             webhooks.set_secret(&created.secret)?;
             (created.id, Some(webhooks))
@@ -168,14 +172,16 @@ impl Caller {
                 None => (self.ends_at, LeaveMode::HangUp),
                 Some(cycle) => {
                     let share: f64 = self.rng.random();
-                    let leaving = if self.rng.random() { LeaveMode::HangUp } else { LeaveMode::Vanish };
+                    let leaving =
+                        if self.rng.random() { LeaveMode::HangUp } else { LeaveMode::Vanish };
                     ((now + cycle.mul_f64(share)).min(self.ends_at), leaving)
                 }
             };
             self.counters.running.fetch_add(1, Relaxed);
             let departures = SendSchedule::new(self.context.pacing, self.rng.random());
             let (callers, stop) = (Arc::clone(&self.context), self.stop.clone());
-            let call = calling.run(callers, until, stop, self.decode_video, leaving, departures).await;
+            let call =
+                calling.run(callers, until, stop, self.decode_video, leaving, departures).await;
             self.counters.running.fetch_sub(1, Relaxed);
             if !call.stayed_connected {
                 self.counters.record_failure(&format!(
@@ -243,13 +249,22 @@ async fn run_callers(
     running.spawn(caller(0).run(Some(first)));
     let mut measured = RunMeasurements::default();
     let mut progress = Progress::new(started_at, ends_at - started_at);
-    let (mut next, mut begin, mut next_sample_at, mut last_poll_at) = (1, None, started_at, started_at);
+    let (mut next, mut begin, mut next_sample_at, mut last_poll_at) =
+        (1, None, started_at, started_at);
     // The final metrics are read before the calls hang up.
     while clock::now() + CALL_POLL_INTERVAL < ends_at && !*stop.borrow() {
         let now = clock::now();
-        progress.update(now, counters.running.load(Relaxed), plan.calls, counters.failed.load(Relaxed));
+        progress.update(
+            now,
+            counters.running.load(Relaxed),
+            plan.calls,
+            counters.failed.load(Relaxed),
+        );
         while next < plan.calls
-            && now >= started_at + FIRST_CALL_ALONE + Duration::from_secs_f64((next - 1) as f64 / plan.ramp)
+            && now
+                >= started_at
+                    + FIRST_CALL_ALONE
+                    + Duration::from_secs_f64((next - 1) as f64 / plan.ramp)
         {
             if next == 1 {
                 measured.with_one_call = read_metrics(&context.api).await;
@@ -276,7 +291,8 @@ async fn run_callers(
     measured.end = read_metrics(&context.api).await;
     if let Some((at, threads)) = begin {
         measured.seconds = clock::now().saturating_duration_since(at).as_secs_f64();
-        measured.generator_cpu_seconds = ThreadTimes::read().cpu_seconds_since(&threads, "").iter().sum();
+        measured.generator_cpu_seconds =
+            ThreadTimes::read().cpu_seconds_since(&threads, "").iter().sum();
     }
     progress.finish();
     let mut all = Vec::new();
@@ -317,7 +333,9 @@ async fn check_scripted_allowed(api: &Api, conversation: &str) -> Result<(), Str
         let mut warnings =
             events.iter().filter(|e| e["what"] == "warning").filter_map(|e| e["text"].as_str());
         if warnings.any(|text| text.contains("\"script\" is not allowed")) {
-            return Err("the server does not allow scripted models: run it with --allow-scripted".into());
+            return Err(
+                "the server does not allow scripted models: run it with --allow-scripted".into()
+            );
         }
         let has_joined = events.iter().any(|e| e["what"] == "joined");
         if has_joined || clock::now() >= until {
@@ -340,16 +358,20 @@ async fn evaluate_calls(
         let Some(record) = read_record(context, webhooks, &call.conversation, until).await else {
             // The failure of a disconnected call was already reported.
             if call.stayed_connected {
-                counters
-                    .record_failure(&format!("cannot read the record of conversation {}", call.conversation));
+                counters.record_failure(&format!(
+                    "cannot read the record of conversation {}",
+                    call.conversation
+                ));
             }
             return EvaluatedCall { call, turns: TurnStats::default(), events: None, errors: None };
         };
         let committed = record.iter().filter(|e| e["what"] == "utterance_committed");
-        let committed: Vec<String> = committed.filter_map(|e| Some(e["text"].as_str()?.to_owned())).collect();
+        let committed: Vec<String> =
+            committed.filter_map(|e| Some(e["text"].as_str()?.to_owned())).collect();
         let turns = evaluate_turns(&plan.workload, call.duration, &committed);
         let errors = Some(record.iter().filter(|e| e["what"] == "error").count());
-        if let Some(reason) = record.iter().find(|e| e["what"] == "ended" && !call.stayed_connected) {
+        if let Some(reason) = record.iter().find(|e| e["what"] == "ended" && !call.stayed_connected)
+        {
             eprintln!("the server ended conversation {}: {}", call.conversation, reason["reason"]);
         }
         let events = webhooks.map(|webhooks| {
@@ -364,7 +386,10 @@ async fn evaluate_calls(
 
 /// Number of events in a record that are sent as webhooks.
 fn count_webhooks(record: &[serde_json::Value]) -> usize {
-    record.iter().filter(|e| e["what"].as_str().is_some_and(|what| WEBHOOK_EVENTS.contains(&what))).count()
+    record
+        .iter()
+        .filter(|e| e["what"].as_str().is_some_and(|what| WEBHOOK_EVENTS.contains(&what)))
+        .count()
 }
 
 /// The complete record of a call, once its webhooks have arrived. After `until`, the record as it
@@ -386,8 +411,9 @@ async fn read_record(
             }
         };
         let ended = events.iter().any(|e| e["what"] == "ended");
-        let delivered =
-            webhooks.is_none_or(|webhooks| webhooks.count_distinct(conversation) >= count_webhooks(&events));
+        let delivered = webhooks.is_none_or(|webhooks| {
+            webhooks.count_distinct(conversation) >= count_webhooks(&events)
+        });
         if ended && delivered || clock::now() >= until {
             return Some(events);
         }

@@ -215,12 +215,16 @@ impl Report {
             Some(value) => format!("{value}{unit}"),
             None => "not measured, or not reported by this server".to_owned(),
         };
-        let failed = if self.failed > 0 { format!(", {} failed", self.failed) } else { String::new() };
+        let failed =
+            if self.failed > 0 { format!(", {} failed", self.failed) } else { String::new() };
         let interrupted = if self.interrupted { "interrupted; " } else { "" };
         let seconds = self.seconds;
         line(
             "calls",
-            format!("{}{failed}; {interrupted}measured for {seconds:.1} s ({})", self.calls, self.mode),
+            format!(
+                "{}{failed}; {interrupted}measured for {seconds:.1} s ({})",
+                self.calls, self.mode
+            ),
         );
         line("ms", format!("{:>9} {:>9} {:>9} {:>9} {:>7}", "p50", "p95", "p99", "max", "n"));
         let times = [
@@ -265,7 +269,9 @@ impl Report {
                 turns.missing,
                 turns.expected,
                 turns.unanswered,
-                self.errors.filter(|n| *n > 0).map_or(String::new(), |n| format!("; {n} model failures")),
+                self.errors
+                    .filter(|n| *n > 0)
+                    .map_or(String::new(), |n| format!("; {n} model failures")),
             ),
         );
         let events = &self.events;
@@ -288,7 +294,9 @@ impl Report {
             let late = server.late_audio_frames.zip(server.audio_frames);
             line(
                 "server late frames",
-                late.map_or("not reported by this server".into(), |(late, of)| format!("{late} of {of}")),
+                late.map_or("not reported by this server".into(), |(late, of)| {
+                    format!("{late} of {of}")
+                }),
             );
         }
         if let Some(engine) = &self.engine {

@@ -121,7 +121,10 @@ pub(crate) fn build_report(all: Vec<EvaluatedCall>, measured: RunMeasurements) -
             measured.generator_cpu_seconds * 1e3 / measured.call_seconds.max(f64::MIN_POSITIVE),
             3,
         ),
-        cores: round_to(measured.generator_cpu_seconds / measured.seconds.max(f64::MIN_POSITIVE), 3),
+        cores: round_to(
+            measured.generator_cpu_seconds / measured.seconds.max(f64::MIN_POSITIVE),
+            3,
+        ),
         late_sends: report.callers.late_sends,
         cpus: measured.cpus,
     };
@@ -135,10 +138,11 @@ fn server_stats(measured: &RunMeasurements, calls: usize) -> ServerStats {
     let RunMeasurements { with_one_call: alone, start: begin, end, .. } = measured;
     // The counters of a restarted server start at zero.
     let same_process = |from: &ServerMetrics| from.start_time == end.start_time;
-    let growth = |from: Option<f64>, to: Option<f64>| Some(to? - from?).filter(|_| same_process(begin));
+    let growth =
+        |from: Option<f64>, to: Option<f64>| Some(to? - from?).filter(|_| same_process(begin));
     let cpu = growth(begin.cpu_seconds, end.cpu_seconds).filter(|_| measured.call_seconds > 0.0);
-    let memory =
-        growth(alone.resident_bytes, end.resident_bytes).filter(|_| calls > 1 && same_process(alone));
+    let memory = growth(alone.resident_bytes, end.resident_bytes)
+        .filter(|_| calls > 1 && same_process(alone));
     ServerStats {
         cpu_ms_per_call_second: cpu.map(|s| round_to(s * 1e3 / measured.call_seconds, 3)),
         rss_bytes: end.resident_bytes.map(|b| b as u64),

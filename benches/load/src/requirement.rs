@@ -103,13 +103,16 @@ fn parse_limit(text: &str, path: &[String]) -> Result<f64, String> {
         .filter(|n: &f64| n.is_finite())
         .ok_or_else(|| format!("\"{text}\" is not a number with a unit"))?;
     let last = path.last().map(String::as_str).unwrap_or_default();
-    let time = path[0] == "ms" && last != "n" || last.ends_with("_ms") || last == "cpu_ms_per_call_second";
+    let time =
+        path[0] == "ms" && last != "n" || last.ends_with("_ms") || last == "cpu_ms_per_call_second";
     match (unit, time) {
         ("ms", true) => Ok(number),
         ("s", true) => Ok(number * 1e3),
         ("", true) => Err(format!("\"{text}\" has no unit: ms or s")),
         ("", false) => Ok(number),
-        ("%", false) if matches!(last, "late_audio" | "busiest" | "rss_growth") => Ok(number / 100.0),
+        ("%", false) if matches!(last, "late_audio" | "busiest" | "rss_growth") => {
+            Ok(number / 100.0)
+        }
         ("MB", false) if last.starts_with("rss_bytes") => Ok(number * 1e6),
         ("MiB", false) if last.starts_with("rss_bytes") => Ok(number * f64::from(1 << 20)),
         _ => Err(format!("\"{unit}\" is not a unit of {}", path.join("."))),
@@ -128,7 +131,8 @@ impl Requirement {
     /// # Errors
     /// The actual value, in one sentence. A value that was not measured satisfies no condition.
     pub(crate) fn check(&self, report: &Value) -> Result<(), String> {
-        let found = self.path.iter().try_fold(report, |at, part| at.get(part)).and_then(Value::as_f64);
+        let found =
+            self.path.iter().try_fold(report, |at, part| at.get(part)).and_then(Value::as_f64);
         let Some(found) = found else { return Err(format!("{}: not measured", self.text)) };
         // If nothing was expected, a count of zero failures proves nothing.
         let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
@@ -203,7 +207,10 @@ mod tests {
         let empty = report_json(&Report::default());
         for text in ["late_audio < 0.1%", "turns.missing == 0", "turns.wrong == 0"] {
             let of_nothing: Requirement = text.parse().unwrap();
-            assert_eq!(of_nothing.check(&empty).unwrap_err(), format!("{text}: nothing was expected"));
+            assert_eq!(
+                of_nothing.check(&empty).unwrap_err(),
+                format!("{text}: nothing was expected")
+            );
         }
         let unmeasured: Requirement = "p95(join) < 1s".parse().unwrap();
         assert_eq!(unmeasured.check(&sample_report()).unwrap_err(), "p95(join) < 1s: not measured");

@@ -147,10 +147,13 @@ impl Scorer {
                 return;
             }
             self.next_unsaid += 1;
-            if utterance.utterance.barge_in && self.last_sound_end >= utterance.onset - 2.0 * WINDOW_SECONDS {
+            if utterance.utterance.barge_in
+                && self.last_sound_end >= utterance.onset - 2.0 * WINDOW_SECONDS
+            {
                 let sounding: Vec<f32> = self.levels.iter().copied().filter(|l| *l > 0.0).collect();
                 let level = sounding.iter().sum::<f32>() / sounding.len().max(1) as f32;
-                self.interruption = Some(Interruption { onset: utterance.onset, level, ducked: false });
+                self.interruption =
+                    Some(Interruption { onset: utterance.onset, level, ducked: false });
             }
         }
     }
@@ -161,7 +164,8 @@ impl Scorer {
             // Before this, no motion was needed.
             self.no_frame_since = Some(from);
         }
-        if self.no_frame_since.is_some_and(|since| from + WINDOW_SECONDS - since > FREEZE_THRESHOLD) {
+        if self.no_frame_since.is_some_and(|since| from + WINDOW_SECONDS - since > FREEZE_THRESHOLD)
+        {
             self.no_frame_since = None;
             self.scores.freezes += 1;
         }
@@ -257,7 +261,8 @@ mod tests {
             let pcm: Vec<i16> = (0..RATE / 50)
                 .map(|i| {
                     let t = at + i as f64 / RATE as f64;
-                    let amplitude = sounds.iter().find(|s| s.0 <= t && t < s.1).map_or(0.0, |s| s.2);
+                    let amplitude =
+                        sounds.iter().find(|s| s.0 <= t && t < s.1).map_or(0.0, |s| s.2);
                     (amplitude * (t * 220.0 * std::f64::consts::TAU).sin()) as i16
                 })
                 .collect();
@@ -325,7 +330,11 @@ mod tests {
 
     #[test]
     fn a_hole_in_an_answer_is_no_second_answer_and_a_missing_one_is_not_made_up() {
-        let scores = score_sounds(&[(4.0, 4.5, 8000.0), (4.8, 5.0, 8000.0), (14.5, 15.0, 8000.0)], 0.0, 16.0);
+        let scores = score_sounds(
+            &[(4.0, 4.5, 8000.0), (4.8, 5.0, 8000.0), (14.5, 15.0, 8000.0)],
+            0.0,
+            16.0,
+        );
         // Nothing answers the second utterance; the third ends at 13.53 s.
         assert_close(&scores.voice_to_voice, &[0.9, 0.96], 0.0101);
         assert_eq!(scores.unanswered, 1);

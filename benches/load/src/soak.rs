@@ -41,7 +41,10 @@ impl MetricsSamples {
             threads: [first.threads, last.threads],
             files: [first.open_files, last.open_files],
             threads_grown: last.threads.zip(self.baseline.threads).map(|(last, idle)| last - idle),
-            files_grown: last.open_files.zip(self.baseline.open_files).map(|(last, idle)| last - idle),
+            files_grown: last
+                .open_files
+                .zip(self.baseline.open_files)
+                .map(|(last, idle)| last - idle),
             decoders_left: last.decoders_taken,
             calls_left: last.calls,
         }
@@ -70,10 +73,15 @@ mod tests {
             let threads = Some(8.0);
             samples.add(
                 at,
-                ServerMetrics { resident_bytes: Some(resident), threads, ..ServerMetrics::default() },
+                ServerMetrics {
+                    resident_bytes: Some(resident),
+                    threads,
+                    ..ServerMetrics::default()
+                },
             );
         }
-        let soak = samples.summarize(1000, ServerMetrics { threads: Some(9.0), ..ServerMetrics::default() });
+        let soak = samples
+            .summarize(1000, ServerMetrics { threads: Some(9.0), ..ServerMetrics::default() });
         assert!((soak.rss_slope_bytes_per_s.unwrap() - 1e4).abs() < 1.0);
         assert!((soak.rss_growth.unwrap() - 49e4 / 1.5e8).abs() < 1e-4);
         assert_eq!((soak.threads, soak.files), ([Some(8.0), Some(9.0)], [None, None]));
@@ -81,6 +89,9 @@ mod tests {
 
     #[test]
     fn a_server_that_tells_nothing_is_not_judged() {
-        assert_eq!(MetricsSamples::default().summarize(1, ServerMetrics::default()).rss_growth, None);
+        assert_eq!(
+            MetricsSamples::default().summarize(1, ServerMetrics::default()).rss_growth,
+            None
+        );
     }
 }

@@ -57,7 +57,13 @@ mod tests {
         let summary = Summary::from_seconds((1..=200).rev().map(|n| f64::from(n) / 1e3).collect());
         assert_eq!(
             summary,
-            Summary { n: 200, p50: Some(100.0), p95: Some(190.0), p99: Some(198.0), max: Some(200.0) }
+            Summary {
+                n: 200,
+                p50: Some(100.0),
+                p95: Some(190.0),
+                p99: Some(198.0),
+                max: Some(200.0)
+            }
         );
         let one = Summary::from_seconds(vec![0.5]);
         assert_eq!((one.p50, one.p99), (Some(500.0), Some(500.0)));

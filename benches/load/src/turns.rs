@@ -38,9 +38,15 @@ impl TurnStats {
 /// `expected`: utterances that must be committed. `late`: an utterance so close to the end that it
 /// may or may not be committed.
 #[must_use]
-pub(crate) fn compare_turns(expected: &[&str], late: Option<&str>, committed: &[String]) -> TurnStats {
+pub(crate) fn compare_turns(
+    expected: &[&str],
+    late: Option<&str>,
+    committed: &[String],
+) -> TurnStats {
     let committed = match (late, committed.split_last()) {
-        (Some(late), Some((last, rest))) if last == late && committed.len() > expected.len() => rest,
+        (Some(late), Some((last, rest))) if last == late && committed.len() > expected.len() => {
+            rest
+        }
         _ => committed,
     };
     let (rows, columns) = (expected.len() + 1, committed.len() + 1);
@@ -55,7 +61,9 @@ pub(crate) fn compare_turns(expected: &[&str], late: Option<&str>, committed: &[
                 rows - 1 - i
             } else {
                 let differs = usize::from(expected[i] != committed[j]);
-                (cost[at(i + 1, j + 1)] + differs).min(cost[at(i + 1, j)] + 1).min(cost[at(i, j + 1)] + 1)
+                (cost[at(i + 1, j + 1)] + differs)
+                    .min(cost[at(i + 1, j)] + 1)
+                    .min(cost[at(i, j + 1)] + 1)
             };
         }
     }
@@ -84,7 +92,11 @@ pub(crate) fn compare_turns(expected: &[&str], late: Option<&str>, committed: &[
 }
 
 /// Evaluates the turns of a call that lasted `duration` s.
-pub(crate) fn evaluate_turns(workload: &Workload, duration: f64, committed: &[String]) -> TurnStats {
+pub(crate) fn evaluate_turns(
+    workload: &Workload,
+    duration: f64,
+    committed: &[String],
+) -> TurnStats {
     let mut expected: Vec<&str> = Vec::new();
     let mut late = None;
     for n in 0.. {
@@ -132,10 +144,22 @@ mod tests {
         let texts: Vec<String> = workload.utterances.iter().map(|u| u.transcript.clone()).collect();
         // The first ends at 3.1 s, the second at 8.45 s.
         let of = |whole: f64, n: usize| evaluate_turns(&workload, whole, &texts[..n]);
-        assert_eq!(of(5.2, 1), TurnStats { expected: 1, right: 1, wrong: 0, missing: 0, unanswered: 0 });
-        assert_eq!(of(9.0, 2), TurnStats { expected: 1, right: 1, wrong: 0, missing: 0, unanswered: 0 });
-        assert_eq!(of(9.0, 1), TurnStats { expected: 1, right: 1, wrong: 0, missing: 0, unanswered: 0 });
-        assert_eq!(of(11.0, 1), TurnStats { expected: 2, right: 1, wrong: 0, missing: 1, unanswered: 0 });
+        assert_eq!(
+            of(5.2, 1),
+            TurnStats { expected: 1, right: 1, wrong: 0, missing: 0, unanswered: 0 }
+        );
+        assert_eq!(
+            of(9.0, 2),
+            TurnStats { expected: 1, right: 1, wrong: 0, missing: 0, unanswered: 0 }
+        );
+        assert_eq!(
+            of(9.0, 1),
+            TurnStats { expected: 1, right: 1, wrong: 0, missing: 0, unanswered: 0 }
+        );
+        assert_eq!(
+            of(11.0, 1),
+            TurnStats { expected: 2, right: 1, wrong: 0, missing: 1, unanswered: 0 }
+        );
         assert_eq!(of(1.0, 0), TurnStats::default());
     }
 }

@@ -38,12 +38,20 @@ impl WebhookReceiver {
     ///
     /// # Errors
     /// No port is free.
-    pub(crate) async fn listen(loopback: bool, server: &str) -> std::io::Result<(Arc<Self>, SocketAddr)> {
-        let own = if loopback { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { local_address_for(server).await? };
+    pub(crate) async fn listen(
+        loopback: bool,
+        server: &str,
+    ) -> std::io::Result<(Arc<Self>, SocketAddr)> {
+        let own = if loopback {
+            IpAddr::V4(Ipv4Addr::LOCALHOST)
+        } else {
+            local_address_for(server).await?
+        };
         let listener = TcpListener::bind((own, 0)).await?;
         let address = listener.local_addr()?;
         let receiver = Arc::new(Self::default());
-        let router = Router::new().route("/", post(handle_webhook)).with_state(Arc::clone(&receiver));
+        let router =
+            Router::new().route("/", post(handle_webhook)).with_state(Arc::clone(&receiver));
         tokio::spawn(async move {
             // The task ends with the run.
             let _ = axum::serve(listener, router).await;
@@ -154,7 +162,10 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert("webhook-id", "msg_1".parse().unwrap());
             headers.insert("webhook-timestamp", "5".parse().unwrap());
-            headers.insert("webhook-signature", format!("v1,{}", STANDARD.encode(tag)).parse().unwrap());
+            headers.insert(
+                "webhook-signature",
+                format!("v1,{}", STANDARD.encode(tag)).parse().unwrap(),
+            );
             headers.insert("visavis-sequence", number.parse().unwrap());
             headers
         };

@@ -230,7 +230,12 @@ fn parse_wav(wav: &[u8]) -> Result<Vec<i16>, String> {
                 if format != Some((1, 1, SAMPLE_RATE as u32, 16)) {
                     return bad("must be 16 kHz, mono, 16 bits per sample");
                 }
-                return Ok(body.as_chunks::<2>().0.iter().map(|b| i16::from_le_bytes(*b)).collect());
+                return Ok(body
+                    .as_chunks::<2>()
+                    .0
+                    .iter()
+                    .map(|b| i16::from_le_bytes(*b))
+                    .collect());
             }
             _ => {}
         }
@@ -259,14 +264,15 @@ mod tests {
     fn true_ends_part_speech_from_silence() {
         let workload = Workload::built_in().unwrap();
         let loud = |from: f64, to: f64| {
-            let part =
-                &workload.speech[(from * SAMPLE_RATE as f64) as usize..(to * SAMPLE_RATE as f64) as usize];
+            let part = &workload.speech
+                [(from * SAMPLE_RATE as f64) as usize..(to * SAMPLE_RATE as f64) as usize];
             let power = part.iter().map(|s| f64::from(*s).powi(2)).sum::<f64>() / part.len() as f64;
             power.sqrt() > 32.0
         };
         for utterance in (0..8).map(|n| workload.spoken_utterance(n)) {
             assert!(
-                loud(utterance.onset, utterance.end) && !loud(utterance.end + 0.01, utterance.end + 1.0),
+                loud(utterance.onset, utterance.end)
+                    && !loud(utterance.end + 0.01, utterance.end + 1.0),
                 "{utterance:?}"
             );
         }
@@ -305,7 +311,8 @@ mod tests {
         assert!(refused(&still, wav).contains("tts.speed_x_realtime of 0: must be between 0.1"));
         let mute = json.replace("\"reply\": \"Yes, that works fine.\"", "\"reply\": \" \"");
         assert!(refused(&mute, wav).contains("utterance 1 with an empty transcript or reply"));
-        let never = json.replace("\"min_endpointing_delay\": 0.5", "\"min_endpointing_delay\": \"soon\"");
+        let never =
+            json.replace("\"min_endpointing_delay\": 0.5", "\"min_endpointing_delay\": \"soon\"");
         assert!(refused(&never, wav).contains("no settings.min_endpointing_delay in seconds"));
     }
 }

@@ -24,9 +24,8 @@ pub fn extract(kind: &str, bytes: &[u8]) -> Result<String, String> {
     // accept it as white space.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut text = match kind {
-        "pdf" => {
-            pdf_extract::extract_text_from_mem(bytes).map_err(|e| format!("cannot read the PDF: {e}"))?
-        }
+        "pdf" => pdf_extract::extract_text_from_mem(bytes)
+            .map_err(|e| format!("cannot read the PDF: {e}"))?,
         "docx" => docx(bytes)?,
         "html" => html2text::config::plain_no_decorate()
             .string_from_read(bytes, HTML_LINE_WIDTH)
@@ -50,11 +49,14 @@ pub fn extract(kind: &str, bytes: &[u8]) -> Result<String, String> {
 /// `word/document.xml`.
 fn docx(bytes: &[u8]) -> Result<String, String> {
     let unreadable = |why: String| format!("cannot read the DOCX: {why}");
-    let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(|e| unreadable(e.to_string()))?;
+    let mut archive =
+        zip::ZipArchive::new(Cursor::new(bytes)).map_err(|e| unreadable(e.to_string()))?;
     let part = archive.by_name("word/document.xml").map_err(|e| unreadable(e.to_string()))?;
     let mut xml = Vec::new();
     // The size that the archive declares may be wrong.
-    part.take(MAX_UNPACKED_BYTES + 1).read_to_end(&mut xml).map_err(|e| unreadable(e.to_string()))?;
+    part.take(MAX_UNPACKED_BYTES + 1)
+        .read_to_end(&mut xml)
+        .map_err(|e| unreadable(e.to_string()))?;
     if xml.len() as u64 > MAX_UNPACKED_BYTES {
         return Err(TOO_MUCH_TEXT.into());
     }
@@ -91,7 +93,8 @@ fn docx(bytes: &[u8]) -> Result<String, String> {
 
 /// One line for each value, with its path; each element of a list separately.
 fn json(bytes: &[u8]) -> Result<String, String> {
-    let value: Value = serde_json::from_slice(bytes).map_err(|e| format!("cannot read the JSON: {e}"))?;
+    let value: Value =
+        serde_json::from_slice(bytes).map_err(|e| format!("cannot read the JSON: {e}"))?;
     let mut text = String::new();
     flatten_json(&value, "", &mut text);
     Ok(text)
@@ -133,8 +136,10 @@ fn csv(bytes: &[u8]) -> Result<String, String> {
     let first = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
     // In many locales, spreadsheets separate columns by semicolons.
     let count_delimiter = |delimiter: u8| first.iter().filter(|b| **b == delimiter).count();
-    let delimiter = [b'\t', b';', b','].into_iter().max_by_key(|d| count_delimiter(*d)).unwrap_or(b',');
-    let mut reader = ::csv::ReaderBuilder::new().flexible(true).delimiter(delimiter).from_reader(bytes);
+    let delimiter =
+        [b'\t', b';', b','].into_iter().max_by_key(|d| count_delimiter(*d)).unwrap_or(b',');
+    let mut reader =
+        ::csv::ReaderBuilder::new().flexible(true).delimiter(delimiter).from_reader(bytes);
     let names = reader.headers().map_err(unreadable)?.clone();
     let mut text = String::new();
     for row in reader.records() {
@@ -225,7 +230,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_says_why() {
-        assert!(extract("pdf", b"%PDF-1.4 and no more").unwrap_err().starts_with("cannot read the PDF"));
+        assert!(
+            extract("pdf", b"%PDF-1.4 and no more").unwrap_err().starts_with("cannot read the PDF")
+        );
         assert_eq!(extract("txt", b"\xff").unwrap_err(), "not UTF-8 text");
         assert_eq!(extract("html", b"<p> </p>").unwrap_err(), "contains no text");
     }

@@ -58,7 +58,8 @@ impl fmt::Display for Sandbox {
 #[cfg(target_os = "linux")]
 mod system {
     use landlock::{
-        ABI, Access as _, AccessFs, AccessNet, Ruleset, RulesetAttr as _, RulesetError, RulesetStatus, Scope,
+        ABI, Access as _, AccessFs, AccessNet, Ruleset, RulesetAttr as _, RulesetError,
+        RulesetStatus, Scope,
     };
     use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
@@ -152,8 +153,10 @@ mod tests {
                 order.borrow_mut().push(name);
                 works
             };
-            let sandbox =
-                Sandbox::enter_with(|| entered("landlock", landlock), || entered("seccomp", seccomp));
+            let sandbox = Sandbox::enter_with(
+                || entered("landlock", landlock),
+                || entered("seccomp", seccomp),
+            );
             assert_eq!(sandbox, Sandbox { landlock, seccomp });
             assert_eq!(sandbox.refuses_files(), files);
             assert_eq!(*order.borrow(), ["landlock", "seccomp"]);
@@ -168,7 +171,8 @@ mod tests {
         let mut tried = 0;
         for enter in [system::apply_landlock, system::apply_seccomp] {
             // The kernel must support at least one of them.
-            let read = std::thread::spawn(move || enter().then(|| std::fs::read(file))).join().unwrap();
+            let read =
+                std::thread::spawn(move || enter().then(|| std::fs::read(file))).join().unwrap();
             let Some(read) = read else { continue };
             assert_eq!(read.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
             tried += 1;

@@ -32,7 +32,11 @@ pub(crate) async fn erase_conversation(
 
 /// Removes the files of erased conversations from this server's data folder. A file that cannot be
 /// removed is tried again in the next run.
-pub(crate) async fn remove_erased_files(store: &Store, server_id: &str, data: &Path) -> store::Result<()> {
+pub(crate) async fn remove_erased_files(
+    store: &Store,
+    server_id: &str,
+    data: &Path,
+) -> store::Result<()> {
     let mut removed = Vec::new();
     for id in store.erased_conversations(server_id).await? {
         // An id that is not valid has no file.

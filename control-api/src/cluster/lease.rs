@@ -61,8 +61,8 @@ impl BackgroundTask for LeaseTask {
                 false
             };
             if !renewed && self.store.health.failure_reason().is_none() {
-                // A write shows an outage in `/readyz` before a call needs the store. The probe reports
-                // the store's health itself.
+                // A write shows an outage in `/readyz` before a call needs the store. The probe
+                // reports the store's health itself.
                 let _ = self.store.probe().await;
             }
         }
@@ -89,7 +89,11 @@ impl LeaseTask {
 }
 
 /// Renews a server's lease. True if deliveries of dead servers were adopted.
-pub(crate) async fn renew(store: &Store, server_id: &str, duration: Duration) -> store::Result<bool> {
+pub(crate) async fn renew(
+    store: &Store,
+    server_id: &str,
+    duration: Duration,
+) -> store::Result<bool> {
     let now = clock::now();
     let mut tx = store.begin_write().await?;
     server::set_lease(&mut tx, server_id, now.saturating_add(clock::to_micros(duration))).await?;

@@ -111,11 +111,15 @@ impl RecoveryTask {
         if self.retention_days > 0 {
             let before = now - clock::to_micros(DAY * self.retention_days);
             for id in self.store.conversations_ended_before(before).await? {
-                match erasure::erase_conversation(&self.store, &self.server_id, &self.data, &id).await {
+                match erasure::erase_conversation(&self.store, &self.server_id, &self.data, &id)
+                    .await
+                {
                     Ok(_) => {}
                     Err(error) if error.is_outage() => return Err(error),
                     // The other conversations are erased regardless. The next sweep tries again.
-                    Err(error) => tracing::error!(conversation = %id, %error, "cannot erase a conversation"),
+                    Err(error) => {
+                        tracing::error!(conversation = %id, %error, "cannot erase a conversation")
+                    }
                 }
             }
         }

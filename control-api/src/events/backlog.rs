@@ -42,11 +42,16 @@ pub(super) struct Backlog {
 impl Backlog {
     /// Adds an event. Returns the number of events that were dropped, which may include this one.
     pub(super) fn push(&mut self, conversation: ConversationId, envelope: EventEnvelope) -> u64 {
-        let weight =
-            EVENT_OVERHEAD_BYTES + serde_json::to_string(&envelope.event).map_or(0, |json| json.len());
-        let first_event_at =
-            self.event_times.get(&conversation).and_then(VecDeque::front).copied().unwrap_or(envelope.at);
-        let long = envelope.at.as_seconds() - first_event_at.as_seconds() > self.limits.max_call_seconds;
+        let weight = EVENT_OVERHEAD_BYTES
+            + serde_json::to_string(&envelope.event).map_or(0, |json| json.len());
+        let first_event_at = self
+            .event_times
+            .get(&conversation)
+            .and_then(VecDeque::front)
+            .copied()
+            .unwrap_or(envelope.at);
+        let long =
+            envelope.at.as_seconds() - first_event_at.as_seconds() > self.limits.max_call_seconds;
         let large = self.bytes + weight > self.limits.max_bytes;
         if (self.sheds_progress || long || large) && envelope.event.is_progress() {
             return 1;
@@ -116,7 +121,10 @@ mod tests {
     }
 
     fn progress_event(seq: u64, seconds: f64) -> EventEnvelope {
-        EventEnvelope { event: Event::LlmText { text: "word".into() }, ..utterance(seq, seconds, "") }
+        EventEnvelope {
+            event: Event::LlmText { text: "word".into() },
+            ..utterance(seq, seconds, "")
+        }
     }
 
     fn call_ended(seq: u64, seconds: f64) -> EventEnvelope {
@@ -145,7 +153,8 @@ mod tests {
         let mut backlog = Backlog { limits, ..Backlog::default() };
         let mut dropped = 0;
         for n in 0..40 {
-            let envelope = if n % 2 == 0 { progress_event(n, 1.0) } else { utterance(n, 1.0, "Hello.") };
+            let envelope =
+                if n % 2 == 0 { progress_event(n, 1.0) } else { utterance(n, 1.0, "Hello.") };
             dropped += backlog.push(id(1), envelope);
         }
         dropped += backlog.push(id(1), call_ended(40, 2.0));
@@ -177,7 +186,10 @@ mod tests {
         }
         // The recovery is slower than the calls, so the backlog never is empty.
         assert_eq!(backlog.take(2).len(), 2);
-        assert_eq!(backlog.push(id(1), utterance(3, 900.0, "ten minutes after the oldest that waits")), 0);
+        assert_eq!(
+            backlog.push(id(1), utterance(3, 900.0, "ten minutes after the oldest that waits")),
+            0
+        );
         assert_eq!(backlog.push(id(1), utterance(4, 901.0, "too late")), 1);
         assert_eq!(backlog.take(2).len(), 2);
         assert_eq!(backlog.push(id(1), utterance(5, 901.0, "soon enough again")), 0);
@@ -193,7 +205,11 @@ mod tests {
             assert_eq!(backlog.push(id(1), progress_event(n, 0.0)), 0);
         }
         assert_eq!(backlog.push(id(1), utterance(5, 500.0, &"x".repeat(900))), 0);
-        assert_eq!(backlog.push(id(1), utterance(6, 500.0, &"x".repeat(100))), 5, "all progress events");
+        assert_eq!(
+            backlog.push(id(1), utterance(6, 500.0, &"x".repeat(100))),
+            5,
+            "all progress events"
+        );
         assert_eq!(backlog.push(id(1), utterance(7, 700.0, "700 s after what was dropped")), 0);
         assert_eq!(take_seqs(&mut backlog), [5, 6, 7]);
     }

@@ -11,16 +11,24 @@ use crate::store::conversation::{IN_PROGRESS, STARTED};
 
 /// Ends a conversation that was not joined, and emits `call_ended` for it too. False if it was not
 /// in that state.
-pub(crate) async fn end_unjoined(storage: &EventStorage, id: &str, reason: EndReason) -> store::Result<bool> {
+pub(crate) async fn end_unjoined(
+    storage: &EventStorage,
+    id: &str,
+    reason: EndReason,
+) -> store::Result<bool> {
     let now = clock::now();
-    append(storage, id, STARTED, vec![(now, Event::CallEnded), (now, Event::Ended { reason })]).await
+    append(storage, id, STARTED, vec![(now, Event::CallEnded), (now, Event::Ended { reason })])
+        .await
 }
 
 /// Ends a conversation whose server or call has failed, with the last utterance of the agent as far
 /// as it was heard. Does nothing if the conversation is not running.
 pub(crate) async fn recover_conversation(storage: &EventStorage, id: &str) -> store::Result<()> {
-    let Some(row) =
-        storage.store.conversation_in_any_workspace(id).await?.filter(|row| row.status == IN_PROGRESS)
+    let Some(row) = storage
+        .store
+        .conversation_in_any_workspace(id)
+        .await?
+        .filter(|row| row.status == IN_PROGRESS)
     else {
         return Ok(());
     };

@@ -67,7 +67,14 @@ pub(super) struct EventSource {
 
 impl EventSource {
     pub(super) fn new(store: Store, queue: EventReceiver, stop: watch::Receiver<bool>) -> Self {
-        Self { store, queue, stop, backlog: Backlog::default(), deferred: Vec::new(), give_up_at: None }
+        Self {
+            store,
+            queue,
+            stop,
+            backlog: Backlog::default(),
+            deferred: Vec::new(),
+            give_up_at: None,
+        }
     }
 
     /// This many events no longer wait.
@@ -113,7 +120,8 @@ impl EventSource {
         }
         let until = Instant::now() + GATHER_TIME;
         // Events in the backlog are older and must be written first.
-        while self.backlog.is_empty() && batch.flushes.is_empty() && batch.events.len() < MAX_BATCH {
+        while self.backlog.is_empty() && batch.flushes.is_empty() && batch.events.len() < MAX_BATCH
+        {
             match timeout_at(until, self.queue.receiver.recv()).await {
                 Ok(Some(message)) => batch.push(message),
                 Ok(None) | Err(_) => break,
@@ -155,8 +163,8 @@ impl EventSource {
         }
     }
 
-    /// Waits before the next attempt; messages that arrive meanwhile go to the backlog. False if the
-    /// server stops and the store has failed for [`SHUTDOWN_RETRY_TIME`] since.
+    /// Waits before the next attempt; messages that arrive meanwhile go to the backlog. False if
+    /// the server stops and the store has failed for [`SHUTDOWN_RETRY_TIME`] since.
     pub(super) async fn wait_before_retry(&mut self) -> bool {
         let until = Instant::now() + RETRY_INTERVAL;
         loop {
@@ -267,7 +275,11 @@ mod tests {
         assert!(matches!(given_up, Err(store::Error::Unwritable(_))));
         assert_eq!(started_at.elapsed().as_secs(), OPERATION_TIMEOUT.as_secs());
         assert!(store.health.failure_reason().is_some(), "everybody is told");
-        assert_eq!((events.waiting(), events.dropped()), (2, 1), "more than ten minutes of one call");
+        assert_eq!(
+            (events.waiting(), events.dropped()),
+            (2, 1),
+            "more than ten minutes of one call"
+        );
         events.record(CALL, utterance(3, 3.0));
         let mut batch = Batch::default();
         assert!(source.gather(&mut batch).await);
@@ -279,7 +291,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_store_that_fails_while_the_server_stops_is_tried_again_for_thirty_seconds() {
-        let file = std::env::temp_dir().join(format!("visavis-source-stop-{}.db", std::process::id()));
+        let file =
+            std::env::temp_dir().join(format!("visavis-source-stop-{}.db", std::process::id()));
         let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();
         for closes_queue in [false, true] {
             let (events, queue) = crate::state::event_queue::channel();
@@ -305,7 +318,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_late_and_done_at_last_is_done_and_what_panics_is_an_error() {
-        let file = std::env::temp_dir().join(format!("visavis-source-late-{}.db", std::process::id()));
+        let file =
+            std::env::temp_dir().join(format!("visavis-source-late-{}.db", std::process::id()));
         let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();
         let (_facts, queue) = crate::state::event_queue::channel();
         let (_stop, stopped) = watch::channel(false);
@@ -317,7 +331,10 @@ mod tests {
         };
         assert_eq!(source.run_bounded(late).await.unwrap(), 7);
         assert!(store.health.failure_reason().is_some());
-        assert!(matches!(source.run_bounded(panicking_operation()).await, Err(store::Error::Panicked)));
+        assert!(matches!(
+            source.run_bounded(panicking_operation()).await,
+            Err(store::Error::Panicked)
+        ));
         tokio::time::resume();
         store.probe().await.unwrap();
         assert_eq!(store.health.failure_reason(), None);

@@ -82,13 +82,15 @@ impl Projection {
             self.started_at = Micros::try_from(*unix_micros).unwrap_or_else(|_| clock::now());
         }
         self.view.apply(envelope);
-        let at =
-            self.started_at.saturating_add(Micros::try_from(envelope.at.as_micros()).unwrap_or(Micros::MAX));
+        let at = self
+            .started_at
+            .saturating_add(Micros::try_from(envelope.at.as_micros()).unwrap_or(Micros::MAX));
         let change = match (&envelope.event, self.view.end_reason) {
             // Events after the end (a tool's result) belong to the record too.
             (_, Some(reason)) => StatusChange::Ended {
                 reason: record::end_reason_name(reason),
-                record: json!(StoredRecord::new(&self.view, &self.row.id, self.started_at)).to_string(),
+                record: json!(StoredRecord::new(&self.view, &self.row.id, self.started_at))
+                    .to_string(),
                 at,
             },
             (Event::Joined { .. }, None) => StatusChange::Joined(at),
@@ -100,7 +102,11 @@ impl Projection {
     }
 
     /// An event with everything that is written with it.
-    pub(super) fn prepare_write(&self, envelope: EventEnvelope, follows: EventEffects) -> PreparedEvent {
+    pub(super) fn prepare_write(
+        &self,
+        envelope: EventEnvelope,
+        follows: EventEffects,
+    ) -> PreparedEvent {
         let EventEffects { delivery, callbacks, change } = follows;
         PreparedEvent {
             conversation: self.row.id.clone(),
@@ -118,7 +124,11 @@ impl Projection {
         let speech = match &envelope.event {
             Event::GuardrailTriggered(fired) => {
                 if let Some(url) = fired.callback_url.clone().filter(|url| !url.is_empty()) {
-                    self.pending_callbacks.push(PendingCallback { event: (**fired).clone(), url, at });
+                    self.pending_callbacks.push(PendingCallback {
+                        event: (**fired).clone(),
+                        url,
+                        at,
+                    });
                 }
                 return Vec::new();
             }
@@ -152,7 +162,8 @@ impl Projection {
             attempts: 0,
             attempts_before_redelivery: 0,
             first_attempt_at: None,
-            next_attempt_at: clock::now().saturating_add(clock::to_micros(self.first_attempt_delay)),
+            next_attempt_at: clock::now()
+                .saturating_add(clock::to_micros(self.first_attempt_delay)),
         })
     }
 }
@@ -184,12 +195,29 @@ pub(super) struct PreparedEvent {
 impl PreparedEvent {
     /// Stores as text an event that the store rejects. If it is the end of the conversation, the
     /// conversation ends nevertheless; its record is then built from its events.
-    pub(super) async fn quarantine(&self, store: &Store, error: &store::Error) -> store::Result<()> {
+    pub(super) async fn quarantine(
+        &self,
+        store: &Store,
+        error: &store::Error,
+    ) -> store::Result<()> {
         let mut tx = store.begin_write_unchecked().await?;
-        store::failed_event::insert(&mut tx, &self.conversation, &self.envelope, &error.to_string()).await?;
+        store::failed_event::insert(
+            &mut tx,
+            &self.conversation,
+            &self.envelope,
+            &error.to_string(),
+        )
+        .await?;
         if let StatusChange::Ended { reason, at, .. } = &self.change {
-            store::conversation::mark_ended(&mut tx, &self.conversation, reason, None, *at, clock::now())
-                .await?;
+            store::conversation::mark_ended(
+                &mut tx,
+                &self.conversation,
+                reason,
+                None,
+                *at,
+                clock::now(),
+            )
+            .await?;
         }
         tx.commit().await?;
         tracing::error!(conversation = %self.conversation, seq = self.envelope.seq, %error, "the store rejected an event; its text is stored in failed_event");
@@ -241,8 +269,13 @@ pub(super) async fn write_events(
         if written.rejected.contains(&prepared.conversation) {
             continue;
         }
-        match store::event::insert(tx, &prepared.conversation, &prepared.workspace, &prepared.envelope)
-            .await?
+        match store::event::insert(
+            tx,
+            &prepared.conversation,
+            &prepared.workspace,
+            &prepared.envelope,
+        )
+        .await?
         {
             InsertOutcome::Inserted => {}
             // Its effects are stored too, and only have to be announced.
@@ -262,11 +295,19 @@ pub(super) async fn write_events(
         match &prepared.change {
             StatusChange::None => {}
             StatusChange::Joined(at) => {
-                store::conversation::mark_joined(tx, &prepared.conversation, server, *at, now).await?;
+                store::conversation::mark_joined(tx, &prepared.conversation, server, *at, now)
+                    .await?;
             }
             StatusChange::Ended { reason, record, at } => {
-                store::conversation::mark_ended(tx, &prepared.conversation, reason, Some(record), *at, now)
-                    .await?;
+                store::conversation::mark_ended(
+                    tx,
+                    &prepared.conversation,
+                    reason,
+                    Some(record),
+                    *at,
+                    now,
+                )
+                .await?;
             }
         }
         if let Some(delivery) = &prepared.delivery {
@@ -275,7 +316,8 @@ pub(super) async fn write_events(
             let stopped = match stopped_by_agent.get(delivery.agent.as_str()) {
                 Some(stopped) => *stopped,
                 None => {
-                    let stopped = store::json_record::are_webhooks_stopped(tx, &delivery.agent).await?;
+                    let stopped =
+                        store::json_record::are_webhooks_stopped(tx, &delivery.agent).await?;
                     stopped_by_agent.insert(&delivery.agent, stopped);
                     stopped
                 }
@@ -304,7 +346,8 @@ pub(crate) async fn append(
     if current.is_none_or(|row| row.status != expected) {
         return Ok(false);
     }
-    let first = store::event::events_in(&mut tx, id).await?.last().map_or(0, |envelope| envelope.seq + 1);
+    let first =
+        store::event::events_in(&mut tx, id).await?.last().map_or(0, |envelope| envelope.seq + 1);
     let prepared_events: Vec<PreparedEvent> = (first..)
         .zip(events)
         .map(|(seq, (at, event))| {
@@ -321,13 +364,19 @@ pub(crate) async fn append(
 }
 
 /// Announces the stored events to the webhook dispatcher and to the readers of event streams.
-pub(super) fn publish(storage: &EventStorage, prepared_events: Vec<PreparedEvent>, written: &WriteResult) {
+pub(super) fn publish(
+    storage: &EventStorage,
+    prepared_events: Vec<PreparedEvent>,
+    written: &WriteResult,
+) {
     let mut conversations: Vec<ConversationId> =
         prepared_events.iter().filter_map(|p| p.conversation.parse().ok()).collect();
     conversations.sort_unstable();
     conversations.dedup();
     for (i, prepared) in prepared_events.into_iter().enumerate() {
-        if let (StatusChange::Ended { .. }, Ok(id)) = (&prepared.change, prepared.conversation.parse()) {
+        if let (StatusChange::Ended { .. }, Ok(id)) =
+            (&prepared.change, prepared.conversation.parse())
+        {
             storage.connections.remove(id);
         }
         if !written.rejected.contains(&prepared.conversation) {
@@ -358,7 +407,9 @@ mod tests {
 
     fn prepared_event(seq: u64, event: Event) -> PreparedEvent {
         let change = match &event {
-            Event::Ended { .. } => StatusChange::Ended { reason: "user_left", record: "{}".into(), at: 9 },
+            Event::Ended { .. } => {
+                StatusChange::Ended { reason: "user_left", record: "{}".into(), at: 9 }
+            }
             _ => StatusChange::None,
         };
         let delivery = store::delivery::Row {
@@ -414,7 +465,10 @@ mod tests {
         for _ in 0..2 {
             let written = write_and_commit(store, &test_batch()).await;
             assert_eq!((written.rejected.len(), written.deliveries.len()), (0, 3));
-            assert_eq!((count_rows(store, "event").await, count_rows(store, "delivery").await), (3, 3));
+            assert_eq!(
+                (count_rows(store, "event").await, count_rows(store, "delivery").await),
+                (3, 3)
+            );
         }
         // Deliveries that no longer wait are not sent again: another server took them over, or they
         // were delivered.
@@ -442,7 +496,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_batch_that_is_stored_twice_is_doubled_nowhere_and_refused_nowhere() {
-        let file = std::env::temp_dir().join(format!("visavis-fold-twice-{}.db", std::process::id()));
+        let file =
+            std::env::temp_dir().join(format!("visavis-fold-twice-{}.db", std::process::id()));
         let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();
         a_batch_is_stored_once(&store).await;
         store.close().await;

@@ -215,8 +215,11 @@ pub(crate) fn list_item<'a>(
     base: &str,
     scope: Scope,
 ) -> ListedConversation<'a> {
-    let join_link =
-        if scope < Scope::Operate { join_link_without_token(row, base) } else { join_link(state, row, base) };
+    let join_link = if scope < Scope::Operate {
+        join_link_without_token(row, base)
+    } else {
+        join_link(state, row, base)
+    };
     ListedConversation {
         fields: ConversationFields::new(row),
         join_link,

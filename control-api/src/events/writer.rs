@@ -1,6 +1,6 @@
 //! The one task that writes events. While the store rejects writes it retries, and new events wait
-//! in the [`EventSource`]. An event is quarantined (stored as text) if the store rejects it alone or
-//! its code panics, so that it does not block the others.
+//! in the [`EventSource`]. An event is quarantined (stored as text) if the store rejects it alone
+//! or its code panics, so that it does not block the others.
 //!
 //! All events that are not stored yet are in [`Writer`], so the task can be restarted after a panic
 //! without loss.
@@ -150,7 +150,8 @@ impl Writer {
         let name = id.to_string();
         let mut tries = 0;
         loop {
-            let ended = self.source.run_bounded(ending::recover_conversation(&self.storage, &name)).await;
+            let ended =
+                self.source.run_bounded(ending::recover_conversation(&self.storage, &name)).await;
             let Err(error) = ended else { return };
             tries += 1;
             if tries == 1 {
@@ -191,7 +192,8 @@ impl Writer {
             let store = &self.storage.store;
             let quarantine = || quarantine_event(store, &name, envelope, &panic_error);
             let quarantined =
-                quarantine_or_drop(&mut self.source, store, (&name, envelope.seq), quarantine).await;
+                quarantine_or_drop(&mut self.source, store, (&name, envelope.seq), quarantine)
+                    .await;
             let Err(error) = quarantined else { break };
             self.storage.store.health.report_failure(&error.to_string());
             if !self.source.wait_before_retry().await && std::mem::replace(&mut last, true) {
@@ -235,7 +237,11 @@ impl Writer {
                 let prepared_events = self.prepared.len();
                 let conversations: HashSet<&str> =
                     self.prepared.iter().map(|event| event.conversation.as_str()).collect();
-                tracing::error!(events = prepared_events, ?conversations, "events lost at shutdown");
+                tracing::error!(
+                    events = prepared_events,
+                    ?conversations,
+                    "events lost at shutdown"
+                );
                 self.prepared.clear();
                 self.source.mark_settled(prepared_events);
             }
@@ -269,9 +275,14 @@ impl Writer {
                     let quarantine = || quarantine_event(store, &name, envelope, &error);
                     if corrupt
                         && known
-                        && quarantine_or_drop(&mut self.source, store, (&name, envelope.seq), quarantine)
-                            .await
-                            .is_ok()
+                        && quarantine_or_drop(
+                            &mut self.source,
+                            store,
+                            (&name, envelope.seq),
+                            quarantine,
+                        )
+                        .await
+                        .is_ok()
                     {
                         self.unreadable.insert(id);
                         return false;
@@ -307,7 +318,9 @@ impl Writer {
                     let quarantine = || prepared.quarantine(store, &error);
                     if !accepts_writes
                         || error.is_outage()
-                        || quarantine_or_drop(&mut self.source, store, event, quarantine).await.is_err()
+                        || quarantine_or_drop(&mut self.source, store, event, quarantine)
+                            .await
+                            .is_err()
                     {
                         return store.health.report_failure(&error.to_string());
                     }
@@ -407,8 +420,15 @@ async fn quarantine_event(
     store::failed_event::insert(&mut tx, id, envelope, &error.to_string()).await?;
     if let Event::Ended { reason } = &envelope.event {
         let now = clock::now();
-        store::conversation::mark_ended(&mut tx, id, record::end_reason_name(*reason), None, now, now)
-            .await?;
+        store::conversation::mark_ended(
+            &mut tx,
+            id,
+            record::end_reason_name(*reason),
+            None,
+            now,
+            now,
+        )
+        .await?;
     }
     tx.commit().await?;
     tracing::error!(conversation = id, seq = envelope.seq, %error, "cannot process an event; its text is stored in failed_event");

@@ -23,7 +23,10 @@ fn check_request(name: &str, body: &Value, parse: impl Fn(Value) -> Result<Value
 fn check_bodies(name: &str, bodies: &[Value], parse: impl Fn(Value) -> Result<Value, ApiError>) {
     let outcomes = bodies.iter().map(|body| match parse(body.clone()) {
         Ok(value) => format!("{body}: {value}\n"),
-        error => format!("{body}: {}\n", describe(&error.map(|_| Default::default()), &Default::default())),
+        error => format!(
+            "{body}: {}\n",
+            describe(&error.map(|_| Default::default()), &Default::default())
+        ),
     });
     compare(name, &outcomes.collect::<String>());
 }
@@ -34,8 +37,7 @@ fn text(value: &impl std::fmt::Debug) -> Value {
 
 #[test]
 fn each_change_of_a_new_conversation_has_the_same_outcome_as_before() {
-    let body =
-        json!({"agent_id": "a", "user_name": "n", "user_id": "u", "context": "c", "meta_data": {"k": [1]}});
+    let body = json!({"agent_id": "a", "user_name": "n", "user_id": "u", "context": "c", "meta_data": {"k": [1]}});
     check_request("conversation", &body, |body| {
         conversations::parse_new_conversation(body).map(|new| text(&new))
     });
@@ -50,17 +52,21 @@ fn each_change_of_a_command_has_the_same_outcome_as_before() {
     let body = json!({"text": "Hello", "interrupt": false, "add_to_context": true});
     check_request("speak", &body, |body| control::parse_speak(body).map(|command| json!(command)));
     let body = json!({"text": "Hello"});
-    check_request("respond", &body, |body| control::parse_respond(body).map(|command| json!(command)));
+    check_request("respond", &body, |body| {
+        control::parse_respond(body).map(|command| json!(command))
+    });
     let body = json!({"text": "Hello", "mode": "overwrite"});
-    check_request("context", &body, |body| control::parse_context(body).map(|command| json!(command)));
+    check_request("context", &body, |body| {
+        control::parse_context(body).map(|command| json!(command))
+    });
 }
 
 #[test]
 fn each_change_of_a_feedback_has_the_same_outcome_as_before() {
     let parse = |body| conversations::parse_feedback(body).map(|feedback| json!(feedback));
     check_request("feedback", &json!({"rating": 5.0, "feedback": "Good"}), parse);
-    let bodies =
-        [json!(0), json!(6), json!(1.5), json!("5"), json!(0.5)].map(|rating| json!({"rating": rating}));
+    let bodies = [json!(0), json!(6), json!(1.5), json!("5"), json!(0.5)]
+        .map(|rating| json!({"rating": rating}));
     check_bodies("feedback-ratings", &bodies, parse);
 }
 
@@ -69,8 +75,8 @@ fn each_change_of_a_visitors_request_has_the_same_outcome_as_before() {
     let parse = |body| embed::parse_visitor(body).map(|visitor| json!(visitor));
     check_request("embed", &json!({"userName": "n", "userId": "u", "context": {"k": 1}}), parse);
     let sizes = [(200, 2046), (201, 2046), (200, 2047)];
-    let bodies =
-        sizes.map(|(user, context)| json!({"userId": "x".repeat(user), "context": "y".repeat(context)}));
+    let bodies = sizes
+        .map(|(user, context)| json!({"userId": "x".repeat(user), "context": "y".repeat(context)}));
     check_bodies("embed-sizes", &bodies, parse);
 }
 
@@ -88,8 +94,9 @@ fn each_change_of_an_offer_has_the_same_outcome_as_before() {
 fn each_change_of_a_key_has_the_same_outcome_as_before() {
     let body = json!({"name": "k", "expires_at": "2100-01-02T03:04:05Z", "scope": "read"});
     check_request("api-key", &body, |body| {
-        api_keys::parse(body)
-            .map(|(key, expires_at)| text(&(key.name, expires_at, key.scope.unwrap_or(Scope::Administer))))
+        api_keys::parse(body).map(|(key, expires_at)| {
+            text(&(key.name, expires_at, key.scope.unwrap_or(Scope::Administer)))
+        })
     });
     let body = json!({"key": "vsv_secret"});
     check_request("session", &body, |body| {
@@ -155,8 +162,7 @@ fn each_change_of_a_custom_avatar_has_the_same_outcome_as_before() {
 
 #[test]
 fn each_change_of_a_preview_has_the_same_outcome_as_before() {
-    let body =
-        json!({"character": {"age": 0.5, "hair": {"dark": "#c0906f"}}, "pose": {"smile": 0.2}, "size": 128});
+    let body = json!({"character": {"age": 0.5, "hair": {"dark": "#c0906f"}}, "pose": {"smile": 0.2}, "size": 128});
     check_request("preview", &body, |body| {
         characters::parse_preview_request(body).map(|line| serde_json::from_slice(&line).unwrap())
     });

@@ -27,7 +27,10 @@ pub(crate) struct ApiCaller {
 }
 
 /// The workspace and the scope of a key. 401 if the key is unknown or has expired.
-pub(crate) async fn authenticate(state: &AppState, hash: &KeyHash) -> Result<(Arc<str>, Scope), ApiError> {
+pub(crate) async fn authenticate(
+    state: &AppState,
+    hash: &KeyHash,
+) -> Result<(Arc<str>, Scope), ApiError> {
     if let Some(workspace) = state.environment_key.workspace_for(hash) {
         return Ok((workspace, Scope::Administer));
     }
@@ -51,17 +54,21 @@ fn required_scope(parts: &Parts) -> Scope {
 impl FromRequestParts<Arc<AppState>> for ApiCaller {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &Arc<AppState>) -> Result<Self, ApiError> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        state: &Arc<AppState>,
+    ) -> Result<Self, ApiError> {
         let hash = match parts.headers.get("x-api-key") {
             Some(key) => key.to_str().ok().map(|key| hash_key(key.trim())),
             None => console_session::session_key_hash(state, &parts.headers).await?,
         };
         let hash = hash.ok_or(ApiError::Unauthorized)?;
-        let (workspace, scope) =
-            authenticate(state, &hash).await.map_err(|error| match parts.extensions.get::<ErrorText>() {
+        let (workspace, scope) = authenticate(state, &hash).await.map_err(|error| {
+            match parts.extensions.get::<ErrorText>() {
                 Some(own) => own.apply(&parts.method, error),
                 None => error,
-            })?;
+            }
+        })?;
         state.rate_limits.keys.check(hash, Instant::now()).map_err(ApiError::RateLimited)?;
         if scope < required_scope(parts) {
             return Err(ApiError::Forbidden(scope.forbidden_message()));

@@ -39,7 +39,8 @@ pub(crate) fn schema_of<T: JsonSchema>() -> Value {
 
 /// The schema of a request's type, built on first use.
 pub(crate) fn request_schema<T: JsonSchema + 'static>() -> &'static Value {
-    static SCHEMAS: LazyLock<RwLock<HashMap<TypeId, &'static Value>>> = LazyLock::new(RwLock::default);
+    static SCHEMAS: LazyLock<RwLock<HashMap<TypeId, &'static Value>>> =
+        LazyLock::new(RwLock::default);
     let id = TypeId::of::<T>();
     if let Some(schema) = SCHEMAS.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
         return schema;
@@ -75,8 +76,8 @@ where
     errors.into_result(value)
 }
 
-/// The parts of `body` that match the schema; all others are added to `errors` and left out, so that
-/// their defaults apply and later checks can report theirs too.
+/// The parts of `body` that match the schema; all others are added to `errors` and left out, so
+/// that their defaults apply and later checks can report theirs too.
 pub(crate) fn check(schema: &Value, body: Value, errors: &FieldErrors) -> Value {
     SchemaCheck { errors }.check_object(schema, body, "")
 }
@@ -190,7 +191,8 @@ fn empty_value(schema: &Value) -> Value {
         Some("array") => Value::Array(Vec::new()),
         Some("object") => {
             let properties = schema.get("properties").and_then(Value::as_object);
-            let required = properties.into_iter().flatten().filter(|(name, _)| is_required(schema, name));
+            let required =
+                properties.into_iter().flatten().filter(|(name, _)| is_required(schema, name));
             Value::Object(required.map(|(name, part)| (name.clone(), empty_value(part))).collect())
         }
         _ => Value::Null,
@@ -240,7 +242,8 @@ impl SchemaCheck<'_> {
                 let required = is_required(schema, name);
                 match self.check_property(required, property, found, &path) {
                     Some(value) => _ = checked.insert(name.clone(), value),
-                    // The type has no default for it. The fault is reported, so the value is not used.
+                    // The type has no default for it. The fault is reported, so the value is not
+                    // used.
                     None if required => _ = checked.insert(name.clone(), empty_value(property)),
                     None => {}
                 }
@@ -329,7 +332,13 @@ impl SchemaCheck<'_> {
     }
 
     /// An array of exactly `count` items.
-    fn check_tuple(&self, item_schema: &Value, count: u64, value: Value, path: &str) -> Option<Value> {
+    fn check_tuple(
+        &self,
+        item_schema: &Value,
+        count: u64,
+        value: Value,
+        path: &str,
+    ) -> Option<Value> {
         match value {
             Value::Array(items) if items.len() as u64 == count => {
                 let check = |(i, item)| self.check(item_schema, item, &format!("{path}[{i}]"));
@@ -354,12 +363,17 @@ fn scalar_fault(kind: &str, schema: &Value, value: &Value) -> Option<String> {
         },
         "boolean" => (!value.is_boolean()).then(|| "must be true or false".into()),
         "number" => {
-            let (min, max) = (limit("minimum").unwrap_or(f64::MIN), limit("maximum").unwrap_or(f64::MAX));
+            let (min, max) =
+                (limit("minimum").unwrap_or(f64::MIN), limit("maximum").unwrap_or(f64::MAX));
             let step = limit("multipleOf");
             match value.as_f64() {
                 None => Some("must be a number".into()),
-                Some(n) if !(min..=max).contains(&n) && min == max => Some(format!("must be {min}")),
-                Some(n) if !(min..=max).contains(&n) => Some(format!("must be between {min} and {max}")),
+                Some(n) if !(min..=max).contains(&n) && min == max => {
+                    Some(format!("must be {min}"))
+                }
+                Some(n) if !(min..=max).contains(&n) => {
+                    Some(format!("must be between {min} and {max}"))
+                }
                 Some(n) if step.is_some_and(|step| n % step != 0.0) => {
                     let even = if step == Some(2.0) { "an even" } else { "a" };
                     Some(format!("must be {even} whole number"))
@@ -368,7 +382,8 @@ fn scalar_fault(kind: &str, schema: &Value, value: &Value) -> Option<String> {
             }
         }
         "integer" => {
-            let (min, max) = (limit("minimum").unwrap_or(0.0), limit("maximum").unwrap_or(f64::MAX));
+            let (min, max) =
+                (limit("minimum").unwrap_or(0.0), limit("maximum").unwrap_or(f64::MAX));
             let fits = value.as_u64().is_some_and(|n| (min..=max).contains(&(n as f64)));
             let or_null = if schema.get(NULL_MEANING).is_some() { ", or null" } else { "" };
             (!fits).then(|| format!("must be a whole number between {min} and {max}{or_null}"))

@@ -90,11 +90,15 @@ impl SlotTable {
         for (kind, max_slots) in
             [(SlotKind::Regular, self.regular_slots), (SlotKind::Reserved, RESERVED_SLOTS)]
         {
-            let greedy =
-                address.filter(|a| self.held_count(kind, *a) >= (max_slots / ADDRESS_SHARE_DIVISOR).max(1));
+            let greedy = address.filter(|a| {
+                self.held_count(kind, *a) >= (max_slots / ADDRESS_SHARE_DIVISOR).max(1)
+            });
             let leaves = if let Some(address) = greedy {
                 full = NoSlot::AddressShareUsed;
-                let own = self.idle_by_address.range((kind, address, 0)..=(kind, address, u64::MAX)).next();
+                let own = self
+                    .idle_by_address
+                    .range((kind, address, 0)..=(kind, address, u64::MAX))
+                    .next();
                 own.map(|(_, id)| *id)
             } else if self.used[kind as usize] >= max_slots {
                 self.idle.range((kind, 0)..=(kind, u64::MAX)).next().map(|(_, id)| *id)
@@ -335,7 +339,10 @@ mod tests {
         // The first connection has served a request since, so the second one has been idle longer.
         drop(first.0.start_request().unwrap());
         let mut third = expect_slot(&places, address(1), SlotKind::Regular);
-        assert!(is_evicted(&mut second) && !is_evicted(&mut first), "the one that has been idle longest");
+        assert!(
+            is_evicted(&mut second) && !is_evicted(&mut first),
+            "the one that has been idle longest"
+        );
         let in_use = [first.0.start_request().unwrap(), third.0.start_request().unwrap()];
         let fourth = expect_slot(&places, address(1), SlotKind::Reserved);
         assert!(!is_evicted(&mut first) && !is_evicted(&mut third) && !is_evicted(&mut other));
@@ -347,14 +354,16 @@ mod tests {
     #[test]
     fn who_is_not_counted_has_no_share() {
         let places = ConnectionSlots::new(8);
-        let mut all: Vec<_> = (0..8).map(|_| expect_slot(&places, None, SlotKind::Regular)).collect();
+        let mut all: Vec<_> =
+            (0..8).map(|_| expect_slot(&places, None, SlotKind::Regular)).collect();
         assert!(!all.iter_mut().any(is_evicted) && places.is_full());
     }
 
     #[test]
     fn where_places_run_out_the_longest_idle_connection_leaves() {
         let places = ConnectionSlots::new(4);
-        let mut all: Vec<_> = (1..=4).map(|n| expect_slot(&places, address(n), SlotKind::Regular)).collect();
+        let mut all: Vec<_> =
+            (1..=4).map(|n| expect_slot(&places, address(n), SlotKind::Regular)).collect();
         let _busy = all[0].0.start_request().unwrap();
         drop(all[1].0.start_request());
         let _fifth = expect_slot(&places, address(5), SlotKind::Regular);
@@ -381,12 +390,16 @@ mod tests {
         assert!(is_evicted(&mut greedy[0]) && !is_evicted(&mut greedy[1]));
         drop(greedy.remove(0));
         greedy.push(ninth);
-        let requests: Vec<_> = greedy.iter().map(|(taken, _)| taken.start_request().unwrap()).collect();
+        let requests: Vec<_> =
+            greedy.iter().map(|(taken, _)| taken.start_request().unwrap()).collect();
         assert!(try_acquire(&places, address(1)).is_none(), "it uses its share");
         let mut rest: Vec<_> =
             (8..RESERVED_SLOTS).map(|_| expect_slot(&places, None, SlotKind::Reserved)).collect();
         let _health = expect_slot(&places, address(2), SlotKind::Reserved);
-        assert!(is_evicted(&mut rest[0]) && !is_evicted(&mut rest[1]), "whoever asks for nothing makes room");
+        assert!(
+            is_evicted(&mut rest[0]) && !is_evicted(&mut rest[1]),
+            "whoever asks for nothing makes room"
+        );
         drop(requests);
     }
 
@@ -410,7 +423,9 @@ mod tests {
         drop((taken, leave));
         gone.await;
         assert!(
-            !places.is_full() && places.lock().idle.is_empty() && places.lock().held_by_address.is_empty()
+            !places.is_full()
+                && places.lock().idle.is_empty()
+                && places.lock().held_by_address.is_empty()
         );
     }
 }

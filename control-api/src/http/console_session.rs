@@ -71,7 +71,8 @@ impl Session {
 
     /// The content of the cookie, if it is authentic and has not expired.
     fn from_cookie(state: &AppState, headers: &HeaderMap) -> Option<Self> {
-        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let cookies =
+            headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
         let sealed = cookies
             .flat_map(|value| value.split(';'))
             .find_map(|pair| pair.trim().strip_prefix(COOKIE_NAME)?.strip_prefix('='))?;
@@ -85,17 +86,29 @@ impl Session {
         self.until = clock::now() + SESSION_LIFETIME;
         let plain = serde_json::to_vec(&self).expect("a session serializes to JSON");
         let sealed = URL_SAFE_NO_PAD.encode(state.vault.seal(SEAL_CONTEXT, &plain));
-        let body = axum::Json(SessionResponse { prefix: &self.prefix, scope, csrf_token: &self.csrf_token });
+        let body = axum::Json(SessionResponse {
+            prefix: &self.prefix,
+            scope,
+            csrf_token: &self.csrf_token,
+        });
         (set_cookie(state, &sealed, ""), body).into_response()
     }
 }
 
 /// A cookie without `Max-Age` ends with the browser session.
-fn set_cookie(state: &AppState, value: &str, attributes: &str) -> [(header::HeaderName, HeaderValue); 1] {
+fn set_cookie(
+    state: &AppState,
+    value: &str,
+    attributes: &str,
+) -> [(header::HeaderName, HeaderValue); 1] {
     let secure = state.config.public_url.as_deref().is_some_and(|url| url.starts_with("https:"));
     let secure = if secure { "; Secure" } else { "" };
-    let text = format!("{COOKIE_NAME}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{attributes}");
-    [(header::SET_COOKIE, HeaderValue::try_from(text).expect("base64 and ASCII text are valid in a header"))]
+    let text =
+        format!("{COOKIE_NAME}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{attributes}");
+    [(
+        header::SET_COOKIE,
+        HeaderValue::try_from(text).expect("base64 and ASCII text are valid in a header"),
+    )]
 }
 
 /// Hash of the key of the requesting session; `None` without a session or without its token.
@@ -105,8 +118,9 @@ pub(crate) async fn session_key_hash(
 ) -> Result<Option<KeyHash>, ApiError> {
     let Some(token) = headers.get(CSRF_HEADER) else { return Ok(None) };
     let session = Session::from_request(state, headers).await?;
-    let csrf_matches =
-        |session: &Session| verify_slices_are_equal(token.as_bytes(), session.csrf_token.as_bytes()).is_ok();
+    let csrf_matches = |session: &Session| {
+        verify_slices_are_equal(token.as_bytes(), session.csrf_token.as_bytes()).is_ok()
+    };
     Ok(session.filter(csrf_matches).map(|session| session.hash))
 }
 
@@ -129,7 +143,10 @@ pub(crate) struct LogInRequest {
     pub(crate) key: String,
 }
 
-async fn log_in(State(state): State<Arc<AppState>>, Json(body): Json) -> Result<Response, ApiError> {
+async fn log_in(
+    State(state): State<Arc<AppState>>,
+    Json(body): Json,
+) -> Result<Response, ApiError> {
     let LogInRequest { key } = body::parse(body)?;
     let key = key.trim();
     let hash = api_key::hash_key(key);
@@ -138,12 +155,16 @@ async fn log_in(State(state): State<Arc<AppState>>, Json(body): Json) -> Result<
     vault::fill_random(&mut random);
     let csrf_token = URL_SAFE_NO_PAD.encode(random);
     let prefix = api_key::key_prefix(key).into();
-    Ok(Session { id: store::new_id(), hash, prefix, csrf_token, until: 0 }.renew_and_respond(&state, scope))
+    Ok(Session { id: store::new_id(), hash, prefix, csrf_token, until: 0 }
+        .renew_and_respond(&state, scope))
 }
 
 /// The current session; 204 if there is none. This is not an error: the page only checks whether
 /// there is one.
-async fn show(State(state): State<Arc<AppState>>, headers: HeaderMap) -> Result<Response, ApiError> {
+async fn show(
+    State(state): State<Arc<AppState>>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
     let Some(session) = Session::from_request(&state, &headers).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
@@ -156,7 +177,10 @@ async fn show(State(state): State<Arc<AppState>>, headers: HeaderMap) -> Result<
 }
 
 /// Logs out: all cookies of this log-in become invalid.
-async fn log_out(State(state): State<Arc<AppState>>, headers: HeaderMap) -> Result<Response, ApiError> {
+async fn log_out(
+    State(state): State<Arc<AppState>>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
     if let Some(session) = Session::from_cookie(&state, &headers) {
         let mut tx = state.store.begin_write().await?;
         // A later cookie of the same log-in expires after this one, but at most one cookie lifetime

@@ -16,15 +16,21 @@ pub(crate) fn layer(origins: &[String]) -> Option<CorsLayer> {
     if list.is_empty() {
         return None;
     }
-    let origins =
-        if list.iter().any(|origin| origin == "*") { AllowOrigin::any() } else { AllowOrigin::list(list) };
-    let named =
-        |names: &[&'static str]| names.iter().copied().map(HeaderName::from_static).collect::<Vec<_>>();
+    let origins = if list.iter().any(|origin| origin == "*") {
+        AllowOrigin::any()
+    } else {
+        AllowOrigin::list(list)
+    };
+    let named = |names: &[&'static str]| {
+        names.iter().copied().map(HeaderName::from_static).collect::<Vec<_>>()
+    };
     Some(
         CorsLayer::new()
             .allow_origin(origins)
             .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
-            .allow_headers([named(&["x-api-key", "last-event-id"]), vec![header::CONTENT_TYPE]].concat())
+            .allow_headers(
+                [named(&["x-api-key", "last-event-id"]), vec![header::CONTENT_TYPE]].concat(),
+            )
             .expose_headers(named(&[
                 "x-total-count",
                 "retry-after",

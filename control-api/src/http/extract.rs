@@ -21,9 +21,15 @@ use crate::store::Page;
 const MAX_JSON_BYTES: usize = 2 << 20;
 
 /// The whole body, at most `limit` bytes.
-pub(crate) async fn read_body(body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, ApiError> {
-    let content_length =
-        headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok()).unwrap_or(0);
+pub(crate) async fn read_body(
+    body: Body,
+    headers: &HeaderMap,
+    limit: usize,
+) -> Result<Bytes, ApiError> {
+    let content_length = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|v| v.to_str().ok()?.parse::<usize>().ok())
+        .unwrap_or(0);
     let mut stream = body.into_data_stream();
     let mut bytes = BytesMut::with_capacity(content_length.min(limit));
     if content_length > limit {
@@ -68,7 +74,9 @@ impl<S: Sync, const LIMIT: usize> FromRequest<S> for Json<LIMIT> {
 /// no id.
 pub(crate) struct Path<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: serde::de::DeserializeOwned + Default + Send> FromRequestParts<S> for Path<T> {
+impl<S: Send + Sync, T: serde::de::DeserializeOwned + Default + Send> FromRequestParts<S>
+    for Path<T>
+{
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
@@ -97,8 +105,9 @@ const MAX_SEARCH_CHARS: usize = 200;
 fn parse_page(query: &str, all: bool) -> Result<Page, ApiError> {
     let mut page = Page { perpage: (!all).then_some(DEFAULT_PERPAGE), ..Page::default() };
     let mut errors = Vec::new();
-    let mut add_error =
-        |field: &str, reason: &str| errors.push(FieldError { field: field.into(), reason: reason.into() });
+    let mut add_error = |field: &str, reason: &str| {
+        errors.push(FieldError { field: field.into(), reason: reason.into() })
+    };
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         match &*name {
             "offset" => match value.parse::<i128>() {
@@ -112,7 +121,9 @@ fn parse_page(query: &str, all: bool) -> Result<Page, ApiError> {
             "search" if value.chars().count() > MAX_SEARCH_CHARS => {
                 add_error("search", "must be at most 200 characters");
             }
-            "search" if !value.is_empty() => page.search = Some(value.replace('\0', "").to_lowercase()),
+            "search" if !value.is_empty() => {
+                page.search = Some(value.replace('\0', "").to_lowercase())
+            }
             "fromDate" | "toDate" => match (clock::parse_date(&value), &*name) {
                 (None, field) => add_error(field, "must be a date, YYYY-MM-DD"),
                 (day, "fromDate") => page.from = day,
@@ -140,7 +151,10 @@ impl ListResponse {
 
 impl IntoResponse for ListResponse {
     fn into_response(self) -> Response {
-        ([(HeaderName::from_static("x-total-count"), HeaderValue::from(self.1))], axum::Json(self.0))
+        (
+            [(HeaderName::from_static("x-total-count"), HeaderValue::from(self.1))],
+            axum::Json(self.0),
+        )
             .into_response()
     }
 }
@@ -151,19 +165,31 @@ pub(crate) struct BaseUrl(pub(crate) String);
 impl FromRequestParts<Arc<AppState>> for BaseUrl {
     type Rejection = std::convert::Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, state: &Arc<AppState>) -> Result<Self, Self::Rejection> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        state: &Arc<AppState>,
+    ) -> Result<Self, Self::Rejection> {
         if let Some(url) = &state.config.public_url {
             return Ok(Self(url.trim_end_matches('/').to_owned()));
         }
-        let host = parts.headers.get(header::HOST).and_then(|v| v.to_str().ok()).filter(|h| is_authority(h));
-        Ok(Self(format!("http://{}", host.map_or_else(|| state.config.listen.to_string(), str::to_owned))))
+        let host = parts
+            .headers
+            .get(header::HOST)
+            .and_then(|v| v.to_str().ok())
+            .filter(|h| is_authority(h));
+        Ok(Self(format!(
+            "http://{}",
+            host.map_or_else(|| state.config.listen.to_string(), str::to_owned)
+        )))
     }
 }
 
 /// Whether `host` can be used in a link unchanged.
 fn is_authority(host: &str) -> bool {
     !host.is_empty()
-        && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b':' | b'[' | b']'))
+        && host
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b':' | b'[' | b']'))
 }
 
 #[cfg(test)]
@@ -202,9 +228,11 @@ mod tests {
 
     #[test]
     fn the_rest_of_a_query_narrows_the_list() {
-        let page =
-            parse_page("search=%C3%84b_%25&fromDate=2026-11-01&toDate=2026-12-01&type=x&other=1", false)
-                .unwrap();
+        let page = parse_page(
+            "search=%C3%84b_%25&fromDate=2026-11-01&toDate=2026-12-01&type=x&other=1",
+            false,
+        )
+        .unwrap();
         assert_eq!(page.search.as_deref(), Some("äb_%"));
         assert!(page.from < page.to);
         assert_eq!(page.kind.as_deref(), Some("x"));
@@ -213,6 +241,11 @@ mod tests {
     #[test]
     fn a_link_is_only_made_of_a_plain_host() {
         assert!(is_authority("127.0.0.1:8080") && is_authority("[::1]:80"));
-        assert!(!is_authority("a/b") && !is_authority("") && !is_authority("x@y") && !is_authority("a\"b"));
+        assert!(
+            !is_authority("a/b")
+                && !is_authority("")
+                && !is_authority("x@y")
+                && !is_authority("a\"b")
+        );
     }
 }

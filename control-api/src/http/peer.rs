@@ -20,23 +20,32 @@ pub(crate) struct Peer(pub(crate) IpAddr);
 impl FromRequestParts<Arc<AppState>> for Peer {
     type Rejection = std::convert::Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, state: &Arc<AppState>) -> Result<Self, Self::Rejection> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        state: &Arc<AppState>,
+    ) -> Result<Self, Self::Rejection> {
         Ok(resolve_peer(&parts.extensions, &parts.headers, &state.config.trusted_proxies))
     }
 }
 
 /// The connection's address. If that is a proxy's, the last address in `X-Forwarded-For` that is
 /// not a proxy. Proxies are the addresses in `proxies` and every process on this machine.
-pub(crate) fn resolve_peer(extensions: &Extensions, headers: &HeaderMap, proxies: &[Network]) -> Peer {
+pub(crate) fn resolve_peer(
+    extensions: &Extensions,
+    headers: &HeaderMap,
+    proxies: &[Network],
+) -> Peer {
     let direct = extensions
         .get::<ConnectInfo<SocketAddr>>()
         .map_or(IpAddr::from([0, 0, 0, 0]), |c| c.0.ip())
         .to_canonical();
-    let is_proxy = |address: IpAddr| address.is_loopback() || proxies.iter().any(|p| p.contains(address));
+    let is_proxy =
+        |address: IpAddr| address.is_loopback() || proxies.iter().any(|p| p.contains(address));
     if !is_proxy(direct) {
         return Peer(direct);
     }
-    let forwarded = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
+    let forwarded =
+        headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
     let named: Vec<&str> = forwarded.flat_map(|value| value.split(',')).collect();
     let mut client = direct;
     for name in named.iter().rev() {
@@ -65,7 +74,9 @@ impl Peer {
     pub(crate) fn subscriber_network(self) -> IpAddr {
         match self.0 {
             IpAddr::V4(_) => self.0,
-            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+            IpAddr::V6(address) => {
+                IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)))
+            }
         }
     }
 }
@@ -78,7 +89,11 @@ impl AppState {
     }
 
     /// Charges one request of an address to a rate limit, unless it is exempt.
-    pub(crate) fn check_rate_limit(&self, limit: &RateLimit<IpAddr>, peer: Peer) -> Result<(), ApiError> {
+    pub(crate) fn check_rate_limit(
+        &self,
+        limit: &RateLimit<IpAddr>,
+        peer: Peer,
+    ) -> Result<(), ApiError> {
         if self.is_rate_limit_exempt(peer) {
             return Ok(());
         }
@@ -120,7 +135,10 @@ mod tests {
             peer("10.0.0.2", &["198.51.100.1, 203.0.113.9, 10.0.0.1"], &["10.0.0.0/8"]),
             "203.0.113.9"
         );
-        assert_eq!(peer("10.0.0.2", &["198.51.100.1", "203.0.113.9"], &["10.0.0.0/8"]), "203.0.113.9");
+        assert_eq!(
+            peer("10.0.0.2", &["198.51.100.1", "203.0.113.9"], &["10.0.0.0/8"]),
+            "203.0.113.9"
+        );
         assert_eq!(peer("10.0.0.2", &["198.51.100.1, unknown"], &["10.0.0.0/8"]), "10.0.0.2");
         assert_eq!(
             peer("10.0.0.2", &["127.0.0.1"], &["10.0.0.0/8"]),
@@ -145,7 +163,9 @@ mod tests {
         let counted = |text: &str| {
             connection_limit_key(text.parse().unwrap(), &proxies).map(|address| address.to_string())
         };
-        for many in ["127.0.0.1", "::1", "::ffff:127.0.0.1", "10.1.2.3", "::ffff:10.1.2.3", "fd00::1"] {
+        for many in
+            ["127.0.0.1", "::1", "::ffff:127.0.0.1", "10.1.2.3", "::ffff:10.1.2.3", "fd00::1"]
+        {
             assert_eq!(counted(many), None, "{many}");
         }
         assert_eq!(counted("::ffff:192.0.2.1").as_deref(), Some("192.0.2.1"));

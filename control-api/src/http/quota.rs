@@ -1,5 +1,5 @@
-//! Quotas of a workspace: `limits.workspace_*`, each off if 0. Agents, conversations and bytes
-//! are checked in the transaction that adds to them, so they are never exceeded. Calls are reserved in
+//! Quotas of a workspace: `limits.workspace_*`, each off if 0. Agents, conversations and bytes are
+//! checked in the transaction that adds to them, so they are never exceeded. Calls are reserved in
 //! memory, and each server counts its own.
 
 use std::collections::HashSet;
@@ -37,7 +37,9 @@ pub(crate) async fn check_conversations(
 ) -> Result<(), ApiError> {
     let max = state.config.limits.workspace_conversations;
     let now = clock::now();
-    if max == 0 || table::count_conversations(tx, workspace, day_number(now)).await? < i64::from(max) {
+    if max == 0
+        || table::count_conversations(tx, workspace, day_number(now)).await? < i64::from(max)
+    {
         return Ok(());
     }
     let wait = (day_start(day_number(now) + 1) - now).max(0) as u64;
@@ -104,8 +106,7 @@ pub(crate) async fn reserve_call(state: &AppState, row: &Row) -> Result<bool, Ap
     }
     held.extend(state.store.running_conversations_of(&row.workspace).await?);
     let until = Instant::now() + state.config.timeouts.offer;
-    state
-        .connecting_calls
-        .reserve(row, until, max, &connecting, &held)
-        .ok_or_else(|| ApiError::NoCapacity("the workspace is full: its call limit is reached".into()))
+    state.connecting_calls.reserve(row, until, max, &connecting, &held).ok_or_else(|| {
+        ApiError::NoCapacity("the workspace is full: its call limit is reached".into())
+    })
 }

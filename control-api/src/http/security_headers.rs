@@ -38,9 +38,9 @@ fn is_allowed_host(host: &str, public_url: Option<&str>) -> bool {
 fn conversation_in_path(path: &str) -> Option<ConversationId> {
     let parts: Vec<&str> = path.split('/').skip(1).take(4).collect();
     match parts[..] {
-        ["rtc" | "join", id, ..] | ["v1", "conversation", id, ..] | ["v1", "ext", "conversation", id, ..] => {
-            id.parse().ok()
-        }
+        ["rtc" | "join", id, ..]
+        | ["v1", "conversation", id, ..]
+        | ["v1", "ext", "conversation", id, ..] => id.parse().ok(),
         _ => None,
     }
 }
@@ -57,15 +57,18 @@ pub(crate) async fn outer_middleware(
     request: Request,
     next: Next,
 ) -> Response {
-    let host = request.headers().get(header::HOST).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let host_rejected =
-        state.config.listen.ip().is_loopback() && !is_allowed_host(host, state.config.public_url.as_deref());
+    let host =
+        request.headers().get(header::HOST).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let host_rejected = state.config.listen.ip().is_loopback()
+        && !is_allowed_host(host, state.config.public_url.as_deref());
     let slot_rejected = request.extensions().get::<ReservedConnection>().is_some()
         && !is_essential_path(request.uri().path());
     let call = conversation_in_path(request.uri().path()).map(call_span);
     let mut response = match call {
         _ if host_rejected => ApiError::UnknownHost.into_response(),
-        _ if slot_rejected => ApiError::NoCapacity("all connections are in use".into()).into_response(),
+        _ if slot_rejected => {
+            ApiError::NoCapacity("all connections are in use".into()).into_response()
+        }
         Some(span) => next.run(request).instrument(span).await,
         None => next.run(request).await,
     };
@@ -92,9 +95,13 @@ mod tests {
     #[test]
     fn a_path_tells_its_conversation() {
         let id = "00000000-0000-4000-8000-000000000001";
-        for path in
-            ["/rtc/ID", "/rtc/ID/x", "/join/ID/about", "/v1/conversation/ID/speak", "/v1/ext/conversation/ID"]
-        {
+        for path in [
+            "/rtc/ID",
+            "/rtc/ID/x",
+            "/join/ID/about",
+            "/v1/conversation/ID/speak",
+            "/v1/ext/conversation/ID",
+        ] {
             let found = conversation_in_path(&path.replace("ID", id)).map(|id| id.to_string());
             assert_eq!(found.as_deref(), Some(id), "{path}");
         }
@@ -114,19 +121,28 @@ mod tests {
         for path in ["/healthz", "/readyz", "/rtc", "/rtc/x", "/rtc/x/y", "/api/offer"] {
             assert!(is_essential_path(path), "{path}");
         }
-        for path in ["/", "/healthz/", "/rtcx", "/api/offers", "/v1/ext/agent", "/metrics", "/join/x"] {
+        for path in
+            ["/", "/healthz/", "/rtcx", "/api/offers", "/v1/ext/agent", "/metrics", "/join/x"]
+        {
             assert!(!is_essential_path(path), "{path}");
         }
     }
 
     #[test]
     fn a_loopback_listener_answers_to_its_own_names_only() {
-        for host in
-            ["127.0.0.1:8080", "localhost", "LOCALHOST:1", "[::1]:80", "talk.example", "talk.example:443"]
-        {
+        for host in [
+            "127.0.0.1:8080",
+            "localhost",
+            "LOCALHOST:1",
+            "[::1]:80",
+            "talk.example",
+            "talk.example:443",
+        ] {
             assert!(is_allowed_host(host, Some("https://talk.example")), "{host}");
         }
-        for host in ["", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8080", "[::2]"] {
+        for host in
+            ["", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8080", "[::2]"]
+        {
             assert!(!is_allowed_host(host, Some("https://talk.example")), "{host}");
         }
         assert!(!is_allowed_host("talk.example", None));

@@ -54,7 +54,9 @@ use tower::ServiceExt as _;
 
 use crate::config::Network;
 use crate::error::ApiError;
-use crate::http::connection_slots::{ActiveRequest, ConnectionSlots, EvictionSignal, SlotKind, SlotPermit};
+use crate::http::connection_slots::{
+    ActiveRequest, ConnectionSlots, EvictionSignal, SlotKind, SlotPermit,
+};
 use crate::http::peer;
 use crate::http::serve::tracked_stream::TrackedStream;
 
@@ -91,7 +93,11 @@ pub struct HttpLimits {
 
 impl Default for HttpLimits {
     fn default() -> Self {
-        Self { request_timeout: Duration::from_secs(30), max_connections: 512, trusted_proxies: Vec::new() }
+        Self {
+            request_timeout: Duration::from_secs(30),
+            max_connections: 512,
+            trusted_proxies: Vec::new(),
+        }
     }
 }
 
@@ -188,8 +194,9 @@ fn configure_socket(stream: &TcpStream, unread_timeout: Duration) {
     // Responses are small and written at once. Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     let socket = SockRef::from(stream);
-    let _ = socket
-        .set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_TIME).with_interval(KEEPALIVE_TIME / 4));
+    let _ = socket.set_tcp_keepalive(
+        &TcpKeepalive::new().with_time(KEEPALIVE_TIME).with_interval(KEEPALIVE_TIME / 4),
+    );
     #[cfg(target_os = "linux")]
     let _ = socket.set_tcp_user_timeout(Some(unread_timeout));
     #[cfg(not(target_os = "linux"))]
@@ -215,7 +222,8 @@ async fn serve_connection(
         async move {
             match permit.start_request() {
                 Some(active) => {
-                    handle_request(router, request, peer, request_timeout, permit.kind, active).await
+                    handle_request(router, request, peer, request_timeout, permit.kind, active)
+                        .await
                 }
                 // The connection was evicted. It ends, and this future with it.
                 None => std::future::pending().await,
@@ -261,8 +269,9 @@ async fn handle_request(
     // No extra time per byte on a reserved slot: it is free again after its one second, however
     // many bytes arrived.
     let min_rate = if reserved { u64::MAX } else { MIN_BODY_BYTES_PER_SECOND };
-    let mut request = request
-        .map(|body| with_deadline(body, request_timeout, min_rate, Arc::clone(&timed_out), drain_timeout));
+    let mut request = request.map(|body| {
+        with_deadline(body, request_timeout, min_rate, Arc::clone(&timed_out), drain_timeout)
+    });
     request.extensions_mut().insert(ConnectInfo(peer));
     if reserved {
         request.extensions_mut().insert(ReservedConnection);

@@ -46,7 +46,10 @@ impl FieldErrors {
 /// The object of a body. 400 without details if it is none. A NUL character is an error anywhere in
 /// the body, also in parts that are not parsed further (messages, schemas, metadata): no text needs
 /// it, and PostgreSQL cannot store it.
-pub(crate) fn body_object(value: Value, errors: &FieldErrors) -> Result<Map<String, Value>, ApiError> {
+pub(crate) fn body_object(
+    value: Value,
+    errors: &FieldErrors,
+) -> Result<Map<String, Value>, ApiError> {
     let Value::Object(map) = value else { return Err(ApiError::Invalid(Vec::new())) };
     let mut path = Vec::new();
     for (name, value) in &map {
@@ -73,7 +76,9 @@ fn format_path(path: &[PathStep<'_>]) -> String {
                 let dot = if text.is_empty() { "" } else { "." };
                 text.push_str(dot);
                 text.extend(
-                    name.chars().take(MAX_PATH_CHARS).map(|c| if c == '\0' { '\u{2400}' } else { c }),
+                    name.chars()
+                        .take(MAX_PATH_CHARS)
+                        .map(|c| if c == '\0' { '\u{2400}' } else { c }),
                 );
             }
             PathStep::Index(i) => text.push_str(&format!("[{i}]")),
@@ -123,7 +128,10 @@ pub(crate) fn is_origin(text: &str) -> bool {
     is_http_url(text)
         && is_csp_source(text)
         && url::Url::parse(text).is_ok_and(|u| {
-            u.path() == "/" && u.query().is_none() && u.fragment().is_none() && u.username().is_empty()
+            u.path() == "/"
+                && u.query().is_none()
+                && u.fragment().is_none()
+                && u.username().is_empty()
         })
 }
 
@@ -145,7 +153,8 @@ mod tests {
     #[test]
     fn a_nul_character_is_told_with_its_place() {
         let body = json!({"a": {"b": ["x", "y\0"], "c\0": 1}, "d": "good"});
-        let found: Vec<_> = body_errors(body).into_iter().map(|error| (error.field, error.reason)).collect();
+        let found: Vec<_> =
+            body_errors(body).into_iter().map(|error| (error.field, error.reason)).collect();
         let wanted = [
             ("a.b[1]", "must not hold a NUL character"),
             ("a.c\u{2400}", "must not hold a NUL character in its name"),

@@ -7,7 +7,8 @@ use std::time::Duration;
 use conversation::settings;
 use conversation::spec::ToolSpec;
 use engine_api::{
-    AvatarChoice, CallConfig, Guardrail, LlmChoice, Pronunciation, SttChoice, Tool, ToolBackend, TtsChoice,
+    AvatarChoice, CallConfig, Guardrail, LlmChoice, Pronunciation, SttChoice, Tool, ToolBackend,
+    TtsChoice,
 };
 use serde_json::{Number, Value, json};
 
@@ -34,7 +35,8 @@ fn number(value: Option<&Number>) -> Option<f64> {
 
 /// Maximum duration of a call of this agent, in seconds: the first positive one of three settings.
 fn max_call_duration(config: &AgentConfig, avatar: &Avatar) -> Option<f64> {
-    let limits = [&config.max_call_duration, &config.timeout, &avatar.exit_message.max_call_duration];
+    let limits =
+        [&config.max_call_duration, &config.timeout, &avatar.exit_message.max_call_duration];
     limits.into_iter().find_map(|limit| number(limit.as_ref()).filter(|seconds| *seconds > 0.0))
 }
 
@@ -54,10 +56,15 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
         }
     }
     let turn = Value::Object(settings.config.turn.0.clone());
-    let spec =
-        turn_settings(row, settings, &avatar, &turn, tools.iter().map(|(_, spec)| spec.clone()).collect())
-            .to_spec()
-            .map_err(|e| corrupt(&e.to_string()))?;
+    let spec = turn_settings(
+        row,
+        settings,
+        &avatar,
+        &turn,
+        tools.iter().map(|(_, spec)| spec.clone()).collect(),
+    )
+    .to_spec()
+    .map_err(|e| corrupt(&e.to_string()))?;
     Ok(CallConfig {
         id: row.id.parse().map_err(|_| corrupt("its id is not a UUID"))?,
         spec,
@@ -161,7 +168,11 @@ fn turn_settings<'a>(
 }
 
 /// The agent's tools that still exist, in its order.
-async fn load_tools(state: &AppState, row: &Row, ids: &[String]) -> store::Result<Vec<(Tool, ToolSpec)>> {
+async fn load_tools(
+    state: &AppState,
+    row: &Row,
+    ids: &[String],
+) -> store::Result<Vec<(Tool, ToolSpec)>> {
     let rows = state.store.documents(json_record::Table::Tool, &row.workspace, ids).await?;
     let mut tools = Vec::new();
     for id in ids {
@@ -174,7 +185,11 @@ async fn load_tools(state: &AppState, row: &Row, ids: &[String]) -> store::Resul
 }
 
 /// The agent's guardrails that still exist, in its order.
-async fn load_guardrails(state: &AppState, row: &Row, ids: &[String]) -> store::Result<Vec<Guardrail>> {
+async fn load_guardrails(
+    state: &AppState,
+    row: &Row,
+    ids: &[String],
+) -> store::Result<Vec<Guardrail>> {
     let rows = state.store.documents(json_record::Table::Guardrail, &row.workspace, ids).await?;
     let mut guardrails = Vec::new();
     for id in ids {
@@ -196,7 +211,10 @@ async fn load_guardrails(state: &AppState, row: &Row, ids: &[String]) -> store::
 fn moderation_tool(guardrail: &Guardrail) -> (Tool, ToolSpec) {
     let tool = Tool {
         name: guardrail.key.clone(),
-        description: format!("Call this before you answer if this rule applies: {}", guardrail.prompt),
+        description: format!(
+            "Call this before you answer if this rule applies: {}",
+            guardrail.prompt
+        ),
         parameters: json!({"type": "object", "properties": {}, "required": []}),
         backend: ToolBackend::Moderation,
     };
@@ -205,12 +223,15 @@ fn moderation_tool(guardrail: &Guardrail) -> (Tool, ToolSpec) {
 
 fn build_tool(document: ToolDocument, headers: SecretHeaders) -> (Tool, ToolSpec) {
     let ToolDocument { kind, schema, request_config, event_messages } = document;
-    let message = |message: Option<EventMessage>| non_empty(message.and_then(|m| m.message).as_ref());
+    let message =
+        |message: Option<EventMessage>| non_empty(message.and_then(|m| m.message).as_ref());
     let on_delay = event_messages.on_delay.unwrap_or_default();
     let spec = ToolSpec {
         name: schema.name.clone(),
         on_start: message(event_messages.on_start),
-        delay: Duration::from_secs_f64(number(Some(&on_delay.delay)).unwrap_or(5.0).clamp(0.0, 600.0)),
+        delay: Duration::from_secs_f64(
+            number(Some(&on_delay.delay)).unwrap_or(5.0).clamp(0.0, 600.0),
+        ),
         on_delay: non_empty(on_delay.message.as_ref()),
         on_success: message(event_messages.on_success),
         on_error: message(event_messages.on_error),

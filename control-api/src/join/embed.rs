@@ -93,7 +93,8 @@ fn is_origin_allowed(headers: &HeaderMap, base: &str, origins: &[String]) -> boo
     match headers.get(header::ORIGIN).map(|v| v.to_str().unwrap_or_default()) {
         None => true,
         Some(origin) => {
-            let same = url::Url::parse(base).is_ok_and(|base| base.origin().ascii_serialization() == origin);
+            let same = url::Url::parse(base)
+                .is_ok_and(|base| base.origin().ascii_serialization() == origin);
             same || origins.iter().any(|allowed| allowed.trim_end_matches('/') == origin)
         }
     }
@@ -114,8 +115,14 @@ async fn create_conversation(
     if !is_origin_allowed(&headers, &base, &agent.origins) {
         return Err(ApiError::Forbidden("This page may not use the agent"));
     }
-    let new_conversation =
-        NewConversation { agent: agent.id, user_name, user_id, context, from_visitor: true, meta_data: None };
+    let new_conversation = NewConversation {
+        agent: agent.id,
+        user_name,
+        user_id,
+        context,
+        from_visitor: true,
+        meta_data: None,
+    };
     let row = conversations::create_record(&state, &agent.workspace, &new_conversation).await?;
     Ok(axum::Json(conversations::join_response(&state, &row, &base).await?))
 }
@@ -139,7 +146,11 @@ mod tests {
         let from = |origin: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ORIGIN, origin.parse().unwrap());
-            is_origin_allowed(&headers, "https://talk.example/base", &["https://shop.example/".to_owned()])
+            is_origin_allowed(
+                &headers,
+                "https://talk.example/base",
+                &["https://shop.example/".to_owned()],
+            )
         };
         assert!(from("https://talk.example"));
         assert!(from("https://shop.example"));

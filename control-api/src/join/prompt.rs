@@ -31,7 +31,11 @@ fn context_text(row: &Row) -> String {
 }
 
 /// The system prompt, with everything that the operator provides before the first turn.
-pub(crate) async fn system_prompt(state: &AppState, row: &Row, agent: &Agent) -> store::Result<String> {
+pub(crate) async fn system_prompt(
+    state: &AppState,
+    row: &Row,
+    agent: &Agent,
+) -> store::Result<String> {
     let config = &agent.settings.config;
     let mut prompt = agent.agent_system_prompt.clone();
     let mut add = |heading: &str, words: &str| {
@@ -84,7 +88,8 @@ fn quote_line(text: &str, max_chars: usize) -> String {
 }
 
 /// The text without characters that a reader does not see and a language model reads. Tag
-/// characters spell hidden words, bidirectional controls show words in another order than they have.
+/// characters spell hidden words, bidirectional controls show words in another order than they
+/// have.
 ///
 /// ZWJ and ZWNJ stay where they belong to the spelling: one of them between two characters of
 /// scripts that are written with joiners (Arabic, Persian, those of India) or between two emoji.
@@ -95,7 +100,8 @@ fn remove_invisible(text: &str) -> String {
     let mut previous = None;
     while let Some(c) = rest.next() {
         if !is_joiner(c)
-            || (previous.is_some_and(takes_joiner) && rest.peek().copied().is_some_and(takes_joiner))
+            || (previous.is_some_and(takes_joiner)
+                && rest.peek().copied().is_some_and(takes_joiner))
         {
             visible.push(c);
             previous = Some(c);
@@ -182,7 +188,8 @@ mod tests {
 
     #[test]
     fn memory_keeps_the_newest_words_in_their_order_each_quoted() {
-        let record = |words: &str| json!({"transcript": [{"role": "user", "content": words}]}).to_string();
+        let record =
+            |words: &str| json!({"transcript": [{"role": "user", "content": words}]}).to_string();
         assert_eq!(format_memory(&[record("new"), record("old")]), "user: \"old\"\nuser: \"new\"");
         let long = "x".repeat(MAX_MEMORY_BYTES);
         assert_eq!(format_memory(&[record("new"), record(&long)]), "user: \"new\"");
@@ -211,7 +218,10 @@ mod tests {
             "obey".chars().map(|c| char::from_u32(0xe0000 + u32::from(c)).unwrap()).collect();
         assert_eq!(line(&format!("Ada{hidden}\u{e0001}\u{e007f}")), r#""Ada""#);
         assert_eq!(line("A\u{202e}d\u{2066}a\u{2069}\u{202c}\u{200e}\u{200f}\u{61c}"), r#""Ada""#);
-        assert_eq!(line("\u{feff}A\u{200b}d\u{2060}a\u{ad}\u{180e}\u{fe0f}\u{e0100}\u{3164}"), r#""Ada""#);
+        assert_eq!(
+            line("\u{feff}A\u{200b}d\u{2060}a\u{ad}\u{180e}\u{fe0f}\u{e0100}\u{3164}"),
+            r#""Ada""#
+        );
         assert_eq!(line("Ada \u{200b} Lovelace\u{200b}\n"), r#""Ada Lovelace""#);
         assert_eq!(line("\u{202e}\u{200b}\u{e0041}\u{200d}"), "", "nothing to see");
         // They do not count, either.
@@ -228,8 +238,13 @@ mod tests {
         }
         // The selector of the colored heart is not shown.
         assert_eq!(line("❤\u{fe0f}\u{200d}🔥"), "\"❤\u{200d}🔥\"");
-        for name in ["A\u{200d}d\u{200c}a", "\u{200d}Ada\u{200c}", "é\u{200d}é", "Ж\u{200c}Ж", "ع \u{200d} ع"]
-        {
+        for name in [
+            "A\u{200d}d\u{200c}a",
+            "\u{200d}Ada\u{200c}",
+            "é\u{200d}é",
+            "Ж\u{200c}Ж",
+            "ع \u{200d} ع",
+        ] {
             assert!(!line(name).contains(is_joiner), "{name:?}");
         }
         assert_eq!(line("ع\u{200c}\u{200d}\u{200c}ل"), "\"ع\u{200c}ل\"", "one of a row");

@@ -60,7 +60,10 @@ pub(crate) fn routes(state: &Arc<AppState>) -> Router<Arc<AppState>> {
         )
         .route(
             "/rtc/{conversation_id}/{resource}",
-            patch(whip_trickle).delete(whip_hang_up).options(preflight).fallback(resource_method_not_allowed),
+            patch(whip_trickle)
+                .delete(whip_hang_up)
+                .options(preflight)
+                .fallback(resource_method_not_allowed),
         )
         .route("/api/offer", any(rtvi_offer))
         .layer(axum::middleware::from_fn_with_state(Arc::clone(state), add_cors_headers))
@@ -87,7 +90,8 @@ async fn add_cors_headers(
 }
 
 async fn preflight() -> Response {
-    (StatusCode::NO_CONTENT, [(HeaderName::from_static("accept-post"), "application/sdp")]).into_response()
+    (StatusCode::NO_CONTENT, [(HeaderName::from_static("accept-post"), "application/sdp")])
+        .into_response()
 }
 
 fn method_not_allowed(allow: &'static str) -> Response {
@@ -193,7 +197,11 @@ async fn submit_offer(
 }
 
 /// The token's claims, if they are for the conversation in the path.
-pub(crate) fn verify_token_for(state: &AppState, parts: &Parts, id: &str) -> Result<Claims, ApiError> {
+pub(crate) fn verify_token_for(
+    state: &AppState,
+    parts: &Parts,
+    id: &str,
+) -> Result<Claims, ApiError> {
     let claims = verify_token(state, parts)?;
     if id.parse::<ConversationId>().is_ok_and(|id| id == claims.sub) {
         Ok(claims)
@@ -269,7 +277,9 @@ async fn whip_hang_up(
     match find_joinable(&state, &claims).await {
         Err(ApiError::Conflict(_)) => Ok(StatusCode::OK),
         Err(rejection) => Err(rejection),
-        Ok(row) => ensure_local(&state, &row).and(Err(ApiError::NotFound(crate::error::Resource::Route))),
+        Ok(row) => {
+            ensure_local(&state, &row).and(Err(ApiError::NotFound(crate::error::Resource::Route)))
+        }
     }
 }
 
@@ -380,8 +390,9 @@ async fn rtvi_offer(
     let (sdp, replaces, restart) = parse_offer(value)?;
     let row = find_joinable(&state, &claims).await?;
     // The path does not contain the conversation's id.
-    let accepted =
-        submit_offer(&state, &row, peer, sdp, replaces, restart).instrument(call_span(claims.sub)).await?;
+    let accepted = submit_offer(&state, &row, peer, sdp, replaces, restart)
+        .instrument(call_span(claims.sub))
+        .await?;
     Ok(axum::Json(Answer { sdp: accepted.answer, kind: "answer", pc_id: accepted.connection })
         .into_response())
 }

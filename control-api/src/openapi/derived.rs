@@ -19,14 +19,18 @@ use crate::ops::health::Health;
 use crate::resources::agents::shorthand::{FromTemplateRequest, ShortAgentRequest};
 use crate::resources::api_keys::{Key, NewKey, NewKeyRequest};
 use crate::resources::characters::PreviewRequest;
-use crate::resources::conversations::control::{ContextRequest, Ended, RespondRequest, SpeakRequest};
+use crate::resources::conversations::control::{
+    ContextRequest, Ended, RespondRequest, SpeakRequest,
+};
 use crate::resources::conversations::events::EventItem;
 use crate::resources::conversations::{
     AuthRequest, ConversationRequest, CreatedConversation, FeedbackRequest, JoinResponse,
 };
 use crate::resources::custom_avatars::{CustomAvatar, DrawnAvatarBody, PhotoAvatarBody};
 use crate::resources::dead_letters::Delivery;
-use crate::resources::knowledge::{Added, KnowledgeBase, KnowledgeBaseWithDocuments, UpdateRequest};
+use crate::resources::knowledge::{
+    Added, KnowledgeBase, KnowledgeBaseWithDocuments, UpdateRequest,
+};
 use crate::resources::mcp::McpCreated;
 use crate::resources::meetings::MeetingRequest;
 use crate::store::agent::{self, Agent, Template};
@@ -213,11 +217,9 @@ fn add_record_fields(name: &str, schema: &mut Value) {
             ("guardrail", "Guardrail"),
             ("mcp", "Mcp"),
         ];
-        fields.extend(
-            attached.map(|(name, record)| {
-                (name, json!({"type": ["array", "null"], "items": schema_ref(record)}))
-            }),
-        );
+        fields.extend(attached.map(|(name, record)| {
+            (name, json!({"type": ["array", "null"], "items": schema_ref(record)}))
+        }));
     }
     if name == "Agent" {
         fields.push(("webhook_secret", text()));

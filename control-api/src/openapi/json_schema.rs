@@ -30,7 +30,9 @@ pub(super) fn schema_ref(name: &str) -> Value {
 pub(super) fn nullable(mut schema: Value) -> Value {
     let kinds = match schema.get("type") {
         Some(Value::String(kind)) => vec![kind.clone()],
-        Some(Value::Array(kinds)) => kinds.iter().filter_map(|k| k.as_str().map(str::to_owned)).collect(),
+        Some(Value::Array(kinds)) => {
+            kinds.iter().filter_map(|k| k.as_str().map(str::to_owned)).collect()
+        }
         _ => {
             let null_schema = json!({"type": "null"});
             match schema.get_mut("anyOf") {
@@ -54,7 +56,9 @@ pub(super) fn nullable(mut schema: Value) -> Value {
 /// be null, which means the same as absent.
 pub(super) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     form_object(
-        fields.map(|(name, schema)| (name, if name.ends_with('*') { schema } else { nullable(schema) })),
+        fields.map(|(name, schema)| {
+            (name, if name.ends_with('*') { schema } else { nullable(schema) })
+        }),
     )
 }
 

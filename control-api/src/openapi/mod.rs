@@ -27,8 +27,9 @@ static DOCUMENT_JSON: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(document_js
 static DOCS_PAGE: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(docs_page()));
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    let document =
-        async || ([(header::CONTENT_TYPE, "application/json")], DOCUMENT_JSON.clone()).into_response();
+    let document = async || {
+        ([(header::CONTENT_TYPE, "application/json")], DOCUMENT_JSON.clone()).into_response()
+    };
     let docs = async || -> Response { web::document(DOCS_PAGE.clone()) };
     Router::new().route("/openapi.json", get(document)).route("/docs", get(docs))
 }
@@ -135,21 +136,35 @@ fn parameters(operation: &Operation) -> Vec<Value> {
     let mut parameters = Vec::new();
     for part in operation.path.split('{').skip(1) {
         let name = part.split('}').next().unwrap_or_default();
-        parameters.push(json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}));
+        parameters.push(
+            json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}),
+        );
     }
     let mut query = |name: &str, schema: Value, description: &str| {
         parameters.push(json!({"name": name, "in": "query", "required": false, "schema": schema, "description": description}));
     };
     if operation.list {
-        query("offset", json!({"type": "integer", "minimum": 0, "default": 0}), "Number of items to skip");
+        query(
+            "offset",
+            json!({"type": "integer", "minimum": 0, "default": 0}),
+            "Number of items to skip",
+        );
         query(
             "perpage",
             json!({"type": "integer", "minimum": 1}),
             "Maximum number of items, at most 100; default: 10, or all items if the list is not paged",
         );
         query("search", json!({"type": "string"}), "Text in an item's name or id, in any case");
-        query("fromDate", json!({"type": "string", "format": "date"}), "Created on or after this day (UTC)");
-        query("toDate", json!({"type": "string", "format": "date"}), "Created before this day (UTC)");
+        query(
+            "fromDate",
+            json!({"type": "string", "format": "date"}),
+            "Created on or after this day (UTC)",
+        );
+        query(
+            "toDate",
+            json!({"type": "string", "format": "date"}),
+            "Created before this day (UTC)",
+        );
         query("type", json!({"type": "string"}), "Items of this type");
     }
     parameters
@@ -161,14 +176,18 @@ fn responses(operation: &Operation) -> Value {
         let response = match *schema {
             "" => json!({ "description": description }),
             "text" => response_object(description, "text/plain", &json!({"type": "string"})),
-            "metrics" => {
-                response_object(description, "application/openmetrics-text", &json!({"type": "string"}))
-            }
+            "metrics" => response_object(
+                description,
+                "application/openmetrics-text",
+                &json!({"type": "string"}),
+            ),
             "html" => response_object(description, "text/html", &json!({"type": "string"})),
             "sdp" => response_object(description, "application/sdp", &json!({"type": "string"})),
-            "webp" => {
-                response_object(description, "image/webp", &json!({"type": "string", "format": "binary"}))
-            }
+            "webp" => response_object(
+                description,
+                "image/webp",
+                &json!({"type": "string", "format": "binary"}),
+            ),
             schema => response_object(description, "application/json", &reference(schema)),
         };
         responses.insert(status.to_string(), response);
@@ -176,8 +195,7 @@ fn responses(operation: &Operation) -> Value {
     if operation.list
         && let Some(answer) = responses.get_mut("200")
     {
-        answer["headers"] =
-            json!({"X-Total-Count": {"description": "Number of all matches", "schema": {"type": "integer"}}});
+        answer["headers"] = json!({"X-Total-Count": {"description": "Number of all matches", "schema": {"type": "integer"}}});
     }
     let mut error = |status: &str, schema: &str, description: &str| {
         let response = response_object(description, "application/json", &reference(schema));
@@ -198,7 +216,11 @@ fn responses(operation: &Operation) -> Value {
         );
     }
     if operation.auth == Auth::ApiKey {
-        error("429", "Error", "Too many requests with this key; Retry-After gives the time to wait");
+        error(
+            "429",
+            "Error",
+            "Too many requests with this key; Retry-After gives the time to wait",
+        );
     }
     if operation.list {
         error("400", "Invalid", "The query is not valid");
@@ -289,10 +311,17 @@ mod tests {
     fn every_reference_leads_to_a_schema_and_every_schema_is_used() {
         let document = document();
         let text = document.to_string();
-        let known: BTreeSet<&str> =
-            document["components"]["schemas"].as_object().unwrap().keys().map(String::as_str).collect();
-        let used: BTreeSet<&str> =
-            text.split("#/components/schemas/").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+        let known: BTreeSet<&str> = document["components"]["schemas"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        let used: BTreeSet<&str> = text
+            .split("#/components/schemas/")
+            .skip(1)
+            .map(|rest| rest.split('"').next().unwrap())
+            .collect();
         assert_eq!(used, known);
     }
 
@@ -324,9 +353,11 @@ mod tests {
             .filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next())
             .collect();
         assert!(routes.len() > 30, "{routes:?}");
-        let documented: BTreeSet<&str> = operations::all().map(|operation| operation.path).collect();
+        let documented: BTreeSet<&str> =
+            operations::all().map(|operation| operation.path).collect();
         // Files and subpaths of the pages.
-        let pages: BTreeSet<&str> = ["/assets/{file}", "/assets/console/{file}", "/console/{*page}"].into();
+        let pages: BTreeSet<&str> =
+            ["/assets/{file}", "/assets/console/{file}", "/console/{*page}"].into();
         let undocumented: Vec<&&str> =
             routes.difference(&documented).filter(|path| !pages.contains(**path)).collect();
         assert!(undocumented.is_empty(), "not in the table: {undocumented:?}");

@@ -9,8 +9,12 @@ fn untyped_schemas() -> [(&'static str, Value); 6] {
     let non_empty = || json!({"type": "string", "minLength": 1});
     let file = || json!({"type": "string", "contentMediaType": "application/octet-stream"});
     let object = || json!({"type": "object"});
-    let knowledge_form =
-        [("name*", non_empty()), ("description*", non_empty()), ("input", list(file())), ("text", text())];
+    let knowledge_form = [
+        ("name*", non_empty()),
+        ("description*", non_empty()),
+        ("input", list(file())),
+        ("text", text()),
+    ];
     let avatar = [schema_ref("DrawnAvatarBody"), schema_ref("PhotoAvatarBody")];
     [
         ("KnowledgeForm", form_object(knowledge_form)),
@@ -25,7 +29,9 @@ fn untyped_schemas() -> [(&'static str, Value); 6] {
 /// All schemas, by name.
 pub(super) fn component_schemas() -> Map<String, Value> {
     let characters = super::characters::character_schemas();
-    let written =
-        untyped_schemas().into_iter().chain(characters).map(|(name, schema)| (name.to_owned(), schema));
+    let written = untyped_schemas()
+        .into_iter()
+        .chain(characters)
+        .map(|(name, schema)| (name.to_owned(), schema));
     super::derived::type_schemas().into_iter().chain(written).collect()
 }

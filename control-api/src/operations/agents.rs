@@ -2,7 +2,8 @@
 //! are in [`super::conversations`].
 
 use super::operation::{
-    AGENTS, AVATARS, Body, DONE_RESPONSE, GUARDRAILS, KNOWLEDGE, MCP, Operation, TEMPLATES, TOOLS, op,
+    AGENTS, AVATARS, Body, DONE_RESPONSE, GUARDRAILS, KNOWLEDGE, MCP, Operation, TEMPLATES, TOOLS,
+    op,
 };
 
 const CREATED_RESPONSE: &[(u16, &str, &str)] = &[(201, "Done", "Created")];
@@ -18,7 +19,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     )
     .json_body("AgentBody")
     .workspace_limited(),
-    op(AGENTS, "get", "/v1/ext/agent", "List agents, newest first", &[(200, "[Agent]", "Agents")]).list(),
+    op(AGENTS, "get", "/v1/ext/agent", "List agents, newest first", &[(200, "[Agent]", "Agents")])
+        .list(),
     op(AGENTS, "get", "/v1/ext/agent/{id}", "Read an agent", &[(200, "Agent", "The agent")])
         .not_found_message(),
     op(AGENTS, "put", "/v1/ext/agent/{id}", "Replace an agent", DONE_RESPONSE)
@@ -27,8 +29,14 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     op(AGENTS, "patch", "/v1/ext/agent/{id}", "Change an agent (JSON Merge Patch)", DONE_RESPONSE)
         .json_body("Patch")
         .not_found_message(),
-    op(AGENTS, "delete", "/v1/ext/agent/{id}", "Delete an agent; its conversations are kept", DONE_RESPONSE)
-        .not_found_message(),
+    op(
+        AGENTS,
+        "delete",
+        "/v1/ext/agent/{id}",
+        "Delete an agent; its conversations are kept",
+        DONE_RESPONSE,
+    )
+    .not_found_message(),
     op(
         AGENTS,
         "post",
@@ -37,15 +45,24 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         &[(200, "Created", "Renewed")],
     )
     .not_found_message(),
-    op(AGENTS, "post", "/v1/agent/api", "Create an agent, short form", &[(200, "Created", "Created")])
-        .json_body("ShortAgent")
-        .workspace_limited(),
+    op(
+        AGENTS,
+        "post",
+        "/v1/agent/api",
+        "Create an agent, short form",
+        &[(200, "Created", "Created")],
+    )
+    .json_body("ShortAgent")
+    .workspace_limited(),
     op(
         AGENTS,
         "post",
         "/v1/ext/agentbytemplate",
         "Create an agent from a template",
-        &[(200, "Created", "Created"), (500, "Error", "The template or an avatar cannot be fetched")],
+        &[
+            (200, "Created", "Created"),
+            (500, "Error", "The template or an avatar cannot be fetched"),
+        ],
     )
     .json_body("AgentByTemplate")
     .workspace_limited(),
@@ -60,13 +77,27 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         &[(200, "[Template]", "Templates")],
     )
     .list(),
-    op(TEMPLATES, "get", "/v1/ext/template/{id}", "Read a template", &[(200, "Template", "The template")])
-        .not_found_message(),
+    op(
+        TEMPLATES,
+        "get",
+        "/v1/ext/template/{id}",
+        "Read a template",
+        &[(200, "Template", "The template")],
+    )
+    .not_found_message(),
     op(TEMPLATES, "put", "/v1/ext/template/{id}", "Replace a template", DONE_RESPONSE)
         .json_body("TemplateBody")
         .not_found_message(),
-    op(TEMPLATES, "delete", "/v1/ext/template/{id}", "Delete a template", DONE_RESPONSE).not_found_message(),
-    op(AVATARS, "get", "/v1/ext/avatars", "List stock avatars", &[(200, "[StockAvatar]", "Avatars")]).list(),
+    op(TEMPLATES, "delete", "/v1/ext/template/{id}", "Delete a template", DONE_RESPONSE)
+        .not_found_message(),
+    op(
+        AVATARS,
+        "get",
+        "/v1/ext/avatars",
+        "List stock avatars",
+        &[(200, "[StockAvatar]", "Avatars")],
+    )
+    .list(),
     op(
         AVATARS,
         "post",
@@ -116,13 +147,31 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     op(GUARDRAILS, "post", "/v1/ext/guardrail", "Create a guardrail", CREATED_RESPONSE)
         .json_body("GuardrailBody")
         .workspace_limited(),
-    op(GUARDRAILS, "get", "/v1/ext/guardrail", "List guardrails", &[(200, "[Guardrail]", "Guardrails")])
-        .list(),
-    op(GUARDRAILS, "get", "/v1/ext/guardrail/{id}", "Read a guardrail", &[(200, "Guardrail", "A guardrail")])
-        .not_found_message(),
-    op(GUARDRAILS, "put", "/v1/ext/guardrail/{id}", "Replace a guardrail; its key is kept", DONE_RESPONSE)
-        .json_body("GuardrailBody")
-        .not_found_message(),
+    op(
+        GUARDRAILS,
+        "get",
+        "/v1/ext/guardrail",
+        "List guardrails",
+        &[(200, "[Guardrail]", "Guardrails")],
+    )
+    .list(),
+    op(
+        GUARDRAILS,
+        "get",
+        "/v1/ext/guardrail/{id}",
+        "Read a guardrail",
+        &[(200, "Guardrail", "A guardrail")],
+    )
+    .not_found_message(),
+    op(
+        GUARDRAILS,
+        "put",
+        "/v1/ext/guardrail/{id}",
+        "Replace a guardrail; its key is kept",
+        DONE_RESPONSE,
+    )
+    .json_body("GuardrailBody")
+    .not_found_message(),
     op(
         GUARDRAILS,
         "delete",
@@ -135,7 +184,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         .json_body("ToolBody")
         .workspace_limited(),
     op(TOOLS, "get", "/v1/ext/tool", "List tools", &[(200, "[Tool]", "Tools")]).list(),
-    op(TOOLS, "get", "/v1/ext/tool/{id}", "Read a tool", &[(200, "Tool", "The tool")]).not_found_message(),
+    op(TOOLS, "get", "/v1/ext/tool/{id}", "Read a tool", &[(200, "Tool", "The tool")])
+        .not_found_message(),
     op(TOOLS, "put", "/v1/ext/tool/{id}", "Replace a tool", DONE_RESPONSE)
         .json_body("ToolBody")
         .not_found_message(),
@@ -143,12 +193,31 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     op(MCP, "post", "/v1/ext/mcp", "Create an MCP configuration", &[(200, "McpMade", "Created")])
         .json_body("McpBody")
         .workspace_limited(),
-    op(MCP, "get", "/v1/ext/mcp", "List MCP configurations", &[(200, "[Mcp]", "MCP configurations")]).list(),
-    op(MCP, "get", "/v1/ext/mcp/{id}", "Read an MCP configuration", &[(200, "Mcp", "The MCP configuration")])
-        .not_found_error(),
-    op(MCP, "put", "/v1/ext/mcp/{id}", "Replace an MCP configuration", &[(200, "Mcp", "The updated record")])
-        .json_body("McpBody")
-        .not_found_error(),
+    op(
+        MCP,
+        "get",
+        "/v1/ext/mcp",
+        "List MCP configurations",
+        &[(200, "[Mcp]", "MCP configurations")],
+    )
+    .list(),
+    op(
+        MCP,
+        "get",
+        "/v1/ext/mcp/{id}",
+        "Read an MCP configuration",
+        &[(200, "Mcp", "The MCP configuration")],
+    )
+    .not_found_error(),
+    op(
+        MCP,
+        "put",
+        "/v1/ext/mcp/{id}",
+        "Replace an MCP configuration",
+        &[(200, "Mcp", "The updated record")],
+    )
+    .json_body("McpBody")
+    .not_found_error(),
     op(MCP, "delete", "/v1/ext/mcp/{id}", "Delete an MCP configuration", &[(204, "", "Deleted")])
         .not_found_error(),
     op(KNOWLEDGE, "post", "/v1/ext/kb", "Create a knowledge base from documents", DONE_RESPONSE)
@@ -173,8 +242,14 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     op(KNOWLEDGE, "put", "/v1/ext/kb/{id}", "Change the name and description", DONE_RESPONSE)
         .json_body("KnowledgeBody")
         .not_found_message(),
-    op(KNOWLEDGE, "delete", "/v1/ext/kb/{id}", "Delete a knowledge base with its documents", DONE_RESPONSE)
-        .not_found_message(),
+    op(
+        KNOWLEDGE,
+        "delete",
+        "/v1/ext/kb/{id}",
+        "Delete a knowledge base with its documents",
+        DONE_RESPONSE,
+    )
+    .not_found_message(),
     op(
         KNOWLEDGE,
         "post",
@@ -185,5 +260,6 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     .body(Body::Form("DocumentForm"))
     .not_found_message()
     .workspace_limited(),
-    op(KNOWLEDGE, "delete", "/v1/ext/kb/doc/{id}", "Delete a document", DONE_RESPONSE).not_found_message(),
+    op(KNOWLEDGE, "delete", "/v1/ext/kb/doc/{id}", "Delete a document", DONE_RESPONSE)
+        .not_found_message(),
 ];

@@ -1,7 +1,8 @@
 //! Operations on conversations, their resources and the server, one row each.
 
 use super::operation::{
-    Auth, Body, CONTROL, CONVERSATIONS, DONE_RESPONSE, JOINING, KEYS, Operation, SERVER, WEBHOOKS, op,
+    Auth, Body, CONTROL, CONVERSATIONS, DONE_RESPONSE, JOINING, KEYS, Operation, SERVER, WEBHOOKS,
+    op,
 };
 
 const COMMAND_RESPONSES: &[(u16, &str, &str)] = &[

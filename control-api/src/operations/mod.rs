@@ -1,5 +1,5 @@
-//! The operations of the API, one row each: method, path, scope, request and responses. The names of
-//! bodies are those of schemas in the OpenAPI document.
+//! The operations of the API, one row each: method, path, scope, request and responses. The names
+//! of bodies are those of schemas in the OpenAPI document.
 
 mod agents;
 mod console;
@@ -15,8 +15,9 @@ pub(crate) use self::operation::{Auth, Body, Operation};
 use crate::scope::Scope;
 
 /// By method and path.
-static SCOPES: LazyLock<HashMap<(&str, &str), Scope>> =
-    LazyLock::new(|| all().map(|operation| ((operation.method, operation.path), operation.scope)).collect());
+static SCOPES: LazyLock<HashMap<(&str, &str), Scope>> = LazyLock::new(|| {
+    all().map(|operation| ((operation.method, operation.path), operation.scope)).collect()
+});
 
 /// All operations.
 pub(crate) fn all() -> impl Iterator<Item = &'static Operation> {

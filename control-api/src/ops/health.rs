@@ -64,7 +64,9 @@ async fn ready(State(state): State<Arc<AppState>>) -> Response {
         // remove the server for it.
         None => match state.engine().degraded_reason() {
             None => axum::Json(Health { status: "ready", reason: None }).into_response(),
-            Some(reason) => axum::Json(Health { status: "ready", reason: Some(reason) }).into_response(),
+            Some(reason) => {
+                axum::Json(Health { status: "ready", reason: Some(reason) }).into_response()
+            }
         },
         Some(reason) => (
             StatusCode::SERVICE_UNAVAILABLE,

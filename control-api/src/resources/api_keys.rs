@@ -24,7 +24,9 @@ use crate::state::api_key::{generate_key, key_prefix, stored_hash};
 use crate::store::{self, api_key};
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    Router::new().route("/v1/ext/apikey", post(create).get(list)).route("/v1/ext/apikey/{id}", delete(remove))
+    Router::new()
+        .route("/v1/ext/apikey", post(create).get(list))
+        .route("/v1/ext/apikey/{id}", delete(remove))
 }
 
 /// A new key.
@@ -89,8 +91,14 @@ async fn create(
     let key = generate_key();
     let (prefix, hash) = (key_prefix(&key), stored_hash(&key));
     let mut tx = state.store.begin_write().await?;
-    let draft =
-        api_key::Draft { workspace: &caller.workspace, name: &name, prefix, hash: &hash, expires_at, scope };
+    let draft = api_key::Draft {
+        workspace: &caller.workspace,
+        name: &name,
+        prefix,
+        hash: &hash,
+        expires_at,
+        scope,
+    };
     let id = api_key::insert(&mut tx, &draft).await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, axum::Json(NewKey { id, name, prefix: prefix.to_owned(), key })))

@@ -41,7 +41,10 @@ async fn list(
 
 /// The avatars that agents of a workspace may use: the stock avatars, and the workspace's custom
 /// avatars that can be shown. Without their pictures.
-pub(crate) async fn list_available(state: &AppState, workspace: &str) -> store::Result<Vec<StockAvatar>> {
+pub(crate) async fn list_available(
+    state: &AppState,
+    workspace: &str,
+) -> store::Result<Vec<StockAvatar>> {
     let custom = state.store.showable_custom_avatars(workspace).await?;
     let stock = state
         .stock_avatars
@@ -57,14 +60,19 @@ pub(crate) async fn list_available(state: &AppState, workspace: &str) -> store::
 }
 
 /// The avatar with this id, stock or custom, with its picture.
-pub(crate) async fn find(state: &AppState, workspace: &str, id: &str) -> store::Result<Option<StockAvatar>> {
+pub(crate) async fn find(
+    state: &AppState,
+    workspace: &str,
+    id: &str,
+) -> store::Result<Option<StockAvatar>> {
     if let Some(stock) = state.stock_avatars.iter().find(|a| a.avatar_key_id == id) {
         return Ok(Some(stock.clone()));
     }
     let Some(id) = store::normalize_id(id) else { return Ok(None) };
     let custom = state.store.custom_avatar(workspace, &id).await?;
     Ok(custom.filter(|row| row.output.is_some()).map(|row| {
-        let output: Output = row.output.and_then(|o| serde_json::from_str(&o).ok()).unwrap_or_default();
+        let output: Output =
+            row.output.and_then(|o| serde_json::from_str(&o).ok()).unwrap_or_default();
         StockAvatar {
             avatar_key_id: row.id,
             avatar_name: row.name,
@@ -92,8 +100,9 @@ pub(crate) async fn load_custom_poses(
     let Some((percent, poses)) = state.store.custom_avatar_poses(workspace, &id).await? else {
         return Ok(None);
     };
-    let poses =
-        STANDARD.decode(poses).map_err(|e| store::Error::CorruptRow("custom_avatar", e.to_string()))?;
+    let poses = STANDARD
+        .decode(poses)
+        .map_err(|e| store::Error::CorruptRow("custom_avatar", e.to_string()))?;
     let pose_set = PoseSetFile { data: poses.into(), completeness: percent.clamp(0, 100) as u8 };
     state.live_pose_sets.insert(id, &pose_set);
     Ok(Some(pose_set))

@@ -92,7 +92,10 @@ fn delivery_to_json(row: &DeliveryLogEntry, tries: &[AttemptLogEntry]) -> Value 
     })
 }
 
-async fn deliveries_to_json(state: &AppState, rows: &[DeliveryLogEntry]) -> store::Result<Vec<Value>> {
+async fn deliveries_to_json(
+    state: &AppState,
+    rows: &[DeliveryLogEntry],
+) -> store::Result<Vec<Value>> {
     let ids: Vec<String> = rows.iter().map(|row| row.id.clone()).collect();
     let tries = state.store.delivery_attempts(&ids).await?;
     Ok(rows.iter().map(|row| delivery_to_json(row, &tries)).collect())
@@ -106,7 +109,8 @@ async fn list_of_conversation(
     PageQuery(page): PageQuery<false>,
 ) -> Result<ListResponse, ApiError> {
     let row = find_conversation(&state, &caller, &id).await?;
-    let (rows, total) = state.store.deliveries_of(&row.id, &page).await.or_internal_error(READ_FAILED)?;
+    let (rows, total) =
+        state.store.deliveries_of(&row.id, &page).await.or_internal_error(READ_FAILED)?;
     Ok(ListResponse(deliveries_to_json(&state, &rows).await.or_internal_error(READ_FAILED)?, total))
 }
 
@@ -131,9 +135,12 @@ async fn redeliver(
     // Our ids contain no NUL, and PostgreSQL rejects it.
     let id = id.replace('\0', "");
     let mut tx = state.store.begin_write().await?;
-    let row = delivery::redeliver(&mut tx, &caller.workspace, &id, &state.server_id, clock::now()).await?;
+    let row = delivery::redeliver(&mut tx, &caller.workspace, &id, &state.server_id, clock::now())
+        .await?;
     let mut row = row.ok_or(ApiError::NotFound(Resource::DeadLetter))?;
-    if let Some(agent) = json_record::find_in(&mut tx, Table::Agent, &caller.workspace, &row.agent).await? {
+    if let Some(agent) =
+        json_record::find_in(&mut tx, Table::Agent, &caller.workspace, &row.agent).await?
+    {
         let agent: Agent = parse_document(&agent.document)?;
         let url = &agent.settings.callback_url;
         if !url.is_empty() && *url != row.url {

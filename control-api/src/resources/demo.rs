@@ -56,13 +56,14 @@ pub(crate) async fn create(state: &AppState) -> store::Result<()> {
         // be embedded only after the operator permits it.
         "embed": {"enabled": state.config.public_url.is_none(), "origins": []},
     });
-    let (id, _) =
-        agents::insert_with_limits(state, workspace, body, false).await.map_err(|error| match error {
+    let (id, _) = agents::insert_with_limits(state, workspace, body, false).await.map_err(
+        |error| match error {
             ApiError::Internal(_, cause) => store::Error::CorruptRow("agent", cause),
             // A rejection of the built-in demo agent is an error in this file, which its test
             // detects.
             refused => store::Error::CorruptRow("agent", format!("{refused:?}")),
-        })?;
+        },
+    )?;
     state.store.set_setting(DEMO_AGENT_SETTING, &id).await
 }
 

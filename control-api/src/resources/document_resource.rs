@@ -51,8 +51,11 @@ impl DocumentResource {
     ) -> Result<ListResponse, ApiError> {
         let found = state.store.document_page(self.table, &caller.workspace, page).await;
         let (rows, total) = found.or_internal_error(self.read_error)?;
-        let items =
-            rows.iter().map(to_json).collect::<store::Result<_>>().or_internal_error(self.read_error)?;
+        let items = rows
+            .iter()
+            .map(to_json)
+            .collect::<store::Result<_>>()
+            .or_internal_error(self.read_error)?;
         Ok(ListResponse(items, total))
     }
 

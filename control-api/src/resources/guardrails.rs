@@ -38,7 +38,8 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 pub(crate) fn parse(body: Value) -> Result<GuardrailDocument, ApiError> {
     let guardrail: GuardrailDocument = body::parse(body)?;
     // The contract names these errors by their own texts.
-    for (text, message) in [(&guardrail.name, "name is required"), (&guardrail.prompt, "prompt is required")]
+    for (text, message) in
+        [(&guardrail.name, "name is required"), (&guardrail.prompt, "prompt is required")]
     {
         if text.trim().is_empty() {
             return Err(ApiError::BadRequest(message.into()));
@@ -81,8 +82,10 @@ async fn create(
     let size = with_key("", &guardrail).len();
     quota::check_bytes(&state, &mut tx, &caller.workspace, size).await?;
     let draft = draft(&caller.workspace, &id, &guardrail.name, "");
-    json_record::insert_guardrail(&mut tx, &draft, &slug(&guardrail.name), |key| with_key(key, &guardrail))
-        .await?;
+    json_record::insert_guardrail(&mut tx, &draft, &slug(&guardrail.name), |key| {
+        with_key(key, &guardrail)
+    })
+    .await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, axum::Json(Done { id, message: "Guardrail created" })))
 }
@@ -118,7 +121,8 @@ async fn replace(
     let text = with_key(&key, &guardrail);
     quota::check_growth(&state, &mut tx, &caller.workspace, &row, text.len()).await?;
     let name = format!("{}\n{key}", guardrail.name);
-    json_record::update(&mut tx, Table::Guardrail, &draft(&caller.workspace, &id, &name, &text)).await?;
+    json_record::update(&mut tx, Table::Guardrail, &draft(&caller.workspace, &id, &name, &text))
+        .await?;
     tx.commit().await?;
     Ok(axum::Json(Done { id, message: "Guardrail updated" }))
 }
@@ -165,7 +169,9 @@ mod tests {
             rejection(json!({"name": "n", "prompt": "p", "callback_url": "ftp://x"})),
             "callback_url must be a valid http(s) URL"
         );
-        assert!(matches!(parse(json!({"name": 1})), Err(ApiError::Invalid(f)) if f[0].field == "name"));
+        assert!(
+            matches!(parse(json!({"name": 1})), Err(ApiError::Invalid(f)) if f[0].field == "name")
+        );
         let whole = parse(json!({"name": "n", "prompt": "p", "callback_url": ""})).unwrap();
         assert_eq!(whole.category, "");
     }

@@ -66,7 +66,8 @@ pub(crate) async fn find_or_build(
         return Ok(None);
     }
     version.sort_unstable();
-    let cache = || state.knowledge_cache.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let cache =
+        || state.knowledge_cache.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Some(cached) = cache().get(&version) {
         return Ok(Some(Arc::clone(cached)));
     }
@@ -76,7 +77,11 @@ pub(crate) async fn find_or_build(
         let mut index = Index::new();
         for body in bodies {
             let embeddings = embeddings::stored_embeddings(&body);
-            index.insert_with_embeddings(&(Arc::from(body.kb), Arc::from(body.id)), &body.body, embeddings);
+            index.insert_with_embeddings(
+                &(Arc::from(body.kb), Arc::from(body.id)),
+                &body.body,
+                embeddings,
+            );
         }
         index
     });

@@ -26,5 +26,8 @@ async fn list(
         page.search.as_ref().is_none_or(|part| text.to_lowercase().contains(part))
             && page.kind.as_ref().is_none_or(|kind| provider.provider_type == kind)
     };
-    ListResponse::page_of(state.config.providers.iter().filter(matches).map(|p| json!(p)).collect(), &page)
+    ListResponse::page_of(
+        state.config.providers.iter().filter(matches).map(|p| json!(p)).collect(),
+        &page,
+    )
 }

@@ -25,8 +25,11 @@ pub(crate) fn take_values(
     let (mut masked, mut secrets) = (Map::new(), SecretHeaders::new());
     for (name, value) in std::mem::take(&mut headers.0) {
         let Value::String(value) = value else { continue };
-        let value =
-            if value == SECRET_MASK { previous.and_then(|o| o.get(&name).cloned()) } else { Some(value) };
+        let value = if value == SECRET_MASK {
+            previous.and_then(|o| o.get(&name).cloned())
+        } else {
+            Some(value)
+        };
         let Some(value) = value else { continue };
         let header = HeaderName::try_from(name.as_str());
         let reason = match (&header, HeaderValue::try_from(value.as_str())) {

@@ -45,13 +45,21 @@ async fn create(
     let sealed = secrets::seal(&state.vault, &id, &secrets);
     let text = json_record::to_text(&document);
     quota::check_bytes(&state, &mut tx, &caller.workspace, text.len()).await?;
-    json_record::insert(&mut tx, Table::Template, &draft(&caller.workspace, &id, &document, &text, &sealed))
-        .await?;
+    json_record::insert(
+        &mut tx,
+        Table::Template,
+        &draft(&caller.workspace, &id, &document, &text, &sealed),
+    )
+    .await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, axum::Json(Done { id, message: "Template created successfully" })))
 }
 
-async fn to_json_list(state: &AppState, workspace: &str, rows: &[Row]) -> store::Result<Vec<Value>> {
+async fn to_json_list(
+    state: &AppState,
+    workspace: &str,
+    rows: &[Row],
+) -> store::Result<Vec<Value>> {
     response::to_json_list::<Template>(state, workspace, rows).await
 }
 
@@ -60,7 +68,8 @@ async fn list(
     caller: ApiCaller,
     PageQuery(page): PageQuery<false>,
 ) -> Result<ListResponse, ApiError> {
-    let (rows, total) = state.store.document_page(Table::Template, &caller.workspace, &page).await?;
+    let (rows, total) =
+        state.store.document_page(Table::Template, &caller.workspace, &page).await?;
     Ok(ListResponse(to_json_list(&state, &caller.workspace, &rows).await?, total))
 }
 
@@ -70,7 +79,8 @@ async fn read(
     Path(id): Path<String>,
 ) -> JsonResult<Value> {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
-    let row = state.store.document(Table::Template, &caller.workspace, &id).await?.ok_or(NOT_FOUND)?;
+    let row =
+        state.store.document(Table::Template, &caller.workspace, &id).await?.ok_or(NOT_FOUND)?;
     Ok(axum::Json(to_json_list(&state, &caller.workspace, &[row]).await?.pop().unwrap_or_default()))
 }
 
@@ -85,16 +95,22 @@ async fn replace(
     parse::<Template>(body.clone(), &available_avatars, None)?;
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let mut tx = state.store.begin_write().await?;
-    let row =
-        json_record::find_in(&mut tx, Table::Template, &caller.workspace, &id).await?.ok_or(NOT_FOUND)?;
+    let row = json_record::find_in(&mut tx, Table::Template, &caller.workspace, &id)
+        .await?
+        .ok_or(NOT_FOUND)?;
     let old: AgentSecrets = secrets::open(&state.vault, &row.id, &row.secrets)?;
     let Parsed { document, secrets } = parse::<Template>(body, &available_avatars, Some(&old))?;
     check_references(&mut tx, &caller.workspace, &document.settings).await?;
     let sealed = secrets::seal(&state.vault, &id, &secrets);
     let text = json_record::to_text(&document);
-    quota::check_growth(&state, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
-    json_record::update(&mut tx, Table::Template, &draft(&caller.workspace, &id, &document, &text, &sealed))
+    quota::check_growth(&state, &mut tx, &caller.workspace, &row, text.len() + sealed.len())
         .await?;
+    json_record::update(
+        &mut tx,
+        Table::Template,
+        &draft(&caller.workspace, &id, &document, &text, &sealed),
+    )
+    .await?;
     tx.commit().await?;
     Ok(axum::Json(Done { id, message: "Template details updated successfully" }))
 }

@@ -23,8 +23,11 @@ use crate::store::json_record::{self, Draft, Table};
 use crate::store::tool::{ToolDocument, ToolKind, ToolRequest};
 use crate::store::{new_id, secrets};
 
-const TOOL: DocumentResource =
-    DocumentResource { table: Table::Tool, resource: Resource::Tool, read_error: "Internal server error" };
+const TOOL: DocumentResource = DocumentResource {
+    table: Table::Tool,
+    resource: Resource::Tool,
+    read_error: "Internal server error",
+};
 
 /// Path of the headers in a request.
 const HEADERS_PATH: &str = "request_config.headers";
@@ -43,7 +46,9 @@ pub(crate) fn parse(
     let errors = FieldErrors::default();
     let mut tool: ToolDocument = body::read(body, &errors)?;
     let name = &tool.schema.name;
-    if !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')) || name.len() > 64 {
+    if !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
+        || name.len() > 64
+    {
         errors.add("schema.name", "must be at most 64 letters, digits, _, - or .");
     }
     let messages = &mut tool.event_messages;
@@ -82,7 +87,8 @@ fn check_request(
             let authority = url
                 .split_once("://")
                 .map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
-            let is_valid = is_http_url(&url.replace(['{', '}'], "")) && !authority.contains(['{', '}']);
+            let is_valid =
+                is_http_url(&url.replace(['{', '}'], "")) && !authority.contains(['{', '}']);
             (!is_valid).then_some("must be a valid http(s) URL without a parameter in its host")
         }
     };
@@ -114,8 +120,12 @@ async fn create(
     let text = json_record::to_text(&document);
     let mut tx = state.store.begin_write().await?;
     quota::check_bytes(&state, &mut tx, &caller.workspace, text.len()).await?;
-    json_record::insert(&mut tx, Table::Tool, &draft(&caller.workspace, &id, &document, &text, &sealed))
-        .await?;
+    json_record::insert(
+        &mut tx,
+        Table::Tool,
+        &draft(&caller.workspace, &id, &document, &text, &sealed),
+    )
+    .await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, axum::Json(Done { id, message: "Tool details created successfully" })))
 }
@@ -152,9 +162,14 @@ async fn replace(
     let (document, headers) = parse(body, Some(&old))?;
     let sealed = secrets::seal(&state.vault, &id, &headers);
     let text = json_record::to_text(&document);
-    quota::check_growth(&state, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
-    json_record::update(&mut tx, Table::Tool, &draft(&caller.workspace, &id, &document, &text, &sealed))
+    quota::check_growth(&state, &mut tx, &caller.workspace, &row, text.len() + sealed.len())
         .await?;
+    json_record::update(
+        &mut tx,
+        Table::Tool,
+        &draft(&caller.workspace, &id, &document, &text, &sealed),
+    )
+    .await?;
     tx.commit().await?;
     Ok(axum::Json(Done { id, message: "Tool details updated successfully" }))
 }
@@ -184,7 +199,10 @@ mod tests {
     }
 
     /// The document as JSON, and the header values.
-    fn parse_json(body: Value, old: Option<&SecretHeaders>) -> Result<(Value, SecretHeaders), ApiError> {
+    fn parse_json(
+        body: Value,
+        old: Option<&SecretHeaders>,
+    ) -> Result<(Value, SecretHeaders), ApiError> {
         parse(body, old).map(|(tool, headers)| (json!(tool), headers))
     }
 
@@ -205,7 +223,10 @@ mod tests {
             json!({"method": "GET", "url": "http://127.0.0.1:1/{city}", "headers": {"Authorization": "***"}})
         );
         assert_eq!(headers["Authorization"], "Bearer x");
-        assert_eq!(document["event_messages"]["on_delay"], json!({"delay": 5, "message": "Still looking."}));
+        assert_eq!(
+            document["event_messages"]["on_delay"],
+            json!({"delay": 5, "message": "Still looking."})
+        );
         let mut again = body();
         again["request_config"]["headers"] = json!({"Authorization": "***", "X": "***"});
         let (document, retained) = parse_json(again, Some(&headers)).unwrap();
@@ -220,10 +241,15 @@ mod tests {
         for name in ["a".repeat(65), "what is it?".into()] {
             let mut tool = body();
             tool["schema"]["name"] = name.into();
-            let Err(ApiError::Invalid(errors)) = parse(tool, None) else { panic!("it is accepted") };
+            let Err(ApiError::Invalid(errors)) = parse(tool, None) else {
+                panic!("it is accepted")
+            };
             let reason = "must be at most 64 letters, digits, _, - or .";
             assert_eq!(errors.len(), 1);
-            assert_eq!((errors[0].field.as_str(), errors[0].reason.as_str()), ("schema.name", reason));
+            assert_eq!(
+                (errors[0].field.as_str(), errors[0].reason.as_str()),
+                ("schema.name", reason)
+            );
         }
         assert_eq!(
             invalid_fields(|t| t["request_config"]["url"] = "http://{host}/".into()),
@@ -234,9 +260,8 @@ mod tests {
             ["request_config.url"]
         );
         assert_eq!(
-            invalid_fields(
-                |t| t["request_config"]["headers"] = json!({"A": "b\r\nC: d", "content-Length": "1"})
-            ),
+            invalid_fields(|t| t["request_config"]["headers"] =
+                json!({"A": "b\r\nC: d", "content-Length": "1"})),
             ["request_config.headers.A", "request_config.headers.content-Length"]
         );
         assert_eq!(

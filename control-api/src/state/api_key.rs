@@ -54,7 +54,10 @@ impl EnvironmentKey {
     }
 
     pub(crate) fn workspace_for(&self, hash: &KeyHash) -> Option<Arc<str>> {
-        self.0.as_ref().filter(|(given, _)| given == hash).map(|(_, workspace)| Arc::clone(workspace))
+        self.0
+            .as_ref()
+            .filter(|(given, _)| given == hash)
+            .map(|(_, workspace)| Arc::clone(workspace))
     }
 }
 
@@ -68,6 +71,9 @@ mod tests {
         assert_ne!(a, b);
         assert_eq!(a.len(), 3 + 43);
         assert_eq!(key_prefix(&a), &a[..10]);
-        assert_eq!(stored_hash("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(
+            stored_hash("abc"),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
     }
 }

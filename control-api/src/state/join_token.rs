@@ -35,7 +35,8 @@ impl TokenSigner {
     /// The token with these claims.
     pub(crate) fn sign(&self, claims: &Claims) -> String {
         let claims = serde_json::to_vec(claims).expect("claims serialize to JSON");
-        let mut token = format!("{}.{}", URL_SAFE_NO_PAD.encode(JWT_HEADER), URL_SAFE_NO_PAD.encode(claims));
+        let mut token =
+            format!("{}.{}", URL_SAFE_NO_PAD.encode(JWT_HEADER), URL_SAFE_NO_PAD.encode(claims));
         let tag = hmac::sign(&self.0, token.as_bytes());
         token.push('.');
         URL_SAFE_NO_PAD.encode_string(tag, &mut token);
@@ -83,8 +84,11 @@ mod tests {
         let (other, _) = other.rsplit_once('.').unwrap();
         assert_ne!(other, signed);
         assert_eq!(signer.verify(&format!("{other}.{tag}")), None);
-        let none =
-            format!("{}.{}.", URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#), signed.split_once('.').unwrap().1);
+        let none = format!(
+            "{}.{}.",
+            URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#),
+            signed.split_once('.').unwrap().1
+        );
         assert_eq!(signer.verify(&none), None);
         assert_eq!(signer.verify(""), None);
     }

@@ -137,8 +137,10 @@ impl ConnectingCalls {
         held: &HashSet<String>,
     ) -> Option<bool> {
         let mut map = self.lock();
-        let since = map.iter().filter(|(id, (whose, _))| *whose == row.workspace && !known.contains(*id));
-        let others = since.map(|(id, _)| id).chain(held).filter(|id| **id != row.id).collect::<HashSet<_>>();
+        let since =
+            map.iter().filter(|(id, (whose, _))| *whose == row.workspace && !known.contains(*id));
+        let others =
+            since.map(|(id, _)| id).chain(held).filter(|id| **id != row.id).collect::<HashSet<_>>();
         if others.len() >= max {
             return None;
         }

@@ -29,8 +29,10 @@ impl LivePoseSets {
 
     /// Caches a pose set for further calls, as long as one call uses it.
     pub(crate) fn insert(&self, id: String, pose_set: &PoseSetFile) {
-        let cached =
-            CachedPoseSet { data: Arc::downgrade(&pose_set.data), completeness: pose_set.completeness };
+        let cached = CachedPoseSet {
+            data: Arc::downgrade(&pose_set.data),
+            completeness: pose_set.completeness,
+        };
         let mut cache = self.lock();
         cache.retain(|_, cached| cached.data.strong_count() > 0);
         cache.insert(id, cached);

@@ -122,8 +122,11 @@ impl AppState {
 
     /// Why a call that starts now would leave no record, or `None`.
     pub(crate) fn persistence_failure(&self) -> Option<String> {
-        let down =
-            || self.tasks.is_down(EVENT_WRITER).then(|| "the task that writes events has failed".to_owned());
+        let down = || {
+            self.tasks
+                .is_down(EVENT_WRITER)
+                .then(|| "the task that writes events has failed".to_owned())
+        };
         self.store.health.failure_reason().or_else(down)
     }
 }

@@ -53,7 +53,8 @@ impl PreviewQueue {
     fn pop(&mut self) -> Option<PreviewRequest> {
         while let Some(workspace) = self.round_robin.pop_front() {
             let Some(waiting) = self.workspaces.get_mut(&workspace) else { continue };
-            let next = std::iter::from_fn(|| waiting.pop_front()).find(|request| !request.reply.is_closed());
+            let next = std::iter::from_fn(|| waiting.pop_front())
+                .find(|request| !request.reply.is_closed());
             if waiting.is_empty() {
                 self.workspaces.remove(&workspace);
             } else {
@@ -81,7 +82,12 @@ impl PreviewRenderer {
 
     /// Renders the picture of a request. A newer request of the same key replaces this one while it
     /// waits; this one is then refused.
-    pub(crate) async fn render(&self, workspace: &str, key: KeyHash, line: Bytes) -> Result<Bytes, ApiError> {
+    pub(crate) async fn render(
+        &self,
+        workspace: &str,
+        key: KeyHash,
+        line: Bytes,
+    ) -> Result<Bytes, ApiError> {
         let (reply, picture) = oneshot::channel();
         self.lock_queue().push(workspace, PreviewRequest { key, request_line: line, reply })?;
         self.wake.notify_one();
@@ -102,7 +108,14 @@ mod tests {
 
     fn request(key: u8, line: &'static str) -> (PreviewRequest, Answer) {
         let (reply, answer) = oneshot::channel();
-        (PreviewRequest { key: [key; 32], request_line: Bytes::from_static(line.as_bytes()), reply }, answer)
+        (
+            PreviewRequest {
+                key: [key; 32],
+                request_line: Bytes::from_static(line.as_bytes()),
+                reply,
+            },
+            answer,
+        )
     }
 
     fn next_line(queue: &mut PreviewQueue) -> Option<Bytes> {

@@ -27,7 +27,10 @@ struct Buckets<K> {
 
 impl<K: Hash + Eq> RateLimit<K> {
     pub(crate) fn new(per_minute: u32) -> Self {
-        Self { per_minute, buckets: Mutex::new(Buckets { full_at: HashMap::new(), prune_at: PRUNE_AT }) }
+        Self {
+            per_minute,
+            buckets: Mutex::new(Buckets { full_at: HashMap::new(), prune_at: PRUNE_AT }),
+        }
     }
 
     /// Takes one request from the bucket of `key`.
@@ -68,7 +71,10 @@ mod tests {
         for _ in 0..30 {
             limit.check("a", start).unwrap();
         }
-        assert_eq!(limit.check("a", start), Err(RateLimitExceeded { limit: 30, retry_after: 2, reset: 60 }));
+        assert_eq!(
+            limit.check("a", start),
+            Err(RateLimitExceeded { limit: 30, retry_after: 2, reset: 60 })
+        );
         limit.check("b", start).unwrap();
         limit.check("a", start + Duration::from_secs(2)).unwrap();
         assert!(limit.check("a", start + Duration::from_secs(3)).is_err());

@@ -71,7 +71,9 @@ impl BackgroundTasks {
 }
 
 /// The result of an operation of the store; a panic in it becomes an error.
-pub(crate) async fn catch_panic<T>(work: impl Future<Output = store::Result<T>>) -> store::Result<T> {
+pub(crate) async fn catch_panic<T>(
+    work: impl Future<Output = store::Result<T>>,
+) -> store::Result<T> {
     // A transaction that is dropped half-way is rolled back, and nothing else of the operation is
     // used again.
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or(Err(store::Error::Panicked))
@@ -115,7 +117,10 @@ async fn run_supervised(
         }
         tasks.record_panic(name);
         if stopping {
-            tracing::error!(task = name, "background task panicked during shutdown; not restarting");
+            tracing::error!(
+                task = name,
+                "background task panicked during shutdown; not restarting"
+            );
             return;
         }
         if started_at.elapsed() >= BACKOFF_RESET_AFTER {

@@ -493,7 +493,8 @@ impl JsonSchema for RecordIds {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let record = json!({"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]});
+        let record =
+            json!({"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]});
         json_schema!({"type": "array", "items": {"anyOf": [{"type": "string"}, record]}})
     }
 }

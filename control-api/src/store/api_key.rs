@@ -60,7 +60,12 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<St
 }
 
 /// Stores the time of a key's last use, unless a use after `stale` is already stored.
-pub(crate) async fn record_use(tx: &mut Transaction, hash: &str, at: Micros, stale: Micros) -> Result<()> {
+pub(crate) async fn record_use(
+    tx: &mut Transaction,
+    hash: &str,
+    at: Micros,
+    stale: Micros,
+) -> Result<()> {
     sqlx::query(
         "UPDATE api_key SET last_used_at = $1 WHERE hash = $2 AND (last_used_at IS NULL OR last_used_at <= $3)",
     )
@@ -73,7 +78,10 @@ pub(crate) async fn record_use(tx: &mut Transaction, hash: &str, at: Micros, sta
 }
 
 /// Id of the workspace with this name, created if there is none; and whether it was created.
-pub(crate) async fn get_or_create_workspace(tx: &mut Transaction, name: &str) -> Result<(String, bool)> {
+pub(crate) async fn get_or_create_workspace(
+    tx: &mut Transaction,
+    name: &str,
+) -> Result<(String, bool)> {
     let known: Option<String> = sqlx::query_scalar("SELECT id FROM workspace WHERE name = $1")
         .bind(name)
         .fetch_optional(&mut **tx)
@@ -92,7 +100,11 @@ pub(crate) async fn get_or_create_workspace(tx: &mut Transaction, name: &str) ->
 }
 
 /// Revokes a key, of one workspace or of any; false if there is none.
-pub(crate) async fn delete(tx: &mut Transaction, workspace: Option<&str>, id: &str) -> Result<bool> {
+pub(crate) async fn delete(
+    tx: &mut Transaction,
+    workspace: Option<&str>,
+    id: &str,
+) -> Result<bool> {
     let done = sqlx::query("DELETE FROM api_key WHERE id = $1 AND ($2 IS NULL OR workspace = $2)")
         .bind(id)
         .bind(workspace)

@@ -12,7 +12,8 @@ impl Store {
         conversation: &str,
         command: &Command,
     ) -> Result<bool> {
-        let json = serde_json::to_string(command).map_err(|e| Error::CorruptRow("command", e.to_string()))?;
+        let json = serde_json::to_string(command)
+            .map_err(|e| Error::CorruptRow("command", e.to_string()))?;
         let mut tx = self.begin_write().await?;
         let done = sqlx::query(
             "INSERT INTO command (conversation, position, workspace, json) \
@@ -30,13 +31,16 @@ impl Store {
 
     /// The queued commands, in order.
     pub(crate) async fn queued_commands(&self, conversation: &str) -> Result<Vec<Command>> {
-        let rows: Vec<String> =
-            sqlx::query_scalar("SELECT json FROM command WHERE conversation = $1 ORDER BY position")
-                .bind(conversation)
-                .fetch_all(self.reader_pool())
-                .await?;
+        let rows: Vec<String> = sqlx::query_scalar(
+            "SELECT json FROM command WHERE conversation = $1 ORDER BY position",
+        )
+        .bind(conversation)
+        .fetch_all(self.reader_pool())
+        .await?;
         rows.iter()
-            .map(|json| serde_json::from_str(json).map_err(|e| Error::CorruptRow("command", e.to_string())))
+            .map(|json| {
+                serde_json::from_str(json).map_err(|e| Error::CorruptRow("command", e.to_string()))
+            })
             .collect()
     }
 }

@@ -215,7 +215,10 @@ pub(crate) async fn erase(tx: &mut Transaction, id: &str) -> Result<bool> {
     .execute(&mut **tx)
     .await?;
     sqlx::query("DELETE FROM event WHERE conversation = $1").bind(id).execute(&mut **tx).await?;
-    sqlx::query("DELETE FROM failed_event WHERE conversation = $1").bind(id).execute(&mut **tx).await?;
+    sqlx::query("DELETE FROM failed_event WHERE conversation = $1")
+        .bind(id)
+        .execute(&mut **tx)
+        .await?;
     sqlx::query("DELETE FROM command WHERE conversation = $1").bind(id).execute(&mut **tx).await?;
     sqlx::query("DELETE FROM delivery_try WHERE delivery IN (SELECT id FROM delivery WHERE conversation = $1 AND state <> 'pending')")
         .bind(id)
@@ -225,14 +228,18 @@ pub(crate) async fn erase(tx: &mut Transaction, id: &str) -> Result<bool> {
         .bind(id)
         .execute(&mut **tx)
         .await?;
-    sqlx::query("UPDATE delivery SET erased = 1 WHERE conversation = $1").bind(id).execute(&mut **tx).await?;
+    sqlx::query("UPDATE delivery SET erased = 1 WHERE conversation = $1")
+        .bind(id)
+        .execute(&mut **tx)
+        .await?;
     sqlx::query(
         "UPDATE workspace SET conversations = conversations - 1 WHERE id = (SELECT workspace FROM conversation WHERE id = $1)",
     )
     .bind(id)
     .execute(&mut **tx)
     .await?;
-    let done = sqlx::query("DELETE FROM conversation WHERE id = $1").bind(id).execute(&mut **tx).await?;
+    let done =
+        sqlx::query("DELETE FROM conversation WHERE id = $1").bind(id).execute(&mut **tx).await?;
     Ok(done.rows_affected() > 0)
 }
 
@@ -261,7 +268,11 @@ impl Store {
 
     /// One page and the number of all matches. Rows are long, so the matching ids are read from an
     /// index first.
-    pub(crate) async fn conversation_page(&self, workspace: &str, page: &Page) -> Result<(Vec<Row>, i64)> {
+    pub(crate) async fn conversation_page(
+        &self,
+        workspace: &str,
+        page: &Page,
+    ) -> Result<(Vec<Row>, i64)> {
         let perpage = page.perpage.unwrap_or(i64::MAX);
         let peek = Page { perpage: Some(perpage.max(MIN_PEEKED_MATCHES)), ..page.clone() };
         let mut sql = SqlBuilder::new("SELECT id FROM conversation");
@@ -319,7 +330,11 @@ impl Store {
     }
 
     /// When the oldest of them was created.
-    pub(crate) async fn oldest_unjoined_at(&self, server: &str, now: Micros) -> Result<Option<Micros>> {
+    pub(crate) async fn oldest_unjoined_at(
+        &self,
+        server: &str,
+        now: Micros,
+    ) -> Result<Option<Micros>> {
         Ok(sqlx::query_scalar(concat!(
             "SELECT MIN(created_at) FROM conversation WHERE status = 'STARTED' AND (server = $1 OR server NOT IN ",
             live_servers!("$2"),
@@ -401,15 +416,18 @@ mod tests {
         for page in pages {
             let page = Page { offset: 1_000, perpage: Some(100), ..page };
             for (what, windowed) in [("id", true), ("COUNT(*)", false)] {
-                let mut sql = SqlBuilder::new(format!("EXPLAIN QUERY PLAN SELECT {what} FROM conversation"));
+                let mut sql =
+                    SqlBuilder::new(format!("EXPLAIN QUERY PLAN SELECT {what} FROM conversation"));
                 push_filter(&page, &mut sql, "w");
                 if windowed {
                     page.push_window(&mut sql);
                 }
-                let steps: Vec<(i64, i64, i64, String)> = sql.fetch_all(store.reader_pool()).await.unwrap();
+                let steps: Vec<(i64, i64, i64, String)> =
+                    sql.fetch_all(store.reader_pool()).await.unwrap();
                 let steps: Vec<String> = steps.into_iter().map(|step| step.3).collect();
                 let [step] = steps.as_slice() else { panic!("{page:?}: {steps:?}") };
-                let index = "SEARCH conversation USING COVERING INDEX conversation_page (workspace=?";
+                let index =
+                    "SEARCH conversation USING COVERING INDEX conversation_page (workspace=?";
                 assert!(step.starts_with(index), "{what} of {page:?}: {step}");
             }
         }

@@ -69,8 +69,7 @@ from_row!(Row {
     updated_at
 });
 
-const COLUMNS: &str =
-    "id, job_id, name, gender, is_private, person, status, progress, output, error, created_at, updated_at";
+const COLUMNS: &str = "id, job_id, name, gender, is_private, person, status, progress, output, error, created_at, updated_at";
 
 /// Values of a new custom avatar.
 pub(crate) struct Draft<'a> {
@@ -106,11 +105,19 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<Ro
     .execute(&mut **tx)
     .await?;
     let sql = format!("SELECT {COLUMNS} FROM custom_avatar WHERE id = $1");
-    sqlx::query_as(AssertSqlSafe(sql)).bind(draft.id).fetch_one(&mut **tx).await.map_err(Error::from)
+    sqlx::query_as(AssertSqlSafe(sql))
+        .bind(draft.id)
+        .fetch_one(&mut **tx)
+        .await
+        .map_err(Error::from)
 }
 
 /// Fails all queued photo jobs with `error` and deletes their photos, which are no longer needed.
-pub(crate) async fn fail_queued_photo_jobs(tx: &mut Transaction, error: &str, at: Micros) -> Result<()> {
+pub(crate) async fn fail_queued_photo_jobs(
+    tx: &mut Transaction,
+    error: &str,
+    at: Micros,
+) -> Result<()> {
     sqlx::query(
         "UPDATE custom_avatar SET status = 'FAILED', error = $1, source = NULL, updated_at = $2 \
          WHERE status = 'QUEUED' AND person IS NULL",
@@ -159,7 +166,11 @@ pub(crate) async fn count_unfinished_jobs(tx: &mut Transaction, workspace: &str)
 /// Claims a drawing job that no live server works on. Interrupted jobs, of this server or of one
 /// that is no longer alive, come first. Within each group, the oldest job of the workspace whose
 /// turn it is.
-pub(crate) async fn claim_job(tx: &mut Transaction, server: &str, now: Micros) -> Result<Option<Job>> {
+pub(crate) async fn claim_job(
+    tx: &mut Transaction,
+    server: &str,
+    now: Micros,
+) -> Result<Option<Job>> {
     let claimed: Option<Job> = sqlx::query_as(concat!(
         "UPDATE custom_avatar SET status = 'PROCESSING', server = $1, updated_at = $2 WHERE id = (SELECT id FROM custom_avatar AS waits WHERE ",
         claimable_job!(),
@@ -279,13 +290,20 @@ impl Store {
     /// Whether there is a drawing job that this server may claim.
     pub(crate) async fn has_claimable_job(&self, server: &str, now: Micros) -> Result<bool> {
         let sql = concat!("SELECT id FROM custom_avatar WHERE ", claimable_job!(), " LIMIT 1");
-        let found: Option<String> =
-            sqlx::query_scalar(sql).bind(server).bind(now).fetch_optional(self.reader_pool()).await?;
+        let found: Option<String> = sqlx::query_scalar(sql)
+            .bind(server)
+            .bind(now)
+            .fetch_optional(self.reader_pool())
+            .await?;
         Ok(found.is_some())
     }
 
     /// Completed share of a custom avatar's poses, in percent; `None` if it has no poses.
-    pub(crate) async fn custom_avatar_completeness(&self, workspace: &str, id: &str) -> Result<Option<i64>> {
+    pub(crate) async fn custom_avatar_completeness(
+        &self,
+        workspace: &str,
+        id: &str,
+    ) -> Result<Option<i64>> {
         Ok(sqlx::query_scalar(
             "SELECT share FROM custom_avatar WHERE id = $1 AND workspace = $2 AND poses IS NOT NULL",
         )
@@ -324,7 +342,11 @@ impl Store {
     }
 
     /// One page and the number of all matches.
-    pub(crate) async fn custom_avatar_page(&self, workspace: &str, page: &Page) -> Result<(Vec<Row>, i64)> {
+    pub(crate) async fn custom_avatar_page(
+        &self,
+        workspace: &str,
+        page: &Page,
+    ) -> Result<(Vec<Row>, i64)> {
         let mut count = SqlBuilder::new("SELECT COUNT(*) FROM custom_avatar");
         page.push_filter(&mut count, workspace, false, &[]);
         let total = count.fetch_count(self.reader_pool()).await?;

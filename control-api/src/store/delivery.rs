@@ -185,7 +185,9 @@ pub(crate) async fn record_attempt(
 /// Deletes the settled deliveries of erased conversations, where `column` = `value`.
 async fn delete_erased(tx: &mut Transaction, column: &'static str, value: &str) -> Result<()> {
     let which = format!("{column} = $1 AND erased = 1 AND state <> 'pending'");
-    let tries = format!("DELETE FROM delivery_try WHERE delivery IN (SELECT id FROM delivery WHERE {which})");
+    let tries = format!(
+        "DELETE FROM delivery_try WHERE delivery IN (SELECT id FROM delivery WHERE {which})"
+    );
     for sql in [tries, format!("DELETE FROM delivery WHERE {which}")] {
         sqlx::query(AssertSqlSafe(sql)).bind(value).execute(&mut **tx).await?;
     }
@@ -194,21 +196,29 @@ async fn delete_erased(tx: &mut Transaction, column: &'static str, value: &str) 
 
 /// Sets a pending delivery aside whose row cannot be read.
 pub(super) async fn set_aside(tx: &mut Transaction, id: &str, reason: &str) -> Result<()> {
-    sqlx::query("UPDATE delivery SET state = 'unreadable', reason = $1 WHERE id = $2 AND state = 'pending'")
-        .bind(reason)
-        .bind(id)
-        .execute(&mut **tx)
-        .await?;
+    sqlx::query(
+        "UPDATE delivery SET state = 'unreadable', reason = $1 WHERE id = $2 AND state = 'pending'",
+    )
+    .bind(reason)
+    .bind(id)
+    .execute(&mut **tx)
+    .await?;
     delete_erased(tx, "id", id).await
 }
 
 /// Gives up all pending deliveries of an agent whose receiver answered 410.
-pub(crate) async fn give_up_for_agent(tx: &mut Transaction, agent: &str, reason: &str) -> Result<()> {
-    sqlx::query("UPDATE delivery SET state = 'dead', reason = $1 WHERE agent = $2 AND state = 'pending'")
-        .bind(reason)
-        .bind(agent)
-        .execute(&mut **tx)
-        .await?;
+pub(crate) async fn give_up_for_agent(
+    tx: &mut Transaction,
+    agent: &str,
+    reason: &str,
+) -> Result<()> {
+    sqlx::query(
+        "UPDATE delivery SET state = 'dead', reason = $1 WHERE agent = $2 AND state = 'pending'",
+    )
+    .bind(reason)
+    .bind(agent)
+    .execute(&mut **tx)
+    .await?;
     delete_erased(tx, "agent", agent).await
 }
 
@@ -280,7 +290,11 @@ pub(crate) async fn redeliver(
 
 /// Sets another URL for all further attempts.
 pub(crate) async fn set_url(tx: &mut Transaction, id: &str, url: &str) -> Result<()> {
-    sqlx::query("UPDATE delivery SET url = $1 WHERE id = $2").bind(url).bind(id).execute(&mut **tx).await?;
+    sqlx::query("UPDATE delivery SET url = $1 WHERE id = $2")
+        .bind(url)
+        .bind(id)
+        .execute(&mut **tx)
+        .await?;
     Ok(())
 }
 
@@ -292,10 +306,11 @@ impl Store {
         page: &Page,
     ) -> Result<(Vec<DeliveryLogEntry>, i64)> {
         const WHICH: &str = "WHERE conversation = $1 AND state <> 'unreadable'";
-        let total = sqlx::query_scalar(AssertSqlSafe(format!("SELECT COUNT(*) FROM delivery {WHICH}")))
-            .bind(conversation)
-            .fetch_one(self.reader_pool())
-            .await?;
+        let total =
+            sqlx::query_scalar(AssertSqlSafe(format!("SELECT COUNT(*) FROM delivery {WHICH}")))
+                .bind(conversation)
+                .fetch_one(self.reader_pool())
+                .await?;
         let sql = format!("{SELECT_LOG_ENTRIES} {WHICH} ORDER BY sequence LIMIT $2 OFFSET $3");
         let rows = sqlx::query_as(AssertSqlSafe(sql))
             .bind(conversation)
@@ -312,11 +327,12 @@ impl Store {
         workspace: &str,
         page: &Page,
     ) -> Result<(Vec<DeliveryLogEntry>, i64)> {
-        let total =
-            sqlx::query_scalar("SELECT COUNT(*) FROM delivery WHERE workspace = $1 AND state = 'dead'")
-                .bind(workspace)
-                .fetch_one(self.reader_pool())
-                .await?;
+        let total = sqlx::query_scalar(
+            "SELECT COUNT(*) FROM delivery WHERE workspace = $1 AND state = 'dead'",
+        )
+        .bind(workspace)
+        .fetch_one(self.reader_pool())
+        .await?;
         let sql = format!(
             "{SELECT_LOG_ENTRIES} WHERE workspace = $1 AND state = 'dead' ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3"
         );
@@ -359,8 +375,10 @@ impl Store {
             "SELECT {COLUMNS} FROM (SELECT {COLUMNS}, ROW_NUMBER() OVER (PARTITION BY conversation ORDER BY sequence) AS place FROM delivery \
              WHERE state = 'pending' AND server = $1 AND first_try IS NULL) AS waiting WHERE place <= $2 ORDER BY conversation, sequence"
         );
-        let (sql, pool, max) = (sql.as_str(), self.reader_pool(), i64::try_from(max).unwrap_or(i64::MAX));
-        let query = || sqlx::query_as::<Db, Row>(AssertSqlSafe(sql.to_owned())).bind(server).bind(max);
+        let (sql, pool, max) =
+            (sql.as_str(), self.reader_pool(), i64::try_from(max).unwrap_or(i64::MAX));
+        let query =
+            || sqlx::query_as::<Db, Row>(AssertSqlSafe(sql.to_owned())).bind(server).bind(max);
         self.read_deliveries(server, || query().fetch_all(pool)).await
     }
 
@@ -376,7 +394,8 @@ impl Store {
             "SELECT {COLUMNS} FROM delivery WHERE conversation = $1 AND sequence > $2 AND state = 'pending' AND server = $3 AND first_try IS NULL \
              ORDER BY sequence LIMIT $4"
         );
-        let (sql, pool, max) = (sql.as_str(), self.reader_pool(), i64::try_from(max).unwrap_or(i64::MAX));
+        let (sql, pool, max) =
+            (sql.as_str(), self.reader_pool(), i64::try_from(max).unwrap_or(i64::MAX));
         let read = || {
             sqlx::query_as::<Db, Row>(AssertSqlSafe(sql.to_owned()))
                 .bind(conversation)
@@ -395,13 +414,18 @@ impl Store {
              ORDER BY next_try LIMIT {MAX_RETRIES_READ}"
         );
         let (sql, pool) = (sql.as_str(), self.reader_pool());
-        let query = || sqlx::query_as::<Db, Row>(AssertSqlSafe(sql.to_owned())).bind(server).bind(until);
+        let query =
+            || sqlx::query_as::<Db, Row>(AssertSqlSafe(sql.to_owned())).bind(server).bind(until);
         self.read_deliveries(server, || query().fetch_all(pool)).await
     }
 
     /// The encrypted secrets that sign for an agent. If the agent was deleted, those that its
     /// conversation started with.
-    pub(crate) async fn signing_secrets(&self, agent: &str, conversation: &str) -> Result<Option<String>> {
+    pub(crate) async fn signing_secrets(
+        &self,
+        agent: &str,
+        conversation: &str,
+    ) -> Result<Option<String>> {
         let own: Option<String> = sqlx::query_scalar("SELECT secrets FROM agent WHERE id = $1")
             .bind(agent)
             .fetch_optional(self.reader_pool())

@@ -15,7 +15,8 @@ pub(crate) async fn insert(
 ) -> Result<()> {
     // PostgreSQL accepts no NUL in a text, and a NUL may be the reason of the rejection.
     let plain = |text: &str| text.replace('\0', "\u{fffd}");
-    let json = serde_json::to_string(&event.event).map_err(|e| Error::CorruptRow("event", e.to_string()))?;
+    let json = serde_json::to_string(&event.event)
+        .map_err(|e| Error::CorruptRow("event", e.to_string()))?;
     sqlx::query(
         "INSERT INTO failed_event (id, conversation, seq, failed_at, json, reason) SELECT $1, $2, $3, $4, $5, $6 \
          WHERE NOT EXISTS (SELECT 1 FROM failed_event WHERE conversation = $2 AND seq = $3)",
@@ -34,7 +35,9 @@ pub(crate) async fn insert(
 impl Store {
     /// Number of quarantined events.
     pub(crate) async fn failed_event_count(&self) -> Result<i64> {
-        Ok(sqlx::query_scalar("SELECT COUNT(*) FROM failed_event").fetch_one(self.reader_pool()).await?)
+        Ok(sqlx::query_scalar("SELECT COUNT(*) FROM failed_event")
+            .fetch_one(self.reader_pool())
+            .await?)
     }
 }
 
@@ -48,7 +51,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_event_that_is_kept_twice_is_there_once() {
-        let file = std::env::temp_dir().join(format!("visavis-failed-event-{}.db", std::process::id()));
+        let file =
+            std::env::temp_dir().join(format!("visavis-failed-event-{}.db", std::process::id()));
         let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();
         for seq in [7, 7, 8] {
             let event = EventEnvelope { seq, at: Time::ZERO, event: Event::CallEnded };

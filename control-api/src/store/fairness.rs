@@ -53,7 +53,8 @@ mod tests {
         workspaces: &[&str],
         content: &Content,
     ) -> (Store, std::path::PathBuf) {
-        let file = std::env::temp_dir().join(format!("visavis-turn-{name}-{}.db", std::process::id()));
+        let file =
+            std::env::temp_dir().join(format!("visavis-turn-{name}-{}.db", std::process::id()));
         let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();
         let mut tx = store.begin_write().await.unwrap();
         for (at, workspace) in (1..).zip(workspaces) {
@@ -69,12 +70,14 @@ mod tests {
     #[tokio::test]
     async fn documents_are_read_in_turn() {
         let file = Content::File("AA==".into());
-        let (store, path) = store_with_documents("read", &["a", "a", "a", "b", "c", "b"], &file).await;
+        let (store, path) =
+            store_with_documents("read", &["a", "a", "a", "b", "c", "b"], &file).await;
         let mut order = String::new();
         let mut tx = store.begin_write().await.unwrap();
         server::set_lease(&mut tx, "one", 10).await.unwrap();
         let mut last = None;
-        while let Some(document) = knowledge_base::claim_document(&mut tx, "one", 5).await.unwrap() {
+        while let Some(document) = knowledge_base::claim_document(&mut tx, "one", 5).await.unwrap()
+        {
             order.push_str(&document.workspace);
             knowledge_base::save_document_text(&mut tx, &document.kb, &document.id, Ok("words"), 5)
                 .await
@@ -90,9 +93,18 @@ mod tests {
             .execute(&mut *tx)
             .await
             .unwrap();
-        assert!(knowledge_base::claim_document(&mut tx, "other", 5).await.unwrap().is_none(), "one reads it");
-        assert_eq!(knowledge_base::claim_document(&mut tx, "one", 5).await.unwrap().unwrap().id, cut);
-        assert_eq!(knowledge_base::claim_document(&mut tx, "other", 10).await.unwrap().unwrap().id, cut);
+        assert!(
+            knowledge_base::claim_document(&mut tx, "other", 5).await.unwrap().is_none(),
+            "one reads it"
+        );
+        assert_eq!(
+            knowledge_base::claim_document(&mut tx, "one", 5).await.unwrap().unwrap().id,
+            cut
+        );
+        assert_eq!(
+            knowledge_base::claim_document(&mut tx, "other", 10).await.unwrap().unwrap().id,
+            cut
+        );
         tx.commit().await.unwrap();
         store.close().await;
         std::fs::remove_file(path).unwrap();

@@ -99,9 +99,20 @@ pub(crate) async fn update(tx: &mut Transaction, table: Table, draft: &Draft<'_>
 }
 
 /// Deletes a document; false if there was none.
-pub(crate) async fn delete(tx: &mut Transaction, table: Table, workspace: &str, id: &str) -> Result<bool> {
+pub(crate) async fn delete(
+    tx: &mut Transaction,
+    table: Table,
+    workspace: &str,
+    id: &str,
+) -> Result<bool> {
     let sql = format!("DELETE FROM {} WHERE id = $1 AND workspace = $2", table.name());
-    Ok(sqlx::query(AssertSqlSafe(sql)).bind(id).bind(workspace).execute(&mut **tx).await?.rows_affected() > 0)
+    Ok(sqlx::query(AssertSqlSafe(sql))
+        .bind(id)
+        .bind(workspace)
+        .execute(&mut **tx)
+        .await?
+        .rows_affected()
+        > 0)
 }
 
 /// One document as the transaction sees it.
@@ -112,7 +123,11 @@ pub(crate) async fn find_in(
     id: &str,
 ) -> Result<Option<Row>> {
     let sql = format!("SELECT {COLUMNS} FROM {} WHERE id = $1 AND workspace = $2", table.name());
-    Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(workspace).fetch_optional(&mut **tx).await?)
+    Ok(sqlx::query_as(AssertSqlSafe(sql))
+        .bind(id)
+        .bind(workspace)
+        .fetch_optional(&mut **tx)
+        .await?)
 }
 
 /// Adds a guardrail under the first unused slug of `slug`, `slug_2`, `slug_3` …, and returns that
@@ -147,8 +162,14 @@ pub(crate) async fn insert_guardrail(
 
 impl Store {
     /// One document.
-    pub(crate) async fn document(&self, table: Table, workspace: &str, id: &str) -> Result<Option<Row>> {
-        let sql = format!("SELECT {COLUMNS} FROM {} WHERE id = $1 AND workspace = $2", table.name());
+    pub(crate) async fn document(
+        &self,
+        table: Table,
+        workspace: &str,
+        id: &str,
+    ) -> Result<Option<Row>> {
+        let sql =
+            format!("SELECT {COLUMNS} FROM {} WHERE id = $1 AND workspace = $2", table.name());
         Ok(sqlx::query_as(AssertSqlSafe(sql))
             .bind(id)
             .bind(workspace)
@@ -157,11 +178,17 @@ impl Store {
     }
 
     /// Those of `ids` that exist, in any order.
-    pub(crate) async fn documents(&self, table: Table, workspace: &str, ids: &[String]) -> Result<Vec<Row>> {
+    pub(crate) async fn documents(
+        &self,
+        table: Table,
+        workspace: &str,
+        ids: &[String],
+    ) -> Result<Vec<Row>> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let mut sql = SqlBuilder::new(format!("SELECT {COLUMNS} FROM {} WHERE workspace = ", table.name()));
+        let mut sql =
+            SqlBuilder::new(format!("SELECT {COLUMNS} FROM {} WHERE workspace = ", table.name()));
         sql.bind(workspace.to_owned()).push(" AND id IN (");
         sql.bind_all(ids);
         sql.push(")");
@@ -187,10 +214,11 @@ impl Store {
     /// The agent with this id in any workspace, with that workspace. For visitors, who belong to
     /// none.
     pub(crate) async fn agent_in_any_workspace(&self, id: &str) -> Result<Option<(String, Row)>> {
-        let workspace: Option<String> = sqlx::query_scalar("SELECT workspace FROM agent WHERE id = $1")
-            .bind(id)
-            .fetch_optional(self.reader_pool())
-            .await?;
+        let workspace: Option<String> =
+            sqlx::query_scalar("SELECT workspace FROM agent WHERE id = $1")
+                .bind(id)
+                .fetch_optional(self.reader_pool())
+                .await?;
         match workspace {
             None => Ok(None),
             Some(workspace) => {
@@ -207,7 +235,11 @@ pub(crate) async fn are_webhooks_stopped(tx: &mut Transaction, agent: &str) -> R
 }
 
 /// Records whether webhooks to an agent's receiver are stopped (after a 410).
-pub(crate) async fn set_webhooks_stopped(tx: &mut Transaction, agent: &str, stopped: bool) -> Result<()> {
+pub(crate) async fn set_webhooks_stopped(
+    tx: &mut Transaction,
+    agent: &str,
+    stopped: bool,
+) -> Result<()> {
     sqlx::query("UPDATE agent SET stopped = $1 WHERE id = $2")
         .bind(i64::from(stopped))
         .bind(agent)

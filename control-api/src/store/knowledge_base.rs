@@ -293,13 +293,19 @@ impl Store {
     /// Whether there is a document that this server may claim.
     pub(crate) async fn has_claimable_document(&self, server: &str, now: Micros) -> Result<bool> {
         let sql = concat!("SELECT id FROM kb_document WHERE ", claimable_document!(), " LIMIT 1");
-        let found: Option<String> =
-            sqlx::query_scalar(sql).bind(server).bind(now).fetch_optional(self.reader_pool()).await?;
+        let found: Option<String> = sqlx::query_scalar(sql)
+            .bind(server)
+            .bind(now)
+            .fetch_optional(self.reader_pool())
+            .await?;
         Ok(found.is_some())
     }
 
     /// A document without embeddings of `model`: the oldest one of the workspace whose turn it is.
-    pub(crate) async fn next_document_to_embed(&self, model: &str) -> Result<Option<DocumentToEmbed>> {
+    pub(crate) async fn next_document_to_embed(
+        &self,
+        model: &str,
+    ) -> Result<Option<DocumentToEmbed>> {
         Ok(sqlx::query_as(concat!(
             "SELECT id, workspace, kb, body FROM kb_document AS waits WHERE status = 'ready' AND (directions_of IS NULL OR directions_of <> $1) ORDER BY ",
             fairness::last_turn!("meaning", "waits.workspace"),
@@ -372,10 +378,11 @@ impl Store {
 
 /// Whether there is such a knowledge base.
 pub(crate) async fn exists(tx: &mut Transaction, workspace: &str, id: &str) -> Result<bool> {
-    let found: Option<String> = sqlx::query_scalar("SELECT id FROM kb WHERE id = $1 AND workspace = $2")
-        .bind(id)
-        .bind(workspace)
-        .fetch_optional(&mut **tx)
-        .await?;
+    let found: Option<String> =
+        sqlx::query_scalar("SELECT id FROM kb WHERE id = $1 AND workspace = $2")
+            .bind(id)
+            .bind(workspace)
+            .fetch_optional(&mut **tx)
+            .await?;
     Ok(found.is_some())
 }

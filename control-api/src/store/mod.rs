@@ -119,7 +119,9 @@ impl Error {
                 | sqlx::Error::PoolClosed
                 | sqlx::Error::PoolTimedOut,
             ) => true,
-            Self::Sql(sqlx::Error::Database(error)) => error.code().is_some_and(|code| is_outage_code(&code)),
+            Self::Sql(sqlx::Error::Database(error)) => {
+                error.code().is_some_and(|code| is_outage_code(&code))
+            }
             _ => false,
         }
     }
@@ -188,7 +190,9 @@ impl Store {
     pub(crate) async fn open(location: DatabaseLocation<'_>) -> Result<Self> {
         sqlx::any::install_default_drivers();
         let (writer_pool, reader_pool) = match location {
-            DatabaseLocation::File(file) => (sqlite_options(file, "rwc")?, sqlite_options(file, "ro")?),
+            DatabaseLocation::File(file) => {
+                (sqlite_options(file, "rwc")?, sqlite_options(file, "ro")?)
+            }
             DatabaseLocation::Url(url) => {
                 let url = Url::parse(url).map_err(|e| sqlx::Error::Configuration(e.into()))?;
                 (AnyConnectOptions::from_url(&url)?, AnyConnectOptions::from_url(&url)?)
@@ -202,8 +206,11 @@ impl Store {
             options = options.after_release(|connection, _| Box::pin(is_responsive(connection)));
         } else {
             writers = writers.after_release(|connection, _| Box::pin(is_reusable(connection)));
-            options =
-                options.min_connections(1).idle_timeout(None).max_lifetime(None).test_before_acquire(false);
+            options = options
+                .min_connections(1)
+                .idle_timeout(None)
+                .max_lifetime(None)
+                .test_before_acquire(false);
             writers = writers.idle_timeout(None).max_lifetime(None).test_before_acquire(false).after_connect(
                 |connection, _| {
                     Box::pin(async move {
@@ -216,9 +223,11 @@ impl Store {
                 },
             );
         }
-        let writer_pool = writers.acquire_timeout(ACQUIRE_TIMEOUT).connect_with(writer_pool).await?;
+        let writer_pool =
+            writers.acquire_timeout(ACQUIRE_TIMEOUT).connect_with(writer_pool).await?;
         migrations::migrator().run(&writer_pool).await?;
-        let reader_pool = options.acquire_timeout(ACQUIRE_TIMEOUT).connect_with(reader_pool).await?;
+        let reader_pool =
+            options.acquire_timeout(ACQUIRE_TIMEOUT).connect_with(reader_pool).await?;
         let writer_pool = Arc::new(RwLock::new(writer_pool));
         Ok(Self { writer_pool, reader_pool, shared, crash_hook: None, health: Arc::default() })
     }
@@ -235,8 +244,9 @@ impl Store {
             }
         };
         let mut connection = sqlx::AnyConnection::connect_with(&options).await?;
-        let counted =
-            sqlx::query_scalar("SELECT COUNT(*) FROM failed_event").fetch_one(&mut connection).await;
+        let counted = sqlx::query_scalar("SELECT COUNT(*) FROM failed_event")
+            .fetch_one(&mut connection)
+            .await;
         connection.close().await?;
         match counted {
             // An older release has not created the table.
@@ -264,7 +274,8 @@ impl Store {
 
     /// Starts a write transaction even if the last write failed.
     pub(crate) async fn begin_write_unchecked(&self) -> Result<Transaction> {
-        let inner = self.begin_transaction().await.map_err(|error| self.health.report_sql_error(&error))?;
+        let inner =
+            self.begin_transaction().await.map_err(|error| self.health.report_sql_error(&error))?;
         Ok(Transaction { inner, crash_hook: self.crash_hook, health: Arc::clone(&self.health) })
     }
 
@@ -278,7 +289,10 @@ impl Store {
             self.replace_writer(&writer);
         }
         let mut tx = result?;
-        sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(WRITER_LOCK_ID).execute(&mut *tx).await?;
+        sqlx::query("SELECT pg_advisory_xact_lock($1)")
+            .bind(WRITER_LOCK_ID)
+            .execute(&mut *tx)
+            .await?;
         Ok(tx)
     }
 
@@ -337,11 +351,13 @@ impl Store {
     /// Stores `value` under `name` unless a value exists; returns the stored value.
     pub(crate) async fn get_or_insert_setting(&self, name: &str, value: &str) -> Result<String> {
         let mut tx = self.begin_write().await?;
-        sqlx::query("INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING")
-            .bind(name)
-            .bind(value)
-            .execute(&mut *tx)
-            .await?;
+        sqlx::query(
+            "INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
+        )
+        .bind(name)
+        .bind(value)
+        .execute(&mut *tx)
+        .await?;
         let known = sqlx::query_scalar("SELECT value FROM setting WHERE name = $1")
             .bind(name)
             .fetch_one(&mut *tx)
@@ -383,7 +399,8 @@ async fn is_responsive(connection: &mut sqlx::AnyConnection) -> sqlx::Result<boo
 fn sqlite_options(file: &Path, mode: &str) -> Result<AnyConnectOptions> {
     let invalid = |why: &'static str| sqlx::Error::Configuration(why.into());
     let file = std::path::absolute(file).map_err(sqlx::Error::Io)?;
-    let url = Url::from_file_path(file).map_err(|()| invalid("the path of the data folder is invalid"))?;
+    let url = Url::from_file_path(file)
+        .map_err(|()| invalid("the path of the data folder is invalid"))?;
     let url = url.as_str().replacen("file:", "sqlite:", 1) + "?mode=" + mode;
     let url = Url::parse(&url).map_err(|_| invalid("the path of the data folder is invalid"))?;
     Ok(AnyConnectOptions::from_url(&url)?)
@@ -412,7 +429,8 @@ mod tests {
 
     /// A database in a folder of this test only.
     async fn open_test_store(name: &str) -> (Store, std::path::PathBuf) {
-        let file = std::env::temp_dir().join(format!("visavis-store-{name}-{}.db", std::process::id()));
+        let file =
+            std::env::temp_dir().join(format!("visavis-store-{name}-{}.db", std::process::id()));
         (Store::open(DatabaseLocation::File(&file)).await.unwrap(), file)
     }
 
@@ -438,7 +456,9 @@ mod tests {
 
     #[test]
     fn an_outage_is_told_from_a_refusal_by_its_code() {
-        for code in ["13", "778", "8", "517", "53100", "25006", "08006", "55P03", "57014", "57P01", "58030"] {
+        for code in
+            ["13", "778", "8", "517", "53100", "25006", "08006", "55P03", "57014", "57P01", "58030"]
+        {
             assert!(is_outage_code(code), "{code}");
         }
         assert!(Error::from(sqlx::Error::PoolTimedOut).is_outage());

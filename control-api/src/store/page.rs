@@ -52,8 +52,8 @@ impl Page {
             // Compares the part that the index of conversations holds. A longer type is also
             // compared as a whole.
             let indexed_part: String = kind.chars().take(INDEXED_TYPE_CHARS).collect();
-            let is_whole =
-                indexed_part.len() == kind.len() && indexed_part.chars().count() < INDEXED_TYPE_CHARS;
+            let is_whole = indexed_part.len() == kind.len()
+                && indexed_part.chars().count() < INDEXED_TYPE_CHARS;
             sql.push(" AND SUBSTR(type, 1, 100) = ").bind(indexed_part);
             if !is_whole {
                 sql.push(" AND type = ").bind(kind.clone());

@@ -25,7 +25,11 @@ pub(crate) async fn count_agents(tx: &mut Transaction, workspace: &str) -> Resul
 }
 
 /// Number of conversations that a workspace created on a day, including those erased since.
-pub(crate) async fn count_conversations(tx: &mut Transaction, workspace: &str, day: i64) -> Result<i64> {
+pub(crate) async fn count_conversations(
+    tx: &mut Transaction,
+    workspace: &str,
+    day: i64,
+) -> Result<i64> {
     let query = sqlx::query_scalar("SELECT made FROM workspace WHERE id = $1 AND made_on = $2");
     Ok(query.bind(workspace).bind(day).fetch_optional(&mut **tx).await?.unwrap_or(0))
 }
@@ -51,16 +55,19 @@ pub(crate) async fn stored_bytes(tx: &mut Transaction, workspace: &str) -> Resul
 impl Store {
     /// Conversations of a workspace that are in progress, on any server.
     pub(crate) async fn running_conversations_of(&self, workspace: &str) -> Result<Vec<String>> {
-        Ok(sqlx::query_scalar("SELECT id FROM conversation WHERE status = 'IN_PROGRESS' AND workspace = $1")
-            .bind(workspace)
-            .fetch_all(self.reader_pool())
-            .await?)
+        Ok(sqlx::query_scalar(
+            "SELECT id FROM conversation WHERE status = 'IN_PROGRESS' AND workspace = $1",
+        )
+        .bind(workspace)
+        .fetch_all(self.reader_pool())
+        .await?)
     }
 
     /// Whether a conversation is waiting for its user.
     pub(crate) async fn is_started(&self, id: &str) -> Result<bool> {
-        let found =
-            sqlx::query_scalar::<_, i64>("SELECT 1 FROM conversation WHERE id = $1 AND status = 'STARTED'");
+        let found = sqlx::query_scalar::<_, i64>(
+            "SELECT 1 FROM conversation WHERE id = $1 AND status = 'STARTED'",
+        );
         Ok(found.bind(id).fetch_optional(self.reader_pool()).await?.is_some())
     }
 }

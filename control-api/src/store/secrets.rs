@@ -47,5 +47,6 @@ pub(crate) fn open<T: DeserializeOwned>(vault: &Vault, id: &str, sealed: &str) -
     let damaged = |why: String| Error::CorruptRow("secrets", why);
     let bytes = STANDARD.decode(sealed).map_err(|e| damaged(e.to_string()))?;
     let plain = vault.open(id, &bytes).map_err(|e| damaged(e.to_string()))?;
-    serde_json::from_slice(&plain).map_err(|_| damaged("the decrypted secrets are not valid JSON".into()))
+    serde_json::from_slice(&plain)
+        .map_err(|_| damaged("the decrypted secrets are not valid JSON".into()))
 }

@@ -26,7 +26,11 @@ pub(crate) async fn set_lease(tx: &mut Transaction, id: &str, until: Micros) -> 
 
 impl Store {
     /// Calls in progress on servers that are no longer alive.
-    pub(crate) async fn orphaned_conversations(&self, server: &str, now: Micros) -> Result<Vec<String>> {
+    pub(crate) async fn orphaned_conversations(
+        &self,
+        server: &str,
+        now: Micros,
+    ) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(concat!(
             "SELECT id FROM conversation WHERE status = 'IN_PROGRESS' AND server <> $1 AND server NOT IN ",
             live_servers!("$2"),

@@ -6,7 +6,10 @@ use crate::clock::{self, Micros};
 /// Marks a session as ended. Its cookies are valid until `until`. Entries whose cookies have all
 /// expired are deleted.
 pub(crate) async fn mark_ended(tx: &mut Transaction, id: &str, until: Micros) -> Result<()> {
-    sqlx::query("DELETE FROM ended_session WHERE until < $1").bind(clock::now()).execute(&mut **tx).await?;
+    sqlx::query("DELETE FROM ended_session WHERE until < $1")
+        .bind(clock::now())
+        .execute(&mut **tx)
+        .await?;
     sqlx::query(
         "INSERT INTO ended_session (id, until) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET until = excluded.until",
     )

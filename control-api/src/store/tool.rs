@@ -1,5 +1,5 @@
-//! The documents of tools. A request has the same form. The JSON Schema of these types checks requests
-//! and is published.
+//! The documents of tools. A request has the same form. The JSON Schema of these types checks
+//! requests and is published.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -14,7 +14,11 @@ fn is_unreadable(error: &sqlx::Error) -> bool {
 impl Store {
     /// The result of `read`, which reads pending deliveries of `server`. If a row cannot be read,
     /// all such rows are set aside, and the others are read again.
-    pub(super) async fn read_deliveries<F>(&self, server: &str, read: impl Fn() -> F) -> Result<Vec<Row>>
+    pub(super) async fn read_deliveries<F>(
+        &self,
+        server: &str,
+        read: impl Fn() -> F,
+    ) -> Result<Vec<Row>>
     where
         F: Future<Output = sqlx::Result<Vec<Row>>>,
     {

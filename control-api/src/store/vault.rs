@@ -79,7 +79,11 @@ impl Vault {
         let mut sealed = plain.to_vec();
         let tag = self
             .0
-            .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(owner), &mut sealed)
+            .seal_in_place_separate_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(owner),
+                &mut sealed,
+            )
             .expect("a secret is shorter than the limit of AES-GCM");
         [&nonce[..], &sealed, tag.as_ref()].concat()
     }
@@ -89,8 +93,11 @@ impl Vault {
         let (nonce, rest) = sealed.split_at_checked(NONCE_LEN).ok_or(DecryptError)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| DecryptError)?;
         let mut bytes = rest.to_vec();
-        let length =
-            self.0.open_in_place(nonce, Aad::from(owner), &mut bytes).map_err(|_| DecryptError)?.len();
+        let length = self
+            .0
+            .open_in_place(nonce, Aad::from(owner), &mut bytes)
+            .map_err(|_| DecryptError)?
+            .len();
         bytes.truncate(length);
         Ok(bytes)
     }
@@ -120,7 +127,8 @@ mod tests {
         assert_eq!(load_or_create_key(&path).unwrap(), key);
         #[cfg(unix)]
         assert_eq!(
-            std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions()) & 0o777,
+            std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions())
+                & 0o777,
             0o600
         );
         fs::write(&path, b"short").unwrap();

@@ -51,27 +51,38 @@ mod tests {
     use super::*;
 
     async fn fetch(path: &str) -> Response<Body> {
-        router::<()>().with_state(()).oneshot(Request::get(path).body(Body::empty()).unwrap()).await.unwrap()
+        router::<()>()
+            .with_state(())
+            .oneshot(Request::get(path).body(Body::empty()).unwrap())
+            .await
+            .unwrap()
     }
 
     #[tokio::test]
     async fn every_address_of_the_console_is_its_page_under_a_strict_policy() {
-        for path in ["/console", "/console/agents", "/console/agents/new", "/console/nothing/at/all"] {
+        for path in
+            ["/console", "/console/agents", "/console/agents/new", "/console/nothing/at/all"]
+        {
             let response = fetch(path).await;
             assert_eq!(response.status(), StatusCode::OK, "{path}");
             let policy = response.headers()["content-security-policy"].to_str().unwrap();
             assert!(policy.starts_with(
                 "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
             ));
-            assert!(!policy.contains("unsafe") && policy.ends_with("frame-ancestors 'none'"), "{policy}");
+            assert!(
+                !policy.contains("unsafe") && policy.ends_with("frame-ancestors 'none'"),
+                "{policy}"
+            );
         }
     }
 
     #[tokio::test]
     async fn every_file_that_is_there_or_named_is_served() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../src/web/console");
-        let files: BTreeSet<String> =
-            fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        let files: BTreeSet<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
         let known: BTreeSet<String> =
             ASSETS.iter().map(|(name, ..)| (*name).into()).chain(["console.html".into()]).collect();
         assert_eq!(files, known);
@@ -90,7 +101,9 @@ mod tests {
 
     #[test]
     fn nothing_is_inline_and_no_module_makes_html_out_of_text() {
-        assert!(!PAGE.contains("<style") && !PAGE.contains(" style=") && !PAGE.contains(" onclick="));
+        assert!(
+            !PAGE.contains("<style") && !PAGE.contains(" style=") && !PAGE.contains(" onclick=")
+        );
         assert!(PAGE.split("<script").skip(1).all(|part| part.contains("src=\"/assets/console/")));
         for (name, _, text) in ASSETS {
             for word in [

@@ -55,7 +55,9 @@ impl Pages {
     /// that need it), `[]` for none.
     #[must_use]
     pub fn new(ice_servers: &Value) -> Self {
-        Self { call: Bytes::from(CALL.replace("{{ice_servers}}", &escape(&ice_servers.to_string()))) }
+        Self {
+            call: Bytes::from(CALL.replace("{{ice_servers}}", &escape(&ice_servers.to_string()))),
+        }
     }
 
     /// `GET /join/{conversation_id}`, the console, and the files of both.
@@ -65,7 +67,10 @@ impl Pages {
     pub fn router<S: Clone + Send + Sync + 'static>(&self) -> Router<S> {
         let call = self.call.clone();
         Router::new()
-            .route("/join/{conversation_id}", get(move || async move { page(call, SELF, "'none'") }))
+            .route(
+                "/join/{conversation_id}",
+                get(move || async move { page(call, SELF, "'none'") }),
+            )
             .route("/assets/{file}", get(asset))
             .merge(console::router())
     }
@@ -117,7 +122,8 @@ fn page(content: Bytes, images: &str, ancestors: &str) -> Response<Body> {
     }
     // Only ASCII goes into the policy, so the value is always valid. An invalid one would block the
     // page's content, not allow more.
-    let policy = HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("default-src 'none'"));
+    let policy =
+        HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("default-src 'none'"));
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(HTML)),
         (header::CONTENT_SECURITY_POLICY, policy),
@@ -147,7 +153,8 @@ fn served(assets: &[Asset], file: &str, request: &HeaderMap) -> Response<Body> {
         "\"{:02x}{:02x}{:02x}{:02x}{:02x}{:02x}\"",
         digest[0], digest[1], digest[2], digest[3], digest[4], digest[5]
     );
-    let known = request.get(header::IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == tag.as_bytes());
+    let known =
+        request.get(header::IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == tag.as_bytes());
     // An old page with new scripts would be worse than one request for every load.
     let headers = [
         (header::CONTENT_TYPE, (*media_type).to_owned()),
@@ -200,11 +207,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_join_page_forbids_everything_that_it_does_not_need() {
-        let response = fetch(&Pages::new(&json!([])), "/join/0190e4b2-0000-7000-8000-000000000000").await;
+        let response =
+            fetch(&Pages::new(&json!([])), "/join/0190e4b2-0000-7000-8000-000000000000").await;
         assert_eq!(response.status(), StatusCode::OK);
         let policy = response.headers()["content-security-policy"].to_str().unwrap();
         assert!(policy.starts_with("default-src 'none'; script-src 'self'"), "{policy}");
-        assert!(!policy.contains("unsafe") && policy.ends_with("frame-ancestors 'none'"), "{policy}");
+        assert!(
+            !policy.contains("unsafe") && policy.ends_with("frame-ancestors 'none'"),
+            "{policy}"
+        );
         assert_eq!(response.headers()["referrer-policy"], "no-referrer");
     }
 
@@ -239,8 +250,10 @@ mod tests {
     async fn an_unchanged_file_is_not_sent_again() {
         let pages = Pages::new(&json!([]));
         let tag = fetch(&pages, "/assets/call.js").await.headers()["etag"].clone();
-        let request =
-            Request::get("/assets/call.js").header("if-none-match", tag).body(Body::empty()).unwrap();
+        let request = Request::get("/assets/call.js")
+            .header("if-none-match", tag)
+            .body(Body::empty())
+            .unwrap();
         let response = pages.router::<()>().with_state(()).oneshot(request).await.unwrap();
         assert_eq!(response.status(), StatusCode::NOT_MODIFIED);
     }
@@ -248,7 +261,11 @@ mod tests {
     #[test]
     fn no_page_has_a_script_or_a_style_of_its_own() {
         for text in [LANDING, CALL] {
-            assert!(!text.contains("<style") && !text.contains(" style=") && !text.contains(" onclick="));
+            assert!(
+                !text.contains("<style")
+                    && !text.contains(" style=")
+                    && !text.contains(" onclick=")
+            );
             assert!(
                 text.split("<script")
                     .skip(1)
@@ -260,8 +277,14 @@ mod tests {
     #[test]
     fn no_module_makes_html_out_of_text() {
         for (name, _, text) in ASSETS {
-            for word in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "srcdoc"]
-            {
+            for word in [
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+                "srcdoc",
+            ] {
                 assert!(!text.contains(word), "{name} uses {word}");
             }
         }

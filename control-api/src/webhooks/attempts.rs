@@ -81,7 +81,8 @@ impl AttemptRecorder {
                 .unwrap_or_default();
             let speaking = signing::is_speaking_event(&row.event);
             let attempts = row.attempts - row.attempts_before_redelivery;
-            let disposition = classify_attempt(&self.schedule, speaking, attempts, attempt.status, *fatal);
+            let disposition =
+                classify_attempt(&self.schedule, speaking, attempts, attempt.status, *fatal);
             let (delivery_state, outcome) = match disposition {
                 Disposition::Delivered => (State::Done, Outcome::Settled),
                 Disposition::Gone => (State::Dead, Outcome::Gone),
@@ -101,7 +102,8 @@ impl AttemptRecorder {
             )
             .await?;
             if disposition == Disposition::Gone {
-                delivery::give_up_for_agent(&mut tx, &row.agent, "responded with status 410").await?;
+                delivery::give_up_for_agent(&mut tx, &row.agent, "responded with status 410")
+                    .await?;
                 json_record::set_webhooks_stopped(&mut tx, &row.agent, true).await?;
             }
             if matches!(delivery_state, State::Dead | State::Dropped) {

@@ -30,15 +30,19 @@ struct SourceQueue<T> {
 impl<T> FairQueue<T> {
     /// At most `capacity` active jobs, of which at most `max_per_source` for one source.
     pub(crate) fn new(capacity: usize, max_per_source: usize) -> Self {
-        Self { capacity, max_per_source, active: 0, workspaces: HashMap::new(), round_robin: VecDeque::new() }
+        Self {
+            capacity,
+            max_per_source,
+            active: 0,
+            workspaces: HashMap::new(),
+            round_robin: VecDeque::new(),
+        }
     }
 
     /// Adds a job at the end of its source's queue.
     pub(crate) fn push(&mut self, workspace: &str, source: &str, work: T) {
-        let workspace_queue = self.workspaces.entry(workspace.to_owned()).or_insert_with(|| WorkspaceQueue {
-            active: 0,
-            sources: HashMap::new(),
-            round_robin: VecDeque::new(),
+        let workspace_queue = self.workspaces.entry(workspace.to_owned()).or_insert_with(|| {
+            WorkspaceQueue { active: 0, sources: HashMap::new(), round_robin: VecDeque::new() }
         });
         if workspace_queue.round_robin.is_empty() {
             self.round_robin.push_back(workspace.to_owned());
@@ -88,7 +92,8 @@ impl<T> FairQueue<T> {
     /// Records that a job of a source has finished.
     pub(crate) fn release(&mut self, workspace: &str, source: &str) {
         let Some(workspace_queue) = self.workspaces.get_mut(workspace) else { return };
-        let Some(queue) = workspace_queue.sources.get_mut(source).filter(|queue| queue.active > 0) else {
+        let Some(queue) = workspace_queue.sources.get_mut(source).filter(|queue| queue.active > 0)
+        else {
             return;
         };
         queue.active -= 1;
@@ -171,7 +176,8 @@ mod tests {
 
     #[test]
     fn workspaces_take_turns_and_so_do_the_sources_of_one() {
-        let mut turns = queue_with(100, 9, &[("a", "1", 3), ("a", "2", 2), ("b", "1", 2), ("c", "1", 1)]);
+        let mut turns =
+            queue_with(100, 9, &[("a", "1", 3), ("a", "2", 2), ("b", "1", 2), ("c", "1", 1)]);
         let order = ["a1 0", "b1 0", "c1 0", "a2 0", "b1 1", "a1 1", "a2 1", "a1 2"];
         assert_eq!(pop_all(&mut turns), order);
     }
@@ -194,7 +200,11 @@ mod tests {
     #[test]
     fn a_place_that_is_free_again_goes_to_whose_turn_it_is() {
         let mut turns = queue_with(3, 9, &[("a", "1", 3), ("b", "1", 3)]);
-        assert_eq!(pop_all(&mut turns), ["a1 0", "b1 0"], "of three places each has one, and one is free");
+        assert_eq!(
+            pop_all(&mut turns),
+            ["a1 0", "b1 0"],
+            "of three places each has one, and one is free"
+        );
         turns.release("b", "1");
         assert_eq!(pop_all(&mut turns), ["a1 1", "b1 1"]);
         turns.release("a", "1");

@@ -5,9 +5,9 @@
 //! results in batches. A slow receiver delays only its own deliveries: workspaces take turns at the
 //! attempt slots, and so do the agents of one workspace.
 //!
-//! States of a delivery. The store holds all but "in flight", which is pending there: an attempt that
-//! a stop interrupts is made again after the next start. `unreadable` is the state of a row that
-//! cannot be read:
+//! States of a delivery. The store holds all but "in flight", which is pending there: an attempt
+//! that a stop interrupts is made again after the next start. `unreadable` is the state of a row
+//! that cannot be read:
 //!
 //! ```text
 //!               attempt starts             2xx
@@ -55,7 +55,8 @@ const MAX_ATTEMPTS_IN_FLIGHT: usize = 256;
 const MAX_ATTEMPTS_PER_AGENT: usize = 64;
 /// Maximum delays before the attempts of a speaking event. With [`SPEAKING_TIMEOUT`] these are
 /// three attempts in 30 s, even if the receiver hangs.
-const SPEAKING_SCHEDULE: [Duration; 3] = [Duration::ZERO, Duration::from_secs(5), Duration::from_secs(8)];
+const SPEAKING_SCHEDULE: [Duration; 3] =
+    [Duration::ZERO, Duration::from_secs(5), Duration::from_secs(8)];
 /// Timeout of an attempt for a speaking event.
 const SPEAKING_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -128,7 +129,8 @@ impl BackgroundTask for WebhookTask {
         let mut rescans = tokio::time::interval(self.config.memory_horizon / 2);
         rescans.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (attempt_reports, report_receiver) = mpsc::unbounded_channel();
-        let recorder = AttemptRecorder { store: self.store.clone(), schedule: self.config.schedule.clone() };
+        let recorder =
+            AttemptRecorder { store: self.store.clone(), schedule: self.config.schedule.clone() };
         let recorder = tokio::spawn(recorder.run(report_receiver));
         let (released, mut released_receiver) = mpsc::unbounded_channel();
         let mut health = self.store.health.subscribe();
@@ -239,8 +241,12 @@ impl Dispatcher {
             }
             let Some(queue) = self.queues.get_mut(&conversation) else { continue };
             if let Some(last) = queue.refill_after() {
-                let rows =
-                    self.store.untried_deliveries_of(&conversation, &self.server_id, last, QUEUE_WINDOW + 1);
+                let rows = self.store.untried_deliveries_of(
+                    &conversation,
+                    &self.server_id,
+                    last,
+                    QUEUE_WINDOW + 1,
+                );
                 match rows.await {
                     Ok(rows) => queue.refill(rows),
                     // The next run for this queue tries again.

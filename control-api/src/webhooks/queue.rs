@@ -75,7 +75,8 @@ impl ConversationQueue {
     /// The sequence number after which the store must be read, if at least half of the window is
     /// free. Pass the result to [`Self::refill`].
     pub(super) fn refill_after(&self) -> Option<i64> {
-        (self.more_in_store && self.untried_count() <= QUEUE_WINDOW / 2).then_some(self.last_sequence)
+        (self.more_in_store && self.untried_count() <= QUEUE_WINDOW / 2)
+            .then_some(self.last_sequence)
     }
 
     fn untried_count(&self) -> usize {
@@ -90,9 +91,14 @@ impl ConversationQueue {
     }
 
     /// Takes the deliveries to attempt at `now`. Also returns when the queue is due again.
-    pub(super) fn take_due(&mut self, now: Micros, timing: QueueTiming) -> (Vec<Row>, Option<Micros>) {
-        let blocks_next =
-            |row: &Row| row.first_attempt_at.is_none_or(|first| first.saturating_add(timing.hold) > now);
+    pub(super) fn take_due(
+        &mut self,
+        now: Micros,
+        timing: QueueTiming,
+    ) -> (Vec<Row>, Option<Micros>) {
+        let blocks_next = |row: &Row| {
+            row.first_attempt_at.is_none_or(|first| first.saturating_add(timing.hold) > now)
+        };
         self.entries.retain(|entry| {
             entry.in_flight
                 || blocks_next(&entry.row)
@@ -214,7 +220,12 @@ mod tests {
         assert_eq!(take_due(&mut queue, 30), (vec![2], Some(60)));
         queue.remove_settled("2");
         assert!(queue.is_empty(), "nothing of the first one is left in memory");
-        let again = Row { attempts: 1, first_attempt_at: Some(0), next_attempt_at: 1800 * SECOND, ..row(1) };
+        let again = Row {
+            attempts: 1,
+            first_attempt_at: Some(0),
+            next_attempt_at: 1800 * SECOND,
+            ..row(1)
+        };
         queue.push(row(3));
         queue.push(again.clone());
         queue.push(again);

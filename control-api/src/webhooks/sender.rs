@@ -58,9 +58,9 @@ impl WebhookSender {
         CrashPoint::AfterSend.notify(self.crash_hook);
         let (status, error, fatal) = match sent {
             Ok(status) => (Some(status), None, false),
-            Err(SendError::Net(error @ (egress::Error::ForbiddenAddress | egress::Error::Invalid(_)))) => {
-                (None, Some(error.to_string()), true)
-            }
+            Err(SendError::Net(
+                error @ (egress::Error::ForbiddenAddress | egress::Error::Invalid(_)),
+            )) => (None, Some(error.to_string()), true),
             Err(error) => (None, Some(error.to_string()), false),
         };
         (Attempt { at, duration: clock::now() - at, status, error }, fatal)
@@ -82,7 +82,10 @@ impl WebhookSender {
     }
 
     /// Signs and sends a request. Returns the receiver's HTTP status.
-    pub(super) async fn sign_and_send(&self, delivery: &WebhookDelivery<'_>) -> Result<u16, SendError> {
+    pub(super) async fn sign_and_send(
+        &self,
+        delivery: &WebhookDelivery<'_>,
+    ) -> Result<u16, SendError> {
         let sealed = self.store.signing_secrets(delivery.agent, delivery.conversation).await?;
         let sealed = sealed.ok_or(SendError::NoSecret)?;
         let secrets: AgentSecrets = secrets::open(&self.vault, delivery.agent, &sealed)?;

@@ -45,15 +45,18 @@ fn simulate_delivery(
         });
     }
     let seconds = |at: Micros| at as f64 / 1e6;
-    let (mut now, mut attempts, mut under_way) = (0, Vec::new(), Vec::<(Micros, Micros, Row)>::new());
+    let (mut now, mut attempts, mut under_way) =
+        (0, Vec::new(), Vec::<(Micros, Micros, Row)>::new());
     loop {
         let (due, wake) = queue.take_due(now, TIMING);
         for row in due {
-            let timeout = if signing::is_speaking_event(&row.event) { SPEAKING_TIMEOUT } else { HANG_TIME };
+            let timeout =
+                if signing::is_speaking_event(&row.event) { SPEAKING_TIMEOUT } else { HANG_TIME };
             under_way.push((now + clock::to_micros(answer_time.min(timeout)), now, row));
         }
         under_way.sort_by_key(|(ends, ..)| *ends);
-        let Some(next) = under_way.first().map(|(ends, ..)| *ends).into_iter().chain(wake).min() else {
+        let Some(next) = under_way.first().map(|(ends, ..)| *ends).into_iter().chain(wake).min()
+        else {
             return attempts;
         };
         now = next;
@@ -99,7 +102,10 @@ fn a_durable_event_is_tried_for_half_a_day_and_then_a_dead_letter() {
     let mut expected = 0.0;
     for (one, wait) in seen.iter().zip([0.0, 5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0]) {
         expected += wait;
-        assert!((one.started_at - expected).abs() <= 0.1 * expected + 0.2, "{one:?}, not {expected}");
+        assert!(
+            (one.started_at - expected).abs() <= 0.1 * expected + 0.2,
+            "{one:?}, not {expected}"
+        );
     }
     assert_eq!(seen.len(), 7);
     assert_eq!(seen[6].disposition, Disposition::DeadLetter);
@@ -111,7 +117,10 @@ fn a_speaking_event_is_tried_three_times_in_half_a_minute_even_where_the_receive
         for _ in 0..100 {
             let seen = simulate_delivery(&["user.started_speaking"], |_, _| None, took);
             assert_eq!(seen.len(), 3, "{seen:#?}");
-            assert!(seen[2].ended_at <= 30.0 && seen[2].disposition == Disposition::Dropped, "{seen:#?}");
+            assert!(
+                seen[2].ended_at <= 30.0 && seen[2].disposition == Disposition::Dropped,
+                "{seen:#?}"
+            );
         }
     }
 }
@@ -120,19 +129,27 @@ fn a_speaking_event_is_tried_three_times_in_half_a_minute_even_where_the_receive
 fn what_follows_waits_for_half_a_minute_at_most_and_keeps_its_order() {
     for took in [ANSWER_TIME, HANG_TIME] {
         let answer = |sequence, _| if sequence == 1 { None } else { Some(204) };
-        let seen = simulate_delivery(&["utterance_committed", "tool_call", "call_ended"], answer, took);
+        let seen =
+            simulate_delivery(&["utterance_committed", "tool_call", "call_ended"], answer, took);
         let first = first_attempts(&seen);
         assert_eq!(first.iter().map(|(sequence, _)| *sequence).collect::<Vec<_>>(), [1, 2, 3]);
         assert!((29.9..=30.0).contains(&first[1].1), "{first:?}");
-        assert_eq!(seen.iter().filter(|one| one.sequence == 1).count(), 7, "its tries go on beside");
+        assert_eq!(
+            seen.iter().filter(|one| one.sequence == 1).count(),
+            7,
+            "its tries go on beside"
+        );
     }
 }
 
 #[test]
 fn an_event_that_comes_through_late_lets_the_next_one_go_at_once() {
     let answer = |sequence, attempt| Some(if sequence == 1 && attempt == 1 { 503 } else { 204 });
-    let first =
-        first_attempts(&simulate_delivery(&["utterance_committed", "call_ended"], answer, ANSWER_TIME));
+    let first = first_attempts(&simulate_delivery(
+        &["utterance_committed", "call_ended"],
+        answer,
+        ANSWER_TIME,
+    ));
     assert!((4.5..=5.6).contains(&first[1].1), "{first:?}");
 }
 

@@ -32,7 +32,10 @@ async fn an_agent_is_made_read_changed_and_deleted() {
         .await
         .assert_is(200, done.clone());
     let read = server.get(&path).await.expect_status(200);
-    assert_eq!((&read["agent_name"], &read["config"]["maxCallDuration"]), (&json!("New"), &json!(60)));
+    assert_eq!(
+        (&read["agent_name"], &read["config"]["maxCallDuration"]),
+        (&json!("New"), &json!(60))
+    );
     assert_eq!(read["callback_events"], json!(["call_ended"]));
 
     // The response of a GET is a valid body for PUT. A PUT resets every field that it does not
@@ -41,7 +44,10 @@ async fn an_agent_is_made_read_changed_and_deleted() {
     assert_eq!(server.get(&path).await.expect_status(200)["agent_name"], "New");
     server.send_json("PUT", &path, agent_body(json!({}))).await.assert_is(200, done);
     let read = server.get(&path).await.expect_status(200);
-    assert_eq!((&read["config"]["maxCallDuration"], &read["callback_events"]), (&Value::Null, &json!([])));
+    assert_eq!(
+        (&read["config"]["maxCallDuration"], &read["callback_events"]),
+        (&Value::Null, &json!([]))
+    );
 
     server
         .delete(&path)
@@ -62,7 +68,10 @@ async fn a_missing_agent_and_a_body_at_fault_are_told_in_order() {
         server.get(&path).await.assert_is(404, missing.clone());
         server.delete(&path).await.assert_is(404, missing.clone());
         server.send_json("PUT", &path, agent_body(json!({}))).await.assert_is(404, missing.clone());
-        server.send_json("PATCH", &path, json!({"agent_name": "x"})).await.assert_is(404, missing.clone());
+        server
+            .send_json("PATCH", &path, json!({"agent_name": "x"}))
+            .await
+            .assert_is(404, missing.clone());
         let refused = server.send_json("PUT", &path, json!({})).await.expect_status(400);
         assert_eq!(refused["error"], "Invalid request body");
     }
@@ -73,12 +82,15 @@ async fn a_missing_agent_and_a_body_at_fault_are_told_in_order() {
     let refused = server.post("/v1/ext/agent", agent_body(json!({"tool": [UNKNOWN_ID]}))).await;
     refused.assert_is(400, json!({"error": "Invalid request body", "details": [{"field": "tool[0]", "reason": "names nothing"}]}));
     for list in ["guardrail", "mcp", "knowledge_base"] {
-        let refused =
-            server.post("/v1/ext/agent", agent_body(json!({list: [UNKNOWN_ID]}))).await.expect_status(400);
+        let refused = server
+            .post("/v1/ext/agent", agent_body(json!({list: [UNKNOWN_ID]})))
+            .await
+            .expect_status(400);
         assert_eq!(refused["details"][0]["field"], format!("{list}[0]"));
     }
-    let refused =
-        server.post("/v1/ext/agent", agent_body(json!({"avatars": [{"avatar_key_id": "nobody"}]}))).await;
+    let refused = server
+        .post("/v1/ext/agent", agent_body(json!({"avatars": [{"avatar_key_id": "nobody"}]})))
+        .await;
     assert_eq!(refused.expect_status(400)["details"][0]["field"], "avatars[0].avatar_key_id");
 }
 
@@ -104,11 +116,20 @@ async fn lists_are_paged_searched_and_counted() {
         assert_eq!(found.expect_status(200)[0]["agent_name"], "100%_Ädler 5");
     }
     let id = page[3]["id"].as_str().unwrap();
-    assert_eq!(server.get(&format!("/v1/ext/agent?search={id}")).await.header("x-total-count"), "1");
+    assert_eq!(
+        server.get(&format!("/v1/ext/agent?search={id}")).await.header("x-total-count"),
+        "1"
+    );
     assert_eq!(server.get("/v1/ext/agent?search=nobody").await.expect_status(200), json!([]));
     let tomorrow = "2999-01-01";
-    assert_eq!(server.get(&format!("/v1/ext/agent?fromDate={tomorrow}")).await.header("x-total-count"), "0");
-    assert_eq!(server.get(&format!("/v1/ext/agent?toDate={tomorrow}")).await.header("x-total-count"), "12");
+    assert_eq!(
+        server.get(&format!("/v1/ext/agent?fromDate={tomorrow}")).await.header("x-total-count"),
+        "0"
+    );
+    assert_eq!(
+        server.get(&format!("/v1/ext/agent?toDate={tomorrow}")).await.header("x-total-count"),
+        "12"
+    );
     let refused = server.get("/v1/ext/agent?perpage=0&fromDate=x").await.expect_status(400);
     assert_eq!(refused["error"], "Invalid request body");
     assert_eq!(refused["details"].as_array().unwrap().len(), 2);
@@ -128,7 +149,10 @@ async fn secrets_are_written_and_never_read() {
     let (conversation, token) = server.create_conversation(&id).await;
     let endpoint = format!("/rtc/{conversation}");
     server.send(server.request("POST", &endpoint).bearer_auth(&token).body("v=0")).await;
-    assert_eq!(server.engine.offers.lock().unwrap()[0].config.llm.token.as_deref(), Some("sesame-open"));
+    assert_eq!(
+        server.engine.offers.lock().unwrap()[0].config.llm.token.as_deref(),
+        Some("sesame-open")
+    );
 
     server.send_json("PUT", &path, agent_body(json!({}))).await.expect_status(200);
     assert_eq!(server.get(&path).await.json()["avatars"][0]["config"]["llm"]["token"], Value::Null);
@@ -148,7 +172,10 @@ async fn a_deleted_tool_stays_referenced_and_is_left_out() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let tool = json!({"schema": {"name": "t"}, "request_config": {"url": "http://127.0.0.1:1"}});
-    let tool = server.post("/v1/ext/tool", tool).await.expect_status(201)["id"].as_str().unwrap().to_owned();
+    let tool = server.post("/v1/ext/tool", tool).await.expect_status(201)["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let agent = server.create_agent(json!({"tool": [{"id": tool}]})).await;
     let path = format!("/v1/ext/agent/{agent}");
     assert_eq!(server.get(&path).await.json()["tool"][0]["schema"]["name"], "t");
@@ -167,7 +194,10 @@ async fn a_webhook_secret_can_be_renewed() {
     assert!(renewed["webhook_secret"].as_str().unwrap().starts_with("whsec_"));
     assert_ne!(renewed["webhook_secret"], created["webhook_secret"]);
     let path = format!("/v1/ext/agent/{UNKNOWN_ID}/webhook-secret");
-    server.post(&path, json!({})).await.assert_is(404, json!({"message": "Agent details not found"}));
+    server
+        .post(&path, json!({}))
+        .await
+        .assert_is(404, json!({"message": "Agent details not found"}));
 }
 
 #[tokio::test]

@@ -32,7 +32,11 @@ async fn every_event_is_told_by_its_name_and_fields() {
             json!({"text": "Hi."}),
         ),
         (
-            Event::ToolCall { tool_name: "t".into(), parameters: json!({"a": 1}), result: json!({"b": 2}) },
+            Event::ToolCall {
+                tool_name: "t".into(),
+                parameters: json!({"a": 1}),
+                result: json!({"b": 2}),
+            },
             "tool_call",
             json!({"tool_name": "t", "parameters": {"a": 1}, "result": {"b": 2}}),
         ),
@@ -53,7 +57,8 @@ async fn every_event_is_told_by_its_name_and_fields() {
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(&folder).await;
     let names: Vec<&str> = cases.iter().map(|(_, name, _)| *name).collect();
-    let agent = server.create_agent(json!({"callback_url": hooks.url, "callback_events": names})).await;
+    let agent =
+        server.create_agent(json!({"callback_url": hooks.url, "callback_events": names})).await;
     let (id, _) = server.create_conversation(&agent).await;
     server.engine.record_event(&id, 0, 0.0, joined_event());
     for (seq, (event, ..)) in (1_u64..).zip(&cases) {
@@ -75,7 +80,8 @@ fn private_targets_are_allowed_by_default_only_where_nobody_else_reaches_the_ser
     let with = |listen: [u8; 4], public_url: Option<&str>, allow_private_targets: Option<bool>| {
         let listen = SocketAddr::from((IpAddr::from(listen), 1));
         let public_url = public_url.map(str::to_owned);
-        Config { listen, public_url, allow_private_targets, ..Config::default() }.allows_private_targets()
+        Config { listen, public_url, allow_private_targets, ..Config::default() }
+            .allows_private_targets()
     };
     let public = Some("https://talk.example");
     assert!(with([127, 0, 0, 1], None, None));
@@ -89,13 +95,17 @@ fn private_targets_are_allowed_by_default_only_where_nobody_else_reaches_the_ser
 async fn a_webhook_to_a_refused_address_is_a_dead_letter_at_once_and_no_error_before() {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
-    let server = TestServer::start_with(&folder.0, |config| config.allow_private_targets = Some(false)).await;
-    let agent =
-        server.create_agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
+    let server =
+        TestServer::start_with(&folder.0, |config| config.allow_private_targets = Some(false))
+            .await;
+    let agent = server
+        .create_agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]}))
+        .await;
     let (id, _) = server.create_conversation(&agent).await;
     server.engine.record_events(&id, 0, sample_call());
     let log = wait_for("the dead letter", async || {
-        let log = server.get(&format!("/v1/ext/conversation/{id}/deliveries")).await.expect_status(200);
+        let log =
+            server.get(&format!("/v1/ext/conversation/{id}/deliveries")).await.expect_status(200);
         (log[0]["state"] == "dead").then_some(log)
     })
     .await;
@@ -122,7 +132,9 @@ async fn a_guardrail_s_receiver_at_a_refused_address_is_not_asked() {
         let ended = Event::Ended { reason: EndReason::UserLeft };
         [(0.0, joined_event()), (1.0, fired), (1.5, speaks), (2.0, Event::CallEnded), (2.0, ended)]
     };
-    let server = TestServer::start_with(&folder.0, |config| config.allow_private_targets = Some(false)).await;
+    let server =
+        TestServer::start_with(&folder.0, |config| config.allow_private_targets = Some(false))
+            .await;
     let agent = server.create_agent(json!({})).await;
     let (refused, _) = server.create_conversation(&agent).await;
     server.engine.record_events(&refused, 0, events());

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use conversation::event::{AgentState, EndReason, Event, EventEnvelope, HistoryItem, Role, UtteranceId};
+use conversation::event::{
+    AgentState, EndReason, Event, EventEnvelope, HistoryItem, Role, UtteranceId,
+};
 use conversation::input::Command;
 use conversation::output::{CommandOutcome, Rejection};
 use conversation::simulate::simulate_traced;
@@ -66,7 +68,10 @@ async fn a_new_conversation_tells_how_to_join() {
     );
     assert_eq!(created["transcript"], json!([]));
     assert_eq!(created["join_link"], format!("{}/join/{id}#token={token}", server.url));
-    assert_eq!(created["webrtcRequestParams"]["endpoint"], format!("{}/api/offer?token={token}", server.url));
+    assert_eq!(
+        created["webrtcRequestParams"]["endpoint"],
+        format!("{}/api/offer?token={token}", server.url)
+    );
     assert_eq!(created["iceConfig"], json!({"iceServers": []}));
     let read = server.get(&format!("/v1/ext/conversation/{id}")).await.expect_status(200);
     assert_eq!((&read["recording_url"], &read["is_recorded"]), (&json!(""), &json!(false)));
@@ -98,7 +103,10 @@ async fn a_wish_at_fault_is_refused() {
         .post("/v1/ext/conversation", json!({"agent_id": UNKNOWN_ID}))
         .await
         .assert_is(404, missing.clone());
-    server.post("/v1/auth/conversation", json!({"agentId": "nonsense"})).await.assert_is(404, missing);
+    server
+        .post("/v1/auth/conversation", json!({"agentId": "nonsense"}))
+        .await
+        .assert_is(404, missing);
     for body in [json!({}), json!({"agent_id": 1}), json!({"agent_id": UNKNOWN_ID, "context": 5})] {
         assert_eq!(
             server.post("/v1/ext/conversation", body).await.expect_status(400)["error"],
@@ -140,7 +148,10 @@ async fn the_record_is_the_fold_of_the_events() {
         (&listed[0]["is_active"], &listed[0]["chat_history"]),
         (&json!(false), &record["chat_history"])
     );
-    assert_eq!(server.get(&format!("/v1/ext/conversation/{id}/turns")).await.expect_status(200), json!([]));
+    assert_eq!(
+        server.get(&format!("/v1/ext/conversation/{id}/turns")).await.expect_status(200),
+        json!([])
+    );
 }
 
 #[tokio::test]
@@ -242,7 +253,12 @@ async fn a_running_call_answers_for_itself() {
     };
     assert_eq!(server.engine.received_commands(), [say]);
     let refuse = |refusal| {
-        server.engine.command_results.lock().unwrap().push_back(Ok(CommandOutcome::Rejected(refusal)))
+        server
+            .engine
+            .command_results
+            .lock()
+            .unwrap()
+            .push_back(Ok(CommandOutcome::Rejected(refusal)))
     };
     refuse(Rejection::Uninterruptible);
     let refused = server.post(&format!("{path}/interrupt"), json!({})).await;
@@ -262,7 +278,8 @@ async fn delete_ends_a_running_call_and_keeps_its_record() {
             server.engine.received_commands().contains(&Command::End).then_some(())
         })
         .await;
-        let events = [(2.0, Event::CallEnded), (2.0, Event::Ended { reason: EndReason::EndedByApi })];
+        let events =
+            [(2.0, Event::CallEnded), (2.0, Event::Ended { reason: EndReason::EndedByApi })];
         server.engine.record_events(&id, 1, events);
     };
     let path = format!("/v1/conversation/{id}");
@@ -280,7 +297,10 @@ async fn delete_ends_a_running_call_and_keeps_its_record() {
         .await
         .assert_is(409, ended.clone());
     server.post(&format!("{path}/interrupt"), json!({})).await.assert_is(409, ended.clone());
-    server.post(&format!("{path}/respond"), json!({"text": "x"})).await.assert_is(409, ended.clone());
+    server
+        .post(&format!("{path}/respond"), json!({"text": "x"}))
+        .await
+        .assert_is(409, ended.clone());
     server.post(&format!("{path}/context"), json!({"text": "x"})).await.assert_is(409, ended);
     let missing = format!("/v1/conversation/{UNKNOWN_ID}");
     server.delete(&missing).await.assert_is(404, json!({"error": "Conversation not found"}));
@@ -297,7 +317,12 @@ async fn of_many_deletes_at_once_one_ends_the_call() {
         // The engine does not know a call that no user has joined.
         server.engine.ends_calls.store(joined, Ordering::Relaxed);
         if !joined {
-            server.engine.command_results.lock().unwrap().extend([Err(CommandError::NotRunning); 5]);
+            server
+                .engine
+                .command_results
+                .lock()
+                .unwrap()
+                .extend([Err(CommandError::NotRunning); 5]);
         }
         let path = format!("/v1/conversation/{id}");
         let delete = || server.delete(&path);
@@ -318,9 +343,14 @@ async fn a_text_to_be_said_or_answered_has_a_longest() {
     let path = format!("/v1/conversation/{id}");
     for (method, name) in [("PUT", "speak"), ("POST", "respond")] {
         let path = format!("{path}/{name}");
-        server.send_json(method, &path, json!({"text": "é".repeat(10_000)})).await.expect_status(200);
-        let refused =
-            server.send_json(method, &path, json!({"text": "x".repeat(10_001)})).await.expect_status(400);
+        server
+            .send_json(method, &path, json!({"text": "é".repeat(10_000)}))
+            .await
+            .expect_status(200);
+        let refused = server
+            .send_json(method, &path, json!({"text": "x".repeat(10_001)}))
+            .await
+            .expect_status(400);
         let fault = json!({"field": "text", "reason": "must be at most 10000 characters"});
         assert_eq!(
             (&refused["error"], &refused["details"]),
@@ -338,7 +368,10 @@ async fn delete_before_the_join_ends_it_too() {
     server.engine.command_results.lock().unwrap().push_back(Err(CommandError::NotRunning));
     server.delete(&format!("/v1/conversation/{id}")).await.expect_status(200);
     let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect_status(200);
-    assert_eq!((&record["status"], &record["end_reason"]), (&json!("ENDED"), &json!("ended_by_api")));
+    assert_eq!(
+        (&record["status"], &record["end_reason"]),
+        (&json!("ENDED"), &json!("ended_by_api"))
+    );
     let usage: Value = serde_json::from_str(record["usage_json"].as_str().unwrap()).unwrap();
     assert_eq!((&usage["duration_seconds"], &usage["video_seconds"]), (&json!(0.0), &json!(0.0)));
     // A connection that is established after the end changes nothing. The server ends its call.
@@ -349,7 +382,10 @@ async fn delete_before_the_join_ends_it_too() {
     })
     .await;
     let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect_status(200);
-    assert_eq!((&record["end_reason"], &record["transcript"]), (&json!("ended_by_api"), &json!([])));
+    assert_eq!(
+        (&record["end_reason"], &record["transcript"]),
+        (&json!("ended_by_api"), &json!([]))
+    );
     let late = server.request("POST", &format!("/rtc/{id}")).bearer_auth(token).body("v=0");
     server.send(late).await.assert_is(409, json!({"error": "Conversation has ended"}));
 }
@@ -368,7 +404,10 @@ async fn feedback_is_taken_in_every_state_and_the_last_one_wins() {
     let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect_status(200);
     assert_eq!((&record["rating"], &record["feedback"]), (&json!(5), &Value::Null));
     for body in [json!({}), json!({"rating": 6}), json!({"rating": 2.5}), json!({"rating": "5"})] {
-        assert_eq!(server.post(&path, body).await.expect_status(400)["details"][0]["field"], "rating");
+        assert_eq!(
+            server.post(&path, body).await.expect_status(400)["details"][0]["field"],
+            "rating"
+        );
     }
 }
 
@@ -390,7 +429,8 @@ async fn check_records_are_folds(every: usize) {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let agent = server.create_agent(json!({})).await;
-    let scenarios = concat!(env!("CARGO_MANIFEST_DIR"), "/../../engine/conversation/tests/scenarios");
+    let scenarios =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../engine/conversation/tests/scenarios");
     let mut paths: Vec<_> =
         std::fs::read_dir(scenarios).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|e| e == "json"));
@@ -401,8 +441,11 @@ async fn check_records_are_folds(every: usize) {
         let mut call_events: Vec<(f64, Event)> = vec![(0.0, joined_event())];
         for line in trace.lines() {
             let line: Value = serde_json::from_str(line).unwrap();
-            for output in line["out"].as_array().into_iter().flatten().filter(|o| o.get("Tell").is_some()) {
-                let envelope: EventEnvelope = serde_json::from_value(output["Tell"].clone()).unwrap();
+            for output in
+                line["out"].as_array().into_iter().flatten().filter(|o| o.get("Tell").is_some())
+            {
+                let envelope: EventEnvelope =
+                    serde_json::from_value(output["Tell"].clone()).unwrap();
                 call_events.push((envelope.at.as_seconds(), envelope.event));
             }
         }
@@ -422,7 +465,8 @@ async fn check_records_are_folds(every: usize) {
         let is_over = view.end_reason.is_some();
         assert_eq!(record["status"] == "ENDED", is_over, "{}", path.display());
         let wall = |item: &Value| item["timestamp"].clone();
-        let mut timestamps = record["chat_history"]["messages"].as_array().unwrap().iter().map(wall);
+        let mut timestamps =
+            record["chat_history"]["messages"].as_array().unwrap().iter().map(wall);
         assert_eq!(
             record["chat_history"],
             view.chat_history(|_| timestamps.next().unwrap()),
@@ -437,7 +481,8 @@ async fn check_records_are_folds(every: usize) {
         assert_eq!(actual_transcript, expected_transcript, "{}", path.display());
         let usage: Value = serde_json::from_str(record["usage_json"].as_str().unwrap()).unwrap();
         assert_eq!(usage, view.usage_json(view.duration()), "{}", path.display());
-        let turns = server.get(&format!("/v1/ext/conversation/{id}/turns")).await.expect_status(200);
+        let turns =
+            server.get(&format!("/v1/ext/conversation/{id}/turns")).await.expect_status(200);
         assert_eq!(turns, json!(view.turns), "{}", path.display());
         *(if is_over { &mut ended } else { &mut open }) += 1;
     }
@@ -467,17 +512,22 @@ async fn only_an_ended_record_can_be_erased() {
 async fn a_conversation_keeps_the_agent_that_it_was_made_with() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
-    let greeting =
-        |words: [&str; 2]| json!([{"avatar_key_id": "ada", "welcome_message": {"messages": words}}]);
+    let greeting = |words: [&str; 2]| json!([{"avatar_key_id": "ada", "welcome_message": {"messages": words}}]);
     let agent = server
-        .create_agent(json!({"avatars": greeting(["First.", "Second."]), "config": {"maxCallDuration": 77}}))
+        .create_agent(
+            json!({"avatars": greeting(["First.", "Second."]), "config": {"maxCallDuration": 77}}),
+        )
         .await;
     let mut offered = Vec::new();
     for _ in 0..3 {
         offered.push(server.create_conversation(&agent).await);
     }
     server
-        .send_json("PATCH", &format!("/v1/ext/agent/{agent}"), json!({"agent_system_prompt": "Changed."}))
+        .send_json(
+            "PATCH",
+            &format!("/v1/ext/agent/{agent}"),
+            json!({"agent_system_prompt": "Changed."}),
+        )
         .await
         .expect_status(200);
     server.delete(&format!("/v1/ext/agent/{agent}")).await.expect_status(200);

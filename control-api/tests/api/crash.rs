@@ -19,7 +19,9 @@ use conversation::time::Time;
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
-use crate::harness::{ReceivedWebhook, TempFolder, TestServer, WebhookReceiver, joined_event, wait_for};
+use crate::harness::{
+    ReceivedWebhook, TempFolder, TestServer, WebhookReceiver, joined_event, wait_for,
+};
 
 /// Environment variables of the process that crashes: its folder, its receiver, the kind of crash
 /// point, and the occurrence of that kind at which it aborts (from 1; 0 = never). The order of
@@ -29,20 +31,26 @@ const FOLDER_VAR: &str = "VISAVIS_CRASH_FOLDER";
 const RECEIVER_VAR: &str = "VISAVIS_CRASH_RECEIVER";
 const POINT_VAR: &str = "VISAVIS_CRASH_KIND";
 const OCCURRENCE_VAR: &str = "VISAVIS_CRASH_AT";
-const CRASH_POINTS: [CrashPoint; 4] =
-    [CrashPoint::BeforeCommit, CrashPoint::AfterCommit, CrashPoint::BeforeSend, CrashPoint::AfterSend];
+const CRASH_POINTS: [CrashPoint; 4] = [
+    CrashPoint::BeforeCommit,
+    CrashPoint::AfterCommit,
+    CrashPoint::BeforeSend,
+    CrashPoint::AfterSend,
+];
 /// Maximum number of processes that run at the same time.
 const MAX_PROCESSES: usize = 4;
 const SUBSCRIBED_EVENTS: [&str; 4] =
     ["user.started_speaking", "utterance_committed", "participant_left", "call_ended"];
 
-static REACHED_COUNTS: [AtomicU32; CRASH_POINTS.len()] = [const { AtomicU32::new(0) }; CRASH_POINTS.len()];
+static REACHED_COUNTS: [AtomicU32; CRASH_POINTS.len()] =
+    [const { AtomicU32::new(0) }; CRASH_POINTS.len()];
 static LOG_FILE: OnceLock<PathBuf> = OnceLock::new();
 
 /// Appends a line to the log of what the process has seen. An abort ends the process only, so the
 /// log survives it.
 fn log_seen(what: &str, value: impl Into<Value>) {
-    let mut log = OpenOptions::new().create(true).append(true).open(LOG_FILE.get().unwrap()).unwrap();
+    let mut log =
+        OpenOptions::new().create(true).append(true).open(LOG_FILE.get().unwrap()).unwrap();
     let value: Value = value.into();
     writeln!(log, "{}", json!([what, value])).unwrap();
 }
@@ -73,12 +81,16 @@ async fn the_process_that_crashes() {
     })
     .await;
     let receiver = std::env::var(RECEIVER_VAR).unwrap();
-    let created =
-        server.create_agent(json!({"callback_url": receiver, "callback_events": SUBSCRIBED_EVENTS})).await;
+    let created = server
+        .create_agent(json!({"callback_url": receiver, "callback_events": SUBSCRIBED_EVENTS}))
+        .await;
     log_seen("agent", created.as_str());
     for _ in 0..2 {
         let body = json!({"name": "Same name", "prompt": "p"});
-        log_seen("guardrail", server.post("/v1/ext/guardrail", body).await.expect_status(201)["id"].clone());
+        log_seen(
+            "guardrail",
+            server.post("/v1/ext/guardrail", body).await.expect_status(201)["id"].clone(),
+        );
     }
 
     let (joined_id, _) = server.create_conversation(&created).await;
@@ -96,7 +108,8 @@ async fn the_process_that_crashes() {
     ];
     for (n, event) in (1..).zip(events) {
         server.engine.record_event(&joined_id, n, n as f64, event);
-        let count = async || (stored_events(&server, &joined_id).await.len() as u64 > n).then_some(());
+        let count =
+            async || (stored_events(&server, &joined_id).await.len() as u64 > n).then_some(());
         wait_for("the fact", count).await;
         log_seen("facts", json!([joined_id, n + 1]));
     }
@@ -111,12 +124,19 @@ async fn the_process_that_crashes() {
     server.wait_for_status(&joined_id, "ENDED").await;
     log_seen("ended", joined_id.as_str());
     let feedback = json!({"rating": 4, "feedback": "Fine."});
-    server.post(&format!("/v1/ext/conversation/{joined_id}/feedback"), feedback).await.expect_status(200);
+    server
+        .post(&format!("/v1/ext/conversation/{joined_id}/feedback"), feedback)
+        .await
+        .expect_status(200);
     log_seen("rated", joined_id.as_str());
     let (waiting, _) = server.create_conversation(&created).await;
     log_seen("started", waiting.as_str());
-    wait_for("the last webhook", async || (server.webhook_count("done").await == 5).then_some(())).await;
-    log_seen("moments", json!(REACHED_COUNTS.each_ref().map(|count| count.load(Ordering::Relaxed))));
+    wait_for("the last webhook", async || (server.webhook_count("done").await == 5).then_some(()))
+        .await;
+    log_seen(
+        "moments",
+        json!(REACHED_COUNTS.each_ref().map(|count| count.load(Ordering::Relaxed))),
+    );
 }
 
 async fn stored_events(server: &TestServer, id: &str) -> Vec<Value> {
@@ -138,7 +158,9 @@ async fn run_until_crash((kind, at): (usize, u64)) -> CrashRun {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
     // The first attempt of each webhook fails, so that a crash can also interrupt a retry.
-    hooks.respond_by_rule(|one, before| if before.iter().any(|b| b.id() == one.id()) { 204 } else { 500 });
+    hooks.respond_by_rule(
+        |one, before| if before.iter().any(|b| b.id() == one.id()) { 204 } else { 500 },
+    );
     let output = tokio::process::Command::new(std::env::current_exe().unwrap())
         .args(["crash::the_process_that_crashes", "--exact", "--ignored", "--nocapture"])
         .env(FOLDER_VAR, &folder.0)
@@ -150,7 +172,8 @@ async fn run_until_crash((kind, at): (usize, u64)) -> CrashRun {
         .await
         .unwrap();
     let log = std::fs::read_to_string(folder.0.join("seen")).unwrap_or_default();
-    let seen: Vec<(String, Value)> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let seen: Vec<(String, Value)> =
+        log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let find = |what: &str| seen.iter().find(|(w, _)| w == what).map(|(_, value)| value.clone());
     let outcome = CrashRun {
         crash: find("crash").map(|c| c.as_str().unwrap().to_owned()),
@@ -179,7 +202,9 @@ async fn check_recovered(server: &TestServer, hooks: &WebhookReceiver, seen: &[(
     let all = all.as_array().unwrap();
     assert!(of("guardrail").all(|id| all.iter().any(|g| g["id"] == id)), "{all:?}");
     let keys: HashSet<&str> = all.iter().map(|g| g["key"].as_str().unwrap()).collect();
-    assert!(keys.len() == all.len() && keys.iter().all(|k| ["same_name", "same_name_2"].contains(k)));
+    assert!(
+        keys.len() == all.len() && keys.iter().all(|k| ["same_name", "same_name_2"].contains(k))
+    );
 
     let list = server.get("/v1/ext/conversation").await;
     assert_eq!(list.header("x-total-count"), list.json().as_array().unwrap().len().to_string());
@@ -191,7 +216,10 @@ async fn check_recovered(server: &TestServer, hooks: &WebhookReceiver, seen: &[(
         let has = |what| of(what).any(|known| known == id);
         let status = record["status"].as_str().unwrap();
         // A call that was joined has ended; a conversation without a join may still be joined.
-        assert!(status == "ENDED" || (status == "STARTED" && !has("joined") && !has("ended")), "{record}");
+        assert!(
+            status == "ENDED" || (status == "STARTED" && !has("joined") && !has("ended")),
+            "{record}"
+        );
         assert!(!has("rated") || record["rating"] == 4, "{record}");
         let counts = seen.iter().filter(|(what, value)| what == "facts" && value[0] == id);
         let count = counts.map(|(_, value)| value[1].as_u64().unwrap()).max().unwrap_or(0);
@@ -201,8 +229,10 @@ async fn check_recovered(server: &TestServer, hooks: &WebhookReceiver, seen: &[(
             server.delete(&format!("/v1/conversation/{id}")).await.expect_status(200);
         }
     }
-    wait_for("every webhook to be told", async || (server.webhook_count("pending").await == 0).then_some(()))
-        .await;
+    wait_for("every webhook to be told", async || {
+        (server.webhook_count("pending").await == 0).then_some(())
+    })
+    .await;
     assert_eq!(server.webhook_count("dead").await + server.webhook_count("dropped").await, 0);
     let received = hooks.received();
     for record in records {
@@ -218,10 +248,12 @@ async fn check_delivered_once(server: &TestServer, id: &str, came: &[ReceivedWeb
         .into_iter()
         .filter_map(|item| {
             let event: Event = serde_json::from_value(item).unwrap();
-            let body =
-                EventEnvelope { seq: 0, at: Time::ZERO, event }.webhook_body(id.parse().unwrap(), 0)?;
+            let body = EventEnvelope { seq: 0, at: Time::ZERO, event }
+                .webhook_body(id.parse().unwrap(), 0)?;
             let body: Value = serde_json::from_str(&body).unwrap();
-            SUBSCRIBED_EVENTS.contains(&body["event"]["name"].as_str()?).then(|| body["event"].clone())
+            SUBSCRIBED_EVENTS
+                .contains(&body["event"]["name"].as_str()?)
+                .then(|| body["event"].clone())
         })
         .collect();
     let body = |one: &ReceivedWebhook| serde_json::from_str::<Value>(&one.body).unwrap();
@@ -232,8 +264,14 @@ async fn check_delivered_once(server: &TestServer, id: &str, came: &[ReceivedWeb
             None => delivered.push(one),
         }
     }
-    assert_eq!(delivered.iter().map(|one| body(one)["event"].clone()).collect::<Vec<_>>(), expected);
-    assert!(delivered.iter().map(|one| one.sequence()).eq(1..=delivered.len() as u64), "{delivered:?}");
+    assert_eq!(
+        delivered.iter().map(|one| body(one)["event"].clone()).collect::<Vec<_>>(),
+        expected
+    );
+    assert!(
+        delivered.iter().map(|one| one.sequence()).eq(1..=delivered.len() as u64),
+        "{delivered:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -241,8 +279,11 @@ async fn a_crash_at_any_moment_loses_nothing_and_doubles_nothing_but_tries() {
     let moments = run_until_crash((0, 0)).await.reached_counts.expect("nothing crashed it");
     let of = |(kind, count): (usize, u64)| (1..=count).map(move |at| (kind, at));
     let all = moments.iter().copied().enumerate().flat_map(of);
-    let ran: Vec<CrashRun> =
-        futures_util::stream::iter(all).map(run_until_crash).buffer_unordered(MAX_PROCESSES).collect().await;
+    let ran: Vec<CrashRun> = futures_util::stream::iter(all)
+        .map(run_until_crash)
+        .buffer_unordered(MAX_PROCESSES)
+        .collect()
+        .await;
     let crashes: Vec<String> = ran.into_iter().filter_map(|ran| ran.crash).collect();
     // The grouping of events into commits differs between runs. The minimum is this number of
     // commits, and two attempts for each of five webhooks.

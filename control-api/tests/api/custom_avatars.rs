@@ -81,7 +81,9 @@ async fn a_drawn_person_is_a_face_for_agents_until_it_is_deleted() {
         (&done["output"]["width"], &done["output"]["height"], &done["output"]["fps"]),
         (&json!(512), &json!(512), &json!(25))
     );
-    assert!(done["output"]["preview_url"].as_str().unwrap().starts_with("data:image/webp;base64,UklGR"));
+    assert!(
+        done["output"]["preview_url"].as_str().unwrap().starts_with("data:image/webp;base64,UklGR")
+    );
     // The parameters are returned as they were given, so that a client can send them again.
     let given = avatar_body("draw");
     assert!(["character", "rest", "voice"].iter().all(|name| done[name] == given[name]), "{done}");
@@ -93,15 +95,15 @@ async fn a_drawn_person_is_a_face_for_agents_until_it_is_deleted() {
     assert_eq!(server.get(&path).await.expect_status(200)["avatars"][0]["persona_name"], "Zoe");
     let short = json!({"name": "S", "system_prompt": "P", "avatar_key_id": id});
     server.post("/v1/agent/api", short).await.expect_status(200);
-    let template =
-        json!({"template_name": "t", "template_system_prompt": "p", "avatars": [{"avatar_key_id": id}]});
+    let template = json!({"template_name": "t", "template_system_prompt": "p", "avatars": [{"avatar_key_id": id}]});
     let template = server.post("/v1/ext/template", template).await.expect_status(201)["id"].clone();
     server
         .post("/v1/ext/agentbytemplate", json!({"template_id": template, "avatar_key_id": id}))
         .await
         .expect_status(200);
 
-    let pass = server.post("/v1/auth/conversation", json!({"agentId": agent_id})).await.expect_status(200);
+    let pass =
+        server.post("/v1/auth/conversation", json!({"agentId": agent_id})).await.expect_status(200);
     assert_eq!(
         (&pass["avatar_name"], &pass["display_picture"]),
         (&json!("Zoe"), &done["output"]["preview_url"])
@@ -139,34 +141,49 @@ async fn what_is_drawn_so_far_is_a_face_already_and_calls_get_each_better_one() 
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let id = queue_bake(&server, "shares").await;
-    let early = server.post("/v1/ext/agent", agent_body(json!({"avatars": [{"avatar_key_id": id}]}))).await;
+    let early =
+        server.post("/v1/ext/agent", agent_body(json!({"avatars": [{"avatar_key_id": id}]}))).await;
     assert!(
         early.status == 400 || !swapped_pose_sets(&server).is_empty(),
         "there is nothing to be shown yet"
     );
     let record = wait_for_record(&server, &id, |record| record["output"].is_object()).await;
-    assert_eq!((&record["status"], &record["output"]["width"]), (&json!("PROCESSING"), &json!(512)));
+    assert_eq!(
+        (&record["status"], &record["output"]["width"]),
+        (&json!("PROCESSING"), &json!(512))
+    );
     let picture = &record["output"]["preview_url"];
     let preview = server.post("/v2/character/preview", json!({"character": {"seed": 1}})).await;
     assert_eq!(preview.status, 200, "no preview waits for a drawing to end");
-    assert_eq!(server.get(&format!("{PATH}/{id}")).await.expect_status(200)["status"], "PROCESSING");
+    assert_eq!(
+        server.get(&format!("{PATH}/{id}")).await.expect_status(200)["status"],
+        "PROCESSING"
+    );
     let created = server.create_agent(json!({"avatars": [{"avatar_key_id": id}]})).await;
     let join = async || {
-        let pass = server.post("/v1/auth/conversation", json!({"agentId": created})).await.expect_status(200);
+        let pass = server
+            .post("/v1/auth/conversation", json!({"agentId": created}))
+            .await
+            .expect_status(200);
         assert_eq!((&pass["avatar_name"], &pass["display_picture"]), (&json!("Zoe"), picture));
         send_offer(&server, pass["token"].as_str().unwrap()).await.expect_status(200);
         offered_poses(&server).unwrap()
     };
     assert_eq!(join().await, (LEO_BYTES, 20));
     std::fs::write(folder.0.join("more"), "").unwrap();
-    wait_for("the better one", async || (swapped_pose_sets(&server).len() == 2).then_some(())).await;
+    wait_for("the better one", async || (swapped_pose_sets(&server).len() == 2).then_some(()))
+        .await;
     assert_eq!(join().await, (NIA_BYTES, 50));
     std::fs::write(folder.0.join("all"), "").unwrap();
     assert_eq!(wait_for_end(&server, &id).await["status"], "COMPLETED");
     wait_for("the last one", async || (swapped_pose_sets(&server).len() == 3).then_some(())).await;
     assert_eq!(
         swapped_pose_sets(&server),
-        [(LEO_BYTES, 20), (NIA_BYTES, 50), (MEI_BYTES, 100)].map(|(n, share)| (id.clone(), n, share))
+        [(LEO_BYTES, 20), (NIA_BYTES, 50), (MEI_BYTES, 100)].map(|(n, share)| (
+            id.clone(),
+            n,
+            share
+        ))
     );
     assert_eq!(join().await, (MEI_BYTES, 100));
 }
@@ -178,7 +195,9 @@ async fn a_part_outlives_a_restart_but_not_a_failure() {
     let id = queue_bake(&server, "torn").await;
     std::fs::write(folder.0.join("more"), "").unwrap();
     // The two partial sets may arrive so close together that the second one is read twice.
-    let nia = |server: &TestServer| swapped_pose_sets(server).last() == Some(&(id.clone(), NIA_BYTES, 50));
+    let nia = |server: &TestServer| {
+        swapped_pose_sets(server).last() == Some(&(id.clone(), NIA_BYTES, 50))
+    };
     wait_for("the second part", async || nia(&server).then_some(())).await;
     let created = server.create_agent(json!({"avatars": [{"avatar_key_id": id}]})).await;
     server.kill().await;
@@ -211,8 +230,9 @@ async fn what_is_wrong_with_a_drawing_is_only_that_job_s() {
             (&record["status"], &record["error"], &record["output"]),
             (&json!("FAILED"), &json!(FAILED_MESSAGE), &Value::Null)
         );
-        let refused =
-            server.post("/v1/ext/agent", agent_body(json!({"avatars": [{"avatar_key_id": id}]}))).await;
+        let refused = server
+            .post("/v1/ext/agent", agent_body(json!({"avatars": [{"avatar_key_id": id}]})))
+            .await;
         assert_eq!(refused.status, 400);
     }
     assert_eq!(wait_for_end(&server, &ids[3]).await["status"], "COMPLETED");
@@ -229,7 +249,8 @@ async fn workspaces_take_turns_and_none_orders_without_end() {
     let folder = TempFolder::new();
     let mut server = TestServer::start(&folder).await;
     let database = folder.database_url().await;
-    let mut other = keys::create(&folder.0.join("data"), database.as_deref(), "other").await.unwrap();
+    let mut other =
+        keys::create(&folder.0.join("data"), database.as_deref(), "other").await.unwrap();
     // One bake runs until the test lets it continue, so that the others wait.
     let stuck = queue_bake(&server, "shares").await;
     wait_for_record(&server, &stuck, |record| record["output"].is_object()).await;
@@ -254,7 +275,10 @@ async fn workspaces_take_turns_and_none_orders_without_end() {
     assert_eq!(wait_for_end(&server, &theirs).await["status"], "COMPLETED");
     std::mem::swap(&mut server.key, &mut other);
     for id in &mine[1..] {
-        assert_eq!(server.get(&format!("{PATH}/{id}")).await.expect_status(200)["status"], "QUEUED");
+        assert_eq!(
+            server.get(&format!("{PATH}/{id}")).await.expect_status(200)["status"],
+            "QUEUED"
+        );
     }
 }
 
@@ -339,7 +363,10 @@ async fn what_is_wrong_with_a_character_is_told_by_its_path() {
         r#"{"character": {"age": 1e999}}"#,
     ] {
         let request = server.request("POST", PATH).header("x-api-key", &server.key);
-        server.send(request.body(raw)).await.assert_is(400, json!({"error": "Invalid request body"}));
+        server
+            .send(request.body(raw))
+            .await
+            .assert_is(400, json!({"error": "Invalid request body"}));
     }
     let large = json!({"avatar_name": "Z", "gender": "male", "character": {"skin": {"colour": "x".repeat(15 << 20)}}});
     server.post(PATH, large).await.assert_is(413, json!({"error": "Request body is too large"}));
@@ -363,7 +390,8 @@ async fn a_preview_is_a_picture_and_a_crash_costs_only_one() {
         server.post(path, seed(bad)).await.assert_is(500, failed.clone());
         assert_eq!(server.post(path, seed(1)).await.status, 200);
     }
-    let refused = server.post(path, json!({"pose": {"smile": 2}, "size": 255})).await.expect_status(400);
+    let refused =
+        server.post(path, json!({"pose": {"smile": 2}, "size": 255})).await.expect_status(400);
     assert_eq!(
         refused["details"],
         json!([
@@ -372,8 +400,12 @@ async fn a_preview_is_a_picture_and_a_crash_costs_only_one() {
             {"field": "character", "reason": "is required"},
         ])
     );
-    let refused = server.post(path, json!({"character": {}, "size": 100_000})).await.expect_status(400);
-    assert_eq!(refused["details"], json!([{"field": "size", "reason": "must be between 64 and 512"}]));
+    let refused =
+        server.post(path, json!({"character": {}, "size": 100_000})).await.expect_status(400);
+    assert_eq!(
+        refused["details"],
+        json!([{"field": "size", "reason": "must be between 64 and 512"}])
+    );
 }
 
 #[tokio::test]
@@ -389,7 +421,8 @@ async fn an_editor_learns_what_may_be_set_and_every_person_of_the_house_is_taken
     assert!(people.len() >= 9);
     for person in people {
         let body = json!({"avatar_name": person["name"], "gender": person["gender"], "voice": person["voice"], "character": person["character"], "rest": person["rest"]});
-        let id = server.post(PATH, body).await.expect_status(200)["id"].as_str().unwrap().to_owned();
+        let id =
+            server.post(PATH, body).await.expect_status(200)["id"].as_str().unwrap().to_owned();
         // There are more characters than the queue accepts, so each is deleted before it is drawn.
         server.delete(&format!("{PATH}/{id}")).await.expect_status(200);
     }
@@ -404,7 +437,8 @@ async fn a_dead_server_s_drawing_is_taken_over_and_every_server_has_the_face() {
     // Either server may take the job. It stops half way.
     let id = queue_bake(&one, "half").await;
     wait_for_record(&one, &id, |record| record["progress"] == 50).await;
-    let halves = |folder: &TempFolder| folder.0.join("data/bakes").join(&id).join("parts/half").exists();
+    let halves =
+        |folder: &TempFolder| folder.0.join("data/bakes").join(&id).join("parts/half").exists();
     let (dies, lives) = if halves(&folders[0]) { (one, other) } else { (other, one) };
     dies.kill().await;
     expire_lease(&folders, "custom_avatar", &id).await;

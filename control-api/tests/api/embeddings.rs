@@ -49,8 +49,9 @@ async fn embed(
         ServerMode::Redirects => return Redirect::temporary("/elsewhere").into_response(),
     }
     let texts = body["input"].as_array().unwrap().iter();
-    let about_dogs =
-        |text: &Value| text.as_str().unwrap().contains("dog") || text.as_str().unwrap().contains("puppy");
+    let about_dogs = |text: &Value| {
+        text.as_str().unwrap().contains("dog") || text.as_str().unwrap().contains("puppy")
+    };
     let data: Vec<Value> = texts
         .enumerate()
         .map(|(index, text)| json!({"index": index, "embedding": if about_dogs(text) { [1.0, 0.1] } else { [0.1, 1.0] }}))
@@ -105,8 +106,9 @@ const RAIN_QUESTION: &str = "What if it rains?";
 async fn wait_for_embeddings(server: &TestServer, base: &str) {
     for (question, answer) in [(QUESTION, PETS), (RAIN_QUESTION, COATS)] {
         wait_for("the documents' meaning", async || {
-            (search_results(server, base, question).await.first().map(String::as_str) == Some(answer))
-                .then_some(())
+            (search_results(server, base, question).await.first().map(String::as_str)
+                == Some(answer))
+            .then_some(())
         })
         .await;
     }
@@ -137,7 +139,11 @@ async fn an_answer_that_is_late_is_not_waited_for_and_the_next_questions_do_not_
     assert_eq!(oracle.request_count.load(Ordering::Relaxed), asked + 1);
     assert_eq!(search_results(&server, &base, "Where do umbrellas stay?").await, [COATS]);
     assert!(search_results(&server, &base, QUESTION).await.is_empty(), "no word is shared");
-    assert_eq!(oracle.request_count.load(Ordering::Relaxed), asked + 1, "it has ten seconds of rest");
+    assert_eq!(
+        oracle.request_count.load(Ordering::Relaxed),
+        asked + 1,
+        "it has ten seconds of rest"
+    );
 }
 
 #[tokio::test]
@@ -146,8 +152,10 @@ async fn a_server_that_points_elsewhere_is_not_followed_and_words_find_what_they
     let (to, oracle) = start_embedding_server().await;
     *oracle.mode.lock().unwrap() = ServerMode::Redirects;
     let (server, base) = start_with_documents(&folder, to).await;
-    wait_for("it to be asked", async || (oracle.request_count.load(Ordering::Relaxed) > 0).then_some(()))
-        .await;
+    wait_for("it to be asked", async || {
+        (oracle.request_count.load(Ordering::Relaxed) > 0).then_some(())
+    })
+    .await;
     wait_for("the words", async || {
         (search_results(&server, &base, "Where do umbrellas stay?").await == [COATS]).then_some(())
     })

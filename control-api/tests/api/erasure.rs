@@ -43,7 +43,10 @@ async fn a_trace_goes_with_its_record() {
     let (other, other_file) = ended_call_with_trace(&server, &folder).await;
     erase_conversation(&server, &id).await;
     assert!(!file.exists(), "it is gone with the answer");
-    assert!(other_file.exists() && server.get(&format!("/v1/ext/conversation/{other}")).await.status == 200);
+    assert!(
+        other_file.exists()
+            && server.get(&format!("/v1/ext/conversation/{other}")).await.status == 200
+    );
 }
 
 #[tokio::test]
@@ -62,12 +65,12 @@ async fn a_record_is_gone_though_the_list_of_its_files_cannot_be_settled_yet() {
     let take_again = if folder.database_url().await.is_some() {
         let function = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not now'; END $$";
         store.execute(function).await.unwrap();
-        let trigger = "CREATE TRIGGER refuse BEFORE DELETE ON erased FOR EACH ROW EXECUTE FUNCTION refuse()";
+        let trigger =
+            "CREATE TRIGGER refuse BEFORE DELETE ON erased FOR EACH ROW EXECUTE FUNCTION refuse()";
         store.execute(trigger).await.unwrap();
         "DROP TRIGGER refuse ON erased"
     } else {
-        let trigger =
-            "CREATE TRIGGER refuse BEFORE DELETE ON erased BEGIN SELECT RAISE(ABORT, 'not now'); END";
+        let trigger = "CREATE TRIGGER refuse BEFORE DELETE ON erased BEGIN SELECT RAISE(ABORT, 'not now'); END";
         store.execute(trigger).await.unwrap();
         "DROP TRIGGER refuse"
     };
@@ -159,8 +162,10 @@ async fn a_dead_letter_of_an_erased_conversation_is_no_letter() {
     server.wait_for_status(&id, "ENDED").await;
     erase_conversation(&server, &id).await;
     hooks.wait_for_first(2).await;
-    wait_for("nothing to wait any more", async || (server.webhook_count("pending").await == 0).then_some(()))
-        .await;
+    wait_for("nothing to wait any more", async || {
+        (server.webhook_count("pending").await == 0).then_some(())
+    })
+    .await;
     assert_eq!(server.get("/v1/ext/deadletters").await.expect_status(200), json!([]));
     assert_eq!(server.webhook_count("dead").await, 0);
 }

@@ -32,7 +32,9 @@ fn try_escape(file: &Path) -> std::io::Result<()> {
     for (name, ended) in attempts {
         match ended {
             Ok(()) => writeln!(out, "{name}: done")?,
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => writeln!(out, "{name}: refused")?,
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                writeln!(out, "{name}: refused")?
+            }
             Err(error) => writeln!(out, "{name}: {error}")?,
         }
     }

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::harness::{
-    Reply, TEST_API_KEY, TempFolder, TestServer, WebhookReceiver, agent_body, joined_event, wait_for,
+    Reply, TEST_API_KEY, TempFolder, TestServer, WebhookReceiver, agent_body, joined_event,
+    wait_for,
 };
 use crate::knowledge::upload_to;
 
@@ -37,30 +38,38 @@ async fn a_workspace_whose_receivers_all_hang_leaves_room_for_the_others() {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
     // An attempt at a receiver that hangs lasts longer than this test.
-    let mut server =
-        TestServer::start_with(&folder.0, |config| config.webhooks.timeout = Duration::from_secs(3600)).await;
+    let mut server = TestServer::start_with(&folder.0, |config| {
+        config.webhooks.timeout = Duration::from_secs(3600)
+    })
+    .await;
     // Accepts connections and never responds.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent = format!("http://{}/", silent.local_addr().unwrap());
     // More deliveries than attempts may run at once in total (256). No agent exceeds its own limit
     // (64).
     for _ in 0..5 {
-        let agent =
-            server.create_agent(json!({"callback_url": silent, "callback_events": ["call_ended"]})).await;
+        let agent = server
+            .create_agent(json!({"callback_url": silent, "callback_events": ["call_ended"]}))
+            .await;
         for _ in 0..60 {
             let (id, _) = server.create_conversation(&agent).await;
             server.engine.record_events(&id, 0, [(0.0, joined_event()), (1.0, Event::CallEnded)]);
         }
     }
-    wait_for("all to wait", async || (server.webhook_count("pending").await == 300).then_some(())).await;
+    wait_for("all to wait", async || (server.webhook_count("pending").await == 300).then_some(()))
+        .await;
     server.key = create_other_workspace_key(&folder).await;
     let id = server
-        .create_running_call(json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]}))
+        .create_running_call(
+            json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]}),
+        )
         .await;
-    let utterances = (1..=20).map(|n| (f64::from(n), Event::UtteranceCommitted { text: n.to_string() }));
+    let utterances =
+        (1..=20).map(|n| (f64::from(n), Event::UtteranceCommitted { text: n.to_string() }));
     server.engine.record_events(&id, 1, utterances);
     hooks.wait_for_first(20).await;
-    wait_for("all to be taken", async || (server.webhook_count("done").await == 20).then_some(())).await;
+    wait_for("all to be taken", async || (server.webhook_count("done").await == 20).then_some(()))
+        .await;
     assert_eq!(server.webhook_count("pending").await, 300, "the other was served while these hung");
 }
 
@@ -75,7 +84,8 @@ fn guardrail_events(receiver: &str, count: usize) -> Vec<(f64, Event)> {
         callback_url: Some(receiver.to_owned()),
     };
     let mut events = vec![(1.0, Event::GuardrailTriggered(Box::new(triggered))); count];
-    events.push((2.0, Event::AgentStartedSpeaking { text: "No.".into(), utterance: UtteranceId(1) }));
+    events
+        .push((2.0, Event::AgentStartedSpeaking { text: "No.".into(), utterance: UtteranceId(1) }));
     events
 }
 
@@ -84,8 +94,10 @@ async fn guardrail_callbacks_to_a_receiver_that_hangs_are_bounded_and_hold_up_no
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
     // A request to a receiver that hangs lasts longer than this test.
-    let mut server =
-        TestServer::start_with(&folder.0, |config| config.webhooks.timeout = Duration::from_secs(3600)).await;
+    let mut server = TestServer::start_with(&folder.0, |config| {
+        config.webhooks.timeout = Duration::from_secs(3600)
+    })
+    .await;
     // Accepts connections and never responds.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent_url = format!("http://{}/", silent.local_addr().unwrap());
@@ -118,7 +130,8 @@ async fn guardrail_callbacks_to_a_receiver_that_hangs_are_bounded_and_hold_up_no
 async fn upload_documents(server: &TestServer, file: &str, count: usize) -> String {
     let content: &[u8] =
         if file.ends_with("json") { b"{\"a\": \"word\"}" } else { b"<p>A word,\nand more</p>" };
-    let head: [(&str, Option<&str>, &[u8]); 2] = [("name", None, b"K"), ("description", None, b"d")];
+    let head: [(&str, Option<&str>, &[u8]); 2] =
+        [("name", None, b"K"), ("description", None, b"d")];
     let mut parts = head.to_vec();
     parts.extend((0..count).map(|_| ("input", Some(file), content)));
     let created = upload_to(server, "/v1/ext/kb", &parts).await.expect_status(200);
@@ -136,10 +149,12 @@ async fn workspaces_take_turns_at_the_reading_of_their_documents() {
     let folder = TempFolder::new();
     // The extraction of the first document never ends.
     let hangs: Vec<OsString> = ["/bin/sh", "-c", "exec tail -f /dev/null"].map(Into::into).to_vec();
-    let mut server = TestServer::start_with(&folder.0, |config| config.extract_command = Some(hangs)).await;
+    let mut server =
+        TestServer::start_with(&folder.0, |config| config.extract_command = Some(hangs)).await;
     let many = upload_documents(&server, "many.json", 3).await;
     wait_for("the first one", async || {
-        (document_statuses(&server, &many).await == ["processing", "started", "started"]).then_some(())
+        (document_statuses(&server, &many).await == ["processing", "started", "started"])
+            .then_some(())
     })
     .await;
     server.key = create_other_workspace_key(&folder).await;
@@ -150,13 +165,18 @@ async fn workspaces_take_turns_at_the_reading_of_their_documents() {
     let (log, real) = (folder.0.join("order"), env!("CARGO_BIN_EXE_visavis-extract-under-test"));
     let script = format!("echo \"$0\" >> '{}'; exec '{real}' \"$0\"", log.display());
     let notes: Vec<OsString> = ["/bin/sh".into(), "-c".into(), script.into()].to_vec();
-    let mut server = TestServer::start_with(&folder.0, |config| config.extract_command = Some(notes)).await;
+    let mut server =
+        TestServer::start_with(&folder.0, |config| config.extract_command = Some(notes)).await;
     wait_for("all to be read", async || {
-        (document_statuses(&server, &many).await.iter().all(|status| status == "ready")).then_some(())
+        (document_statuses(&server, &many).await.iter().all(|status| status == "ready"))
+            .then_some(())
     })
     .await;
     let order = std::fs::read_to_string(&log).unwrap();
-    assert_eq!(order.split_whitespace().collect::<Vec<_>>(), ["html", "json", "html", "json", "json"]);
+    assert_eq!(
+        order.split_whitespace().collect::<Vec<_>>(),
+        ["html", "json", "html", "json", "json"]
+    );
     server.key = create_other_workspace_key(&folder).await;
     assert_eq!(document_statuses(&server, &few).await, ["ready", "ready"]);
 }
@@ -166,8 +186,7 @@ async fn a_workspace_has_no_more_agents_than_it_may() {
     let folder = TempFolder::new();
     let mut server =
         TestServer::start_with(&folder.0, with_limits(|limits| limits.workspace_agents = 2)).await;
-    let template =
-        json!({"template_name": "t", "template_system_prompt": "p", "avatars": [{"avatar_key_id": "ada"}]});
+    let template = json!({"template_name": "t", "template_system_prompt": "p", "avatars": [{"avatar_key_id": "ada"}]});
     let template = server.post("/v1/ext/template", template).await.expect_status(201)["id"].clone();
     let short = json!({"name": "n", "system_prompt": "p", "avatar_ids": ["ada"]});
     let by_template = json!({"template_id": template, "avatar_key_id": "ada"});
@@ -207,7 +226,8 @@ async fn a_workspace_makes_no_more_conversations_a_day_than_it_may() {
     // An erased conversation still counts.
     server.delete(&format!("/v1/conversation/{first}")).await.expect_status(200);
     server.delete(&format!("/v1/ext/conversation/{first}")).await.expect_status(204);
-    let expected = limit_error("workspace_conversations", "a workspace may create 2 conversations per day");
+    let expected =
+        limit_error("workspace_conversations", "a workspace may create 2 conversations per day");
     for (path, body) in [
         ("/v1/ext/conversation", json!({"agent_id": agent})),
         ("/v1/auth/conversation", json!({"agentId": agent})),
@@ -230,23 +250,32 @@ async fn a_workspace_makes_no_more_conversations_a_day_than_it_may() {
 async fn a_workspace_stores_no_more_bytes_than_it_may() {
     let folder = TempFolder::new();
     let mut server =
-        TestServer::start_with(&folder.0, with_limits(|limits| limits.workspace_bytes = 20_000)).await;
+        TestServer::start_with(&folder.0, with_limits(|limits| limits.workspace_bytes = 20_000))
+            .await;
     let long = "x".repeat(20_001);
-    let expected = limit_error("workspace_bytes", "a workspace may store 20000 bytes, and stores 0");
+    let expected =
+        limit_error("workspace_bytes", "a workspace may store 20000 bytes, and stores 0");
     let request = json!({"url": "http://127.0.0.1:1/"});
     let image = format!("data:image/png;base64,iVBORw0KGgoAAAAN{}", "A".repeat(32_000));
     for (path, body) in [
         ("/v1/ext/agent", agent_body(json!({"agent_system_prompt": long}))),
         ("/v1/ext/template", json!({"template_name": "t", "template_system_prompt": long})),
-        ("/v1/ext/tool", json!({"schema": {"name": "t", "description": long}, "request_config": request})),
+        (
+            "/v1/ext/tool",
+            json!({"schema": {"name": "t", "description": long}, "request_config": request}),
+        ),
         ("/v1/ext/guardrail", json!({"name": "n", "prompt": long})),
         ("/v1/ext/mcp", json!({"name": "n", "description": long, "request_config": request})),
-        ("/v2/custom-avatar", json!({"avatar_name": "Z", "gender": "female", "input_image": image})),
+        (
+            "/v2/custom-avatar",
+            json!({"avatar_name": "Z", "gender": "female", "input_image": image}),
+        ),
     ] {
         let refused = server.post(path, body).await;
         assert_eq!((refused.status, refused.json()), (429, expected.clone()), "{path}");
     }
-    let head: [(&str, Option<&str>, &[u8]); 2] = [("name", None, b"K"), ("description", None, b"d")];
+    let head: [(&str, Option<&str>, &[u8]); 2] =
+        [("name", None, b"K"), ("description", None, b"d")];
     let form = |text: &'static [u8]| [head.to_vec(), vec![("text", None, text)]].concat();
     const TEXT: &[u8] = &[b'x'; 20_001];
     upload_to(&server, "/v1/ext/kb", &form(TEXT)).await.assert_is(429, expected);
@@ -255,10 +284,15 @@ async fn a_workspace_stores_no_more_bytes_than_it_may() {
     let path = format!("/v1/ext/kb/{}", base["id"].as_str().unwrap());
     let add = format!("{path}/doc");
     upload_to(&server, &add, &form(&TEXT[..10_000])).await.expect_status(200);
-    let expected = limit_error("workspace_bytes", "a workspace may store 20000 bytes, and stores 20000");
+    let expected =
+        limit_error("workspace_bytes", "a workspace may store 20000 bytes, and stores 20000");
     upload_to(&server, &add, &form(&TEXT[..1])).await.assert_is(429, expected);
     let whole = server.get(&path).await.expect_status(200);
-    assert_eq!(whole["documents"].as_array().unwrap().len(), 2, "nothing of what is refused is kept");
+    assert_eq!(
+        whole["documents"].as_array().unwrap().len(),
+        2,
+        "nothing of what is refused is kept"
+    );
     let document = format!("/v1/ext/kb/doc/{}", whole["documents"][0]["id"].as_str().unwrap());
     server.delete(&document).await.expect_status(200);
     let id = server.create_agent(json!({})).await;
@@ -266,7 +300,10 @@ async fn a_workspace_stores_no_more_bytes_than_it_may() {
     let path = format!("/v1/ext/agent/{id}");
     let patch = |length: usize| json!({"agent_system_prompt": "x".repeat(length)});
     let refused = server.send_json("PATCH", &path, patch(12_000)).await;
-    assert_eq!((refused.status, &refused.json()["details"][0]["field"]), (429, &json!("workspace_bytes")));
+    assert_eq!(
+        (refused.status, &refused.json()["details"][0]["field"]),
+        (429, &json!("workspace_bytes"))
+    );
     assert_eq!(server.get(&path).await.expect_status(200)["agent_system_prompt"], "Be kind.");
     server.send_json("PATCH", &path, patch(2000)).await.expect_status(200);
     server.send_json("PATCH", &path, patch(10)).await.expect_status(200);
@@ -281,7 +318,10 @@ async fn send_offer(server: &TestServer, (id, token): &(String, String)) -> Repl
 
 fn assert_workspace_full(reply: &Reply) {
     let reason = "the workspace is full: its call limit is reached";
-    assert_eq!((reply.status, reply.json()), (503, json!({"error": "No capacity", "reason": reason})));
+    assert_eq!(
+        (reply.status, reply.json()),
+        (503, json!({"error": "No capacity", "reason": reason}))
+    );
     assert_eq!(reply.header("retry-after"), "2");
 }
 
@@ -325,13 +365,15 @@ async fn a_workspace_holds_no_more_calls_than_it_may() {
 #[tokio::test]
 async fn of_many_offers_at_once_no_more_pass_than_a_workspace_may_hold() {
     let folder = TempFolder::new();
-    let server = TestServer::start_with(&folder.0, with_limits(|limits| limits.workspace_calls = 3)).await;
+    let server =
+        TestServer::start_with(&folder.0, with_limits(|limits| limits.workspace_calls = 3)).await;
     let agent = server.create_agent(json!({})).await;
     let mut conversations = Vec::new();
     for _ in 0..20 {
         conversations.push(server.create_conversation(&agent).await);
     }
-    let answers = join_all(conversations.iter().map(|conversation| send_offer(&server, conversation))).await;
+    let answers =
+        join_all(conversations.iter().map(|conversation| send_offer(&server, conversation))).await;
     let taken = answers.iter().filter(|reply| reply.status == 201).count();
     assert_eq!(taken, 3);
     answers.iter().filter(|reply| reply.status != 201).for_each(assert_workspace_full);

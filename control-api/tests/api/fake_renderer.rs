@@ -31,7 +31,8 @@ fn bake(arguments: &[String]) {
     };
     let (out, keep_folder, first) = (after("--out"), after("--keep"), after("--first"));
     assert!(
-        arguments.iter().any(|word| word == "--json") && arguments.iter().any(|word| word == "--background")
+        arguments.iter().any(|word| word == "--json")
+            && arguments.iter().any(|word| word == "--background")
     );
     let file = Path::new(&arguments[0]);
     let id = file.file_stem().unwrap().to_str().unwrap();

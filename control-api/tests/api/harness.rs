@@ -18,7 +18,9 @@ use conversation::input::Command;
 use conversation::output::CommandOutcome;
 use conversation::time::Time;
 use engine_api::metrics::{MetricFamily, MetricValue as Measured};
-use engine_api::{AcceptedOffer, BoxFuture, CommandError, Engine, EventSink, Offer, OfferError, PoseSetFile};
+use engine_api::{
+    AcceptedOffer, BoxFuture, CommandError, Engine, EventSink, Offer, OfferError, PoseSetFile,
+};
 use serde_json::{Value, json};
 use sqlx::Connection as _;
 use tokio::net::TcpListener;
@@ -39,7 +41,9 @@ pub(crate) async fn wait_for<T>(what: &str, mut check: impl AsyncFnMut() -> Opti
             }
         }
     };
-    tokio::time::timeout(TEST_TIMEOUT, found).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+    tokio::time::timeout(TEST_TIMEOUT, found)
+        .await
+        .unwrap_or_else(|_| panic!("waited in vain for {what}"))
 }
 
 /// The paused clock of the test's runtime: time passes only through [`Self::advance`]. Sockets and
@@ -84,7 +88,8 @@ pub(crate) struct TempFolder(pub(crate) PathBuf);
 impl TempFolder {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let name = format!("visavis-api-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name =
+            format!("visavis-api-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
@@ -173,7 +178,12 @@ impl FakeEngine {
     }
 
     /// Records events of a conversation with consecutive sequence numbers from `first` on.
-    pub(crate) fn record_events(&self, id: &str, first: u64, events: impl IntoIterator<Item = (f64, Event)>) {
+    pub(crate) fn record_events(
+        &self,
+        id: &str,
+        first: u64,
+        events: impl IntoIterator<Item = (f64, Event)>,
+    ) {
         for (seq, (seconds, event)) in (first..).zip(events) {
             self.record_event(id, seq, seconds, event);
         }
@@ -214,10 +224,16 @@ impl Engine for FakeEngine {
             if again {
                 return Box::pin(async { Err(CommandError::NotRunning) });
             }
-            let events = [(2.0, Event::CallEnded), (2.0, Event::Ended { reason: EndReason::EndedByApi })];
+            let events =
+                [(2.0, Event::CallEnded), (2.0, Event::Ended { reason: EndReason::EndedByApi })];
             self.record_events(&conversation.to_string(), 1, events);
         }
-        let answer = self.command_results.lock().unwrap().pop_front().unwrap_or(Ok(CommandOutcome::Accepted));
+        let answer = self
+            .command_results
+            .lock()
+            .unwrap()
+            .pop_front()
+            .unwrap_or(Ok(CommandOutcome::Accepted));
         Box::pin(async move { answer })
     }
 
@@ -242,7 +258,9 @@ impl Engine for FakeEngine {
     }
 
     fn models_unavailable(&self) -> Option<String> {
-        self.models_unavailable.load(Ordering::Relaxed).then(|| "all 2 STT decoders are in use".into())
+        self.models_unavailable
+            .load(Ordering::Relaxed)
+            .then(|| "all 2 STT decoders are in use".into())
     }
 
     fn degraded_reason(&self) -> Option<String> {
@@ -339,12 +357,14 @@ impl TestServer {
             api_key: Some(TEST_API_KEY.into()),
             ..Config::default()
         };
-        config.extract_command = Some(vec![env!("CARGO_BIN_EXE_visavis-extract-under-test").into()]);
+        config.extract_command =
+            Some(vec![env!("CARGO_BIN_EXE_visavis-extract-under-test").into()]);
         config.bake_command = Some(vec![env!("CARGO_BIN_EXE_visavis-renderer-under-test").into()]);
         config.database_url = database_url(folder).await;
         change(&mut config);
         let net =
-            egress::Client::new(egress::Policy { allow_private: config.allows_private_targets() }).unwrap();
+            egress::Client::new(egress::Policy { allow_private: config.allows_private_targets() })
+                .unwrap();
         let app = Arc::new(App::open(config, stock_avatars(), net).await.unwrap());
         let engine = Arc::new(FakeEngine::default());
         *engine.event_sink.lock().unwrap() = Some(app.event_sink());
@@ -356,18 +376,21 @@ impl TestServer {
             control_api::serve(listener, router, limits, Box::pin(stop)).await.unwrap();
         });
         let running = Arc::clone(&app);
-        let running =
-            tokio::spawn(
-                async move { running.run_background(Box::pin(async { drop(background.await) })).await },
-            );
+        let running = tokio::spawn(async move {
+            running.run_background(Box::pin(async { drop(background.await) })).await
+        });
         Self {
             app,
             engine,
             key: TEST_API_KEY.into(),
             url: format!("http://{listen}"),
-            // No connection is reused: the server closes idle ones when a test moves the clock, and a
-            // request on such a connection would fail by chance.
-            client: reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap(),
+            // No connection is reused: the server closes idle ones when a test moves the clock, and
+            // a request on such a connection would fail by chance.
+            client: reqwest::Client::builder()
+                .no_proxy()
+                .pool_max_idle_per_host(0)
+                .build()
+                .unwrap(),
             stop: vec![stop_http, stop_background],
             tasks: vec![serving, running],
         }
@@ -382,7 +405,9 @@ impl TestServer {
         // Idle connections would delay the stop.
         drop(std::mem::take(&mut self.client));
         // Requests in progress need the store, which closes after the background tasks have ended.
-        for (stop, task) in std::mem::take(&mut self.stop).into_iter().zip(std::mem::take(&mut self.tasks)) {
+        for (stop, task) in
+            std::mem::take(&mut self.stop).into_iter().zip(std::mem::take(&mut self.tasks))
+        {
             drop(stop);
             task.await.unwrap();
         }
@@ -397,7 +422,8 @@ impl TestServer {
     }
 
     pub(crate) fn request(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
-        self.client.request(Method::from_bytes(method.as_bytes()).unwrap(), format!("{}{path}", self.url))
+        self.client
+            .request(Method::from_bytes(method.as_bytes()).unwrap(), format!("{}{path}", self.url))
     }
 
     pub(crate) async fn send(&self, request: reqwest::RequestBuilder) -> Reply {
@@ -435,7 +461,8 @@ impl TestServer {
 
     /// Creates a conversation; returns its id and its token.
     pub(crate) async fn create_conversation(&self, agent: &str) -> (String, String) {
-        let created = self.post("/v1/ext/conversation", json!({"agent_id": agent})).await.expect_status(201);
+        let created =
+            self.post("/v1/ext/conversation", json!({"agent_id": agent})).await.expect_status(201);
         (created["id"].as_str().unwrap().to_owned(), created["token"].as_str().unwrap().to_owned())
     }
 
@@ -492,7 +519,10 @@ pub(crate) struct ReceivedWebhook {
 
 impl ReceivedWebhook {
     pub(crate) fn name(&self) -> String {
-        serde_json::from_str::<Value>(&self.body).unwrap()["event"]["name"].as_str().unwrap().to_owned()
+        serde_json::from_str::<Value>(&self.body).unwrap()["event"]["name"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     pub(crate) fn sequence(&self) -> u64 {
@@ -530,8 +560,9 @@ impl WebhookReceiver {
             let body = String::from_utf8(body.to_vec()).unwrap();
             let webhook = ReceivedWebhook { headers, body };
             let mut received = state.received.lock().unwrap();
-            let by_rule =
-                || state.rule.lock().unwrap().as_ref().map_or(204, |rule| rule(&webhook, &received));
+            let by_rule = || {
+                state.rule.lock().unwrap().as_ref().map_or(204, |rule| rule(&webhook, &received))
+            };
             let answer = state.answers.lock().unwrap().pop_front().unwrap_or_else(by_rule);
             received.push(webhook);
             drop(received);

@@ -24,11 +24,12 @@ pub(crate) struct InterfaceRow(
 pub(crate) fn matches_expected(actual: &Value, expected: &Value) -> bool {
     match (actual, expected) {
         (actual, Value::String(any)) if any == ANY => !actual.is_null(),
-        (Value::Object(actual), Value::Object(expected)) => expected
-            .iter()
-            .all(|(name, value)| actual.get(name).is_some_and(|actual| matches_expected(actual, value))),
+        (Value::Object(actual), Value::Object(expected)) => expected.iter().all(|(name, value)| {
+            actual.get(name).is_some_and(|actual| matches_expected(actual, value))
+        }),
         (Value::Array(actual), Value::Array(expected)) => {
-            actual.len() == expected.len() && actual.iter().zip(expected).all(|(g, w)| matches_expected(g, w))
+            actual.len() == expected.len()
+                && actual.iter().zip(expected).all(|(g, w)| matches_expected(g, w))
         }
         (actual, expected) => actual == expected,
     }
@@ -39,7 +40,9 @@ pub(crate) fn matches_expected(actual: &Value, expected: &Value) -> bool {
 pub(crate) async fn check_rows(server: &TestServer, rows: impl IntoIterator<Item = InterfaceRow>) {
     for InterfaceRow(statement, method, path, body, status, expected) in rows {
         let reply: Reply = match &body {
-            Value::Null => server.send(server.request(method, &path).header("x-api-key", &server.key)).await,
+            Value::Null => {
+                server.send(server.request(method, &path).header("x-api-key", &server.key)).await
+            }
             body => server.send_json(method, &path, body.clone()).await,
         };
         let actual = if reply.text.is_empty() {
@@ -55,7 +58,10 @@ pub(crate) async fn check_rows(server: &TestServer, rows: impl IntoIterator<Item
         } else {
             matches_expected(&actual, &expected)
         };
-        assert!(matches, "{statement}: {method} {path} {body}:\n  came   {actual}\n  wanted {expected}");
+        assert!(
+            matches,
+            "{statement}: {method} {path} {body}:\n  came   {actual}\n  wanted {expected}"
+        );
     }
 }
 
@@ -96,7 +102,8 @@ async fn guardrails() {
         .expect_status(201);
     assert_eq!(created, json!({"id": created["id"], "message": "Guardrail created"}));
     let path = |created: &Value| format!("/v1/ext/guardrail/{}", id_of(created));
-    let agent = server.create_agent(json!({"guardrail": [created["id"], {"id": again["id"]}]})).await;
+    let agent =
+        server.create_agent(json!({"guardrail": [created["id"], {"id": again["id"]}]})).await;
     let whole = json!({
         "id": created["id"], "key": "no_advice_", "name": "No advice!", "category": "", "prompt": "The user asks for advice",
         "response_message": "", "callback_url": "", "created_at": ANY, "updated_at": ANY,
@@ -175,8 +182,10 @@ async fn mcp_configurations() {
 async fn templates_and_agents_made_of_them() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
-    let guardrail =
-        server.post("/v1/ext/guardrail", json!({"name": "g", "prompt": "p"})).await.expect_status(201);
+    let guardrail = server
+        .post("/v1/ext/guardrail", json!({"name": "g", "prompt": "p"}))
+        .await
+        .expect_status(201);
     let body = json!({
         "template_name": "Seller", "template_system_prompt": "Sell kindly.", "guardrail": [guardrail["id"]], "callback_url": "http://127.0.0.1:1/",
         "avatars": [{"llm": {"provider": "custom", "url": "http://127.0.0.1:1/v1", "model": "m", "token": "sesame"}, "welcome_message": {"messages": ["Hi"]}}],
@@ -228,7 +237,8 @@ async fn templates_and_agents_made_of_them() {
     // The token was copied, encrypted for its new row.
     let agents = server.get("/v1/ext/agent?search=Seller").await.expect_status(200);
     let (conversation, token) = server.create_conversation(&id_of(&agents[0])).await;
-    let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
+    let offer =
+        server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
     let offered = server.engine.offers.lock().unwrap()[0].config.llm.token.clone();
     assert_eq!(offered.as_deref(), Some("sesame"));
@@ -304,7 +314,8 @@ async fn custom_avatars_fail_without_a_renderer() {
     let server = TestServer::start(&folder).await;
     let path = "/v2/custom-avatar";
     let image = "data:image/png;base64,iVBORw0KGgoAAAAN";
-    let body = json!({"avatar_name": "Zoe", "gender": "female", "input_image": image, "is_private": true});
+    let body =
+        json!({"avatar_name": "Zoe", "gender": "female", "input_image": image, "is_private": true});
     let created = server.post(path, body.clone()).await.expect_status(200);
     assert!(matches_expected(
         &created,
@@ -319,7 +330,10 @@ async fn custom_avatars_fail_without_a_renderer() {
         (record["status"] != "QUEUED").then_some(record)
     })
     .await;
-    assert_eq!((&failed["status"], &failed["error"]), (&json!("FAILED"), &json!("no renderer is installed")));
+    assert_eq!(
+        (&failed["status"], &failed["error"]),
+        (&json!("FAILED"), &json!("no renderer is installed"))
+    );
     let with = |name: &str, value: Value| {
         let mut body = body.clone();
         body[name] = value;
@@ -395,7 +409,10 @@ async fn custom_avatars_fail_without_a_renderer() {
         with("input_image", format!("data:image/png;base64,{}", "A".repeat(bytes * 4 / 3)).into())
     };
     for bytes in [(9 << 20) + 6, 11 << 20] {
-        server.post(path, large(bytes)).await.assert_is(413, json!({"error": "Request body is too large"}));
+        server
+            .post(path, large(bytes))
+            .await
+            .assert_is(413, json!({"error": "Request body is too large"}));
     }
 }
 
@@ -425,7 +442,14 @@ async fn providers_are_told_with_their_state() {
                 200,
                 openai,
             ),
-            row("a provider's choices", "GET", "/v1/ext/providers?type=tts", Value::Null, 200, voice),
+            row(
+                "a provider's choices",
+                "GET",
+                "/v1/ext/providers?type=tts",
+                Value::Null,
+                200,
+                voice,
+            ),
             row(
                 "the list pages where asked",
                 "GET",

@@ -11,7 +11,9 @@ async fn a_key_opens_its_own_workspace_only() {
     let mut server = TestServer::start(&folder).await;
     let id = server.create_agent(json!({})).await;
     let other =
-        keys::create(&folder.0.join("data"), folder.database_url().await.as_deref(), "other").await.unwrap();
+        keys::create(&folder.0.join("data"), folder.database_url().await.as_deref(), "other")
+            .await
+            .unwrap();
     server.key = other;
     assert_eq!(server.get("/v1/ext/agent").await.expect_status(200), json!([]));
     server
@@ -74,7 +76,10 @@ async fn faults_are_told_in_their_order() {
     let unauthorized = json!({"error": "Unauthorized: not a valid authorization api key"});
     // Path before method before key before size before media type before body.
     let request = |method, path| server.request(method, path);
-    server.send(request("GET", "/no/such/path")).await.assert_is(404, json!({"error": "Not found"}));
+    server
+        .send(request("GET", "/no/such/path"))
+        .await
+        .assert_is(404, json!({"error": "Not found"}));
     let refused = server.send(request("PUT", "/v1/ext/agent")).await;
     assert!(refused.header("allow").contains("POST"), "{refused:?}");
     refused.assert_is(405, json!({"error": "Method not allowed"}));
@@ -82,11 +87,13 @@ async fn faults_are_told_in_their_order() {
     let refused = server.send(request("POST", "/v1/ext/agent").body(huge.clone())).await;
     refused.assert_is(401, unauthorized.clone());
     let keyed = |method, path| request(method, path).header("x-api-key", TEST_API_KEY);
-    let refused =
-        server.send(keyed("POST", "/v1/ext/agent").header("content-type", "text/plain").body(huge)).await;
+    let refused = server
+        .send(keyed("POST", "/v1/ext/agent").header("content-type", "text/plain").body(huge))
+        .await;
     refused.assert_is(413, json!({"error": "Request body is too large"}));
-    let refused =
-        server.send(keyed("POST", "/v1/ext/agent").header("content-type", "text/plain").body("{")).await;
+    let refused = server
+        .send(keyed("POST", "/v1/ext/agent").header("content-type", "text/plain").body("{"))
+        .await;
     refused.assert_is(415, json!({"error": "Content-Type must be application/json"}));
     server
         .send(keyed("POST", "/v1/ext/agent").body("{"))
@@ -134,7 +141,10 @@ async fn the_demo_agent_of_a_public_server_is_not_embedded_until_the_operator_pe
     .await;
     assert_eq!(server.app.bootstrap().await.unwrap(), None);
     let agents = server.get("/v1/ext/agent").await.expect_status(200);
-    assert_eq!((agents.as_array().unwrap().len(), &agents[0]["embed"]["enabled"]), (1, &json!(false)));
+    assert_eq!(
+        (agents.as_array().unwrap().len(), &agents[0]["embed"]["enabled"]),
+        (1, &json!(false))
+    );
     assert_eq!(server.app.find_demo_agent().await.unwrap(), None);
     let page = server.send(server.request("GET", "/").header("host", "talk.example")).await;
     assert!(!page.text.contains("/embed/"), "{page:?}");
@@ -153,7 +163,8 @@ async fn a_key_from_the_environment_is_not_shown_again() {
 async fn two_servers_never_share_a_folder() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
-    let config = control_api::Config { data: folder.0.join("data"), ..control_api::Config::default() };
+    let config =
+        control_api::Config { data: folder.0.join("data"), ..control_api::Config::default() };
     let net = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
     let second = control_api::App::open(config, Vec::new(), net).await;
     assert!(matches!(second, Err(control_api::OpenError::InUse(_))));

@@ -18,12 +18,15 @@ pub(crate) async fn upload_to(
     let mut body = Vec::new();
     for (name, file, content) in parts {
         let file = file.map_or_else(String::new, |file| format!("; filename=\"{file}\""));
-        let head = format!("--edge\r\ncontent-disposition: form-data; name=\"{name}\"{file}\r\n\r\n");
+        let head =
+            format!("--edge\r\ncontent-disposition: form-data; name=\"{name}\"{file}\r\n\r\n");
         body.extend_from_slice(&[head.as_bytes(), content, b"\r\n"].concat());
     }
     body.extend_from_slice(b"--edge--\r\n");
     let request = server.request("POST", path).header("x-api-key", &server.key);
-    server.send(request.header("content-type", "multipart/form-data; boundary=edge").body(body)).await
+    server
+        .send(request.header("content-type", "multipart/form-data; boundary=edge").body(body))
+        .await
 }
 
 /// A PDF with one line of text: a header, five objects, a cross-reference table and a trailer.
@@ -65,7 +68,8 @@ async fn wait_for_documents(server: &TestServer, path: &str) -> Value {
 pub(crate) async fn search_results(server: &TestServer, base: &str, question: &str) -> Vec<String> {
     let agent = server.create_agent(json!({"knowledge_base": [base]})).await;
     let (conversation, token) = server.create_conversation(&agent).await;
-    let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
+    let offer =
+        server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
     let knowledge = server.engine.offers.lock().unwrap().last().unwrap().config.knowledge.clone();
     let Some(knowledge) = knowledge else { return Vec::new() };
@@ -138,7 +142,8 @@ async fn documents_come_and_go() {
     let id = created["id"].as_str().unwrap();
     let (path, more) = (format!("/v1/ext/kb/{id}"), format!("/v1/ext/kb/{id}/doc"));
     let added =
-        upload_to(&server, &more, &[("text", None, b"The password of the cellar is swordfish.")]).await;
+        upload_to(&server, &more, &[("text", None, b"The password of the cellar is swordfish.")])
+            .await;
     let added = added.expect_status(200);
     let expected = json!({"added": 1, "doc_id": added["doc_id"], "message": "Content added successfully to existing Knowledge Base"});
     assert_eq!(added, expected);
@@ -182,7 +187,9 @@ async fn documents_come_and_go() {
         .send_json("PUT", none, json!({"name": "N", "description": "e"}))
         .await
         .assert_is(404, missing.clone());
-    upload_to(&server, &format!("{none}/doc"), &[("text", None, b"x")]).await.assert_is(404, missing);
+    upload_to(&server, &format!("{none}/doc"), &[("text", None, b"x")])
+        .await
+        .assert_is(404, missing);
 }
 
 #[tokio::test]
@@ -190,11 +197,15 @@ async fn a_document_whose_reading_was_cut_short_is_read_after_the_restart() {
     let folder = TempFolder::new();
     let server = TestServer::start_with(&folder.0, |config| {
         // The command never ends by itself.
-        config.extract_command = Some(["sh", "-c", "exec tail -f /dev/null", "--"].map(Into::into).to_vec());
+        config.extract_command =
+            Some(["sh", "-c", "exec tail -f /dev/null", "--"].map(Into::into).to_vec());
     })
     .await;
-    let parts =
-        [("name", None, "K"), ("description", None, "d"), ("input", Some("a.json"), "{\"a\": \"b\"}")];
+    let parts = [
+        ("name", None, "K"),
+        ("description", None, "d"),
+        ("input", Some("a.json"), "{\"a\": \"b\"}"),
+    ];
     let created = upload(&server, &parts).await.expect_status(200);
     let path = format!("/v1/ext/kb/{}", created["id"].as_str().unwrap());
     wait_for("the reading", async || {
@@ -227,17 +238,24 @@ async fn a_text_becomes_knowledge_that_the_engine_can_search() {
     );
     let documents = read["documents"].as_array().unwrap();
     assert_eq!((&documents[0]["type"], &documents[0]["status"]), (&json!("text"), &json!("ready")));
-    assert_eq!((&documents[1]["name"], &documents[1]["error_message"]), (&json!("a.md"), &Value::Null));
+    assert_eq!(
+        (&documents[1]["name"], &documents[1]["error_message"]),
+        (&json!("a.md"), &Value::Null)
+    );
     let list = server.get("/v1/ext/kbs").await;
     assert_eq!(list.header("x-total-count"), "1");
     assert_eq!(list.expect_status(200)[0]["id"], created["id"]);
 
     let agent = server.create_agent(json!({"knowledge_base": [id]})).await;
     let (conversation, token) = server.create_conversation(&agent).await;
-    let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
+    let offer =
+        server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
-    let knowledge =
-        server.engine.offers.lock().unwrap()[0].config.knowledge.clone().expect("the agent knows something");
+    let knowledge = server.engine.offers.lock().unwrap()[0]
+        .config
+        .knowledge
+        .clone()
+        .expect("the agent knows something");
     let found = knowledge.search("how high is the tower", 3).await;
     assert_eq!(found[0].text, "The tower is 93 metres high.");
     assert_eq!(found[0].kb_id, id);
@@ -257,7 +275,9 @@ async fn what_cannot_be_read_is_refused_with_a_reason() {
     let server = TestServer::start(&folder).await;
     let field = |reply: Value| reply["details"][0]["field"].as_str().unwrap().to_owned();
     assert_eq!(
-        field(upload(&server, &[("name", None, "x"), ("text", None, "y")]).await.expect_status(400)),
+        field(
+            upload(&server, &[("name", None, "x"), ("text", None, "y")]).await.expect_status(400)
+        ),
         "description"
     );
     let named = [("name", None, "x"), ("description", None, "d")];
@@ -266,9 +286,15 @@ async fn what_cannot_be_read_is_refused_with_a_reason() {
         field(upload(&server, &with(("input", Some("a.exe"), "MZ"))).await.expect_status(400)),
         "input"
     );
-    assert_eq!(field(upload(&server, &with(("text", None, "  "))).await.expect_status(400)), "text");
+    assert_eq!(
+        field(upload(&server, &with(("text", None, "  "))).await.expect_status(400)),
+        "text"
+    );
     let large = "x".repeat((10 << 20) + 1);
-    assert_eq!(field(upload(&server, &with(("text", None, &large))).await.expect_status(400)), "text");
+    assert_eq!(
+        field(upload(&server, &with(("text", None, &large))).await.expect_status(400)),
+        "text"
+    );
     let json = server.post("/v1/ext/kb", json!({"name": "x"})).await;
     json.assert_is(415, json!({"error": "Content-Type must be multipart/form-data"}));
 }

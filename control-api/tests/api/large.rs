@@ -115,7 +115,8 @@ impl LargeWorkspace {
             self.server.delete(erase).await;
         }
         self.server.delete(&erase.replace("0001", "0002")).await;
-        let total = self.server.get("/v1/ext/conversation").await.header("x-total-count").to_owned();
+        let total =
+            self.server.get("/v1/ext/conversation").await.header("x-total-count").to_owned();
         assert_eq!(total, (count - 1).to_string());
     }
 }

@@ -5,16 +5,21 @@ use std::time::Duration;
 use conversation::event::{Event, UtteranceId};
 use serde_json::json;
 
-use crate::harness::{TempFolder, TestServer, WebhookReceiver, advance_clock, joined_event, wait_for};
+use crate::harness::{
+    TempFolder, TestServer, WebhookReceiver, advance_clock, joined_event, wait_for,
+};
 
 #[tokio::test]
 async fn a_conversation_that_nobody_joins_ends_and_is_told() {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
-    let server =
-        TestServer::start_with(&folder.0, |config| config.timeouts.join = Duration::from_millis(300)).await;
-    let agent =
-        server.create_agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
+    let server = TestServer::start_with(&folder.0, |config| {
+        config.timeouts.join = Duration::from_millis(300)
+    })
+    .await;
+    let agent = server
+        .create_agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]}))
+        .await;
     let (id, _) = server.create_conversation(&agent).await;
     let record = server.wait_for_status(&id, "ENDED").await;
     assert_eq!(record["end_reason"], "no_join");
@@ -25,12 +30,18 @@ async fn a_conversation_that_nobody_joins_ends_and_is_told() {
 #[tokio::test]
 async fn a_damaged_conversation_does_not_keep_the_others_from_ending() {
     let folder = TempFolder::new();
-    let server =
-        TestServer::start_with(&folder.0, |config| config.timeouts.join = Duration::from_secs(3600)).await;
+    let server = TestServer::start_with(&folder.0, |config| {
+        config.timeouts.join = Duration::from_secs(3600)
+    })
+    .await;
     let agent = server.create_agent(json!({})).await;
     let (damaged, _) = server.create_conversation(&agent).await;
     let (whole, _) = server.create_conversation(&agent).await;
-    folder.execute_sql(format!("UPDATE conversation SET agent_document = '{{' WHERE id = '{damaged}'")).await;
+    folder
+        .execute_sql(format!(
+            "UPDATE conversation SET agent_document = '{{' WHERE id = '{damaged}'"
+        ))
+        .await;
     // Both conversations are now older than the join timeout; the damaged one is the older of the
     // two. The sweep runs every 30 s.
     folder.execute_sql("UPDATE conversation SET created_at = created_at - 7200000000".into()).await;
@@ -49,7 +60,8 @@ async fn an_offer_that_came_in_time_may_still_connect() {
     .await;
     let agent = server.create_agent(json!({})).await;
     let (connecting, token) = server.create_conversation(&agent).await;
-    let offer = server.request("POST", &format!("/rtc/{connecting}")).bearer_auth(token).body("v=0");
+    let offer =
+        server.request("POST", &format!("/rtc/{connecting}")).bearer_auth(token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
     let (waiting, _) = server.create_conversation(&agent).await;
     // Both conversations are now older than the join timeout. The sweep runs every 30 s.
@@ -57,7 +69,10 @@ async fn an_offer_that_came_in_time_may_still_connect() {
     advance_clock(Duration::from_secs(31)).await;
     server.wait_for_status(&waiting, "ENDED").await;
     let record = server.get(&format!("/v1/ext/conversation/{connecting}")).await.expect_status(200);
-    assert_eq!(record["status"], "STARTED", "the younger one is over, the older one still connects");
+    assert_eq!(
+        record["status"], "STARTED",
+        "the younger one is over, the older one still connects"
+    );
 }
 
 #[tokio::test]

@@ -42,9 +42,12 @@ async fn addresses_are_limited_where_the_server_is_public() {
     assert!(created["url"].as_str().unwrap().starts_with("http://talk.example/join/"));
     assert_eq!(click("192.0.2.1").await.status, 429);
     assert_eq!(click("192.0.2.2").await.status, 200);
-    let (id, token) = (created["conversationId"].as_str().unwrap(), created["token"].as_str().unwrap());
+    let (id, token) =
+        (created["conversationId"].as_str().unwrap(), created["token"].as_str().unwrap());
     let offer = async || {
-        server.send(server.request("POST", &format!("/rtc/{id}")).bearer_auth(token).body("v=0")).await
+        server
+            .send(server.request("POST", &format!("/rtc/{id}")).bearer_auth(token).body("v=0"))
+            .await
     };
     assert_eq!(offer().await.status, 201);
     let refused = offer().await;
@@ -64,7 +67,9 @@ async fn a_page_elsewhere_cannot_reach_a_loopback_server_by_a_name_of_its_own() 
 async fn every_answer_has_the_headers_that_protect_pages() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
-    for path in ["/", "/healthz", "/nothing", "/v1/ext/agent", "/join/00000000-0000-4000-8000-000000000000"] {
+    for path in
+        ["/", "/healthz", "/nothing", "/v1/ext/agent", "/join/00000000-0000-4000-8000-000000000000"]
+    {
         let reply = server.send(server.request("GET", path)).await;
         assert_eq!(reply.header("x-content-type-options"), "nosniff", "{path}");
         assert_eq!(reply.header("referrer-policy"), "no-referrer", "{path}");
@@ -126,7 +131,11 @@ async fn metrics_are_for_this_machine_or_for_the_token() {
     let text = server.send(server.request("GET", "/metrics")).await;
     assert_eq!(text.status, 200);
     assert!(text.text.contains("\nvisavis_calls 3\n"), "{}", text.text);
-    assert!(text.text.contains("visavis_conversations{state=\"in_progress\"} 1\n"), "{}", text.text);
+    assert!(
+        text.text.contains("visavis_conversations{state=\"in_progress\"} 1\n"),
+        "{}",
+        text.text
+    );
     for line in [
         "# TYPE visavis_stage_seconds histogram",
         "visavis_stage_seconds_bucket{le=\"0.01\",thread=\"0\"} 4",
@@ -146,7 +155,10 @@ async fn metrics_are_for_this_machine_or_for_the_token() {
     ] {
         assert!(text.text.contains(&format!("\n{name} ")), "{name}: {}", text.text);
     }
-    assert_eq!(text.header("content-type"), "application/openmetrics-text; version=1.0.0; charset=utf-8");
+    assert_eq!(
+        text.header("content-type"),
+        "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    );
     assert!(text.text.ends_with("# EOF\n"));
 
     let folder = TempFolder::new();
@@ -156,6 +168,12 @@ async fn metrics_are_for_this_machine_or_for_the_token() {
     })
     .await;
     assert_eq!(server.send(server.request("GET", "/metrics")).await.status, 401);
-    assert_eq!(server.send(server.request("GET", "/metrics").bearer_auth("wrong")).await.status, 401);
-    assert_eq!(server.send(server.request("GET", "/metrics").bearer_auth("look")).await.status, 200);
+    assert_eq!(
+        server.send(server.request("GET", "/metrics").bearer_auth("wrong")).await.status,
+        401
+    );
+    assert_eq!(
+        server.send(server.request("GET", "/metrics").bearer_auth("look")).await.status,
+        200
+    );
 }

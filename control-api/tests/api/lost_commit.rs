@@ -94,8 +94,10 @@ impl Relay {
 /// outcome, a short failure of the store would send them again.
 async fn wait_for_deliveries(server: &TestServer, hooks: &WebhookReceiver, count: usize) {
     hooks.wait_for_first(count).await;
-    wait_for("the outcomes", async || (server.webhook_count("done").await == count as u64).then_some(()))
-        .await;
+    wait_for("the outcomes", async || {
+        (server.webhook_count("done").await == count as u64).then_some(())
+    })
+    .await;
 }
 
 fn utterance(n: u64) -> (f64, Event) {
@@ -114,8 +116,7 @@ async fn facts_of_a_commit_whose_answer_is_lost_are_stored_and_told_once() {
     let (relay, url) = Relay::start(&database).await;
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start_with(&folder.0, |config| config.database_url = Some(url)).await;
-    let agent_fields =
-        json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
     let created = server.create_agent(agent_fields).await;
     let (id, _) = server.create_conversation(&created).await;
     server.engine.record_event(&id, 0, 0.0, joined_event());
@@ -127,7 +128,11 @@ async fn facts_of_a_commit_whose_answer_is_lost_are_stored_and_told_once() {
     wait_for_deliveries(&server, &hooks, 3).await;
     assert_eq!(relay.lost_count.load(Ordering::Relaxed), 1);
     relay.lose_commit_of("number 5");
-    let end = [utterance(5), (6.0, Event::CallEnded), (6.0, Event::Ended { reason: EndReason::UserLeft })];
+    let end = [
+        utterance(5),
+        (6.0, Event::CallEnded),
+        (6.0, Event::Ended { reason: EndReason::UserLeft }),
+    ];
     server.engine.record_events(&id, 4, [utterance(4)].into_iter().chain(end));
     wait_for_deliveries(&server, &hooks, 6).await;
     assert_eq!(relay.lost_count.load(Ordering::Relaxed), 2);
@@ -138,7 +143,8 @@ async fn facts_of_a_commit_whose_answer_is_lost_are_stored_and_told_once() {
     let sequences: Vec<u64> = received.iter().map(|one| one.sequence()).collect();
     assert_eq!(sequences, (1..=6).collect::<Vec<_>>(), "each once, in order");
     let events = server.get(&format!("/v1/ext/conversation/{id}/events")).await.json();
-    let texts = events.as_array().unwrap().iter().filter(|event| event["what"] == "utterance_committed");
+    let texts =
+        events.as_array().unwrap().iter().filter(|event| event["what"] == "utterance_committed");
     assert_eq!(texts.count(), 5, "{events}");
     assert!(!server.engine.received_commands().contains(&Command::End), "no fact was refused");
     let metrics = server.get("/metrics").await.text;

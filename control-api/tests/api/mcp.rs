@@ -73,7 +73,8 @@ async fn offered_tools(server: &TestServer, urls: &[&str]) -> (Vec<Tool>, Vec<St
     }
     let agent = server.create_agent(json!({ "mcp": ids })).await;
     let (conversation, token) = server.create_conversation(&agent).await;
-    let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
+    let offer =
+        server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
     let call = Arc::clone(&server.engine.offers.lock().unwrap().last().unwrap().config);
     let collected = Arc::new(Mutex::new((Vec::new(), Vec::new())));
@@ -108,7 +109,10 @@ async fn the_tools_of_a_server_are_listed_and_run_in_one_session() {
             (tools[0].description.as_str(), &tools[0].parameters["properties"]["a"]),
             ("Adds two numbers", &json!({"type": "number"}))
         );
-        assert_eq!(run_tool(&tools[0], json!({"a": 40, "b": 2})).await, Ok(json!({"result": "42"})));
+        assert_eq!(
+            run_tool(&tools[0], json!({"a": 40, "b": 2})).await,
+            Ok(json!({"result": "42"}))
+        );
         assert_eq!(run_tool(&tools[1], json!({})).await, Err("out of order".into()));
         assert!(seen.authorizations.lock().unwrap().iter().all(|key| key == "Bearer sesame"));
     }
@@ -121,7 +125,10 @@ async fn a_server_that_fails_costs_its_own_tools_only() {
     let (url, _) = start_tool_server(false).await;
     let (tools, warnings) = offered_tools(&server, &["http://127.0.0.1:1/mcp", &url]).await;
     assert_eq!(tools.len(), 2);
-    assert_eq!(warnings, ["The tools of the MCP server \"T\" are not available: the request failed."]);
+    assert_eq!(
+        warnings,
+        ["The tools of the MCP server \"T\" are not available: the request failed."]
+    );
 }
 
 #[tokio::test]
@@ -144,7 +151,9 @@ async fn an_older_server_cannot_send_what_is_said_to_it_elsewhere() {
 #[tokio::test]
 async fn a_server_at_a_private_address_is_asked_only_where_the_operator_allows_it() {
     let folder = TempFolder::new();
-    let server = TestServer::start_with(&folder.0, |config| config.allow_private_targets = Some(false)).await;
+    let server =
+        TestServer::start_with(&folder.0, |config| config.allow_private_targets = Some(false))
+            .await;
     let (url, seen) = start_tool_server(false).await;
     let (tools, warnings) = offered_tools(&server, &[&url]).await;
     assert_eq!((tools.len(), warnings.len()), (0, 1));
@@ -164,7 +173,8 @@ async fn an_offer_does_not_wait_for_a_deaf_server_and_each_server_s_tools_come_b
     }
     let agent = server.create_agent(json!({ "mcp": ids })).await;
     let (conversation, token) = server.create_conversation(&agent).await;
-    let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
+    let offer =
+        server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
     assert!(
         timeout(Duration::from_millis(50), silent.accept()).await.is_err(),
@@ -173,7 +183,8 @@ async fn an_offer_does_not_wait_for_a_deaf_server_and_each_server_s_tools_come_b
     let call = Arc::clone(&server.engine.offers.lock().unwrap().last().unwrap().config);
     let (sender, mut results) = tokio::sync::mpsc::unbounded_channel();
     let servers = call.tool_servers.as_ref().expect("the agent has servers");
-    let listing = tokio::spawn(servers.list_tools(Box::new(move |result| drop(sender.send(result)))));
+    let listing =
+        tokio::spawn(servers.list_tools(Box::new(move |result| drop(sender.send(result)))));
     let first = results.recv().await.unwrap();
     assert_eq!(first.map(|tools| tools.len()), Ok(2), "the deaf one is still waited for");
     assert!(!listing.is_finished());

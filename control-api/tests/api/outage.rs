@@ -13,11 +13,13 @@ use serde_json::json;
 use sqlx::Executor as _;
 
 use crate::harness::{
-    Reply, TempFolder, TestServer, WebhookReceiver, advance_clock, agent_body, joined_event, wait_for,
+    Reply, TempFolder, TestServer, WebhookReceiver, advance_clock, agent_body, joined_event,
+    wait_for,
 };
 
 /// Every write of the server touches one of these tables.
-const WRITTEN_TABLES: [&str; 6] = ["agent", "conversation", "delivery", "event", "failed_event", "setting"];
+const WRITTEN_TABLES: [&str; 6] =
+    ["agent", "conversation", "delivery", "event", "failed_event", "setting"];
 /// Advisory lock of the single writer in PostgreSQL.
 const WRITER_LOCK_ID: i64 = 0x7669_7361_7669_7300;
 /// Time for which DELETE waits until the end of the call is stored.
@@ -83,7 +85,8 @@ async fn send_offer(server: &TestServer, id: &str, token: &str) -> Reply {
 }
 
 async fn wait_for_ready_status(server: &TestServer, status: u16) {
-    wait_for("readiness", async || (server.get("/readyz").await.status == status).then_some(())).await;
+    wait_for("readiness", async || (server.get("/readyz").await.status == status).then_some(()))
+        .await;
 }
 
 #[tokio::test]
@@ -92,8 +95,7 @@ async fn while_the_store_takes_no_writes_nothing_is_lost_and_no_success_is_told(
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(&folder).await;
     server.engine.ends_calls.store(true, Ordering::Relaxed);
-    let agent_fields =
-        json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
     let created = server.create_agent(agent_fields).await;
     let (id, _) = server.create_conversation(&created).await;
     let (ended, _) = server.create_conversation(&created).await;
@@ -109,13 +111,17 @@ async fn while_the_store_takes_no_writes_nothing_is_lost_and_no_success_is_told(
     refuse_writes(&folder, &WRITTEN_TABLES, "true").await;
     server.engine.record_events(&id, 2, (2..=40).map(utterance));
     server
-        .wait_for_readiness(503, json!({"status": "not ready", "reason": "the store accepts no writes"}))
+        .wait_for_readiness(
+            503,
+            json!({"status": "not ready", "reason": "the store accepts no writes"}),
+        )
         .await;
     // Reads and running calls continue; every request that must store something is rejected.
     assert_eq!(server.get("/v1/ext/agent").await.status, 200);
     let refused = server.send_json("POST", "/v1/ext/agent", agent_body(json!({}))).await;
     assert_eq!((refused.status, refused.header("retry-after")), (503, "2"), "{refused:?}");
-    let refused = server.send_json("POST", "/v1/ext/conversation", json!({"agent_id": created})).await;
+    let refused =
+        server.send_json("POST", "/v1/ext/conversation", json!({"agent_id": created})).await;
     assert_eq!(refused.status, 503, "{refused:?}");
     let refused = send_offer(&server, &waiting, &token).await;
     assert_eq!(refused.status, 503, "a call that begins now would leave no trace: {refused:?}");
@@ -136,7 +142,11 @@ async fn while_the_store_takes_no_writes_nothing_is_lost_and_no_success_is_told(
     );
     let received = hooks.wait_for_first(62).await;
     let of = |call: &str| {
-        received.iter().filter(|one| one.body.contains(call)).map(|one| one.sequence()).collect::<Vec<_>>()
+        received
+            .iter()
+            .filter(|one| one.body.contains(call))
+            .map(|one| one.sequence())
+            .collect::<Vec<_>>()
     };
     assert_eq!(of(&id), (1..=61).collect::<Vec<_>>(), "each once, in order, without a gap");
     assert_eq!(of(&ended), [1], "the end that was asked for while nothing could be kept");
@@ -157,8 +167,7 @@ async fn check_while_writes_hang(folder: &TempFolder, held_by: &[&str]) {
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(folder).await;
     server.engine.ends_calls.store(true, Ordering::Relaxed);
-    let agent_fields =
-        json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
     let created = server.create_agent(agent_fields).await;
     let (id, _) = server.create_conversation(&created).await;
     let (ended, _) = server.create_conversation(&created).await;
@@ -178,7 +187,8 @@ async fn check_while_writes_hang(folder: &TempFolder, held_by: &[&str]) {
     server.engine.record_events(&id, 2, (2..=40).map(utterance));
     let end = format!("/v1/conversation/{ended}");
     let wait = async {
-        let response = async || server.engine.received_commands().contains(&Command::End).then_some(());
+        let response =
+            async || server.engine.received_commands().contains(&Command::End).then_some(());
         wait_for("the engine to be told", response).await;
         advance_clock(END_TIMEOUT).await;
     };
@@ -223,7 +233,11 @@ async fn check_while_writes_hang(folder: &TempFolder, held_by: &[&str]) {
     );
     let received = hooks.wait_for_first(62).await;
     let of = |call: &str| {
-        received.iter().filter(|one| one.body.contains(call)).map(|one| one.sequence()).collect::<Vec<_>>()
+        received
+            .iter()
+            .filter(|one| one.body.contains(call))
+            .map(|one| one.sequence())
+            .collect::<Vec<_>>()
     };
     assert_eq!(of(&id), (1..=61).collect::<Vec<_>>(), "each once, in order, without a gap");
     assert_eq!(of(&ended), [1], "the end that was asked for while nothing could be kept");
@@ -286,7 +300,8 @@ async fn what_waits_for_the_store_when_the_server_stops_is_kept() {
     server.stop().await;
     let server = TestServer::start(&folder).await;
     let events = server.get(&format!("/v1/ext/conversation/{id}/events")).await.json();
-    let texts = events.as_array().unwrap().iter().filter(|event| event["what"] == "utterance_committed");
+    let texts =
+        events.as_array().unwrap().iter().filter(|event| event["what"] == "utterance_committed");
     assert_eq!(texts.count(), 30, "{events}");
 }
 
@@ -324,12 +339,12 @@ async fn an_event_that_is_refused_alone_is_kept_as_text_and_all_others_go_on() {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(&folder).await;
-    let agent_fields =
-        json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
     let created = server.create_agent(agent_fields).await;
     let (bad, _) = server.create_conversation(&created).await;
     let (good, _) = server.create_conversation(&created).await;
-    refuse_writes(&folder, &["event"], &format!("NEW.conversation = '{bad}' AND NEW.seq = 2")).await;
+    refuse_writes(&folder, &["event"], &format!("NEW.conversation = '{bad}' AND NEW.seq = 2"))
+        .await;
     for call in [&bad, &good] {
         server.engine.record_event(call, 0, 0.0, joined_event());
         server.engine.record_events(call, 1, (1..=4).map(utterance));
@@ -343,8 +358,10 @@ async fn an_event_that_is_refused_alone_is_kept_as_text_and_all_others_go_on() {
     let received = hooks.wait_for_first(9).await;
     let texts = |call: &str| {
         let of = received.iter().filter(|one| one.body.contains(call));
-        of.map(|one| one.body.split("number ").nth(1).map_or('e', |rest| rest.chars().next().unwrap()))
-            .collect::<String>()
+        of.map(|one| {
+            one.body.split("number ").nth(1).map_or('e', |rest| rest.chars().next().unwrap())
+        })
+        .collect::<String>()
     };
     assert_eq!([texts(&good), texts(&bad)], ["1234e", "134e"]);
     for call in [&bad, &good] {
@@ -365,7 +382,8 @@ async fn an_event_that_is_refused_alone_is_kept_as_text_and_all_others_go_on() {
     assert_eq!((failed_event.0, failed_event.1), (bad.clone(), 2));
     assert!(failed_event.2.contains("number 2"), "{}", failed_event.2);
     let url = folder.database_url().await;
-    let counted = control_api::check_store::failed_events(&folder.0.join("data"), url.as_deref()).await;
+    let counted =
+        control_api::check_store::failed_events(&folder.0.join("data"), url.as_deref()).await;
     assert_eq!(counted.unwrap(), Some(1), "as `visavis check` reports");
 }
 
@@ -425,7 +443,9 @@ async fn a_conversation_that_cannot_be_read_holds_up_no_other() {
     let created = server.create_agent(json!({})).await;
     let (bad, _) = server.create_conversation(&created).await;
     let (good, _) = server.create_conversation(&created).await;
-    folder.execute_sql(format!("UPDATE conversation SET agent_document = '{{' WHERE id = '{bad}'")).await;
+    folder
+        .execute_sql(format!("UPDATE conversation SET agent_document = '{{' WHERE id = '{bad}'"))
+        .await;
     for call in [&bad, &good] {
         server.engine.record_event(call, 0, 0.0, joined_event());
         server.engine.record_events(call, 1, [utterance(1)]);
@@ -475,7 +495,8 @@ async fn check_that_one_event_is_dropped(server: &TestServer, bad: &str, good: &
         assert_eq!(stored_seqs(server, call).await, stored);
     }
     wait_for_ready_status(server, 200).await;
-    let expected = ["visavis_events_dropped_total 1", "visavis_events_failed 0", "visavis_events_queued 0"];
+    let expected =
+        ["visavis_events_dropped_total 1", "visavis_events_failed 0", "visavis_events_queued 0"];
     wait_for("the counts", async || {
         let metrics = server.get("/metrics").await.text;
         expected.iter().all(|line| metrics.lines().any(|one| one == *line)).then_some(())
@@ -493,7 +514,8 @@ async fn an_event_that_panics_and_whose_text_is_refused_holds_up_no_other() {
     }
     let folder = TempFolder::new();
     let server =
-        TestServer::start_with(&folder.0, |config| config.crash_hook = Some(panic_at_third_event)).await;
+        TestServer::start_with(&folder.0, |config| config.crash_hook = Some(panic_at_third_event))
+            .await;
     let created = server.create_agent(json!({})).await;
     let (bad, _) = server.create_conversation(&created).await;
     let (good, _) = server.create_conversation(&created).await;
@@ -508,7 +530,8 @@ async fn an_event_that_is_refused_and_whose_text_is_refused_too_holds_up_no_othe
     let created = server.create_agent(json!({})).await;
     let (bad, _) = server.create_conversation(&created).await;
     let (good, _) = server.create_conversation(&created).await;
-    refuse_writes(&folder, &["event"], &format!("NEW.conversation = '{bad}' AND NEW.seq = 2")).await;
+    refuse_writes(&folder, &["event"], &format!("NEW.conversation = '{bad}' AND NEW.seq = 2"))
+        .await;
     refuse_writes(&folder, &["failed_event"], "true").await;
     check_that_one_event_is_dropped(&server, &bad, &good).await;
 }
@@ -547,7 +570,8 @@ async fn an_old_conversation_that_cannot_be_erased_keeps_no_other() {
         server.engine.record_event(call, 0, 0.0, joined_event());
         server.engine.record_events(call, 1, call_end_events(1.0));
     }
-    let status_of = async |call: &str| server.get(&format!("/v1/ext/conversation/{call}")).await.status;
+    let status_of =
+        async |call: &str| server.get(&format!("/v1/ext/conversation/{call}")).await.status;
     for call in &calls {
         wait_for("the end", async || {
             let reply = server.get(&format!("/v1/ext/conversation/{call}")).await;
@@ -558,7 +582,8 @@ async fn an_old_conversation_that_cannot_be_erased_keeps_no_other() {
     // The sweep runs every 30 s.
     advance_clock(Duration::from_secs(31)).await;
     for call in [&calls[0], &calls[2]] {
-        wait_for("an old one to be gone", async || (status_of(call).await == 404).then_some(())).await;
+        wait_for("an old one to be gone", async || (status_of(call).await == 404).then_some(()))
+            .await;
     }
     assert_eq!(status_of(bad).await, 200);
     wait_for_ready_status(&server, 200).await;
@@ -570,7 +595,9 @@ async fn webhooks_that_cannot_be_read_are_set_aside_and_all_others_are_sent() {
     if folder.database_url().await.is_some() {
         // Written past the capture of the test harness, which hides the output of a test that
         // passes.
-        std::io::stderr().write_all(b"needs SQLite, which stores values of any type: not run\n").unwrap();
+        std::io::stderr()
+            .write_all(b"needs SQLite, which stores values of any type: not run\n")
+            .unwrap();
         return;
     }
     let hooks = WebhookReceiver::start().await;
@@ -578,7 +605,8 @@ async fn webhooks_that_cannot_be_read_are_set_aside_and_all_others_are_sent() {
         config.webhooks.schedule = [3600, 3600].map(Duration::from_secs).to_vec();
     })
     .await;
-    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]});
+    let agent_fields =
+        json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]});
     let created = server.create_agent(agent_fields).await;
     let mut calls = Vec::new();
     for _ in 0..4 {
@@ -587,7 +615,8 @@ async fn webhooks_that_cannot_be_read_are_set_aside_and_all_others_are_sent() {
         server.engine.record_events(&id, 1, [utterance(1), utterance(2)]);
         calls.push(id);
     }
-    wait_for("all to wait", async || (server.webhook_count("pending").await == 8).then_some(())).await;
+    wait_for("all to wait", async || (server.webhook_count("pending").await == 8).then_some(()))
+        .await;
     server.stop().await;
 
     // The first webhook of two conversations has bytes in place of its URL, or a text that is not
@@ -598,7 +627,9 @@ async fn webhooks_that_cannot_be_read_are_set_aside_and_all_others_are_sent() {
         format!(
             "UPDATE delivery SET attempts = 1, first_try = 1 WHERE conversation IN ('{tried_bad}', '{tried_good}')"
         ),
-        format!("UPDATE delivery SET url = x'ff' WHERE sequence = 1 AND conversation = '{untried_bad}'"),
+        format!(
+            "UPDATE delivery SET url = x'ff' WHERE sequence = 1 AND conversation = '{untried_bad}'"
+        ),
         format!(
             "UPDATE delivery SET url = CAST(x'ff' AS TEXT) WHERE sequence = 1 AND conversation = '{tried_bad}'"
         ),
@@ -609,8 +640,11 @@ async fn webhooks_that_cannot_be_read_are_set_aside_and_all_others_are_sent() {
     let server = TestServer::start(&folder).await;
     let received = hooks.wait_for_first(6).await;
     let sequences = |call: &str| {
-        let mut of: Vec<u64> =
-            received.iter().filter(|one| one.body.contains(call)).map(|one| one.sequence()).collect();
+        let mut of: Vec<u64> = received
+            .iter()
+            .filter(|one| one.body.contains(call))
+            .map(|one| one.sequence())
+            .collect();
         of.sort_unstable();
         of
     };
@@ -619,9 +653,14 @@ async fn webhooks_that_cannot_be_read_are_set_aside_and_all_others_are_sent() {
     }
     for bad in [untried_bad, tried_bad] {
         assert_eq!(sequences(bad), [2]);
-        let log = server.get(&format!("/v1/ext/conversation/{bad}/deliveries")).await.expect_status(200);
+        let log =
+            server.get(&format!("/v1/ext/conversation/{bad}/deliveries")).await.expect_status(200);
         assert_eq!(log.as_array().unwrap().len(), 1, "{log}");
     }
-    wait_for("the outcomes", async || (server.webhook_count("done").await == 6).then_some(())).await;
-    assert_eq!((server.webhook_count("unreadable").await, server.webhook_count("pending").await), (2, 0));
+    wait_for("the outcomes", async || (server.webhook_count("done").await == 6).then_some(()))
+        .await;
+    assert_eq!(
+        (server.webhook_count("unreadable").await, server.webhook_count("pending").await),
+        (2, 0)
+    );
 }

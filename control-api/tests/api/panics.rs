@@ -9,7 +9,9 @@ use conversation::event::{EndReason, Event};
 use conversation::input::Command;
 use serde_json::{Value, json};
 
-use crate::harness::{TempFolder, TestServer, WebhookReceiver, advance_clock, joined_event, wait_for};
+use crate::harness::{
+    TempFolder, TestServer, WebhookReceiver, advance_clock, joined_event, wait_for,
+};
 
 fn utterance(n: u64) -> (f64, Event) {
     (n as f64, Event::UtteranceCommitted { text: format!("number {n}") })
@@ -35,9 +37,9 @@ async fn a_fact_whose_code_panics_is_kept_as_text_and_all_others_go_on() {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
     let server =
-        TestServer::start_with(&folder.0, |config| config.crash_hook = Some(panic_at_third_event)).await;
-    let agent_fields =
-        json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+        TestServer::start_with(&folder.0, |config| config.crash_hook = Some(panic_at_third_event))
+            .await;
+    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
     let created = server.create_agent(agent_fields).await;
     let (bad, _) = server.create_conversation(&created).await;
     let (good, _) = server.create_conversation(&created).await;
@@ -50,8 +52,9 @@ async fn a_fact_whose_code_panics_is_kept_as_text_and_all_others_go_on() {
     let received = hooks.wait_for_first(9).await;
     let of = |call: &str| {
         let of = received.iter().filter(|one| one.body.contains(call));
-        let digit_of =
-            |body: &str| body.split("number ").nth(1).map_or('e', |rest| rest.chars().next().unwrap());
+        let digit_of = |body: &str| {
+            body.split("number ").nth(1).map_or('e', |rest| rest.chars().next().unwrap())
+        };
         of.map(|one| (one.sequence(), digit_of(&one.body))).collect::<Vec<_>>()
     };
     assert_eq!(of(&good), [(1, '1'), (2, '2'), (3, '3'), (4, '4'), (5, 'e')]);
@@ -66,7 +69,10 @@ async fn a_fact_whose_code_panics_is_kept_as_text_and_all_others_go_on() {
             .await
             .unwrap();
     assert_eq!((&failed_event.0, failed_event.1), (&bad, 2));
-    assert!(failed_event.2.contains("number 2") && failed_event.3.contains("panicked"), "{failed_event:?}");
+    assert!(
+        failed_event.2.contains("number 2") && failed_event.3.contains("panicked"),
+        "{failed_event:?}"
+    );
     let metrics = server.get("/metrics").await.text;
     assert!(metrics.contains("visavis_events_failed 1"), "{metrics}");
     assert!(metrics.contains("visavis_events_queued 0"), "{metrics}");
@@ -82,7 +88,8 @@ async fn an_end_whose_code_panics_ends_the_conversation_all_the_same() {
     }
     let folder = TempFolder::new();
     let server =
-        TestServer::start_with(&folder.0, |config| config.crash_hook = Some(panic_at_fourth_event)).await;
+        TestServer::start_with(&folder.0, |config| config.crash_hook = Some(panic_at_fourth_event))
+            .await;
     let created = server.create_agent(json!({})).await;
     let (id, _) = server.create_conversation(&created).await;
     server.engine.record_event(&id, 0, 0.0, joined_event());
@@ -109,8 +116,7 @@ async fn a_panic_behind_a_commit_stores_and_tells_once() {
         config.timeouts.lease = Duration::from_secs(3600);
     })
     .await;
-    let agent_fields =
-        json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
     let id = server.create_running_call(agent_fields).await;
     ARMED.store(true, Ordering::Relaxed);
     server.engine.record_events(&id, 1, [utterance(1), utterance(2)]);
@@ -147,8 +153,9 @@ async fn a_background_task_that_panics_is_restarted() {
         config.timeouts.lease = Duration::from_secs(3600);
     })
     .await;
-    let created =
-        server.create_agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
+    let created = server
+        .create_agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]}))
+        .await;
     let (id, _) = server.create_conversation(&created).await;
     ARMED.store(true, Ordering::Relaxed);
     // The conversation is now older than the join timeout. The sweep runs every 30 s.
@@ -179,12 +186,14 @@ async fn a_webhook_whose_try_panics_is_tried_again() {
         config.webhooks.schedule = [0, 10].map(Duration::from_millis).to_vec();
     })
     .await;
-    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]});
+    let agent_fields =
+        json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]});
     let id = server.create_running_call(agent_fields).await;
     server.engine.record_events(&id, 1, [utterance(1)]);
     hooks.wait_for_first(1).await;
     wait_for("the outcome", async || (server.webhook_count("done").await == 1).then_some(())).await;
-    let deliveries = server.get(&format!("/v1/ext/conversation/{id}/deliveries")).await.expect_status(200);
+    let deliveries =
+        server.get(&format!("/v1/ext/conversation/{id}/deliveries")).await.expect_status(200);
     let tries = deliveries[0]["tries"].as_array().unwrap();
     assert_eq!(tries.len(), 2, "{deliveries}");
     assert_eq!((&tries[0]["status"], &tries[1]["status"]), (&Value::Null, &json!(204)));

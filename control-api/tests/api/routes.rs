@@ -42,7 +42,8 @@ async fn no_route_of_the_plane_opens_without_its_own_credential() {
     for (path, method, keyed) in operations() {
         let url = fill_path(&path, UNKNOWN_ID);
         let ask = |header: Option<(&str, &str)>| {
-            let request = server.request(&method, &url).header("content-type", "application/json").body("{}");
+            let request =
+                server.request(&method, &url).header("content-type", "application/json").body("{}");
             server.send(match header {
                 Some((name, value)) => request.header(name, value),
                 None => request,
@@ -50,7 +51,9 @@ async fn no_route_of_the_plane_opens_without_its_own_credential() {
         };
         let bearer = format!("Bearer {token}");
         if keyed {
-            for header in [None, Some(("x-api-key", "vv_wrong")), Some(("authorization", bearer.as_str()))] {
+            for header in
+                [None, Some(("x-api-key", "vv_wrong")), Some(("authorization", bearer.as_str()))]
+            {
                 let reply = ask(header).await;
                 assert_eq!(
                     (reply.status, reply.json()),
@@ -64,7 +67,10 @@ async fn no_route_of_the_plane_opens_without_its_own_credential() {
             let reply = ask(Some(("x-api-key", &server.key))).await;
             assert_ne!(reply.status, 405, "{method} {path}: {reply:?}");
             if path.starts_with("/rtc/") || path == "/api/offer" {
-                assert_eq!(reply.status, 401, "an API key opens no door: {method} {path}: {reply:?}");
+                assert_eq!(
+                    reply.status, 401,
+                    "an API key opens no door: {method} {path}: {reply:?}"
+                );
             }
         }
     }
@@ -100,7 +106,9 @@ async fn nothing_of_another_workspace_is_visible() {
     server.wait_for_status(&conversation, "IN_PROGRESS").await;
 
     server.key =
-        keys::create(&folder.0.join("data"), folder.database_url().await.as_deref(), "other").await.unwrap();
+        keys::create(&folder.0.join("data"), folder.database_url().await.as_deref(), "other")
+            .await
+            .unwrap();
     let body = |path: &str, method: &str| match (method, path) {
         ("PUT", p) if p.contains("/agent/") => agent_body(json!({})),
         ("PATCH", _) => json!({"agent_name": "x"}),
@@ -113,10 +121,12 @@ async fn nothing_of_another_workspace_is_visible() {
     };
     let mut tried = 0;
     for (path, method, keyed) in operations() {
-        let known = ids.iter().find(|(prefix, _)| path.starts_with(prefix)).map(|(_, id)| id.as_str());
+        let known =
+            ids.iter().find(|(prefix, _)| path.starts_with(prefix)).map(|(_, id)| id.as_str());
         let conversations =
             path.starts_with("/v1/ext/conversation/") || path.starts_with("/v1/conversation/");
-        let Some(id) = known.or(conversations.then_some(conversation.as_str())).filter(|_| keyed) else {
+        let Some(id) = known.or(conversations.then_some(conversation.as_str())).filter(|_| keyed)
+        else {
             continue;
         };
         let url = fill_path(&path, id);
@@ -138,8 +148,10 @@ async fn nothing_of_another_workspace_is_visible() {
     ] {
         assert_eq!(server.get(list).await.expect_status(200), json!([]), "{list}");
     }
-    let stolen =
-        server.post("/v1/ext/agent", agent_body(json!({"guardrail": [ids[1].1]}))).await.expect_status(400);
+    let stolen = server
+        .post("/v1/ext/agent", agent_body(json!({"guardrail": [ids[1].1]})))
+        .await
+        .expect_status(400);
     assert_eq!(stolen["details"][0]["field"], "guardrail[0]");
     let stolen = server.post("/v1/ext/conversation", json!({"agent_id": agent_id})).await;
     stolen.assert_is(404, json!({"message": "Agent details not found"}));
@@ -154,5 +166,9 @@ async fn the_document_is_served_and_readable() {
     assert_eq!(document.json()["openapi"], "3.1.0");
     let page = server.send(server.request("GET", "/docs")).await;
     assert!(page.header("content-type").starts_with("text/html"));
-    assert!(page.text.contains("/v1/ext/guardrail/{id}") && !page.text.contains("<script"), "{}", page.text);
+    assert!(
+        page.text.contains("/v1/ext/guardrail/{id}") && !page.text.contains("<script"),
+        "{}",
+        page.text
+    );
 }

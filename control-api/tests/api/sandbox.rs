@@ -22,7 +22,8 @@ fn a_reader_that_is_taken_over_gets_at_no_file_socket_or_program() {
     let folder = TempFolder::new();
     let file = folder.0.join("token.key");
     std::fs::write(&file, "secret").unwrap();
-    let output = Command::new(EXTRACTOR).arg(format!("escape:{}", file.display())).output().unwrap();
+    let output =
+        Command::new(EXTRACTOR).arg(format!("escape:{}", file.display())).output().unwrap();
     let stdout_text = String::from_utf8(output.stdout).unwrap();
     let mut refused =
         vec!["read: refused", "list: refused", "make: refused", "remove: refused", "run: refused"];
@@ -38,8 +39,12 @@ fn a_reader_that_is_taken_over_gets_at_no_file_socket_or_program() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_reader_is_confined_before_its_document_comes() {
-    let mut reader =
-        Command::new(EXTRACTOR).arg("txt").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut reader = Command::new(EXTRACTOR)
+        .arg("txt")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut expected = vec!["NoNewPrivs:\t1"];
     if require_sandbox().seccomp {
         expected.push("Seccomp:\t2");

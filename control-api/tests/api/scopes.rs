@@ -25,7 +25,8 @@ const OPERATE_OPERATIONS: [(&str, &str); 11] = [
 
 /// Creates a key with a scope in the workspace of the server's own key.
 async fn create_key(server: &TestServer, scope: Scope) -> String {
-    let created = server.post("/v1/ext/apikey", json!({"name": scope.name(), "scope": scope.name()})).await;
+    let created =
+        server.post("/v1/ext/apikey", json!({"name": scope.name(), "scope": scope.name()})).await;
     created.expect_status(201)["key"].as_str().unwrap().to_owned()
 }
 
@@ -67,12 +68,18 @@ async fn every_operation_opens_to_its_scope_and_to_no_lesser_one() {
         assert!(!url.contains('{'), "{path}");
         for (scope, key) in &keys {
             let request = server.request(&method, &url).header("x-api-key", key);
-            let reply = server.send(request.header("content-type", "application/json").body("{}")).await;
+            let reply =
+                server.send(request.header("content-type", "application/json").body("{}")).await;
             if *scope >= needed {
                 assert!(![401, 403].contains(&reply.status), "{scope}: {method} {path}: {reply:?}");
             } else {
-                let expected = json!({"error": format!("Forbidden: this API key has scope {scope}")});
-                assert_eq!((reply.status, reply.json()), (403, expected), "{scope}: {method} {path}");
+                let expected =
+                    json!({"error": format!("Forbidden: this API key has scope {scope}")});
+                assert_eq!(
+                    (reply.status, reply.json()),
+                    (403, expected),
+                    "{scope}: {method} {path}"
+                );
             }
         }
     }
@@ -87,7 +94,8 @@ async fn a_refusal_comes_behind_that_of_the_key_and_before_that_of_the_body() {
     let read = create_key(&server, Scope::Read).await;
     let refused = json!({"error": "Forbidden: this API key has scope read"});
     let huge = "x".repeat(10_000_000);
-    let with = |key: &str| server.request("POST", "/v1/ext/agent").header("x-api-key", key.to_owned());
+    let with =
+        |key: &str| server.request("POST", "/v1/ext/agent").header("x-api-key", key.to_owned());
     server.send(with(&read).body(huge.clone())).await.assert_is(403, refused.clone());
     server
         .send(with(&read).header("content-type", "text/plain").body("{"))
@@ -96,7 +104,11 @@ async fn a_refusal_comes_behind_that_of_the_key_and_before_that_of_the_body() {
     assert_eq!(server.send(with("vv_wrong").body(huge.clone())).await.status, 401);
     assert_eq!(server.send(with(TEST_API_KEY).body(huge)).await.status, 413);
     let put = server.request("PUT", "/v1/ext/agent").header("x-api-key", read.clone());
-    assert_eq!(server.send(put).await.status, 405, "a method that no route has is none of the scope's");
+    assert_eq!(
+        server.send(put).await.status,
+        405,
+        "a method that no route has is none of the scope's"
+    );
     let head = server.request("HEAD", "/v1/ext/agent").header("x-api-key", read.clone());
     assert_eq!(server.send(head).await.status, 200, "HEAD reads");
     // The response does not reveal an existing record either.
@@ -160,7 +172,10 @@ async fn a_key_makes_keys_of_its_own_scope_or_less() {
         .iter()
         .map(|key| (key["name"].as_str().unwrap(), key["scope"].as_str().unwrap()))
         .collect();
-    assert_eq!(list, [("whole", "administer"), ("n", "operate"), ("n", "read"), ("operate", "operate")]);
+    assert_eq!(
+        list,
+        [("whole", "administer"), ("n", "operate"), ("n", "read"), ("operate", "operate")]
+    );
 }
 
 #[tokio::test]
@@ -176,7 +191,9 @@ async fn a_session_of_the_console_has_the_scope_of_its_key() {
     let ask = |method: &str| {
         let request = server.request(method, "/v1/ext/agent").header("cookie", cookie.clone());
         server.send(
-            request.header("x-csrf-token", session["csrf_token"].as_str().unwrap().to_owned()).body("{}"),
+            request
+                .header("x-csrf-token", session["csrf_token"].as_str().unwrap().to_owned())
+                .body("{}"),
         )
     };
     assert_eq!(ask("GET").await.status, 200);
@@ -194,7 +211,8 @@ async fn last_used_at(server: &TestServer, name: &str) -> Value {
 async fn a_key_s_last_use_is_kept_to_the_minute() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
-    let [busy, other] = [create_key(&server, Scope::Read).await, create_key(&server, Scope::Operate).await];
+    let [busy, other] =
+        [create_key(&server, Scope::Read).await, create_key(&server, Scope::Operate).await];
     assert_eq!(last_used_at(&server, "read").await, Value::Null, "never");
     let get = async |key: &str| {
         let request = server.request("GET", "/v1/ext/avatars").header("x-api-key", key.to_owned());
@@ -209,7 +227,9 @@ async fn a_key_s_last_use_is_kept_to_the_minute() {
     // are written in order: as soon as the other key's use is stored, no earlier one is pending.
     let micros = "(SELECT last_used_at FROM api_key WHERE name = 'read')";
     folder
-        .execute_sql(format!("UPDATE api_key SET last_used_at = {micros} - 30000000 WHERE name = 'read'"))
+        .execute_sql(format!(
+            "UPDATE api_key SET last_used_at = {micros} - 30000000 WHERE name = 'read'"
+        ))
         .await;
     let half = last_used_at(&server, "read").await;
     assert!(half.as_str() < first.as_str(), "{half} {first}");
@@ -224,7 +244,9 @@ async fn a_key_s_last_use_is_kept_to_the_minute() {
     assert_eq!(last_used_at(&server, "read").await, half, "not written again within a minute");
     // Moves the last use two minutes into the past.
     folder
-        .execute_sql(format!("UPDATE api_key SET last_used_at = {micros} - 90000000 WHERE name = 'read'"))
+        .execute_sql(format!(
+            "UPDATE api_key SET last_used_at = {micros} - 90000000 WHERE name = 'read'"
+        ))
         .await;
     get(&busy).await;
     wait_for("a later use", async || {
@@ -242,7 +264,10 @@ async fn the_command_line_makes_and_lists_keys_of_a_scope() {
     let url = folder.database_url().await;
     server.key = keys::create_scoped(&data, url.as_deref(), "shop", Scope::Operate).await.unwrap();
     server.post("/v1/ext/agent", agent_body(json!({}))).await.expect_status(403);
-    assert_eq!(server.post("/v1/ext/conversation", json!({"agent_id": UNKNOWN_ID})).await.status, 404);
+    assert_eq!(
+        server.post("/v1/ext/conversation", json!({"agent_id": UNKNOWN_ID})).await.status,
+        404
+    );
     let known = wait_for("the use", async || {
         let known = keys::list(&data, url.as_deref()).await.unwrap();
         known[0].last_used_at.is_some().then_some(known)

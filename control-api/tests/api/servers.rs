@@ -61,7 +61,8 @@ async fn one_restart_never_ends_the_calls_of_another_and_no_command_gets_lost() 
     assert_eq!(other.get(&path).await.expect_status(200)["status"], "IN_PROGRESS");
     other.stop().await;
     let url = folders[0].database_url().await;
-    let other = TestServer::start_with(&folders[1].0, |config| config.database_url = url.clone()).await;
+    let other =
+        TestServer::start_with(&folders[1].0, |config| config.database_url = url.clone()).await;
     assert_eq!(
         one.get(&path).await.expect_status(200)["status"],
         "IN_PROGRESS",
@@ -108,7 +109,10 @@ async fn what_a_dead_server_left_behind_is_taken_over() {
     assert_eq!((last.name(), last.sequence()), ("call_ended".to_owned(), 2));
     // The killed server may not have stored that the first delivery succeeded. It is then sent
     // again, with the same id.
-    assert!(before.iter().all(|one| one.id() == before[0].id() && one.sequence() == 1), "{before:#?}");
+    assert!(
+        before.iter().all(|one| one.id() == before[0].id() && one.sequence() == 1),
+        "{before:#?}"
+    );
 }
 
 #[tokio::test]
@@ -124,7 +128,8 @@ async fn two_servers_lose_and_double_no_event_and_no_key_suffix() {
     };
     tokio::join!(make(&servers[0]), make(&servers[1]));
     let all = servers[0].get("/v1/ext/guardrail").await.expect_status(200);
-    let mut keys: Vec<&str> = all.as_array().unwrap().iter().map(|g| g["key"].as_str().unwrap()).collect();
+    let mut keys: Vec<&str> =
+        all.as_array().unwrap().iter().map(|g| g["key"].as_str().unwrap()).collect();
     keys.sort_unstable();
     let mut expected: Vec<String> =
         (2..=40).map(|n| format!("same_name_{n}")).chain(["same_name".into()]).collect();
@@ -134,7 +139,9 @@ async fn two_servers_lose_and_double_no_event_and_no_key_suffix() {
     let created = servers[0]
         .post(
             "/v1/ext/agent",
-            agent_body(json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]})),
+            agent_body(
+                json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]}),
+            ),
         )
         .await
         .expect_status(200);
@@ -147,7 +154,12 @@ async fn two_servers_lose_and_double_no_event_and_no_key_suffix() {
     }
     for n in 1..=50 {
         for (server, id) in servers.iter().zip(&ids) {
-            server.engine.record_event(id, n, n as f64, Event::UtteranceCommitted { text: n.to_string() });
+            server.engine.record_event(
+                id,
+                n,
+                n as f64,
+                Event::UtteranceCommitted { text: n.to_string() },
+            );
         }
     }
     let received = hooks.wait_for_first(100).await;
@@ -163,7 +175,8 @@ async fn two_servers_lose_and_double_no_event_and_no_key_suffix() {
             (1..=50).map(|n: u64| n.to_string()).collect::<Vec<_>>(),
             "in order, none lost, none twice"
         );
-        let events = servers[0].get(&format!("/v1/ext/conversation/{id}/events")).await.expect_status(200);
+        let events =
+            servers[0].get(&format!("/v1/ext/conversation/{id}/events")).await.expect_status(200);
         assert_eq!(events.as_array().unwrap().len(), 51);
     }
     let numbers: Vec<String> = wait_for("both records", async || {
@@ -180,8 +193,11 @@ async fn two_servers_lose_and_double_no_event_and_no_key_suffix() {
 async fn what_one_server_learns_or_forgets_the_other_does_too() {
     let folders = [TempFolder::new(), TempFolder::new()];
     let Some([one, other]) = start_two_servers(&folders).await else { return };
-    let parts: [(&str, Option<&str>, &[u8]); 3] =
-        [("name", None, b"K"), ("description", None, b"d"), ("text", None, b"The ferry leaves at noon.")];
+    let parts: [(&str, Option<&str>, &[u8]); 3] = [
+        ("name", None, b"K"),
+        ("description", None, b"d"),
+        ("text", None, b"The ferry leaves at noon."),
+    ];
     let created = upload_to(&one, "/v1/ext/kb", &parts).await.expect_status(200);
     let base = created["id"].as_str().unwrap();
     assert_eq!(
@@ -193,7 +209,10 @@ async fn what_one_server_learns_or_forgets_the_other_does_too() {
         [("text", None, b"The lighthouse keeper is called Ottoline.")];
     let added = upload_to(&one, &format!("/v1/ext/kb/{base}/doc"), &text).await.expect_status(200);
     let question = "who is the lighthouse keeper";
-    assert_eq!(search_results(&other, base, question).await, ["The lighthouse keeper is called Ottoline."]);
+    assert_eq!(
+        search_results(&other, base, question).await,
+        ["The lighthouse keeper is called Ottoline."]
+    );
     assert_eq!(search_results(&one, base, question).await.len(), 1);
     let document = format!("/v1/ext/kb/doc/{}", added["doc_id"].as_str().unwrap());
     assert_eq!(other.delete(&document).await.status, 200);
@@ -213,6 +232,8 @@ async fn a_server_with_other_keys_is_told_which_files_to_copy() {
         ..control_api::Config::default()
     };
     let net = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
-    let Err(error) = control_api::App::open(config, Vec::new(), net).await else { panic!("it opened") };
+    let Err(error) = control_api::App::open(config, Vec::new(), net).await else {
+        panic!("it opened")
+    };
     assert!(error.to_string().contains("tokens.key"), "{error}");
 }

@@ -19,8 +19,9 @@ fn session_cookie(reply: &Reply) -> String {
 }
 
 async fn log_in(server: &TestServer, key: &str) -> Browser {
-    let reply =
-        server.send(server.request("POST", "/console/session").body(json!({"key": key}).to_string())).await;
+    let reply = server
+        .send(server.request("POST", "/console/session").body(json!({"key": key}).to_string()))
+        .await;
     let browser = Browser { cookie: session_cookie(&reply), token: String::new() };
     let body = reply.expect_status(200);
     Browser { token: body["csrf_token"].as_str().unwrap().to_owned(), ..browser }
@@ -49,7 +50,11 @@ async fn a_session_opens_what_its_key_opens_and_only_with_both_halves() {
     assert!(!mine.cookie.contains(TEST_API_KEY) && mine.token != other.token);
     assert_eq!(request_status(&server, Some(&mine.cookie), Some(&mine.token)).await, 200);
     let both = format!("theme=dark; {}; x=y", mine.cookie);
-    assert_eq!(request_status(&server, Some(&both), Some(&mine.token)).await, 200, "among other cookies");
+    assert_eq!(
+        request_status(&server, Some(&both), Some(&mine.token)).await,
+        200,
+        "among other cookies"
+    );
     let (cookie, token) = (mine.cookie.as_str(), mine.token.as_str());
     let another = cookie.replace("console=", "console2=");
     for (cookie, token) in [
@@ -80,7 +85,8 @@ async fn a_session_opens_what_its_key_opens_and_only_with_both_halves() {
 async fn a_session_tells_its_token_to_its_own_page_and_ends_with_log_out_or_its_key() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
-    let created = server.post("/v1/ext/apikey", json!({"name": "console"})).await.expect_status(201);
+    let created =
+        server.post("/v1/ext/apikey", json!({"name": "console"})).await.expect_status(201);
     let browser = log_in(&server, created["key"].as_str().unwrap()).await;
     let reply = get_session(&server, &browser.cookie).await;
     assert_eq!(reply.headers.get("access-control-allow-origin"), None);
@@ -94,7 +100,10 @@ async fn a_session_tells_its_token_to_its_own_page_and_ends_with_log_out_or_its_
     assert!(over.headers["set-cookie"].to_str().unwrap().ends_with("; Max-Age=0"));
     assert_eq!((over.status, session_cookie(&over).as_str()), (204, "visavis_console="));
     assert_eq!(get_session(&server, "").await.status, 204);
-    server.delete(&format!("/v1/ext/apikey/{}", created["id"].as_str().unwrap())).await.expect_status(200);
+    server
+        .delete(&format!("/v1/ext/apikey/{}", created["id"].as_str().unwrap()))
+        .await
+        .expect_status(200);
     assert_eq!(request_status(&server, Some(&renewed), Some(&browser.token)).await, 401);
     assert_eq!(get_session(&server, &renewed).await.status, 204);
 }
@@ -121,7 +130,11 @@ async fn a_log_out_ends_the_session_for_whoever_has_its_cookie_and_no_other() {
     );
     server.stop().await;
     let server = TestServer::start(&folder).await;
-    assert_eq!(request_status(&server, Some(&renewed), Some(&mine.token)).await, 401, "after a restart, too");
+    assert_eq!(
+        request_status(&server, Some(&renewed), Some(&mine.token)).await,
+        401,
+        "after a restart, too"
+    );
     assert_eq!(request_status(&server, Some(&other.cookie), Some(&other.token)).await, 200);
 }
 
@@ -130,7 +143,8 @@ async fn a_wrong_key_gets_no_cookie_and_an_expired_one_neither() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let ask = async |body: &str| {
-        let reply = server.send(server.request("POST", "/console/session").body(body.to_owned())).await;
+        let reply =
+            server.send(server.request("POST", "/console/session").body(body.to_owned())).await;
         assert_eq!(reply.headers.get("set-cookie"), None, "{body}");
         reply
     };
@@ -145,15 +159,20 @@ async fn a_wrong_key_gets_no_cookie_and_an_expired_one_neither() {
 async fn behind_https_the_cookie_is_secure_and_a_session_sees_its_own_workspace() {
     let folder = TempFolder::new();
     let server =
-        TestServer::start_with(&folder.0, |c| c.public_url = Some("https://talk.example".into())).await;
+        TestServer::start_with(&folder.0, |c| c.public_url = Some("https://talk.example".into()))
+            .await;
     let id = server.create_agent(json!({})).await;
     let data = folder.0.join("data");
     let other = keys::create(&data, folder.database_url().await.as_deref(), "other").await.unwrap();
-    let reply =
-        server.send(server.request("POST", "/console/session").body(json!({"key": other}).to_string())).await;
+    let reply = server
+        .send(server.request("POST", "/console/session").body(json!({"key": other}).to_string()))
+        .await;
     assert!(reply.headers["set-cookie"].to_str().unwrap().ends_with("; SameSite=Strict; Secure"));
     let cookie = session_cookie(&reply);
     let token = reply.expect_status(200)["csrf_token"].as_str().unwrap().to_owned();
     let request = server.request("GET", &format!("/v1/ext/agent/{id}"));
-    assert_eq!(server.send(request.header("cookie", cookie).header("x-csrf-token", token)).await.status, 404);
+    assert_eq!(
+        server.send(request.header("cookie", cookie).header("x-csrf-token", token)).await.status,
+        404
+    );
 }

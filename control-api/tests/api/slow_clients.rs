@@ -9,7 +9,9 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::harness::{PausedClock, TEST_API_KEY, TEST_TIMEOUT, TempFolder, TestServer, agent_body, wait_for};
+use crate::harness::{
+    PausedClock, TEST_API_KEY, TEST_TIMEOUT, TempFolder, TestServer, agent_body, wait_for,
+};
 
 /// The server's timeout for a client, and a time just below it. Unread responses are the exception:
 /// the kernel times them out, with its own clock.
@@ -74,8 +76,9 @@ async fn read_response(stream: &mut TcpStream) -> String {
         assert_eq!(stream.read(&mut byte).await.unwrap(), 1, "closed after {response:?}");
         response.push(char::from(byte[0]));
     }
-    let length =
-        response.lines().find_map(|l| l.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    let length = response
+        .lines()
+        .find_map(|l| l.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
     let mut body = vec![0; length.unwrap_or_else(|| panic!("no length: {response}"))];
     stream.read_exact(&mut body).await.unwrap();
     response + &String::from_utf8(body).unwrap()
@@ -116,7 +119,10 @@ async fn a_connection_that_asks_for_nothing_more_is_closed() {
     let mut stream = connect(&server).await;
     for _ in 0..2 {
         stream.write_all(HEALTH_REQUEST.as_bytes()).await.unwrap();
-        assert!(read_response(&mut stream).await.starts_with("HTTP/1.1 200"), "kept alive between requests");
+        assert!(
+            read_response(&mut stream).await.starts_with("HTTP/1.1 200"),
+            "kept alive between requests"
+        );
         clock.advance(JUST_BEFORE_TIMEOUT).await;
         request_health(&server).await;
         assert_open(&stream);
@@ -188,8 +194,11 @@ async fn answers_that_nobody_reads_end_with_their_connection() {
     let folder = TempFolder::new();
     // The kernel measures this time in real seconds. It is long enough that a shorter stall of the
     // test does not matter.
-    let bounds =
-        HttpLimits { request_timeout: Duration::from_secs(4), max_connections: 1, ..HttpLimits::default() };
+    let bounds = HttpLimits {
+        request_timeout: Duration::from_secs(4),
+        max_connections: 1,
+        ..HttpLimits::default()
+    };
     let server = TestServer::start_with_limits(&folder.0, bounds, |_| {}).await;
     let mut stream = connect(&server).await;
     let (mut read, mut write) = stream.split();
@@ -235,7 +244,8 @@ async fn a_connection_more_than_there_are_places_replaces_the_one_that_is_idle_l
 #[tokio::test]
 async fn health_checks_and_calls_are_served_while_all_connections_are_in_use() {
     let folder = TempFolder::new();
-    let bounds = HttpLimits { request_timeout: TEST_TIMEOUT, max_connections: 1, ..HttpLimits::default() };
+    let bounds =
+        HttpLimits { request_timeout: TEST_TIMEOUT, max_connections: 1, ..HttpLimits::default() };
     let server = TestServer::start_with_limits(&folder.0, bounds, |_| {}).await;
     let agent_id = server.create_agent(json!({})).await;
     let (id, token) = server.create_conversation(&agent_id).await;
@@ -249,13 +259,18 @@ async fn health_checks_and_calls_are_served_while_all_connections_are_in_use() {
     let mut interim = [0; 25];
     busy.read_exact(&mut interim).await.unwrap();
     assert_eq!(interim.as_slice(), b"HTTP/1.1 100 Continue\r\n\r\n");
-    let response = request_once(&server, "GET /v1/ext/avatars HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+    let response =
+        request_once(&server, "GET /v1/ext/avatars HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     assert!(response.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{response}");
     assert!(
-        response.ends_with("\r\n\r\n{\"error\":\"No capacity\",\"reason\":\"all connections are in use\"}"),
+        response.ends_with(
+            "\r\n\r\n{\"error\":\"No capacity\",\"reason\":\"all connections are in use\"}"
+        ),
         "{response}"
     );
-    for header in ["connection: close\r\n", "retry-after: 2\r\n", "x-content-type-options: nosniff\r\n"] {
+    for header in
+        ["connection: close\r\n", "retry-after: 2\r\n", "x-content-type-options: nosniff\r\n"]
+    {
         assert!(response.contains(header), "{header}: {response}");
     }
     for path in ["/healthz", "/readyz"] {
@@ -274,10 +289,12 @@ async fn health_checks_and_calls_are_served_while_all_connections_are_in_use() {
         )
     };
     let response =
-        request_once(&server, &signaling_request(&format!("/rtc/{id}"), "application/sdp", "v=0")).await;
+        request_once(&server, &signaling_request(&format!("/rtc/{id}"), "application/sdp", "v=0"))
+            .await;
     assert!(response.starts_with("HTTP/1.1 201"), "{response}");
     let offer = json!({"sdp": "v=0", "type": "offer"}).to_string();
-    let response = request_once(&server, &signaling_request("/api/offer", "application/json", &offer)).await;
+    let response =
+        request_once(&server, &signaling_request("/api/offer", "application/json", &offer)).await;
     assert!(response.starts_with("HTTP/1.1 200"), "{response}");
     busy.write_all(body.as_bytes()).await.unwrap();
     assert!(read_response(&mut busy).await.starts_with("HTTP/1.1 200"), "its place was not taken");
@@ -287,7 +304,8 @@ async fn health_checks_and_calls_are_served_while_all_connections_are_in_use() {
 #[tokio::test]
 async fn a_stop_closes_what_is_idle_and_lets_a_request_end() {
     let folder = TempFolder::new();
-    let bounds = HttpLimits { request_timeout: TEST_TIMEOUT, max_connections: 8, ..HttpLimits::default() };
+    let bounds =
+        HttpLimits { request_timeout: TEST_TIMEOUT, max_connections: 8, ..HttpLimits::default() };
     let server = TestServer::start_with_limits(&folder.0, bounds, |_| {}).await;
     let body = agent_body(json!({})).to_string();
     let (mut idle, mut busy) = (connect(&server).await, connect(&server).await);

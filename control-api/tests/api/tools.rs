@@ -31,27 +31,30 @@ async fn a_tool_is_made_read_replaced_and_deleted() {
     assert_eq!(read["event_messages"]["on_start"], json!({"message": "Let me look."}));
     assert_eq!(server.get("/v1/ext/tool").await.expect_status(200)[0]["id"], created["id"]);
 
-    server
-        .send_json("PUT", &path, read)
-        .await
-        .assert_is(200, json!({"id": created["id"], "message": "Tool details updated successfully"}));
+    server.send_json("PUT", &path, read).await.assert_is(
+        200,
+        json!({"id": created["id"], "message": "Tool details updated successfully"}),
+    );
     let agent = server.create_agent(json!({"tool": [created["id"]]})).await;
     let (conversation, token) = server.create_conversation(&agent).await;
-    let offer = server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
+    let offer =
+        server.request("POST", &format!("/rtc/{conversation}")).bearer_auth(&token).body("v=0");
     assert_eq!(server.send(offer).await.status, 201);
     {
         let offers = server.engine.offers.lock().unwrap();
-        let engine_api::ToolBackend::Http { method, headers, .. } = &offers[0].config.tools[0].backend else {
+        let engine_api::ToolBackend::Http { method, headers, .. } =
+            &offers[0].config.tools[0].backend
+        else {
             panic!("no HTTP tool")
         };
         assert_eq!(method, "GET");
         assert_eq!(headers, &[("X-Key".to_owned(), "secret".to_owned())], "stars keep the value");
         assert_eq!(offers[0].config.spec.tools[0].on_start.as_deref(), Some("Let me look."));
     }
-    server
-        .delete(&path)
-        .await
-        .assert_is(200, json!({"id": created["id"], "message": "Tool details deleted successfully"}));
+    server.delete(&path).await.assert_is(
+        200,
+        json!({"id": created["id"], "message": "Tool details deleted successfully"}),
+    );
     for reply in [
         server.get(&path).await,
         server.delete(&path).await,

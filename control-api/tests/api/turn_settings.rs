@@ -38,15 +38,22 @@ const fn ms(ms: u64) -> Duration {
 async fn the_presets_arrive_at_the_call() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
-    for (handling, min, max, preemptive) in
-        [("proactive", 300, 2000, true), ("balanced", 400, 3000, true), ("deliberate", 800, 5000, false)]
-    {
+    for (handling, min, max, preemptive) in [
+        ("proactive", 300, 2000, true),
+        ("balanced", 400, 3000, true),
+        ("deliberate", 800, 5000, false),
+    ] {
         for (ability, duration, words, backchannels) in
             [("high", 250, 0, false), ("medium", 500, 0, true), ("low", 800, 2, true)]
         {
-            let face = avatars_with(json!({"turn_handling": handling, "interruptability": ability}));
+            let face =
+                avatars_with(json!({"turn_handling": handling, "interruptability": ability}));
             let spec = spec_with_fields(&server, json!({"avatars": face})).await;
-            let end = (spec.min_endpointing_delay, spec.max_endpointing_delay, spec.preemptive_generation);
+            let end = (
+                spec.min_endpointing_delay,
+                spec.max_endpointing_delay,
+                spec.preemptive_generation,
+            );
             assert_eq!(end, (ms(min), ms(max), preemptive), "{handling}");
             let interruption =
                 (spec.min_interruption_duration, spec.min_interruption_words, spec.backchannels);
@@ -94,9 +101,18 @@ async fn what_the_face_says_arrives_at_the_call() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let plain = spec_with_fields(&server, json!({})).await;
-    assert_eq!((plain.greeting, plain.idle_timeout, plain.idle_end_after), (None, Some(ms(30_000)), Some(3)));
-    assert_eq!((plain.max_call_duration, plain.call_warning_before), (Some(ms(300_000)), ms(10_000)));
-    assert_eq!((plain.error_message.as_deref(), plain.turn_model), (Some(DEFAULT_ERROR_MESSAGE), false));
+    assert_eq!(
+        (plain.greeting, plain.idle_timeout, plain.idle_end_after),
+        (None, Some(ms(30_000)), Some(3))
+    );
+    assert_eq!(
+        (plain.max_call_duration, plain.call_warning_before),
+        (Some(ms(300_000)), ms(10_000))
+    );
+    assert_eq!(
+        (plain.error_message.as_deref(), plain.turn_model),
+        (Some(DEFAULT_ERROR_MESSAGE), false)
+    );
     let spec = spec_with_fields(
         &server,
         json!({
@@ -111,7 +127,11 @@ async fn what_the_face_says_arrives_at_the_call() {
         }),
     )
     .await;
-    assert_eq!((spec.min_endpointing_delay, spec.max_endpointing_delay), (ms(600), ms(1200)), "stt wins");
+    assert_eq!(
+        (spec.min_endpointing_delay, spec.max_endpointing_delay),
+        (ms(600), ms(1200)),
+        "stt wins"
+    );
     assert!(spec.turn_model);
     assert_eq!(spec.greeting, Some(Greeting { text: "Hello.".into(), delay: ms(2500) }));
     assert_eq!((spec.idle_timeout, spec.idle_end_after), (Some(ms(8000)), None));
@@ -136,7 +156,10 @@ async fn the_delays_that_are_shown_are_those_that_apply() {
     let path = format!("/v1/ext/agent/{agent}");
     let shown = server.get(&path).await.expect_status(200);
     let stt = &shown["avatars"][0]["config"]["stt"];
-    assert_eq!((&stt["min_endpointing_delay"], &stt["max_endpointing_delay"]), (&json!(1.5), &json!(5.0)));
+    assert_eq!(
+        (&stt["min_endpointing_delay"], &stt["max_endpointing_delay"]),
+        (&json!(1.5), &json!(5.0))
+    );
     let before = spec_of_agent(&server, &agent).await;
     assert_eq!((before.min_endpointing_delay, before.max_endpointing_delay), (ms(1500), ms(5000)));
     server.send_json("PUT", &path, shown).await.expect_status(200);
@@ -188,6 +211,9 @@ async fn settings_with_which_no_call_could_begin_are_refused_by_field_and_reason
         });
         let refused = server.post("/v1/ext/agent", body).await.expect_status(400);
         let fault = json!([{"field": format!("config.turn.{field}"), "reason": reason}]);
-        assert_eq!((&refused["error"], &refused["details"]), (&json!("Invalid request body"), &fault));
+        assert_eq!(
+            (&refused["error"], &refused["details"]),
+            (&json!("Invalid request body"), &fault)
+        );
     }
 }

@@ -24,7 +24,9 @@ fn utterance(text: impl ToString) -> Event {
 /// A conversation with `n` events, of an agent whose receiver is at `url`.
 async fn create_call_with_events(server: &TestServer, url: &str, n: u64) -> String {
     let id = server
-        .create_running_call(json!({"callback_url": url, "callback_events": ["utterance_committed"]}))
+        .create_running_call(
+            json!({"callback_url": url, "callback_events": ["utterance_committed"]}),
+        )
         .await;
     server.engine.record_events(&id, 1, (1..=n).map(|n| (n as f64, utterance(n))));
     id
@@ -33,8 +35,10 @@ async fn create_call_with_events(server: &TestServer, url: &str, n: u64) -> Stri
 /// The delivery log of a conversation as soon as it has `n` entries and each is in `state`.
 async fn wait_for_delivery_log(server: &TestServer, id: &str, n: usize, state: &str) -> Vec<Value> {
     wait_for(state, async || {
-        let log =
-            server.get(&format!("/v1/ext/conversation/{id}/deliveries?perpage=100")).await.expect_status(200);
+        let log = server
+            .get(&format!("/v1/ext/conversation/{id}/deliveries?perpage=100"))
+            .await
+            .expect_status(200);
         let log = log.as_array().unwrap().clone();
         (log.len() == n && log.iter().all(|one| one["state"] == state)).then_some(log)
     })
@@ -69,7 +73,8 @@ async fn a_slow_receiver_delays_nobody_but_itself() {
             [(0.0, joined_event()), (1.0, utterance(1)), (2.0, utterance(2))],
         );
     }
-    wait_for("all to wait", async || (server.webhook_count("pending").await == 600).then_some(())).await;
+    wait_for("all to wait", async || (server.webhook_count("pending").await == 600).then_some(()))
+        .await;
     let quick = create_call_with_events(&server, &hooks.url, 20).await;
     wait_for_delivery_log(&server, &quick, 20, "done").await;
     assert_eq!(server.webhook_count("pending").await, 600, "the other was served while these hung");
@@ -81,7 +86,10 @@ async fn a_slow_receiver_delays_nobody_but_itself() {
     .await;
     let dead = wait_for_delivery_log(&server, &slow, 2, "dead").await;
     assert_eq!(attempt_fields(&dead[0], "error"), vec![json!("timeout"); 3]);
-    assert!(attempt_fields(&dead[0], "took_ms").iter().all(|t| t.as_u64().unwrap() >= 200), "{dead:?}");
+    assert!(
+        attempt_fields(&dead[0], "took_ms").iter().all(|t| t.as_u64().unwrap() >= 200),
+        "{dead:?}"
+    );
 }
 
 #[tokio::test]
@@ -128,7 +136,9 @@ async fn a_redirect_is_a_failure_and_leads_nowhere() {
 async fn a_private_address_by_number_or_name_is_a_dead_letter_at_once() {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
-    let server = TestServer::start_with(&folder.0, |config| config.allow_private_targets = Some(false)).await;
+    let server =
+        TestServer::start_with(&folder.0, |config| config.allow_private_targets = Some(false))
+            .await;
     let named = hooks.url.replace("127.0.0.1", "localhost");
     for url in [&hooks.url, &named, &hooks.url.replace("127.0.0.1", "[::ffff:127.0.0.1]")] {
         let id = create_call_with_events(&server, url, 1).await;
@@ -161,15 +171,18 @@ async fn check_all_come_in_order(events: u64, each: Option<Duration>) {
     let hooks = WebhookReceiver::start().await;
     let chance = AtomicU64::new(7);
     hooks.respond_by_rule(move |_, _| {
-        let n = chance.load(Ordering::Relaxed).wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let n =
+            chance.load(Ordering::Relaxed).wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         chance.store(n, Ordering::Relaxed);
         if (n >> 33) % 10 < 3 { 500 } else { 204 }
     });
     let server = TestServer::start_with(&folder.0, |config| {
-        config.webhooks.schedule = [0, 20, 40, 80, 160, 320, 640].map(Duration::from_millis).to_vec();
+        config.webhooks.schedule =
+            [0, 20, 40, 80, 160, 320, 640].map(Duration::from_millis).to_vec();
     })
     .await;
-    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]});
+    let agent_fields =
+        json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]});
     let agent = server.create_agent(agent_fields).await;
     let mut ids = Vec::new();
     for _ in 0..LANES {
@@ -207,7 +220,8 @@ async fn check_all_come_in_order(events: u64, each: Option<Duration>) {
     for one in hooks.received() {
         if seen.insert(one.id().to_owned()) {
             let body: Value = serde_json::from_str(&one.body).unwrap();
-            let index = first.entry(body["conversation_id"].as_str().unwrap().to_owned()).or_default();
+            let index =
+                first.entry(body["conversation_id"].as_str().unwrap().to_owned()).or_default();
             assert_eq!(body["event"]["payload"]["text"], one.sequence().to_string());
             index.push(one.sequence());
         }
@@ -244,8 +258,10 @@ async fn what_memory_does_not_hold_is_read_again_and_comes_in_order() {
     hooks.wait_for_first(40).await;
     server.stop().await;
     let server = TestServer::start_with(&folder.0, change).await;
-    wait_for("all to be taken", async || (server.webhook_count("done").await == EVENTS as u64).then_some(()))
-        .await;
+    wait_for("all to be taken", async || {
+        (server.webhook_count("done").await == EVENTS as u64).then_some(())
+    })
+    .await;
     let mut seen = HashSet::new();
     let first: Vec<u64> = hooks
         .received()
@@ -255,9 +271,11 @@ async fn what_memory_does_not_hold_is_read_again_and_comes_in_order() {
         .collect();
     // Deliveries are sent one at a time. The attempt in progress when the server stopped may not
     // have arrived. The later deliveries did not wait for its retry.
-    let late: Vec<u64> = first.windows(2).filter(|pair| pair[0] > pair[1]).map(|pair| pair[1]).collect();
+    let late: Vec<u64> =
+        first.windows(2).filter(|pair| pair[0] > pair[1]).map(|pair| pair[1]).collect();
     assert!(late.len() <= 1, "first tries of {id}: {first:?}");
-    let others = |list: &[u64]| list.iter().filter(|n| !late.contains(n)).copied().collect::<Vec<_>>();
+    let others =
+        |list: &[u64]| list.iter().filter(|n| !late.contains(n)).copied().collect::<Vec<_>>();
     let all: Vec<u64> = (1..=EVENTS as u64).collect();
     assert_eq!((first.len(), others(&first)), (EVENTS, others(&all)), "first tries of {id}");
 }

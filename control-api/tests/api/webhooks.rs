@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::conversations::sample_call;
 use crate::harness::{
-    CALL_STARTED_AT, ReceivedWebhook, TempFolder, TestServer, WebhookReceiver, agent_body, joined_event,
-    wait_for,
+    CALL_STARTED_AT, ReceivedWebhook, TempFolder, TestServer, WebhookReceiver, agent_body,
+    joined_event, wait_for,
 };
 
 const ALL_EVENTS: [&str; 11] = [
@@ -31,7 +31,8 @@ const ALL_EVENTS: [&str; 11] = [
 fn check_signature(webhook: &ReceivedWebhook, secret: &str) {
     let header = |name: &str| webhook.headers[name].to_str().unwrap();
     let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap();
-    let signed = format!("{}.{}.{}", header("webhook-id"), header("webhook-timestamp"), webhook.body);
+    let signed =
+        format!("{}.{}.{}", header("webhook-id"), header("webhook-timestamp"), webhook.body);
     let tag = STANDARD.decode(header("webhook-signature").strip_prefix("v1,").unwrap()).unwrap();
     hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, &key), signed.as_bytes(), &tag)
         .expect("the signature fits");
@@ -48,7 +49,10 @@ async fn a_talk_is_told_in_order_signed_and_worded_as_the_interface_says() {
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(&folder).await;
     let created = server
-        .post("/v1/ext/agent", agent_body(json!({"callback_url": hooks.url, "callback_events": ALL_EVENTS})))
+        .post(
+            "/v1/ext/agent",
+            agent_body(json!({"callback_url": hooks.url, "callback_events": ALL_EVENTS})),
+        )
         .await
         .expect_status(200);
     let (id, _) = server.create_conversation(created["id"].as_str().unwrap()).await;
@@ -113,9 +117,14 @@ async fn a_refused_event_is_tried_again_before_the_next_one() {
     server.engine.record_events(&id, 0, sample_call());
     let received = hooks.wait_for_first(4).await;
     let names: Vec<String> = received.iter().map(ReceivedWebhook::name).collect();
-    assert_eq!(names, ["utterance_committed", "utterance_committed", "utterance_committed", "call_ended"]);
+    assert_eq!(
+        names,
+        ["utterance_committed", "utterance_committed", "utterance_committed", "call_ended"]
+    );
     assert!(
-        received[..3].iter().all(|one| one.id() == received[0].id() && one.body == received[0].body),
+        received[..3]
+            .iter()
+            .all(|one| one.id() == received[0].id() && one.body == received[0].body),
         "the same event, byte for byte"
     );
 }
@@ -139,7 +148,8 @@ async fn a_failing_event_holds_the_next_one_back_for_so_long_only() {
     server.engine.record_events(&id, 0, sample_call());
     // A first attempt that takes longer than `hold` does not block the next event either, so the
     // two may arrive in either order.
-    let mut names: Vec<String> = hooks.wait_for_first(2).await.iter().map(ReceivedWebhook::name).collect();
+    let mut names: Vec<String> =
+        hooks.wait_for_first(2).await.iter().map(ReceivedWebhook::name).collect();
     names.sort_unstable();
     assert_eq!(names, ["call_ended", "utterance_committed"]);
 }
@@ -177,8 +187,10 @@ async fn a_receiver_that_is_gone_is_left_alone_until_the_agent_changes() {
     let (id, _) = server.create_conversation(&agent_id).await;
     let committed = || (1.0, Event::UtteranceCommitted { text: "x".into() });
     server.engine.record_events(&id, 0, [(0.0, joined_event()), committed()]);
-    wait_for("the delivery to be given up", async || (server.webhook_count("dead").await == 1).then_some(()))
-        .await;
+    wait_for("the delivery to be given up", async || {
+        (server.webhook_count("dead").await == 1).then_some(())
+    })
+    .await;
     server.engine.record_events(&id, 2, [committed()]);
     let events = format!("/v1/ext/conversation/{id}/events");
     wait_for("the fact to be kept", async || {
@@ -187,7 +199,10 @@ async fn a_receiver_that_is_gone_is_left_alone_until_the_agent_changes() {
     .await;
     assert_eq!((server.webhook_count("pending").await, hooks.received().len()), (0, 1));
 
-    server.send_json("PUT", &format!("/v1/ext/agent/{agent_id}"), agent_body(body)).await.expect_status(200);
+    server
+        .send_json("PUT", &format!("/v1/ext/agent/{agent_id}"), agent_body(body))
+        .await
+        .expect_status(200);
     server.engine.record_events(&id, 3, [committed()]);
     assert_eq!(hooks.wait_for_first(2).await[1].name(), "utterance_committed");
 }
@@ -202,8 +217,9 @@ async fn what_was_not_delivered_is_delivered_after_a_restart() {
             vec![Duration::ZERO, Duration::from_millis(700), Duration::from_millis(700)];
     })
     .await;
-    let agent =
-        server.create_agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
+    let agent = server
+        .create_agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]}))
+        .await;
     let (id, _) = server.create_conversation(&agent).await;
     server.engine.record_events(&id, 0, sample_call());
     let first = hooks.wait_for_first(1).await;
@@ -211,20 +227,26 @@ async fn what_was_not_delivered_is_delivered_after_a_restart() {
     let server = TestServer::start(&folder).await;
     let received = hooks.wait_for_first(2).await;
     assert_eq!((received[1].id(), &received[1].body), (first[0].id(), &first[0].body));
-    wait_for("the delivery to be kept", async || (server.webhook_count("done").await == 1).then_some(()))
-        .await;
+    wait_for("the delivery to be kept", async || {
+        (server.webhook_count("done").await == 1).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_private_target_is_refused_unless_the_operator_allows_it() {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
-    let server = TestServer::start_with(&folder.0, |config| config.allow_private_targets = Some(false)).await;
-    let agent =
-        server.create_agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]})).await;
+    let server =
+        TestServer::start_with(&folder.0, |config| config.allow_private_targets = Some(false))
+            .await;
+    let agent = server
+        .create_agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended"]}))
+        .await;
     let (id, _) = server.create_conversation(&agent).await;
     server.engine.record_events(&id, 0, sample_call());
-    wait_for("the dead letter", async || (server.webhook_count("dead").await == 1).then_some(())).await;
+    wait_for("the dead letter", async || (server.webhook_count("dead").await == 1).then_some(()))
+        .await;
     assert!(hooks.received().is_empty());
 }
 
@@ -235,7 +257,9 @@ async fn a_dead_letter_is_listed_with_its_tries_and_delivered_again() {
     hooks.respond_with([500, 500, 500]);
     let server = TestServer::start_with(&folder.0, fast_retries).await;
     let agent = server
-        .create_agent(json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]}))
+        .create_agent(
+            json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]}),
+        )
         .await;
     let (id, _) = server.create_conversation(&agent).await;
     server.engine.record_events(&id, 0, sample_call());
@@ -251,8 +275,14 @@ async fn a_dead_letter_is_listed_with_its_tries_and_delivered_again() {
         .map(|t| (t["status"].as_i64().unwrap(), t["attempt"].as_i64().unwrap()))
         .unzip();
     assert_eq!((statuses, numbers), (vec![500; 3], vec![1, 2, 3]));
-    assert_eq!((&dead["state"], &dead["reason"]), (&json!("dead"), &json!("responded with status 500")));
-    assert_eq!((&dead["event"], &dead["conversation_id"]), (&json!("utterance_committed"), &json!(id)));
+    assert_eq!(
+        (&dead["state"], &dead["reason"]),
+        (&json!("dead"), &json!("responded with status 500"))
+    );
+    assert_eq!(
+        (&dead["event"], &dead["conversation_id"]),
+        (&json!("utterance_committed"), &json!(id))
+    );
 
     // The receiver's address was wrong. After its correction, the dead letter is redelivered to the
     // new address.
@@ -268,11 +298,9 @@ async fn a_dead_letter_is_listed_with_its_tries_and_delivered_again() {
         .assert_is(200, json!({"id": dead["id"], "message": "Webhook is delivered again"}));
     let mut received = hooks.wait_for_first(3).await;
     received.extend(right.wait_for_first(1).await);
-    assert!(
-        received
-            .iter()
-            .all(|one| one.id() == received[0].id() && one.body == received[0].body && one.sequence() == 1)
-    );
+    assert!(received.iter().all(|one| one.id() == received[0].id()
+        && one.body == received[0].body
+        && one.sequence() == 1));
     let path = format!("/v1/ext/conversation/{id}/deliveries");
     let log = wait_for("the delivery", async || {
         let log = server.get(&path).await.expect_status(200);
@@ -299,8 +327,10 @@ async fn a_guardrail_that_fires_is_told_once_with_the_speech_that_answers_it() {
     let server = TestServer::start_with(&folder.0, fast_retries).await;
     let guardrail = json!({"name": "No advice", "prompt": "The user asks for advice", "category": "law", "response_message": "I must not.", "callback_url": hooks.url});
     let rule = server.post("/v1/ext/guardrail", guardrail).await.expect_status(201);
-    let silent =
-        server.post("/v1/ext/guardrail", json!({"name": "Hate", "prompt": "Hate"})).await.expect_status(201);
+    let silent = server
+        .post("/v1/ext/guardrail", json!({"name": "Hate", "prompt": "Hate"}))
+        .await
+        .expect_status(201);
     let created = server
         .post("/v1/ext/agent", agent_body(json!({"guardrail": [silent["id"], rule["id"]]})))
         .await
@@ -311,7 +341,10 @@ async fn a_guardrail_that_fires_is_told_once_with_the_speech_that_answers_it() {
     let (rule, tools) = {
         let offers = server.engine.offers.lock().unwrap();
         let call = &offers[0].config;
-        assert_eq!(call.guardrails.iter().map(|g| g.key.as_str()).collect::<Vec<_>>(), ["hate", "no_advice"]);
+        assert_eq!(
+            call.guardrails.iter().map(|g| g.key.as_str()).collect::<Vec<_>>(),
+            ["hate", "no_advice"]
+        );
         (call.guardrails[1].clone(), call.tools.clone())
     };
     assert_eq!(
@@ -349,7 +382,10 @@ async fn a_guardrail_that_fires_is_told_once_with_the_speech_that_answers_it() {
     server.engine.record_events(
         &id,
         4,
-        [(4.0, Event::CallEnded), (4.0, Event::Ended { reason: conversation::event::EndReason::UserLeft })],
+        [
+            (4.0, Event::CallEnded),
+            (4.0, Event::Ended { reason: conversation::event::EndReason::UserLeft }),
+        ],
     );
     server.wait_for_status(&id, "ENDED").await;
     assert_eq!(hooks.received().len(), 1, "one attempt, though it failed");

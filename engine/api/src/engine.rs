@@ -50,7 +50,8 @@ pub trait Engine: Send + Sync + 'static {
     /// there is capacity. Running calls are not affected. May read small files.
     fn capacity_error(&self) -> Option<String>;
 
-    /// Like [`CallEngine::capacity_error`], before a conversation is created. A rejection is counted.
+    /// Like [`CallEngine::capacity_error`], before a conversation is created. A rejection is
+    /// counted.
     fn reject_new_call(&self) -> Option<String> {
         self.capacity_error()
     }

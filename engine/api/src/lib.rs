@@ -1,8 +1,8 @@
 //! The interface between the two planes.
 //!
-//! The control plane holds an [`Engine`] and gives it an [`EventSink`] (the store), the [`Knowledge`]
-//! and the [`ToolServers`] of each agent. The engine implements [`Engine`]. Neither plane knows the
-//! other: both depend on this crate and on the pure `conversation`.
+//! The control plane holds an [`Engine`] and gives it an [`EventSink`] (the store), the
+//! [`Knowledge`] and the [`ToolServers`] of each agent. The engine implements [`Engine`]. Neither
+//! plane knows the other: both depend on this crate and on the pure `conversation`.
 //!
 //! Futures come from `core`, so this crate does not choose a runtime.
 
@@ -17,7 +17,8 @@ use core::future::Future;
 use core::pin::Pin;
 
 pub use call_config::{
-    AvatarChoice, CallConfig, Guardrail, LlmChoice, PoseSetFile, Pronunciation, SttChoice, TtsChoice,
+    AvatarChoice, CallConfig, Guardrail, LlmChoice, PoseSetFile, Pronunciation, SttChoice,
+    TtsChoice,
 };
 pub use engine::{AcceptedOffer, Caller, CommandError, Engine, Offer, OfferError};
 pub use event_sink::EventSink;

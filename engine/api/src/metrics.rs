@@ -107,7 +107,10 @@ impl MetricFamily {
         label_value: impl std::fmt::Display,
         value: impl Into<MetricValue>,
     ) -> Self {
-        self.points.push(MetricPoint { labels: vec![(label, label_value.to_string())], value: value.into() });
+        self.points.push(MetricPoint {
+            labels: vec![(label, label_value.to_string())],
+            value: value.into(),
+        });
         self
     }
 

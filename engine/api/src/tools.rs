@@ -79,10 +79,10 @@ pub trait ToolServers: Send + Sync + 'static {
     /// Lists the tools of all servers in parallel. Each server has a session that lasts as long as
     /// one of its tools is in use.
     ///
-    /// Calls `on_result` for each server as soon as it answers: with its tools, or with a sentence for
-    /// the record that says why there are none. Completes within 10 s; if dropped earlier, it
-    /// closes the sessions that it opened. If a session closes later, `on_result` gets such a sentence
-    /// and the tools of that server are no longer open.
+    /// Calls `on_result` for each server as soon as it answers: with its tools, or with a sentence
+    /// for the record that says why there are none. Completes within 10 s; if dropped earlier, it
+    /// closes the sessions that it opened. If a session closes later, `on_result` gets such a
+    /// sentence and the tools of that server are no longer open.
     fn list_tools(
         &self,
         on_result: Box<dyn Fn(Result<Vec<Tool>, String>) + Send + Sync>,

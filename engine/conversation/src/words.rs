@@ -3,7 +3,10 @@
 /// The text in lower case without punctuation, with single spaces between words.
 pub(crate) fn normalize_text(text: &str) -> String {
     let words = text.split_whitespace().map(|word| {
-        word.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect::<String>()
+        word.chars()
+            .filter(|c| c.is_alphanumeric())
+            .flat_map(char::to_lowercase)
+            .collect::<String>()
     });
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }

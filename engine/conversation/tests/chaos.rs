@@ -6,8 +6,8 @@ use core::time::Duration;
 use conversation::conversation::Conversation;
 use conversation::event::{EndReason, Event, Stage};
 use conversation::input::{
-    Command, CommandId, Epoch, GenerationId, Input, LlmEvent, PlayoutEvent, SegmentId, SpeechSegmentId,
-    ToolCallId, TtsEvent,
+    Command, CommandId, Epoch, GenerationId, Input, LlmEvent, PlayoutEvent, SegmentId,
+    SpeechSegmentId, ToolCallId, TtsEvent,
 };
 use conversation::output::Output;
 use conversation::settings::{Settings, SpokenMessage};
@@ -62,7 +62,8 @@ impl Random {
     }
 
     fn random_input(&mut self, now: u64) -> Input {
-        let generation = GenerationId { epoch: Epoch(self.random_id()), index: self.below(3) as u32 };
+        let generation =
+            GenerationId { epoch: Epoch(self.random_id()), index: self.below(3) as u32 };
         let segment = SegmentId(self.random_id());
         match self.below(16) {
             0 if self.one_in(2) => Input::FinalTranscriptPending,
@@ -141,11 +142,17 @@ impl Random {
                         add_to_context: self.one_in(2),
                     },
                     13..=18 => Command::Respond { text: self.random_text() },
-                    19 | 20 => Command::Context { text: self.random_text(), overwrite: self.one_in(2) },
-                    21 => Command::VisitorContext { text: self.random_text(), overwrite: self.one_in(2) },
-                    22 if self.one_in(3) => {
-                        Command::Stop { reason: EndReason::EndedByApi, exit_message: self.one_in(2) }
+                    19 | 20 => {
+                        Command::Context { text: self.random_text(), overwrite: self.one_in(2) }
                     }
+                    21 => Command::VisitorContext {
+                        text: self.random_text(),
+                        overwrite: self.one_in(2),
+                    },
+                    22 if self.one_in(3) => Command::Stop {
+                        reason: EndReason::EndedByApi,
+                        exit_message: self.one_in(2),
+                    },
                     23 if self.one_in(6) => Command::End,
                     _ => Command::Interrupt,
                 };
@@ -166,7 +173,8 @@ fn random_spec(random: &mut Random) -> Spec {
     settings.false_interruption_timeout = if maybe(3) { None } else { Some(0.5) };
     settings.idle_timeout = if maybe(2) { Some(2.0) } else { None };
     settings.idle_end_after = if maybe(2) { None } else { Some(5) };
-    settings.idle_messages = if maybe(2) { vec![SpokenMessage::new("Still there?")] } else { Vec::new() };
+    settings.idle_messages =
+        if maybe(2) { vec![SpokenMessage::new("Still there?")] } else { Vec::new() };
     settings.greeting =
         if maybe(2) { Some(SpokenMessage::new("Hello, I am Ann. How are you?")) } else { None };
     settings.max_call_duration = if maybe(2) { Some(40.0) } else { None };

@@ -39,7 +39,9 @@ fn the_fold_of_the_facts_says_what_the_machine_says() {
             continue;
         }
         let name = path.display();
-        let Ok((printed, trace)) = simulate_traced(&std::fs::read(&path).unwrap()) else { continue };
+        let Ok((printed, trace)) = simulate_traced(&std::fs::read(&path).unwrap()) else {
+            continue;
+        };
         let events = trace_events(&trace);
         let view = fold_events(&events);
         let summary: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
@@ -52,7 +54,9 @@ fn the_fold_of_the_facts_says_what_the_machine_says() {
                 Some((tool, arguments)) => {
                     json!({"role": "tool", "name": tool, "arguments": arguments, "text": item.text})
                 }
-                None => json!({"role": item.role, "text": item.text, "interrupted": item.interrupted}),
+                None => {
+                    json!({"role": item.role, "text": item.text, "interrupted": item.interrupted})
+                }
             })
             .collect();
         assert_eq!(Value::from(folded), summary["history"], "{name}");
@@ -62,15 +66,22 @@ fn the_fold_of_the_facts_says_what_the_machine_says() {
             Event::AgentStoppedSpeaking { text, .. } if !text.is_empty() => Some(text.as_str()),
             _ => None,
         });
-        let spoken =
-            view.items.iter().filter(|item| item.role == Role::Assistant).map(|item| item.text.as_str());
+        let spoken = view
+            .items
+            .iter()
+            .filter(|item| item.role == Role::Assistant)
+            .map(|item| item.text.as_str());
         assert!(stopped.eq(spoken), "{name}");
 
         // Turns with an event. A turn whose reply is pending is in the summary only.
         let turns = summary["turns"].as_array().unwrap();
         for turn in &view.turns {
             let round = |value: Option<f64>| json!(value.map(conversation::view::round_to_millis));
-            assert_eq!(round(turn.voice_to_voice), turns[turn.turn as usize]["voice_to_voice"], "{name}");
+            assert_eq!(
+                round(turn.voice_to_voice),
+                turns[turn.turn as usize]["voice_to_voice"],
+                "{name}"
+            );
             assert_eq!(round(turn.endpointing), turns[turn.turn as usize]["endpointing"], "{name}");
         }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use conversation::conversation::Conversation;
 use conversation::event::{EndReason, Event, HistoryItem, Role, Stage};
 use conversation::input::{
-    Command, CommandId, GenerationId, Input, LlmEvent, MAX_VISITOR_CONTEXT_BYTES, PlayoutEvent, SegmentId,
-    SpeechSegmentId, TtsEvent,
+    Command, CommandId, GenerationId, Input, LlmEvent, MAX_VISITOR_CONTEXT_BYTES, PlayoutEvent,
+    SegmentId, SpeechSegmentId, TtsEvent,
 };
 use conversation::output::{CommandOutcome, LlmRequest, Output, Rejection, TtsRequest};
 use conversation::settings::{Settings, SpokenMessage};
@@ -32,7 +32,8 @@ impl Harness {
         };
         let mut spec = settings.to_spec().unwrap();
         change(&mut spec);
-        let mut call = Self { conversation: Conversation::new(spec), now: 0.0, outputs: Vec::new() };
+        let mut call =
+            Self { conversation: Conversation::new(spec), now: 0.0, outputs: Vec::new() };
         call.send_input(0.0, Input::Start);
         call
     }
@@ -48,7 +49,11 @@ impl Harness {
     fn final_transcript(&mut self, at: f64, text: &str) -> &mut Self {
         self.send_input(
             at,
-            Input::Transcript { text: text.into(), is_final: true, trailing_interim: String::new() },
+            Input::Transcript {
+                text: text.into(),
+                is_final: true,
+                trailing_interim: String::new(),
+            },
         )
     }
 
@@ -113,15 +118,19 @@ impl Harness {
     }
 
     fn events(&self) -> impl Iterator<Item = &Event> {
-        self.outputs
-            .iter()
-            .filter_map(|o| if let Output::Emit(envelope) = o { Some(&envelope.event) } else { None })
+        self.outputs.iter().filter_map(|o| {
+            if let Output::Emit(envelope) = o { Some(&envelope.event) } else { None }
+        })
     }
 
     fn history(&self) -> Vec<(Role, &str)> {
         self.events()
             .filter_map(|e| {
-                if let Event::History(item) = e { Some((item.role, item.text.as_str())) } else { None }
+                if let Event::History(item) = e {
+                    Some((item.role, item.text.as_str()))
+                } else {
+                    None
+                }
             })
             .collect()
     }
@@ -129,7 +138,11 @@ impl Harness {
     fn heard_texts(&self) -> Vec<&str> {
         self.events()
             .filter_map(|e| {
-                if let Event::AgentStoppedSpeaking { text, .. } = e { Some(text.as_str()) } else { None }
+                if let Event::AgentStoppedSpeaking { text, .. } = e {
+                    Some(text.as_str())
+                } else {
+                    None
+                }
             })
             .collect()
     }
@@ -138,7 +151,9 @@ impl Harness {
     fn explanations(&self) -> Vec<&str> {
         self.outputs
             .iter()
-            .filter_map(|o| if let Output::Explain(found) = o { Some(found.why.as_str()) } else { None })
+            .filter_map(|o| {
+                if let Output::Explain(found) = o { Some(found.why.as_str()) } else { None }
+            })
             .collect()
     }
 
@@ -252,7 +267,8 @@ fn a_model_that_fails_before_its_first_word_is_replaced_once() {
     call.llm_event(6.6, LlmEvent::Failed("broken too".into()));
     assert_eq!(call.llm_requests().len(), 2);
     assert_eq!(call.tts_texts()[0], "I'm sorry, something went wrong.");
-    let errors = call.events().filter(|e| matches!(e, Event::Error { stage: Stage::Llm, .. })).count();
+    let errors =
+        call.events().filter(|e| matches!(e, Event::Error { stage: Stage::Llm, .. })).count();
     assert_eq!(errors, 2);
 }
 
@@ -266,7 +282,10 @@ fn an_empty_answer_is_a_failure() {
 #[test]
 fn a_failing_voice_is_replaced_once_for_the_same_words() {
     let mut call = Harness::new(|spec| spec.fallback_tts = true);
-    call.final_transcript(1.0, "Hello").send_input(1.4, Input::Tick).llm_text(1.6, "Hi there.").llm_end(1.6);
+    call.final_transcript(1.0, "Hello")
+        .send_input(1.4, Input::Tick)
+        .llm_text(1.6, "Hi there.")
+        .llm_end(1.6);
     call.tts_event(1.7, 0, TtsEvent::Failed("no voice".into()));
     assert_eq!(call.tts_texts(), ["Hi there.", "Hi there."]);
     assert!(call.tts_requests()[1].use_fallback);
@@ -286,7 +305,10 @@ fn a_guardrail_cuts_the_answer_and_says_its_own_words() {
         .llm_text(1.6, "Well, let me see now.")
         .llm_end(1.7);
     call.tts_end(1.8, 0, 2.0).playout_event(1.8, 0, PlayoutEvent::Started);
-    call.send_input(2.9, Input::GuardrailTriggered { response: "I cannot talk about that.".into() });
+    call.send_input(
+        2.9,
+        Input::GuardrailTriggered { response: "I cannot talk about that.".into() },
+    );
     assert_eq!(call.heard_texts(), ["Well, let"]);
     call.tts_end(3.0, 1, 2.0).playout_event(3.0, 1, PlayoutEvent::Started);
     assert_eq!(
@@ -308,8 +330,11 @@ fn the_model_sees_a_steps_words_before_its_tools_result() {
     let tool = ToolSpec { name: "look".into(), ..ToolSpec::default() };
     let mut call = Harness::new(|spec| spec.tools = vec![tool]);
     call.final_transcript(1.0, "Go").send_input(1.4, Input::Tick).llm_text(1.6, "One moment.");
-    call.llm_event(1.6, LlmEvent::ToolCall { id: "c".into(), name: "look".into(), arguments: json!({}) })
-        .llm_end(1.7);
+    call.llm_event(
+        1.6,
+        LlmEvent::ToolCall { id: "c".into(), name: "look".into(), arguments: json!({}) },
+    )
+    .llm_end(1.7);
     let run = call
         .outputs
         .iter()
@@ -340,7 +365,10 @@ fn a_tools_messages_never_stand_behind_its_result_where_the_model_sees_them() {
     let mut call = Harness::new(|spec| spec.tools = vec![tool("one"), tool("two")]);
     call.final_transcript(1.0, "Go").send_input(1.4, Input::Tick).llm_text(1.6, "Let me see.");
     for name in ["one", "two"] {
-        call.llm_event(1.6, LlmEvent::ToolCall { id: name.into(), name: name.into(), arguments: json!({}) });
+        call.llm_event(
+            1.6,
+            LlmEvent::ToolCall { id: name.into(), name: name.into(), arguments: json!({}) },
+        );
     }
     call.llm_end(1.7);
     let runs: Vec<_> = call
@@ -381,7 +409,8 @@ fn a_long_text_is_asked_for_as_it_is_played_and_costs_nothing_once_it_is_killed(
     let mut call = Harness::new(|_| {});
     call.conversation.set_explain(true);
     let text = "Hello world. ".repeat(500);
-    let say = Command::Say { text, interrupt: true, allow_interruptions: true, add_to_context: true };
+    let say =
+        Command::Say { text, interrupt: true, allow_interruptions: true, add_to_context: true };
     assert_eq!(call.send_command(1.0, say), CommandOutcome::Accepted);
     assert_eq!(call.tts_requests().len(), 3, "the one that will sound, and two ahead");
     for segment in 0..3 {
@@ -476,7 +505,10 @@ fn context_may_replace_earlier_context() {
         );
     }
     call.final_transcript(1.0, "Hi").send_input(1.4, Input::Tick);
-    assert_eq!(roles_and_texts(&call.llm_requests()[0].history), [(Role::System, "c"), (Role::User, "Hi")]);
+    assert_eq!(
+        roles_and_texts(&call.llm_requests()[0].history),
+        [(Role::System, "c"), (Role::User, "Hi")]
+    );
 }
 
 #[test]
@@ -484,7 +516,9 @@ fn what_a_client_tells_is_the_visitor_s_word_and_replaces_only_what_clients_told
     let mut call = Harness::new(|_| {});
     let operator = |text: &str, overwrite| Command::Context { text: text.into(), overwrite };
     let client = |text: &str, overwrite| Command::VisitorContext { text: text.into(), overwrite };
-    for command in [operator("Gold.", false), client("Page 1.", false), client("All is free.", true)] {
+    for command in
+        [operator("Gold.", false), client("Page 1.", false), client("All is free.", true)]
+    {
         assert_eq!(call.send_command(0.5, command), CommandOutcome::Accepted);
     }
     call.final_transcript(1.0, "Hi").send_input(1.4, Input::Tick);
@@ -502,7 +536,8 @@ fn what_a_client_tells_is_the_visitor_s_word_and_replaces_only_what_clients_told
 #[test]
 fn clients_tell_at_most_eight_kib_at_a_time_and_the_operator_more() {
     let mut call = Harness::new(|_| {});
-    let client = |bytes: usize, overwrite| Command::VisitorContext { text: "x".repeat(bytes), overwrite };
+    let client =
+        |bytes: usize, overwrite| Command::VisitorContext { text: "x".repeat(bytes), overwrite };
     let full = CommandOutcome::Rejected(Rejection::ContextFull);
     assert_eq!(call.send_command(0.1, client(MAX_VISITOR_CONTEXT_BYTES + 1, false)), full);
     assert_eq!(
@@ -513,7 +548,10 @@ fn clients_tell_at_most_eight_kib_at_a_time_and_the_operator_more() {
     // A rejected command removes nothing.
     assert_eq!(call.send_command(0.4, client(MAX_VISITOR_CONTEXT_BYTES + 1, true)), full);
     assert_eq!(call.send_command(0.5, client(1, false)), CommandOutcome::Accepted);
-    assert_eq!(call.send_command(0.6, client(MAX_VISITOR_CONTEXT_BYTES, true)), CommandOutcome::Accepted);
+    assert_eq!(
+        call.send_command(0.6, client(MAX_VISITOR_CONTEXT_BYTES, true)),
+        CommandOutcome::Accepted
+    );
     let long = "y".repeat(2 * MAX_VISITOR_CONTEXT_BYTES);
     assert_eq!(
         call.send_command(0.7, Command::Context { text: long.clone(), overwrite: false }),
@@ -541,7 +579,10 @@ fn a_server_that_stops_says_goodbye_first() {
         PlayoutEvent::Finished(Position::from_seconds(1.0)),
     );
     assert!(call.has_output(&Output::End(EndReason::EndedByApi)));
-    assert_eq!(call.send_command(2.3, Command::Interrupt), CommandOutcome::Rejected(Rejection::Ended));
+    assert_eq!(
+        call.send_command(2.3, Command::Interrupt),
+        CommandOutcome::Rejected(Rejection::Ended)
+    );
     assert_eq!(call.send_command(2.3, Command::End), CommandOutcome::NothingToDo);
 }
 
@@ -568,11 +609,18 @@ fn a_turn_model_that_answers_in_time_prolongs_the_wait() {
         .outputs
         .iter()
         .find_map(|o| {
-            if let Output::RequestTurnProbability(speech_segment) = o { Some(*speech_segment) } else { None }
+            if let Output::RequestTurnProbability(speech_segment) = o {
+                Some(*speech_segment)
+            } else {
+                None
+            }
         })
         .unwrap();
     let open_turn = call.conversation.open_turn();
-    assert_eq!((open_turn.onset, open_turn.transcript.as_str()), (Some(Time::from_seconds(1.0)), "I think"));
+    assert_eq!(
+        (open_turn.onset, open_turn.transcript.as_str()),
+        (Some(Time::from_seconds(1.0)), "I think")
+    );
     assert!(call.conversation.awaits_turn_probability());
     call.send_input(2.3, Input::TurnProbability { speech_segment, probability: 0.2 });
     assert!(!call.conversation.awaits_turn_probability());
@@ -585,7 +633,11 @@ fn a_turn_model_that_answers_in_time_prolongs_the_wait() {
 fn an_answer_of_the_turn_model_after_its_deadline_changes_nothing() {
     let last_request = |call: &Harness| {
         let speech_segment = |o: &Output| {
-            if let Output::RequestTurnProbability(speech_segment) = o { Some(*speech_segment) } else { None }
+            if let Output::RequestTurnProbability(speech_segment) = o {
+                Some(*speech_segment)
+            } else {
+                None
+            }
         };
         call.outputs.iter().rev().find_map(speech_segment).unwrap()
     };
@@ -616,7 +668,12 @@ fn an_answer_of_the_turn_model_after_its_deadline_changes_nothing() {
         "{:#?}",
         call.explanations()
     );
-    assert_eq!(count("the turn model's result 0.1 arrived too late"), 2, "{:#?}", call.explanations());
+    assert_eq!(
+        count("the turn model's result 0.1 arrived too late"),
+        2,
+        "{:#?}",
+        call.explanations()
+    );
 }
 
 #[test]
@@ -643,7 +700,9 @@ fn a_turns_times_count_from_the_true_end_of_speech() {
     call.send_input(1.75, Input::SpeechStopped { end: Time::from_seconds(1.5) });
     call.final_transcript(1.8, "Hello").send_input(2.5, Input::Tick);
     let times = call.conversation.unreported_turn_times().next().unwrap();
-    let near = |found: Option<f64>, expected: f64| found.is_some_and(|found| (found - expected).abs() < 1e-6);
+    let near = |found: Option<f64>, expected: f64| {
+        found.is_some_and(|found| (found - expected).abs() < 1e-6)
+    };
     assert!(near(times.stt, 0.3) && near(times.endpointing, 0.4), "{times:?}");
 }
 
@@ -677,13 +736,19 @@ fn what_may_sound_and_has_not_begun_is_held_too() {
     assert_eq!(call.play_outputs().len(), 1);
     call.send_input(1.85, Input::SpeechStarted { onset: Time::from_seconds(1.8) });
     call.send_input(2.62, Input::SpeechContinued { until: Time::from_seconds(2.6) });
-    assert!(call.has_output(&Output::Hold), "playout would begin in the middle of the user's words");
+    assert!(
+        call.has_output(&Output::Hold),
+        "playout would begin in the middle of the user's words"
+    );
 }
 
 #[test]
 fn a_warning_message_and_a_greeting_are_cut_into_sentences_for_the_voice() {
     let settings = Settings {
-        greeting: Some(SpokenMessage { delay_seconds: 1.0, ..SpokenMessage::new("Hello. I am Ann.") }),
+        greeting: Some(SpokenMessage {
+            delay_seconds: 1.0,
+            ..SpokenMessage::new("Hello. I am Ann.")
+        }),
         ..Settings::product_defaults()
     };
     let spec = settings.to_spec().unwrap();
@@ -698,9 +763,18 @@ fn a_warning_message_and_a_greeting_are_cut_into_sentences_for_the_voice() {
 fn a_steps_words_stand_behind_the_result_of_an_older_steps_tool() {
     let tool = |name: &str| ToolSpec { name: name.into(), ..ToolSpec::default() };
     let mut call = Harness::new(|spec| spec.tools = vec![tool("slow"), tool("fast")]);
-    let ask = |name: &str| LlmEvent::ToolCall { id: name.into(), name: name.into(), arguments: json!({}) };
-    call.final_transcript(1.0, "Go").send_input(1.4, Input::Tick).llm_event(1.6, ask("slow")).llm_end(1.7);
-    call.final_transcript(2.0, "No, wait").send_input(2.4, Input::Tick).llm_text(2.5, "One moment.");
+    let ask = |name: &str| LlmEvent::ToolCall {
+        id: name.into(),
+        name: name.into(),
+        arguments: json!({}),
+    };
+    call.final_transcript(1.0, "Go")
+        .send_input(1.4, Input::Tick)
+        .llm_event(1.6, ask("slow"))
+        .llm_end(1.7);
+    call.final_transcript(2.0, "No, wait")
+        .send_input(2.4, Input::Tick)
+        .llm_text(2.5, "One moment.");
     call.llm_event(2.6, ask("fast")).llm_end(2.7);
     let runs: Vec<_> = call
         .outputs
@@ -744,8 +818,11 @@ fn an_item_tells_when_its_tool_started_and_when_its_words_began_to_sound() {
     let tool = ToolSpec { name: "look".into(), ..ToolSpec::default() };
     let mut call = Harness::new(|spec| spec.tools = vec![tool]);
     call.final_transcript(1.0, "Go").send_input(1.4, Input::Tick).llm_text(1.6, "One moment.");
-    call.llm_event(1.6, LlmEvent::ToolCall { id: "c".into(), name: "look".into(), arguments: json!({}) })
-        .llm_end(1.7);
+    call.llm_event(
+        1.6,
+        LlmEvent::ToolCall { id: "c".into(), name: "look".into(), arguments: json!({}) },
+    )
+    .llm_end(1.7);
     let run = call
         .outputs
         .iter()
@@ -759,7 +836,9 @@ fn an_item_tells_when_its_tool_started_and_when_its_words_began_to_sound() {
     );
     let began: Vec<_> = call
         .events()
-        .filter_map(|e| if let Event::History(item) = e { Some((item.role, item.started_at)) } else { None })
+        .filter_map(|e| {
+            if let Event::History(item) = e { Some((item.role, item.started_at)) } else { None }
+        })
         .collect();
     let at = |seconds| Some(Time::from_seconds(seconds));
     assert_eq!(began, [(Role::User, None), (Role::Tool, at(1.7)), (Role::Assistant, at(3.0))]);
@@ -792,7 +871,10 @@ fn a_turn_tells_until_when_its_answer_was_heard() {
         call.events().filter_map(reply_heard).collect::<Vec<_>>()
     };
     let mut call = Harness::new(|_| {});
-    call.final_transcript(1.0, "Hello").send_input(1.4, Input::Tick).llm_text(1.5, "One two.").llm_end(1.6);
+    call.final_transcript(1.0, "Hello")
+        .send_input(1.4, Input::Tick)
+        .llm_text(1.5, "One two.")
+        .llm_end(1.6);
     call.tts_end(1.7, 0, 1.0).playout_event(1.7, 0, PlayoutEvent::Started);
     assert!(heard(&call).is_empty(), "it still sounds");
     call.playout_event(2.7, 0, PlayoutEvent::Finished(Position::from_seconds(1.0)));
@@ -836,7 +918,10 @@ fn a_model_that_stops_in_the_middle_is_explained() {
         .llm_text(1.6, "Once upon")
         .send_input(6.7, Input::Tick);
     let why = call.explanations();
-    assert!(why.contains(&"the LLM has failed: no further token for 5s (fixed) since 1.600 s"), "{why:#?}");
+    assert!(
+        why.contains(&"the LLM has failed: no further token for 5s (fixed) since 1.600 s"),
+        "{why:#?}"
+    );
 }
 
 #[test]
@@ -866,7 +951,9 @@ fn a_final_that_is_due_is_waited_for_but_not_for_ever() {
 
 #[test]
 fn words_that_come_late_are_timed_from_the_speech_that_they_are_of() {
-    let near = |found: Option<f64>, expected: f64| found.is_some_and(|found| (found - expected).abs() < 1e-6);
+    let near = |found: Option<f64>, expected: f64| {
+        found.is_some_and(|found| (found - expected).abs() < 1e-6)
+    };
     for due in [false, true] {
         let mut call = Harness::new(|_| {});
         call.send_input(0.55, Input::SpeechStarted { onset: Time::from_seconds(0.5) });

@@ -55,7 +55,10 @@ fn every_scenario_replays_from_its_trace_and_prints_what_simulate_prints() {
             let ended = printed.contains("\"what\":\"ended\"");
             match verdict {
                 Verdict::Identical { inputs, .. } => {
-                    assert!(ended && inputs + 1 == trace.lines().count() as u64, "{file}: {verdict}");
+                    assert!(
+                        ended && inputs + 1 == trace.lines().count() as u64,
+                        "{file}: {verdict}"
+                    );
                 }
                 Verdict::Truncated { line, .. } => {
                     assert!(!ended && line == trace.lines().count() as u64, "{file}: {verdict}");
@@ -95,7 +98,10 @@ fn each_output_that_is_another_is_found_where_it_stands() {
     let lines: Vec<&str> = trace.lines().collect();
     let mut found = 0;
     for (number, line) in lines.iter().enumerate().skip(1) {
-        let out = serde_json::from_str::<Value>(line).unwrap()["out"].as_array().cloned().unwrap_or_default();
+        let out = serde_json::from_str::<Value>(line).unwrap()["out"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
         for (at, output) in out.iter().enumerate() {
             // Change one character of it.
             let text = output.to_string();
@@ -147,9 +153,13 @@ fn an_output_too_many_or_too_few_is_a_difference() {
     assert!(less.contains("output 1 is absent in the live call, and {"), "{less}");
     assert!(!less.contains("version"), "{less}");
     let elsewhere = trace.replacen("\"visavis\":\"0.1.0\"", "\"visavis\":\"0.0.9\"", 1);
-    let elsewhere = elsewhere.replacen("\"what\":\"user.started_speaking\"", "\"what\":\"user.idle\"", 1);
+    let elsewhere =
+        elsewhere.replacen("\"what\":\"user.started_speaking\"", "\"what\":\"user.idle\"", 1);
     let (_, verdict) = replay(elsewhere.as_bytes(), false).unwrap();
-    assert!(verdict.to_string().contains("(the call ran on version 0.0.9, this is 0.1.0)"), "{verdict}");
+    assert!(
+        verdict.to_string().contains("(the call ran on version 0.0.9, this is 0.1.0)"),
+        "{verdict}"
+    );
 }
 
 #[test]
@@ -196,7 +206,11 @@ fn every_input_reads_back_as_it_was_written() {
     let mut inputs: Vec<Input> = numbers
         .iter()
         .flat_map(|n| {
-            [Ok(json!(n)), Ok(json!({"deep": [n, null, {"": u64::MAX}]})), Err(format!("{n} \u{0}\n"))]
+            [
+                Ok(json!(n)),
+                Ok(json!({"deep": [n, null, {"": u64::MAX}]})),
+                Err(format!("{n} \u{0}\n")),
+            ]
         })
         .map(|result| Input::ToolResult { call: ToolCallId(u32::MAX), result })
         .collect();
@@ -304,7 +318,11 @@ fn a_malformed_trace_is_refused_by_line_field_and_reason() {
     ];
     for (line, expected) in lines {
         for more in ["\n", "\n{\"at\":1,\"input\":\"Tick\"}\n"] {
-            assert_eq!(refused(&format!("{header}{line}{more}")), format!("line 2: {expected}"), "{line}");
+            assert_eq!(
+                refused(&format!("{header}{line}{more}")),
+                format!("line 2: {expected}"),
+                "{line}"
+            );
         }
     }
     assert!(
@@ -316,10 +334,12 @@ fn a_malformed_trace_is_refused_by_line_field_and_reason() {
     let nan = header.replacen("\"preemptive_tts\":false", "\"preemptive_tts\":NaN", 1);
     let sentence = refused(&nan);
     assert!(
-        sentence.starts_with("line 1: spec.preemptive_tts: is not valid JSON: expected value (column "),
+        sentence
+            .starts_with("line 1: spec.preemptive_tts: is not valid JSON: expected value (column "),
         "{sentence}"
     );
-    let back = format!("{header}{{\"at\":5,\"input\":\"Tick\"}}\n{{\"at\":4,\"input\":\"Tick\"}}\n");
+    let back =
+        format!("{header}{{\"at\":5,\"input\":\"Tick\"}}\n{{\"at\":4,\"input\":\"Tick\"}}\n");
     assert_eq!(refused(&back), "line 3: at: is 4 µs, which is earlier than the previous line");
     let mut bytes = header.clone().into_bytes();
     bytes.extend(b"{\"at\":1,\"input\":\"\xff\"}\n");
@@ -332,7 +352,8 @@ fn a_malformed_trace_is_refused_by_line_field_and_reason() {
 fn settings_that_no_agent_can_have_are_refused() {
     let refused = |path: &[&str], value: Value| {
         let mut header: Value =
-            serde_json::from_str(&trace::header_line(ConversationId(0), 0, &product_spec())).unwrap();
+            serde_json::from_str(&trace::header_line(ConversationId(0), 0, &product_spec()))
+                .unwrap();
         let place = path.iter().fold(&mut header["spec"], |place, key| &mut place[*key]);
         *place = value;
         replay(format!("{header}\n").as_bytes(), false).unwrap_err().to_string()
@@ -355,7 +376,11 @@ fn settings_that_no_agent_can_have_are_refused() {
         (&["turn_threshold"], json!(null), "turn_threshold: invalid type: null, expected f32"),
         (&["idle_timeout"], seconds(0), "idle_timeout: must not be 0"),
         (&["speed"], json!(1), "speed: is unknown"),
-        (&["phrasing"], json!("Loud"), "phrasing: unknown variant `Loud`, expected `Stream` or `Flushed`"),
+        (
+            &["phrasing"],
+            json!("Loud"),
+            "phrasing: unknown variant `Loud`, expected `Stream` or `Flushed`",
+        ),
     ];
     for (path, value, expected) in cases {
         assert_eq!(refused(path, value), format!("line 1: spec.{expected}"));
@@ -417,7 +442,8 @@ fn a_trace_that_was_bent_at_random_ends_with_one_sentence() {
         .collect();
     let mut ends = [0; 5];
     for round in 0..4_000 {
-        let mut lines: Vec<String> = traces[random.below(traces.len())].lines().map(str::to_owned).collect();
+        let mut lines: Vec<String> =
+            traces[random.below(traces.len())].lines().map(str::to_owned).collect();
         for _ in 0..=random.below(3) {
             let (one, other) = (random.below(lines.len()), random.below(lines.len()));
             match random.below(6) {

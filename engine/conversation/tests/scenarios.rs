@@ -41,9 +41,13 @@ fn each_scenario_prints_what_its_neighbour_says() {
                 "{}: {}",
                 file.file_name().unwrap().display(),
                 match lines {
-                    Some((printed, expected)) => format!("printed\n  {printed}\nexpected\n  {expected}"),
-                    None =>
-                        format!("{} lines, expected {}", printed.lines().count(), expected.lines().count()),
+                    Some((printed, expected)) =>
+                        format!("printed\n  {printed}\nexpected\n  {expected}"),
+                    None => format!(
+                        "{} lines, expected {}",
+                        printed.lines().count(),
+                        expected.lines().count()
+                    ),
                 }
             ));
         }
@@ -57,9 +61,14 @@ fn each_scenario_says_what_a_person_would_experience() {
     assert!(files.len() >= 60, "{} scenarios", files.len());
     let mut names = BTreeSet::new();
     for file in &files {
-        let json: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+        let json: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
         let name = json["name"].as_str().unwrap_or_default();
-        assert!(name.ends_with('.') && name.split_whitespace().count() >= 5, "{}: {name:?}", file.display());
+        assert!(
+            name.ends_with('.') && name.split_whitespace().count() >= 5,
+            "{}: {name:?}",
+            file.display()
+        );
         assert!(names.insert(name.to_owned()), "{name:?} stands in two files");
     }
 }
@@ -68,9 +77,13 @@ fn each_scenario_says_what_a_person_would_experience() {
 fn explanations_change_nothing_but_add_lines() {
     for file in scenario_files("json") {
         let json = std::fs::read(&file).unwrap();
-        let (Ok(plain), Ok(explained)) = (simulate(&json, false), simulate(&json, true)) else { continue };
-        let without: String =
-            explained.split_inclusive('\n').filter(|line| !line.contains("\"what\":\"explain\"")).collect();
+        let (Ok(plain), Ok(explained)) = (simulate(&json, false), simulate(&json, true)) else {
+            continue;
+        };
+        let without: String = explained
+            .split_inclusive('\n')
+            .filter(|line| !line.contains("\"what\":\"explain\""))
+            .collect();
         assert_eq!(without, plain, "{}", file.display());
     }
 }
@@ -140,7 +153,8 @@ fn an_explanation_names_rule_deadline_and_setting() {
         ),
     ] {
         let lines = why(p, noise());
-        let committed: Vec<&String> = lines.iter().filter(|why| why.contains("committed: ")).collect();
+        let committed: Vec<&String> =
+            lines.iter().filter(|why| why.contains("committed: ")).collect();
         assert_eq!(committed, [expected], "{lines:#?}");
         for expected in [
             "6.06 ducked: the user has spoken since 6.000 s, at least 60ms",
@@ -151,13 +165,17 @@ fn an_explanation_names_rule_deadline_and_setting() {
         }
     }
     let lines = why(json!(null), json!({"from": 6, "to": 6.2, "text": "Stop!"}));
-    for expected in ["6.4 held: the user's words are final", "6.4 cancelled: the user's words are final"] {
+    for expected in
+        ["6.4 held: the user's words are final", "6.4 cancelled: the user's words are final"]
+    {
         assert!(lines.iter().any(|why| why == expected), "{expected}: {lines:#?}");
     }
     // A transcript that never comes.
     let lines = why(json!(null), json!({"from": 6, "to": 7}));
     assert!(
-        lines.iter().any(|why| why == "9.5 transcript_timeout 2s: no transcript arrived, the turn is over"),
+        lines
+            .iter()
+            .any(|why| why == "9.5 transcript_timeout 2s: no transcript arrived, the turn is over"),
         "{lines:#?}"
     );
 }
@@ -259,15 +277,22 @@ fn a_call_goes_as_its_presets_and_delays_say() {
         let agent = agent(None, word);
         let short = |text: &str| json!({"from": 10, "to": 10.2, "text": text});
         let cut = |over| when(&lines(&agent, 0.9, over), "agent.interrupted");
-        assert_eq!((cut(noise()), cut(short("Yes.")), cut(short("Stop!"))), (held, yes, stop), "{word:?}");
+        assert_eq!(
+            (cut(noise()), cut(short("Yes.")), cut(short("Stop!"))),
+            (held, yes, stop),
+            "{word:?}"
+        );
         let two = json!({"from": 10, "to": 12, "text": "Please stop!", "stt_delay": 0});
         assert_eq!(cut(two), held.or(Some(12.0)), "{word:?}");
     }
     // The agent's own delays override the preset; the delays of the STT override both.
     let turn = json!({"min_endpointing_delay": 1.0, "max_endpointing_delay": 2.5});
     let own = AgentTurnConfig { turn: Some(&turn), ..agent(Some("deliberate"), None) };
-    let stated =
-        AgentTurnConfig { min_endpointing_delay: Some(0.6), max_endpointing_delay: Some(1.2), ..own.clone() };
+    let stated = AgentTurnConfig {
+        min_endpointing_delay: Some(0.6),
+        max_endpointing_delay: Some(1.2),
+        ..own.clone()
+    };
     for (agent, sure, unsure) in [(own, 2.5, 4.0), (stated, 2.1, 2.7)] {
         assert_eq!(when(&lines(&agent, 0.9, noise()), "utterance_committed"), Some(sure));
         assert_eq!(when(&lines(&agent, 0.1, noise()), "utterance_committed"), Some(unsure));
@@ -288,7 +313,10 @@ fn a_malformed_file_is_refused_by_the_name_of_its_field() {
             "settings.min_endpointing_delay: must not be greater than max_endpointing_delay",
         ),
         (r#"{"until": 1, "settings": {"speed": 7}}"#, "settings.speed: is unknown"),
-        (r#"{"until": 1, "settings": {"greeting": {"audio": 1}}}"#, "settings.greeting.say: is missing"),
+        (
+            r#"{"until": 1, "settings": {"greeting": {"audio": 1}}}"#,
+            "settings.greeting.say: is missing",
+        ),
         (
             r#"{"until": 1, "settings": {"exit_message": {"say": "x", "wait": 1}}}"#,
             "settings.exit_message.wait: is unknown",
@@ -306,7 +334,10 @@ fn a_malformed_file_is_refused_by_the_name_of_its_field() {
         (r#"{"until": 1, "user": [{"from": 2, "to": 1}]}"#, "user[0].to: must not be before from"),
         (r#"{"until": 1, "user": {"from": 2}}"#, "user: must be a list"),
         (r#"{"until": 1, "replies": [{"say": "x"}]}"#, "replies[0].to: is missing"),
-        (r#"{"until": 1, "replies": [{"to": "*", "fail": "stt"}]}"#, "replies[0].fail: must be llm or tts"),
+        (
+            r#"{"until": 1, "replies": [{"to": "*", "fail": "stt"}]}"#,
+            "replies[0].fail: must be llm or tts",
+        ),
         (
             r#"{"until": 1, "replies": [{"to": "*", "parts": [{"fail": "llm"}]}]}"#,
             "replies[0].parts[0].fail: must be tts",
@@ -329,8 +360,14 @@ fn a_malformed_file_is_refused_by_the_name_of_its_field() {
             r#"{"until": 1, "actions": [{"at": 1, "do": "shout"}]}"#,
             "actions[0].do: must be interrupt, respond, say, context, end or leave",
         ),
-        (r#"{"until": 1, "actions": [{"at": 1, "do": "say", "text": "x"}]}"#, "actions[0].audio: is missing"),
-        (r#"{"until": 1, "actions": [{"at": 1, "do": "end", "text": "x"}]}"#, "actions[0].text: is unknown"),
+        (
+            r#"{"until": 1, "actions": [{"at": 1, "do": "say", "text": "x"}]}"#,
+            "actions[0].audio: is missing",
+        ),
+        (
+            r#"{"until": 1, "actions": [{"at": 1, "do": "end", "text": "x"}]}"#,
+            "actions[0].text: is unknown",
+        ),
         ("[]", "file: must be an object"),
         // One of two values would be lost.
         (r#"{"until": 1, "until": 2}"#, "until: is duplicated in line 1"),

@@ -19,8 +19,8 @@ impl SimulationOutput {
     #[track_caller]
     fn assert_times(&self, what: &str, expected: &[f64]) -> &Self {
         let times: Vec<f64> = self.lines_of(what).map(|line| line["t"].as_f64().unwrap()).collect();
-        let near =
-            times.len() == expected.len() && times.iter().zip(expected).all(|(a, b)| (a - b).abs() <= 0.02);
+        let near = times.len() == expected.len()
+            && times.iter().zip(expected).all(|(a, b)| (a - b).abs() <= 0.02);
         assert!(near, "{what}: {times:?}, expected {expected:?}\n{}", self.text());
         self
     }
@@ -34,7 +34,11 @@ impl SimulationOutput {
     fn assert_field(&self, what: &str, n: usize, field: &str, value: Value) -> &Self {
         let found = &self.lines_of(what).nth(n).unwrap_or(&Value::Null)[field];
         let near = found.as_f64().zip(value.as_f64()).is_some_and(|(a, b)| (a - b).abs() <= 0.02);
-        assert!(near || *found == value, "{what}[{n}].{field}: {found}, expected {value}\n{}", self.text());
+        assert!(
+            near || *found == value,
+            "{what}[{n}].{field}: {found}, expected {value}\n{}",
+            self.text()
+        );
         self
     }
 
@@ -113,7 +117,9 @@ fn a_slow_model_delays_the_answer() {
         json!({"user": [{"from": 0.5, "to": 2.5, "text": "Hello, how are you?"}],
             "replies": [{"to": "hello how are you", "say": "I am fine.", "audio": 1.0, "llm_duration": 2.0}]}),
     );
-    lines.assert_times("agent.started_speaking", &[4.9]).assert_times("agent.stopped_speaking", &[5.91]);
+    lines
+        .assert_times("agent.started_speaking", &[4.9])
+        .assert_times("agent.stopped_speaking", &[5.91]);
 }
 
 #[test]
@@ -142,7 +148,12 @@ fn stop_holds_and_then_kills_the_story() {
         json!({}),
         json!({"user": story_user(json!([{"from": 5.0, "to": 6.0, "text": "Stop!"}])), "replies": story_replies(10.0)}),
     );
-    lines.assert_times("playout.held", &[5.55]).assert_field("playout.held", 0, "position", json!(2.35));
+    lines.assert_times("playout.held", &[5.55]).assert_field(
+        "playout.held",
+        0,
+        "position",
+        json!(2.35),
+    );
     lines
         .assert_times("playout.ducked", &[5.06])
         .assert_times("agent.interrupted", &[5.55])
@@ -150,7 +161,11 @@ fn stop_holds_and_then_kills_the_story() {
     lines
         .assert_field("playout.finished", 0, "heard", json!("Here is"))
         .assert_times("utterance_committed", &[3.0, 6.5]);
-    lines.assert_history(&[("user", "Tell me a story."), ("assistant", "Here is"), ("user", "Stop!")]);
+    lines.assert_history(&[
+        ("user", "Tell me a story."),
+        ("assistant", "Here is"),
+        ("user", "Stop!"),
+    ]);
 }
 
 #[test]
@@ -174,12 +189,10 @@ fn a_cough_is_held_and_resumed_at_its_sample() {
         json!({}),
         json!({"user": story_user(json!([{"from": 5.0, "to": 6.0}])), "replies": story_replies(6.0)}),
     );
-    lines.assert_times("playout.held", &[5.55]).assert_times("playout.resumed", &[8.5]).assert_field(
-        "playout.resumed",
-        0,
-        "position",
-        json!(2.35),
-    );
+    lines
+        .assert_times("playout.held", &[5.55])
+        .assert_times("playout.resumed", &[8.5])
+        .assert_field("playout.resumed", 0, "position", json!(2.35));
     lines.assert_times("agent.stopped_speaking", &[12.16]).assert_field(
         "agent.stopped_speaking",
         0,

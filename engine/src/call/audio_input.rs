@@ -32,8 +32,9 @@ impl Call {
             self.audio_input.push_audio(&self.pcm, Time::from_micros(end.as_micros() as u64));
             self.pcm.clear();
         }
-        let silent =
-            connection.last_voice_at.is_none_or(|at| now.saturating_duration_since(at) >= VOICE_GAP_TIMEOUT);
+        let silent = connection
+            .last_voice_at
+            .is_none_or(|at| now.saturating_duration_since(at) >= VOICE_GAP_TIMEOUT);
         if silent && self.audio_input.is_user_speaking() {
             let change = self.audio_input.on_audio_gap();
             self.on_vad_event(now, change);
@@ -58,9 +59,11 @@ impl Call {
     /// Whether the client's channel has been open long enough that an audio packet should have
     /// arrived.
     fn is_voice_overdue(&self, now: Instant) -> bool {
-        let connection = self.connections.iter().find(|c| Some(c.number) == self.current_connection);
+        let connection =
+            self.connections.iter().find(|c| Some(c.number) == self.current_connection);
         connection.is_some_and(|c| {
-            c.channel_opened_at.is_some_and(|at| now.saturating_duration_since(at) >= VOICE_GAP_TIMEOUT)
+            c.channel_opened_at
+                .is_some_and(|at| now.saturating_duration_since(at) >= VOICE_GAP_TIMEOUT)
         })
     }
 

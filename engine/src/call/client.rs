@@ -44,7 +44,9 @@ pub(super) fn rtvi_session(call: &CallConfig) -> RtviSession {
 impl Call {
     /// Handles a text message from a client.
     pub(super) fn handle_client_text(&mut self, now: Instant, number: u32, text: &str) {
-        let Some(connection) = self.connections.iter_mut().find(|c| c.number == number) else { return };
+        let Some(connection) = self.connections.iter_mut().find(|c| c.number == number) else {
+            return;
+        };
         let message = match connection.message_reader.read(now, text) {
             Ok(Some(message)) => message,
             Ok(None) => return,
@@ -52,8 +54,9 @@ impl Call {
         };
         match message {
             ClientMessage::Ready { id } => {
-                let answer =
-                    self.rtvi_session.bot_ready(&id, connection.has_video() && self.avatar.is_some());
+                let answer = self
+                    .rtvi_session
+                    .bot_ready(&id, connection.has_video() && self.avatar.is_some());
                 connection.send_text(now, answer);
             }
             // Only the connection that carries the call may send commands: not one that was
@@ -61,15 +64,24 @@ impl Call {
             _ if self.current_connection != Some(number) => {}
             ClientMessage::Commands { id, commands, .. }
                 if commands.iter().any(|command| matches!(command, Command::Respond { .. }))
-                    && self.question_bucket.as_mut().is_some_and(|questions| !questions.try_take(now)) =>
+                    && self
+                        .question_bucket
+                        .as_mut()
+                        .is_some_and(|questions| !questions.try_take(now)) =>
             {
-                connection.send_text(now, client_messages::error_response(&id, "too many questions"));
+                connection
+                    .send_text(now, client_messages::error_response(&id, "too many questions"));
             }
             ClientMessage::Commands { id, commands, .. }
-                if commands.iter().any(|command| matches!(command, Command::VisitorContext { .. }))
+                if commands
+                    .iter()
+                    .any(|command| matches!(command, Command::VisitorContext { .. }))
                     && !self.context_bucket.try_take(now) =>
             {
-                connection.send_text(now, client_messages::error_response(&id, "too many context messages"));
+                connection.send_text(
+                    now,
+                    client_messages::error_response(&id, "too many context messages"),
+                );
             }
             ClientMessage::Commands { id, kind, commands } => {
                 self.queue_next_command(ClientRequest {
@@ -83,11 +95,14 @@ impl Call {
             ClientMessage::ToolResult { id, tool_call_id: call, result } => {
                 let position = self.client_tools.iter().position(|t| t.id == call);
                 match position.map(|at| self.client_tools.swap_remove(at)) {
-                    Some(position) => {
-                        self.handle_input(now, Input::ToolResult { call: position.call, result: Ok(result) })
-                    }
-                    None => connection
-                        .send_text(now, client_messages::error_response(&id, "The tool call is not pending")),
+                    Some(position) => self.handle_input(
+                        now,
+                        Input::ToolResult { call: position.call, result: Ok(result) },
+                    ),
+                    None => connection.send_text(
+                        now,
+                        client_messages::error_response(&id, "The tool call is not pending"),
+                    ),
                 }
             }
         }
@@ -107,7 +122,12 @@ impl Call {
         }
     }
 
-    pub(super) fn reply_to_client(&mut self, now: Instant, origin: ClientRequest, answer: CommandOutcome) {
+    pub(super) fn reply_to_client(
+        &mut self,
+        now: Instant,
+        origin: ClientRequest,
+        answer: CommandOutcome,
+    ) {
         // Text typed over speech that cannot be interrupted still makes a turn, as spoken words do.
         // So only the rejection of the last command counts.
         if let CommandOutcome::Rejected(why) = answer
@@ -140,7 +160,8 @@ impl Call {
 
     /// Sends an event to the client.
     pub(super) fn send_event_to_client(&mut self, now: Instant, event: &EventEnvelope) {
-        let mut connection = self.connections.iter_mut().find(|c| Some(c.number) == self.current_connection);
+        let mut connection =
+            self.connections.iter_mut().find(|c| Some(c.number) == self.current_connection);
         self.rtvi_session.on_event(event, |text| {
             if let Some(connection) = &mut connection {
                 connection.send_text(now, text);

@@ -16,7 +16,8 @@ impl Call {
     /// oldest pending one, else the oldest that is closing.
     pub(crate) fn drop_oldest_connection(&mut self) {
         let others = self.connections.iter().filter(|c| Some(c.number) != self.current_connection);
-        let Some(oldest) = others.min_by_key(|c| (c.connected_at.is_some(), c.number)).map(|c| c.number)
+        let Some(oldest) =
+            others.min_by_key(|c| (c.connected_at.is_some(), c.number)).map(|c| c.number)
         else {
             return;
         };
@@ -26,7 +27,8 @@ impl Call {
 
     /// Drops the connection of an offer that was evicted for a newer one.
     pub(crate) fn evict_offer(&mut self, offer: u64) {
-        let Some(number) = self.connections.iter().find(|c| c.is_offer(offer)).map(|c| c.number) else {
+        let Some(number) = self.connections.iter().find(|c| c.is_offer(offer)).map(|c| c.number)
+        else {
             return;
         };
         self.connections.retain(|c| c.number != number);

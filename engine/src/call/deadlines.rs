@@ -30,7 +30,11 @@ impl Call {
         }
         if self.started_at.is_none() {
             // A call that has not started consists only of its offers.
-            return if self.connections.is_empty() { Lifecycle::Finished } else { Lifecycle::Running };
+            return if self.connections.is_empty() {
+                Lifecycle::Finished
+            } else {
+                Lifecycle::Running
+            };
         }
         self.tick_conversation(now);
         self.fail_expired_tools(now);
@@ -44,7 +48,12 @@ impl Call {
     /// that must end does not play for one more frame.
     pub(crate) fn tick_conversation(&mut self, now: Instant) {
         let runs = self.started_at.is_some() && self.ended_at.is_none();
-        if runs && self.conversation.poll_timeout().is_some_and(|(at, _)| at <= self.conversation_time(now)) {
+        if runs
+            && self
+                .conversation
+                .poll_timeout()
+                .is_some_and(|(at, _)| at <= self.conversation_time(now))
+        {
             self.handle_input(now, Input::Tick);
         }
     }
@@ -104,7 +113,8 @@ impl Call {
             return false;
         }
         let timeouts = &self.context.timeouts;
-        let Some(connection) = self.connections.iter().find(|c| Some(c.number) == self.current_connection)
+        let Some(connection) =
+            self.connections.iter().find(|c| Some(c.number) == self.current_connection)
         else {
             return true;
         };
@@ -112,7 +122,10 @@ impl Call {
         if let Some(closed) = connection.closed_at {
             return since(closed) >= timeouts.closed;
         }
-        connection.last_received().or(connection.connected_at).is_some_and(|at| since(at) >= timeouts.silence)
+        connection
+            .last_received()
+            .or(connection.connected_at)
+            .is_some_and(|at| since(at) >= timeouts.silence)
     }
 
     fn fail_expired_tools(&mut self, now: Instant) {

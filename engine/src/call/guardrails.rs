@@ -19,7 +19,8 @@ impl Call {
             return;
         }
         text.clone_into(&mut self.last_user_text);
-        let (net, stage_events, call) = (&self.context.runtime, self.stage_events.clone(), self.config.id);
+        let (net, stage_events, call) =
+            (&self.context.runtime, self.stage_events.clone(), self.config.id);
         // A running check continues: its result counts even if the user has continued to speak.
         self.guardrail_checks.extend(guardrails::check(
             net,

@@ -60,15 +60,19 @@ impl Call {
         match output {
             Output::Emit(event) => self.emit_event(now, event),
             Output::RequestLlm(request) => self.start_generation(request),
-            Output::CancelLlm(generation) => self.generations.retain(|a| a.generation != generation),
+            Output::CancelLlm(generation) => {
+                self.generations.retain(|a| a.generation != generation)
+            }
             Output::Synthesize(request) => self.synthesize(request),
             Output::Play(segment) => self.audio_output.playout.play(segment),
             Output::Duck => self.audio_output.playout.duck(),
             Output::Unduck => self.audio_output.playout.unduck(),
             Output::Hold => {
                 if let Some((segment, position)) = self.audio_output.playout.hold() {
-                    self.inputs
-                        .push_back(Input::Playout { segment, event: PlayoutEvent::Progress(position) });
+                    self.inputs.push_back(Input::Playout {
+                        segment,
+                        event: PlayoutEvent::Progress(position),
+                    });
                 }
                 self.update_avatar_state(None, Some(true));
             }
@@ -88,8 +92,12 @@ impl Call {
                 self.audio_output.end_synthesis(segment);
                 self.prune_phones();
             }
-            Output::RunTool { call, id, name, arguments } => self.run_tool(now, call, id, &name, arguments),
-            Output::RequestTurnProbability(speech_segment) => self.request_turn_probability(speech_segment),
+            Output::RunTool { call, id, name, arguments } => {
+                self.run_tool(now, call, id, &name, arguments)
+            }
+            Output::RequestTurnProbability(speech_segment) => {
+                self.request_turn_probability(speech_segment)
+            }
             Output::Explain(_) => {}
             Output::CommandResult { id, outcome: answer } => self.reply_to_command(now, id, answer),
             Output::End(_) => {
@@ -140,8 +148,15 @@ impl Call {
         }
     }
 
-    fn reply_to_command(&mut self, now: Instant, id: conversation::input::CommandId, answer: CommandOutcome) {
-        let Some(at) = self.pending_replies.iter().position(|(waiting, _)| *waiting == id) else { return };
+    fn reply_to_command(
+        &mut self,
+        now: Instant,
+        id: conversation::input::CommandId,
+        answer: CommandOutcome,
+    ) {
+        let Some(at) = self.pending_replies.iter().position(|(waiting, _)| *waiting == id) else {
+            return;
+        };
         match self.pending_replies.swap_remove(at).1 {
             ReplyTarget::Api(reply) => {
                 let answer = match answer {
@@ -170,18 +185,22 @@ impl Call {
 
     /// The user may have finished: asks the turn model in advance.
     pub(super) fn prefetch_turn_probability(&mut self) {
-        if let Some(turn_detector) = self.audio_input.turn_detector().filter(|_| self.config.spec.turn_model)
+        if let Some(turn_detector) =
+            self.audio_input.turn_detector().filter(|_| self.config.spec.turn_model)
         {
-            turn_detector.prefetch(self.conversation.open_turn(), turn_answer_sink(&self.stage_events));
+            turn_detector
+                .prefetch(self.conversation.open_turn(), turn_answer_sink(&self.stage_events));
         }
     }
 
     fn start_generation(&mut self, request: LlmRequest) {
-        let model = self.llm_fallback.as_ref().filter(|_| request.use_fallback).unwrap_or(&self.llm);
+        let model =
+            self.llm_fallback.as_ref().filter(|_| request.use_fallback).unwrap_or(&self.llm);
         let tools = if request.tools_allowed {
             let rule = |t: &Tool| {
                 let rule = self.config.guardrails.iter().find(|rule| rule.key == t.name);
-                rule.filter(|_| t.backend == ToolBackend::Moderation).map(|rule| rule.prompt.clone())
+                rule.filter(|_| t.backend == ToolBackend::Moderation)
+                    .map(|rule| rule.prompt.clone())
             };
             let seen = |t: &Tool| models::llm::Tool {
                 name: t.name.clone(),
@@ -225,19 +244,21 @@ impl Call {
         };
         let (stage_events, segment) = (self.stage_events.clone(), request.segment);
         let lips = self.avatar.is_some();
-        let sink = tts::synthesis_sink(lips, move |event| stage_events.send(StageEvent::Tts(segment, event)));
+        let sink = tts::synthesis_sink(lips, move |event| {
+            stage_events.send(StageEvent::Tts(segment, event))
+        });
         match engine.speak(words, sink) {
             Ok(handle) => self.audio_output.add_synthesis(segment, request.epoch, handle),
             Err(error) => {
-                self.inputs.push_back(Input::Tts { segment, event: TtsEvent::Failed(error.to_string()) });
+                self.inputs
+                    .push_back(Input::Tts { segment, event: TtsEvent::Failed(error.to_string()) });
             }
         }
     }
 
     /// The tools that the model may call now.
     fn available_tools(&self) -> impl Iterator<Item = &Tool> {
-        let open =
-            |tool: &&Tool| !matches!(&tool.backend, ToolBackend::Remote(remote) if !remote.0.is_open());
+        let open = |tool: &&Tool| !matches!(&tool.backend, ToolBackend::Remote(remote) if !remote.0.is_open());
         self.config.tools.iter().chain(&self.server_tools).filter(open)
     }
 
@@ -246,8 +267,8 @@ impl Call {
     pub(super) fn list_server_tools(&mut self) {
         let Some(servers) = &self.config.tool_servers else { return };
         let stage_events = self.stage_events.clone();
-        let listing =
-            servers.list_tools(Box::new(move |result| stage_events.send(StageEvent::ToolList(result))));
+        let listing = servers
+            .list_tools(Box::new(move |result| stage_events.send(StageEvent::ToolList(result))));
         let task = self.context.runtime.spawn(listing);
         self.tool_listing = Handle::new(move || task.abort());
     }
@@ -261,15 +282,25 @@ impl Call {
                 self.server_tools.push(tool);
             }
         }
-        let names: Vec<String> = self.server_tools[first..].iter().map(|tool| tool.name.clone()).collect();
+        let names: Vec<String> =
+            self.server_tools[first..].iter().map(|tool| tool.name.clone()).collect();
         if !names.is_empty() {
             self.handle_input(now, Input::ToolsAdded(names));
         }
     }
 
-    fn run_tool(&mut self, now: Instant, call: ToolCallId, id: String, name: &str, arguments: Value) {
+    fn run_tool(
+        &mut self,
+        now: Instant,
+        call: ToolCallId,
+        id: String,
+        name: &str,
+        arguments: Value,
+    ) {
         let Some(tool) = self.available_tools().find(|t| t.name == name).cloned() else {
-            return self.inputs.push_back(Input::ToolResult { call, result: Err("unknown tool".into()) });
+            return self
+                .inputs
+                .push_back(Input::ToolResult { call, result: Err("unknown tool".into()) });
         };
         if tool.backend == ToolBackend::Client {
             // The event that reports the start of the tool call is also the request to the client.
@@ -285,7 +316,8 @@ impl Call {
             return;
         }
         if tool.backend == ToolBackend::Moderation {
-            let Some(guardrail) = self.config.guardrails.iter().position(|rule| rule.key == name) else {
+            let Some(guardrail) = self.config.guardrails.iter().position(|rule| rule.key == name)
+            else {
                 return;
             };
             let (llm, user_text) = (Arc::clone(&self.llm), self.last_user_text.clone());
@@ -321,7 +353,10 @@ impl Call {
             StageEvent::TurnProbability(number, p) => {
                 let turn_detector = self.audio_input.turn_detector();
                 if let Some(speech_segment) = turn_detector.and_then(|t| t.on_answer(number, p)) {
-                    self.handle_input(now, Input::TurnProbability { speech_segment, probability: p });
+                    self.handle_input(
+                        now,
+                        Input::TurnProbability { speech_segment, probability: p },
+                    );
                 }
             }
             StageEvent::Snippets(items) => {

@@ -87,7 +87,11 @@ impl PendingCall {
 
     /// Adds a connection and returns its number. At most `max` connections are held: the oldest
     /// pending one is dropped first, then the oldest connected one.
-    pub(crate) fn add_connection(&mut self, max: usize, make: impl FnOnce(u32) -> Connection) -> u32 {
+    pub(crate) fn add_connection(
+        &mut self,
+        max: usize,
+        make: impl FnOnce(u32) -> Connection,
+    ) -> u32 {
         while self.connections.len() >= max {
             let oldest = self
                 .connections
@@ -200,7 +204,10 @@ impl PendingCall {
         for number in full {
             self.drop_connection(number);
         }
-        if self.setup_requested_at.is_some_and(|at| now.saturating_duration_since(at) >= SETUP_TIMEOUT) {
+        if self
+            .setup_requested_at
+            .is_some_and(|at| now.saturating_duration_since(at) >= SETUP_TIMEOUT)
+        {
             tracing::error!("the setup of a call was lost: its clients are rejected");
             self.reject(now);
         }
@@ -240,7 +247,8 @@ impl PendingCall {
     }
 
     fn connection_deadline(&self, connection: &Connection) -> Option<Instant> {
-        let offered = connection.connected_at.is_none().then(|| connection.offered_at + self.offer_timeout);
+        let offered =
+            connection.connected_at.is_none().then(|| connection.offered_at + self.offer_timeout);
         let rejected_until = self
             .rejected
             .iter()
@@ -253,7 +261,8 @@ impl PendingCall {
     pub(crate) fn request_setup(&mut self, now: Instant) {
         self.setup_requested_at = Some(now);
         let timeout = now + SETUP_TIMEOUT;
-        self.next_deadline = Some(self.next_deadline.map_or(timeout, |deadline| deadline.min(timeout)));
+        self.next_deadline =
+            Some(self.next_deadline.map_or(timeout, |deadline| deadline.min(timeout)));
         (self.setup_request)();
     }
 
@@ -333,7 +342,10 @@ mod tests {
         assert!(pending.awaits_setup());
         assert!(!client.drain_outputs().any(|output| matches!(output, LoopbackOutput::Text(_))));
 
-        assert_eq!(pending.poll_connections(start + SETUP_TIMEOUT, &mut |_| {}), PendingState::Finished);
+        assert_eq!(
+            pending.poll_connections(start + SETUP_TIMEOUT, &mut |_| {}),
+            PendingState::Finished
+        );
         assert!(!pending.awaits_setup(), "a setup that arrives now is dropped");
         let outputs: Vec<_> = client.drain_outputs().collect();
         let has_error = |output: &LoopbackOutput| {
@@ -341,7 +353,10 @@ mod tests {
             text.contains("No capacity")
         };
         assert!(outputs.iter().any(has_error), "{outputs:?}");
-        assert!(outputs.iter().any(|output| matches!(output, LoopbackOutput::Closed)), "{outputs:?}");
+        assert!(
+            outputs.iter().any(|output| matches!(output, LoopbackOutput::Closed)),
+            "{outputs:?}"
+        );
         assert_eq!(requests.load(Relaxed), 1);
     }
 }

@@ -106,7 +106,8 @@ impl CallEngine {
     /// Message about failed threads while other threads still take calls.
     pub(super) fn dead_threads_message(&self) -> Option<String> {
         let (down, all) = (self.dead_thread_count(), self.threads.len());
-        (down > 0).then(|| format!("media threads that have failed and are restarting: {down} of {all}"))
+        (down > 0)
+            .then(|| format!("media threads that have failed and are restarting: {down} of {all}"))
     }
 
     /// The thread with the fewest calls and pending offers, among those with capacity for one more
@@ -121,7 +122,8 @@ impl CallEngine {
 
     fn has_capacity(&self, thread: usize) -> bool {
         let thread = &self.threads[thread];
-        !thread.stats.dead.load(Relaxed) && thread.stats.load.admits_call(thread.slots_taken.load(Relaxed))
+        !thread.stats.dead.load(Relaxed)
+            && thread.stats.load.admits_call(thread.slots_taken.load(Relaxed))
     }
 
     /// Selects the thread for a call that does not run yet.
@@ -132,7 +134,8 @@ impl CallEngine {
         if let Some(why) = self.reject_reason() {
             return Err(why);
         }
-        self.thread_with_fewest_calls(Some(&directory.pending_offers)).ok_or(RejectReason::ThreadsOverloaded)
+        self.thread_with_fewest_calls(Some(&directory.pending_offers))
+            .ok_or(RejectReason::ThreadsOverloaded)
     }
 
     /// Takes a slot on this thread. Slots are taken only under the directory's lock, so that no
@@ -155,7 +158,10 @@ impl CallEngine {
     }
 
     /// Takes a slot on the thread with capacity that has the fewest calls.
-    pub(super) fn take_slot(&self, directory: &CallDirectory) -> Result<(usize, Slot), RejectReason> {
+    pub(super) fn take_slot(
+        &self,
+        directory: &CallDirectory,
+    ) -> Result<(usize, Slot), RejectReason> {
         let thread = self.select_thread(directory)?;
         Ok((thread, self.take_slot_on(directory, thread)?))
     }

@@ -38,8 +38,8 @@ pub(super) fn start(
 }
 
 /// Runs the server until it is stopped. It has failed from a failure until it serves again, see
-/// [`DatagramSender::health`](crate::transport::tcp::DatagramSender::health). `wait` is how long the
-/// thread waits instead of a delay.
+/// [`DatagramSender::health`](crate::transport::tcp::DatagramSender::health). `wait` is how long
+/// the thread waits instead of a delay.
 fn run_until_stopped(
     server: Server,
     mut run: impl FnMut(&mut Server) -> io::Result<()>,

@@ -10,7 +10,8 @@ use crate::transport::tcp::DatagramSender;
 /// A STUN check for the user "friend", as a frame of TCP.
 fn check_frame() -> Vec<u8> {
     let user = b"friend:me";
-    let mut datagram = vec![0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+    let mut datagram =
+        vec![0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
     datagram.extend([0, 6, 0, user.len() as u8]);
     datagram.extend(user);
     datagram.resize(datagram.len().next_multiple_of(4), 0);

@@ -47,11 +47,13 @@ impl CallEngine {
 
     pub(super) fn metric_families(&self) -> Vec<MetricFamily> {
         let stats = || self.threads.iter().map(|thread| &*thread.stats);
-        let sum = |of: fn(&ThreadStats) -> &AtomicU64| stats().map(|s| of(s).load(Relaxed)).sum::<u64>();
+        let sum =
+            |of: fn(&ThreadStats) -> &AtomicU64| stats().map(|s| of(s).load(Relaxed)).sum::<u64>();
         let micros = |of: &AtomicU64| of.load(Relaxed) as f64 / 1e6;
         let channels = self.channel_stats();
-        let channel =
-            |of: fn(&ChannelStats) -> u64| channels.iter().map(move |(name, count)| (*name, of(count)));
+        let channel = |of: fn(&ChannelStats) -> u64| {
+            channels.iter().map(move |(name, count)| (*name, of(count)))
+        };
         let (waiting, evicted) = {
             let directory = self.lock_directory();
             (directory.pending_offers.count(), directory.pending_offers.evicted_count())

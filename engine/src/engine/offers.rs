@@ -36,8 +36,9 @@ impl CallEngine {
         slot: Slot,
     ) -> Result<CallSetup, OfferError> {
         let stage_events = self.threads[thread].inbox.stage_event_sink(key);
-        let mut models = resolve_models(&*self.models, &call, stage_events)
-            .map_err(|error| self.rejections.reject(&RejectReason::CallModels(error.to_string())))?;
+        let mut models = resolve_models(&*self.models, &call, stage_events).map_err(|error| {
+            self.rejections.reject(&RejectReason::CallModels(error.to_string()))
+        })?;
         let (poses, warnings) = self.library.resolve_avatar(&call);
         models.warnings.extend(warnings);
         Ok(CallSetup { id: key, config: call, models, poses, slot })
@@ -47,8 +48,9 @@ impl CallEngine {
     /// A panic is a rejection too, because the client waits for an answer.
     fn set_up_connected_call(&self, thread: usize, key: CallId, call: Arc<CallConfig>) {
         let setup = catch_panic(|| {
-            let slot =
-                self.take_slot_on(&self.lock_directory(), thread).map_err(|why| self.rejections.reject(&why));
+            let slot = self
+                .take_slot_on(&self.lock_directory(), thread)
+                .map_err(|why| self.rejections.reject(&why));
             self.prepare_call(thread, key, call, slot?).map(Box::new)
         });
         let setup = setup.unwrap_or_else(|| {
@@ -63,14 +65,20 @@ impl CallEngine {
 
     /// Finds the thread of a call and registers the offer there. An offer may start a call that
     /// does not run yet.
-    fn admit_offer(&self, call: &Arc<CallConfig>, caller: &Caller) -> Result<AdmittedOffer, OfferError> {
+    fn admit_offer(
+        &self,
+        call: &Arc<CallConfig>,
+        caller: &Caller,
+    ) -> Result<AdmittedOffer, OfferError> {
         let mut directory = self.lock_directory();
         let (thread, presence, alive) = match directory.find_live(call.id) {
             Some(place) => (place.thread, None, Arc::clone(&place.alive)),
             None => {
-                let thread = self.select_thread(&directory).map_err(|why| self.rejections.reject(&why))?;
-                self.check_models(call)
-                    .map_err(|why| self.rejections.reject(&RejectReason::CallModels(why.to_string())))?;
+                let thread =
+                    self.select_thread(&directory).map_err(|why| self.rejections.reject(&why))?;
+                self.check_models(call).map_err(|why| {
+                    self.rejections.reject(&RejectReason::CallModels(why.to_string()))
+                })?;
                 let presence = directory.insert_call(call.id, thread);
                 let alive = Arc::clone(&presence.0);
                 (thread, Some(presence), alive)
@@ -100,8 +108,12 @@ impl CallEngine {
         commands: &[Command],
         presence: PresenceGuard,
     ) -> NewCall {
-        let (key, net, me, call) =
-            (self.next_call_id(), self.runtime.clone(), Weak::clone(&self.weak_self), Arc::clone(call));
+        let (key, net, me, call) = (
+            self.next_call_id(),
+            self.runtime.clone(),
+            Weak::clone(&self.weak_self),
+            Arc::clone(call),
+        );
         let open = Box::new(move || {
             let (me, call) = (Weak::clone(&me), Arc::clone(&call));
             // Opening a model may wait for a lock.
@@ -114,7 +126,10 @@ impl CallEngine {
         NewCall { id: key, early_commands: commands.to_vec(), presence, request_setup: open }
     }
 
-    pub(super) async fn take_offer(&self, offer: engine_api::Offer) -> Result<AcceptedOffer, OfferError> {
+    pub(super) async fn take_offer(
+        &self,
+        offer: engine_api::Offer,
+    ) -> Result<AcceptedOffer, OfferError> {
         self.wait_until_ready().await?;
         let engine_api::Offer { config: call, sdp, replaces, restart, commands, caller } = offer;
         // A call may end between the directory lookup and the arrival at its thread. The offer is
@@ -128,7 +143,8 @@ impl CallEngine {
                 sdp: sdp.clone(),
                 replaces: replaces.clone(),
                 restart,
-                new_call: presence.map(|presence| self.new_call(thread, &call, &commands, presence)),
+                new_call: presence
+                    .map(|presence| self.new_call(thread, &call, &commands, presence)),
                 pending_offer: Some(pending_offer),
                 reply,
             };

@@ -54,7 +54,11 @@ impl PendingOffers {
         self.remove_connected();
         let mut evicted = Vec::new();
         if network.is_some() {
-            self.evict_oldest(MAX_OFFERS_PER_NETWORK, |entry| entry.network == network, &mut evicted);
+            self.evict_oldest(
+                MAX_OFFERS_PER_NETWORK,
+                |entry| entry.network == network,
+                &mut evicted,
+            );
             // Offers that are exempt from the limits neither count nor are evicted.
             self.evict_oldest(
                 MAX_OFFERS_PER_AGENT,
@@ -94,7 +98,10 @@ impl PendingOffers {
 
     /// Number of pending offers of a thread.
     pub(super) fn count_on_thread(&self, thread: usize) -> usize {
-        self.entries.iter().filter(|e| e.offer.thread == thread && e.is_pending.load(Relaxed)).count()
+        self.entries
+            .iter()
+            .filter(|e| e.offer.thread == thread && e.is_pending.load(Relaxed))
+            .count()
     }
 
     /// Number of pending offers.
@@ -129,11 +136,19 @@ mod tests {
         for n in 0..16 {
             assert_eq!(enter(&mut waiting, n, network(1), "a"), []);
         }
-        assert_eq!(enter(&mut waiting, 16, network(1), "b"), [id(0)], "the seventeenth of one network");
+        assert_eq!(
+            enter(&mut waiting, 16, network(1), "b"),
+            [id(0)],
+            "the seventeenth of one network"
+        );
         for n in 17..34 {
             assert_eq!(enter(&mut waiting, n, network(n as u8), "a"), []);
         }
-        assert_eq!(enter(&mut waiting, 34, network(34), "a"), [id(1)], "the thirty-third for one agent");
+        assert_eq!(
+            enter(&mut waiting, 34, network(34), "a"),
+            [id(1)],
+            "the thirty-third for one agent"
+        );
         for n in 35..258 {
             let evicted = enter(&mut waiting, n, network(n as u8), &format!("of its own {n}"));
             assert!(evicted.is_empty() || waiting.count() == 256, "{n}: {evicted:?}");
@@ -152,9 +167,13 @@ mod tests {
             assert_eq!(evicted, []);
         }
         assert_eq!((waiting.count(), waiting.count_on_thread(1)), (0, 0));
-        let of_here: Vec<_> = (0..300).map(|n| waiting.insert(1, ConversationId(n), None, "a")).collect();
+        let of_here: Vec<_> =
+            (0..300).map(|n| waiting.insert(1, ConversationId(n), None, "a")).collect();
         assert!(of_here.iter().all(|(_, evicted)| evicted.is_empty()));
-        assert_eq!((waiting.count(), waiting.count_on_thread(1), waiting.count_on_thread(0)), (300, 300, 0));
+        assert_eq!(
+            (waiting.count(), waiting.count_on_thread(1), waiting.count_on_thread(0)),
+            (300, 300, 0)
+        );
         let (_entry, evicted) = waiting.insert(0, ConversationId(999), network(1), "a");
         assert_eq!(evicted, [], "those of this machine neither count nor make room");
     }

@@ -77,7 +77,8 @@ pub const SILENCE_DBFS: f32 = -90.0;
 impl LevelMeter {
     /// Adds samples to the measurement.
     pub fn add(&mut self, samples: &[i16]) {
-        self.sum += samples.iter().map(|sample| f64::from(*sample) * f64::from(*sample)).sum::<f64>();
+        self.sum +=
+            samples.iter().map(|sample| f64::from(*sample) * f64::from(*sample)).sum::<f64>();
         self.count += samples.len() as u32;
     }
 
@@ -110,8 +111,9 @@ mod tests {
         encoder.on_packet_loss(0.1).unwrap();
         (0..count)
             .map(|at| {
-                let tone: [i16; 960] =
-                    core::array::from_fn(|i| (((at * 960 + i) as f32 * 0.06).sin() * 9000.0) as i16);
+                let tone: [i16; 960] = core::array::from_fn(|i| {
+                    (((at * 960 + i) as f32 * 0.06).sin() * 9000.0) as i16
+                });
                 Bytes::copy_from_slice(encoder.encode(&tone).unwrap())
             })
             .collect()
@@ -163,7 +165,8 @@ mod tests {
     fn nonsense_is_silence_of_the_right_length() {
         let mut decoder = Decoder::new().unwrap();
         let mut out = Vec::new();
-        decoder.decode(&frame(FrameKind::Packet(Bytes::from_static(&[0xff, 0xff, 0xff]))), &mut out);
+        decoder
+            .decode(&frame(FrameKind::Packet(Bytes::from_static(&[0xff, 0xff, 0xff]))), &mut out);
         assert_eq!(out.len(), 320);
         assert_eq!(decoder.decode_failures(), 1);
     }

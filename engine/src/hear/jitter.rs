@@ -127,8 +127,8 @@ pub struct JitterBuffer {
     reported_excess: u64,
 }
 
-/// Limit on the audio that a sender causes: a token bucket. Audio costs CPU time of decoder, VAD and
-/// STT, so a sender that is faster than real time would take it from other calls. A packet is
+/// Limit on the audio that a sender causes: a token bucket. Audio costs CPU time of decoder, VAD
+/// and STT, so a sender that is faster than real time would take it from other calls. A packet is
 /// counted when it arrives, whatever its timestamp. A gap between packets is counted when it is
 /// filled in. The silence while no packet arrives is not counted: it follows the clock.
 struct AudioRateLimit {
@@ -172,7 +172,12 @@ impl TransitEstimator {
     fn measure(&mut self, now: i64, transit: i64) {
         match self.min {
             None => {
-                *self = Self { min: Some(transit), previous_min: transit, window_start: now, jitter: 0.0 };
+                *self = Self {
+                    min: Some(transit),
+                    previous_min: transit,
+                    window_start: now,
+                    jitter: 0.0,
+                };
             }
             Some(min) if now - self.window_start > TRANSIT_WINDOW_MICROS => {
                 (self.previous_min, self.min, self.window_start) = (min, Some(transit), now);
@@ -248,8 +253,9 @@ impl JitterBuffer {
         let transit = now - samples_to_micros(timestamp + samples);
         if self.transit.min.is_some() {
             let excess = transit - self.transit.min_transit();
-            let follows =
-                self.last_packet.is_some_and(|(_, last)| sequence > last && sequence - last < 1_000);
+            let follows = self
+                .last_packet
+                .is_some_and(|(_, last)| sequence > last && sequence - last < 1_000);
             if !(-MAX_TIMESTAMP_JUMP_MICROS..=MAX_STALL_MICROS).contains(&excess)
                 || (excess > MAX_TIMESTAMP_JUMP_MICROS && !follows)
             {
@@ -304,7 +310,8 @@ impl JitterBuffer {
         self.last_packet = None;
         self.consecutive_fills = 0;
         self.excess_end = 0;
-        self.transit = TransitEstimator { jitter: self.transit.jitter, ..TransitEstimator::default() };
+        self.transit =
+            TransitEstimator { jitter: self.transit.jitter, ..TransitEstimator::default() };
         self.transit.min = None;
     }
 
@@ -323,8 +330,9 @@ impl JitterBuffer {
             let after = self.last_packet.map_or(0, |(last_end, _)| {
                 self.last_arrival + samples_to_micros(end.saturating_sub(last_end))
             });
-            let at =
-                self.expected_arrival(end).max(after) + self.target_delay_micros() + UNDERRUN_MARGIN_MICROS;
+            let at = self.expected_arrival(end).max(after)
+                + self.target_delay_micros()
+                + UNDERRUN_MARGIN_MICROS;
             if at > self.last_arrival + MAX_SILENCE_MICROS {
                 return Some((at, Action::Idle));
             }
@@ -346,8 +354,9 @@ impl JitterBuffer {
         if in_sequence {
             return Some((i64::MIN, Action::Silence(gap.min(FRAME_SAMPLES_48K))));
         }
-        let at = (self.expected_arrival(next + gap.min(FRAME_SAMPLES_48K)) + self.target_delay_micros())
-            .max(held.arrived + MIN_REORDER_WAIT_MICROS);
+        let at = (self.expected_arrival(next + gap.min(FRAME_SAMPLES_48K))
+            + self.target_delay_micros())
+        .max(held.arrived + MIN_REORDER_WAIT_MICROS);
         let action = if gap <= held.samples.min(2 * FRAME_SAMPLES_48K) {
             Action::Fec(gap)
         } else if self.consecutive_fills < MAX_CONCEALED_FRAMES {
@@ -370,7 +379,9 @@ impl JitterBuffer {
             let next = self.next_timestamp?;
             // A gap for which the rate limit has no room is skipped.
             let action = match action.gap_samples() {
-                Some(gap) if !self.packets.is_empty() && !self.rate_limit.try_take(now, gap) => Action::Skip,
+                Some(gap) if !self.packets.is_empty() && !self.rate_limit.try_take(now, gap) => {
+                    Action::Skip
+                }
                 _ => action,
             };
             let (samples, kind) = match action {
@@ -390,7 +401,8 @@ impl JitterBuffer {
                     self.stats.packets += 1;
                     self.last_packet = Some((timestamp + held.samples, held.sequence));
                     self.next_timestamp = Some(timestamp + held.samples);
-                    let frame = self.make_frame(timestamp, held.samples, FrameKind::Packet(held.payload));
+                    let frame =
+                        self.make_frame(timestamp, held.samples, FrameKind::Packet(held.payload));
                     return Some(frame);
                 }
                 Action::Fec(samples) => {
@@ -414,8 +426,15 @@ impl JitterBuffer {
 
     fn make_frame(&mut self, timestamp: u64, samples: u64, kind: FrameKind) -> Frame {
         self.last_end_time = self.last_end_time.max(self.expected_arrival(timestamp + samples));
-        let at = self.origin.map(|origin| origin + Duration::from_micros(self.last_end_time.max(0) as u64));
-        Frame { timestamp, samples: samples as u32, end_time: at.expect("a packet has arrived"), kind }
+        let at = self
+            .origin
+            .map(|origin| origin + Duration::from_micros(self.last_end_time.max(0) as u64));
+        Frame {
+            timestamp,
+            samples: samples as u32,
+            end_time: at.expect("a packet has arrived"),
+            kind,
+        }
     }
 
     /// When to call [`JitterBuffer::pull`] next if no packet arrives.

@@ -94,7 +94,10 @@ fn a_longer_loss_is_concealed_then_silent_and_its_end_recovered() {
     harness.push(0, 0);
     harness.push(7, 0);
     assert_eq!(harness.pull(20), ["0"]);
-    assert_eq!(harness.pull(180), ["conceal", "conceal", "conceal", "silence", "silence", "fec of 7", "7"]);
+    assert_eq!(
+        harness.pull(180),
+        ["conceal", "conceal", "conceal", "silence", "silence", "fec of 7", "7"]
+    );
 }
 
 #[test]
@@ -132,7 +135,10 @@ fn the_first_burst_is_waited_for_before_the_jitter_is_known() {
         for n in 5 * burst..5 * (burst + 1) {
             harness.push(n, at - 20 * (n + 1));
         }
-        assert_eq!(harness.pull(at), (5 * burst..5 * (burst + 1)).map(|n| n.to_string()).collect::<Vec<_>>());
+        assert_eq!(
+            harness.pull(at),
+            (5 * burst..5 * (burst + 1)).map(|n| n.to_string()).collect::<Vec<_>>()
+        );
     }
 }
 
@@ -145,12 +151,14 @@ fn a_sender_that_is_faster_than_real_time_is_bounded() {
         harness.pull(n);
     }
     let stats = harness.buffer.stats();
-    let max = (MAX_BURST_SAMPLES / FRAME_SAMPLES_48K as f64 + 2_000.0 / 20.0 * MAX_SENDER_SPEED) as u64;
+    let max =
+        (MAX_BURST_SAMPLES / FRAME_SAMPLES_48K as f64 + 2_000.0 / 20.0 * MAX_SENDER_SPEED) as u64;
     assert!((max - 2..=max).contains(&stats.packets), "{stats:?}");
     assert_eq!(stats.packets + stats.excess_packets, 2_000);
     // The decoder fills in neither refused packets nor gaps that a sender leaves between packets:
     // whatever the sender does, the output is bounded.
-    for (packets, apart, step) in [(2_000, 1, 1), (2_000, 10, 1), (4_000, 2, 4), (2_000, 5, 90), (500, 20, 2)]
+    for (packets, apart, step) in
+        [(2_000, 1, 1), (2_000, 10, 1), (4_000, 2, 4), (2_000, 5, 90), (500, 20, 2)]
     {
         let mut harness = Harness::new();
         let mut samples = 0;
@@ -186,13 +194,14 @@ fn a_sender_that_is_faster_than_real_time_is_bounded() {
 fn every_packet_counts_whatever_its_timestamp() {
     let max_samples = |ms: u64| MAX_BURST_SAMPLES + ms as f64 * 48.0 * MAX_SENDER_SPEED;
     let max_packets = |ms: u64| (max_samples(ms) / FRAME_SAMPLES_48K as f64) as u64;
-    // Each 1.2 s, the numbering restarts. After a pause of 1.1 s comes a packet behind a gap that is
-    // too long to be filled in, and at once all packets of the gap: 104 packets in 1.2 s.
+    // Each 1.2 s, the numbering restarts. After a pause of 1.1 s comes a packet behind a gap that
+    // is too long to be filled in, and at once all packets of the gap: 104 packets in 1.2 s.
     let mut harness = Harness::new();
     for cycle in 0..50 {
         let start = cycle * 1_200;
-        let packets =
-            [(0, start), (103, start + 1_100)].into_iter().chain((1..103).map(|n| (n, start + 1_100)));
+        let packets = [(0, start), (103, start + 1_100)]
+            .into_iter()
+            .chain((1..103).map(|n| (n, start + 1_100)));
         for (n, at) in packets {
             harness.push_as(cycle * 1_000 + n, (cycle * 5_000 + n) * FRAME_SAMPLES_48K, at);
             if n == 0 {
@@ -237,7 +246,8 @@ fn words_that_a_standing_network_held_back_are_still_heard() {
 fn a_path_that_becomes_longer_for_good_costs_one_pause() {
     let mut harness = Harness::new();
     let mut pulled = Vec::new();
-    let mut packets = (0..200_u64).map(|n| (20 * (n + 1) + if n < 50 { 0 } else { 400 }, n)).peekable();
+    let mut packets =
+        (0..200_u64).map(|n| (20 * (n + 1) + if n < 50 { 0 } else { 400 }, n)).peekable();
     for at in (0..4_500).step_by(10) {
         while let Some((due, n)) = packets.next_if(|(due, _)| *due <= at) {
             harness.push_as(n, n * FRAME_SAMPLES_48K + 7_000, due);
@@ -314,7 +324,9 @@ fn nonsense_is_dropped() {
 /// The seed of `VISAVIS_SEED`, or a random one.
 #[allow(clippy::print_stdout, reason = "who looks into a failure needs it")]
 fn random_seed() -> u64 {
-    let seed = std::env::var("VISAVIS_SEED").ok().map(|seed| seed.parse().expect("VISAVIS_SEED is a number"));
+    let seed = std::env::var("VISAVIS_SEED")
+        .ok()
+        .map(|seed| seed.parse().expect("VISAVIS_SEED is a number"));
     let seed = seed.unwrap_or_else(rand::random);
     println!("VISAVIS_SEED={seed}");
     seed
@@ -339,7 +351,8 @@ fn check_random_networks(seed: u64, cases: u32) {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     let packets = prop::collection::vec((0_u64..300, 0_u8..20), 1..400);
-    let run = TestRunner::new_with_rng(config, rng).run(&packets, |packets| simulate_network(&packets));
+    let run =
+        TestRunner::new_with_rng(config, rng).run(&packets, |packets| simulate_network(&packets));
     run.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
 }
 

@@ -54,21 +54,24 @@ impl LoudnessHistory {
         }
         if noise {
             let mean = sum / (WINDOW / LOUDNESS_FRAME_SAMPLES) as f32;
-            self.noise = Some(self.noise.map_or(mean, |known| known + NOISE_SMOOTHING * (mean - known)));
+            self.noise =
+                Some(self.noise.map_or(mean, |known| known + NOISE_SMOOTHING * (mean - known)));
         }
     }
 
     /// Energy of the frame that ended `back` frames ago.
     fn frame_energy(&self, back: usize) -> f32 {
-        self.frames
-            [(self.write_index + 2 * HISTORY_FRAMES - 1 - back.min(HISTORY_FRAMES - 1)) % HISTORY_FRAMES]
+        self.frames[(self.write_index + 2 * HISTORY_FRAMES - 1 - back.min(HISTORY_FRAMES - 1))
+            % HISTORY_FRAMES]
     }
 
     /// Energy above which a frame counts as speech, near frames `from..to` ago; `None` if no frame
     /// exceeds it.
     fn threshold(&self, from: usize, to: usize) -> Option<f32> {
-        let peak = (from..to.min(HISTORY_FRAMES)).map(|back| self.frame_energy(back)).fold(0.0, f32::max);
-        let threshold = (SPEECH_FLOOR_RATIO * peak).max(NOISE_MARGIN_RATIO * self.noise.unwrap_or(0.0));
+        let peak =
+            (from..to.min(HISTORY_FRAMES)).map(|back| self.frame_energy(back)).fold(0.0, f32::max);
+        let threshold =
+            (SPEECH_FLOOR_RATIO * peak).max(NOISE_MARGIN_RATIO * self.noise.unwrap_or(0.0));
         (peak > threshold).then_some(threshold)
     }
 
@@ -90,7 +93,9 @@ impl LoudnessHistory {
             return ago;
         };
         let latest = back.saturating_sub(2 * WINDOW / LOUDNESS_FRAME_SAMPLES);
-        let Some(mut first) = (latest..back).rev().find(|back| self.frame_energy(*back) > threshold) else {
+        let Some(mut first) =
+            (latest..back).rev().find(|back| self.frame_energy(*back) > threshold)
+        else {
             return ago;
         };
         if first + 1 == back {
@@ -126,7 +131,8 @@ mod tests {
         };
         // A second of noise alone.
         let before = vec![0.0; 31 * WINDOW / LOUDNESS_FRAME_SAMPLES];
-        for (n, frames) in before.iter().chain(amplitudes).copied().collect::<Vec<_>>().chunks(8).enumerate()
+        for (n, frames) in
+            before.iter().chain(amplitudes).copied().collect::<Vec<_>>().chunks(8).enumerate()
         {
             let mut window = [0.0; WINDOW];
             for (at, sample) in window.iter_mut().enumerate() {
@@ -161,8 +167,14 @@ mod tests {
         let sound: Vec<f32> = [vec![0.3; 100], vec![0.0; 60]].concat();
         assert_eq!(loudness_of(&sound, 0.0).refine_end(80 * SAMPLES_PER_MS), 80 * SAMPLES_PER_MS);
         assert_eq!(loudness_of(&sound, 0.5).refine_end(200 * SAMPLES_PER_MS), 200 * SAMPLES_PER_MS);
-        assert_eq!(loudness_of(&sound, 0.5).refine_onset(640 * SAMPLES_PER_MS), 640 * SAMPLES_PER_MS);
-        assert_eq!(loudness_of(&[0.0; 64], 0.0).refine_end(100 * SAMPLES_PER_MS), 100 * SAMPLES_PER_MS);
+        assert_eq!(
+            loudness_of(&sound, 0.5).refine_onset(640 * SAMPLES_PER_MS),
+            640 * SAMPLES_PER_MS
+        );
+        assert_eq!(
+            loudness_of(&[0.0; 64], 0.0).refine_end(100 * SAMPLES_PER_MS),
+            100 * SAMPLES_PER_MS
+        );
     }
 
     #[test]
@@ -194,8 +206,14 @@ mod tests {
     fn a_click_long_before_is_no_beginning_and_a_consonant_is_one() {
         let mut sound = [vec![0.0; 24], vec![0.3; 40]].concat();
         sound[15] = 0.3; // 20 ms apart
-        assert_eq!(loudness_of(&sound, 0.0).refine_onset(160 * SAMPLES_PER_MS), 160 * SAMPLES_PER_MS);
+        assert_eq!(
+            loudness_of(&sound, 0.0).refine_onset(160 * SAMPLES_PER_MS),
+            160 * SAMPLES_PER_MS
+        );
         sound[20..22].fill(0.05); // 8 ms apart
-        assert_eq!(loudness_of(&sound, 0.0).refine_onset(160 * SAMPLES_PER_MS), 176 * SAMPLES_PER_MS);
+        assert_eq!(
+            loudness_of(&sound, 0.0).refine_onset(160 * SAMPLES_PER_MS),
+            176 * SAMPLES_PER_MS
+        );
     }
 }

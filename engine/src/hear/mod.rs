@@ -42,7 +42,11 @@ pub struct AudioInput {
 impl AudioInput {
     /// The input of one call; `turn` is the turn model, if the call uses one.
     #[must_use]
-    pub fn new(times: spec::VadTiming, stream: Box<dyn SttStream>, turn: Option<Arc<dyn TurnModel>>) -> Self {
+    pub fn new(
+        times: spec::VadTiming,
+        stream: Box<dyn SttStream>,
+        turn: Option<Arc<dyn TurnModel>>,
+    ) -> Self {
         Self {
             framer: VadFramer::default(),
             network_state: NetworkState::default(),
@@ -89,7 +93,8 @@ impl AudioInput {
     /// Whether the user has just been quiet long enough to have possibly finished. True for one
     /// window per silence.
     pub(crate) fn may_have_finished(&self) -> bool {
-        (turn_detector::PREFETCH_SILENCE..turn_detector::PREFETCH_SILENCE + vad::samples_duration(WINDOW))
+        (turn_detector::PREFETCH_SILENCE
+            ..turn_detector::PREFETCH_SILENCE + vad::samples_duration(WINDOW))
             .contains(&self.silence)
     }
 
@@ -110,8 +115,10 @@ impl AudioInput {
     }
 
     fn apply_speech_event(&mut self, event: Option<SpeechEvent>) -> Option<SpeechEvent> {
-        if let (Some(SpeechEvent::Started { .. } | SpeechEvent::Continued { .. }), Some(turn_detector)) =
-            (&event, &mut self.turn_detector)
+        if let (
+            Some(SpeechEvent::Started { .. } | SpeechEvent::Continued { .. }),
+            Some(turn_detector),
+        ) = (&event, &mut self.turn_detector)
         {
             turn_detector.resume_speech();
         }

@@ -99,11 +99,16 @@ impl TurnDetector {
         let request_id = self.request_count;
         // Cancel the previous request first, so that the model does not work on both.
         self.pending = None;
-        let handle = self
-            .model
-            .predict(TurnRequest { audio: sound, transcript: turn.transcript }, answer_sink(request_id));
-        self.pending =
-            Some(PendingRequest { request_id, _handle: handle, speech_segment: None, probability: None });
+        let handle = self.model.predict(
+            TurnRequest { audio: sound, transcript: turn.transcript },
+            answer_sink(request_id),
+        );
+        self.pending = Some(PendingRequest {
+            request_id,
+            _handle: handle,
+            speech_segment: None,
+            probability: None,
+        });
     }
 
     /// The detector has reported the end of this speech segment. Returns the request's number and
@@ -170,7 +175,8 @@ impl SampleRing {
         let (first, rest) = pcm.split_at(pcm.len().min(length - self.write_index));
         self.samples[self.write_index..self.write_index + first.len()].copy_from_slice(first);
         self.samples[..rest.len()].copy_from_slice(rest);
-        self.write_index = if rest.is_empty() { self.write_index + first.len() } else { rest.len() };
+        self.write_index =
+            if rest.is_empty() { self.write_index + first.len() } else { rest.len() };
         if self.write_index == length {
             self.write_index = 0;
         }
@@ -183,7 +189,9 @@ impl SampleRing {
         let mut out = Vec::with_capacity(count);
         let wrapped = count.saturating_sub(self.write_index);
         out.extend_from_slice(&self.samples[self.samples.len() - wrapped..]);
-        out.extend_from_slice(&self.samples[self.write_index - (count - wrapped)..self.write_index]);
+        out.extend_from_slice(
+            &self.samples[self.write_index - (count - wrapped)..self.write_index],
+        );
         out
     }
 }
@@ -204,7 +212,11 @@ mod tests {
                     pushed += chunk.len();
                     for wanted in [0, 1, 5, length, usize::MAX] {
                         let from = pushed - wanted.min(length).min(pushed);
-                        assert_eq!(ring.last(wanted), sound[from..pushed], "{length} {chunk_len} {wanted}");
+                        assert_eq!(
+                            ring.last(wanted),
+                            sound[from..pushed],
+                            "{length} {chunk_len} {wanted}"
+                        );
                     }
                 }
             }

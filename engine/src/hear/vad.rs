@@ -68,7 +68,12 @@ impl Default for VadFramer {
 impl VadFramer {
     /// Takes samples (16 kHz) that end at `end`; calls `on_window` with each full window and the
     /// time of its end.
-    pub fn push(&mut self, pcm: &[i16], end: Time, mut on_window: impl FnMut(&[f32; WINDOW], Time)) {
+    pub fn push(
+        &mut self,
+        pcm: &[i16],
+        end: Time,
+        mut on_window: impl FnMut(&[f32; WINDOW], Time),
+    ) {
         let mut rest = pcm;
         while !rest.is_empty() {
             let n = rest.len().min(WINDOW - self.filled);
@@ -164,10 +169,13 @@ impl SpeechDetector {
         let ago = |position: u64| self.detector.position() - position;
         let at = |ago: u64| end - samples_duration(ago as usize);
         match report {
-            VadEvent::Start { onset } => {
-                SpeechEvent::Started { onset: at(self.loudness.refine_onset(ago(onset))), window_end: end }
+            VadEvent::Start { onset } => SpeechEvent::Started {
+                onset: at(self.loudness.refine_onset(ago(onset))),
+                window_end: end,
+            },
+            VadEvent::End { end, .. } => {
+                SpeechEvent::Stopped { end: at(self.loudness.refine_end(ago(end))) }
             }
-            VadEvent::End { end, .. } => SpeechEvent::Stopped { end: at(self.loudness.refine_end(ago(end))) },
         }
     }
 }
@@ -191,7 +199,9 @@ mod tests {
         let events: Vec<_> = probabilities
             .enumerate()
             .filter_map(|(i, probabilities)| {
-                detector.push_window(probabilities, &[0.0; WINDOW], ms(1000 + i as u64 * 32)).map(|c| (i, c))
+                detector
+                    .push_window(probabilities, &[0.0; WINDOW], ms(1000 + i as u64 * 32))
+                    .map(|c| (i, c))
             })
             .collect();
         assert_eq!(events.len(), 1 + 18 + 1);

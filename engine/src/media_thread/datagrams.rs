@@ -18,7 +18,9 @@ impl MediaThread {
     /// Reads the datagrams that arrived by TCP. Returns whether there are more.
     pub(super) fn read_tcp(&mut self, now: Instant, budget: &ReadBudget<'_>) -> bool {
         let mut taken = 0_usize;
-        while !taken.is_multiple_of(DATAGRAMS_PER_CLOCK_READING) || budget.admits(TCP_DATAGRAMS, taken) {
+        while !taken.is_multiple_of(DATAGRAMS_PER_CLOCK_READING)
+            || budget.admits(TCP_DATAGRAMS, taken)
+        {
             let Ok(datagram) = self.tcp_datagrams.try_recv() else { return false };
             taken += 1;
             let tcp::Datagram { source, destination, mut contents } = datagram;
@@ -105,9 +107,12 @@ impl MediaThread {
             };
             return self.with_call(now, target.call, receive).unwrap_or(Reception::Foreign);
         }
-        let Some(pending) = self.pending_calls.get_mut(&target.call) else { return Reception::Foreign };
+        let Some(pending) = self.pending_calls.get_mut(&target.call) else {
+            return Reception::Foreign;
+        };
         thread::set_current_call(Some(pending.conversation));
-        let receive = || pending.receive_datagram(now, connection, protocol, source, destination, datagram);
+        let receive =
+            || pending.receive_datagram(now, connection, protocol, source, destination, datagram);
         catch_panic(receive).unwrap_or_else(|| {
             tracing::error!("the code of a pending call panicked: its offers are dropped");
             self.drop_pending_call(target.call);

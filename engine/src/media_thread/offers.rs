@@ -75,7 +75,8 @@ impl MediaThread {
                 return OfferReply::Accepted(AcceptedOffer { answer, connection: peer }, ufrag);
             }
         }
-        let made = PeerConnection::accept(&offer.sdp, self.announced_candidates(), &certificate, now);
+        let made =
+            PeerConnection::accept(&offer.sdp, self.announced_candidates(), &certificate, now);
         let (peer, answer) = match made {
             Ok(made) => made,
             Err(error) => return rejected(error),
@@ -85,7 +86,8 @@ impl MediaThread {
         };
         if existing.is_none() {
             let Some(new_call) = offer.new_call.take() else { return OfferReply::NotRunning };
-            let pending = PendingCall::new(offer.conversation, new_call, self.context.timeouts.offer);
+            let pending =
+                PendingCall::new(offer.conversation, new_call, self.context.timeouts.offer);
             self.by_conversation.insert(offer.conversation, key);
             self.pending_calls.insert(key, Box::new(pending));
         }
@@ -116,7 +118,12 @@ impl MediaThread {
 
     /// Starts a call whose client has connected, with its slot and models. Without them, the client
     /// gets a capacity error.
-    pub(super) fn start_call(&mut self, now: Instant, key: CallId, setup: Result<Box<CallSetup>, String>) {
+    pub(super) fn start_call(
+        &mut self,
+        now: Instant,
+        key: CallId,
+        setup: Result<Box<CallSetup>, String>,
+    ) {
         // The call may be gone by now, or its clients rejected because the setup is too late. Its
         // slot and models are then released with the message.
         if !self.pending_calls.get(&key).is_some_and(|pending| pending.awaits_setup()) {
@@ -133,7 +140,8 @@ impl MediaThread {
                 return self.touch(key);
             }
         };
-        let (id, connections) = (pending.conversation, pending.connection_numbers().collect::<Vec<_>>());
+        let (id, connections) =
+            (pending.conversation, pending.connection_numbers().collect::<Vec<_>>());
         let (handover, events) = pending.into_handover();
         let started = catch_panic(|| self.insert_call(now, *setup, handover));
         if let Some(Ok(())) = started {
@@ -158,8 +166,13 @@ impl MediaThread {
         handover: CallHandover,
     ) -> Result<(), encode::Error> {
         let key = setup.id;
-        let call =
-            Call::new(setup, handover, Arc::clone(&self.context), self.inbox.stage_event_sink(key), now)?;
+        let call = Call::new(
+            setup,
+            handover,
+            Arc::clone(&self.context),
+            self.inbox.stage_event_sink(key),
+            now,
+        )?;
         if self.calls.is_empty() {
             self.next_tick = now; // no ticks ran without calls
         }

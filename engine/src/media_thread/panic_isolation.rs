@@ -33,7 +33,11 @@ impl MediaThread {
     }
 
     /// Runs `work` on every call.
-    pub(super) fn for_each_call(&mut self, now: Instant, mut work: impl FnMut(&mut Call, &mut StepMeter)) {
+    pub(super) fn for_each_call(
+        &mut self,
+        now: Instant,
+        mut work: impl FnMut(&mut Call, &mut StepMeter),
+    ) {
         let mut broken: SmallVec<[CallId; 4]> = SmallVec::new();
         for (key, call) in &mut self.calls {
             thread::set_current_call(Some(call.config.id));
@@ -75,7 +79,9 @@ impl MediaThread {
         catch_panic(|| call.abort(now, &mut |datagram| final_datagrams.push(datagram)));
         catch_panic(|| drop(call));
         if self.socket.is_some() {
-            final_datagrams.into_iter().for_each(|datagram| transmit(&mut self.socket, &self.tcp, datagram));
+            final_datagrams
+                .into_iter()
+                .for_each(|datagram| transmit(&mut self.socket, &self.tcp, datagram));
         } else {
             // The socket is being read at the moment.
             self.final_datagrams.append(&mut final_datagrams);
@@ -87,7 +93,8 @@ impl MediaThread {
     /// of them.
     fn report_failed_calls(&mut self) -> bool {
         let event_sink = &self.context.event_sink;
-        self.unreported_failures.retain(|id| catch_panic(|| event_sink.call_panicked(*id)).is_none());
+        self.unreported_failures
+            .retain(|id| catch_panic(|| event_sink.call_panicked(*id)).is_none());
         self.unreported_failures.is_empty()
     }
 
@@ -112,6 +119,9 @@ impl MediaThread {
         self.next_deadline = None;
         self.reads_socket_on_tick = false;
         self.socket_unread = true;
-        assert!(self.report_failed_calls(), "the event sink did not accept the reports of failed calls");
+        assert!(
+            self.report_failed_calls(),
+            "the event sink did not accept the reports of failed calls"
+        );
     }
 }

@@ -54,8 +54,9 @@ impl MediaThread {
         let Some(pending) = self.pending_calls.get_mut(&key) else { return };
         thread::set_current_call(Some(pending.conversation));
         let (socket, tcp) = (&mut self.socket, &self.tcp);
-        let state =
-            catch_panic(|| pending.poll_connections(now, &mut |datagram| transmit(socket, tcp, datagram)));
+        let state = catch_panic(|| {
+            pending.poll_connections(now, &mut |datagram| transmit(socket, tcp, datagram))
+        });
         for connection in pending.take_dropped_connections() {
             self.demux.remove(&ConnectionRef { call: key, connection });
         }

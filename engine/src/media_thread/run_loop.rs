@@ -40,15 +40,20 @@ impl MediaThread {
         let mut socket_registered = true;
         let mut restarts = RestartBackoff::default();
         loop {
-            let why = match catch_panic(|| self.run_until_stopped(&mut events, &mut socket_registered)) {
-                Some(Ok(())) => return,
-                Some(Err(error)) => format!("cannot poll its socket: {error}"),
-                None => "panicked".to_owned(),
-            };
+            let why =
+                match catch_panic(|| self.run_until_stopped(&mut events, &mut socket_registered)) {
+                    Some(Ok(())) => return,
+                    Some(Err(error)) => format!("cannot poll its socket: {error}"),
+                    None => "panicked".to_owned(),
+                };
             // Set first, so that the clients of the ending calls do not return to this thread.
             dead.store(true, Relaxed);
             let calls = self.calls.len();
-            tracing::error!(reason = why, calls, "media thread failed: its calls end, and it restarts");
+            tracing::error!(
+                reason = why,
+                calls,
+                "media thread failed: its calls end, and it restarts"
+            );
             self.recover(&mut restarts);
             dead.store(false, Relaxed);
         }
@@ -58,7 +63,11 @@ impl MediaThread {
     ///
     /// # Errors
     /// Waiting for the socket fails, or the thread has no socket.
-    fn run_until_stopped(&mut self, events: &mut Events, socket_registered: &mut bool) -> io::Result<()> {
+    fn run_until_stopped(
+        &mut self,
+        events: &mut Events,
+        socket_registered: &mut bool,
+    ) -> io::Result<()> {
         while self.running {
             let now = clock::now();
             let more = self.run_step(now, &clock::now);
@@ -110,7 +119,10 @@ impl MediaThread {
         let pause = restarts.next_backoff(clock::now());
         if !pause.is_zero() {
             self.meter.stats().restart_pauses.fetch_add(1, Relaxed);
-            tracing::error!(?pause, "media thread fails repeatedly: it accepts no calls during this pause");
+            tracing::error!(
+                ?pause,
+                "media thread fails repeatedly: it accepts no calls during this pause"
+            );
         }
         pause
     }

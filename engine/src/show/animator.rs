@@ -182,7 +182,11 @@ impl AvatarAnimator {
     ///
     /// `position` is the segment that plays at this instant, and how many seconds of it have left
     /// for the network; `None` in silence. A segment without phones does not move the lips.
-    pub fn next_frame(&mut self, now: Time, position: Option<(SegmentId, f32)>) -> Option<VideoFrame> {
+    pub fn next_frame(
+        &mut self,
+        now: Time,
+        position: Option<(SegmentId, f32)>,
+    ) -> Option<VideoFrame> {
         self.now = now;
         let playing = position.filter(|_| !self.held);
         self.update_lips(playing);
@@ -191,7 +195,8 @@ impl AvatarAnimator {
             // Phones arrive slightly before their audio plays, which lets the head get ready for
             // speech.
             let about_to_speak = now < self.speech_expected_until && !self.user_speaking;
-            let state = if playing.is_some() || about_to_speak { AgentState::Speaking } else { self.state };
+            let state =
+                if playing.is_some() || about_to_speak { AgentState::Speaking } else { self.state };
             self.idle_motion.set_state(state, now);
             if self.in_speech_pause {
                 self.idle_motion.on_speech_pause(now);
@@ -312,8 +317,9 @@ mod tests {
         }
         frames.push((PoseId { stance: 1, ..PoseId::default() }, Vec::new()));
         // The coarse quality level has a third of the bytes.
-        let bytes =
-            (0..frames.len() * 2).map(|i| Bytes::from(vec![i as u8 / 2; 1000 - i % 2 * 660])).collect();
+        let bytes = (0..frames.len() * 2)
+            .map(|i| Bytes::from(vec![i as u8 / 2; 1000 - i % 2 * 660]))
+            .collect();
         let manifest = Manifest {
             width: 16,
             height: 16,
@@ -371,7 +377,11 @@ mod tests {
         animator.set_state(AgentState::Speaking, false);
         animator.add_phones(SEGMENT, &phones(&["aa", "aa", "p", "aa", "aa"]));
         let frames: Vec<VideoFrame> = (1..=12)
-            .map(|n| animator.next_frame(at(n), Some((SEGMENT, (n - 1) as f32 * 0.04))).expect("every frame"))
+            .map(|n| {
+                animator
+                    .next_frame(at(n), Some((SEGMENT, (n - 1) as f32 * 0.04)))
+                    .expect("every frame")
+            })
             .collect();
         let mouths: Vec<u8> = frames.iter().map(mouth_of).collect();
         assert_eq!(mouths[2], 10, "aa: {mouths:?}");
@@ -385,25 +395,33 @@ mod tests {
             let mut animator = AvatarAnimator::new(test_pose_set(), 25, 1);
             animator.next_frame(at(0), None);
             animator.set_state(AgentState::Speaking, false);
-            animator.add_phones(SEGMENT, &phones(&["aa", "aa", "iy", "s", "ow", "p", "aa", "f", "iy"]));
+            animator
+                .add_phones(SEGMENT, &phones(&["aa", "aa", "iy", "s", "ow", "p", "aa", "f", "iy"]));
             animator
         };
         let mut uninterrupted = speaking_face();
         let all: Vec<u8> = (1..=20)
-            .map(|n| mouth_of(&uninterrupted.next_frame(at(n), Some((SEGMENT, n as f32 * 0.04))).unwrap()))
+            .map(|n| {
+                mouth_of(
+                    &uninterrupted.next_frame(at(n), Some((SEGMENT, n as f32 * 0.04))).unwrap(),
+                )
+            })
             .collect();
         assert!(all.iter().collect::<std::collections::HashSet<_>>().len() > 4, "{all:?}");
         for held_at in [3, 7, 12] {
             let mut animator = speaking_face();
             let show = |animator: &mut AvatarAnimator, n: u64, of: usize| {
-                mouth_of(&animator.next_frame(at(n), Some((SEGMENT, (of + 1) as f32 * 0.04))).unwrap())
+                mouth_of(
+                    &animator.next_frame(at(n), Some((SEGMENT, (of + 1) as f32 * 0.04))).unwrap(),
+                )
             };
-            let mut seen: Vec<u8> = (0..held_at).map(|of| show(&mut animator, of as u64 + 1, of)).collect();
+            let mut seen: Vec<u8> =
+                (0..held_at).map(|of| show(&mut animator, of as u64 + 1, of)).collect();
             // While held, the state changes to listening, but the head stays in place.
             animator.set_state(AgentState::Listening, true);
             let now = held_at as u64 + 1;
-            let shuts =
-                [now, now + 1].map(|n| animator.next_frame(at(n), Some((SEGMENT, held_at as f32 * 0.04))));
+            let shuts = [now, now + 1]
+                .map(|n| animator.next_frame(at(n), Some((SEGMENT, held_at as f32 * 0.04))));
             let last = shuts.into_iter().flatten().last().expect("it was open");
             assert_eq!(mouth_of(&last), 0);
             animator.set_state(AgentState::Speaking, false);
@@ -483,7 +501,11 @@ mod tests {
                 (0..frames).filter(|n| animator.next_frame(at(*n), None).is_some()).collect();
             let gap = times.windows(2).map(|w| w[1] - w[0]).max().unwrap();
             assert_eq!(gap, max_gap, "{rate} a second: {} s", at(gap));
-            assert!(times.len() as u64 <= frames / max_gap + frames / 4, "{} of {frames}", times.len());
+            assert!(
+                times.len() as u64 <= frames / max_gap + frames / 4,
+                "{} of {frames}",
+                times.len()
+            );
         }
     }
 
@@ -498,7 +520,8 @@ mod tests {
         // The bandwidth falls below the send rate; the reduction lasts for ten seconds.
         animator.set_bandwidth((need * 2.0) as u64);
         animator.set_bandwidth((need * 0.2) as u64);
-        let times: Vec<u64> = (200..400).filter(|n| animator.next_frame(at(*n), None).is_some()).collect();
+        let times: Vec<u64> =
+            (200..400).filter(|n| animator.next_frame(at(*n), None).is_some()).collect();
         let gap = times.windows(2).map(|w| w[1] - w[0]).max().unwrap();
         assert_eq!(at(gap).since(Time::ZERO), MAX_LOW_BANDWIDTH_GAP);
     }
@@ -510,7 +533,9 @@ mod tests {
         let at = |n: u64| Time::from_micros(n * 1_000_000 / 30);
         animator.set_state(AgentState::Speaking, false);
         let sent: Vec<u64> = (1..150)
-            .filter(|n| animator.next_frame(at(*n), Some((SEGMENT, 1.0 + *n as f32 / 30.0))).is_some())
+            .filter(|n| {
+                animator.next_frame(at(*n), Some((SEGMENT, 1.0 + *n as f32 / 30.0))).is_some()
+            })
             .collect();
         assert!((60..110).contains(&sent.len()), "{} of 149", sent.len());
         assert!(sent.windows(2).all(|w| w[1] - w[0] <= 2), "{sent:?}");
@@ -522,7 +547,8 @@ mod tests {
         animator.add_phones(SEGMENT, &phones(&["aa"; 200]));
         let mut gap = 0;
         for n in 0..2000 {
-            let Some(frame) = animator.next_frame(at(n), Some((SEGMENT, (n % 400) as f32 * 0.04))) else {
+            let Some(frame) = animator.next_frame(at(n), Some((SEGMENT, (n % 400) as f32 * 0.04)))
+            else {
                 continue;
             };
             gap = if frame.base_layer { 0 } else { gap + 1 };
@@ -555,9 +581,21 @@ mod tests {
         };
         let (full, changes, coarse, half) = (sent(1.9), sent(0.65), sent(0.4), sent(0.2));
         assert_eq!(full.len(), 200);
-        assert!(changes.len() < full.len() && changes.iter().all(|n| *n == 1000), "{}", changes.len());
-        assert!(coarse.len() == changes.len() && coarse.iter().all(|n| *n == 340), "{}", coarse.len());
-        assert!((49..=104).contains(&half.len()) && half.iter().all(|n| *n == 340), "{}", half.len());
+        assert!(
+            changes.len() < full.len() && changes.iter().all(|n| *n == 1000),
+            "{}",
+            changes.len()
+        );
+        assert!(
+            coarse.len() == changes.len() && coarse.iter().all(|n| *n == 340),
+            "{}",
+            coarse.len()
+        );
+        assert!(
+            (49..=104).contains(&half.len()) && half.iter().all(|n| *n == 340),
+            "{}",
+            half.len()
+        );
     }
 
     /// An animator of `test_pose_set()`, and its pose cache, which takes upgrades.
@@ -569,7 +607,9 @@ mod tests {
     #[test]
     fn a_face_changes_over_to_a_better_set_without_a_key() {
         let (mut animator, poses) = animator_and_poses();
-        assert!(animator.next_frame(at(0), None).unwrap().is_key_frame && !animator.swap_pose_set());
+        assert!(
+            animator.next_frame(at(0), None).unwrap().is_key_frame && !animator.swap_pose_set()
+        );
         let mut n = 1;
         let mut wait_for = |animator: &mut AvatarAnimator, wanted: &dyn Fn(&VideoFrame) -> bool| loop {
             let frame = animator.next_frame(at(n), None);
@@ -591,7 +631,11 @@ mod tests {
             next.payload[0] >= 30 && next.payload.len() > 6,
             "what is shown goes on, with no anchor before it"
         );
-        let index = better.nearest_frame(&animator.idle_motion.update(animator.now), Mouth::default(), false);
+        let index = better.nearest_frame(
+            &animator.idle_motion.update(animator.now),
+            Mouth::default(),
+            false,
+        );
         assert_eq!(next.payload.as_ptr(), better.frame(index, 0).as_ptr(), "of the better set");
     }
 
@@ -599,7 +643,8 @@ mod tests {
     fn a_better_set_with_other_keys_sends_them_first() {
         let other = |key: &'static [u8], altref_frame: &'static [u8]| {
             let set = test_pose_set();
-            let frames = (0..31).flat_map(|i| [0, 1].map(|level| set.frame(i, level).clone())).collect();
+            let frames =
+                (0..31).flat_map(|i| [0, 1].map(|level| set.frame(i, level).clone())).collect();
             let (key, altref_frame) = (Bytes::from_static(key), Bytes::from_static(altref_frame));
             let set = PoseSet::new(set.manifest().clone(), key, altref_frame, frames).unwrap();
             Arc::new(PoseCache::new(Arc::new(set)))
@@ -633,6 +678,9 @@ mod tests {
     fn frames_are_shared_and_not_copied() {
         let set = test_pose_set();
         let mut animator = AvatarAnimator::new(Arc::clone(&set), 25, 1);
-        assert_eq!(animator.next_frame(at(0), None).unwrap().payload.as_ptr(), set.key_frame().as_ptr());
+        assert_eq!(
+            animator.next_frame(at(0), None).unwrap().payload.as_ptr(),
+            set.key_frame().as_ptr()
+        );
     }
 }

@@ -87,9 +87,12 @@ impl Avatars {
     /// # Errors
     /// If the directory or one of its files cannot be read, or is no valid pose set.
     pub fn add_dir(&mut self, dir: &Path) -> Result<(), Error> {
-        let read = |path: &Path| fs::read(path).map_err(|e| Error::Read(path.display().to_string(), e));
+        let read =
+            |path: &Path| fs::read(path).map_err(|e| Error::Read(path.display().to_string(), e));
         let mut paths: Vec<_> = fs::read_dir(dir)
-            .and_then(|entries| entries.map(|e| e.map(|e| e.path())).collect::<io::Result<Vec<_>>>())
+            .and_then(|entries| {
+                entries.map(|e| e.map(|e| e.path())).collect::<io::Result<Vec<_>>>()
+            })
             .map_err(|e| Error::Read(dir.display().to_string(), e))?;
         paths.retain(|p| p.extension().is_some_and(|e| e == POSE_SET_EXTENSION));
         paths.sort();
@@ -98,7 +101,9 @@ impl Avatars {
             let from = path.display().to_string();
             let id = self.add(&from, &read(&path)?.into(), &read(&path.with_extension("webp"))?)?;
             if let Some(before) = seen_ids.insert(id.clone(), from.clone()) {
-                tracing::warn!("{before} and {from} both contain the avatar {id}: the second one is used");
+                tracing::warn!(
+                    "{before} and {from} both contain the avatar {id}: the second one is used"
+                );
             }
         }
         Ok(())
@@ -110,7 +115,8 @@ impl Avatars {
         let display_picture = format!("data:image/webp;base64,{}", STANDARD.encode(picture));
         let avatar = Avatar { pose_set: set, display_picture };
         let id = avatar.pose_set.manifest().id.clone();
-        match self.0.iter_mut().find(|a| a.pose_set.manifest().id == avatar.pose_set.manifest().id) {
+        match self.0.iter_mut().find(|a| a.pose_set.manifest().id == avatar.pose_set.manifest().id)
+        {
             Some(old) => *old = avatar,
             None => self.0.push(avatar),
         }
@@ -186,18 +192,26 @@ impl CustomAvatars {
 
 impl AvatarLibrary {
     pub(crate) fn new(stock: Avatars) -> Self {
-        let poses =
-            stock.as_slice().iter().map(|avatar| Arc::new(PoseCache::new(Arc::clone(&avatar.pose_set))));
+        let poses = stock
+            .as_slice()
+            .iter()
+            .map(|avatar| Arc::new(PoseCache::new(Arc::clone(&avatar.pose_set))));
         Self { stock_poses: poses.collect(), stock, custom: Mutex::default() }
     }
 
     /// Resolves the avatar of a call; `None` if the server has no avatar. The second value is a
     /// warning for the agent's owner if it is not the requested avatar.
-    pub(crate) fn resolve_avatar(&self, call: &CallConfig) -> (Option<Arc<PoseCache>>, Option<String>) {
+    pub(crate) fn resolve_avatar(
+        &self,
+        call: &CallConfig,
+    ) -> (Option<Arc<PoseCache>>, Option<String>) {
         let id = &call.avatar.avatar_key_id;
         let custom = call.pose_set.as_ref().map(|face| self.load_custom(id, face));
         let poses_of = |avatar: &Avatar| {
-            let found = self.stock_poses.iter().find(|poses| Arc::ptr_eq(poses.pose_set(), &avatar.pose_set));
+            let found = self
+                .stock_poses
+                .iter()
+                .find(|poses| Arc::ptr_eq(poses.pose_set(), &avatar.pose_set));
             Arc::clone(found.expect("each stock avatar has its pose cache"))
         };
         let (why, substitute) = match custom {
@@ -226,7 +240,9 @@ impl AvatarLibrary {
     pub(crate) fn swap_pose_set(&self, id: &str, face: &PoseSetFile) {
         match self.load_custom(id, face) {
             Ok(poses) => self.lock_custom().latest = Some(poses),
-            Err(error) => tracing::error!(avatar = %id, %error, "cannot read the pose set of an avatar"),
+            Err(error) => {
+                tracing::error!(avatar = %id, %error, "cannot read the pose set of an avatar")
+            }
         }
     }
 
@@ -243,7 +259,8 @@ impl AvatarLibrary {
             return Ok(poses);
         }
         custom.best.retain(|_, (_, poses)| poses.strong_count() > 0);
-        let replaced = custom.best.insert(id.to_owned(), (face.completeness, Arc::downgrade(&poses)));
+        let replaced =
+            custom.best.insert(id.to_owned(), (face.completeness, Arc::downgrade(&poses)));
         if let Some(replaced) = replaced.and_then(|(_, poses)| poses.upgrade()) {
             replaced.set_upgrade(Arc::clone(&poses));
         }
@@ -265,7 +282,8 @@ mod tests {
 
     fn call(id: &str, own_face: Option<&[u8]>) -> CallConfig {
         let face = AvatarChoice { avatar_key_id: id.into(), frame_rate: 25 };
-        let call = CallConfig::minimal(ConversationId(1), AgentTurnConfig::default().to_spec().unwrap());
+        let call =
+            CallConfig::minimal(ConversationId(1), AgentTurnConfig::default().to_spec().unwrap());
         CallConfig { avatar: face, pose_set: own_face.map(|file| pose_set_file(file, 100)), ..call }
     }
 
@@ -303,7 +321,10 @@ mod tests {
         library.swap_pose_set("zoe", &pose_set_file(files[1], 1));
         let second = Arc::clone(first.upgrade().unwrap());
         assert_eq!(second.pose_set().manifest().name, "Martin");
-        assert!(Arc::ptr_eq(&resolve(0), &second), "who comes late with a lesser one begins with the better");
+        assert!(
+            Arc::ptr_eq(&resolve(0), &second),
+            "who comes late with a lesser one begins with the better"
+        );
         // This happens if another server drew the set, and only the next call brings it.
         let third = resolve(2);
         assert!(Arc::ptr_eq(second.upgrade().unwrap(), &third));
@@ -326,15 +347,23 @@ mod tests {
     #[test]
     fn who_cannot_be_shown_is_replaced_and_that_is_told() {
         let library = AvatarLibrary::new(Avatars::built_in().unwrap());
-        for (call, why) in [(call("zoe", None), "is missing"), (call("zoe", Some(b"x")), "cannot be read")] {
+        for (call, why) in
+            [(call("zoe", None), "is missing"), (call("zoe", Some(b"x")), "cannot be read")]
+        {
             let (set, warning) = library.resolve_avatar(&call);
             assert_eq!(set.unwrap().pose_set().manifest().id, "theo");
-            assert_eq!(warning.unwrap(), format!("The avatar \"zoe\" {why}; the stock avatar Theo is used."));
+            assert_eq!(
+                warning.unwrap(),
+                format!("The avatar \"zoe\" {why}; the stock avatar Theo is used.")
+            );
         }
         for id in ["mei", ""] {
             let [one, other] = [0, 1].map(|_| library.resolve_avatar(&call(id, None)));
             assert_eq!(one.1, None, "{id}");
-            assert!(Arc::ptr_eq(&one.0.unwrap(), &other.0.unwrap()), "calls share what they look up");
+            assert!(
+                Arc::ptr_eq(&one.0.unwrap(), &other.0.unwrap()),
+                "calls share what they look up"
+            );
         }
         let (set, warning) = AvatarLibrary::default().resolve_avatar(&call("zoe", None));
         assert!(set.is_none() && warning.is_none());

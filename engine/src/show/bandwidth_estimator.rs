@@ -95,7 +95,8 @@ impl BandwidthEstimator {
         self.estimate = bps;
         if fell
             && bps < self.sent_bitrate
-            && self.sent_bitrate > BUSY_RATIO * self.send_mode(now).rate_fraction() * self.required_bitrate
+            && self.sent_bitrate
+                > BUSY_RATIO * self.send_mode(now).rate_fraction() * self.required_bitrate
         {
             self.send_mode = match bps / self.required_bitrate {
                 0.5.. => SendMode::ChangesOnly,

@@ -20,7 +20,11 @@ impl FrameClock {
     /// `frame_rate` is in frames per second (0 counts as 25); the first frame is due at `start`.
     #[must_use]
     pub fn new(frame_rate: u32, start: Time) -> Self {
-        Self { frame_rate: if frame_rate == 0 { 25 } else { frame_rate.into() }, start, next_frame: 0 }
+        Self {
+            frame_rate: if frame_rate == 0 { 25 } else { frame_rate.into() },
+            start,
+            next_frame: 0,
+        }
     }
 
     /// When the next frame is due.

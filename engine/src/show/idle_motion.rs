@@ -227,7 +227,8 @@ impl IdleMotion {
     /// Requests a small nod after the user paused. Ignored unless the agent listens.
     pub fn request_nod(&mut self, now: Time) {
         let smiles = self.smile_period.is_some_and(|(begin, _)| begin <= now);
-        if self.state == AgentState::Listening && self.lean.is_at_end() && !self.nodding && !smiles {
+        if self.state == AgentState::Listening && self.lean.is_at_end() && !self.nodding && !smiles
+        {
             self.nod_requested_at = Some(now);
         }
     }
@@ -257,7 +258,10 @@ impl IdleMotion {
         if self.last_time.is_none() {
             self.start(now);
         }
-        let dt = now.since(self.last_time.replace(now).unwrap_or(now)).as_secs_f32().min(MAX_STEP_SECONDS);
+        let dt = now
+            .since(self.last_time.replace(now).unwrap_or(now))
+            .as_secs_f32()
+            .min(MAX_STEP_SECONDS);
         let lids = self.eyelids(now);
         if now >= self.next_glance {
             self.change_gaze(now);
@@ -322,13 +326,15 @@ impl IdleMotion {
 
     /// Whether the head is upright or leans, and does not move.
     fn is_head_still(&self) -> bool {
-        (self.lean.is_at_start() || self.lean.is_at_end()) && self.nod.is_at_start() && !self.nodding
+        (self.lean.is_at_start() || self.lean.is_at_end())
+            && self.nod.is_at_start()
+            && !self.nodding
     }
 
     fn move_smile(&mut self, now: Time, dt: f32) {
         // Speaking or thinking agents do not smile more than at rest.
-        let wanted =
-            self.smile_period.is_some_and(|(begin, end)| (begin..end).contains(&now)) && self.is_listening();
+        let wanted = self.smile_period.is_some_and(|(begin, end)| (begin..end).contains(&now))
+            && self.is_listening();
         let may_start = self.is_head_still() && self.chest_height == 0.0;
         if wanted && may_start && self.smile.is_at_start() {
             self.gaze = [0.0; 2];
@@ -339,8 +345,13 @@ impl IdleMotion {
 
     /// Breathing is visible only while listening: speech uses the breath, and a thought holds it.
     fn move_chest(&mut self, now: Time, dt: f32) {
-        let smiles = self.smile_period.is_some_and(|(_, end)| now < end) || !self.smile.is_at_start();
-        if !self.is_listening() || smiles || !self.is_head_still() || self.nod_requested_at.is_some() {
+        let smiles =
+            self.smile_period.is_some_and(|(_, end)| now < end) || !self.smile.is_at_start();
+        if !self.is_listening()
+            || smiles
+            || !self.is_head_still()
+            || self.nod_requested_at.is_some()
+        {
             self.breath.0 = now + Duration::from_secs_f32(BREATH_DELAY_SECONDS);
         }
         let (begin, length) = self.breath;
@@ -358,13 +369,15 @@ impl IdleMotion {
     }
 
     fn move_head(&mut self, now: Time, dt: f32) {
-        let may_start = self.smile.is_at_start() && self.chest_height == 0.0 && self.brows.1.is_at_start();
+        let may_start =
+            self.smile.is_at_start() && self.chest_height == 0.0 && self.brows.1.is_at_start();
         self.nod_requested_at = self.nod_requested_at.filter(|asked| now < *asked + NOD_TIMEOUT);
         if self.nod_requested_at.is_some() && may_start && self.lean.is_at_end() {
             self.nod_requested_at = None;
             self.nodding = true;
             self.gaze = [0.0; 2];
-            self.next_glance = self.next_glance.max(now + Duration::from_secs_f32(2.0 * HALF_NOD_SECONDS));
+            self.next_glance =
+                self.next_glance.max(now + Duration::from_secs_f32(2.0 * HALF_NOD_SECONDS));
         }
         self.nodding &= self.is_listening() && !self.nod.is_at_end();
         self.nod.advance(self.nodding, self.movement_seconds(HALF_NOD_SECONDS), dt);
@@ -435,7 +448,9 @@ impl IdleMotion {
             AgentState::Speaking => self.lean.is_at_start() && !self.speaker_leans,
             AgentState::Listening => self.is_head_still(),
         } && self.brows.1.is_at_start();
-        if at_user && !(may_look_away && self.smile.is_at_start() && self.nod_requested_at.is_none()) {
+        if at_user
+            && !(may_look_away && self.smile.is_at_start() && self.nod_requested_at.is_none())
+        {
             return;
         }
         let side = if self.rng.random_bool(0.5) { 1.0 } else { -1.0 };
@@ -477,7 +492,10 @@ mod tests {
     }
 
     fn blinks(frames: &[PoseState]) -> usize {
-        frames.windows(2).filter(|w| w[0].look.eyes.lids < 0.9 && w[1].look.eyes.lids >= 0.9).count()
+        frames
+            .windows(2)
+            .filter(|w| w[0].look.eyes.lids < 0.9 && w[1].look.eyes.lids >= 0.9)
+            .count()
     }
 
     #[test]
@@ -501,14 +519,17 @@ mod tests {
     fn times_between_blinks_are_log_normal_as_peoples_are() {
         for (state, median) in [(AgentState::Listening, 3.0f32), (AgentState::Speaking, 2.0)] {
             let frames = simulate_minutes(state, 60);
-            let shut = |n: &usize| frames[*n].look.eyes.lids >= 0.9 && frames[n - 1].look.eyes.lids < 0.9;
+            let shut =
+                |n: &usize| frames[*n].look.eyes.lids >= 0.9 && frames[n - 1].look.eyes.lids < 0.9;
             let starts: Vec<usize> = (1..frames.len()).filter(shut).collect();
             // From the end of a blink to the start of the next. The second half of a double blink
             // is not counted as a new one.
             let pause = |w: &[usize]| {
-                (w[1] - w[0]) as f32 * 0.04 - (BLINK_CLOSE_SECONDS + BLINK_SHUT_SECONDS + BLINK_OPEN_SECONDS)
+                (w[1] - w[0]) as f32 * 0.04
+                    - (BLINK_CLOSE_SECONDS + BLINK_SHUT_SECONDS + BLINK_OPEN_SECONDS)
             };
-            let pauses = sorted(starts.windows(2).map(pause).filter(|pause| *pause > 0.4).collect());
+            let pauses =
+                sorted(starts.windows(2).map(pause).filter(|pause| *pause > 0.4).collect());
             let part = |k: f32| pauses[(pauses.len() as f32 * k) as usize];
             assert!((part(0.5) / median - 1.0).abs() < 0.1, "{state:?}: {} s", part(0.5));
             // Nine tenths lie below exp(1.2816 σ) times the median; the distribution is symmetric
@@ -537,8 +558,10 @@ mod tests {
             }
             let count = lengths.len() as f32 / 30.0;
             let lengths = sorted(lengths);
-            let details =
-                format!("{state:?}: {at_user} at the user, {count} glances a minute, {:?}", lengths.last());
+            let details = format!(
+                "{state:?}: {at_user} at the user, {count} glances a minute, {:?}",
+                lengths.last()
+            );
             assert!(share.contains(&at_user) && a_minute.contains(&count), "{details}");
             assert!(
                 length.contains(&lengths[1]) && length.contains(&lengths[lengths.len() - 2]),
@@ -656,7 +679,8 @@ mod tests {
                     idle_motion.update(at(n));
                 }
                 idle_motion.set_state(AgentState::Speaking, at(begins));
-                let frames = (begins..).take_while(|n| !idle_motion.update(at(*n)).ready_to_speak).count();
+                let frames =
+                    (begins..).take_while(|n| !idle_motion.update(at(*n)).ready_to_speak).count();
                 assert!(frames <= max, "leaning {leaning}, seed {seed}: {frames} frames");
                 all += frames;
             }
@@ -678,7 +702,10 @@ mod tests {
             }
             let stance = idle_motion.update(now).stance;
             // The smile falls faster when the agent speaks again.
-            assert!((stance.smile - shown).abs() < if n % 250 < 4 { 0.5 } else { 0.2 }, "a jump at {n}");
+            assert!(
+                (stance.smile - shown).abs() < if n % 250 < 4 { 0.5 } else { 0.2 },
+                "a jump at {n}"
+            );
             if stance.smile > 0.0 {
                 assert_eq!(stance.head, LISTENING_HEAD, "frame {n}");
                 smiles += usize::from(shown == 0.0);

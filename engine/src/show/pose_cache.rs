@@ -45,8 +45,10 @@ impl PoseCache {
             .chain(moving.filter(|(_, looks)| count > 1 && !looks.is_empty()))
             .collect();
         let finest = |lengths: &[u32]| lengths.first().map_or(0.0, |n| f64::from(*n));
-        let speaking_frames = manifest.frames.iter().filter(|(k, _)| k.mouth != 0).map(|(_, n)| finest(n));
-        let (count, sum) = speaking_frames.fold((0.0, 0.0), |(n, sum), bytes| (n + 1.0, sum + bytes));
+        let speaking_frames =
+            manifest.frames.iter().filter(|(k, _)| k.mouth != 0).map(|(_, n)| finest(n));
+        let (count, sum) =
+            speaking_frames.fold((0.0, 0.0), |(n, sum), bytes| (n + 1.0, sum + bytes));
         let mean_bytes = if count > 0.0 { sum / count } else { 0.0 };
         Self {
             speaking_stances: talking,
@@ -128,7 +130,11 @@ impl PoseCache {
             self.nearest_look(&there.1, pose_state.look)
         } else {
             index_of_min(
-                self.pose_set.manifest().looks.iter().map(|look| look_distance(look, &pose_state.look)),
+                self.pose_set
+                    .manifest()
+                    .looks
+                    .iter()
+                    .map(|look| look_distance(look, &pose_state.look)),
             )
         };
         let breaths = &self.pose_set.manifest().breaths;
@@ -177,14 +183,17 @@ impl PoseCache {
     /// The one of `looks` that is nearest to `look`.
     fn nearest_look(&self, looks: &[u8], look: Look) -> u8 {
         let all = &self.pose_set.manifest().looks;
-        looks[usize::from(index_of_min(looks.iter().map(|i| look_distance(&all[usize::from(*i)], &look))))]
+        looks[usize::from(index_of_min(
+            looks.iter().map(|i| look_distance(&all[usize::from(*i)], &look)),
+        ))]
     }
 
     /// Distance of a baked stance from `stance`.
     fn stance_distance(&self, baked: u8, stance: Stance) -> f32 {
         let baked = &self.pose_set.manifest().stances[usize::from(baked)];
         let (a, b) = (&baked.head, &stance.head);
-        let head = (a.yaw - b.yaw).powi(2) + (a.pitch - b.pitch).powi(2) + (a.roll - b.roll).powi(2);
+        let head =
+            (a.yaw - b.yaw).powi(2) + (a.pitch - b.pitch).powi(2) + (a.roll - b.roll).powi(2);
         head + SMILE_WEIGHT * (baked.smile - stance.smile).powi(2)
     }
 }
@@ -244,7 +253,8 @@ mod tests {
     /// Distance of two pictures, in five units: quarters of the lean, thirds of a nod, halves of a
     /// smile, fifths of a breath, and the raise or knit of the brows.
     fn pose_jump(cache: &PoseCache, a: PoseId, b: PoseId) -> [f32; 5] {
-        let (stances, looks) = (&cache.pose_set.manifest().stances, &cache.pose_set.manifest().looks);
+        let (stances, looks) =
+            (&cache.pose_set.manifest().stances, &cache.pose_set.manifest().looks);
         let measures = |key: PoseId| {
             let Stance { head, smile } = stances[usize::from(key.stance)];
             let lean = head.roll / models::face::pose_plan::LISTENING_HEAD.roll;
@@ -289,10 +299,15 @@ mod tests {
                 }
                 let pose_state = idle_motion.update(now);
                 let speaking = states[state] == AgentState::Speaking;
-                let lips =
-                    if speaking && pose_state.ready_to_speak { Viseme::Aa.mouth() } else { Mouth::default() };
+                let lips = if speaking && pose_state.ready_to_speak {
+                    Viseme::Aa.mouth()
+                } else {
+                    Mouth::default()
+                };
                 let key = cache.nearest_pose_id(&pose_state, lips, speaking);
-                let shown = cache.pose_set.manifest().frames[usize::from(cache.pose_set.frame_index(key))].0;
+                let shown = cache.pose_set.manifest().frames
+                    [usize::from(cache.pose_set.frame_index(key))]
+                .0;
                 assert_eq!(shown, key, "seed {seed}, frame {n}: {pose_state:?}");
                 let [lean, nod, smile, breath, brows] = pose_jump(&cache, last, key);
                 let details = format!("seed {seed}, frame {n}: {last:?} to {key:?}");

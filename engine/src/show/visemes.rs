@@ -252,7 +252,8 @@ impl VisemeTrack {
     #[must_use]
     pub fn mouth_at(&self, at: f32) -> Mouth {
         let first = self.0.partition_point(|s| s.end < at - COARTICULATION_SECONDS);
-        let neighbours = self.0[first..].iter().take_while(|s| s.start < at + COARTICULATION_SECONDS);
+        let neighbours =
+            self.0[first..].iter().take_while(|s| s.start < at + COARTICULATION_SECONDS);
         // Outside of all phones, silence pulls like a phone.
         let outside = if at < 0.0 || at > self.end() { 1.0 } else { 0.0 };
         let quiet = Viseme::Sil.dominance();
@@ -371,16 +372,22 @@ mod tests {
         for closure in ["p", "b", "m", "f", "v"] {
             for vowel in ["aa", "iy", "uw", "ow", "ay"] {
                 for length in [0.04, 0.06, 0.1] {
-                    let track =
-                        VisemeTrack::new(&phones(&format!("pau {vowel} {closure} {vowel} pau"), length));
+                    let track = VisemeTrack::new(&phones(
+                        &format!("pau {vowel} {closure} {vowel} pau"),
+                        length,
+                    ));
                     // Frames may have any phase.
                     for phase in 0..10 {
-                        let seen = (0..40).map(|n| (n as f32 + phase as f32 / 10.0) * 0.04).any(|at| {
-                            let inside = at > 1.5 * length && at < 3.5 * length;
-                            let mouth = track.mouth_at(at);
-                            inside && mouth.press.max(mouth.tuck) > 0.95 && mouth.jaw < 0.25
-                        });
-                        assert!(seen, "{vowel} {closure} {vowel}, {length} s a phone, phase {phase}");
+                        let seen =
+                            (0..40).map(|n| (n as f32 + phase as f32 / 10.0) * 0.04).any(|at| {
+                                let inside = at > 1.5 * length && at < 3.5 * length;
+                                let mouth = track.mouth_at(at);
+                                inside && mouth.press.max(mouth.tuck) > 0.95 && mouth.jaw < 0.25
+                            });
+                        assert!(
+                            seen,
+                            "{vowel} {closure} {vowel}, {length} s a phone, phase {phase}"
+                        );
                     }
                 }
             }
@@ -421,11 +428,21 @@ mod tests {
     #[test]
     fn a_track_knows_how_long_it_is_quiet() {
         let track = VisemeTrack::new(&phones("pau aa pau pau pau aa pau", 0.1));
-        for (at, quiet) in [(0.0, 0.04), (0.12, 0.0), (0.2, 0.24), (0.3, 0.14), (0.49, 0.0), (0.55, 0.0)] {
-            assert!((track.silence_from(at) - quiet).abs() < 1e-4, "{at}: {}", track.silence_from(at));
+        for (at, quiet) in
+            [(0.0, 0.04), (0.12, 0.0), (0.2, 0.24), (0.3, 0.14), (0.49, 0.0), (0.55, 0.0)]
+        {
+            assert!(
+                (track.silence_from(at) - quiet).abs() < 1e-4,
+                "{at}: {}",
+                track.silence_from(at)
+            );
         }
         assert_eq!(
-            [track.silence_from(0.6), track.silence_from(5.0), VisemeTrack::default().silence_from(0.0)],
+            [
+                track.silence_from(0.6),
+                track.silence_from(5.0),
+                VisemeTrack::default().silence_from(0.0)
+            ],
             [f32::INFINITY; 3]
         );
     }

@@ -67,7 +67,8 @@ impl Encoder {
         opus.set_complexity(COMPLEXITY)?;
         opus.set_signal(Signal::Voice)?;
         let silence = SilenceCache { frames: 0, packets: [Vec::new(), Vec::new()] };
-        let mut this = Self { opus, packet: [0; MAX_PACKET_BYTES], silence, loss_mode: LossMode::Clean };
+        let mut this =
+            Self { opus, packet: [0; MAX_PACKET_BYTES], silence, loss_mode: LossMode::Clean };
         this.set_loss_mode(LossMode::Clean, 0.0)?;
         Ok(this)
     }
@@ -75,7 +76,11 @@ impl Encoder {
     fn set_loss_mode(&mut self, mode: LossMode, fraction: f32) -> Result<(), Error> {
         let lossy = mode != LossMode::Clean;
         self.opus.set_inband_fec(lossy)?;
-        self.opus.set_packet_loss_perc(if lossy { (fraction * 100.0).clamp(5.0, 25.0) as i32 } else { 0 })?;
+        self.opus.set_packet_loss_perc(if lossy {
+            (fraction * 100.0).clamp(5.0, 25.0) as i32
+        } else {
+            0
+        })?;
         self.loss_mode = mode;
         self.silence.packets.iter_mut().for_each(Vec::clear);
         Ok(())
@@ -118,7 +123,8 @@ impl Encoder {
             self.silence.frames = 0;
         } else {
             self.silence.frames = (self.silence.frames + 1).min(SETTLE_FRAMES + 1);
-            if self.silence.frames > SETTLE_FRAMES && !self.silence.packets[length_index].is_empty() {
+            if self.silence.frames > SETTLE_FRAMES && !self.silence.packets[length_index].is_empty()
+            {
                 return Ok(&self.silence.packets[length_index]);
             }
         }
@@ -135,7 +141,9 @@ mod tests {
     use super::*;
 
     fn tone(at: usize) -> [i16; FRAME_SAMPLES_48K] {
-        core::array::from_fn(|i| ((((at * FRAME_SAMPLES_48K + i) as f32) * 0.05).sin() * 8000.0) as i16)
+        core::array::from_fn(|i| {
+            ((((at * FRAME_SAMPLES_48K + i) as f32) * 0.05).sin() * 8000.0) as i16
+        })
     }
 
     #[test]

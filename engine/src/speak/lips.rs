@@ -71,7 +71,9 @@ impl PhoneSource {
     }
 
     fn phones_of_words(&mut self, words: &[Word]) -> Vec<Phone> {
-        let Some(aligner) = self.aligner.as_mut().filter(|_| !words.is_empty()) else { return Vec::new() };
+        let Some(aligner) = self.aligner.as_mut().filter(|_| !words.is_empty()) else {
+            return Vec::new();
+        };
         match aligner.phones(words) {
             Ok(phones) => self.skip_emitted(phones),
             Err(reason) => {

@@ -112,11 +112,17 @@ impl AudioOutput {
 
     /// Renders the frame that is due at `now`, if one is. Without `audible` (no listener) the frame
     /// is silent and playout waits.
-    pub fn render_frame(&mut self, now: Instant, encode: bool, audible: bool) -> Option<AudioFrame<'_>> {
+    pub fn render_frame(
+        &mut self,
+        now: Instant,
+        encode: bool,
+        audible: bool,
+    ) -> Option<AudioFrame<'_>> {
         if now < self.next_due {
             return None;
         }
-        let missed_frames = (now - self.next_due).as_millis() as u64 / FRAME_DURATION.as_millis() as u64;
+        let missed_frames =
+            (now - self.next_due).as_millis() as u64 / FRAME_DURATION.as_millis() as u64;
         if missed_frames > u64::from(MAX_CATCH_UP_FRAMES) {
             // Timestamps follow the clock; the skipped audio plays later.
             let skipped = missed_frames - u64::from(MAX_CATCH_UP_FRAMES);
@@ -124,8 +130,8 @@ impl AudioOutput {
             self.next_due += FRAME_DURATION * u32::try_from(skipped).unwrap_or(u32::MAX);
             self.skipped_frames += skipped;
         }
-        let change_near =
-            self.playout.has_pending_audio() || (self.user_speaking && self.playout.position().is_some());
+        let change_near = self.playout.has_pending_audio()
+            || (self.user_speaking && self.playout.position().is_some());
         // After a late tick a short frame gains nothing.
         let (samples, length) = if change_near && missed_frames == 0 {
             (SHORT_FRAME_SAMPLES, SHORT_FRAME_DURATION)
@@ -146,7 +152,14 @@ impl AudioOutput {
         self.in_speech = position.is_some();
         // An encoder that fails once is likely to recover; the packet is missing like a lost one.
         let packet = if encode { self.encoder.encode(frame).unwrap_or(&[]) } else { &[] };
-        Some(AudioFrame { timestamp, due, starts_talk_spurt, packet, pcm: frame, playout_position: position })
+        Some(AudioFrame {
+            timestamp,
+            due,
+            starts_talk_spurt,
+            packet,
+            pcm: frame,
+            playout_position: position,
+        })
     }
 
     /// The receiver reports this fraction of the last packets as lost.

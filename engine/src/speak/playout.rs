@@ -213,8 +213,10 @@ impl Playout {
         {
             self.fade_out(id, FRAME_SAMPLES_48K);
         }
-        let front_goes =
-            self.queue.front().is_none_or(|id| self.segments.iter().any(|p| p.id == *id && p.epoch == epoch));
+        let front_goes = self
+            .queue
+            .front()
+            .is_none_or(|id| self.segments.iter().any(|p| p.id == *id && p.epoch == epoch));
         if front_goes {
             self.held = false;
             self.fade_in = 0;
@@ -286,7 +288,10 @@ impl Playout {
                     self.underruns += 1;
                     if !self.stalled {
                         self.stalled = true;
-                        events.push((id, PlayoutEvent::Stalled(Position::from_samples(segment.position))));
+                        events.push((
+                            id,
+                            PlayoutEvent::Stalled(Position::from_samples(segment.position)),
+                        ));
                     }
                 }
                 break;
@@ -353,10 +358,14 @@ impl Playout {
     fn report_progress(&mut self, samples: usize, events: &mut PlayoutEvents) {
         let due = self.until_progress <= samples;
         self.until_progress =
-            if due { self.until_progress + PROGRESS_INTERVAL_SAMPLES } else { self.until_progress } - samples;
+            if due { self.until_progress + PROGRESS_INTERVAL_SAMPLES } else { self.until_progress }
+                - samples;
         let Some((id, position)) = self.current_segment().filter(|_| !self.held) else { return };
         let ends_stall = self.stalled
-            && self.segments.iter().any(|p| p.id == id && (p.complete || !p.next_samples().is_empty()));
+            && self
+                .segments
+                .iter()
+                .any(|p| p.id == id && (p.complete || !p.next_samples().is_empty()));
         if ends_stall {
             self.stalled = false;
         }
@@ -467,7 +476,11 @@ mod tests {
             let (samples, events) = play(sizes);
             let differs = samples.iter().zip(&long).position(|(a, b)| a != b);
             assert_eq!((differs, samples.len()), (None, long.len()));
-            assert_eq!(events.len(), long_events.len(), "a position each .1 s: {events:?} {long_events:?}");
+            assert_eq!(
+                events.len(),
+                long_events.len(),
+                "a position each .1 s: {events:?} {long_events:?}"
+            );
         }
     }
 
@@ -576,7 +589,10 @@ mod tests {
         let (goes_on, ends) = (Position::from_samples(100), Position::from_samples(200));
         assert_eq!(
             events,
-            [(SegmentId(1), PlayoutEvent::Progress(goes_on)), (SegmentId(1), PlayoutEvent::Finished(ends))]
+            [
+                (SegmentId(1), PlayoutEvent::Progress(goes_on)),
+                (SegmentId(1), PlayoutEvent::Finished(ends))
+            ]
         );
     }
 
@@ -591,6 +607,9 @@ mod tests {
             events.iter().filter(|(_, e)| matches!(e, PlayoutEvent::Progress(_))).collect();
         assert_eq!(progress.len(), 4);
         // The fifth frame's first sample leaves 80 ms after the first one's.
-        assert_eq!(*progress[0], (SegmentId(1), PlayoutEvent::Progress(Position::from_samples(3840))));
+        assert_eq!(
+            *progress[0],
+            (SegmentId(1), PlayoutEvent::Progress(Position::from_samples(3840)))
+        );
     }
 }

@@ -29,8 +29,11 @@ pub enum SynthesisEvent {
 #[must_use]
 pub fn missing_voice_warning(engine: &dyn Tts, voice: &str) -> Option<String> {
     let name: String = voice.chars().take(40).collect();
-    let warning =
-        || format!("The voice {name:?} is not available on this server; the avatar's voice is used instead.");
+    let warning = || {
+        format!(
+            "The voice {name:?} is not available on this server; the avatar's voice is used instead."
+        )
+    };
     (!engine.has_voice(voice)).then(warning)
 }
 
@@ -53,8 +56,13 @@ pub fn synthesis_sink(
                 push(SynthesisEvent::Phones(phones));
             }
             Event::Words(words) => {
-                push_phones_and_samples(&push, processor.phone_source.push_words(&words), Vec::new());
-                let placed = words.into_iter().map(|word| (word.text, Position::from_seconds(word.end)));
+                push_phones_and_samples(
+                    &push,
+                    processor.phone_source.push_words(&words),
+                    Vec::new(),
+                );
+                let placed =
+                    words.into_iter().map(|word| (word.text, Position::from_seconds(word.end)));
                 push(SynthesisEvent::Words(placed.collect()));
             }
             Event::Audio { pcm, sample_rate } => match processor.push(&pcm, sample_rate) {

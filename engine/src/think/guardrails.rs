@@ -29,7 +29,10 @@ pub(crate) fn check(
     let checked = guardrails.iter().enumerate().filter(|(_, rule)| rule.response_message.is_some());
     let (keys, rules): (Vec<(usize, String)>, Vec<GuardrailRule>) = checked
         .map(|(i, rule)| {
-            ((i, rule.key.clone()), GuardrailRule { key: rule.key.clone(), prompt: rule.prompt.clone() })
+            (
+                (i, rule.key.clone()),
+                GuardrailRule { key: rule.key.clone(), prompt: rule.prompt.clone() },
+            )
         })
         .unzip();
     if rules.is_empty() || user_text.trim().is_empty() {

@@ -24,7 +24,12 @@ pub fn search_query(history: &[Arc<HistoryItem>]) -> Option<String> {
         return Some(last.text.clone());
     }
     let previous = turns.find(|i| i.role == Role::User);
-    Some(previous.map_or_else(|| last.text.clone(), |previous| format!("{} {}", previous.text, last.text)))
+    Some(
+        previous.map_or_else(
+            || last.text.clone(),
+            |previous| format!("{} {}", previous.text, last.text),
+        ),
+    )
 }
 
 #[cfg(test)]
@@ -52,7 +57,10 @@ mod tests {
             item(Role::User, "And its weight?"),
         ];
         assert_eq!(search_query(&history[..1]).unwrap(), "What does the blue bicycle cost?");
-        assert_eq!(search_query(&history).unwrap(), "What does the blue bicycle cost? And its weight?");
+        assert_eq!(
+            search_query(&history).unwrap(),
+            "What does the blue bicycle cost? And its weight?"
+        );
     }
 
     #[test]

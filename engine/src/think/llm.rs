@@ -42,8 +42,10 @@ pub fn start_generation(
                 sink.send(StageEvent::Snippets(request.snippets.clone()));
             }
         }
-        let handle =
-            llm.ask(request, Sink::new(move |event: Event| sink.send(StageEvent::Llm(generation, event))));
+        let handle = llm.ask(
+            request,
+            Sink::new(move |event: Event| sink.send(StageEvent::Llm(generation, event))),
+        );
         // Resolves when the handle is dropped, after a cancellation or the end. No value is ever
         // sent.
         let _ = cancelled.await;
@@ -58,7 +60,9 @@ pub fn start_generation(
 pub fn to_llm_event(event: Event) -> (LlmEvent, bool) {
     match event {
         Event::Text(text) => (LlmEvent::Text(text), false),
-        Event::ToolCall { id, name, arguments } => (LlmEvent::ToolCall { id, name, arguments }, false),
+        Event::ToolCall { id, name, arguments } => {
+            (LlmEvent::ToolCall { id, name, arguments }, false)
+        }
         Event::End { prompt_tokens, completion_tokens } => {
             (LlmEvent::End { prompt_tokens, completion_tokens }, true)
         }

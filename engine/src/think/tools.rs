@@ -19,7 +19,8 @@ const MAX_ERROR_CHARS: usize = 200;
 
 /// All but RFC 3986's unreserved characters: an argument never exceeds its part of one path segment
 /// or one query value.
-const ARGUMENT_ENCODE_SET: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const ARGUMENT_ENCODE_SET: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Runs a tool with an HTTP backend ([`ToolBackend::Http`]). `arguments` is an object, and so is
 /// the result.
@@ -35,7 +36,9 @@ pub async fn run(client: &egress::Client, tool: &Tool, arguments: Value) -> Resu
     let ToolBackend::Http { method, url, headers } = &tool.backend else {
         return Err("the tool runs in the browser".into());
     };
-    let Value::Object(arguments) = arguments else { return Err("the arguments are not an object".into()) };
+    let Value::Object(arguments) = arguments else {
+        return Err("the arguments are not an object".into());
+    };
     let request = build_request(method, url, headers, arguments)?;
     let describe = |error: egress::Error| error.to_string();
     let response = client.send(request).await.map_err(describe)?;
@@ -45,7 +48,8 @@ pub async fn run(client: &egress::Client, tool: &Tool, arguments: Value) -> Resu
         return Ok(parse_result(&body));
     }
     let message: String = body.text().split_whitespace().collect::<Vec<_>>().join(" ");
-    let message: String = redact_secrets(message, url, headers).chars().take(MAX_ERROR_CHARS).collect();
+    let message: String =
+        redact_secrets(message, url, headers).chars().take(MAX_ERROR_CHARS).collect();
     Err(if message.is_empty() {
         format!("the tool's server returned {status}")
     } else {
@@ -68,7 +72,8 @@ fn build_request(
         _ => return Err("the tool's method is not one of GET, POST, PUT, PATCH, DELETE".into()),
     };
     let (mut url, used) = fill_url_template(template, &arguments)?;
-    let rest: Map<String, Value> = arguments.into_iter().filter(|(name, _)| !used.contains(name)).collect();
+    let rest: Map<String, Value> =
+        arguments.into_iter().filter(|(name, _)| !used.contains(name)).collect();
     let in_query = matches!(method, egress::Method::GET | egress::Method::DELETE);
     if in_query && !rest.is_empty() {
         let mut query = url.query_pairs_mut();
@@ -180,8 +185,9 @@ fn parse_result(body: &egress::Body) -> Value {
 fn redact_secrets(text: String, url: &str, headers: &[(String, String)]) -> String {
     let url = Url::parse(url).ok();
     let password = url.as_ref().and_then(|url| url.password().map(str::to_owned));
-    let query =
-        url.iter().flat_map(|url| url.query_pairs().map(|(_, value)| value.into_owned()).collect::<Vec<_>>());
+    let query = url
+        .iter()
+        .flat_map(|url| url.query_pairs().map(|(_, value)| value.into_owned()).collect::<Vec<_>>());
     let parts = headers.iter().flat_map(|(_, value)| {
         std::iter::once(value.trim()).chain(value.split_whitespace()).map(str::to_owned)
     });

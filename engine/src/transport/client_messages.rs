@@ -94,7 +94,8 @@ pub fn decode(text: &str) -> Result<Option<ClientMessage>, String> {
     if message.get("label").and_then(Value::as_str) != Some("rtvi-ai") {
         return Ok(None);
     }
-    let Some(id) = message.get("id").and_then(Value::as_str).filter(|id| id.len() <= 128).map(str::to_owned)
+    let Some(id) =
+        message.get("id").and_then(Value::as_str).filter(|id| id.len() <= 128).map(str::to_owned)
     else {
         return Err(error_message("Message without id", false));
     };
@@ -103,14 +104,19 @@ pub fn decode(text: &str) -> Result<Option<ClientMessage>, String> {
     };
     let data = message.get("data").unwrap_or(&Value::Null);
     let commands = |kind: Option<&str>, commands| {
-        Ok(Some(ClientMessage::Commands { id: id.clone(), kind: kind.map(str::to_owned), commands }))
+        Ok(Some(ClientMessage::Commands {
+            id: id.clone(),
+            kind: kind.map(str::to_owned),
+            commands,
+        }))
     };
     match kind {
         "client-ready" => Ok(Some(ClientMessage::Ready { id })),
         "send-text" => {
             let text = parse_text(data.get("content"))
                 .map_err(|reason| error_response(&id, &format!("content: {reason}")))?;
-            let at_once = data.pointer("/options/run_immediately").and_then(Value::as_bool).unwrap_or(true);
+            let at_once =
+                data.pointer("/options/run_immediately").and_then(Value::as_bool).unwrap_or(true);
             commands(
                 None,
                 if at_once {
@@ -131,7 +137,9 @@ pub fn decode(text: &str) -> Result<Option<ClientMessage>, String> {
                 let overwrite = match data.get("mode").and_then(Value::as_str) {
                     None | Some("append") => false,
                     Some("overwrite") => true,
-                    Some(_) => return Err(error_response(&id, "d.mode: must be append or overwrite")),
+                    Some(_) => {
+                        return Err(error_response(&id, "d.mode: must be append or overwrite"));
+                    }
                 };
                 commands(Some("context"), vec![Command::VisitorContext { text, overwrite }])
             }
@@ -142,7 +150,11 @@ pub fn decode(text: &str) -> Result<Option<ClientMessage>, String> {
         "llm-function-call-result" => match data.get("tool_call_id").and_then(Value::as_str) {
             Some(tool_call_id) => {
                 let result = data.get("result").cloned().unwrap_or(Value::Null);
-                Ok(Some(ClientMessage::ToolResult { id, tool_call_id: tool_call_id.to_owned(), result }))
+                Ok(Some(ClientMessage::ToolResult {
+                    id,
+                    tool_call_id: tool_call_id.to_owned(),
+                    result,
+                }))
             }
             None => Err(error_response(&id, "llm-function-call-result without tool_call_id")),
         },
@@ -167,19 +179,22 @@ fn truncate(text: &str) -> String {
 /// The answer to a `client-message` whose commands were all accepted.
 #[must_use]
 pub fn success_response(id: &str, kind: &str) -> String {
-    json!({"label": "rtvi-ai", "type": "server-response", "id": id, "data": {"t": kind, "d": {}}}).to_string()
+    json!({"label": "rtvi-ai", "type": "server-response", "id": id, "data": {"t": kind, "d": {}}})
+        .to_string()
 }
 
 /// The answer to an invalid message or a rejected command, with the reason.
 #[must_use]
 pub fn error_response(id: &str, reason: &str) -> String {
-    json!({"label": "rtvi-ai", "type": "error-response", "id": id, "data": {"error": reason}}).to_string()
+    json!({"label": "rtvi-ai", "type": "error-response", "id": id, "data": {"error": reason}})
+        .to_string()
 }
 
 /// An error that answers no request. The public client hangs up by itself if it is `fatal`.
 #[must_use]
 pub fn error_message(reason: &str, fatal: bool) -> String {
-    json!({"label": "rtvi-ai", "type": "error", "data": {"error": reason, "fatal": fatal}}).to_string()
+    json!({"label": "rtvi-ai", "type": "error", "data": {"error": reason, "fatal": fatal}})
+        .to_string()
 }
 
 /// Signals that the server is about to hang up, or that another connection has taken over the call.
@@ -199,8 +214,15 @@ mod tests {
         decode(text).map_err(|text| serde_json::from_str(&text).unwrap())
     }
 
-    fn commands(kind: Option<&str>, commands: Vec<Command>) -> Result<Option<ClientMessage>, Value> {
-        Ok(Some(ClientMessage::Commands { id: "1".into(), kind: kind.map(str::to_owned), commands }))
+    fn commands(
+        kind: Option<&str>,
+        commands: Vec<Command>,
+    ) -> Result<Option<ClientMessage>, Value> {
+        Ok(Some(ClientMessage::Commands {
+            id: "1".into(),
+            kind: kind.map(str::to_owned),
+            commands,
+        }))
     }
 
     fn message(kind: &str, data: Value) -> String {
@@ -216,7 +238,10 @@ mod tests {
             commands(None, vec![Command::Interrupt, Command::Respond { text: "Hi".into() }])
         );
         assert_eq!(
-            read(&message("send-text", json!({"content": "Hi", "options": {"run_immediately": false}}))),
+            read(&message(
+                "send-text",
+                json!({"content": "Hi", "options": {"run_immediately": false}})
+            )),
             commands(None, vec![Command::VisitorContext { text: "Hi".into(), overwrite: false }])
         );
         assert_eq!(
@@ -237,7 +262,10 @@ mod tests {
                 vec![Command::VisitorContext { text: "Rain.".into(), overwrite: true }]
             )
         );
-        assert_eq!(read(&message("disconnect-bot", json!({}))), commands(None, vec![Command::Leave]));
+        assert_eq!(
+            read(&message("disconnect-bot", json!({}))),
+            commands(None, vec![Command::Leave])
+        );
         assert_eq!(
             read(&message(
                 "llm-function-call-result",
@@ -269,8 +297,9 @@ mod tests {
     fn bad_messages_are_answered_by_id_or_else_by_an_error_that_is_not_fatal() {
         let no_id = read(r#"{"label":"rtvi-ai","type":"send-text","data":{}}"#).unwrap_err();
         assert_eq!((&no_id["type"], &no_id["data"]["fatal"]), (&json!("error"), &json!(false)));
-        let long = read(&format!("{{\"label\":\"rtvi-ai\",\"x\":\"{}\"}}", "x".repeat(MAX_MESSAGE_BYTES)))
-            .unwrap_err();
+        let long =
+            read(&format!("{{\"label\":\"rtvi-ai\",\"x\":\"{}\"}}", "x".repeat(MAX_MESSAGE_BYTES)))
+                .unwrap_err();
         assert_eq!(long["type"], "error");
         for bad in [
             message("nobody-knows", json!({})),
@@ -286,7 +315,11 @@ mod tests {
             r#"{"label":"rtvi-ai","id":"1"}"#.to_owned(),
         ] {
             let answer = read(&bad).unwrap_err();
-            assert_eq!((&answer["type"], &answer["id"]), (&json!("error-response"), &json!("1")), "{bad}");
+            assert_eq!(
+                (&answer["type"], &answer["id"]),
+                (&json!("error-response"), &json!("1")),
+                "{bad}"
+            );
         }
         assert_eq!(
             read(&message("nobody-knows", json!({}))).unwrap_err(),

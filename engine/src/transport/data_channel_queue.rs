@@ -29,7 +29,8 @@ impl SendQueue {
             Priority::Essential => self.essential.push_back(numbered),
         }
         while self.bytes > MAX_QUEUED_BYTES {
-            let Some((_, body)) = self.progress.pop_front().or_else(|| self.essential.pop_front()) else {
+            let Some((_, body)) = self.progress.pop_front().or_else(|| self.essential.pop_front())
+            else {
                 break;
             };
             self.bytes -= body.len();
@@ -44,7 +45,8 @@ impl SendQueue {
 
     /// Removes the front text after it was sent.
     pub(super) fn pop_front(&mut self) {
-        let front_queue = if self.front_is_progress() { &mut self.progress } else { &mut self.essential };
+        let front_queue =
+            if self.front_is_progress() { &mut self.progress } else { &mut self.essential };
         if let Some((_, body)) = front_queue.pop_front() {
             self.bytes -= body.len();
         }
@@ -111,7 +113,11 @@ mod tests {
                 queue.push("fact two".into());
             }
         }
-        assert!(queue.bytes <= MAX_QUEUED_BYTES && queue.dropped() > 5_000, "{} bytes", queue.bytes);
+        assert!(
+            queue.bytes <= MAX_QUEUED_BYTES && queue.dropped() > 5_000,
+            "{} bytes",
+            queue.bytes
+        );
         let left = drain(&mut queue);
         assert_eq!(left.iter().filter(|text| *text == "fact").count(), 2);
         assert_eq!(left.last().unwrap(), "9999", "the newest progress is kept");

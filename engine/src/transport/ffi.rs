@@ -15,7 +15,13 @@ pub(super) fn force_receive_buffer(socket: RawFd, bytes: usize) -> bool {
     let length = mem::size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: the option's value is an int that outlives the call, and its length is given.
     let done = unsafe {
-        libc::setsockopt(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, (&raw const bytes).cast(), length)
+        libc::setsockopt(
+            socket,
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUFFORCE,
+            (&raw const bytes).cast(),
+            length,
+        )
     };
     done == 0
 }
@@ -100,7 +106,9 @@ impl ReceiveBatch {
 
     /// The datagrams of the last [`ReceiveBatch::receive`]: data, source, local address. The data
     /// of a truncated datagram is empty.
-    pub(super) fn datagrams(&mut self) -> impl Iterator<Item = (&mut [u8], SocketAddrV4, Ipv4Addr)> {
+    pub(super) fn datagrams(
+        &mut self,
+    ) -> impl Iterator<Item = (&mut [u8], SocketAddrV4, Ipv4Addr)> {
         let received = &self.received;
         self.data
             .iter_mut()
@@ -110,7 +118,10 @@ impl ReceiveBatch {
 }
 
 fn to_socket_addr(name: &libc::sockaddr_in) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::from(u32::from_be(name.sin_addr.s_addr)), u16::from_be(name.sin_port))
+    SocketAddrV4::new(
+        Ipv4Addr::from(u32::from_be(name.sin_addr.s_addr)),
+        u16::from_be(name.sin_port),
+    )
 }
 
 fn destination_address(header: &libc::msghdr) -> Option<Ipv4Addr> {
@@ -188,7 +199,8 @@ pub(super) fn send_batch<'a>(
                 let message = libc::CMSG_FIRSTHDR(header);
                 (*message).cmsg_level = libc::IPPROTO_IP;
                 (*message).cmsg_type = libc::IP_PKTINFO;
-                (*message).cmsg_len = libc::CMSG_LEN(mem::size_of::<libc::in_pktinfo>() as u32) as _;
+                (*message).cmsg_len =
+                    libc::CMSG_LEN(mem::size_of::<libc::in_pktinfo>() as u32) as _;
                 let mut info: libc::in_pktinfo = mem::zeroed();
                 info.ipi_spec_dst.s_addr = u32::from(datagram.source).to_be();
                 ptr::write_unaligned(libc::CMSG_DATA(message).cast(), info);
@@ -198,7 +210,8 @@ pub(super) fn send_batch<'a>(
     }
     // SAFETY: `count` headers are filled; what they point to lives until after the call; the kernel
     // only reads the data.
-    let sent = unsafe { libc::sendmmsg(socket, headers.as_mut_ptr(), count, libc::MSG_DONTWAIT as _) };
+    let sent =
+        unsafe { libc::sendmmsg(socket, headers.as_mut_ptr(), count, libc::MSG_DONTWAIT as _) };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
 }
 

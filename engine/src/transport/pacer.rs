@@ -111,9 +111,11 @@ impl Pacer {
         }
         let since = now.saturating_duration_since(self.key_frame_sent_at);
         let report_wait = if self.key_frame_reported { Duration::ZERO } else { REPORT_INTERVAL };
-        let min_interval =
-            self.transmission_time(KEY_FRAME_REPEAT_FACTOR * self.last_key_frame.len()).max(report_wait);
-        if self.last_key_frame == frame.payload && (!self.queue.is_empty() || since < min_interval) {
+        let min_interval = self
+            .transmission_time(KEY_FRAME_REPEAT_FACTOR * self.last_key_frame.len())
+            .max(report_wait);
+        if self.last_key_frame == frame.payload && (!self.queue.is_empty() || since < min_interval)
+        {
             return false;
         }
         self.key_frame_reported = false;
@@ -231,7 +233,8 @@ mod tests {
 
         /// Queues a frame if it is admitted.
         fn push_frame(&mut self, bytes: usize, key: bool, base_layer: bool) -> bool {
-            let frame = VideoFrame { payload: vec![0; bytes].into(), is_key_frame: key, base_layer };
+            let frame =
+                VideoFrame { payload: vec![0; bytes].into(), is_key_frame: key, base_layer };
             let admitted = self.pacer.admit_frame(self.now, &frame);
             for _ in 0..if admitted { bytes.div_ceil(PACKET_BYTES) } else { 0 } {
                 self.pacer.push(Packet {
@@ -265,7 +268,11 @@ mod tests {
             harness.run(40);
         }
         assert_eq!(harness.sent_at.len(), 300);
-        assert!(harness.sent_at.chunks(3).all(|of_one| of_one[0] == of_one[2]), "{:?}", harness.sent_at);
+        assert!(
+            harness.sent_at.chunks(3).all(|of_one| of_one[0] == of_one[2]),
+            "{:?}",
+            harness.sent_at
+        );
         harness.sent_at.clear();
         let begun = harness.now - harness.start;
         assert!(harness.push_frame(KEY_FRAME_BYTES, true, true));
@@ -278,7 +285,8 @@ mod tests {
         harness.run(200);
         assert_eq!(harness.sent_at.len(), 25);
         let took = (harness.sent_at[24] - begun).as_secs_f64();
-        let expected = (25.0 * (PACKET_BYTES + PACKET_OVERHEAD_BYTES) as f64 - MAX_BURST_BYTES) / MAX_RATE;
+        let expected =
+            (25.0 * (PACKET_BYTES + PACKET_OVERHEAD_BYTES) as f64 - MAX_BURST_BYTES) / MAX_RATE;
         assert!((took - expected).abs() < 0.012, "{took} {expected}");
         assert_eq!(harness.pacer.next_deadline(), None);
     }
@@ -288,23 +296,38 @@ mod tests {
         let mut harness = Harness::new();
         assert!(harness.push_frame(KEY_FRAME_BYTES, true, true));
         assert!(!harness.push_frame(500, false, false), "the key still waits");
-        assert!(harness.push_frame(6 * PACKET_BYTES, false, true), "an anchor must not be left out");
+        assert!(
+            harness.push_frame(6 * PACKET_BYTES, false, true),
+            "an anchor must not be left out"
+        );
         assert!(!harness.push_frame(KEY_FRAME_BYTES, true, true), "the key is on its way");
         harness.run(150);
         assert_eq!(harness.sent_at.len(), 25 + 6);
         assert!(harness.push_frame(500, false, false));
-        assert!(!harness.push_frame(KEY_FRAME_BYTES, true, true), "what was lost of it is being sent again");
+        assert!(
+            !harness.push_frame(KEY_FRAME_BYTES, true, true),
+            "what was lost of it is being sent again"
+        );
         for _ in 0..10 {
             harness.run(30);
             harness.push_frame(500, false, false);
         }
-        assert!(!harness.push_frame(KEY_FRAME_BYTES, true, true), "nobody knows what became of the last one");
+        assert!(
+            !harness.push_frame(KEY_FRAME_BYTES, true, true),
+            "nobody knows what became of the last one"
+        );
         harness.pacer.on_report(harness.now, 0.1, None);
-        assert!(harness.push_frame(KEY_FRAME_BYTES, true, true), "other pictures are no reason to wait");
+        assert!(
+            harness.push_frame(KEY_FRAME_BYTES, true, true),
+            "other pictures are no reason to wait"
+        );
         harness.run(1200);
         assert!(harness.push_frame(KEY_FRAME_BYTES, true, true), "no report comes");
-        let other =
-            VideoFrame { payload: vec![1; KEY_FRAME_BYTES].into(), is_key_frame: true, base_layer: true };
+        let other = VideoFrame {
+            payload: vec![1; KEY_FRAME_BYTES].into(),
+            is_key_frame: true,
+            base_layer: true,
+        };
         assert!(
             harness.pacer.admit_frame(harness.now, &other),
             "without it nothing of another set can be decoded"
@@ -312,7 +335,10 @@ mod tests {
         assert!(!harness.pacer.admit_frame(harness.now, &other));
         harness.pacer.clear();
         assert_eq!(harness.pacer.next_deadline(), None);
-        assert!(harness.push_frame(KEY_FRAME_BYTES, true, true), "another track needs a key of its own");
+        assert!(
+            harness.push_frame(KEY_FRAME_BYTES, true, true),
+            "another track needs a key of its own"
+        );
     }
 
     #[test]
@@ -320,7 +346,9 @@ mod tests {
         let mut harness = Harness::new();
         harness.push_frame(KEY_FRAME_BYTES, true, true);
         let before = harness.sent_at.len();
-        let again = (0..10).filter(|_| harness.pacer.admit_retransmission(harness.now, PACKET_BYTES)).count();
+        let again = (0..10)
+            .filter(|_| harness.pacer.admit_retransmission(harness.now, PACKET_BYTES))
+            .count();
         assert!(
             (4..=5).contains(&again),
             "{again} come before what waits, and the others must be asked for again"

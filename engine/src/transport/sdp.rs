@@ -77,7 +77,10 @@ pub(super) fn restrict_offer(offer: &str) -> Result<String, SdpRejection> {
         } else {
             None
         };
-        section.iter().filter(|line| direction(line).is_none()).for_each(|line| push(&mut text, line));
+        section
+            .iter()
+            .filter(|line| direction(line).is_none())
+            .for_each(|line| push(&mut text, line));
         if let Some(wanted) = wanted {
             text.push_str("a=");
             push(&mut text, wanted);
@@ -169,7 +172,8 @@ pub(super) fn count_sections(sdp: &str) -> usize {
 fn is_media_line(line: &str) -> bool {
     let mut fields = line.split(' ');
     let (kind, ports, protocol) = (fields.next(), fields.next(), fields.next());
-    let (port, count) = ports.unwrap_or_default().split_once('/').unwrap_or((ports.unwrap_or_default(), "1"));
+    let (port, count) =
+        ports.unwrap_or_default().split_once('/').unwrap_or((ports.unwrap_or_default(), "1"));
     kind.is_some_and(|kind| !kind.is_empty())
         && port.parse::<u16>().is_ok()
         && count.parse::<u16>().is_ok()
@@ -205,12 +209,14 @@ fn is_ice_credential(text: &str, min_len: usize) -> bool {
 }
 
 fn direction(line: &str) -> Option<&str> {
-    line.strip_prefix("a=").filter(|word| matches!(*word, "sendrecv" | "sendonly" | "recvonly" | "inactive"))
+    line.strip_prefix("a=")
+        .filter(|word| matches!(*word, "sendrecv" | "sendonly" | "recvonly" | "inactive"))
 }
 
 fn has_opus(section: &[&str]) -> bool {
     section.iter().filter_map(|line| line.strip_prefix("a=rtpmap:")).any(|map| {
-        map.split_once(' ').is_some_and(|(_, codec)| codec.to_ascii_lowercase().starts_with("opus/48000"))
+        map.split_once(' ')
+            .is_some_and(|(_, codec)| codec.to_ascii_lowercase().starts_with("opus/48000"))
     })
 }
 
@@ -218,7 +224,8 @@ fn has_opus(section: &[&str]) -> bool {
 /// browsers synchronise lips only within one stream. Every live section gets the server's
 /// candidates and their end marker, because the first section may be rejected.
 pub(super) fn complete_answer(answer: &str, stream: &str) -> String {
-    let candidates: Vec<&str> = answer.lines().filter(|line| line.starts_with("a=candidate:")).collect();
+    let candidates: Vec<&str> =
+        answer.lines().filter(|line| line.starts_with("a=candidate:")).collect();
     let mut text = String::with_capacity(answer.len() + 512);
     let mut section_live = false;
     let end = |text: &mut String, live: bool| {
@@ -229,8 +236,9 @@ pub(super) fn complete_answer(answer: &str, stream: &str) -> String {
             }
         }
     };
-    for line in
-        answer.lines().filter(|line| !line.starts_with("a=candidate:") && *line != "a=end-of-candidates")
+    for line in answer
+        .lines()
+        .filter(|line| !line.starts_with("a=candidate:") && *line != "a=end-of-candidates")
     {
         if let Some(media) = line.strip_prefix("m=") {
             end(&mut text, section_live);
@@ -239,7 +247,9 @@ pub(super) fn complete_answer(answer: &str, stream: &str) -> String {
         if line.starts_with("a=msid-semantic:") {
             text.push_str("a=msid-semantic:WMS ");
             text.push_str(stream);
-        } else if let Some(track) = line.strip_prefix("a=msid:").and_then(|rest| rest.split_once(' ')) {
+        } else if let Some(track) =
+            line.strip_prefix("a=msid:").and_then(|rest| rest.split_once(' '))
+        {
             text.push_str("a=msid:");
             text.push_str(stream);
             text.push(' ');
@@ -267,7 +277,8 @@ mod tests {
     use super::*;
 
     const SESSION_LINES: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n";
-    const OPUS_SECTION: &str = "m=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:0\r\na=rtpmap:111 opus/48000/2\r\n";
+    const OPUS_SECTION: &str =
+        "m=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:0\r\na=rtpmap:111 opus/48000/2\r\n";
 
     fn video_section(direction: &str) -> String {
         format!("m=video 9 UDP/TLS/RTP/SAVPF 96\r\na={direction}\r\na=rtpmap:96 VP8/90000\r\n")
@@ -288,13 +299,18 @@ mod tests {
     #[test]
     fn a_first_video_that_only_sends_is_not_the_face() {
         let narrowed =
-            restrict_offer(&format!("{SESSION_LINES}{OPUS_SECTION}{}", video_section("sendonly"))).unwrap();
-        assert_eq!(narrowed.lines().filter_map(direction).collect::<Vec<_>>(), ["sendrecv", "inactive"]);
+            restrict_offer(&format!("{SESSION_LINES}{OPUS_SECTION}{}", video_section("sendonly")))
+                .unwrap();
+        assert_eq!(
+            narrowed.lines().filter_map(direction).collect::<Vec<_>>(),
+            ["sendrecv", "inactive"]
+        );
     }
 
     #[test]
     fn a_direction_of_the_session_holds_for_its_sections() {
-        let narrowed = restrict_offer(&format!("{SESSION_LINES}a=recvonly\r\n{OPUS_SECTION}")).unwrap();
+        let narrowed =
+            restrict_offer(&format!("{SESSION_LINES}a=recvonly\r\n{OPUS_SECTION}")).unwrap();
         assert_eq!(narrowed.lines().filter_map(direction).collect::<Vec<_>>(), ["recvonly"]);
     }
 
@@ -332,10 +348,16 @@ mod tests {
             )
         };
         let ice = "a=ice-ufrag:abcd\r\na=ice-pwd:0123456789abcdefghijkl\r\n";
-        assert!(restrict_offer(&offer("9", &format!("a=fingerprint:sha-256 {digits}\r\n{ice}"))).is_ok());
+        assert!(
+            restrict_offer(&offer("9", &format!("a=fingerprint:sha-256 {digits}\r\n{ice}")))
+                .is_ok()
+        );
         assert!(restrict_offer(&offer("9/2", "")).is_ok());
         for port in ["99999999999", "65536", "-1", "x", "", "9/x"] {
-            assert!(matches!(restrict_offer(&offer(port, "")), Err(SdpRejection::Invalid(_))), "{port}");
+            assert!(
+                matches!(restrict_offer(&offer(port, "")), Err(SdpRejection::Invalid(_))),
+                "{port}"
+            );
         }
         for line in [
             format!("a=fingerprint:sha-256 zz{}", &digits[2..]),
@@ -349,7 +371,10 @@ mod tests {
             "A=mid:0".into(),
             "=".into(),
         ] {
-            assert!(matches!(restrict_offer(&offer("9", &line)), Err(SdpRejection::Invalid(_))), "{line}");
+            assert!(
+                matches!(restrict_offer(&offer("9", &line)), Err(SdpRejection::Invalid(_))),
+                "{line}"
+            );
         }
         for media in ["m=audio 9 UDP/TLS/RTP/SAVPF", "m=audio", "m=", "m=text 9 RTP/AVP 98"] {
             assert!(

@@ -3,7 +3,9 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use conversation::event::{AgentState, EndReason, Event, EventEnvelope, Stage, TurnTimes, UtteranceId};
+use conversation::event::{
+    AgentState, EndReason, Event, EventEnvelope, Stage, TurnTimes, UtteranceId,
+};
 use conversation::id::ConversationId;
 use conversation::time::Time;
 use serde_json::{Value, json};
@@ -82,7 +84,8 @@ fn truncate_value(value: &Value) -> Value {
     if text.len() <= MAX_TOOL_VALUE_BYTES {
         return value.clone();
     }
-    format!("{}… ({} bytes)", &text[..text.floor_char_boundary(MAX_TOOL_VALUE_BYTES)], text.len()).into()
+    format!("{}… ({} bytes)", &text[..text.floor_char_boundary(MAX_TOOL_VALUE_BYTES)], text.len())
+        .into()
 }
 
 impl RtviSession {
@@ -196,7 +199,11 @@ impl RtviSession {
             }
             Event::AgentStoppedSpeaking { text, utterance } => {
                 self.update_heard_text(*utterance, text, &mut send);
-                if self.current_utterance.as_ref().is_some_and(|s| same_words(&s.full_text, &s.heard_text)) {
+                if self
+                    .current_utterance
+                    .as_ref()
+                    .is_some_and(|s| same_words(&s.full_text, &s.heard_text))
+                {
                     self.send_output("completed", &mut send);
                 }
                 self.current_utterance = None;
@@ -215,7 +222,10 @@ impl RtviSession {
                     false => json!({}),
                 };
                 self.running_tools.push_back((call_id.clone(), tool_name.clone()));
-                send(rtvi_message("llm-function-call-started", Some(json!({"function_name": tool_name}))));
+                send(rtvi_message(
+                    "llm-function-call-started",
+                    Some(json!({"function_name": tool_name})),
+                ));
                 send(rtvi_message(
                     "llm-function-call-in-progress",
                     Some(
@@ -227,7 +237,8 @@ impl RtviSession {
                 let place = self.running_tools.iter().position(|(_, name)| name == tool_name);
                 let id = place.and_then(|place| self.running_tools.remove(place)).map(|(id, _)| id);
                 let visible = self.info.expose_tools || self.info.client_tools.contains(tool_name);
-                let mut data = json!({"tool_call_id": id, "cancelled": false, "function_name": tool_name});
+                let mut data =
+                    json!({"tool_call_id": id, "cancelled": false, "function_name": tool_name});
                 if visible {
                     data["result"] = truncate_value(result);
                 }
@@ -252,7 +263,9 @@ impl RtviSession {
         }
         if let Some(body) = self.webhook_body(envelope) {
             // The body is already JSON.
-            let text = format!(r#"{{"label":"rtvi-ai","type":"server-message","data":{{"event":{body}}}}}"#);
+            let text = format!(
+                r#"{{"label":"rtvi-ai","type":"server-message","data":{{"event":{body}}}}}"#
+            );
             send(text.into());
         }
     }
@@ -279,8 +292,14 @@ impl RtviSession {
     }
 
     /// Handles an increase of the heard text of the utterance.
-    fn update_heard_text(&mut self, utterance: UtteranceId, text: &str, send: &mut impl FnMut(TextMessage)) {
-        let Some(current) = self.current_utterance.as_mut().filter(|s| s.utterance == utterance) else {
+    fn update_heard_text(
+        &mut self,
+        utterance: UtteranceId,
+        text: &str,
+        send: &mut impl FnMut(TextMessage),
+    ) {
+        let Some(current) = self.current_utterance.as_mut().filter(|s| s.utterance == utterance)
+        else {
             return;
         };
         // The generation's text may have grown since the utterance started to play.
@@ -349,7 +368,10 @@ fn iso_timestamp(started_unix_micros: u64, at: Time) -> String {
     let year = year + era * 400 + u64::from(month <= 2);
     let day = day - (153 * shifted + 2) / 5 + 1;
     let (hour, minute, second) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1000 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}+00:00", rest % 1000)
+    format!(
+        "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}+00:00",
+        rest % 1000
+    )
 }
 
 #[cfg(test)]
@@ -402,10 +424,15 @@ mod tests {
 
     #[test]
     fn words_of_the_user_have_all_four_fields() {
-        let messages =
-            messages_for(&mut session(false), Event::UserTranscript { text: "Good".into(), is_final: false });
+        let messages = messages_for(
+            &mut session(false),
+            Event::UserTranscript { text: "Good".into(), is_final: false },
+        );
         let data = json!({"text": "Good", "user_id": "u", "timestamp": "2026-11-21T13:10:07.500+00:00", "final": false});
-        assert_eq!(messages, [json!({"label": "rtvi-ai", "type": "user-transcription", "data": data})]);
+        assert_eq!(
+            messages,
+            [json!({"label": "rtvi-ai", "type": "user-transcription", "data": data})]
+        );
     }
 
     #[test]
@@ -414,15 +441,18 @@ mod tests {
         let utterance = UtteranceId(3);
         messages_for(&mut session, Event::LlmStarted);
         messages_for(&mut session, Event::LlmText { text: "One two. ".into() });
-        let start =
-            messages_for(&mut session, Event::AgentStartedSpeaking { text: "One two.".into(), utterance });
+        let start = messages_for(
+            &mut session,
+            Event::AgentStartedSpeaking { text: "One two.".into(), utterance },
+        );
         assert_eq!(message_types(&start), ["bot-started-speaking", "bot-output", "server-message"]);
         assert_eq!(
             start[1]["data"]["spoken_progress"],
             json!({"accumulated_text": "", "remaining_text": "One two."})
         );
         messages_for(&mut session, Event::LlmText { text: "Three.".into() });
-        let heard = messages_for(&mut session, Event::AgentSpeechHeard { utterance, text: "One".into() });
+        let heard =
+            messages_for(&mut session, Event::AgentSpeechHeard { utterance, text: "One".into() });
         assert_eq!(message_types(&heard), ["bot-tts-text", "bot-output"]);
         assert_eq!(heard[1]["data"]["text"], "One two. Three.");
         assert_eq!(heard[1]["data"]["spoken_status"], "in-progress");
@@ -440,11 +470,23 @@ mod tests {
 
         let utterance = UtteranceId(4);
         messages_for(&mut session, Event::TtsStarted { text: "Four five.".into() });
-        messages_for(&mut session, Event::AgentStartedSpeaking { text: "Four five.".into(), utterance });
-        let cut = messages_for(&mut session, Event::AgentStoppedSpeaking { text: "Four".into(), utterance });
+        messages_for(
+            &mut session,
+            Event::AgentStartedSpeaking { text: "Four five.".into(), utterance },
+        );
+        let cut = messages_for(
+            &mut session,
+            Event::AgentStoppedSpeaking { text: "Four".into(), utterance },
+        );
         assert_eq!(
             message_types(&cut),
-            ["bot-tts-text", "bot-output", "bot-tts-stopped", "bot-stopped-speaking", "server-message"]
+            [
+                "bot-tts-text",
+                "bot-output",
+                "bot-tts-stopped",
+                "bot-stopped-speaking",
+                "server-message"
+            ]
         );
         assert!(cut.iter().all(|m| m["data"]["spoken_status"] != "completed"));
     }
@@ -495,12 +537,16 @@ mod tests {
     #[test]
     fn our_own_messages_tell_state_and_level() {
         let mut session = session(false);
-        let messages = messages_for(&mut session, Event::AgentState { state: AgentState::Thinking });
+        let messages =
+            messages_for(&mut session, Event::AgentState { state: AgentState::Thinking });
         assert_eq!(
             messages,
             [json!({"label": "rtvi-ai", "type": "server-message", "data": {"state": "thinking"}})]
         );
-        assert_eq!(serde_json::from_str::<Value>(&session.state_message().body).unwrap(), messages[0]);
+        assert_eq!(
+            serde_json::from_str::<Value>(&session.state_message().body).unwrap(),
+            messages[0]
+        );
         let message: Value = serde_json::from_str(&level_message(-30.04).body).unwrap();
         assert_eq!(message["data"], json!({"level": 0.499, "dbfs": -30.0}));
         let ready: Value = serde_json::from_str(&session.bot_ready("58307d34", true)).unwrap();
@@ -511,12 +557,19 @@ mod tests {
     #[test]
     fn errors_are_told_without_the_providers_words_and_are_fatal_only_at_the_end() {
         let mut session = session(false);
-        let failed =
-            messages_for(&mut session, Event::Error { stage: Stage::Llm, reason: "key sk-123".into() });
-        assert_eq!(failed[0]["data"], json!({"error": "The language model failed", "fatal": false}));
+        let failed = messages_for(
+            &mut session,
+            Event::Error { stage: Stage::Llm, reason: "key sk-123".into() },
+        );
+        assert_eq!(
+            failed[0]["data"],
+            json!({"error": "The language model failed", "fatal": false})
+        );
         let ended = messages_for(&mut session, Event::Ended { reason: EndReason::Error });
         assert_eq!(ended[0]["data"]["fatal"], true);
-        assert!(messages_for(&mut session, Event::Ended { reason: EndReason::UserLeft }).is_empty());
+        assert!(
+            messages_for(&mut session, Event::Ended { reason: EndReason::UserLeft }).is_empty()
+        );
     }
 
     #[test]
@@ -537,7 +590,8 @@ mod tests {
             session.on_event(&EventEnvelope { seq: 1, at: Time::ZERO, event }, |text| {
                 let value: Value = serde_json::from_str(&text.body).unwrap();
                 let status = value["data"]["spoken_status"].as_str().unwrap_or_default();
-                messages.push((format!("{} {status}", value["type"].as_str().unwrap()), text.priority));
+                messages
+                    .push((format!("{} {status}", value["type"].as_str().unwrap()), text.priority));
             });
         }
         let progress: Vec<&str> = messages
@@ -564,6 +618,9 @@ mod tests {
     fn dates_are_right() {
         assert_eq!(iso_timestamp(0, Time::ZERO), "1970-01-01T00:00:00.000+00:00");
         assert_eq!(iso_timestamp(951_782_400_000_000, Time::ZERO), "2000-02-29T00:00:00.000+00:00");
-        assert_eq!(iso_timestamp(1_735_689_599_999_000, Time::ZERO), "2024-12-31T23:59:59.999+00:00");
+        assert_eq!(
+            iso_timestamp(1_735_689_599_999_000, Time::ZERO),
+            "2024-12-31T23:59:59.999+00:00"
+        );
     }
 }

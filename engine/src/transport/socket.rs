@@ -43,7 +43,9 @@ pub struct SocketConfig {
 #[must_use]
 pub fn host_addresses(loopback: bool) -> Vec<IpAddr> {
     let mut found: Vec<IpAddr> = ffi::interface_addresses()
-        .inspect_err(|error| tracing::warn!(%error, "cannot list the network interfaces of this host"))
+        .inspect_err(
+            |error| tracing::warn!(%error, "cannot list the network interfaces of this host"),
+        )
         .unwrap_or_default();
     found.retain(|address| match address {
         IpAddr::V4(v4) => !v4.is_loopback() && !v4.is_link_local() && !v4.is_unspecified(),
@@ -82,10 +84,14 @@ impl Socket {
     /// No port is free, or there is no IPv4 address to announce.
     pub fn bind(config: &SocketConfig) -> io::Result<Self> {
         let v4 = |list: &[IpAddr]| -> Vec<Ipv4Addr> {
-            list.iter().filter_map(|ip| if let IpAddr::V4(ip) = ip { Some(*ip) } else { None }).collect()
+            list.iter()
+                .filter_map(|ip| if let IpAddr::V4(ip) = ip { Some(*ip) } else { None })
+                .collect()
         };
-        let (host_addresses, public_addresses) = (v4(&config.host_addresses), v4(&config.public_addresses));
-        let advertised = if public_addresses.is_empty() { &host_addresses } else { &public_addresses };
+        let (host_addresses, public_addresses) =
+            (v4(&config.host_addresses), v4(&config.public_addresses));
+        let advertised =
+            if public_addresses.is_empty() { &host_addresses } else { &public_addresses };
         if advertised.is_empty() {
             return Err(io::Error::new(
                 io::ErrorKind::AddrNotAvailable,
@@ -250,8 +256,8 @@ impl Socket {
                     IpAddr::V4(ip) if self.host_addresses.contains(&ip) => ip,
                     _ => Ipv4Addr::UNSPECIFIED,
                 };
-                let destination =
-                    ffi::to_ipv4(datagram.destination).unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+                let destination = ffi::to_ipv4(datagram.destination)
+                    .unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
                 ffi::OutgoingDatagram { data: &datagram.contents, source, destination }
             });
             match ffi::send_batch(self.inner.as_raw_fd(), outgoing) {
@@ -273,11 +279,21 @@ impl Socket {
 }
 
 impl Source for Socket {
-    fn register(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
+    fn register(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        interests: Interest,
+    ) -> io::Result<()> {
         self.inner.register(registry, token, interests)
     }
 
-    fn reregister(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
+    fn reregister(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        interests: Interest,
+    ) -> io::Result<()> {
         self.inner.reregister(registry, token, interests)
     }
 
@@ -289,12 +305,12 @@ impl Source for Socket {
 /// Maximum number of addresses that lead to one connection. A client has one per network interface
 /// and per NAT on its way.
 const MAX_ADDRESSES_PER_CONNECTION: usize = 8;
-/// Maximum number of addresses that a connection learns in its life. str0m forgets none and searches
-/// them at each check. A client that changes networks this often must connect again.
+/// Maximum number of addresses that a connection learns in its life. str0m forgets none and
+/// searches them at each check. A client that changes networks this often must connect again.
 const MAX_LEARNED_ADDRESSES: u32 = 256;
 
-/// Maps datagrams to connections. STUN checks are mapped by user name. All others are mapped by source
-/// address, which is known only after a check with a valid MESSAGE-INTEGRITY.
+/// Maps datagrams to connections. STUN checks are mapped by user name. All others are mapped by
+/// source address, which is known only after a check with a valid MESSAGE-INTEGRITY.
 pub struct Demux<K> {
     by_ufrag: HashMap<String, K>,
     by_address: HashMap<SocketAddr, AddressRoute<K>>,
@@ -337,8 +353,8 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         Self::default()
     }
 
-    /// Maps a connection's STUN user name to `connection`. Earlier user names of the connection stay
-    /// valid.
+    /// Maps a connection's STUN user name to `connection`. Earlier user names of the connection
+    /// stay valid.
     pub fn insert(&mut self, ufrag: &str, connection: K) {
         if self.by_ufrag.insert(ufrag.to_owned(), connection) != Some(connection) {
             self.by_connection.entry(connection).or_default().ufrags.push(ufrag.to_owned());
@@ -360,8 +376,8 @@ impl<K: Copy + Eq + Hash> Demux<K> {
 
     /// Maps `source` to `connection` after an authenticated check
     /// ([`super::webrtc::PeerConnection::receive`] returned true). A connection has at most eight
-    /// addresses. A further one replaces the address from which media has not arrived for the longest
-    /// time, so the selected one stays.
+    /// addresses. A further one replaces the address from which media has not arrived for the
+    /// longest time, so the selected one stays.
     pub fn learn_address(&mut self, source: SocketAddr, connection: K) {
         let previous_connection = self.by_address.get(&source).map(|route| route.connection);
         if previous_connection == Some(connection) {
@@ -374,9 +390,11 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         }
         let routes = self.by_connection.entry(connection).or_default();
         if routes.addresses.len() >= MAX_ADDRESSES_PER_CONNECTION {
-            let media_at =
-                |address: &SocketAddr| self.by_address.get(address).and_then(|route| route.media_at);
-            let oldest = (0..routes.addresses.len()).min_by_key(|at| media_at(&routes.addresses[*at]));
+            let media_at = |address: &SocketAddr| {
+                self.by_address.get(address).and_then(|route| route.media_at)
+            };
+            let oldest =
+                (0..routes.addresses.len()).min_by_key(|at| media_at(&routes.addresses[*at]));
             if let Some(at) = oldest {
                 self.by_address.remove(&routes.addresses.remove(at));
             }
@@ -388,15 +406,17 @@ impl<K: Copy + Eq + Hash> Demux<K> {
 
     /// Whether the connection may learn a further address.
     fn may_learn(&self, connection: &K) -> bool {
-        self.by_connection.get(connection).is_none_or(|routes| routes.learned_count < MAX_LEARNED_ADDRESSES)
+        self.by_connection
+            .get(connection)
+            .is_none_or(|routes| routes.learned_count < MAX_LEARNED_ADDRESSES)
     }
 
     /// The connection that the datagram belongs to.
     ///
     /// From an unknown address, only one kind of datagram costs more than a failed look-up: a check
-    /// with a connection's user name, because its MESSAGE-INTEGRITY is computed. These checks are rate
-    /// limited by IP address; loopback is exempt. All other datagrams are dropped after one or two
-    /// look-ups and leave no state. A rate limit for them would cost one more look-up each, and
+    /// with a connection's user name, because its MESSAGE-INTEGRITY is computed. These checks are
+    /// rate limited by IP address; loopback is exempt. All other datagrams are dropped after one or
+    /// two look-ups and leave no state. A rate limit for them would cost one more look-up each, and
     /// memory for each forged address.
     ///
     /// The connection limits the datagrams from its own addresses.
@@ -480,7 +500,8 @@ mod tests {
     use super::*;
 
     fn stun_check(user: &str) -> Vec<u8> {
-        let mut datagram = vec![0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+        let mut datagram =
+            vec![0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
         datagram.extend([0x80, 0x22, 0, 3, 1, 2, 3, 0]);
         datagram.extend([0, 6, 0, user.len() as u8]);
         datagram.extend(user.bytes());
@@ -513,13 +534,20 @@ mod tests {
     fn a_flood_of_checks_from_one_address_is_cut_off_and_others_are_not() {
         let (mut demux, now) = (Demux::new(), crate::clock::now());
         demux.insert("abc", 1);
-        let routed =
-            (0..1000).filter(|n| demux.route(now, client(*n), &stun_check("abc:r")).is_some()).count();
+        let routed = (0..1000)
+            .filter(|n| demux.route(now, client(*n), &stun_check("abc:r")).is_some())
+            .count();
         assert_eq!(routed, 200);
-        assert_eq!(demux.route(now, SocketAddr::from(([192, 0, 2, 2], 1)), &stun_check("abc:r")), Some(1));
+        assert_eq!(
+            demux.route(now, SocketAddr::from(([192, 0, 2, 2], 1)), &stun_check("abc:r")),
+            Some(1)
+        );
         demux.learn_address(client(5), 1);
         assert_eq!(demux.route(now, client(5), &stun_check("abc:r")), Some(1));
-        assert_eq!(demux.route(now + Duration::from_secs(1), client(6), &stun_check("abc:r")), Some(1));
+        assert_eq!(
+            demux.route(now + Duration::from_secs(1), client(6), &stun_check("abc:r")),
+            Some(1)
+        );
     }
 
     #[test]
@@ -579,7 +607,8 @@ mod tests {
         demux.insert("abc", 1);
         for n in 0..1000 {
             let source = SocketAddr::from(([198, 51, (n / 250) as u8, (n % 250) as u8], n));
-            for datagram in [&stun_check("nobody:r")[..], &[0x80, 111, 0, 0], &[22, 254, 253], &[]] {
+            for datagram in [&stun_check("nobody:r")[..], &[0x80, 111, 0, 0], &[22, 254, 253], &[]]
+            {
                 assert_eq!(demux.route(now, source, datagram), None);
             }
         }
@@ -610,8 +639,10 @@ mod tests {
 
     #[test]
     fn datagrams_go_round_with_the_local_address_that_they_came_to() {
-        let config =
-            SocketConfig { host_addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], ..SocketConfig::default() };
+        let config = SocketConfig {
+            host_addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+            ..SocketConfig::default()
+        };
         let mut a = Socket::bind(&config).unwrap();
         let mut b = Socket::bind(&config).unwrap();
         let (from, to) = (a.candidates()[0].address, b.candidates()[0].address);
@@ -672,7 +703,8 @@ mod tests {
         // Another program may take a free port before it is bound here.
         let (config, first, free) = (0..100)
             .find_map(|_| {
-                let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+                let free =
+                    std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
                 let config = of(Some(free..=free));
                 Socket::bind(&config).ok().map(|first| (config, first, free))
             })

@@ -186,7 +186,10 @@ impl Server {
         let candidates = advertised
             .iter()
             .filter(|ip| ip.is_ipv4())
-            .map(|ip| LocalCandidate { address: SocketAddr::new(*ip, port), protocol: Protocol::Tcp })
+            .map(|ip| LocalCandidate {
+                address: SocketAddr::new(*ip, port),
+                protocol: Protocol::Tcp,
+            })
             .collect();
         let poll = Poll::new()?;
         poll.registry().register(&mut listener, LISTENER_TOKEN, Interest::READABLE)?;
@@ -251,8 +254,8 @@ impl Server {
         Ok(())
     }
 
-    /// Discards datagrams to clients for `delay`, while the server does not run. Otherwise they would
-    /// fill their queue and be sent too late. Returns false if the server must stop.
+    /// Discards datagrams to clients for `delay`, while the server does not run. Otherwise they
+    /// would fill their queue and be sent too late. Returns false if the server must stop.
     pub fn discard_outgoing(&self, now: impl Fn() -> Instant, delay: Duration) -> bool {
         let end = now() + delay;
         while now() < end {
@@ -273,8 +276,11 @@ impl Server {
         now: &impl Fn() -> Instant,
         deliver: &mut impl FnMut(&str, Datagram) -> bool,
     ) -> io::Result<bool> {
-        let sweep_interval =
-            if self.connections.is_empty() { IDLE_TIMEOUT / 4 } else { self.limits.first_check_timeout / 4 };
+        let sweep_interval = if self.connections.is_empty() {
+            IDLE_TIMEOUT / 4
+        } else {
+            self.limits.first_check_timeout / 4
+        };
         let wait = if self.may_accept || !self.ready.is_empty() || !self.outgoing.is_empty() {
             Duration::ZERO
         } else if !self.rate_limited.is_empty() {
@@ -339,8 +345,12 @@ impl Server {
                 || (c.decoder.ufrag().is_none()
                     && now.saturating_duration_since(c.opened_at) > limits.first_check_timeout)
         };
-        let expired: Vec<Token> =
-            self.connections.iter().filter(|(_, c)| is_expired(c)).map(|(token, _)| *token).collect();
+        let expired: Vec<Token> = self
+            .connections
+            .iter()
+            .filter(|(_, c)| is_expired(c))
+            .map(|(token, _)| *token)
+            .collect();
         expired.into_iter().for_each(|token| self.close(token));
     }
 
@@ -388,7 +398,11 @@ impl Server {
                     stream,
                     source,
                     decoder: FrameDecoder::default(),
-                    frame_bucket: TokenBucket::new(MAX_DATAGRAMS_PER_SECOND, MAX_DATAGRAM_BURST, now),
+                    frame_bucket: TokenBucket::new(
+                        MAX_DATAGRAMS_PER_SECOND,
+                        MAX_DATAGRAM_BURST,
+                        now,
+                    ),
                     is_queued: false,
                     outgoing: Vec::new(),
                     opened_at: now,
@@ -409,7 +423,12 @@ impl Server {
         }
     }
 
-    fn take_turn(&mut self, token: Token, now: Instant, deliver: &mut impl FnMut(&str, Datagram) -> bool) {
+    fn take_turn(
+        &mut self,
+        token: Token,
+        now: Instant,
+        deliver: &mut impl FnMut(&str, Datagram) -> bool,
+    ) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let local = connection.stream.local_addr().ok();
         let known = |address: &SocketAddr| self.candidates.iter().any(|c| c.address == *address);

@@ -92,7 +92,8 @@ mod tests {
     use super::*;
 
     fn stun_check() -> Vec<u8> {
-        let mut datagram = vec![0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+        let mut datagram =
+            vec![0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
         datagram.extend([0, 6, 0, 8]);
         datagram.extend(b"friend:m");
         datagram
@@ -111,7 +112,10 @@ mod tests {
             true
         }));
         assert_eq!(delivered, [stun_check(), vec![7, 8]]);
-        assert!(!FrameDecoder::default().push(&[0, 0], |_, _| true), "the first frame must be a check");
+        assert!(
+            !FrameDecoder::default().push(&[0, 0], |_, _| true),
+            "the first frame must be a check"
+        );
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::net;
 use super::*;
 
 fn stun_check(user: &str) -> Vec<u8> {
-    let mut datagram = vec![0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+    let mut datagram =
+        vec![0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
     datagram.extend([0, 6, 0, user.len() as u8]);
     datagram.extend(user.bytes());
     datagram.resize(datagram.len().next_multiple_of(4), 0);
@@ -49,7 +50,9 @@ fn datagrams_go_both_ways_and_strangers_are_turned_away() {
     let turned: Vec<u8> = first.iter().rev().copied().collect();
     assert_eq!(answer, [frame_bytes(&turned), frame_bytes(&second)].concat());
 
-    for rude in [frame_bytes(&stun_check("nobody:x")), frame_bytes(b"GET / HTTP/1.1"), vec![0xff; 4000]] {
+    for rude in
+        [frame_bytes(&stun_check("nobody:x")), frame_bytes(b"GET / HTTP/1.1"), vec![0xff; 4000]]
+    {
         let mut stranger = net::TcpStream::connect(address).unwrap();
         stranger.write_all(&rude).unwrap();
         let end = stranger.read(&mut [0; 10]);
@@ -134,8 +137,11 @@ fn exchange_checks(friend: &mut net::TcpStream) {
 
 #[test]
 fn silence_and_half_a_check_are_closed_in_time_and_keep_nobody_out() {
-    let server =
-        EchoServer::start(PendingLimits { max_pending: 4, max_pending_per_address: 4, ..PENDING_LIMITS });
+    let server = EchoServer::start(PendingLimits {
+        max_pending: 4,
+        max_pending_per_address: 4,
+        ..PENDING_LIMITS
+    });
     let mut friend = server.open();
     exchange_checks(&mut friend);
     let mut silent: Vec<_> = (0..12).map(|_| server.open()).collect();
@@ -150,7 +156,10 @@ fn silence_and_half_a_check_are_closed_in_time_and_keep_nobody_out() {
     exchange_checks(&mut friend);
     assert!(silent[8..].iter_mut().all(is_closed), "nothing came in time");
     assert!(is_closed(&mut halting), "no whole check came in time");
-    assert!(is_open(&mut friend) && is_open(&mut another), "who has sent a check may be silent for longer");
+    assert!(
+        is_open(&mut friend) && is_open(&mut another),
+        "who has sent a check may be silent for longer"
+    );
     server.stop();
 }
 
@@ -207,9 +216,13 @@ fn a_client_that_floods_takes_turns_with_the_others_and_is_held_to_its_rate() {
     let mut server = SteppedServer::new();
     let (mut flood, mut friend) = (server.open(), server.open());
     flood
-        .write_all(&[frame_bytes(&stun_check("flood:me")), frame_bytes(&[7]).repeat(10_000)].concat())
+        .write_all(
+            &[frame_bytes(&stun_check("flood:me")), frame_bytes(&[7]).repeat(10_000)].concat(),
+        )
         .unwrap();
-    friend.write_all(&[frame_bytes(&stun_check("friend:me")), frame_bytes(&[7; 300])].concat()).unwrap();
+    friend
+        .write_all(&[frame_bytes(&stun_check("friend:me")), frame_bytes(&[7; 300])].concat())
+        .unwrap();
     let (flood_source, friend_source) = (flood.local_addr().unwrap(), friend.local_addr().unwrap());
     let (mut of_flood, mut of_friend) = (0, 0);
     let mut run_round = |server: &mut SteppedServer| {

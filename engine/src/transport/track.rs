@@ -26,7 +26,11 @@ pub(super) struct Track {
 
 impl Track {
     /// The negotiated track, or the old one if its mid is unchanged.
-    pub(super) fn adopt(rtc: &mut Rtc, old: Option<Self>, agreed: Option<(Mid, Pt)>) -> Option<Self> {
+    pub(super) fn adopt(
+        rtc: &mut Rtc,
+        old: Option<Self>,
+        agreed: Option<(Mid, Pt)>,
+    ) -> Option<Self> {
         let (mid, pt) = agreed?;
         if let Some(old) = old.filter(|old| old.mid == mid) {
             return Some(Self { pt, ..old });
@@ -38,7 +42,15 @@ impl Track {
         // The first sequence number is below 2^15. So a receiver that misses the first packets
         // counts no rollover.
         let sequence = u64::from(rand::random::<u16>() >> 1);
-        Some(Self { mid, pt, ssrc, rtx, declared: false, sequence, timestamp_offset: rand::random() })
+        Some(Self {
+            mid,
+            pt,
+            ssrc,
+            rtx,
+            declared: false,
+            sequence,
+            timestamp_offset: rand::random(),
+        })
     }
 
     /// Declares the track to str0m, once.
@@ -65,7 +77,8 @@ impl Track {
         let mut api = rtc.direct_api();
         let Some(stream) = api.stream_tx_by_mid(self.mid, None) else { return };
         let stamp = (packet.timestamp as u32).wrapping_add(self.timestamp_offset);
-        let write = RtpWrite::new(self.pt, self.sequence.into(), stamp, packet.wallclock, packet.payload);
+        let write =
+            RtpWrite::new(self.pt, self.sequence.into(), stamp, packet.wallclock, packet.payload);
         stream.write_rtp(write.marker(packet.marker).nackable(packet.nackable));
         self.sequence += 1;
     }

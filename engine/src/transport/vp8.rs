@@ -72,9 +72,10 @@ mod tests {
     ) -> Vec<(Arc<[u8]>, bool)> {
         let payload = Bytes::from((0..len).map(|i| i as u8).collect::<Vec<_>>());
         let mut out = Vec::new();
-        packetizer.packetize(&VideoFrame { payload, is_key_frame: key, base_layer }, |packet, last| {
-            out.push((packet, last))
-        });
+        packetizer
+            .packetize(&VideoFrame { payload, is_key_frame: key, base_layer }, |packet, last| {
+                out.push((packet, last))
+            });
         out
     }
 

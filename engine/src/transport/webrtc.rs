@@ -161,7 +161,11 @@ impl PeerConnection {
         for candidate in local {
             let built = match candidate.protocol {
                 Protocol::Udp => Candidate::builder().udp().host(candidate.address).build(),
-                _ => Candidate::builder().tcp().host(candidate.address).tcptype(TcpType::Passive).build(),
+                _ => Candidate::builder()
+                    .tcp()
+                    .host(candidate.address)
+                    .tcptype(TcpType::Passive)
+                    .build(),
             };
             match built {
                 Ok(built) => drop(rtc.add_local_candidate(built)),
@@ -201,7 +205,9 @@ impl PeerConnection {
     /// The offer does not fit. The connection continues unchanged, as far as str0m allows.
     pub fn renegotiate(&mut self, offer: &str, now: Instant) -> Result<String, AcceptError> {
         let restricted = sdp::restrict_offer(offer)?;
-        let bad = |error: &dyn std::fmt::Display| AcceptError::BadSdp(redact_addresses(&error.to_string()));
+        let bad = |error: &dyn std::fmt::Display| {
+            AcceptError::BadSdp(redact_addresses(&error.to_string()))
+        };
         let offer = SdpOffer::from_sdp_string(&restricted).map_err(|error| bad(&error))?;
         self.declare_tracks();
         let answer = self.rtc.sdp_api().accept_offer(offer).map_err(|error| bad(&error))?;
@@ -210,7 +216,9 @@ impl PeerConnection {
         if sdp::count_sections(&answer) != sdp::count_sections(&restricted) {
             return Err(AcceptError::BadSdp("a section cannot be read".into()));
         }
-        self.adopt_media(answer.lines().filter_map(|line| line.strip_prefix("a=mid:")).map(Mid::from))?;
+        self.adopt_media(
+            answer.lines().filter_map(|line| line.strip_prefix("a=mid:")).map(Mid::from),
+        )?;
         self.next_timeout = now;
         Ok(sdp::complete_answer(&answer, &self.stream_id))
     }
@@ -218,7 +226,8 @@ impl PeerConnection {
     /// Reads the negotiated codecs and tracks from the session.
     fn adopt_media(&mut self, mids: impl Iterator<Item = Mid>) -> Result<(), AcceptError> {
         let pt = |rtc: &Rtc, codec: Codec, mid: Mid| {
-            let offered = rtc.media(mid).map(|media| media.remote_pts().to_vec()).unwrap_or_default();
+            let offered =
+                rtc.media(mid).map(|media| media.remote_pts().to_vec()).unwrap_or_default();
             rtc.codec_config()
                 .params()
                 .iter()
@@ -344,10 +353,11 @@ impl PeerConnection {
         }
     }
 
-    /// Takes the next audio packet of the user out of the outputs that datagrams have caused, so that
-    /// a tick hears it before the connection is polled.
+    /// Takes the next audio packet of the user out of the outputs that datagrams have caused, so
+    /// that a tick hears it before the connection is polled.
     pub fn take_audio(&mut self, now: Instant) -> Option<TransportEvent> {
-        let is_packet = |output: &Output| matches!(output, Output::Event(str0m::Event::RtpPacket(_)));
+        let is_packet =
+            |output: &Output| matches!(output, Output::Event(str0m::Event::RtpPacket(_)));
         let position = self.pending_outputs.iter().position(is_packet)?;
         let Some(Output::Event(event)) = self.pending_outputs.remove(position) else { return None };
         self.translate(now, event)
@@ -368,7 +378,11 @@ impl PeerConnection {
 
     /// Returns the next event; outgoing datagrams go to `transmit`. Call it until it returns `None`
     /// after every other call. It also serves due timeouts.
-    pub fn poll(&mut self, now: Instant, transmit: &mut impl FnMut(Transmit)) -> Option<TransportEvent> {
+    pub fn poll(
+        &mut self,
+        now: Instant,
+        transmit: &mut impl FnMut(Transmit),
+    ) -> Option<TransportEvent> {
         let mut timeouts = 0;
         loop {
             match self.pending_outputs.pop_front().map_or_else(|| self.rtc.poll_output(), Ok) {
@@ -377,7 +391,9 @@ impl PeerConnection {
                         .video_track
                         .as_ref()
                         .is_some_and(|track| track.is_retransmission(&datagram.contents));
-                    if !retransmission || self.pacer.admit_retransmission(now, datagram.contents.len()) {
+                    if !retransmission
+                        || self.pacer.admit_retransmission(now, datagram.contents.len())
+                    {
                         transmit(datagram);
                     }
                 }
@@ -429,7 +445,8 @@ impl PeerConnection {
         match event {
             str0m::Event::Connected => Some(TransportEvent::Connected),
             str0m::Event::RtpPacket(packet) => {
-                let is_audio = Some(packet.header.payload_type) == self.opus_pt && !packet.payload.is_empty();
+                let is_audio =
+                    Some(packet.header.payload_type) == self.opus_pt && !packet.payload.is_empty();
                 is_audio.then(|| TransportEvent::Audio {
                     sequence: *packet.seq_no,
                     timestamp: packet.time.rebase(Frequency::FORTY_EIGHT_KHZ).numer(),
@@ -445,7 +462,9 @@ impl PeerConnection {
                 Some(TransportEvent::BandwidthEstimate(estimate.as_u64()))
             }
             str0m::Event::MediaEgressStats(stats) => {
-                let is = |track: &Option<Track>| track.as_ref().is_some_and(|track| track.mid == stats.mid);
+                let is = |track: &Option<Track>| {
+                    track.as_ref().is_some_and(|track| track.mid == stats.mid)
+                };
                 if let Some(loss) = stats.loss.filter(|_| is(&self.video_track)) {
                     self.pacer.on_report(now, loss, stats.rtt);
                 }
@@ -470,8 +489,10 @@ impl PeerConnection {
     /// Queues an Opus packet of the agent's audio. `timestamp` counts samples at 48 kHz; `marker`
     /// starts a talk spurt.
     pub fn send_audio(&mut self, now: Instant, timestamp: u64, marker: bool, payload: &[u8]) {
-        let wallclock = self
-            .wallclock(now, Duration::from_nanos((u128::from(timestamp) * 1_000_000_000 / 48_000) as u64));
+        let wallclock = self.wallclock(
+            now,
+            Duration::from_nanos((u128::from(timestamp) * 1_000_000_000 / 48_000) as u64),
+        );
         let Some(track) = &mut self.audio_track else { return };
         track.write(
             &mut self.rtc,
@@ -491,17 +512,30 @@ impl PeerConnection {
     /// same zero as the audio timestamp. A frame may be skipped while earlier packets are still
     /// queued ([`Pacer::admit_frame`]).
     pub fn send_video(&mut self, now: Instant, timestamp: u64, frame: &VideoFrame) -> bool {
-        let wallclock = self
-            .wallclock(now, Duration::from_nanos((u128::from(timestamp) * 1_000_000_000 / 90_000) as u64));
-        if self.video_track.is_none() || !self.rtc.is_connected() || !self.pacer.admit_frame(now, frame) {
+        let wallclock = self.wallclock(
+            now,
+            Duration::from_nanos((u128::from(timestamp) * 1_000_000_000 / 90_000) as u64),
+        );
+        if self.video_track.is_none()
+            || !self.rtc.is_connected()
+            || !self.pacer.admit_frame(now, frame)
+        {
             return false;
         }
         // A frame of several packets (a nod or a lean) is unusable if one is lost, so it is
         // retransmitted. A one-packet frame is repeated or superseded soon, so it is not.
-        let nackable = frame.is_key_frame || frame.base_layer || vp8::needs_fragmentation(&frame.payload);
+        let nackable =
+            frame.is_key_frame || frame.base_layer || vp8::needs_fragmentation(&frame.payload);
         let (pacer, key) = (&mut self.pacer, frame.is_key_frame);
         self.packetizer.packetize(frame, |payload, marker| {
-            pacer.push(Packet { timestamp, wallclock, marker, is_key_frame: key, nackable, payload })
+            pacer.push(Packet {
+                timestamp,
+                wallclock,
+                marker,
+                is_key_frame: key,
+                nackable,
+                payload,
+            })
         });
         self.next_timeout = now;
         true
@@ -522,8 +556,11 @@ impl PeerConnection {
     /// tracks.
     fn wallclock(&mut self, now: Instant, stamp: Duration) -> Instant {
         let (zero, first) = *self.clock_reference.get_or_insert((now, stamp));
-        let at =
-            if stamp >= first { zero.checked_add(stamp - first) } else { zero.checked_sub(first - stamp) };
+        let at = if stamp >= first {
+            zero.checked_add(stamp - first)
+        } else {
+            zero.checked_sub(first - stamp)
+        };
         let at = match at {
             Some(at) if at.max(now) - at.min(now) <= MAX_TIMESTAMP_DRIFT => at,
             _ => {
@@ -586,7 +623,9 @@ impl PeerConnection {
 
     /// Advances the closing sequence; true if there is new output to poll.
     fn finish_closing(&mut self, now: Instant) -> bool {
-        let Some(deadline) = self.close_deadline.filter(|_| self.rtc.is_alive()) else { return false };
+        let Some(deadline) = self.close_deadline.filter(|_| self.rtc.is_alive()) else {
+            return false;
+        };
         if self.close_sent {
             if now >= deadline {
                 self.rtc.disconnect();
@@ -597,7 +636,9 @@ impl PeerConnection {
             .data_channel
             .and_then(|id| self.rtc.channel(id))
             .map_or(0, |mut channel| channel.buffered_amount());
-        if now < deadline && (waiting > 0 || (!self.send_queue.is_empty() && self.data_channel.is_some())) {
+        if now < deadline
+            && (waiting > 0 || (!self.send_queue.is_empty() && self.data_channel.is_some()))
+        {
             return false;
         }
         self.close_sent = true;

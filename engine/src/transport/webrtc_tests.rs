@@ -45,7 +45,8 @@ pub(crate) fn client_with_offer(
     now: Instant,
     videos: &[Direction],
 ) -> (Rtc, String, str0m::change::SdpPendingOffer, Mid) {
-    let mut client = Rtc::builder().set_dtls_cert(certificate().0).set_reordering_size_audio(0).build(now);
+    let mut client =
+        Rtc::builder().set_dtls_cert(certificate().0).set_reordering_size_audio(0).build(now);
     client.add_local_candidate(Candidate::host(CLIENT_ADDRESS.parse().unwrap(), "udp").unwrap());
     let mut api = client.sdp_api();
     let audio = api.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
@@ -63,7 +64,10 @@ impl Harness {
         let (mut client, offer, pending, audio) = client_with_offer(now, &[Direction::SendRecv]);
         let (server, answer) =
             PeerConnection::accept(&offer, &local_candidates(), &certificate(), now).unwrap();
-        client.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&answer).unwrap()).unwrap();
+        client
+            .sdp_api()
+            .accept_answer(pending, SdpAnswer::from_sdp_string(&answer).unwrap())
+            .unwrap();
         Self {
             now,
             start: now,
@@ -80,7 +84,8 @@ impl Harness {
     fn connected() -> Self {
         let mut harness = Self::new();
         harness.run_until(|harness| {
-            let open = harness.client_events.iter().any(|e| matches!(e, str0m::Event::ChannelOpen(..)));
+            let open =
+                harness.client_events.iter().any(|e| matches!(e, str0m::Event::ChannelOpen(..)));
             open && harness.server_events.iter().any(|e| matches!(e, TransportEvent::ChannelOpen))
         });
         assert!(harness.server_events.iter().any(|e| matches!(e, TransportEvent::Connected)));
@@ -95,7 +100,9 @@ impl Harness {
                 in_flight.push_back(packet);
             }
         };
-        while let Some(event) = self.server.poll(now, &mut |t: Transmit| put(false, t.contents.to_vec())) {
+        while let Some(event) =
+            self.server.poll(now, &mut |t: Transmit| put(false, t.contents.to_vec()))
+        {
             self.server_events.push(event);
         }
         assert!(self.server.timeout() > now);
@@ -117,7 +124,8 @@ impl Harness {
         self.now += Duration::from_millis(1);
         while self.in_flight.front().is_some_and(|packet| packet.at <= self.now) {
             let packet = self.in_flight.pop_front().unwrap();
-            let (client, server) = (CLIENT_ADDRESS.parse().unwrap(), SERVER_ADDRESS.parse().unwrap());
+            let (client, server) =
+                (CLIENT_ADDRESS.parse().unwrap(), SERVER_ADDRESS.parse().unwrap());
             if packet.to_server {
                 self.server.receive(self.now, Protocol::Udp, client, server, &packet.data);
             } else if let Ok(receive) = Receive::new(Protocol::Udp, server, client, &packet.data) {
@@ -160,8 +168,9 @@ impl Harness {
     }
 
     fn texts(&self) -> Vec<String> {
-        let text =
-            |e: &TransportEvent| if let TransportEvent::Text(text) = e { Some(text.clone()) } else { None };
+        let text = |e: &TransportEvent| {
+            if let TransportEvent::Text(text) = e { Some(text.clone()) } else { None }
+        };
         self.server_events.iter().filter_map(text).collect()
     }
 
@@ -216,13 +225,17 @@ fn a_call_connects_and_everything_flows_both_ways() {
     let received: Vec<u8> = harness
         .server_events
         .iter()
-        .filter_map(|e| if let TransportEvent::Audio { payload, .. } = e { Some(payload[1]) } else { None })
+        .filter_map(|e| {
+            if let TransportEvent::Audio { payload, .. } = e { Some(payload[1]) } else { None }
+        })
         .collect();
     assert_eq!(received, (0..50).collect::<Vec<_>>());
     let stamps: Vec<u64> = harness
         .server_events
         .iter()
-        .filter_map(|e| if let TransportEvent::Audio { timestamp, .. } = e { Some(*timestamp) } else { None })
+        .filter_map(|e| {
+            if let TransportEvent::Audio { timestamp, .. } = e { Some(*timestamp) } else { None }
+        })
         .collect();
     assert!(stamps.windows(2).all(|pair| pair[1] - pair[0] == 960));
     let sounds: Vec<u8> = harness.media(true).iter().map(|d| d.data[1]).collect();
@@ -252,9 +265,12 @@ fn packets_that_arrive_together_are_all_heard() {
     let received: Vec<u8> = harness
         .server_events
         .iter()
-        .filter_map(|e| if let TransportEvent::Audio { payload, .. } = e { Some(payload[1]) } else { None })
+        .filter_map(|e| {
+            if let TransportEvent::Audio { payload, .. } = e { Some(payload[1]) } else { None }
+        })
         .collect();
-    let sent: Vec<u8> = (0..20).flat_map(|burst| (0..2 + burst % 4).map(move |n| burst * 5 + n)).collect();
+    let sent: Vec<u8> =
+        (0..20).flat_map(|burst| (0..2 + burst % 4).map(move |n| burst * 5 + n)).collect();
     assert_eq!(received, sent);
 }
 
@@ -277,7 +293,8 @@ fn the_sender_reports_tie_both_tracks_to_one_clock_from_the_first_on() {
             let info = data.last_sender_info?;
             let wall = info.ntp_time.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
             // Media time since the first packet, whose media time was `lead` ahead of the audio's.
-            let media = (info.rtp_time.numer() as u32).wrapping_sub(first.time.numer() as u32) as i32;
+            let media =
+                (info.rtp_time.numer() as u32).wrapping_sub(first.time.numer() as u32) as i32;
             Some(wall - (f64::from(media) / rate + lead))
         });
         clock_offsets.collect()
@@ -358,8 +375,9 @@ fn texts_wait_for_the_channel_and_survive_loss() {
 #[test]
 fn what_the_receiver_loses_of_the_voice_is_told_once_it_reports_it() {
     let lost = |harness: &Harness| {
-        let parts =
-            |e: &TransportEvent| if let TransportEvent::PacketLoss(part) = e { Some(*part) } else { None };
+        let parts = |e: &TransportEvent| {
+            if let TransportEvent::PacketLoss(part) = e { Some(*part) } else { None }
+        };
         harness.server_events.iter().filter_map(parts).fold(0.0, f32::max)
     };
     for (every, expected) in [(u32::MAX, 0.0..0.001), (5, 0.1..0.35)] {
@@ -380,7 +398,11 @@ fn what_the_receiver_loses_of_the_voice_is_told_once_it_reports_it() {
             harness.server_events.iter().any(|e| matches!(e, TransportEvent::PacketLoss(_))),
             "nothing was reported"
         );
-        assert!(expected.contains(&lost(&harness)), "every {every}th packet is lost: {}", lost(&harness));
+        assert!(
+            expected.contains(&lost(&harness)),
+            "every {every}th packet is lost: {}",
+            lost(&harness)
+        );
     }
 }
 
@@ -413,7 +435,9 @@ fn garbage_changes_nothing() {
     for round in 0..3_000 {
         let mut garbage: Vec<u8> = (0..round % 200)
             .map(|_| {
-                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                seed = seed
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 (seed >> 33) as u8
             })
             .collect();
@@ -431,7 +455,9 @@ fn garbage_changes_nothing() {
     harness.client_sends_audio(1);
     harness.run(100);
     assert_eq!(harness.texts(), ["still here"]);
-    assert!(harness.server_events[before..].iter().any(|e| matches!(e, TransportEvent::Audio { .. })));
+    assert!(
+        harness.server_events[before..].iter().any(|e| matches!(e, TransportEvent::Audio { .. }))
+    );
 }
 
 #[test]
@@ -441,7 +467,10 @@ fn a_check_with_a_wrong_password_is_not_ours() {
         (CLIENT_ADDRESS.parse().unwrap(), SERVER_ADDRESS.parse().unwrap());
     harness.drain();
     let check = harness.in_flight.iter().find(|packet| packet.to_server).unwrap().data.clone();
-    assert!(super::super::socket::stun_ufrag(&check).is_some_and(|ufrag| ufrag == harness.server.ufrag()));
+    assert!(
+        super::super::socket::stun_ufrag(&check)
+            .is_some_and(|ufrag| ufrag == harness.server.ufrag())
+    );
     assert!(harness.server.accepts_datagram(harness.now, Protocol::Udp, client, server, &check));
     let mut forged = check;
     let end = forged.len();
@@ -492,7 +521,10 @@ fn a_client_that_closes_is_noticed_at_once() {
     let mut harness = Harness::connected();
     harness.client.close().unwrap();
     harness.run(50);
-    assert_eq!(harness.server_events.iter().filter(|e| matches!(e, TransportEvent::Closed)).count(), 1);
+    assert_eq!(
+        harness.server_events.iter().filter(|e| matches!(e, TransportEvent::Closed)).count(),
+        1
+    );
 }
 
 #[test]
@@ -515,7 +547,11 @@ fn an_offer_on_a_live_connection_is_answered_and_the_call_goes_on() {
     let ufrag = harness.server.ufrag().to_owned();
     let answer = harness.server.renegotiate(&offer.to_sdp_string(), harness.now).unwrap();
     assert!(answer.contains("a=inactive"), "{answer}");
-    harness.client.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&answer).unwrap()).unwrap();
+    harness
+        .client
+        .sdp_api()
+        .accept_answer(pending, SdpAnswer::from_sdp_string(&answer).unwrap())
+        .unwrap();
     assert_eq!(harness.server.ufrag(), ufrag);
     harness.server.send_audio(harness.now, 0, true, &[0xf8, 9]);
     harness.server.send_video(harness.now, 0, &vp8_frame(true, 1, 500));
@@ -530,8 +566,11 @@ fn the_answer_keeps_the_order_of_sections_and_refuses_what_is_not_needed() {
     let (_, offer, _, _) = client_with_offer(now, &videos);
     let (connection, answer) =
         PeerConnection::accept(&offer, &local_candidates(), &certificate(), now).unwrap();
-    let sections: Vec<&str> =
-        answer.lines().filter(|l| l.starts_with("m=")).map(|l| l.split(' ').next().unwrap()).collect();
+    let sections: Vec<&str> = answer
+        .lines()
+        .filter(|l| l.starts_with("m="))
+        .map(|l| l.split(' ').next().unwrap())
+        .collect();
     assert_eq!(sections, ["m=audio", "m=video", "m=video", "m=application"]);
     let directions: Vec<&str> = answer
         .lines()
@@ -554,7 +593,8 @@ fn the_answer_keeps_the_order_of_sections_and_refuses_what_is_not_needed() {
         .collect();
     assert_eq!(streams.len(), 1);
     assert_eq!(connection.id().len(), 32);
-    let (other, _) = PeerConnection::accept(&offer, &local_candidates(), &certificate(), now).unwrap();
+    let (other, _) =
+        PeerConnection::accept(&offer, &local_candidates(), &certificate(), now).unwrap();
     assert_ne!(connection.id(), other.id());
 }
 
@@ -579,11 +619,15 @@ fn bad_offers_are_told_apart() {
         let message = format!("{:?}", rejection_of(garbage));
         assert!(!message.contains("0x") && !message.contains("Pointer"), "{message}");
     }
-    assert!(matches!(rejection_of("v=0\r\nm=audio\r\n"), Some(AcceptError::BadSdp(_) | AcceptError::NoOpus)));
+    assert!(matches!(
+        rejection_of("v=0\r\nm=audio\r\n"),
+        Some(AcceptError::BadSdp(_) | AcceptError::NoOpus)
+    ));
     let (_, offer, _, _) = client_with_offer(now, &[Direction::SendRecv]);
     assert_eq!(rejection_of(&offer.replace("opus", "vorbis")), Some(AcceptError::NoOpus));
     for cut in ["a=ice-ufrag", "a=fingerprint"] {
-        let without: String = offer.split_inclusive('\n').filter(|line| !line.starts_with(cut)).collect();
+        let without: String =
+            offer.split_inclusive('\n').filter(|line| !line.starts_with(cut)).collect();
         assert!(matches!(rejection_of(&without), Some(AcceptError::BadSdp(_))), "{cut}");
     }
     let rtpmap = |codec: &str| offer.lines().find(|line| line.contains(codec)).unwrap();
@@ -605,7 +649,8 @@ fn bad_offers_are_told_apart() {
 fn tcp_candidates_are_told_as_passive_and_carry_a_call() {
     let now = crate::clock::now();
     let (_, offer, _, _) = client_with_offer(now, &[]);
-    let tcp = LocalCandidate { address: "192.0.2.2:7000".parse().unwrap(), protocol: Protocol::Tcp };
+    let tcp =
+        LocalCandidate { address: "192.0.2.2:7000".parse().unwrap(), protocol: Protocol::Tcp };
     let (_, answer) =
         PeerConnection::accept(&offer, &[local_candidates()[0], tcp], &certificate(), now).unwrap();
     assert!(

@@ -16,7 +16,8 @@ fn words_with_starts(sentence: &SpokenSentence) -> Vec<Word> {
         sentence.phones.iter().filter(|p| p.name == "pau").map(|p| f64::from(p.end)).collect();
     let mut from = 0.0;
     let placed = sentence.words.iter().map(|word| {
-        let begin = pauses.iter().copied().find(|end| (from..word.end).contains(end)).unwrap_or(from);
+        let begin =
+            pauses.iter().copied().find(|end| (from..word.end).contains(end)).unwrap_or(from);
         from = word.end;
         Word { begin: Some(begin), ..word.clone() }
     });
@@ -49,15 +50,20 @@ struct ClosureMatches {
 
 /// Mean distance in seconds between the middle of each spoken closure and that of the nearest shown
 /// one (each capped at 0.2), and the matches for each of `p b m f v`.
-fn closure_offsets(sentences: &[SpokenSentence], shown: &[Vec<Phone>]) -> (f32, [ClosureMatches; 5]) {
+fn closure_offsets(
+    sentences: &[SpokenSentence],
+    shown: &[Vec<Phone>],
+) -> (f32, [ClosureMatches; 5]) {
     let middle = |(start, end): (f32, f32)| f32::midpoint(start, end);
     let mut found: [ClosureMatches; 5] = Default::default();
     let mut sum = 0.0;
     for (sentences, shown) in sentences.iter().zip(shown) {
         let shown = closures(shown);
-        let names = sentences.phones.iter().map(|p| p.name.as_str()).filter(|name| is_closure(name));
+        let names =
+            sentences.phones.iter().map(|p| p.name.as_str()).filter(|name| is_closure(name));
         for (name, closure) in names.zip(closures(&sentences.phones)) {
-            let off = shown.iter().map(|c| (middle(*c) - middle(closure)).abs()).fold(0.2, f32::min);
+            let off =
+                shown.iter().map(|c| (middle(*c) - middle(closure)).abs()).fold(0.2, f32::min);
             let of = &mut found["pbmfv".find(name).unwrap()];
             of.total += 1;
             of.matched += usize::from(off <= CLOSURE_TOLERANCE);
@@ -136,7 +142,10 @@ fn assert_word_lips_follow(sentences: &[String]) {
                 print_scores(&format!("{voice}, {what} of words"), &sentence, &phones_of(words));
             assert!(r >= min_r && shut >= part, "{voice}, {what}: r = {r}, {shut} shut");
             assert!(off <= max_offset, "{voice}, {what}: {off} s off");
-            assert!(shut + 0.01 >= by_sound, "{voice}, {what}: {shut} shut, from its sound {by_sound}");
+            assert!(
+                shut + 0.01 >= by_sound,
+                "{voice}, {what}: {shut} shut, from its sound {by_sound}"
+            );
         }
         let (_, shut, _) = print_scores(
             &format!("{voice}, ends that are off by up to 50 ms"),
@@ -148,8 +157,9 @@ fn assert_word_lips_follow(sentences: &[String]) {
     let start = ThreadTime::now();
     for text in sentences {
         let words = text.split(' ').enumerate();
-        let words: Vec<Word> =
-            words.map(|(n, w)| Word { text: w.into(), begin: None, end: 0.3 * (n + 1) as f64 }).collect();
+        let words: Vec<Word> = words
+            .map(|(n, w)| Word { text: w.into(), begin: None, end: 0.3 * (n + 1) as f64 })
+            .collect();
         Aligner::default().phones(&words).unwrap();
     }
     println!("{:?} of work for a sentence", start.elapsed() / sentences.len() as u32);
@@ -166,7 +176,8 @@ fn a_voice_that_tells_words_has_lips_by_them_from_when_it_tells_them() {
     let aligned = Aligner::default().phones(&sentence.words).unwrap();
     let last = aligned.last().unwrap().end;
     let by = |words: &[(usize, &[Word])]| {
-        let events = words.iter().map(|(before, words)| (*before, Event::Words(words.to_vec()))).collect();
+        let events =
+            words.iter().map(|(before, words)| (*before, Event::Words(words.to_vec()))).collect();
         run_tts_sink(true, sentence, events)
     };
 
@@ -183,13 +194,15 @@ fn a_voice_that_tells_words_has_lips_by_them_from_when_it_tells_them() {
     let (some, others) = sentence.words.split_at(6);
     let parts = collect_phones(&by(&[(5, some), (9, others)]));
     assert!(parts.is_sorted_by(|a, b| a.end < b.end), "{parts:?}");
-    let known = parts.iter().take_while(|p| sound.contains(p)).last().expect("read before it was told").end;
+    let known =
+        parts.iter().take_while(|p| sound.contains(p)).last().expect("read before it was told").end;
     assert!((0.3..0.5).contains(&known), "{known} s of .5 s were read");
     let mut aligner = Aligner::default();
     let mut wanted = aligner.phones(some).unwrap();
     wanted.extend(aligner.phones(others).unwrap());
     wanted.retain(|p| p.end > known);
-    let reported: Vec<Phone> = parts.into_iter().filter(|p| p.end > known && p.end <= last).collect();
+    let reported: Vec<Phone> =
+        parts.into_iter().filter(|p| p.end > known && p.end <= last).collect();
     assert_eq!(reported, wanted);
 
     let foreign: Vec<Word> =
@@ -199,7 +212,8 @@ fn a_voice_that_tells_words_has_lips_by_them_from_when_it_tells_them() {
         collect_phones(&by(&[(0, &foreign[..4]), (0, &sentence.words[4..])])),
         collect_phones(&by(&[(0, &sentence.words[..0])]))
     );
-    let none: Vec<Word> = sentence.words.iter().map(|word| Word { end: f64::NAN, ..word.clone() }).collect();
+    let none: Vec<Word> =
+        sentence.words.iter().map(|word| Word { end: f64::NAN, ..word.clone() }).collect();
     assert_eq!(collect_phones(&by(&[(0, &none)])), sound, "no times: the sound is read");
 
     let reported = |before| (before, Event::Phones(sentence.phones.clone()));
@@ -220,8 +234,9 @@ fn a_voice_that_tells_words_has_lips_by_them_from_when_it_tells_them() {
     );
     for lips in [true, false] {
         let events = run_tts_sink(lips, sentence, vec![words(0)]);
-        let times =
-            events.iter().find_map(|n| if let SynthesisEvent::Words(words) = n { Some(words) } else { None });
+        let times = events
+            .iter()
+            .find_map(|n| if let SynthesisEvent::Words(words) = n { Some(words) } else { None });
         let wanted = sentence.words.iter().map(|w| (w.text.clone(), Position::from_seconds(w.end)));
         assert_eq!(times.cloned(), Some(wanted.collect()), "the heard text is dated by them");
     }

@@ -43,14 +43,19 @@ pub(crate) fn is_closure(name: &str) -> bool {
 /// Start and end in seconds of each phone that shuts the lips.
 pub(crate) fn closures(phones: &[Phone]) -> Vec<(f32, f32)> {
     let starts = std::iter::once(0.0).chain(phones.iter().map(|p| p.end));
-    starts.zip(phones).filter(|(_, p)| is_closure(&p.name)).map(|(start, p)| (start, p.end)).collect()
+    starts
+        .zip(phones)
+        .filter(|(_, p)| is_closure(&p.name))
+        .map(|(start, p)| (start, p.end))
+        .collect()
 }
 
 /// Pearson's r; 0 if one of the two is constant.
 pub(crate) fn correlation(a: &[f64], b: &[f64]) -> f64 {
     let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len() as f64;
     let (ma, mb) = (mean(a), mean(b));
-    let sum = |f: &dyn Fn(f64, f64) -> f64| a.iter().zip(b).map(|(x, y)| f(x - ma, y - mb)).sum::<f64>();
+    let sum =
+        |f: &dyn Fn(f64, f64) -> f64| a.iter().zip(b).map(|(x, y)| f(x - ma, y - mb)).sum::<f64>();
     let spread = (sum(&|x, _| x * x) * sum(&|_, y| y * y)).sqrt();
     if spread > 0.0 { sum(&|x, y| x * y) / spread } else { 0.0 }
 }
@@ -108,7 +113,9 @@ impl LipComparison {
         let seen = |track: &VisemeTrack, (start, end): (f32, f32)| {
             let steps = ((end - start + 2.0 * CLOSURE_TOLERANCE) / SAMPLE_INTERVAL) as usize;
             (0..=steps).any(|n| {
-                lips_are_shut(&track.mouth_at(start - CLOSURE_TOLERANCE + n as f32 * SAMPLE_INTERVAL))
+                lips_are_shut(
+                    &track.mouth_at(start - CLOSURE_TOLERANCE + n as f32 * SAMPLE_INTERVAL),
+                )
             })
         };
         let all = self.0.iter().flat_map(|(spoken, inferred)| {
@@ -119,9 +126,12 @@ impl LipComparison {
 
     /// Number of inferred closures without a spoken one within [`CLOSURE_TOLERANCE`].
     pub(crate) fn false_closures(&self) -> usize {
-        let near =
-            |a: (f32, f32), b: (f32, f32)| a.0 < b.1 + CLOSURE_TOLERANCE && b.0 < a.1 + CLOSURE_TOLERANCE;
-        let none = |spoken: &[(f32, f32)], inferred: (f32, f32)| !spoken.iter().any(|s| near(*s, inferred));
+        let near = |a: (f32, f32), b: (f32, f32)| {
+            a.0 < b.1 + CLOSURE_TOLERANCE && b.0 < a.1 + CLOSURE_TOLERANCE
+        };
+        let none = |spoken: &[(f32, f32)], inferred: (f32, f32)| {
+            !spoken.iter().any(|s| near(*s, inferred))
+        };
         let invented = |(spoken, inferred): &(LipMotion, LipMotion)| {
             inferred.closures.iter().filter(|closure| none(&spoken.closures, **closure)).count()
         };

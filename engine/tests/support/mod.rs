@@ -15,7 +15,8 @@ use engine::hear::vad::{NetworkState, Vad, WINDOW};
 use engine::latency::LatencyMetrics;
 use engine::media_thread::{Inbox, MediaThread};
 use engine::messages::{
-    CallId, CallModels, CallSetup, LoopbackCall, Message, NewCall, OfferReply, OfferRequest, ThreadResources,
+    CallId, CallModels, CallSetup, LoopbackCall, Message, NewCall, OfferReply, OfferRequest,
+    ThreadResources,
 };
 use engine::show::pose_cache::PoseCache;
 use engine::stats::ThreadStats;
@@ -43,7 +44,11 @@ struct VirtualTimeState {
 
 impl VirtualTime {
     fn new(now: Instant) -> Self {
-        Self(Arc::new(Mutex::new(VirtualTimeState { now, next_number: 0, actions: BTreeMap::new() })))
+        Self(Arc::new(Mutex::new(VirtualTimeState {
+            now,
+            next_number: 0,
+            actions: BTreeMap::new(),
+        })))
     }
 
     pub fn schedule_after(&self, delay: Duration, deed: impl FnOnce() + Send + 'static) {
@@ -76,7 +81,12 @@ impl VirtualTime {
 pub struct LoudnessVad;
 
 impl Vad for LoudnessVad {
-    fn infer(&mut self, _: &mut [&mut NetworkState], windows: &[&[f32; WINDOW]], probabilities: &mut [f32]) {
+    fn infer(
+        &mut self,
+        _: &mut [&mut NetworkState],
+        windows: &[&[f32; WINDOW]],
+        probabilities: &mut [f32],
+    ) {
         for (window, p) in windows.iter().zip(probabilities) {
             let power = window.iter().map(|s| s * s).sum::<f32>() / WINDOW as f32;
             *p = if power > 0.01 { 0.95 } else { 0.02 };
@@ -121,7 +131,8 @@ impl stt::SttStream for ScriptedStream {
     fn end_speech(&mut self) {
         assert_ne!(self.script.as_slice().first(), Some(&PANIC_TEXT), "the test's own panic");
         let (text, sink) = (self.script.next().unwrap_or_default().to_owned(), self.sink.clone());
-        self.time.schedule_after(Duration::from_millis(25), move || sink.send(stt::Event::Final(text)));
+        self.time
+            .schedule_after(Duration::from_millis(25), move || sink.send(stt::Event::Final(text)));
     }
 }
 
@@ -151,10 +162,16 @@ impl llm::Llm for ScriptedLlm {
         Handle::noop()
     }
 
-    fn check_guardrails(&self, check: llm::guardrails::GuardrailCheck) -> llm::guardrails::GuardrailFuture {
+    fn check_guardrails(
+        &self,
+        check: llm::guardrails::GuardrailCheck,
+    ) -> llm::guardrails::GuardrailFuture {
         let (tell, verdict) = tokio::sync::oneshot::channel();
-        let broken =
-            check.rules.iter().find(|rule| check.user_text.contains(&rule.key)).map(|rule| rule.key.clone());
+        let broken = check
+            .rules
+            .iter()
+            .find(|rule| check.user_text.contains(&rule.key))
+            .map(|rule| rule.key.clone());
         self.time.schedule_after(Duration::from_millis(300), move || drop(tell.send(broken)));
         Box::pin(async move { Ok(verdict.await.unwrap_or_default()) })
     }
@@ -175,7 +192,11 @@ pub fn sample_at(position: u64) -> i16 {
 pub const WORD_DURATION: Duration = Duration::from_millis(300);
 
 impl tts::Tts for ScriptedTts {
-    fn speak(&self, request: tts::Request, sink: Sink<tts::Event>) -> Result<Handle, models::Error> {
+    fn speak(
+        &self,
+        request: tts::Request,
+        sink: Sink<tts::Event>,
+    ) -> Result<Handle, models::Error> {
         let words = request.text.split_whitespace().count() as u64;
         let samples = words * WORD_DURATION.as_micros() as u64 * 48 / 1_000;
         self.time.schedule_after(Duration::from_millis(16), move || {
@@ -234,7 +255,10 @@ impl TurnModel for ScriptedTurnModel {
 
 /// Records events, and the calls that panicked.
 #[derive(Clone, Default)]
-pub struct EventRecorder(pub Arc<Mutex<Vec<(ConversationId, EventEnvelope)>>>, pub Arc<Mutex<Vec<u128>>>);
+pub struct EventRecorder(
+    pub Arc<Mutex<Vec<(ConversationId, EventEnvelope)>>>,
+    pub Arc<Mutex<Vec<u128>>>,
+);
 
 impl EventSink for EventRecorder {
     fn record(&self, conversation: ConversationId, event: EventEnvelope) {
@@ -259,8 +283,9 @@ impl EventRecorder {
 
     /// Names of the events, in order.
     pub fn event_names(&self, id: u128) -> Vec<String> {
-        let name =
-            |f: &EventEnvelope| serde_json::to_value(&f.event).unwrap()["what"].as_str().unwrap().to_owned();
+        let name = |f: &EventEnvelope| {
+            serde_json::to_value(&f.event).unwrap()["what"].as_str().unwrap().to_owned()
+        };
         self.events_of(id).iter().map(name).collect()
     }
 }
@@ -296,7 +321,11 @@ impl Harness {
     }
 
     /// A harness with a socket and with the ICE-TCP server of these candidates.
-    pub fn with_tcp(socket: Socket, sender: tcp::DatagramSender, candidates: Vec<LocalCandidate>) -> Self {
+    pub fn with_tcp(
+        socket: Socket,
+        sender: tcp::DatagramSender,
+        candidates: Vec<LocalCandidate>,
+    ) -> Self {
         Self::build(Box::new(LoudnessVad), None, Some((socket, Some((sender, candidates)))), 0.0)
     }
 
@@ -363,7 +392,12 @@ impl Harness {
 
     /// Starts a call of an agent that answers everything with `answer`. The user's speech segments
     /// have the texts of `script`.
-    pub fn start_call(&mut self, call: CallConfig, script: &[&'static str], answer: &str) -> LoopbackClient {
+    pub fn start_call(
+        &mut self,
+        call: CallConfig,
+        script: &[&'static str],
+        answer: &str,
+    ) -> LoopbackClient {
         let speaker = Arc::new(ScriptedTts { time: self.time.clone() });
         self.start_call_with_tts(call, script, answer, speaker, None)
     }
@@ -421,7 +455,8 @@ impl Harness {
         let (key, stage_events) = (setup.id, self.inbox.stage_events.clone());
         let setup = Mutex::new(Some(Box::new(setup)));
         let open = Box::new(move || {
-            let setup = setup.lock().unwrap().take().ok_or_else(|| "it was opened already".to_owned());
+            let setup =
+                setup.lock().unwrap().take().ok_or_else(|| "it was opened already".to_owned());
             assert!(stage_events.send(Message::CallSetup(key, setup)).is_ok());
         });
         let arrival = Some(NewCall {
@@ -466,7 +501,8 @@ impl Harness {
             open_streams: Arc::clone(&self.open_streams),
         };
         let stage_events = self.inbox.stage_event_sink(key);
-        let sink = Sink::new(move |event| stage_events.send(engine::messages::StageEvent::Stt(event)));
+        let sink =
+            Sink::new(move |event| stage_events.send(engine::messages::StageEvent::Stt(event)));
         let models = CallModels {
             stt: stt::Stt::open(&stt, sink).unwrap(),
             turn_model: self.turn_model.clone(),
@@ -501,7 +537,8 @@ impl Harness {
         loop {
             self.time.advance(self.now);
             self.step_until_idle();
-            let next = [self.media_thread.wake_at(), self.time.next_at()].into_iter().flatten().min();
+            let next =
+                [self.media_thread.wake_at(), self.time.next_at()].into_iter().flatten().min();
             let Some(next) = next.filter(|at| *at <= end) else { break };
             self.now = next.max(self.now + Duration::from_micros(1));
         }
@@ -542,7 +579,8 @@ pub fn user_audio(parts: &[(f64, f64)]) -> Vec<i16> {
         pcm.resize(pcm.len() + (silence * 16_000.0) as usize, 0);
         let from = pcm.len();
         pcm.extend(
-            (0..(speech * 16_000.0) as usize).map(|i| if (from + i) % 40 < 20 { 12_000 } else { -12_000 }),
+            (0..(speech * 16_000.0) as usize)
+                .map(|i| if (from + i) % 40 < 20 { 12_000 } else { -12_000 }),
         );
     }
     pcm

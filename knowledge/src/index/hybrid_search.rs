@@ -19,7 +19,12 @@ const MAX_RANKED_HITS: usize = 50;
 impl<Id: Clone + PartialEq> Index<Id> {
     /// Adds a document, cut into chunks, with one embedding per chunk. If the number of embeddings
     /// differs from the number of chunks, all embeddings are ignored.
-    pub fn insert_with_embeddings(&mut self, id: &Id, text: &str, embeddings: Vec<Option<Embedding>>) {
+    pub fn insert_with_embeddings(
+        &mut self,
+        id: &Id,
+        text: &str,
+        embeddings: Vec<Option<Embedding>>,
+    ) {
         let chunks = chunks(text);
         let mut embeddings = if embeddings.len() == chunks.len() { embeddings } else { Vec::new() };
         embeddings.resize(chunks.len(), None);
@@ -37,13 +42,19 @@ impl<Id: Clone + PartialEq> Index<Id> {
     /// Returns the best `limit` chunks for the words of `query` and its `embedding`, best first.
     /// Scores are sums of 1 / (60 + rank).
     #[must_use]
-    pub fn hybrid_search(&self, query: &str, embedding: &Embedding, limit: usize) -> Vec<Hit<'_, Id>> {
+    pub fn hybrid_search(
+        &self,
+        query: &str,
+        embedding: &Embedding,
+        limit: usize,
+    ) -> Vec<Hit<'_, Id>> {
         let mut found: HashMap<u32, Hit<'_, Id>> = HashMap::new();
         for (rank, (slot, hit)) in (1_u16..).zip(self.rank(&[(query, 1.0)], MAX_RANKED_HITS)) {
             found.insert(slot, Hit { score: 1.0 / (RRF_K + f32::from(rank)), ..hit });
         }
-        let similarity =
-            |(slot, entry): (u32, &Entry<Id>)| Some((slot, entry.embedding.as_ref()?.cosine(embedding)?));
+        let similarity = |(slot, entry): (u32, &Entry<Id>)| {
+            Some((slot, entry.embedding.as_ref()?.cosine(embedding)?))
+        };
         let mut nearest: Vec<(u32, f32)> = self.entries().filter_map(similarity).collect();
         let order = |a: &(u32, f32), b: &(u32, f32)| {
             b.1.partial_cmp(&a.1).unwrap_or(Ordering::Equal).then(a.0.cmp(&b.0))
@@ -114,7 +125,11 @@ mod tests {
     #[test]
     fn directions_that_do_not_fit_the_chunks_count_for_nothing() {
         let mut index = Index::new();
-        index.insert_with_embeddings(&1, "One sentence.", vec![embedding(&[1.0]), embedding(&[1.0])]);
+        index.insert_with_embeddings(
+            &1,
+            "One sentence.",
+            vec![embedding(&[1.0]), embedding(&[1.0])],
+        );
         assert_eq!((index.has_embeddings(), index.len()), (false, 1));
     }
 }

@@ -6,7 +6,10 @@ fn clinic_index() -> Index<&'static str> {
         &"hours",
         "We are open from nine to five on weekdays. On Saturday we close at noon. On Sunday we are closed.",
     );
-    index.insert(&"parking", "There is a car park behind the building. Parking costs 2 euros an hour.");
+    index.insert(
+        &"parking",
+        "There is a car park behind the building. Parking costs 2 euros an hour.",
+    );
     index.insert(&"people", "Doctor Zorblax is the head of surgery. His room is 427 on the fourth floor. Nurse Quillontra runs the front desk.");
     index.insert(&"prices", "A check-up costs 42 euros. An X-ray costs 105 euros.");
     index
@@ -135,7 +138,10 @@ fn no_word_within_the_edits_is_passed_over() {
             }
         }
         let [a, b] = [word, changed].map(|word| word.into_iter().collect::<String>());
-        assert!(WordSignature::new(&a).may_be_within(WordSignature::new(&b), edits), "{a} {b} {edits}");
+        assert!(
+            WordSignature::new(&a).may_be_within(WordSignature::new(&b), edits),
+            "{a} {b} {edits}"
+        );
     }
 }
 
@@ -161,7 +167,8 @@ fn exact_words_score_by_the_formula_as_it_is_written() {
                 score += idf * tf * 2.2 / (tf + 1.2 * (0.25 + 0.75 * chunk.len() as f64 / average));
             }
             if score > 0.0 {
-                let hit = hits.iter().find(|hit| *hit.id == id).expect("it has a word of the query");
+                let hit =
+                    hits.iter().find(|hit| *hit.id == id).expect("it has a word of the query");
                 assert!(
                     (f64::from(hit.score) - score).abs() < 1e-5,
                     "{query:?} in {id}: {hit:?} for {score}"

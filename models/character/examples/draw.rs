@@ -72,7 +72,8 @@ fn main() {
             let eyes = what == "looks";
             let rect = if eyes { view.eyes_rect() } else { view.mouth_rect() };
             let poses = if eyes { looks(&pose) } else { visemes(&pose, what) };
-            let tiles: Vec<_> = poses.iter().map(|pose| view.draw(pose, rect).to_picture().rgb()).collect();
+            let tiles: Vec<_> =
+                poses.iter().map(|pose| view.draw(pose, rect).to_picture().rgb()).collect();
             stopwatch.print_lap(what);
             save_tiles(out, &tiles, if eyes { 4 } else { 5 }, rect.x1 - rect.x0, rect.y1 - rect.y0);
         }
@@ -90,7 +91,11 @@ fn extremes(character: &Character, pose: &Pose, first: usize, size: usize) -> Ve
         for value in [slider.min, slider.max] {
             let mut character_variant = character.clone();
             *(slider.field)(&mut character_variant) = value;
-            tiles.push(render(&character_variant, pose, (size, size), None).expect("sliders in range").rgb());
+            tiles.push(
+                render(&character_variant, pose, (size, size), None)
+                    .expect("sliders in range")
+                    .rgb(),
+            );
         }
     }
     tiles
@@ -153,14 +158,23 @@ impl Stopwatch {
 
     fn print_lap(&self, what: &str) {
         let (wall, cpu) = self.0.replace((Instant::now(), Self::cpu_seconds()));
-        println!("{what}: {:.2} core-s, {:.2} s", Self::cpu_seconds() - cpu, wall.elapsed().as_secs_f64());
+        println!(
+            "{what}: {:.2} core-s, {:.2} s",
+            Self::cpu_seconds() - cpu,
+            wall.elapsed().as_secs_f64()
+        );
     }
 
     /// User time of this process in seconds, in steps of 10 ms (field 14 of stat in proc(5)).
     fn cpu_seconds() -> f64 {
         let stat = fs::read_to_string("/proc/self/stat").expect("Linux");
         let behind_name = stat.rsplit(')').next().unwrap_or_default();
-        behind_name.split_whitespace().nth(11).and_then(|n| n.parse::<f64>().ok()).expect("a number") / 100.0
+        behind_name
+            .split_whitespace()
+            .nth(11)
+            .and_then(|n| n.parse::<f64>().ok())
+            .expect("a number")
+            / 100.0
     }
 }
 

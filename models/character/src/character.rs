@@ -394,8 +394,10 @@ impl FromStr for Colour {
     type Err = InvalidColour;
 
     fn from_str(text: &str) -> Result<Self, InvalidColour> {
-        let digits =
-            text.strip_prefix('#').filter(|d| d.len() == 6 && !d.starts_with('+')).ok_or(InvalidColour)?;
+        let digits = text
+            .strip_prefix('#')
+            .filter(|d| d.len() == 6 && !d.starts_with('+'))
+            .ok_or(InvalidColour)?;
         u32::from_str_radix(digits, 16).map(Self).map_err(|_| InvalidColour)
     }
 }

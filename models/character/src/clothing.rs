@@ -15,8 +15,16 @@ impl Scene {
         let s = self.character.proportions.shoulders;
         let q = vec3(p.x.abs(), p.y - 0.20, p.z);
         let mut d = ellipsoid(q - vec3(0.0, -3.05, -0.30), vec3(1.10 * s, 1.10, 0.66));
-        d = smin(d, capsule(q, vec3(0.0, -2.02, -0.38), vec3(1.10 * s, -2.17, -0.42), 0.34, 0.34), 0.30);
-        d = smin(d, capsule(q, vec3(1.10 * s, -2.25, -0.38), vec3(1.28 * s, -3.4, -0.25), 0.36, 0.30), 0.22);
+        d = smin(
+            d,
+            capsule(q, vec3(0.0, -2.02, -0.38), vec3(1.10 * s, -2.17, -0.42), 0.34, 0.34),
+            0.30,
+        );
+        d = smin(
+            d,
+            capsule(q, vec3(1.10 * s, -2.25, -0.38), vec3(1.28 * s, -3.4, -0.25), 0.36, 0.30),
+            0.22,
+        );
         smin(d, capsule(q, vec3(0.05, -1.50, -0.46), vec3(0.8 * s, -2.02, -0.45), 0.15, 0.14), 0.32)
     }
 
@@ -31,15 +39,22 @@ impl Scene {
             return (body - 0.15, Material::Cloth);
         }
         match self.character.clothes.style {
-            ClothesStyle::Crew | ClothesStyle::Turtleneck => (self.jumper(p, body), Material::Cloth),
+            ClothesStyle::Crew | ClothesStyle::Turtleneck => {
+                (self.jumper(p, body), Material::Cloth)
+            }
             ClothesStyle::Shirt => (self.shirt(p, body), Material::Cloth),
             ClothesStyle::Blazer | ClothesStyle::Suit => {
                 let under = if self.character.clothes.style == ClothesStyle::Suit {
                     self.shirt(p, body)
                 } else {
                     let over = (p.y + 1.50) * 0.86 + (p.z + 0.35) * 0.50;
-                    let shell = smax(body - 0.03 - cloth_folds(p) * 0.3, over, 0.015).max(-(body + 0.1));
-                    smin(shell, (square(body - 0.028) + square(over + 0.03) * 0.5).sqrt() - 0.028, 0.01)
+                    let shell =
+                        smax(body - 0.03 - cloth_folds(p) * 0.3, over, 0.015).max(-(body + 0.1));
+                    smin(
+                        shell,
+                        (square(body - 0.028) + square(over + 0.03) * 0.5).sqrt() - 0.028,
+                        0.01,
+                    )
                 };
                 let jacket = jacket(p, torso);
                 if jacket < under { (jacket, Material::Cloth) } else { (under, Material::Shirt) }
@@ -79,10 +94,11 @@ impl Scene {
         // The collar's leaves stand off the neck, fold over and end in points.
         let aside = p.x.hypot(p.z + 0.28) - self.appearance.neck_radius;
         // Beside the neck they lie on the shirt: an edge with a gap under it would be jagged there.
-        let off = mix(0.035, mix(0.055, 0.10, smoothstep(0.50, 0.25, ax)), smoothstep(0.13, -0.20, over));
+        let off =
+            mix(0.035, mix(0.055, 0.10, smoothstep(0.50, 0.25, ax)), smoothstep(0.13, -0.20, over));
         let point = smoothstep(0.48, 0.12, ax) * front;
-        let gap =
-            (((0.30 + over).max(0.0) * 0.62 + 0.012).max(0.12 - over * 0.60) - ax) * front - (1.0 - front);
+        let gap = (((0.30 + over).max(0.0) * 0.62 + 0.012).max(0.12 - over * 0.60) - ax) * front
+            - (1.0 - front);
         let end = (aside - 0.155 - 0.20 * point).max(-0.17 - 0.17 * point - over);
         let leaf = smax((body - off).abs() - 0.015, over - 0.13, 0.02);
         let leaf = smax(smax(leaf, end * 0.8, 0.015), gap * 0.8, 0.015);
@@ -101,7 +117,8 @@ impl Scene {
         let (outline, sheet) = self.lens_distances(q);
         let thick = if self.character.glasses == Glasses::Round { 0.012 } else { 0.016 };
         let rim = (outline * outline + sheet * sheet * 0.55).sqrt() - thick;
-        let bridge = capsule(q, vec3(0.0, 0.015, 1.02), vec3(0.11, 0.0, self.lens_depth(0.11)), 0.02, 0.02);
+        let bridge =
+            capsule(q, vec3(0.0, 0.015, 1.02), vec3(0.11, 0.0, self.lens_depth(0.11)), 0.02, 0.02);
         let hinge = vec3(0.60, 0.05, self.lens_depth(0.60));
         let ear = vec3(0.815 * self.character.proportions.face_width, 0.05, -0.1);
         let temple = capsule(q, hinge, ear, thick + 0.003, thick);
@@ -190,7 +207,8 @@ impl Scene {
     pub(crate) fn scarf_opening(&self, hp: Vec3) -> f32 {
         let bottom = 0.99 * (1.0 - 0.55 * self.face_shortening()) + self.jaw_angle * 0.55;
         let middle = (0.63 - bottom) * 0.5;
-        let egg = ellipsoid(vec3(hp.x, hp.y - middle, 0.0), vec3(0.685, (0.63 + bottom) * 0.5, 5.0));
+        let egg =
+            ellipsoid(vec3(hp.x, hp.y - middle, 0.0), vec3(0.685, (0.63 + bottom) * 0.5, 5.0));
         egg.max(-(hp.z + 0.02 - hp.y.abs() * 0.05))
     }
 }

@@ -27,13 +27,13 @@ impl Shader<'_> {
 
         // The lids shade the eyeball.
         let (upper, lower) = scene.lid_contours(hp.x.abs() - scene.eye.x);
-        let lid =
-            smoothstep(-0.005, 0.085, upper - hp.y) * (0.75 + 0.25 * smoothstep(-0.01, 0.04, hp.y - lower));
+        let lid = smoothstep(-0.005, 0.085, upper - hp.y)
+            * (0.75 + 0.25 * smoothstep(-0.01, 0.04, hp.y - lower));
         let vein = smoothstep(0.5, 0.75, fractal_noise(d * 9.0 + vec3(3.0, 1.0, 7.0)))
             * smoothstep(0.55, 0.95, angle);
         let corner = smoothstep(0.16, 0.23, (hp.x.abs() - scene.eye.x).abs());
-        let white =
-            vec3(0.78, 0.765, 0.75).lerp(vec3(0.72, 0.50, 0.47), (vein * 0.14 + corner * 0.55).min(1.0));
+        let white = vec3(0.78, 0.765, 0.75)
+            .lerp(vec3(0.72, 0.50, 0.47), (vein * 0.14 + corner * 0.55).min(1.0));
         let on_iris = smoothstep(radius + 0.055, radius - 0.035, angle);
         let (mut colour, mut glow) = (white, Vec3::ZERO);
         if on_iris > 0.0 {
@@ -63,8 +63,11 @@ impl Shader<'_> {
         let seen = studio_reflection(mirror).min(Vec3::splat(6.0));
         // Toward the corners of the eye the reflection would glint.
         let front = smoothstep(radius + 0.45, radius, angle);
-        out +=
-            seen * fresnel * mix(1.0, 3.2, front) * mix(0.25, 1.0, lid) * (0.5 + 0.5 * light.sky_visibility);
+        out += seen
+            * fresnel
+            * mix(1.0, 3.2, front)
+            * mix(0.25, 1.0, lid)
+            * (0.5 + 0.5 * light.sky_visibility);
         // The tear line on the lower lid.
         let tears = smoothstep(0.016, 0.004, (hp.y - lower - 0.006).abs());
         out + vec3(0.5, 0.48, 0.46) * tears * mix(0.12, 0.35, front) * light.sky_visibility
@@ -102,6 +105,9 @@ impl Shader<'_> {
             * (0.5 + fibres)
             * rim
             * smoothstep(PUPIL_RATIO - 0.03, PUPIL_RATIO + 0.05, r);
-        (colour.lerp(Vec3::splat(0.004), smoothstep(PUPIL_RATIO + 0.05, PUPIL_RATIO - 0.03, r)), glow)
+        (
+            colour.lerp(Vec3::splat(0.004), smoothstep(PUPIL_RATIO + 0.05, PUPIL_RATIO - 0.03, r)),
+            glow,
+        )
     }
 }

@@ -57,11 +57,24 @@ fn grow_brow(scene: &Scene, side: f32, random: &mut Random, strands: &mut Vec<St
             .collect();
         let colour = scene.appearance.brow * (0.8 + 0.4 * random.unit());
         let width = 0.0036 * (1.0 - 0.25 * inward);
-        strands.push(Strand { points, width, tip: 0.2, colour, shine: 0.25, skin_normal: Some(normal) });
+        strands.push(Strand {
+            points,
+            width,
+            tip: 0.2,
+            colour,
+            shine: 0.25,
+            skin_normal: Some(normal),
+        });
     }
 }
 
-fn grow_lashes(scene: &Scene, side: f32, upper: bool, random: &mut Random, strands: &mut Vec<Strand>) {
+fn grow_lashes(
+    scene: &Scene,
+    side: f32,
+    upper: bool,
+    random: &mut Random,
+    strands: &mut Vec<Strand>,
+) {
     let long = scene.character.eyes.lashes;
     let number = if upper { 110.0 } else { 30.0 } * long.min(1.0);
     let radius = scene.appearance.eye_radius + 0.024;
@@ -74,7 +87,8 @@ fn grow_lashes(scene: &Scene, side: f32, upper: bool, random: &mut Random, stran
         let dy = if upper { top + 0.004 } else { bottom - 0.004 };
         let z = (radius * radius - dx * dx - dy * dy).max(0.0).sqrt();
         let root = vec3(side * (scene.eye.x + dx), scene.eye.y + dy, scene.eye.z + z - 0.006);
-        let length = if upper { long * (0.042 + 0.042 * smoothstep(-0.6, 0.8, u)) } else { long * 0.026 };
+        let length =
+            if upper { long * (0.042 + 0.042 * smoothstep(-0.6, 0.8, u)) } else { long * 0.026 };
         let length = length * (0.55 + 0.55 * random.unit());
         // Lashes stick together in small bundles.
         let bundle = (u * 7.0).round() / 7.0 * 0.45 + u * 0.55;
@@ -168,7 +182,8 @@ pub(crate) fn pose_beard(
 /// `p`.
 fn lip_pull(scene: &Scene, p: Vec3) -> f32 {
     let calm = scene.appearance.mouth_width;
-    let near = smoothstep(calm * 2.2, calm * 0.8, p.x.abs()) * gaussian((p.y - scene.mouth.y) / 0.20);
+    let near =
+        smoothstep(calm * 2.2, calm * 0.8, p.x.abs()) * gaussian((p.y - scene.mouth.y) / 0.20);
     p.x * (scene.mouth.width / calm - 1.0) * 0.7 * near
 }
 
@@ -179,7 +194,8 @@ fn grow_beard(scene: &Scene, random: &mut Random, strands: &mut Vec<Strand>) {
     while strands.len() < end && tries < wanted * 8 {
         tries += 1;
         let direction =
-            vec3(random.signed() * 1.1, -0.1 - 1.25 * random.unit(), random.unit() * 1.2 - 0.18).normalize();
+            vec3(random.signed() * 1.1, -0.1 - 1.25 * random.unit(), random.unit() * 1.2 - 0.18)
+                .normalize();
         let centre = vec3(0.0, -0.30, 0.10);
         let mut t = 1.35;
         for _ in 0..30 {
@@ -198,9 +214,19 @@ fn grow_beard(scene: &Scene, random: &mut Random, strands: &mut Vec<Strand>) {
         let q = scene.to_jaw_space(p);
         let normal = gradient(|p| scene.head(p), p, 0.01);
         let (down, length, lift, own) = if moustache {
-            (vec3(p.x.signum() * (0.20 + 0.6 * smoothstep(0.0, 0.12, ax)), -0.65, 0.1), 0.068, 0.15, 0.18)
+            (
+                vec3(p.x.signum() * (0.20 + 0.6 * smoothstep(0.0, 0.12, ax)), -0.65, 0.1),
+                0.068,
+                0.15,
+                0.18,
+            )
         } else {
-            (vec3(p.x * 0.25, -1.0, 0.15), mix(0.035, 0.11, smoothstep(-0.45, -0.95, q.y)), 0.35, 0.10)
+            (
+                vec3(p.x * 0.25, -1.0, 0.15),
+                mix(0.035, 0.11, smoothstep(-0.45, -0.95, q.y)),
+                0.35,
+                0.10,
+            )
         };
         // Neighbouring hairs have similar direction and colour: a hair that differs from all its
         // neighbours is noise, which no encoder can follow.
@@ -227,7 +253,8 @@ fn grow_beard(scene: &Scene, random: &mut Random, strands: &mut Vec<Strand>) {
                 .collect();
             let (tone, old) = (mix(tuft, random.unit(), 0.3), mix(tuft, random.unit(), 0.3));
             let grey = smoothstep(old - 0.25, old + 0.25, scene.character.hair.grey * 1.5 - 0.25);
-            let colour = dark.lerp(light, tone).lerp(vec3(0.24, 0.233, 0.228) * (0.75 + 0.35 * tone), grey);
+            let colour =
+                dark.lerp(light, tone).lerp(vec3(0.24, 0.233, 0.228) * (0.75 + 0.35 * tone), grey);
             strands.push(Strand {
                 points,
                 width: 0.0056,
@@ -287,8 +314,9 @@ pub(crate) fn beard_shade(scene: &Scene, p: Vec3) -> f32 {
         * smoothstep(-1.14, -1.0, q.y)
         * smoothstep(-0.05, 0.15, p.z);
     let width = scene.appearance.mouth_width;
-    let moustache =
-        smoothstep(0.20, 0.12, y) * smoothstep(width + 0.14, width + 0.04, ax) * smoothstep(0.5, 0.6, p.z);
+    let moustache = smoothstep(0.20, 0.12, y)
+        * smoothstep(width + 0.14, width + 0.04, ax)
+        * smoothstep(0.5, 0.6, p.z);
     // Skin that moving lips expose is not darkened. The exception is a tucked lower lip, which
     // takes the beard's edge along.
     let bare = mix(0.11, 0.05, scene.pose.mouth.tuck);

@@ -16,7 +16,8 @@ impl Scene {
         let cheek = vec3(0.41 * wide + 0.015 * lift, -0.300 + 0.105 * lift, 0.475 + 0.075 * lift)
             - vec3(0.05, 0.0, 0.06) * pose.mouth.round * 0.5;
         let jw = c.jaw_width * wide;
-        let chin = vec3(0.0, -0.90 + 0.9 * short - 0.06 * (c.chin - 1.0), 0.55 + 0.03 * (c.chin - 1.0));
+        let chin =
+            vec3(0.0, -0.90 + 0.9 * short - 0.06 * (c.chin - 1.0), 0.55 + 0.03 * (c.chin - 1.0));
         Ellipsoids::new([
             (vec3(0.0, 0.33, -0.13), vec3(0.80 * wide, 0.84, 0.93)),
             (vec3(0.0, -0.22, 0.17), vec3(0.655 * wide, 0.70, 0.66)),
@@ -39,16 +40,21 @@ impl Scene {
         // A mirrored part at the side must not meet its mirror image in a crease down the middle of
         // the forehead.
         let x = (q.x * q.x + 0.0036).sqrt();
-        let ([skull, middle, cheek, socket], [teeth, jaw, angle, chin]) = self.ellipsoids.distances(
-            [vec4(q.x, q.x, x, x), Vec4::splat(q.y), Vec4::splat(q.z)],
-            [Vec4::splat(q.x), vec4(q.y, j.y, j.y, j.y), vec4(q.z, j.z, j.z, j.z)],
-        );
+        let ([skull, middle, cheek, socket], [teeth, jaw, angle, chin]) =
+            self.ellipsoids.distances(
+                [vec4(q.x, q.x, x, x), Vec4::splat(q.y), Vec4::splat(q.z)],
+                [Vec4::splat(q.x), vec4(q.y, j.y, j.y, j.y), vec4(q.z, j.z, j.z, j.z)],
+            );
         let mut d = smin(skull, middle, 0.22);
         d = smin(d, smin(smin(jaw, angle, 0.25), chin, 0.26), 0.16);
         d = smin(d, cheek, 0.26);
         let (a, b) = (vec3(0.12, 0.205, 0.70), vec3(0.46 * c.face_width, 0.20, 0.52));
         if (q.y - 0.2).abs() < 0.5 {
-            d = smin(d, capsule(vec3(x, q.y, q.z), a, b, 0.085 * c.brow_ridge, 0.06 * c.brow_ridge), 0.20);
+            d = smin(
+                d,
+                capsule(vec3(x, q.y, q.z), a, b, 0.085 * c.brow_ridge, 0.06 * c.brow_ridge),
+                0.20,
+            );
         }
         d = smax(d, -socket, 0.22);
         smin(d, teeth, 0.24)
@@ -65,8 +71,13 @@ impl Scene {
         let q = vec3(p.x.abs(), p.y, p.z);
         let (y, z) = self.nose_tip();
         let bridge = 0.078 * (0.5 + 0.5 * n.width);
-        let mut d = capsule(q, vec3(0.0, 0.06, 0.745), vec3(0.0, y + 0.06, z - 0.06), 0.066, bridge);
-        d = smin(d, ellipsoid(q - vec3(0.0, y, z), vec3(0.094 * n.width, 0.080, 0.092) * n.tip), 0.07);
+        let mut d =
+            capsule(q, vec3(0.0, 0.06, 0.745), vec3(0.0, y + 0.06, z - 0.06), 0.066, bridge);
+        d = smin(
+            d,
+            ellipsoid(q - vec3(0.0, y, z), vec3(0.094 * n.width, 0.080, 0.092) * n.tip),
+            0.07,
+        );
         d = smin(
             d,
             ellipsoid(q - vec3(0.116 * n.width, y - 0.025, z - 0.120), vec3(0.054, 0.060, 0.078)),
@@ -85,14 +96,19 @@ impl Scene {
 
     /// From head space to ear space: x outward from the shell, y up, z to the face.
     fn ear_space(&self, p: Vec3) -> Vec3 {
-        let q = vec3(p.x.abs(), p.y, p.z) - vec3(0.80 * self.character.proportions.face_width, -0.07, -0.12);
+        let q = vec3(p.x.abs(), p.y, p.z)
+            - vec3(0.80 * self.character.proportions.face_width, -0.07, -0.12);
         Mat3::from_rotation_x(0.18) * (Mat3::from_rotation_y(0.58) * q)
     }
 
     pub(crate) fn ear(&self, p: Vec3) -> f32 {
         let q = self.ear_space(p);
         let body = ellipsoid(q - vec3(0.0, 0.0, -0.02), vec3(0.055, 0.225, 0.14));
-        let mut d = smax(body, -ellipsoid(q - vec3(0.070, 0.035, -0.015), vec3(0.070, 0.170, 0.105)), 0.018);
+        let mut d = smax(
+            body,
+            -ellipsoid(q - vec3(0.070, 0.035, -0.015), vec3(0.070, 0.170, 0.105)),
+            0.018,
+        );
         // Helix: a tube around an ellipse. Within it the antihelix, an arc.
         let rim = ellipsoid(vec3(0.0, q.y - 0.02, q.z + 0.02), vec3(1.0, 0.215, 0.145));
         d = smin(d, (rim * rim + square(q.x - 0.038)).sqrt() - 0.025, 0.018);

@@ -95,8 +95,9 @@ impl HairCut {
             return if side_part::distance_from_part(root) + across > 0.0 { 1.0 } else { -1.0 };
         }
         let stray = mix(0.022, 0.26, smoothstep(0.30, 0.0, root.z)) * random.signed();
-        self.part
-            .map_or(0.0, |part| if root.x + stray > part + 0.03 * (root.z * 7.0).sin() { 1.0 } else { -1.0 })
+        self.part.map_or(0.0, |part| {
+            if root.x + stray > part + 0.03 * (root.z * 7.0).sin() { 1.0 } else { -1.0 }
+        })
     }
 }
 
@@ -187,7 +188,11 @@ fn random_root(scene: &Scene, random: &mut Random) -> Vec3 {
 /// 1 at the crown of a [`HairStyle::Bob`], where hair runs back. Hair to either side would leave a
 /// notch in the outline of the head.
 fn crown_weight(style: HairStyle, p: Vec3) -> f32 {
-    if style == HairStyle::Bob { smoothstep(0.36, 0.02, p.z) * smoothstep(0.80, 1.0, p.y) } else { 0.0 }
+    if style == HairStyle::Bob {
+        smoothstep(0.36, 0.02, p.z) * smoothstep(0.80, 1.0, p.y)
+    } else {
+        0.0
+    }
 }
 
 fn grow_guide(scene: &Scene, cut: &HairCut, root: Vec3, random: &mut Random) -> Guide {
@@ -196,7 +201,11 @@ fn grow_guide(scene: &Scene, cut: &HairCut, root: Vec3, random: &mut Random) -> 
     let normal = gradient(|p| scene.skull(p), root, 0.01);
     let side = cut.side(root, random);
     if style == HairStyle::Side {
-        return Guide { points: side_part::grow_guide(scene, root, side, random), seed: random.unit(), side };
+        return Guide {
+            points: side_part::grow_guide(scene, root, side, random),
+            seed: random.unit(),
+            side,
+        };
     }
     let back = smoothstep(0.15, -0.45, root.z);
     let top = smoothstep(0.45, 0.85, root.y);
@@ -213,16 +222,19 @@ fn grow_guide(scene: &Scene, cut: &HairCut, root: Vec3, random: &mut Random) -> 
             length = (root.y - end) * 1.06 + 0.55 * top;
             (steps, lift) = (44, 0.02 + 0.055 * random.unit());
             let crown = crown_weight(style, root);
-            let away =
-                vec3(side * (1.0 - 0.8 * crown), 0.12, -0.42 - 0.5 * crown + 0.20 * (root.x - part).abs())
-                    .lerp(vec3(root.x * 0.9, 0.1, -0.9), back);
+            let away = vec3(
+                side * (1.0 - 0.8 * crown),
+                0.12,
+                -0.42 - 0.5 * crown + 0.20 * (root.x - part).abs(),
+            )
+            .lerp(vec3(root.x * 0.9, 0.1, -0.9), back);
             // Flat at the part, higher away from it.
             let rise = smoothstep(0.0, 0.25, (root.x - part).abs()).max(crown);
             v = (away + normal * (mix(0.30, 0.42, rise) * top + 0.05)).normalize();
         }
         HairStyle::Curly => {
-            length =
-                mix(0.07, 0.36, smoothstep(0.15, 0.85, root.y - 0.05 * back)) * (0.8 + 0.45 * random.unit());
+            length = mix(0.07, 0.36, smoothstep(0.15, 0.85, root.y - 0.05 * back))
+                * (0.8 + 0.45 * random.unit());
             (steps, lift) = (40, 0.05);
             v = (normal + random.vector() * 0.35 + vec3(0.0, 0.1, 0.12 * top)).normalize();
         }
@@ -241,7 +253,8 @@ fn grow_guide(scene: &Scene, cut: &HairCut, root: Vec3, random: &mut Random) -> 
             length = mix(0.085, 0.40 + 0.10 * front, crown) * (0.85 + 0.3 * random.unit());
             (steps, lift) = (12, 0.02 + 0.10 * top * random.unit());
             let combed = vec3(0.55 * top, 0.15 + 0.75 * front * top, -0.25 - 0.4 * back) * top;
-            v = (combed + vec3(0.0, -0.75, -0.45) * (1.0 - top) + normal * (0.42 + 0.75 * top)).normalize();
+            v = (combed + vec3(0.0, -0.75, -0.45) * (1.0 - top) + normal * (0.42 + 0.75 * top))
+                .normalize();
         }
     }
     let pace = length / steps as f32;
@@ -259,8 +272,9 @@ fn grow_guide(scene: &Scene, cut: &HairCut, root: Vec3, random: &mut Random) -> 
                 let falls = falls.max(back * smoothstep(0.5, 0.1, p.y));
                 let crown = crown_weight(style, p);
                 let aside = side * (1.0 - 0.8 * crown);
-                let away = vec3(aside, -0.15 - 0.45 * smoothstep(0.45, 0.7, p.z), -0.30 - 0.6 * crown)
-                    .lerp(vec3(p.x * 0.6, -0.35, -0.9), back);
+                let away =
+                    vec3(aside, -0.15 - 0.45 * smoothstep(0.45, 0.7, p.z), -0.30 - 0.6 * crown)
+                        .lerp(vec3(p.x * 0.6, -0.35, -0.9), back);
                 let mut want = away.lerp(vec3(0.06 * side, -1.0, -0.05), falls);
                 if d > lift && p.y > -0.9 {
                     want -= gradient(solid, p, 0.01) * ((d - lift) / 0.08).min(1.2) * 0.9;
@@ -373,8 +387,8 @@ fn interpolate_strand(
             * stray;
         if scene.character.hair.style == HairStyle::Curly {
             // A helix around the guide.
-            let along =
-                (lead.points[(i + 1).min(n - 1)] - lead.points[i.saturating_sub(1)]).normalize_or_zero();
+            let along = (lead.points[(i + 1).min(n - 1)] - lead.points[i.saturating_sub(1)])
+                .normalize_or_zero();
             let u = along.cross(vec3(0.3, 0.9, 0.2)).normalize_or_zero();
             let w = along.cross(u);
             let angle = phase + handed * i as f32 * pace * 44.0;
@@ -382,9 +396,11 @@ fn interpolate_strand(
         }
         points.push(q);
     }
-    let tone = noise(lead.points[0] * 7.0 + Vec3::splat(lead.seed * 3.0)) * 0.7 + random.unit() * 0.5 - 0.1;
-    let colour =
-        strand_colour(scene, tone.clamp(0.0, 1.0), random).lerp(scene.appearance.skin * 0.5, fine * 0.25);
+    let tone = noise(lead.points[0] * 7.0 + Vec3::splat(lead.seed * 3.0)) * 0.7
+        + random.unit() * 0.5
+        - 0.1;
+    let colour = strand_colour(scene, tone.clamp(0.0, 1.0), random)
+        .lerp(scene.appearance.skin * 0.5, fine * 0.25);
     let width = cut.width * mix(1.0, thinnest, fine);
     Strand { points, width, tip: 0.15, colour, shine: 1.0 - 0.5 * fine, skin_normal: None }
 }

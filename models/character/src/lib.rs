@@ -38,8 +38,8 @@ use std::sync::OnceLock;
 use glam::Vec3;
 
 pub use character::{
-    BrowShape, Character, Clothes, ClothesStyle, Colour, EyeShape, Glasses, Hair, HairStyle, InvalidColour,
-    Lips, Nose, Proportions, SLIDERS, Skin,
+    BrowShape, Character, Clothes, ClothesStyle, Colour, EyeShape, Glasses, Hair, HairStyle,
+    InvalidColour, Lips, Nose, Proportions, SLIDERS, Skin,
 };
 pub use pose::{Brows, Eyes, Head, Mouth, POSE_SLIDERS, Pose};
 pub use slider::{OutOfRange, Slider};
@@ -119,7 +119,10 @@ pub fn render(
     let view = renderer.head_view(pose, (width, height));
     let whole = Rect::whole(width, height);
     let Some(r) = rect else { return Ok(view.draw(pose, whole).to_picture()) };
-    assert!(r.x0 < r.x1 && r.x1 <= width && r.y0 < r.y1 && r.y1 <= height, "{r:?} of {width}×{height}");
+    assert!(
+        r.x0 < r.x1 && r.x1 <= width && r.y0 < r.y1 && r.y1 <= height,
+        "{r:?} of {width}×{height}"
+    );
     // Light spreads into the rectangle from this many pixels around it.
     let reach = tonemap::bloom_radius(height) + render::dependency_radius(&view.camera);
     let around = Rect {
@@ -134,7 +137,8 @@ pub fn render(
         light[y * width + around.x0..y * width + around.x1].copy_from_slice(row);
     }
     let whole = Patch { rect: whole, light }.to_picture();
-    let rows = (r.y0..r.y1).flat_map(|y| &whole.rgba[(y * width + r.x0) * 4..(y * width + r.x1) * 4]);
+    let rows =
+        (r.y0..r.y1).flat_map(|y| &whole.rgba[(y * width + r.x0) * 4..(y * width + r.x1) * 4]);
     Ok(Picture { width: r.x1 - r.x0, height: r.y1 - r.y0, rgba: rows.copied().collect() })
 }
 
@@ -165,7 +169,12 @@ impl CharacterRenderer {
     /// A view of the head in one pose, at one picture size. All poses of lips and eyes share it.
     #[must_use]
     pub fn head_view(&self, rest: &Pose, (width, height): (usize, usize)) -> HeadView<'_> {
-        HeadView { renderer: self, camera: Camera::new(width, height), rest: *rest, hair: OnceLock::new() }
+        HeadView {
+            renderer: self,
+            camera: Camera::new(width, height),
+            rest: *rest,
+            hair: OnceLock::new(),
+        }
     }
 }
 
@@ -188,7 +197,8 @@ impl HeadView<'_> {
             let directions = lights.each_ref().map(|l| l.direction);
             let grid = (!hair.is_empty()).then(|| LightGrid::new(&scene, hair, &directions));
             let mut layer = HairLayer::new([0, 0, self.camera.width, self.camera.height]);
-            let shader = Shader { scene: &scene, camera: &self.camera, lights, grid: grid.as_ref() };
+            let shader =
+                Shader { scene: &scene, camera: &self.camera, lights, grid: grid.as_ref() };
             let strands: Vec<&Strand> = hair.iter().collect();
             let hidden = render::hidden_depths(&scene, &self.camera);
             layer.draw(&strands, &self.camera, &scene, Some(&hidden), |s, p, t, k| {
@@ -205,10 +215,14 @@ impl HeadView<'_> {
     #[must_use]
     pub fn draw(&self, pose: &Pose, rect: Rect) -> Patch {
         let (width, height) = (self.camera.width, self.camera.height);
-        assert!(rect.x0 < rect.x1 && rect.y0 < rect.y1 && rect.x1 <= width && rect.y1 <= height, "{rect:?}");
+        assert!(
+            rect.x0 < rect.x1 && rect.y0 < rect.y1 && rect.x1 <= width && rect.y1 <= height,
+            "{rect:?}"
+        );
         let scene = Scene::new(&self.renderer.character, &Pose { head: self.rest.head, ..*pose });
         let (grid, hair) = self.hair();
-        let shader = Shader { scene: &scene, camera: &self.camera, lights: lights(), grid: grid.as_ref() };
+        let shader =
+            Shader { scene: &scene, camera: &self.camera, lights: lights(), grid: grid.as_ref() };
         // An open jaw moves a hair down by less than this.
         let reach = self.camera.scale(camera::CAMERA_DISTANCE - 0.7) * 0.4;
         let near = |p: Vec3| {
@@ -222,7 +236,8 @@ impl HeadView<'_> {
         if rect.y0 < lids.y1 {
             strands.extend(face_hair::brows_and_lashes(&scene));
         }
-        let light = render::draw_rect(&shader, hair.crop(rect.to_array()), &strands, rect.to_array());
+        let light =
+            render::draw_rect(&shader, hair.crop(rect.to_array()), &strands, rect.to_array());
         Patch { rect, light }
     }
 
@@ -232,8 +247,10 @@ impl HeadView<'_> {
         let scene = Scene::new(&self.renderer.character, &self.rest);
         let corners = [(low.x, low.y), (high.x, low.y), (low.x, high.y), (high.x, high.y)]
             .map(|(x, y)| self.camera.project(scene.to_world(Vec3::new(x, y, 0.7))));
-        let min_of = |f: fn(&(f32, f32, f32)) -> f32| corners.iter().map(f).fold(f32::MAX, f32::min);
-        let max_of = |f: fn(&(f32, f32, f32)) -> f32| corners.iter().map(f).fold(f32::MIN, f32::max);
+        let min_of =
+            |f: fn(&(f32, f32, f32)) -> f32| corners.iter().map(f).fold(f32::MAX, f32::min);
+        let max_of =
+            |f: fn(&(f32, f32, f32)) -> f32| corners.iter().map(f).fold(f32::MIN, f32::max);
         let down = |v: f32| (v.max(0.0) as usize) / grid * grid;
         let up = |v: f32, end: usize| ((v.max(0.0) as usize).div_ceil(grid) * grid).min(end);
         Rect {
@@ -274,12 +291,16 @@ impl Patch {
     pub fn add_change(&mut self, rest: &Self, moved: &Self, feather: usize) {
         let (r, whole) = (moved.rect, self.rect);
         assert_eq!(rest.rect, r, "both drawings have the same rectangle");
-        assert!(r.x0 >= whole.x0 && r.y0 >= whole.y0 && r.x1 <= whole.x1 && r.y1 <= whole.y1, "{r:?}");
+        assert!(
+            r.x0 >= whole.x0 && r.y0 >= whole.y0 && r.x1 <= whole.x1 && r.y1 <= whole.y1,
+            "{r:?}"
+        );
         for y in r.y0..r.y1 {
             for x in r.x0..r.x1 {
                 let edge = (x - r.x0).min(r.x1 - 1 - x).min(y - r.y0).min(r.y1 - 1 - y);
                 let i = (y - r.y0) * (r.x1 - r.x0) + x - r.x0;
-                let change = (moved.light[i] - rest.light[i]) * smoothstep(0.0, feather as f32, edge as f32);
+                let change =
+                    (moved.light[i] - rest.light[i]) * smoothstep(0.0, feather as f32, edge as f32);
                 self.light[(y - whole.y0) * (whole.x1 - whole.x0) + x - whole.x0] += change;
             }
         }

@@ -41,14 +41,19 @@ impl LightGrid {
         let cells = (high - low) / CELL_SIZE;
         let n = [cells.x as usize + 2, cells.y as usize + 2, cells.z as usize + 2];
         let none = || Transmittance { lights: Vec::new(), sky: Vec::new() };
-        let mut grid =
-            Self { cell_counts: n, origin: low, through_hair: none(), through_hair_and_head: none() };
+        let mut grid = Self {
+            cell_counts: n,
+            origin: low,
+            through_hair: none(),
+            through_hair_and_head: none(),
+        };
         let hair = grid.density(strands);
         let all: Vec<f32> = hair
             .par_iter()
             .enumerate()
             .map(|(i, d)| {
-                let cell = vec3((i % n[0]) as f32, (i / n[0] % n[1]) as f32, (i / n[0] / n[1]) as f32);
+                let cell =
+                    vec3((i % n[0]) as f32, (i / n[0] % n[1]) as f32, (i / n[0] / n[1]) as f32);
                 d + if scene.is_inside_collider(low + cell * CELL_SIZE) { 60.0 } else { 0.0 }
             })
             .collect();
@@ -110,7 +115,8 @@ impl LightGrid {
                 vec3(angle.cos() * r, y, angle.sin() * r)
             })
             .collect();
-        let sweeps: Vec<Vec<f32>> = directions.par_iter().map(|l| self.sweep(density, *l)).collect();
+        let sweeps: Vec<Vec<f32>> =
+            directions.par_iter().map(|l| self.sweep(density, *l)).collect();
         let mean = |i: usize| sweeps.iter().map(|s| s[i]).sum::<f32>() / SKY_DIRECTIONS as f32;
         (0..density.len()).into_par_iter().map(mean).collect()
     }
@@ -157,7 +163,8 @@ impl LightGrid {
                 let far = &leaves[(j + sw + 1) * row + su..][..n[u] + 1];
                 let at = cur + j * stride[w];
                 for (h, (near, far)) in near.windows(2).zip(far.windows(2)).enumerate() {
-                    light[at + h * stride[u]] = mix(mix(near[0], near[1], ru), mix(far[0], far[1], ru), rw);
+                    light[at + h * stride[u]] =
+                        mix(mix(near[0], near[1], ru), mix(far[0], far[1], ru), rw);
                 }
             }
         }
@@ -178,7 +185,8 @@ impl LightGrid {
         let i = (cell[2] * n[1] + cell[1]) * n[0] + cell[0];
         let (sy, sz) = (n[0], n[0] * n[1]);
         let l = &field.lights;
-        let slice = |i: usize| l[i].lerp(l[i + 1], r.x).lerp(l[i + sy].lerp(l[i + sy + 1], r.x), r.y);
+        let slice =
+            |i: usize| l[i].lerp(l[i + 1], r.x).lerp(l[i + sy].lerp(l[i + sy + 1], r.x), r.y);
         let s = &field.sky;
         let sky = |i: usize| mix(mix(s[i], s[i + 1], r.x), mix(s[i + sy], s[i + sy + 1], r.x), r.y);
         (slice(i).lerp(slice(i + sz), r.z), mix(sky(i), sky(i + sz), r.z))

@@ -72,7 +72,8 @@ impl Ellipsoids {
     /// Creates them from their centres and radii.
     pub(crate) fn new(all: [(Vec3, Vec3); 8]) -> Self {
         let half = |first: usize| {
-            let axis = |f: &dyn Fn(usize) -> f32| vec4(f(first), f(first + 1), f(first + 2), f(first + 3));
+            let axis =
+                |f: &dyn Fn(usize) -> f32| vec4(f(first), f(first + 1), f(first + 2), f(first + 3));
             Lanes {
                 middle: [0, 1, 2].map(|k| axis(&|i| all[i].0[k])),
                 inverse: [0, 1, 2].map(|k| axis(&|i| 1.0 / all[i].1[k])),

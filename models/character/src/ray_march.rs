@@ -43,7 +43,12 @@ pub(crate) fn free_distance(
 /// where most of the work is, it is nearly twice the distance; toward a surface it is little more
 /// than the distance. If the free spheres around two points then leave a gap, the ray returns to
 /// the end of the first sphere.
-pub(crate) fn intersect(scene: &Scene, camera: &Camera, ray: Vec3, mut t: f32) -> Option<(Vec3, Material)> {
+pub(crate) fn intersect(
+    scene: &Scene,
+    camera: &Camera,
+    ray: Vec3,
+    mut t: f32,
+) -> Option<(Vec3, Material)> {
     let origin = camera.eye;
     let end = (MIN_Z - origin.z) / ray.z;
     // Free distance at the last point, and the step from there.
@@ -126,7 +131,8 @@ pub(crate) fn sky_visibility(scene: &Scene, p: Vec3, n: Vec3) -> f32 {
     let other = n.cross(side);
     for i in 0..4 {
         let angle = i as f32 * core::f32::consts::FRAC_PI_2 + 0.5;
-        let direction = (n * 0.6 + side * angle.cos() * 0.8 + other * angle.sin() * 0.8).normalize();
+        let direction =
+            (n * 0.6 + side * angle.cos() * 0.8 + other * angle.sin() * 0.8).normalize();
         let h = 0.22;
         hidden += (h * 0.75 - scene.distance(p + direction * h)).max(0.0) / h * 0.17;
     }

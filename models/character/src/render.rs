@@ -47,8 +47,8 @@ pub(crate) fn draw_rect(
             for v in 0..SUBPIXELS {
                 for u in 0..SUBPIXELS {
                     let (depth, colour) = hair.sample(x, y, u, v);
-                    let surface_depth = pixel.depths
-                        [v * EDGE_SAMPLES / SUBPIXELS * EDGE_SAMPLES + u * EDGE_SAMPLES / SUBPIXELS];
+                    let surface_depth = pixel.depths[v * EDGE_SAMPLES / SUBPIXELS * EDGE_SAMPLES
+                        + u * EDGE_SAMPLES / SUBPIXELS];
                     if depth < surface_depth + 0.012 {
                         sum += colour;
                         covered += 1.0;
@@ -66,7 +66,10 @@ fn strand_near_rect(shader: &Shader<'_>, strand: &Strand, [x0, y0, x1, y1]: [usi
     let margin = 14.0;
     strand.points.iter().any(|p| {
         let (x, y, _) = shader.camera.project(shader.scene.to_world(*p));
-        x > x0 as f32 - margin && x < x1 as f32 + margin && y > y0 as f32 - margin && y < y1 as f32 + margin
+        x > x0 as f32 - margin
+            && x < x1 as f32 + margin
+            && y > y0 as f32 - margin
+            && y < y1 as f32 + margin
     })
 }
 
@@ -88,7 +91,13 @@ struct RayStarts {
 impl RayStarts {
     /// Computes it for squares of `side` pixels. A ray stops where one ray of its square may be as
     /// close as `air` to a surface. It starts where the larger squares of `from` stopped.
-    fn new(shader: &Shader<'_>, rect: [usize; 4], side: usize, air: f32, from: Option<&Self>) -> Self {
+    fn new(
+        shader: &Shader<'_>,
+        rect: [usize; 4],
+        side: usize,
+        air: f32,
+        from: Option<&Self>,
+    ) -> Self {
         // Squares have fixed positions in the whole picture, so that a rectangle gives the same
         // result as the whole.
         let [x0, y0, x1, y1] = rect;
@@ -115,7 +124,11 @@ impl RayStarts {
 }
 
 /// Takes one sample per pixel, and more where neighbours differ.
-fn sample_pixels(shader: &Shader<'_>, hair: &HairLayer, [x0, y0, x1, y1]: [usize; 4]) -> Vec<Pixel> {
+fn sample_pixels(
+    shader: &Shader<'_>,
+    hair: &HairLayer,
+    [x0, y0, x1, y1]: [usize; 4],
+) -> Vec<Pixel> {
     let (width, height) = (x1 - x0, y1 - y0);
     let rect = [x0, y0, x1, y1];
     let together = RayStarts::new(shader, rect, TILE_PIXELS, 0.03, None);
@@ -138,8 +151,10 @@ fn sample_pixels(shader: &Shader<'_>, hair: &HairLayer, [x0, y0, x1, y1]: [usize
         })
         .collect();
     // The stitches of a jumper are no edges.
-    let knitted =
-        matches!(shader.scene.character.clothes.style, ClothesStyle::Crew | ClothesStyle::Turtleneck);
+    let knitted = matches!(
+        shader.scene.character.clothes.style,
+        ClothesStyle::Crew | ClothesStyle::Turtleneck
+    );
     let differs = |i: usize, j: usize| {
         let (a, b) = (&first[i], &first[j]);
         let solid = a.material != Material::None;
@@ -163,14 +178,19 @@ fn sample_pixels(shader: &Shader<'_>, hair: &HairLayer, [x0, y0, x1, y1]: [usize
             }
             // The pixel's parts lie on surfaces that the pixel or a neighbour has already traced.
             let trace = |hit: &Hit| {
-                let known = core::iter::once(i).chain(near.clone()).find(|j| same_surface(hit, &hits[*j]));
+                let known =
+                    core::iter::once(i).chain(near.clone()).find(|j| same_surface(hit, &hits[*j]));
                 known.map_or_else(|| shader.trace_visibility(hit), |j| traced[j])
             };
             // Nothing that is closer by half a centimetre hides between the pixel and its
             // neighbours.
-            let nearest = near.clone().fold(a.depth, |nearest_depth, j| nearest_depth.min(hits[j].depth));
-            let start =
-                if nearest < BACKGROUND_DEPTH { start(x, y).max(nearest - 0.05) } else { start(x, y) };
+            let nearest =
+                near.clone().fold(a.depth, |nearest_depth, j| nearest_depth.min(hits[j].depth));
+            let start = if nearest < BACKGROUND_DEPTH {
+                start(x, y).max(nearest - 0.05)
+            } else {
+                start(x, y)
+            };
             supersample(shader, a, [x as f32, y as f32], start, hair_depth, trace)
         })
         .collect()
@@ -188,7 +208,8 @@ pub(crate) fn hidden_depths(scene: &Scene, camera: &Camera) -> OcclusionDepths {
             let middle = |n: usize| (n * TILE_PIXELS) as f32 + TILE_PIXELS as f32 * 0.5;
             let ray = camera.ray(middle(i % across), middle(i / across));
             let start = ray_march::free_distance(scene, camera, ray, 0.0, 0.0, 0.03);
-            ray_march::intersect(scene, camera, ray, start).map_or(f32::MAX, |(p, _)| camera.depth(p))
+            ray_march::intersect(scene, camera, ray, start)
+                .map_or(f32::MAX, |(p, _)| camera.depth(p))
         })
         .collect();
     // Maximum depth of a square and its neighbours, so that borders do not matter.
@@ -196,8 +217,10 @@ pub(crate) fn hidden_depths(scene: &Scene, camera: &Camera) -> OcclusionDepths {
         .map(|i| {
             let (x, y) = (i % across, i / across);
             let rows = y.saturating_sub(1)..(y + 2).min(down);
-            rows.flat_map(|v| &solid[v * across + x.saturating_sub(1)..v * across + (x + 2).min(across)])
-                .fold(0.0f32, |far, depth| far.max(*depth))
+            rows.flat_map(|v| {
+                &solid[v * across + x.saturating_sub(1)..v * across + (x + 2).min(across)]
+            })
+            .fold(0.0f32, |far, depth| far.max(*depth))
                 + HIDDEN_MARGIN
         })
         .collect();
@@ -207,10 +230,12 @@ pub(crate) fn hidden_depths(scene: &Scene, camera: &Camera) -> OcclusionDepths {
 /// The pixels around one.
 fn neighbours(i: usize, width: usize, height: usize) -> impl Iterator<Item = usize> + Clone {
     let (x, y) = (i % width, i / width);
-    [(-1isize, 0isize), (1, 0), (0, -1), (0, 1), (1, 1), (-1, -1)].into_iter().filter_map(move |(dx, dy)| {
-        let (u, v) = (x.checked_add_signed(dx)?, y.checked_add_signed(dy)?);
-        (u < width && v < height).then_some(v * width + u)
-    })
+    [(-1isize, 0isize), (1, 0), (0, -1), (0, 1), (1, 1), (-1, -1)].into_iter().filter_map(
+        move |(dx, dy)| {
+            let (u, v) = (x.checked_add_signed(dx)?, y.checked_add_signed(dy)?);
+            (u < width && v < height).then_some(v * width + u)
+        },
+    )
 }
 
 /// Whether two hits lie close together on one smooth surface.
@@ -242,7 +267,8 @@ fn trace_all(shader: &Shader<'_>, hits: &[Hit], [x0, y0, x1, _]: [usize; 4]) -> 
                 return on_grid[i];
             }
             let (x, y) = (i % width, i / width);
-            let columns = if (x + x0).is_multiple_of(2) { [x, x] } else { [x.wrapping_sub(1), x + 1] };
+            let columns =
+                if (x + x0).is_multiple_of(2) { [x, x] } else { [x.wrapping_sub(1), x + 1] };
             let rows = if (y + y0).is_multiple_of(2) { [y, y] } else { [y.wrapping_sub(1), y + 1] };
             let (mut sum, mut number) = (Visibility::default(), 0.0);
             for (u, v) in rows.into_iter().flat_map(|v| columns.map(|u| (u, v))) {
@@ -288,7 +314,8 @@ fn supersample(
     for (k, depth) in depths.iter_mut().enumerate() {
         let (x, y) = (x + SAMPLE_OFFSETS[k][0], y + SAMPLE_OFFSETS[k][1]);
         let hit = shader.intersect(x, y, start, hair);
-        let known = if hit.material == Material::None { Visibility::default() } else { trace(&hit) };
+        let known =
+            if hit.material == Material::None { Visibility::default() } else { trace(&hit) };
         let part = shader.shade(x, y, &hit, &known);
         mean.irradiance += part.irradiance * part.is_skin;
         mean.albedo += part.albedo * part.is_skin;
@@ -373,6 +400,8 @@ fn subsurface_scatter(camera: &Camera, pixels: &[Pixel], rect: [usize; 4]) -> Ve
         .iter()
         .zip(sharp)
         .zip(soft)
-        .map(|((p, sharp), soft)| p.mean.albedo * soft.lerp(sharp, 0.18) * 0.80 + p.mean.other_light)
+        .map(|((p, sharp), soft)| {
+            p.mean.albedo * soft.lerp(sharp, 0.18) * 0.80 + p.mean.other_light
+        })
         .collect()
 }

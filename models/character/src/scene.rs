@@ -152,9 +152,11 @@ impl Scene {
         scene.max_z = nose.max(scene.to_world(vec3(0.0, 0.1, 1.06)).z);
         // The eye lies in the socket of the face at rest: it must not move with jaw or cheeks.
         let looks = &scene.appearance;
-        scene.eye = vec3(looks.eye_x, 0.0, scene.face_depth(looks.eye_x, 0.0) - looks.eye_radius * 0.93);
+        scene.eye =
+            vec3(looks.eye_x, 0.0, scene.face_depth(looks.eye_x, 0.0) - looks.eye_radius * 0.93);
         scene.pose = *pose;
-        scene.ellipsoids = Self::head_ellipsoids(&character.proportions, scene.appearance.eye_x, pose);
+        scene.ellipsoids =
+            Self::head_ellipsoids(&character.proportions, scene.appearance.eye_x, pose);
         scene.jaw_angle = jaw_angle;
         scene.jaw_rotation = Mat3::from_rotation_x(-jaw_angle);
         for (i, side) in [-1.0, 1.0].into_iter().enumerate() {
@@ -236,7 +238,8 @@ impl Scene {
             }
         };
         let bones = if near { self.skull(hp) } else { bound };
-        let opening = if self.character.headscarf.is_some() { self.scarf_opening(hp) } else { f32::MIN };
+        let opening =
+            if self.character.headscarf.is_some() { self.scarf_opening(hp) } else { f32::MIN };
         // Behind the hem of a headscarf nothing else is visible.
         let wrapped = opening > 0.1;
         let mut skin = if near && !wrapped { self.head_from_skull(bones, hp) } else { bones };
@@ -286,7 +289,9 @@ impl Scene {
         let hp = self.to_head(p);
         match material {
             Material::Eye => self.eyeball(hp),
-            Material::Teeth => self.teeth(hp, true, f32::MAX).min(self.teeth(hp, false, f32::MAX)) * 0.9,
+            Material::Teeth => {
+                self.teeth(hp, true, f32::MAX).min(self.teeth(hp, false, f32::MAX)) * 0.9
+            }
             Material::Tongue => self.tongue(hp, f32::MAX),
             Material::Frame => self.glasses(hp),
             Material::Gold => self.earrings(hp),
@@ -335,7 +340,8 @@ impl Scene {
         let q = vec3(p.x.abs(), p.y, p.z);
         let column = capsule(p, self.neck_top, vec3(0.0, -1.95, -0.36), r, r * 1.12);
         let tendon = capsule(q, vec3(0.34, -0.75, -0.25), vec3(0.08, -1.70, 0.0), 0.05, 0.05);
-        let collar_bone = capsule(q, vec3(0.09, -1.73, 0.02), vec3(0.75, -1.67, -0.16), 0.045, 0.045);
+        let collar_bone =
+            capsule(q, vec3(0.09, -1.73, 0.02), vec3(0.75, -1.67, -0.16), 0.045, 0.045);
         smin(smin(column, tendon, 0.20), collar_bone, 0.13)
     }
 
@@ -360,8 +366,8 @@ impl Scene {
         let (e, p) = (&self.character.eyes, &self.pose);
         let k = e.size;
         let u = (dx / self.lid_half_width()).clamp(-1.0, 1.0);
-        let raise =
-            p.eyes.gaze_y * 0.028 - p.eyes.squint * 0.02 - p.smile * 0.008 + p.brows.raise.max(0.0) * 0.008;
+        let raise = p.eyes.gaze_y * 0.028 - p.eyes.squint * 0.02 - p.smile * 0.008
+            + p.brows.raise.max(0.0) * 0.008;
         let drop = p.eyes.squint * 0.036 + p.smile * 0.022 + p.eyes.gaze_y * 0.012;
         let (upper, lower) = ((0.116 * e.opening + raise) * k, (0.098 * e.opening - drop) * k);
         let uu = u + 0.10 * (1.0 - u * u);
@@ -372,7 +378,8 @@ impl Scene {
         let shut = p.eyes.lids.clamp(0.0, 1.0);
         let low = (-lower * b + tilt) * (1.0 - 0.12 * shut);
         // The upper lid moves down to the lower one and stays curved halfway.
-        let up = mix(upper * a + tilt, low - 0.004 * shut, shut) + 0.085 * shut * (1.0 - shut) * a * k;
+        let up =
+            mix(upper * a + tilt, low - 0.004 * shut, shut) + 0.085 * shut * (1.0 - shut) * a * k;
         (up, low)
     }
 }

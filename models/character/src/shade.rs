@@ -152,10 +152,14 @@ impl Shader<'_> {
         let v = -ray;
         let through_hair = self
             .grid
-            .map_or(Vec4::ONE, |g| g.sample(&g.through_hair, hp + scene.inverse_head_rotation * n * 0.02).0)
+            .map_or(Vec4::ONE, |g| {
+                g.sample(&g.through_hair, hp + scene.inverse_head_rotation * n * 0.02).0
+            })
             .to_array();
-        let mut light =
-            Lighting { light_visibility: traced.light_visibility, sky_visibility: traced.sky_visibility };
+        let mut light = Lighting {
+            light_visibility: traced.light_visibility,
+            sky_visibility: traced.sky_visibility,
+        };
         for (arrives, hair) in light.light_visibility.iter_mut().zip(through_hair) {
             *arrives *= hair;
         }
@@ -215,7 +219,8 @@ impl Shader<'_> {
         }
         irradiance += ambient * fold_ambient(light.sky_visibility) * under_hair;
         let mirror = |n: Vec3| studio_reflection(n * 2.0 * n.dot(v) - v);
-        specular += mirror(shiny) * grazing_sheen(shiny, v) * 0.10 * light.sky_visibility * under_hair;
+        specular +=
+            mirror(shiny) * grazing_sheen(shiny, v) * 0.10 * light.sky_visibility * under_hair;
         specular += mirror(fine) * 0.018 * lip * light.sky_visibility * under_hair;
         let mut albedo = skin.colour * Vec3::ONE.lerp(vec3(0.72, 0.56, 0.52), crease * 0.8);
         if inside > 0.0 {
@@ -256,7 +261,8 @@ impl Shader<'_> {
         if !teeth && self.scene.tongue.1 > 0.0 {
             // Little light arrives where it meets the upper teeth, and at its sides.
             let (_, over) = self.scene.between_teeth(hp);
-            let near = smoothstep(-0.055, 0.005, over).max(smoothstep(0.05, 0.17, hp.x.abs()) * 0.8);
+            let near =
+                smoothstep(-0.055, 0.005, over).max(smoothstep(0.05, 0.17, hp.x.abs()) * 0.8);
             colour *= Vec3::ONE.lerp(vec3(0.55, 0.40, 0.40), near * self.scene.tongue.1);
         }
         // Front teeth are as bright as the face; the corners and everything behind are not.
@@ -302,8 +308,8 @@ impl Shader<'_> {
             (fractal_noise(p * 16.0) - 0.5, 0.07)
         } else if knitted {
             let rib = if style == ClothesStyle::Turtleneck { 1.2 } else { 0.8 };
-            let stitch =
-                (p.x * 170.0).sin() * 0.7 + (p.y * 120.0 + (p.x * 85.0).sin().abs() * 2.0).sin() * 0.5;
+            let stitch = (p.x * 170.0).sin() * 0.7
+                + (p.y * 120.0 + (p.x * 85.0).sin().abs() * 2.0).sin() * 0.5;
             (stitch * rib, 0.05)
         } else {
             (noise(p * 60.0) - 0.5, 0.05)
@@ -328,10 +334,18 @@ impl Shader<'_> {
         }
         // Cloth reflects light into its own folds, white cloth the most: they are deep, not black.
         let min_ambient = if scarf { 0.45 } else { 0.16 + 0.50 * luminance(base) };
-        out * 0.60 + colour * ambient * mix(min_ambient, 1.0, light.sky_visibility) * under_hair * 0.75
+        out * 0.60
+            + colour * ambient * mix(min_ambient, 1.0, light.sky_visibility) * under_hair * 0.75
     }
 
-    fn shade_frame(&self, material: Material, v: Vec3, n: Vec3, light: &Lighting, ambient: Vec3) -> Vec3 {
+    fn shade_frame(
+        &self,
+        material: Material,
+        v: Vec3,
+        n: Vec3,
+        light: &Lighting,
+        ambient: Vec3,
+    ) -> Vec3 {
         let gold = material == Material::Gold;
         let colour = if gold { vec3(0.75, 0.50, 0.20) } else { self.scene.appearance.frame };
         let mut out = colour * ambient * light.sky_visibility;
@@ -363,7 +377,8 @@ impl Shader<'_> {
         let n = scene.head_rotation * vec3(q.x * 0.95, 0.10 + q.y * 0.5, 1.0).normalize();
         let v = -ray;
         let fresnel = 0.045 + 0.6 * (1.0 - n.dot(v).max(0.0)).powi(5);
-        out.other_light = out.other_light * 0.94 + studio_reflection(n * 2.0 * n.dot(v) - v) * fresnel * 0.32;
+        out.other_light =
+            out.other_light * 0.94 + studio_reflection(n * 2.0 * n.dot(v) - v) * fresnel * 0.32;
         out.albedo *= 0.94;
     }
 
@@ -381,7 +396,8 @@ impl Shader<'_> {
             (-0.36, 0.62, 0.13, 0.05, vec3(1.0, 0.85, 0.7)),
         ];
         for (cx, cy, radius, strength, colour) in lamps {
-            out += colour * strength * smoothstep(radius * 1.6, radius * 0.2, (u - cx).hypot(v - cy));
+            out +=
+                colour * strength * smoothstep(radius * 1.6, radius * 0.2, (u - cx).hypot(v - cy));
         }
         out
     }
@@ -394,9 +410,9 @@ impl Shader<'_> {
         let v = (self.camera.eye - p).normalize();
         let hp = scene.to_head(p);
         let outward = scene.head_rotation
-            * strand
-                .skin_normal
-                .unwrap_or_else(|| (hp - vec3(0.0, (hp.y * 0.6).clamp(-1.2, 0.25), -0.15)).normalize());
+            * strand.skin_normal.unwrap_or_else(|| {
+                (hp - vec3(0.0, (hp.y * 0.6).clamp(-1.2, 0.25), -0.15)).normalize()
+            });
         let n = (outward - tangent * outward.dot(tangent)).normalize_or_zero();
         let on_face = strand.skin_normal.is_some();
         let mut out = Vec3::ZERO;
@@ -437,7 +453,8 @@ impl Shader<'_> {
                 * (diffuse + shine * front * strand.shine + through * (0.4 + 0.6 * strand.shine));
         }
         let sky_passes = if on_face || self.grid.is_none() { 0.8 } else { sky_passes };
-        out += strand.colour * (sky_light(outward) * 1.1 + Vec3::splat(0.10)) * sky_passes.powf(0.62);
+        out +=
+            strand.colour * (sky_light(outward) * 1.1 + Vec3::splat(0.10)) * sky_passes.powf(0.62);
         out * if on_face { 1.0 } else { 0.55 + 0.45 * smoothstep(0.0, 0.25, share) }
     }
 }

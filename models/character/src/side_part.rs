@@ -78,7 +78,8 @@ pub(crate) fn grow_guide(scene: &Scene, root: Vec3, side: f32, random: &mut Rand
     let length = mix(0.12, long, top) * (0.90 + 0.2 * random.unit());
     let loose = 0.75 + 0.5 * noise(root * 3.1);
     let height = mix(0.022, mix(0.072, 0.070 + 0.055 * front * (1.0 - across), broad) * loose, top);
-    let bend = vec3(noise(root * 4.0), noise(root * 4.0 + Vec3::splat(9.0)), 0.5) - Vec3::splat(0.5);
+    let bend =
+        vec3(noise(root * 4.0), noise(root * 4.0 + Vec3::splat(9.0)), 0.5) - Vec3::splat(0.5);
     let bend = bend * 0.35 + random.vector() * 0.10;
     let pace = length / GUIDE_STEPS as f32;
     let mut q = root;
@@ -89,8 +90,11 @@ pub(crate) fn grow_guide(scene: &Scene, root: Vec3, side: f32, random: &mut Rand
         let rise = smoothstep(-0.02, 0.36, t) * mix(1.0, 0.40, smoothstep(0.40, 1.0, t));
         // Low beside the part, independent of the root: otherwise the broad side would stand over
         // it like a wall.
-        let low =
-            mix(if side > 0.0 { 0.12 } else { 0.7 }, 1.0, smoothstep(0.0, 0.42, distance_from_part(q).abs()));
+        let low = mix(
+            if side > 0.0 { 0.12 } else { 0.7 },
+            1.0,
+            smoothstep(0.0, 0.42, distance_from_part(q).abs()),
+        );
         let mut p = q + n * (0.012 * t + height * low * rise - 0.006);
         let d = scene.hair_collider(p);
         if d < -0.008 {

@@ -56,7 +56,8 @@ impl Scene {
         }
         if c.skin.stubble > 0.0 {
             let j = self.to_jaw_space(hp);
-            let chin = smoothstep(-0.38, -0.62, j.y + 0.15 * (0.5 - q.x)) * smoothstep(-0.2, 0.1, hp.z);
+            let chin =
+                smoothstep(-0.38, -0.62, j.y + 0.15 * (0.5 - q.x)) * smoothstep(-0.2, 0.1, hp.z);
             let share = chin.max(spot(vec3(0.08, -0.50, 0.9), 0.10));
             tint(vec3(0.74, 0.76, 0.82), share * c.skin.stubble * (0.7 + 0.5 * noise(hp * 60.0)));
         }
@@ -73,7 +74,8 @@ impl Scene {
             let blotch = noise(vec3(hp.x, hp.y, 0.2) * 11.0) - 0.5;
             a *= Vec3::ONE - vec3(0.03, 0.13, 0.13) * blotch * old;
             let bend = hp.y * 13.0;
-            let spots = smoothstep(0.80, 1.0, noise(vec3(hp.x * 20.0 + bend, bend - hp.x * 8.0, 4.2)));
+            let spots =
+                smoothstep(0.80, 1.0, noise(vec3(hp.x * 20.0 + bend, bend - hp.x * 8.0, 4.2)));
             a *= Vec3::ONE.lerp(vec3(0.90, 0.80, 0.72), spots * old * smoothstep(0.12, 0.35, q.x));
         }
         if self.has_hair() && hp.z < 0.9 && p.y > -0.9 && q.x < 0.84 * c.proportions.face_width {
@@ -96,7 +98,8 @@ impl Scene {
         // jaw change no pixel of them.
         let grain = self.grain(hp);
         let dark = smoothstep(0.40, 0.08, luminance(self.appearance.skin));
-        a *= Vec3::ONE + vec3(0.24, 0.32, 0.33) * (0.9 + 0.15 * c.age) * (1.0 - 0.45 * dark) * grain;
+        a *=
+            Vec3::ONE + vec3(0.24, 0.32, 0.33) * (0.9 + 0.15 * c.age) * (1.0 - 0.45 * dark) * grain;
         let nostril = self.nostril(hp);
         if nostril < 0.05 {
             a *= Vec3::ONE.lerp(vec3(0.25, 0.10, 0.08), smoothstep(0.016, -0.004, nostril) * 0.9);
@@ -104,7 +107,8 @@ impl Scene {
         a *= self.lid_lines(e);
 
         // On dark skin the same gloss is far more visible: there it is weaker and more diffuse.
-        let oil = 0.85 + 0.45 * (spot(vec3(0.0, 0.4, 0.8), 0.3) + spot(vec3(0.0, -0.28, 0.98), 0.12));
+        let oil =
+            0.85 + 0.45 * (spot(vec3(0.0, 0.4, 0.8), 0.3) + spot(vec3(0.0, -0.28, 0.98), 0.12));
         let mut skin = SkinSample {
             colour: a,
             roughness: 0.44 + 0.12 * fractal_noise(hp * 14.0) + 0.07 * dark,
@@ -135,7 +139,9 @@ impl Scene {
         if place == 0.0 {
             return 0.0;
         }
-        let at = |fine: f32, k: f32| noise(vec3(hp.x * fine + hp.y * 7.0, hp.y * fine - hp.x * 7.0, k)) - 0.5;
+        let at = |fine: f32, k: f32| {
+            noise(vec3(hp.x * fine + hp.y * 7.0, hp.y * fine - hp.x * 7.0, k)) - 0.5
+        };
         // Coarsest on the nose and beside it.
         let nose = gaussian(hp.x / 0.34) * gaussian((hp.y + 0.22) / 0.30);
         place * (at(46.0, 0.5) * (0.55 + 0.35 * nose) + at(21.0, 7.5) * 0.42)
@@ -149,8 +155,10 @@ impl Scene {
         }
         let (upper, lower) = self.lid_contours(e.x);
         let fade = smoothstep(1.02, 0.8, (e.x / self.lid_half_width()).abs());
-        let dark =
-            0.75 * smoothstep(0.020, 0.004, (e.y - upper).abs()) * fade * self.character.eyes.lashes.min(1.0);
+        let dark = 0.75
+            * smoothstep(0.020, 0.004, (e.y - upper).abs())
+            * fade
+            * self.character.eyes.lashes.min(1.0);
         let rim = smoothstep(0.022, 0.004, (e.y - lower).abs()) * fade * 0.8;
         (1.0 - dark) * Vec3::ONE.lerp(vec3(0.9, 0.62, 0.60), rim)
     }
@@ -192,12 +200,17 @@ impl Scene {
             return depth;
         }
         // Forehead: four wavy lines.
-        let brow = (age - 0.15).max(0.0) * 0.9 + 0.4 * old + pose.brows.raise.max(0.0) * (0.12 + 0.3 * age);
+        let brow = (age - 0.15).max(0.0) * 0.9
+            + 0.4 * old
+            + pose.brows.raise.max(0.0) * (0.12 + 0.3 * age);
         if brow > 0.0 && hp.y > 0.34 {
-            let wave = hp.y + 0.022 * (hp.x * 4.5).cos() + 0.014 * noise(vec3(hp.x * 7.0, hp.y * 5.0, 2.0));
+            let wave = hp.y
+                + 0.022 * (hp.x * 4.5).cos()
+                + 0.014 * noise(vec3(hp.x * 7.0, hp.y * 5.0, 2.0));
             let line = ((wave - 0.40) / 0.078).fract() - 0.5;
-            let place =
-                smoothstep(0.44, 0.22, ax) * smoothstep(0.35, 0.42, hp.y) * smoothstep(0.72, 0.62, hp.y);
+            let place = smoothstep(0.44, 0.22, ax)
+                * smoothstep(0.35, 0.42, hp.y)
+                * smoothstep(0.72, 0.62, hp.y);
             depth += brow * gaussian(line / 0.13) * place * (0.55 + 0.7 * noise(hp * 6.0)) * 0.0055;
         }
         // Between the brows.
@@ -215,9 +228,12 @@ impl Scene {
         let far = from_corner.length();
         if far < 0.32 && from_corner.x > 0.0 {
             let angle = from_corner.y.atan2(from_corner.x) + 0.05 * noise(hp * 9.0);
-            let lines =
-                [-0.62, -0.24, 0.10, 0.46].map(|a: f32| gaussian((angle - a) / 0.075)).iter().sum::<f32>();
-            let place = smoothstep(0.035, 0.08, far) * smoothstep(0.24 + 0.06 * old, 0.12 + 0.06 * old, far);
+            let lines = [-0.62, -0.24, 0.10, 0.46]
+                .map(|a: f32| gaussian((angle - a) / 0.075))
+                .iter()
+                .sum::<f32>();
+            let place = smoothstep(0.035, 0.08, far)
+                * smoothstep(0.24 + 0.06 * old, 0.12 + 0.06 * old, far);
             depth += feet * lines * place * 0.0032;
         }
         let (_, lower) = self.lid_contours(e.x);
@@ -227,8 +243,10 @@ impl Scene {
             let arc = 0.05 * square(e.x / half);
             // The bag's lower edge, and a fine line above it.
             depth += age * gaussian((under + 0.125 - arc) / 0.016) * fade * 0.0065;
-            depth +=
-                (age * 0.5 + laugh * 0.25) * gaussian((under + 0.072 - arc * 0.6) / 0.010) * fade * 0.0040;
+            depth += (age * 0.5 + laugh * 0.25)
+                * gaussian((under + 0.072 - arc * 0.6) / 0.010)
+                * fade
+                * 0.0040;
         }
         depth
     }
@@ -238,7 +256,8 @@ impl Scene {
     fn lower_face_wrinkles(&self, hp: Vec3) -> f32 {
         let (ax, mouth) = (hp.x.abs(), &self.mouth);
         let (_, across, along) = self.cheek_fold(hp);
-        let mut depth = gaussian((across - 0.004) / 0.013) * along * (0.0045 + 0.0015 * self.pose.smile);
+        let mut depth =
+            gaussian((across - 0.004) / 0.013) * along * (0.0045 + 0.0015 * self.pose.smile);
         let below = mouth.y + self.corner_lift(1.0) - hp.y;
         if below > 0.0 && below < 0.28 {
             let line = ax - mouth.width - 0.012 - 0.16 * below;

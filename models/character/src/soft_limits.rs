@@ -11,7 +11,8 @@ fn soft_clamp(factor: &mut f32, linear_range: f32, min: f32, max: f32) {
     let reach = if from_average < 0.0 { 1.0 - min } else { max - 1.0 };
     let (beyond, room) = (from_average.abs() - linear_range, reach - linear_range);
     if beyond > 0.0 {
-        *factor = 1.0 + (linear_range + room * (1.0 - (-beyond / room).exp())).copysign(from_average);
+        *factor =
+            1.0 + (linear_range + room * (1.0 - (-beyond / room).exp())).copysign(from_average);
     }
 }
 

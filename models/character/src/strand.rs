@@ -112,7 +112,8 @@ impl HairLayer {
         let project = |strand: &Strand, i: usize| {
             let t = i as f32 / (strand.points.len() - 1) as f32;
             let (x, y, z) = camera.project(scene.to_world(strand.points[i]));
-            let width = strand.width * mix(1.0, strand.tip, t * t) * camera.scale(z) * SUBPIXELS as f32;
+            let width =
+                strand.width * mix(1.0, strand.tip, t * t) * camera.scale(z) * SUBPIXELS as f32;
             Vertex { x: x * SUBPIXELS as f32 - x0, y: y * SUBPIXELS as f32 - y0, z, width }
         };
         let (width, rows) = (self.width, self.depth.len() / self.width);
@@ -133,7 +134,10 @@ impl HairLayer {
         }
 
         let mut seen: Vec<VisibleSegment> = vec![(0, 0.0); self.depth.len()];
-        let bands = self.depth.par_chunks_mut(width * BAND_ROWS).zip(seen.par_chunks_mut(width * BAND_ROWS));
+        let bands = self
+            .depth
+            .par_chunks_mut(width * BAND_ROWS)
+            .zip(seen.par_chunks_mut(width * BAND_ROWS));
         bands.enumerate().for_each(|(band, (depth, seen))| {
             let top = band * BAND_ROWS;
             if let Some(hidden) = hidden {
@@ -149,7 +153,8 @@ impl HairLayer {
                 }
             }
             if hidden.is_some() {
-                for (depth, _) in depth.iter_mut().zip(seen.iter()).filter(|(_, seen)| seen.0 == 0) {
+                for (depth, _) in depth.iter_mut().zip(seen.iter()).filter(|(_, seen)| seen.0 == 0)
+                {
                     *depth = f32::MAX;
                 }
             }
@@ -219,7 +224,8 @@ impl StrandBundle {
         (width, rows): (usize, usize),
         hidden: impl Fn(&Vertex) -> bool,
     ) -> Self {
-        let mut out = Self { vertices: Vec::new(), bands: vec![Vec::new(); rows.div_ceil(BAND_ROWS)] };
+        let mut out =
+            Self { vertices: Vec::new(), bands: vec![Vec::new(); rows.div_ceil(BAND_ROWS)] };
         for line in lines {
             let first = out.vertices.len();
             out.vertices.extend(line);
@@ -257,9 +263,12 @@ impl OcclusionDepths {
         if x < 0.0 || y < 0.0 {
             return false;
         }
-        let (column, row) =
-            (x as usize / (SUBPIXELS * self.tile_pixels), y as usize / (SUBPIXELS * self.tile_pixels));
-        column < self.columns && self.depths.get(row * self.columns + column).is_some_and(|d| v.z > *d)
+        let (column, row) = (
+            x as usize / (SUBPIXELS * self.tile_pixels),
+            y as usize / (SUBPIXELS * self.tile_pixels),
+        );
+        column < self.columns
+            && self.depths.get(row * self.columns + column).is_some_and(|d| v.z > *d)
     }
 
     /// Clamps the depths of a row of samples that starts at column `x0` to these depths.
@@ -287,7 +296,8 @@ fn draw_segment(
     let share = 1.0 / steps;
     // In integers of 1/65536, along the line and across: rounding is a shift.
     let fixed = |v: f32| (v * 65_536.0) as i64;
-    let [(x, pace_x), (y, pace_y)] = [(a.x, dx), (a.y, dy)].map(|(v, d)| (fixed(v), fixed(d * share)));
+    let [(x, pace_x), (y, pace_y)] =
+        [(a.x, dx), (a.y, dy)].map(|(v, d)| (fixed(v), fixed(d * share)));
     let ((mut along, pace), (mut across, slope)) =
         if flat { ((x, pace_x), (y, pace_y)) } else { ((y, pace_y), (x, pace_x)) };
     let (mut half, swell) = (fixed(a.width * 0.5), fixed((b.width - a.width) * 0.5 * share));

@@ -24,7 +24,8 @@ pub(crate) fn tonemap(light: &[Vec3], width: usize, height: usize) -> Vec<u8> {
             let c = Vec3::splat(luminance(c)).lerp(c, 0.90);
             for (k, e) in c.to_array().into_iter().enumerate() {
                 let e = e.clamp(0.0, 1.0);
-                let srgb = if e < 0.003_130_8 { e * 12.92 } else { 1.055 * e.powf(1.0 / 2.4) - 0.055 };
+                let srgb =
+                    if e < 0.003_130_8 { e * 12.92 } else { 1.055 * e.powf(1.0 / 2.4) - 0.055 };
                 let dither = ((x * 7 + y * 13 + k * 5) % 8) as f32 / 8.0 - 0.44;
                 row[x * 3 + k] = (srgb * 255.0 + 0.5 + dither * 0.6).clamp(0.0, 255.0) as u8;
             }
@@ -55,8 +56,10 @@ fn bloom(light: &[Vec3], width: usize, height: usize) -> Vec<Vec3> {
     let reach = bloom_radius(height) as isize;
     let taps: Vec<f32> =
         (-reach..=reach).map(|k| (-((k * k) as f32) / (2.0 * sigma * sigma)).exp()).collect();
-    let bright: Vec<Vec3> =
-        light.iter().map(|c| (*c - Vec3::splat(0.85)).clamp(Vec3::ZERO, Vec3::splat(2.0))).collect();
+    let bright: Vec<Vec3> = light
+        .iter()
+        .map(|c| (*c - Vec3::splat(0.85)).clamp(Vec3::ZERO, Vec3::splat(2.0)))
+        .collect();
     let pass = |from: &[Vec3], dx: isize, dy: isize| -> Vec<Vec3> {
         (0..width * height)
             .into_par_iter()

@@ -1,8 +1,8 @@
 //! Properties of the renderer.
 
 use character::{
-    Character, CharacterRenderer, Clothes, ClothesStyle, Colour, Eyes, Glasses, Hair, HairStyle, Mouth,
-    POSE_SLIDERS, Picture, Pose, Rect, SLIDERS, Skin, render,
+    Character, CharacterRenderer, Clothes, ClothesStyle, Colour, Eyes, Glasses, Hair, HairStyle,
+    Mouth, POSE_SLIDERS, Picture, Pose, Rect, SLIDERS, Skin, render,
 };
 
 fn sample_character() -> Character {
@@ -78,7 +78,11 @@ fn assert_same_bits(people: impl IntoIterator<Item = Character>) {
     for character in people {
         let draw = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            let pose = Pose { mouth: Mouth { jaw: 0.5, ..Mouth::default() }, smile: 0.7, ..Pose::default() };
+            let pose = Pose {
+                mouth: Mouth { jaw: 0.5, ..Mouth::default() },
+                smile: 0.7,
+                ..Pose::default()
+            };
             pool.install(|| render(&character, &pose, (48, 48), None).unwrap())
         };
         let one = draw(1);
@@ -107,7 +111,8 @@ fn assert_part_matches_whole(people: impl IntoIterator<Item = Character>) {
         assert_eq!((part.width, part.height), (40, 39));
         for (y, row) in (r.y0..r.y1).zip(part.rgba.chunks_exact(40 * 4)) {
             let whole = &all.rgba[(y * 112 + r.x0) * 4..(y * 112 + r.x1) * 4];
-            let other: Vec<_> = row.iter().zip(whole).enumerate().filter(|(_, (a, b))| a != b).collect();
+            let other: Vec<_> =
+                row.iter().zip(whole).enumerate().filter(|(_, (a, b))| a != b).collect();
             assert!(other.is_empty(), "row {y}, {other:?} of {character:?}");
         }
     }
@@ -155,11 +160,13 @@ fn an_open_mouth_is_dark_inside_and_shut_lids_hide_the_white() {
     let mouth = Rect { x0: 44, y0: 58, x1: 52, y1: 64 };
     let mut last = brightness(&still, mouth);
     for jaw in [0.35, 0.9] {
-        let now = brightness(&draw(&Pose { mouth: Mouth { jaw, ..Mouth::default() }, ..rest }), mouth);
+        let now =
+            brightness(&draw(&Pose { mouth: Mouth { jaw, ..Mouth::default() }, ..rest }), mouth);
         assert!(now < last - 5.0, "jaw {jaw}: {now} after {last}");
         last = now;
     }
-    let pressed = draw(&Pose { mouth: Mouth { press: 1.0, jaw: 0.04, ..Mouth::default() }, ..rest });
+    let pressed =
+        draw(&Pose { mouth: Mouth { press: 1.0, jaw: 0.04, ..Mouth::default() }, ..rest });
     assert!((brightness(&pressed, mouth) - brightness(&still, mouth)).abs() < 25.0);
 }
 

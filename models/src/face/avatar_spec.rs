@@ -72,7 +72,9 @@ pub fn parse(id: &str, file: &str) -> Result<AvatarSpec, String> {
         return Err(format!("the name {id:?} must have 1 to 64 letters, digits, - or _"));
     }
     let avatar: AvatarSpec = toml::from_str(file).map_err(|error| {
-        let line = error.span().map_or(1, |span| file[..span.start.min(file.len())].lines().count().max(1));
+        let line = error
+            .span()
+            .map_or(1, |span| file[..span.start.min(file.len())].lines().count().max(1));
         format!("line {line}: {}", error.message().replace('\n', " "))
     })?;
     if avatar.name.trim().is_empty() {

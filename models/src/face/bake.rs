@@ -66,8 +66,8 @@ const DISPLAY_QUANTIZER: u32 = 14;
 #[must_use]
 pub fn fingerprint(avatar: &AvatarSpec, size: (usize, usize), plan: &PosePlan) -> String {
     let versions = (character::VERSION, env!("FACE_VERSION"));
-    let all =
-        serde_json::to_vec(&(versions, avatar, size, plan)).expect("the fingerprint serializes to JSON");
+    let all = serde_json::to_vec(&(versions, avatar, size, plan))
+        .expect("the fingerprint serializes to JSON");
     Sha256::digest(&all).iter().take(16).map(|b| format!("{b:02x}")).collect()
 }
 
@@ -81,7 +81,8 @@ impl PatchCache {
     /// If the folder cannot be created.
     pub fn new(folder: Option<&Path>) -> Result<Self, Error> {
         if let Some(folder) = folder {
-            fs::create_dir_all(folder).map_err(|e| Error::Cache(folder.display().to_string(), e))?;
+            fs::create_dir_all(folder)
+                .map_err(|e| Error::Cache(folder.display().to_string(), e))?;
         }
         Ok(Self(folder.map(Path::to_owned)))
     }
@@ -95,7 +96,8 @@ impl PatchCache {
     ) -> Result<Patch, Error> {
         let Some(folder) = &self.0 else { return Ok(draw()) };
         let path = folder.join(name);
-        if let Some(patch) = fs::read(&path).ok().and_then(|bytes| Patch::from_bytes(rect, &bytes)) {
+        if let Some(patch) = fs::read(&path).ok().and_then(|bytes| Patch::from_bytes(rect, &bytes))
+        {
             return Ok(patch);
         }
         let patch = draw();
@@ -172,7 +174,8 @@ pub fn bake_progressively(
             reached = before + done * drawing;
             on_event(BakeEvent::Progress(reached));
         })?;
-        let reporter = |done| on_event(BakeEvent::Progress(reached + done * SUBSET_ENCODING_FRACTION));
+        let reporter =
+            |done| on_event(BakeEvent::Progress(reached + done * SUBSET_ENCODING_FRACTION));
         let baked;
         (baked, from) = encode(avatar, size, plan, subset, &rasterizer, from, &reporter)?;
         on_event(BakeEvent::PartialSet(Box::new(baked)));
@@ -180,7 +183,8 @@ pub fn bake_progressively(
     let all = PlanSubset::full(plan);
     let before = SUBSET_ENCODING_FRACTION * subsets.len() as f64;
     rasterizer.draw(&all, &mut |done| on_event(BakeEvent::Progress(before + done * drawing)))?;
-    let reporter = |done| on_event(BakeEvent::Progress(1.0 - FINAL_ENCODING_FRACTION * (1.0 - done)));
+    let reporter =
+        |done| on_event(BakeEvent::Progress(1.0 - FINAL_ENCODING_FRACTION * (1.0 - done)));
     let baked = encode(avatar, size, plan, &all, &rasterizer, 0, &reporter)?.0;
     on_event(BakeEvent::Progress(1.0));
     Ok(baked)
@@ -196,9 +200,17 @@ fn encode(
     first_quantizer: usize,
     on_progress: &(dyn Fn(f64) + Sync),
 ) -> Result<(BakeOutput, usize), Error> {
-    let (baked, at) =
-        frames::encode_within_limits(avatar, size, plan, subset, rasterizer, first_quantizer, on_progress)?;
-    let display_picture = webp::encode(&downscale_by_two(rasterizer.rest_picture()), DISPLAY_QUANTIZER)?;
+    let (baked, at) = frames::encode_within_limits(
+        avatar,
+        size,
+        plan,
+        subset,
+        rasterizer,
+        first_quantizer,
+        on_progress,
+    )?;
+    let display_picture =
+        webp::encode(&downscale_by_two(rasterizer.rest_picture()), DISPLAY_QUANTIZER)?;
     Ok((BakeOutput { display_picture, ..baked }, at))
 }
 
@@ -209,7 +221,12 @@ fn encode(
 ///
 /// # Panics
 /// If the plan has no such pose.
-pub fn redraw(avatar: &AvatarSpec, size: (usize, usize), plan: &PosePlan, id: PoseId) -> Result<I420, Error> {
+pub fn redraw(
+    avatar: &AvatarSpec,
+    size: (usize, usize),
+    plan: &PosePlan,
+    id: PoseId,
+) -> Result<I420, Error> {
     let renderer = CharacterRenderer::new(&avatar.character)?;
     let stance = plan.stances[usize::from(id.stance)];
     let base = compose_pose(&avatar.rest, stance, Look::default());
@@ -224,7 +241,11 @@ pub fn redraw(avatar: &AvatarSpec, size: (usize, usize), plan: &PosePlan, id: Po
     }
     let rgb = whole.to_picture().rgb();
     let chest = locate_chest(&renderer.head_view(&avatar.rest, size));
-    Ok(I420::from_rgb(&chest.apply_breath(rgb, size, plan.breaths[usize::from(id.breath)]), size.0, size.1))
+    Ok(I420::from_rgb(
+        &chest.apply_breath(rgb, size, plan.breaths[usize::from(id.breath)]),
+        size.0,
+        size.1,
+    ))
 }
 
 /// How much a smile narrows the eyes. Without it, a smile looks like a mask.
@@ -254,7 +275,8 @@ pub fn compose_pose(rest: &Pose, stance: Stance, look: Look) -> Pose {
 /// Halves width and height by the mean of four pixels. The result has even sides, as VP8 requires.
 fn downscale_by_two(picture: &Picture) -> Picture {
     let (width, height) = (picture.width / 4 * 2, picture.height / 4 * 2);
-    let at = |x: usize, y: usize, k: usize| u32::from(picture.rgba[(y * picture.width + x) * 4 + k]);
+    let at =
+        |x: usize, y: usize, k: usize| u32::from(picture.rgba[(y * picture.width + x) * 4 + k]);
     let rgba = (0..width * height * 4)
         .map(|i| {
             let (x, y, k) = (i / 4 % width * 2, i / 4 / width * 2, i % 4);

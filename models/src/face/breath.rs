@@ -29,7 +29,11 @@ impl Chest {
     /// Of a face whose eyes and lips move within these rectangles.
     pub(super) fn from_face(eyes: Rect, mouth: Rect) -> Self {
         let y = (eyes.y0 + eyes.y1) as f32 / 2.0;
-        Self { eye_x: (mouth.x0 + mouth.x1) as f32 / 2.0, eye_y: y, head_height: mouth.y1 as f32 - y }
+        Self {
+            eye_x: (mouth.x0 + mouth.x1) as f32 / 2.0,
+            eye_y: y,
+            head_height: mouth.y1 as f32 - y,
+        }
     }
 
     /// Weight of the displacement of a pixel: 0 … 1.
@@ -40,12 +44,18 @@ impl Chest {
         );
         let smooth = |k: f32| k * k * (3.0 - 2.0 * k);
         // Zero above the eyes, and full from half the head's height below them, beside the mouth.
-        smooth((dy * 2.0).clamp(0.0, 1.0)) * smooth(((dx.hypot(dy) - 1.0) / BLEND_WIDTH).clamp(0.0, 1.0))
+        smooth((dy * 2.0).clamp(0.0, 1.0))
+            * smooth(((dx.hypot(dy) - 1.0) / BLEND_WIDTH).clamp(0.0, 1.0))
     }
 
     /// Returns `rgb`, a picture of this width and height, with the shoulders raised by the fraction
     /// `breath` (0 … 1) of [`MAX_SHOULDER_RISE`].
-    pub(super) fn apply_breath(self, rgb: Vec<u8>, (width, height): (usize, usize), breath: f32) -> Vec<u8> {
+    pub(super) fn apply_breath(
+        self,
+        rgb: Vec<u8>,
+        (width, height): (usize, usize),
+        breath: f32,
+    ) -> Vec<u8> {
         let rise = breath * MAX_SHOULDER_RISE * height as f32;
         if rise == 0.0 {
             return rgb;
@@ -62,7 +72,8 @@ impl Chest {
             let rows = [0, 1, 2, 3].map(|d| (from as usize + d).saturating_sub(1).min(height - 1));
             for channel in 0..3 {
                 let levels = rows.map(|row| f32::from(rgb[(row * width + x) * 3 + channel]));
-                let sum: f32 = levels.iter().zip(weights).map(|(level, weight)| level * weight).sum();
+                let sum: f32 =
+                    levels.iter().zip(weights).map(|(level, weight)| level * weight).sum();
                 out[(y * width + x) * 3 + channel] = sum.round().clamp(0.0, 255.0) as u8;
             }
         }
@@ -74,7 +85,8 @@ impl Chest {
 /// Catmull and Rom, "A class of local interpolating splines", 1974.
 fn catmull_rom(t: f32) -> [f32; 4] {
     let (t2, t3) = (t * t, t * t * t);
-    [-t3 + 2.0 * t2 - t, 3.0 * t3 - 5.0 * t2 + 2.0, -3.0 * t3 + 4.0 * t2 + t, t3 - t2].map(|w| w * 0.5)
+    [-t3 + 2.0 * t2 - t, 3.0 * t3 - 5.0 * t2 + 2.0, -3.0 * t3 + 4.0 * t2 + t, t3 - t2]
+        .map(|w| w * 0.5)
 }
 
 #[cfg(test)]
@@ -91,7 +103,9 @@ mod tests {
 
     /// Dark and light stripes of 8 rows.
     fn lines() -> Vec<u8> {
-        (0..STRIDE * SIDE).map(|i| if (i / STRIDE / 8).is_multiple_of(2) { 40 } else { 200 }).collect()
+        (0..STRIDE * SIDE)
+            .map(|i| if (i / STRIDE / 8).is_multiple_of(2) { 40 } else { 200 })
+            .collect()
     }
 
     #[test]
@@ -116,7 +130,8 @@ mod tests {
         let chest = chest();
         for (x, y) in (1..SIDE).flat_map(|y| (1..SIDE).map(move |x| (x, y))) {
             let here = chest.displacement_weight(x, y);
-            for other in [chest.displacement_weight(x - 1, y), chest.displacement_weight(x, y - 1)] {
+            for other in [chest.displacement_weight(x - 1, y), chest.displacement_weight(x, y - 1)]
+            {
                 assert!((here - other).abs() < 0.06, "{x}, {y}");
             }
         }

@@ -63,7 +63,9 @@ const NON_SLIDERS: &[(&str, SettingKind)] = &[
     ("lips.colour", REQUIRED_COLOUR),
     (
         "hair.style",
-        SettingKind::Choice { choices: &["none", "buzz", "short", "side", "curly", "bob", "long", "bun"] },
+        SettingKind::Choice {
+            choices: &["none", "buzz", "short", "side", "curly", "bob", "long", "bun"],
+        },
     ),
     ("hair.dark", REQUIRED_COLOUR),
     ("hair.light", REQUIRED_COLOUR),
@@ -71,7 +73,10 @@ const NON_SLIDERS: &[(&str, SettingKind)] = &[
     ("glasses", SettingKind::Choice { choices: &["none", "square", "round", "slim"] }),
     ("frame", REQUIRED_COLOUR),
     ("earrings", SettingKind::Flag),
-    ("clothes.style", SettingKind::Choice { choices: &["crew", "turtleneck", "shirt", "blazer", "suit"] }),
+    (
+        "clothes.style",
+        SettingKind::Choice { choices: &["crew", "turtleneck", "shirt", "blazer", "suit"] },
+    ),
     ("clothes.colour", REQUIRED_COLOUR),
     ("clothes.under", REQUIRED_COLOUR),
     ("background[0]", REQUIRED_COLOUR),
@@ -89,7 +94,10 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("nose", &[]),
     ("lips", &["lips.colour"]),
     ("hair", &["hair.style", "hair.dark", "hair.light", "hair.grey", "beard", "headscarf"]),
-    ("clothes", &["clothes.style", "clothes.colour", "clothes.under", "glasses", "frame", "earrings"]),
+    (
+        "clothes",
+        &["clothes.style", "clothes.colour", "clothes.under", "glasses", "frame", "earrings"],
+    ),
     ("background", &["background[0]", "background[1]"]),
 ];
 
@@ -191,7 +199,8 @@ mod tests {
         match value {
             Value::Object(map) => {
                 for (name, value) in map {
-                    let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                    let path =
+                        if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
                     leaves(value, &path, found);
                 }
             }

@@ -42,7 +42,8 @@ pub(super) fn encode_within_limits(
     let pixels = (size.0 * size.1).max(LARGE_PICTURE_PIXELS);
     let small = |set: &PoseSet| {
         set.to_bytes().len() <= MAX_SET_BYTES
-            && mean_speech_frame_bytes(set) * LARGE_PICTURE_PIXELS <= MAX_SPEECH_FRAME_BYTES * pixels
+            && mean_speech_frame_bytes(set) * LARGE_PICTURE_PIXELS
+                <= MAX_SPEECH_FRAME_BYTES * pixels
     };
     let mut before = 0.0;
     let mut at = |at: usize| {
@@ -52,7 +53,8 @@ pub(super) fn encode_within_limits(
         before += span;
         encoded
     };
-    let last = plan.lip_quantizers.len().checked_sub(1).ok_or(pose_set::Error::Damaged("no quantizer"))?;
+    let last =
+        plan.lip_quantizers.len().checked_sub(1).ok_or(pose_set::Error::Damaged("no quantizer"))?;
     // The finest quantizer is enough for most avatars. Otherwise each attempt excludes half of the
     // remaining ones.
     let (mut low, mut high, mut middle) = (from.min(last), last, from.min(last));
@@ -75,16 +77,28 @@ pub(super) fn encode_within_limits(
         None => at(last).map(|(set, likeness)| (set, likeness, last))?,
     };
     let [psnr, colours] = likeness.mean_and_min();
-    Ok((BakeOutput { pose_set: set, display_picture: Vec::new(), luma_psnr: psnr, chroma_psnr: colours }, at))
+    Ok((
+        BakeOutput {
+            pose_set: set,
+            display_picture: Vec::new(),
+            luma_psnr: psnr,
+            chroma_psnr: colours,
+        },
+        at,
+    ))
 }
 
 /// Mean length of a speech frame in the finest quality level, in bytes. Looks other than the
 /// resting one count for a quarter of the time.
 fn mean_speech_frame_bytes(set: &PoseSet) -> usize {
     let mean = |resting: bool| {
-        let lips =
-            set.manifest().frames.iter().filter(|(key, _)| key.mouth != 0 && (key.look == 0) == resting);
-        let (count, sum) = lips.fold((0, 0), |(n, sum), (_, lengths)| (n + 1, sum + lengths[0] as usize));
+        let lips = set
+            .manifest()
+            .frames
+            .iter()
+            .filter(|(key, _)| key.mouth != 0 && (key.look == 0) == resting);
+        let (count, sum) =
+            lips.fold((0, 0), |(n, sum), (_, lengths)| (n + 1, sum + lengths[0] as usize));
         sum / count.max(1)
     };
     (mean(true) * 3 + mean(false)) / 4
@@ -122,7 +136,9 @@ impl Layer {
     /// This layer, with the blocks of `now` that differ from `before`.
     fn overlay(&self, before: &I420, now: &I420, block: BlockMode) -> Self {
         let mut layer = self.clone();
-        for (at, _) in now.changed_blocks(before, LEVEL_TOLERANCE).iter().enumerate().filter(|(_, c)| **c) {
+        for (at, _) in
+            now.changed_blocks(before, LEVEL_TOLERANCE).iter().enumerate().filter(|(_, c)| **c)
+        {
             layer.blocks[at] = block;
             layer.picture.copy_block(now, at);
         }
@@ -153,7 +169,12 @@ impl Codec {
         Ok(Self { encoder: Encoder::with_references(key, altref)?, decoder })
     }
 
-    fn encode(&mut self, layer: &Layer, quantizers: Quantizers, uses_altref: bool) -> Result<Vec<u8>, Error> {
+    fn encode(
+        &mut self,
+        layer: &Layer,
+        quantizers: Quantizers,
+        uses_altref: bool,
+    ) -> Result<Vec<u8>, Error> {
         let Layer { picture, blocks } = layer;
         Ok(if uses_altref {
             self.encoder.encode_altref_pose(picture, quantizers, blocks)?
@@ -208,7 +229,8 @@ fn encode(
     on_progress: &(dyn Fn(f64) + Sync),
 ) -> Result<(PoseSet, PsnrStats), Error> {
     let plan = whole.subset(share);
-    let picture = |key: PoseId| drawn.picture(share.to_full_plan(key), plan.breaths[usize::from(key.breath)]);
+    let picture =
+        |key: PoseId| drawn.picture(share.to_full_plan(key), plan.breaths[usize::from(key.breath)]);
     let rest = picture(PoseId::default());
     let mut encoder = Encoder::new(width, height)?;
     let larger = if width * height > LARGE_PICTURE_PIXELS { plan.large_picture_offset } else { 0 };
@@ -224,7 +246,8 @@ fn encode(
     };
     let keys = plan.pose_ids();
     let done = AtomicUsize::new(0);
-    let level_offsets: Vec<u32> = std::iter::once(0).chain(plan.level_offsets.iter().copied()).collect();
+    let level_offsets: Vec<u32> =
+        std::iter::once(0).chain(plan.level_offsets.iter().copied()).collect();
     // Encodes the poses of a stance with a look in all quality levels, and measures the PSNR of the
     // finest level.
     let group = |group: &[(usize, PoseId)]| -> Result<(Vec<Vec<u8>>, PsnrStats), Error> {
@@ -242,9 +265,11 @@ fn encode(
         let seen = picture(PoseId { stance, look, ..PoseId::default() });
         let mut faces = Vec::with_capacity(level_offsets.len());
         for offset in &level_offsets {
-            let quantizers = quantizers(&plan, (stance, look), speaks, quantizer, (*offset, larger));
+            let quantizers =
+                quantizers(&plan, (stance, look), speaks, quantizer, (*offset, larger));
             let head = codec.reconstruct(head.clone(), quantizers, uses_altref)?;
-            let face = codec.reconstruct(head.overlay(&held, &seen, eyes), quantizers, uses_altref)?;
+            let face =
+                codec.reconstruct(head.overlay(&held, &seen, eyes), quantizers, uses_altref)?;
             faces.push((face, quantizers));
         }
         let (mut frames, mut likeness) =
@@ -253,7 +278,8 @@ fn encode(
             let drawn = picture(*key);
             let block = if key.mouth == 0 { BlockMode::Coded } else { BlockMode::Lips };
             for (level, (face, quantizers)) in faces.iter().enumerate() {
-                let frame = codec.encode(&face.overlay(&seen, &drawn, block), *quantizers, uses_altref)?;
+                let frame =
+                    codec.encode(&face.overlay(&seen, &drawn, block), *quantizers, uses_altref)?;
                 if level == 0 {
                     likeness.0.push(codec.decoder.decode(&frame)?.plane_psnrs(&drawn));
                 }
@@ -265,15 +291,17 @@ fn encode(
     };
     let mut sorted: Vec<(usize, PoseId)> = keys.iter().copied().enumerate().collect();
     sorted.sort_by_key(|(at, key)| (key.stance, key.look, *at));
-    let groups: Vec<_> = sorted.chunk_by(|(_, a), (_, b)| (a.stance, a.look) == (b.stance, b.look)).collect();
+    let groups: Vec<_> =
+        sorted.chunk_by(|(_, a), (_, b)| (a.stance, a.look) == (b.stance, b.look)).collect();
     let encoded: Vec<_> =
         groups.par_iter().with_max_len(1).map(|one| group(one)).collect::<Result<_, Error>>()?;
     let mut frames = vec![Bytes::new(); keys.len() * level_offsets.len()];
     let mut likeness = PsnrStats::default();
     for (group, (encoded, alike)) in groups.iter().zip(encoded) {
         likeness.0.extend(alike.0);
-        let places =
-            group.iter().flat_map(|(at, _)| at * level_offsets.len()..(at + 1) * level_offsets.len());
+        let places = group
+            .iter()
+            .flat_map(|(at, _)| at * level_offsets.len()..(at + 1) * level_offsets.len());
         for (place, frame) in places.zip(encoded) {
             frames[place] = Bytes::from(frame);
         }

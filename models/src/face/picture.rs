@@ -38,7 +38,8 @@ impl I420 {
         for y in 0..height {
             for x in 0..width {
                 let [r, g, b] = at(x, y);
-                picture.bytes[y * width + x] = to_byte(16.0 + 0.256_788 * r + 0.504_129 * g + 0.097_906 * b);
+                picture.bytes[y * width + x] =
+                    to_byte(16.0 + 0.256_788 * r + 0.504_129 * g + 0.097_906 * b);
             }
         }
         let (w, h) = (width / 2, height / 2);
@@ -52,8 +53,10 @@ impl I420 {
                     }
                 }
                 let [r, g, b] = sum;
-                picture.bytes[u + y * w + x] = to_byte(128.0 - 0.148_223 * r - 0.290_993 * g + 0.439_216 * b);
-                picture.bytes[v + y * w + x] = to_byte(128.0 + 0.439_216 * r - 0.367_788 * g - 0.071_427 * b);
+                picture.bytes[u + y * w + x] =
+                    to_byte(128.0 - 0.148_223 * r - 0.290_993 * g + 0.439_216 * b);
+                picture.bytes[v + y * w + x] =
+                    to_byte(128.0 + 0.439_216 * r - 0.367_788 * g - 0.071_427 * b);
             }
         }
         picture
@@ -68,7 +71,8 @@ impl I420 {
             .flat_map(|i| {
                 let c = (i / w / 2) * (w / 2) + i % w / 2;
                 let y = 1.164_384 * (f32::from(self.bytes[i]) - 16.0);
-                let (u, v) = (f32::from(self.bytes[u + c]) - 128.0, f32::from(self.bytes[v + c]) - 128.0);
+                let (u, v) =
+                    (f32::from(self.bytes[u + c]) - 128.0, f32::from(self.bytes[v + c]) - 128.0);
                 [
                     to_byte(y + 1.596_027 * v),
                     to_byte(y - 0.391_762 * u - 0.812_968 * v),
@@ -114,7 +118,11 @@ impl I420 {
     /// If the sizes differ.
     #[must_use]
     pub fn changed_blocks(&self, other: &Self, tolerance: u8) -> Vec<bool> {
-        assert_eq!((self.width, self.height), (other.width, other.height), "the pictures have the same size");
+        assert_eq!(
+            (self.width, self.height),
+            (other.width, other.height),
+            "the pictures have the same size"
+        );
         let columns = self.width.div_ceil(16);
         let mut changed = vec![false; columns * self.height.div_ceil(16)];
         let luma = self.width * self.height;
@@ -138,7 +146,11 @@ impl I420 {
     /// # Panics
     /// If the sizes differ or the macroblock does not exist.
     pub fn copy_block(&mut self, other: &Self, at: usize) {
-        assert_eq!((self.width, self.height), (other.width, other.height), "the pictures have the same size");
+        assert_eq!(
+            (self.width, self.height),
+            (other.width, other.height),
+            "the pictures have the same size"
+        );
         let columns = self.width.div_ceil(16);
         let (x, y) = (at % columns * 16, at / columns * 16);
         for (first, half) in self.planes() {
@@ -168,7 +180,11 @@ impl I420 {
     /// If the sizes differ.
     #[must_use]
     pub fn plane_psnrs(&self, other: &Self) -> [f64; 3] {
-        assert_eq!((self.width, self.height), (other.width, other.height), "the pictures have the same size");
+        assert_eq!(
+            (self.width, self.height),
+            (other.width, other.height),
+            "the pictures have the same size"
+        );
         self.planes().map(|(first, half)| {
             let plane = first..first + ((self.width * self.height) >> (2 * half));
             let count = plane.len() as f64;

@@ -194,11 +194,21 @@ impl PosePlan {
         {
             for &look in looks {
                 let mouths = if self.lips_move(stance, look) { self.mouths.len() } else { 1 };
-                ids.extend((0..mouths as u8).map(|mouth| PoseId { stance, look, mouth, breath: 0 }));
+                ids.extend((0..mouths as u8).map(|mouth| PoseId {
+                    stance,
+                    look,
+                    mouth,
+                    breath: 0,
+                }));
             }
         }
         for &(stance, look) in &self.breathing_poses {
-            ids.extend((1..self.breaths.len() as u8).map(|breath| PoseId { stance, look, mouth: 0, breath }));
+            ids.extend((1..self.breaths.len() as u8).map(|breath| PoseId {
+                stance,
+                look,
+                mouth: 0,
+                breath,
+            }));
         }
         ids
     }
@@ -253,9 +263,12 @@ impl PosePlan {
         fn chosen<T: Copy>(list: &[T], which: &[u8]) -> Vec<T> {
             which.iter().map(|i| list[usize::from(*i)]).collect()
         }
-        let place = |which: &[u8], i: u8| which.iter().position(|one| *one == i).map(|place| place as u8);
-        let stances = |list: &[u8]| list.iter().filter_map(|i| place(&subset.stances, *i)).collect();
-        let looks = |list: &[u8]| list.iter().filter_map(|i| place(&subset.looks, *i)).collect::<Vec<u8>>();
+        let place =
+            |which: &[u8], i: u8| which.iter().position(|one| *one == i).map(|place| place as u8);
+        let stances =
+            |list: &[u8]| list.iter().filter_map(|i| place(&subset.stances, *i)).collect();
+        let looks =
+            |list: &[u8]| list.iter().filter_map(|i| place(&subset.looks, *i)).collect::<Vec<u8>>();
         let breathing = self.breathing_poses.iter().filter_map(|(stance, look)| {
             Some((place(&subset.stances, *stance)?, place(&subset.looks, *look)?))
         });
@@ -271,7 +284,9 @@ impl PosePlan {
             mouths: chosen(&self.mouths, &subset.mouths),
             stance_looks: subset.stances[1..]
                 .iter()
-                .filter_map(|stance| self.stance_looks.get(usize::from(*stance) - 1).map(|list| looks(list)))
+                .filter_map(|stance| {
+                    self.stance_looks.get(usize::from(*stance) - 1).map(|list| looks(list))
+                })
                 .collect(),
             breaths: self.breaths.clone(),
             breathing_poses: breathing.collect(),
@@ -338,7 +353,11 @@ mod tests {
         let (all, large) = (PosePlan::for_size((512, 512)), PosePlan::for_size((1280, 720)));
         assert_eq!(all.pose_ids(), PosePlan::new().pose_ids());
         assert!(large.pose_ids().iter().all(|key| all.pose_ids().contains(key)));
-        assert!(large.pose_ids().len() * 3 < all.pose_ids().len() * 2, "{} poses", large.pose_ids().len());
+        assert!(
+            large.pose_ids().len() * 3 < all.pose_ids().len() * 2,
+            "{} poses",
+            large.pose_ids().len()
+        );
         // A speaking avatar blinks and glances to the side.
         assert!(large.lips_move(0, 2) && large.lips_move(0, 4));
     }
@@ -352,11 +371,18 @@ mod tests {
         let mut before = Vec::new();
         for subset in &subsets {
             let part = plan.subset(subset);
-            let keys: Vec<PoseId> = part.pose_ids().into_iter().map(|key| subset.to_full_plan(key)).collect();
+            let keys: Vec<PoseId> =
+                part.pose_ids().into_iter().map(|key| subset.to_full_plan(key)).collect();
             assert_eq!(keys[0], PoseId::default());
-            assert!(keys.iter().all(|key| all.contains(key)) && before.iter().all(|key| keys.contains(key)));
+            assert!(
+                keys.iter().all(|key| all.contains(key))
+                    && before.iter().all(|key| keys.contains(key))
+            );
             assert_eq!(subset.stances[usize::from(part.altref_stances[0])], plan.altref_stances[0]);
-            assert!(part.mouths.iter().any(|m| m.press == 1.0) && part.mouths.iter().any(|m| m.tuck == 1.0));
+            assert!(
+                part.mouths.iter().any(|m| m.press == 1.0)
+                    && part.mouths.iter().any(|m| m.tuck == 1.0)
+            );
             before = keys;
         }
         assert_eq!(before, all, "the whole is a share as well");

@@ -29,7 +29,9 @@ const CHECKSUM_BYTES: usize = 32;
 const MAX_COMBINATIONS: usize = 1 << 18;
 
 /// Identifies a pose: indices into the manifest's lists. 0 is rest in each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct PoseId {
     /// Index into [`Manifest::stances`].
     pub stance: u8,
@@ -115,7 +117,10 @@ mod frame_list {
         Legacy(PoseId, Vec<u32>),
     }
 
-    pub(super) fn serialize<S: Serializer>(frames: &[(PoseId, Vec<u32>)], to: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        frames: &[(PoseId, Vec<u32>)],
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         let row = |(key, lengths): &(PoseId, Vec<u32>)| -> Vec<u32> {
             let states = [key.stance, key.look, key.mouth, key.breath].map(u32::from);
             states.iter().chain(lengths).copied().collect()
@@ -131,7 +136,12 @@ mod frame_list {
             Row::Compact(row) => {
                 let (states, lengths) = row.split_at_checked(4)?;
                 let state = |i: usize| u8::try_from(states[i]).ok();
-                let key = PoseId { stance: state(0)?, look: state(1)?, mouth: state(2)?, breath: state(3)? };
+                let key = PoseId {
+                    stance: state(0)?,
+                    look: state(1)?,
+                    mouth: state(2)?,
+                    breath: state(3)?,
+                };
                 Some((key, lengths.to_vec()))
             }
         };
@@ -148,7 +158,9 @@ pub enum Error {
     #[error("not a pose set")]
     Magic,
     /// The file has another version.
-    #[error("the pose set has version {0}, but this program requires version {VERSION}: bake it again")]
+    #[error(
+        "the pose set has version {0}, but this program requires version {VERSION}: bake it again"
+    )]
     Version(u16),
     /// The file is truncated or damaged.
     #[error("damaged pose set: {0}")]
@@ -181,22 +193,37 @@ impl PoseSet {
         altref_frame: Bytes,
         frames: Vec<Bytes>,
     ) -> Result<Self, Error> {
-        let (poses, quality_levels) = (manifest.frames.len(), manifest.quantizers.len().saturating_sub(1));
-        if quality_levels == 0 || poses * quality_levels != frames.len() || poses > usize::from(u16::MAX) {
+        let (poses, quality_levels) =
+            (manifest.frames.len(), manifest.quantizers.len().saturating_sub(1));
+        if quality_levels == 0
+            || poses * quality_levels != frames.len()
+            || poses > usize::from(u16::MAX)
+        {
             return Err(Error::Damaged("number of frames"));
         }
         if altref_frame.is_empty() != manifest.altref_stances.is_empty() {
             return Err(Error::Damaged("altref frame"));
         }
-        manifest.key_length = u32::try_from(key.len()).map_err(|_| Error::Damaged("key too long"))?;
-        manifest.altref_length =
-            u32::try_from(altref_frame.len()).map_err(|_| Error::Damaged("altref frame too long"))?;
-        for ((_, lengths), frames) in manifest.frames.iter_mut().zip(frames.chunks_exact(quality_levels)) {
+        manifest.key_length =
+            u32::try_from(key.len()).map_err(|_| Error::Damaged("key too long"))?;
+        manifest.altref_length = u32::try_from(altref_frame.len())
+            .map_err(|_| Error::Damaged("altref frame too long"))?;
+        for ((_, lengths), frames) in
+            manifest.frames.iter_mut().zip(frames.chunks_exact(quality_levels))
+        {
             let all = frames.iter().map(|frame| u32::try_from(frame.len()));
-            *lengths = all.collect::<Result<_, _>>().map_err(|_| Error::Damaged("frame too long"))?;
+            *lengths =
+                all.collect::<Result<_, _>>().map_err(|_| Error::Damaged("frame too long"))?;
         }
         let table = Self::build_best_frames(&manifest)?;
-        Ok(Self { manifest, key_frame: key, altref_frame, frames, quality_levels, best_frames: table })
+        Ok(Self {
+            manifest,
+            key_frame: key,
+            altref_frame,
+            frames,
+            quality_levels,
+            best_frames: table,
+        })
     }
 
     /// The best frame for each combination, in the order of [`Manifest::table_index`]. The first
@@ -219,8 +246,9 @@ impl PoseSet {
         }
         let mut baked = vec![None; stances * looks * mouths * breaths];
         for (i, (key, _)) in manifest.frames.iter().enumerate() {
-            *baked.get_mut(manifest.table_index(*key)).ok_or(Error::Damaged("state out of range"))? =
-                Some(i as u16);
+            *baked
+                .get_mut(manifest.table_index(*key))
+                .ok_or(Error::Damaged("state out of range"))? = Some(i as u16);
             if manifest.with_valid_states(*key) != *key {
                 return Err(Error::Damaged("state out of range"));
             }
@@ -228,7 +256,13 @@ impl PoseSet {
         let best = |key: PoseId| {
             let out = PoseId { breath: 0, ..key };
             let tries = if key.mouth == 0 {
-                [key, out, PoseId { look: 0, ..out }, PoseId { stance: 0, ..out }, PoseId::default()]
+                [
+                    key,
+                    out,
+                    PoseId { look: 0, ..out },
+                    PoseId { stance: 0, ..out },
+                    PoseId::default(),
+                ]
             } else {
                 [
                     key,
@@ -248,7 +282,8 @@ impl PoseSet {
             for look in 0..looks as u16 {
                 for mouth in 0..mouths as u16 {
                     for breath in 0..breaths as u16 {
-                        let [stance, look, mouth, breath] = [stance, look, mouth, breath].map(|n| n as u8);
+                        let [stance, look, mouth, breath] =
+                            [stance, look, mouth, breath].map(|n| n as u8);
                         table.push(best(PoseId { stance, look, mouth, breath })?);
                     }
                 }
@@ -284,15 +319,17 @@ impl PoseSet {
             at = end;
             Ok(slice)
         };
-        let manifest: Manifest =
-            serde_json::from_slice(&take(u32::from_le_bytes([head[2], head[3], head[4], head[5]]))?)?;
+        let manifest: Manifest = serde_json::from_slice(&take(u32::from_le_bytes([
+            head[2], head[3], head[4], head[5],
+        ]))?)?;
         let quality_levels = manifest.quantizers.len().saturating_sub(1);
         if manifest.frames.iter().any(|(_, lengths)| lengths.len() != quality_levels) {
             return Err(Error::Damaged("number of frames"));
         }
         let key = take(manifest.key_length)?;
         let altref_frame = take(manifest.altref_length)?;
-        let frames = manifest.frames.iter().flat_map(|(_, lengths)| lengths).map(|length| take(*length));
+        let frames =
+            manifest.frames.iter().flat_map(|(_, lengths)| lengths).map(|length| take(*length));
         let frames = frames.collect::<Result<_, _>>()?;
         if at != body {
             return Err(Error::Damaged("lengths"));
@@ -379,7 +416,8 @@ impl Manifest {
     /// Index of a combination among all.
     fn table_index(&self, id: PoseId) -> usize {
         let [_, looks, mouths, breaths] = self.state_counts();
-        let [stance, look, mouth, breath] = [id.stance, id.look, id.mouth, id.breath].map(usize::from);
+        let [stance, look, mouth, breath] =
+            [id.stance, id.look, id.mouth, id.breath].map(usize::from);
         ((stance * looks + look) * mouths + mouth) * breaths + breath
     }
 
@@ -405,7 +443,13 @@ mod tests {
     }
 
     fn sample() -> PoseSet {
-        let keys = [pose(0, 0, 0, 0), pose(0, 1, 0, 0), pose(0, 0, 1, 0), pose(1, 0, 0, 0), pose(0, 0, 0, 1)];
+        let keys = [
+            pose(0, 0, 0, 0),
+            pose(0, 1, 0, 0),
+            pose(0, 0, 1, 0),
+            pose(1, 0, 0, 0),
+            pose(0, 0, 0, 1),
+        ];
         let manifest = Manifest {
             id: "ada".into(),
             width: 512,
@@ -429,7 +473,10 @@ mod tests {
         let set = sample();
         let again = PoseSet::parse(&set.to_bytes().into()).unwrap();
         assert_eq!(again.manifest(), set.manifest());
-        assert_eq!((again.key_frame(), again.altref_frame()), (set.key_frame(), set.altref_frame()));
+        assert_eq!(
+            (again.key_frame(), again.altref_frame()),
+            (set.key_frame(), set.altref_frame())
+        );
         assert!(again.uses_altref(3) && !again.uses_altref(4));
         for i in 0..5 {
             for level in 0..2 {
@@ -455,7 +502,10 @@ mod tests {
         let mut file = sample().to_bytes();
         file[MAGIC.len()] = 1;
         let error = PoseSet::parse(&file.into()).err().unwrap().to_string();
-        assert_eq!(error, "the pose set has version 1, but this program requires version 2: bake it again");
+        assert_eq!(
+            error,
+            "the pose set has version 1, but this program requires version 2: bake it again"
+        );
     }
 
     #[test]
@@ -488,7 +538,8 @@ mod tests {
     #[test]
     fn a_set_without_rest_or_with_states_that_it_lacks_is_refused() {
         let with = |key| {
-            let manifest = Manifest { frames: vec![(key, Vec::new())], ..sample().manifest().clone() };
+            let manifest =
+                Manifest { frames: vec![(key, Vec::new())], ..sample().manifest().clone() };
             let frames = vec![Bytes::from_static(b"x"); 2];
             PoseSet::new(manifest, Bytes::new(), Bytes::from_static(b"a"), frames).err()
         };

@@ -39,7 +39,8 @@ impl RegionDelta {
         for y in rect.y0..rect.y1 {
             for x in rect.x0..rect.x1 {
                 let i = (y * still.width + x) * 4;
-                change.extend((i..i + 3).map(|i| i16::from(now.rgba[i]) - i16::from(still.rgba[i])));
+                change
+                    .extend((i..i + 3).map(|i| i16::from(now.rgba[i]) - i16::from(still.rgba[i])));
             }
         }
         Self { rect, delta: change }
@@ -104,7 +105,8 @@ impl<'a> StanceRenderer<'a> {
         still: &Picture,
     ) -> Result<RegionDelta, Error> {
         let Self { base, view, whole, .. } = self;
-        let Region { rect, name: at_rest, rest } = if mouth { &mut self.mouth } else { &mut self.eyes };
+        let Region { rect, name: at_rest, rest } =
+            if mouth { &mut self.mouth } else { &mut self.eyes };
         let rect = *rect;
         let before = match rest {
             Some(before) => before,
@@ -148,20 +150,34 @@ impl<'a> Rasterizer<'a> {
         cache: &'a PatchCache,
     ) -> Result<Self, Error> {
         let chest = locate_chest(&renderer.head_view(&avatar.rest, size));
-        let looks: usize =
-            plan.looks.len() + plan.stance_looks.iter().map(|l| l.len().saturating_sub(1)).sum::<usize>();
-        let total =
-            plan.mouths.len() * plan.speaking_stances.len() + looks + plan.stances.len() * STANCE_COST;
+        let looks: usize = plan.looks.len()
+            + plan.stance_looks.iter().map(|l| l.len().saturating_sub(1)).sum::<usize>();
+        let total = plan.mouths.len() * plan.speaking_stances.len()
+            + looks
+            + plan.stances.len() * STANCE_COST;
         let stances = plan.stances.iter().map(|_| None).collect();
-        let mut rasterizer =
-            Self { renderer, avatar, size, plan, cache, stances, chest, done_cost: 0, total_cost: total };
+        let mut rasterizer = Self {
+            renderer,
+            avatar,
+            size,
+            plan,
+            cache,
+            stances,
+            chest,
+            done_cost: 0,
+            total_cost: total,
+        };
         rasterizer.draw_stance(0)?;
         Ok(rasterizer)
     }
 
     /// Draws the parts of this subset that are not drawn yet. `progress` receives the drawn
     /// fraction of the full plan, 0 … 1.
-    pub(super) fn draw(&mut self, subset: &PlanSubset, progress: &mut dyn FnMut(f64)) -> Result<(), Error> {
+    pub(super) fn draw(
+        &mut self,
+        subset: &PlanSubset,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<(), Error> {
         self.advance(0, progress);
         let none = Vec::new();
         let part = self.plan.subset(subset);
@@ -171,8 +187,11 @@ impl<'a> Rasterizer<'a> {
                 self.draw_stance(h)?;
                 self.advance(0, progress);
             }
-            let looks =
-                if h == 0 { &subset.looks } else { self.plan.stance_looks.get(h - 1).unwrap_or(&none) };
+            let looks = if h == 0 {
+                &subset.looks
+            } else {
+                self.plan.stance_looks.get(h - 1).unwrap_or(&none)
+            };
             let talks = part.speaking_stances.iter().any(|(talks, _)| usize::from(*talks) == at);
             self.draw_parts(h, looks, if talks { &subset.mouths } else { &none }, progress)?;
         }
@@ -219,11 +238,20 @@ impl<'a> Rasterizer<'a> {
                 }
                 let i = usize::from(n);
                 let (pose, name) = if mouth {
-                    (Pose { mouth: plan.mouths[i], ..stance_renderer.base }, format!("stance{h}-mouth{n}"))
+                    (
+                        Pose { mouth: plan.mouths[i], ..stance_renderer.base },
+                        format!("stance{h}-mouth{n}"),
+                    )
                 } else {
-                    (compose_pose(rest, plan.stances[h], plan.looks[i]), format!("stance{h}-look{n}"))
+                    (
+                        compose_pose(rest, plan.stances[h], plan.looks[i]),
+                        format!("stance{h}-look{n}"),
+                    )
                 };
-                drawn_parts.push((n, stance_renderer.region_delta(self.cache, &name, mouth, &pose, still)?));
+                drawn_parts.push((
+                    n,
+                    stance_renderer.region_delta(self.cache, &name, mouth, &pose, still)?,
+                ));
                 self.advance(1, progress);
             }
         }
@@ -304,7 +332,8 @@ mod tests {
         let still = rasterizer.rest_picture();
         let open = rasterizer.compose_rgb(PoseId { mouth: 1, ..PoseId::default() });
         let (mut inside, mut outside) = (0, 0);
-        for (i, (a, b)) in open.iter().zip(still.rgb()).enumerate().filter(|(_, (a, b))| **a != *b) {
+        for (i, (a, b)) in open.iter().zip(still.rgb()).enumerate().filter(|(_, (a, b))| **a != *b)
+        {
             let (x, y) = (i / 3 % size.0, i / 3 / size.0);
             let within = (rect.x0..rect.x1).contains(&x) && (rect.y0..rect.y1).contains(&y);
             *(if within { &mut inside } else { &mut outside }) += usize::from(a.abs_diff(b) > 0);

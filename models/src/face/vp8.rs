@@ -117,7 +117,8 @@ impl Encoder {
     /// # Errors
     /// Error of libvpx.
     pub fn encode_key_frame(&mut self, picture: &I420, quantizer: u32) -> Result<Vec<u8>, Error> {
-        let frame = self.encode(picture, FrameKind::KeyFrame, Quantizers::uniform(quantizer), None)?;
+        let frame =
+            self.encode(picture, FrameKind::KeyFrame, Quantizers::uniform(quantizer), None)?;
         self.golden = self.decoder.decode(&frame)?;
         Ok(frame)
     }
@@ -153,7 +154,8 @@ impl Encoder {
         quantizer: u32,
         blocks: &[BlockMode],
     ) -> Result<Vec<u8>, Error> {
-        let frame = self.encode(picture, FrameKind::Altref, Quantizers::uniform(quantizer), Some(blocks))?;
+        let frame =
+            self.encode(picture, FrameKind::Altref, Quantizers::uniform(quantizer), Some(blocks))?;
         self.altref = self.decoder.decode(&frame)?;
         Ok(frame)
     }
@@ -188,10 +190,13 @@ impl Encoder {
             "the picture has the size of the encoder"
         );
         let count = self.width.div_ceil(16) * self.height.div_ceil(16);
-        let map: Vec<u8> = blocks
-            .map_or_else(|| vec![BlockMode::Coded as u8; count], |b| b.iter().map(|b| *b as u8).collect());
+        let map: Vec<u8> = blocks.map_or_else(
+            || vec![BlockMode::Coded as u8; count],
+            |b| b.iter().map(|b| *b as u8).collect(),
+        );
         assert_eq!(map.len(), count, "one entry for each macroblock");
-        let reference = if matches!(kind, FrameKind::AltrefPose) { &self.altref } else { &self.golden };
+        let reference =
+            if matches!(kind, FrameKind::AltrefPose) { &self.altref } else { &self.golden };
         let mut data = ptr::null();
         // SAFETY: the picture's size was checked, the map's length too, and references are of the
         // same size; `data` is copied before the next call.
@@ -345,7 +350,11 @@ mod tests {
             .map(|n| {
                 let picture = scene(n);
                 encoder
-                    .encode_pose(&picture, Quantizers::uniform(24), &changed_block_modes(&picture, &rest))
+                    .encode_pose(
+                        &picture,
+                        Quantizers::uniform(24),
+                        &changed_block_modes(&picture, &rest),
+                    )
                     .unwrap()
             })
             .collect();

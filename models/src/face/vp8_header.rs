@@ -23,7 +23,11 @@ pub(super) fn clamp_filter_level(frame: &mut [u8]) {
     if let Some((level, more, end)) = read_filter_level(partition)
         && more == -i16::from(MAX_FILTER_REDUCTION)
     {
-        subtract_header_bits(partition, u32::from(MAX_FILTER_REDUCTION - level) * HALF_RANGE_SPLIT, end);
+        subtract_header_bits(
+            partition,
+            u32::from(MAX_FILTER_REDUCTION - level) * HALF_RANGE_SPLIT,
+            end,
+        );
     }
 }
 
@@ -149,7 +153,9 @@ mod tests {
     /// Stripes of a width that depends on `n`.
     fn scene(n: usize) -> I420 {
         let rgb: Vec<u8> = (0..SIDE * SIDE)
-            .flat_map(|i| [(i % SIDE / (n + 3) % 2 * 90 + i / SIDE) as u8, (i / SIDE * n % 200) as u8, 128])
+            .flat_map(|i| {
+                [(i % SIDE / (n + 3) % 2 * 90 + i / SIDE) as u8, (i / SIDE * n % 200) as u8, 128]
+            })
             .collect();
         I420::from_rgb(&rgb, SIDE, SIDE)
     }
@@ -158,8 +164,9 @@ mod tests {
     fn steady_blocks_are_smoothed_by_nothing_and_frames_show_what_they_did() {
         let mut encoder = Encoder::new(SIDE, SIDE).unwrap();
         let key = encoder.encode_key_frame(&scene(0), 8).unwrap();
-        let blocks: Vec<BlockMode> =
-            (0..64).map(|at| [BlockMode::Lips, BlockMode::Unfiltered, BlockMode::Coded][at % 3]).collect();
+        let blocks: Vec<BlockMode> = (0..64)
+            .map(|at| [BlockMode::Lips, BlockMode::Unfiltered, BlockMode::Coded][at % 3])
+            .collect();
         let mut levels = Vec::new();
         for n in 1..60 {
             let quantizers = Quantizers { lips: n as u32, other: n as u32 / 2 };
@@ -205,7 +212,9 @@ mod tests {
     #[test]
     fn keys_and_rubbish_stay_as_they_are() {
         let key = Encoder::new(SIDE, SIDE).unwrap().encode_key_frame(&scene(0), 8).unwrap();
-        for data in [key, vec![], vec![1], vec![1, 2, 3], vec![1, 2, 3, 255], vec![1, 2, 3, 255, 255, 255]] {
+        for data in
+            [key, vec![], vec![1], vec![1, 2, 3], vec![1, 2, 3, 255], vec![1, 2, 3, 255, 255, 255]]
+        {
             let mut frame = data.clone();
             clamp_filter_level(&mut frame);
             assert!(frame == data);

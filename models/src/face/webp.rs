@@ -18,7 +18,8 @@ pub fn encode(picture: &Picture, quantizer: u32) -> Result<Vec<u8>, vp8::Error> 
 /// # Errors
 /// Error of the encoder.
 pub fn encode_i420(picture: &I420, quantizer: u32) -> Result<Vec<u8>, vp8::Error> {
-    let frame = Encoder::new(picture.width(), picture.height())?.encode_key_frame(picture, quantizer)?;
+    let frame =
+        Encoder::new(picture.width(), picture.height())?.encode_key_frame(picture, quantizer)?;
     let padded = frame.len().next_multiple_of(2);
     let mut file = b"RIFF".to_vec();
     file.extend((padded as u32 + 12).to_le_bytes());

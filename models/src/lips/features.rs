@@ -48,7 +48,8 @@ fn mel_filters() -> Vec<(usize, Vec<f32>)> {
     let mel = |hertz: f64| 2_595.0 * (1.0 + hertz / 700.0).log10();
     let hertz = |mel: f64| 700.0 * (10f64.powf(mel / 2_595.0) - 1.0);
     let step = (mel(MAX_HZ) - mel(MIN_HZ)) / (MEL_BANDS + 1) as f64;
-    let edges: Vec<f64> = (0..MEL_BANDS + 2).map(|n| hertz(mel(MIN_HZ) + step * n as f64)).collect();
+    let edges: Vec<f64> =
+        (0..MEL_BANDS + 2).map(|n| hertz(mel(MIN_HZ) + step * n as f64)).collect();
     let triangle = |edges: &[f64]| {
         let [low, middle, high] = [edges[0], edges[1], edges[2]];
         let weight = |bin: usize| {
@@ -123,11 +124,16 @@ impl Iterator for FeatureExtractor {
         }
         self.consumed += HOP;
         // The FFT fails only for buffers of wrong lengths; these are its own.
-        let done = FILTER_BANK.fft.process_with_scratch(&mut self.input, &mut self.bins, &mut self.scratch);
+        let done = FILTER_BANK.fft.process_with_scratch(
+            &mut self.input,
+            &mut self.bins,
+            &mut self.scratch,
+        );
         debug_assert!(done.is_ok());
         let mut frame = [0.0; MEL_BANDS];
         for (value, (from, weights)) in frame.iter_mut().zip(&FILTER_BANK.filters) {
-            let power: f32 = weights.iter().zip(&self.bins[*from..]).map(|(w, bin)| w * bin.norm_sqr()).sum();
+            let power: f32 =
+                weights.iter().zip(&self.bins[*from..]).map(|(w, bin)| w * bin.norm_sqr()).sum();
             *value = (power + POWER_FLOOR).ln();
         }
         Some(frame)

@@ -67,7 +67,8 @@ impl PhoneRecognizer {
     #[must_use]
     pub fn look_ahead() -> f32 {
         let network = Network::built_in();
-        (network.future_frames() + network.lag() + 1) as f32 * FRAME_SECONDS + features::SECONDS_AFTER
+        (network.future_frames() + network.lag() + 1) as f32 * FRAME_SECONDS
+            + features::SECONDS_AFTER
     }
 
     /// Takes mono samples at 48 kHz. Returns the phones that are known by now, after those of
@@ -152,7 +153,8 @@ mod tests {
     fn it_does_not_matter_in_which_portions_sound_comes() {
         let sound: Vec<i16> = (0..60_000_i64)
             .map(|i| {
-                ((i * i / 7 + i * 311) % 20_000 - 10_000) as i16 / if i / 9_000 % 2 == 0 { 1 } else { 50 }
+                ((i * i / 7 + i * 311) % 20_000 - 10_000) as i16
+                    / if i / 9_000 % 2 == 0 { 1 } else { 50 }
             })
             .collect();
         let whole = recognize(&sound, sound.len());

@@ -113,7 +113,8 @@ impl Network {
         let mut count = || read_array(reader).map(|bytes| usize::from(u16::from_le_bytes(bytes)));
         let [bands, hidden, deeper, first_context, second_context, lag, names] =
             [count()?, count()?, count()?, count()?, count()?, count()?, count()?];
-        let names = std::str::from_utf8(read_bytes(reader, names)?).map_err(|_| Error::Damaged("names"))?;
+        let names =
+            std::str::from_utf8(read_bytes(reader, names)?).map_err(|_| Error::Damaged("names"))?;
         let names: Vec<String> = names.split(' ').map(str::to_owned).collect();
         let classes = names.len();
         let fits = |n: usize| (1..=1024).contains(&n);
@@ -196,8 +197,12 @@ fn read_bytes<'a>(reader: &mut &'a [u8], count: usize) -> Result<&'a [u8], Error
 }
 
 fn read_floats(reader: &mut &[u8], count: usize) -> Result<Vec<f32>, Error> {
-    let all: Vec<f32> =
-        read_bytes(reader, 4 * count)?.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+    let all: Vec<f32> = read_bytes(reader, 4 * count)?
+        .as_chunks()
+        .0
+        .iter()
+        .map(|b| f32::from_le_bytes(*b))
+        .collect();
     if all.iter().all(|x| x.is_finite()) { Ok(all) } else { Err(Error::Damaged("numbers")) }
 }
 
@@ -264,8 +269,9 @@ impl Stream {
         let [first, second, third] = &network.layers;
         self.features.copy_within(MEL_BANDS.., 0);
         let newest = self.features.len() - MEL_BANDS;
-        for (to, ((x, mean), scale)) in
-            self.features[newest..].iter_mut().zip(frame.iter().zip(&network.mean).zip(&network.scale))
+        for (to, ((x, mean), scale)) in self.features[newest..]
+            .iter_mut()
+            .zip(frame.iter().zip(&network.mean).zip(&network.scale))
         {
             *to = (x - mean) * scale;
         }

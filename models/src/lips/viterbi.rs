@@ -115,7 +115,9 @@ impl ViterbiDecoder {
     fn backtrack(&self, ago: usize) -> u8 {
         let mut state = self.best_state();
         for n in 0..ago {
-            state = usize::from(self.backpointers[(self.frames - 1 - n) % self.backpointers.len()][state]);
+            state = usize::from(
+                self.backpointers[(self.frames - 1 - n) % self.backpointers.len()][state],
+            );
         }
         (state % self.classes) as u8
     }

@@ -44,8 +44,11 @@ impl Llm for BuiltinLlm {
     fn ask(&self, request: Request, sink: Sink<Event>) -> Handle {
         let name = self.name.clone();
         let task = self.runtime.spawn(async move {
-            let prompt_tokens =
-                request.history.iter().map(|item| item.text.split_whitespace().count()).sum::<usize>();
+            let prompt_tokens = request
+                .history
+                .iter()
+                .map(|item| item.text.split_whitespace().count())
+                .sum::<usize>();
             let prompt_tokens = u32::try_from(prompt_tokens).unwrap_or(u32::MAX);
             let mut completion_tokens = 0;
             match answer(&request, &name) {
@@ -69,7 +72,9 @@ impl Llm for BuiltinLlm {
     }
 
     fn check_guardrails(&self, check: GuardrailCheck) -> GuardrailFuture {
-        Box::pin(async move { Ok(rules::first_match(&check.rules, &check.user_text).map(str::to_owned)) })
+        Box::pin(async move {
+            Ok(rules::first_match(&check.rules, &check.user_text).map(str::to_owned))
+        })
     }
 }
 
@@ -83,39 +88,50 @@ enum Answer {
 fn answer(request: &Request, name: &str) -> Answer {
     // Notes of the visitor's client were neither said nor heard.
     let talked = |item: &&HistoryItem| item.in_context && item.role != Role::Visitor;
-    let visible_items: Vec<&HistoryItem> = request.history.iter().map(AsRef::as_ref).filter(talked).collect();
+    let visible_items: Vec<&HistoryItem> =
+        request.history.iter().map(AsRef::as_ref).filter(talked).collect();
     if visible_items.last().is_some_and(|item| item.role == Role::Tool) {
         let results: Vec<String> = visible_items
             .iter()
             .rev()
             .take_while(|item| item.role == Role::Tool)
-            .map(|item| match request.tools.iter().find(|tool| Some(&tool.name) == item.name.as_ref()) {
-                Some(Tool { rule: Some(_), .. }) => Phrases::english().decline.clone(),
-                _ => tools::spoken_result(&item.text),
+            .map(|item| {
+                match request.tools.iter().find(|tool| Some(&tool.name) == item.name.as_ref()) {
+                    Some(Tool { rule: Some(_), .. }) => Phrases::english().decline.clone(),
+                    _ => tools::spoken_result(&item.text),
+                }
             })
             .collect();
         return Answer::Say(results.into_iter().rev().collect::<Vec<_>>().join(" "));
     }
     // Adjacent items of the user are one turn.
     let turn = visible_items.iter().rposition(|item| item.role != Role::User).map_or(0, |i| i + 1);
-    let user_text = visible_items[turn..].iter().map(|item| item.text.as_str()).collect::<Vec<_>>().join(" ");
+    let user_text =
+        visible_items[turn..].iter().map(|item| item.text.as_str()).collect::<Vec<_>>().join(" ");
     if let Some(name) = rules::first_match(&guardrail_rules(&request.tools), &user_text) {
         return Answer::ToolCall { name: name.to_owned(), arguments: json!({}) };
     }
-    let context =
-        TurnContext { request, history: &visible_items[..turn], user_text: &user_text, agent_name: name };
+    let context = TurnContext {
+        request,
+        history: &visible_items[..turn],
+        user_text: &user_text,
+        agent_name: name,
+    };
     if let Some(words) = small_talk::reply(&context) {
         return Answer::Say(words);
     }
     if let Some((tool, arguments)) = tools::select_tool(&request.tools, &user_text) {
         return Answer::ToolCall { name: tool.name.clone(), arguments };
     }
-    Answer::Say(knowledge_answer::reply(&context).unwrap_or_else(|| small_talk::unknown_reply(&context)))
+    Answer::Say(
+        knowledge_answer::reply(&context).unwrap_or_else(|| small_talk::unknown_reply(&context)),
+    )
 }
 
 /// The guardrails among the tools.
 fn guardrail_rules(tools: &[Tool]) -> Vec<GuardrailRule> {
-    let rule = |tool: &Tool| Some(GuardrailRule { key: tool.name.clone(), prompt: tool.rule.clone()? });
+    let rule =
+        |tool: &Tool| Some(GuardrailRule { key: tool.name.clone(), prompt: tool.rule.clone()? });
     tools.iter().filter_map(rule).collect()
 }
 
@@ -165,7 +181,9 @@ fn speakable(text: &str) -> String {
     }
     let end = out.trim_end_matches([',', ';', ':', '-', ' ']).len();
     out.truncate(end);
-    if out.chars().last().is_some_and(char::is_alphanumeric) || out.ends_with([')', '"', '%', '€', '$']) {
+    if out.chars().last().is_some_and(char::is_alphanumeric)
+        || out.ends_with([')', '"', '%', '€', '$'])
+    {
         out.push('.');
     }
     out

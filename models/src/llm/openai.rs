@@ -80,7 +80,10 @@ impl OpenAi {
     /// A client of the server at `config.url` that sends through `client` and runs on `runtime`.
     #[must_use]
     pub fn new(config: Config, client: egress::Client, runtime: tokio::runtime::Handle) -> Self {
-        Self { server: Arc::new(Server { config, client, supports_usage: AtomicBool::new(true) }), runtime }
+        Self {
+            server: Arc::new(Server { config, client, supports_usage: AtomicBool::new(true) }),
+            runtime,
+        }
     }
 }
 
@@ -122,21 +125,24 @@ impl Llm for OpenAi {
 impl Server {
     async fn answer(&self, request: &Request, sink: &Sink<Event>) -> Result<(), Error> {
         let deadline = Instant::now() + self.config.timeouts.first_token;
-        let response =
-            timeout_at(deadline, self.send_until_accepted(request)).await.map_err(|_| timeout_error())??;
+        let response = timeout_at(deadline, self.send_until_accepted(request))
+            .await
+            .map_err(|_| timeout_error())??;
         let answer = AnswerParser::new(&request.tools);
-        let result =
-            if response.header("content-type").is_some_and(|kind| kind.starts_with("application/json")) {
-                let body = timeout_at(deadline, response.limit(egress::DEFAULT_BODY_LIMIT).body())
-                    .await
-                    .map_err(|_| timeout_error())??;
-                read_whole(answer, &body.text(), sink)
-            } else {
-                let chunks = stream::unfold(response, |mut response| async move {
-                    response.chunk().await.transpose().map(|chunk| (chunk, response))
-                });
-                read_stream(std::pin::pin!(chunks), answer, self.config.timeouts, deadline, sink).await
-            };
+        let result = if response
+            .header("content-type")
+            .is_some_and(|kind| kind.starts_with("application/json"))
+        {
+            let body = timeout_at(deadline, response.limit(egress::DEFAULT_BODY_LIMIT).body())
+                .await
+                .map_err(|_| timeout_error())??;
+            read_whole(answer, &body.text(), sink)
+        } else {
+            let chunks = stream::unfold(response, |mut response| async move {
+                response.chunk().await.transpose().map(|chunk| (chunk, response))
+            });
+            read_stream(std::pin::pin!(chunks), answer, self.config.timeouts, deadline, sink).await
+        };
         result.map_err(|error| Error::new(error.kind(), self.redact(&error.to_string())))
     }
 
@@ -169,7 +175,11 @@ impl Server {
         }
     }
 
-    async fn send_request(&self, request: &Request, usage: bool) -> Result<egress::Response, egress::Error> {
+    async fn send_request(
+        &self,
+        request: &Request,
+        usage: bool,
+    ) -> Result<egress::Response, egress::Error> {
         let model = if request.model.is_empty() { &self.config.model } else { &request.model };
         let body = request_body(request, model, usage).to_string();
         let http_request = self
@@ -178,10 +188,15 @@ impl Server {
         self.client.send(http_request.json(body).timeout(None).limit(MAX_RESPONSE_BYTES)).await
     }
 
-    fn build_request(&self, method: egress::Method, path: &str) -> Result<egress::Request, egress::Error> {
+    fn build_request(
+        &self,
+        method: egress::Method,
+        path: &str,
+    ) -> Result<egress::Request, egress::Error> {
         let mut url = Url::parse(self.config.url.trim())
             .map_err(|_| egress::Error::Invalid("llm.url is not a URL".into()))?;
-        let base = url.path().trim_end_matches('/').trim_end_matches("/chat/completions").to_owned();
+        let base =
+            url.path().trim_end_matches('/').trim_end_matches("/chat/completions").to_owned();
         url.set_path(&format!("{base}/{path}"));
         let request = egress::Request::new(method, url.as_str())?;
         match self.config.token.as_deref().map(str::trim) {
@@ -206,10 +221,17 @@ impl Server {
 
     async fn response_error(&self, response: egress::Response) -> Error {
         let status = response.status();
-        let text =
-            response.limit(MAX_ERROR_BODY_BYTES).body().await.map(|body| body.text()).unwrap_or_default();
+        let text = response
+            .limit(MAX_ERROR_BODY_BYTES)
+            .body()
+            .await
+            .map(|body| body.text())
+            .unwrap_or_default();
         let words = serde_json::from_str::<Value>(&text).map_or(text, |body| error_message(&body));
-        Error::new(status_kind(status), self.redact(&format!("the server returned {status}: {words}")))
+        Error::new(
+            status_kind(status),
+            self.redact(&format!("the server returned {status}: {words}")),
+        )
     }
 
     /// A server's message on one line, truncated, without our secrets: some servers repeat the key
@@ -229,7 +251,8 @@ impl Server {
                 || secrets.iter().any(|secret| {
                     let start: String = secret.chars().take(6).collect();
                     secret.len() >= 4
-                        && (word.contains(secret.as_str()) || (start.len() >= 6 && word.contains(&start)))
+                        && (word.contains(secret.as_str())
+                            || (start.len() >= 6 && word.contains(&start)))
                 })
         };
         let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
@@ -262,7 +285,8 @@ where
         let mut at_end = false;
         match timeout_at(deadline, chunks.next()).await {
             Ok(Some(Ok(chunk))) => {
-                let too_long = |_| Error::new(ErrorKind::Failed, "the server sent an oversized event");
+                let too_long =
+                    |_| Error::new(ErrorKind::Failed, "the server sent an oversized event");
                 decoder.push(&chunk, |data| events.push(data.to_owned())).map_err(too_long)?;
             }
             // The reply is complete. Neither a wait for the token counts nor a broken connection is

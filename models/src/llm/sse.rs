@@ -21,7 +21,11 @@ pub(super) struct EventTooLong;
 
 impl SseDecoder {
     /// Processes more bytes and calls `event` with the data of each event that they complete.
-    pub(super) fn push(&mut self, bytes: &[u8], mut event: impl FnMut(&str)) -> Result<(), EventTooLong> {
+    pub(super) fn push(
+        &mut self,
+        bytes: &[u8],
+        mut event: impl FnMut(&str),
+    ) -> Result<(), EventTooLong> {
         for &byte in bytes {
             match byte {
                 b'\n' if self.after_cr => {}

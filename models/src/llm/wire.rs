@@ -65,8 +65,11 @@ fn server_tool_names(tools: &[Tool]) -> Vec<String> {
 }
 
 fn sanitize_tool_name(name: &str) -> String {
-    let name: String =
-        name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).take(60).collect();
+    let name: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' })
+        .take(60)
+        .collect();
     if name.is_empty() { "tool".into() } else { name }
 }
 
@@ -118,8 +121,10 @@ pub(super) struct AnswerDelta {
 
 impl AnswerParser {
     pub(super) fn new(tools: &[Tool]) -> Self {
-        let names =
-            server_tool_names(tools).into_iter().zip(tools.iter().map(|tool| tool.name.clone())).collect();
+        let names = server_tool_names(tools)
+            .into_iter()
+            .zip(tools.iter().map(|tool| tool.name.clone()))
+            .collect();
         Self {
             tool_names: names,
             calls: Vec::new(),
@@ -147,7 +152,10 @@ impl AnswerParser {
         let data = data.trim();
         if data == "[DONE]" {
             self.closed = true;
-            return Ok(AnswerDelta { text: self.filter_text(ThinkFilter::finish), progressed: false });
+            return Ok(AnswerDelta {
+                text: self.filter_text(ThinkFilter::finish),
+                progressed: false,
+            });
         }
         let Ok(chunk) = serde_json::from_str::<Value>(data) else {
             return if data.is_empty() {
@@ -164,7 +172,9 @@ impl AnswerParser {
             return Err(Error::new(kind, error_message(&chunk)));
         }
         if let Some(usage) = chunk.get("usage").filter(|usage| usage.is_object()) {
-            let count = |name: &str| usage[name].as_u64().map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX));
+            let count = |name: &str| {
+                usage[name].as_u64().map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX))
+            };
             self.usage = (count("prompt_tokens"), count("completion_tokens"));
         }
         let choice = &chunk["choices"][0];
@@ -180,7 +190,8 @@ impl AnswerParser {
             update.progressed = true;
             self.add_call_fragment(fragment);
         }
-        let arguments: usize = self.calls.iter().map(|call| call.arguments.len() + call.name.len()).sum();
+        let arguments: usize =
+            self.calls.iter().map(|call| call.arguments.len() + call.name.len()).sum();
         if self.calls.len() > MAX_TOOL_CALLS || arguments > MAX_ARGUMENT_BYTES {
             return Err(Error::new(ErrorKind::Failed, "the model's tool calls exceed the limit"));
         }
@@ -203,11 +214,15 @@ impl AnswerParser {
         let name = function["name"].as_str().unwrap_or_default();
         // Some servers do not number the calls, or give all the same number. Then a new id with a
         // name starts a new call.
-        let index =
-            fragment["index"].as_u64().unwrap_or_else(|| self.calls.last().map_or(0, |call| call.index));
+        let index = fragment["index"]
+            .as_u64()
+            .unwrap_or_else(|| self.calls.last().map_or(0, |call| call.index));
         let known = self.calls.iter().rposition(|call| call.index == index);
         let fresh = known.is_none_or(|i| {
-            !id.is_empty() && !name.is_empty() && !self.calls[i].id.is_empty() && self.calls[i].id != id
+            !id.is_empty()
+                && !name.is_empty()
+                && !self.calls[i].id.is_empty()
+                && self.calls[i].id != id
         });
         let i = match known {
             Some(i) if !fresh => i,
@@ -237,7 +252,9 @@ impl AnswerParser {
     /// unintended arguments may do harm.
     pub(super) fn finish(self) -> Result<Vec<Event>, Error> {
         match self.finish_reason.as_deref() {
-            _ if !self.is_finished() => return Err(Error::new(ErrorKind::Failed, "the stream ended early")),
+            _ if !self.is_finished() => {
+                return Err(Error::new(ErrorKind::Failed, "the stream ended early"));
+            }
             Some("content_filter") => {
                 return Err(Error::new(
                     ErrorKind::Rejected,
@@ -245,7 +262,10 @@ impl AnswerParser {
                 ));
             }
             Some("error") => {
-                return Err(Error::new(ErrorKind::Failed, "the server stopped the answer with an error"));
+                return Err(Error::new(
+                    ErrorKind::Failed,
+                    "the server stopped the answer with an error",
+                ));
             }
             _ => {}
         }

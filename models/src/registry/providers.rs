@@ -74,7 +74,8 @@ pub fn providers(config: &Config) -> Vec<Provider> {
     let english = vec![ProviderOption { label: "English", value: "en" }];
     let operator = config.openai.as_ref();
     let own = operator.and_then(|operator| operator.model.clone());
-    let at_openai = operator.is_none_or(|operator| operator.url.trim_end_matches('/') == OPENAI_URL);
+    let at_openai =
+        operator.is_none_or(|operator| operator.url.trim_end_matches('/') == OPENAI_URL);
     vec![
         Provider {
             display_name: "Built-in STT (PocketSphinx)",
@@ -96,7 +97,8 @@ pub fn providers(config: &Config) -> Vec<Provider> {
             display_name: "OpenAI, or the operator's compatible server",
             provider: "openai",
             provider_type: "llm",
-            model: own.unwrap_or_else(|| if at_openai { OPENAI_MODEL.into() } else { String::new() }),
+            model: own
+                .unwrap_or_else(|| if at_openai { OPENAI_MODEL.into() } else { String::new() }),
             configured: operator.is_some(),
             additional_fields: Vec::new(),
         },
@@ -138,7 +140,11 @@ mod tests {
         };
         assert_eq!(openai(&Config::default()), (false, OPENAI_MODEL.to_owned()));
         let at = |url: &str, model: Option<&str>| Config {
-            openai: Some(OperatorLlm { url: url.into(), token: None, model: model.map(str::to_owned) }),
+            openai: Some(OperatorLlm {
+                url: url.into(),
+                token: None,
+                model: model.map(str::to_owned),
+            }),
             ..Config::default()
         };
         assert_eq!(openai(&at("http://127.0.0.1:1/v1", None)), (true, String::new()));

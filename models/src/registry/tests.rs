@@ -14,7 +14,11 @@ impl Stt for BusyStt {
 }
 
 fn registry(config: Config) -> Registry {
-    Registry::new(config, egress::Client::new(egress::Policy::default()).unwrap(), Runtime::current())
+    Registry::new(
+        config,
+        egress::Client::new(egress::Policy::default()).unwrap(),
+        Runtime::current(),
+    )
 }
 
 fn choice(provider: &str) -> LlmChoice {
@@ -79,8 +83,11 @@ async fn unknown_vendors_fall_back_to_the_built_in_answerer_and_say_so() {
 
 #[tokio::test]
 async fn the_operators_server_answers_for_all_that_name_no_other_and_is_trusted() {
-    let operator =
-        OperatorLlm { url: echo_server().await, token: Some("op".into()), model: Some("ours".into()) };
+    let operator = OperatorLlm {
+        url: echo_server().await,
+        token: Some("op".into()),
+        model: Some("ours".into()),
+    };
     let registry = registry(Config { openai: Some(operator), ..Config::default() });
     let (llm, warning) = registry.llm(&choice(""), "Ada", false);
     assert_eq!((answer(&llm, "hi").await, warning), (Ok("\"ours\" Bearer op".into()), None));
@@ -104,7 +111,10 @@ async fn an_agents_own_server_is_asked_under_the_policy() {
         ..choice("custom")
     };
     let strict = registry(Config::default());
-    assert_eq!(answer(&strict.llm(&custom, "Ada", false).0, "hi").await, Err("refused address".into()));
+    assert_eq!(
+        answer(&strict.llm(&custom, "Ada", false).0, "hi").await,
+        Err("refused address".into())
+    );
     let open = Registry::new(
         Config::default(),
         egress::Client::new(egress::Policy { allow_private: true }).unwrap(),
@@ -114,7 +124,10 @@ async fn an_agents_own_server_is_asked_under_the_policy() {
         answer(&open.llm(&custom, "Ada", false).0, "hi").await.unwrap(),
         "\"their-model\" Bearer mine"
     );
-    assert_eq!(answer(&open.llm(&custom, "Ada", true).0, "hi").await.unwrap(), "\"second\" Bearer mine");
+    assert_eq!(
+        answer(&open.llm(&custom, "Ada", true).0, "hi").await.unwrap(),
+        "\"second\" Bearer mine"
+    );
 }
 
 #[tokio::test]
@@ -157,7 +170,8 @@ async fn ears_and_voices_that_are_not_here_are_told() {
     assert_eq!(ask("", "en-US"), None);
     assert!(ask("deepgram", "").unwrap().contains("\"deepgram\""));
     assert!(ask("", "de").unwrap().contains("English only"));
-    let (voice, warning) = registry.tts(&TtsChoice { provider: "elevenlabs".into(), ..TtsChoice::default() });
+    let (voice, warning) =
+        registry.tts(&TtsChoice { provider: "elevenlabs".into(), ..TtsChoice::default() });
     assert_eq!(voice.err().map(|error| error.kind()), Some(ErrorKind::NotAvailable));
     assert!(warning.unwrap().contains("\"elevenlabs\""));
 }

@@ -27,10 +27,14 @@ impl Tap {
 pub(super) fn open(folder: &Path, name: &str) -> Result<Tap, Error> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if name.is_empty() || !name.chars().all(plain) {
-        return Err(Error::new(ErrorKind::Failed, "the name of a tap has letters, digits, _ and - only"));
+        return Err(Error::new(
+            ErrorKind::Failed,
+            "the name of a tap has letters, digits, _ and - only",
+        ));
     }
-    let broken =
-        |error: io::Error| Error::new(ErrorKind::Failed, "the tap cannot be opened").with_source(error);
+    let broken = |error: io::Error| {
+        Error::new(ErrorKind::Failed, "the tap cannot be opened").with_source(error)
+    };
     fs::create_dir_all(folder).map_err(broken)?;
     let mut file = File::options()
         .create(true)

@@ -36,7 +36,9 @@ async fn words_are_understood_by_the_true_times_of_speech() {
     let (sink, mut events) = sink();
     let mut stream = scripted(script).open(sink).unwrap();
     stream.start_speech();
-    let (stt::Event::Interim(text), at) = events.recv().await.unwrap() else { panic!("no interim") };
+    let (stt::Event::Interim(text), at) = events.recv().await.unwrap() else {
+        panic!("no interim")
+    };
     assert_eq!((text.as_str(), millis(at)), ("Tell", 150));
     // A pause splits the speech but not the utterance.
     stream.end_speech();
@@ -45,9 +47,13 @@ async fn words_are_understood_by_the_true_times_of_speech() {
     assert_eq!((text.as_str(), millis(at)), ("Tell me a story.", 2100));
     // Without a length, the VAD's end of speech decides.
     stream.start_speech();
-    assert!(matches!(events.recv().await.unwrap().0, stt::Event::Interim(text) if text == "Stop it"));
+    assert!(
+        matches!(events.recv().await.unwrap().0, stt::Event::Interim(text) if text == "Stop it")
+    );
     stream.end_speech();
-    assert!(matches!(events.recv().await.unwrap().0, stt::Event::Final(text) if text == "Stop it now"));
+    assert!(
+        matches!(events.recv().await.unwrap().0, stt::Event::Final(text) if text == "Stop it now")
+    );
     drop(stream);
     assert!(events.recv().await.is_none(), "a dropped ear hears no more");
 }
@@ -76,7 +82,9 @@ async fn an_utterance_of_known_sound_ends_when_so_much_was_heard() {
     let mut stream = scripted(script).open(sink).unwrap();
     let finals = |events: &mut TimedReceiver<stt::Event>| {
         std::iter::from_fn(|| events.try_recv().ok())
-            .filter_map(|(event, _)| if let stt::Event::Final(text) = event { Some(text) } else { None })
+            .filter_map(
+                |(event, _)| if let stt::Event::Final(text) = event { Some(text) } else { None },
+            )
             .collect::<Vec<_>>()
     };
     // A pause within the utterance splits it, and its sender stalls for a second.
@@ -114,7 +122,8 @@ async fn a_tap_keeps_the_samples_where_the_operator_gave_a_folder() {
     assert!(!folder.exists(), "without a folder nothing is written");
     let samples: [&[i16]; 2] = [&[1, -2, i16::MAX], &[i16::MIN]];
     for part in samples {
-        let mut stream = model("call_1").with_tap_folder(Some(folder.clone())).open(sink().0).unwrap();
+        let mut stream =
+            model("call_1").with_tap_folder(Some(folder.clone())).open(sink().0).unwrap();
         stream.start_speech();
         stream.push_audio(part);
         drop(stream);
@@ -131,13 +140,18 @@ async fn a_tap_keeps_the_samples_where_the_operator_gave_a_folder() {
 
 #[tokio::test(start_paused = true)]
 async fn replies_come_word_by_word() {
-    let llm = scripted(json!({"utterances": [{"transcript": "Hello there!", "reply": "Good day to you."}]}));
+    let llm = scripted(
+        json!({"utterances": [{"transcript": "Hello there!", "reply": "Good day to you."}]}),
+    );
     let (sink, mut events) = sink();
     let _handle = llm.ask(question("hello there"), sink);
     let mut all = Vec::new();
     while let Some((event, at)) = events.recv().await {
         let end = matches!(event, llm::Event::End { .. });
-        all.push((if let llm::Event::Text(text) = event { text } else { String::new() }, millis(at)));
+        all.push((
+            if let llm::Event::Text(text) = event { text } else { String::new() },
+            millis(at),
+        ));
         if end {
             break;
         }
@@ -179,7 +193,8 @@ async fn replies_may_call_tools_and_fail() {
 #[tokio::test(start_paused = true)]
 async fn speech_is_a_tone_as_long_as_its_text() {
     let (sink, mut events) = sink();
-    let request = tts::Request { text: "Ten chars.".into(), voice: String::new(), pronunciation: Vec::new() };
+    let request =
+        tts::Request { text: "Ten chars.".into(), voice: String::new(), pronunciation: Vec::new() };
     let _handle = scripted(json!({})).speak(request, sink).unwrap();
     let (mut samples, mut times) = (0, Vec::new());
     while let Some((tts::Event::Audio { pcm, sample_rate }, at)) = events.recv().await {

@@ -56,8 +56,9 @@ const PROFANITY: &[(&str, &str)] = &[
 /// Words without meaning by themselves. Hiss, hum and the noise of keys are recognized as one of
 /// them, or as profanity.
 const STOP_WORDS: &[&str] = &[
-    "a", "an", "and", "as", "at", "be", "but", "by", "for", "from", "had", "has", "he", "her", "his", "huh",
-    "if", "in", "is", "it", "its", "of", "on", "or", "the", "their", "to", "uh", "um", "was", "were", "with",
+    "a", "an", "and", "as", "at", "be", "but", "by", "for", "from", "had", "has", "he", "her",
+    "his", "huh", "if", "in", "is", "it", "its", "of", "on", "or", "the", "their", "to", "uh",
+    "um", "was", "were", "with",
 ];
 
 /// Words of a hypothesis, without fillers (`<sil>`, `[NOISE]`, `++UM++`), pronunciation numbers
@@ -100,7 +101,11 @@ mod tests {
 
     #[test]
     fn no_neighbour_is_rude_itself() {
-        assert!(PROFANITY.iter().all(|(_, neighbour)| PROFANITY.iter().all(|(rude, _)| rude != neighbour)));
+        assert!(
+            PROFANITY
+                .iter()
+                .all(|(_, neighbour)| PROFANITY.iter().all(|(rude, _)| rude != neighbour))
+        );
     }
 
     #[test]

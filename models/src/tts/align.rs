@@ -65,7 +65,9 @@ impl Aligner {
         let mut pronounced = pronounce(self.voice, &texts.join(" "), &[])?.into_iter();
         let sounds: Vec<WordPronunciation> = words
             .iter()
-            .map(|word| join_pronunciations(pronounced.by_ref().take(word.text.split_whitespace().count())))
+            .map(|word| {
+                join_pronunciations(pronounced.by_ref().take(word.text.split_whitespace().count()))
+            })
             .collect();
         let phones = stretch_phones(self.end, words, &sounds);
         self.end = words.last().map_or(self.end, |word| word.end);
@@ -139,7 +141,11 @@ fn spans<'a>(mut from: f64, words: &[Word], sounds: &'a [WordPronunciation]) -> 
 
 /// Scales flite's phones to the words. The first word begins at `from`, or after a pause there.
 /// `None` if no speed of flite yields their lengths.
-fn stretch_phones(mut from: f64, words: &[Word], sounds: &[WordPronunciation]) -> Option<Vec<Phone>> {
+fn stretch_phones(
+    mut from: f64,
+    words: &[Word],
+    sounds: &[WordPronunciation],
+) -> Option<Vec<Phone>> {
     let spans = spans(from, words, sounds);
     let mut speeds = Vec::new();
     for (n, span) in spans.iter().enumerate() {
@@ -163,7 +169,11 @@ fn stretch_phones(mut from: f64, words: &[Word], sounds: &[WordPronunciation]) -
             None => {
                 let usual = span.length * speed;
                 let pauses = span.pause > 0.0 || span.end - from > HIDDEN_PAUSE_FACTOR * usual;
-                if pauses && span.end - from - usual > MIN_PAUSE_SECONDS { span.end - usual } else { from }
+                if pauses && span.end - from - usual > MIN_PAUSE_SECONDS {
+                    span.end - usual
+                } else {
+                    from
+                }
             }
         };
         if begin > from {
@@ -209,18 +219,26 @@ mod tests {
 
     #[test]
     fn phones_fill_their_word_in_the_proportion_of_their_lengths() {
-        let sounds = [sound(0.0, &[("b", 0.1), ("iy", 0.3)]), sound(0.0, &[("m", 0.1), ("iy", 0.1)])];
+        let sounds =
+            [sound(0.0, &[("b", 0.1), ("iy", 0.3)]), sound(0.0, &[("m", 0.1), ("iy", 0.1)])];
         let spoken = words(&[("be", NONE, 1.2), ("me", NONE, 1.5)]);
         let phones = stretch_phones(1.0, &spoken, &sounds).unwrap();
-        assert_eq!(phone_ends_ms(&phones), [("b", 1_050), ("iy", 1_200), ("m", 1_350), ("iy", 1_500)]);
+        assert_eq!(
+            phone_ends_ms(&phones),
+            [("b", 1_050), ("iy", 1_200), ("m", 1_350), ("iy", 1_500)]
+        );
     }
 
     #[test]
     fn a_pause_that_is_told_is_kept_and_a_moment_between_words_is_the_next_words() {
-        let sounds = [sound(0.2, &[("b", 0.1), ("iy", 0.1)]), sound(0.0, &[("m", 0.1), ("iy", 0.1)])];
+        let sounds =
+            [sound(0.2, &[("b", 0.1), ("iy", 0.1)]), sound(0.0, &[("m", 0.1), ("iy", 0.1)])];
         let spoken = words(&[("be", 0.3, 0.5), ("me", 0.54, 0.7)]);
         let phones = stretch_phones(0.0, &spoken, &sounds).unwrap();
-        assert_eq!(phone_ends_ms(&phones), [("pau", 300), ("b", 400), ("iy", 500), ("m", 600), ("iy", 700)]);
+        assert_eq!(
+            phone_ends_ms(&phones),
+            [("pau", 300), ("b", 400), ("iy", 500), ("m", 600), ("iy", 700)]
+        );
     }
 
     #[test]
@@ -228,10 +246,18 @@ mod tests {
         let me = sound(0.0, &[("m", 0.1), ("iy", 0.1)]);
         let after_comma = sound(0.2, &[("m", 0.1), ("iy", 0.1)]);
         let sounds = [me.clone(), me.clone(), after_comma, me];
-        let spoken = words(&[("me", NONE, 0.2), ("me,", NONE, 0.4), ("me", NONE, 0.9), ("me", NONE, 1.7)]);
+        let spoken =
+            words(&[("me", NONE, 0.2), ("me,", NONE, 0.4), ("me", NONE, 0.9), ("me", NONE, 1.7)]);
         let phones = stretch_phones(0.0, &spoken, &sounds).unwrap();
-        let wanted =
-            [("m", 100), ("iy", 200), ("m", 300), ("iy", 400), ("pau", 700), ("m", 800), ("iy", 900)];
+        let wanted = [
+            ("m", 100),
+            ("iy", 200),
+            ("m", 300),
+            ("iy", 400),
+            ("pau", 700),
+            ("m", 800),
+            ("iy", 900),
+        ];
         assert_eq!(phone_ends_ms(&phones)[..7], wanted, "where flite pauses");
         assert_eq!(
             phone_ends_ms(&phones)[7..],
@@ -260,7 +286,9 @@ mod tests {
     fn batches_follow_one_another() {
         let mut aligner = Aligner::default();
         let mut phones = aligner.phones(&words(&[("Maybe", 0.1, 0.4), ("Bob", 0.4, 0.7)])).unwrap();
-        phones.extend(aligner.phones(&words(&[(" will", 1.0, 1.2), ("improve. ", 1.2, 1.7)])).unwrap());
+        phones.extend(
+            aligner.phones(&words(&[(" will", 1.0, 1.2), ("improve. ", 1.2, 1.7)])).unwrap(),
+        );
         assert!(phones.is_sorted_by(|a, b| a.end < b.end), "{phones:?}");
         let names: Vec<&str> = phones.iter().map(|p| p.name.as_str()).collect();
         assert_eq!(names.join(" "), "pau m ey b iy b aa b pau w ih l ih m p r uw v");

@@ -103,9 +103,16 @@ mod tests {
     #[test]
     fn a_character_may_be_several_code_points_or_none() {
         let (begins, ends) = even(6);
-        let words =
-            words_from_characters(&["e\u{301}", "", "t", " ", "👩\u{200d}🚀", "字"], &begins, &ends, 0.0);
-        assert_eq!(word_times(&words), [("e\u{301}t", Some(0.0), 0.3), ("👩\u{200d}🚀字", Some(0.4), 0.6)]);
+        let words = words_from_characters(
+            &["e\u{301}", "", "t", " ", "👩\u{200d}🚀", "字"],
+            &begins,
+            &ends,
+            0.0,
+        );
+        assert_eq!(
+            word_times(&words),
+            [("e\u{301}t", Some(0.0), 0.3), ("👩\u{200d}🚀字", Some(0.4), 0.6)]
+        );
     }
 
     #[test]
@@ -115,7 +122,11 @@ mod tests {
         let whole = [("ab", Some(0.0), 0.2), ("cd", Some(0.3), 0.5)];
         assert_eq!(word_times(&words_from_characters(&text, &begins, &ends, 0.0)), whole);
         let more = [&ends[..], &[7.0, 8.0]].concat();
-        assert_eq!(word_times(&words_from_characters(&text, &begins, &more, 0.0)), whole, "times of nothing");
+        assert_eq!(
+            word_times(&words_from_characters(&text, &begins, &more, 0.0)),
+            whole,
+            "times of nothing"
+        );
         assert_eq!(
             word_times(&words_from_characters(&text, &begins, &[], 0.0)),
             [("ab", Some(0.0), 0.2), ("cd", Some(0.3), 0.4)],
@@ -145,7 +156,10 @@ mod tests {
                     let (mut b, mut e) = (begins.clone(), ends.clone());
                     (b[n], e[n]) = (bad, bad);
                     let words = words_from_characters(&text, &b, &e, offset);
-                    assert_eq!(words.iter().map(|w| w.text.as_str()).collect::<Vec<_>>(), ["ab", "cd"]);
+                    assert_eq!(
+                        words.iter().map(|w| w.text.as_str()).collect::<Vec<_>>(),
+                        ["ab", "cd"]
+                    );
                     let mut last = 0.0;
                     for word in &words {
                         let begin = word.begin.unwrap_or(last);

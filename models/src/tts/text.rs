@@ -58,8 +58,10 @@ pub(super) fn split_segments(text: &str, pronunciation: &[(String, String)]) -> 
         let ends_sentence =
             written.trim_end_matches(['"', '\'', ')', '”', '’']).ends_with(['.', '!', '?', '…']);
         if end > MAX_SEGMENT_BYTES || end > SENTENCE_SPLIT_BYTES && ends_sentence {
-            parts
-                .push(std::mem::replace(&mut part, TextSegment { spoken: String::new(), words: Vec::new() }));
+            parts.push(std::mem::replace(
+                &mut part,
+                TextSegment { spoken: String::new(), words: Vec::new() },
+            ));
         }
     }
     if !part.words.is_empty() {
@@ -125,7 +127,8 @@ mod tests {
     use super::*;
 
     fn spoken_text(text: &str, pronunciation: &[(&str, &str)]) -> String {
-        let list: Vec<_> = pronunciation.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+        let list: Vec<_> =
+            pronunciation.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
         split_segments(text, &list).into_iter().map(|p| p.spoken).collect::<Vec<_>>().join("|")
     }
 
@@ -155,7 +158,8 @@ mod tests {
 
     #[test]
     fn the_written_words_are_all_there_with_the_places_of_their_sounds() {
-        let part = split_segments("Ask nginx 👍 now", &[("nginx".into(), "engine ex".into())]).remove(0);
+        let part =
+            split_segments("Ask nginx 👍 now", &[("nginx".into(), "engine ex".into())]).remove(0);
         assert_eq!(part.spoken, "Ask engine ex now");
         let words: Vec<_> = part.words.iter().map(|w| (w.written.as_str(), w.end)).collect();
         assert_eq!(words, [("Ask", 3), ("nginx", 13), ("👍", 13), ("now", 17)]);
@@ -175,7 +179,8 @@ mod tests {
         let parts = split_segments(&text, &[]);
         assert_eq!(parts.len(), 6, "a part after each long sentence, and the last short one");
         assert!(parts[0].spoken.ends_with("bytes."));
-        let words: Vec<_> = parts.iter().flat_map(|p| &p.words).map(|w| w.written.as_str()).collect();
+        let words: Vec<_> =
+            parts.iter().flat_map(|p| &p.words).map(|w| w.written.as_str()).collect();
         assert_eq!(words, text.split_whitespace().collect::<Vec<_>>());
     }
 

@@ -46,8 +46,11 @@ impl Upsampler {
             samples_out: 0,
         };
         if rate != SAMPLE_RATE {
-            let resampler = Fft::new(rate as usize, SAMPLE_RATE as usize, CHUNK_SAMPLES, 1, FixedSync::Input)
-                .map_err(|e| Error::new(ErrorKind::Rejected, "no resampler for the voice").with_source(e))?;
+            let resampler =
+                Fft::new(rate as usize, SAMPLE_RATE as usize, CHUNK_SAMPLES, 1, FixedSync::Input)
+                    .map_err(|e| {
+                    Error::new(ErrorKind::Rejected, "no resampler for the voice").with_source(e)
+                })?;
             this.delay_left = resampler.output_delay();
             this.output = vec![0.0; resampler.output_frames_max()];
             this.resampler = Some(resampler);
@@ -63,8 +66,9 @@ impl Upsampler {
             return pcm.to_vec();
         }
         self.input.extend(pcm.iter().map(|s| f32::from(*s)));
-        let mut out =
-            Vec::with_capacity((pcm.len() as u64 * SAMPLE_RATE / self.rate) as usize + CHUNK_SAMPLES * 6);
+        let mut out = Vec::with_capacity(
+            (pcm.len() as u64 * SAMPLE_RATE / self.rate) as usize + CHUNK_SAMPLES * 6,
+        );
         let whole = self.input.len() / CHUNK_SAMPLES * CHUNK_SAMPLES;
         for from in (0..whole).step_by(CHUNK_SAMPLES) {
             self.process_chunk(from, CHUNK_SAMPLES, &mut out);
@@ -97,14 +101,19 @@ impl Upsampler {
     fn process_chunk(&mut self, from: usize, valid: usize, out: &mut Vec<i16>) {
         let Some(resampler) = self.resampler.as_mut() else { return };
         let frames = self.output.len();
-        let written = InterleavedSlice::new(&self.input[from..from + CHUNK_SAMPLES], 1, CHUNK_SAMPLES)
-            .ok()
-            .and_then(|input| {
-                let mut output = InterleavedSlice::new_mut(&mut self.output, 1, frames).ok()?;
-                resampler
-                    .process_into_buffer(&input, &mut output, Some(&Indexing::new().partial_len(valid)))
-                    .ok()
-            });
+        let written =
+            InterleavedSlice::new(&self.input[from..from + CHUNK_SAMPLES], 1, CHUNK_SAMPLES)
+                .ok()
+                .and_then(|input| {
+                    let mut output = InterleavedSlice::new_mut(&mut self.output, 1, frames).ok()?;
+                    resampler
+                        .process_into_buffer(
+                            &input,
+                            &mut output,
+                            Some(&Indexing::new().partial_len(valid)),
+                        )
+                        .ok()
+                });
         // The sizes are the resampler's own, so it never fails; if it did, silence would replace
         // the audio.
         let (_, written) = written.unwrap_or((CHUNK_SAMPLES, 0));
@@ -123,7 +132,9 @@ mod tests {
 
     fn tone(rate: u32, hz: f64, samples: usize) -> Vec<i16> {
         (0..samples)
-            .map(|i| (10_000.0 * (i as f64 / f64::from(rate) * hz * std::f64::consts::TAU).sin()) as i16)
+            .map(|i| {
+                (10_000.0 * (i as f64 / f64::from(rate) * hz * std::f64::consts::TAU).sin()) as i16
+            })
             .collect()
     }
 

@@ -49,7 +49,9 @@ pub fn resolve_voice(name: &str) -> (Voice, Option<String>) {
     }
     match Voice::ALL.into_iter().find(|voice| voice.name() == short) {
         Some(voice) => (voice, None),
-        None => (Voice::Slt, Some(format!("the voice {name:?} is not built in: slt is used instead"))),
+        None => {
+            (Voice::Slt, Some(format!("the voice {name:?} is not built in: slt is used instead")))
+        }
     }
 }
 

@@ -84,7 +84,8 @@ impl FeatureExtractor {
         self.fill_normalized(sound);
         let mut loudest = f32::MIN;
         for at in 0..FRAMES {
-            for ((to, from), window) in self.frame.iter_mut().zip(&self.padded[at * HOP..]).zip(&self.window)
+            for ((to, from), window) in
+                self.frame.iter_mut().zip(&self.padded[at * HOP..]).zip(&self.window)
             {
                 *to = from * window;
             }
@@ -96,7 +97,8 @@ impl FeatureExtractor {
                 *power = bin.norm_sqr();
             }
             for (band, filter) in self.filters.iter().enumerate() {
-                let power = filter.weights.iter().zip(&self.power[filter.from..]).map(|(w, p)| w * p);
+                let power =
+                    filter.weights.iter().zip(&self.power[filter.from..]).map(|(w, p)| w * p);
                 let log = power.sum::<f64>().max(POWER_FLOOR).log10() as f32;
                 loudest = loudest.max(log);
                 out[band * FRAMES + at] = log;
@@ -200,7 +202,8 @@ mod tests {
 
     #[test]
     fn only_the_last_eight_seconds_count_and_buffers_are_used_again() {
-        let sound: Vec<i16> = (0..BUFFER_SAMPLES + 5_000).map(|i| ((i * i) % 9_001) as i16 - 4_500).collect();
+        let sound: Vec<i16> =
+            (0..BUFFER_SAMPLES + 5_000).map(|i| ((i * i) % 9_001) as i16 - 4_500).collect();
         let (mut whole, mut last) = (vec![0.0; MEL_BANDS * FRAMES], vec![0.0; MEL_BANDS * FRAMES]);
         let mut features = FeatureExtractor::new();
         features.extract(&sound, &mut whole);

@@ -39,7 +39,8 @@ impl RequestQueue {
     /// too late anyway.
     pub(super) fn push(&self, question: TurnRequest, answer: Sink<f32>) -> Handle {
         let withdrawn = Arc::new(AtomicBool::new(false));
-        let queued = QueuedRequest { audio: question.audio, answer, cancelled: Arc::clone(&withdrawn) };
+        let queued =
+            QueuedRequest { audio: question.audio, answer, cancelled: Arc::clone(&withdrawn) };
         match self.0.try_send(queued) {
             Ok(()) => Handle::new(move || withdrawn.store(true, Ordering::Relaxed)),
             Err(TrySendError::Full(_)) => {
@@ -94,7 +95,9 @@ pub(super) fn run_worker(mut network: impl BatchNetwork, questions: &Receiver<Qu
                     request.answer.send(*p);
                 }
             }
-            Err(error) => tracing::warn!(error, "turn model inference failed: turns are decided without it"),
+            Err(error) => {
+                tracing::warn!(error, "turn model inference failed: turns are decided without it")
+            }
         }
         batch.clear();
     }
@@ -153,8 +156,9 @@ mod tests {
 
         /// Sends request number `n`: a tone for an even number, silence otherwise.
         fn ask(&self, n: usize) -> Handle {
-            let sound =
-                (0..4_000).map(|i| if n.is_multiple_of(2) && i % 40 < 20 { 9_000 } else { 0 }).collect();
+            let sound = (0..4_000)
+                .map(|i| if n.is_multiple_of(2) && i % 40 < 20 { 9_000 } else { 0 })
+                .collect();
             let sink = self.sink.clone();
             let answer = Sink::new(move |p| sink.send((n, p)).unwrap());
             self.requests.push(TurnRequest { audio: sound, transcript: String::new() }, answer)

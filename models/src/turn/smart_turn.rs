@@ -106,7 +106,8 @@ impl TurnModel for SmartTurn {
     fn prepare(&self) -> Result<(), Error> {
         self.start_threads();
         self.health.total_failure().map_or(Ok(()), |reason| {
-            Err(Error::new(ErrorKind::NotAvailable, "the turn model has failed").with_source(reason))
+            Err(Error::new(ErrorKind::NotAvailable, "the turn model has failed")
+                .with_source(reason))
         })
     }
 
@@ -137,7 +138,10 @@ pub fn measure_latency(dir: &Path) -> Result<Duration, String> {
 fn check_installed(dir: &Path) -> Result<(), String> {
     let runtime = paths::onnx_runtime(dir);
     if !runtime.is_file() {
-        return Err(format!("{} is missing (needed by the turn model): run `make setup`", runtime.display()));
+        return Err(format!(
+            "{} is missing (needed by the turn model): run `make setup`",
+            runtime.display()
+        ));
     }
     let weights = paths::turn(dir);
     let file = std::fs::read(&weights).map_err(|error| {
@@ -171,10 +175,17 @@ fn environment(library: &Path) -> Result<Environment, String> {
         // The loader would first search for a relative path beside the program.
         let library = std::path::absolute(library).map_err(|error| error.to_string())?;
         let builder = ort::init_from(&library).map_err(|error| error.to_string())?;
-        builder.with_name("visavis").with_telemetry(false).build().map_err(|error| error.to_string())
+        builder
+            .with_name("visavis")
+            .with_telemetry(false)
+            .build()
+            .map_err(|error| error.to_string())
     };
     let environment = load().map_err(|why: String| {
-        format!("cannot load ONNX Runtime ({why}): remove {} and run `make setup`", library.display())
+        format!(
+            "cannot load ONNX Runtime ({why}): remove {} and run `make setup`",
+            library.display()
+        )
     })?;
     Ok(loaded.insert(environment).clone())
 }
@@ -262,7 +273,14 @@ mod tests {
     fn a_batch_never_takes_longer_than_a_turn_waits_for_it() {
         let max_batch = |ms| max_batch_for(Duration::from_millis(ms));
         assert_eq!(
-            [max_batch(0), max_batch(12), max_batch(40), max_batch(63), max_batch(70), max_batch(500)],
+            [
+                max_batch(0),
+                max_batch(12),
+                max_batch(40),
+                max_batch(63),
+                max_batch(70),
+                max_batch(500)
+            ],
             [8, 8, 3, 2, 1, 1]
         );
     }
@@ -278,7 +296,8 @@ mod tests {
         let mut network = LoadedNetwork::load(&dir).unwrap();
         let (sound, mut transform) = (sound::test_signal(), FeatureExtractor::new());
         let mut features = vec![0.0; 4 * MEL_BANDS * FRAMES];
-        let parts = [&sound[12_800..33_600], &sound[..100_000], &[0; 16_000], &sound[40_000..60_000]];
+        let parts =
+            [&sound[12_800..33_600], &sound[..100_000], &[0; 16_000], &sound[40_000..60_000]];
         let (mut alone, mut together) = (Vec::new(), Vec::new());
         for (part, out) in parts.iter().zip(features.chunks_exact_mut(MEL_BANDS * FRAMES)) {
             transform.extract(part, out);
@@ -287,8 +306,14 @@ mod tests {
             alone.extend(p);
         }
         network.infer(&features, &mut together).unwrap();
-        assert!(alone.iter().zip(&together).all(|(a, b)| (a - b).abs() < 1e-3), "{alone:?} {together:?}");
-        assert!(alone.windows(2).all(|p| (p[0] - p[1]).abs() > 0.01), "they can be told apart: {alone:?}");
+        assert!(
+            alone.iter().zip(&together).all(|(a, b)| (a - b).abs() < 1e-3),
+            "{alone:?} {together:?}"
+        );
+        assert!(
+            alone.windows(2).all(|p| (p[0] - p[1]).abs() > 0.01),
+            "they can be told apart: {alone:?}"
+        );
     }
 
     #[test]
@@ -305,7 +330,11 @@ mod tests {
             find()
         );
         put(paths::onnx_runtime(&dir));
-        assert!(find().contains("smart-turn-v3.2-cpu.onnx is missing: run `make setup`"), "{}", find());
+        assert!(
+            find().contains("smart-turn-v3.2-cpu.onnx is missing: run `make setup`"),
+            "{}",
+            find()
+        );
         put(paths::turn(&dir));
         assert!(find().contains("its SHA-256 is"), "{}", find());
         std::fs::remove_dir_all(&dir).unwrap();

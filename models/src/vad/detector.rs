@@ -20,8 +20,8 @@ const START_THRESHOLD: f32 = 0.5;
 /// [`START_THRESHOLD`], so that a soft syllable does not end the segment.
 const END_THRESHOLD: f32 = 0.35;
 
-/// Event of a [`DetectorTiming`]. All positions are samples at [`SAMPLE_RATE`], counted from the first
-/// sample of the first window.
+/// Event of a [`DetectorTiming`]. All positions are samples at [`SAMPLE_RATE`], counted from the
+/// first sample of the first window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VadEvent {
     /// Speech has lasted for the configured minimum.
@@ -72,8 +72,9 @@ impl Detector {
     /// A detector before its first window.
     #[must_use]
     pub fn new(times: spec::VadTiming) -> Self {
-        let samples =
-            |t: core::time::Duration| (t.as_micros() * u128::from(SAMPLE_RATE)).div_ceil(1_000_000) as u64;
+        let samples = |t: core::time::Duration| {
+            (t.as_micros() * u128::from(SAMPLE_RATE)).div_ceil(1_000_000) as u64
+        };
         Self {
             start_hold: samples(times.min_speech_duration),
             end_hold: samples(times.min_silence_duration),
@@ -88,8 +89,11 @@ impl Detector {
         let to = from + WINDOW as u64;
         self.position = to;
         match self.state {
-            DetectorState::Silent | DetectorState::Rising { .. } if probability >= START_THRESHOLD => {
-                let onset = if let DetectorState::Rising { onset } = self.state { onset } else { from };
+            DetectorState::Silent | DetectorState::Rising { .. }
+                if probability >= START_THRESHOLD =>
+            {
+                let onset =
+                    if let DetectorState::Rising { onset } = self.state { onset } else { from };
                 if to - onset < self.start_hold {
                     self.state = DetectorState::Rising { onset };
                     return None;
@@ -152,17 +156,26 @@ mod tests {
     /// Every event with the index of the window that caused it.
     fn run(detector: &mut Detector, probabilities: &[(f32, usize)]) -> Vec<(u64, VadEvent)> {
         let windows = probabilities.iter().flat_map(|&(p, n)| std::iter::repeat_n(p, n));
-        windows.enumerate().filter_map(|(i, p)| Some((i as u64, detector.on_probability(p)?))).collect()
+        windows
+            .enumerate()
+            .filter_map(|(i, p)| Some((i as u64, detector.on_probability(p)?)))
+            .collect()
     }
 
     #[test]
     fn a_start_is_reported_after_two_windows_and_says_where_the_first_began() {
-        assert_eq!(run(&mut detector(), &[(0.1, 5), (0.5, 10)]), [(6, VadEvent::Start { onset: 5 * W })]);
+        assert_eq!(
+            run(&mut detector(), &[(0.1, 5), (0.5, 10)]),
+            [(6, VadEvent::Start { onset: 5 * W })]
+        );
     }
 
     #[test]
     fn one_loud_window_is_not_speech() {
-        assert_eq!(run(&mut detector(), &[(0.1, 5), (0.99, 1), (0.49, 1), (0.99, 1), (0.0, 20)]), []);
+        assert_eq!(
+            run(&mut detector(), &[(0.1, 5), (0.99, 1), (0.49, 1), (0.99, 1), (0.0, 20)]),
+            []
+        );
     }
 
     #[test]
@@ -185,7 +198,10 @@ mod tests {
     #[test]
     fn a_probability_between_the_thresholds_keeps_speech_but_does_not_begin_it() {
         assert_eq!(run(&mut detector(), &[(0.4, 100)]), []);
-        assert_eq!(run(&mut detector(), &[(0.6, 2), (0.4, 100)]), [(1, VadEvent::Start { onset: 0 })]);
+        assert_eq!(
+            run(&mut detector(), &[(0.6, 2), (0.4, 100)]),
+            [(1, VadEvent::Start { onset: 0 })]
+        );
     }
 
     #[test]
@@ -195,7 +211,10 @@ mod tests {
             min_silence_duration: Duration::ZERO,
         });
         let reports = run(&mut detector, &[(0.9, 1), (0.1, 2)]);
-        assert_eq!(reports, [(0, VadEvent::Start { onset: 0 }), (1, VadEvent::End { onset: 0, end: W })]);
+        assert_eq!(
+            reports,
+            [(0, VadEvent::Start { onset: 0 }), (1, VadEvent::End { onset: 0, end: W })]
+        );
     }
 
     #[test]

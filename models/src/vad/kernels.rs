@@ -65,7 +65,8 @@ pub(super) fn conv_129x4<const L: usize, const FMA: bool, const S: usize>(
     let mut sum = [[[Lanes::<L, FMA>(b[0]), Lanes(b[1])]; 4]; S];
     for i in 0..BINS {
         let w = &w[i];
-        let taps = [[Lanes(w[0]), Lanes(w[1])], [Lanes(w[2]), Lanes(w[3])], [Lanes(w[4]), Lanes(w[5])]];
+        let taps =
+            [[Lanes(w[0]), Lanes(w[1])], [Lanes(w[2]), Lanes(w[3])], [Lanes(w[4]), Lanes(w[5])]];
         for s in 0..S {
             let v = [rows[s][0][i], rows[s][1][i], rows[s][2][i], rows[s][3][i]];
             for h in 0..2 {
@@ -111,7 +112,8 @@ pub(super) fn conv_128x4<const L: usize, const FMA: bool, const S: usize>(
     let mut sum = [[[Lanes::<L, FMA>(b[0]), Lanes(b[1])]; 2]; S];
     for i in 0..128 {
         let w = &w[i];
-        let taps = [[Lanes(w[0]), Lanes(w[1])], [Lanes(w[2]), Lanes(w[3])], [Lanes(w[4]), Lanes(w[5])]];
+        let taps =
+            [[Lanes(w[0]), Lanes(w[1])], [Lanes(w[2]), Lanes(w[3])], [Lanes(w[4]), Lanes(w[5])]];
         for s in 0..S {
             for h in 0..2 {
                 sum[s][0][h].multiply_add(taps[1][h], rows[s][0][i]);
@@ -220,7 +222,8 @@ pub(super) fn output(h: &[f32; 128], w: &[f32; 128], b: f32) -> f32 {
 fn tanh(x: f32) -> f32 {
     let x = x.clamp(-7.905_311, 7.905_311);
     let y = x * x;
-    let p = ((((((-2.760_768_5e-16 * y + 2.000_188e-13) * y - 8.604_672e-11) * y + 5.122_297e-8) * y
+    let p = ((((((-2.760_768_5e-16 * y + 2.000_188e-13) * y - 8.604_672e-11) * y + 5.122_297e-8)
+        * y
         + 1.485_722_4e-5)
         * y
         + 6.372_619_3e-4)
@@ -246,7 +249,8 @@ fn exp(x: f32) -> f32 {
     let x = x.clamp(-87.0, 87.0);
     let n = (x * std::f32::consts::LOG2_E + ROUND) - ROUND;
     let r = (x - n * 0.693_359_4) - n * -2.121_944_4e-4;
-    let p = (((((1.987_569_1e-4 * r + 1.398_199_9e-3) * r + 8.333_452e-3) * r + 4.166_579_6e-2) * r
+    let p = (((((1.987_569_1e-4 * r + 1.398_199_9e-3) * r + 8.333_452e-3) * r + 4.166_579_6e-2)
+        * r
         + 1.666_666_5e-1)
         * r
         + 0.5)
@@ -268,7 +272,10 @@ mod tests {
             let x = i as f32 / 100.0;
             let exact = f64::from(x);
             assert!((f64::from(tanh(x)) - exact.tanh()).abs() < 1e-6, "tanh({x})");
-            assert!((f64::from(sigmoid(x)) - 1.0 / (1.0 + (-exact).exp())).abs() < 3e-7, "sigmoid({x})");
+            assert!(
+                (f64::from(sigmoid(x)) - 1.0 / (1.0 + (-exact).exp())).abs() < 3e-7,
+                "sigmoid({x})"
+            );
             let relative = f64::from(exp(x)) / exact.exp() - 1.0;
             assert!(relative.abs() < 3e-7, "exp({x}) is off by {relative:e}");
         }

@@ -53,7 +53,9 @@ pub enum Error {
         source: io::Error,
     },
     /// The file is another one, or damaged.
-    #[error("the VAD model is not silero_vad_16k_op15.onnx of silero-vad 6.2: its SHA-256 is {found}")]
+    #[error(
+        "the VAD model is not silero_vad_16k_op15.onnx of silero-vad 6.2: its SHA-256 is {found}"
+    )]
     Hash {
         /// Its hash in hexadecimal digits.
         found: String,

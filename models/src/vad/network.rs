@@ -85,7 +85,8 @@ impl Network {
     /// # Errors
     /// The file cannot be read, has another hash, or lacks a tensor.
     pub fn load(path: &Path) -> Result<Self, Error> {
-        let file = std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let file =
+            std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
         Self::from_bytes(&file, Isa::best())
     }
 
@@ -173,10 +174,14 @@ impl Network {
             for ((to, x), w) in scratch.frame.iter_mut().zip(frame).zip(&self.weights.hann) {
                 *to = x * w;
             }
-            let done =
-                self.fft.process_with_scratch(&mut scratch.frame, &mut scratch.spectrum, &mut scratch.fft);
+            let done = self.fft.process_with_scratch(
+                &mut scratch.frame,
+                &mut scratch.spectrum,
+                &mut scratch.fft,
+            );
             debug_assert!(done.is_ok(), "the buffers have the lengths of the plan");
-            let row = &mut scratch.magnitudes.as_mut_slice()[(slot * 4 + t) * FRAME_STRIDE..][..BINS];
+            let row =
+                &mut scratch.magnitudes.as_mut_slice()[(slot * 4 + t) * FRAME_STRIDE..][..BINS];
             for (to, x) in row.iter_mut().zip(&scratch.spectrum) {
                 *to = (x.re * x.re + x.im * x.im).sqrt();
             }
@@ -198,13 +203,16 @@ impl Network {
         let wide = L == 16;
         let magnitudes = scratch.magnitudes.as_slice();
         let [first, second, third] = &mut scratch.layers;
-        let (first, second, third) = (first.as_mut_slice(), second.as_mut_slice(), third.as_mut_slice());
+        let (first, second, third) =
+            (first.as_mut_slice(), second.as_mut_slice(), third.as_mut_slice());
         let (xh, gates) = (scratch.xh.as_mut_slice(), scratch.gates.as_mut_slice());
         let [conv1, conv2, conv3, conv4] = &self.weights.convolutions;
 
         for q in 0..128 / block {
-            let (w, b) =
-                (&conv1.weight.vectors::<L>()[q * BINS * 6..][..BINS * 6], &conv1.bias.vectors()[q * 2..]);
+            let (w, b) = (
+                &conv1.weight.vectors::<L>()[q * BINS * 6..][..BINS * 6],
+                &conv1.bias.vectors()[q * 2..],
+            );
             let mut s = 0;
             while s < n {
                 let (x, y) = (&magnitudes[s * 4 * FRAME_STRIDE..], &mut first[s * 512..]);
@@ -218,8 +226,10 @@ impl Network {
             }
         }
         for q in 0..64 / block {
-            let (w, b) =
-                (&conv2.weight.vectors::<L>()[q * 128 * 6..][..128 * 6], &conv2.bias.vectors()[q * 2..]);
+            let (w, b) = (
+                &conv2.weight.vectors::<L>()[q * 128 * 6..][..128 * 6],
+                &conv2.bias.vectors()[q * 2..],
+            );
             let mut s = 0;
             while s < n {
                 let (x, y) = (&first[s * 512..], &mut second[s * 128..]);
@@ -233,8 +243,22 @@ impl Network {
                 };
             }
         }
-        dense::<L, FMA, 128>(n, conv3, 64, second, third, RowLayout { input: 128, output: 64, relu: true });
-        dense::<L, FMA, 64>(n, conv4, 128, third, xh, RowLayout { input: 64, output: 256, relu: true });
+        dense::<L, FMA, 128>(
+            n,
+            conv3,
+            64,
+            second,
+            third,
+            RowLayout { input: 128, output: 64, relu: true },
+        );
+        dense::<L, FMA, 64>(
+            n,
+            conv4,
+            128,
+            third,
+            xh,
+            RowLayout { input: 64, output: 256, relu: true },
+        );
         for (row, state) in xh.as_chunks_mut::<256>().0.iter_mut().zip(states.iter()) {
             row[128..].copy_from_slice(&state.h);
         }
@@ -266,7 +290,8 @@ fn dense<const L: usize, const FMA: bool, const K: usize>(
 ) {
     let block = 2 * L;
     for q in 0..outputs / block {
-        let (w, b) = (&layer.weight.vectors::<L>()[q * K * 2..][..K * 2], &layer.bias.vectors()[q * 2..]);
+        let (w, b) =
+            (&layer.weight.vectors::<L>()[q * K * 2..][..K * 2], &layer.bias.vectors()[q * 2..]);
         let mut s = 0;
         while s < n {
             let (x, y) = (&x[s * rows.input..], &mut y[s * rows.output..]);
@@ -299,7 +324,10 @@ mod tests {
     #[test]
     fn garbage_is_refused_even_without_the_hash() {
         for garbage in [&b""[..], b"\x00", b"garbage", &[0xff; 4096], &[0x3a, 0x7f]] {
-            assert!(matches!(Network::from_tensors(garbage, Isa::Portable), Err(Error::Shape { .. })));
+            assert!(matches!(
+                Network::from_tensors(garbage, Isa::Portable),
+                Err(Error::Shape { .. })
+            ));
         }
     }
 }

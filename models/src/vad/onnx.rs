@@ -82,7 +82,8 @@ fn submessage(number: u64) -> impl Fn((u64, Field<'_>)) -> Option<&[u8]> {
 }
 
 fn tensor(message: &[u8]) -> Option<(String, Tensor)> {
-    let (mut dims, mut data_type, mut name, mut values) = (Vec::new(), 0, String::new(), Vec::new());
+    let (mut dims, mut data_type, mut name, mut values) =
+        (Vec::new(), 0, String::new(), Vec::new());
     for field in Message(message) {
         match field {
             (1, Field::Number(n)) => dims.push(usize::try_from(n).ok()?),

@@ -21,7 +21,10 @@ impl Isa {
     /// All instruction sets of this machine, the best one last.
     #[must_use]
     pub fn available() -> Vec<Self> {
-        [Self::Portable, Self::Avx2, Self::Avx512].into_iter().filter(|isa| isa.is_available()).collect()
+        [Self::Portable, Self::Avx2, Self::Avx512]
+            .into_iter()
+            .filter(|isa| isa.is_available())
+            .collect()
     }
 
     /// The best instruction set of this machine.
@@ -82,7 +85,11 @@ impl DetectedIsa {
             // SAFETY: `new` detected avx2 and fma on this machine.
             Isa::Avx2 => unsafe { avx2(network, scratch, states, probabilities) },
             // Every aarch64 has fused multiply-add.
-            _ => network.layers::<8, { cfg!(target_arch = "aarch64") }>(scratch, states, probabilities),
+            _ => network.layers::<8, { cfg!(target_arch = "aarch64") }>(
+                scratch,
+                states,
+                probabilities,
+            ),
         }
     }
 }

@@ -46,20 +46,28 @@ impl Weights {
     /// Reads the tensors; `block` outputs are computed together.
     pub(super) fn pack(tensors: &HashMap<String, Tensor>, block: usize) -> Result<Self, Error> {
         let find = |name: &'static str, shape: &[usize]| {
-            let found = tensors.get(name).filter(|(s, _)| s == shape).map(|(_, values)| values.as_slice());
+            let found =
+                tensors.get(name).filter(|(s, _)| s == shape).map(|(_, values)| values.as_slice());
             found.ok_or_else(|| Error::Shape { name, shape: shape.to_vec() })
         };
-        let hann = std::array::from_fn(|n| (0.5 - 0.5 * (TAU * n as f64 / FFT_SIZE as f64).cos()) as f32);
-        check_filter_bank(find("model.stft.forward_basis_buffer", &[2 * BINS, 1, FFT_SIZE])?, &hann)?;
+        let hann =
+            std::array::from_fn(|n| (0.5 - 0.5 * (TAU * n as f64 / FFT_SIZE as f64).cos()) as f32);
+        check_filter_bank(
+            find("model.stft.forward_basis_buffer", &[2 * BINS, 1, FFT_SIZE])?,
+            &hann,
+        )?;
 
         // Arguments: names of weights and bias; numbers of outputs and inputs; used values of an
         // output's row; and which value of the row is the kernel's k-th.
-        let conv =
-            |weight, bias, [outputs, inputs]: [usize; 2], used: usize, pick: &dyn Fn(usize) -> usize| {
-                let (w, b) = (find(weight, &[outputs, inputs, 3])?, find(bias, &[outputs])?);
-                let weight = pack_weights(block, outputs, used, |o, k| w[o * inputs * 3 + pick(k)]);
-                Ok::<_, Error>(Layer { weight, bias: AlignedFloats::from_fn(outputs, |o| b[o]) })
-            };
+        let conv = |weight,
+                    bias,
+                    [outputs, inputs]: [usize; 2],
+                    used: usize,
+                    pick: &dyn Fn(usize) -> usize| {
+            let (w, b) = (find(weight, &[outputs, inputs, 3])?, find(bias, &[outputs])?);
+            let weight = pack_weights(block, outputs, used, |o, k| w[o * inputs * 3 + pick(k)]);
+            Ok::<_, Error>(Layer { weight, bias: AlignedFloats::from_fn(outputs, |o| b[o]) })
+        };
         let convolutions = [
             conv(
                 "model.encoder.0.reparam_conv.weight",
@@ -97,9 +105,13 @@ impl Weights {
             find("model.decoder.rnn.weight_ih", &[512, 128])?,
             find("model.decoder.rnn.weight_hh", &[512, 128])?,
         );
-        let (input_bias, hidden_bias) =
-            (find("model.decoder.rnn.bias_ih", &[512])?, find("model.decoder.rnn.bias_hh", &[512])?);
-        let gate = |o: usize, k: usize| if k < 128 { input[o * 128 + k] } else { hidden[o * 128 + k - 128] };
+        let (input_bias, hidden_bias) = (
+            find("model.decoder.rnn.bias_ih", &[512])?,
+            find("model.decoder.rnn.bias_hh", &[512])?,
+        );
+        let gate = |o: usize, k: usize| {
+            if k < 128 { input[o * 128 + k] } else { hidden[o * 128 + k - 128] }
+        };
         let lstm = Layer {
             weight: pack_weights(block, 512, 256, gate),
             bias: AlignedFloats::from_fn(512, |o| input_bias[o] + hidden_bias[o]),

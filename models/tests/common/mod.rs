@@ -92,7 +92,8 @@ pub(crate) fn synthesise(text: &str, voice: &str) -> Vec<i16> {
 pub(crate) fn white_noise(seed: u64, samples: usize, peak: f64) -> Vec<i16> {
     let mut state = seed;
     let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as f64 / f64::from(1u32 << 30) - 1.0
     };
     (0..samples).map(|_| (next() * peak) as i16).collect()
@@ -102,7 +103,8 @@ pub(crate) fn white_noise(seed: u64, samples: usize, peak: f64) -> Vec<i16> {
 /// and punctuation.
 pub(crate) fn word_errors(spoken: &str, recognized: &str) -> usize {
     let words = |text: &str| -> Vec<String> {
-        let plain: String = text.chars().filter(|c| c.is_alphanumeric() || c.is_whitespace()).collect();
+        let plain: String =
+            text.chars().filter(|c| c.is_alphanumeric() || c.is_whitespace()).collect();
         plain.to_lowercase().split_whitespace().map(str::to_owned).collect()
     };
     let (spoken, recognized) = (words(spoken), words(recognized));

@@ -32,7 +32,8 @@ pub(crate) fn test_signal() -> Vec<i16> {
                 memory[band] = [y, memory[band][0]];
                 x += y * [1.0, 0.5, 0.25][band];
             }
-            x * loud * if kind == 1 { 900.0 } else { 250.0 } + white * if kind == 1 { 20.0 } else { 200.0 }
+            x * loud * if kind == 1 { 900.0 } else { 250.0 }
+                + white * if kind == 1 { 20.0 } else { 200.0 }
         } else if at < 6_400 {
             white * 3000.0
         } else if at % 32 < 16 {

@@ -73,8 +73,10 @@ def write_expected(reference):
 
     session = onnxruntime.InferenceSession(f"{reference}/data/smart-turn-v3.2-cpu.onnx")
     rng = np.random.default_rng(1)
+
     def rounded(values):
         return [round(float(x), 5) for x in values]
+
     expected = []
     for name, sound in sounds().items():
         # As in LocalSmartTurnAnalyzerV3: the last eight seconds, padded with silence at the start.

@@ -32,12 +32,16 @@ def _matches(pattern):
 
 ANY = Matcher("ANY", lambda value: value is not None)
 TEXT = Matcher("TEXT", lambda value: isinstance(value, str))
-NUMBER = Matcher("NUMBER", lambda value: isinstance(value, (int, float)) and not isinstance(value, bool))
+NUMBER = Matcher(
+    "NUMBER", lambda value: isinstance(value, (int, float)) and not isinstance(value, bool)
+)
 INTEGER = Matcher("INTEGER", lambda value: isinstance(value, int) and not isinstance(value, bool))
 BOOL = Matcher("BOOL", lambda value: isinstance(value, bool))
 OBJECT = Matcher("OBJECT", lambda value: isinstance(value, dict))
 LIST = Matcher("LIST", lambda value: isinstance(value, list))
-JSON_TEXT = Matcher("JSON_TEXT", lambda value: isinstance(value, str) and json.loads(value) is not None)
+JSON_TEXT = Matcher(
+    "JSON_TEXT", lambda value: isinstance(value, str) and json.loads(value) is not None
+)
 ID = Matcher("ID", _matches(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"))
 TIME = Matcher("TIME", _matches(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"))
 PICTURE = Matcher("PICTURE", _matches(r"data:image/(png|webp|jpeg);base64,[A-Za-z0-9+/]+=*"))
@@ -46,7 +50,11 @@ JWT = Matcher("JWT", _matches(r"[\w-]+\.[\w-]+\.[\w-]+"))
 EMPTY = Matcher("EMPTY", lambda value: value == "")
 DETAILS = Matcher(
     "DETAILS",
-    lambda value: isinstance(value, list) and value and all(set(fault) == {"field", "reason"} for fault in value),
+    lambda value: (
+        isinstance(value, list)
+        and value
+        and all(set(fault) == {"field", "reason"} for fault in value)
+    ),
 )
 
 
@@ -58,7 +66,9 @@ def each_item(wanted):
     """A list of at least one element, each of which contains `wanted`."""
     return Matcher(
         f"each {wanted}",
-        lambda value: isinstance(value, list) and bool(value) and all(matches(item, wanted) for item in value),
+        lambda value: (
+            isinstance(value, list) and bool(value) and all(matches(item, wanted) for item in value)
+        ),
     )
 
 
@@ -79,7 +89,11 @@ def matches(given, wanted) -> bool:
             name in given and matches(given[name], value) for name, value in wanted.items()
         )
     if isinstance(wanted, list):
-        return isinstance(given, list) and len(given) == len(wanted) and all(map(matches, given, wanted))
+        return (
+            isinstance(given, list)
+            and len(given) == len(wanted)
+            and all(map(matches, given, wanted))
+        )
     # In Python, True equals 1.
     return given == wanted and isinstance(given, bool) == isinstance(wanted, bool)
 

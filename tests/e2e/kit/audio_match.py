@@ -63,7 +63,9 @@ class SnippetMatch:
 def locate_snippets(sent: np.ndarray, received: np.ndarray) -> list[SnippetMatch]:
     """Where each loud snippet of `sent` fits best in `received`, both 16 bit at 16 kHz."""
     reference, received_spectra = band_spectra(sent), band_spectra(received)
-    assert len(reference) >= SNIPPET_SPECTRA, f"a sound of {len(sent) / SAMPLE_RATE:.2f} s is too short to compare"
+    assert len(reference) >= SNIPPET_SPECTRA, (
+        f"a sound of {len(sent) / SAMPLE_RATE:.2f} s is too short to compare"
+    )
     if len(received_spectra) < SNIPPET_SPECTRA:
         return []
     snippets = [
@@ -76,7 +78,9 @@ def locate_snippets(sent: np.ndarray, received: np.ndarray) -> list[SnippetMatch
         if loud >= MIN_LOUDNESS * max(strength):
             place, fit = best_match(snippet, received_spectra)
             gain = np.exp((received_spectra[place : place + SNIPPET_SPECTRA] - snippet).mean() / 2)
-            found.append(SnippetMatch(at * HOP / SAMPLE_RATE, place * HOP / SAMPLE_RATE, fit, float(gain)))
+            found.append(
+                SnippetMatch(at * HOP / SAMPLE_RATE, place * HOP / SAMPLE_RATE, fit, float(gain))
+            )
     return found
 
 
@@ -119,7 +123,8 @@ def band_spectra(samples: np.ndarray) -> np.ndarray:
     frequency = np.fft.rfftfreq(512, 1 / SAMPLE_RATE)
     # The lowest bands are narrower than the distance between two frequencies.
     bands = [
-        (frequency >= low) & (frequency <= max(high, low + 40)) for low, high in itertools.pairwise(BANDS)
+        (frequency >= low) & (frequency <= max(high, low + 40))
+        for low, high in itertools.pairwise(BANDS)
     ]
     return np.log(np.stack([energy[:, band].sum(axis=1) for band in bands], axis=1) + 1e4)
 
@@ -130,10 +135,13 @@ def best_match(snippet: np.ndarray, received_spectra: np.ndarray) -> tuple[int, 
     size = len(snippet)
     snippet = snippet - snippet.mean(axis=0)
     product = sum(
-        np.correlate(received_spectra[:, band], snippet[:, band], mode="valid") for band in range(snippet.shape[1])
+        np.correlate(received_spectra[:, band], snippet[:, band], mode="valid")
+        for band in range(snippet.shape[1])
     )
+
     def sums(values):
         return np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
+
     first, second = sums(received_spectra), sums(received_spectra**2)
     spread = second[size:] - second[:-size] - (first[size:] - first[:-size]) ** 2 / size
     fits = product / np.sqrt(np.maximum(spread.sum(axis=1), 1e-3) * max((snippet**2).sum(), 1e-3))

@@ -40,9 +40,21 @@ class UserSpeech:
 class BrowserCall:
     """One page with a call. All measurements use the page's audio clock."""
 
-    def __init__(self, browser, *, width=1280, height=800, scheme="light", options: dict | None = None, **context):
+    def __init__(
+        self,
+        browser,
+        *,
+        width=1280,
+        height=800,
+        scheme="light",
+        options: dict | None = None,
+        **context,
+    ):
         self.context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=scheme, permissions=["microphone"], **context
+            viewport={"width": width, "height": height},
+            color_scheme=scheme,
+            permissions=["microphone"],
+            **context,
         )
         self.context.add_init_script(f"window.e2eOptions = {json.dumps(options or {})};")
         recorder = (PAGE / "recorder.js").read_text()
@@ -54,7 +66,10 @@ class BrowserCall:
         self.page = self.context.new_page()
         self.page.set_default_timeout(60_000)
         self.browser_errors: list[str] = []
-        self.page.on("console", lambda message: message.type == "error" and self.browser_errors.append(message.text))
+        self.page.on(
+            "console",
+            lambda message: message.type == "error" and self.browser_errors.append(message.text),
+        )
         self.page.on("pageerror", lambda error: self.browser_errors.append(str(error)))
 
     @staticmethod
@@ -67,7 +82,9 @@ class BrowserCall:
         answer = route.fetch()
         headers = dict(answer.headers)
         if policy := headers.get("content-security-policy"):
-            headers["content-security-policy"] = policy.replace("script-src 'self'", "script-src 'self' blob:")
+            headers["content-security-policy"] = policy.replace(
+                "script-src 'self'", "script-src 'self' blob:"
+            )
         route.fulfill(response=answer, headers=headers)
 
     def open(self, url: str):
@@ -84,7 +101,8 @@ class BrowserCall:
 
     def wait_for(self, kind: str, about: dict | None = None, timeout: float = 60) -> dict:
         return self.page.evaluate(
-            "([kind, about, timeout]) => e2e.until(kind, about, timeout)", [kind, about or {}, timeout * 1000]
+            "([kind, about, timeout]) => e2e.until(kind, about, timeout)",
+            [kind, about or {}, timeout * 1000],
         )
 
     def message_count(self) -> int:
@@ -94,15 +112,19 @@ class BrowserCall:
     def wait_for_event(self, name: str, after: int = 0, timeout: float = 60) -> dict:
         """The next event of this name among the messages from `after` on:
         `{n, t, name, payload}`."""
-        message = self.wait_for("message", {"type": "server-message", "event": name, "after": after}, timeout)
+        message = self.wait_for(
+            "message", {"type": "server-message", "event": name, "after": after}, timeout
+        )
         event = message["data"]["event"].get("event", message["data"]["event"])
         return {"n": message["n"], "t": message["t"], **event}
 
     def event_texts(self, name: str) -> list[str]:
         """The texts of all events of this name so far."""
         found = self.page.evaluate(
-            ("(name) => e2e.messages.map((m) => m.data?.event?.event ?? "
-"m.data?.event).filter((e) => e?.name === name)"),
+            (
+                "(name) => e2e.messages.map((m) => m.data?.event?.event ?? "
+                "m.data?.event).filter((e) => e?.name === name)"
+            ),
             name,
         )
         return [event["payload"]["text"] for event in found]
@@ -118,17 +140,22 @@ class BrowserCall:
         """Plays a sound (a WAV, base64) into the microphone."""
         return UserSpeech("", **self.page.evaluate("(wav) => e2e.speak(wav)", wav))
 
-    def barge_in(self, text: str, into: float, voice_name: str = "slt", timeout: float = 60) -> UserSpeech:
+    def barge_in(
+        self, text: str, into: float, voice_name: str = "slt", timeout: float = 60
+    ) -> UserSpeech:
         """Speaks once the agent has spoken for `into` seconds."""
         sound, _ = speech.speak_wav(text, voice_name)
         return UserSpeech(
             text,
             **self.page.evaluate(
-                "([wav, into, timeout]) => e2e.speakOver(wav, into, timeout)", [sound, into, timeout * 1000]
+                "([wav, into, timeout]) => e2e.speakOver(wav, into, timeout)",
+                [sound, into, timeout * 1000],
             ),
         )
 
-    def wait_for_silence(self, lasting: float = 0.6, after: float = 0.0, timeout: float = 60) -> float:
+    def wait_for_silence(
+        self, lasting: float = 0.6, after: float = 0.0, timeout: float = 60
+    ) -> float:
         """Waits until the agent has been silent for `lasting` seconds, counted from `after` at the
         earliest."""
         return self.wait_for("quiet", {"lasting": lasting, "after": after}, timeout)["at"]
@@ -150,7 +177,9 @@ class BrowserCall:
         at = start
         while at < end:  # in parts: the browser's debugger limits the size of an answer
             to = min(end, at + 20)
-            for side, text in enumerate(self.page.evaluate("([from, to]) => e2e.recording(from, to)", [at, to])):
+            for side, text in enumerate(
+                self.page.evaluate("([from, to]) => e2e.recording(from, to)", [at, to])
+            ):
                 parts[side].append(np.frombuffer(base64.b64decode(text), np.int16))
             at = to
         return np.concatenate(parts[0]), np.concatenate(parts[1])
@@ -163,7 +192,8 @@ class BrowserCall:
         self.wait_until_time(end)
         sides = self.page.evaluate("([from, to]) => e2e.passed(from, to)", [start, end])
         user, agent = (
-            rtp.decode_opus([(stamp, base64.b64decode(payload)) for stamp, payload in side]) for side in sides
+            rtp.decode_opus([(stamp, base64.b64decode(payload)) for stamp, payload in side])
+            for side in sides
         )
         return user, agent
 
@@ -174,7 +204,9 @@ class BrowserCall:
         assert len(loud), f"the agent was silent from {after} to {before}"
         return after + loud[0] * 0.005
 
-    def silence_after(self, onset: float, before: float, lasting: float = 0.3, threshold: float = 0.004) -> float:
+    def silence_after(
+        self, onset: float, before: float, lasting: float = 0.3, threshold: float = 0.004
+    ) -> float:
         """The first moment after `onset` from which the agent was silent for `lasting` seconds."""
         _, agent = self.recording(onset, before + lasting)
         loud = speech.loudness(agent, step=0.005) > threshold
@@ -182,11 +214,14 @@ class BrowserCall:
         for at in range(len(loud) - need):
             if not loud[at : at + need].any():
                 return onset + at * 0.005
-        raise AssertionError(f"the agent was never silent for {lasting} s between {onset} and {before}")
+        raise AssertionError(
+            f"the agent was never silent for {lasting} s between {onset} and {before}"
+        )
 
     def capture_video(self, on: bool = True, delay_ms: int = 0):
         self.page.evaluate(
-            "([on, delay]) => { e2e.watching = on; e2e.delay = delay; if (on) e2e.frames = []; }", [on, delay_ms]
+            "([on, delay]) => { e2e.watching = on; e2e.delay = delay; if (on) e2e.frames = []; }",
+            [on, delay_ms],
         )
 
     def displayed_frames(self, start: float, end: float) -> list[tuple[float, float]]:
@@ -205,16 +240,27 @@ class BrowserCall:
 
     def _inbound_stats(self, kind: str) -> dict:
         return self.page.evaluate(
-            ("async (kind) => [...(await e2e.peer.getStats()).values()].find((s) => s.type === "
-"'inbound-rtp' && s.kind === kind)"),
+            (
+                "async (kind) => [...(await e2e.peer.getStats()).values()].find((s) => s.type === "
+                "'inbound-rtp' && s.kind === kind)"
+            ),
             kind,
         )
 
     def captured_frames(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Times, numbers, and pictures (n × 96 × 96 luma)."""
         frames = self.page.evaluate("e2e.pictures()")
-        luma = np.stack([np.frombuffer(base64.b64decode(frame["luma"]), np.uint8).reshape(96, 96) for frame in frames])
-        return np.array([frame["t"] for frame in frames]), np.array([frame["presented"] for frame in frames]), luma
+        luma = np.stack(
+            [
+                np.frombuffer(base64.b64decode(frame["luma"]), np.uint8).reshape(96, 96)
+                for frame in frames
+            ]
+        )
+        return (
+            np.array([frame["t"] for frame in frames]),
+            np.array([frame["presented"] for frame in frames]),
+            luma,
+        )
 
     def measurement_offset(self, seconds: float = 14) -> float:
         """The offset that this browser adds to the lip-sync measurement: sound reaches the recorder
@@ -224,7 +270,10 @@ class BrowserCall:
         _, sound = self.recording(start, played["to"])
         times, _, luma = self.captured_frames()
         shift, fit = lips.best_offset(
-            times, 1 - luma.mean(axis=(1, 2)) / 255, *lips.loudness_envelope(sound, start), reach=0.22
+            times,
+            1 - luma.mean(axis=(1, 2)) / 255,
+            *lips.loudness_envelope(sound, start),
+            reach=0.22,
         )
         assert fit > 0.5, f"light and sound of the loop do not fit: {fit}"
         return shift
@@ -252,7 +301,9 @@ class BrowserCall:
         """Hangs up if a call still runs. An abandoned call would hold its decoder for seconds."""
         try:
             if self.page.is_visible("#hang-up"):
-                with self.page.expect_response(lambda answer: answer.request.method == "DELETE", timeout=5000):
+                with self.page.expect_response(
+                    lambda answer: answer.request.method == "DELETE", timeout=5000
+                ):
                     self.page.click("#hang-up", timeout=5000)
         except Error:
             pass  # the test may have broken the page, its browser or its server

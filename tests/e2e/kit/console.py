@@ -7,8 +7,10 @@ from playwright.sync_api import Page
 from .server import OUT
 
 #: Reports what the page's policy blocked. Ordinary listeners do not see it.
-REPORT_CSP_VIOLATIONS = ("document.addEventListener('securitypolicyviolation', (event) => console.error('policy: ' + "
-"event.violatedDirective + ' ' + event.blockedURI));")
+REPORT_CSP_VIOLATIONS = (
+    "document.addEventListener('securitypolicyviolation', (event) => console.error('policy: ' + "
+    "event.violatedDirective + ' ' + event.blockedURI));"
+)
 
 #: Checks names, labels, headings and ids, as a screen reader needs them.
 FIND_UNNAMED_ELEMENTS = """() => {
@@ -126,7 +128,9 @@ class Console:
 
     def __init__(self, browser, server, *, width=1280, height=800, scheme="light"):
         self.server = server
-        self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        self.context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme
+        )
         self.context.add_init_script(REPORT_CSP_VIOLATIONS)
         self.browser_errors: list[str] = []
         self.expected_errors: list[str] = []
@@ -135,7 +139,10 @@ class Console:
 
     def _listen(self, page):
         page.set_default_timeout(60_000)
-        page.on("console", lambda message: message.type == "error" and self.browser_errors.append(message.text))
+        page.on(
+            "console",
+            lambda message: message.type == "error" and self.browser_errors.append(message.text),
+        )
         page.on("pageerror", lambda error: self.browser_errors.append(str(error)))
 
     def login(self, key: str | None = None):
@@ -152,8 +159,10 @@ class Console:
     def navigate(self, path: str):
         """Like `open`, but without reloading the page."""
         self.page.evaluate(
-            ("(path) => { history.pushState(null, '', path); dispatchEvent(new "
-"PopStateEvent('popstate')); }"),
+            (
+                "(path) => { history.pushState(null, '', path); dispatchEvent(new "
+                "PopStateEvent('popstate')); }"
+            ),
             f"/console/{path}",
         )
         return self.wait_until_loaded()
@@ -186,7 +195,11 @@ class Console:
         yield
 
     def unexpected_errors(self) -> list[str]:
-        return [text for text in self.browser_errors if not any(known in text for known in self.expected_errors)]
+        return [
+            text
+            for text in self.browser_errors
+            if not any(known in text for known in self.expected_errors)
+        ]
 
     def save_screenshot(self, name: str):
         OUT.mkdir(parents=True, exist_ok=True)

@@ -50,5 +50,6 @@ def filler_sound(name: str, text: str, duration_factor: float, times: int, pause
     samples = speech.trim_silence(samples)
     gap = np.zeros(int(pause * rate), np.int16)
     return speech.wav_base64(
-        np.concatenate([samples, *[part for _ in range(times - 1) for part in (gap, samples)]]), rate
+        np.concatenate([samples, *[part for _ in range(times - 1) for part in (gap, samples)]]),
+        rate,
     )

@@ -76,7 +76,9 @@ def mouth_motion(
     inside = (at > times[0]) & (at < times[-1])
     quiet, busy = shown[(near == 0) & inside], shown[sounding & (inner < 2 * reach) & inside]
     if len(quiet) < 20 or len(busy) < 20:
-        raise ValueError(f"too little silence or sound to judge by: {len(quiet)}, {len(busy)} moments")
+        raise ValueError(
+            f"too little silence or sound to judge by: {len(quiet)}, {len(busy)} moments"
+        )
     return float(busy.std()), float(quiet.std())
 
 
@@ -110,7 +112,10 @@ JAW_OPENING = {
 def flite_phones(text: str, speaker: str) -> list[tuple[str, float]]:
     """The phones of a text as flite speaks it, each with its end in seconds."""
     output = subprocess.run(
-        ["flite", "-voice", speaker, "-psdur", "-t", text, "none"], capture_output=True, check=True, text=True
+        ["flite", "-voice", speaker, "-psdur", "-t", text, "none"],
+        capture_output=True,
+        check=True,
+        text=True,
     ).stdout
     return [(name, float(end)) for name, end in (word.split(":") for word in output.split())]
 
@@ -127,10 +132,14 @@ def find_start(text: str, speaker: str, sound: np.ndarray, start: float) -> tupl
     """When a text that flite spoke began in 16-bit samples (48 kHz) that begin at `start`, and the
     fit (correlation)."""
     samples, rate = speech.flite(text, speaker)
-    reference = np.sqrt(speech.loudness(np.repeat(samples, speech.SAMPLE_RATE // rate), step=STEP_SECONDS))
+    reference = np.sqrt(
+        speech.loudness(np.repeat(samples, speech.SAMPLE_RATE // rate), step=STEP_SECONDS)
+    )
     received = np.sqrt(speech.loudness(sound, step=STEP_SECONDS))
     fits = [
-        np.corrcoef(reference, received[i : i + len(reference)])[0, 1] if received[i : i + len(reference)].std() else 0
+        np.corrcoef(reference, received[i : i + len(reference)])[0, 1]
+        if received[i : i + len(reference)].std()
+        else 0
         for i in range(len(received) - len(reference))
     ]
     best = int(np.argmax(fits))
@@ -138,7 +147,12 @@ def find_start(text: str, speaker: str, sound: np.ndarray, start: float) -> tupl
 
 
 def find_segments(
-    text: str, speaker: str, sound: np.ndarray, start: float, length: float = 0.8, min_fit: float = 0.9
+    text: str,
+    speaker: str,
+    sound: np.ndarray,
+    start: float,
+    length: float = 0.8,
+    min_fit: float = 0.9,
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Where a text that flite spoke is in 16-bit samples (48 kHz) that begin at `start`.
 
@@ -147,7 +161,9 @@ def find_segments(
     the steps of the text that count, their times, and the share of segments with speech that count.
     """
     samples, rate = speech.flite(text, speaker)
-    reference = np.sqrt(speech.loudness(np.repeat(samples, speech.SAMPLE_RATE // rate), step=STEP_SECONDS))
+    reference = np.sqrt(
+        speech.loudness(np.repeat(samples, speech.SAMPLE_RATE // rate), step=STEP_SECONDS)
+    )
     received = np.sqrt(speech.loudness(sound, step=STEP_SECONDS))
     size, reach = int(length / STEP_SECONDS), int(2 / STEP_SECONDS)
     middle = round((find_start(text, speaker, sound, start)[0] - start) / STEP_SECONDS)
@@ -163,8 +179,12 @@ def find_segments(
             continue  # The sound ends before this segment.
         windows = np.lib.stride_tricks.sliding_window_view(heard, size)
         spread = windows.std(axis=1)
-        covariance = ((windows - windows.mean(axis=1, keepdims=True)) * (segment - segment.mean())).mean(axis=1)
-        fits = np.divide(covariance, spread * segment.std(), out=np.zeros(len(windows)), where=spread > 0)
+        covariance = (
+            (windows - windows.mean(axis=1, keepdims=True)) * (segment - segment.mean())
+        ).mean(axis=1)
+        fits = np.divide(
+            covariance, spread * segment.std(), out=np.zeros(len(windows)), where=spread > 0
+        )
         best = int(np.argmax(fits))
         if fits[best] >= min_fit:
             steps.append(np.arange(first, first + size))

@@ -23,7 +23,13 @@ def generator_command() -> list[str]:
 
 
 def run_load(*arguments, timeout=300):
-    return subprocess.run([*generator_command(), *arguments], capture_output=True, text=True, timeout=timeout, check=False)
+    return subprocess.run(
+        [*generator_command(), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
 
 
 def require_arguments(limits: list[str]) -> list[str]:

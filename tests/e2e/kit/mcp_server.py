@@ -17,10 +17,13 @@ class McpServer:
     the same tools."""
 
     def __init__(self):
-        self.process = subprocess.Popen([sys.executable, str(KIT / "mcp_server.py")], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [sys.executable, str(KIT / "mcp_server.py")], stdout=subprocess.PIPE, text=True
+        )
         self.lines: queue.Queue[str] = queue.Queue()
         threading.Thread(
-            target=lambda: [self.lines.put(line.strip()) for line in self.process.stdout], daemon=True
+            target=lambda: [self.lines.put(line.strip()) for line in self.process.stdout],
+            daemon=True,
         ).start()
         self.urls = dict(self.next_line().split(" ") for _ in range(2))
 
@@ -88,13 +91,18 @@ def serve():
 
     async def serve_both():
         servers = []
-        for transport, app, path in (("shttp", mcp.streamable_http_app(), "/mcp"), ("sse", mcp.sse_app(), "/sse")):
+        for transport, app, path in (
+            ("shttp", mcp.streamable_http_app(), "/mcp"),
+            ("sse", mcp.sse_app(), "/sse"),
+        ):
             listener = socket.socket()
             listener.bind(("127.0.0.1", 0))
             listener.listen()
             print(f"{transport} http://127.0.0.1:{listener.getsockname()[1]}{path}", flush=True)
             servers.append(
-                uvicorn.Server(uvicorn.Config(log_tool_lists(app), log_level="warning")).serve(sockets=[listener])
+                uvicorn.Server(uvicorn.Config(log_tool_lists(app), log_level="warning")).serve(
+                    sockets=[listener]
+                )
             )
         await asyncio.gather(*servers)
 

@@ -113,14 +113,21 @@ class WebhookReceiver(MockServer):
 
     def events_of(self, conversation: str) -> list[dict]:
         """The events of a conversation in the order of their numbers."""
-        return sorted((e for e in self.events if e["conversation_id"] == conversation), key=lambda e: e["sequence"])
+        return sorted(
+            (e for e in self.events if e["conversation_id"] == conversation),
+            key=lambda e: e["sequence"],
+        )
 
     def event_names(self, conversation: str) -> list[str]:
         return [e["event"]["name"] for e in self.events_of(conversation)]
 
     def wait_for(self, conversation: str, name: str, timeout: float = 60) -> dict:
         return self.wait_until(
-            lambda: next((e for e in self.events_of(conversation) if e["event"]["name"] == name), None), timeout, name
+            lambda: next(
+                (e for e in self.events_of(conversation) if e["event"]["name"] == name), None
+            ),
+            timeout,
+            name,
         )
 
     def describe(self):
@@ -150,7 +157,12 @@ class MockTool(MockServer):
     def handle(self, request, body):
         with self.changed:
             self.calls.append(
-                {"method": request.command, "path": request.path, "body": body, "headers": dict(request.headers)}
+                {
+                    "method": request.command,
+                    "path": request.path,
+                    "body": body,
+                    "headers": dict(request.headers),
+                }
             )
             self.changed.notify_all()
         self.reply(request, 200, json.dumps(self.result).encode())
@@ -213,14 +225,20 @@ class ScriptedLlm(MockServer):
                     delta = {"content": step} if isinstance(step, str) else step
                     if "tool_calls" in delta:
                         finish = "tool_calls"
-                    self._event(request, {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+                    self._event(
+                        request, {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+                    )
                     with self.changed:
                         self.sent_chunks.append((time.time(), str(step)))
                         self.changed.notify_all()
             self._event(request, {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
             if (llm_request.get("stream_options") or {}).get("include_usage"):
                 self._event(
-                    request, {"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}}
+                    request,
+                    {
+                        "choices": [],
+                        "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18},
+                    },
                 )
             self._chunk(request, b"data: [DONE]\n\n")
             self._chunk(request, b"")
@@ -231,7 +249,12 @@ class ScriptedLlm(MockServer):
             pass  # the client may hang up
 
     def _event(self, request, value):
-        about = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "scripted"}
+        about = {
+            "id": "chatcmpl-1",
+            "object": "chat.completion.chunk",
+            "created": 1,
+            "model": "scripted",
+        }
         self._chunk(request, f"data: {json.dumps({**about, **value})}\n\n".encode())
 
     @staticmethod

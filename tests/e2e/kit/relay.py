@@ -110,7 +110,11 @@ class UdpRelay(threading.Thread):
                 self.downlink_counts["of the key"] += 1
             elif count + 1 == REFERENCE_FRAME_PACKETS:
                 self.downlink_counts["anchors"] += 1
-            if self.loss and count % 2 == 0 and (stamp == self.first or count + 1 >= REFERENCE_FRAME_PACKETS):
+            if (
+                self.loss
+                and count % 2 == 0
+                and (stamp == self.first or count + 1 >= REFERENCE_FRAME_PACKETS)
+            ):
                 return True
         return self.random.random() < self.loss
 
@@ -120,13 +124,16 @@ class UdpRelay(threading.Thread):
 
     def key_frames(self) -> int:
         """The number of key frames that were sent completely, including the first."""
-        return sum(self.frames[stamp][0] >= KEY_FRAME_PACKETS for stamp in list(self.complete_frames))
+        return sum(
+            self.frames[stamp][0] >= KEY_FRAME_PACKETS for stamp in list(self.complete_frames)
+        )
 
     def reference_frames(self) -> int:
         """The number of pictures that were sent completely, have the size of a reference frame, and
         are no key frames."""
         return sum(
-            REFERENCE_FRAME_PACKETS <= self.frames[stamp][0] < KEY_FRAME_PACKETS for stamp in list(self.complete_frames)
+            REFERENCE_FRAME_PACKETS <= self.frames[stamp][0] < KEY_FRAME_PACKETS
+            for stamp in list(self.complete_frames)
         )
 
     def moving_frames(self) -> list[int]:
@@ -134,7 +141,11 @@ class UdpRelay(threading.Thread):
         idle motion."""
         every = sorted(self.frames)
         large = [self.frames[stamp][1] > IDLE_FRAME_BYTES for stamp in every]
-        return [stamp for stamp, this, before in zip(every, large, [True, *large], strict=False) if this or before]
+        return [
+            stamp
+            for stamp, this, before in zip(every, large, [True, *large], strict=False)
+            if this or before
+        ]
 
     def run(self):
         with selectors.DefaultSelector() as ready:
@@ -144,7 +155,11 @@ class UdpRelay(threading.Thread):
                 now = time.monotonic()
                 self.flush_downlink(now)
                 self.flush_uplink(now)
-                due = [queue[0][0] - time.monotonic() for queue in (self.downlink_queue, self.delayed) if queue]
+                due = [
+                    queue[0][0] - time.monotonic()
+                    for queue in (self.downlink_queue, self.delayed)
+                    if queue
+                ]
                 for found, _ in ready.select(max(0.0, min([POLL_INTERVAL, *due]))):
                     packet, sender = found.fileobj.recvfrom(2048)
                     if found.fileobj is self.browser:

@@ -43,14 +43,20 @@ class Report:
     def __init__(self, enforce: bool):
         self.enforce = enforce
         self.pressure = CpuPressure()
-        self.sections: dict[str, object] = {"machine": {"cores": os.cpu_count(), "load": os.getloadavg()}}
+        self.sections: dict[str, object] = {
+            "machine": {"cores": os.cpu_count(), "load": os.getloadavg()}
+        }
 
     def add(self, section: str, value):
         self.sections[section] = value
         OUT.mkdir(parents=True, exist_ok=True)
-        worker_file("report", ".json").write_text(json.dumps(self.sections, indent=1, default=float) + "\n")
+        worker_file("report", ".json").write_text(
+            json.dumps(self.sections, indent=1, default=float) + "\n"
+        )
 
-    def check_target(self, what: str, measured: float, limit: float, noise: float = NOISE_FACTOR, server=None):
+    def check_target(
+        self, what: str, measured: float, limit: float, noise: float = NOISE_FACTOR, server=None
+    ):
         """Records a promised figure that depends on the machine, and how busy the machine was.
         Fails in the long tier if noise cannot explain the miss. `server`: the process whose CPU
         wait is recorded, too."""
@@ -66,7 +72,9 @@ class Report:
         }
         self.add(f"promise: {what}", found)
         if self.enforce:
-            assert measured <= limit * noise, f"{what}: {measured:.3f}, promised {limit:.3f}; {machine}"
+            assert measured <= limit * noise, (
+                f"{what}: {measured:.3f}, promised {limit:.3f}; {machine}"
+            )
 
     def check_limit(self, what: str, measured: float, limit: float):
         """Records and checks a figure that other processes do not change: memory, bytes, CPU time,
@@ -93,6 +101,8 @@ def merge_reports() -> dict:
 def percentiles(values: list[float]) -> dict:
     """p50, p95, maximum and count, rounded to ms."""
     ordered = sorted(values)
+
     def pick(share):
         return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 3)
+
     return {"p50": pick(0.5), "p95": pick(0.95), "max": round(ordered[-1], 3), "n": len(ordered)}

@@ -41,17 +41,26 @@ class TrackRecorder:
 
         async def rtcp(packet):
             if isinstance(packet, RtcpSrPacket):
-                self.reports.append((packet.sender_info.ntp_timestamp / 2**32, packet.sender_info.rtp_timestamp))
+                self.reports.append(
+                    (packet.sender_info.ntp_timestamp / 2**32, packet.sender_info.rtp_timestamp)
+                )
             await handle_rtcp(packet)
 
         receiver._handle_rtp_packet, receiver._handle_rtcp_packet = rtp, rtcp
 
     def _store(self, packet):
         """Stores a packet of the codec's payload type. Retransmissions have a different one."""
-        match = re.search(rf"a=rtpmap:(\d+) {self.name}/{self.rate}", self.client.peer.remoteDescription.sdp, re.IGNORECASE)
+        match = re.search(
+            rf"a=rtpmap:(\d+) {self.name}/{self.rate}",
+            self.client.peer.remoteDescription.sdp,
+            re.IGNORECASE,
+        )
         if packet.payload_type == int(match[1]) and packet.payload:
             self.first = packet.sequence_number if self.first is None else self.first
-            self.packets[counter_distance(packet.sequence_number, self.first, 16)] = (packet.timestamp, packet.payload)
+            self.packets[counter_distance(packet.sequence_number, self.first, 16)] = (
+                packet.timestamp,
+                packet.payload,
+            )
 
     def missing_packets(self) -> int:
         return max(self.packets) - min(self.packets) + 1 - len(self.packets)
@@ -105,5 +114,8 @@ def decode_video(track: TrackRecorder) -> tuple[np.ndarray, np.ndarray]:
     for stamp, data in frames.items():
         for picture in decoder.decode(av.Packet(data)):
             times.append(track.server_time(stamp))
-            luma.append((picture.to_ndarray(format="yuv420p")[: picture.height].astype(np.float64) - 16) / 219)
+            luma.append(
+                (picture.to_ndarray(format="yuv420p")[: picture.height].astype(np.float64) - 16)
+                / 219
+            )
     return np.array(times), np.stack(luma)

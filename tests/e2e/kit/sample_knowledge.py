@@ -3,7 +3,18 @@
 import dataclasses
 import random
 
-NAMES = ["Robert", "Michael", "David", "Richard", "Susan", "Margaret", "Patricia", "William", "Daniel", "Elizabeth"]
+NAMES = [
+    "Robert",
+    "Michael",
+    "David",
+    "Richard",
+    "Susan",
+    "Margaret",
+    "Patricia",
+    "William",
+    "Daniel",
+    "Elizabeth",
+]
 NUMBERS = ["seventeen", "thirty six", "forty seven", "fifty one", "sixty eight", "ninety two"]
 
 #: Long sentences, so that a test has time to interrupt.
@@ -36,11 +47,16 @@ class InventedKnowledge:
 
 def invent_knowledge(rng: random.Random) -> InventedKnowledge:
     name, number = rng.choice(NAMES), rng.choice(NUMBERS)
-    text = (f"The night guard of the museum is called {name}. There are {number} silver keys in the "
-f"wooden box behind the door. {LONG_TEXT}")
+    text = (
+        f"The night guard of the museum is called {name}. There are {number} silver keys in the "
+        f"wooden box behind the door. {LONG_TEXT}"
+    )
     return InventedKnowledge(
         text=text,
-        questions=["What is the name of the night guard of the museum?", "How many silver keys are in the wooden box?"],
+        questions=[
+            "What is the name of the night guard of the museum?",
+            "How many silver keys are in the wooden box?",
+        ],
         answers=[[name.lower()], number.split()],
         long_question="Tell me about the garden behind the house.",
     )

@@ -13,7 +13,8 @@ def stt_script(transcripts: list, tap: str | None = None) -> str:
     recognizes them in this order, one for each speech segment, and then starts again from the
     first. `tap` names the file that receives the samples given to the speech-to-text."""
     utterances = [
-        one if isinstance(one, dict) else utterance(*([one] if isinstance(one, str) else one)) for one in transcripts
+        one if isinstance(one, dict) else utterance(*([one] if isinstance(one, str) else one))
+        for one in transcripts
     ]
     return json.dumps({"utterances": utterances, **({"tap": tap} if tap else {})})
 
@@ -21,4 +22,9 @@ def stt_script(transcripts: list, tap: str | None = None) -> str:
 def utterance(text: str, sound: str | float = "slt") -> dict:
     """One utterance. Its length keeps it whole where the VAD splits it at a pause."""
     seconds = speech.speak_wav(text, sound)[1] if isinstance(sound, str) else sound
-    return {"transcript": text, "onset_s": 0.0, "end_s": round(seconds, 3), "sound_s": round(seconds, 3)}
+    return {
+        "transcript": text,
+        "onset_s": 0.0,
+        "end_s": round(seconds, 3),
+        "sound_s": round(seconds, 3),
+    }

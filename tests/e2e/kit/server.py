@@ -54,7 +54,12 @@ class Server:
     use scripted models."""
 
     def __init__(
-        self, data: pathlib.Path, *flags: str, env: dict | None = None, name: str = "server", scripted: bool = True
+        self,
+        data: pathlib.Path,
+        *flags: str,
+        env: dict | None = None,
+        name: str = "server",
+        scripted: bool = True,
     ):
         self.data = data
         self.key = None
@@ -85,7 +90,12 @@ class Server:
                 text=True,
                 cwd=data,
                 # Tests type faster than visitors are allowed to.
-                env={"VISAVIS_LOG": "info,str0m=warn", "VISAVIS_LIMITS_QUESTIONS": "0", **clean, **(env or {})},
+                env={
+                    "VISAVIS_LOG": "info,str0m=warn",
+                    "VISAVIS_LIMITS_QUESTIONS": "0",
+                    **clean,
+                    **(env or {}),
+                },
             )
         self.lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read_stdout, daemon=True).start()
@@ -104,7 +114,9 @@ class Server:
         try:
             line = self.lines.get(timeout=timeout)
         except queue.Empty:
-            raise AssertionError(f"the server said nothing for {timeout} s\n{self.log_tail()}") from None
+            raise AssertionError(
+                f"the server said nothing for {timeout} s\n{self.log_tail()}"
+            ) from None
         assert line is not None, f"the server stopped with {self.process.wait()}\n{self.log_tail()}"
         return line
 
@@ -129,7 +141,9 @@ class Server:
             return self.request("GET", "/readyz", key=None).status == 200
 
         wait_until(
-            is_ready, lambda: f"readiness: {self.request('GET', '/readyz', key=None)}\n{self.log_tail()}", timeout
+            is_ready,
+            lambda: f"readiness: {self.request('GET', '/readyz', key=None)}\n{self.log_tail()}",
+            timeout,
         )
         return self
 
@@ -139,7 +153,9 @@ class Server:
         other = copy.copy(self)
         name = name or f"test-{uuid.uuid4().hex[:12]}"
         command = [binary(), "keys", "create", "--workspace", name, "--data", str(self.data)]
-        other.key = subprocess.run(command, capture_output=True, text=True, check=True, cwd=self.data).stdout.strip()
+        other.key = subprocess.run(
+            command, capture_output=True, text=True, check=True, cwd=self.data
+        ).stdout.strip()
         return other
 
     def log_tail(self, lines: int = 40) -> str:
@@ -198,7 +214,12 @@ class Server:
         the file's name."""
         tapped = uuid.uuid4().hex if tap else None
         stt = (
-            {"stt": {"provider": "script", "model": scripted_stt.stt_script(transcripts or [], tapped)}}
+            {
+                "stt": {
+                    "provider": "script",
+                    "model": scripted_stt.stt_script(transcripts or [], tapped),
+                }
+            }
             if tap or transcripts is not None
             else {}
         )
@@ -208,7 +229,11 @@ class Server:
             "avatar_key_id": pictures[0]["avatar_key_id"],
             "persona_name": name,
             "welcome_message": {"wait_time": 0, "messages": [greeting] if greeting else []},
-            "config": {"tts": {"provider": "flite", "voice_id": voice}, **({"llm": llm} if llm else {}), **stt},
+            "config": {
+                "tts": {"provider": "flite", "voice_id": voice},
+                **({"llm": llm} if llm else {}),
+                **stt,
+            },
             **(avatar or {}),
         }
         body = {
@@ -235,7 +260,9 @@ class Server:
         """The samples (16 bit, 16 kHz) that the speech-to-text of a tapped agent was given so
         far."""
         file = self.data / "taps" / f"{agent['tap']}.pcm"
-        return np.frombuffer(file.read_bytes(), np.int16) if file.exists() else np.zeros(0, np.int16)
+        return (
+            np.frombuffer(file.read_bytes(), np.int16) if file.exists() else np.zeros(0, np.int16)
+        )
 
     def create_knowledge_base(self, text: str, files: dict[str, bytes] | None = None) -> str:
         """Creates a knowledge base of a text and files, waits until all is indexed, and returns its
@@ -243,26 +270,40 @@ class Server:
         edge = uuid.uuid4().hex
         parts = [
             (f'name="{k}"', v.encode())
-            for k, v in (("name", "Test knowledge"), ("description", "What the tests ask for"), ("text", text))
+            for k, v in (
+                ("name", "Test knowledge"),
+                ("description", "What the tests ask for"),
+                ("text", text),
+            )
         ]
-        parts += [(f'name="input"; filename="{name}"', body) for name, body in (files or {}).items()]
+        parts += [
+            (f'name="input"; filename="{name}"', body) for name, body in (files or {}).items()
+        ]
         raw = (
             b"".join(
-                f"--{edge}\r\ncontent-disposition: form-data; {head}\r\n\r\n".encode() + body + b"\r\n"
+                f"--{edge}\r\ncontent-disposition: form-data; {head}\r\n\r\n".encode()
+                + body
+                + b"\r\n"
                 for head, body in parts
             )
             + f"--{edge}--\r\n".encode()
         )
         reply = self.request(
-            "POST", "/v1/ext/kb", raw=raw, headers={"content-type": f"multipart/form-data; boundary={edge}"}
+            "POST",
+            "/v1/ext/kb",
+            raw=raw,
+            headers={"content-type": f"multipart/form-data; boundary={edge}"},
         )
         assert reply.status == 200, reply
         created = reply.json()["id"]
+
         def documents():
             return self.request("GET", f"/v1/ext/kb/{created}").json()["documents"]
+
         # `or [{}]`: a knowledge base without documents is not ready.
         def is_ready():
             return all(document.get("status") == "ready" for document in documents() or [{}])
+
         wait_until(is_ready, lambda: f"the documents: {documents()}")
         return created
 
@@ -278,7 +319,9 @@ class Server:
 
     def wait_for(self, conversation: str, status: str, timeout: float = 60) -> dict:
         """The record as soon as its status is `status`."""
-        return self.wait_for_record(conversation, lambda record: record["status"] == status, timeout)
+        return self.wait_for_record(
+            conversation, lambda record: record["status"] == status, timeout
+        )
 
     def wait_for_record(self, conversation: str, holds, timeout: float = 60) -> dict:
         """The record as soon as `holds(record)`."""
@@ -288,14 +331,18 @@ class Server:
             return record if holds(record) else None
 
         return wait_until(
-            matching, lambda: f"the record: {self.get_conversation(conversation)}\n{self.log_tail()}", timeout
+            matching,
+            lambda: f"the record: {self.get_conversation(conversation)}\n{self.log_tail()}",
+            timeout,
         )
 
     def wait_turns(self, conversation: str, min_turns: int = 0, timeout: float = 60) -> list[dict]:
         """The latencies of each turn, as soon as `min_turns` turns are recorded. The record is
         written after the call."""
+
         def recorded():
             return self.request("GET", f"/v1/ext/conversation/{conversation}/turns").json()
+
         wait_until(
             lambda: len(recorded()) >= min_turns,
             lambda: f"{min_turns} turns: {recorded()}\n{self.log_tail()}",
@@ -312,7 +359,9 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """Seconds of CPU time used so far."""
-        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        fields = (
+            pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        )
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def cpu_wait_seconds(self) -> float:

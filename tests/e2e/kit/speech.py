@@ -23,7 +23,9 @@ def speak_wav(text: str, voice: str = "slt") -> tuple[str, float]:
 
 def flite(text: str, voice: str) -> tuple[np.ndarray, int]:
     """16-bit samples and their rate."""
-    done = subprocess.run(["flite", "-voice", voice, "-t", text, "-o", "/dev/stdout"], capture_output=True, check=True)
+    done = subprocess.run(
+        ["flite", "-voice", voice, "-t", text, "-o", "/dev/stdout"], capture_output=True, check=True
+    )
     return read_wav(done.stdout)
 
 
@@ -66,7 +68,11 @@ def concatenate(parts: list[tuple[str, str] | float], rate: int = SAMPLE_RATE) -
             samples, own = flite(*part)
             samples = trim_silence(samples)
             count = int(len(samples) * rate / own)
-            sound.append(np.interp(np.arange(count) * own / rate, np.arange(len(samples)), samples).astype(np.int16))
+            sound.append(
+                np.interp(np.arange(count) * own / rate, np.arange(len(samples)), samples).astype(
+                    np.int16
+                )
+            )
     return np.concatenate(sound)
 
 

@@ -18,7 +18,12 @@ def postgres_server():
     if given := os.environ.get("VISAVIS_TEST_POSTGRES"):
         yield given
         return
-    script = [str(ROOT / "scripts" / "with-postgres.sh"), "sh", "-c", 'echo "$VISAVIS_TEST_POSTGRES"; exec cat']
+    script = [
+        str(ROOT / "scripts" / "with-postgres.sh"),
+        "sh",
+        "-c",
+        'echo "$VISAVIS_TEST_POSTGRES"; exec cat',
+    ]
     process = subprocess.Popen(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     url = process.stdout.readline().strip()
     assert url.startswith("postgres://"), url
@@ -35,7 +40,9 @@ class Sqlite:
         return {}
 
     def execute(self, server, statements):
-        with contextlib.closing(sqlite3.connect(server.data / "visavis.db", timeout=10)) as connection:
+        with contextlib.closing(
+            sqlite3.connect(server.data / "visavis.db", timeout=10)
+        ) as connection:
             for statement in statements:
                 connection.execute(statement)
             connection.commit()

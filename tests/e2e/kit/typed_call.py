@@ -24,12 +24,23 @@ FAST_VOICE = scripted_voice(0.01)
 
 
 def create_typed_agent(
-    server, *, llm_server=None, llm=None, transcripts=(), tts=FAST_VOICE, avatar=None, turn=None, **more
+    server,
+    *,
+    llm_server=None,
+    llm=None,
+    transcripts=(),
+    tts=FAST_VOICE,
+    avatar=None,
+    turn=None,
+    **more,
 ) -> dict:
     """An agent for typed words. `llm_server`: a scripted OpenAI-compatible server instead of the
     built-in answerer. `transcripts`: what the scripted speech-to-text recognizes if the test does
     speak (scripted_stt.py)."""
-    config = {"tts": tts, "stt": {"provider": "script", "model": scripted_stt.stt_script(list(transcripts))}}
+    config = {
+        "tts": tts,
+        "stt": {"provider": "script", "model": scripted_stt.stt_script(list(transcripts))},
+    }
     if llm_server:
         llm = {"provider": "custom", "url": llm_server.base_url, "model": "scripted"}
         turn = {"preemptive_generation": False, **(turn or {})}
@@ -52,9 +63,13 @@ class TypedCall(DataChannelCall):
 
     async def wait_for_record_value(self, found, what: str):
         """The first true value of `found(record)` while the call continues."""
+
         def record():
             return self.server.get_conversation(self.conversation["id"])
-        return await asyncio.to_thread(wait_until, lambda: found(record()), lambda: f"{what}: {record()}", TEST_TIMEOUT)
+
+        return await asyncio.to_thread(
+            wait_until, lambda: found(record()), lambda: f"{what}: {record()}", TEST_TIMEOUT
+        )
 
 
 def run_call(server, agent, work, **more) -> dict:

@@ -23,9 +23,12 @@ async def serve(share: float):
                 headers = dict(line.split(": ", 1) for line in head[1:] if line)
                 await reader.readexactly(int(headers["content-length"]))
                 accepted = rng.random() >= share
-                received.append((int(headers["visavis-sequence"]), headers["webhook-id"], time.time(), accepted))
+                received.append(
+                    (int(headers["visavis-sequence"]), headers["webhook-id"], time.time(), accepted)
+                )
                 writer.write(
-                    b"HTTP/1.1 %s\r\ncontent-length: 0\r\n\r\n" % (b"204 No Content" if accepted else b"500 Oh")
+                    b"HTTP/1.1 %s\r\ncontent-length: 0\r\n\r\n"
+                    % (b"204 No Content" if accepted else b"500 Oh")
                 )
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
@@ -34,7 +37,9 @@ async def serve(share: float):
     print(server.sockets[0].getsockname()[1], flush=True)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    threading.Thread(target=lambda: (sys.stdin.read(), loop.call_soon_threadsafe(stop.set)), daemon=True).start()
+    threading.Thread(
+        target=lambda: (sys.stdin.read(), loop.call_soon_threadsafe(stop.set)), daemon=True
+    ).start()
     await stop.wait()
     json.dump(received, sys.stdout)
 

@@ -29,8 +29,14 @@ class MicrophoneTrack(MediaStreamTrack):
             max(0, self.started_at + self.sent / 48_000 - clock())
         )  # paces the audio; this does not wait for another party
         part, self.queue = self.queue[:960], self.queue[960:]
-        frame = AudioFrame.from_ndarray(np.pad(part, (0, 960 - len(part))).reshape(1, -1), format="s16", layout="mono")
-        frame.sample_rate, frame.pts, frame.time_base = 48_000, self.sent, fractions.Fraction(1, 48_000)
+        frame = AudioFrame.from_ndarray(
+            np.pad(part, (0, 960 - len(part))).reshape(1, -1), format="s16", layout="mono"
+        )
+        frame.sample_rate, frame.pts, frame.time_base = (
+            48_000,
+            self.sent,
+            fractions.Fraction(1, 48_000),
+        )
         self.sent += 960
         return frame
 
@@ -53,7 +59,9 @@ class WhipClient:
             self.peer.addTransceiver("video", direction="recvonly")
         self.channel = self.peer.createDataChannel("anything") if channel else None
         if self.channel:
-            self.channel.on("open", lambda: self.send("client-ready", {"version": "2.1.0", "about": {}}))
+            self.channel.on(
+                "open", lambda: self.send("client-ready", {"version": "2.1.0", "about": {}})
+            )
             self.channel.on("message", self._on_message)
         self.peer.on(
             "track",
@@ -106,9 +114,14 @@ class WhipClient:
             f"/rtc/{self.conversation['id']}",
             key=None,
             raw=self.peer.localDescription.sdp.encode(),
-            headers={"content-type": "application/sdp", "authorization": f"Bearer {self.conversation['token']}"},
+            headers={
+                "content-type": "application/sdp",
+                "authorization": f"Bearer {self.conversation['token']}",
+            },
         )
-        assert reply.status == 201 and reply.headers["content-type"].startswith("application/sdp"), reply
+        assert reply.status == 201 and reply.headers["content-type"].startswith(
+            "application/sdp"
+        ), reply
         self.resource = reply.headers["location"]
         assert self.resource.startswith(f"/rtc/{self.conversation['id']}/"), self.resource
         assert "a=candidate:" in reply.body.decode()
@@ -127,7 +140,7 @@ class WhipClient:
         except TimeoutError:
             raise AssertionError(
                 f"waited {timeout} s for {what}; {len(self.received_audio)} sounds, "
-f"{len(self.video_frames)} pictures, {self.messages[-5:]}"
+                f"{len(self.video_frames)} pictures, {self.messages[-5:]}"
             ) from None
 
     def find_message(self, type=None, event=None):

@@ -8,7 +8,19 @@
   const MIN_LOUD_RMS = 0.004; // minimum RMS of a block that counts as sound, about -48 dBFS
 
   const context = new AudioContext({ sampleRate: SAMPLE_RATE, latencyHint: "interactive" });
-  const e2e = { context, blocks: [], messages: [], frames: [], shown: [], packets: [], marks: {}, offers: [], loudSpans: [], watching: false, delay: 0 };
+  const e2e = {
+    context,
+    blocks: [],
+    messages: [],
+    frames: [],
+    shown: [],
+    packets: [],
+    marks: {},
+    offers: [],
+    loudSpans: [],
+    watching: false,
+    delay: 0,
+  };
   window.e2e = e2e;
   const pendingChecks = new Set();
   const runChecks = () => {
@@ -19,7 +31,12 @@
   const recorder = (async () => {
     const module = URL.createObjectURL(new Blob([window.e2eRecorder], { type: "text/javascript" }));
     await context.audioWorklet.addModule(module);
-    const node = new AudioWorkletNode(context, "recorder", { numberOfInputs: 2, numberOfOutputs: 1, channelCount: 1, channelCountMode: "explicit" });
+    const node = new AudioWorkletNode(context, "recorder", {
+      numberOfInputs: 2,
+      numberOfOutputs: 1,
+      channelCount: 1,
+      channelCountMode: "explicit",
+    });
     const mute = new GainNode(context, { gain: 0 });
     node.connect(mute).connect(context.destination);
     node.port.onmessage = ({ data }) => {
@@ -105,7 +122,9 @@
   const copyPackets = (endpoint, kind, side) => {
     if (!options.packets || kind !== "audio") return;
     if (!packetWorker) {
-      packetWorker = new Worker(URL.createObjectURL(new Blob([packetCopier], { type: "text/javascript" })));
+      packetWorker = new Worker(
+        URL.createObjectURL(new Blob([packetCopier], { type: "text/javascript" })),
+      );
       packetWorker.onmessage = ({ data }) => e2e.packets.push({ t: context.currentTime, ...data });
     }
     endpoint.transform = new RTCRtpScriptTransform(packetWorker, { side });
@@ -172,10 +191,16 @@
       video.requestVideoFrameCallback(onFrame);
       e2e.marks.firstFrame ??= performance.now();
       e2e.presented = metadata.presentedFrames;
-      e2e.shown.push({ at: e2e.clock(metadata.expectedDisplayTime), media: metadata.rtpTimestamp / 90_000 });
+      e2e.shown.push({
+        at: e2e.clock(metadata.expectedDisplayTime),
+        media: metadata.rtpTimestamp / 90_000,
+      });
       if (e2e.watching) {
         if (e2e.delay === 0) captureFrame(video, metadata.expectedDisplayTime, metadata);
-        else createImageBitmap(video).then((bitmap) => setTimeout(() => captureFrame(bitmap, performance.now(), metadata), e2e.delay));
+        else
+          createImageBitmap(video).then((bitmap) =>
+            setTimeout(() => captureFrame(bitmap, performance.now(), metadata), e2e.delay),
+          );
       }
       runChecks();
     };
@@ -186,7 +211,8 @@
     canvasContext.drawImage(image, 0, 0, 96, 96);
     const { data } = canvasContext.getImageData(0, 0, 96, 96);
     const luma = new Uint8Array(96 * 96);
-    for (let i = 0; i < luma.length; i++) luma[i] = (data[4 * i] * 77 + data[4 * i + 1] * 150 + data[4 * i + 2] * 29) >> 8;
+    for (let i = 0; i < luma.length; i++)
+      luma[i] = (data[4 * i] * 77 + data[4 * i + 1] * 150 + data[4 * i + 2] * 29) >> 8;
     e2e.frames.push({ t: e2e.clock(ms), presented: metadata.presentedFrames, luma });
     image.close?.();
   }
@@ -195,7 +221,13 @@
     const face = document.querySelector(options.face ?? "#face");
     if (face) observeVideo(face);
     const join = document.getElementById("join");
-    join?.addEventListener("click", () => { e2e.marks.click = performance.now(); }, true);
+    join?.addEventListener(
+      "click",
+      () => {
+        e2e.marks.click = performance.now();
+      },
+      true,
+    );
   });
 
   // --- the measurement's own offset ---
@@ -215,7 +247,10 @@
     const tone = new OscillatorNode(context, { frequency: 300 });
     tone.connect(pulseGain).connect(destination);
     tone.start();
-    const stream = new MediaStream([...destination.stream.getTracks(), ...canvas.captureStream(25).getTracks()]);
+    const stream = new MediaStream([
+      ...destination.stream.getTracks(),
+      ...canvas.captureStream(25).getTracks(),
+    ]);
     const [sendingPeer, receivingPeer] = [new Native(), new Native()];
     sendingPeer.onicecandidate = ({ candidate }) => receivingPeer.addIceCandidate(candidate);
     receivingPeer.onicecandidate = ({ candidate }) => sendingPeer.addIceCandidate(candidate);
@@ -225,7 +260,8 @@
     document.body.append(video);
     receivingPeer.ontrack = ({ track, streams }) => {
       video.srcObject = streams[0];
-      if (track.kind === "audio") context.createMediaStreamSource(new MediaStream([track])).connect(node, 0, 1);
+      if (track.kind === "audio")
+        context.createMediaStreamSource(new MediaStream([track])).connect(node, 0, 1);
     };
     for (const track of stream.getTracks()) sendingPeer.addTrack(track, stream);
     await sendingPeer.setLocalDescription();
@@ -271,7 +307,9 @@
   /** What `e2e.until` can wait for. Each function returns a result once its condition holds. */
   const conditions = {
     message: ({ type, event, after = 0 }) =>
-      e2e.messages.slice(after).find((m) => (!type || m.type === type) && (!event || eventName(m) === event)),
+      e2e.messages
+        .slice(after)
+        .find((m) => (!type || m.type === type) && (!event || eventName(m) === event)),
     quiet: ({ lasting, after = 0 }) => {
       const last = Math.max(after, e2e.loudSpans.at(-1)?.to ?? 0);
       return e2e.heardUntil - last >= lasting ? { at: last } : null;
@@ -288,7 +326,10 @@
     clock: ({ at }) => (e2e.heardUntil >= at ? { at: e2e.heardUntil } : null),
     connected: () => (e2e.peer?.connectionState === "connected" ? {} : null),
     frames: ({ more }) => ((e2e.presented ?? 0) >= more ? { presented: e2e.presented } : null),
-    closed: () => (e2e.peer && e2e.peer.connectionState !== "connected" ? { state: e2e.peer.connectionState } : null),
+    closed: () =>
+      e2e.peer && e2e.peer.connectionState !== "connected"
+        ? { state: e2e.peer.connectionState }
+        : null,
   };
 
   /**
@@ -298,7 +339,11 @@
     new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         pendingChecks.delete(checkCondition);
-        reject(new Error(`waited ${timeout} ms for ${kind} ${JSON.stringify(parameters)}; last messages: ${JSON.stringify(e2e.messages.slice(-6))}`));
+        reject(
+          new Error(
+            `waited ${timeout} ms for ${kind} ${JSON.stringify(parameters)}; last messages: ${JSON.stringify(e2e.messages.slice(-6))}`,
+          ),
+        );
       }, timeout);
       const checkCondition = () => {
         const found = conditions[kind](parameters);
@@ -321,7 +366,8 @@
         if (start + sound[side].length <= first || start >= first + length) continue;
         for (let i = 0; i < sound[side].length; i++) {
           const index = start + i - first;
-          if (index >= 0 && index < length) out[index] = Math.max(-1, Math.min(1, sound[side][i])) * 32767;
+          if (index >= 0 && index < length)
+            out[index] = Math.max(-1, Math.min(1, sound[side][i])) * 32767;
         }
       }
       return base64(new Uint8Array(out.buffer));
@@ -332,15 +378,21 @@
    * The packets of both sides from `from` to `to` (seconds): `[RTP timestamp, base64 payload]`
    * each.
    */
-  e2e.passed = (from, to) => [0, 1].map((side) =>
-    e2e.packets.filter((packet) => packet.side === side && from <= packet.t && packet.t <= to).map(({ stamp, data }) => [stamp, base64(data)]));
+  e2e.passed = (from, to) =>
+    [0, 1].map((side) =>
+      e2e.packets
+        .filter((packet) => packet.side === side && from <= packet.t && packet.t <= to)
+        .map(({ stamp, data }) => [stamp, base64(data)]),
+    );
 
   /** The captured frames: time, number, 96 × 96 luma in base64. */
-  e2e.pictures = () => e2e.frames.map(({ t, presented, luma }) => ({ t, presented, luma: base64(luma) }));
+  e2e.pictures = () =>
+    e2e.frames.map(({ t, presented, luma }) => ({ t, presented, luma: base64(luma) }));
 
   function base64(bytes) {
     let text = "";
-    for (let at = 0; at < bytes.length; at += 0x8000) text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
+    for (let at = 0; at < bytes.length; at += 0x8000)
+      text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
     return btoa(text);
   }
 })();

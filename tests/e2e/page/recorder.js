@@ -18,7 +18,10 @@ class Recorder extends AudioWorkletProcessor {
     });
     this.#filled += 128;
     if (this.#filled === BLOCK_SIZE) {
-      this.port.postMessage({ start: this.#startFrame, sound: this.#blocks.map((samples) => samples.slice()) });
+      this.port.postMessage({
+        start: this.#startFrame,
+        sound: this.#blocks.map((samples) => samples.slice()),
+      });
       this.#filled = 0;
     }
     return true;

@@ -39,7 +39,9 @@ def read_answers(server, ids: dict) -> dict:
             path = path.replace("{" + name + "}", value)
         reply = server.request("GET", path)
         assert reply.status == 200, (path, reply)
-        answers[path] = without_changing(json.loads(reply.body.decode().replace(server.url, "http://SERVER")))
+        answers[path] = without_changing(
+            json.loads(reply.body.decode().replace(server.url, "http://SERVER"))
+        )
     return answers
 
 

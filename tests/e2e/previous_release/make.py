@@ -38,10 +38,15 @@ def create_resources(server, hooks) -> dict:
         return reply.json()["id"]
 
     ids = {
-        "guardrail": create("/v1/ext/guardrail", {"name": "Prices", "prompt": "The agent names no price."}),
+        "guardrail": create(
+            "/v1/ext/guardrail", {"name": "Prices", "prompt": "The agent names no price."}
+        ),
         "mcp": create(
             "/v1/ext/mcp",
-            {"name": "Files", "request_config": {"url": ADDRESS, "headers": {"authorization": "Bearer one"}}},
+            {
+                "name": "Files",
+                "request_config": {"url": ADDRESS, "headers": {"authorization": "Bearer one"}},
+            },
         ),
         "tool": create(
             "/v1/ext/tool",
@@ -51,13 +56,20 @@ def create_resources(server, hooks) -> dict:
             },
         ),
         "template": create(
-            "/v1/ext/template", {"template_name": "Guide", "template_system_prompt": "You guide visitors."}
+            "/v1/ext/template",
+            {"template_name": "Guide", "template_system_prompt": "You guide visitors."},
         ),
         "apikey": create("/v1/ext/apikey", {"name": "second", "scope": "read"}),
-        "kb": server.create_knowledge_base("The museum opens at nine. The oldest clock was built in 1676."),
+        "kb": server.create_knowledge_base(
+            "The museum opens at nine. The oldest clock was built in 1676."
+        ),
         "custom-avatar": create(
             "/v2/custom-avatar",
-            {"avatar_name": "Zoe", "gender": "female", "input_image": "data:image/png;base64,iVBORw0KGgoAAAAN"},
+            {
+                "avatar_name": "Zoe",
+                "gender": "female",
+                "input_image": "data:image/png;base64,iVBORw0KGgoAAAAN",
+            },
         ),
     }
     agent = typed_call.create_typed_agent(
@@ -68,13 +80,19 @@ def create_resources(server, hooks) -> dict:
         events=["call_ended"],
         config={"record_trace": True},
         turn={"min_endpointing_delay": 0.4, "interruptability": "high"},
-        extra={"knowledge_base": [ids["kb"]], "guardrails": [ids["guardrail"]], "tool": [ids["tool"]]},
+        extra={
+            "knowledge_base": [ids["kb"]],
+            "guardrails": [ids["guardrail"]],
+            "tool": [ids["tool"]],
+        },
     )
     return ids | {"agent": agent["id"]}
 
 
 def make_call(server, agent: str) -> str:
-    conversation = server.create_conversation(agent, user_id="user-7", context="The user is a child.")
+    conversation = server.create_conversation(
+        agent, user_id="user-7", context="The user is a child."
+    )
 
     async def talk():
         client = await typed_call.TypedCall(server, conversation).connect()
@@ -96,9 +114,13 @@ def main():
         try:
             ids = create_resources(server, hooks)
             ids["conversation"] = make_call(server, ids["agent"])
-            wait_until(lambda: server.request("GET", "/v1/ext/deadletters").json(), "the dead letter")
+            wait_until(
+                lambda: server.request("GET", "/v1/ext/deadletters").json(), "the dead letter"
+            )
             trace = data / "traces" / f"{ids['conversation']}.jsonl"
-            wait_until(lambda: trace.exists() and '{"End":' in trace.read_text(), "the end of the trace")
+            wait_until(
+                lambda: trace.exists() and '{"End":' in trace.read_text(), "the end of the trace"
+            )
             stored = {"key": server.key, "ids": ids, "answers": read_answers(server, ids)}
         finally:
             server.stop()

@@ -42,9 +42,15 @@ pub fn demux(bytes: &[u8]) {
                 if kind == 3 {
                     corrupt(&mut datagram, step.bytes);
                 }
-                harness.deliver(Protocol::Udp, if kind == 4 { stranger } else { client }, &datagram);
+                harness.deliver(
+                    Protocol::Udp,
+                    if kind == 4 { stranger } else { client },
+                    &datagram,
+                );
             }
-            _ => harness.advance(Duration::from_millis(u64::from(step.bytes.first().copied().unwrap_or(1)))),
+            _ => harness.advance(Duration::from_millis(u64::from(
+                step.bytes.first().copied().unwrap_or(1),
+            ))),
         }
     }
 }

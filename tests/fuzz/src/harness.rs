@@ -40,7 +40,8 @@ pub(crate) fn server_address() -> SocketAddr {
 
 /// The server's ICE candidates.
 pub(crate) fn local_candidates() -> [LocalCandidate; 2] {
-    [Protocol::Udp, Protocol::Tcp].map(|protocol| LocalCandidate { address: server_address(), protocol })
+    [Protocol::Udp, Protocol::Tcp]
+        .map(|protocol| LocalCandidate { address: server_address(), protocol })
 }
 
 /// The server's certificate.
@@ -76,16 +77,23 @@ impl Harness {
     /// After the exchange of offer and answer, and before any datagram.
     pub(crate) fn new() -> Self {
         let now = engine::clock::now();
-        let mut client = Rtc::builder().set_rtp_mode(true).set_dtls_cert(client_certificate()).build(now);
-        client.add_local_candidate(Candidate::host(client_addresses()[0], "udp").expect("a candidate"));
+        let mut client =
+            Rtc::builder().set_rtp_mode(true).set_dtls_cert(client_certificate()).build(now);
+        client.add_local_candidate(
+            Candidate::host(client_addresses()[0], "udp").expect("a candidate"),
+        );
         let mut api = client.sdp_api();
         let audio = api.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
         api.add_media(MediaKind::Video, Direction::RecvOnly, None, None, None);
         api.add_channel("chat".into());
         let (offer, pending) = api.apply().expect("an offer");
-        let (connection, answer) =
-            PeerConnection::accept(&offer.to_sdp_string(), &local_candidates(), server_certificate(), now)
-                .expect("an answer");
+        let (connection, answer) = PeerConnection::accept(
+            &offer.to_sdp_string(),
+            &local_candidates(),
+            server_certificate(),
+            now,
+        )
+        .expect("an answer");
         let answer = SdpAnswer::from_sdp_string(&answer).expect("the answer is read");
         client.sdp_api().accept_answer(pending, answer).expect("the answer fits");
         let mut demux = Demux::new();
@@ -114,7 +122,10 @@ impl Harness {
                 harness.deliver(Protocol::Udp, client_addresses()[0], &datagram);
             }
             let open = |event: &TransportEvent| matches!(event, TransportEvent::ChannelOpen);
-            if harness.channel.is_some() && harness.client.is_connected() && harness.events.iter().any(open) {
+            if harness.channel.is_some()
+                && harness.client.is_connected()
+                && harness.events.iter().any(open)
+            {
                 harness.events.clear();
                 return harness;
             }
@@ -130,7 +141,12 @@ impl Harness {
 
     /// Delivers a datagram to the server, as `MediaThread::handle_datagram` does. Returns whether
     /// the connection accepted it.
-    pub(crate) fn deliver(&mut self, protocol: Protocol, source: SocketAddr, datagram: &[u8]) -> bool {
+    pub(crate) fn deliver(
+        &mut self,
+        protocol: Protocol,
+        source: SocketAddr,
+        datagram: &[u8],
+    ) -> bool {
         let slot = self.demux.route(self.now, source, datagram);
         let was_known = self.known_addresses.contains(&source);
         assert!(slot.is_none_or(|slot| slot == CALL_KEY), "there is no such call");
@@ -138,8 +154,8 @@ impl Harness {
             slot.is_none() || was_known || stun_ufrag(datagram).is_some(),
             "a stranger's datagram was routed"
         );
-        let accepted =
-            slot.is_some() && self.connection.receive(self.now, protocol, source, server_address(), datagram);
+        let accepted = slot.is_some()
+            && self.connection.receive(self.now, protocol, source, server_address(), datagram);
         if accepted {
             self.demux.learn_address(source, CALL_KEY);
             self.received_any = true;
@@ -165,21 +181,29 @@ impl Harness {
 
     fn poll_server(&mut self) {
         let mut sent = Vec::new();
-        while let Some(event) = self.connection.poll(self.now, &mut |transmit: Transmit| sent.push(transmit))
+        while let Some(event) =
+            self.connection.poll(self.now, &mut |transmit: Transmit| sent.push(transmit))
         {
             self.events.push(event);
         }
         assert!(self.connection.timeout() > self.now, "the connection would be served without end");
-        assert!(self.received_any || sent.is_empty(), "who proved nothing was sent {} datagrams", sent.len());
+        assert!(
+            self.received_any || sent.is_empty(),
+            "who proved nothing was sent {} datagrams",
+            sent.len()
+        );
         for transmit in sent {
             assert!(
                 self.known_addresses.contains(&transmit.destination),
                 "{} was never heard of",
                 transmit.destination
             );
-            let Ok(receive) =
-                Receive::new(Protocol::Udp, server_address(), client_addresses()[0], &transmit.contents)
-            else {
+            let Ok(receive) = Receive::new(
+                Protocol::Udp,
+                server_address(),
+                client_addresses()[0],
+                &transmit.contents,
+            ) else {
                 continue;
             };
             if transmit.destination == client_addresses()[0] {
@@ -192,7 +216,9 @@ impl Harness {
     fn poll_client(&mut self) {
         for _ in 0..MAX_POLL_ROUNDS {
             match self.client.poll_output() {
-                Ok(Output::Transmit(one)) => self.pending_datagrams.push_back(one.contents.to_vec()),
+                Ok(Output::Transmit(one)) => {
+                    self.pending_datagrams.push_back(one.contents.to_vec())
+                }
                 Ok(Output::Event(str0m::Event::ChannelOpen(id, _))) => self.channel = Some(id),
                 Ok(Output::Event(_)) => {}
                 Ok(Output::Timeout(at)) if at <= self.now && self.client.is_alive() => {
@@ -212,7 +238,8 @@ impl Harness {
         level: Option<i8>,
         payload: &[u8],
     ) {
-        let (Some(pt), payload) = (self.opus_payload_type(), &payload[..payload.len().min(MAX_PAYLOAD)])
+        let (Some(pt), payload) =
+            (self.opus_payload_type(), &payload[..payload.len().min(MAX_PAYLOAD)])
         else {
             return;
         };

@@ -37,8 +37,14 @@ pub use trickle::trickle;
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 6] =
-    [("demux", demux), ("rtp", rtp), ("sdp", sdp), ("rtvi", rtvi), ("trickle", trickle), ("tcp", tcp)];
+pub const TARGETS: [(&str, Target); 6] = [
+    ("demux", demux),
+    ("rtp", rtp),
+    ("sdp", sdp),
+    ("rtvi", rtvi),
+    ("trickle", trickle),
+    ("tcp", tcp),
+];
 
 /// Maximum input, in bytes: a longer one only takes longer.
 const MAX_INPUT: usize = 96 * 1024;

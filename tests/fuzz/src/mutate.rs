@@ -77,12 +77,14 @@ pub fn mutate_seed(random: &mut StdRng, seeds: &[Vec<u8>]) -> Vec<u8> {
                 bytes.splice(at..at, again.repeat(times));
             }
             4 => {
-                let new: Vec<u8> = (0..random.random_range(1..=16)).map(|_| random.random::<u8>()).collect();
+                let new: Vec<u8> =
+                    (0..random.random_range(1..=16)).map(|_| random.random::<u8>()).collect();
                 bytes.splice(at..at, new);
             }
             5 => {
                 let token = TOKENS[random.random_range(0..TOKENS.len())];
-                let end = if random.random::<bool>() { at } else { (at + token.len()).min(bytes.len()) };
+                let end =
+                    if random.random::<bool>() { at } else { (at + token.len()).min(bytes.len()) };
                 bytes.splice(at..end, token.iter().copied());
             }
             6 => {
@@ -95,8 +97,13 @@ pub fn mutate_seed(random: &mut StdRng, seeds: &[Vec<u8>]) -> Vec<u8> {
             7 => {
                 // Replaces a number by another one.
                 let digit = |byte: &u8| byte.is_ascii_digit();
-                let Some(from) = bytes[at..].iter().position(digit).map(|n| at + n) else { continue };
-                let to = bytes[from..].iter().position(|byte| !digit(byte)).map_or(bytes.len(), |n| from + n);
+                let Some(from) = bytes[at..].iter().position(digit).map(|n| at + n) else {
+                    continue;
+                };
+                let to = bytes[from..]
+                    .iter()
+                    .position(|byte| !digit(byte))
+                    .map_or(bytes.len(), |n| from + n);
                 let value = random.random::<u64>() >> random.random_range(0..64);
                 bytes.splice(from..to, value.to_string().bytes());
             }

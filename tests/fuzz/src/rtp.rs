@@ -88,9 +88,10 @@ pub fn rtp(bytes: &[u8]) {
             1 => {
                 only_forged = false;
                 let [a, b, c, d, e, f, flags, level, payload @ ..] = step.bytes else { continue };
-                sequence = sequence.saturating_add_signed(i64::from(i16::from_be_bytes([*a, *b])) + 1);
-                timestamp =
-                    timestamp.wrapping_add_signed(i32::from_be_bytes([*c, *d, *e, *f]).wrapping_add(960));
+                sequence =
+                    sequence.saturating_add_signed(i64::from(i16::from_be_bytes([*a, *b])) + 1);
+                timestamp = timestamp
+                    .wrapping_add_signed(i32::from_be_bytes([*c, *d, *e, *f]).wrapping_add(960));
                 let level = (flags & 2 != 0).then_some(-i8::try_from(level & 0x7f).unwrap_or(0));
                 harness.send_rtp(sequence, timestamp, flags & 1 != 0, level, payload);
                 deliver_all(&mut harness);
@@ -102,7 +103,9 @@ pub fn rtp(bytes: &[u8]) {
                 harness.deliver(Protocol::Udp, client, &datagram);
             }
             4 => {
-                harness.advance(Duration::from_millis(u64::from(step.bytes.first().copied().unwrap_or(1))));
+                harness.advance(Duration::from_millis(u64::from(
+                    step.bytes.first().copied().unwrap_or(1),
+                )));
                 deliver_all(&mut harness);
             }
             kind => {
@@ -115,7 +118,13 @@ pub fn rtp(bytes: &[u8]) {
     }
     if only_forged {
         let before = receiver.packets;
-        harness.send_rtp(sequence + 1, timestamp.wrapping_add(960), false, None, &[0xf8, 0xff, 0xfe]);
+        harness.send_rtp(
+            sequence + 1,
+            timestamp.wrapping_add(960),
+            false,
+            None,
+            &[0xf8, 0xff, 0xfe],
+        );
         deliver_all(&mut harness);
         receiver.process_events(&mut harness);
         assert!(receiver.packets > before, "a call is deaf after packets that anybody can forge");

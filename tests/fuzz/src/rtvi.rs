@@ -27,7 +27,10 @@ pub fn rtvi(bytes: &[u8]) {
             assert!(answer.len() <= MAX_REPLY_LENGTH, "{answer}");
             let answer: Value = serde_json::from_str(&answer).expect("the answer is JSON");
             assert_eq!(answer["label"], "rtvi-ai");
-            assert!(matches!(answer["type"].as_str(), Some("error" | "error-response")), "{answer}");
+            assert!(
+                matches!(answer["type"].as_str(), Some("error" | "error-response")),
+                "{answer}"
+            );
             assert_ne!(answer["data"]["fatal"], true, "{answer}");
         }
         Ok(Some(ClientMessage::Commands { commands, .. })) => {

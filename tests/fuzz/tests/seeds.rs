@@ -17,11 +17,17 @@ fn find_target(name: &str) -> Target {
 /// The seed files of a target.
 fn read_seeds(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(name);
-    let mut files: Vec<PathBuf> =
-        folder.read_dir().expect("a folder of seeds").map(|entry| entry.expect("an entry").path()).collect();
+    let mut files: Vec<PathBuf> = folder
+        .read_dir()
+        .expect("a folder of seeds")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     files.sort();
     assert!(files.len() >= 5, "{} seeds in {}", files.len(), folder.display());
-    files.into_iter().map(|file| (file.clone(), std::fs::read(file).expect("a seed can be read"))).collect()
+    files
+        .into_iter()
+        .map(|file| (file.clone(), std::fs::read(file).expect("a seed can be read")))
+        .collect()
 }
 
 /// Runs a target on an input. An input that fails is saved, and the panic names its file.
@@ -80,12 +86,17 @@ fn seeds_of_tcp_are_survived() {
 #[test]
 fn every_target_has_seeds_and_a_fuzzer() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let manifest = std::fs::read_to_string(folder.join("libfuzzer/Cargo.toml")).expect("a manifest");
+    let manifest =
+        std::fs::read_to_string(folder.join("libfuzzer/Cargo.toml")).expect("a manifest");
     for (name, _) in TARGETS {
         assert!(!read_seeds(name).is_empty());
         let fuzzer = format!("fuzz_targets/{name}.rs");
-        assert!(manifest.contains(&format!("path = \"{fuzzer}\"")), "{fuzzer} is not in the manifest");
-        let text = std::fs::read_to_string(folder.join("libfuzzer").join(&fuzzer)).expect("a fuzzer");
+        assert!(
+            manifest.contains(&format!("path = \"{fuzzer}\"")),
+            "{fuzzer} is not in the manifest"
+        );
+        let text =
+            std::fs::read_to_string(folder.join("libfuzzer").join(&fuzzer)).expect("a fuzzer");
         assert!(text.contains(&format!("fuzz::{name}(bytes)")), "{fuzzer} does not run its target");
     }
 }

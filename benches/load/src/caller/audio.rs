@@ -28,11 +28,13 @@ const MAX_CONCEALED_FRAMES: u64 = 5;
 /// The encoder's error.
 pub(crate) fn encode_recording(workload: &Workload) -> Result<Vec<Bytes>, String> {
     let describe = |e: opus::Error| format!("cannot encode the recording: {e}");
-    let mut encoder =
-        opus::Encoder::new(SAMPLE_RATE as u32, Channels::Mono, Application::Voip).map_err(describe)?;
+    let mut encoder = opus::Encoder::new(SAMPLE_RATE as u32, Channels::Mono, Application::Voip)
+        .map_err(describe)?;
     encoder.set_bitrate(Bitrate::Bits(BITRATE)).map_err(describe)?;
     let blocks = (0..workload.speech.len() / FRAME_SAMPLES_16K).map(|n| workload.frame(n));
-    blocks.map(|block| encoder.encode_vec(block, 1_275).map(Bytes::from).map_err(describe)).collect()
+    blocks
+        .map(|block| encoder.encode_vec(block, 1_275).map(Bytes::from).map_err(describe))
+        .collect()
 }
 
 /// Statistics of the received audio.
@@ -89,8 +91,8 @@ impl AudioReceiver {
         let time = self.seconds_since_start(at);
         self.offsets.add_packet(time, timestamp);
         let stamp = self.timestamps.unwrap_timestamp(timestamp);
-        let samples =
-            opus::packet::get_nb_samples(payload, RTP_CLOCK_RATE).unwrap_or(RTP_CLOCK_RATE as usize / 50);
+        let samples = opus::packet::get_nb_samples(payload, RTP_CLOCK_RATE)
+            .unwrap_or(RTP_CLOCK_RATE as usize / 50);
         let Some(lost) = self.lateness.record_packet(time, stamp, samples as i64) else {
             return;
         };
@@ -147,20 +149,26 @@ mod tests {
     #[test]
     fn an_answer_in_packets_is_heard_when_its_first_packet_comes() {
         let started_at = clock::now();
-        let mut receiver = AudioReceiver::new(Arc::new(Workload::built_in().unwrap()), started_at, 10.0);
+        let mut receiver =
+            AudioReceiver::new(Arc::new(Workload::built_in().unwrap()), started_at, 10.0);
         let mut encoder = opus::Encoder::new(48_000, Channels::Mono, Application::Voip).unwrap();
         for n in 0..300_u32 {
             // The reply starts with the packet at 4.02 s; the first utterance ends at 3.1 s.
             let sounds = n >= 200;
-            let tone =
-                |i: u32| ((n * 960 + i) as f64 * 220.0 / 48_000.0 * std::f64::consts::TAU).sin() * 8000.0;
+            let tone = |i: u32| {
+                ((n * 960 + i) as f64 * 220.0 / 48_000.0 * std::f64::consts::TAU).sin() * 8000.0
+            };
             let pcm: Vec<i16> = (0..960).map(|i| if sounds { tone(i) as i16 } else { 0 }).collect();
             let payload = encoder.encode_vec(&pcm, 1_275).unwrap();
             if n == 250 {
                 continue; // lost
             }
             let at = started_at + Duration::from_millis(20) * (n + 1);
-            receiver.handle_packet(at, n.wrapping_mul(960).wrapping_add(u32::MAX - 5_000), &payload);
+            receiver.handle_packet(
+                at,
+                n.wrapping_mul(960).wrapping_add(u32::MAX - 5_000),
+                &payload,
+            );
         }
         let stats = receiver.finish(started_at + Duration::from_millis(6_040));
         assert_eq!(stats.scores.voice_to_voice.len(), 1);

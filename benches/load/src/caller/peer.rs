@@ -10,7 +10,8 @@ use rtc::media_stream::MediaStreamTrack;
 use rtc::peer_connection::configuration::media_engine::{MIME_TYPE_OPUS, MIME_TYPE_VP8};
 use rtc::rtp;
 use rtc::rtp_transceiver::rtp_sender::{
-    RTCRtpCodec, RTCRtpCodecParameters, RTCRtpCodingParameters, RTCRtpEncodingParameters, RtpCodecKind,
+    RTCRtpCodec, RTCRtpCodecParameters, RTCRtpCodingParameters, RTCRtpEncodingParameters,
+    RtpCodecKind,
 };
 use rtc::rtp_transceiver::{RTCRtpTransceiverDirection, RTCRtpTransceiverInit};
 use tokio::sync::{mpsc, watch};
@@ -20,8 +21,9 @@ use webrtc::media_stream::track_local::TrackLocal;
 use webrtc::media_stream::track_local::static_rtp::TrackLocalStaticRTP;
 use webrtc::media_stream::track_remote::TrackRemote;
 use webrtc::peer_connection::{
-    MediaEngine, PeerConnection, PeerConnectionBuilder, PeerConnectionEventHandler, RTCIceGatheringState,
-    RTCPeerConnectionState, RTCSessionDescription, Registry, register_default_interceptors,
+    MediaEngine, PeerConnection, PeerConnectionBuilder, PeerConnectionEventHandler,
+    RTCIceGatheringState, RTCPeerConnectionState, RTCSessionDescription, Registry,
+    register_default_interceptors,
 };
 
 use super::report_forwarder::ReportForwarder;
@@ -63,7 +65,9 @@ impl PeerConnectionEventHandler for EventHandler {
 
     async fn on_connection_state_change(&self, state: RTCPeerConnectionState) {
         match state {
-            RTCPeerConnectionState::Connected => drop(self.state.send_replace(ConnectionState::Connected)),
+            RTCPeerConnectionState::Connected => {
+                drop(self.state.send_replace(ConnectionState::Connected))
+            }
             RTCPeerConnectionState::Failed | RTCPeerConnectionState::Closed => {
                 self.state.send_replace(ConnectionState::Closed);
             }
@@ -134,8 +138,13 @@ impl Peer {
     ///
     /// # Errors
     /// The error of the WebRTC stack, as text.
-    pub(super) async fn new(bind: &'static str, channel: bool) -> std::result::Result<Self, String> {
-        Self::build(bind, channel).await.map_err(|e| format!("cannot create a peer connection: {e}"))
+    pub(super) async fn new(
+        bind: &'static str,
+        channel: bool,
+    ) -> std::result::Result<Self, String> {
+        Self::build(bind, channel)
+            .await
+            .map_err(|e| format!("cannot create a peer connection: {e}"))
     }
 
     async fn build(bind: &'static str, channel: bool) -> Result<Self> {
@@ -151,7 +160,8 @@ impl Peer {
         let (ice_sender, gathered) = watch::channel(false);
         let (state_sender, state) = watch::channel(ConnectionState::Connecting);
         let (track_sender, tracks) = mpsc::unbounded_channel();
-        let handler = EventHandler { ice_gathered: ice_sender, state: state_sender, tracks: track_sender };
+        let handler =
+            EventHandler { ice_gathered: ice_sender, state: state_sender, tracks: track_sender };
         let connection = PeerConnectionBuilder::new()
             .with_media_engine(media)
             .with_interceptor_registry(registry)
@@ -162,7 +172,10 @@ impl Peer {
         let connection: Arc<dyn PeerConnection> = Arc::new(connection);
         let ssrc = rand::random();
         let coding = RTCRtpEncodingParameters {
-            rtp_coding_parameters: RTCRtpCodingParameters { ssrc: Some(ssrc), ..Default::default() },
+            rtp_coding_parameters: RTCRtpCodingParameters {
+                ssrc: Some(ssrc),
+                ..Default::default()
+            },
             codec: opus_codec(),
             ..Default::default()
         };

@@ -4,7 +4,9 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use rtc::interceptor::{Attribute, AttributedPacket, Interceptor, Packet, StreamInfo, TaggedPacket};
+use rtc::interceptor::{
+    Attribute, AttributedPacket, Interceptor, Packet, StreamInfo, TaggedPacket,
+};
 use rtc::rtcp::sender_report::SenderReport;
 use rtc::sansio::Protocol;
 use rtc::shared::error::Error;
@@ -28,7 +30,8 @@ impl Protocol<TaggedPacket, TaggedPacket, ()> for ReportForwarder {
             // The stack selects the track by the first stream that a packet names. That is our own
             // stream if the report also contains a reception report on it. So each sender report is
             // forwarded alone, without its reception reports.
-            let reports = compound.iter().filter_map(|one| one.as_any().downcast_ref::<SenderReport>());
+            let reports =
+                compound.iter().filter_map(|one| one.as_any().downcast_ref::<SenderReport>());
             self.incoming.extend(reports.map(|report| {
                 let alone = SenderReport { reports: Vec::new(), ..report.clone() };
                 let message = AttributedPacket::new(Packet::Rtcp(vec![Box::new(alone)]));

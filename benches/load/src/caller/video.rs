@@ -68,7 +68,9 @@ impl VideoReceiver {
             return false;
         };
         let continues = self.current.as_ref().is_some_and(|c| {
-            c.timestamp == header.timestamp && c.next_sequence == header.sequence_number && !starts_frame
+            c.timestamp == header.timestamp
+                && c.next_sequence == header.sequence_number
+                && !starts_frame
         });
         if !continues {
             let mut data = self.current.take().map(|c| c.data).unwrap_or_default();
@@ -98,8 +100,10 @@ impl VideoReceiver {
     }
 
     fn finish_frame(&mut self, at: Instant, picture: &PartialFrame) {
-        self.offsets
-            .add_packet(at.saturating_duration_since(self.started_at).as_secs_f64(), picture.timestamp);
+        self.offsets.add_packet(
+            at.saturating_duration_since(self.started_at).as_secs_f64(),
+            picture.timestamp,
+        );
         self.stats.frames += 1;
         self.first_frame_at = self.first_frame_at.or(Some(at));
         if self.decode_enabled {
@@ -209,7 +213,11 @@ mod tests {
         let mut frames = vec![encoder.encode_key_frame(&picture(0), 10).unwrap()];
         frames.extend((1..6).map(|n| {
             encoder
-                .encode_pose(&picture(n), vp8::Quantizers::uniform(10), &[vp8::BlockMode::Coded; 16])
+                .encode_pose(
+                    &picture(n),
+                    vp8::Quantizers::uniform(10),
+                    &[vp8::BlockMode::Coded; 16],
+                )
                 .unwrap()
         }));
         frames
@@ -252,7 +260,10 @@ mod tests {
         assert!(!requests(&mut receiver, &frames[1], 1_120));
         assert_eq!(receiver.finish(started_at, None).decoded, 2);
         let mut counting = VideoReceiver::new(started_at, false);
-        assert!(!requests(&mut counting, &frames[1], 1_160), "a caller that only counts needs none");
+        assert!(
+            !requests(&mut counting, &frames[1], 1_160),
+            "a caller that only counts needs none"
+        );
     }
 
     #[test]

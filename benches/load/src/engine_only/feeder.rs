@@ -153,7 +153,14 @@ impl Feeder {
                 let connected = self.callers.into_iter().filter(|c| !c.closed);
                 let calls = connected.filter_map(|c| c.finish(&workload, now)).collect();
                 let interrupted = stop.load(Relaxed);
-                return RunResult { calls, failed, start: begin, end, first_call_memory: first, interrupted };
+                return RunResult {
+                    calls,
+                    failed,
+                    start: begin,
+                    end,
+                    first_call_memory: first,
+                    interrupted,
+                };
             }
             next = (next + CALLER_POLL_INTERVAL).max(clock::now());
             std::thread::sleep(next.saturating_duration_since(clock::now()));
@@ -161,7 +168,8 @@ impl Feeder {
     }
 
     fn attach_caller(&mut self, now: Instant, number: usize) {
-        let call = CallConfig { id: ConversationId(self.callers.len() as u128), ..self.call.clone() };
+        let call =
+            CallConfig { id: ConversationId(self.callers.len() as u128), ..self.call.clone() };
         match self.engine.start_loopback_call(Arc::new(call), Vec::new()) {
             Ok(client) => {
                 let mut caller = Caller {
@@ -205,9 +213,9 @@ impl Caller {
                     self.scorer.process_audio(at, &pcm);
                 }
                 LoopbackOutput::Video { at, .. } => {
-                    let since = self
-                        .connected_at
-                        .map(|connected_at| at.saturating_duration_since(connected_at).as_secs_f64());
+                    let since = self.connected_at.map(|connected_at| {
+                        at.saturating_duration_since(connected_at).as_secs_f64()
+                    });
                     self.scorer.record_frame(since.unwrap_or_default());
                 }
                 LoopbackOutput::Closed => self.closed = true,

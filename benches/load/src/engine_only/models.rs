@@ -26,8 +26,8 @@ impl ScriptedModels {
 
 impl Models for ScriptedModels {
     fn load(&self) -> Result<(), String> {
-        let network =
-            vad::Network::load(&self.vad_weights).map_err(|e| format!("cannot load the VAD model ({e})"))?;
+        let network = vad::Network::load(&self.vad_weights)
+            .map_err(|e| format!("cannot load the VAD model ({e})"))?;
         // `load` runs once, so the cell is empty.
         let _ = self.vad_network.set(Arc::new(network));
         Ok(())

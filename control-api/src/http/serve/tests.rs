@@ -104,7 +104,11 @@ fn is_open(client: &mut DuplexStream) -> bool {
     client.read_u8().now_or_never().is_none()
 }
 
-async fn assert_quarter_stays_open(server: &TestServer, from: impl Fn(usize) -> String, other: &str) {
+async fn assert_quarter_stays_open(
+    server: &TestServer,
+    from: impl Fn(usize) -> String,
+    other: &str,
+) {
     let started_at = Instant::now();
     let mut silent: Vec<_> = (0..100).map(|n| server.connect(&from(n))).collect();
     let said = server.request_once(other).await;
@@ -169,8 +173,10 @@ async fn an_address_that_uses_its_share_gets_no_further_connection() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_at_a_reserved_place_has_a_second_for_one_request() {
     let server = TestServer::start(2, &[]);
-    let mut held =
-        [server.open_held_response("192.0.2.1").await, server.open_held_response("192.0.2.2").await];
+    let mut held = [
+        server.open_held_response("192.0.2.1").await,
+        server.open_held_response("192.0.2.2").await,
+    ];
     let started_at = Instant::now();
     let mut client = server.connect("192.0.2.3");
     client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
@@ -179,7 +185,11 @@ async fn a_connection_at_a_reserved_place_has_a_second_for_one_request() {
     assert_eq!(started_at.elapsed(), Duration::ZERO);
     let mut silent = server.connect("192.0.2.3");
     assert_eq!(read_until_closed(&mut silent).await, "");
-    assert!((1000..=1010).contains(&started_at.elapsed().as_millis()), "{:?}", started_at.elapsed());
+    assert!(
+        (1000..=1010).contains(&started_at.elapsed().as_millis()),
+        "{:?}",
+        started_at.elapsed()
+    );
     let mut half = server.connect("192.0.2.3");
     half.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf").await.unwrap();
     let said = read_until_closed(&mut half).await;
@@ -191,6 +201,10 @@ async fn a_connection_at_a_reserved_place_has_a_second_for_one_request() {
     drips.write_all(&[b'x'; 60_000]).await.unwrap();
     let said = read_until_closed(&mut drips).await;
     assert!(said.starts_with("HTTP/1.1 408"), "{said}");
-    assert!((1000..=1010).contains(&started_at.elapsed().as_millis()), "{:?}", started_at.elapsed());
+    assert!(
+        (1000..=1010).contains(&started_at.elapsed().as_millis()),
+        "{:?}",
+        started_at.elapsed()
+    );
     assert!(held.iter_mut().all(is_open), "what is in use stays");
 }

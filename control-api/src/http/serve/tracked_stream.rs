@@ -23,9 +23,15 @@ impl<'a, S> TrackedStream<'a, S> {
 
     /// Records how many of the offered bytes were written. The connection is active while bytes are
     /// pending.
-    fn track_write(&mut self, offered: usize, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn track_write(
+        &mut self,
+        offered: usize,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
         match &written {
-            Poll::Pending if self.pending_write.is_none() => self.pending_write = self.permit.start_request(),
+            Poll::Pending if self.pending_write.is_none() => {
+                self.pending_write = self.permit.start_request()
+            }
             Poll::Ready(Ok(written)) if *written < offered => {}
             Poll::Pending => {}
             Poll::Ready(_) => self.pending_write = None,

@@ -34,16 +34,23 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 fn may_read(state: &AppState, request: &Request) -> bool {
     let presented_token = bearer_token(request.headers(), request.uri().query());
     if let (Some(token), Some(presented_token)) = (&state.config.metrics_token, presented_token)
-        && aws_lc_rs::constant_time::verify_slices_are_equal(token.as_bytes(), presented_token.as_bytes())
-            .is_ok()
+        && aws_lc_rs::constant_time::verify_slices_are_equal(
+            token.as_bytes(),
+            presented_token.as_bytes(),
+        )
+        .is_ok()
     {
         return true;
     }
-    let peer = peer::resolve_peer(request.extensions(), request.headers(), &state.config.trusted_proxies);
+    let peer =
+        peer::resolve_peer(request.extensions(), request.headers(), &state.config.trusted_proxies);
     state.config.public_url.is_none() && peer.0.is_loopback()
 }
 
-async fn metrics(State(state): State<Arc<AppState>>, request: Request) -> Result<Response, ApiError> {
+async fn metrics(
+    State(state): State<Arc<AppState>>,
+    request: Request,
+) -> Result<Response, ApiError> {
     if !may_read(&state, &request) {
         return Err(ApiError::Unauthorized);
     }

@@ -41,7 +41,8 @@ impl Collector for FamilyCollector {
                 if point.labels.is_empty() {
                     encode_value(&mut encoder, family.kind, &point.value)?;
                 } else {
-                    let labels: Vec<_> = point.labels.iter().map(|(name, is)| (*name, is.as_str())).collect();
+                    let labels: Vec<_> =
+                        point.labels.iter().map(|(name, is)| (*name, is.as_str())).collect();
                     encode_value(&mut encoder.encode_family(&labels)?, family.kind, &point.value)?;
                 }
             }
@@ -50,10 +51,18 @@ impl Collector for FamilyCollector {
     }
 }
 
-fn encode_value(encoder: &mut MetricEncoder<'_>, kind: MetricKind, value: &MetricValue) -> fmt::Result {
+fn encode_value(
+    encoder: &mut MetricEncoder<'_>,
+    kind: MetricKind,
+    value: &MetricValue,
+) -> fmt::Result {
     match (kind, value) {
-        (MetricKind::Counter, MetricValue::Count(n)) => encoder.encode_counter::<NoLabelSet, _, u64>(n, None),
-        (MetricKind::Counter, MetricValue::Float(n)) => encoder.encode_counter::<NoLabelSet, _, u64>(n, None),
+        (MetricKind::Counter, MetricValue::Count(n)) => {
+            encoder.encode_counter::<NoLabelSet, _, u64>(n, None)
+        }
+        (MetricKind::Counter, MetricValue::Float(n)) => {
+            encoder.encode_counter::<NoLabelSet, _, u64>(n, None)
+        }
         (_, MetricValue::Count(n)) => encoder.encode_gauge(n),
         (_, MetricValue::Float(n)) => encoder.encode_gauge(n),
         (_, MetricValue::Histogram { buckets, sum }) => {
@@ -69,8 +78,10 @@ mod tests {
 
     #[test]
     fn numbers_are_written_to_the_letter() {
-        let spread =
-            MetricValue::Histogram { buckets: vec![(0.25, 2), (1.0, 0), (f64::INFINITY, 1)], sum: 3.5 };
+        let spread = MetricValue::Histogram {
+            buckets: vec![(0.25, 2), (1.0, 0), (f64::INFINITY, 1)],
+            sum: 3.5,
+        };
         let text = encode_families(vec![
             MetricFamily::gauge("calls", "Calls.").with_value(3usize),
             MetricFamily::counter("busy_seconds", "Time.")

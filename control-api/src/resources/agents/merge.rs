@@ -46,7 +46,11 @@ mod tests {
     #[test]
     fn a_patch_changes_what_it_names_and_null_removes() {
         let mut agent = json!({"a": {"b": 1, "c": 2}, "list": [1, 2], "d": "x"});
-        merge(&mut agent, json!({"a": {"b": null, "e": {"f": null, "g": 3}}, "list": [3], "d": null}), &[]);
+        merge(
+            &mut agent,
+            json!({"a": {"b": null, "e": {"f": null, "g": 3}}, "list": [3], "d": null}),
+            &[],
+        );
         assert_eq!(agent, json!({"a": {"c": 2, "e": {"g": 3}}, "list": [3]}));
     }
 
@@ -70,6 +74,9 @@ mod tests {
             json!({"config": {"error_message": null, "timeout": null, "turn": {"transcript_timeout": null}}}),
             &NULLABLE_PATHS,
         );
-        assert_eq!(agent, json!({"config": {"error_message": null, "turn": {"transcript_timeout": null}}}));
+        assert_eq!(
+            agent,
+            json!({"config": {"error_message": null, "turn": {"transcript_timeout": null}}})
+        );
     }
 }

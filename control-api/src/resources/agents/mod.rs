@@ -67,7 +67,8 @@ pub(crate) async fn insert_with_limits(
     body: Value,
     enforce_quota: bool,
 ) -> Result<(String, String), ApiError> {
-    let parsed = parse::parse::<Agent>(body, &avatars::list_available(state, workspace).await?, None)?;
+    let parsed =
+        parse::parse::<Agent>(body, &avatars::list_available(state, workspace).await?, None)?;
     let mut tx = state.store.begin_write().await?;
     check_references(&mut tx, workspace, parsed.document.settings()).await?;
     if enforce_quota {
@@ -99,7 +100,8 @@ async fn insert_in(
     let id = new_id();
     let sealed = secrets::seal(&state.vault, &id, &secrets);
     let text = json_record::to_text(&document);
-    json_record::insert(tx, Table::Agent, &draft(workspace, &id, &document, &text, &sealed)).await?;
+    json_record::insert(tx, Table::Agent, &draft(workspace, &id, &document, &text, &sealed))
+        .await?;
     Ok((id, secrets.webhook))
 }
 
@@ -158,11 +160,16 @@ async fn list(
         .document_page(Table::Agent, &caller.workspace, &page)
         .await
         .or_internal_error(READ_FAILED)?;
-    let agents = to_json_list(&state, &caller.workspace, &rows).await.or_internal_error(READ_FAILED)?;
+    let agents =
+        to_json_list(&state, &caller.workspace, &rows).await.or_internal_error(READ_FAILED)?;
     Ok(ListResponse(agents, total))
 }
 
-async fn to_json_list(state: &AppState, workspace: &str, rows: &[Row]) -> store::Result<Vec<Value>> {
+async fn to_json_list(
+    state: &AppState,
+    workspace: &str,
+    rows: &[Row],
+) -> store::Result<Vec<Value>> {
     response::to_json_list::<Agent>(state, workspace, rows).await
 }
 
@@ -172,10 +179,14 @@ async fn read(
     Path(id): Path<String>,
 ) -> JsonResult<Value> {
     let id = store::normalize_id(&id).ok_or(ApiError::NotFound(Resource::Agent))?;
-    let row =
-        state.store.document(Table::Agent, &caller.workspace, &id).await.or_internal_error(READ_FAILED)?;
+    let row = state
+        .store
+        .document(Table::Agent, &caller.workspace, &id)
+        .await
+        .or_internal_error(READ_FAILED)?;
     let row = row.ok_or(ApiError::NotFound(Resource::Agent))?;
-    let mut agents = to_json_list(&state, &caller.workspace, &[row]).await.or_internal_error(READ_FAILED)?;
+    let mut agents =
+        to_json_list(&state, &caller.workspace, &[row]).await.or_internal_error(READ_FAILED)?;
     Ok(axum::Json(agents.pop().unwrap_or_default()))
 }
 
@@ -189,7 +200,11 @@ async fn replace(
     let done = update(&state, &caller, &id, |_| body).await;
     if matches!(done, Err(ApiError::NotFound(_))) {
         // An invalid body is reported before a missing agent.
-        parse::parse::<Agent>(submitted, &avatars::list_available(&state, &caller.workspace).await?, None)?;
+        parse::parse::<Agent>(
+            submitted,
+            &avatars::list_available(&state, &caller.workspace).await?,
+            None,
+        )?;
     }
     done
 }
@@ -221,20 +236,26 @@ async fn update(
     let id = store::normalize_id(id).ok_or_else(not_found)?;
     let mut available_avatars = avatars::list_available(state, &caller.workspace).await?;
     let mut tx = state.store.begin_write().await?;
-    let row =
-        json_record::find_in(&mut tx, Table::Agent, &caller.workspace, &id).await?.ok_or_else(not_found)?;
+    let row = json_record::find_in(&mut tx, Table::Agent, &caller.workspace, &id)
+        .await?
+        .ok_or_else(not_found)?;
     let old: AgentSecrets = secrets::open(&state.vault, &row.id, &row.secrets)?;
     let mut stored: Agent = json_record::parse_document(&row.document)?;
     drop_deleted_references(&mut tx, &caller.workspace, &mut stored.settings).await?;
     available_avatars.extend(stored_avatars(&stored));
     let stored = serde_json::to_value(&stored).unwrap_or_default();
-    let Parsed { document, secrets } = parse::parse::<Agent>(body(stored), &available_avatars, Some(&old))?;
+    let Parsed { document, secrets } =
+        parse::parse::<Agent>(body(stored), &available_avatars, Some(&old))?;
     check_references(&mut tx, &caller.workspace, &document.settings).await?;
     let sealed = secrets::seal(&state.vault, &row.id, &secrets);
     let text = json_record::to_text(&document);
     quota::check_growth(state, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
-    json_record::update(&mut tx, Table::Agent, &draft(&caller.workspace, &row.id, &document, &text, &sealed))
-        .await?;
+    json_record::update(
+        &mut tx,
+        Table::Agent,
+        &draft(&caller.workspace, &row.id, &document, &text, &sealed),
+    )
+    .await?;
     // The update may have corrected the cause of the receiver's failures.
     json_record::set_webhooks_stopped(&mut tx, &row.id, false).await?;
     tx.commit().await?;
@@ -281,7 +302,11 @@ async fn remove(
         .await
         .or_internal_error(DELETE_FAILED)?;
     tx.commit().await.or_internal_error(DELETE_FAILED)?;
-    if found { Ok(axum::Json(Done { id, message: "Agent deleted successfully" })) } else { Err(not_found()) }
+    if found {
+        Ok(axum::Json(Done { id, message: "Agent deleted successfully" }))
+    } else {
+        Err(not_found())
+    }
 }
 
 async fn rotate_webhook_secret(
@@ -292,8 +317,9 @@ async fn rotate_webhook_secret(
     let not_found = || ApiError::NotFound(Resource::Agent);
     let id = store::normalize_id(&id).ok_or_else(not_found)?;
     let mut tx = state.store.begin_write().await?;
-    let row =
-        json_record::find_in(&mut tx, Table::Agent, &caller.workspace, &id).await?.ok_or_else(not_found)?;
+    let row = json_record::find_in(&mut tx, Table::Agent, &caller.workspace, &id)
+        .await?
+        .ok_or_else(not_found)?;
     let old: AgentSecrets = secrets::open(&state.vault, &row.id, &row.secrets)?;
     let secrets = AgentSecrets { webhook: secrets::new_webhook_secret(), ..old };
     let sealed = secrets::seal(&state.vault, &row.id, &secrets);

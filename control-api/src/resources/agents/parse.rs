@@ -106,7 +106,11 @@ pub(crate) fn parse<D: AgentDocument>(
 ) -> Result<Parsed<D>, ApiError> {
     let errors = FieldErrors::default();
     let mut map = body_object(body, &errors)?;
-    let turn = map.get("config").and_then(|config| config["turn"].as_object()).cloned().unwrap_or_default();
+    let turn = map
+        .get("config")
+        .and_then(|config| config["turn"].as_object())
+        .cloned()
+        .unwrap_or_default();
     if let Some(Value::Array(avatars)) = map.get_mut("avatars") {
         avatars.iter_mut().filter_map(Value::as_object_mut).for_each(merge_flat_providers);
     }
@@ -135,8 +139,9 @@ pub(crate) fn parse<D: AgentDocument>(
     if !delays_consistent {
         turn::report_inconsistent_delays(&turn, &errors);
     }
-    let is_required =
-        D::request_schema()["required"].as_array().is_some_and(|all| all.contains(&json!("avatars")));
+    let is_required = D::request_schema()["required"]
+        .as_array()
+        .is_some_and(|all| all.contains(&json!("avatars")));
     if is_required && settings.avatars.is_empty() && !errors.contains("avatars") {
         errors.add("avatars", "must hold at least one avatar");
     }
@@ -147,7 +152,9 @@ pub(crate) fn parse<D: AgentDocument>(
 fn merge_flat_providers(avatar: &mut Map<String, Value>) {
     for provider in PROVIDERS {
         let Some(Value::Object(flat)) = avatar.get(provider).cloned() else { continue };
-        let Some(config) = avatar.get_mut("config").and_then(Value::as_object_mut) else { continue };
+        let Some(config) = avatar.get_mut("config").and_then(Value::as_object_mut) else {
+            continue;
+        };
         match config.get_mut(provider) {
             Some(Value::Object(nested)) if !nested.is_empty() => {
                 let mut merged = flat;
@@ -172,17 +179,29 @@ fn move_flat_providers(avatar: &mut Map<String, Value>) {
     }
 }
 
-fn check_delays(avatar: &Avatar, stt_path: &str, turn: &TurnSettings, errors: &FieldErrors) -> bool {
+fn check_delays(
+    avatar: &Avatar,
+    stt_path: &str,
+    turn: &TurnSettings,
+    errors: &FieldErrors,
+) -> bool {
     turn::check_delays(&avatar.config.stt, stt_path, avatar.turn_handling, turn, errors)
 }
 
 /// Fills in what depends on the stock avatar, which must exist.
-fn complete_avatar(avatar: &mut Avatar, i: usize, available_avatars: &[StockAvatar], errors: &FieldErrors) {
+fn complete_avatar(
+    avatar: &mut Avatar,
+    i: usize,
+    available_avatars: &[StockAvatar],
+    errors: &FieldErrors,
+) {
     avatar.avatar_key_id.take_if(|key| key.is_empty());
     let Some(key) = &avatar.avatar_key_id else { return };
     match available_avatars.iter().find(|known| known.avatar_key_id == *key) {
         None => errors.add(format!("avatars[{i}].avatar_key_id"), "names no avatar"),
-        Some(known) if avatar.persona_name.is_none() => avatar.persona_name = Some(known.avatar_name.clone()),
+        Some(known) if avatar.persona_name.is_none() => {
+            avatar.persona_name = Some(known.avatar_name.clone())
+        }
         Some(_) => {}
     }
 }
@@ -221,12 +240,15 @@ mod tests {
     }
 
     fn stock() -> Vec<StockAvatar> {
-        vec![StockAvatar { avatar_key_id: "ada".into(), avatar_name: "Ada".into(), ..StockAvatar::default() }]
+        vec![StockAvatar {
+            avatar_key_id: "ada".into(),
+            avatar_name: "Ada".into(),
+            ..StockAvatar::default()
+        }]
     }
 
     fn body(extra: Value) -> Value {
-        let mut body =
-            json!({"agent_name": "A", "agent_system_prompt": "P", "avatars": [{"avatar_key_id": "ada"}]});
+        let mut body = json!({"agent_name": "A", "agent_system_prompt": "P", "avatars": [{"avatar_key_id": "ada"}]});
         merge(&mut body, extra);
         body
     }
@@ -257,7 +279,10 @@ mod tests {
         let avatar = &d["avatars"][0];
         assert_eq!(avatar["persona_name"], "Ada");
         assert_eq!(avatar["welcome_message"], json!({"wait_time": 1, "messages": []}));
-        assert_eq!(avatar["idle_timeout"], json!({"timeout": 30, "filler_phrases": [], "end_after": 3}));
+        assert_eq!(
+            avatar["idle_timeout"],
+            json!({"timeout": 30, "filler_phrases": [], "end_after": 3})
+        );
         assert_eq!(avatar["turn_handling"], "balanced");
         assert_eq!(avatar["frame_rate"], 25);
         assert!(parsed.secrets.webhook.starts_with("whsec_"));
@@ -291,7 +316,9 @@ mod tests {
     #[test]
     fn endpointing_delays_are_checked_after_the_defaults_of_turn_handling() {
         let with = |handling: &str, stt: Value| {
-            body(json!({"avatars": [{"avatar_key_id": "ada", "turn_handling": handling, "stt": stt}]}))
+            body(
+                json!({"avatars": [{"avatar_key_id": "ada", "turn_handling": handling, "stt": stt}]}),
+            )
         };
         let path = ["avatars[0].stt.max_endpointing_delay"];
         assert_eq!(invalid_fields(with("balanced", json!({"min_endpointing_delay": 4}))), path);
@@ -310,9 +337,18 @@ mod tests {
         let none = || json!({});
         let (min, max) = ("config.turn.min_endpointing_delay", "config.turn.max_endpointing_delay");
         // Proactive waits at most 2 s, deliberate at most 5 s, balanced at least 0.4 s.
-        assert_eq!(invalid_fields(with("proactive", json!({"min_endpointing_delay": 2.5}), none())), [min]);
-        assert!(invalid_fields(with("deliberate", json!({"min_endpointing_delay": 4}), none())).is_empty());
-        assert_eq!(invalid_fields(with("balanced", json!({"max_endpointing_delay": 0.3}), none())), [max]);
+        assert_eq!(
+            invalid_fields(with("proactive", json!({"min_endpointing_delay": 2.5}), none())),
+            [min]
+        );
+        assert!(
+            invalid_fields(with("deliberate", json!({"min_endpointing_delay": 4}), none()))
+                .is_empty()
+        );
+        assert_eq!(
+            invalid_fields(with("balanced", json!({"max_endpointing_delay": 0.3}), none())),
+            [max]
+        );
         assert!(
             invalid_fields(with(
                 "balanced",
@@ -327,8 +363,14 @@ mod tests {
             invalid_fields(with("balanced", both, json!({"min_endpointing_delay": 1}))).is_empty(),
             "stt wins"
         );
-        assert_eq!(invalid_fields(with("balanced", json!({"max_endpointing_delay": 10.5}), none())), [max]);
-        assert_eq!(invalid_fields(with("balanced", json!({"min_endpointing_delay": -1}), none())), [min]);
+        assert_eq!(
+            invalid_fields(with("balanced", json!({"max_endpointing_delay": 10.5}), none())),
+            [max]
+        );
+        assert_eq!(
+            invalid_fields(with("balanced", json!({"min_endpointing_delay": -1}), none())),
+            [min]
+        );
         assert_eq!(
             invalid_fields(with("balanced", json!({"turn_threshold": 2}), none())),
             ["config.turn.turn_threshold"]
@@ -345,8 +387,9 @@ mod tests {
 
     #[test]
     fn a_token_is_kept_by_stars_and_cleared_by_silence() {
-        let with =
-            |token: Value| body(json!({"avatars": [{"avatar_key_id": "ada", "llm": {"token": token}}]}));
+        let with = |token: Value| {
+            body(json!({"avatars": [{"avatar_key_id": "ada", "llm": {"token": token}}]}))
+        };
         let first = parse_agent(with("secret".into()), None).unwrap();
         assert!(!first.document.to_string().contains("secret"));
         assert_eq!(first.document["avatars"][0]["config"]["llm"]["token"], "***");
@@ -375,7 +418,8 @@ mod tests {
     #[test]
     fn attached_records_are_ids_or_objects_with_an_id() {
         let parsed =
-            parse_agent(body(json!({"tool": ["a", {"id": "b", "type": "tool.api"}, "a"]})), None).unwrap();
+            parse_agent(body(json!({"tool": ["a", {"id": "b", "type": "tool.api"}, "a"]})), None)
+                .unwrap();
         assert_eq!(parsed.document["tool"], json!(["a", "b"]));
         assert_eq!(invalid_fields(body(json!({"mcp": [1]}))), ["mcp[0]"]);
     }

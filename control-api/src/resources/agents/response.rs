@@ -45,7 +45,10 @@ impl AttachedRecords {
         };
         let kbs = state.store.kbs(workspace, &referenced_ids("knowledge_base")).await?;
         Ok(Self {
-            knowledge_base: kbs.iter().map(|row| (row.id.clone(), knowledge::to_json(row))).collect(),
+            knowledge_base: kbs
+                .iter()
+                .map(|row| (row.id.clone(), knowledge::to_json(row)))
+                .collect(),
             tool: records(Table::Tool, "tool").await?,
             guardrail: records(Table::Guardrail, "guardrail").await?,
             mcp: records(Table::Mcp, "mcp").await?,
@@ -75,7 +78,11 @@ pub(crate) async fn to_json_list<D: AgentDocument>(
 ) -> store::Result<Vec<Value>> {
     let documents: Vec<D> = json_record::parse_documents(rows)?;
     let attached = AttachedRecords::read(state, workspace, &documents).await?;
-    Ok(rows.iter().zip(documents).map(|(row, document)| to_json(row, document, &attached)).collect())
+    Ok(rows
+        .iter()
+        .zip(documents)
+        .map(|(row, document)| to_json(row, document, &attached))
+        .collect())
 }
 
 /// An agent or template as JSON, with the effective endpointing delays.
@@ -84,8 +91,10 @@ fn to_json<D: AgentDocument>(row: &Row, mut document: D, attached: &AttachedReco
     for avatar in &mut settings.avatars {
         let (min, max) = turn::endpointing_delays(avatar.turn_handling, &settings.config.turn);
         let stt = &mut avatar.config.stt;
-        stt.min_endpointing_delay = stt.min_endpointing_delay.take().or_else(|| Number::from_f64(min));
-        stt.max_endpointing_delay = stt.max_endpointing_delay.take().or_else(|| Number::from_f64(max));
+        stt.min_endpointing_delay =
+            stt.min_endpointing_delay.take().or_else(|| Number::from_f64(min));
+        stt.max_endpointing_delay =
+            stt.max_endpointing_delay.take().or_else(|| Number::from_f64(max));
     }
     let mut agent = Map::new();
     agent.insert("id".into(), row.id.clone().into());

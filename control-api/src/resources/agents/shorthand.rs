@@ -65,7 +65,11 @@ pub(crate) struct FromTemplateRequest {
 }
 
 /// The avatars of a short body: a list, or a single one.
-fn avatar_ids(list: Option<Vec<String>>, single: Option<String>, errors: &FieldErrors) -> Vec<String> {
+fn avatar_ids(
+    list: Option<Vec<String>>,
+    single: Option<String>,
+    errors: &FieldErrors,
+) -> Vec<String> {
     let is_list_given = list.is_some();
     let ids = match list {
         Some(ids) if !ids.is_empty() => ids,
@@ -144,12 +148,17 @@ async fn create_from_template(
         secrets::open(&state.vault, &row.id, &row.secrets).or_internal_error(FETCH_FAILED)?;
     let (agent, secrets) = agent_from_template(&available_avatars, template, secrets, &request);
     let body = serde_json::to_value(&agent).unwrap_or_default();
-    let parsed = parse::parse::<Agent>(body, &available_avatars, Some(&secrets)).map_err(|refused| {
-        ApiError::Internal(FETCH_FAILED, format!("the stored template is not a valid agent: {refused:?}"))
-    })?;
+    let parsed =
+        parse::parse::<Agent>(body, &available_avatars, Some(&secrets)).map_err(|refused| {
+            ApiError::Internal(
+                FETCH_FAILED,
+                format!("the stored template is not a valid agent: {refused:?}"),
+            )
+        })?;
     check_quota(&state, &mut tx, &caller.workspace, &parsed.document).await?;
-    let created =
-        insert_in(&state, &mut tx, &caller.workspace, parsed).await.or_internal_error(FETCH_FAILED)?;
+    let created = insert_in(&state, &mut tx, &caller.workspace, parsed)
+        .await
+        .or_internal_error(FETCH_FAILED)?;
     tx.commit().await.or_internal_error(FETCH_FAILED)?;
     Ok(created_response(created))
 }
@@ -177,7 +186,9 @@ fn agent_from_template(
         let template_avatar = available_avatars
             .iter()
             .find(|known| avatar.avatar_key_id.as_ref() == Some(&known.avatar_key_id));
-        avatar.persona_name.take_if(|name| template_avatar.is_some_and(|known| known.avatar_name == *name));
+        avatar
+            .persona_name
+            .take_if(|name| template_avatar.is_some_and(|known| known.avatar_name == *name));
         avatar.avatar_key_id = Some(id.clone());
         settings.avatars.push(avatar);
         secrets.avatars.push(template_secrets.avatars.get(source).cloned().unwrap_or_default());

@@ -47,7 +47,10 @@ pub(super) fn check_delays(
     }
     let stated_in_stt = stated_min.is_some() || stated_max.is_some();
     if stated_in_stt {
-        errors.add(format!("{stt_path}.max_endpointing_delay"), "must not be below min_endpointing_delay");
+        errors.add(
+            format!("{stt_path}.max_endpointing_delay"),
+            "must not be below min_endpointing_delay",
+        );
     }
     stated_in_stt
 }
@@ -59,8 +62,8 @@ pub(super) fn parse(turn: &Map<String, Value>, errors: &FieldErrors) -> TurnSett
     let add_error = |key: &str, reason: String| errors.add(format!("{TURN_PATH}.{key}"), reason);
     for key in TURN_SETTING_KEYS {
         let Some(value) = turn.get(key) else { continue };
-        let too_long =
-            DELAY_FIELDS.contains(&key) && value.as_f64().is_some_and(|delay| delay > MAX_DELAY_SECONDS);
+        let too_long = DELAY_FIELDS.contains(&key)
+            && value.as_f64().is_some_and(|delay| delay > MAX_DELAY_SECONDS);
         match settings.set(key, value) {
             Ok(_) if too_long => add_error(key, "must be between 0 and 10".into()),
             Ok(_) => {
@@ -79,7 +82,8 @@ pub(super) fn parse(turn: &Map<String, Value>, errors: &FieldErrors) -> TurnSett
 
 /// Reports that `config.turn` and an avatar's preset are inconsistent.
 pub(super) fn report_inconsistent_delays(turn: &Map<String, Value>, errors: &FieldErrors) {
-    let name = DELAY_FIELDS.into_iter().find(|name| turn.contains_key(*name)).unwrap_or(DELAY_FIELDS[0]);
+    let name =
+        DELAY_FIELDS.into_iter().find(|name| turn.contains_key(*name)).unwrap_or(DELAY_FIELDS[0]);
     let reason = if name == DELAY_FIELDS[0] {
         "must not be above max_endpointing_delay"
     } else {

@@ -53,7 +53,9 @@ impl RenderProcess {
             .kill_on_drop(true)
             .spawn()?;
         match (child.stdin.take(), child.stdout.take()) {
-            (Some(orders), Some(pictures)) => Ok(Self { stdin: orders, stdout: pictures, _child: child }),
+            (Some(orders), Some(pictures)) => {
+                Ok(Self { stdin: orders, stdout: pictures, _child: child })
+            }
             _ => Err(std::io::ErrorKind::BrokenPipe.into()),
         }
     }
@@ -102,9 +104,10 @@ impl BackgroundTask for PreviewTask {
             };
             let answer = match rendered {
                 Ok(Ok(Some(picture))) => Ok(picture),
-                Ok(Ok(None)) => {
-                    Err(ApiError::Internal(PREVIEW_FAILED, "the renderer rejected the request".into()))
-                }
+                Ok(Ok(None)) => Err(ApiError::Internal(
+                    PREVIEW_FAILED,
+                    "the renderer rejected the request".into(),
+                )),
                 // The next response of this process could belong to this request.
                 Ok(Err(error)) => {
                     process = None;

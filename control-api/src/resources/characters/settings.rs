@@ -84,11 +84,11 @@ fn settings_schema(settings: &[Setting]) -> Schema {
                 properties.insert(setting.name.into(), setting_schema(setting.kind));
             }
             Some((name, _)) if setting.name.contains('[') => {
-                let count = settings.iter().filter(|s| s.name.starts_with(&format!("{name}["))).count();
+                let count =
+                    settings.iter().filter(|s| s.name.starts_with(&format!("{name}["))).count();
                 let mut item = setting_schema(setting.kind);
                 item["type"] = json!("string");
-                let array =
-                    json!({"type": ["array", "null"], "items": item, "minItems": count, "maxItems": count});
+                let array = json!({"type": ["array", "null"], "items": item, "minItems": count, "maxItems": count});
                 properties.insert(name.into(), array);
             }
             Some((name, field)) => {
@@ -149,8 +149,10 @@ mod tests {
 
     #[test]
     fn both_ends_of_every_slider_are_taken_and_what_is_beyond_is_not() {
-        let lists =
-            [(character_schema::character_settings(), true), (character_schema::pose_settings(), false)];
+        let lists = [
+            (character_schema::character_settings(), true),
+            (character_schema::pose_settings(), false),
+        ];
         for (list, of_character) in lists {
             for setting in &list {
                 let SettingKind::Slider { min, max, .. } = setting.kind else { continue };
@@ -164,7 +166,10 @@ mod tests {
                 for n in [min, max] {
                     let input = with(&n.to_string());
                     let of_pose = serde_json::from_value::<Pose>(input.clone()).is_ok();
-                    assert!(of_pose || serde_json::from_value::<Character>(input.clone()).is_ok(), "{input}");
+                    assert!(
+                        of_pose || serde_json::from_value::<Character>(input.clone()).is_ok(),
+                        "{input}"
+                    );
                     if of_character {
                         assert_eq!(read_character(input.clone()), Ok(input));
                     }
@@ -189,12 +194,23 @@ mod tests {
         assert_eq!(single_error(json!([])), expected("", "must be an object"));
         assert_eq!(single_error(json!({"hair": 1})), expected(".hair", "must be an object"));
         assert_eq!(single_error(json!({"wings": {"size": 1}})), expected(".wings", "is not known"));
-        assert_eq!(single_error(json!({"eyes": {"number": 3}})), expected(".eyes.number", "is not known"));
+        assert_eq!(
+            single_error(json!({"eyes": {"number": 3}})),
+            expected(".eyes.number", "is not known")
+        );
         let colour = "must be a colour such as #c0906f";
-        for bad in [json!("red"), json!("#12345"), json!("#1234567"), json!("#+12345"), json!("#12345g")] {
-            assert_eq!(single_error(json!({"skin": {"colour": bad}})), expected(".skin.colour", colour));
+        for bad in
+            [json!("red"), json!("#12345"), json!("#1234567"), json!("#+12345"), json!("#12345g")]
+        {
+            assert_eq!(
+                single_error(json!({"skin": {"colour": bad}})),
+                expected(".skin.colour", colour)
+            );
         }
-        assert_eq!(single_error(json!({"background": ["#ffffff", "x"]})), expected(".background[1]", colour));
+        assert_eq!(
+            single_error(json!({"background": ["#ffffff", "x"]})),
+            expected(".background[1]", colour)
+        );
         assert_eq!(
             single_error(json!({"background": ["#ffffff"]})),
             expected(".background", "must be an array of 2")
@@ -203,7 +219,10 @@ mod tests {
             single_error(json!({"glasses": "monocle"})),
             expected(".glasses", "must be one of none, square, round, slim")
         );
-        assert_eq!(single_error(json!({"earrings": 1})), expected(".earrings", "must be true or false"));
+        assert_eq!(
+            single_error(json!({"earrings": 1})),
+            expected(".earrings", "must be true or false")
+        );
         for bad in [json!(-1), json!(1.5), json!(4_294_967_296_u64), json!("1")] {
             assert_eq!(
                 single_error(json!({"seed": bad})),

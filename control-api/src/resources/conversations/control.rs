@@ -58,15 +58,16 @@ async fn send_command(
     row: Row,
     command: Command,
 ) -> Result<(), ApiError> {
-    let id: ConversationId = row.id.parse().map_err(|_| ApiError::NotFound(Resource::Conversation))?;
+    let id: ConversationId =
+        row.id.parse().map_err(|_| ApiError::NotFound(Resource::Conversation))?;
     let mut row = row;
     // Twice, because the call may start or end between reading its status and sending the command.
     for _ in 0..2 {
         if row.status == ENDED {
             return Err(conflict(Rejection::Ended));
         }
-        let queued =
-            row.status == STARTED && state.store.queue_command(&caller.workspace, &row.id, &command).await?;
+        let queued = row.status == STARTED
+            && state.store.queue_command(&caller.workspace, &row.id, &command).await?;
         if queued && !state.pending_offers.contains(id) {
             return Ok(());
         }
@@ -219,7 +220,8 @@ async fn end(
     Path(id): Path<String>,
 ) -> JsonResult<Ended> {
     let row = find_conversation(&state, &caller, &id).await?;
-    let id: ConversationId = row.id.parse().map_err(|_| ApiError::NotFound(Resource::Conversation))?;
+    let id: ConversationId =
+        row.id.parse().map_err(|_| ApiError::NotFound(Resource::Conversation))?;
     let respond_ended = || {
         // Further requests get 409.
         state.unconfirmed_ends.take(id);

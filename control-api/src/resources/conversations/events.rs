@@ -95,7 +95,8 @@ async fn events(
     let accepts = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
     if !accepts.contains("text/event-stream") {
         let events = state.store.events(&row.id, 0).await.or_internal_error(READ_FAILED)?;
-        let items: Vec<Value> = events.iter().map(|event| event_to_json(event, started_at(&row))).collect();
+        let items: Vec<Value> =
+            events.iter().map(|event| event_to_json(event, started_at(&row))).collect();
         return Ok(axum::Json(items).into_response());
     }
     let last = headers.get("last-event-id").and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
@@ -137,7 +138,8 @@ impl EventReader {
             }
             // The status is read first: events that are stored afterwards are found in the next
             // iteration.
-            let row = self.state.store.conversation_in_any_workspace(&self.id).await.ok().flatten()?;
+            let row =
+                self.state.store.conversation_in_any_workspace(&self.id).await.ok().flatten()?;
             let events = self.state.store.events(&self.id, self.next_seq).await.ok()?;
             if let Some(last) = events.last() {
                 self.next_seq = last.seq + 1;
@@ -160,7 +162,9 @@ impl EventReader {
         loop {
             let commit = match self.state.store.is_shared() {
                 // Another server may store them; this server is not notified of those.
-                true => match tokio::time::timeout(SHARED_STORE_POLL_INTERVAL, self.commits.recv()).await {
+                true => match tokio::time::timeout(SHARED_STORE_POLL_INTERVAL, self.commits.recv())
+                    .await
+                {
                     Ok(commit) => commit,
                     Err(_) => return Some(()),
                 },

@@ -165,7 +165,9 @@ pub(crate) async fn create_record(
     // A v4 UUID: the id appears in links, so it must not reveal when others were created.
     let id = uuid::Uuid::new_v4().to_string();
     let mut tx = state.store.begin_write().await?;
-    let row = json_record::find_in(&mut tx, Table::Agent, workspace, &agent).await?.ok_or_else(not_found)?;
+    let row = json_record::find_in(&mut tx, Table::Agent, workspace, &agent)
+        .await?
+        .ok_or_else(not_found)?;
     let agent: Agent = json_record::parse_document(&row.document)?;
     if !agent.settings.is_active {
         return Err(ApiError::Conflict("Agent is not active".into()));
@@ -254,14 +256,20 @@ pub(crate) struct CreatedConversation<'a> {
 fn join_info(state: &AppState, row: &Row, base: &str) -> JoinInfo {
     let token = record::session_token(state, &row.id, row.created_at).unwrap_or_default();
     JoinInfo {
-        webrtc_request_params: OfferEndpoint { endpoint: format!("{base}/api/offer?token={token}") },
+        webrtc_request_params: OfferEndpoint {
+            endpoint: format!("{base}/api/offer?token={token}"),
+        },
         ice_config: IceConfig { ice_servers: state.config.ice_servers.clone() },
         token,
     }
 }
 
 /// What a client needs to join, and the avatar that it will see.
-pub(crate) async fn join_response(state: &AppState, row: &Row, base: &str) -> store::Result<JoinResponse> {
+pub(crate) async fn join_response(
+    state: &AppState,
+    row: &Row,
+    base: &str,
+) -> store::Result<JoinResponse> {
     Ok(JoinResponse {
         info: join_info(state, row, base),
         conversation_id: row.id.clone(),
@@ -305,11 +313,15 @@ async fn list(
     BaseUrl(base): BaseUrl,
     PageQuery(page): PageQuery<false>,
 ) -> Result<ListResponse, ApiError> {
-    let (rows, total) =
-        state.store.conversation_page(&caller.workspace, &page).await.or_internal_error(READ_FAILED)?;
+    let (rows, total) = state
+        .store
+        .conversation_page(&caller.workspace, &page)
+        .await
+        .or_internal_error(READ_FAILED)?;
     let mut listed = Vec::with_capacity(rows.len());
     for row in rows {
-        let projection = record::load_projection(&state, &row).await.or_internal_error(READ_FAILED)?;
+        let projection =
+            record::load_projection(&state, &row).await.or_internal_error(READ_FAILED)?;
         listed.push(json!(record::list_item(&state, &row, projection, &base, caller.scope)));
     }
     Ok(ListResponse(listed, total))

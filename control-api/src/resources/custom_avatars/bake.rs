@@ -139,14 +139,20 @@ impl BakeTask {
             }
         };
         if let Some(baked) = baked {
-            let poses = baked.as_ref().map(|baked| STANDARD.encode(&baked.poses)).unwrap_or_default();
-            let result =
-                baked.as_ref().map(|baked| (baked.output.as_str(), poses.as_str())).map_err(|why| *why);
+            let poses =
+                baked.as_ref().map(|baked| STANDARD.encode(&baked.poses)).unwrap_or_default();
+            let result = baked
+                .as_ref()
+                .map(|baked| (baked.output.as_str(), poses.as_str()))
+                .map_err(|why| *why);
             let mut tx = self.store.begin_write().await?;
             table::finish_job(&mut tx, &self.server_id, &id, result, clock::now()).await?;
             tx.commit().await?;
             if let Ok(BakedAvatar { poses, .. }) = baked {
-                self.swap_pose_set(&id, PoseSetFile { data: poses, completeness: COMPLETE_PERCENT });
+                self.swap_pose_set(
+                    &id,
+                    PoseSetFile { data: poses, completeness: COMPLETE_PERCENT },
+                );
             }
         }
         Ok(true)
@@ -191,7 +197,9 @@ impl BakeTask {
     /// no longer owns the job.
     async fn publish_partial(&self, id: &str, percent: u8, poses: &Path) -> Result<bool, Error> {
         // If it is unusable, the avatar becomes available later.
-        let Some(BakedAvatar { output, poses }) = read_baked(id, poses).await? else { return Ok(true) };
+        let Some(BakedAvatar { output, poses }) = read_baked(id, poses).await? else {
+            return Ok(true);
+        };
         let text = STANDARD.encode(&poses);
         let partial = (i64::from(percent), output.as_str(), text.as_str());
         let mut tx = self.store.begin_write().await?;
@@ -259,7 +267,8 @@ impl BakeTask {
         let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
             return Ok(Some(BakeExit::Failed));
         };
-        let (mut stdout_lines, mut stderr_lines) = (BufReader::new(out).lines(), BufReader::new(err).lines());
+        let (mut stdout_lines, mut stderr_lines) =
+            (BufReader::new(out).lines(), BufReader::new(err).lines());
         let (mut progress, mut last_stderr_line) = (0, String::new());
         let (mut stdout_open, mut stderr_open) = (true, true);
         let mut progress_timer = tokio::time::interval(PROGRESS_INTERVAL);

@@ -133,8 +133,9 @@ pub(crate) struct NewCustomAvatar {
 #[cfg(test)]
 impl NewCustomAvatar {
     pub(crate) fn to_json(&self) -> Value {
-        let parsed =
-            |text: &Option<String>| text.as_deref().map(|text| serde_json::from_str::<Value>(text).unwrap());
+        let parsed = |text: &Option<String>| {
+            text.as_deref().map(|text| serde_json::from_str::<Value>(text).unwrap())
+        };
         json!({
             "name": self.name,
             "gender": self.gender,

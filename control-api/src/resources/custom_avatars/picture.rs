@@ -24,7 +24,9 @@ pub(super) fn check_data_uri(uri: &str) -> Result<Result<(), &'static str>, ApiE
     let Some((head, data)) = uri.strip_prefix("data:").and_then(|rest| rest.split_once(',')) else {
         return Ok(Err("must be a base64 data URI"));
     };
-    let Some(kind) = head.strip_suffix(";base64") else { return Ok(Err("must be a base64 data URI")) };
+    let Some(kind) = head.strip_suffix(";base64") else {
+        return Ok(Err("must be a base64 data URI"));
+    };
     if !matches!(kind, "image/png" | "image/jpeg" | "image/jpg" | "image/webp") {
         return Ok(Err("must be PNG, JPEG or WebP"));
     }
@@ -36,7 +38,8 @@ pub(super) fn check_data_uri(uri: &str) -> Result<Result<(), &'static str>, ApiE
         return Ok(Err("must be PNG, JPEG or WebP"));
     }
     // Only the header is read. A picture without a readable size is left to the renderer.
-    let pixels = imagesize::blob_size(&bytes).ok().map(|size| size.width.saturating_mul(size.height));
+    let pixels =
+        imagesize::blob_size(&bytes).ok().map(|size| size.width.saturating_mul(size.height));
     Ok(if pixels.is_none_or(|pixels| pixels <= MAX_PIXELS) { Ok(()) } else { Err(TOO_MANY_PIXELS) })
 }
 
@@ -46,7 +49,8 @@ mod tests {
 
     #[test]
     fn a_picture_is_a_data_uri_of_a_known_kind() {
-        let uri = |kind: &str, bytes: &[u8]| format!("data:{kind};base64,{}", STANDARD.encode(bytes));
+        let uri =
+            |kind: &str, bytes: &[u8]| format!("data:{kind};base64,{}", STANDARD.encode(bytes));
         let rejection = |uri: &str| check_data_uri(uri).unwrap().err();
         for (kind, bytes) in [
             ("image/png", &b"\x89PNG\r\n\x1a\n...."[..]),
@@ -65,7 +69,8 @@ mod tests {
         };
         let jpeg = |width: u16, height: u16| {
             let size = [height.to_be_bytes(), width.to_be_bytes()].concat();
-            [b"\xff\xd8\xff\xc0\0\x11\x08", &size[..], b"\x03\x01\x22\0\x02\x11\x01\x03\x11\x01"].concat()
+            [b"\xff\xd8\xff\xc0\0\x11\x08", &size[..], b"\x03\x01\x22\0\x02\x11\x01\x03\x11\x01"]
+                .concat()
         };
         let webp = |width: u32, height: u32| {
             let size = [&(width - 1).to_le_bytes()[..3], &(height - 1).to_le_bytes()[..3]].concat();

@@ -32,7 +32,11 @@ pub(crate) fn stored_embeddings(body: &DocumentText) -> Vec<Option<Embedding>> {
     let Some(bytes) = body.embeddings.as_deref().and_then(|text| STANDARD.decode(text).ok()) else {
         return Vec::new();
     };
-    if bytes.is_empty() { Vec::new() } else { decode_embeddings(&bytes, knowledge::chunks(&body.body).len()) }
+    if bytes.is_empty() {
+        Vec::new()
+    } else {
+        decode_embeddings(&bytes, knowledge::chunks(&body.body).len())
+    }
 }
 
 /// Decodes the stored format: the bytes of all chunks' embeddings in sequence. The number of chunks
@@ -44,7 +48,9 @@ fn decode_embeddings(bytes: &[u8], chunks: usize) -> Vec<Option<Embedding>> {
     }
     bytes
         .chunks(length)
-        .map(|chunk_bytes| Embedding::from_bytes(chunk_bytes.iter().map(|b| b.cast_signed()).collect()))
+        .map(|chunk_bytes| {
+            Embedding::from_bytes(chunk_bytes.iter().map(|b| b.cast_signed()).collect())
+        })
         .collect()
 }
 
@@ -91,8 +97,9 @@ impl BackgroundTask for EmbeddingTask {
 async fn embed_missing(store: &Store, client: &EmbeddingClient) -> Result<(), ()> {
     loop {
         let meant = store.next_document_to_embed(client.model()).await;
-        let meant =
-            meant.map_err(|error| tracing::error!(%error, "cannot list the documents without embeddings"))?;
+        let meant = meant.map_err(
+            |error| tracing::error!(%error, "cannot list the documents without embeddings"),
+        )?;
         let Some(DocumentToEmbed { id, workspace, kb, body }) = meant else { return Ok(()) };
         let bytes = match embed_document(client, &body).await {
             Ok(bytes) => bytes,
@@ -107,7 +114,9 @@ async fn embed_missing(store: &Store, client: &EmbeddingClient) -> Result<(), ()
             }
         };
         let stored = store_embeddings(store, &workspace, &kb, &id, client.model(), &bytes).await;
-        stored.map_err(|error| tracing::error!(%error, "cannot store the embeddings of a document"))?;
+        stored.map_err(
+            |error| tracing::error!(%error, "cannot store the embeddings of a document"),
+        )?;
     }
 }
 
@@ -119,7 +128,10 @@ async fn embed_document(client: &EmbeddingClient, body: &str) -> Result<Vec<u8>,
     }
     let length = vectors.first().map_or(0, Vec::len);
     if vectors.iter().any(|vector| vector.len() != length) {
-        return Err(models::Error::new(ErrorKind::Rejected, "the embeddings have different lengths"));
+        return Err(models::Error::new(
+            ErrorKind::Rejected,
+            "the embeddings have different lengths",
+        ));
     }
     Ok(encode_embeddings(&vectors))
 }
@@ -134,7 +146,15 @@ async fn store_embeddings(
 ) -> store::Result<()> {
     let mut tx = store.begin_write().await?;
     fairness::record_turn(&mut tx, fairness::EMBEDDING_JOBS, workspace).await?;
-    knowledge_base::save_embeddings(&mut tx, base, id, model, &STANDARD.encode(bytes), clock::now()).await?;
+    knowledge_base::save_embeddings(
+        &mut tx,
+        base,
+        id,
+        model,
+        &STANDARD.encode(bytes),
+        clock::now(),
+    )
+    .await?;
     tx.commit().await
 }
 

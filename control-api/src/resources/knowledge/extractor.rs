@@ -15,7 +15,11 @@ const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 
 /// Extracts the text of a document with `command` (a program and its arguments; the type is
 /// appended).
-pub(super) async fn extract_text(command: &[OsString], kind: &str, bytes: Vec<u8>) -> Result<String, String> {
+pub(super) async fn extract_text(
+    command: &[OsString],
+    kind: &str,
+    bytes: Vec<u8>,
+) -> Result<String, String> {
     let failed = |what: &str| {
         let what = what.to_owned();
         move |error: std::io::Error| {
@@ -23,7 +27,8 @@ pub(super) async fn extract_text(command: &[OsString], kind: &str, bytes: Vec<u8
             "the document could not be read".to_owned()
         }
     };
-    let (program, arguments) = command.split_first().ok_or("no document extractor is configured")?;
+    let (program, arguments) =
+        command.split_first().ok_or("no document extractor is configured")?;
     let mut child = Command::new(program)
         .args(arguments)
         .arg(kind)

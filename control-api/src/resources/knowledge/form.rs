@@ -61,7 +61,8 @@ pub(super) async fn read(request: Request) -> Result<Form, ApiError> {
         return Err(ApiError::UnsupportedMediaType("multipart/form-data"));
     }
     let invalid = |_| ApiError::Invalid(Vec::new());
-    let mut parts = Multipart::from_request(request, &()).await.map_err(|_| ApiError::Invalid(Vec::new()))?;
+    let mut parts =
+        Multipart::from_request(request, &()).await.map_err(|_| ApiError::Invalid(Vec::new()))?;
     let mut form = Form::default();
     let mut total = 0;
     while let Some(mut part) = parts.next_field().await.map_err(invalid)? {
@@ -117,9 +118,13 @@ mod tests {
 
     #[test]
     fn a_file_s_kind_is_its_ending_and_its_name_no_path() {
-        for (name, wanted) in
-            [("a.PDF", Some("pdf")), ("b.c.htm", Some("html")), ("x.exe", None), ("pdf", None), ("", None)]
-        {
+        for (name, wanted) in [
+            ("a.PDF", Some("pdf")),
+            ("b.c.htm", Some("html")),
+            ("x.exe", None),
+            ("pdf", None),
+            ("", None),
+        ] {
             assert_eq!(document_type(name), wanted, "{name}");
         }
         assert_eq!(file_name("../../etc/passwd.txt"), "passwd.txt");

@@ -112,7 +112,11 @@ fn empty_document_errors(form: &form::Form) -> Vec<FieldError> {
         .collect()
 }
 
-async fn create(State(state): State<Arc<AppState>>, caller: ApiCaller, request: Request) -> JsonResult<Done> {
+async fn create(
+    State(state): State<Arc<AppState>>,
+    caller: ApiCaller,
+    request: Request,
+) -> JsonResult<Done> {
     let form = form::read(request).await?;
     let mut errors = Vec::new();
     for (field, value) in [("name", &form.name), ("description", &form.description)] {
@@ -155,7 +159,10 @@ async fn add_documents(
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let at = clock::now();
     let mut tx = state.store.begin_write().await.or_internal_error(READ_FAILED)?;
-    if !knowledge_base::exists(&mut tx, &caller.workspace, &id).await.or_internal_error(READ_FAILED)? {
+    if !knowledge_base::exists(&mut tx, &caller.workspace, &id)
+        .await
+        .or_internal_error(READ_FAILED)?
+    {
         return Err(NOT_FOUND);
     }
     quota::check_bytes(&state, &mut tx, &caller.workspace, stored_bytes(&form.documents)).await?;
@@ -205,7 +212,8 @@ async fn update(
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let mut tx = state.store.begin_write().await.or_internal_error(READ_FAILED)?;
     let found =
-        knowledge_base::rename(&mut tx, &caller.workspace, &id, &name, &description, clock::now()).await;
+        knowledge_base::rename(&mut tx, &caller.workspace, &id, &name, &description, clock::now())
+            .await;
     let found = found.or_internal_error(READ_FAILED)?;
     tx.commit().await.or_internal_error(READ_FAILED)?;
     if !found {
@@ -226,7 +234,9 @@ async fn remove_document(
         .await
         .or_internal_error(READ_FAILED)?;
     let base = base.ok_or_else(not_found)?;
-    knowledge_base::mark_changed(&mut tx, &base, clock::now()).await.or_internal_error(READ_FAILED)?;
+    knowledge_base::mark_changed(&mut tx, &base, clock::now())
+        .await
+        .or_internal_error(READ_FAILED)?;
     tx.commit().await.or_internal_error(READ_FAILED)?;
     Ok(axum::Json(Done { id, message: "Document deleted successfully" }))
 }
@@ -273,7 +283,8 @@ async fn list(
     caller: ApiCaller,
     PageQuery(page): PageQuery<false>,
 ) -> Result<ListResponse, ApiError> {
-    let (rows, total) = state.store.kb_page(&caller.workspace, &page).await.or_internal_error(READ_FAILED)?;
+    let (rows, total) =
+        state.store.kb_page(&caller.workspace, &page).await.or_internal_error(READ_FAILED)?;
     Ok(ListResponse(rows.iter().map(|row| to_json(row)).collect(), total))
 }
 
@@ -283,8 +294,12 @@ async fn read(
     Path(id): Path<String>,
 ) -> JsonResult<Value> {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
-    let row =
-        state.store.kb(&caller.workspace, &id).await.or_internal_error(READ_FAILED)?.ok_or(NOT_FOUND)?;
+    let row = state
+        .store
+        .kb(&caller.workspace, &id)
+        .await
+        .or_internal_error(READ_FAILED)?
+        .ok_or(NOT_FOUND)?;
     let documents = state.store.kb_documents(&id).await.or_internal_error(READ_FAILED)?;
     let documents = documents.into_iter().map(|document| KnowledgeDocument {
         id: document.id,
@@ -293,8 +308,10 @@ async fn read(
         status: document.status,
         error_message: document.error_message,
     });
-    let response =
-        KnowledgeBaseWithDocuments { knowledge_base: to_response(&row), documents: documents.collect() };
+    let response = KnowledgeBaseWithDocuments {
+        knowledge_base: to_response(&row),
+        documents: documents.collect(),
+    };
     Ok(axum::Json(json!(response)))
 }
 
@@ -305,8 +322,9 @@ async fn remove(
 ) -> JsonResult<Done> {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let mut tx = state.store.begin_write().await.or_internal_error(READ_FAILED)?;
-    let found =
-        knowledge_base::delete(&mut tx, &caller.workspace, &id).await.or_internal_error(READ_FAILED)?;
+    let found = knowledge_base::delete(&mut tx, &caller.workspace, &id)
+        .await
+        .or_internal_error(READ_FAILED)?;
     tx.commit().await.or_internal_error(READ_FAILED)?;
     if !found {
         return Err(NOT_FOUND);

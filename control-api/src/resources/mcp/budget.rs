@@ -161,7 +161,10 @@ impl Budget {
     ///
     /// # Errors
     /// As for [`Response::chunk`], or the session is closed.
-    pub(super) async fn chunk(&self, response: &mut Response) -> Result<Option<Bytes>, egress::Error> {
+    pub(super) async fn chunk(
+        &self,
+        response: &mut Response,
+    ) -> Result<Option<Bytes>, egress::Error> {
         let chunk = self.run_until_closed(response.chunk()).await??;
         if let Some(chunk) = &chunk {
             self.charge(&self.0.bytes, chunk.len(), MAX_SESSION_BYTES, Limit::Bytes)?;

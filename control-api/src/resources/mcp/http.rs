@@ -56,7 +56,8 @@ impl BudgetedHttpClient {
         let client_error = StreamableHttpError::Client;
         // Streams last as long as their session. The caller of a request has a timeout, and the
         // budget counts the data.
-        let mut request = Request::new(method, uri).map_err(client_error)?.timeout(None).limit(usize::MAX);
+        let mut request =
+            Request::new(method, uri).map_err(client_error)?.timeout(None).limit(usize::MAX);
         for (name, value) in headers {
             let value = value.to_str().unwrap_or_default();
             request = request.header(name.as_str(), value).map_err(client_error)?;
@@ -72,7 +73,10 @@ impl BudgetedHttpClient {
 }
 
 /// The server-sent events of a response, until it or the session ends.
-pub(super) fn sse_events(response: Response, budget: Budget) -> BoxStream<'static, Result<Sse, SseError>> {
+pub(super) fn sse_events(
+    response: Response,
+    budget: Budget,
+) -> BoxStream<'static, Result<Sse, SseError>> {
     let counted = budget.clone();
     let chunks = stream::unfold(Some(response), move |response| {
         let budget = budget.clone();
@@ -83,8 +87,9 @@ pub(super) fn sse_events(response: Response, budget: Budget) -> BoxStream<'stati
             Some((chunk, rest))
         }
     });
-    let within_budget =
-        move |event: &Result<Sse, SseError>| future::ready(event.is_err() || counted.count_message().is_ok());
+    let within_budget = move |event: &Result<Sse, SseError>| {
+        future::ready(event.is_err() || counted.count_message().is_ok())
+    };
     SseStream::from_bytes_stream(chunks.boxed()).take_while(within_budget).boxed()
 }
 
@@ -110,14 +115,18 @@ impl StreamableHttpClient for BudgetedHttpClient {
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, Error> {
         let session = session_id.as_deref();
-        let request = Self::request(Method::POST, &uri, session, auth_header.as_deref(), &custom_headers)?;
+        let request =
+            Self::request(Method::POST, &uri, session, auth_header.as_deref(), &custom_headers)?;
         let request = request.json(serde_json::to_vec(&message)?);
-        let response = self.budget.send(&self.client, request).await.map_err(StreamableHttpError::Client)?;
+        let response =
+            self.budget.send(&self.client, request).await.map_err(StreamableHttpError::Client)?;
         let status = response.status();
         match status {
             202 | 204 => return Ok(StreamableHttpPostResponse::Accepted),
             404 if session.is_some() => return Err(StreamableHttpError::SessionExpired),
-            400 | 404 | 405 if session.is_none() => self.legacy_server.store(true, Ordering::Relaxed),
+            400 | 404 | 405 if session.is_none() => {
+                self.legacy_server.store(true, Ordering::Relaxed)
+            }
             _ => {}
         }
         let new_session_id = response.header(SESSION_HEADER).map(str::to_owned);
@@ -153,7 +162,8 @@ impl StreamableHttpClient for BudgetedHttpClient {
         if self.budget.exceeded_limit().is_some() {
             return Ok(());
         }
-        let request = Self::request(Method::DELETE, &uri, session, auth_header.as_deref(), &custom_headers)?;
+        let request =
+            Self::request(Method::DELETE, &uri, session, auth_header.as_deref(), &custom_headers)?;
         let request = request.timeout(Some(DELETE_TIMEOUT));
         let response = self.client.send(request).await.map_err(StreamableHttpError::Client)?;
         match response.status() {
@@ -172,13 +182,18 @@ impl StreamableHttpClient for BudgetedHttpClient {
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Error> {
         let session = session_id.as_deref();
-        let mut request = Self::request(Method::GET, &uri, session, auth_header.as_deref(), &custom_headers)?;
+        let mut request =
+            Self::request(Method::GET, &uri, session, auth_header.as_deref(), &custom_headers)?;
         if let Some(last) = last_event_id {
-            request = request.header(LAST_EVENT_HEADER, &last).map_err(StreamableHttpError::Client)?;
+            request =
+                request.header(LAST_EVENT_HEADER, &last).map_err(StreamableHttpError::Client)?;
         }
-        let response = self.budget.send(&self.client, request).await.map_err(StreamableHttpError::Client)?;
+        let response =
+            self.budget.send(&self.client, request).await.map_err(StreamableHttpError::Client)?;
         match response.status() {
-            200..=299 if is_event_stream(&response) => Ok(sse_events(response, self.budget.clone())),
+            200..=299 if is_event_stream(&response) => {
+                Ok(sse_events(response, self.budget.clone()))
+            }
             405 => Err(StreamableHttpError::ServerDoesNotSupportSse),
             status => Err(unexpected_status(status)),
         }

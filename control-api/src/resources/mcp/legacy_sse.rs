@@ -66,8 +66,10 @@ impl LegacySseTransport {
         url: &str,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<Self, Error> {
-        let request =
-            with_headers(Request::new(Method::GET, url)?.timeout(None).limit(usize::MAX), &headers)?;
+        let request = with_headers(
+            Request::new(Method::GET, url)?.timeout(None).limit(usize::MAX),
+            &headers,
+        )?;
         let base = request.url().clone();
         let response = budget.send(&client, request.header("accept", EVENT_STREAM)?).await?;
         if !response.is_success() {
@@ -100,8 +102,9 @@ impl LegacySseTransport {
     }
 
     fn post_request(&self, message: &TxJsonRpcMessage<RoleClient>) -> Result<Request, Error> {
-        let request =
-            Request::new(Method::POST, self.endpoint.as_str())?.timeout(Some(POST_TIMEOUT)).limit(usize::MAX);
+        let request = Request::new(Method::POST, self.endpoint.as_str())?
+            .timeout(Some(POST_TIMEOUT))
+            .limit(usize::MAX);
         Ok(with_headers(request, &self.headers)?.json(serde_json::to_vec(message)?))
     }
 }
@@ -113,7 +116,8 @@ impl Transport<RoleClient> for LegacySseTransport {
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
-        let (client, budget, request) = (self.client.clone(), self.budget.clone(), self.post_request(&item));
+        let (client, budget, request) =
+            (self.client.clone(), self.budget.clone(), self.post_request(&item));
         async move {
             let response = budget.send(&client, request?).await?;
             if response.is_success() { Ok(()) } else { Err(Error::Status(response.status())) }
@@ -132,9 +136,13 @@ impl Transport<RoleClient> for LegacySseTransport {
             if event.event.as_deref().is_some_and(|kind| kind != "message") {
                 continue;
             }
-            match serde_json::from_str::<ServerJsonRpcMessage>(event.data.as_deref().unwrap_or_default()) {
+            match serde_json::from_str::<ServerJsonRpcMessage>(
+                event.data.as_deref().unwrap_or_default(),
+            ) {
                 Ok(message) => return Some(message),
-                Err(why) => tracing::debug!(error = %why, "cannot parse a message of an MCP server"),
+                Err(why) => {
+                    tracing::debug!(error = %why, "cannot parse a message of an MCP server")
+                }
             }
         }
     }

@@ -50,8 +50,12 @@ pub(crate) fn parse(
 ) -> Result<(McpDocument, SecretHeaders), ApiError> {
     let errors = FieldErrors::default();
     let mut mcp: McpDocument = body::read(body, &errors)?;
-    let headers =
-        secret_headers::take_values(&mut mcp.request_config.headers, "request_config.headers", old, &errors);
+    let headers = secret_headers::take_values(
+        &mut mcp.request_config.headers,
+        "request_config.headers",
+        old,
+        &errors,
+    );
     errors.into_result((mcp, headers))
 }
 
@@ -135,9 +139,14 @@ async fn replace(
     let (document, headers) = parse(body, Some(&old))?;
     let sealed = secrets::seal(&state.vault, &id, &headers);
     let text = json_record::to_text(&document);
-    quota::check_growth(&state, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
-    json_record::update(&mut tx, Table::Mcp, &draft(&caller.workspace, &id, &document, &text, &sealed))
+    quota::check_growth(&state, &mut tx, &caller.workspace, &row, text.len() + sealed.len())
         .await?;
+    json_record::update(
+        &mut tx,
+        Table::Mcp,
+        &draft(&caller.workspace, &id, &document, &text, &sealed),
+    )
+    .await?;
     let row = json_record::find_in(&mut tx, Table::Mcp, &caller.workspace, &id).await?;
     let row = row.ok_or_else(|| MCP.not_found())?;
     tx.commit().await?;

@@ -51,7 +51,8 @@ struct McpTool {
 
 impl RemoteTool for McpTool {
     fn call(&self, arguments: Value) -> BoxFuture<'static, Result<Value, String>> {
-        let (session, budget, name) = (Arc::clone(&self.session), self.budget.clone(), self.name.clone());
+        let (session, budget, name) =
+            (Arc::clone(&self.session), self.budget.clone(), self.name.clone());
         Box::pin(async move {
             let Value::Object(arguments) = arguments else {
                 return Err("the arguments are not an object".into());
@@ -95,7 +96,9 @@ fn result_to_json(result: &CallToolResult) -> Result<Value, String> {
     }
     Ok(match serde_json::from_str(&text) {
         Ok(object @ Value::Object(_)) if !truncated => object,
-        _ if truncated => json!({"result": text, "truncated": true, "note": "truncated after 256 KiB"}),
+        _ if truncated => {
+            json!({"result": text, "truncated": true, "note": "truncated after 256 KiB"})
+        }
         _ => json!({ "result": text }),
     })
 }
@@ -117,14 +120,17 @@ async fn open_session(
         .headers
         .iter()
         .filter_map(|(name, value)| {
-            Some((HeaderName::try_from(name.as_str()).ok()?, HeaderValue::try_from(value.as_str()).ok()?))
+            Some((
+                HeaderName::try_from(name.as_str()).ok()?,
+                HeaderValue::try_from(value.as_str()).ok()?,
+            ))
         })
         .collect();
     let mut first_error = String::new();
     if mcp.kind != TransportType::LegacySse {
         let http = BudgetedHttpClient::new(client.clone(), budget.clone());
-        let config =
-            StreamableHttpClientTransportConfig::with_uri(mcp.url.as_str()).custom_headers(headers.clone());
+        let config = StreamableHttpClientTransportConfig::with_uri(mcp.url.as_str())
+            .custom_headers(headers.clone());
         let transport = StreamableHttpClientTransport::with_client(http.clone(), config);
         match ().serve(BudgetedTransport::new(transport, budget)).await {
             Ok(session) => return Ok(session),
@@ -136,7 +142,9 @@ async fn open_session(
     }
     let legacy = match LegacySseTransport::open(client, budget.clone(), &mcp.url, headers).await {
         Ok(legacy) => {
-            ().serve(BudgetedTransport::new(legacy, budget)).await.map_err(|error| error.to_string())
+            ().serve(BudgetedTransport::new(legacy, budget))
+                .await
+                .map_err(|error| error.to_string())
         }
         Err(error) => Err(error.to_string()),
     };
@@ -150,7 +158,10 @@ async fn open_session(
 }
 
 /// Lists all tools of a server, page by page.
-async fn list_all_tools(session: &Session, budget: &Budget) -> Result<Vec<rmcp::model::Tool>, String> {
+async fn list_all_tools(
+    session: &Session,
+    budget: &Budget,
+) -> Result<Vec<rmcp::model::Tool>, String> {
     let mut tools = Vec::new();
     let mut cursor = None;
     loop {
@@ -203,7 +214,8 @@ async fn load_tools(
 
 /// Makes a name valid for language models: letters, digits, `_` and `-`, at most 64 characters.
 fn sanitize_name(name: &str) -> String {
-    let sanitize_char = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
+    let sanitize_char =
+        |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
     name.chars().take(64).map(sanitize_char).collect()
 }
 
@@ -249,12 +261,15 @@ impl ToolServers for McpServers {
                 match load_tools(client, &budget, mcp).await {
                     Ok(tools) => {
                         tell(Ok(tools));
-                        let (mcp, call, tell) = (Arc::clone(mcp), Arc::clone(call), Arc::clone(tell));
+                        let (mcp, call, tell) =
+                            (Arc::clone(mcp), Arc::clone(call), Arc::clone(tell));
                         budget.on_limit(move |limit| {
                             tell(Err(report_unavailable(&call, &mcp, Some(limit), &limit)))
                         });
                     }
-                    Err(why) => tell(Err(report_unavailable(call, mcp, budget.exceeded_limit(), &why))),
+                    Err(why) => {
+                        tell(Err(report_unavailable(call, mcp, budget.exceeded_limit(), &why)))
+                    }
                 }
             });
             join_all(asked).await;
@@ -359,7 +374,9 @@ mod tests {
                     "protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
                     "serverInfo": {"name": "test", "version": "1"},
                 }),
-                "tools/list" => json!({"tools": [{"name": "add", "inputSchema": {"type": "object"}}]}),
+                "tools/list" => {
+                    json!({"tools": [{"name": "add", "inputSchema": {"type": "object"}}]})
+                }
                 _ => json!({"content": [{"type": "text", "text": "done"}]}),
             };
             axum::Json(json!({"jsonrpc": "2.0", "id": id, "result": result})).into_response()
@@ -413,17 +430,21 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_that_stays_silent_is_left_out_after_ten_seconds() {
-        for (kind, silent_method) in [("shttp", "initialize"), ("shttp", "tools/list"), ("sse", "initialize")]
+        for (kind, silent_method) in
+            [("shttp", "initialize"), ("shttp", "tools/list"), ("sse", "initialize")]
         {
             let (mcp, request_received) = serve(kind, silent_method).await;
-            let servers =
-                McpServers { client: client(), conversation: "c".into(), servers: vec![Arc::new(mcp)] };
+            let servers = McpServers {
+                client: client(),
+                conversation: "c".into(),
+                servers: vec![Arc::new(mcp)],
+            };
             let updates = Arc::new(Mutex::new(Vec::new()));
             let sink = Arc::clone(&updates);
-            let listing = servers.list_tools(Box::new(move |update| sink.lock().unwrap().push(update)));
+            let listing =
+                servers.list_tools(Box::new(move |update| sink.lock().unwrap().push(update)));
             assert_times_out(Duration::from_secs(10), &request_received, listing).await;
-            let why =
-                "The tools of the MCP server \"T\" are not available: it did not list its tools within 10 s.";
+            let why = "The tools of the MCP server \"T\" are not available: it did not list its tools within 10 s.";
             assert_eq!(*updates.lock().unwrap(), [Err(why.to_owned())], "{kind}, {silent_method}");
         }
     }
@@ -432,9 +453,15 @@ mod tests {
     async fn a_tool_that_never_answers_is_given_up_after_twenty_seconds() {
         let (mcp, request_received) = serve("shttp", "tools/call").await;
         let tools = load_tools(&client(), &Budget::default(), &mcp).await.unwrap();
-        let [Tool { backend: ToolBackend::Remote(add), .. }] = &tools[..] else { panic!("{tools:?}") };
-        let output =
-            assert_times_out(Duration::from_secs(20), &request_received, add.0.call(json!({"a": 1}))).await;
+        let [Tool { backend: ToolBackend::Remote(add), .. }] = &tools[..] else {
+            panic!("{tools:?}")
+        };
+        let output = assert_times_out(
+            Duration::from_secs(20),
+            &request_received,
+            add.0.call(json!({"a": 1})),
+        )
+        .await;
         assert_eq!(output, Err("the MCP server took too long".into()));
     }
 

@@ -7,7 +7,7 @@
  */
 export class ApiError extends Error {
   constructor(status, body = {}, retryAfter = 0) {
-    const message = typeof body === "string" ? body : body.error ?? body.message ?? "";
+    const message = typeof body === "string" ? body : (body.error ?? body.message ?? "");
     super(message || `status ${status}`);
     this.status = status;
     this.details = Array.isArray(body.details) ? body.details : [];
@@ -16,12 +16,16 @@ export class ApiError extends Error {
   }
 
   get userMessage() {
-    if (this.status === 0) return "The server cannot be reached. Check your connection and try again.";
+    if (this.status === 0)
+      return "The server cannot be reached. Check your connection and try again.";
     if (this.status === 401) return "Your session has ended. Log in again.";
     if (this.status === 413) return "The request is too large.";
-    if (this.status === 429 && this.details.length) return [this.message, ...this.details.map(({ reason }) => reason)].map(toSentence).join(" ");
-    if (this.status === 429) return `Too many requests. Try again in ${Math.max(1, Math.ceil(this.retryAfter))} seconds.`;
-    if (this.status === 503) return `The server cannot process the request now${this.reason ? `: ${this.reason}` : ""}. Try again in a moment.`;
+    if (this.status === 429 && this.details.length)
+      return [this.message, ...this.details.map(({ reason }) => reason)].map(toSentence).join(" ");
+    if (this.status === 429)
+      return `Too many requests. Try again in ${Math.max(1, Math.ceil(this.retryAfter))} seconds.`;
+    if (this.status === 503)
+      return `The server cannot process the request now${this.reason ? `: ${this.reason}` : ""}. Try again in a moment.`;
     return toSentence(this.message);
   }
 }
@@ -38,15 +42,23 @@ let csrfToken = null;
 let sessionLostHandler = () => {};
 
 /** Sets the handler for the end of the session. It gets the ApiError. */
-export const onSessionLost = (handler) => { sessionLostHandler = handler; };
+export const onSessionLost = (handler) => {
+  sessionLostHandler = handler;
+};
 
 async function errorFrom(response) {
   const text = await response.text().catch(() => "");
   let body = text;
   try {
     body = JSON.parse(text);
-  } catch { /* plain text */ }
-  return new ApiError(response.status, body ?? {}, Number(response.headers.get("retry-after")) || 0);
+  } catch {
+    /* plain text */
+  }
+  return new ApiError(
+    response.status,
+    body ?? {},
+    Number(response.headers.get("retry-after")) || 0,
+  );
 }
 
 /**
@@ -97,7 +109,13 @@ async function refreshToken(usedToken) {
  */
 async function send(method, path, { body, signal, headers = {} }) {
   /** @type {RequestInit & {headers: Record<string, string>}} */
-  const options = { method, signal, cache: "no-store", credentials: "same-origin", headers: { ...headers } };
+  const options = {
+    method,
+    signal,
+    cache: "no-store",
+    credentials: "same-origin",
+    headers: { ...headers },
+  };
   if (csrfToken) options.headers["x-csrf-token"] = csrfToken;
   if (body instanceof FormData) options.body = body;
   else if (body !== undefined) {
@@ -125,19 +143,26 @@ async function readBody(promise) {
 /** The parsed body: JSON, or text for `/v1/ext/externalmeeting`; null for a 204. */
 async function parseBody(response) {
   if (response.status === 204) return null;
-  return readBody(response.headers.get("content-type")?.startsWith("text/plain") ? response.text() : response.json());
+  return readBody(
+    response.headers.get("content-type")?.startsWith("text/plain")
+      ? response.text()
+      : response.json(),
+  );
 }
 
 export const get = async (path, signal) => parseBody(await request("GET", path, { signal }));
 export const post = async (path, body = {}) => parseBody(await request("POST", path, { body }));
 /** Posts `body` and returns the response as a Blob (a rendered picture). */
-export const postForBlob = async (path, body, signal) => readBody((await request("POST", path, { body, signal })).blob());
+export const postForBlob = async (path, body, signal) =>
+  readBody((await request("POST", path, { body, signal })).blob());
 export const put = async (path, body) => parseBody(await request("PUT", path, { body }));
 export const remove = async (path) => parseBody(await request("DELETE", path));
 
 /** One page of a list: `{items, total}`. */
 export async function list(path, query = {}, signal) {
-  const parameters = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+  const parameters = Object.entries(query).filter(
+    ([, value]) => value !== "" && value !== null && value !== undefined,
+  );
   const response = await request("GET", `${path}?${new URLSearchParams(parameters)}`, { signal });
   const items = await response.json();
   return { items, total: Number(response.headers.get("x-total-count") ?? items.length) };
@@ -160,16 +185,24 @@ export function upload(path, form, onProgress, signal) {
     const xhr = new XMLHttpRequest();
     xhr.open("POST", path);
     if (csrfToken) xhr.setRequestHeader("x-csrf-token", csrfToken);
-    xhr.upload.addEventListener("progress", ({ loaded, total }) => onProgress(total ? loaded / total : 0));
+    xhr.upload.addEventListener("progress", ({ loaded, total }) =>
+      onProgress(total ? loaded / total : 0),
+    );
     xhr.addEventListener("error", () => reject(new ApiError(0)));
     xhr.addEventListener("abort", () => reject(new DOMException("stopped", "AbortError")));
     xhr.addEventListener("load", () => {
       let body = xhr.responseText;
       try {
         body = JSON.parse(body);
-      } catch { /* plain text */ }
+      } catch {
+        /* plain text */
+      }
       if (xhr.status < 300) return resolve(body);
-      const error = new ApiError(xhr.status, body, Number(xhr.getResponseHeader("retry-after")) || 0);
+      const error = new ApiError(
+        xhr.status,
+        body,
+        Number(xhr.getResponseHeader("retry-after")) || 0,
+      );
       if (error.status === 401) endSession(error);
       reject(error);
     });
@@ -184,11 +217,18 @@ export function upload(path, form, onProgress, signal) {
  */
 export async function* streamEvents(id, signal, lastSeq = null) {
   for (let attempt = 0; attempt < 8 && !signal.aborted; attempt++) {
-    if (attempt) await new Promise((resolve) => setTimeout(resolve, Math.min(8000, 500 * 2 ** attempt)));
+    if (attempt)
+      await new Promise((resolve) => setTimeout(resolve, Math.min(8000, 500 * 2 ** attempt)));
     let reader;
     try {
-      const headers = { accept: "text/event-stream", ...(lastSeq === null ? {} : { "last-event-id": String(lastSeq) }) };
-      const response = await request("GET", `/v1/ext/conversation/${id}/events`, { signal, headers });
+      const headers = {
+        accept: "text/event-stream",
+        ...(lastSeq === null ? {} : { "last-event-id": String(lastSeq) }),
+      };
+      const response = await request("GET", `/v1/ext/conversation/${id}/events`, {
+        signal,
+        headers,
+      });
       reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       let buffer = "";
       for (;;) {
@@ -197,7 +237,11 @@ export async function* streamEvents(id, signal, lastSeq = null) {
         const blocks = (buffer + value).split("\n\n");
         buffer = blocks.pop();
         for (const block of blocks) {
-          const data = block.split("\n").filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trimStart()).join("\n");
+          const data = block
+            .split("\n")
+            .filter((line) => line.startsWith("data:"))
+            .map((line) => line.slice(5).trimStart())
+            .join("\n");
           if (!data) continue;
           const event = JSON.parse(data);
           lastSeq = event.seq;
@@ -207,7 +251,8 @@ export async function* streamEvents(id, signal, lastSeq = null) {
       }
     } catch (error) {
       if (signal.aborted) return;
-      if (error instanceof ApiError && error.status && error.status < 500 && error.status !== 429) throw error;
+      if (error instanceof ApiError && error.status && error.status < 500 && error.status !== 429)
+        throw error;
     } finally {
       reader?.cancel().catch(() => {});
     }

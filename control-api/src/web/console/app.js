@@ -28,15 +28,27 @@ const byId = (id) => document.getElementById(id);
  * @type {[string, (context: any) => Promise<any>][]}
  */
 const ROUTES = [
-  ["agents", agentsPage], ["agents/new", newAgentPage], ["agents/:id", agentPage],
-  ["templates", templatesPage], ["templates/:id", templatePage],
-  ["avatars", avatarsPage], ["avatars/new", editorPage], ["avatars/:id", avatarPage],
-  ["knowledge", knowledgePage], ["knowledge/:id", knowledgeBasePage],
-  ["tools", toolsPage], ["tools/:id", toolPage],
-  ["guardrails", guardrailsPage], ["guardrails/:id", guardrailPage],
-  ["mcp", mcpsPage], ["mcp/:id", mcpPage],
-  ["conversations", conversationsPage], ["conversations/:id", conversationPage],
-  ["webhooks", webhooksPage], ["providers", providersPage], ["keys", keysPage],
+  ["agents", agentsPage],
+  ["agents/new", newAgentPage],
+  ["agents/:id", agentPage],
+  ["templates", templatesPage],
+  ["templates/:id", templatePage],
+  ["avatars", avatarsPage],
+  ["avatars/new", editorPage],
+  ["avatars/:id", avatarPage],
+  ["knowledge", knowledgePage],
+  ["knowledge/:id", knowledgeBasePage],
+  ["tools", toolsPage],
+  ["tools/:id", toolPage],
+  ["guardrails", guardrailsPage],
+  ["guardrails/:id", guardrailPage],
+  ["mcp", mcpsPage],
+  ["mcp/:id", mcpPage],
+  ["conversations", conversationsPage],
+  ["conversations/:id", conversationPage],
+  ["webhooks", webhooksPage],
+  ["providers", providersPage],
+  ["keys", keysPage],
 ];
 
 /**
@@ -44,9 +56,32 @@ const ROUTES = [
  * @type {[string, [string, string][]][]}
  */
 const MENU = [
-  ["", [["agents", "Agents"], ["conversations", "Conversations"]]],
-  ["Build with", [["templates", "Templates"], ["avatars", "Avatars"], ["knowledge", "Knowledge"], ["tools", "Tools"], ["guardrails", "Guardrails"], ["mcp", "MCP servers"]]],
-  ["Workspace", [["webhooks", "Webhooks"], ["providers", "Providers"], ["keys", "API keys"]]],
+  [
+    "",
+    [
+      ["agents", "Agents"],
+      ["conversations", "Conversations"],
+    ],
+  ],
+  [
+    "Build with",
+    [
+      ["templates", "Templates"],
+      ["avatars", "Avatars"],
+      ["knowledge", "Knowledge"],
+      ["tools", "Tools"],
+      ["guardrails", "Guardrails"],
+      ["mcp", "MCP servers"],
+    ],
+  ],
+  [
+    "Workspace",
+    [
+      ["webhooks", "Webhooks"],
+      ["providers", "Providers"],
+      ["keys", "API keys"],
+    ],
+  ],
 ];
 
 let currentSession = null;
@@ -55,12 +90,22 @@ let hasUnsavedChanges = () => false;
 let currentUrl = "";
 
 function match(path) {
-  const pathSegments = path.replace(/^\/console\/?/, "").split("/").filter(Boolean);
+  const pathSegments = path
+    .replace(/^\/console\/?/, "")
+    .split("/")
+    .filter(Boolean);
   if (!pathSegments.length) return { view: agentsPage, id: null, name: "agents" };
   for (const [pattern, view] of ROUTES) {
     const patternSegments = pattern.split("/");
-    if (patternSegments.length === pathSegments.length && patternSegments.every((part, i) => part === pathSegments[i] || part === ":id")) {
-      return { view, id: patternSegments.includes(":id") ? decodeURIComponent(pathSegments.at(-1)) : null, name: pathSegments[0] };
+    if (
+      patternSegments.length === pathSegments.length &&
+      patternSegments.every((part, i) => part === pathSegments[i] || part === ":id")
+    ) {
+      return {
+        view,
+        id: patternSegments.includes(":id") ? decodeURIComponent(pathSegments.at(-1)) : null,
+        name: pathSegments[0],
+      };
     }
   }
   return { view: null, id: null, name: "" };
@@ -71,7 +116,12 @@ async function confirmLeave() {
   if (!hasUnsavedChanges()) return true;
   const answer = await dialog("Leave without saving?", (close) => [
     h("p", {}, "The changes on this page are not saved."),
-    h("div", { class: "actions end" }, button("Stay here", { onclick: () => close("") }), button("Leave", { class: "danger", onclick: () => close("yes") })),
+    h(
+      "div",
+      { class: "actions end" },
+      button("Stay here", { onclick: () => close("") }),
+      button("Leave", { class: "danger", onclick: () => close("yes") }),
+    ),
   ]);
   return answer === "yes";
 }
@@ -86,12 +136,16 @@ async function navigate(path, { replace = false, force = false } = {}) {
 
 /** Reloads the current view and restores its scroll position, open sections and focus. */
 async function reloadView() {
-  const openSections = [...byId("main").querySelectorAll("details[open][id]")].map((section) => section.id);
+  const openSections = [...byId("main").querySelectorAll("details[open][id]")].map(
+    (section) => section.id,
+  );
   const [scrollTop, focusedId] = [scrollY, document.activeElement?.id];
   await render(false, true);
   for (const id of openSections) byId(id)?.setAttribute("open", "");
   scrollTo(0, scrollTop);
-  (focusedId && byId(focusedId) ? byId(focusedId) : byId("main").querySelector("h1"))?.focus({ preventScroll: true });
+  (focusedId && byId(focusedId) ? byId(focusedId) : byId("main").querySelector("h1"))?.focus({
+    preventScroll: true,
+  });
 }
 
 async function render(isNavigation, keepOldView = false) {
@@ -110,15 +164,45 @@ async function render(isNavigation, keepOldView = false) {
   }
   const main = byId("main");
   main.setAttribute("aria-busy", "true");
-  const loadingTimer = keepOldView ? 0 : setTimeout(() => main.replaceChildren(loadingIndicator()), 250);
+  const loadingTimer = keepOldView
+    ? 0
+    : setTimeout(() => main.replaceChildren(loadingIndicator()), 250);
   let nodes;
   try {
-    const context = { id, query: new URLSearchParams(location.search), signal: abort.signal, navigate, reloadView, session: currentSession, setUnsavedCheck: (check) => { hasUnsavedChanges = check; } };
-    nodes = view ? await view(context) : [h("h1", { tabindex: "-1" }, "Nothing here"), h("p", {}, "There is no page at this address. ", h("a", { href: "/console/agents" }, "See your agents"), ".")];
+    const context = {
+      id,
+      query: new URLSearchParams(location.search),
+      signal: abort.signal,
+      navigate,
+      reloadView,
+      session: currentSession,
+      setUnsavedCheck: (check) => {
+        hasUnsavedChanges = check;
+      },
+    };
+    nodes = view
+      ? await view(context)
+      : [
+          h("h1", { tabindex: "-1" }, "Nothing here"),
+          h(
+            "p",
+            {},
+            "There is no page at this address. ",
+            h("a", { href: "/console/agents" }, "See your agents"),
+            ".",
+          ),
+        ];
   } catch (error) {
     if (abort.signal.aborted) return;
-    nodes = [h("h1", { tabindex: "-1" }, error.status === 404 ? "Nothing here" : "The page could not be loaded"), errorMessage(error),
-      h("div", { class: "actions" }, button("Try again", { onclick: () => render(true) }, "again"))];
+    nodes = [
+      h(
+        "h1",
+        { tabindex: "-1" },
+        error.status === 404 ? "Nothing here" : "The page could not be loaded",
+      ),
+      errorMessage(error),
+      h("div", { class: "actions" }, button("Try again", { onclick: () => render(true) }, "again")),
+    ];
   } finally {
     clearTimeout(loadingTimer);
   }
@@ -140,13 +224,48 @@ function setMenuOpen(open) {
 }
 
 function renderMenu() {
-  const menuEntry = ([name, label]) => h("li", {}, h("a", { href: `/console/${name}`, data: { name } }, icon(name), label));
+  const menuEntry = ([name, label]) =>
+    h("li", {}, h("a", { href: `/console/${name}`, data: { name } }, icon(name), label));
   byId("nav").replaceChildren(
-    ...MENU.map(([title, entries]) => h("div", {}, title && h("h2", {}, title), h("ul", {}, entries.map(menuEntry)))),
-    h("div", { class: "nav-footer" },
-      h("p", { class: "soft" }, "Key ", h("code", {}, `${currentSession.prefix}…`), !hasScope("administer") && `, scope ${currentSession.scope}`),
-      h("ul", {}, h("li", {}, h("a", { href: "/docs", target: "_blank", rel: "noopener" }, icon("docs"), "API reference")),
-        h("li", {}, h("button", { type: "button", class: "plain", onclick: logOut }, icon("leave"), "Log out")))));
+    ...MENU.map(([title, entries]) =>
+      h("div", {}, title && h("h2", {}, title), h("ul", {}, entries.map(menuEntry))),
+    ),
+    h(
+      "div",
+      { class: "nav-footer" },
+      h(
+        "p",
+        { class: "soft" },
+        "Key ",
+        h("code", {}, `${currentSession.prefix}…`),
+        !hasScope("administer") && `, scope ${currentSession.scope}`,
+      ),
+      h(
+        "ul",
+        {},
+        h(
+          "li",
+          {},
+          h(
+            "a",
+            { href: "/docs", target: "_blank", rel: "noopener" },
+            icon("docs"),
+            "API reference",
+          ),
+        ),
+        h(
+          "li",
+          {},
+          h(
+            "button",
+            { type: "button", class: "plain", onclick: logOut },
+            icon("leave"),
+            "Log out",
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 async function logOut() {
@@ -182,7 +301,17 @@ document.addEventListener("click", (event) => {
   const target = /** @type {Element} */ (event.target);
   /** @type {HTMLAnchorElement} */
   const link = target.closest("a[href]");
-  if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey || link.target) return;
+  if (
+    !link ||
+    event.defaultPrevented ||
+    event.button ||
+    event.metaKey ||
+    event.ctrlKey ||
+    event.shiftKey ||
+    event.altKey ||
+    link.target
+  )
+    return;
   const url = new URL(link.href);
   if (url.origin !== location.origin || !/^\/console(\/|$)/.test(url.pathname) || url.hash) return;
   event.preventDefault();
@@ -193,8 +322,12 @@ addEventListener("popstate", async () => {
   if (await confirmLeave()) return render(true);
   history.pushState(null, "", currentUrl);
 });
-addEventListener("beforeunload", (event) => { if (hasUnsavedChanges()) event.preventDefault(); });
-byId("menu").addEventListener("click", () => setMenuOpen(byId("menu").getAttribute("aria-expanded") !== "true"));
+addEventListener("beforeunload", (event) => {
+  if (hasUnsavedChanges()) event.preventDefault();
+});
+byId("menu").addEventListener("click", () =>
+  setMenuOpen(byId("menu").getAttribute("aria-expanded") !== "true"),
+);
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && byId("nav").classList.contains("open")) {
     setMenuOpen(false);
@@ -206,7 +339,9 @@ byId("skip").addEventListener("click", (event) => {
   byId("main").focus();
 });
 // An open page renews its session every ten minutes.
-setInterval(() => { if (!byId("shell").hidden) api.fetchSession().catch(() => {}); }, 600_000);
+setInterval(() => {
+  if (!byId("shell").hidden) api.fetchSession().catch(() => {});
+}, 600_000);
 api.onSessionLost((error) => showLogin(error.userMessage));
 
 try {

@@ -5,20 +5,66 @@ import * as api from "./api.js";
 import { button, h, link, pill } from "./dom.js";
 import { readAsDataUrl } from "./files.js";
 import { form } from "./form.js";
-import { backLink, card, confirmDialog, dialog, errorMessage, pageHeader, pollWhileVisible, runBusy, toast } from "./ui.js";
+import {
+  backLink,
+  card,
+  confirmDialog,
+  dialog,
+  errorMessage,
+  pageHeader,
+  pollWhileVisible,
+  runBusy,
+  toast,
+} from "./ui.js";
 
-const STATUS_LABELS = { QUEUED: ["Waiting", "warn"], PROCESSING: ["In progress", "warn"], COMPLETED: ["Ready", "good"], FAILED: ["Failed", "bad"] };
+const STATUS_LABELS = {
+  QUEUED: ["Waiting", "warn"],
+  PROCESSING: ["In progress", "warn"],
+  COMPLETED: ["Ready", "good"],
+  FAILED: ["Failed", "bad"],
+};
 const MAX_PICTURE_BYTES = 9 << 20;
 
-const stockAvatarTile = (avatar) => h("li", { class: "tile tall" }, h("img", { src: avatar.display_picture, alt: `Picture of ${avatar.avatar_name}`, width: 256, height: 256, loading: "lazy" }),
-  h("div", { class: "item-text" }, h("h3", {}, avatar.avatar_name), h("p", { class: "soft" }, avatar.gender)),
-  link("Create an agent", `/console/agents/new?face=${encodeURIComponent(avatar.avatar_key_id)}`, { needs: "administer", class: "button small", "aria-label": `Create an agent with the avatar ${avatar.avatar_name}` }, "plus"));
+const stockAvatarTile = (avatar) =>
+  h(
+    "li",
+    { class: "tile tall" },
+    h("img", {
+      src: avatar.display_picture,
+      alt: `Picture of ${avatar.avatar_name}`,
+      width: 256,
+      height: 256,
+      loading: "lazy",
+    }),
+    h(
+      "div",
+      { class: "item-text" },
+      h("h3", {}, avatar.avatar_name),
+      h("p", { class: "soft" }, avatar.gender),
+    ),
+    link(
+      "Create an agent",
+      `/console/agents/new?face=${encodeURIComponent(avatar.avatar_key_id)}`,
+      {
+        needs: "administer",
+        class: "button small",
+        "aria-label": `Create an agent with the avatar ${avatar.avatar_name}`,
+      },
+      "plus",
+    ),
+  );
 
 const isInProgress = ({ status }) => status === "QUEUED" || status === "PROCESSING";
 const statusPill = ({ status }) => pill(...(STATUS_LABELS[status] ?? [status]));
 
 /** The progress bar of an avatar that is being drawn. */
-const progressBar = (avatar) => h("progress", { max: 100, value: avatar.progress, "data-of": avatar.id, "aria-label": `Progress of ${avatar.avatar_name}` });
+const progressBar = (avatar) =>
+  h("progress", {
+    max: 100,
+    value: avatar.progress,
+    "data-of": avatar.id,
+    "aria-label": `Progress of ${avatar.avatar_name}`,
+  });
 
 /**
  * An avatar's record without its progress, as JSON. While it is unchanged, the list is not rendered
@@ -34,7 +80,14 @@ function replaceKeepingFocus(node, children) {
 }
 
 async function confirmAndDelete(avatar, control) {
-  if (!(await confirmDialog(`Delete ${avatar.avatar_name}?`, "Agents with this avatar will use another one. This cannot be undone.", "Delete"))) return false;
+  if (
+    !(await confirmDialog(
+      `Delete ${avatar.avatar_name}?`,
+      "Agents with this avatar will use another one. This cannot be undone.",
+      "Delete",
+    ))
+  )
+    return false;
   return runBusy(control, async () => {
     await api.remove(`/v2/custom-avatar/${avatar.id}`);
     return true;
@@ -42,7 +95,10 @@ async function confirmAndDelete(avatar, control) {
 }
 
 export async function avatarsPage({ signal }) {
-  const [stock, own] = await Promise.all([api.get("/v1/ext/avatars", signal), api.listAll("/v2/custom-avatars", signal)]);
+  const [stock, own] = await Promise.all([
+    api.get("/v1/ext/avatars", signal),
+    api.listAll("/v2/custom-avatars", signal),
+  ]);
   const list = h("ul", { class: "list" });
   const emptyNote = h("p", { class: "soft" }, "None yet.");
   let inProgress = false;
@@ -57,26 +113,98 @@ export async function avatarsPage({ signal }) {
     const shapes = avatars.map(withoutProgress).join();
     if (shapes === lastShapes) return;
     lastShapes = shapes;
-    replaceKeepingFocus(list, avatars.map((avatar) => h("li", {},
-      avatar.output && h("img", { class: "avatar-image small", src: avatar.output.preview_url, alt: "", width: 44, height: 44 }),
-      h("div", { class: "item-text" }, h("h3", {}, avatar.character ? h("a", { id: `see-${avatar.id}`, href: `/console/avatars/${avatar.id}` }, avatar.avatar_name) : avatar.avatar_name),
-        h("p", { class: avatar.error ? "fault" : "soft" }, avatar.error ? api.toSentence(avatar.error) : `${avatar.gender}${avatar.is_private ? ", private" : ""}`)),
-      avatar.character && isInProgress(avatar) && progressBar(avatar),
-      statusPill(avatar),
-      avatar.output && link("Create an agent", `/console/agents/new?face=${encodeURIComponent(avatar.avatar_key_id)}`, { needs: "administer", class: "button small", id: `agent-${avatar.id}` }, "plus"),
-      button("", { needs: "administer", class: "plain", id: `delete-${avatar.id}`, "aria-label": `Delete ${avatar.avatar_name}`, onclick: async ({ currentTarget }) => {
-        await confirmAndDelete(avatar, currentTarget);
-        refresh();
-      } }, "bin"))));
+    replaceKeepingFocus(
+      list,
+      avatars.map((avatar) =>
+        h(
+          "li",
+          {},
+          avatar.output &&
+            h("img", {
+              class: "avatar-image small",
+              src: avatar.output.preview_url,
+              alt: "",
+              width: 44,
+              height: 44,
+            }),
+          h(
+            "div",
+            { class: "item-text" },
+            h(
+              "h3",
+              {},
+              avatar.character
+                ? h(
+                    "a",
+                    { id: `see-${avatar.id}`, href: `/console/avatars/${avatar.id}` },
+                    avatar.avatar_name,
+                  )
+                : avatar.avatar_name,
+            ),
+            h(
+              "p",
+              { class: avatar.error ? "fault" : "soft" },
+              avatar.error
+                ? api.toSentence(avatar.error)
+                : `${avatar.gender}${avatar.is_private ? ", private" : ""}`,
+            ),
+          ),
+          avatar.character && isInProgress(avatar) && progressBar(avatar),
+          statusPill(avatar),
+          avatar.output &&
+            link(
+              "Create an agent",
+              `/console/agents/new?face=${encodeURIComponent(avatar.avatar_key_id)}`,
+              { needs: "administer", class: "button small", id: `agent-${avatar.id}` },
+              "plus",
+            ),
+          button(
+            "",
+            {
+              needs: "administer",
+              class: "plain",
+              id: `delete-${avatar.id}`,
+              "aria-label": `Delete ${avatar.avatar_name}`,
+              onclick: async ({ currentTarget }) => {
+                await confirmAndDelete(avatar, currentTarget);
+                refresh();
+              },
+            },
+            "bin",
+          ),
+        ),
+      ),
+    );
   };
   const refresh = async () => render(await api.listAll("/v2/custom-avatars", signal));
   render(own);
   pollWhileVisible(2, signal, () => inProgress && refresh());
   return [
-    pageHeader("Avatars", "The avatars that agents can use.", link("Draw an avatar", "/console/avatars/new", { needs: "administer", class: "button primary" }, "plus"), button("From a picture", { needs: "administer", onclick: () => pictureDialog(refresh) }, "file")),
+    pageHeader(
+      "Avatars",
+      "The avatars that agents can use.",
+      link(
+        "Draw an avatar",
+        "/console/avatars/new",
+        { needs: "administer", class: "button primary" },
+        "plus",
+      ),
+      button(
+        "From a picture",
+        { needs: "administer", onclick: () => pictureDialog(refresh) },
+        "file",
+      ),
+    ),
     h("h2", { class: "section-title" }, "On this server"),
-    stock.length ? h("ul", { class: "tiles many" }, stock.map(stockAvatarTile)) : errorMessage(new api.ApiError(503, {})),
-    card("Your own", h("p", { class: "soft" }, "Drawn from settings, or created from one picture of a face."), list, emptyNote),
+    stock.length
+      ? h("ul", { class: "tiles many" }, stock.map(stockAvatarTile))
+      : errorMessage(new api.ApiError(503, {})),
+    card(
+      "Your own",
+      h("p", { class: "soft" }, "Drawn from settings, or created from one picture of a face."),
+      list,
+      emptyNote,
+    ),
   ];
 }
 
@@ -92,26 +220,77 @@ export async function avatarPage({ id, signal, navigate }) {
   let lastShape = "";
   const render = (current) => {
     progress.value = current.progress;
-    const text = current.status === "QUEUED" ? "Queued." : `All poses are drawn in the background: ${current.progress - current.progress % 5} %. You can leave this page.`;
+    const text =
+      current.status === "QUEUED"
+        ? "Queued."
+        : `All poses are drawn in the background: ${current.progress - (current.progress % 5)} %. You can leave this page.`;
     if (isInProgress(current) && progressText.textContent !== text) progressText.textContent = text;
     if (withoutProgress(current) === lastShape) return;
     lastShape = withoutProgress(current);
-    replaceKeepingFocus(panel, [
-      h("p", { class: "tags" }, statusPill(current), current.is_private && pill("Private")),
-      current.output && h("img", { class: "drawn", src: current.output.preview_url, alt: `Picture of ${name}`, width: 256, height: 256 }),
-      isInProgress(current) && h("div", { class: "field" }, progress, progressText),
-      current.error && h("p", { class: "problem", role: "alert" }, api.toSentence(current.error)),
-      current.output && h("div", { class: "actions" },
-        button(`Talk to ${name}`, { needs: "administer", class: "primary", id: "talk", onclick: ({ currentTarget }) => runBusy(currentTarget, () => talkTo(current)) }, "talk"),
-        link("Create an agent", `/console/agents/new?face=${encodeURIComponent(current.avatar_key_id)}`, { needs: "administer", class: "button", id: "agent" }, "plus")),
-      current.output && isInProgress(current) && h("p", { class: "hint" }, "The avatar can already be used. Lips, nods and smiles improve as more poses are drawn, also during a call."),
-      current.output && h("p", { class: "hint" }, "A call creates an agent with this avatar, which stays in your list."),
-    ].filter(Boolean));
+    replaceKeepingFocus(
+      panel,
+      [
+        h("p", { class: "tags" }, statusPill(current), current.is_private && pill("Private")),
+        current.output &&
+          h("img", {
+            class: "drawn",
+            src: current.output.preview_url,
+            alt: `Picture of ${name}`,
+            width: 256,
+            height: 256,
+          }),
+        isInProgress(current) && h("div", { class: "field" }, progress, progressText),
+        current.error && h("p", { class: "problem", role: "alert" }, api.toSentence(current.error)),
+        current.output &&
+          h(
+            "div",
+            { class: "actions" },
+            button(
+              `Talk to ${name}`,
+              {
+                needs: "administer",
+                class: "primary",
+                id: "talk",
+                onclick: ({ currentTarget }) => runBusy(currentTarget, () => talkTo(current)),
+              },
+              "talk",
+            ),
+            link(
+              "Create an agent",
+              `/console/agents/new?face=${encodeURIComponent(current.avatar_key_id)}`,
+              { needs: "administer", class: "button", id: "agent" },
+              "plus",
+            ),
+          ),
+        current.output &&
+          isInProgress(current) &&
+          h(
+            "p",
+            { class: "hint" },
+            "The avatar can already be used. Lips, nods and smiles improve as more poses are drawn, also during a call.",
+          ),
+        current.output &&
+          h(
+            "p",
+            { class: "hint" },
+            "A call creates an agent with this avatar, which stays in your list.",
+          ),
+      ].filter(Boolean),
+    );
   };
   let startingCall = false;
   const talkTo = async (target) => {
     startingCall = true;
-    const agent = { agent_name: name, agent_system_prompt: `You are ${name}, a friendly person to chat with. Speak in one or two short sentences.`, avatars: [{ avatar_key_id: target.avatar_key_id, welcome_message: { messages: [`Hello, I am ${name}. How are you?`] } }] };
+    const agent = {
+      agent_name: name,
+      agent_system_prompt: `You are ${name}, a friendly person to chat with. Speak in one or two short sentences.`,
+      avatars: [
+        {
+          avatar_key_id: target.avatar_key_id,
+          welcome_message: { messages: [`Hello, I am ${name}. How are you?`] },
+        },
+      ],
+    };
     const { id: agentId } = await api.post("/v1/ext/agent", agent);
     await startConversation({ id: agentId });
     navigate(`/console/agents/${agentId}?new`);
@@ -127,18 +306,44 @@ export async function avatarPage({ id, signal, navigate }) {
       if (error.status !== 404) throw error;
       // The avatar was deleted elsewhere.
       latest = {};
-      return panel.replaceChildren(h("p", { class: "problem", role: "alert" }, `${name} was deleted.`));
+      return panel.replaceChildren(
+        h("p", { class: "problem", role: "alert" }, `${name} was deleted.`),
+      );
     }
     if (!startingCall) render(latest);
     if (latest.status === "COMPLETED") toast(`${name} is ready.`);
   });
   return [
     backLink("Avatars", "/console/avatars"),
-    pageHeader(name, avatar.gender === "male" ? "A custom avatar, male." : "A custom avatar, female."),
+    pageHeader(
+      name,
+      avatar.gender === "male" ? "A custom avatar, male." : "A custom avatar, female.",
+    ),
     panel,
-    card("More", h("div", { class: "actions" },
-      avatar.character && link("Draw a similar avatar", `/console/avatars/new?from=${encodeURIComponent(id)}`, { needs: "administer", class: "button" }, "again"),
-      button("Delete", { needs: "administer", class: "risky", onclick: async ({ currentTarget }) => (await confirmAndDelete(avatar, currentTarget)) && navigate("/console/avatars") }, "bin"))),
+    card(
+      "More",
+      h(
+        "div",
+        { class: "actions" },
+        avatar.character &&
+          link(
+            "Draw a similar avatar",
+            `/console/avatars/new?from=${encodeURIComponent(id)}`,
+            { needs: "administer", class: "button" },
+            "again",
+          ),
+        button(
+          "Delete",
+          {
+            needs: "administer",
+            class: "risky",
+            onclick: async ({ currentTarget }) =>
+              (await confirmAndDelete(avatar, currentTarget)) && navigate("/console/avatars"),
+          },
+          "bin",
+        ),
+      ),
+    ),
   ];
 }
 
@@ -147,28 +352,47 @@ function pictureDialog(refresh) {
     const preview = h("img", { class: "preview", alt: "", hidden: true });
     const errorText = h("p", { class: "fault", id: "picture-fault", hidden: true });
     let image = "";
-    const fileInput = h("input", { type: "file", id: "picture", accept: "image/png,image/jpeg,image/webp", "aria-describedby": "picture-hint picture-fault", onchange: async () => {
-      const [chosen] = fileInput.files;
-      image = "";
-      preview.hidden = true;
-      errorText.hidden = true;
-      if (!chosen) return;
-      if (chosen.size > MAX_PICTURE_BYTES) return showError("The picture may have at most 9 MB.");
-      image = await readAsDataUrl(chosen);
-      preview.src = image;
-      preview.hidden = false;
-    } });
+    const fileInput = h("input", {
+      type: "file",
+      id: "picture",
+      accept: "image/png,image/jpeg,image/webp",
+      "aria-describedby": "picture-hint picture-fault",
+      onchange: async () => {
+        const [chosen] = fileInput.files;
+        image = "";
+        preview.hidden = true;
+        errorText.hidden = true;
+        if (!chosen) return;
+        if (chosen.size > MAX_PICTURE_BYTES) return showError("The picture may have at most 9 MB.");
+        image = await readAsDataUrl(chosen);
+        preview.src = image;
+        preview.hidden = false;
+      },
+    });
     const showError = (text) => {
       errorText.textContent = text;
       errorText.hidden = false;
     };
     const formView = form({
-      value: { gender: "female" }, label: "Create avatar",
-      sections: [{ fields: [
-        { path: "avatar_name", label: "Name", required: true },
-        { path: "gender", label: "Gender", kind: "select", options: [["female", "Female"], ["male", "Male"]] },
-        { path: "is_private", label: "Private", kind: "check" },
-      ] }],
+      value: { gender: "female" },
+      label: "Create avatar",
+      sections: [
+        {
+          fields: [
+            { path: "avatar_name", label: "Name", required: true },
+            {
+              path: "gender",
+              label: "Gender",
+              kind: "select",
+              options: [
+                ["female", "Female"],
+                ["male", "Male"],
+              ],
+            },
+            { path: "is_private", label: "Private", kind: "check" },
+          ],
+        },
+      ],
       save: async (body) => {
         if (!image) throw new api.ApiError(400, { error: "Choose a picture first" });
         return api.post("/v2/custom-avatar", { ...body, input_image: image });
@@ -179,7 +403,23 @@ function pictureDialog(refresh) {
         refresh();
       },
     });
-    formView.node.querySelector(".fields").append(h("div", { class: "field wide" }, h("label", { for: "picture" }, "Picture"), h("p", { class: "hint", id: "picture-hint" }, "PNG, JPEG or WebP, at most 9 MB. One face, from the front, in even light."), fileInput, preview, errorText));
+    formView.node
+      .querySelector(".fields")
+      .append(
+        h(
+          "div",
+          { class: "field wide" },
+          h("label", { for: "picture" }, "Picture"),
+          h(
+            "p",
+            { class: "hint", id: "picture-hint" },
+            "PNG, JPEG or WebP, at most 9 MB. One face, from the front, in even light.",
+          ),
+          fileInput,
+          preview,
+          errorText,
+        ),
+      );
     return formView.node;
   });
 }

@@ -4,18 +4,56 @@
 import { getPath, setPath } from "./paths.js";
 
 export const GROUP_TITLES = {
-  face: "Age and random seed", skin: "Skin", proportions: "Shape of the head", eyes: "Eyes", brows: "Brows", nose: "Nose", lips: "Lips", hair: "Hair and beard", clothes: "Clothes and glasses",
+  face: "Age and random seed",
+  skin: "Skin",
+  proportions: "Shape of the head",
+  eyes: "Eyes",
+  brows: "Brows",
+  nose: "Nose",
+  lips: "Lips",
+  hair: "Hair and beard",
+  clothes: "Clothes and glasses",
   background: "Background",
 };
 
 const LABELS = {
-  seed: "Random seed", frame: "Frame of the glasses", "background[0]": "Background, middle", "background[1]": "Background, rim", "hair.style": "Haircut", "hair.dark": "Darker strands", "hair.light": "Lighter strands",
-  "hair.grey": "Grey strands", "clothes.under": "Shirt under a jacket", "clothes.style": "Cut of the clothes", "eyes.lashes": "Lashes", "eyes.iris": "Size of the iris", "eyes.tilt": "Outer corners up", "nose.upturn": "Nose turned up",
-  "skin.colour": "Skin colour", "skin.blush": "Blush", "skin.freckles": "Freckles", "skin.stubble": "Stubble", "brows.arch": "Arch of the brows",
-  smile: "Smile", "eyes.lids": "Lids down", "eyes.squint": "Narrowed eyes", "eyes.gaze_x": "Gaze to the side", "eyes.gaze_y": "Gaze up", "brows.raise": "Brows raised", "brows.knit": "Brows worried",
-  "head.yaw": "Head turned", "head.pitch": "Head down", "head.roll": "Head tilted",
+  seed: "Random seed",
+  frame: "Frame of the glasses",
+  "background[0]": "Background, middle",
+  "background[1]": "Background, rim",
+  "hair.style": "Haircut",
+  "hair.dark": "Darker strands",
+  "hair.light": "Lighter strands",
+  "hair.grey": "Grey strands",
+  "clothes.under": "Shirt under a jacket",
+  "clothes.style": "Cut of the clothes",
+  "eyes.lashes": "Lashes",
+  "eyes.iris": "Size of the iris",
+  "eyes.tilt": "Outer corners up",
+  "nose.upturn": "Nose turned up",
+  "skin.colour": "Skin colour",
+  "skin.blush": "Blush",
+  "skin.freckles": "Freckles",
+  "skin.stubble": "Stubble",
+  "brows.arch": "Arch of the brows",
+  smile: "Smile",
+  "eyes.lids": "Lids down",
+  "eyes.squint": "Narrowed eyes",
+  "eyes.gaze_x": "Gaze to the side",
+  "eyes.gaze_y": "Gaze up",
+  "brows.raise": "Brows raised",
+  "brows.knit": "Brows worried",
+  "head.yaw": "Head turned",
+  "head.pitch": "Head down",
+  "head.roll": "Head tilted",
 };
-const LABEL_PREFIXES = { eyes: "Eye ", brows: "Brow ", nose: "Nose ", lips: "Lip ", clothes: "Clothes " };
+const LABEL_PREFIXES = {
+  eyes: "Eye ",
+  brows: "Brow ",
+  nose: "Nose ",
+  lips: "Lip ",
+  clothes: "Clothes ",
+};
 const HINTS = { seed: "Each number gives other freckles and other strands of hair." };
 
 /** The label of a setting. */
@@ -37,10 +75,27 @@ export function formatValue(value, unit) {
 }
 
 /** The label of an option of a choice. */
-export const choiceLabel = (value) => (value === "none" ? "None" : value[0].toUpperCase() + value.slice(1));
+export const choiceLabel = (value) =>
+  value === "none" ? "None" : value[0].toUpperCase() + value.slice(1);
 
 /** The sounds of each viseme. */
-export const VISEME_SOUNDS = { sil: "silence", PP: "p, b, m", FF: "f, v", TH: "th", DD: "t, d", kk: "k, g", CH: "ch, j, sh", SS: "s, z", nn: "n, l", RR: "r", aa: "a", E: "e", ih: "i", oh: "o", ou: "u" };
+export const VISEME_SOUNDS = {
+  sil: "silence",
+  PP: "p, b, m",
+  FF: "f, v",
+  TH: "th",
+  DD: "t, d",
+  kk: "k, g",
+  CH: "ch, j, sh",
+  SS: "s, z",
+  nn: "n, l",
+  RR: "r",
+  aa: "a",
+  E: "e",
+  ih: "i",
+  oh: "o",
+  ou: "u",
+};
 
 /** The id of the primary avatar of the last random character. */
 let lastPrimaryId;
@@ -59,15 +114,21 @@ let lastPrimaryId;
 export function randomCharacter(description, random = Math.random) {
   const pick = (list) => list[Math.floor(random() * list.length)];
   // Never the same primary avatar twice in a row.
-  const primary = pick(description.people.length > 1 ? description.people.filter((avatar) => avatar.id !== lastPrimaryId) : description.people);
+  const primary = pick(
+    description.people.length > 1
+      ? description.people.filter((avatar) => avatar.id !== lastPrimaryId)
+      : description.people,
+  );
   lastPrimaryId = primary.id;
   const sameGender = description.people.filter((avatar) => avatar.gender === primary.gender);
   const secondary = pick(sameGender);
   const character = structuredClone(primary.character);
   const copyFrom = (avatar, ...names) => {
-    for (const name of names) setPath(character, name, structuredClone(getPath(avatar.character, name)));
+    for (const name of names)
+      setPath(character, name, structuredClone(getPath(avatar.character, name)));
   };
-  const hasNoHair = (avatar) => avatar.character.headscarf !== null || avatar.character.hair.style === "none";
+  const hasNoHair = (avatar) =>
+    avatar.character.headscarf !== null || avatar.character.hair.style === "none";
   if (!hasNoHair(primary) && !hasNoHair(secondary)) copyFrom(secondary, "hair.style");
   copyFrom(pick([primary, secondary]), "eyes.colour");
   copyFrom(secondary, "glasses", "frame", "earrings");
@@ -76,12 +137,21 @@ export function randomCharacter(description, random = Math.random) {
   const fromPrimary = ["age", "skin", "hair", "beard"];
   for (const { name, kind, least: min, most: max } of description.character) {
     if (kind !== "slider" || fromPrimary.includes(name.split(".")[0])) continue;
-    const [a, b, span] = [getPath(primary.character, name), getPath(secondary.character, name), max - min];
+    const [a, b, span] = [
+      getPath(primary.character, name),
+      getPath(secondary.character, name),
+      max - min,
+    ];
     const value = a + (b - a) * random() + (random() - 0.5) * 0.16 * span;
     // The outer tenth at each end of a slider is excluded, unless a stock avatar has such a value.
     const [low, high] = [Math.min(a, b, min + 0.1 * span), Math.max(a, b, max - 0.1 * span)];
     setPath(character, name, Math.round(Math.min(high, Math.max(low, value)) * 100) / 100);
   }
   character.seed = Math.floor(random() * 10_000);
-  return { gender: primary.gender, voice: pick(sameGender).voice, rest: structuredClone(primary.rest), character };
+  return {
+    gender: primary.gender,
+    voice: pick(sameGender).voice,
+    rest: structuredClone(primary.rest),
+    character,
+  };
 }

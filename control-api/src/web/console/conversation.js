@@ -8,10 +8,33 @@ import { button, formatDuration, h, link, timeElement } from "./dom.js";
 import { linesFromRecord, Transcript } from "./transcript.js";
 import { TranscriptView } from "./transcript-view.js";
 import { turnTable } from "./turns.js";
-import { backLink, confirmDialog, errorMessage, loadingIndicator, pager, pollWhileVisible, runBusy, tabs, toast } from "./ui.js";
+import {
+  backLink,
+  confirmDialog,
+  errorMessage,
+  loadingIndicator,
+  pager,
+  pollWhileVisible,
+  runBusy,
+  tabs,
+  toast,
+} from "./ui.js";
 
 /** Events that the event list hides by default. */
-const MINOR_EVENTS = new Set(["agent.heard", "llm.text", "playout.started", "playout.ducked", "playout.unducked", "playout.held", "playout.resumed", "playout.finished", "tts.started", "agent.state", "user.transcript", "turn.heard"]);
+const MINOR_EVENTS = new Set([
+  "agent.heard",
+  "llm.text",
+  "playout.started",
+  "playout.ducked",
+  "playout.unducked",
+  "playout.held",
+  "playout.resumed",
+  "playout.finished",
+  "tts.started",
+  "agent.state",
+  "user.transcript",
+  "turn.heard",
+]);
 
 /** The events of a conversation so far, shared by all tabs, and their subscribers. */
 class EventFollower {
@@ -36,30 +59,60 @@ export async function conversationPage({ id, query, signal, navigate }) {
   let record = await api.get(path, signal);
   const follower = new EventFollower();
   const live = record.status !== "ENDED";
-  if (!live) for (const event of await api.get(`${path}/events`, signal)) follower.add(event, false);
+  if (!live)
+    for (const event of await api.get(`${path}/events`, signal)) follower.add(event, false);
 
   const names = { agent: record.agent_name, user: record.user_name || "Caller" };
   const view = new TranscriptView(names);
   const lines = follower.events.length ? follower.transcript.lines : linesFromRecord(record);
   for (const line of lines) view.render(line);
-  const emptyNote = h("p", { class: "soft", hidden: lines.some((line) => !line.removed) }, live ? "What both say appears here as they say it." : "Nothing was said.");
+  const emptyNote = h(
+    "p",
+    { class: "soft", hidden: lines.some((line) => !line.removed) },
+    live ? "What both say appears here as they say it." : "Nothing was said.",
+  );
 
   const status = h("p", { class: "tags", role: "status" });
   const agentState = h("span", { class: "agent-state", hidden: true });
   const controlsBar = live ? callControls(id, () => record.status) : null;
-  const eraseButton = button("Erase", { needs: "operate", class: "small risky", hidden: true, onclick: async ({ currentTarget }) => {
-    if (!(await confirmDialog("Erase this conversation?", "Its transcript, events, webhooks and recording are deleted permanently.", "Erase"))) return;
-    await runBusy(currentTarget, async () => {
-      await api.remove(path);
-      toast("The conversation is erased.");
-      navigate("/console/conversations");
-    });
-  } }, "bin");
+  const eraseButton = button(
+    "Erase",
+    {
+      needs: "operate",
+      class: "small risky",
+      hidden: true,
+      onclick: async ({ currentTarget }) => {
+        if (
+          !(await confirmDialog(
+            "Erase this conversation?",
+            "Its transcript, events, webhooks and recording are deleted permanently.",
+            "Erase",
+          ))
+        )
+          return;
+        await runBusy(currentTarget, async () => {
+          await api.remove(path);
+          toast("The conversation is erased.");
+          navigate("/console/conversations");
+        });
+      },
+    },
+    "bin",
+  );
   const updateHeader = () => {
     const ended = record.status === "ENDED";
-    status.replaceChildren(statusPill(record), ended && record.end_reason ? h("span", { class: "soft" }, END_REASONS[record.end_reason] ?? record.end_reason) : "", agentState);
+    status.replaceChildren(
+      statusPill(record),
+      ended && record.end_reason
+        ? h("span", { class: "soft" }, END_REASONS[record.end_reason] ?? record.end_reason)
+        : "",
+      agentState,
+    );
     agentState.hidden = record.status !== "IN_PROGRESS" || !follower.transcript.state;
-    agentState.textContent = { listening: "Listening", thinking: "Thinking", speaking: "Speaking" }[follower.transcript.state] ?? "";
+    agentState.textContent =
+      { listening: "Listening", thinking: "Thinking", speaking: "Speaking" }[
+        follower.transcript.state
+      ] ?? "";
     agentState.dataset.state = follower.transcript.state;
     if (controlsBar) controlsBar.hidden = ended;
     eraseButton.hidden = !ended;
@@ -99,20 +152,61 @@ export async function conversationPage({ id, query, signal, navigate }) {
   }
 
   const tabDefinitions = [
-    { id: "transcript", name: "Transcript", show: () => [...recordingPlayer(record), h("section", { class: "card", "aria-label": "What was said" }, emptyNote, view.node)] },
-    { id: "turns", name: "Times", show: () => asyncPanel(signal, async () => turnTable(await api.get(`${path}/turns`, signal), follower.transcript.lines.filter((line) => line.who === "user").map((line) => line.spoken))) },
+    {
+      id: "transcript",
+      name: "Transcript",
+      show: () => [
+        ...recordingPlayer(record),
+        h("section", { class: "card", "aria-label": "What was said" }, emptyNote, view.node),
+      ],
+    },
+    {
+      id: "turns",
+      name: "Times",
+      show: () =>
+        asyncPanel(signal, async () =>
+          turnTable(
+            await api.get(`${path}/turns`, signal),
+            follower.transcript.lines
+              .filter((line) => line.who === "user")
+              .map((line) => line.spoken),
+          ),
+        ),
+    },
     { id: "events", name: "Events", show: () => eventList(follower, signal) },
-    { id: "webhooks", name: "Webhooks", show: () => asyncPanel(signal, () => deliveriesPanel(path, signal)) },
+    {
+      id: "webhooks",
+      name: "Webhooks",
+      show: () => asyncPanel(signal, () => deliveriesPanel(path, signal)),
+    },
     { id: "about", name: "Details", show: () => detailsPanel(record) },
   ];
   let currentTab = query.get("tab") ?? "transcript";
   const tabStrip = tabs(tabDefinitions, currentTab, (opened) => {
     currentTab = opened;
-    history.replaceState(null, "", opened === "transcript" ? location.pathname : `${location.pathname}?tab=${opened}`);
+    history.replaceState(
+      null,
+      "",
+      opened === "transcript" ? location.pathname : `${location.pathname}?tab=${opened}`,
+    );
   });
   return [
     backLink("Conversations", "/console/conversations"),
-    h("header", { class: "head" }, h("div", {}, h("h1", { tabindex: "-1" }, `${record.agent_name} and ${record.user_name || record.user_id || "a caller"}`), status), h("div", { class: "actions" }, eraseButton)),
+    h(
+      "header",
+      { class: "head" },
+      h(
+        "div",
+        {},
+        h(
+          "h1",
+          { tabindex: "-1" },
+          `${record.agent_name} and ${record.user_name || record.user_id || "a caller"}`,
+        ),
+        status,
+      ),
+      h("div", { class: "actions" }, eraseButton),
+    ),
     controlsBar,
     tabStrip.node,
   ].filter(Boolean);
@@ -121,42 +215,96 @@ export async function conversationPage({ id, query, signal, navigate }) {
 /** A panel that shows a loading indicator until `load()` resolves with its content. */
 function asyncPanel(signal, load) {
   const panel = h("div", { class: "async-panel" }, loadingIndicator());
-  load().then((nodes) => panel.replaceChildren(...[nodes].flat()), (error) => { if (!signal.aborted) panel.replaceChildren(errorMessage(error)); });
+  load().then(
+    (nodes) => panel.replaceChildren(...[nodes].flat()),
+    (error) => {
+      if (!signal.aborted) panel.replaceChildren(errorMessage(error));
+    },
+  );
   return panel;
 }
 
 /** The audio player of a recorded call. */
 function recordingPlayer(record) {
   if (!record.is_recorded || !record.recording_url) return [];
-  return [h("figure", { class: "recording" }, h("figcaption", {}, "Recording"), h("audio", { controls: true, preload: "metadata", src: record.recording_url }))];
+  return [
+    h(
+      "figure",
+      { class: "recording" },
+      h("figcaption", {}, "Recording"),
+      h("audio", { controls: true, preload: "metadata", src: record.recording_url }),
+    ),
+  ];
 }
 
 function eventList(follower, signal) {
   const list = h("ol", { class: "events", "aria-label": "Events" });
-  const showAllCheckbox = h("input", { type: "checkbox", id: "all-events", onchange: () => render() });
+  const showAllCheckbox = h("input", {
+    type: "checkbox",
+    id: "all-events",
+    onchange: () => render(),
+  });
   const eventItem = (event) => {
     const { seq, at, timestamp, what, ...fields } = event;
     const text = Object.keys(fields).length ? JSON.stringify(fields) : "";
-    return h("li", { class: MINOR_EVENTS.has(what) ? "minor" : "" }, h("span", { class: "timestamp", title: timestamp }, `${at.toFixed(2)} s`), h("code", {}, what), h("span", { class: "soft mono clip", title: text }, text));
+    return h(
+      "li",
+      { class: MINOR_EVENTS.has(what) ? "minor" : "" },
+      h("span", { class: "timestamp", title: timestamp }, `${at.toFixed(2)} s`),
+      h("code", {}, what),
+      h("span", { class: "soft mono clip", title: text }, text),
+    );
   };
   const isShown = (event) => showAllCheckbox.checked || !MINOR_EVENTS.has(event.what);
   const render = () => list.replaceChildren(...follower.events.filter(isShown).map(eventItem));
   render();
-  const unsubscribe = follower.subscribe((event) => { if (list.isConnected) { if (isShown(event)) list.append(eventItem(event)); } else unsubscribe(); });
+  const unsubscribe = follower.subscribe((event) => {
+    if (list.isConnected) {
+      if (isShown(event)) list.append(eventItem(event));
+    } else unsubscribe();
+  });
   signal.addEventListener("abort", unsubscribe);
-  const downloadButton = button("Download", { class: "small", onclick: () => {
-    const url = URL.createObjectURL(new Blob([JSON.stringify(follower.events, null, 2)], { type: "application/json" }));
-    h("a", { href: url, download: "events.json" }).click();
-    URL.revokeObjectURL(url);
-  } });
-  return [h("div", { class: "space-between" }, h("label", { class: "inline", for: "all-events" }, showAllCheckbox, "Show all events"), downloadButton), h("div", { class: "card flush" }, list)];
+  const downloadButton = button("Download", {
+    class: "small",
+    onclick: () => {
+      const url = URL.createObjectURL(
+        new Blob([JSON.stringify(follower.events, null, 2)], { type: "application/json" }),
+      );
+      h("a", { href: url, download: "events.json" }).click();
+      URL.revokeObjectURL(url);
+    },
+  });
+  return [
+    h(
+      "div",
+      { class: "space-between" },
+      h("label", { class: "inline", for: "all-events" }, showAllCheckbox, "Show all events"),
+      downloadButton,
+    ),
+    h("div", { class: "card flush" }, list),
+  ];
 }
 
 async function deliveriesPanel(path, signal) {
   const panel = h("div", {});
   const showPage = async (offset) => {
     const { items, total } = await api.list(`${path}/deliveries`, { offset, perpage: 50 }, signal);
-    panel.replaceChildren(...[items.length ? h("div", { class: "card flush" }, deliveryList(items, { onRedelivered: () => showPage(offset) })) : h("p", { class: "soft" }, "No webhooks: the agent has no webhook address, or none of its events occurred."), pager({ offset, perpage: 50, total }, showPage)].filter(Boolean));
+    panel.replaceChildren(
+      ...[
+        items.length
+          ? h(
+              "div",
+              { class: "card flush" },
+              deliveryList(items, { onRedelivered: () => showPage(offset) }),
+            )
+          : h(
+              "p",
+              { class: "soft" },
+              "No webhooks: the agent has no webhook address, or none of its events occurred.",
+            ),
+        pager({ offset, perpage: 50, total }, showPage),
+      ].filter(Boolean),
+    );
   };
   await showPage(0);
   return panel;
@@ -165,17 +313,66 @@ async function deliveriesPanel(path, signal) {
 function detailsPanel(record) {
   const usage = parseUsage(record);
   const details = [
-    ["Id", h("code", {}, record.id)], ["Agent", link(record.agent_name, `/console/agents/${record.agent_id}`)], ["Avatar", record.avatar_id],
-    ["Caller", [record.user_name, record.user_id].filter(Boolean).join(" · ")], ["Type", record.type], ["Created", timeElement(record.created_at, { second: "2-digit" })],
-    ["Joined", record.joined_at && timeElement(record.joined_at, { second: "2-digit" })], ["Ended", record.ended_at && timeElement(record.ended_at, { second: "2-digit" })],
-    ["Length", usage.duration_seconds && formatDuration(usage.duration_seconds)], ["Speech recognized", usage.stt_seconds && `${usage.stt_seconds} s`], ["Tokens", usage.llm && `${usage.llm.prompt_tokens} in prompts, ${usage.llm.completion_tokens} in answers`],
-    ["Characters spoken", usage.tts_characters], ["Rating", record.rating && `${record.rating} of 5${record.feedback ? `: ${record.feedback}` : ""}`], ["Context", record.context && h("pre", { tabindex: "0" }, record.context)],
-    ["Metadata", record.meta_data && h("pre", { tabindex: "0" }, JSON.stringify(record.meta_data, null, 2))],
+    ["Id", h("code", {}, record.id)],
+    ["Agent", link(record.agent_name, `/console/agents/${record.agent_id}`)],
+    ["Avatar", record.avatar_id],
+    ["Caller", [record.user_name, record.user_id].filter(Boolean).join(" · ")],
+    ["Type", record.type],
+    ["Created", timeElement(record.created_at, { second: "2-digit" })],
+    ["Joined", record.joined_at && timeElement(record.joined_at, { second: "2-digit" })],
+    ["Ended", record.ended_at && timeElement(record.ended_at, { second: "2-digit" })],
+    ["Length", usage.duration_seconds && formatDuration(usage.duration_seconds)],
+    ["Speech recognized", usage.stt_seconds && `${usage.stt_seconds} s`],
+    [
+      "Tokens",
+      usage.llm &&
+        `${usage.llm.prompt_tokens} in prompts, ${usage.llm.completion_tokens} in answers`,
+    ],
+    ["Characters spoken", usage.tts_characters],
+    [
+      "Rating",
+      record.rating && `${record.rating} of 5${record.feedback ? `: ${record.feedback}` : ""}`,
+    ],
+    ["Context", record.context && h("pre", { tabindex: "0" }, record.context)],
+    [
+      "Metadata",
+      record.meta_data && h("pre", { tabindex: "0" }, JSON.stringify(record.meta_data, null, 2)),
+    ],
   ].filter(([, value]) => value);
   const snippets = record.snippets?.items ?? [];
   return [
-    record.warnings.length > 0 && h("ul", { class: "note" }, record.warnings.map((text) => h("li", {}, text))),
-    h("section", { class: "card" }, h("dl", { class: "facts" }, details.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]))),
-    snippets.length > 0 && h("section", { class: "card" }, h("h2", {}, "Knowledge used"), h("ul", { class: "list inner" }, snippets.map((one) => h("li", {}, h("p", { class: "item-text" }, one.text), link("Base", `/console/knowledge/${one.kb_id}`))))),
+    record.warnings.length > 0 &&
+      h(
+        "ul",
+        { class: "note" },
+        record.warnings.map((text) => h("li", {}, text)),
+      ),
+    h(
+      "section",
+      { class: "card" },
+      h(
+        "dl",
+        { class: "facts" },
+        details.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
+      ),
+    ),
+    snippets.length > 0 &&
+      h(
+        "section",
+        { class: "card" },
+        h("h2", {}, "Knowledge used"),
+        h(
+          "ul",
+          { class: "list inner" },
+          snippets.map((one) =>
+            h(
+              "li",
+              {},
+              h("p", { class: "item-text" }, one.text),
+              link("Base", `/console/knowledge/${one.kb_id}`),
+            ),
+          ),
+        ),
+      ),
   ].filter(Boolean);
 }

@@ -4,7 +4,15 @@
 import { requireScope } from "./scope.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const DOM_PROPERTIES = new Set(["value", "checked", "disabled", "selected", "open", "hidden", "indeterminate"]);
+const DOM_PROPERTIES = new Set([
+  "value",
+  "checked",
+  "disabled",
+  "selected",
+  "open",
+  "hidden",
+  "indeterminate",
+]);
 
 /**
  * Creates an element: `h("a", { href, class, onclick }, "text", child, [children])`. Children that
@@ -21,7 +29,11 @@ export function h(tag, attributes, ...children) {
     else if (DOM_PROPERTIES.has(name)) node[name] = value;
     else if (value !== false) node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  node.append(
+    ...children
+      .flat(Infinity)
+      .filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return requireScope(node, attributes?.needs);
 }
 
@@ -30,8 +42,10 @@ const ICON_PATHS = {
   templates: "M8 4h11v11M5 8h11v12H5z",
   avatars: "M4 5h16v14H4zM9 12a2 2 0 1 0 0-4 2 2 0 0 0 0 4zM4 17l5-3 4 3 4-4 3 3",
   knowledge: "M5 4.500h11a3 3 0 0 1 3 3V20H8a3 3 0 0 1-3-3zM5 17a3 3 0 0 1 3-3h11",
-  tools: "M14.500 6.500a4 4 0 0 1 5-1l-2.800 2.800.8 2.200 2.200.8 2.300-2.300a4.500 4.500 0 0 1-6 5L8.500 21.500a2 2 0 0 1-3-3L13 11a4.500 4.500 0 0 1 1.500-4.500z",
-  guardrails: "M12 3l7.500 3v5.500c0 4.500-3 8-7.500 9.500-4.500-1.500-7.500-5-7.500-9.500V6zM9 12l2.200 2.200L15.500 10",
+  tools:
+    "M14.500 6.500a4 4 0 0 1 5-1l-2.800 2.800.8 2.200 2.200.8 2.300-2.300a4.500 4.500 0 0 1-6 5L8.500 21.500a2 2 0 0 1-3-3L13 11a4.500 4.500 0 0 1 1.500-4.500z",
+  guardrails:
+    "M12 3l7.500 3v5.500c0 4.500-3 8-7.500 9.500-4.500-1.500-7.500-5-7.500-9.500V6zM9 12l2.200 2.200L15.500 10",
   mcp: "M8 3v5M16 3v5M6 8h12v4a6 6 0 0 1-12 0zM12 18v3",
   conversations: "M4 5h16v11H10l-4.500 4v-4H4z",
   webhooks: "M6 17a3 3 0 1 0 3 3v-3h7M9.500 9.500a3.500 3.500 0 1 1 5-3L12 11l4 6a3 3 0 1 1 .5 4",
@@ -59,8 +73,10 @@ export function icon(name) {
   return svg;
 }
 
-export const button = (label, attributes = {}, iconName) => h("button", { type: "button", ...attributes }, iconName && icon(iconName), h("span", {}, label));
-export const link = (label, href, attributes = {}, iconName) => h("a", { href, ...attributes }, iconName && icon(iconName), h("span", {}, label));
+export const button = (label, attributes = {}, iconName) =>
+  h("button", { type: "button", ...attributes }, iconName && icon(iconName), h("span", {}, label));
+export const link = (label, href, attributes = {}, iconName) =>
+  h("a", { href, ...attributes }, iconName && icon(iconName), h("span", {}, label));
 
 /** A short state label. Its colour repeats the text and carries no extra information. */
 export const pill = (label, tone = "") => h("span", { class: `pill ${tone}` }, label);
@@ -74,7 +90,11 @@ export function timeElement(iso, format = {}) {
   const date = new Date(iso);
   /** @type {Intl.DateTimeFormatOptions} */
   const year = date.getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" };
-  return h("time", { datetime: iso, title: date.toLocaleString() }, date.toLocaleString([], { ...DATE_FORMAT, ...year, ...format }));
+  return h(
+    "time",
+    { datetime: iso, title: date.toLocaleString() },
+    date.toLocaleString([], { ...DATE_FORMAT, ...year, ...format }),
+  );
 }
 
 /** Formats seconds as `1:05` or `1:02:05`. */
@@ -85,7 +105,12 @@ export function formatDuration(seconds) {
   return `${hours ? `${hours}:${twoDigits(Math.floor(total / 60) % 60)}` : Math.floor(total / 60)}:${twoDigits(total % 60)}`;
 }
 
-export const formatBytes = (n) => (n < 1024 ? `${n} B` : n < 1 << 20 ? `${Math.round(n / 1024)} KB` : `${(n / (1 << 20)).toFixed(1)} MB`);
+export const formatBytes = (n) =>
+  n < 1024
+    ? `${n} B`
+    : n < 1 << 20
+      ? `${Math.round(n / 1024)} KB`
+      : `${(n / (1 << 20)).toFixed(1)} MB`;
 export const plural = (n, one, many = `${one}s`) => `${n} ${n === 1 ? one : many}`;
 
 /** A text with a button that copies it. `name` describes the text for screen readers. */

@@ -13,21 +13,56 @@ function labelledField(field, control) {
   const errorNode = h("p", { class: "fault", id: `${control.id}-fault`, hidden: true });
   const requiredMark = field.required && h("span", { class: "required-mark" }, "required");
   const name = [field.label, requiredMark];
-  if (field.kind === "check") return { node: h("div", { class: "field check" }, control.node, h("label", { for: control.id }, name), hint, errorNode), errorNode };
+  if (field.kind === "check")
+    return {
+      node: h(
+        "div",
+        { class: "field check" },
+        control.node,
+        h("label", { for: control.id }, name),
+        hint,
+        errorNode,
+      ),
+      errorNode,
+    };
   const node = control.group
-    ? h("fieldset", { class: `field ${field.class ?? ""}`, "aria-describedby": `${control.id}-hint ${control.id}-fault` }, h("legend", {}, name), hint, control.node, errorNode)
-    : h("div", { class: `field ${field.class ?? ""}` }, h("label", { for: control.id }, name), control.node, errorNode, hint);
+    ? h(
+        "fieldset",
+        {
+          class: `field ${field.class ?? ""}`,
+          "aria-describedby": `${control.id}-hint ${control.id}-fault`,
+        },
+        h("legend", {}, name),
+        hint,
+        control.node,
+        errorNode,
+      )
+    : h(
+        "div",
+        { class: `field ${field.class ?? ""}` },
+        h("label", { for: control.id }, name),
+        control.node,
+        errorNode,
+        hint,
+      );
   return { node, errorNode };
 }
 
 /** The text of an error at its field. */
-const reasonText = (field, reason) => toSentence(/^(must|is|contains|names|may|cannot|needs)\b/.test(reason) ? `${field.name ?? field.label} ${reason}` : reason);
+const reasonText = (field, reason) =>
+  toSentence(
+    /^(must|is|contains|names|may|cannot|needs)\b/.test(reason)
+      ? `${field.name ?? field.label} ${reason}`
+      : reason,
+  );
 
 /** The errors of single fields in an ApiError, from `details` or from its message. */
 function fieldErrors(error, paths) {
   if (error.details.length) return error.status === 400 ? error.details : [];
   const [firstWord] = error.message.split(" ");
-  return error.status === 400 && paths.includes(firstWord) ? [{ field: firstWord, reason: error.message.slice(firstWord.length + 1) }] : [];
+  return error.status === 400 && paths.includes(firstWord)
+    ? [{ field: firstWord, reason: error.message.slice(firstWord.length + 1) }]
+    : [];
 }
 
 /**
@@ -44,29 +79,77 @@ function fieldErrors(error, paths) {
  *   save: (body: any) => Promise<any>, onSaved?: (response: any, body: any) => any,
  *   setUnsavedCheck?: (check: () => boolean) => void, extra?: any, sticky?: boolean}} options
  */
-export function form({ sections, value = {}, label = "Save", needs = "administer", save, onSaved, setUnsavedCheck = () => {}, extra = [], sticky = false }) {
+export function form({
+  sections,
+  value = {},
+  label = "Save",
+  needs = "administer",
+  save,
+  onSaved,
+  setUnsavedCheck = () => {},
+  extra = [],
+  sticky = false,
+}) {
   const fields = new Map();
   let dirty = false;
   const errorBox = h("p", { class: "problem", role: "alert", hidden: true });
-  const submitButton = h("button", { needs, type: "submit", class: "primary", id: sticky && "save" }, label);
-  const status = h("span", { class: "soft", role: "status" }, !hasScope(needs) && missingScopeText());
+  const submitButton = h(
+    "button",
+    { needs, type: "submit", class: "primary", id: sticky && "save" },
+    label,
+  );
+  const status = h(
+    "span",
+    { class: "soft", role: "status" },
+    !hasScope(needs) && missingScopeText(),
+  );
 
-  const fieldGrid = (list) => h("div", { class: "fields" }, list.map((field) => {
-    const control = widget(field, getPath(value, field.path));
-    const { node, errorNode } = labelledField(field, control);
-    fields.set(field.path, { field, control, node, errorNode });
-    return node;
-  }));
+  const fieldGrid = (list) =>
+    h(
+      "div",
+      { class: "fields" },
+      list.map((field) => {
+        const control = widget(field, getPath(value, field.path));
+        const { node, errorNode } = labelledField(field, control);
+        fields.set(field.path, { field, control, node, errorNode });
+        return node;
+      }),
+    );
   const section = ({ id, title, summary, description, fields: sectionFields, more, open }) => {
-    const content = [description && h("p", { class: "soft" }, description), fieldGrid(sectionFields), more];
-    if (open === undefined) return h("section", { class: "card", id }, title && h("h2", {}, title), content);
-    return h("details", { class: "card", id, open }, h("summary", {}, h("h2", {}, title), summary && h("span", { class: "soft" }, summary)), content);
+    const content = [
+      description && h("p", { class: "soft" }, description),
+      fieldGrid(sectionFields),
+      more,
+    ];
+    if (open === undefined)
+      return h("section", { class: "card", id }, title && h("h2", {}, title), content);
+    return h(
+      "details",
+      { class: "card", id, open },
+      h("summary", {}, h("h2", {}, title), summary && h("span", { class: "soft" }, summary)),
+      content,
+    );
   };
   const buttons = h("div", { class: sticky ? "savebar" : "actions" }, submitButton, extra, status);
-  const node = h("form", { class: "form", novalidate: true, autocomplete: "off" }, sections.map(section), errorBox, buttons);
+  const node = h(
+    "form",
+    { class: "form", novalidate: true, autocomplete: "off" },
+    sections.map(section),
+    errorBox,
+    buttons,
+  );
 
-  const valueAt = (path) => { try { return fields.get(path)?.control.get(); } catch { return undefined; } };
-  const updateVisibility = () => { for (const { field, node: fieldNode } of fields.values()) if (field.visibleIf) fieldNode.hidden = !field.visibleIf(valueAt); };
+  const valueAt = (path) => {
+    try {
+      return fields.get(path)?.control.get();
+    } catch {
+      return undefined;
+    }
+  };
+  const updateVisibility = () => {
+    for (const { field, node: fieldNode } of fields.values())
+      if (field.visibleIf) fieldNode.hidden = !field.visibleIf(valueAt);
+  };
   const clearError = (entry) => {
     entry.errorNode.hidden = true;
     entry.control.focusTarget().removeAttribute("aria-invalid");
@@ -105,7 +188,9 @@ export function form({ sections, value = {}, label = "Save", needs = "administer
       status.textContent = "Unsaved changes";
       buttons.classList.add("unsaved");
     }
-    const entry = [...fields.values()].find(({ node: fieldNode }) => fieldNode.contains(event.target));
+    const entry = [...fields.values()].find(({ node: fieldNode }) =>
+      fieldNode.contains(event.target),
+    );
     if (entry) clearError(entry);
     updateVisibility();
   });
@@ -119,7 +204,8 @@ export function form({ sections, value = {}, label = "Save", needs = "administer
     for (const { field, control } of fields.values()) {
       try {
         const fieldValue = control.get();
-        if (field.required && (fieldValue === "" || fieldValue === null)) invalid.push({ field: field.path, reason: "is required" });
+        if (field.required && (fieldValue === "" || fieldValue === null))
+          invalid.push({ field: field.path, reason: "is required" });
         if (!field.local || fieldValue !== undefined) setPath(body, field.path, fieldValue);
       } catch (error) {
         invalid.push({ field: error.field ?? field.path, reason: error.message });
@@ -127,7 +213,11 @@ export function form({ sections, value = {}, label = "Save", needs = "administer
     }
     if (invalid.length) {
       showFieldErrors(invalid);
-      return showError(invalid.length > 1 ? `${invalid.length} fields need your attention.` : "One field needs your attention.");
+      return showError(
+        invalid.length > 1
+          ? `${invalid.length} fields need your attention.`
+          : "One field needs your attention.",
+      );
     }
     submitButton.disabled = true;
     status.textContent = "Saving …";
@@ -142,7 +232,19 @@ export function form({ sections, value = {}, label = "Save", needs = "administer
       if (!(error instanceof ApiError)) throw error;
       const errors = fieldErrors(error, [...fields.keys()]);
       const unmatched = showFieldErrors(errors);
-      showError(errors.length ? [errors.length > unmatched.length && (errors.length > 1 ? "Some fields need your attention." : "One field needs your attention."), ...unmatched].filter(Boolean).join(" ") : error.userMessage);
+      showError(
+        errors.length
+          ? [
+              errors.length > unmatched.length &&
+                (errors.length > 1
+                  ? "Some fields need your attention."
+                  : "One field needs your attention."),
+              ...unmatched,
+            ]
+              .filter(Boolean)
+              .join(" ")
+          : error.userMessage,
+      );
     } finally {
       submitButton.disabled = false;
     }

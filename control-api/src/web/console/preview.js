@@ -22,9 +22,19 @@ export class Preview {
 
   constructor(signal) {
     this.#signal = signal;
-    this.image = h("img", { alt: "The avatar with the current settings", width: FULL_SIZE, height: FULL_SIZE, class: "drawn" });
+    this.image = h("img", {
+      alt: "The avatar with the current settings",
+      width: FULL_SIZE,
+      height: FULL_SIZE,
+      class: "drawn",
+    });
     this.status = h("p", { class: "soft", role: "status" }, "Drawing …");
-    this.node = h("figure", { class: "preview-figure", "aria-busy": "true" }, this.image, this.status);
+    this.node = h(
+      "figure",
+      { class: "preview-figure", "aria-busy": "true" },
+      this.image,
+      this.status,
+    );
     signal.addEventListener("abort", () => clearTimeout(this.#timer));
   }
 
@@ -37,7 +47,11 @@ export class Preview {
     const isFirst = !this.image.src;
     this.#description = description;
     this.#enqueue({ ...request, size: isFirst ? FULL_SIZE : DRAFT_SIZE });
-    if (!isFirst) this.#timer = setTimeout(() => this.#enqueue({ ...request, size: FULL_SIZE }), SHARP_DELAY_MS);
+    if (!isFirst)
+      this.#timer = setTimeout(
+        () => this.#enqueue({ ...request, size: FULL_SIZE }),
+        SHARP_DELAY_MS,
+      );
   }
 
   #enqueue(request) {
@@ -53,7 +67,9 @@ export class Preview {
       this.#nextRequest = null;
       try {
         const startedAt = performance.now();
-        this.image.src = await readAsDataUrl(await api.postForBlob("/v2/character/preview", request, this.#signal));
+        this.image.src = await readAsDataUrl(
+          await api.postForBlob("/v2/character/preview", request, this.#signal),
+        );
         this.image.dataset.size = request.size;
         this.image.dataset.took = Math.round(performance.now() - startedAt);
         this.image.alt = `The avatar with the current settings${this.#description}`;
@@ -64,10 +80,14 @@ export class Preview {
         if (!(error instanceof api.ApiError)) throw error;
         // A request of another tab replaced this one, or the server is busy: repeat it.
         if ([409, 503, 429].includes(error.status)) {
-          await new Promise((resolve) => setTimeout(resolve, Math.max(RETRY_DELAY_MS, error.retryAfter * 1000)));
+          await new Promise((resolve) =>
+            setTimeout(resolve, Math.max(RETRY_DELAY_MS, error.retryAfter * 1000)),
+          );
           this.#nextRequest ??= request;
         } else {
-          this.status.textContent = error.details.length ? error.details.map(({ field, reason }) => `${field} ${reason}`).join(", ") : error.userMessage;
+          this.status.textContent = error.details.length
+            ? error.details.map(({ field, reason }) => `${field} ${reason}`).join(", ")
+            : error.userMessage;
         }
       }
     }

@@ -5,7 +5,9 @@ const SCOPES = ["read", "operate", "administer"];
 let sessionScope = "administer";
 
 /** Sets the session's scope. An unknown scope counts as `read`. */
-export const setScope = (scope) => { sessionScope = SCOPES.includes(scope) ? scope : "read"; };
+export const setScope = (scope) => {
+  sessionScope = SCOPES.includes(scope) ? scope : "read";
+};
 
 /** Whether the session's key has this scope. */
 export const hasScope = (scope) => SCOPES.indexOf(sessionScope) >= SCOPES.indexOf(scope);
@@ -13,7 +15,8 @@ export const hasScope = (scope) => SCOPES.indexOf(sessionScope) >= SCOPES.indexO
 /** The scopes that the session's key may give to new keys. */
 export const grantableScopes = () => SCOPES.filter(hasScope);
 
-export const missingScopeText = () => `Your API key has scope “${sessionScope}”, which does not allow this.`;
+export const missingScopeText = () =>
+  `Your API key has scope “${sessionScope}”, which does not allow this.`;
 
 /** Disables a control, but leaves it in place, if the session's key lacks the scope. */
 export function requireScope(control, scope) {

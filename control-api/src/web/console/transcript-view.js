@@ -29,18 +29,24 @@ export class TranscriptView {
     this.#changedLines.add(line);
     if (live && !line.open && !line.removed && line.announced !== line.spoken && line.spoken) {
       line.announced = line.spoken;
-      this.liveRegion.append(h("p", {}, `${this.#speakerName(line)}: ${line.spoken}${line.cut ? " (interrupted)" : ""}`));
+      this.liveRegion.append(
+        h("p", {}, `${this.#speakerName(line)}: ${line.spoken}${line.cut ? " (interrupted)" : ""}`),
+      );
       if (++this.#announcedCount > 20) this.liveRegion.firstElementChild.remove();
     }
   }
 
   #speakerName(line) {
-    return { user: this.#names.user, agent: this.#names.agent, tool: "Tool", note: "Note" }[line.who];
+    return { user: this.#names.user, agent: this.#names.agent, tool: "Tool", note: "Note" }[
+      line.who
+    ];
   }
 
   #renderChangedLines() {
     const page = document.scrollingElement;
-    const atBottom = page.scrollHeight - page.scrollTop - page.clientHeight < 120 && [...this.#changedLines].some((line) => line.open);
+    const atBottom =
+      page.scrollHeight - page.scrollTop - page.clientHeight < 120 &&
+      [...this.#changedLines].some((line) => line.open);
     for (const line of this.#changedLines) {
       let item = this.#items.get(line.id);
       if (line.removed) {
@@ -55,7 +61,15 @@ export class TranscriptView {
       }
       item.dataset.open = String(line.open);
       item.classList.toggle("bad", Boolean(line.bad));
-      item.replaceChildren(h("span", { class: "timestamp" }, formatDuration(line.at)), h("div", { class: "message-body" }, line.who === "note" ? null : h("span", { class: "who" }, this.#speakerName(line)), this.#content(line)));
+      item.replaceChildren(
+        h("span", { class: "timestamp" }, formatDuration(line.at)),
+        h(
+          "div",
+          { class: "message-body" },
+          line.who === "note" ? null : h("span", { class: "who" }, this.#speakerName(line)),
+          this.#content(line),
+        ),
+      );
     }
     this.#changedLines.clear();
     if (atBottom) page.scrollTop = page.scrollHeight;
@@ -63,14 +77,24 @@ export class TranscriptView {
 
   #content(line) {
     if (line.who === "tool") {
-      const pretty = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2));
-      return h("details", { class: "tool-call" }, h("summary", {}, icon("tool"), h("code", {}, line.name ?? "tool")), h("pre", { tabindex: "0" }, `${pretty(line.arguments ?? {})}\n→ ${pretty(line.spoken)}`));
+      const pretty = (value) =>
+        typeof value === "string" ? value : JSON.stringify(value, null, 2);
+      return h(
+        "details",
+        { class: "tool-call" },
+        h("summary", {}, icon("tool"), h("code", {}, line.name ?? "tool")),
+        h("pre", { tabindex: "0" }, `${pretty(line.arguments ?? {})}\n→ ${pretty(line.spoken)}`),
+      );
     }
-    return h("p", {},
+    return h(
+      "p",
+      {},
       line.spoken && h("span", { class: "spoken" }, line.spoken),
       line.partial && [" ", h("span", { class: "partial" }, line.partial)],
       line.ahead && [" ", h("span", { class: "ahead" }, line.ahead)],
       line.cut && [" ", h("s", { class: "cut" }, line.cut)],
-      (line.cut || line.interrupted) && h("span", { class: line.cut ? "visually-hidden" : "soft" }, " (interrupted)"));
+      (line.cut || line.interrupted) &&
+        h("span", { class: line.cut ? "visually-hidden" : "soft" }, " (interrupted)"),
+    );
   }
 }

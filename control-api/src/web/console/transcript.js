@@ -13,9 +13,18 @@ const normalize = (word) => word.toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
 export function remainingText(intended, heard) {
   const [intendedWords, heardWords] = [splitWords(intended), splitWords(heard)];
   let n = 0;
-  for (; n < heardWords.length && n < intendedWords.length; n++) if (normalize(intendedWords[n]) !== normalize(heardWords[n])) break;
+  for (; n < heardWords.length && n < intendedWords.length; n++)
+    if (normalize(intendedWords[n]) !== normalize(heardWords[n])) break;
   // The last heard word may be incomplete.
-  if (n < heardWords.length && !(n === heardWords.length - 1 && n < intendedWords.length && normalize(intendedWords[n]).startsWith(normalize(heardWords[n])))) return null;
+  if (
+    n < heardWords.length &&
+    !(
+      n === heardWords.length - 1 &&
+      n < intendedWords.length &&
+      normalize(intendedWords[n]).startsWith(normalize(heardWords[n]))
+    )
+  )
+    return null;
   return intendedWords.slice(n).join(" ");
 }
 
@@ -36,8 +45,10 @@ export class Transcript {
   handle(event) {
     const { what, at } = event;
     switch (what) {
-      case "user.started_speaking": return null;
-      case "user.transcript": return this.#onTranscript(event);
+      case "user.started_speaking":
+        return null;
+      case "user.transcript":
+        return this.#onTranscript(event);
       case "utterance_committed": {
         const line = this.#userLine ?? this.#addLine("user", at);
         Object.assign(line, { spoken: event.text, partial: "", open: false });
@@ -77,14 +88,25 @@ export class Transcript {
         this.#segments = [];
         return line.spoken || line.cut ? line : this.#remove(line);
       }
-      case "history": return this.#onHistory(event);
+      case "history":
+        return this.#onHistory(event);
       case "agent.state": {
         this.state = event.state;
         return null;
       }
-      case "warning": return Object.assign(this.#addLine("note", at), { spoken: event.text, open: false });
-      case "error": return Object.assign(this.#addLine("note", at), { spoken: `${event.stage} failed: ${event.reason}`, open: false, bad: true });
-      case "guardrail.triggered": return Object.assign(this.#addLine("note", at), { spoken: `Guardrail “${event.key}” applied.`, open: false });
+      case "warning":
+        return Object.assign(this.#addLine("note", at), { spoken: event.text, open: false });
+      case "error":
+        return Object.assign(this.#addLine("note", at), {
+          spoken: `${event.stage} failed: ${event.reason}`,
+          open: false,
+          bad: true,
+        });
+      case "guardrail.triggered":
+        return Object.assign(this.#addLine("note", at), {
+          spoken: `Guardrail “${event.key}” applied.`,
+          open: false,
+        });
       case "ended": {
         this.ended = event.reason;
         for (const line of [this.#userLine, this.#agentLine]) if (line) line.open = false;
@@ -92,12 +114,22 @@ export class Transcript {
         this.#userLine = this.#agentLine = null;
         return this.lines.at(-1) ?? null;
       }
-      default: return null;
+      default:
+        return null;
     }
   }
 
   #addLine(who, at) {
-    const line = { id: this.lines.length, who, at, open: true, spoken: "", partial: "", ahead: "", cut: "" };
+    const line = {
+      id: this.lines.length,
+      who,
+      at,
+      open: true,
+      spoken: "",
+      partial: "",
+      ahead: "",
+      cut: "",
+    };
     this.lines.push(line);
     return line;
   }
@@ -118,7 +150,9 @@ export class Transcript {
 
   #unheardText(line) {
     const candidates = [line.startText ?? "", this.#segments.join(" "), this.#generatedText];
-    const remaining = candidates.map((intended) => remainingText(intended, line.spoken)).filter((text) => text !== null);
+    const remaining = candidates
+      .map((intended) => remainingText(intended, line.spoken))
+      .filter((text) => text !== null);
     return remaining.sort((a, b) => b.length - a.length)[0] ?? "";
   }
 
@@ -130,8 +164,18 @@ export class Transcript {
   }
 
   #onHistory(event) {
-    if (event.role === "tool") return Object.assign(this.#addLine("tool", event.at), { name: event.name, arguments: event.arguments, spoken: event.text, open: false });
-    if (event.role === "system") return Object.assign(this.#addLine("note", event.at), { spoken: `Context: ${event.text}`, open: false });
+    if (event.role === "tool")
+      return Object.assign(this.#addLine("tool", event.at), {
+        name: event.name,
+        arguments: event.arguments,
+        spoken: event.text,
+        open: false,
+      });
+    if (event.role === "system")
+      return Object.assign(this.#addLine("note", event.at), {
+        spoken: `Context: ${event.text}`,
+        open: false,
+      });
     if (event.role === "user") return null;
     const line = this.lines.findLast((other) => other.who === "agent" && !other.open);
     // Only an interrupted reply has cut text. The text of a complete reply may differ from the
@@ -146,7 +190,16 @@ export class Transcript {
 export function linesFromRecord(record) {
   const messages = record.chat_history?.messages ?? [];
   return messages.map((message, id) => ({
-    id, at: message.seconds_from_start, open: false, partial: "", ahead: "", cut: "", spoken: message.content, interrupted: message.interrupted,
-    who: { user: "user", assistant: "agent", tool: "tool" }[message.role] ?? "note", name: message.tool_call?.name, arguments: message.tool_call?.arguments,
+    id,
+    at: message.seconds_from_start,
+    open: false,
+    partial: "",
+    ahead: "",
+    cut: "",
+    spoken: message.content,
+    interrupted: message.interrupted,
+    who: { user: "user", assistant: "agent", tool: "tool" }[message.role] ?? "note",
+    name: message.tool_call?.name,
+    arguments: message.tool_call?.arguments,
   }));
 }

@@ -5,28 +5,51 @@ import { button, h, icon, link } from "./dom.js";
 
 /** The page header: title, description, actions. */
 export function pageHeader(title, description, ...actions) {
-  return h("header", { class: "head" },
-    h("div", {}, h("h1", { tabindex: "-1" }, title), description && h("p", { class: "lead" }, description)),
-    actions.length > 0 && h("div", { class: "actions" }, actions));
+  return h(
+    "header",
+    { class: "head" },
+    h(
+      "div",
+      {},
+      h("h1", { tabindex: "-1" }, title),
+      description && h("p", { class: "lead" }, description),
+    ),
+    actions.length > 0 && h("div", { class: "actions" }, actions),
+  );
 }
 
 export const backLink = (label, href) => h("p", { class: "back" }, link(`← ${label}`, href));
 
 /** The placeholder of an empty list: icon, title, explanation, actions. */
 export function emptyState(iconName, title, text, ...actions) {
-  return h("div", { class: "empty" }, h("div", { class: "badge" }, icon(iconName)), h("h2", {}, title), h("p", {}, text), actions.length > 0 && h("div", { class: "actions" }, actions));
+  return h(
+    "div",
+    { class: "empty" },
+    h("div", { class: "badge" }, icon(iconName)),
+    h("h2", {}, title),
+    h("p", {}, text),
+    actions.length > 0 && h("div", { class: "actions" }, actions),
+  );
 }
 
-export const card = (title, ...children) => h("section", { class: "card" }, title && h("h2", {}, title), children);
+export const card = (title, ...children) =>
+  h("section", { class: "card" }, title && h("h2", {}, title), children);
 
 /** An error, shown in place of the content that failed. */
 export function errorMessage(error) {
   if (!(error instanceof ApiError)) console.error(error);
-  const text = error instanceof ApiError ? error.userMessage : "An error occurred in this page. Reload it.";
+  const text =
+    error instanceof ApiError ? error.userMessage : "An error occurred in this page. Reload it.";
   return h("p", { class: "problem", role: "alert" }, text);
 }
 
-export const loadingIndicator = (text = "Loading …") => h("p", { class: "waiting", role: "status" }, h("span", { class: "spinner", "aria-hidden": "true" }), text);
+export const loadingIndicator = (text = "Loading …") =>
+  h(
+    "p",
+    { class: "waiting", role: "status" },
+    h("span", { class: "spinner", "aria-hidden": "true" }),
+    text,
+  );
 
 /** A short message that disappears by itself. Screen readers announce it. */
 export function toast(text, isError = false) {
@@ -61,14 +84,28 @@ export function dialog(title, build) {
   return new Promise((resolve) => {
     const id = `dialog-${++dialogs}`;
     const previousFocus = /** @type {HTMLElement} */ (document.activeElement);
-    const node = h("dialog", { class: "dialog", "aria-labelledby": id, onclose: () => {
-      node.remove();
-      previousFocus?.focus?.();
-      resolve(node.returnValue);
-    } });
+    const node = h("dialog", {
+      class: "dialog",
+      "aria-labelledby": id,
+      onclose: () => {
+        node.remove();
+        previousFocus?.focus?.();
+        resolve(node.returnValue);
+      },
+    });
     node.append(
-      h("div", { class: "dialog-head" }, h("h2", { id }, title), button("", { class: "plain", "aria-label": "Close", onclick: () => node.close("") }, "close")),
-      ...[build((value) => node.close(value))].flat());
+      h(
+        "div",
+        { class: "dialog-head" },
+        h("h2", { id }, title),
+        button(
+          "",
+          { class: "plain", "aria-label": "Close", onclick: () => node.close("") },
+          "close",
+        ),
+      ),
+      ...[build((value) => node.close(value))].flat(),
+    );
     document.body.append(node);
     node.showModal();
   });
@@ -78,7 +115,12 @@ export function dialog(title, build) {
 export async function confirmDialog(title, text, action) {
   const answer = await dialog(title, (close) => [
     h("p", {}, text),
-    h("div", { class: "actions end" }, button("Cancel", { onclick: () => close("") }), button(action, { class: "danger", onclick: () => close("yes") })),
+    h(
+      "div",
+      { class: "actions end" },
+      button("Cancel", { onclick: () => close("") }),
+      button(action, { class: "danger", onclick: () => close("yes") }),
+    ),
   ]);
   return answer === "yes";
 }
@@ -87,24 +129,46 @@ export async function confirmDialog(title, text, action) {
 export function pager({ offset, perpage, total }, onTurn) {
   if (total <= perpage && offset === 0) return null;
   const to = Math.min(total, offset + perpage);
-  return h("div", { class: "pager" },
-    h("p", { class: "soft", role: "status" }, total ? `${Math.min(offset + 1, total)}–${to} of ${total}` : "None"),
-    button("Newer", { class: "small", disabled: offset === 0, onclick: () => onTurn(Math.max(0, offset - perpage)) }),
-    button("Older", { class: "small", disabled: to >= total, onclick: () => onTurn(offset + perpage) }));
+  return h(
+    "div",
+    { class: "pager" },
+    h(
+      "p",
+      { class: "soft", role: "status" },
+      total ? `${Math.min(offset + 1, total)}–${to} of ${total}` : "None",
+    ),
+    button("Newer", {
+      class: "small",
+      disabled: offset === 0,
+      onclick: () => onTurn(Math.max(0, offset - perpage)),
+    }),
+    button("Older", {
+      class: "small",
+      disabled: to >= total,
+      onclick: () => onTurn(offset + perpage),
+    }),
+  );
 }
 
 /** A search box. Calls `onSearch` 250 ms after the last input. */
 export function searchBox(label, value, onSearch) {
   let timer = 0;
-  const input = h("input", { type: "search", value, placeholder: label, "aria-label": label, oninput: () => {
-    clearTimeout(timer);
-    timer = setTimeout(() => onSearch(input.value.trim()), 250);
-  } });
-  // The view was rendered again while the user types: the caret belongs at the end.
-  if (value) requestAnimationFrame(() => {
-    input.focus();
-    input.setSelectionRange(value.length, value.length);
+  const input = h("input", {
+    type: "search",
+    value,
+    placeholder: label,
+    "aria-label": label,
+    oninput: () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => onSearch(input.value.trim()), 250);
+    },
   });
+  // The view was rendered again while the user types: the caret belongs at the end.
+  if (value)
+    requestAnimationFrame(() => {
+      input.focus();
+      input.setSelectionRange(value.length, value.length);
+    });
   return h("div", { class: "search" }, input);
 }
 
@@ -132,17 +196,39 @@ export function tabs(definitions, initialId, onOpen = () => {}) {
     const offset = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!offset) return;
     event.preventDefault();
-    const current = definitions.findIndex((definition) => definition.id === event.target.dataset.id);
+    const current = definitions.findIndex(
+      (definition) => definition.id === event.target.dataset.id,
+    );
     openTab(definitions[(current + offset + definitions.length) % definitions.length], true);
   };
-  const tabList = h("div", { class: "tabs", role: "tablist", onkeydown: onKeyDown },
-    definitions.map((definition) => h("button", { type: "button", role: "tab", id: `tab-${definition.id}`, data: { id: definition.id }, onclick: () => openTab(definition) }, definition.name)));
+  const tabList = h(
+    "div",
+    { class: "tabs", role: "tablist", onkeydown: onKeyDown },
+    definitions.map((definition) =>
+      h(
+        "button",
+        {
+          type: "button",
+          role: "tab",
+          id: `tab-${definition.id}`,
+          data: { id: definition.id },
+          onclick: () => openTab(definition),
+        },
+        definition.name,
+      ),
+    ),
+  );
   openTab(definitions.find((definition) => definition.id === initialId) ?? definitions[0]);
-  return { node: h("div", { class: "tabbed" }, tabList, panel), open: (id) => openTab(definitions.find((definition) => definition.id === id)) };
+  return {
+    node: h("div", { class: "tabbed" }, tabList, panel),
+    open: (id) => openTab(definitions.find((definition) => definition.id === id)),
+  };
 }
 
 /** Runs `run` every `seconds` while the page is visible, until `signal` aborts. */
 export function pollWhileVisible(seconds, signal, run) {
-  const timer = setInterval(() => { if (!document.hidden) Promise.resolve(run()).catch(() => {}); }, seconds * 1000);
+  const timer = setInterval(() => {
+    if (!document.hidden) Promise.resolve(run()).catch(() => {});
+  }, seconds * 1000);
   signal.addEventListener("abort", () => clearInterval(timer));
 }

@@ -1,6 +1,10 @@
 // The microphone, its level, and the selection of audio devices.
 
-const MICROPHONE_CONSTRAINTS = { echoCancellation: true, noiseSuppression: true, autoGainControl: true };
+const MICROPHONE_CONSTRAINTS = {
+  echoCancellation: true,
+  noiseSuppression: true,
+  autoGainControl: true,
+};
 
 /**
  * There is no microphone. `reason` is `denied`, `notFound`, `busy`, `insecure`, `blockedByFrame` or
@@ -16,7 +20,9 @@ export class MicrophoneError extends Error {
 /** Opens a microphone. Rejects with MicrophoneError. @returns {Promise<MediaStreamTrack>} */
 export async function getMicrophoneTrack(deviceId) {
   if (!navigator.mediaDevices?.getUserMedia) throw new MicrophoneError("insecure");
-  const audio = deviceId ? { ...MICROPHONE_CONSTRAINTS, deviceId: { exact: deviceId } } : MICROPHONE_CONSTRAINTS;
+  const audio = deviceId
+    ? { ...MICROPHONE_CONSTRAINTS, deviceId: { exact: deviceId } }
+    : MICROPHONE_CONSTRAINTS;
   try {
     const stream = await navigator.mediaDevices.getUserMedia({ audio });
     return stream.getAudioTracks()[0];
@@ -24,15 +30,17 @@ export async function getMicrophoneTrack(deviceId) {
     // Not all browsers have them.
     const { featurePolicy, permissionsPolicy } = /** @type {any} */ (document);
     const policy = featurePolicy ?? permissionsPolicy;
-    const blockedByFrame = window !== window.top && policy?.allowsFeature && !policy.allowsFeature("microphone");
-    const reason = {
-      NotAllowedError: blockedByFrame ? "blockedByFrame" : "denied",
-      SecurityError: "denied",
-      NotFoundError: "notFound",
-      OverconstrainedError: "notFound",
-      NotReadableError: "busy",
-      AbortError: "busy",
-    }[error.name] ?? "other";
+    const blockedByFrame =
+      window !== window.top && policy?.allowsFeature && !policy.allowsFeature("microphone");
+    const reason =
+      {
+        NotAllowedError: blockedByFrame ? "blockedByFrame" : "denied",
+        SecurityError: "denied",
+        NotFoundError: "notFound",
+        OverconstrainedError: "notFound",
+        NotReadableError: "busy",
+        AbortError: "busy",
+      }[error.name] ?? "other";
     throw new MicrophoneError(reason, error);
   }
 }
@@ -117,7 +125,9 @@ export class DeviceSelects {
     this.#speakerField = speakerField;
     this.#video = video;
     microphoneSelect.addEventListener("change", () => onMicrophoneChosen(microphoneSelect.value));
-    speakerSelect.addEventListener("change", () => video.setSinkId(speakerSelect.value).catch(() => this.refresh()));
+    speakerSelect.addEventListener("change", () =>
+      video.setSinkId(speakerSelect.value).catch(() => this.refresh()),
+    );
     navigator.mediaDevices?.addEventListener?.("devicechange", () => this.refresh());
   }
 
@@ -127,7 +137,8 @@ export class DeviceSelects {
     const inputs = available.filter((device) => device.kind === "audioinput");
     const outputs = available.filter((device) => device.kind === "audiooutput");
     fillSelect(this.#microphoneSelect, inputs, track?.getSettings().deviceId, "No microphone");
-    this.#speakerField.hidden = !("setSinkId" in HTMLMediaElement.prototype) || outputs.length === 0;
+    this.#speakerField.hidden =
+      !("setSinkId" in HTMLMediaElement.prototype) || outputs.length === 0;
     fillSelect(this.#speakerSelect, outputs, this.#video.sinkId, "Standard");
   }
 }
@@ -147,7 +158,8 @@ function fillSelect(select, devices, selectedId, emptyLabel) {
   }
   select.replaceChildren(...options);
   select.disabled = devices.length === 0;
-  if (selectedId && devices.some((device) => device.deviceId === selectedId)) select.value = selectedId;
+  if (selectedId && devices.some((device) => device.deviceId === selectedId))
+    select.value = selectedId;
 }
 
 /** Returns a function that sets a level bar. `aria-valuenow` is updated at most twice a second. */

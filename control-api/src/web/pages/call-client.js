@@ -46,7 +46,11 @@ export class RejectedError extends Error {
   /** @param {Response} response an error response whose body has not been read yet. */
   static async from(response) {
     const body = await response.json().catch(() => ({}));
-    return new RejectedError(response.status, body ?? {}, Number(response.headers.get("Retry-After")) || 0);
+    return new RejectedError(
+      response.status,
+      body ?? {},
+      Number(response.headers.get("Retry-After")) || 0,
+    );
   }
 }
 
@@ -93,7 +97,8 @@ export class CallClient extends EventTarget {
   /** Sets the microphone's track (null for none), also during a call. */
   async setMicrophoneTrack(track) {
     this.#microphoneTrack = track;
-    for (const connection of [this.#connection, this.#pendingConnection]) await connection?.audioSender.replaceTrack(track).catch(() => {});
+    for (const connection of [this.#connection, this.#pendingConnection])
+      await connection?.audioSender.replaceTrack(track).catch(() => {});
   }
 
   /** Sends an RTVI message. @returns {boolean} whether the data channel was open. */
@@ -110,7 +115,12 @@ export class CallClient extends EventTarget {
     const resourceUrl = this.#connection?.resourceUrl ?? this.#pendingConnection?.resourceUrl;
     const sent = this.send("client-message", { t: "end" });
     this.#stop();
-    if (resourceUrl) await fetch(resourceUrl, { method: "DELETE", headers: this.#headers(), keepalive: true }).catch(() => sent);
+    if (resourceUrl)
+      await fetch(resourceUrl, {
+        method: "DELETE",
+        headers: this.#headers(),
+        keepalive: true,
+      }).catch(() => sent);
   }
 
   #headers(extra = {}) {
@@ -122,11 +132,20 @@ export class CallClient extends EventTarget {
   }
 
   async #connect() {
-    const peerConnection = new RTCPeerConnection({ iceServers: this.#iceServers, bundlePolicy: "max-bundle" });
+    const peerConnection = new RTCPeerConnection({
+      iceServers: this.#iceServers,
+      bundlePolicy: "max-bundle",
+    });
     const audioTransceiver = peerConnection.addTransceiver("audio", { direction: "sendrecv" });
     peerConnection.addTransceiver("video", { direction: "recvonly" });
     const dataChannel = peerConnection.createDataChannel("chat");
-    const connection = { peerConnection, dataChannel, audioSender: audioTransceiver.sender, resourceUrl: null, stream: new MediaStream() };
+    const connection = {
+      peerConnection,
+      dataChannel,
+      audioSender: audioTransceiver.sender,
+      resourceUrl: null,
+      stream: new MediaStream(),
+    };
     this.#pendingConnection = connection;
     try {
       if (this.#microphoneTrack) await audioTransceiver.sender.replaceTrack(this.#microphoneTrack);
@@ -172,13 +191,26 @@ export class CallClient extends EventTarget {
     });
     dataChannel.addEventListener("open", () => {
       const clientInfo = { library: "visavis-page", library_version: "1" };
-      dataChannel.send(JSON.stringify({ label: "rtvi-ai", type: "client-ready", id: "ready", data: { version: "2.1.0", about: clientInfo } }));
+      dataChannel.send(
+        JSON.stringify({
+          label: "rtvi-ai",
+          type: "client-ready",
+          id: "ready",
+          data: { version: "2.1.0", about: clientInfo },
+        }),
+      );
     });
     dataChannel.addEventListener("message", ({ data }) => this.#onMessage(connection, data));
-    dataChannel.addEventListener("close", () => connection === this.#connection && !this.#pendingConnection && this.#reconnect());
+    dataChannel.addEventListener(
+      "close",
+      () => connection === this.#connection && !this.#pendingConnection && this.#reconnect(),
+    );
     return new Promise((resolve, reject) => {
       connection.reject = reject;
-      const timeout = setTimeout(() => reject(new ConnectionFailedError("no connection")), CONNECT_TIMEOUT_MS);
+      const timeout = setTimeout(
+        () => reject(new ConnectionFailedError("no connection")),
+        CONNECT_TIMEOUT_MS,
+      );
       peerConnection.addEventListener("connectionstatechange", () => {
         const state = peerConnection.connectionState;
         if (state === "connected") {
@@ -213,7 +245,10 @@ export class CallClient extends EventTarget {
     if (message?.label !== "rtvi-ai") return;
     if (message.type === "error" && message.data?.fatal && message.data.error === "No capacity") {
       // The server reserves capacity only once a client is connected; other calls were faster.
-      this.#capacityError = new RejectedError(503, { error: message.data.error, reason: "the server is full" });
+      this.#capacityError = new RejectedError(503, {
+        error: message.data.error,
+        reason: "the server is full",
+      });
       this.#capacityError.afterAnswer = true;
       const wasConnected = connection === this.#connection;
       // The message may arrive before `connectionstatechange`. A peer connection that is closed
@@ -223,7 +258,8 @@ export class CallClient extends EventTarget {
       if (wasConnected) this.#emit("rejected", this.#capacityError);
       return;
     }
-    if (message.type === "server-message" && eventName(message) === "call_ended") this.#callEnded = true;
+    if (message.type === "server-message" && eventName(message) === "call_ended")
+      this.#callEnded = true;
     this.#emit("message", message);
   }
 
@@ -239,7 +275,9 @@ export class CallClient extends EventTarget {
       }
       const stats = await connection.peerConnection.getStats().catch(() => []);
       let received = 0;
-      stats.forEach((stat) => { if (stat.type === "inbound-rtp" && stat.kind === "audio") received += stat.packetsReceived; });
+      stats.forEach((stat) => {
+        if (stat.type === "inbound-rtp" && stat.kind === "audio") received += stat.packetsReceived;
+      });
       if (received !== lastReceived) {
         lastReceived = received;
         lastChangeAt = performance.now();
@@ -250,7 +288,8 @@ export class CallClient extends EventTarget {
   }
 
   #onNetworkChange = () => {
-    if (this.#connection && this.#connection.peerConnection.connectionState !== "connected") this.#reconnect();
+    if (this.#connection && this.#connection.peerConnection.connectionState !== "connected")
+      this.#reconnect();
   };
 
   /** Retries until the call is connected again, the call is over, or the server rejects it. */

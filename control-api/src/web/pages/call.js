@@ -1,6 +1,13 @@
 // The call page: /join/{conversation}#token=… and /embed/{agent}?username=&id=&context=.
 
-import { createLevelBar, DeviceSelects, getMicrophoneTrack, isMicrophoneAllowed, LevelMeter, MicrophoneError } from "./audio-devices.js";
+import {
+  createLevelBar,
+  DeviceSelects,
+  getMicrophoneTrack,
+  isMicrophoneAllowed,
+  LevelMeter,
+  MicrophoneError,
+} from "./audio-devices.js";
 import { CallClient, eventName, RejectedError } from "./call-client.js";
 import { Captions } from "./captions.js";
 import { CaptionsView } from "./captions-view.js";
@@ -24,14 +31,24 @@ let timeLimitReached = false;
 const unheardMicrophone = new UnheardMicrophoneDetector();
 let joining = false;
 
-const captionsView = new CaptionsView({ list: byId("captions"), liveRegion: byId("said"), placeholder: byId("captions-empty") });
+const captionsView = new CaptionsView({
+  list: byId("captions"),
+  liveRegion: byId("said"),
+  placeholder: byId("captions-empty"),
+});
 const showMicrophoneLevel = createLevelBar(byId("mine"));
 const showServerLevel = createLevelBar(byId("theirs"));
 const levelMeter = new LevelMeter((value) => {
   showMicrophoneLevel(value);
   checkUnheardMicrophone(value);
 });
-const devices = new DeviceSelects({ microphoneSelect: byId("microphone"), speakerSelect: byId("speaker"), speakerField: byId("speaker-field"), video: face, onMicrophoneChosen: openMicrophone });
+const devices = new DeviceSelects({
+  microphoneSelect: byId("microphone"),
+  speakerSelect: byId("speaker"),
+  speakerField: byId("speaker-field"),
+  video: face,
+  onMicrophoneChosen: openMicrophone,
+});
 
 /** Shows one of the three screens of the page. */
 function showScreen(name) {
@@ -50,7 +67,12 @@ function showNotice(text, actionLabel, onAction) {
   byId("notice-words").textContent = text ?? "";
   byId("notice-action").hidden = !actionLabel;
   byId("notice-action").textContent = actionLabel ?? "";
-  byId("notice-action").onclick = onAction ? () => { showNotice(); onAction(); } : null;
+  byId("notice-action").onclick = onAction
+    ? () => {
+        showNotice();
+        onAction();
+      }
+    : null;
 }
 
 /** Shows the agent's name everywhere. Without a name the texts keep "the agent". */
@@ -59,7 +81,8 @@ function showAgentName(name) {
   captionsView.setAgentName(name);
   document.title = `${name} \u2013 video conversation`;
   byId("welcome-title").textContent = `Ready to talk with ${name}?`;
-  byId("welcome-words").textContent = `${name} is an AI agent. It shows a face, but it is a program.`;
+  byId("welcome-words").textContent =
+    `${name} is an AI agent. It shows a face, but it is a program.`;
   byId("call-title").textContent = `Conversation with ${name}`;
   byId("stage").setAttribute("aria-label", name);
   face.setAttribute("aria-label", `Video of ${name}`);
@@ -80,7 +103,10 @@ function tokenFromUrl() {
  * TypeError if the server cannot be reached.
  */
 async function fetchConversationInfo({ conversation, token }) {
-  const response = await fetch(`/join/${conversation}/about`, { headers: { Authorization: `Bearer ${token}` }, cache: "no-store" });
+  const response = await fetch(`/join/${conversation}/about`, {
+    headers: { Authorization: `Bearer ${token}` },
+    cache: "no-store",
+  });
   if (!response.ok) throw await RejectedError.from(response);
   return response.json();
 }
@@ -107,10 +133,18 @@ async function fetchCredentials() {
   if (saved.conversation && saved.token) return saved;
   const query = new URLSearchParams(location.search);
   const body = {};
-  for (const [name, key] of [["username", "userName"], ["id", "userId"], ["context", "context"]]) {
+  for (const [name, key] of [
+    ["username", "userName"],
+    ["id", "userId"],
+    ["context", "context"],
+  ]) {
     if (query.get(name)) body[key] = query.get(name);
   }
-  const response = await fetch(`/embed/${subjectId}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+  const response = await fetch(`/embed/${subjectId}`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+  });
   if (!response.ok) throw await RejectedError.from(response);
   const created = await response.json();
   return { conversation: created.conversationId, token: created.token };
@@ -129,7 +163,11 @@ async function join(withMicrophone, afterReload = false) {
   try {
     const credentials = await fetchCredentials();
     if (!credentials.token) throw new RejectedError(401);
-    if (embedded || afterReload) fetchConversationInfo(credentials).then(({ persona_name: name }) => showAgentName(name), () => {});
+    if (embedded || afterReload)
+      fetchConversationInfo(credentials).then(
+        ({ persona_name: name }) => showAgentName(name),
+        () => {},
+      );
     // If the browser shows a permission prompt, the call waits for its answer. Otherwise the
     // microphone and the call are opened at the same time.
     const noPrompt = !withMicrophone || (await isMicrophoneAllowed());
@@ -139,7 +177,10 @@ async function join(withMicrophone, afterReload = false) {
     await joinWhenReady();
     savedState.save({ ...credentials, joined: true, typing: !withMicrophone });
     showScreen("call");
-    if (!withMicrophone) showNotice("You joined without a microphone: type to the agent.", "Use the microphone", () => openMicrophone());
+    if (!withMicrophone)
+      showNotice("You joined without a microphone: type to the agent.", "Use the microphone", () =>
+        openMicrophone(),
+      );
     await microphoneOpened;
     updateMuteButton();
     devices.refresh(microphoneTrack);
@@ -166,7 +207,13 @@ async function joinWhenReady() {
   try {
     await callClient.join();
   } catch (error) {
-    if (!(error instanceof RejectedError) || error.status !== 503 || error.afterAnswer || !(await waitUntilReady())) throw error;
+    if (
+      !(error instanceof RejectedError) ||
+      error.status !== 503 ||
+      error.afterAnswer ||
+      !(await waitUntilReady())
+    )
+      throw error;
     await callClient.join();
   }
 }
@@ -200,13 +247,19 @@ function createCallClient({ conversation, token }) {
     if (detail.status === 503) return showEnd("full");
     showEnd("connectionLost", callErrorText(detail).text);
   });
-  callClient.addEventListener("left", ({ detail }) => showEnd(detail === "ended" && timeLimitReached ? "timeLimit" : detail));
+  callClient.addEventListener("left", ({ detail }) =>
+    showEnd(detail === "ended" && timeLimitReached ? "timeLimit" : detail),
+  );
   setCallState("connecting");
 }
 
 function onStatus(name) {
   if (name === "connected") {
-    if (byId("frame").dataset.state === "connecting" || byId("frame").dataset.state === "reconnecting") setCallState("listening");
+    if (
+      byId("frame").dataset.state === "connecting" ||
+      byId("frame").dataset.state === "reconnecting"
+    )
+      setCallState("listening");
     if (byId("notice").dataset.topic === "reconnecting") showNotice();
     byId("notice").dataset.topic = "";
   } else if (name === "reconnecting") {
@@ -225,7 +278,8 @@ async function openMicrophone(deviceId) {
     microphoneTrack = newTrack;
     microphoneTrack.enabled = !document.body.classList.contains("muted");
     microphoneTrack.addEventListener("ended", () => {
-      if (newTrack === microphoneTrack) showNotice("The microphone was disconnected.", "Try again", () => openMicrophone());
+      if (newTrack === microphoneTrack)
+        showNotice("The microphone was disconnected.", "Try again", () => openMicrophone());
     });
     savedState.save({ typing: false });
     await callClient?.setMicrophoneTrack(microphoneTrack);
@@ -234,7 +288,11 @@ async function openMicrophone(deviceId) {
     devices.refresh(microphoneTrack);
   } catch (error) {
     if (!(error instanceof MicrophoneError)) throw error;
-    showNotice(microphoneErrorText(error.reason), error.reason === "insecure" || error.reason === "blockedByFrame" ? null : "Try again", () => openMicrophone());
+    showNotice(
+      microphoneErrorText(error.reason),
+      error.reason === "insecure" || error.reason === "blockedByFrame" ? null : "Try again",
+      () => openMicrophone(),
+    );
   }
 }
 
@@ -267,8 +325,10 @@ function onMessage(message) {
     const name = eventName(message);
     if (name === "max_call_duration_timeout") timeLimitReached = true;
     if (name === "max_call_duration_warning") {
-      const { call_duration: elapsed, max_call_duration: maximum } = (data.event.event ?? data.event).payload ?? {};
-      if (maximum > elapsed) showNotice(`The call ends in ${Math.max(1, Math.round(maximum - elapsed))} seconds.`);
+      const { call_duration: elapsed, max_call_duration: maximum } =
+        (data.event.event ?? data.event).payload ?? {};
+      if (maximum > elapsed)
+        showNotice(`The call ends in ${Math.max(1, Math.round(maximum - elapsed))} seconds.`);
     }
   } else if (type === "bot-started-speaking") {
     setCallState("speaking");
@@ -291,7 +351,11 @@ function onServerLevel(value) {
 function checkUnheardMicrophone(value) {
   if (!callClient?.connected || document.body.classList.contains("muted")) return;
   if (!unheardMicrophone.onMicrophoneLevel(value, performance.now())) return;
-  showNotice("Your microphone works, but its sound does not reach the agent.", "Choose a device", () => showDevicePanel(true));
+  showNotice(
+    "Your microphone works, but its sound does not reach the agent.",
+    "Choose a device",
+    () => showDevicePanel(true),
+  );
   byId("notice").dataset.topic = "unheard";
 }
 
@@ -336,9 +400,14 @@ function showEnd(reason, customText) {
   byId("over-title").textContent = title;
   byId("over-words").textContent = customText ?? text;
   byId("again").hidden = !canRetry && !embedded;
-  byId("again").textContent = reason === "elsewhere" ? "Continue here" : canRetry ? "Try again" : "Talk again";
+  byId("again").textContent =
+    reason === "elsewhere" ? "Continue here" : canRetry ? "Try again" : "Talk again";
   byId("again").onclick = () => location.reload();
-  if (canRetry) byId("again").onclick = () => { showScreen("welcome"); join(!savedState.load().typing); };
+  if (canRetry)
+    byId("again").onclick = () => {
+      showScreen("welcome");
+      join(!savedState.load().typing);
+    };
   showScreen("over");
   byId("over-title").focus();
 }
@@ -395,7 +464,8 @@ document.addEventListener("keydown", (event) => {
 document.addEventListener("pointerdown", (event) => {
   levelMeter.resume();
   const target = /** @type {Element} */ (event.target);
-  if (!byId("device-panel").hidden && !target.closest("#device-panel, #devices")) showDevicePanel(false);
+  if (!byId("device-panel").hidden && !target.closest("#device-panel, #devices"))
+    showDevicePanel(false);
 });
 document.addEventListener("keydown", () => levelMeter.resume());
 

@@ -26,7 +26,8 @@ export class CaptionsView {
   /** Sets the agent's name, also in existing lines. */
   setAgentName(agentName) {
     this.#speakerNames.agent = agentName;
-    for (const label of this.#list.querySelectorAll("li[data-who=agent] .who")) label.textContent = agentName;
+    for (const label of this.#list.querySelectorAll("li[data-who=agent] .who"))
+      label.textContent = agentName;
   }
 
   /**
@@ -60,7 +61,12 @@ export class CaptionsView {
       if (spoken) parts.push(textElement("span", "spoken", spoken));
       if (partial) parts.push(" ", textElement("span", "partial", partial));
       if (ahead) parts.push(" ", textElement("span", "ahead", ahead));
-      if (cut) parts.push(" ", textElement("s", "cut", cut), textElement("span", "visually-hidden", " (interrupted)"));
+      if (cut)
+        parts.push(
+          " ",
+          textElement("s", "cut", cut),
+          textElement("span", "visually-hidden", " (interrupted)"),
+        );
       item.replaceChildren(...parts);
     }
     this.#changedLines.clear();
@@ -71,7 +77,13 @@ export class CaptionsView {
   #announce(line) {
     const { spoken, cut } = lineParts(line);
     if (!spoken) return;
-    this.#liveRegion.append(textElement("p", "", `${this.#speakerNames[line.who]}: ${spoken}${cut ? " (interrupted)" : ""}`));
+    this.#liveRegion.append(
+      textElement(
+        "p",
+        "",
+        `${this.#speakerNames[line.who]}: ${spoken}${cut ? " (interrupted)" : ""}`,
+      ),
+    );
     while (this.#liveRegion.childElementCount > 20) this.#liveRegion.firstElementChild.remove();
   }
 }

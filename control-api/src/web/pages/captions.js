@@ -9,7 +9,11 @@
  */
 const splitWords = (text) => text.trim().match(/\s*\S+/g) ?? [];
 /** The text of words. Words of different messages are separated by a space. */
-const joinWords = (list) => list.map((word, at) => (at > 0 && !/^\s/.test(word) ? ` ${word}` : word)).join("").trim();
+const joinWords = (list) =>
+  list
+    .map((word, at) => (at > 0 && !/^\s/.test(word) ? ` ${word}` : word))
+    .join("")
+    .trim();
 
 /**
  * A line. Agent: `said` holds the words, `heard` how many of them were heard. User: `said` holds
@@ -39,22 +43,39 @@ export class Captions {
 
   /** Plain data for `sessionStorage`: the last 200 closed lines. */
   serialize() {
-    return { lines: this.lines.filter((line) => !line.open).slice(-200).map(({ who, said, heard }) => ({ who, said, heard })) };
+    return {
+      lines: this.lines
+        .filter((line) => !line.open)
+        .slice(-200)
+        .map(({ who, said, heard }) => ({ who, said, heard })),
+    };
   }
 
   /** Takes a message of the data channel. @returns {Line | null} the line that changed. */
   handle(message) {
     const { type, data } = message;
     switch (type) {
-      case "user-transcription": return this.#onTranscription(data);
-      case "bot-output": return this.#onBotOutput(data);
-      case "server-message": return data?.event ? this.#onEvent(data.event.event ?? data.event) : null;
-      default: return null;
+      case "user-transcription":
+        return this.#onTranscription(data);
+      case "bot-output":
+        return this.#onBotOutput(data);
+      case "server-message":
+        return data?.event ? this.#onEvent(data.event.event ?? data.event) : null;
+      default:
+        return null;
     }
   }
 
   #openLine(who) {
-    const line = { id: this.#nextId++, who, open: true, said: [], heard: who === "agent" ? 0 : [], segments: new Map(), started: false };
+    const line = {
+      id: this.#nextId++,
+      who,
+      open: true,
+      said: [],
+      heard: who === "agent" ? 0 : [],
+      segments: new Map(),
+      started: false,
+    };
     this.lines.push(line);
     return line;
   }
@@ -87,7 +108,10 @@ export class Captions {
     line.segments.set(key, { words: segmentWords, heard });
     const said = [...line.segments.values()].flatMap((segment) => segment.words);
     if (said.length >= line.said.length) line.said = said;
-    line.heard = Math.max(line.heard, [...line.segments.values()].reduce((sum, segment) => sum + segment.heard, 0));
+    line.heard = Math.max(
+      line.heard,
+      [...line.segments.values()].reduce((sum, segment) => sum + segment.heard, 0),
+    );
     return line;
   }
 
@@ -127,7 +151,8 @@ export class Captions {
         this.#userLine = null;
         return line;
       }
-      default: return null;
+      default:
+        return null;
     }
   }
 
@@ -150,7 +175,10 @@ export function lineParts(line) {
     return text;
   }
   // A server without progress reports: the whole line counts as spoken until the utterance ends.
-  const heard = line.open && line.heard === 0 && (line.segments?.size ?? 0) === 0 ? line.said.length : line.heard;
+  const heard =
+    line.open && line.heard === 0 && (line.segments?.size ?? 0) === 0
+      ? line.said.length
+      : line.heard;
   text.spoken = joinWords(line.said.slice(0, heard));
   text[line.open ? "ahead" : "cut"] = joinWords(line.said.slice(heard));
   return text;

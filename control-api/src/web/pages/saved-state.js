@@ -15,11 +15,15 @@ export const createSavedState = (key) => ({
   save(changes) {
     try {
       sessionStorage.setItem(key, JSON.stringify({ ...this.load(), ...changes }));
-    } catch { /* a frame without storage: a reload starts from the beginning */ }
+    } catch {
+      /* a frame without storage: a reload starts from the beginning */
+    }
   },
   clear() {
     try {
       sessionStorage.removeItem(key);
-    } catch { /* as above */ }
+    } catch {
+      /* as above */
+    }
   },
 });

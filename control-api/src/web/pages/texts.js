@@ -6,7 +6,9 @@ import { ConnectionFailedError, RejectedError } from "./call-client.js";
 /** When to try again. `retryAfter` is the server's Retry-After in seconds, or 0. */
 function retryHint({ retryAfter }) {
   if (!(retryAfter > 5)) return "Try again in a moment.";
-  return retryAfter > 90 ? `Try again in ${Math.ceil(retryAfter / 60)} minutes.` : `Try again in ${Math.ceil(retryAfter)} seconds.`;
+  return retryAfter > 90
+    ? `Try again in ${Math.ceil(retryAfter / 60)} minutes.`
+    : `Try again in ${Math.ceil(retryAfter)} seconds.`;
 }
 
 /**
@@ -14,9 +16,11 @@ function retryHint({ retryAfter }) {
  * text.
  */
 function unavailableText(error) {
-  if (/shutting down|draining/.test(error.reason)) return "The server is about to restart. Try again in a minute.";
+  if (/shutting down|draining/.test(error.reason))
+    return "The server is about to restart. Try again in a minute.";
   if (/loading/.test(error.reason)) return `The server is still getting ready. ${retryHint(error)}`;
-  if (/too many|too busy|too fast/.test(error.reason)) return `The server is too busy to answer right now. ${retryHint(error)}`;
+  if (/too many|too busy|too fast/.test(error.reason))
+    return `The server is too busy to answer right now. ${retryHint(error)}`;
   if (/full|decoder/.test(error.reason)) return `All lines are busy right now. ${retryHint(error)}`;
   return `The server cannot accept calls right now. ${retryHint(error)}`;
 }
@@ -28,21 +32,48 @@ function unavailableText(error) {
 export function callErrorText(error) {
   if (error instanceof RejectedError) {
     switch (error.status) {
-      case 400: return { text: "The server cannot process the offer of your browser. Use a current browser.", final: true };
-      case 401: return { text: "This link has expired or is not valid. Ask for a new one.", final: true };
-      case 403: return { text: "The page that embeds this one may not use this agent.", final: true };
-      case 404: return { text: "There is no agent at this address.", final: true };
-      case 409: return { text: "This conversation is over. A link works for one conversation only.", final: true };
-      case 408: return { text: "Your connection was too slow to start the call. Try again." };
-      case 421: return { text: "The server is not configured for this address. Ask for another link.", final: true };
-      case 429: return { text: `${/^Workspace limit/.test(error.message) ? "This agent takes no more calls for now." : "Too many attempts from your network."} ${retryHint(error)}` };
-      case 503: return { text: unavailableText(error) };
-      case 406: return { text: "Your browser does not offer the Opus codec, which this call requires. Use a current browser.", final: true };
-      default: return { text: "The server could not accept the call. Try again in a moment." };
+      case 400:
+        return {
+          text: "The server cannot process the offer of your browser. Use a current browser.",
+          final: true,
+        };
+      case 401:
+        return { text: "This link has expired or is not valid. Ask for a new one.", final: true };
+      case 403:
+        return { text: "The page that embeds this one may not use this agent.", final: true };
+      case 404:
+        return { text: "There is no agent at this address.", final: true };
+      case 409:
+        return {
+          text: "This conversation is over. A link works for one conversation only.",
+          final: true,
+        };
+      case 408:
+        return { text: "Your connection was too slow to start the call. Try again." };
+      case 421:
+        return {
+          text: "The server is not configured for this address. Ask for another link.",
+          final: true,
+        };
+      case 429:
+        return {
+          text: `${/^Workspace limit/.test(error.message) ? "This agent takes no more calls for now." : "Too many attempts from your network."} ${retryHint(error)}`,
+        };
+      case 503:
+        return { text: unavailableText(error) };
+      case 406:
+        return {
+          text: "Your browser does not offer the Opus codec, which this call requires. Use a current browser.",
+          final: true,
+        };
+      default:
+        return { text: "The server could not accept the call. Try again in a moment." };
     }
   }
   if (error instanceof ConnectionFailedError) {
-    return { text: "Your network blocks the call: the server answered, but neither UDP nor TCP media gets through. Try another network, or turn a VPN or firewall off." };
+    return {
+      text: "Your network blocks the call: the server answered, but neither UDP nor TCP media gets through. Try another network, or turn a VPN or firewall off.",
+    };
   }
   return { text: "The server cannot be reached. Check your connection and try again." };
 }
@@ -52,12 +83,18 @@ const TYPING_HINT = "You can type, and the agent still speaks.";
 /** @param {string} reason of a MicrophoneError */
 export function microphoneErrorText(reason) {
   switch (reason) {
-    case "denied": return `The microphone is blocked. Allow it in the browser's address bar, then try again. ${TYPING_HINT}`;
-    case "notFound": return `No microphone was found. Plug one in, then try again. ${TYPING_HINT}`;
-    case "busy": return `Another program uses the microphone. Close it, then try again. ${TYPING_HINT}`;
-    case "insecure": return `Browsers allow the microphone on https pages only. ${TYPING_HINT}`;
-    case "blockedByFrame": return `The page that embeds this one does not allow the microphone. ${TYPING_HINT}`;
-    default: return `The microphone did not start. ${TYPING_HINT}`;
+    case "denied":
+      return `The microphone is blocked. Allow it in the browser's address bar, then try again. ${TYPING_HINT}`;
+    case "notFound":
+      return `No microphone was found. Plug one in, then try again. ${TYPING_HINT}`;
+    case "busy":
+      return `Another program uses the microphone. Close it, then try again. ${TYPING_HINT}`;
+    case "insecure":
+      return `Browsers allow the microphone on https pages only. ${TYPING_HINT}`;
+    case "blockedByFrame":
+      return `The page that embeds this one does not allow the microphone. ${TYPING_HINT}`;
+    default:
+      return `The microphone did not start. ${TYPING_HINT}`;
   }
 }
 

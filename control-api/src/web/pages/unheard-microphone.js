@@ -17,7 +17,8 @@ export class UnheardMicrophoneDetector {
 
   /** Takes the microphone's level. Returns true once when the notice should be shown. */
   onMicrophoneLevel(level, now) {
-    if (this.#lastVoiceAt !== null && now - this.#lastVoiceAt > MAX_WORD_GAP_MS) this.#voiceSince = this.#lastVoiceAt = null;
+    if (this.#lastVoiceAt !== null && now - this.#lastVoiceAt > MAX_WORD_GAP_MS)
+      this.#voiceSince = this.#lastVoiceAt = null;
     if (level < VOICE_LEVEL) return false;
     this.#voiceSince ??= now;
     this.#lastVoiceAt = now;

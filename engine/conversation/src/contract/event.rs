@@ -2,7 +2,8 @@
 //!
 //! An event is written once, where it is first known, with its number and time. The same value is
 //! the source of the webhook's body, the item of the event stream, the message on the data channel,
-//! the metric, the line of `simulate` and the record that REST reads ([`crate::view::ConversationView`]).
+//! the metric, the line of `simulate` and the record that REST reads
+//! ([`crate::view::ConversationView`]).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -29,7 +30,11 @@ impl EventEnvelope {
     /// wall clock at the start of the conversation, in µs since the Unix epoch ([`Event::Joined`]
     /// carries it).
     #[must_use]
-    pub fn webhook_body(&self, conversation: ConversationId, started_micros: u64) -> Option<String> {
+    pub fn webhook_body(
+        &self,
+        conversation: ConversationId,
+        started_micros: u64,
+    ) -> Option<String> {
         let (name, payload) = self.event.webhook_name_and_payload()?;
         let timestamp = (started_micros + self.at.as_micros()) as f64 / 1e6;
         let event = json!({ "name": name, "payload": payload });
@@ -85,11 +90,16 @@ impl Event {
     /// Name and payload as in the public interface; `None` for events that are not among its
     /// eleven.
     fn webhook_name_and_payload(&self) -> Option<(&'static str, Value)> {
-        let call = |now: f64, limit: f64| json!({ "call_duration": now, "max_call_duration": limit });
+        let call =
+            |now: f64, limit: f64| json!({ "call_duration": now, "max_call_duration": limit });
         Some(match self {
             Self::AgentInterrupted => ("agent.interrupted", json!({})),
-            Self::AgentStartedSpeaking { text, .. } => ("agent.started_speaking", json!({ "text": text })),
-            Self::AgentStoppedSpeaking { text, .. } => ("agent.stopped_speaking", json!({ "text": text })),
+            Self::AgentStartedSpeaking { text, .. } => {
+                ("agent.started_speaking", json!({ "text": text }))
+            }
+            Self::AgentStoppedSpeaking { text, .. } => {
+                ("agent.stopped_speaking", json!({ "text": text }))
+            }
             Self::CallEnded => ("call_ended", json!({})),
             Self::MaxCallDurationTimeout { call_duration, max_call_duration } => {
                 ("max_call_duration_timeout", call(*call_duration, *max_call_duration))
@@ -100,8 +110,12 @@ impl Event {
             Self::ParticipantLeft { id } => ("participant_left", json!({ "id": id })),
             Self::ToolCall { tool_name, parameters, result } => {
                 // The interface defines the result as an object, but a tool may return any value.
-                let result = if result.is_object() { result.clone() } else { json!({ "result": result }) };
-                ("tool_call", json!({ "tool_name": tool_name, "parameters": parameters, "result": result }))
+                let result =
+                    if result.is_object() { result.clone() } else { json!({ "result": result }) };
+                (
+                    "tool_call",
+                    json!({ "tool_name": tool_name, "parameters": parameters, "result": result }),
+                )
             }
             Self::UtteranceCommitted { text } => ("utterance_committed", json!({ "text": text })),
             Self::UserStartedSpeaking => ("user.started_speaking", json!({})),
@@ -113,7 +127,9 @@ impl Event {
 
 /// One utterance of the agent (a generation, a `say`, a message) within a conversation. Clients see
 /// it as `speech_N`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct UtteranceId(pub u32);
 
@@ -623,15 +639,18 @@ mod tests {
             (Event::UserStartedSpeaking, json!({})),
             (Event::UserStoppedSpeaking, json!({})),
         ];
-        let names: HashSet<_> = eleven.iter().filter_map(|(event, _)| event.webhook_name()).collect();
+        let names: HashSet<_> =
+            eleven.iter().filter_map(|(event, _)| event.webhook_name()).collect();
         assert_eq!(names, HashSet::from(WEBHOOK_EVENTS));
         for (event, payload) in eleven {
             let name = serde_json::to_value(&event).unwrap()["what"].clone();
             assert_eq!(body(event).unwrap()["event"], json!({ "name": name, "payload": payload }));
         }
-        for other in
-            [Event::Joined { unix_micros: 0 }, Event::UserIdle, Event::Ended { reason: EndReason::Idle }]
-        {
+        for other in [
+            Event::Joined { unix_micros: 0 },
+            Event::UserIdle,
+            Event::Ended { reason: EndReason::Idle },
+        ] {
             assert_eq!(body(other), None);
         }
     }

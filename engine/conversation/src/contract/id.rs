@@ -33,7 +33,8 @@ impl FromStr for ConversationId {
     type Err = InvalidUuid;
 
     fn from_str(text: &str) -> Result<Self, InvalidUuid> {
-        // The crate also parses forms without hyphens, in braces, and URNs, which are shorter or longer.
+        // The crate also parses forms without hyphens, in braces, and URNs, which are shorter or
+        // longer.
         if text.len() != Hyphenated::LENGTH {
             return Err(InvalidUuid);
         }

@@ -10,12 +10,16 @@ use crate::contract::time::{Position, Time};
 
 /// A reply, or other speech that is cut as a whole. Epochs increase. Cancelling an epoch makes
 /// everything stamped with it stale.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Epoch(pub u32);
 
 /// One request to the LLM. Unique in the call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct GenerationId {
     /// The reply it belongs to.
     pub epoch: Epoch,
@@ -26,23 +30,31 @@ pub struct GenerationId {
 
 /// One segment: text that is sent to the TTS and played as a unit. Unique in the call; increases in
 /// the order of requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct SegmentId(pub u32);
 
 /// One tool call. Unique in the call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct ToolCallId(pub u32);
 
 /// One speech segment of the user, as reported by the VAD. Counted from 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct SpeechSegmentId(pub u32);
 
-/// One external command, answered by [`crate::contract::output::Output::CommandResult`]. The driver chooses
-/// the id; it is unique in the call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// One external command, answered by [`crate::contract::output::Output::CommandResult`]. The driver
+/// chooses the id; it is unique in the call.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct CommandId(pub u32);
 

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::contract::event::{EndReason, EventEnvelope, HistoryItem};
-use crate::contract::input::{CommandId, Epoch, GenerationId, SegmentId, SpeechSegmentId, ToolCallId};
+use crate::contract::input::{
+    CommandId, Epoch, GenerationId, SegmentId, SpeechSegmentId, ToolCallId,
+};
 
 /// A request to the driver, or an event. Drain all outputs after every input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,8 +42,8 @@ pub enum Output {
     /// The segment is never played, or not played further, while its epoch continues.
     #[serde(rename = "Drop")]
     Discard(SegmentId),
-    /// Run a tool. Answered by [`crate::contract::input::Input::ToolResult`]. The conversation itself answers
-    /// a call of an unknown tool, without this output.
+    /// Run a tool. Answered by [`crate::contract::input::Input::ToolResult`]. The conversation
+    /// itself answers a call of an unknown tool, without this output.
     RunTool {
         /// The tool call.
         call: ToolCallId,
@@ -54,8 +56,8 @@ pub enum Output {
     },
     /// Ask the turn model about the speech segment that has just ended. Its input is
     /// [`open_turn`](crate::machine::conversation::Conversation::open_turn). The answer is
-    /// [`crate::contract::input::Input::TurnProbability`]; it is optional, and the end of the turn does not
-    /// wait for it.
+    /// [`crate::contract::input::Input::TurnProbability`]; it is optional, and the end of the turn
+    /// does not wait for it.
     #[serde(rename = "AskTurn")]
     RequestTurnProbability(SpeechSegmentId),
     /// The result of a command.
@@ -206,7 +208,8 @@ pub enum Rejection {
     /// The conversation has ended.
     #[error("Conversation has ended")]
     Ended,
-    /// The context from clients would exceed [`crate::contract::input::MAX_VISITOR_CONTEXT_BYTES`] bytes.
+    /// The context from clients would exceed [`crate::contract::input::MAX_VISITOR_CONTEXT_BYTES`]
+    /// bytes.
     #[error("The context of a client is limited to 8 KiB a call")]
     ContextFull,
 }

@@ -174,7 +174,12 @@ impl Settings {
                 "high" => (0.25, 0, false),
                 "medium" => (0.5, 0, true),
                 "low" => (0.8, 2, true),
-                _ => return Err(SettingError::new("interruptability", "must be low, medium or high")),
+                _ => {
+                    return Err(SettingError::new(
+                        "interruptability",
+                        "must be low, medium or high",
+                    ));
+                }
             };
         Ok(())
     }
@@ -189,8 +194,12 @@ impl Settings {
         match key {
             "min_endpointing_delay" => self.min_endpointing_delay = parse_seconds(key, value)?,
             "max_endpointing_delay" => self.max_endpointing_delay = parse_seconds(key, value)?,
-            "min_interruption_duration" => self.min_interruption_duration = parse_seconds(key, value)?,
-            "min_interruption_words" => self.min_interruption_words = parse_count(key, value)? as usize,
+            "min_interruption_duration" => {
+                self.min_interruption_duration = parse_seconds(key, value)?
+            }
+            "min_interruption_words" => {
+                self.min_interruption_words = parse_count(key, value)? as usize
+            }
             "false_interruption_timeout" => {
                 self.false_interruption_timeout = parse_optional_seconds(key, value)?
             }
@@ -202,13 +211,16 @@ impl Settings {
             "echo_warmup" => self.echo_warmup = parse_seconds(key, value)?,
             "idle_timeout" => self.idle_timeout = parse_optional_seconds(key, value)?,
             "max_tool_steps" => self.max_tool_steps = parse_count(key, value)?,
-            "min_consecutive_speech_delay" => self.min_consecutive_speech_delay = parse_seconds(key, value)?,
+            "min_consecutive_speech_delay" => {
+                self.min_consecutive_speech_delay = parse_seconds(key, value)?
+            }
             "transcript_timeout" => self.transcript_timeout = parse_optional_seconds(key, value)?,
             "turn_threshold" => self.turn_threshold = parse_seconds(key, value)?,
             "max_call_duration" => self.max_call_duration = parse_optional_seconds(key, value)?,
             "call_warning_before" => self.call_warning_before = parse_seconds(key, value)?,
             "idle_end_after" => {
-                self.idle_end_after = if value.is_null() { None } else { Some(parse_count(key, value)?) };
+                self.idle_end_after =
+                    if value.is_null() { None } else { Some(parse_count(key, value)?) };
             }
             _ => return Ok(false),
         }
@@ -255,7 +267,8 @@ impl Settings {
             preemptive_generation: s.preemptive_generation,
             preemptive_tts: s.preemptive_tts,
             echo_warmup: duration_from_seconds("echo_warmup", s.echo_warmup)?,
-            idle_timeout: optional_duration("idle_timeout", s.idle_timeout)?.filter(|t| !t.is_zero()),
+            idle_timeout: optional_duration("idle_timeout", s.idle_timeout)?
+                .filter(|t| !t.is_zero()),
             idle_end_after: s.idle_end_after,
             max_tool_steps: s.max_tool_steps,
             min_consecutive_speech_delay: duration_from_seconds(
@@ -263,7 +276,10 @@ impl Settings {
                 s.min_consecutive_speech_delay,
             )?,
             max_call_duration: optional_duration("max_call_duration", s.max_call_duration)?,
-            call_warning_before: duration_from_seconds("call_warning_before", s.call_warning_before)?,
+            call_warning_before: duration_from_seconds(
+                "call_warning_before",
+                s.call_warning_before,
+            )?,
             greeting: match greeting {
                 Some(m) => Some(Greeting {
                     text: m.text.trim().to_owned(),
@@ -351,7 +367,9 @@ impl AgentTurnConfig<'_> {
         match self.turn {
             None | Some(Value::Null) => {}
             Some(Value::Object(turn)) => {
-                for (key, value) in turn.iter().filter(|(key, _)| TURN_SETTING_KEYS.contains(&key.as_str())) {
+                for (key, value) in
+                    turn.iter().filter(|(key, _)| TURN_SETTING_KEYS.contains(&key.as_str()))
+                {
                     s.set(key, value)?;
                 }
             }
@@ -419,8 +437,8 @@ fn parse_count(field: &str, value: &Value) -> Result<u32, SettingError> {
     let whole = value.as_u64().or_else(|| {
         value.as_f64().filter(|n| n.fract() == 0.0 && (0.0..1.8e19).contains(n)).map(|n| n as u64)
     });
-    let whole =
-        whole.ok_or_else(|| SettingError::new(field, "must be a whole number that is not negative"))?;
+    let whole = whole
+        .ok_or_else(|| SettingError::new(field, "must be a whole number that is not negative"))?;
     u32::try_from(whole).map_err(|_| SettingError::new(field, "must be at most 4294967295"))
 }
 
@@ -497,7 +515,10 @@ mod tests {
     fn defaults_match_the_documentation() {
         let s = Settings::product_defaults();
         assert_eq!((s.false_interruption_timeout, s.transcript_timeout), (Some(2.0), Some(2.0)));
-        assert_eq!((s.echo_warmup, s.turn_threshold, s.min_consecutive_speech_delay), (3.0, 0.36, 0.0));
+        assert_eq!(
+            (s.echo_warmup, s.turn_threshold, s.min_consecutive_speech_delay),
+            (3.0, 0.36, 0.0)
+        );
         assert_eq!((s.idle_timeout, s.idle_end_after), (Some(30.0), Some(3)));
         assert_eq!((s.max_call_duration, s.call_warning_before), (Some(300.0), 10.0));
         assert_eq!((s.max_tool_steps, s.allow_interruptions, s.preemptive_tts), (3, true, false));
@@ -505,13 +526,15 @@ mod tests {
         assert_eq!((s.min_endpointing_delay, s.max_endpointing_delay), (0.5, 6.0));
         assert_eq!((s.backchannels, s.echo_warmup, s.turn_threshold), (false, 0.0, 0.5));
         assert_eq!((s.idle_timeout, s.transcript_timeout, s.max_call_duration), (None, None, None));
-        assert_eq!((s.idle_end_after, s.error_message, s.preemptive_generation), (None, None, true));
+        assert_eq!(
+            (s.idle_end_after, s.error_message, s.preemptive_generation),
+            (None, None, true)
+        );
     }
 
     #[test]
     fn the_turn_object_wins_over_the_presets_and_the_stt_delays_over_both() {
-        let turn =
-            json!({"min_endpointing_delay": 1.0, "backchannels": false, "idle_timeout": 1, "unheard_of": 2});
+        let turn = json!({"min_endpointing_delay": 1.0, "backchannels": false, "idle_timeout": 1, "unheard_of": 2});
         let agent = AgentTurnConfig {
             turn_handling: Some("deliberate"),
             interruptability: Some("low"),
@@ -542,9 +565,11 @@ mod tests {
         );
         assert_eq!(case(json!({"backchannels": 1})), "backchannels: must be true or false");
         assert_eq!(case(json!([])), "turn: must be an object");
-        let agent = AgentTurnConfig { min_endpointing_delay: Some(4.0), ..AgentTurnConfig::default() };
+        let agent =
+            AgentTurnConfig { min_endpointing_delay: Some(4.0), ..AgentTurnConfig::default() };
         assert_eq!(agent.to_spec().unwrap_err().field, "min_endpointing_delay");
-        let agent = AgentTurnConfig { max_endpointing_delay: Some(f64::NAN), ..AgentTurnConfig::default() };
+        let agent =
+            AgentTurnConfig { max_endpointing_delay: Some(f64::NAN), ..AgentTurnConfig::default() };
         assert_eq!(agent.to_spec().unwrap_err().field, "max_endpointing_delay");
     }
 }

@@ -25,8 +25,8 @@ impl SettingError {
     }
 }
 
-/// Everything that the state machine knows about its agent. Built by [`crate::contract::settings`]; every
-/// value is in range.
+/// Everything that the state machine knows about its agent. Built by [`crate::contract::settings`];
+/// every value is in range.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
     /// Wait after the true end of speech, unless the turn model predicts that the turn continues.

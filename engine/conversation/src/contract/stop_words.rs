@@ -64,9 +64,33 @@ const STOP_WORDS: [(&str, &[&str]); 11] = [
     ),
     (
         "es",
-        &["para", "pare", "alto", "espera", "espere", "un momento", "detente", "basta", "silencio", "pausa"],
+        &[
+            "para",
+            "pare",
+            "alto",
+            "espera",
+            "espere",
+            "un momento",
+            "detente",
+            "basta",
+            "silencio",
+            "pausa",
+        ],
     ),
-    ("it", &["stop", "fermo", "fermati", "aspetta", "aspetti", "un momento", "basta", "silenzio", "pausa"]),
+    (
+        "it",
+        &[
+            "stop",
+            "fermo",
+            "fermati",
+            "aspetta",
+            "aspetti",
+            "un momento",
+            "basta",
+            "silenzio",
+            "pausa",
+        ],
+    ),
     ("pt", &["para", "pare", "espera", "espere", "um momento", "chega", "silêncio", "pausa"]),
     ("nl", &["stop", "wacht", "wacht even", "een moment", "stil", "genoeg", "pauze"]),
     ("pl", &["stop", "stój", "czekaj", "poczekaj", "chwileczkę", "dość", "cisza", "pauza"]),
@@ -80,27 +104,36 @@ const STOP_WORDS: [(&str, &[&str]); 11] = [
 #[must_use]
 pub(crate) fn stop_words_for(language: &str) -> Vec<String> {
     let primary = language.split(['-', '_']).next().unwrap_or_default().to_lowercase();
-    let of =
-        |wanted: &str| STOP_WORDS.iter().find(|(language, _)| *language == wanted).map(|(_, words)| *words);
-    of(&primary).or_else(|| of("en")).unwrap_or_default().iter().map(|word| (*word).to_owned()).collect()
+    let of = |wanted: &str| {
+        STOP_WORDS.iter().find(|(language, _)| *language == wanted).map(|(_, words)| *words)
+    };
+    of(&primary)
+        .or_else(|| of("en"))
+        .unwrap_or_default()
+        .iter()
+        .map(|word| (*word).to_owned())
+        .collect()
 }
 
-/// Whether a transcript begins with one of these words, as a whole word. The words are in the form of
-/// [`stop_words_for`]. A script without spaces does not mark the end of a word, so there a prefix is
-/// enough.
+/// Whether a transcript begins with one of these words, as a whole word. The words are in the form
+/// of [`stop_words_for`]. A script without spaces does not mark the end of a word, so there a
+/// prefix is enough.
 pub(crate) fn begins_with_stop_word(stop_words: &[String], text: &str) -> bool {
     let plain = normalize_for_comparison(text);
     stop_words.iter().any(|word| {
         let rest = plain.strip_prefix(word.as_str());
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' ') || word.chars().all(is_ideograph))
+        rest.is_some_and(|rest| {
+            rest.is_empty() || rest.starts_with(' ') || word.chars().all(is_ideograph)
+        })
     })
 }
 
 /// The form in which stop words and transcripts are compared. A hyphen or dash separates words, so
-/// "Tais-toi" equals "tais toi", and "stop—please" begins with "stop". Accents are composed, as some
-/// STT engines write them as separate characters, which would count as punctuation.
+/// "Tais-toi" equals "tais toi", and "stop—please" begins with "stop". Accents are composed, as
+/// some STT engines write them as separate characters, which would count as punctuation.
 fn normalize_for_comparison(text: &str) -> String {
-    // Each transcript is compared, interim ones too, so the common case does no more than necessary.
+    // Each transcript is compared, interim ones too, so the common case does no more than
+    // necessary.
     if text.is_ascii() && !text.contains('-') {
         return normalize_text(text);
     }
@@ -119,10 +152,13 @@ mod tests {
     #[test]
     fn a_stop_word_stands_first_and_whole() {
         let english = stop_words_for("en-GB");
-        for text in ["Stop!", "stop", "Stop now, please.", "Wait", "Hold on a second", "That's enough."] {
+        for text in
+            ["Stop!", "stop", "Stop now, please.", "Wait", "Hold on a second", "That's enough."]
+        {
             assert!(begins_with_stop_word(&english, text), "{text}");
         }
-        for text in ["", "Stopping is hard", "Do not stop", "waiter", "hold", "Please wait", "…"] {
+        for text in ["", "Stopping is hard", "Do not stop", "waiter", "hold", "Please wait", "…"]
+        {
             assert!(!begins_with_stop_word(&english, text), "{text}");
         }
         assert!(

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 pub const SAMPLE_RATE: u64 = 48_000;
 
 /// Microseconds since the start of the conversation. Only the driver derives one from a clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Time(u64);
 
@@ -74,7 +76,9 @@ impl fmt::Display for Time {
 }
 
 /// Samples at [`SAMPLE_RATE`] since the first sample of a segment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Position(u64);
 

@@ -126,7 +126,9 @@ impl ConversationView {
                     interrupted: true,
                     tool: None,
                 });
-                for used in self.snippets.iter_mut().rev().take_while(|used| used.utterance.is_none()) {
+                for used in
+                    self.snippets.iter_mut().rev().take_while(|used| used.utterance.is_none())
+                {
                     used.utterance = Some(*utterance);
                 }
             }
@@ -149,7 +151,10 @@ impl ConversationView {
                     duration: at.since(began).as_secs_f64(),
                     utterance: item.utterance,
                     interrupted: item.interrupted,
-                    tool: item.name.clone().map(|name| (name, item.arguments.clone().unwrap_or(Value::Null))),
+                    tool: item
+                        .name
+                        .clone()
+                        .map(|name| (name, item.arguments.clone().unwrap_or(Value::Null))),
                 });
             }
             Event::TtsStarted { text } => self.usage.tts_characters += text.chars().count() as u64,
@@ -158,8 +163,9 @@ impl ConversationView {
                 self.usage.completion_tokens += u64::from(*completion_tokens);
             }
             Event::Snippets { items } => {
-                self.snippets
-                    .extend(items.iter().cloned().map(|snippet| UsedSnippet { snippet, utterance: None }));
+                self.snippets.extend(
+                    items.iter().cloned().map(|snippet| UsedSnippet { snippet, utterance: None }),
+                );
             }
             Event::Warning { text } => self.warnings.push(text.clone()),
             Event::Turn(times) => {
@@ -298,9 +304,17 @@ impl ConversationView {
         values.sort_by(f64::total_cmp);
         let n = values.len();
         let rank = |q: f64| {
-            values.get(((n as f64 * q).ceil() as usize).clamp(1, n.max(1)) - 1).map(|v| round_to_millis(*v))
+            values
+                .get(((n as f64 * q).ceil() as usize).clamp(1, n.max(1)) - 1)
+                .map(|v| round_to_millis(*v))
         };
-        Some(Percentiles { p50: rank(0.5)?, p90: rank(0.9)?, p99: rank(0.99)?, max: rank(1.0)?, count: n })
+        Some(Percentiles {
+            p50: rank(0.5)?,
+            p90: rank(0.9)?,
+            p99: rank(0.99)?,
+            max: rank(1.0)?,
+            count: n,
+        })
     }
 }
 
@@ -338,7 +352,8 @@ mod tests {
             (2.0, Event::AgentSpeechHeard { utterance, text: "One two".into() }),
         ]);
         assert_eq!(view.end_reason, None);
-        let items: Vec<_> = view.transcript().map(|item| (item.text.as_str(), item.interrupted)).collect();
+        let items: Vec<_> =
+            view.transcript().map(|item| (item.text.as_str(), item.interrupted)).collect();
         assert_eq!(items, [("One two", true)]);
     }
 
@@ -388,8 +403,9 @@ mod tests {
             (13.0, Event::AgentSpeechHeard { utterance, text: "Here is".into() }),
             (14.4, Event::History(item(Role::User, "Mm-hm.", 13.8, None))),
         ];
-        let read =
-            |view: &ConversationView| view.transcript().map(|item| item.text.clone()).collect::<Vec<_>>();
+        let read = |view: &ConversationView| {
+            view.transcript().map(|item| item.text.clone()).collect::<Vec<_>>()
+        };
         assert_eq!(read(&view_of(events.clone())), ["Here is", "Mm-hm."], "while it sounds");
         events.push((16.0, Event::History(item(Role::Assistant, story, 8.8, Some(utterance)))));
         events.push((16.0, Event::AgentStoppedSpeaking { text: story.into(), utterance }));
@@ -398,7 +414,8 @@ mod tests {
 
     #[test]
     fn percentiles_are_those_of_the_turns_that_have_the_value() {
-        let turn = |turn, v| Event::Turn(TurnTimes { turn, voice_to_voice: v, ..TurnTimes::default() });
+        let turn =
+            |turn, v| Event::Turn(TurnTimes { turn, voice_to_voice: v, ..TurnTimes::default() });
         let view = view_of([
             (1.0, turn(0, Some(0.7))),
             (2.0, turn(1, None)),

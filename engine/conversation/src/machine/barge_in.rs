@@ -18,8 +18,10 @@ impl Conversation {
         self.timers.clear(TimerKind::Resume);
         self.timers.set(TimerKind::Duck, (self.speech.onset + DUCK_DELAY).max(self.now));
         let min_duration = self.spec.min_interruption_duration;
-        self.timers
-            .set(TimerKind::Hold, self.speech.hold_deadline(self.spec.vad, min_duration).max(self.now));
+        self.timers.set(
+            TimerKind::Hold,
+            self.speech.hold_deadline(self.spec.vad, min_duration).max(self.now),
+        );
     }
 
     /// Ends the barge-in when the VAD reports the end of speech.
@@ -79,11 +81,14 @@ impl Conversation {
 
     /// Explains why user speech over the agent's has no effect.
     fn explain_no_duck_or_hold(&mut self) {
-        let Some(head) = self.floor.front().filter(|head| head.sounding_utterance().is_some()) else {
+        let Some(head) = self.floor.front().filter(|head| head.sounding_utterance().is_some())
+        else {
             return;
         };
         if !head.interruptible {
-            self.explain_decision(|| "neither ducked nor held: the speech is not interruptible".into());
+            self.explain_decision(|| {
+                "neither ducked nor held: the speech is not interruptible".into()
+            });
         } else if let Some(until) = self.warmup_until.filter(|_| self.in_echo_warmup()) {
             let warmup = self.spec.echo_warmup;
             self.explain_decision(|| {
@@ -98,7 +103,9 @@ impl Conversation {
             return;
         }
         let now = self.now;
-        let Some(head) = self.floor.front().filter(|head| head.interruptible && !head.held) else { return };
+        let Some(head) = self.floor.front().filter(|head| head.interruptible && !head.held) else {
+            return;
+        };
         let Some(segment) = head
             .sounding_utterance()
             .and_then(|utterance| utterance.segments.front())
@@ -141,8 +148,9 @@ impl Conversation {
         let min_words = self.spec.min_interruption_words;
         // After the speech, a hold is only useful before `false_interruption_timeout` has passed. A
         // later hold would resume at once.
-        let not_false =
-            |stopped| self.spec.false_interruption_timeout.is_none_or(|timeout| self.now < stopped + timeout);
+        let not_false = |stopped| {
+            self.spec.false_interruption_timeout.is_none_or(|timeout| self.now < stopped + timeout)
+        };
         let in_time = self.speech.active || self.speech.end_reported_at.is_some_and(not_false);
         in_time
             && self.speech.has_lasted(self.spec.vad, self.spec.min_interruption_duration, self.now)
@@ -153,7 +161,8 @@ impl Conversation {
     /// Makes the hold decision once per speech segment, when the segment has lasted long enough. A
     /// reply that starts later during the same segment is held only when its first audio is ready.
     pub(crate) fn evaluate_hold(&mut self) {
-        let long = self.speech.has_lasted(self.spec.vad, self.spec.min_interruption_duration, self.now);
+        let long =
+            self.speech.has_lasted(self.spec.vad, self.spec.min_interruption_duration, self.now);
         if long && !self.speech.hold_evaluated && !self.in_echo_warmup() {
             self.speech.hold_evaluated = true;
             self.hold_if_interrupted();
@@ -173,7 +182,9 @@ impl Conversation {
             let min_duration = self.spec.min_interruption_duration;
             let onset = self.speech.onset;
             self.explain_decision(|| {
-                format!("held: speech since {onset} lasted min_interruption_duration {min_duration:?}")
+                format!(
+                    "held: speech since {onset} lasted min_interruption_duration {min_duration:?}"
+                )
             });
             self.hold();
         }
@@ -238,7 +249,8 @@ impl Conversation {
         self.resume_playout();
         self.timers.set(TimerKind::HeardUpdate, now + Duration::from_secs(1));
         if hold_was_emitted {
-            // What was held may be gone: an unheard message of a tool is dropped at the tool's result.
+            // What was held may be gone: an unheard message of a tool is dropped at the tool's
+            // result.
             self.emit(Event::PlayoutResumed { position: position.unwrap_or(0.0) });
         }
         self.explain_decision(|| format!("resumed: {why}"));
@@ -264,20 +276,25 @@ impl Conversation {
     pub(crate) fn resume_due(&mut self) {
         // A longer silence is better than a resume that the words of the same speech interrupt
         // again.
-        let awaited = self.speech.end_reported_at.and_then(|stopped| self.final_transcript_deadline(stopped));
+        let awaited =
+            self.speech.end_reported_at.and_then(|stopped| self.final_transcript_deadline(stopped));
         if let Some(latest) = awaited.filter(|_| !self.speech.active) {
-            self.explain_decision(|| format!("the STT is still transcribing: no resume before {latest}"));
+            self.explain_decision(|| {
+                format!("the STT is still transcribing: no resume before {latest}")
+            });
             self.timers.set(TimerKind::Resume, latest);
             return;
         }
-        let words =
-            crate::words::count_words(&self.carried_text) + crate::words::count_words(&self.turn.text);
+        let words = crate::words::count_words(&self.carried_text)
+            + crate::words::count_words(&self.turn.text);
         let awaited = !self.turn.text.is_empty()
             && !self.turn.is_backchannel
             && words >= self.spec.min_interruption_words;
         if !awaited && !self.speech.active {
             let timeout = self.spec.false_interruption_timeout.unwrap_or_default();
-            self.resume(&format!("nothing was transcribed within false_interruption_timeout {timeout:?}"));
+            self.resume(&format!(
+                "nothing was transcribed within false_interruption_timeout {timeout:?}"
+            ));
         }
     }
 
@@ -305,9 +322,16 @@ impl Conversation {
         }
         let Some(head) = self.floor.front() else { return };
         let awaits_tool = head.has_spoken
-            && self.running_tools.iter().any(|tool| tool.generation.epoch == head.epoch && !tool.orphaned);
+            && self
+                .running_tools
+                .iter()
+                .any(|tool| tool.generation.epoch == head.epoch && !tool.orphaned);
         let agent_is_heard = head.held || head.sounding_utterance().is_some() || awaits_tool;
-        if self.spec.backchannels && agent_is_heard && !has_non_backchannel && self.carried_text.is_empty() {
+        if self.spec.backchannels
+            && agent_is_heard
+            && !has_non_backchannel
+            && self.carried_text.is_empty()
+        {
             (self.turn.is_backchannel, self.turn.has_non_backchannel) = (true, false);
             let held = head.held;
             self.explain_decision(|| "a backchannel: the agent continues".into());
@@ -361,7 +385,8 @@ impl Conversation {
         if self.is_ending() || self.in_echo_warmup() || !self.turn_begins_with_stop_word() {
             return;
         }
-        let Some(head) = self.floor.front().filter(|head| head.held || head.sounding_utterance().is_some())
+        let Some(head) =
+            self.floor.front().filter(|head| head.held || head.sounding_utterance().is_some())
         else {
             return;
         };
@@ -382,7 +407,9 @@ impl Conversation {
 
     /// Kills the answers to older turns that wait behind other speech.
     pub(crate) fn cancel_waiting_replies(&mut self) {
-        while let Some(index) = self.floor.iter().skip(1).position(|reply| reply.kind == ReplyKind::Turn) {
+        while let Some(index) =
+            self.floor.iter().skip(1).position(|reply| reply.kind == ReplyKind::Turn)
+        {
             self.explain_decision(|| "cancelled: a waiting reply to an older turn".into());
             self.cancel_reply(index + 1, true);
         }

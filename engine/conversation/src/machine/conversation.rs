@@ -203,8 +203,12 @@ impl Conversation {
             Input::SpeechStarted { onset } => self.speech_started(onset),
             Input::SpeechContinued { until } => self.speech_continued(until),
             Input::SpeechStopped { end } => self.speech_stopped(end),
-            Input::FinalTranscriptPending => self.pending_finals = self.pending_finals.saturating_add(1),
-            Input::Transcript { text, is_final: false, .. } => self.handle_interim_transcript(&text),
+            Input::FinalTranscriptPending => {
+                self.pending_finals = self.pending_finals.saturating_add(1)
+            }
+            Input::Transcript { text, is_final: false, .. } => {
+                self.handle_interim_transcript(&text)
+            }
             Input::Transcript { text, is_final: true, trailing_interim: outstanding } => {
                 self.handle_final_transcript(&text, &outstanding);
             }
@@ -250,12 +254,14 @@ impl Conversation {
     fn settle(&mut self) {
         while self.phase != Phase::Ended {
             if self.failure_limit_reached {
-                let reason = if let Phase::Ending(reason) = self.phase { reason } else { EndReason::Error };
+                let reason =
+                    if let Phase::Ending(reason) = self.phase { reason } else { EndReason::Error };
                 self.end_call(reason);
                 return;
             }
             self.derive_deadlines();
-            if let Some((_, reason)) = self.timers.next_deadline().filter(|(at, _)| *at <= self.now) {
+            if let Some((_, reason)) = self.timers.next_deadline().filter(|(at, _)| *at <= self.now)
+            {
                 self.handle_deadline(reason);
             } else if !self.advance() && !self.say_warning() {
                 return;

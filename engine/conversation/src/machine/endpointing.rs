@@ -40,8 +40,8 @@ impl Turn {
 
 /// Transcripts that count as backchannels, without spaces.
 const BACKCHANNELS: [&str; 23] = [
-    "yeah", "yes", "yep", "yup", "yah", "ya", "mhm", "mmhm", "mhmm", "mmhmm", "mm", "mmm", "hm", "hmm",
-    "uhhuh", "aha", "okay", "ok", "right", "alright", "sure", "isee", "gotit",
+    "yeah", "yes", "yep", "yup", "yah", "ya", "mhm", "mmhm", "mhmm", "mmhmm", "mm", "mmm", "hm",
+    "hmm", "uhhuh", "aha", "okay", "ok", "right", "alright", "sure", "isee", "gotit",
 ];
 
 /// Whether a transcript consists only of one backchannel, once or repeated.
@@ -57,7 +57,8 @@ pub(crate) fn is_backchannel(text: &str) -> bool {
 
 impl Conversation {
     /// The user's open turn as it is now: the input for the turn model when
-    /// [`Output::RequestTurnProbability`](crate::contract::output::Output::RequestTurnProbability) is sent.
+    /// [`Output::RequestTurnProbability`](crate::contract::output::Output::RequestTurnProbability)
+    /// is sent.
     #[must_use]
     pub fn open_turn(&self) -> OpenTurn {
         let mut words = self.turn.text.clone();
@@ -89,11 +90,14 @@ impl Conversation {
         self.emit(Event::UserStartedSpeaking);
         if self.turn.is_backchannel {
             self.turn.is_backchannel = false;
-            self.explain_decision(|| "the user continues: an ordinary turn, not a backchannel".into());
+            self.explain_decision(|| {
+                "the user continues: an ordinary turn, not a backchannel".into()
+            });
         }
         if self.timers.deadline(TimerKind::Commit).is_some() {
             self.explain_decision(|| {
-                "the user continues before the commit: the wait is cancelled, the turn stays open".into()
+                "the user continues before the commit: the wait is cancelled, the turn stays open"
+                    .into()
             });
         }
         self.reset_turn_deadline();
@@ -116,8 +120,9 @@ impl Conversation {
         self.turn.wait_started_at = self.now;
         self.emit(Event::UserStoppedSpeaking);
         if self.spec.turn_model && self.turn.end_of_turn_probability.is_none() {
-            self.outputs
-                .push_back(crate::contract::output::Output::RequestTurnProbability(self.speech.segment_id()));
+            self.outputs.push_back(crate::contract::output::Output::RequestTurnProbability(
+                self.speech.segment_id(),
+            ));
         }
         self.reset_turn_deadline();
         self.finish_barge_in();
@@ -133,7 +138,9 @@ impl Conversation {
             self.turn.end_of_turn_probability = Some(probability);
             self.reset_turn_deadline();
         } else {
-            self.explain_decision(|| format!("the turn model's result {probability} arrived too late"));
+            self.explain_decision(|| {
+                format!("the turn model's result {probability} arrived too late")
+            });
         }
     }
 
@@ -187,7 +194,9 @@ impl Conversation {
 
     /// Number of words in the turn so far, including carried and interim words.
     pub(crate) fn turn_word_count(&self) -> usize {
-        count_words(&self.carried_text) + count_words(&self.turn.text) + count_words(&self.turn.interim)
+        count_words(&self.carried_text)
+            + count_words(&self.turn.text)
+            + count_words(&self.turn.interim)
     }
 
     /// Sets the deadline for which the turn waits now.
@@ -197,7 +206,8 @@ impl Conversation {
         if self.speech.active {
             return;
         }
-        let timeout = self.spec.transcript_timeout.map(|timeout| self.turn.wait_started_at + timeout);
+        let timeout =
+            self.spec.transcript_timeout.map(|timeout| self.turn.wait_started_at + timeout);
         if self.turn.text.is_empty() {
             if self.turn.speech_end.is_some() || !self.turn.interim.is_empty() {
                 self.timers.set_or_clear(TimerKind::TranscriptTimeout, timeout);
@@ -206,8 +216,10 @@ impl Conversation {
             self.timers.set(TimerKind::Commit, self.commit_at());
         } else {
             // The wait for an interim transcript never ends before the commit would be due.
-            self.timers
-                .set_or_clear(TimerKind::TranscriptTimeout, timeout.map(|at| at.max(self.commit_at())));
+            self.timers.set_or_clear(
+                TimerKind::TranscriptTimeout,
+                timeout.map(|at| at.max(self.commit_at())),
+            );
         }
     }
 
@@ -238,7 +250,9 @@ impl Conversation {
 
     pub(crate) fn transcript_timed_out(&mut self) {
         if let Some(latest) = self.final_transcript_deadline(self.turn.wait_started_at) {
-            self.explain_decision(|| format!("the STT is still transcribing: the turn waits until {latest}"));
+            self.explain_decision(|| {
+                format!("the STT is still transcribing: the turn waits until {latest}")
+            });
             self.timers.set(TimerKind::TranscriptTimeout, latest);
             return;
         }
@@ -287,7 +301,8 @@ impl Conversation {
         }
         let now = self.now;
         let threshold = self.spec.turn_threshold;
-        let (min_delay, max_delay) = (self.spec.min_endpointing_delay, self.spec.max_endpointing_delay);
+        let (min_delay, max_delay) =
+            (self.spec.min_endpointing_delay, self.spec.max_endpointing_delay);
         let turn_model_asked = self.spec.turn_model && turn.speech_end.is_some();
         self.explain_decision(|| {
             let why = match turn.end_of_turn_probability {
@@ -349,9 +364,17 @@ mod tests {
         ] {
             assert!(is_backchannel(text), "{text}");
         }
-        for text in
-            ["yeah but", "okay stop", "no", "", "right okay", "yep no", "I see it", "sure thing", "no no"]
-        {
+        for text in [
+            "yeah but",
+            "okay stop",
+            "no",
+            "",
+            "right okay",
+            "yep no",
+            "I see it",
+            "sure thing",
+            "no no",
+        ] {
             assert!(!is_backchannel(text), "{text}");
         }
     }

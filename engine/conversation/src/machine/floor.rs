@@ -82,8 +82,10 @@ impl Conversation {
             self.request_preemptive_tts();
         }
         let Some(head) = self.floor.front() else { return false };
-        let tool_running =
-            self.running_tools.iter().any(|tool| tool.generation.epoch == head.epoch && !tool.orphaned);
+        let tool_running = self
+            .running_tools
+            .iter()
+            .any(|tool| tool.generation.epoch == head.epoch && !tool.orphaned);
         if head.awaiting_tools
             && !tool_running
             && head.utterances.iter().all(Utterance::is_tool_result_message)
@@ -116,7 +118,8 @@ impl Conversation {
             return true;
         }
         let first = utterance.played_bytes == 0 && utterance.started_at.is_none();
-        let Some(index) = utterance.segments.iter().position(|segment| !segment.play_allowed) else {
+        let Some(index) = utterance.segments.iter().position(|segment| !segment.play_allowed)
+        else {
             return false;
         };
         if utterance.segments[index].ready_at.is_none() || held {
@@ -134,8 +137,10 @@ impl Conversation {
             self.explain_wait(WaitReason::UserSpeech);
             return false;
         }
-        let Some(segment) =
-            self.floor.front_mut().and_then(|head| head.utterances.front_mut()?.segments.get_mut(index))
+        let Some(segment) = self
+            .floor
+            .front_mut()
+            .and_then(|head| head.utterances.front_mut()?.segments.get_mut(index))
         else {
             return false;
         };
@@ -157,7 +162,9 @@ impl Conversation {
         let (at, delay) = (self.tts_allowed_at(not_before), self.spec.min_consecutive_speech_delay);
         self.explain_decision(|| match wait {
             WaitReason::UserSpeech => "the first sample waits: the user is speaking".into(),
-            WaitReason::Spacing if at == not_before => format!("the TTS is requested at {at}: greeting.wait"),
+            WaitReason::Spacing if at == not_before => {
+                format!("the TTS is requested at {at}: greeting.wait")
+            }
             WaitReason::Spacing => {
                 format!("the TTS is requested at {at}: min_consecutive_speech_delay {delay:?}")
             }
@@ -166,8 +173,9 @@ impl Conversation {
 
     /// The earliest time of a TTS request for a new utterance.
     pub(crate) fn tts_allowed_at(&self, not_before: Time) -> Time {
-        let spaced =
-            self.last_playout_end.map_or(Time::ZERO, |end| end + self.spec.min_consecutive_speech_delay);
+        let spaced = self
+            .last_playout_end
+            .map_or(Time::ZERO, |end| end + self.spec.min_consecutive_speech_delay);
         not_before.max(spaced)
     }
 
@@ -202,11 +210,9 @@ impl Conversation {
         }
         // A reply that ends here changes from speaking to listening directly. `end_reply` updates
         // the state, so that no thinking state appears in between.
-        if self
-            .floor
-            .front()
-            .is_some_and(|head| !head.utterances.is_empty() || head.is_generating() || head.awaiting_tools)
-        {
+        if self.floor.front().is_some_and(|head| {
+            !head.utterances.is_empty() || head.is_generating() || head.awaiting_tools
+        }) {
             self.update_agent_state();
         }
     }
@@ -244,9 +250,11 @@ impl Conversation {
         let Some(mut reply) = self.floor.remove(index) else { return };
         // No event has announced a reply that waits behind uninterruptible speech, so its end emits
         // no interruption.
-        let never_announced =
-            index > 0 && !reply.has_spoken && self.floor.front().is_some_and(|head| !head.interruptible);
-        let emit_interruption = emit_interruption && !never_announced && !reply.is_unheard_greeting();
+        let never_announced = index > 0
+            && !reply.has_spoken
+            && self.floor.front().is_some_and(|head| !head.interruptible);
+        let emit_interruption =
+            emit_interruption && !never_announced && !reply.is_unheard_greeting();
         if emit_interruption && !core::mem::replace(&mut reply.interruption_emitted, true) {
             self.emit(Event::AgentInterrupted);
         }
@@ -260,9 +268,10 @@ impl Conversation {
             reply.utterances.pop_front().filter(|utterance| utterance.started_at.is_some())
         {
             utterance.update_heard_text(now);
-            if let Some(segment) = utterance.segments.front().filter(|segment| segment.has_started) {
-                let heard =
-                    utterance.text[segment.start..utterance.heard_bytes.max(segment.start)].to_owned();
+            if let Some(segment) = utterance.segments.front().filter(|segment| segment.has_started)
+            {
+                let heard = utterance.text[segment.start..utterance.heard_bytes.max(segment.start)]
+                    .to_owned();
                 let position = segment.position(now).as_seconds();
                 self.emit(Event::PlayoutFinished { position, interrupted: true, heard });
             }
@@ -280,8 +289,8 @@ impl Conversation {
             self.unduck(false);
         }
         self.last_reply_end = now;
-        // A reply that is cancelled before its first sample emits no `TurnReplyHeard`. The turn times
-        // carry the time of its interruption instead.
+        // A reply that is cancelled before its first sample emits no `TurnReplyHeard`. The turn
+        // times carry the time of its interruption instead.
         if let Some(times) =
             reply.turn_times.as_mut().filter(|_| reply.interruption_emitted && !reply.has_spoken)
         {
@@ -302,7 +311,8 @@ impl Conversation {
     /// Emits until when a turn's reply was heard, after the reply has ended. A reply without a
     /// first sample emits nothing.
     fn emit_turn_reply_heard(&mut self, reply: &Reply, cut: bool) {
-        let (true, Some(turn), Some(end)) = (reply.has_spoken, reply.turn, self.last_playout_end) else {
+        let (true, Some(turn), Some(end)) = (reply.has_spoken, reply.turn, self.last_playout_end)
+        else {
             return;
         };
         let (end, onset) = match reply.silenced_by {
@@ -326,7 +336,9 @@ impl Conversation {
         if preemptive_reply.tts_requested {
             self.outputs.push_back(Output::Cancel(preemptive_reply.epoch));
         }
-        if let Some(generation) = preemptive_reply.generation.take().filter(|generation| !generation.ended) {
+        if let Some(generation) =
+            preemptive_reply.generation.take().filter(|generation| !generation.ended)
+        {
             self.outputs.push_back(Output::CancelLlm(generation.id));
             self.emit(Event::LlmCancelled);
         }
@@ -347,7 +359,8 @@ impl Conversation {
 pub(crate) fn cut_segments(utterance: &mut Utterance, phrasing: Phrasing, segment_index: &mut u32) {
     if phrasing == Phrasing::Flushed {
         if utterance.complete
-            && utterance.push_segment(utterance.text.len() - utterance.segmented_bytes, *segment_index)
+            && utterance
+                .push_segment(utterance.text.len() - utterance.segmented_bytes, *segment_index)
         {
             *segment_index += 1;
         }
@@ -355,7 +368,8 @@ pub(crate) fn cut_segments(utterance: &mut Utterance, phrasing: Phrasing, segmen
     }
     loop {
         let rest = &utterance.text[utterance.segmented_bytes..];
-        let Some(len) = phrase::next_phrase_len(rest, utterance.segmented_bytes == 0, utterance.complete)
+        let Some(len) =
+            phrase::next_phrase_len(rest, utterance.segmented_bytes == 0, utterance.complete)
         else {
             return;
         };

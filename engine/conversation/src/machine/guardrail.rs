@@ -8,7 +8,8 @@ impl Conversation {
     /// Handles a guardrail that fired for the last committed turn.
     pub(crate) fn handle_guardrail(&mut self, say: &str) {
         let say = say.trim();
-        let Some(turn) = self.last_turn_times.as_ref().map(|times| times.turn).filter(|_| !self.is_ending())
+        let Some(turn) =
+            self.last_turn_times.as_ref().map(|times| times.turn).filter(|_| !self.is_ending())
         else {
             return;
         };
@@ -17,13 +18,19 @@ impl Conversation {
         }
         self.explain_decision(|| "a guardrail fired: its response replaces the reply".into());
         let index = self.floor.iter().position(|reply| reply.turn == Some(turn));
-        let sounded =
-            self.floor.get(index.unwrap_or(usize::MAX)).is_none_or(|reply| reply.turn_times.is_none());
+        let sounded = self
+            .floor
+            .get(index.unwrap_or(usize::MAX))
+            .is_none_or(|reply| reply.turn_times.is_none());
         if let Some(index) = index {
             self.cancel_reply(index, true);
         }
-        let mut reply =
-            self.new_message_reply(ReplyKind::Guardrail, SpeechSource::Guardrail, say.to_owned(), false);
+        let mut reply = self.new_message_reply(
+            ReplyKind::Guardrail,
+            SpeechSource::Guardrail,
+            say.to_owned(),
+            false,
+        );
         reply.turn = Some(turn);
         if !sounded {
             reply.turn_times.clone_from(&self.last_turn_times);

@@ -25,7 +25,11 @@ pub(crate) fn heard_prefix_len(
 }
 
 /// `None` if the words do not spell the text, neither with punctuation nor without.
-fn heard_len_by_word_times(text: &str, times: &[(String, Position)], position: Position) -> Option<usize> {
+fn heard_len_by_word_times(
+    text: &str,
+    times: &[(String, Position)],
+    position: Position,
+) -> Option<usize> {
     let to_the_letter = match_word_times(text, times, position, |c| !c.is_whitespace());
     if to_the_letter.is_some() {
         return to_the_letter;
@@ -97,9 +101,9 @@ fn words_with_syllables(text: &str) -> impl Iterator<Item = (usize, u64)> {
         let (start, first) = rest.next()?;
         let mut end = start + first.len_utf8();
         let alone = is_ideograph(first);
-        while let Some((at, c)) =
-            rest.next_if(|(_, c)| !(c.is_whitespace() || is_ideograph(*c) || alone && c.is_alphanumeric()))
-        {
+        while let Some((at, c)) = rest.next_if(|(_, c)| {
+            !(c.is_whitespace() || is_ideograph(*c) || alone && c.is_alphanumeric())
+        }) {
             end = at + c.len_utf8();
         }
         Some((end, count_syllables(&text[start..end])))
@@ -204,8 +208,11 @@ mod tests {
     #[test]
     fn word_times_decide_where_there_are_any() {
         let at = Position::from_seconds;
-        let times =
-            [("Hello".to_owned(), at(0.5)), ("there".to_owned(), at(1.5)), ("you".to_owned(), at(1.75))];
+        let times = [
+            ("Hello".to_owned(), at(0.5)),
+            ("there".to_owned(), at(1.5)),
+            ("you".to_owned(), at(1.75)),
+        ];
         let text = "Hello, there ... (you)!";
         let heard = |position| &text[..heard_prefix_len(text, &times, None, at(position))];
         assert_eq!([0.4, 0.5, 1.6, 1.75].map(heard), ["", "Hello,", "Hello, there ...", text]);

@@ -29,9 +29,13 @@ impl History {
         self.version += 1;
         let mut at = self.items.len();
         if item.role == Role::Assistant && generation.is_some() {
-            let results = self.items.iter().rev().take_while(|(item, _)| item.role == Role::Tool).count();
+            let results =
+                self.items.iter().rev().take_while(|(item, _)| item.role == Role::Tool).count();
             let last = &self.items[at - results..];
-            at -= last.iter().position(|(_, of)| *of == generation).map_or(0, |first| results - first);
+            at -= last
+                .iter()
+                .position(|(_, of)| *of == generation)
+                .map_or(0, |first| results - first);
         }
         self.items.insert(at, (Arc::new(item), generation));
     }
@@ -57,7 +61,8 @@ impl History {
     /// The items for a request to the LLM. `open_turn_text`: the text of a turn that is not
     /// committed yet.
     pub(crate) fn for_llm(&self, open_turn_text: Option<&str>) -> Vec<Arc<HistoryItem>> {
-        let open_turn_text = open_turn_text.map(|text| Arc::new(text_item(Role::User, text.to_owned())));
+        let open_turn_text =
+            open_turn_text.map(|text| Arc::new(text_item(Role::User, text.to_owned())));
         self.items.iter().map(|(item, _)| Arc::clone(item)).chain(open_turn_text).collect()
     }
 }

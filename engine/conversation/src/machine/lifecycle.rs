@@ -60,7 +60,8 @@ impl Conversation {
 
     /// Starts the warning message if the floor is free. Returns whether it did.
     pub(crate) fn say_warning(&mut self) -> bool {
-        let over = self.timers.deadline(TimerKind::CallLimit).is_some_and(|limit| limit <= self.now);
+        let over =
+            self.timers.deadline(TimerKind::CallLimit).is_some_and(|limit| limit <= self.now);
         if !self.warning_pending || over || self.is_ending() || !self.is_floor_free() {
             return false;
         }
@@ -96,7 +97,8 @@ impl Conversation {
         self.stop_all_speech();
         match self.spec.exit_message.clone().filter(|_| exit_message) {
             Some(text) => {
-                let reply = self.new_message_reply(ReplyKind::Exit, SpeechSource::Exit, text, false);
+                let reply =
+                    self.new_message_reply(ReplyKind::Exit, SpeechSource::Exit, text, false);
                 self.floor.push_back(reply);
             }
             None => self.end_call(reason),
@@ -154,7 +156,11 @@ impl Conversation {
     }
 
     pub(crate) fn idle_due(&mut self) {
-        if self.spec.idle_end_after.is_some_and(|max_callouts| self.unanswered_callouts >= max_callouts) {
+        if self
+            .spec
+            .idle_end_after
+            .is_some_and(|max_callouts| self.unanswered_callouts >= max_callouts)
+        {
             let max_callouts = self.unanswered_callouts;
             self.explain_decision(|| {
                 format!("idle_end_after: {max_callouts} call-outs were not answered, the call ends")
@@ -188,17 +194,22 @@ impl Conversation {
                 CommandOutcome::NothingToDo
             }
             (Phase::Ended, _) => CommandOutcome::Rejected(Rejection::Ended),
-            (Phase::Ending(_), Command::Interrupt | Command::Say { .. } | Command::Respond { .. }) => {
-                CommandOutcome::Rejected(Rejection::Ending)
+            (
+                Phase::Ending(_),
+                Command::Interrupt | Command::Say { .. } | Command::Respond { .. },
+            ) => CommandOutcome::Rejected(Rejection::Ending),
+            (Phase::Ending(_), Command::Stop { exit_message: true, .. }) => {
+                CommandOutcome::NothingToDo
             }
-            (Phase::Ending(_), Command::Stop { exit_message: true, .. }) => CommandOutcome::NothingToDo,
             _ => self.execute_command(id, command),
         };
         match answer {
             // No explanation is emitted after the end.
             _ if self.phase == Phase::Ended => {}
             CommandOutcome::Rejected(why) => self.explain_decision(|| format!("rejected: {why}")),
-            CommandOutcome::NothingToDo => self.explain_decision(|| "the command has no effect".into()),
+            CommandOutcome::NothingToDo => {
+                self.explain_decision(|| "the command has no effect".into())
+            }
             CommandOutcome::Accepted => {}
         }
         self.outputs.push_back(Output::CommandResult { id, outcome: answer });
@@ -219,7 +230,9 @@ impl Conversation {
                     self.interrupt();
                 }
                 if !self.floor.is_empty() {
-                    self.explain_decision(|| "the speech waits until the previous speech has ended".into());
+                    self.explain_decision(|| {
+                        "the speech waits until the previous speech has ended".into()
+                    });
                 }
                 let mut reply = self.new_message_reply(
                     ReplyKind::Say,
@@ -258,7 +271,8 @@ impl Conversation {
             }
             Command::VisitorContext { text, overwrite } => {
                 let text = text.trim();
-                let context_bytes = if overwrite { 0 } else { self.history.visitor_context_bytes() };
+                let context_bytes =
+                    if overwrite { 0 } else { self.history.visitor_context_bytes() };
                 if context_bytes + text.len() > MAX_VISITOR_CONTEXT_BYTES {
                     return CommandOutcome::Rejected(Rejection::ContextFull);
                 }
@@ -285,8 +299,8 @@ impl Conversation {
         CommandOutcome::Accepted
     }
 
-    /// Cancels the current reply and the queued ones. Uninterruptible speech is not cancelled, except
-    /// queued answers to turns: they have not started to speak.
+    /// Cancels the current reply and the queued ones. Uninterruptible speech is not cancelled,
+    /// except queued answers to turns: they have not started to speak.
     fn interrupt(&mut self) -> CommandOutcome {
         let Some(head) = self.floor.front() else { return CommandOutcome::NothingToDo };
         if !head.interruptible && !head.is_unheard_greeting() {

@@ -3,8 +3,8 @@
 
 /// Words with a final period that does not end a sentence. "no." is one only before a digit.
 const ABBREVIATIONS: [&str; 28] = [
-    "dr", "mr", "mrs", "ms", "prof", "st", "sr", "jr", "vs", "e.g", "i.e", "cf", "approx", "inc", "ltd",
-    "co", "corp", "dept", "est", "fig", "gen", "gov", "lt", "col", "mt", "no", "rev", "sgt",
+    "dr", "mr", "mrs", "ms", "prof", "st", "sr", "jr", "vs", "e.g", "i.e", "cf", "approx", "inc",
+    "ltd", "co", "corp", "dept", "est", "fig", "gen", "gov", "lt", "col", "mt", "no", "rev", "sgt",
 ];
 
 /// Abbreviations that may also end a sentence. They do if a capital letter or a non-letter follows.
@@ -99,8 +99,10 @@ fn ends_sentence(text: &str, at: usize, punctuation: char, follows: Option<char>
     if punctuation == '…' || before.ends_with('.') {
         return capital && follows.is_some_and(char::is_uppercase);
     }
-    let word =
-        before.rsplit(|c: char| c.is_whitespace() || matches!(c, '(' | '"' | '“')).next().unwrap_or("");
+    let word = before
+        .rsplit(|c: char| c.is_whitespace() || matches!(c, '(' | '"' | '“'))
+        .next()
+        .unwrap_or("");
     let lower = word.to_lowercase();
     if ABBREVIATIONS.contains(&lower.as_str())
         && (lower != "no" || follows.is_some_and(|c| c.is_ascii_digit()))
@@ -111,7 +113,8 @@ fn ends_sentence(text: &str, at: usize, punctuation: char, follows: Option<char>
         return capital;
     }
     let mut letters = word.chars();
-    let initial = letters.next().is_some_and(|c| c.is_uppercase() && c != 'I') && letters.next().is_none();
+    let initial =
+        letters.next().is_some_and(|c| c.is_uppercase() && c != 'I') && letters.next().is_none();
     // A number at the start of the text or of a line belongs to a list item: "1. Take an egg".
     let item = word.chars().all(|c| c.is_ascii_digit()) && before.trim() == word;
     !initial && !item
@@ -151,8 +154,14 @@ mod tests {
             split_phrases("It costs 3.5 dollars. Ask Dr. Smith, e.g. at 5 p.m. tomorrow."),
             ["It costs 3.5 dollars.", "Ask Dr. Smith, e.g. at 5 p.m. tomorrow."]
         );
-        assert_eq!(split_phrases("J. R. Tolkien wrote it. Yes."), ["J. R. Tolkien wrote it.", "Yes."]);
-        assert_eq!(split_phrases("1. Take an egg. 2. Boil it."), ["1. Take an egg.", "2. Boil it."]);
+        assert_eq!(
+            split_phrases("J. R. Tolkien wrote it. Yes."),
+            ["J. R. Tolkien wrote it.", "Yes."]
+        );
+        assert_eq!(
+            split_phrases("1. Take an egg. 2. Boil it."),
+            ["1. Take an egg.", "2. Boil it."]
+        );
     }
 
     #[test]
@@ -171,7 +180,9 @@ mod tests {
 
     #[test]
     fn no_phrase_is_longer_than_a_breath_whatever_the_text() {
-        for text in ["word ".repeat(500), "字".repeat(2_000), "x".repeat(5_000), ". . . ".repeat(500)] {
+        for text in
+            ["word ".repeat(500), "字".repeat(2_000), "x".repeat(5_000), ". . . ".repeat(500)]
+        {
             let phrases = split_phrases(&text);
             let longest = phrases.iter().map(String::len).max();
             assert!(

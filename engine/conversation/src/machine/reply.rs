@@ -226,8 +226,11 @@ impl Reply {
 
 impl Utterance {
     pub(crate) fn new(origin: UtteranceOrigin, text: String, complete: bool) -> Self {
-        let generation =
-            if let UtteranceOrigin::Generation(generation) = &origin { Some(*generation) } else { None };
+        let generation = if let UtteranceOrigin::Generation(generation) = &origin {
+            Some(*generation)
+        } else {
+            None
+        };
         Self {
             origin,
             generation,
@@ -277,10 +280,11 @@ impl Utterance {
     /// The text that was heard by `now`: a prefix of the text that never shrinks.
     pub(crate) fn update_heard_text(&mut self, now: Time) -> &str {
         let segment = self.segments.front().filter(|segment| segment.has_started);
-        let heard = match segment.map(|segment| (segment.start, segment.heard_bytes(&self.text, now))) {
-            Some((start, len)) if len > 0 => start + len,
-            _ => self.played_bytes,
-        };
+        let heard =
+            match segment.map(|segment| (segment.start, segment.heard_bytes(&self.text, now))) {
+                Some((start, len)) if len > 0 => start + len,
+                _ => self.played_bytes,
+            };
         self.heard_bytes = self.heard_bytes.max(heard);
         &self.text[..self.heard_bytes]
     }
@@ -291,7 +295,9 @@ impl Utterance {
     }
 
     pub(crate) fn is_tool_result_message(&self) -> bool {
-        let UtteranceOrigin::Message(SpeechSource::Tool { message, .. }) = &self.origin else { return false };
+        let UtteranceOrigin::Message(SpeechSource::Tool { message, .. }) = &self.origin else {
+            return false;
+        };
         matches!(message, ToolMessage::OnSuccess | ToolMessage::OnError)
     }
 }

@@ -9,7 +9,9 @@ use crate::contract::spec::Phrasing;
 use crate::contract::time::Time;
 use crate::machine::conversation::Conversation;
 use crate::machine::floor::cut_segments;
-use crate::machine::reply::{Generation, Reply, ReplyKind, ToolCallRequest, Utterance, UtteranceOrigin};
+use crate::machine::reply::{
+    Generation, Reply, ReplyKind, ToolCallRequest, Utterance, UtteranceOrigin,
+};
 use crate::words::normalize_text;
 
 /// Timeout for the first token, each further token, and the first audio: 5 s. The additional
@@ -44,7 +46,9 @@ impl Conversation {
             return;
         }
         if self.turn.preemptive_attempts >= MAX_PREEMPTIVE_REPLIES {
-            self.explain_decision(|| "no preemptive reply: the limit of three per turn is reached".into());
+            self.explain_decision(|| {
+                "no preemptive reply: the limit of three per turn is reached".into()
+            });
             return;
         }
         self.turn.preemptive_attempts += 1;
@@ -53,7 +57,9 @@ impl Conversation {
         let mut reply = self.new_reply(ReplyKind::Turn, self.spec.allow_interruptions);
         reply.turn_times = Some(TurnTimes::default());
         reply.preemptive_basis = Some((text.clone(), self.history.version));
-        self.explain_decision(|| "preemptive_generation: the reply is requested before the commit".into());
+        self.explain_decision(|| {
+            "preemptive_generation: the reply is requested before the commit".into()
+        });
         self.request_llm(&mut reply, Some(&text), false);
         self.preemptive_reply = Some(Box::new(reply));
     }
@@ -86,7 +92,11 @@ impl Conversation {
         self.unanswered_callouts = 0;
         let wants_reply = wants_reply && !self.is_ending();
         if wants_reply {
-            if self.floor.front().is_some_and(|head| head.interruptible || head.is_unheard_greeting()) {
+            if self
+                .floor
+                .front()
+                .is_some_and(|head| head.interruptible || head.is_unheard_greeting())
+            {
                 self.explain_decision(|| "cancelled: a new turn is committed".into());
                 self.cancel_reply(0, true);
             }
@@ -122,7 +132,8 @@ impl Conversation {
         let known = reply.turn_times.take().unwrap_or_default();
         reply.turn = Some(times.turn);
         reply.user_speech_end = speech_end;
-        let timeline = Timeline { llm_first_token: known.timeline.llm_first_token, ..times.timeline.clone() };
+        let timeline =
+            Timeline { llm_first_token: known.timeline.llm_first_token, ..times.timeline.clone() };
         reply.turn_times = Some(TurnTimes { llm_ttft: known.llm_ttft, timeline, ..times });
         self.last_turn_times.clone_from(&reply.turn_times);
         self.last_turn_speech_end = speech_end;
@@ -191,7 +202,10 @@ impl Conversation {
     /// reply.
     pub(crate) fn handle_llm_event(&mut self, id: GenerationId, event: LlmEvent) {
         let is_generating = |reply: &Reply| {
-            reply.generation.as_ref().is_some_and(|generation| generation.id == id && !generation.ended)
+            reply
+                .generation
+                .as_ref()
+                .is_some_and(|generation| generation.id == id && !generation.ended)
         };
         let index = self.floor.iter().position(is_generating);
         if index.is_none() && !self.preemptive_reply.as_deref().is_some_and(is_generating) {
@@ -263,7 +277,10 @@ impl Conversation {
             }
             LlmEvent::Flush => {
                 if let Some(words) = utterance_of(&mut reply.utterances, id)
-                    && words.push_segment(words.text.len() - words.segmented_bytes, generation.segment_count)
+                    && words.push_segment(
+                        words.text.len() - words.segmented_bytes,
+                        generation.segment_count,
+                    )
                 {
                     generation.segment_count += 1;
                 }
@@ -284,7 +301,9 @@ impl Conversation {
         if over {
             // The generation is treated as if it had ended here, without tool calls.
             self.emit(Event::Warning {
-                text: format!("The language model's reply was cut at {MAX_REPLY_CHARS} characters."),
+                text: format!(
+                    "The language model's reply was cut at {MAX_REPLY_CHARS} characters."
+                ),
             });
             self.outputs.push_back(Output::CancelLlm(id));
             self.llm_ended(index, id, (0, 0));
@@ -340,8 +359,11 @@ impl Conversation {
             })?;
             Some((generation.id, generation.last_token_at, generation.first_token_at.is_none()))
         };
-        let found =
-            self.floor.iter().enumerate().find_map(|(index, reply)| Some((Some(index), late(reply)?)));
+        let found = self
+            .floor
+            .iter()
+            .enumerate()
+            .find_map(|(index, reply)| Some((Some(index), late(reply)?)));
         let found = found.or_else(|| Some((None, late(self.preemptive_reply.as_deref()?)?)));
         if let Some((index, (id, last, first))) = found {
             self.explain_decision(|| {
@@ -416,5 +438,8 @@ fn utterance_of(
     utterances: &mut std::collections::VecDeque<Utterance>,
     id: GenerationId,
 ) -> Option<&mut Utterance> {
-    utterances.iter_mut().rev().find(|utterance| utterance.origin == UtteranceOrigin::Generation(id))
+    utterances
+        .iter_mut()
+        .rev()
+        .find(|utterance| utterance.origin == UtteranceOrigin::Generation(id))
 }

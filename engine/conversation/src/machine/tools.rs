@@ -48,7 +48,8 @@ impl Conversation {
             let call = ToolCallId(self.next_tool_call);
             self.next_tool_call += 1;
             let spec = self.spec.tools.iter().find(|tool| tool.name == request.name);
-            let delay_at = spec.filter(|tool| tool.on_delay.is_some()).map(|tool| self.now + tool.delay);
+            let delay_at =
+                spec.filter(|tool| tool.on_delay.is_some()).map(|tool| self.now + tool.delay);
             let known = spec.is_some();
             let on_start = spec.and_then(|tool| tool.on_start.clone());
             self.emit(Event::ToolStarted {
@@ -135,7 +136,8 @@ impl Conversation {
 
     /// Discards the `on_delay` message if the result arrives before the message starts.
     fn discard_delay_message(&mut self, call: ToolCallId, epoch: Epoch) {
-        let from = UtteranceOrigin::Message(SpeechSource::Tool { call, message: ToolMessage::OnDelay });
+        let from =
+            UtteranceOrigin::Message(SpeechSource::Tool { call, message: ToolMessage::OnDelay });
         let Some(reply) = self.floor.iter_mut().find(|reply| reply.epoch == epoch) else { return };
         let Some(at) = reply
             .utterances
@@ -145,8 +147,9 @@ impl Conversation {
             return;
         };
         if let Some(utterance) = reply.utterances.remove(at) {
-            self.outputs
-                .extend(utterance.segments.iter().filter_map(|segment| segment.id).map(Output::Discard));
+            self.outputs.extend(
+                utterance.segments.iter().filter_map(|segment| segment.id).map(Output::Discard),
+            );
             self.explain_decision(|| "on_delay is discarded: the result arrived first".into());
         }
     }
@@ -155,14 +158,20 @@ impl Conversation {
     pub(crate) fn tool_delay_due(&mut self) {
         let now = self.now;
         let quiet = self.floor.iter().all(|reply| reply.utterances.is_empty() && !reply.held);
-        let due =
-            self.running_tools.iter_mut().find(|tool| tool.delay_message_at.is_some_and(|at| at <= now));
+        let due = self
+            .running_tools
+            .iter_mut()
+            .find(|tool| tool.delay_message_at.is_some_and(|at| at <= now));
         let Some(tool) = due else { return };
         tool.delay_message_at = None;
         let (call, generation, orphan) = (tool.call, tool.generation, tool.orphaned);
         let name = tool.name.clone();
-        let message =
-            self.spec.tools.iter().find(|spec| spec.name == name).and_then(|spec| spec.on_delay.clone());
+        let message = self
+            .spec
+            .tools
+            .iter()
+            .find(|spec| spec.name == name)
+            .and_then(|spec| spec.on_delay.clone());
         if let Some(text) = message.filter(|_| !orphan) {
             if !quiet {
                 self.explain_decision(|| {
@@ -170,7 +179,9 @@ impl Conversation {
                 });
                 return;
             }
-            self.explain_decision(|| format!("on_delay of {name} is spoken: the result is still pending"));
+            self.explain_decision(|| {
+                format!("on_delay of {name} is spoken: the result is still pending")
+            });
             self.push_tool_message(call, generation, ToolMessage::OnDelay, text);
         }
     }
@@ -178,7 +189,8 @@ impl Conversation {
     pub(crate) fn tool_timed_out(&mut self) {
         let now = self.now;
         let late = self.running_tools.iter().find(|tool| tool.started_at + TOOL_TIMEOUT <= now);
-        if let Some((call, started, name)) = late.map(|tool| (tool.call, tool.started_at, tool.name.clone()))
+        if let Some((call, started, name)) =
+            late.map(|tool| (tool.call, tool.started_at, tool.name.clone()))
         {
             self.explain_decision(|| {
                 format!("the tool {name} has failed: no result for 20s (fixed) since {started}")

@@ -28,14 +28,18 @@ impl Conversation {
     fn request_segments(&mut self, reply: &mut Reply) {
         let Some(utterance) = reply.utterances.front_mut() else { return };
         let ahead = self.spec.phrasing.max_segments_ahead();
-        for segment in
-            utterance.segments.iter_mut().take(ahead).filter(|segment| segment.requested_at.is_none())
+        for segment in utterance
+            .segments
+            .iter_mut()
+            .take(ahead)
+            .filter(|segment| segment.requested_at.is_none())
         {
             reply.tts_requested = true;
             let source = match &utterance.origin {
-                UtteranceOrigin::Generation(generation) => {
-                    SpeechSource::Generation { generation: *generation, segment_index: segment.index }
-                }
+                UtteranceOrigin::Generation(generation) => SpeechSource::Generation {
+                    generation: *generation,
+                    segment_index: segment.index,
+                },
                 UtteranceOrigin::Message(source) => source.clone(),
             };
             if let (UtteranceOrigin::Generation(id), Some(generation)) =
@@ -129,9 +133,12 @@ impl Conversation {
             .flat_map(|u| &u.segments);
         let late = segments.find(|segment| {
             segment.ready_at.is_none()
-                && segment.requested_at.is_some_and(|requested_at| requested_at + PROVIDER_TIMEOUT <= now)
+                && segment
+                    .requested_at
+                    .is_some_and(|requested_at| requested_at + PROVIDER_TIMEOUT <= now)
         });
-        if let Some((id, requested_at)) = late.and_then(|segment| segment.id.zip(segment.requested_at))
+        if let Some((id, requested_at)) =
+            late.and_then(|segment| segment.id.zip(segment.requested_at))
             && let Some(at) = self.find_segment(id)
         {
             self.explain_decision(|| {
@@ -147,7 +154,9 @@ impl Conversation {
         let (mut llm, mut tts): (Option<Time>, Option<Time>) = (None, None);
         let earlier = |at: Option<Time>, new: Time| Some(at.map_or(new, |at| at.min(new)));
         for reply in self.floor.iter().chain(self.preemptive_reply.as_deref()) {
-            if let Some(generation) = reply.generation.as_ref().filter(|generation| !generation.ended) {
+            if let Some(generation) =
+                reply.generation.as_ref().filter(|generation| !generation.ended)
+            {
                 llm = earlier(llm, generation.last_token_at + PROVIDER_TIMEOUT);
             }
             for segment in reply.utterances.iter().flat_map(|utterance| &utterance.segments) {
@@ -164,7 +173,9 @@ impl Conversation {
         let (Some(index), in_reply, in_utterance) = location else {
             if let Some(preemptive_reply) = self.preemptive_reply.take() {
                 self.outputs.push_back(Output::Cancel(preemptive_reply.epoch));
-                if let Some(generation) = preemptive_reply.generation.filter(|generation| !generation.ended) {
+                if let Some(generation) =
+                    preemptive_reply.generation.filter(|generation| !generation.ended)
+                {
                     self.outputs.push_back(Output::CancelLlm(generation.id));
                     self.emit(Event::LlmCancelled);
                 }
@@ -178,9 +189,10 @@ impl Conversation {
         if fallback && !segment.is_fallback && segment.ready_at.is_none() {
             segment.is_fallback = true;
             let source = match &utterance.origin {
-                UtteranceOrigin::Generation(generation) => {
-                    SpeechSource::Generation { generation: *generation, segment_index: segment.index }
-                }
+                UtteranceOrigin::Generation(generation) => SpeechSource::Generation {
+                    generation: *generation,
+                    segment_index: segment.index,
+                },
                 UtteranceOrigin::Message(source) => source.clone(),
             };
             self.explain_decision(|| "the fallback TTS is requested".into());
@@ -194,11 +206,16 @@ impl Conversation {
             (segment.has_started, segment.start, segment.position(self.now).as_seconds());
         if sounds {
             self.outputs.extend(segment.id.map(Output::Discard));
-            let heard = utterance.update_heard_text(self.now).get(start..).unwrap_or_default().to_owned();
+            let heard =
+                utterance.update_heard_text(self.now).get(start..).unwrap_or_default().to_owned();
             self.emit(Event::PlayoutFinished { position, interrupted: true, heard });
         }
-        let mut discarded: Vec<SegmentId> =
-            utterance.segments.drain(in_utterance..).skip(1).filter_map(|segment| segment.id).collect();
+        let mut discarded: Vec<SegmentId> = utterance
+            .segments
+            .drain(in_utterance..)
+            .skip(1)
+            .filter_map(|segment| segment.id)
+            .collect();
         utterance.complete = true;
         if !sounds {
             utterance.text.truncate(start);
@@ -222,7 +239,8 @@ impl Conversation {
                     .flat_map(|u| u.segments)
                     .filter_map(|segment| segment.id),
             );
-            if let Some(generation) = reply.generation.take().filter(|generation| !generation.ended) {
+            if let Some(generation) = reply.generation.take().filter(|generation| !generation.ended)
+            {
                 self.outputs.push_back(Output::CancelLlm(generation.id));
                 self.emit(Event::LlmCancelled);
             }
@@ -239,7 +257,8 @@ impl Conversation {
         let now = self.now;
         let Some(head) = self.floor.front_mut() else { return };
         let held = head.held;
-        let Some(segment) = head.utterances.front_mut().and_then(|utterance| utterance.segments.front_mut())
+        let Some(segment) =
+            head.utterances.front_mut().and_then(|utterance| utterance.segments.front_mut())
         else {
             return;
         };
@@ -249,7 +268,8 @@ impl Conversation {
         if !segment.has_started {
             // A position of zero is the answer to a hold. It does not prove that a sample has left.
             let nothing = Position::ZERO;
-            if matches!(event, PlayoutEvent::Progress(at) | PlayoutEvent::Stalled(at) if at == nothing) {
+            if matches!(event, PlayoutEvent::Progress(at) | PlayoutEvent::Stalled(at) if at == nothing)
+            {
                 return;
             }
             self.handle_first_sample();
@@ -330,7 +350,8 @@ impl Conversation {
     /// Emits the heard text of the playing utterance, if it has grown.
     pub(crate) fn emit_heard_text(&mut self) {
         let now = self.now;
-        let Some(utterance) = self.floor.front_mut().and_then(|head| head.utterances.front_mut()) else {
+        let Some(utterance) = self.floor.front_mut().and_then(|head| head.utterances.front_mut())
+        else {
             return;
         };
         if utterance.started_at.is_none() {

@@ -1,5 +1,5 @@
-//! Replays a call from its trace ([`crate::simulation::trace`]) and verifies it: every output is compared byte
-//! for byte with the output of the live call.
+//! Replays a call from its trace ([`crate::simulation::trace`]) and verifies it: every output is
+//! compared byte for byte with the output of the live call.
 //!
 //! The caller passes one line at a time, so a trace of any size needs no more memory than its
 //! conversation.
@@ -107,7 +107,8 @@ impl fmt::Display for Verdict {
                 "identical up to line {line}: {missing} inputs are missing there because the disk was too slow, and the rest cannot be replayed"
             ),
             Self::Differs(d) => {
-                let Difference { line, at, output, live, replayed, program_version: program } = &**d;
+                let Difference { line, at, output, live, replayed, program_version: program } =
+                    &**d;
                 write!(
                     f,
                     "line {line} ({at}) differs: output {output} is {} in the live call, ",
@@ -245,7 +246,8 @@ impl Replay {
                 format!("is {} µs, which is earlier than the previous line", at.as_micros()),
             )),
             TraceLine::Step { at, input, outputs: out } => {
-                self.verdict = call.replay_input(&mut self.report, self.line_number, at, input, &out)?;
+                self.verdict =
+                    call.replay_input(&mut self.report, self.line_number, at, input, &out)?;
                 Ok(())
             }
             TraceLine::Dropped(missing) => {

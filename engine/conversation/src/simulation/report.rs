@@ -48,7 +48,8 @@ impl Report {
             Event::History(item) => {
                 let item = history_item_json(&item);
                 self.history.push(Value::Object(item.clone()));
-                let mut line = Map::from_iter([("t".into(), json!(t)), ("what".into(), json!("history"))]);
+                let mut line =
+                    Map::from_iter([("t".into(), json!(t)), ("what".into(), json!("history"))]);
                 line.extend(item);
                 Value::Object(line)
             }
@@ -56,7 +57,8 @@ impl Report {
                 let Ok(Value::Object(fields)) = serde_json::to_value(event) else { return };
                 let mut line = Map::from_iter([("t".into(), json!(t))]);
                 for (key, value) in fields.into_iter().filter(|(key, _)| key != "utterance") {
-                    let rounded = matches!(key.as_str(), "position" | "call_duration" | "max_call_duration");
+                    let rounded =
+                        matches!(key.as_str(), "position" | "call_duration" | "max_call_duration");
                     let value = value
                         .as_f64()
                         .filter(|_| rounded)
@@ -73,7 +75,10 @@ impl Report {
     pub(crate) fn push_summary(&mut self, t: Time, conversation: &Conversation) {
         let reported_turns: Vec<u32> = self.turns.iter().map(|turn| turn.turn).collect();
         self.turns.extend(
-            conversation.unreported_turn_times().filter(|turn| !reported_turns.contains(&turn.turn)).cloned(),
+            conversation
+                .unreported_turn_times()
+                .filter(|turn| !reported_turns.contains(&turn.turn))
+                .cloned(),
         );
         // A guardrail's response emits the times of its turn again: the last event counts.
         self.turns.reverse();

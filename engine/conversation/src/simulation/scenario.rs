@@ -86,7 +86,12 @@ pub(crate) struct ScriptedAction {
 pub(crate) enum ActionKind {
     Interrupt,
     Respond(String),
-    Say { text: String, audio_duration: Duration, interrupt: bool, allow_interruptions: Option<bool> },
+    Say {
+        text: String,
+        audio_duration: Duration,
+        interrupt: bool,
+        allow_interruptions: Option<bool>,
+    },
     Context(String),
     End,
     Leave,
@@ -128,7 +133,13 @@ pub(crate) fn parse_scenario(json: &[u8]) -> ParseResult<Scenario> {
         tts_ttfb: Duration::from_millis(200),
     };
     if let Some(object) = file.object("defaults")? {
-        object.reject_unknown_keys(&["stt_delay", "llm_ttft", "llm_duration", "tts_ttfb", "tts_duration"])?;
+        object.reject_unknown_keys(&[
+            "stt_delay",
+            "llm_ttft",
+            "llm_duration",
+            "tts_ttfb",
+            "tts_duration",
+        ])?;
         object.time("tts_duration")?;
         defaults = Defaults {
             stt_delay: object.time("stt_delay")?.unwrap_or(defaults.stt_delay),
@@ -143,8 +154,11 @@ pub(crate) fn parse_scenario(json: &[u8]) -> ParseResult<Scenario> {
         .map(|item| read_user_speech(item, defaults))
         .collect::<ParseResult<Vec<_>>>()?;
     user.sort_by_key(|item| item.from);
-    let replies =
-        file.list("replies")?.iter().map(|item| read_reply(item, defaults)).collect::<ParseResult<_>>()?;
+    let replies = file
+        .list("replies")?
+        .iter()
+        .map(|item| read_reply(item, defaults))
+        .collect::<ParseResult<_>>()?;
     let actions = file.list("actions")?.iter().map(read_action).collect::<ParseResult<_>>()?;
     let mut tools = Vec::new();
     if let Some(object) = file.object("tools")? {
@@ -220,7 +234,12 @@ fn read_reply(object: &ObjectReader<'_>, defaults: Defaults) -> ParseResult<Scri
     let say = object.text("say")?;
     let words = read_word_times(object, say.as_deref())?;
     if let Some(say) = say {
-        parts.push(ScriptedSegment { text: say, audio_duration: audio, word_times: words, tts_fails: false });
+        parts.push(ScriptedSegment {
+            text: say,
+            audio_duration: audio,
+            word_times: words,
+            tts_fails: false,
+        });
     }
     for part in object.list("parts")? {
         part.reject_unknown_keys(&["say", "audio", "words", "fail"])?;
@@ -259,7 +278,10 @@ fn read_reply(object: &ObjectReader<'_>, defaults: Defaults) -> ParseResult<Scri
     })
 }
 
-fn read_word_times(object: &ObjectReader<'_>, say: Option<&str>) -> ParseResult<Vec<(String, Duration)>> {
+fn read_word_times(
+    object: &ObjectReader<'_>,
+    say: Option<&str>,
+) -> ParseResult<Vec<(String, Duration)>> {
     let path = object.path("words");
     let Some(list) = object.map.get("words") else { return Ok(Vec::new()) };
     let list = list.as_array().ok_or_else(|| ScenarioError::new(&path, "must be a list"))?;
@@ -300,8 +322,13 @@ fn read_tool(object: &ObjectReader<'_>) -> ParseResult<ScriptedTool> {
         (None, Some(value)) => Ok(value.clone()),
         (None, None) => return Err(ScenarioError::new(object.path("returns"), "is missing")),
     };
-    let message =
-        |key| object.contains_key(key).then(|| object.message(key, false)).transpose().map(Option::flatten);
+    let message = |key| {
+        object
+            .contains_key(key)
+            .then(|| object.message(key, false))
+            .transpose()
+            .map(Option::flatten)
+    };
     Ok(ScriptedTool {
         duration: object.required_time("takes")?,
         result,
@@ -318,7 +345,14 @@ fn read_action(object: &ObjectReader<'_>) -> ParseResult<ScriptedAction> {
     let what = object.required_text("do")?;
     let act = match what.as_str() {
         "say" => {
-            object.reject_unknown_keys(&["at", "do", "text", "audio", "interrupt", "allow_interruptions"])?;
+            object.reject_unknown_keys(&[
+                "at",
+                "do",
+                "text",
+                "audio",
+                "interrupt",
+                "allow_interruptions",
+            ])?;
             ActionKind::Say {
                 text: object.required_text("text")?,
                 audio_duration: object.required_time("audio")?,

@@ -37,7 +37,8 @@ pub(crate) struct ObjectReader<'a> {
 impl<'a> ObjectReader<'a> {
     pub(crate) fn new(path: &str, value: &'a Value) -> ParseResult<Self> {
         let field = if path.is_empty() { "file" } else { path };
-        let map = value.as_object().ok_or_else(|| ScenarioError::new(field, "must be an object"))?;
+        let map =
+            value.as_object().ok_or_else(|| ScenarioError::new(field, "must be an object"))?;
         Ok(Self { prefix: path.to_owned(), map })
     }
 
@@ -74,17 +75,23 @@ impl<'a> ObjectReader<'a> {
         self.text(key)?.ok_or_else(|| self.missing_error(key))
     }
 
-    pub(crate) fn one_of(&self, key: &str, known: &[&'static str]) -> ParseResult<Option<&'static str>> {
+    pub(crate) fn one_of(
+        &self,
+        key: &str,
+        known: &[&'static str],
+    ) -> ParseResult<Option<&'static str>> {
         let Some(text) = self.text(key)? else { return Ok(None) };
         let found = known.iter().find(|word| **word == text).copied();
-        found
-            .map(Some)
-            .ok_or_else(|| ScenarioError::new(self.path(key), format!("must be {}", known.join(" or "))))
+        found.map(Some).ok_or_else(|| {
+            ScenarioError::new(self.path(key), format!("must be {}", known.join(" or ")))
+        })
     }
 
     pub(crate) fn flag(&self, key: &str) -> ParseResult<Option<bool>> {
         let flag = |value: &Value| {
-            value.as_bool().ok_or_else(|| ScenarioError::new(self.path(key), "must be true or false"))
+            value
+                .as_bool()
+                .ok_or_else(|| ScenarioError::new(self.path(key), "must be true or false"))
         };
         self.map.get(key).map(flag).transpose()
     }
@@ -110,8 +117,10 @@ impl<'a> ObjectReader<'a> {
 
     pub(crate) fn list(&self, key: &str) -> ParseResult<Vec<ObjectReader<'a>>> {
         let Some(value) = self.map.get(key) else { return Ok(Vec::new()) };
-        let list = value.as_array().ok_or_else(|| ScenarioError::new(self.path(key), "must be a list"))?;
-        let item = |(index, value)| ObjectReader::new(&format!("{}[{index}]", self.path(key)), value);
+        let list =
+            value.as_array().ok_or_else(|| ScenarioError::new(self.path(key), "must be a list"))?;
+        let item =
+            |(index, value)| ObjectReader::new(&format!("{}[{index}]", self.path(key)), value);
         list.iter().enumerate().map(item).collect()
     }
 

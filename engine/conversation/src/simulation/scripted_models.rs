@@ -35,7 +35,8 @@ impl Simulation<'_> {
             .map(|item| normalize_text(&item.text))?;
         replies.iter().position(|reply| {
             reply.in_reply_to == "*"
-                || !reply.in_reply_to.starts_with("tool:") && normalize_text(&reply.in_reply_to) == user_text
+                || !reply.in_reply_to.starts_with("tool:")
+                    && normalize_text(&reply.in_reply_to) == user_text
         })
     }
 
@@ -57,7 +58,11 @@ impl Simulation<'_> {
         let reply = found.map_or(&empty, |index| &scenario.replies[index]);
         let first = self.now + reply.llm_ttft;
         if reply.llm_fails {
-            self.schedule(first, 0, ScheduledEvent::Inputs(vec![llm(LlmEvent::Failed("scripted".into()))]));
+            self.schedule(
+                first,
+                0,
+                ScheduledEvent::Inputs(vec![llm(LlmEvent::Failed("scripted".into()))]),
+            );
             return;
         }
         // A long answer is a slow stream, not a silent one: events every 4 s avoid the timeout.
@@ -78,7 +83,11 @@ impl Simulation<'_> {
         }
         for (index, (name, arguments)) in reply.tool_calls.iter().enumerate() {
             let id = format!("call_{index}");
-            events.push(llm(LlmEvent::ToolCall { id, name: name.clone(), arguments: arguments.clone() }));
+            events.push(llm(LlmEvent::ToolCall {
+                id,
+                name: name.clone(),
+                arguments: arguments.clone(),
+            }));
         }
         events.push(llm(end));
         self.schedule(done, 0, ScheduledEvent::Inputs(events));
@@ -101,12 +110,19 @@ impl Simulation<'_> {
                     .flatten()
                     .map(|index| &self.scenario.replies[index]);
                 ttfb = reply.map_or(ttfb, |reply| reply.tts_ttfb);
-                reply.and_then(|reply| reply.segments.get(*part as usize)).cloned().unwrap_or_default()
+                reply
+                    .and_then(|reply| reply.segments.get(*part as usize))
+                    .cloned()
+                    .unwrap_or_default()
             }
             SpeechSource::Greeting => message(settings.greeting.as_ref()),
-            SpeechSource::IdleMessage(n) => {
-                message(settings.idle_messages.iter().filter(|m| !m.text.trim().is_empty()).nth(*n as usize))
-            }
+            SpeechSource::IdleMessage(n) => message(
+                settings
+                    .idle_messages
+                    .iter()
+                    .filter(|m| !m.text.trim().is_empty())
+                    .nth(*n as usize),
+            ),
             SpeechSource::Warning => message(settings.warning_message.as_ref()),
             SpeechSource::Exit => message(settings.exit_message.as_ref()),
             SpeechSource::Error => message(settings.error_message.as_ref()),
@@ -121,8 +137,12 @@ impl Simulation<'_> {
             SpeechSource::Guardrail => ScriptedSegment::default(),
             SpeechSource::Tool { call, message: which } => {
                 let name = self.tool_names.get(call);
-                let tool =
-                    self.scenario.tools.iter().find(|(known, _)| Some(known) == name).map(|(_, tool)| tool);
+                let tool = self
+                    .scenario
+                    .tools
+                    .iter()
+                    .find(|(known, _)| Some(known) == name)
+                    .map(|(_, tool)| tool);
                 message(tool.and_then(|tool| match which {
                     ToolMessage::OnStart => tool.on_start.as_ref(),
                     ToolMessage::OnDelay => tool.on_delay.as_ref(),
@@ -138,8 +158,15 @@ impl Simulation<'_> {
         let events = if part.tts_fails {
             vec![tts(TtsEvent::Failed("scripted".into()))]
         } else {
-            let words = part.word_times.iter().map(|(word, end)| (word.clone(), to_position(*end))).collect();
-            vec![tts(TtsEvent::WordTimestamps(words)), tts(TtsEvent::End { duration: to_position(length) })]
+            let words = part
+                .word_times
+                .iter()
+                .map(|(word, end)| (word.clone(), to_position(*end)))
+                .collect();
+            vec![
+                tts(TtsEvent::WordTimestamps(words)),
+                tts(TtsEvent::End { duration: to_position(length) }),
+            ]
         };
         self.schedule(self.now + ttfb, 0, ScheduledEvent::Inputs(events));
     }

@@ -46,7 +46,8 @@ pub fn simulate(json: &[u8], explain: bool) -> Result<String, ScenarioError> {
 pub fn simulate_traced(json: &[u8]) -> Result<(String, String), ScenarioError> {
     let scenario = parse_scenario(json)?;
     let mut simulation = Simulation::new(&scenario, false)?;
-    simulation.trace = Some(trace::header_line(ConversationId(0), 0, simulation.conversation.spec()));
+    simulation.trace =
+        Some(trace::header_line(ConversationId(0), 0, simulation.conversation.spec()));
     simulation.run()?;
     let trace = simulation.trace.take().unwrap_or_default();
     Ok((simulation.into_report(), trace))
@@ -129,7 +130,10 @@ impl<'a> Simulation<'a> {
         });
         let spec = Spec {
             phrasing: Phrasing::Flushed,
-            vad: VadTiming { min_speech_duration: scenario.vad.0, min_silence_duration: scenario.vad.1 },
+            vad: VadTiming {
+                min_speech_duration: scenario.vad.0,
+                min_silence_duration: scenario.vad.1,
+            },
             user_id: "user".into(),
             tools: tools.collect(),
             ..spec
@@ -196,7 +200,11 @@ impl<'a> Simulation<'a> {
             for until in [from + hold_after, to] {
                 if until <= to {
                     let input = Input::SpeechContinued { until: time_at(until) };
-                    self.schedule(time_at(until.max(from + start)), 1, ScheduledEvent::Inputs(vec![input]));
+                    self.schedule(
+                        time_at(until.max(from + start)),
+                        1,
+                        ScheduledEvent::Inputs(vec![input]),
+                    );
                 }
             }
             let speech_segment = SpeechSegmentId(index as u32);
@@ -204,7 +212,9 @@ impl<'a> Simulation<'a> {
             let stopped = model.into_iter().chain([Input::SpeechStopped { end: time_at(to) }]);
             self.schedule(time_at(to + silence), 1, ScheduledEvent::Inputs(stopped.collect()));
         }
-        for (index, item) in scenario.user.iter().enumerate().filter(|(_, item)| item.text.is_some()) {
+        for (index, item) in
+            scenario.user.iter().enumerate().filter(|(_, item)| item.text.is_some())
+        {
             self.schedule(time_at(item.to + item.stt_delay / 2), 1, ScheduledEvent::Interim(index));
             self.schedule(time_at(item.to + item.stt_delay), 1, ScheduledEvent::Final(index));
         }
@@ -219,10 +229,13 @@ impl<'a> Simulation<'a> {
                 ActionKind::Say { text, interrupt, allow_interruptions, .. } => Command::Say {
                     text: text.clone(),
                     interrupt: *interrupt,
-                    allow_interruptions: allow_interruptions.unwrap_or(scenario.settings.allow_interruptions),
+                    allow_interruptions: allow_interruptions
+                        .unwrap_or(scenario.settings.allow_interruptions),
                     add_to_context: true,
                 },
-                ActionKind::Context(text) => Command::Context { text: text.clone(), overwrite: false },
+                ActionKind::Context(text) => {
+                    Command::Context { text: text.clone(), overwrite: false }
+                }
                 ActionKind::End => Command::End,
                 ActionKind::Leave => Command::Leave,
             };
@@ -241,7 +254,8 @@ impl<'a> Simulation<'a> {
         for _ in 0..MAX_SIMULATION_STEPS {
             let deadline = self.conversation.poll_timeout().map(|(at, _)| at);
             let next = self.event_queue.peek().map(|Reverse((at, _, _))| *at);
-            let Some(time) = deadline.into_iter().chain(next).min().filter(|time| *time <= until) else {
+            let Some(time) = deadline.into_iter().chain(next).min().filter(|time| *time <= until)
+            else {
                 return Ok(());
             };
             self.now = self.now.max(time);
@@ -256,22 +270,35 @@ impl<'a> Simulation<'a> {
                 return Ok(());
             }
         }
-        Err(ScenarioError::new("until", "is too late: the simulation needs more than 20 000 000 steps"))
+        Err(ScenarioError::new(
+            "until",
+            "is too late: the simulation needs more than 20 000 000 steps",
+        ))
     }
 
     fn run_event(&mut self, happening: ScheduledEvent) {
         match happening {
-            ScheduledEvent::Inputs(inputs) => inputs.into_iter().for_each(|input| self.send_input(input)),
+            ScheduledEvent::Inputs(inputs) => {
+                inputs.into_iter().for_each(|input| self.send_input(input))
+            }
             ScheduledEvent::Interim(index) => {
                 self.interim_pending[index] = true;
                 let text = self.interim_text();
-                self.send_input(Input::Transcript { text, is_final: false, trailing_interim: String::new() });
+                self.send_input(Input::Transcript {
+                    text,
+                    is_final: false,
+                    trailing_interim: String::new(),
+                });
             }
             ScheduledEvent::Final(index) => {
                 self.interim_pending[index] = false;
                 let text = self.scenario.user[index].text.clone().unwrap_or_default();
                 let outstanding = self.interim_text();
-                self.send_input(Input::Transcript { text, is_final: true, trailing_interim: outstanding });
+                self.send_input(Input::Transcript {
+                    text,
+                    is_final: true,
+                    trailing_interim: outstanding,
+                });
             }
             ScheduledEvent::PlayoutFinished(generation) => {
                 if generation == self.playout_version
@@ -293,7 +320,11 @@ impl<'a> Simulation<'a> {
     /// The interim text: the first two words of each item whose final transcript is pending.
     fn interim_text(&self) -> String {
         let first_two = |item: &ScriptedSpeech| {
-            item.text.iter().flat_map(|text| text.split_whitespace().take(2)).collect::<Vec<_>>().join(" ")
+            item.text
+                .iter()
+                .flat_map(|text| text.split_whitespace().take(2))
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         let out = self.scenario.user.iter().zip(&self.interim_pending).filter(|(_, out)| **out);
         out.map(|(item, _)| first_two(item)).collect::<Vec<_>>().join(" ")
@@ -329,9 +360,15 @@ impl<'a> Simulation<'a> {
                 Output::RequestLlm(request) => self.request_llm(&request),
                 Output::Synthesize(request) => self.synthesize(&request),
                 Output::RunTool { call, name, .. } => {
-                    if let Some((_, tool)) = self.scenario.tools.iter().find(|(known, _)| *known == name) {
+                    if let Some((_, tool)) =
+                        self.scenario.tools.iter().find(|(known, _)| *known == name)
+                    {
                         let result = Input::ToolResult { call, result: tool.result.clone() };
-                        self.schedule(self.now + tool.duration, 0, ScheduledEvent::Inputs(vec![result]));
+                        self.schedule(
+                            self.now + tool.duration,
+                            0,
+                            ScheduledEvent::Inputs(vec![result]),
+                        );
                     }
                     self.tool_names.insert(call, name);
                 }
@@ -350,8 +387,9 @@ impl<'a> Simulation<'a> {
                 }
                 Output::Cancel(epoch) => {
                     let segments = &self.segments;
-                    let stale =
-                        |id: &SegmentId| segments.get(id).is_some_and(|segment| segment.epoch == epoch);
+                    let stale = |id: &SegmentId| {
+                        segments.get(id).is_some_and(|segment| segment.epoch == epoch)
+                    };
                     self.playout_queue.retain(|id| !stale(id));
                     if self.playing.as_ref().is_some_and(|playing| stale(&playing.segment)) {
                         self.playing = None;
@@ -392,7 +430,8 @@ impl<'a> Simulation<'a> {
             return;
         }
         let Some(segment) = self.playout_queue.pop_front() else { return };
-        self.playing = Some(PlayingSegment { segment, played: Duration::ZERO, resumed_at: self.now });
+        self.playing =
+            Some(PlayingSegment { segment, played: Duration::ZERO, resumed_at: self.now });
         self.immediate_inputs.push_back(Input::Playout { segment, event: PlayoutEvent::Started });
         self.schedule_playout_end();
     }
@@ -400,7 +439,8 @@ impl<'a> Simulation<'a> {
     fn schedule_playout_end(&mut self) {
         self.playout_version += 1;
         let Some(playing) = &self.playing else { return };
-        let length = self.segments.get(&playing.segment).map_or(Duration::ZERO, |segment| segment.duration);
+        let length =
+            self.segments.get(&playing.segment).map_or(Duration::ZERO, |segment| segment.duration);
         let end = playing.resumed_at + length.saturating_sub(playing.played);
         self.schedule(end, 0, ScheduledEvent::PlayoutFinished(self.playout_version));
     }

@@ -127,7 +127,9 @@ pub(crate) fn to_single_line(mut text: String) -> String {
         text.replace_range(head..tail, "…");
     }
     if text.contains(char::is_control) {
-        text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.into() }).collect()
+        text.chars()
+            .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.into() })
+            .collect()
     } else {
         text
     }

@@ -269,7 +269,10 @@ fn parse_json<'a, T: Deserialize<'a>>(text: &'a str, within: &str) -> Result<T, 
         let reason = ["usize", "u64", "u32"].into_iter().fold(
             reason.replace("struct Duration", "a duration {secs, nanos}"),
             |reason, number| {
-                reason.replace(&format!("expected {number}"), "expected a whole number that is not negative")
+                reason.replace(
+                    &format!("expected {number}"),
+                    "expected a whole number that is not negative",
+                )
             },
         );
         let reason = reason.as_str();
@@ -288,7 +291,11 @@ fn parse_json<'a, T: Deserialize<'a>>(text: &'a str, within: &str) -> Result<T, 
         let named = |prefix: &str| reason.strip_prefix(prefix)?.split('`').next();
         // The path already names the field, or ends above it.
         let at = |field| {
-            if path.rsplit('.').next() == Some(field) { path.clone() } else { join_path(&path, field) }
+            if path.rsplit('.').next() == Some(field) {
+                path.clone()
+            } else {
+                join_path(&path, field)
+            }
         };
         let (path, reason) = if let Some(field) = named("missing field `") {
             (join_path(&path, field), "is missing")
@@ -302,7 +309,10 @@ fn parse_json<'a, T: Deserialize<'a>>(text: &'a str, within: &str) -> Result<T, 
         (join_path(within, &path), reason.to_owned())
     })?;
     json.end().map_err(|error| {
-        (within.to_owned(), format!("is not valid JSON: trailing characters (column {})", error.column()))
+        (
+            within.to_owned(),
+            format!("is not valid JSON: trailing characters (column {})", error.column()),
+        )
     })?;
     Ok(parsed)
 }
@@ -341,13 +351,15 @@ fn parse_known_keys<'a, T: Deserialize<'a> + Serialize>(
 
 fn find_unknown_key(raw_value: &Value, known: &Value, path: &str) -> Option<String> {
     match (raw_value, known) {
-        (Value::Object(raw_value), Value::Object(known)) => raw_value.iter().find_map(|(key, value)| {
-            let path = join_path(path, key);
-            match known.get(key) {
-                Some(known) => find_unknown_key(value, known, &path),
-                None => Some(path),
-            }
-        }),
+        (Value::Object(raw_value), Value::Object(known)) => {
+            raw_value.iter().find_map(|(key, value)| {
+                let path = join_path(path, key);
+                match known.get(key) {
+                    Some(known) => find_unknown_key(value, known, &path),
+                    None => Some(path),
+                }
+            })
+        }
         (Value::Array(raw_value), Value::Array(known)) => {
             raw_value.iter().zip(known).enumerate().find_map(|(i, (raw_value, known))| {
                 find_unknown_key(raw_value, known, &format!("{path}[{i}]"))

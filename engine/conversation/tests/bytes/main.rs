@@ -20,8 +20,11 @@ use harness::Random;
 /// The seed files of a target.
 fn seed_files(target: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds").join(target);
-    let mut files: Vec<PathBuf> =
-        folder.read_dir().expect("a folder of seeds").map(|entry| entry.expect("an entry").path()).collect();
+    let mut files: Vec<PathBuf> = folder
+        .read_dir()
+        .expect("a folder of seeds")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     files.sort();
     assert!(!files.is_empty(), "no seeds in {}", folder.display());
     files
@@ -64,8 +67,11 @@ fn histories_of_random_bytes_keep_the_laws() {
 /// The shipped scenarios.
 fn read_scenarios() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
-    let mut files: Vec<PathBuf> =
-        folder.read_dir().expect("scenarios").map(|entry| entry.expect("an entry").path()).collect();
+    let mut files: Vec<PathBuf> = folder
+        .read_dir()
+        .expect("scenarios")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
     files.sort();
     files.iter().map(|path| std::fs::read(path).expect("a scenario can be read")).collect()
@@ -105,7 +111,10 @@ fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
             _ => {
                 // Replace a whole value by another.
                 let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b'\n');
-                let from = bytes[..at].iter().rposition(|b| matches!(b, b':' | b'[')).map_or(at, |n| n + 1);
+                let from = bytes[..at]
+                    .iter()
+                    .rposition(|b| matches!(b, b':' | b'['))
+                    .map_or(at, |n| n + 1);
                 let to = bytes[from..].iter().position(ends).map_or(bytes.len(), |n| from + n);
                 bytes.splice(from..to, random.pick(&TOKENS).bytes());
             }
@@ -127,8 +136,10 @@ fn damaged_scenarios_are_played_or_refused() {
 /// The same for traces: those that the scenarios would have written as calls.
 #[test]
 fn damaged_traces_are_replayed_or_refused() {
-    let traced = |json: &Vec<u8>| simulate_traced(json).expect("a scenario is traced").1.into_bytes();
-    let (files, mut random) = (read_scenarios().iter().map(traced).collect::<Vec<_>>(), Random::new(22));
+    let traced =
+        |json: &Vec<u8>| simulate_traced(json).expect("a scenario is traced").1.into_bytes();
+    let (files, mut random) =
+        (read_scenarios().iter().map(traced).collect::<Vec<_>>(), Random::new(22));
     for _ in 0..3000 {
         let mut bytes = random.pick(&files);
         damage(&mut bytes, &mut random);
@@ -148,8 +159,9 @@ fn a_trace_makes_no_more_than_it_holds() {
         ..Settings::product_defaults()
     };
     let header = header_line(ConversationId(0), 0, &settings.to_spec().expect("legal settings"));
-    let text =
-        format!("{header}{{\"at\":0,\"input\":\"Begin\"}}\n{{\"at\":9000000000000,\"input\":\"Tick\"}}\n");
+    let text = format!(
+        "{header}{{\"at\":0,\"input\":\"Begin\"}}\n{{\"at\":9000000000000,\"input\":\"Tick\"}}\n"
+    );
     let (printed, verdict) = trace::replay(text.as_bytes(), false).expect("a trace");
     assert!(
         verdict

@@ -16,19 +16,28 @@ pub(crate) fn played_or_refused(bytes: &[u8]) {
         Ok(printed) => printed,
         Err(bad) => {
             let text = bad.to_string();
-            assert!(!text.contains('\n') && text.contains(": ") && !bad.field.is_empty(), "{text:?}");
+            assert!(
+                !text.contains('\n') && text.contains(": ") && !bad.field.is_empty(),
+                "{text:?}"
+            );
             return;
         }
     };
-    let lines: Vec<Value> =
-        printed.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect();
+    let lines: Vec<Value> = printed
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("each line is JSON"))
+        .collect();
     let time = |line: &Value| line["t"].as_f64().expect("each line has a time");
     assert!(lines.is_sorted_by(|a, b| time(a) <= time(b)), "{printed}");
     assert_eq!(lines.last().map(|line| &line["what"]), Some(&Value::from("summary")), "{printed}");
     let explained = simulate(bytes, true).expect("what was played is played again");
-    let without: String =
-        explained.split_inclusive('\n').filter(|line| !line.contains("\"what\":\"explain\"")).collect();
-    if !printed.contains("\"what\":\"explain\"") && !explained.contains("\\\"what\\\":\\\"explain\\\"") {
+    let without: String = explained
+        .split_inclusive('\n')
+        .filter(|line| !line.contains("\"what\":\"explain\""))
+        .collect();
+    if !printed.contains("\"what\":\"explain\"")
+        && !explained.contains("\\\"what\\\":\\\"explain\\\"")
+    {
         assert_eq!(without, printed);
     }
 }

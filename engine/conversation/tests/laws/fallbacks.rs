@@ -11,8 +11,10 @@ use crate::harness::{LogEntry, random_spec};
 
 /// The outputs that follow from the input at this index, at the same time.
 fn immediate_outputs(steps: &[LogEntry], input: usize) -> impl Iterator<Item = &Output> {
-    let until_drained = steps[input + 1..].iter().take_while(|step| !matches!(step, LogEntry::Drained(..)));
-    until_drained.filter_map(|step| if let LogEntry::Output(_, output) = step { Some(output) } else { None })
+    let until_drained =
+        steps[input + 1..].iter().take_while(|step| !matches!(step, LogEntry::Drained(..)));
+    until_drained
+        .filter_map(|step| if let LogEntry::Output(_, output) = step { Some(output) } else { None })
 }
 
 /// If a model fails before the TTS received any of its text, the fallback model (if any) replaces
@@ -75,7 +77,8 @@ pub(super) fn fallback_model_once(h: &RunLog) -> Result<(), String> {
             LogEntry::Output(
                 _,
                 Output::Synthesize(TtsRequest {
-                    source: SpeechSource::Generation { generation, .. }, ..
+                    source: SpeechSource::Generation { generation, .. },
+                    ..
                 }),
             ) => {
                 sent_to_tts.insert(*generation);
@@ -101,11 +104,15 @@ pub(super) fn fallback_voice_once(h: &RunLog) -> Result<(), String> {
                 if matches!(event, TtsEvent::WordTimestamps(_)) && open {
                     over.remove(segment);
                 }
-                let Some(speech) = requests.get(segment).filter(|_| open && exists) else { continue };
+                let Some(speech) = requests.get(segment).filter(|_| open && exists) else {
+                    continue;
+                };
                 let due = !speech.use_fallback && !prepared.contains(&speech.epoch);
                 // Deadlines of the same time come first and may have stopped the request.
                 let replaced = |output: &Output| match output {
-                    Output::Synthesize(other) => other.use_fallback && other.source == speech.source,
+                    Output::Synthesize(other) => {
+                        other.use_fallback && other.source == speech.source
+                    }
                     Output::Discard(stopped) => stopped == segment,
                     Output::Cancel(epoch) => *epoch == speech.epoch,
                     Output::End(_) => true,
@@ -122,7 +129,10 @@ pub(super) fn fallback_voice_once(h: &RunLog) -> Result<(), String> {
                 if speech.use_fallback {
                     let key = (speech.epoch, speech.source.clone(), speech.text.clone());
                     if !exists || again.contains(&key) {
-                        return Err(format!("{:?} asks another voice for {key:?}, {at}", speech.segment));
+                        return Err(format!(
+                            "{:?} asks another voice for {key:?}, {at}",
+                            speech.segment
+                        ));
                     }
                     again.push(key);
                 }
@@ -136,7 +146,10 @@ pub(super) fn fallback_voice_once(h: &RunLog) -> Result<(), String> {
             }
             LogEntry::Output(_, Output::Cancel(epoch)) => {
                 over.extend(
-                    requests.values().filter(|speech| speech.epoch == *epoch).map(|speech| speech.segment),
+                    requests
+                        .values()
+                        .filter(|speech| speech.epoch == *epoch)
+                        .map(|speech| speech.segment),
                 );
             }
             _ => {}
@@ -189,7 +202,9 @@ pub(super) fn guardrail_takes_the_place(h: &RunLog) -> Result<(), String> {
                     _ => continue,
                 };
                 if replaced.contains(&epoch) {
-                    return Err(format!("{output:?} after a guardrail took the reply's place, {at}"));
+                    return Err(format!(
+                        "{output:?} after a guardrail took the reply's place, {at}"
+                    ));
                 }
             }
             _ => {}
@@ -214,7 +229,9 @@ pub(super) fn what_was_asked_sounds(h: &RunLog) -> Result<(), String> {
             | LogEntry::Input(_, Input::Tts { segment, event: TtsEvent::Failed(_) }) => {
                 due.remove(segment);
             }
-            LogEntry::Output(_, Output::Cancel(epoch)) => due.retain(|_, speech| speech.epoch != *epoch),
+            LogEntry::Output(_, Output::Cancel(epoch)) => {
+                due.retain(|_, speech| speech.epoch != *epoch)
+            }
             LogEntry::Output(_, Output::End(_)) => due.clear(),
             _ => {}
         }

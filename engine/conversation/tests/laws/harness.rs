@@ -8,8 +8,8 @@ use std::time::Duration;
 use conversation::conversation::Conversation;
 use conversation::event::Stage;
 use conversation::input::{
-    Command, CommandId, Epoch, GenerationId, Input, LlmEvent, PlayoutEvent, SegmentId, SpeechSegmentId,
-    ToolCallId, TtsEvent,
+    Command, CommandId, Epoch, GenerationId, Input, LlmEvent, PlayoutEvent, SegmentId,
+    SpeechSegmentId, ToolCallId, TtsEvent,
 };
 use conversation::output::Output;
 use conversation::spec::{Greeting, Phrasing, Spec, ToolSpec, VadTiming};
@@ -71,8 +71,10 @@ impl Random {
     }
 }
 
-const USER_WORDS: &[&str] =
-    &["tell", "me", "about", "the", "price", "of", "stop", "okay", "yes", "no", "please", "story", "wait"];
+const USER_WORDS: &[&str] = &[
+    "tell", "me", "about", "the", "price", "of", "stop", "okay", "yes", "no", "please", "story",
+    "wait",
+];
 const REPLIES: &[&str] = &[
     "Sure. Here is a long story for you, it goes on and on. The end.",
     "Yes.",
@@ -97,7 +99,11 @@ pub(crate) fn random_spec(random: &mut Random) -> Spec {
         backchannels: random.chance(50),
         preemptive_generation: random.chance(60),
         preemptive_tts: random.chance(30),
-        echo_warmup: if random.chance(30) { random.grid_duration(0.0, 3.0) } else { Duration::ZERO },
+        echo_warmup: if random.chance(30) {
+            random.grid_duration(0.0, 3.0)
+        } else {
+            Duration::ZERO
+        },
         idle_timeout: random.chance(40).then(|| random.grid_duration(1.0, 10.0)),
         idle_end_after: random.chance(60).then(|| random.below(4) as u32),
         max_tool_steps: random.below(4) as u32,
@@ -109,9 +115,10 @@ pub(crate) fn random_spec(random: &mut Random) -> Spec {
         },
         max_call_duration: random.chance(30).then(|| random.grid_duration(5.0, 60.0)),
         call_warning_before: random.grid_duration(0.0, 10.0),
-        greeting: random
-            .chance(40)
-            .then(|| Greeting { text: "Hello there.".into(), delay: random.grid_duration(0.0, 1.0) }),
+        greeting: random.chance(40).then(|| Greeting {
+            text: "Hello there.".into(),
+            delay: random.grid_duration(0.0, 1.0),
+        }),
         idle_messages: if random.chance(50) {
             vec!["Are you there?".into(), "Still with me?".into()]
         } else {
@@ -217,9 +224,15 @@ impl Harness {
         while at < seconds * 1_000_000 {
             let length = self.random.grid_micros(50_000, 2_500_000);
             let end = at + length;
-            self.schedule(at + 50_000.min(length), Input::SpeechStarted { onset: Time::from_micros(at) });
+            self.schedule(
+                at + 50_000.min(length),
+                Input::SpeechStarted { onset: Time::from_micros(at) },
+            );
             for until in (at + 50_000..=end).step_by(64_000) {
-                self.schedule(until + 32_000, Input::SpeechContinued { until: Time::from_micros(until) });
+                self.schedule(
+                    until + 32_000,
+                    Input::SpeechContinued { until: Time::from_micros(until) },
+                );
             }
             self.schedule(end + 250_000, Input::SpeechStopped { end: Time::from_micros(end) });
             if self.random.chance(75) {
@@ -231,7 +244,11 @@ impl Harness {
                     let at = at + self.random.grid_micros(0, length + delay);
                     self.schedule(
                         at,
-                        Input::Transcript { text, is_final: false, trailing_interim: String::new() },
+                        Input::Transcript {
+                            text,
+                            is_final: false,
+                            trailing_interim: String::new(),
+                        },
                     );
                 }
                 self.schedule(
@@ -281,8 +298,15 @@ impl Harness {
                 1 => Input::Tts { segment: SegmentId(9999), event: TtsEvent::FirstAudio },
                 2 => Input::Playout { segment: SegmentId(9999), event: PlayoutEvent::Started },
                 3 => Input::ToolResult { call: ToolCallId(9999), result: Ok("ghost".into()) },
-                4 => Input::TurnProbability { speech_segment: SpeechSegmentId(99), probability: f32::NAN },
-                5 => Input::Transcript { text: " ".into(), is_final: true, trailing_interim: String::new() },
+                4 => Input::TurnProbability {
+                    speech_segment: SpeechSegmentId(99),
+                    probability: f32::NAN,
+                },
+                5 => Input::Transcript {
+                    text: " ".into(),
+                    is_final: true,
+                    trailing_interim: String::new(),
+                },
                 6 => Input::SpeechStopped { end: Time::from_seconds(1e6) },
                 _ => Input::StageFailed { stage: Stage::Stt, reason: "broken".into() },
             };
@@ -292,7 +316,10 @@ impl Harness {
         let mut guard = self.random.fork();
         for _ in 0..guard.below(8).saturating_sub(5) {
             let at = guard.grid_micros(0, seconds * 1_000_000);
-            self.schedule(at, Input::GuardrailTriggered { response: "I cannot talk about that.".into() });
+            self.schedule(
+                at,
+                Input::GuardrailTriggered { response: "I cannot talk about that.".into() },
+            );
         }
     }
 
@@ -306,8 +333,9 @@ impl Harness {
 
     fn playout_end(&self) -> Option<u64> {
         let segment = self.segments.get(&self.playing_segment?)?;
-        (!self.held && segment.ended)
-            .then(|| self.playing_since.0 + segment.length_micros.saturating_sub(self.playing_since.1))
+        (!self.held && segment.ended).then(|| {
+            self.playing_since.0 + segment.length_micros.saturating_sub(self.playing_since.1)
+        })
     }
 
     /// One step of the environment. False if nothing happens before `until` µs.
@@ -318,7 +346,8 @@ impl Harness {
         let timeout = self.conversation.poll_timeout().map(|(t, _)| t.as_micros());
         let input = self.scheduled.keys().next().map(|k| k.0);
         let finish = self.playout_end();
-        let Some(at) = [timeout, input, finish].into_iter().flatten().min().filter(|t| *t <= until) else {
+        let Some(at) = [timeout, input, finish].into_iter().flatten().min().filter(|t| *t <= until)
+        else {
             return false;
         };
         self.now = self.now.max(at);
@@ -383,7 +412,9 @@ impl Harness {
             Input::Llm { generation, .. } => {
                 self.cancelled_generations.contains(generation) && self.random.chance(90)
             }
-            Input::Tts { segment, .. } => !self.segments.contains_key(segment) && self.random.chance(90),
+            Input::Tts { segment, .. } => {
+                !self.segments.contains_key(segment) && self.random.chance(90)
+            }
             _ => false,
         }
     }
@@ -429,7 +460,10 @@ impl Harness {
                     for i in 1..50 {
                         self.schedule(
                             self.now + i * 100_000,
-                            Input::Playout { segment: next, event: PlayoutEvent::Progress(Position::ZERO) },
+                            Input::Playout {
+                                segment: next,
+                                event: PlayoutEvent::Progress(Position::ZERO),
+                            },
                         );
                     }
                 }
@@ -444,7 +478,10 @@ impl Harness {
                 let generation = request.generation;
                 let mut at = self.now + self.random.grid_micros(0, 800_000);
                 if self.random.chance(8) {
-                    self.schedule(at, Input::Llm { generation, event: LlmEvent::Failed("scripted".into()) });
+                    self.schedule(
+                        at,
+                        Input::Llm { generation, event: LlmEvent::Failed("scripted".into()) },
+                    );
                     return;
                 }
                 if self.random.chance(4) {
@@ -458,15 +495,22 @@ impl Harness {
                         break;
                     }
                     at += self.random.below(4) * 10_000;
-                    self.schedule(at, Input::Llm { generation, event: LlmEvent::Text(word.into()) });
+                    self.schedule(
+                        at,
+                        Input::Llm { generation, event: LlmEvent::Text(word.into()) },
+                    );
                     if self.random.chance(2) {
-                        self.schedule(at, Input::Llm { generation, event: LlmEvent::Failed("cut".into()) });
+                        self.schedule(
+                            at,
+                            Input::Llm { generation, event: LlmEvent::Failed("cut".into()) },
+                        );
                         return;
                     }
                 }
                 if request.tools_allowed && (silent || self.random.chance(25)) {
                     for i in 0..1 + self.random.below(2) {
-                        let name = self.random.pick(&["plain", "chatty", "chatty", "nobody"]).to_owned();
+                        let name =
+                            self.random.pick(&["plain", "chatty", "chatty", "nobody"]).to_owned();
                         let event = LlmEvent::ToolCall {
                             id: format!("call_{i}"),
                             name,
@@ -503,7 +547,10 @@ impl Harness {
                 );
                 let at = self.now + self.random.grid_micros(0, 400_000);
                 if self.random.chance(4) {
-                    self.schedule(at, Input::Tts { segment, event: TtsEvent::Failed("scripted".into()) });
+                    self.schedule(
+                        at,
+                        Input::Tts { segment, event: TtsEvent::Failed("scripted".into()) },
+                    );
                     return;
                 }
                 if self.random.chance(2) {
@@ -516,14 +563,22 @@ impl Harness {
                     let words = words
                         .iter()
                         .enumerate()
-                        .map(|(i, w)| ((*w).to_owned(), position_from_micros(each * (i as u64 + 1))))
+                        .map(|(i, w)| {
+                            ((*w).to_owned(), position_from_micros(each * (i as u64 + 1)))
+                        })
                         .collect();
-                    self.schedule(at, Input::Tts { segment, event: TtsEvent::WordTimestamps(words) });
+                    self.schedule(
+                        at,
+                        Input::Tts { segment, event: TtsEvent::WordTimestamps(words) },
+                    );
                 }
                 let last = at + self.random.grid_micros(0, 50_000);
                 self.schedule(
                     last,
-                    Input::Tts { segment, event: TtsEvent::End { duration: position_from_micros(length) } },
+                    Input::Tts {
+                        segment,
+                        event: TtsEvent::End { duration: position_from_micros(length) },
+                    },
                 );
             }
             Output::Play(segment) => {
@@ -539,8 +594,9 @@ impl Harness {
                     self.held = true;
                 }
                 if let Some(segment) = self.playing_segment {
-                    let at =
-                        position_from_micros(self.playing_since.1.min(self.segments[&segment].length_micros));
+                    let at = position_from_micros(
+                        self.playing_since.1.min(self.segments[&segment].length_micros),
+                    );
                     self.send_input(Input::Playout { segment, event: PlayoutEvent::Progress(at) });
                 }
             }
@@ -568,7 +624,8 @@ impl Harness {
             }
             Output::RunTool { call, .. } => {
                 let at = self.now + self.random.grid_micros(0, 6_000_000);
-                let result = if self.random.chance(80) { Ok("Sunny".into()) } else { Err("down".into()) };
+                let result =
+                    if self.random.chance(80) { Ok("Sunny".into()) } else { Err("down".into()) };
                 self.schedule(at, Input::ToolResult { call, result });
             }
             Output::RequestTurnProbability(speech_segment) => {

@@ -7,7 +7,9 @@ mod records;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fallbacks::{fallback_model_once, fallback_voice_once, guardrail_takes_the_place, what_was_asked_sounds};
+use fallbacks::{
+    fallback_model_once, fallback_voice_once, guardrail_takes_the_place, what_was_asked_sounds,
+};
 use records::{
     committed_once, heard_is_said, llm_sees_the_history, no_word_lost, tools_once, view_is_the_fold,
 };
@@ -93,7 +95,9 @@ fn user_alternates(h: &RunLog) -> Result<(), String> {
         match event {
             Event::UserStartedSpeaking if speaking => return Err(format!("started twice, {at}")),
             Event::UserStartedSpeaking => speaking = true,
-            Event::UserStoppedSpeaking if !speaking => return Err(format!("stopped without a start, {at}")),
+            Event::UserStoppedSpeaking if !speaking => {
+                return Err(format!("stopped without a start, {at}"));
+            }
             Event::UserStoppedSpeaking => speaking = false,
             _ => {}
         }
@@ -201,7 +205,10 @@ fn interrupted_once(h: &RunLog) -> Result<(), String> {
                 says.insert(*id, false);
             }
             LogEntry::Input(_, Input::GuardrailTriggered { .. }) => others += 1,
-            LogEntry::Output(_, Output::CommandResult { id, outcome: CommandOutcome::Accepted }) => {
+            LogEntry::Output(
+                _,
+                Output::CommandResult { id, outcome: CommandOutcome::Accepted },
+            ) => {
                 says.entry(*id).and_modify(|accepted| *accepted = true);
             }
             LogEntry::Output(_, Output::RequestLlm(request)) => {
@@ -209,13 +216,17 @@ fn interrupted_once(h: &RunLog) -> Result<(), String> {
             }
             LogEntry::Output(at, Output::Emit(envelope)) => match &envelope.event {
                 Event::UserIdle => others += usize::from(!spec.idle_messages.is_empty()),
-                Event::MaxCallDurationWarning { .. } => others += usize::from(spec.warning_message.is_some()),
+                Event::MaxCallDurationWarning { .. } => {
+                    others += usize::from(spec.warning_message.is_some())
+                }
                 Event::AgentInterrupted => {
                     interruptions += 1;
                     let accepted = says.values().filter(|accepted| **accepted).count();
                     let replies = answers.len() + accepted + others;
                     if interruptions > replies {
-                        return Err(format!("{interruptions} interruptions of {replies} replies, {at}"));
+                        return Err(format!(
+                            "{interruptions} interruptions of {replies} replies, {at}"
+                        ));
                     }
                 }
                 _ => {}
@@ -245,9 +256,16 @@ fn end_is_last(h: &RunLog) -> Result<(), String> {
 fn commands_are_answered(h: &RunLog) -> Result<(), String> {
     let commands =
         h.entries.iter().filter(|s| matches!(s, LogEntry::Input(_, Input::Command { .. }))).count();
-    let answers =
-        h.entries.iter().filter(|s| matches!(s, LogEntry::Output(_, Output::CommandResult { .. }))).count();
-    if commands == answers { Ok(()) } else { Err(format!("{commands} commands, {answers} answers")) }
+    let answers = h
+        .entries
+        .iter()
+        .filter(|s| matches!(s, LogEntry::Output(_, Output::CommandResult { .. })))
+        .count();
+    if commands == answers {
+        Ok(())
+    } else {
+        Err(format!("{commands} commands, {answers} answers"))
+    }
 }
 
 fn deadlines_ahead(h: &RunLog) -> Result<(), String> {

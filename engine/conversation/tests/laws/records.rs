@@ -52,7 +52,9 @@ pub(super) fn heard_is_said(h: &RunLog) -> Result<(), String> {
                 Some(item) if item.text != *text => {
                     return Err(format!("history {:?} but heard {text:?}", item.text));
                 }
-                None if !text.is_empty() => return Err(format!("{text:?} was heard and is not in history")),
+                None if !text.is_empty() => {
+                    return Err(format!("{text:?} was heard and is not in history"));
+                }
                 _ => {}
             }
         }
@@ -63,7 +65,9 @@ pub(super) fn heard_is_said(h: &RunLog) -> Result<(), String> {
 pub(super) fn committed_once(h: &RunLog) -> Result<(), String> {
     let emitted: Vec<&String> = events(&h.entries)
         .into_iter()
-        .filter_map(|(_, e)| if let Event::UtteranceCommitted { text } = e { Some(text) } else { None })
+        .filter_map(
+            |(_, e)| if let Event::UtteranceCommitted { text } = e { Some(text) } else { None },
+        )
         .collect();
     let in_history: Vec<&String> = events(&h.entries)
         .into_iter()
@@ -72,14 +76,23 @@ pub(super) fn committed_once(h: &RunLog) -> Result<(), String> {
             _ => None,
         })
         .collect();
-    if emitted == in_history { Ok(()) } else { Err(format!("committed {emitted:?}, history {in_history:?}")) }
+    if emitted == in_history {
+        Ok(())
+    } else {
+        Err(format!("committed {emitted:?}, history {in_history:?}"))
+    }
 }
 
 pub(super) fn tools_once(h: &RunLog) -> Result<(), String> {
-    let count = |f: fn(&Event) -> bool| events(&h.entries).into_iter().filter(|(_, e)| f(e)).count();
+    let count =
+        |f: fn(&Event) -> bool| events(&h.entries).into_iter().filter(|(_, e)| f(e)).count();
     let emitted = count(|e| matches!(e, Event::ToolCall { .. }));
     let in_history = count(|e| matches!(e, Event::History(item) if item.role == Role::Tool));
-    let ran = h.entries.iter().filter(|s| matches!(s, LogEntry::Output(_, Output::RunTool { .. }))).count();
+    let ran = h
+        .entries
+        .iter()
+        .filter(|s| matches!(s, LogEntry::Output(_, Output::RunTool { .. })))
+        .count();
     let over = events(&h.entries).iter().any(|(_, e)| matches!(e, Event::Ended { .. }));
     if emitted != in_history || (emitted < ran && h.came_to_rest && !over) {
         return Err(format!("{ran} ran, {emitted} told, {in_history} in history"));
@@ -128,7 +141,10 @@ pub(super) fn llm_sees_the_history(h: &RunLog) -> Result<(), String> {
         match step {
             // Deadlines of that time come before the command, so their requests still contain the
             // removed items.
-            LogEntry::Input(_, Input::Command { id, command: Command::Context { overwrite: true, .. } }) => {
+            LogEntry::Input(
+                _,
+                Input::Command { id, command: Command::Context { overwrite: true, .. } },
+            ) => {
                 taken_back = Some((*id, &[Role::System, Role::Visitor]));
             }
             LogEntry::Input(
@@ -142,9 +158,10 @@ pub(super) fn llm_sees_the_history(h: &RunLog) -> Result<(), String> {
                     emitted.retain(|(role, _)| !roles.contains(role));
                 }
             }
-            LogEntry::Output(_, Output::Emit(EventEnvelope { event: Event::History(item), .. }))
-                if item.in_context =>
-            {
+            LogEntry::Output(
+                _,
+                Output::Emit(EventEnvelope { event: Event::History(item), .. }),
+            ) if item.in_context => {
                 if matches!(item.role, Role::System | Role::Visitor)
                     && let Some((_, roles)) = taken_back.take()
                 {
@@ -158,7 +175,8 @@ pub(super) fn llm_sees_the_history(h: &RunLog) -> Result<(), String> {
                 if request.preemptive {
                     seen.pop();
                 }
-                let mut expected: Vec<String> = emitted.iter().map(|(_, line)| line.clone()).collect();
+                let mut expected: Vec<String> =
+                    emitted.iter().map(|(_, line)| line.clone()).collect();
                 seen.sort();
                 expected.sort();
                 if seen != expected {
@@ -176,7 +194,11 @@ pub(super) fn view_is_the_fold(h: &RunLog) -> Result<(), String> {
         .entries
         .iter()
         .filter_map(|step| {
-            if let LogEntry::Output(_, Output::Emit(envelope)) = step { Some(envelope) } else { None }
+            if let LogEntry::Output(_, Output::Emit(envelope)) = step {
+                Some(envelope)
+            } else {
+                None
+            }
         })
         .collect();
     let (mut view, mut reread) = (ConversationView::default(), ConversationView::default());
@@ -193,7 +215,8 @@ pub(super) fn view_is_the_fold(h: &RunLog) -> Result<(), String> {
     {
         return Err(format!("written down and read again {reread:?}, else {view:?}"));
     }
-    let last = |pick: &dyn Fn(&Event) -> bool| emitted.iter().rposition(|envelope| pick(&envelope.event));
+    let last =
+        |pick: &dyn Fn(&Event) -> bool| emitted.iter().rposition(|envelope| pick(&envelope.event));
     let items: Vec<(Role, &str, bool)> = emitted
         .iter()
         .filter_map(|envelope| match &envelope.event {
@@ -209,19 +232,21 @@ pub(super) fn view_is_the_fold(h: &RunLog) -> Result<(), String> {
     let sounds = last(&|e| matches!(e, Event::AgentStartedSpeaking { .. }))
         > last(&|e| matches!(e, Event::AgentStoppedSpeaking { .. } | Event::Ended { .. }));
     let state = last(&|e| matches!(e, Event::AgentState { .. })).map(|at| &emitted[at].event);
-    let expected = if let Some(Event::AgentState { state }) = state { *state } else { AgentState::Listening };
+    let expected =
+        if let Some(Event::AgentState { state }) = state { *state } else { AgentState::Listening };
     let characters: usize = emitted
         .iter()
-        .map(
-            |envelope| {
-                if let Event::TtsStarted { text } = &envelope.event { text.chars().count() } else { 0 }
-            },
-        )
+        .map(|envelope| {
+            if let Event::TtsStarted { text } = &envelope.event { text.chars().count() } else { 0 }
+        })
         .sum();
-    let turns: BTreeSet<u32> = emitted
-        .iter()
-        .filter_map(|envelope| if let Event::Turn(times) = &envelope.event { Some(times.turn) } else { None })
-        .collect();
+    let turns: BTreeSet<u32> =
+        emitted
+            .iter()
+            .filter_map(|envelope| {
+                if let Event::Turn(times) = &envelope.event { Some(times.turn) } else { None }
+            })
+            .collect();
     let ended = last(&|e| matches!(e, Event::Ended { .. })).is_some();
     let same = view.speaking_item.is_some() == sounds
         && view.agent_state == expected

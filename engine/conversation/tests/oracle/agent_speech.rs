@@ -72,7 +72,8 @@ impl CallRecord<'_> {
         self.emit("error", json!({"stage": name, "reason": reason}));
         self.stage_outcomes.push((self.now, stage, false));
         let of_stage = self.stage_outcomes.iter().rev().filter(|(_, other, _)| *other == stage);
-        let first = of_stage.take_while(|(_, _, well)| !well).last().map_or(self.now, |(at, _, _)| *at);
+        let first =
+            of_stage.take_while(|(_, _, well)| !well).last().map_or(self.now, |(at, _, _)| *at);
         self.failure_limit_reached |= self.now - first >= MAX_STAGE_FAILURE_TIME;
     }
 
@@ -111,14 +112,19 @@ impl CallRecord<'_> {
                 ..Segment::new(&part.text, part.audio_duration + SEGMENT_TAIL)
             });
             let segments = segments.collect();
-            let utterance =
-                Utterance { kind: UtteranceKind::Generation, segments, ttfb: answer.tts_ttfb, closed: false };
+            let utterance = Utterance {
+                kind: UtteranceKind::Generation,
+                segments,
+                ttfb: answer.tts_ttfb,
+                closed: false,
+            };
             self.replies[r].utterances.push(utterance);
         }
         if self.replies[r].floor_position.is_some() {
             // The text comes before the tool calls, so its TTS request comes first.
-            if let Some((_, u)) =
-                self.needs_tts().filter(|(whose, _)| *whose == r && self.tts_allowed_at(r) <= self.now)
+            if let Some((_, u)) = self
+                .needs_tts()
+                .filter(|(whose, _)| *whose == r && self.tts_allowed_at(r) <= self.now)
             {
                 self.request_tts(r, u);
             }
@@ -128,12 +134,17 @@ impl CallRecord<'_> {
 
     /// Applies guardrail and tool calls, once the turn is committed and the generation has ended.
     pub(crate) fn apply_generation(&mut self, r: usize) {
-        let Some(step) = self.replies[r].generations.last().filter(|step| step.done && !step.failed) else {
+        let Some(step) =
+            self.replies[r].generations.last().filter(|step| step.done && !step.failed)
+        else {
             return;
         };
         let Some(answer) = step.script_index.map(|n| &self.case.replies[n]) else { return };
-        let calls =
-            if step.tools_allowed && !answer.is_guardrail { answer.tool_calls.clone() } else { Vec::new() };
+        let calls = if step.tools_allowed && !answer.is_guardrail {
+            answer.tool_calls.clone()
+        } else {
+            Vec::new()
+        };
         if answer.is_guardrail {
             self.replies[r].interruptible = false;
             if self.replies[r].is_held() {
@@ -171,9 +182,11 @@ impl CallRecord<'_> {
     pub(crate) fn tool_delay_due(&mut self, n: usize) {
         self.tools[n].delay_judged = true;
         let r = self.tools[n].reply;
-        let quiet = |r: &usize| !self.replies[*r].is_held() && self.replies[*r].front_utterance().is_none();
+        let quiet =
+            |r: &usize| !self.replies[*r].is_held() && self.replies[*r].front_utterance().is_none();
         let silent = self.floor().iter().all(quiet) && self.replies[r].ended_at.is_none();
-        let words = self.tools[n].script_index.and_then(|tool| self.case.tools[tool].on_delay.clone());
+        let words =
+            self.tools[n].script_index.and_then(|tool| self.case.tools[tool].on_delay.clone());
         if silent && self.replies[r].awaiting_tools {
             self.push_tool_message(r, UtteranceKind::OnDelay(n), words);
         }
@@ -191,8 +204,13 @@ impl CallRecord<'_> {
             }
         };
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        self.emit("tool_call", json!({"tool_name": name, "parameters": arguments, "result": value}));
-        self.append_history(json!({"role": "tool", "name": name, "arguments": arguments, "text": text}));
+        self.emit(
+            "tool_call",
+            json!({"tool_name": name, "parameters": arguments, "result": value}),
+        );
+        self.append_history(
+            json!({"role": "tool", "name": name, "arguments": arguments, "text": text}),
+        );
         if self.replies[r].ended_at.is_some() || !self.replies[r].awaiting_tools {
             return;
         }
@@ -211,7 +229,12 @@ impl CallRecord<'_> {
     }
 
     /// An utterance with a fixed text.
-    pub(crate) fn new_message_utterance(&self, of: UtteranceKind, say: &str, audio: Micros) -> Utterance {
+    pub(crate) fn new_message_utterance(
+        &self,
+        of: UtteranceKind,
+        say: &str,
+        audio: Micros,
+    ) -> Utterance {
         let segments = vec![Segment::new(say, audio + SEGMENT_TAIL)];
         Utterance { kind: of, segments, ttfb: self.case.defaults.2, closed: false }
     }
@@ -229,7 +252,8 @@ impl CallRecord<'_> {
     /// The reply and utterance that need the TTS now: the reply that holds the floor, or else a
     /// preemptive reply.
     fn needs_tts(&self) -> Option<(usize, usize)> {
-        let of_preparation = || self.preemptive_reply().filter(|_| self.case.settings.preemptive_tts);
+        let of_preparation =
+            || self.preemptive_reply().filter(|_| self.case.settings.preemptive_tts);
         let r = self.head().or_else(of_preparation)?;
         let u = self.replies[r].front_utterance()?;
         self.replies[r].utterances[u]
@@ -279,7 +303,10 @@ impl CallRecord<'_> {
         if segment.ready_at.is_none() || segment.started_at.is_some() || reply.is_held() {
             return false;
         }
-        if !utterance.has_started() && reply.interruptible && self.user_input.active_segment().is_some() {
+        if !utterance.has_started()
+            && reply.interruptible
+            && self.user_input.active_segment().is_some()
+        {
             if self.holds_first_sample(r) {
                 self.hold(r);
                 return true;
@@ -424,7 +451,9 @@ impl Segment {
 impl Utterance {
     /// Discards this segment and those after it, unless they have started to play.
     fn discard_from(&mut self, from: usize) {
-        for segment in self.segments.iter_mut().skip(from).filter(|segment| segment.started_at.is_none()) {
+        for segment in
+            self.segments.iter_mut().skip(from).filter(|segment| segment.started_at.is_none())
+        {
             segment.discarded = true;
         }
     }

@@ -87,9 +87,11 @@ impl CallRecord<'_> {
             .latest_segment()
             .and_then(|n| self.user_input.min_duration_at(n))
             .is_some_and(|at| at <= self.now);
-        let stop = self.user_input.last_stop_at().filter(|_| self.user_input.active_segment().is_none());
-        let too_late =
-            stop.zip(self.case.settings.false_interruption_timeout).is_some_and(|(at, t)| at + t <= self.now);
+        let stop =
+            self.user_input.last_stop_at().filter(|_| self.user_input.active_segment().is_none());
+        let too_late = stop
+            .zip(self.case.settings.false_interruption_timeout)
+            .is_some_and(|(at, t)| at + t <= self.now);
         if self.case.settings.min_interruption_words > 0 && long && !too_late {
             self.try_hold();
         }
@@ -256,7 +258,8 @@ impl CallRecord<'_> {
 
     pub(crate) fn cancel_reply(&mut self, r: usize, emit_interruption: bool) {
         let now = self.now;
-        let is_queued = self.head().is_some_and(|head| head != r && !self.replies[head].interruptible);
+        let is_queued =
+            self.head().is_some_and(|head| head != r && !self.replies[head].interruptible);
         let never_announced = is_queued && !self.replies[r].has_spoken();
         if emit_interruption && !never_announced && !self.replies[r].is_unheard_greeting() {
             self.emit_interrupted(r);
@@ -265,7 +268,8 @@ impl CallRecord<'_> {
         if sounded {
             let (text, part) = self.heard_text(r);
             if let (Some(at), Some(part)) = (self.position(r), part) {
-                let fields = json!({"position": position_seconds(at), "interrupted": true, "heard": part});
+                let fields =
+                    json!({"position": position_seconds(at), "interrupted": true, "heard": part});
                 self.emit("playout.finished", fields);
             }
             self.playout_ends.push(now);
@@ -279,7 +283,9 @@ impl CallRecord<'_> {
     pub(crate) fn emit_stopped_speaking(&mut self, text: &str, interrupted: bool) {
         self.emit("agent.stopped_speaking", json!({"text": text}));
         if !text.is_empty() {
-            self.append_history(json!({"role": "assistant", "text": text, "interrupted": interrupted}));
+            self.append_history(
+                json!({"role": "assistant", "text": text, "interrupted": interrupted}),
+            );
         }
     }
 

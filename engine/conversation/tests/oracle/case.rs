@@ -190,7 +190,8 @@ impl ScriptedSegment {
     fn json(&self) -> Value {
         let mut part = json!({"say": self.text, "audio": seconds(self.audio_duration)});
         if !self.word_times.is_empty() {
-            part["words"] = self.word_times.iter().map(|(word, end)| json!([word, seconds(*end)])).collect();
+            part["words"] =
+                self.word_times.iter().map(|(word, end)| json!([word, seconds(*end)])).collect();
         }
         if self.tts_fails {
             part["fail"] = json!("tts");
@@ -252,7 +253,12 @@ impl ScriptedAction {
         match &self.kind {
             ActionKind::Interrupt => json!({"at": at, "do": "interrupt"}),
             ActionKind::Respond(text) => json!({"at": at, "do": "respond", "text": text}),
-            ActionKind::Say { text, audio_duration: audio, interrupt, allow_interruptions: allow } => json!({
+            ActionKind::Say {
+                text,
+                audio_duration: audio,
+                interrupt,
+                allow_interruptions: allow,
+            } => json!({
                 "at": at, "do": "say", "text": text, "audio": seconds(*audio), "interrupt": interrupt, "allow_interruptions": allow,
             }),
             ActionKind::Context(text) => json!({"at": at, "do": "context", "text": text}),

@@ -98,7 +98,10 @@ pub(crate) fn heard_prefix<'a>(
 /// The words of a text without case and punctuation.
 pub(crate) fn normalize_text(text: &str) -> String {
     let words = text.split_whitespace().map(|word| {
-        word.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect::<String>()
+        word.chars()
+            .filter(|c| c.is_alphanumeric())
+            .flat_map(char::to_lowercase)
+            .collect::<String>()
     });
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }

@@ -37,12 +37,16 @@ impl CallRecord<'_> {
             ActionKind::Context(text) => {
                 self.append_history(json!({"role": "system", "text": text, "interrupted": false}));
             }
-            ActionKind::Interrupt | ActionKind::Say { .. } | ActionKind::Respond(_) if self.ending => {}
+            ActionKind::Interrupt | ActionKind::Say { .. } | ActionKind::Respond(_)
+                if self.ending => {}
             ActionKind::Interrupt => self.interrupt(),
             ActionKind::Respond(text) => self.commit_turn(&text, None, TurnSource::Typed),
-            ActionKind::Say { text, audio_duration: audio, interrupt, allow_interruptions: allow } => {
-                self.say(&text, audio, interrupt, allow)
-            }
+            ActionKind::Say {
+                text,
+                audio_duration: audio,
+                interrupt,
+                allow_interruptions: allow,
+            } => self.say(&text, audio, interrupt, allow),
         }
     }
 
@@ -90,7 +94,8 @@ impl CallRecord<'_> {
     pub(crate) fn warning_due(&mut self) {
         self.warning_emitted = true;
         let limit = self.case.settings.max_call_duration.unwrap_or(0);
-        let fields = json!({"call_duration": to_seconds(self.now), "max_call_duration": to_seconds(limit)});
+        let fields =
+            json!({"call_duration": to_seconds(self.now), "max_call_duration": to_seconds(limit)});
         self.emit("max_call_duration_warning", fields);
         // Immediately, before anything else that is due now can take the floor.
         if self.can_say_warning() {
@@ -136,8 +141,12 @@ impl CallRecord<'_> {
         let results = self.tools.iter().filter_map(|tool| tool.result_at);
         let sounds = self.playout_ends.iter().copied();
         let idles = self.callouts.iter().map(|(at, _)| *at);
-        let latest =
-            gone.chain(results).chain(sounds).chain(idles).chain(self.user_input.last_stop_at()).max();
+        let latest = gone
+            .chain(results)
+            .chain(sounds)
+            .chain(idles)
+            .chain(self.user_input.last_stop_at())
+            .max();
         Some(latest.unwrap_or(0) + timeout)
     }
 

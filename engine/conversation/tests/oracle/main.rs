@@ -95,7 +95,8 @@ fn the_machine_does_what_the_oracle_says() {
         assert!(tally.wrong.is_empty(), "{}", tally.wrong[0]);
         return;
     }
-    let wanted = std::env::var("VISAVIS_LAWS_INPUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(300_000);
+    let wanted =
+        std::env::var("VISAVIS_LAWS_INPUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(300_000);
     machine_does_what_the_oracle_says(0, wanted);
 }
 
@@ -142,7 +143,8 @@ fn the_oracle_agrees_with_every_shipped_scenario() {
     files.sort();
     let mut wrong = Vec::new();
     for file in files {
-        let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        let json: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
         // The oracle follows the turn-taking page, which does not mention stop words. The expected
         // outputs of these files define their effect.
         if json["settings"]["stop_words"] == true {

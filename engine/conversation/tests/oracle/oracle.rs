@@ -60,7 +60,9 @@ pub(crate) fn compare(case: &Case) -> Outcome {
         let at = at.unwrap_or(machine.len().min(oracle.len()));
         let mark = |lines: &[String]| {
             let lines = lines.iter().enumerate();
-            lines.map(|(n, line)| format!("{} {line}\n", if n == at { ">" } else { " " })).collect::<String>()
+            lines
+                .map(|(n, line)| format!("{} {line}\n", if n == at { ">" } else { " " }))
+                .collect::<String>()
         };
         format!("{}\nmachine\n{}oracle\n{}", case.json(), mark(&machine), mark(&oracle))
     });

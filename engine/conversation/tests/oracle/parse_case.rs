@@ -77,7 +77,8 @@ fn reply(value: &Value, (ttft, llm, ttfb): (Micros, Micros, Micros)) -> Scripted
     if let Some(first) = parts.first_mut() {
         first.tts_fails |= value["fail"] == "tts";
     }
-    let call = |call: &Value| (text(&call["tool"]), call.get("arguments").cloned().unwrap_or(json!({})));
+    let call =
+        |call: &Value| (text(&call["tool"]), call.get("arguments").cloned().unwrap_or(json!({})));
     ScriptedReply {
         in_reply_to: text(&value["to"]),
         segments: parts,
@@ -143,8 +144,10 @@ pub(crate) fn parse_case(file: &Value) -> Case {
         })
         .collect();
     user.sort_by_key(|item| item.from);
-    let mut actions: Vec<ScriptedAction> =
-        list(&file["actions"]).iter().map(|value| action(value, settings.allow_interruptions)).collect();
+    let mut actions: Vec<ScriptedAction> = list(&file["actions"])
+        .iter()
+        .map(|value| action(value, settings.allow_interruptions))
+        .collect();
     actions.sort_by_key(|action| action.at);
     let vad = |key: &str, or: Micros| micros(&file["vad"][key]).unwrap_or(or);
     Case {

@@ -55,7 +55,9 @@ pub(crate) fn predict(case: &Case) -> Vec<(Micros, Value)> {
     record.start();
     let mut steps = 0;
     while !record.over {
-        let Some((at, next)) = record.next_event().filter(|(at, _)| *at <= case.until) else { break };
+        let Some((at, next)) = record.next_event().filter(|(at, _)| *at <= case.until) else {
+            break;
+        };
         steps += 1;
         assert!(steps < MAX_CALL_STEPS, "{next:?} again and again at {at}");
         record.now = record.now.max(at);
@@ -82,7 +84,9 @@ impl CallRecord<'_> {
             if self.over {
                 return;
             }
-            if let Some((_, next)) = self.due_events().into_iter().filter(|(at, _)| *at <= self.now).min() {
+            if let Some((_, next)) =
+                self.due_events().into_iter().filter(|(at, _)| *at <= self.now).min()
+            {
                 self.apply_event(next);
             } else if !self.settle_once() {
                 return;
@@ -125,14 +129,19 @@ impl CallRecord<'_> {
                 due.push((self.user_input.min_duration_at(n).map(judged_at), NextEvent::Hold(n)));
             }
         }
-        for (n, tool) in self.tools.iter().enumerate().filter(|(_, tool)| tool.result_at.is_none()) {
+        for (n, tool) in self.tools.iter().enumerate().filter(|(_, tool)| tool.result_at.is_none())
+        {
             due.push((Some(tool.started.0 + TOOL_TIMEOUT), NextEvent::ToolTimeout(n)));
             let script = tool.script_index.map(|script| &self.case.tools[script]);
-            if let Some(script) = script.filter(|script| !tool.delay_judged && script.on_delay.is_some()) {
+            if let Some(script) =
+                script.filter(|script| !tool.delay_judged && script.on_delay.is_some())
+            {
                 due.push((Some(tool.started.0 + script.delay), NextEvent::ToolDelay(n)));
             }
         }
-        for (r, reply) in self.replies.iter().enumerate().filter(|(_, reply)| reply.ended_at.is_none()) {
+        for (r, reply) in
+            self.replies.iter().enumerate().filter(|(_, reply)| reply.ended_at.is_none())
+        {
             if let Some(step) =
                 reply.generations.last().filter(|step| !step.done && step.first_token_at.is_none())
             {
@@ -151,18 +160,27 @@ impl CallRecord<'_> {
     /// All events of providers and playout, with the order of their requests.
     fn provider_events(&self) -> Vec<(Micros, u64, ProviderEvent)> {
         let mut all = Vec::new();
-        for (n, tool) in self.tools.iter().enumerate().filter(|(_, tool)| tool.result_at.is_none()) {
+        for (n, tool) in self.tools.iter().enumerate().filter(|(_, tool)| tool.result_at.is_none())
+        {
             if let Some(script) = tool.script_index.map(|script| &self.case.tools[script]) {
-                all.push((tool.started.0 + script.duration, tool.started.1, ProviderEvent::ToolResult(n)));
+                all.push((
+                    tool.started.0 + script.duration,
+                    tool.started.1,
+                    ProviderEvent::ToolResult(n),
+                ));
             }
         }
-        for (r, reply) in self.replies.iter().enumerate().filter(|(_, reply)| reply.ended_at.is_none()) {
+        for (r, reply) in
+            self.replies.iter().enumerate().filter(|(_, reply)| reply.ended_at.is_none())
+        {
             if let Some(step) = reply.generations.last().filter(|step| !step.done) {
                 let (requested_at, order) = step.requested;
                 let (first, whole) = self.llm_times(step.script_index);
                 all.push(match step.first_token_at {
                     None => (requested_at + first, order, ProviderEvent::FirstToken(r)),
-                    Some(_) => (requested_at + whole.max(first), order, ProviderEvent::WholeText(r)),
+                    Some(_) => {
+                        (requested_at + whole.max(first), order, ProviderEvent::WholeText(r))
+                    }
                 });
             }
             for (u, p, segment) in reply.awaited_segments() {
@@ -203,10 +221,14 @@ impl CallRecord<'_> {
             NextEvent::TtsTimeout(r, u, p) => self.tts_failed(r, u, p, "timeout"),
             NextEvent::Provider(_, ProviderEvent::FirstToken(r)) => self.first_token_received(r),
             NextEvent::Provider(_, ProviderEvent::WholeText(r)) => self.whole_text_received(r),
-            NextEvent::Provider(_, ProviderEvent::FirstAudio(r, u, p)) => self.first_audio_received(r, u, p),
+            NextEvent::Provider(_, ProviderEvent::FirstAudio(r, u, p)) => {
+                self.first_audio_received(r, u, p)
+            }
             NextEvent::Provider(_, ProviderEvent::PlayoutEnd(r)) => self.finish_segment(r),
             NextEvent::Provider(_, ProviderEvent::ToolResult(n)) => {
-                let result = self.tools[n].script_index.map(|script| self.case.tools[script].returns.clone());
+                let result = self.tools[n]
+                    .script_index
+                    .map(|script| self.case.tools[script].returns.clone());
                 self.tool_ended(n, result.unwrap_or(Err(String::new())));
             }
             NextEvent::User => {

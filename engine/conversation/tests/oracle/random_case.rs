@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use serde_json::json;
 
 use super::case::{
-    ActionKind, Case, Message, Micros, ScriptedAction, ScriptedReply, ScriptedSegment, ScriptedSpeech,
-    ScriptedTool, Settings,
+    ActionKind, Case, Message, Micros, ScriptedAction, ScriptedReply, ScriptedSegment,
+    ScriptedSpeech, ScriptedTool, Settings,
 };
 
 /// The source of choices: the bytes first, then SplitMix64, which is small and the same on every
@@ -65,8 +65,10 @@ impl Random {
     }
 }
 
-const WORDS: [&str; 12] =
-    ["tell", "me", "about", "the", "price", "of", "Stop!", "no,", "please", "story", "wait", "weather?"];
+const WORDS: [&str; 12] = [
+    "tell", "me", "about", "the", "price", "of", "Stop!", "no,", "please", "story", "wait",
+    "weather?",
+];
 const BACKCHANNELS: [&str; 13] = [
     "yeah",
     "Yes.",
@@ -128,8 +130,10 @@ fn random_settings(r: &mut Random) -> Settings {
         max_call_duration: r.maybe(30, |r| r.time(2000, 25_000)),
         call_warning_before: r.time(0, 12_000),
         idle_end_after: r.maybe(50, |r| r.below(4)),
-        greeting: r
-            .maybe(35, |r| Message { delay: r.time(0, 1500), ..random_message(r, "Hello, I am Ann.") }),
+        greeting: r.maybe(35, |r| Message {
+            delay: r.time(0, 1500),
+            ..random_message(r, "Hello, I am Ann.")
+        }),
         idle_messages: if r.chance(60) {
             let list = ["Still there?", "Hello?"];
             let n = 1 + r.below(2);
@@ -208,7 +212,9 @@ fn random_reply(r: &mut Random, to: String) -> ScriptedReply {
     ScriptedReply {
         in_reply_to: to,
         segments: (0..parts).map(|_| random_segment(r)).collect(),
-        tool_calls: (0..calls).map(|_| (r.pick(&["a", "b", "b", "nobody"]).to_owned(), json!({}))).collect(),
+        tool_calls: (0..calls)
+            .map(|_| (r.pick(&["a", "b", "b", "nobody"]).to_owned(), json!({})))
+            .collect(),
         llm_ttft: random_latency(r, 50, 400),
         llm_duration: if r.chance(20) { r.time(1000, 4000) } else { r.time(50, 800) },
         tts_ttfb: random_latency(r, 50, 400),

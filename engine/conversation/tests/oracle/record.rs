@@ -207,7 +207,9 @@ impl<'a> CallRecord<'a> {
     /// The replies that hold or await the floor, in order.
     pub(crate) fn floor(&self) -> Vec<usize> {
         let mut floor: Vec<usize> = (0..self.replies.len())
-            .filter(|r| self.replies[*r].ended_at.is_none() && self.replies[*r].floor_position.is_some())
+            .filter(|r| {
+                self.replies[*r].ended_at.is_none() && self.replies[*r].floor_position.is_some()
+            })
             .collect();
         floor.sort_by_key(|r| self.replies[*r].floor_position);
         floor
@@ -219,7 +221,9 @@ impl<'a> CallRecord<'a> {
 
     /// The preemptive reply to the open turn.
     pub(crate) fn preemptive_reply(&self) -> Option<usize> {
-        self.replies.iter().position(|reply| reply.ended_at.is_none() && reply.floor_position.is_none())
+        self.replies
+            .iter()
+            .position(|reply| reply.ended_at.is_none() && reply.floor_position.is_none())
     }
 
     pub(crate) fn open_turn(&self) -> Turn<'a> {
@@ -245,13 +249,16 @@ impl<'a> CallRecord<'a> {
     }
 
     pub(crate) fn first_sample(&self) -> Option<Micros> {
-        let segments = self.replies.iter().flat_map(|reply| &reply.utterances).flat_map(|u| &u.segments);
+        let segments =
+            self.replies.iter().flat_map(|reply| &reply.utterances).flat_map(|u| &u.segments);
         segments.filter_map(|segment| segment.started_at).min()
     }
 
     /// End of the echo warm-up, while it lasts.
     pub(crate) fn echo_warmup_end(&self) -> Option<Micros> {
-        self.first_sample().map(|first| first + self.case.settings.echo_warmup).filter(|end| self.now < *end)
+        self.first_sample()
+            .map(|first| first + self.case.settings.echo_warmup)
+            .filter(|end| self.now < *end)
     }
 
     pub(crate) fn has_running_tool(&self, r: usize) -> bool {
@@ -307,7 +314,8 @@ impl<'a> CallRecord<'a> {
         let mut texts: Vec<String> = whole.map(|segment| segment.text.clone()).collect();
         let part = self.position(r).zip(utterance.current_segment()).map(|(position, p)| {
             let segment = &utterance.segments[p];
-            heard_text::heard_prefix(&segment.text, &segment.word_times, segment.length, position).to_owned()
+            heard_text::heard_prefix(&segment.text, &segment.word_times, segment.length, position)
+                .to_owned()
         });
         texts.extend(part.clone().filter(|part| !part.is_empty()));
         (texts.join(" "), part)

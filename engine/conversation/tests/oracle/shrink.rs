@@ -85,7 +85,9 @@ fn simplifications(case: &Case) -> Vec<Simplification> {
             }
         }));
         ways.push(Box::new(move |case| {
-            if let Some(part) = case.replies.get_mut(n).and_then(|answer| answer.segments.first_mut()) {
+            if let Some(part) =
+                case.replies.get_mut(n).and_then(|answer| answer.segments.first_mut())
+            {
                 part.word_times.clear();
                 part.text = "One two three four five.".into();
             }
@@ -107,8 +109,12 @@ fn simplifications(case: &Case) -> Vec<Simplification> {
         for which in 0..4 {
             ways.push(Box::new(move |case| {
                 if let Some(tool) = case.tools.get_mut(n) {
-                    let messages =
-                        [&mut tool.on_start, &mut tool.on_delay, &mut tool.on_success, &mut tool.on_error];
+                    let messages = [
+                        &mut tool.on_start,
+                        &mut tool.on_delay,
+                        &mut tool.on_success,
+                        &mut tool.on_error,
+                    ];
                     *messages.into_iter().nth(which).expect("one of four") = None;
                 }
             }));
@@ -174,7 +180,8 @@ fn times(case: &mut Case) -> Vec<&mut Micros> {
     }
     for tool in &mut case.tools {
         times.extend([&mut tool.duration, &mut tool.delay]);
-        let messages = [&mut tool.on_start, &mut tool.on_delay, &mut tool.on_success, &mut tool.on_error];
+        let messages =
+            [&mut tool.on_start, &mut tool.on_delay, &mut tool.on_success, &mut tool.on_error];
         times.extend(messages.into_iter().flatten().map(|message| &mut message.audio_duration));
     }
     let settings = &mut case.settings;

@@ -37,7 +37,8 @@ impl CallRecord<'_> {
         let backchannel = self.turn_is_backchannel();
         let over_reply = self.head().is_some_and(|r| self.replies[r].interruptible);
         let min_words = self.case.settings.min_interruption_words;
-        if over_reply && !backchannel && heard_text::count_words(&self.open_turn_text()) < min_words {
+        if over_reply && !backchannel && heard_text::count_words(&self.open_turn_text()) < min_words
+        {
             let finals: Vec<String> = turn.finals.iter().map(|text| (*text).to_owned()).collect();
             self.carried_texts.extend(finals);
             self.discard_preemptive_reply();
@@ -84,7 +85,8 @@ impl CallRecord<'_> {
             return;
         }
         let r = adopted.unwrap_or_else(|| {
-            self.replies.push(Reply::new(ReplyKind::Answer, self.case.settings.allow_interruptions));
+            self.replies
+                .push(Reply::new(ReplyKind::Answer, self.case.settings.allow_interruptions));
             self.replies.len() - 1
         });
         let floor_position = self.answer_floor_position();
@@ -140,7 +142,8 @@ impl CallRecord<'_> {
         let seconds = |us: Micros| json!(((us as f64 / 1e6) * 1e3).round() / 1e3);
         let each = self.turns.iter().map(|turn| {
             let reply = turn.reply.map(|r| &self.replies[r]);
-            let step = reply.and_then(|reply| reply.generations.first()).filter(|step| !step.failed);
+            let step =
+                reply.and_then(|reply| reply.generations.first()).filter(|step| !step.failed);
             let llm = step.and_then(|step| Some(step.first_token_at? - step.requested.0));
             let first = reply.and_then(|reply| {
                 let segments = reply.utterances.iter().flat_map(|u| &u.segments);
@@ -149,7 +152,10 @@ impl CallRecord<'_> {
                     .min_by_key(|segment| segment.started_at)
             });
             let tts = first.and_then(|segment| Some(segment.ready_at? - segment.requested?.0));
-            let voice = first.and_then(|segment| segment.started_at).zip(turn.speech_end).map(|(a, b)| a - b);
+            let voice = first
+                .and_then(|segment| segment.started_at)
+                .zip(turn.speech_end)
+                .map(|(a, b)| a - b);
             json!({
                 "endpointing": turn.speech_end.map(|until| seconds(turn.committed_at - until)),
                 "llm_ttft": llm.map(seconds),

@@ -71,7 +71,9 @@ impl<'a> UserInput<'a> {
             list.push((item.to + item.stt_delay / 2, UserEvent::Interim(n)));
             list.push((item.to + item.stt_delay, UserEvent::Final(n)));
         }
-        list.extend(case.actions.iter().map(|action| (action.at, UserEvent::Action(action.clone()))));
+        list.extend(
+            case.actions.iter().map(|action| (action.at, UserEvent::Action(action.clone()))),
+        );
         // At the same time, the user's speech comes before commands.
         list.sort_by_key(|(at, event)| (*at, matches!(event, UserEvent::Action(_))));
         Self { case, speech_segments, events: list, consumed: 0 }
@@ -150,7 +152,10 @@ impl<'a> UserInput<'a> {
                     turn.last_segment = Some(self.speech_segments[*n]);
                 }
                 UserEvent::Interim(_) => {
-                    if turn.wait_started_at.is_none() && turn.onset.is_none() && turn.finals.is_empty() {
+                    if turn.wait_started_at.is_none()
+                        && turn.onset.is_none()
+                        && turn.finals.is_empty()
+                    {
                         turn.wait_started_at = Some(*at);
                     }
                 }
@@ -167,7 +172,10 @@ impl<'a> UserInput<'a> {
                 UserEvent::Action(_) => {}
             }
         }
-        if events.iter().any(|(_, events)| matches!(events, UserEvent::Interim(_) | UserEvent::Final(_))) {
+        if events
+            .iter()
+            .any(|(_, events)| matches!(events, UserEvent::Interim(_) | UserEvent::Final(_)))
+        {
             turn.interims = self.pending_interims();
         }
         turn
@@ -221,7 +229,8 @@ impl Turn<'_> {
             .last_segment
             .and_then(|last| last.end_of_turn)
             .is_some_and(|over| over < settings.turn_threshold);
-        let delay = if unsure { settings.max_endpointing_delay } else { settings.min_endpointing_delay };
+        let delay =
+            if unsure { settings.max_endpointing_delay } else { settings.min_endpointing_delay };
         let spoken_until = self.last_segment.map_or(trigger, |last| last.to);
         let commit_at = trigger.max(spoken_until + delay);
         if self.interims.is_empty() {

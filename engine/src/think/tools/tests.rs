@@ -41,14 +41,15 @@ async fn serve(status: u16, body: impl Into<String>) -> (RecordedRequests, Strin
     };
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(
-        async move { axum::serve(listener, Router::new().fallback(handle).with_state(server)).await },
-    );
+    tokio::spawn(async move {
+        axum::serve(listener, Router::new().fallback(handle).with_state(server)).await
+    });
     (requests, base)
 }
 
 fn tool(method: &str, url: String, headers: &[(&str, &str)]) -> Tool {
-    let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let headers =
+        headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     Tool {
         name: "t".into(),
         description: String::new(),
@@ -69,14 +70,20 @@ fn url(template: &str, arguments: Value) -> Result<String, String> {
 async fn arguments_fill_the_path_and_the_rest_is_the_query() {
     let (requests, base) = serve(200, r#"{"sky":"blue"}"#).await;
     let tool = tool("get", base + "/w/{city}/now?units=si", &[("X-Key", "k1")]);
-    let outcome =
-        run(&client(), &tool, json!({"city": "São/Paulo ?#", "days": 2, "tags": ["a", "b&c"], "none": null}))
-            .await;
+    let outcome = run(
+        &client(),
+        &tool,
+        json!({"city": "São/Paulo ?#", "days": 2, "tags": ["a", "b&c"], "none": null}),
+    )
+    .await;
     assert_eq!(outcome, Ok(json!({"sky": "blue"})));
     let requests = requests.lock().unwrap();
     let (method, uri, headers, body) = &requests[0];
     assert_eq!(uri, "/w/S%C3%A3o%2FPaulo%20%3F%23/now?units=si&days=2&tags=a&tags=b%26c");
-    assert_eq!((method, headers["x-key"].to_str().unwrap(), body.as_str()), (&Method::GET, "k1", ""));
+    assert_eq!(
+        (method, headers["x-key"].to_str().unwrap(), body.as_str()),
+        (&Method::GET, "k1", "")
+    );
 }
 
 #[tokio::test]
@@ -106,7 +113,10 @@ async fn other_methods_carry_the_rest_as_a_json_body() {
 
 #[test]
 fn an_argument_never_reaches_the_host_or_climbs_the_path() {
-    assert_eq!(url("http://a.example/{x}", json!({"x": "a.b~c_d-e"})).unwrap(), "http://a.example/a.b~c_d-e");
+    assert_eq!(
+        url("http://a.example/{x}", json!({"x": "a.b~c_d-e"})).unwrap(),
+        "http://a.example/a.b~c_d-e"
+    );
     assert_eq!(
         url("http://a.example/{x}", json!({"x": "//evil.example/"})).unwrap(),
         "http://a.example/%2F%2Fevil.example%2F"
@@ -132,7 +142,10 @@ fn an_argument_never_reaches_the_host_or_climbs_the_path() {
     ] {
         assert!(url(template, json!({"x": value})).is_err(), "{template} {value}");
     }
-    assert_eq!(url("http://a.example/{x}", json!({})).unwrap_err(), "the argument \"x\" is missing");
+    assert_eq!(
+        url("http://a.example/{x}", json!({})).unwrap_err(),
+        "the argument \"x\" is missing"
+    );
     assert_eq!(
         url("http://a.example/?f={\"a\":1}&g={x}", json!({"x": "&h=1"})).unwrap(),
         "http://a.example/?f={%22a%22:1}&g=%26h%3D1"
@@ -148,7 +161,10 @@ async fn results_that_are_no_objects_become_one() {
         ("plain words", json!("plain words")),
     ] {
         let (_, base) = serve(200, body).await;
-        assert_eq!(run(&client(), &tool("GET", base, &[]), json!({})).await, Ok(json!({"result": outcome})));
+        assert_eq!(
+            run(&client(), &tool("GET", base, &[]), json!({})).await,
+            Ok(json!({"result": outcome}))
+        );
     }
 }
 
@@ -205,7 +221,8 @@ async fn a_server_that_never_answers_is_given_up_after_twenty_seconds() {
         () = request_received.notified() => tokio::time::pause(),
     }
     let silent = tokio::time::Instant::now();
-    let outcome = tokio::time::timeout(3 * TOOL_REQUEST_TIMEOUT, running).await.expect("it is given up");
+    let outcome =
+        tokio::time::timeout(3 * TOOL_REQUEST_TIMEOUT, running).await.expect("it is given up");
     assert_eq!(outcome, Err("timeout".into()));
     // The request was sent between the two instants; the clock has a resolution of a millisecond.
     let (min, max) = (silent.elapsed(), started.elapsed());
@@ -221,7 +238,8 @@ async fn what_may_not_be_sent_is_refused_with_a_reason() {
         Err("refused address".into())
     );
     let header =
-        run(&client(), &tool("GET", "http://127.0.0.1/".into(), &[("x", "a\r\nb: c")]), json!({})).await;
+        run(&client(), &tool("GET", "http://127.0.0.1/".into(), &[("x", "a\r\nb: c")]), json!({}))
+            .await;
     assert_eq!(header, Err("bad header \"x\"".into()));
     assert!(
         run(&client(), &tool("TRACE", "http://127.0.0.1/".into(), &[]), json!({}))

@@ -95,7 +95,9 @@ impl Scene {
             * (1.0 - 0.04 * m.jaw);
         // The opening follows the jaw; pressing and tucking close it.
         let open = m.jaw * 0.30 * (1.0 - 0.96 * m.press) * (1.0 - m.tuck * 0.55);
-        let thin = (1.0 - 0.21 * m.press) * (1.0 + 0.06 * m.round) * (1.0 - 0.10 * m.jaw * (1.0 - m.round));
+        let thin = (1.0 - 0.21 * m.press)
+            * (1.0 + 0.06 * m.round)
+            * (1.0 - 0.10 * m.jaw * (1.0 - m.round));
         let upper_radius = 0.034 * fullness * thin * (1.0 - 0.16 * smile);
         let lower_radius = 0.044 * fullness * thin * (1.0 - 0.10 * smile) * (1.0 - 0.22 * m.tuck);
         let mut shape = MouthShape {
@@ -110,13 +112,16 @@ impl Scene {
                 + self.smile_parting * 0.050,
             // Lower than the jaw moves it, so that the lower teeth are visible, above all between
             // spread lips.
-            lower_gap: 0.0035 + open * (0.86 + 0.10 * m.width.max(0.0) - 0.06 * m.round) - m.tuck * 0.012
+            lower_gap: 0.0035 + open * (0.86 + 0.10 * m.width.max(0.0) - 0.06 * m.round)
+                - m.tuck * 0.012
                 + self.smile_parting * 0.010,
             // When tucked, the lips touch except in the middle.
             opening_exponent: 0.62 - 0.13 * m.round * (m.jaw * 4.0).min(1.0) + 0.55 * m.tuck,
             // Speech moves it little.
             fold_corner: (
-                self.appearance.mouth_width * (1.0 + 0.20 * smile + 0.05 * m.width - 0.08 * m.round) + 0.060,
+                self.appearance.mouth_width
+                    * (1.0 + 0.20 * smile + 0.05 * m.width - 0.08 * m.round)
+                    + 0.060,
                 smile * 0.06,
             ),
             upper_teeth_shift: (
@@ -130,8 +135,9 @@ impl Scene {
             ..MouthShape::default()
         };
         shape.tucked_lip_lift = m.tuck * (self.jaw_angle * 0.87 - shape.lower_gap + 0.0455);
-        let forward =
-            |s: f32| m.round * 0.115 * (1.0 - s * 0.8) - m.press * 0.010 - 0.03 * smile * (1.0 - s * 0.3);
+        let forward = |s: f32| {
+            m.round * 0.115 * (1.0 - s * 0.8) - m.press * 0.010 - 0.03 * smile * (1.0 - s * 0.3)
+        };
         for (i, s) in CURVE_POSITIONS.into_iter().enumerate() {
             let x = width * s;
             let lift = self.corner_lift(s);
@@ -144,7 +150,8 @@ impl Scene {
             let tuck = m.tuck * (1.0 - s * s) * 0.022;
             shape.lower[i] = (vec3(x, yb + tuck, zb - rb * 0.42 + 0.004 + forward(s) - tuck), rb);
         }
-        let corner_z = (shape.upper[CURVE_POINTS - 1].0.z + shape.lower[CURVE_POINTS - 1].0.z) * 0.5 - 0.012;
+        let corner_z =
+            (shape.upper[CURVE_POINTS - 1].0.z + shape.lower[CURVE_POINTS - 1].0.z) * 0.5 - 0.012;
         shape.upper[CURVE_POINTS - 1].0.z = corner_z;
         shape.lower[CURVE_POINTS - 1].0.z = corner_z;
         shape.z = shape.upper[0].0.z;
@@ -199,7 +206,8 @@ impl Scene {
         let upper = self.mouth.upper[i].0.lerp(self.mouth.upper[i + 1].0, k);
         let lower = self.mouth.lower[i].0.lerp(self.mouth.lower[i + 1].0, k);
         let beyond = if s >= 1.0 { 0.9 * (x.abs() - self.mouth.width) } else { 0.0 };
-        mix(lower.z, upper.z, ((y - lower.y) / (upper.y - lower.y).max(0.01)).clamp(0.0, 1.0)) - beyond
+        mix(lower.z, upper.z, ((y - lower.y) / (upper.y - lower.y).max(0.01)).clamp(0.0, 1.0))
+            - beyond
     }
 
     /// Distance to the cavity between the lips: negative inside.
@@ -268,8 +276,12 @@ impl Scene {
         let sunk = smoothstep(0.45, 0.95, age);
         if sunk > 0.0 && m.y < 0.05 {
             let j = self.to_jaw_space(p);
-            d -= sunk * 0.030 * gaussian((j.x.abs() - 0.345) / 0.10) * gaussian((j.y + 0.845) / 0.12);
-            d += sunk * 0.010 * gaussian((j.x.abs() - 0.215) / 0.05) * gaussian((j.y + 0.85) / 0.10);
+            d -= sunk
+                * 0.030
+                * gaussian((j.x.abs() - 0.345) / 0.10)
+                * gaussian((j.y + 0.845) / 0.12);
+            d +=
+                sunk * 0.010 * gaussian((j.x.abs() - 0.215) / 0.05) * gaussian((j.y + 0.85) / 0.10);
         }
 
         let (lower, lower_radius) = shape.lower[0];
@@ -281,7 +293,8 @@ impl Scene {
         d = smax(d, -room, 0.03);
         let (a, b) = self.lips(p);
         let dimple =
-            vec3(p.x.abs() - shape.width - 0.022, p.y - shape.y - self.corner_lift(1.0), 0.0).length();
+            vec3(p.x.abs() - shape.width - 0.022, p.y - shape.y - self.corner_lift(1.0), 0.0)
+                .length();
         d += (0.004 + 0.005 * smile) * gaussian(dimple / 0.052);
         // The hollow under the lower lip.
         let hollow = lower.y - lower_radius - 0.055;
@@ -295,7 +308,8 @@ impl Scene {
         let (a, b) = self.lips(p);
         let z = self.lip_depth(p.x, p.y);
         // When stretched over the teeth, the lower lip lies deeper in the face.
-        smoothstep(0.017, 0.001, a.min(b - 0.006 * self.smile_parting)) * smoothstep(z - 0.14, z - 0.06, p.z)
+        smoothstep(0.017, 0.001, a.min(b - 0.006 * self.smile_parting))
+            * smoothstep(z - 0.14, z - 0.06, p.z)
     }
 
     /// 1 on the dark seam between closed lips.
@@ -320,8 +334,8 @@ impl Scene {
     /// How close a point of the upper teeth is to the gap between two of them, 0 … 1, and its
     /// height over their edges.
     pub(crate) fn between_teeth(&self, p: Vec3) -> (f32, f32) {
-        let angle =
-            (p.x / UPPER_ARCH.x).atan2((p.z - UPPER_TEETH_Z + UPPER_ARCH.z).max(0.001) / UPPER_ARCH.z);
+        let angle = (p.x / UPPER_ARCH.x)
+            .atan2((p.z - UPPER_TEETH_Z + UPPER_ARCH.z).max(0.001) / UPPER_ARCH.z);
         let cell = (angle / UPPER_PITCH).abs();
         let aside = 0.5 - (cell - cell.floor() - 0.5).abs();
         (smoothstep(0.16, 0.02, aside), p.y - self.upper_teeth_edge(p.x))

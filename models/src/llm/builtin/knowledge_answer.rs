@@ -41,8 +41,10 @@ pub(super) fn reply(talk: &TurnContext<'_>) -> Option<String> {
     }
     let user_words = normalize_words(talk.user_text);
     let is_follow_up = is_follow_up(&user_words) && !talk.history.is_empty();
-    let (before_user, before_agent) =
-        (talk.last_text(Role::User).unwrap_or_default(), talk.last_text(Role::Assistant).unwrap_or_default());
+    let (before_user, before_agent) = (
+        talk.last_text(Role::User).unwrap_or_default(),
+        talk.last_text(Role::Assistant).unwrap_or_default(),
+    );
     let query: &[(&str, f32)] = if is_follow_up {
         &[(talk.user_text, 1.0), (before_user, 0.4), (before_agent, 0.2)]
     } else {
@@ -51,13 +53,15 @@ pub(super) fn reply(talk: &TurnContext<'_>) -> Option<String> {
     let hits = index.search_weighted(query, 16);
     let top = hits.first()?.score.max(f32::EPSILON);
     let expected = ExpectedAnswer::from_question(&user_words);
-    let query_stems: Vec<String> = words(talk.user_text).into_iter().map(|word| word.stem).collect();
+    let query_stems: Vec<String> =
+        words(talk.user_text).into_iter().map(|word| word.stem).collect();
     let value = |hit: &knowledge::Hit<'_, usize>| {
         let pair = *hit.id >= candidates.len();
         let origin = candidates[*hit.id % candidates.len()].0;
         // A sentence that only repeats the question adds nothing.
-        let adds_information =
-            words(hit.text).iter().any(|word| !word.is_stop_word() && !query_stems.contains(&word.stem));
+        let adds_information = words(hit.text)
+            .iter()
+            .any(|word| !word.is_stop_word() && !query_stems.contains(&word.stem));
         hit.coverage
             + 0.3 * hit.score / top
             + origin.bonus
@@ -107,15 +111,16 @@ pub(super) fn reply(talk: &TurnContext<'_>) -> Option<String> {
 fn collect_facts(talk: &TurnContext<'_>) -> Vec<(Origin, String)> {
     let mut candidates = Vec::new();
     let mut part = 0;
-    let mut add = |text: &str, bonus: f32, users: bool, transform: &dyn Fn(&str) -> Option<String>| {
-        part += 1;
-        candidates.extend(
-            sentences(text)
-                .iter()
-                .filter_map(|sentence| transform(sentence))
-                .map(|sentence| (Origin { part, bonus, from_user: users }, sentence)),
-        );
-    };
+    let mut add =
+        |text: &str, bonus: f32, users: bool, transform: &dyn Fn(&str) -> Option<String>| {
+            part += 1;
+            candidates.extend(
+                sentences(text)
+                    .iter()
+                    .filter_map(|sentence| transform(sentence))
+                    .map(|sentence| (Origin { part, bonus, from_user: users }, sentence)),
+            );
+        };
     let whole = |sentence: &str| Some(sentence.to_owned());
     for (rank, snippet) in talk.request.snippets.iter().enumerate() {
         add(&snippet.text, -0.01 * rank as f32, false, &whole);
@@ -124,7 +129,9 @@ fn collect_facts(talk: &TurnContext<'_>) -> Vec<(Origin, String)> {
         add(&item.text, 0.0, false, &whole);
     }
     add(&talk.request.prompt, -0.05, false, &to_first_person);
-    for item in talk.request.history.iter().filter(|item| item.role == Role::Visitor && item.in_context) {
+    for item in
+        talk.request.history.iter().filter(|item| item.role == Role::Visitor && item.in_context)
+    {
         add(&item.text, -0.2, true, &whole);
     }
     let question_openers = &Phrases::english().knowledge.question_openers;

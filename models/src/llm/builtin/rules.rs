@@ -14,7 +14,8 @@ pub(super) fn first_match<'a>(rules: &'a [GuardrailRule], user_text: &str) -> Op
     let fits = |rule: &&GuardrailRule| {
         let about = topic_stems(&rule.prompt);
         let found = about.intersection(&user_text).count();
-        let needed = if about.len() <= 2 { about.len() } else { 2.max(about.len().div_ceil(2).min(3)) };
+        let needed =
+            if about.len() <= 2 { about.len() } else { 2.max(about.len().div_ceil(2).min(3)) };
         needed > 0 && found >= needed
     };
     rules.iter().find(fits).map(|rule| rule.key.as_str())
@@ -58,7 +59,8 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_fits_counts() {
-        let rule = |key: &str, prompt: &str| GuardrailRule { key: key.into(), prompt: prompt.into() };
+        let rule =
+            |key: &str, prompt: &str| GuardrailRule { key: key.into(), prompt: prompt.into() };
         let rules = [rule("a", "weather"), rule("b", "weather"), rule("c", "money")];
         assert_eq!(first_match(&rules, "How is the weather?"), Some("a"));
         assert_eq!(first_match(&[], "How is the weather?"), None);

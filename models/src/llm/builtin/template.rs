@@ -77,7 +77,8 @@ impl TryFrom<String> for Template {
         let mut parts = Vec::new();
         let mut rest = text.as_str();
         while let Some((before, after)) = rest.split_once('{') {
-            let (name, after) = after.split_once('}').ok_or_else(|| format!("no }} in {text:?}"))?;
+            let (name, after) =
+                after.split_once('}').ok_or_else(|| format!("no }} in {text:?}"))?;
             let placeholder = Placeholder::deserialize(name.into_deserializer())
                 .map_err(|error: Error| format!("{text:?}: {error}"))?;
             parts.push(Part::Text(before.to_owned()));

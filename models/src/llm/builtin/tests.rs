@@ -128,7 +128,10 @@ fn without_a_name_it_is_the_assistant() {
 
 #[test]
 fn it_says_who_it_is_in_the_first_person() {
-    assert_eq!(ask("who are you"), "I am Ada, the receptionist of the Bluebird Clinic in Springfield.");
+    assert_eq!(
+        ask("who are you"),
+        "I am Ada, the receptionist of the Bluebird Clinic in Springfield."
+    );
     assert_eq!(ask("what is your favourite colour"), "My favourite colour is green.");
 }
 
@@ -186,9 +189,11 @@ fn a_follow_up_leans_on_the_turn_before() {
 
 #[test]
 fn what_it_does_not_know_it_says() {
-    for question in
-        ["what is the capital of mongolia", "how tall is mount everest", "who won the football match"]
-    {
+    for question in [
+        "what is the capital of mongolia",
+        "how tall is mount everest",
+        "who won the football match",
+    ] {
         assert!(ask(question).contains("don't know"), "{question}: {}", ask(question));
     }
     let later = reply_text(&[
@@ -263,7 +268,10 @@ fn a_tool_that_is_plainly_asked_for_is_called() {
     let weather = |city: &str| Some(("get_weather".to_owned(), json!({"city": city})));
     assert_eq!(call("what's the weather in New York, please?", &tools), weather("New York"));
     assert_eq!(call("tell me the weather in rome today", &tools), weather("rome"));
-    assert_eq!(call("weather in oslo in celsius", &tools).map(|call| call.0), Some("get_weather".into()));
+    assert_eq!(
+        call("weather in oslo in celsius", &tools).map(|call| call.0),
+        Some("get_weather".into())
+    );
     assert_eq!(
         call("what is the status of order forty two", &tools),
         Some(("orderStatus".into(), json!({"number": 42})))

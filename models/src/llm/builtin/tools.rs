@@ -39,7 +39,8 @@ fn match_score(tool: &Tool, stems: &HashSet<String>) -> Option<f32> {
     let named = name.intersection(stems).count();
     let described = description.difference(&name).filter(|stem| stems.contains(*stem)).count();
     let share = if name.is_empty() { 0.0 } else { named as f32 / name.len() as f32 };
-    let plainly = share == 1.0 || (share >= 0.5 && described >= 1) || (named == 0 && described >= 3);
+    let plainly =
+        share == 1.0 || (share >= 0.5 && described >= 1) || (named == 0 && described >= 3);
     plainly.then_some(share * 2.0 + described as f32 * 0.25)
 }
 
@@ -77,13 +78,16 @@ fn extract_arguments(schema: &Value, user_text: &str) -> Option<Value> {
                 .iter()
                 .find(|value| {
                     value.as_str().is_some_and(|value| {
-                        format!(" {lower} ").contains(&format!(" {} ", normalize_words(value).join(" ")))
+                        format!(" {lower} ")
+                            .contains(&format!(" {} ", normalize_words(value).join(" ")))
                     })
                 })
                 .cloned()
         } else {
             match property["type"].as_str().unwrap_or("string") {
-                "integer" | "number" => numbers.next().and_then(|number| serde_json::from_str(&number).ok()),
+                "integer" | "number" => {
+                    numbers.next().and_then(|number| serde_json::from_str(&number).ok())
+                }
                 "string" => string_argument(name, user_text, &mut object).map(Value::from),
                 _ => None,
             }
@@ -100,7 +104,8 @@ fn extract_arguments(schema: &Value, user_text: &str) -> Option<Value> {
 fn string_argument(name: &str, user_text: &str, object: &mut Option<String>) -> Option<String> {
     let kind = normalize_words(&split_words(name));
     let is = |list: &[&str]| kind.iter().any(|word| list.contains(&word.as_str()));
-    if is(&["query", "q", "question", "text", "message", "search", "prompt", "input", "utterance"]) {
+    if is(&["query", "q", "question", "text", "message", "search", "prompt", "input", "utterance"])
+    {
         return Some(user_text.trim().to_owned());
     }
     if is(&["date", "day", "when"]) {
@@ -138,8 +143,10 @@ fn prepositional_object(user_text: &str) -> Option<String> {
         from += 1;
     }
     let object = &tokens[from..end];
-    (!object.is_empty() && object.len() <= 5 && !lower[from..end].iter().all(|word| is_stop_word(word)))
-        .then(|| object.join(" "))
+    (!object.is_empty()
+        && object.len() <= 5
+        && !lower[from..end].iter().all(|word| is_stop_word(word)))
+    .then(|| object.join(" "))
 }
 
 /// A tool's result as spoken text.
@@ -201,8 +208,10 @@ fn main_text(value: &Value) -> Option<String> {
             (!sentences.is_empty()).then(|| sentences.join(", "))
         }
         Value::Object(fields) => {
-            if let Some(main) =
-                MAIN_FIELDS.iter().find_map(|name| fields.get(*name)).filter(|value| !value.is_null())
+            if let Some(main) = MAIN_FIELDS
+                .iter()
+                .find_map(|name| fields.get(*name))
+                .filter(|value| !value.is_null())
             {
                 return main_text(main);
             }

@@ -65,16 +65,23 @@ async fn collect_reply(mut events: mpsc::UnboundedReceiver<Event>) -> Reply {
 }
 
 fn text_frame(text: &str) -> String {
-    format!("data: {}\n\n", json!({"choices": [{"delta": {"content": text}, "finish_reason": null}]}))
+    format!(
+        "data: {}\n\n",
+        json!({"choices": [{"delta": {"content": text}, "finish_reason": null}]})
+    )
 }
 
 const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
-const USAGE: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3}}\n\n";
+const USAGE: &str =
+    "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3}}\n\n";
 const DONE: &str = "data: [DONE]\n\n";
 
 /// Runs a stream of these frames, each after a pause on the (paused) clock. Then the stream ends,
 /// or stays open.
-async fn run_stream(frames: Vec<(u64, Result<String, egress::Error>)>, ends: bool) -> (Reply, Duration) {
+async fn run_stream(
+    frames: Vec<(u64, Result<String, egress::Error>)>,
+    ends: bool,
+) -> (Reply, Duration) {
     let start = Instant::now();
     let frames = stream::iter(frames).then(|(pause, frame)| async move {
         tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -105,8 +112,12 @@ async fn run_stream(frames: Vec<(u64, Result<String, egress::Error>)>, ends: boo
 #[tokio::test(start_paused = true)]
 async fn a_server_that_never_says_a_word_fails_after_five_seconds() {
     let (reply, took) =
-        run_stream(vec![(1000, Ok(": keep-alive\n\n".into())), (1000, Ok(text_frame("")))], false).await;
-    assert_eq!((reply.failed, took), (Some((ErrorKind::Timeout, "timeout".into())), Duration::from_secs(5)));
+        run_stream(vec![(1000, Ok(": keep-alive\n\n".into())), (1000, Ok(text_frame("")))], false)
+            .await;
+    assert_eq!(
+        (reply.failed, took),
+        (Some((ErrorKind::Timeout, "timeout".into())), Duration::from_secs(5))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,7 +143,10 @@ async fn a_stream_that_breaks_off_failed_whether_it_ends_or_breaks() {
         ("Once upon", Some((ErrorKind::Failed, "the stream ended early".into())))
     );
     let (reply, _) = run_stream(
-        vec![(10, Ok(text_frame("Once"))), (10, Err(egress::Error::Connection("connection failed".into())))],
+        vec![
+            (10, Ok(text_frame("Once"))),
+            (10, Err(egress::Error::Connection("connection failed".into()))),
+        ],
         true,
     )
     .await;
@@ -141,14 +155,21 @@ async fn a_stream_that_breaks_off_failed_whether_it_ends_or_breaks() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_does_not_wait_long_for_the_count_of_tokens() {
-    let (reply, took) = run_stream(vec![(100, Ok(text_frame("Hi"))), (0, Ok(STOP.into()))], false).await;
-    assert_eq!((reply.end, took), (Some((0, 0)), Duration::from_millis(350)));
     let (reply, took) =
-        run_stream(vec![(100, Ok(text_frame("Hi") + STOP)), (50, Ok(USAGE.to_owned() + DONE))], true).await;
+        run_stream(vec![(100, Ok(text_frame("Hi"))), (0, Ok(STOP.into()))], false).await;
+    assert_eq!((reply.end, took), (Some((0, 0)), Duration::from_millis(350)));
+    let (reply, took) = run_stream(
+        vec![(100, Ok(text_frame("Hi") + STOP)), (50, Ok(USAGE.to_owned() + DONE))],
+        true,
+    )
+    .await;
     assert_eq!((reply.end, took), (Some((9, 3)), Duration::from_millis(150)));
     // Without [DONE], and broken after the end mark: still a reply.
     let (reply, _) = run_stream(
-        vec![(100, Ok(text_frame("Hi") + STOP)), (50, Err(egress::Error::Connection("reset".into())))],
+        vec![
+            (100, Ok(text_frame("Hi") + STOP)),
+            (50, Err(egress::Error::Connection("reset".into()))),
+        ],
         true,
     )
     .await;
@@ -194,7 +215,8 @@ async fn serve(answers: Vec<Response>) -> (Arc<MockServer>, String) {
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let router = Router::new().fallback(handle).with_state(Arc::clone(&server));
     tokio::spawn(async move {
-        axum::serve(listener, router.into_make_service_with_connect_info::<std::net::SocketAddr>()).await
+        axum::serve(listener, router.into_make_service_with_connect_info::<std::net::SocketAddr>())
+            .await
     });
     (server, url)
 }
@@ -203,8 +225,10 @@ fn client(url: String, token: Option<&str>) -> OpenAi {
     // These tests do not depend on time: on a machine that stalls, a server must not count as
     // silent.
     let long_timeout = Duration::from_secs(60);
-    let times = Timeouts { first_token: long_timeout, between_tokens: long_timeout, ..Timeouts::default() };
-    let config = Config { url, token: token.map(str::to_owned), model: "tiny".into(), timeouts: times };
+    let times =
+        Timeouts { first_token: long_timeout, between_tokens: long_timeout, ..Timeouts::default() };
+    let config =
+        Config { url, token: token.map(str::to_owned), model: "tiny".into(), timeouts: times };
     OpenAi::new(
         config,
         egress::Client::new(egress::Policy { allow_private: true }).unwrap(),
@@ -242,9 +266,10 @@ async fn the_first_words_are_told_before_the_stream_ends() {
     let frames = stream::unfold(more, |mut more| async {
         more.recv().await.map(|frame| (Ok::<_, std::convert::Infallible>(frame), more))
     });
-    let (_, url) =
-        serve(vec![([("content-type", "text/event-stream")], Body::from_stream(frames)).into_response()])
-            .await;
+    let (_, url) = serve(vec![
+        ([("content-type", "text/event-stream")], Body::from_stream(frames)).into_response(),
+    ])
+    .await;
     let (sink, mut events) = sink();
     let llm = client(url, None);
     let _handle = llm.ask(question(), sink);
@@ -268,13 +293,21 @@ async fn one_connection_serves_question_after_question() {
 
 #[tokio::test]
 async fn a_server_that_knows_no_stream_options_is_asked_without_them() {
-    let (server, url) =
-        serve(vec![error_response(400, "{\"error\":{\"message\":\"unknown field stream_options\"}}")]).await;
+    let (server, url) = serve(vec![error_response(
+        400,
+        "{\"error\":{\"message\":\"unknown field stream_options\"}}",
+    )])
+    .await;
     let llm = client(url, None);
     assert_eq!(ask(&llm).await.text, "Hello.");
     assert_eq!(ask(&llm).await.text, "Hello.");
-    let requested_usage: Vec<bool> =
-        server.requests.lock().unwrap().iter().map(|seen| seen.2.get("stream_options").is_some()).collect();
+    let requested_usage: Vec<bool> = server
+        .requests
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|seen| seen.2.get("stream_options").is_some())
+        .collect();
     assert_eq!(requested_usage, [true, false, false], "it is remembered");
 }
 
@@ -295,7 +328,12 @@ async fn refusals_are_told_in_the_servers_words_without_secrets() {
             ErrorKind::Rejected,
             "the server returned 404: no model tiny",
         ),
-        (429, "{\"detail\":\"slow down\"}".into(), ErrorKind::Busy, "the server returned 429: slow down"),
+        (
+            429,
+            "{\"detail\":\"slow down\"}".into(),
+            ErrorKind::Busy,
+            "the server returned 429: slow down",
+        ),
         (
             500,
             "it\n  broke at ?key=hushhush".into(),
@@ -342,7 +380,8 @@ async fn a_refused_address_is_a_failed_model() {
 async fn a_server_that_does_not_stream_is_understood() {
     let body = json!({"choices": [{"message": {"role": "assistant", "content": "All at once."}, "finish_reason": "stop"}]});
     let (_, url) =
-        serve(vec![([("content-type", "application/json")], body.to_string()).into_response()]).await;
+        serve(vec![([("content-type", "application/json")], body.to_string()).into_response()])
+            .await;
     let reply = ask(&client(url, None)).await;
     assert_eq!((reply.text.as_str(), reply.end), ("All at once.", Some((0, 0))));
 }
@@ -353,9 +392,10 @@ async fn a_cancelled_question_tells_nothing_more() {
     let frames = stream::unfold(more, |mut more| async {
         more.recv().await.map(|frame| (Ok::<_, std::convert::Infallible>(frame), more))
     });
-    let (_, url) =
-        serve(vec![([("content-type", "text/event-stream")], Body::from_stream(frames)).into_response()])
-            .await;
+    let (_, url) = serve(vec![
+        ([("content-type", "text/event-stream")], Body::from_stream(frames)).into_response(),
+    ])
+    .await;
     let (sink, mut events) = sink();
     let llm = client(url, None);
     let handle = llm.ask(question(), sink);
@@ -384,9 +424,11 @@ async fn warming_opens_the_connection_that_the_question_uses() {
 #[tokio::test]
 async fn rules_are_tools_and_the_one_that_is_called_fits() {
     let call = r#"data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"law","arguments":"{}"}}]}}]}"#;
-    let end = "\n\ndata: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n";
+    let end =
+        "\n\ndata: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n";
     let (server, url) =
-        serve(vec![sse(&(call.to_owned() + end + DONE)), sse(&(text_frame("OK") + STOP + DONE))]).await;
+        serve(vec![sse(&(call.to_owned() + end + DONE)), sse(&(text_frame("OK") + STOP + DONE))])
+            .await;
     let llm = client(url, None);
     let rule = |key: &str| guardrails::GuardrailRule {
         key: key.into(),

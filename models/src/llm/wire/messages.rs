@@ -25,7 +25,8 @@ pub(super) fn messages(request: &Request) -> Vec<Value> {
     let mut visible_items: Vec<&HistoryItem> = visible_items.collect();
     let spoken = visible_items.iter().rev().take_while(|item| item.role == Role::Assistant).count();
     if let Some(last) = visible_items.iter().rev().nth(spoken).map(|item| item.role) {
-        let open = visible_items.iter().rev().skip(spoken).take_while(|item| item.role == last).count();
+        let open =
+            visible_items.iter().rev().skip(spoken).take_while(|item| item.role == last).count();
         let from = visible_items.len() - spoken - open;
         visible_items[from..].rotate_right(spoken);
     }
@@ -75,7 +76,10 @@ fn push_calls(messages: &mut Vec<Value>, items: &[&HistoryItem], before: usize) 
             json!({"id": id(i), "type": "function", "function": {"name": name, "arguments": arguments}})
         })
         .collect();
-    match messages.last_mut().filter(|last| last["role"] == "assistant" && last.get("tool_calls").is_none()) {
+    match messages
+        .last_mut()
+        .filter(|last| last["role"] == "assistant" && last.get("tool_calls").is_none())
+    {
         Some(last) => last["tool_calls"] = calls.into(),
         None => messages.push(json!({"role": "assistant", "content": null, "tool_calls": calls})),
     }

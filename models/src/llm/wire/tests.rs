@@ -84,8 +84,10 @@ fn turns_alternate_and_a_cut_answer_stands_as_heard() {
         item(Role::Assistant, " "),
     ];
     let messages = messages(&request(history));
-    let found: Vec<(&str, &str)> =
-        messages[1..].iter().map(|m| (m["role"].as_str().unwrap(), m["content"].as_str().unwrap())).collect();
+    let found: Vec<(&str, &str)> = messages[1..]
+        .iter()
+        .map(|m| (m["role"].as_str().unwrap(), m["content"].as_str().unwrap()))
+        .collect();
     assert_eq!(
         found,
         [
@@ -119,7 +121,10 @@ fn tools_that_ran_are_calls_with_their_results() {
         messages[2]["tool_calls"][0]["function"],
         json!({"name": "get_weather", "arguments": "{\"city\":\"Rome\"}"})
     );
-    assert_eq!((&messages[3]["tool_call_id"], &messages[3]["content"]), (&json!("call_1"), &json!("Sunny")));
+    assert_eq!(
+        (&messages[3]["tool_call_id"], &messages[3]["content"]),
+        (&json!("call_1"), &json!("Sunny"))
+    );
     assert_eq!(
         (&messages[7]["content"], &messages[7]["tool_calls"][0]["id"]),
         (&Value::Null, &json!("call_3"))
@@ -129,14 +134,21 @@ fn tools_that_ran_are_calls_with_their_results() {
 
 #[test]
 fn context_and_knowledge_are_marked_parts_of_the_one_system_message() {
-    let mut request = request(vec![item(Role::System, "The user is on page 3."), item(Role::User, "Hi")]);
-    request.snippets =
-        vec![Snippet { kb_id: "k".into(), doc_id: "d".into(), text: "Open at nine.".into(), score: 1.0 }];
+    let mut request =
+        request(vec![item(Role::System, "The user is on page 3."), item(Role::User, "Hi")]);
+    request.snippets = vec![Snippet {
+        kb_id: "k".into(),
+        doc_id: "d".into(),
+        text: "Open at nine.".into(),
+        score: 1.0,
+    }];
     let messages = messages(&request);
     let system = messages[0]["content"].as_str().unwrap();
     assert!(system.starts_with("You are Ada.\n\n"));
     assert!(system.contains("# Context of this conversation\nThe user is on page 3."));
-    assert!(system.contains("# Excerpts from your knowledge") && system.ends_with("[1] Open at nine."));
+    assert!(
+        system.contains("# Excerpts from your knowledge") && system.ends_with("[1] Open at nine.")
+    );
     assert_eq!(messages.len(), 2);
 }
 
@@ -185,13 +197,19 @@ fn assert_message_order(messages: &[Value]) {
 
 #[test]
 fn whatever_was_heard_the_last_message_is_to_be_answered_and_results_follow_their_calls() {
-    let (user, agent) = (|text: &str| item(Role::User, text), |text: &str| item(Role::Assistant, text));
+    let (user, agent) =
+        (|text: &str| item(Role::User, text), |text: &str| item(Role::Assistant, text));
     let tool = |text: &str| tool_item("look", json!({}), text);
     let histories = [
         vec![user("Go"), agent("Let me see."), agent("Looking."), tool("1")],
         vec![user("Go"), agent("Let me see."), tool("1"), agent("Looking.")],
         vec![user("Go"), tool("1"), tool("2"), agent("Got it."), agent("Done.")],
-        vec![user("Go"), agent("Words over which"), user("the user spoke"), agent("went on to their end.")],
+        vec![
+            user("Go"),
+            agent("Words over which"),
+            user("the user spoke"),
+            agent("went on to their end."),
+        ],
         vec![agent("Welcome."), user("Hi"), user("there"), agent("Welcome again.")],
         vec![user("A"), agent("B"), user("C"), tool("late"), agent("D"), user("E")],
         vec![user("A"), tool("1"), agent("B"), tool("2"), agent("C"), tool("3")],
@@ -206,7 +224,8 @@ fn whatever_was_heard_the_last_message_is_to_be_answered_and_results_follow_thei
             .sum();
         assert_eq!(found, words, "nothing is lost: {messages:?}");
     }
-    let sent = messages(&request(vec![user("Go"), agent("Let me see."), tool("1"), agent("Looking.")]));
+    let sent =
+        messages(&request(vec![user("Go"), agent("Let me see."), tool("1"), agent("Looking.")]));
     assert_eq!(sent[2]["content"], "Let me see.\nLooking.");
     assert_eq!(sent[2]["tool_calls"][0]["id"], sent[3]["tool_call_id"]);
 }
@@ -224,7 +243,9 @@ fn calls_that_do_not_end_fail_the_answer() {
     let long = vec![call(0, &"x".repeat(5_000)); 60];
     let long: Vec<&str> = long.iter().map(String::as_str).collect();
     assert!(
-        parse_stream(&[tool("look")], &long).1.is_err_and(|e| e.to_string().contains("exceed the limit"))
+        parse_stream(&[tool("look")], &long)
+            .1
+            .is_err_and(|e| e.to_string().contains("exceed the limit"))
     );
 }
 
@@ -232,7 +253,8 @@ fn calls_that_do_not_end_fail_the_answer() {
 fn tools_have_clean_names_of_their_own_and_a_schema() {
     let mut request = request(vec![item(Role::User, "Hi")]);
     request.tools = vec![tool("get weather"), tool("get.weather"), tool("")];
-    request.tools[0].parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+    request.tools[0].parameters =
+        json!({"type": "object", "properties": {"city": {"type": "string"}}});
     let body = request_body(&request, "m", false);
     let functions: Vec<(&str, &Value)> = body["tools"]
         .as_array()
@@ -240,7 +262,10 @@ fn tools_have_clean_names_of_their_own_and_a_schema() {
         .iter()
         .map(|t| (t["function"]["name"].as_str().unwrap(), &t["function"]["parameters"]))
         .collect();
-    assert_eq!(functions.iter().map(|f| f.0).collect::<Vec<_>>(), ["get_weather", "get_weather_2", "tool"]);
+    assert_eq!(
+        functions.iter().map(|f| f.0).collect::<Vec<_>>(),
+        ["get_weather", "get_weather_2", "tool"]
+    );
     assert_eq!(functions[0].1, &request.tools[0].parameters);
     assert_eq!(functions[1].1, &json!({"type": "object", "properties": {}}));
 }
@@ -272,18 +297,22 @@ fn an_answer_without_an_end_mark_or_without_words_failed() {
         assert!(parse_stream(&[], &[&delta_chunk(json!({"content": "Hi"})), &end]).1.is_ok());
     }
     assert_eq!(
-        parse_stream(&[], &[&delta_chunk(json!({"content": "Hi"})), &finish_chunk("content_filter")])
-            .1
-            .unwrap_err()
-            .kind(),
+        parse_stream(
+            &[],
+            &[&delta_chunk(json!({"content": "Hi"})), &finish_chunk("content_filter")]
+        )
+        .1
+        .unwrap_err()
+        .kind(),
         ErrorKind::Rejected
     );
 }
 
 #[test]
 fn calls_are_put_together_from_fragments() {
-    let call =
-        |index: u64, more: Value| delta_chunk(json!({"tool_calls": [{"index": index, "function": more}]}));
+    let call = |index: u64, more: Value| {
+        delta_chunk(json!({"tool_calls": [{"index": index, "function": more}]}))
+    };
     let (_, events) = parse_stream(
         &[tool("get weather"), tool("time")],
         &[
@@ -308,7 +337,10 @@ fn calls_are_put_together_from_fragments() {
     else {
         panic!("{events:?}")
     };
-    assert_eq!((id.as_str(), name.as_str(), arguments), ("a", "get weather", &json!({"city": "Rome"})));
+    assert_eq!(
+        (id.as_str(), name.as_str(), arguments),
+        ("a", "get weather", &json!({"city": "Rome"}))
+    );
     assert_eq!((id_b.as_str(), name_b.as_str(), arguments_b), ("b", "time", &json!({})));
 }
 
@@ -319,7 +351,8 @@ fn calls_without_numbers_are_told_apart_by_their_ids() {
             json!({"tool_calls": [{"index": 0, "id": id, "function": {"name": "time", "arguments": "{}"}}]}),
         )
     };
-    let (_, events) = parse_stream(&[tool("time")], &[&whole("a"), &whole("b"), &finish_chunk("tool_calls")]);
+    let (_, events) =
+        parse_stream(&[tool("time")], &[&whole("a"), &whole("b"), &finish_chunk("tool_calls")]);
     assert_eq!(events.unwrap().len(), 3);
     let both = delta_chunk(
         json!({"tool_calls": [{"id": "a", "function": {"name": "time", "arguments": {"x": 1}}}, {"id": "b", "function": {"name": "time"}}]}),
@@ -356,7 +389,10 @@ fn arguments_that_are_no_object_fail_the_answer() {
 fn an_error_within_the_stream_is_told_in_its_words() {
     let (text, events) = parse_stream(
         &[],
-        &[&delta_chunk(json!({"content": "Hi"})), r#"{"error":{"message":"overloaded","code":529}}"#],
+        &[
+            &delta_chunk(json!({"content": "Hi"})),
+            r#"{"error":{"message":"overloaded","code":529}}"#,
+        ],
     );
     let error = events.unwrap_err();
     assert_eq!(
@@ -382,7 +418,10 @@ fn thoughts_are_left_out_however_they_are_cut() {
     let end = finish_chunk("stop");
     assert_eq!(parse_stream(&[], &[&delta_chunk(json!({"content": "<th"})), &end]).0, "<th");
     assert_eq!(
-        parse_stream(&[], &[&delta_chunk(json!({"content": "<think>ää"})), &end]).1.unwrap_err().to_string(),
+        parse_stream(&[], &[&delta_chunk(json!({"content": "<think>ää"})), &end])
+            .1
+            .unwrap_err()
+            .to_string(),
         "the answer is empty"
     );
 }

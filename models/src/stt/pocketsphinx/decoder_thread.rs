@@ -168,7 +168,10 @@ impl DecoderThread {
     }
 
     /// The session, if its lease has not ended.
-    fn current<'a>(&self, session: &'a mut Option<DecoderSession>) -> Option<&'a mut DecoderSession> {
+    fn current<'a>(
+        &self,
+        session: &'a mut Option<DecoderSession>,
+    ) -> Option<&'a mut DecoderSession> {
         let lease = self.slot.upgrade()?.lease.load(Ordering::Acquire);
         session.as_mut().filter(|session| session.lease == lease)
     }

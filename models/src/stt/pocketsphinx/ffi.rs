@@ -124,9 +124,11 @@ impl Decoder {
             if config.is_null() {
                 return Err("PocketSphinx is out of memory".to_owned());
             }
-            for (name, file) in [(c"hmm", "en-us"), (c"lm", "en-us.lm.bin"), (c"dict", "en-us.dict")] {
-                let path =
-                    CString::new(dir.join(file).as_os_str().as_encoded_bytes()).map_err(|e| e.to_string())?;
+            for (name, file) in
+                [(c"hmm", "en-us"), (c"lm", "en-us.lm.bin"), (c"dict", "en-us.dict")]
+            {
+                let path = CString::new(dir.join(file).as_os_str().as_encoded_bytes())
+                    .map_err(|e| e.to_string())?;
                 (api.ps_config_set_str)(config, name.as_ptr(), path.as_ptr());
             }
             // By default the library writes to standard error, past the log.
@@ -140,8 +142,9 @@ impl Decoder {
             (api.ps_config_free)(config);
             handle
         };
-        let handle = NonNull::new(handle)
-            .ok_or_else(|| format!("PocketSphinx could not load its models in {}", dir.display()))?;
+        let handle = NonNull::new(handle).ok_or_else(|| {
+            format!("PocketSphinx could not load its models in {}", dir.display())
+        })?;
         Ok(Self { api, handle })
     }
 
@@ -175,15 +178,25 @@ impl Decoder {
     /// Decodes the next samples, mono at 16 kHz.
     pub(super) fn process(&mut self, pcm: &[i16]) -> Result<(), String> {
         // SAFETY: pointer and length are those of a slice, which is read until the call returns.
-        let done = unsafe { (self.api.ps_process_raw)(self.handle.as_ptr(), pcm.as_ptr(), pcm.len(), 0, 0) };
-        if done < 0 { Err("PocketSphinx failed in the middle of an utterance".to_owned()) } else { Ok(()) }
+        let done = unsafe {
+            (self.api.ps_process_raw)(self.handle.as_ptr(), pcm.as_ptr(), pcm.len(), 0, 0)
+        };
+        if done < 0 {
+            Err("PocketSphinx failed in the middle of an utterance".to_owned())
+        } else {
+            Ok(())
+        }
     }
 
     /// Ends the utterance. [`Self::hypothesis`] is final after it.
     pub(super) fn end_utterance(&mut self) -> Result<(), String> {
         // SAFETY: the handle is a decoder.
         let done = unsafe { (self.api.ps_end_utt)(self.handle.as_ptr()) };
-        if done < 0 { Err("PocketSphinx failed at the end of an utterance".to_owned()) } else { Ok(()) }
+        if done < 0 {
+            Err("PocketSphinx failed at the end of an utterance".to_owned())
+        } else {
+            Ok(())
+        }
     }
 
     /// The most likely words so far, including markers.
@@ -191,7 +204,11 @@ impl Decoder {
         // SAFETY: null or a string of the decoder, copied at once; the score may be null.
         unsafe {
             let words = (self.api.ps_get_hyp)(self.handle.as_ptr(), std::ptr::null_mut());
-            if words.is_null() { String::new() } else { CStr::from_ptr(words).to_string_lossy().into_owned() }
+            if words.is_null() {
+                String::new()
+            } else {
+                CStr::from_ptr(words).to_string_lossy().into_owned()
+            }
         }
     }
 }

@@ -76,8 +76,8 @@ impl PocketSphinxPool {
         Self::start_with(config.decoders, move || ffi::Decoder::load(&dir), |delay| delay)
     }
 
-    /// Starts the threads. `load` loads a decoder; a thread waits for `wait(delay)` where a delay is
-    /// due.
+    /// Starts the threads. `load` loads a decoder; a thread waits for `wait(delay)` where a delay
+    /// is due.
     fn start_with<D: Recognizer>(
         decoders: usize,
         load: impl Fn() -> Result<D, String> + Clone + Send + 'static,
@@ -141,7 +141,10 @@ impl PocketSphinxPool {
     /// audio each. Near zero unless the machine is overloaded.
     #[must_use]
     pub fn queue_usage(&self) -> (usize, usize) {
-        (self.slots.iter().map(|slot| slot.commands.len()).sum(), self.slots.len() * MAX_QUEUED_COMMANDS)
+        (
+            self.slots.iter().map(|slot| slot.commands.len()).sum(),
+            self.slots.len() * MAX_QUEUED_COMMANDS,
+        )
     }
 
     /// Why no decoder is available while none is free.
@@ -151,7 +154,10 @@ impl PocketSphinxPool {
         } else if let Some(reason) = self.health.total_failure() {
             Error::new(ErrorKind::NotAvailable, format!("the STT decoders have failed: {reason}"))
         } else {
-            Error::new(ErrorKind::Busy, format!("all {} STT decoders are in use", self.loaded_count()))
+            Error::new(
+                ErrorKind::Busy,
+                format!("all {} STT decoders are in use", self.loaded_count()),
+            )
         }
     }
 }
@@ -211,9 +217,11 @@ impl Slot {
         });
         // The thread must not hold its own channel open: it ends when the pool and the streams are
         // dropped.
-        let thread = DecoderThread { slot: Arc::downgrade(&slot), commands: received, used_buffers };
-        let started =
-            thread::spawn_low_priority(format!("model-stt-{number}"), move || thread.run(load, wait));
+        let thread =
+            DecoderThread { slot: Arc::downgrade(&slot), commands: received, used_buffers };
+        let started = thread::spawn_low_priority(format!("model-stt-{number}"), move || {
+            thread.run(load, wait)
+        });
         if let Err(error) = started {
             tracing::error!(%error, "cannot start an STT thread");
             slot.set_failed(&format!("it cannot be started: {error}"));
@@ -254,8 +262,10 @@ struct DecoderLease {
 impl DecoderLease {
     fn send(&mut self, command: Command) {
         if self.slot.commands.try_send(command).is_err() {
-            self.sink
-                .send(Event::Failed(Error::new(ErrorKind::Failed, "the STT's decoder does not respond")));
+            self.sink.send(Event::Failed(Error::new(
+                ErrorKind::Failed,
+                "the STT's decoder does not respond",
+            )));
         }
     }
 }
@@ -284,7 +294,10 @@ impl SttStream for DecoderLease {
     fn end_speech(&mut self) {
         if std::mem::take(&mut self.in_speech) {
             if self.dropped_samples > 0 {
-                tracing::warn!(samples = self.dropped_samples, "STT is too slow: audio was dropped");
+                tracing::warn!(
+                    samples = self.dropped_samples,
+                    "STT is too slow: audio was dropped"
+                );
             }
             self.send(Command::EndSpeech);
         }

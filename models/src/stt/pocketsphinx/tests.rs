@@ -68,7 +68,8 @@ impl Harness {
             (unbounded(), unbounded(), unbounded());
         let failing = Arc::clone(&failing_loads);
         let load = move || {
-            let fails = failing.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1));
+            let fails =
+                failing.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1));
             match fails {
                 Ok(_) => Err("no memory".to_owned()),
                 Err(_) => Ok(FakeDecoder { samples: 0, ready: now_ready.clone() }),
@@ -199,7 +200,11 @@ fn a_call_goes_on_without_words_while_its_decoder_is_gone_and_with_the_next_one(
     harness.failing_loads.store(0, Ordering::Release);
     harness.resume.send(()).unwrap();
     assert_eq!([next(&events), next(&events)], ["final \"\"", "recovered"]);
-    assert_eq!((harness.pool.free_count(), harness.pool.taken_count()), (0, 1), "the call has it still");
+    assert_eq!(
+        (harness.pool.free_count(), harness.pool.taken_count()),
+        (0, 1),
+        "the call has it still"
+    );
     stream.push_audio(&FRAME);
     stream.end_speech();
     assert_eq!(next(&events), "final \"hello\"");

@@ -51,7 +51,8 @@ struct Wave {
 #[repr(C)]
 struct StreamingInfo {
     min_buffsize: c_int,
-    callback: Option<unsafe extern "C" fn(*const Wave, c_int, c_int, c_int, *mut StreamingInfo) -> c_int>,
+    callback:
+        Option<unsafe extern "C" fn(*const Wave, c_int, c_int, c_int, *mut StreamingInfo) -> c_int>,
     utterance: *const Utterance,
     item: *const c_void,
     userdata: *mut c_void,
@@ -127,7 +128,8 @@ impl Engine {
     fn open() -> Result<Self, String> {
         let library = open_library("libflite.so.1")?;
         // SAFETY: the soname says flite, and the library is leaked.
-        let api = unsafe { Api::load(library) }.map_err(|e| format!("libflite.so.1 is not flite 2: {e}"))?;
+        let api = unsafe { Api::load(library) }
+            .map_err(|e| format!("libflite.so.1 is not flite 2: {e}"))?;
         // SAFETY: called once, before anything else of the library.
         unsafe { (api.flite_init)() };
         Ok(Self { api, voices: [const { OnceLock::new() }; Voice::ALL.len()] })
@@ -144,8 +146,8 @@ impl Engine {
             // (`register_cmu_us_slt(const char *)`). The cell runs it once; null means no directory
             // of voice data, which built-in voices do not have.
             let made = unsafe {
-                let register =
-                    library.get::<RegisterFn>(format!("register_cmu_us_{}\0", voice.name()).as_bytes());
+                let register = library
+                    .get::<RegisterFn>(format!("register_cmu_us_{}\0", voice.name()).as_bytes());
                 register.map_err(|e| e.to_string())?(std::ptr::null())
             };
             if made.is_null() {
@@ -252,7 +254,9 @@ unsafe extern "C" fn callback(
             let marks = unsafe { read_marks(call.api, call.utterance) };
             call.listener.on_marks(marks);
         }
-        let (Ok(start), Ok(size)) = (usize::try_from(start), usize::try_from(size)) else { return true };
+        let (Ok(start), Ok(size)) = (usize::try_from(start), usize::try_from(size)) else {
+            return true;
+        };
         if size == 0 {
             return true;
         }
@@ -283,7 +287,8 @@ unsafe fn read_marks(api: &Api, utterance: *const Utterance) -> SpeechMarks {
             .collect();
         let tokens = relation_items(api, utterance, c"Token")
             .map(|token| {
-                let at = usize::try_from((api.item_feat_int)(token, c"file_pos".as_ptr())).unwrap_or(0);
+                let at =
+                    usize::try_from((api.item_feat_int)(token, c"file_pos".as_ptr())).unwrap_or(0);
                 let words = std::iter::successors(non_null((api.item_daughter)(token)), |w| {
                     non_null((api.item_next)(*w))
                 });

@@ -61,7 +61,11 @@ impl Flite {
         // The first utterance pages the voice in. It is an ordinary job, so a panic in it ends no
         // thread.
         queue.push(SynthesisJob {
-            request: Request { text: "Hello.".into(), voice: String::new(), pronunciation: Vec::new() },
+            request: Request {
+                text: "Hello.".into(),
+                voice: String::new(),
+                pronunciation: Vec::new(),
+            },
             sink: Sink::new(|event| {
                 if let Event::Failed(error) = event {
                     tracing::error!(%error, "the warm-up of the built-in TTS failed");
@@ -75,7 +79,9 @@ impl Flite {
             let started = thread::spawn_low_priority(format!("model-tts-{n}"), move || {
                 let work = |set_working: &dyn Fn()| {
                     set_working();
-                    run_worker(&jobs, |job, is_cancelled| synthesise_job(engine, job, is_cancelled));
+                    run_worker(&jobs, |job, is_cancelled| {
+                        synthesise_job(engine, job, is_cancelled)
+                    });
                     Ok(())
                 };
                 thread::run_with_health(&health, n, work, std::thread::sleep);
@@ -106,8 +112,8 @@ impl Tts for Flite {
             return Err(error);
         }
         let ticket = self.queue.push(SynthesisJob { request, sink });
-        let ticket =
-            ticket.ok_or_else(|| Error::new(ErrorKind::Busy, "too many texts are queued for the TTS"))?;
+        let ticket = ticket
+            .ok_or_else(|| Error::new(ErrorKind::Busy, "too many texts are queued for the TTS"))?;
         Ok(Handle::new(move || ticket.cancel()))
     }
 
@@ -231,28 +237,34 @@ impl<'a> EventEmitter<'a> {
 impl SynthesisListener for EventEmitter<'_> {
     fn on_marks(&mut self, marks: SpeechMarks) {
         let end = marks.phones.last().map_or(0.0, |(_, end)| *end);
-        let first = marks.phones.first().filter(|(name, _)| name == "pau").map_or(0.0, |(_, end)| *end);
+        let first =
+            marks.phones.first().filter(|(name, _)| name == "pau").map_or(0.0, |(_, end)| *end);
         // The last pause begins where the previous phone ends.
         let last = match marks.phones.as_slice() {
             [.., (_, sound), (name, _)] if name == "pau" => *sound,
             _ => end,
         };
-        let (from, to) =
-            ((first - LEADING_SILENCE_SECONDS).max(0.0), (last + TRAILING_SILENCE_SECONDS).min(end));
+        let (from, to) = (
+            (first - LEADING_SILENCE_SECONDS).max(0.0),
+            (last + TRAILING_SILENCE_SECONDS).min(end),
+        );
         self.sent_range = self.sample_count(from)..self.sample_count(to);
         let base = self.samples_before as f64 / f64::from(self.sample_rate);
         let time = |t: f32| base + f64::from(t.clamp(from, to) - from);
 
-        let phones = marks.phones.into_iter().map(|(name, end)| Phone { name, end: time(end) as f32 });
+        let phones =
+            marks.phones.into_iter().map(|(name, end)| Phone { name, end: time(end) as f32 });
         self.job.sink.send(Event::Phones(phones.collect()));
 
         let words = self.segment.map_or(&[][..], |part| &part.words);
         let words =
-            words.iter().zip(pronounce::word_end_times(words, &marks.tokens)).map(|(word, end)| Word {
-                text: word.written.clone(),
-                // flite reports phones, so pauses between words are not needed.
-                begin: None,
-                end: time(end),
+            words.iter().zip(pronounce::word_end_times(words, &marks.tokens)).map(|(word, end)| {
+                Word {
+                    text: word.written.clone(),
+                    // flite reports phones, so pauses between words are not needed.
+                    begin: None,
+                    end: time(end),
+                }
             });
         self.job.sink.send(Event::Words(words.collect()));
     }
@@ -263,10 +275,14 @@ impl SynthesisListener for EventEmitter<'_> {
         }
         let (from, to) = (self.samples_made, self.samples_made + pcm.len());
         self.samples_made = to;
-        let sent = self.sent_range.start.clamp(from, to) - from..self.sent_range.end.clamp(from, to) - from;
+        let sent = self.sent_range.start.clamp(from, to) - from
+            ..self.sent_range.end.clamp(from, to) - from;
         self.chunk.extend_from_slice(&pcm[sent.start.min(sent.end)..sent.end]);
-        let enough =
-            if self.samples_before + self.samples_sent == 0 { FIRST_CHUNK_SECONDS } else { CHUNK_SECONDS };
+        let enough = if self.samples_before + self.samples_sent == 0 {
+            FIRST_CHUNK_SECONDS
+        } else {
+            CHUNK_SECONDS
+        };
         if self.chunk.len() >= self.sample_count(enough) {
             self.flush_chunk();
         }

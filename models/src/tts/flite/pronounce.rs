@@ -105,18 +105,25 @@ mod tests {
             assert_eq!(found[4..], ["f ao r t iy t uw", "", "m ae p s"], "{voice:?}");
             assert!(words[2].pause > 0.05, "{voice:?}: after the comma {}", words[2].pause);
             assert_eq!(words[3].pause, 0.0, "{voice:?}");
-            assert!(words.iter().flat_map(|w| &w.phones).all(|(_, length)| *length > 0.0), "{voice:?}");
+            assert!(
+                words.iter().flat_map(|w| &w.phones).all(|(_, length)| *length > 0.0),
+                "{voice:?}"
+            );
         }
     }
 
     #[test]
     fn a_long_text_is_pronounced_in_parts_and_what_is_silent_not_at_all() {
         let text =
-            "My brother may have moved the big apple box above the map of the farm by the river. ".repeat(9);
+            "My brother may have moved the big apple box above the map of the farm by the river. "
+                .repeat(9);
         let words = pronounce(Voice::Kal16, &text, &[]).unwrap();
         assert_eq!(words.len(), text.split_whitespace().count());
         assert!(words.iter().all(|word| !word.phones.is_empty()));
-        assert_eq!(pronounce(Voice::Kal16, "... 👍", &[]).unwrap(), vec![WordPronunciation::default(); 2]);
+        assert_eq!(
+            pronounce(Voice::Kal16, "... 👍", &[]).unwrap(),
+            vec![WordPronunciation::default(); 2]
+        );
         assert_eq!(pronounce(Voice::Kal16, "", &[]).unwrap(), []);
     }
 }

@@ -47,8 +47,10 @@ impl Ticket {
     }
 
     fn leave_queue(&self, to: u8) -> bool {
-        let waited =
-            self.state.compare_exchange(STATE_WAITING, to, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        let waited = self
+            .state
+            .compare_exchange(STATE_WAITING, to, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
         if waited {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
@@ -79,8 +81,10 @@ impl<T> JobQueue<T> {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        let ticket =
-            Arc::new(Ticket { state: AtomicU8::new(STATE_WAITING), waiting: Arc::clone(&self.waiting) });
+        let ticket = Arc::new(Ticket {
+            state: AtomicU8::new(STATE_WAITING),
+            waiting: Arc::clone(&self.waiting),
+        });
         if self.jobs.try_send((job, Arc::clone(&ticket))).is_err() {
             ticket.cancel();
             return None;

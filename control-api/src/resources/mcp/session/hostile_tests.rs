@@ -118,7 +118,8 @@ fn write_forever(stream: &mut TcpStream, words: &str) -> io::Result<()> {
     }
 }
 
-const NOTIFICATION: &str = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
+const NOTIFICATION: &str =
+    "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
 
 /// The responses of a well-behaved server with one tool.
 fn respond_normally(stream: &mut TcpStream, request: &str, message: &Value) -> io::Result<()> {
@@ -144,7 +145,11 @@ fn respond_normally(stream: &mut TcpStream, request: &str, message: &Value) -> i
 
 fn tools_page(next: Value) -> Value {
     let tools = json!([{"name": "add", "inputSchema": {"type": "object"}}]);
-    if next.is_null() { json!({ "tools": tools }) } else { json!({"tools": tools, "nextCursor": next}) }
+    if next.is_null() {
+        json!({ "tools": tools })
+    } else {
+        json!({"tools": tools, "nextCursor": next})
+    }
 }
 
 type ToolsUpdate = Result<Vec<Tool>, String>;
@@ -206,7 +211,10 @@ async fn a_server_that_never_answers_keeps_nothing_when_the_call_ends_before_its
         // The engine does this at the end of a call.
         listing.abort();
         assert_closed(&format!("{kind}, {at}"), &mut seen).await;
-        assert!(updates.recv().await.is_none(), "{kind}, {at}: a call that is over is told nothing");
+        assert!(
+            updates.recv().await.is_none(),
+            "{kind}, {at}: a call that is over is told nothing"
+        );
     }
 }
 
@@ -243,10 +251,15 @@ async fn a_stream_without_end_and_pages_without_end_are_closed_at_the_limit() {
     let of_bytes = "it sent more than 8 MiB";
     let of_tools = "it has more than 64 tools";
     let cases: [(&str, &str, &str, RespondFn); 8] = [
-        ("a stream for an answer", "shttp", of_messages, |stream, request, message| match request {
-            "initialize" => write_forever(stream, NOTIFICATION),
-            _ => respond_normally(stream, request, message),
-        }),
+        (
+            "a stream for an answer",
+            "shttp",
+            of_messages,
+            |stream, request, message| match request {
+                "initialize" => write_forever(stream, NOTIFICATION),
+                _ => respond_normally(stream, request, message),
+            },
+        ),
         ("a stream of comments", "shttp", of_bytes, |stream, request, message| match request {
             "initialize" => write_forever(stream, &format!(": {}\n\n", "x".repeat(16 << 10))),
             _ => respond_normally(stream, request, message),
@@ -270,17 +283,22 @@ async fn a_stream_without_end_and_pages_without_end_are_closed_at_the_limit() {
             "tools/list" => write_result(stream, message, &tools_page(json!("next"))),
             _ => respond_normally(stream, request, message),
         }),
-        ("empty pages among notes", "shttp", of_messages, |stream, request, message| match request {
-            "tools/list" => {
-                write_event_stream(stream, &NOTIFICATION.repeat(99))?;
-                let result = json!({"tools": [], "nextCursor": "next"});
-                let last = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
-                write!(stream, "data: {last}\n\n")?;
-                // The end of the connection is the end of the response.
-                Err(io::ErrorKind::ConnectionAborted.into())
-            }
-            _ => respond_normally(stream, request, message),
-        }),
+        (
+            "empty pages among notes",
+            "shttp",
+            of_messages,
+            |stream, request, message| match request {
+                "tools/list" => {
+                    write_event_stream(stream, &NOTIFICATION.repeat(99))?;
+                    let result = json!({"tools": [], "nextCursor": "next"});
+                    let last = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+                    write!(stream, "data: {last}\n\n")?;
+                    // The end of the connection is the end of the response.
+                    Err(io::ErrorKind::ConnectionAborted.into())
+                }
+                _ => respond_normally(stream, request, message),
+            },
+        ),
         ("large pages", "shttp", of_bytes, |stream, request, message| match request {
             "tools/list" => {
                 let large = json!([{"name": "add", "description": "x".repeat(1 << 20), "inputSchema": {"type": "object"}}]);
@@ -297,7 +315,11 @@ async fn a_stream_without_end_and_pages_without_end_are_closed_at_the_limit() {
         assert_closed(case, &mut seen).await;
         assert!(updates.recv().await.is_none(), "{case}: it is told once");
         if why == of_tools {
-            assert_eq!(seen.borrow().count("tools/list"), MAX_TOOLS + 1, "no page more is asked for");
+            assert_eq!(
+                seen.borrow().count("tools/list"),
+                MAX_TOOLS + 1,
+                "no page more is asked for"
+            );
         }
     }
 }
