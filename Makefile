@@ -4,6 +4,13 @@ CARGO ?= cargo
 export CARGO
 BIN := $(or $(CARGO_TARGET_DIR),target)/release/visavis
 
+ifndef RUSTUP_TOOLCHAIN
+toolchain := $(shell scripts/toolchain.sh)
+ifneq ($(toolchain),)
+export RUSTUP_TOOLCHAIN := $(toolchain)
+endif
+endif
+
 .PHONY: run setup setup-tests build build-load test-fast test compile test-long bench perf-table load soak soak-faces mutants fuzz features lint audit check
 
 run: build
