@@ -1,5 +1,7 @@
 //! CPU time of the pure conversation: of one input, and of an hour of talk.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 use std::hint::black_box;
 use std::time::Duration;
 

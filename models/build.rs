@@ -1,6 +1,8 @@
 //! Compiles and links the adapters' C code, and derives a version from the source that bakes
 //! avatars.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failed build says where")]
+
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 

@@ -1,6 +1,8 @@
 //! Tests of the commands that read a file: their output, and how they reject an invalid file. They
 //! run the built binary with a memory limit.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

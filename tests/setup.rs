@@ -2,6 +2,8 @@
 //! PATH of the script holds only basic tools of the system and fakes, so that it installs nothing
 //! and needs no network.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
 //! Rules about the structure of the source that the compiler does not check.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 #[path = "tidy/modules.rs"]
 mod modules;
 #[path = "tidy/names.rs"]

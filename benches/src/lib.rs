@@ -3,6 +3,8 @@
 //! Time is CPU time of the working thread: on a busy machine, the wall clock also measures the
 //! other programs.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 pub mod allocation;
 pub mod cpu;
 pub mod instructions;

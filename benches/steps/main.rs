@@ -4,6 +4,8 @@
 //! One iteration is what a call does once, as the bench's name says: usually 20 ms of audio. The
 //! input of a step is created outside the measurement.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 mod harness;
 mod hear;
 mod inbox;

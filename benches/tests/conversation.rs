@@ -1,5 +1,6 @@
 //! The promised cost of a conversation, in CPU time and in memory.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 #![allow(clippy::print_stderr)] // prints the results
 
 use std::sync::Arc;

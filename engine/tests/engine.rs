@@ -1,6 +1,7 @@
 //! The engine with its threads and sockets: offers that are accepted and rejected, and calls over
 //! UDP with a client built on str0m.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 #![allow(clippy::print_stderr)] // prints the load of a call
 
 mod support;

@@ -1,6 +1,7 @@
 //! The avatar as a receiver sees it: a sentence spoken by flite, shown with the built-in pose sets
 //! and decoded by libvpx.
 #![allow(clippy::print_stdout)] // prints the measurements with --nocapture
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
 use std::sync::Arc;
 

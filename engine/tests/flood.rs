@@ -2,6 +2,8 @@
 //! datagrams by TCP, messages and offers. A datagram over loopback is in the socket at once. Those
 //! that exceed the receive buffer of a stock kernel are injected before the socket.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 mod support;
 
 use std::cell::Cell;

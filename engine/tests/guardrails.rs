@@ -1,5 +1,7 @@
 //! Guardrails in a whole call, in virtual time, with scripted models.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 mod support;
 
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,7 @@
 //! Lip motion from the phones that a TTS voice reports, and from its audio alone, compared with the
 //! phones that the built-in voices spoke.
 #![allow(clippy::print_stdout)] // prints the measurements with --nocapture
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
 #[path = "support/lips.rs"]
 mod lips;

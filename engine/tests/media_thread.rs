@@ -1,5 +1,6 @@
 //! The whole pipeline of a call on one media thread, in virtual time, with scripted models.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 #![allow(clippy::print_stderr)] // prints where the time of a turn goes
 
 mod support;

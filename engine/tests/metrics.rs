@@ -1,6 +1,7 @@
 //! Metrics: the times of a turn, as events and as histograms, and the cost of measuring: a media
 //! thread may not allocate for it.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 #![allow(clippy::print_stderr)] // prints the cost of measuring
 
 #[path = "support/allocations.rs"]

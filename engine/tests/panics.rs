@@ -1,6 +1,8 @@
 //! A failure of one part affects no other: a panic in the code of a call, and the thread of
 //! ICE-TCP.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 mod support;
 
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! A traced call replays: every output of the replay equals that of the live call.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 #![allow(clippy::print_stderr)] // prints the size of a trace
 
 mod support;

@@ -1,6 +1,8 @@
 //! The timers of a whole call, in virtual time, with scripted models. Each timer fires once, at its
 //! time, and the call continues or ends as its settings require.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};

@@ -1,6 +1,7 @@
 //! Turn detection: the turn model in a whole call, scripted in virtual time, then the real model
 //! with real voices.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 #![allow(clippy::print_stderr)] // prints texts, probabilities and skipped parts
 
 #[path = "support/allocations.rs"]

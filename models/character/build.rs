@@ -1,6 +1,8 @@
 //! Sets `CHARACTER_VERSION` to a hash of the renderer's source, so that the version cannot be
 //! forgotten.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failed build says where")]
+
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 

@@ -4,6 +4,7 @@
 //! Properties of every shipped set are checked for [`SAMPLE_AVATAR`] here, and for all sets in the
 //! long tier.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 #![allow(clippy::print_stdout)] // measurements, for --nocapture
 
 use std::fs;

@@ -2,6 +2,8 @@
 //! mouth, and nothing else changes. It is stored in `tests/e2e/flash`, for the end-to-end tests. To
 //! create it again: `FLASH_OUT=tests/e2e/flash cargo test -p visavis-models --test flash`.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;

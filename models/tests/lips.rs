@@ -1,6 +1,8 @@
 //! Phone recognition for the lips, compared with the training script (`scripts/lips/train.py
 //! numbers` wrote the expected numbers).
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 mod common;
 
 use models::lips::{FeatureExtractor, MEL_BANDS, PhoneRecognizer};

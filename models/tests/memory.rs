@@ -1,5 +1,6 @@
 //! Memory of the built-in models. It runs alone in its process, so that nothing else is measured.
 #![allow(clippy::print_stdout, reason = "measured numbers, shown with --nocapture")]
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
 mod common;
 

@@ -1,6 +1,7 @@
 //! From a voice in noise to text: Flite, VAD with its rule, and PocketSphinx, connected as in a
 //! call.
 #![allow(clippy::print_stdout)] // measurements, for --nocapture
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
 mod common;
 

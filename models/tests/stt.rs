@@ -1,5 +1,6 @@
 //! PocketSphinx through the trait that the engine uses, with speech from Flite.
 #![allow(clippy::print_stdout)] // measurements, for --nocapture
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
 mod common;
 

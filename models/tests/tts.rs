@@ -1,5 +1,6 @@
 //! Flite through the trait that the engine uses.
 #![allow(clippy::print_stdout)] // measurements, for --nocapture
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
 mod common;
 

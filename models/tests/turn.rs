@@ -1,6 +1,7 @@
 //! The turn model compared with the reference code: its features, and the network's output for them
 //! (`turn/expected.py`).
 #![allow(clippy::print_stdout, clippy::print_stderr)] // measurements, for --nocapture
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
 mod common;
 

@@ -1,6 +1,7 @@
 //! The native network compared with the probabilities of ONNX Runtime for the same samples
 //! (`vad/expected.py`), and with itself.
 #![allow(clippy::print_stdout)] // measurements, for --nocapture
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
 mod common;
 

@@ -82,6 +82,7 @@ impl Session {
     }
 
     /// Responds with the session for its page, and with a cookie of full lifetime.
+    #[expect(clippy::expect_used, reason = "plain data serializes")]
     fn renew_and_respond(mut self, state: &AppState, scope: Scope) -> Response {
         self.until = clock::now() + SESSION_LIFETIME;
         let plain = serde_json::to_vec(&self).expect("a session serializes to JSON");
@@ -96,6 +97,7 @@ impl Session {
 }
 
 /// A cookie without `Max-Age` ends with the browser session.
+#[expect(clippy::expect_used, reason = "base64 and ASCII text are valid in a header")]
 fn set_cookie(
     state: &AppState,
     value: &str,

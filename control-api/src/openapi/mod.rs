@@ -36,6 +36,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 
 /// The document as it is served and stored.
 #[must_use]
+#[expect(clippy::expect_used, reason = "plain data serializes")]
 pub fn document_json() -> String {
     let mut text = serde_json::to_string_pretty(&document()).expect("a document is plain data");
     text.push('\n');

@@ -111,6 +111,7 @@ pub(crate) struct AppState {
 
 impl AppState {
     /// The engine.
+    #[expect(clippy::expect_used, reason = "the router sets the engine before any handler runs")]
     pub(crate) fn engine(&self) -> &Arc<dyn Engine> {
         self.engine.get().expect("the router sets the engine before any handler runs")
     }

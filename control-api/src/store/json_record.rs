@@ -269,6 +269,7 @@ pub(crate) fn parse_documents<D: DeserializeOwned>(rows: &[Row]) -> Result<Vec<D
 }
 
 /// The text of a document.
+#[expect(clippy::expect_used, reason = "plain data serializes")]
 pub(crate) fn to_text<D: Serialize>(document: &D) -> String {
     serde_json::to_string(document).expect("a document serializes to JSON")
 }

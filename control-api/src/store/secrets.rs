@@ -37,6 +37,7 @@ pub(crate) fn new_webhook_secret() -> String {
 }
 
 /// Encrypts `secrets` for the row `id`, as text.
+#[expect(clippy::expect_used, reason = "plain data serializes")]
 pub(crate) fn seal<T: Serialize>(vault: &Vault, id: &str, secrets: &T) -> String {
     let plain = serde_json::to_vec(secrets).expect("secrets serialize to JSON");
     STANDARD.encode(vault.seal(id, &plain))

@@ -52,6 +52,7 @@ pub(crate) fn fingerprint(keys: &[u8]) -> String {
 }
 
 /// Fills `bytes` from the system's random generator.
+#[expect(clippy::expect_used, reason = "the system's random generator works")]
 pub(crate) fn fill_random(bytes: &mut [u8]) {
     // The system's generator fails only when the process cannot continue anyway.
     SystemRandom::new().fill(bytes).expect("the system's random generator works");
@@ -66,6 +67,7 @@ pub(crate) struct DecryptError;
 pub(crate) struct Vault(LessSafeKey);
 
 impl Vault {
+    #[expect(clippy::expect_used, reason = "an AES-256 key has 32 bytes")]
     pub(crate) fn new(key: &[u8; KEY_LEN]) -> Self {
         let key = UnboundKey::new(&AES_256_GCM, key).expect("an AES-256 key has 32 bytes");
         Self(LessSafeKey::new(key))
@@ -73,6 +75,7 @@ impl Vault {
 
     /// Encrypts `plain`, bound to `owner` (the row's id), so that it cannot be moved to another
     /// row.
+    #[expect(clippy::expect_used, reason = "a secret is shorter than the limit of AES-GCM")]
     pub(crate) fn seal(&self, owner: &str, plain: &[u8]) -> Vec<u8> {
         let mut nonce = [0; NONCE_LEN];
         fill_random(&mut nonce);

@@ -1,6 +1,7 @@
 //! Stands in for `visavis bake` and `visavis draw` in these tests. It draws nothing; the seed of
 //! the character selects its behaviour.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // the output is the interface of this program
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::path::Path;

@@ -1,6 +1,8 @@
 //! The control plane over a real socket, with a store of its own and an engine that is controlled
 //! by the test.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 mod agents;
 mod contract;
 mod conversations;

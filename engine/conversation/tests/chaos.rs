@@ -1,6 +1,8 @@
 //! Any input in any order: no panic, events without a gap, every command answered, and nothing but
 //! command results after the end.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 use core::time::Duration;
 
 use conversation::conversation::Conversation;

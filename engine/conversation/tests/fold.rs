@@ -1,6 +1,8 @@
 //! The view of a conversation is the projection of its events and nothing else. Over all scenarios
 //! it agrees with the state machine.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 use std::path::Path;
 
 use conversation::event::{Event, EventEnvelope, Role};

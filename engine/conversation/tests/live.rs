@@ -1,6 +1,8 @@
 //! What only a live call has: streamed text, late voices, fallbacks, guardrails, a server that
 //! stops.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 use std::sync::Arc;
 
 use conversation::conversation::Conversation;

@@ -1,5 +1,7 @@
 //! A trace replays exactly, and an error in a trace is reported in one sentence.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 use std::path::Path;
 
 use conversation::conversation::Conversation;

@@ -5,6 +5,8 @@
 //! After an intended change, `VISAVIS_ACCEPT=1` rewrites these files. Read the difference before
 //! you commit it.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,7 @@
 //! The worked timelines of the turn-taking page, within 20 ms.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 use conversation::simulate::simulate;
 use serde_json::{Map, Value, json};
 

@@ -424,6 +424,7 @@ impl JitterBuffer {
         }
     }
 
+    #[expect(clippy::expect_used, reason = "a packet has arrived")]
     fn make_frame(&mut self, timestamp: u64, samples: u64, kind: FrameKind) -> Frame {
         self.last_end_time = self.last_end_time.max(self.expected_arrival(timestamp + samples));
         let at = self

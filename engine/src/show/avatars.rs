@@ -201,6 +201,7 @@ impl AvatarLibrary {
 
     /// Resolves the avatar of a call; `None` if the server has no avatar. The second value is a
     /// warning for the agent's owner if it is not the requested avatar.
+    #[expect(clippy::expect_used, reason = "each stock avatar has its pose cache")]
     pub(crate) fn resolve_avatar(
         &self,
         call: &CallConfig,

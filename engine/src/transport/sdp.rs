@@ -25,6 +25,7 @@ pub(super) enum SdpRejection {
 ///   `sendonly` becomes `inactive`. Further video sections (a screen) become inactive.
 /// - The client's candidates are dropped. An ICE-lite server learns the client's addresses from its
 ///   checks, and `.local` names do not parse.
+#[expect(clippy::expect_used, reason = "the list is never empty")]
 pub(super) fn restrict_offer(offer: &str) -> Result<String, SdpRejection> {
     if offer.len() > MAX_OFFER_BYTES {
         return Err(SdpRejection::Invalid("too long"));

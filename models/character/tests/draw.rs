@@ -1,5 +1,7 @@
 //! Properties of the renderer.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 use character::{
     Character, CharacterRenderer, Clothes, ClothesStyle, Colour, Eyes, Glasses, Hair, HairStyle,
     Mouth, POSE_SLIDERS, Picture, Pose, Rect, SLIDERS, Skin, render,

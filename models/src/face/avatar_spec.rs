@@ -93,6 +93,7 @@ pub fn parse(id: &str, file: &str) -> Result<AvatarSpec, String> {
 /// # Panics
 /// Never: an avatar is plain data.
 #[must_use]
+#[expect(clippy::expect_used, reason = "plain data serializes")]
 pub fn to_toml(avatar: &AvatarSpec) -> String {
     let mut table = toml::Table::try_from(avatar).expect("an avatar serializes to TOML");
     table.remove("id");
@@ -109,6 +110,7 @@ pub fn ids() -> impl Iterator<Item = &'static str> {
 /// # Panics
 /// If a file of this project is invalid, which a test excludes.
 #[must_use]
+#[expect(clippy::expect_used, reason = "the built-in character files are valid")]
 pub fn find(id: &str) -> Option<AvatarSpec> {
     let (id, file) = AVATAR_FILES.iter().find(|(name, _)| *name == id)?;
     Some(parse(id, file).expect("the built-in character files are valid"))

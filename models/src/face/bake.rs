@@ -64,6 +64,7 @@ const DISPLAY_QUANTIZER: u32 = 14;
 /// # Panics
 /// Never: the hashed values are plain data.
 #[must_use]
+#[expect(clippy::expect_used, reason = "plain data serializes")]
 pub fn fingerprint(avatar: &AvatarSpec, size: (usize, usize), plan: &PosePlan) -> String {
     let versions = (character::VERSION, env!("FACE_VERSION"));
     let all = serde_json::to_vec(&(versions, avatar, size, plan))

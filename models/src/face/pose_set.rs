@@ -339,6 +339,7 @@ impl PoseSet {
 
     /// The set as a file.
     #[must_use]
+    #[expect(clippy::expect_used, reason = "plain data serializes")]
     pub fn to_bytes(&self) -> Vec<u8> {
         let manifest = serde_json::to_vec(&self.manifest).expect("the manifest serializes to JSON");
         let mut file = MAGIC.to_vec();

@@ -276,6 +276,7 @@ impl<'a> Rasterizer<'a> {
         &self.drawn_stance(stance).picture
     }
 
+    #[expect(clippy::expect_used, reason = "the stance was drawn before")]
     fn drawn_stance(&self, stance: u8) -> &DrawnStance<'a> {
         self.stances[usize::from(stance)].as_ref().expect("the stance was drawn before")
     }

@@ -48,6 +48,7 @@ impl<const L: usize, const FMA: bool> Lanes<L, FMA> {
 /// has a row per frame, [`FRAME_STRIDE`] apart. `y` has a row of 128 per frame, written from column
 /// `at` on.
 #[inline(always)]
+#[expect(clippy::unwrap_used, reason = "each slice has the length of its array")]
 pub(super) fn conv_129x4<const L: usize, const FMA: bool, const S: usize>(
     w: &[[f32; L]],
     b: &[[f32; L]],
@@ -95,6 +96,7 @@ pub(super) fn conv_129x4<const L: usize, const FMA: bool, const S: usize>(
 /// streams. `x` has a row of 128 per frame. `y` has a row of 64 per frame, written from column `at`
 /// on.
 #[inline(always)]
+#[expect(clippy::unwrap_used, reason = "each slice has the length of its array")]
 pub(super) fn conv_128x4<const L: usize, const FMA: bool, const S: usize>(
     w: &[[f32; L]],
     b: &[[f32; L]],
@@ -144,6 +146,7 @@ pub(super) struct RowLayout {
 
 /// One block of a dense layer with `K` inputs, for `S` streams, written from column `at` on.
 #[inline(always)]
+#[expect(clippy::unwrap_used, reason = "each slice has the length of its array")]
 pub(super) fn dense<const L: usize, const FMA: bool, const K: usize, const S: usize>(
     w: &[[f32; L]],
     b: &[[f32; L]],

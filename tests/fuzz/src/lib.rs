@@ -16,6 +16,8 @@
 //!
 //! `README.md` describes how to run them.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 mod demux;
 mod harness;
 pub mod mutate;

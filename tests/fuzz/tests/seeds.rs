@@ -1,6 +1,8 @@
 //! Runs the seeds of the fuzz targets, which include every input that ever failed, and mutations of
 //! them, with the stable compiler.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 use std::path::{Path, PathBuf};
 
 use fuzz::{TARGETS, Target, mutate};

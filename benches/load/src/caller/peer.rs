@@ -66,7 +66,7 @@ impl PeerConnectionEventHandler for EventHandler {
     async fn on_connection_state_change(&self, state: RTCPeerConnectionState) {
         match state {
             RTCPeerConnectionState::Connected => {
-                drop(self.state.send_replace(ConnectionState::Connected))
+                self.state.send_replace(ConnectionState::Connected);
             }
             RTCPeerConnectionState::Failed | RTCPeerConnectionState::Closed => {
                 self.state.send_replace(ConnectionState::Closed);

@@ -285,7 +285,7 @@ async fn list(
 ) -> Result<ListResponse, ApiError> {
     let (rows, total) =
         state.store.kb_page(&caller.workspace, &page).await.or_internal_error(READ_FAILED)?;
-    Ok(ListResponse(rows.iter().map(|row| to_json(row)).collect(), total))
+    Ok(ListResponse(rows.iter().map(to_json).collect(), total))
 }
 
 async fn read(

@@ -1,6 +1,8 @@
 //! The checks of the fuzz targets as ordinary tests: their seeds, which include all earlier
 //! findings, and a bounded number of random bytes. See `engine/conversation/fuzz/README.md`.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 #[path = "../laws/harness.rs"]
 mod harness;
 mod histories;

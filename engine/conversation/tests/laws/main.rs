@@ -5,6 +5,8 @@
 //! number of inputs (default 1 000 000). The calls are the same in each run; the long tier draws
 //! others.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 mod harness;
 mod laws;
 #[path = "../seed.rs"]

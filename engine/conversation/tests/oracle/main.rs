@@ -9,6 +9,8 @@
 //! runs one call alone. `VISAVIS_LAWS_INPUTS` sets the number of inputs (default 300 000). The
 //! calls are the same in each run; the long tier draws others.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
 #[path = "oracle.rs"]
 mod oracle;
 #[path = "../seed.rs"]
