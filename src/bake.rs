@@ -161,7 +161,8 @@ fn bake_one(
         }
     };
     if let Some(cache) = &cache
-        && let (Ok(set), Ok(display)) = (fs::read(cache.join("poses")), fs::read(cache.join("webp")))
+        && let (Ok(set), Ok(display)) =
+            (fs::read(cache.join("poses")), fs::read(cache.join("webp")))
         // A damaged set is rendered again.
         && PoseSet::parse(&Bytes::from(set.clone())).is_ok()
     {
@@ -197,7 +198,8 @@ fn bake_one(
         remove_parts(cache);
     }
     report(format!(
-        "{}: {} KB, {} poses, quantizers {:?}, luma PSNR {:.1} dB (minimum {:.1}), chroma PSNR {:.1} dB (minimum {:.1}), {:.0} s",
+        "{}: {} KB, {} poses, quantizers {:?}, luma PSNR {:.1} dB (minimum {:.1}), \
+         chroma PSNR {:.1} dB (minimum {:.1}), {:.0} s",
         file.display(),
         bytes.len() / 1000,
         set.manifest().frames.len(),

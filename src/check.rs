@@ -150,7 +150,8 @@ fn receive_buffer_result(reported: std::io::Result<usize>) -> CheckResult {
             false,
             false,
             format!(
-                "{} KiB: packet bursts may be lost; run `sysctl -w net.core.rmem_max={}` or grant the server CAP_NET_ADMIN",
+                "{} KiB: packet bursts may be lost; run `sysctl -w net.core.rmem_max={}` or grant \
+                 the server CAP_NET_ADMIN",
                 bytes >> 10,
                 socket::SOCKET_BUFFER_BYTES
             ),
@@ -164,7 +165,8 @@ fn check_sandbox(sandbox: documents::Sandbox) -> CheckResult {
     let ready = sandbox.refuses_files();
     let mut detail = sandbox.to_string();
     if !ready {
-        detail += ": an exploited document parser can read everything that the server can; use a kernel that supports one of them";
+        detail += ": an exploited document parser can read everything that the server can; \
+            use a kernel that supports one of them";
     }
     check_result("documents", "files", ready, false, detail)
 }

@@ -123,7 +123,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Option<SocketAddr>,
     /// Allow webhooks, tools and models at private addresses
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
     pub(crate) allow_private_targets: Option<bool>,
     /// Enable the scripted providers used by tests and load runs
     #[arg(long)]

@@ -433,7 +433,8 @@ impl Config {
                 }
                 Ok(parsed) if parsed.query().is_some() || parsed.fragment().is_some() => {
                     return fault(
-                        "must not have a query or a fragment, because links are made by appending to it",
+                        "must not have a query or a fragment, because links are made by appending \
+                         to it",
                     );
                 }
                 Ok(_) => {}
@@ -478,7 +479,8 @@ impl Config {
                 return Err((
                     "server.cors_origins",
                     format!(
-                        "\"{origin}\" is neither an origin such as \"https://shop.example\" nor \"*\""
+                        "\"{origin}\" is neither an origin such as \"https://shop.example\" nor \
+                         \"*\""
                     ),
                 ));
             }

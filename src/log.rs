@@ -37,7 +37,10 @@ pub(crate) fn init(format: Format) -> Result<(), String> {
         |text| text.to_string_lossy().into_owned(),
     );
     let filter = parse_filter(&filter_text).map_err(|reason| {
-        format!("VISAVIS_LOG: {reason}; use a level (off, error, warn, info, debug, trace) or \"info,str0m=debug\"")
+        format!(
+            "VISAVIS_LOG: {reason}; use a level (off, error, warn, info, debug, trace) or \
+             \"info,str0m=debug\""
+        )
     })?;
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     tracing::subscriber::set_global_default(build_subscriber(

@@ -59,7 +59,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let listener = TcpListener::bind(listen_address).await.map_err(|e| match e.kind() {
         std::io::ErrorKind::AddrInUse => {
             anyhow!(
-                "{listen_address} is in use: stop the other program, or choose another port with --listen"
+                "{listen_address} is in use: stop the other program, or choose another port with \
+                 --listen"
             )
         }
         _ => anyhow!("cannot listen on {listen_address}: {e}"),
@@ -78,7 +79,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     });
     if !documents::Sandbox::available().refuses_files() {
         tracing::warn!(
-            "the kernel has neither Landlock nor seccomp: an exploited document parser can read everything that the server can"
+            "the kernel has neither Landlock nor seccomp: an exploited document parser can read \
+             everything that the server can"
         );
     }
     let control = control_config(&config, listen);

@@ -295,7 +295,8 @@ fn a_bad_value_is_named_with_its_reason() {
         (
             r#""max_endpointing_delay":{"secs":6,"nanos":0}"#,
             r#""max_endpointing_delay":{"secs":-6,"nanos":0}"#,
-            "spec.max_endpointing_delay.secs: invalid value: integer `-6`, expected a whole number that is not negative",
+            "spec.max_endpointing_delay.secs: invalid value: integer `-6`, expected a whole number \
+             that is not negative",
         ),
         (
             r#""turn_threshold":0.5"#,
@@ -355,7 +356,8 @@ fn huge_files_are_refused_in_little_memory() {
     // The words of a segment that was never requested, so they are ignored.
     let words = "[\"a\",1],".repeat(200);
     let line = format!(
-        "{{\"at\":1,\"input\":{{\"Tts\":{{\"piece\":9,\"event\":{{\"Words\":[{words}[\"a\",1]]}}}}}}}}\n"
+        "{{\"at\":1,\"input\":{{\"Tts\":{{\"piece\":9,\
+         \"event\":{{\"Words\":[{words}[\"a\",1]]}}}}}}}}\n"
     );
     let lines = 100_000_000 / line.len();
     for _ in 0..lines {

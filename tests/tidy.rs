@@ -130,7 +130,8 @@ const LONG_FILE_EXCEPTIONS: &[(&str, usize, &str)] = &[
     (
         "engine/src/engine.rs",
         470,
-        "start, stop, offers and commands of the engine: a split would make its directory of calls public",
+        "start, stop, offers and commands of the engine: a split would make its directory of calls \
+         public",
     ),
     (
         "engine/src/transport/webrtc.rs",
@@ -207,7 +208,8 @@ fn the_pure_crates_stay_pure() {
         {
             assert!(
                 !text.contains(word),
-                "{} uses {word}: the conversation has no clock, thread or I/O, and iterates in a fixed order",
+                "{} uses {word}: the conversation has no clock, thread or I/O, and iterates in a \
+                 fixed order",
                 file.display()
             );
         }
@@ -291,7 +293,8 @@ fn tests_do_not_depend_on_chance() {
     let wrong: Vec<_> = used.iter().filter(|(file, word)| !named(file, word)).collect();
     assert!(
         wrong.is_empty(),
-        "wait for a state, use virtual time, fix the seed, or name the file with a reason: {wrong:#?}"
+        "wait for a state, use virtual time, fix the seed, or name the file with a reason: \
+         {wrong:#?}"
     );
     for (file, word, _) in NONDETERMINISM_EXCEPTIONS {
         assert!(

@@ -5,7 +5,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    static THREAD_COUNTER: Cell<AllocationCount> = const { Cell::new(AllocationCount { calls: 0, bytes: 0 }) };
+    static THREAD_COUNTER: Cell<AllocationCount> =
+        const { Cell::new(AllocationCount { calls: 0, bytes: 0 }) };
 }
 
 /// Allocations of a thread since its start.

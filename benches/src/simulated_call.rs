@@ -150,9 +150,12 @@ impl SimulatedCall {
                 );
             }
             Output::CancelLlm(cancelled) => {
-                self.scheduled.retain(
-                    |_, input| !matches!(input, Input::Llm { generation, .. } if *generation == cancelled),
-                );
+                self.scheduled.retain(|_, input| {
+                    !matches!(
+                        input,
+                        Input::Llm { generation, .. } if *generation == cancelled
+                    )
+                });
             }
             Output::Synthesize(request) => {
                 let length = request.text.split_whitespace().count() as u64 * WORD_DURATION;
@@ -266,7 +269,13 @@ pub fn call_duration(turns: u64) -> Duration {
 /// The same call as a scenario file for `simulate`, without the coughs.
 #[must_use]
 pub fn scenario(turns: u64) -> String {
-    let user_speech = |from: f64, lasts: f64, text: &str| serde_json::json!({"from": from, "to": from + lasts, "text": text});
+    let user_speech = |from: f64, lasts: f64, text: &str| {
+        serde_json::json!({
+            "from": from,
+            "to": from + lasts,
+            "text": text,
+        })
+    };
     let user: Vec<serde_json::Value> = (0..turns)
         .flat_map(|turn| {
             let at = (turn * TURN_INTERVAL) as f64 / 1e6;
@@ -275,7 +284,15 @@ pub fn scenario(turns: u64) -> String {
             core::iter::once(question).chain(interruption)
         })
         .collect();
-    let replies = serde_json::json!([{"to": "*", "say": ANSWER, "audio": ANSWER.split_whitespace().count() as f64 * 0.3}]);
-    serde_json::json!({"user": user, "replies": replies, "until": call_duration(turns).as_secs_f64()})
-        .to_string()
+    let replies = serde_json::json!([{
+        "to": "*",
+        "say": ANSWER,
+        "audio": ANSWER.split_whitespace().count() as f64 * 0.3,
+    }]);
+    serde_json::json!({
+        "user": user,
+        "replies": replies,
+        "until": call_duration(turns).as_secs_f64(),
+    })
+    .to_string()
 }

@@ -36,7 +36,8 @@ const CHUNK_SAMPLES: usize = 4_800;
 const SECONDS_PER_CHARACTER: f64 = 0.06;
 const ANSWER: &str = "Yes, it opens at nine today. You may bring a friend with you.";
 /// Every fourth reply is so long that the user's next turn interrupts it.
-const LONG_ANSWER: &str = "Sure, I can help with that. Let me walk you through each of the steps in order, so that nothing gets lost on the way.";
+const LONG_ANSWER: &str = "Sure, I can help with that. Let me walk you through each of the steps \
+    in order, so that nothing gets lost on the way.";
 
 /// A task that is due at an instant of virtual time.
 type ScheduledTask = Box<dyn FnOnce() + Send>;

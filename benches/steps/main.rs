@@ -32,6 +32,7 @@ fn criterion_config() -> Criterion<CpuTime> {
 criterion_group! {
     name = steps;
     config = criterion_config();
-    targets = hear::benches, speak::benches, show::benches, inbox::benches, webrtc::benches, ticks::benches
+    targets = hear::benches, speak::benches, show::benches, inbox::benches, webrtc::benches,
+        ticks::benches
 }
 criterion_main!(steps);

@@ -120,9 +120,12 @@ fn the_heard_text_of_a_running_story_is_told_every_second() {
     let mut events = 0;
     for second in 1..=30 {
         conversation.handle(Input::Tick, now + Duration::from_secs(second));
-        let heard = drain_outputs(&mut conversation).into_iter().filter(
-            |output| matches!(output, Output::Emit(e) if matches!(e.event, Event::AgentSpeechHeard { .. })),
-        );
+        let heard = drain_outputs(&mut conversation).into_iter().filter(|output| {
+            matches!(
+                output,
+                Output::Emit(e) if matches!(e.event, Event::AgentSpeechHeard { .. })
+            )
+        });
         events += heard.count();
     }
     assert!(events >= 9, "{events}");
@@ -163,7 +166,8 @@ fn a_conversation_fits_in_sixteen_kibibytes() {
     }
     let itself = size_of::<Conversation>() as i64;
     eprintln!(
-        "{itself} bytes in itself, {min_heap} to {max_heap} on the heap beside {items} items of history with {words} bytes of words"
+        "{itself} bytes in itself, {min_heap} to {max_heap} on the heap beside {items} items of \
+         history with {words} bytes of words"
     );
     assert!(max_heap + itself <= 16 << 10, "{max_heap} bytes on the heap, {itself} in itself");
     assert!(

@@ -52,7 +52,8 @@ pub enum OpenError {
     DataFolder(PathBuf, #[source] io::Error),
     /// The database was created by servers with other key files.
     #[error(
-        "the database belongs to servers with other keys: copy secrets.key and tokens.key from one of their data folders to {0}"
+        "the database belongs to servers with other keys: copy secrets.key and tokens.key from one \
+         of their data folders to {0}"
     )]
     KeyMismatch(PathBuf),
     /// Another server runs on the data folder.
@@ -83,7 +84,10 @@ pub(crate) fn prepare_data_folder(data: &Path) -> Result<(), OpenError> {
     // An existing folder keeps its mode; the files in it are private in any case.
     #[cfg(unix)]
     if is_open_to_others(data).map_err(fail)? {
-        tracing::warn!(folder = %data.display(), "other users can list the data folder; run chmod 700 on it");
+        tracing::warn!(
+            folder = %data.display(),
+            "other users can list the data folder; run chmod 700 on it"
+        );
     }
     open_private_file(&database_file(data)).map_err(fail)?;
     #[cfg(unix)]
@@ -106,7 +110,11 @@ fn restrict_to_owner(file: &Path) {
         && let Err(error) =
             std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o600))
     {
-        tracing::warn!(file = %file.display(), %error, "cannot restrict the file's permissions to its owner");
+        tracing::warn!(
+            file = %file.display(),
+            %error,
+            "cannot restrict the file's permissions to its owner"
+        );
     }
 }
 

@@ -154,12 +154,20 @@ fn agent_body() -> Value {
     let avatar = json!({
         "avatar_key_id": "ada",
         "persona_name": "Ada L.",
-        "llm": {"provider": "openai", "model": "m", "fallback_model": "f", "url": "https://llm.example", "token": "llm-secret"},
+        "llm": {
+            "provider": "openai",
+            "model": "m",
+            "fallback_model": "f",
+            "url": "https://llm.example",
+            "token": "llm-secret",
+        },
         "config": {
-            "stt": {"provider": "p", "model": "m", "fallback_model": "f", "language": "en", "min_endpointing_delay": 0.5,
-                    "max_endpointing_delay": 3, "turn_model": true, "token": "***"},
+            "stt": {"provider": "p", "model": "m", "fallback_model": "f", "language": "en",
+                    "min_endpointing_delay": 0.5, "max_endpointing_delay": 3, "turn_model": true,
+                    "token": "***"},
             "tts": {"model_id": "m", "provider": "p", "voice_id": "v", "sample_rate": 24000,
-                    "custom_pronunciation": [{"word": "SQL", "pronunciation": "sequel"}], "token": "tts-secret"},
+                    "custom_pronunciation": [{"word": "SQL", "pronunciation": "sequel"}],
+                    "token": "tts-secret"},
         },
         "welcome_message": {"wait_time": 2, "messages": ["Hello!"]},
         "idle_timeout": {"timeout": 20, "filler_phrases": ["Still there?"], "end_after": 2},
@@ -181,7 +189,11 @@ fn agent_body() -> Value {
             "conversationalContext": "context",
             "memory": {"isEnabled": true, "instruction": "i"},
             "error_message": "Sorry.",
-            "turn": {"min_endpointing_delay": 0.4, "false_interruption_timeout": 2, "min_interruption_words": 1},
+            "turn": {
+                "min_endpointing_delay": 0.4,
+                "false_interruption_timeout": 2,
+                "min_interruption_words": 1,
+            },
             "expose_tools": true,
             "trust_client_context": true,
             "record_trace": true,
@@ -219,7 +231,12 @@ fn each_change_of_an_agent_has_the_same_outcome_as_before() {
 #[test]
 fn each_change_of_a_template_has_the_same_outcome_as_before() {
     // Only what differs from an agent.
-    let body = json!({"template_name": "Template", "template_system_prompt": "Be kind.", "avatars": [{"avatar_key_id": "ada"}], "tool": ["t1"]});
+    let body = json!({
+        "template_name": "Template",
+        "template_system_prompt": "Be kind.",
+        "avatars": [{"avatar_key_id": "ada"}],
+        "tool": ["t1"],
+    });
     check("template", &body, parse_agent::<Template>);
 }
 
@@ -228,10 +245,15 @@ fn each_change_of_a_tool_has_the_same_outcome_as_before() {
     let body = json!({
         "type": "tool.api",
         "schema": {"type": "function", "name": "weather", "description": "d", "parameters": {
-            "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "more": 1}},
-        "request_config": {"method": "get", "url": "https://weather.example/{city}", "headers": {"Authorization": "Bearer s", "X-Kept": "***"}},
-        "event_messages": {"on_start": {"message": "a"}, "on_success": {"message": "b"}, "on_error": {"message": "c"},
-                           "on_delay": {"delay": 3, "message": "d"}},
+            "type": "object", "properties": {"city": {"type": "string"}},
+            "required": ["city"], "more": 1}},
+        "request_config": {
+            "method": "get",
+            "url": "https://weather.example/{city}",
+            "headers": {"Authorization": "Bearer s", "X-Kept": "***"},
+        },
+        "event_messages": {"on_start": {"message": "a"}, "on_success": {"message": "b"},
+                           "on_error": {"message": "c"}, "on_delay": {"delay": 3, "message": "d"}},
     });
     let old = [("X-Kept".to_owned(), "kept".to_owned())].into();
     let parse = |body| {
@@ -246,7 +268,13 @@ fn each_change_of_a_tool_has_the_same_outcome_as_before() {
 
 #[test]
 fn each_change_of_a_guardrail_has_the_same_outcome_as_before() {
-    let body = json!({"name": "n", "category": "c", "prompt": "p", "response_message": "r", "callback_url": "https://shop.example"});
+    let body = json!({
+        "name": "n",
+        "category": "c",
+        "prompt": "p",
+        "response_message": "r",
+        "callback_url": "https://shop.example",
+    });
     let parse = |body| {
         let mut document = json!(guardrails::parse(body)?);
         // The server sets it.
@@ -259,7 +287,8 @@ fn each_change_of_a_guardrail_has_the_same_outcome_as_before() {
 #[test]
 fn each_change_of_an_mcp_configuration_has_the_same_outcome_as_before() {
     let body = json!({"name": "n", "description": "d", "type": "shttp",
-                      "request_config": {"url": "https://mcp.example", "headers": {"Authorization": "s", "X-Kept": "***"}}});
+                      "request_config": {"url": "https://mcp.example",
+                                         "headers": {"Authorization": "s", "X-Kept": "***"}}});
     let old = [("X-Kept".to_owned(), "kept".to_owned())].into();
     let parse = |body| {
         let (document, secrets) = mcp::parse(body, Some(&old))?;

@@ -2,7 +2,9 @@
 //! `engine/tests/peers.py`: it sends the user's voice back, plays a VP8 clip, and answers on the
 //! data channel. `echo CLIP.ivf`; one line of JSON on stdin per offer, one on stdout per answer:
 //! `{"sdp", "transport": "udp" | "tcp"}` → `{"sdp"}` or `{"error"}`.
-#![allow(clippy::disallowed_methods)] // an example has no engine whose clock and threads it could use
+
+// An example has no engine whose clock and threads it could use.
+#![allow(clippy::disallowed_methods)]
 
 use std::collections::HashMap;
 use std::io::{BufRead, Write};

@@ -375,7 +375,10 @@ mod tests {
 
     #[test]
     fn what_other_threads_of_the_process_take_closes_it_too() {
-        thread_local! { static CPU: Cell<(Duration, Duration)> = const { Cell::new((Duration::ZERO, Duration::ZERO)) } }
+        thread_local! {
+            static CPU: Cell<(Duration, Duration)> =
+                const { Cell::new((Duration::ZERO, Duration::ZERO)) }
+        }
         static START: OnceLock<Instant> = OnceLock::new();
         let (mut window, load) = (idle_window(), ThreadLoad::new(0.8));
         window.process.read_clocks = || (*START.get_or_init(clock::now) + CPU.get().0, CPU.get().1);

@@ -66,7 +66,11 @@ fn start_with_interval(
     // Traces contain what users said, so only the owner may read the folder. The folder of another
     // owner keeps its mode.
     if let Err(error) = fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)) {
-        tracing::warn!(folder = %folder.display(), %error, "cannot restrict the permissions of the traces folder to its owner");
+        tracing::warn!(
+            folder = %folder.display(),
+            %error,
+            "cannot restrict the permissions of the traces folder to its owner"
+        );
     }
     let (sender, lines) = channel::open(&channel::TRACE, None);
     let thread =
@@ -89,7 +93,12 @@ fn write_traces(folder: &Path, lines: &Receiver<TraceMessage>, flush: Duration) 
                 Err(_) => break,
             },
             recv(flush) -> _ => {
-                let finished: Vec<_> = files.open_traces.iter().filter(|(_, f)| f.alive.strong_count() == 0).map(|(id, _)| *id).collect();
+                let finished: Vec<_> = files
+                    .open_traces
+                    .iter()
+                    .filter(|(_, f)| f.alive.strong_count() == 0)
+                    .map(|(id, _)| *id)
+                    .collect();
                 // Messages sent before the call ended have arrived by now.
                 lines.try_iter().for_each(|line| files.handle(line));
                 finished.into_iter().for_each(|id| files.close(id));
@@ -133,7 +142,11 @@ impl TraceFiles<'_> {
                         self.open_traces.insert(call.id, OpenTrace { file, alive: lives });
                     }
                     Err(error) => {
-                        tracing::warn!(conversation = %call.id, %error, "cannot create a trace file: the call has no trace")
+                        tracing::warn!(
+                            conversation = %call.id,
+                            %error,
+                            "cannot create a trace file: the call has no trace"
+                        )
                     }
                 }
             }
@@ -188,7 +201,11 @@ impl TraceFiles<'_> {
     /// Abandons a trace that can no longer be written.
     fn close_on_error(&mut self, id: ConversationId, done: io::Result<()>) {
         if let Err(error) = done {
-            tracing::warn!(conversation = %id, %error, "cannot write to a trace file: the trace is incomplete");
+            tracing::warn!(
+                conversation = %id,
+                %error,
+                "cannot write to a trace file: the trace is incomplete"
+            );
             if let Some(writing) = self.open_traces.remove(&id) {
                 // Dropping the writer would flush its buffer and fail again.
                 drop(writing.file.into_parts());

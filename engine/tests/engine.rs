@@ -499,7 +499,8 @@ async fn an_agent_that_wants_a_turn_model_where_there_is_none_is_heard_without_a
         (
             wanting,
             vec![
-                "stt.turn_model is on, but this server has no turn model; turns are decided without it.",
+                "stt.turn_model is on, but this server has no turn model; turns are decided \
+                 without it.",
             ],
         ),
         (call_config(1), vec![]),
@@ -861,9 +862,10 @@ async fn a_client_joins_over_udp_hears_silence_talks_on_the_channel_and_hangs_up
     );
     wait_for("the call is over", || engine.active_calls() == 0).await;
     let events = recorder.events_of(1);
-    assert!(
-        matches!(events[0].event, Event::Joined { unix_micros } if unix_micros > 1_700_000_000_000_000)
-    );
+    assert!(matches!(
+        events[0].event,
+        Event::Joined { unix_micros } if unix_micros > 1_700_000_000_000_000
+    ));
     let names = recorder.event_names(1);
     assert!(
         names.iter().any(|n| n == "participant_left") && names.iter().any(|n| n == "ended"),

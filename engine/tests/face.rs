@@ -21,9 +21,11 @@ use models::tts::Phone;
 
 /// "Hello there, my name is Theo, and I am pleased to meet you.", flite 2.2, voice rms. Phones with
 /// their end times in seconds.
-const SENTENCE: &str = "pau:0.119 hh:0.212 ax:0.261 l:0.412 ow:0.582 dh:0.638 eh:0.776 r:0.877 pau:1.000 m:1.044 ay:1.183 \
-    n:1.227 ey:1.476 m:1.560 ih:1.637 z:1.727 th:1.840 iy:1.963 ow:2.064 pau:2.152 ae:2.301 n:2.340 d:2.365 ay:2.590 ae:2.721 \
-    m:2.801 p:2.922 l:2.975 iy:3.120 z:3.212 d:3.263 t:3.337 ax:3.378 m:3.469 iy:3.579 t:3.652 y:3.767 uw:3.919 pau:4.153";
+const SENTENCE: &str = "pau:0.119 hh:0.212 ax:0.261 l:0.412 ow:0.582 dh:0.638 eh:0.776 r:0.877 \
+    pau:1.000 m:1.044 ay:1.183 n:1.227 ey:1.476 m:1.560 ih:1.637 z:1.727 th:1.840 iy:1.963 \
+    ow:2.064 pau:2.152 ae:2.301 n:2.340 d:2.365 ay:2.590 ae:2.721 m:2.801 \
+    p:2.922 l:2.975 iy:3.120 z:3.212 d:3.263 t:3.337 ax:3.378 m:3.469 iy:3.579 t:3.652 y:3.767 \
+    uw:3.919 pau:4.153";
 
 const SEGMENT: SegmentId = SegmentId(1);
 
@@ -405,7 +407,8 @@ fn an_idle_face_takes_thirty_six_kilobits_a_second_and_a_speaking_one_hundred_an
         let [idle, listening, speaking] =
             [Activity::Idle, Activity::Listening, Activity::Speaking].map(mean);
         println!(
-            "{name}, {rate} fps: {idle:.1} kbit/s idle, {listening:.1} listening, {speaking:.1} speaking"
+            "{name}, {rate} fps: {idle:.1} kbit/s idle, {listening:.1} listening, {speaking:.1} \
+             speaking"
         );
         if idle > 36.0 || listening > 45.0 || speaking > 170.0 {
             over.push(format!("{name}, {rate} fps"));

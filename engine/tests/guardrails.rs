@@ -156,7 +156,12 @@ fn a_guardrail_without_words_tells_the_model_what_follows_where_no_moderation_en
         tool_results["instruction"].as_str().unwrap().contains("keeping with the rule"),
         "{tool_results}"
     );
-    let stopped = |event: &Event| matches!(event, Event::AgentStoppedSpeaking { text, .. } if text == "I had better not.");
+    let stopped = |event: &Event| {
+        matches!(
+            event,
+            Event::AgentStoppedSpeaking { text, .. } if text == "I had better not."
+        )
+    };
     assert!(
         harness.recorder.time_of(1, stopped).is_some(),
         "{:?}",

@@ -271,7 +271,8 @@ fn assert_lips_follow(sentences: &[String]) {
         let (r, lag) = (comparison.jaw_correlation(0.0), comparison.lag());
         let minutes = comparison.seconds() / 60.0;
         println!(
-            "{voice}: {} sentences, r = {r:.3}, lag {:.0} ms, {shut} of {all} closures shut ({:.1} %), {} of other sounds in {minutes:.1} minutes",
+            "{voice}: {} sentences, r = {r:.3}, lag {:.0} ms, {shut} of {all} closures shut \
+             ({:.1} %), {} of other sounds in {minutes:.1} minutes",
             sentence.len(),
             lag * 1e3,
             shut as f64 * 100.0 / all as f64,

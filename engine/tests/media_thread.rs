@@ -528,7 +528,12 @@ fn a_client_that_types_too_many_questions_is_refused_and_costs_nothing() {
     client.send_event(TransportEvent::ChannelOpen);
     let ask = |n: u32| {
         let data = serde_json::json!({"content": format!("Question {n}?")});
-        let text = serde_json::json!({"label": "rtvi-ai", "type": "send-text", "id": n.to_string(), "data": data});
+        let text = serde_json::json!({
+            "label": "rtvi-ai",
+            "type": "send-text",
+            "id": n.to_string(),
+            "data": data,
+        });
         client.send_event(TransportEvent::Text(text.to_string()));
     };
     (0..40).for_each(ask);
@@ -567,7 +572,12 @@ fn a_client_that_replaces_its_context_too_often_is_refused_and_stores_nothing() 
     harness.run_for(SECOND);
     client.send_event(TransportEvent::ChannelOpen);
     let tell = |id: u32, kind: &str, data: serde_json::Value| {
-        let text = serde_json::json!({"label": "rtvi-ai", "type": kind, "id": id.to_string(), "data": data});
+        let text = serde_json::json!({
+            "label": "rtvi-ai",
+            "type": kind,
+            "id": id.to_string(),
+            "data": data,
+        });
         client.send_event(TransportEvent::Text(text.to_string()));
     };
     let replace = |id: u32| {
@@ -635,7 +645,12 @@ fn what_a_client_tells_is_the_visitor_s_word_unless_the_operator_controls_the_cl
                 serde_json::json!({"label": "rtvi-ai", "type": kind, "id": id, "data": data});
             client.send_event(TransportEvent::Text(text.to_string()));
         };
-        let context = |text: &str, mode: &str| serde_json::json!({"t": "context", "d": {"text": text, "mode": mode}});
+        let context = |text: &str, mode: &str| {
+            serde_json::json!({
+                "t": "context",
+                "d": {"text": text, "mode": mode},
+            })
+        };
         let quiet =
             serde_json::json!({"content": "Page 1.", "options": {"run_immediately": false}});
         say("send-text", "a", quiet);

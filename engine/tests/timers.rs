@@ -258,8 +258,17 @@ fn a_tool_that_never_answers_is_excused_after_its_delay_and_given_up_after_twent
 
         // A result after the timeout finds no pending tool call.
         if in_client {
-            let data = json!({"function_name": "tickets_left", "tool_call_id": "call_1", "result": {"free": 3}});
-            let late = json!({"label": "rtvi-ai", "type": "llm-function-call-result", "id": "late", "data": data});
+            let data = json!({
+                "function_name": "tickets_left",
+                "tool_call_id": "call_1",
+                "result": {"free": 3},
+            });
+            let late = json!({
+                "label": "rtvi-ai",
+                "type": "llm-function-call-result",
+                "id": "late",
+                "data": data,
+            });
             client.send_event(TransportEvent::Text(late.to_string()));
             harness.run_for(SECOND);
             let mut output = ReceivedOutput::new(harness.start);

@@ -51,7 +51,8 @@ fn phonetic_code(word: &str) -> String {
         let next = |n: usize| rest.get(n).copied().unwrap_or(0);
         let soft = matches!(next(1), b'e' | b'i' | b'y');
         let (sound, length) = match (rest[0], next(1), next(2)) {
-            (b'k' | b'g', b'n', _) | (b'w', b'r', _) | (b'p', b's', _) if at == 0 => ("", 1), // the first is silent
+            // The first is silent.
+            (b'k' | b'g', b'n', _) | (b'w', b'r', _) | (b'p', b's', _) if at == 0 => ("", 1),
             (b't', b'i', b'o' | b'a') | (b's', b'i', b'o') => ("X", 2),
             (b's', b'c', b'h') => ("X", 3),
             (b't', b'c', b'h') => ("X", 3),

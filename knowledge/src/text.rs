@@ -266,7 +266,8 @@ mod tests {
 
     #[test]
     fn wrapped_lines_are_one_sentence() {
-        let text = "The clinic is on the second floor of the building at the corner of Main\nStreet and opens at nine. It\nis closed on Sunday.";
+        let text = "The clinic is on the second floor of the building at the corner of Main\n\
+            Street and opens at nine. It\nis closed on Sunday.";
         assert_eq!(sentences(text).len(), 2);
     }
 }

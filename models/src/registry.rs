@@ -256,7 +256,8 @@ impl Registry {
             _ => {
                 let requested = truncate_for_message(&choice.provider);
                 Some(format!(
-                    "The speech-to-text provider {requested:?} is not available on this server; the built-in STT is used instead."
+                    "The speech-to-text provider {requested:?} is not available on this server; \
+                     the built-in STT is used instead."
                 ))
             }
         };
@@ -295,7 +296,8 @@ impl Registry {
                 (
                     built_in(),
                     Some(format!(
-                        "The text-to-speech provider {requested:?} is not available on this server; a built-in TTS voice is used instead."
+                        "The text-to-speech provider {requested:?} is not available on this \
+                         server; a built-in TTS voice is used instead."
                     )),
                 )
             }

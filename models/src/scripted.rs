@@ -330,25 +330,42 @@ async fn run_stt(
                 (None, _) => return,
                 // The VAD split one utterance at a pause: it continues.
                 (Some(SpeechEdge { is_start: true, .. }), Some(current)) => {
-                    if utterance(current.index).is_some_and(|utterance| utterance.sound_s.is_some()) {
+                    if utterance(current.index)
+                        .is_some_and(|utterance| utterance.sound_s.is_some())
+                    {
                         current.final_due = None;
                     }
                 }
-                (Some(SpeechEdge { is_start: true, at, .. }), None) if ended.is_some_and(|ended| at < ended + CONTINUATION_WINDOW) => {}
+                (Some(SpeechEdge { is_start: true, at, .. }), None)
+                    if ended.is_some_and(|ended| at < ended + CONTINUATION_WINDOW) => {}
                 (Some(SpeechEdge { is_start: true, at, samples: given }), None) => {
                     let onset = at.checked_sub(seconds(detector.start)).unwrap_or(at);
                     let spoken = utterance(next);
-                    let length = spoken.and_then(|spoken| Some(spoken.end_s? - spoken.onset_s?).filter(|_| spoken.sound_s.is_none()));
+                    let length = spoken.and_then(|spoken| {
+                        Some(spoken.end_s? - spoken.onset_s?).filter(|_| spoken.sound_s.is_none())
+                    });
                     let last = length.map(|length| onset + seconds(length + timing.final_delay));
-                    current = Some(PendingUtterance { index: next, interim_due: Some(onset + seconds(timing.interim_delay)), final_due: last, samples_before: given });
+                    current = Some(PendingUtterance {
+                        index: next,
+                        interim_due: Some(onset + seconds(timing.interim_delay)),
+                        final_due: last,
+                        samples_before: given,
+                    });
                     next += 1;
                 }
                 (Some(SpeechEdge { is_start: false, at, samples: given }), Some(current)) => {
-                    let end = at.checked_sub(seconds(detector.silence)).unwrap_or(at) + seconds(timing.final_delay);
+                    let end = at.checked_sub(seconds(detector.silence)).unwrap_or(at)
+                        + seconds(timing.final_delay);
                     match utterance(current.index).and_then(|utterance| utterance.sound_s) {
                         Some(length) => {
-                            let sound = (given - current.samples_before) as f64 / 16_000.0 - PRE_ROLL_SECONDS - detector.silence;
-                            current.final_due = Some(if sound + MAX_MISSED_SECONDS >= length { end } else { at + INCOMPLETE_TIMEOUT });
+                            let sound = (given - current.samples_before) as f64 / 16_000.0
+                                - PRE_ROLL_SECONDS
+                                - detector.silence;
+                            current.final_due = Some(if sound + MAX_MISSED_SECONDS >= length {
+                                end
+                            } else {
+                                at + INCOMPLETE_TIMEOUT
+                            });
                             ended = Some(at);
                         }
                         None => current.final_due = current.final_due.or(Some(end)),
@@ -363,7 +380,11 @@ async fn run_stt(
                 // If both are due at the same time, the interim transcript comes first.
                 if now.interim_due.take_if(|at| *at <= Instant::now()).is_some() {
                     let own = spoken.map_or("", |spoken| spoken.interim.as_str());
-                    let first = if own.is_empty() { transcript.split_whitespace().take(2).collect::<Vec<_>>().join(" ") } else { own.to_owned() };
+                    let first = if own.is_empty() {
+                        transcript.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
+                    } else {
+                        own.to_owned()
+                    };
                     if !first.is_empty() {
                         sink.send(stt::Event::Interim(first));
                     }

@@ -146,7 +146,9 @@ fn a_listed_word_sounds_otherwise_and_is_reported_as_written() {
 #[test]
 fn a_long_text_goes_on_in_parts_with_one_time_line() {
     let flite = flite();
-    let text = "This is a sentence of some length, as people say it when they explain a thing to somebody. And this is the next one. ".repeat(4);
+    let text = "This is a sentence of some length, as people say it when they explain a thing to \
+        somebody. And this is the next one. "
+        .repeat(4);
     let speech = synthesise(&flite, &text, "slt", &[]);
     assert_eq!(
         speech.words.iter().map(|(w, _)| w.as_str()).collect::<Vec<_>>(),

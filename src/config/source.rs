@@ -182,7 +182,8 @@ fn type_mismatch(kind: ValueKind, value: &Value) -> Option<&'static str> {
         }
         ValueKind::NumberList => Some("must be a list of numbers, such as [0, 5]"),
         ValueKind::IceServers => Some(
-            "must be a list, such as [{ urls = [\"turn:…\"], username = \"…\", credential = \"…\" }]",
+            "must be a list, such as [{ urls = [\"turn:…\"], username = \"…\", \
+             credential = \"…\" }]",
         ),
         ValueKind::Text | ValueKind::TextList => None,
     }

@@ -275,7 +275,8 @@ fn a_variable_that_makes_no_sense_is_refused_by_its_name() {
         (
             "VISAVIS_SERVER_PUBLIC_URL",
             "talk.example",
-            "VISAVIS_SERVER_PUBLIC_URL: \"talk.example\" is not a valid URL: relative URL without a base",
+            "VISAVIS_SERVER_PUBLIC_URL: \"talk.example\" is not a valid URL: relative URL without \
+             a base",
         ),
         (
             "VISAVIS_SERVER_PUBLIC_URL",
@@ -285,12 +286,14 @@ fn a_variable_that_makes_no_sense_is_refused_by_its_name() {
         (
             "VISAVIS_SERVER_PUBLIC_URL",
             "https://a/?b",
-            "VISAVIS_SERVER_PUBLIC_URL: \"https://a/?b\" must not have a query or a fragment, because links are made by appending to it",
+            "VISAVIS_SERVER_PUBLIC_URL: \"https://a/?b\" must not have a query or a fragment, \
+             because links are made by appending to it",
         ),
         (
             "VISAVIS_SERVER_CORS_ORIGINS",
             "https://a.example/",
-            "VISAVIS_SERVER_CORS_ORIGINS: \"https://a.example/\" is neither an origin such as \"https://shop.example\" nor \"*\"",
+            "VISAVIS_SERVER_CORS_ORIGINS: \"https://a.example/\" is neither an origin such as \
+             \"https://shop.example\" nor \"*\"",
         ),
         (
             "VISAVIS_SERVER_DATABASE_URL",
@@ -325,7 +328,8 @@ fn a_fault_in_the_file_is_told_with_file_line_and_key() {
         ("[timeouts]\nrequest = 0\n", "FILE:2: timeouts.request: must be at least 0.1 seconds"),
         (
             "# a\n[media]\nudp_ports = \"9-1\"\n",
-            "FILE:3: media.udp_ports: \"9-1\" is neither a port nor a range such as \"50000-50007\"",
+            "FILE:3: media.udp_ports: \"9-1\" is neither a port nor a range such as \
+             \"50000-50007\"",
         ),
         ("[media]\nudp_ports = 50000\n", "FILE:2: media.udp_ports: must be a string in quotes"),
         (

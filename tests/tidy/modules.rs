@@ -138,7 +138,8 @@ fn no_module_of_a_crate_imports_itself_by_way_of_others() {
 
 #[test]
 fn imports_are_found_in_paths_and_groups() {
-    let text = "use crate::a::B;\nuse crate::{c, d::{E, f}, g::H};\nlet x = crate::i::j(); // crate::k\n\
+    let text = "use crate::a::B;\nuse crate::{c, d::{E, f}, g::H};\n\
+                let x = crate::i::j(); // crate::k\n\
                 \"crate::l\"; mycrate::m; use super::super::n;";
     assert_eq!(imported(&code(text), "crate::"), ["a", "c", "d", "g", "i"]);
     assert_eq!(imported(&code(text), "super::super::"), ["n"]);

@@ -68,7 +68,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TOKEN")]
     metrics_token: Option<String>,
     /// Run the calls in an in-process engine, without network, codecs or video
-    #[arg(long, conflicts_with_all = ["server", "key", "agent", "scripted", "channel", "cycle", "seed", "metrics_token"])]
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "server", "key", "agent", "scripted", "channel", "cycle", "seed", "metrics_token"
+        ]
+    )]
     engine_only: bool,
     /// Media threads of the in-process engine
     #[arg(long, value_name = "N", default_value = "1", requires = "engine_only")]

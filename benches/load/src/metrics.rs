@@ -64,8 +64,10 @@ mod tests {
 
     #[test]
     fn families_are_summed_over_their_labels() {
-        let text = "# HELP process_cpu_seconds_total x\n# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total 12.5\n\
-                    visavis_audio_frames_total{thread=\"0\"} 10\nvisavis_audio_frames_total{thread=\"} 1\"} 5 1700000000\n\
+        let text = "# HELP process_cpu_seconds_total x\n# TYPE process_cpu_seconds_total counter\n\
+                    process_cpu_seconds_total 12.5\n\
+                    visavis_audio_frames_total{thread=\"0\"} 10\n\
+                    visavis_audio_frames_total{thread=\"} 1\"} 5 1700000000\n\
                     visavis_audio_frames_total_more 99\n";
         let reading = ServerMetrics::parse(text);
         assert_eq!((reading.cpu_seconds, reading.audio_frames), (Some(12.5), Some(15.0)));

@@ -101,7 +101,8 @@ impl Workload {
             let Utterance { onset, end, .. } = utterance;
             if !(last <= *onset && onset < end && *end <= length) {
                 return Err(bad(format!(
-                    "has an utterance {i} from {onset} to {end} s, which does not follow the previous one or exceeds the recording of {length:.2} s"
+                    "has an utterance {i} from {onset} to {end} s, which does not follow the \
+                     previous one or exceeds the recording of {length:.2} s"
                 )));
             }
             if utterance.transcript.trim().is_empty() || utterance.reply.trim().is_empty() {
@@ -127,7 +128,8 @@ impl Workload {
         let endpointing = settings.get("min_endpointing_delay").and_then(Value::as_f64);
         if endpointing.is_none_or(|s| !(0.0..=MAX_MODEL_DELAY).contains(&s)) {
             return Err(bad(
-                "has no settings.min_endpointing_delay in seconds, which the ideal response time is computed from"
+                "has no settings.min_endpointing_delay in seconds, which the ideal response time \
+                 is computed from"
                     .into(),
             ));
         }

@@ -188,7 +188,8 @@ mod tests {
 
     #[test]
     fn html_gives_what_a_reader_sees() {
-        let html = b"<html><head><title>x</title><style>p{}</style></head><body><h1>Hours</h1><p>Open <b>daily</b> &amp; free.</p>\
+        let html = b"<html><head><title>x</title><style>p{}</style></head>\
+            <body><h1>Hours</h1><p>Open <b>daily</b> &amp; free.</p>\
             <script>var a = 1;</script><ul><li>One</li></ul></body></html>";
         let text = extract("html", html).unwrap();
         assert!(
@@ -203,7 +204,8 @@ mod tests {
         let text = extract("json", br#"{"shop": {"open": true}, "items": [{"name": "Rose", "price": 3.5}, {"name": "Lily", "note": null}], "tags": ["a", "b"]}"#).unwrap();
         assert_eq!(
             text,
-            "shop open: true\nitems name: Rose\nitems price: 3.5\n\nitems name: Lily\n\ntags: a\ntags: b\n"
+            "shop open: true\nitems name: Rose\nitems price: 3.5\n\nitems name: Lily\n\ntags: a\n\
+             tags: b\n"
         );
         assert!(extract("json", b"{").unwrap_err().starts_with("cannot read the JSON"));
     }

@@ -25,7 +25,11 @@ pub(crate) async fn erase_conversation(
     tx.commit().await?;
     // The record is erased, even if removing the files fails.
     if erased && let Err(error) = remove_erased_files(store, server_id, data).await {
-        tracing::error!(conversation = id, %error, "cannot clean up the trace of an erased conversation; retrying later");
+        tracing::error!(
+            conversation = id,
+            %error,
+            "cannot clean up the trace of an erased conversation; retrying later"
+        );
     }
     Ok(erased)
 }
@@ -45,7 +49,11 @@ pub(crate) async fn remove_erased_files(
             if let Err(error) = tokio::fs::remove_file(&file).await
                 && error.kind() != io::ErrorKind::NotFound
             {
-                tracing::error!(conversation = %id, %error, "cannot remove the trace of an erased conversation");
+                tracing::error!(
+                    conversation = %id,
+                    %error,
+                    "cannot remove the trace of an erased conversation"
+                );
                 continue;
             }
         }

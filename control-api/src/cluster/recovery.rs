@@ -42,7 +42,11 @@ pub(crate) async fn recover_conversations(storage: &EventStorage) {
     for id in running {
         // A conversation whose code panics must not prevent the server's start.
         if let Err(error) = catch_panic(recover_conversation(storage, &id)).await {
-            tracing::error!(conversation = %id, %error, "cannot end a conversation that a crash left open");
+            tracing::error!(
+                conversation = %id,
+                %error,
+                "cannot end a conversation that a crash left open"
+            );
         }
     }
 }
@@ -103,7 +107,11 @@ impl RecoveryTask {
                 Err(error) if error.is_outage() => return Err(error),
                 // The other conversations are ended regardless.
                 Err(error) => {
-                    tracing::error!(conversation = %id, %error, "cannot end an unjoined conversation");
+                    tracing::error!(
+                        conversation = %id,
+                        %error,
+                        "cannot end an unjoined conversation"
+                    );
                     damaged = true;
                 }
             }

@@ -220,7 +220,12 @@ impl PreparedEvent {
             .await?;
         }
         tx.commit().await?;
-        tracing::error!(conversation = %self.conversation, seq = self.envelope.seq, %error, "the store rejected an event; its text is stored in failed_event");
+        tracing::error!(
+            conversation = %self.conversation,
+            seq = self.envelope.seq,
+            %error,
+            "the store rejected an event; its text is stored in failed_event"
+        );
         Ok(())
     }
 
@@ -232,7 +237,12 @@ impl PreparedEvent {
             }
             (StatusChange::Ended { reason, .. }, Event::Ended { .. }) => {
                 let seconds = self.envelope.at.as_seconds();
-                tracing::info!(conversation = %self.conversation, reason, seconds, "conversation ended");
+                tracing::info!(
+                    conversation = %self.conversation,
+                    reason,
+                    seconds,
+                    "conversation ended"
+                );
             }
             _ => {}
         }

@@ -197,7 +197,11 @@ impl Writer {
             let Err(error) = quarantined else { break };
             self.storage.store.health.report_failure(&error.to_string());
             if !self.source.wait_before_retry().await && std::mem::replace(&mut last, true) {
-                tracing::error!(conversation = %id, seq = envelope.seq, "event lost at shutdown: its processing panicked");
+                tracing::error!(
+                    conversation = %id,
+                    seq = envelope.seq,
+                    "event lost at shutdown: its processing panicked"
+                );
                 break;
             }
         }
@@ -220,7 +224,11 @@ impl Writer {
                     tries += 1;
                     if tries == 1 {
                         let prepared_events = self.prepared.len();
-                        tracing::error!(%error, events = prepared_events, "cannot write events; retrying");
+                        tracing::error!(
+                            %error,
+                            events = prepared_events,
+                            "cannot write events; retrying"
+                        );
                     }
                     if error.is_outage() {
                         self.storage.store.health.report_failure(&error.to_string());
@@ -260,14 +268,21 @@ impl Writer {
                     return true;
                 }
                 Ok(None) => {
-                    tracing::debug!(conversation = %id, "event dropped: its conversation does not exist");
+                    tracing::debug!(
+                        conversation = %id,
+                        "event dropped: its conversation does not exist"
+                    );
                     end_engine_call(&self.engine, id);
                     return false;
                 }
                 Err(error) => {
                     tries += 1;
                     if tries == 1 {
-                        tracing::error!(conversation = %id, %error, "cannot read a conversation; retrying");
+                        tracing::error!(
+                            conversation = %id,
+                            %error,
+                            "cannot read a conversation; retrying"
+                        );
                     }
                     let corrupt = !error.is_outage();
                     let known = tries >= ATTEMPTS_BEFORE_SPLIT || self.unreadable.contains(&id);
@@ -400,7 +415,12 @@ where
         source.run_bounded(store.probe()).await?;
         rejections += 1;
         if rejections == 2 {
-            tracing::error!(conversation, seq, %error, "event dropped: the store rejects its text too");
+            tracing::error!(
+                conversation,
+                seq,
+                %error,
+                "event dropped: the store rejects its text too"
+            );
             source.count_dropped();
             return Ok(());
         }
@@ -431,7 +451,12 @@ async fn quarantine_event(
         .await?;
     }
     tx.commit().await?;
-    tracing::error!(conversation = id, seq = envelope.seq, %error, "cannot process an event; its text is stored in failed_event");
+    tracing::error!(
+        conversation = id,
+        seq = envelope.seq,
+        %error,
+        "cannot process an event; its text is stored in failed_event"
+    );
     Ok(())
 }
 

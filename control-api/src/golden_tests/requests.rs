@@ -37,11 +37,23 @@ fn text(value: &impl std::fmt::Debug) -> Value {
 
 #[test]
 fn each_change_of_a_new_conversation_has_the_same_outcome_as_before() {
-    let body = json!({"agent_id": "a", "user_name": "n", "user_id": "u", "context": "c", "meta_data": {"k": [1]}});
+    let body = json!({
+        "agent_id": "a",
+        "user_name": "n",
+        "user_id": "u",
+        "context": "c",
+        "meta_data": {"k": [1]},
+    });
     check_request("conversation", &body, |body| {
         conversations::parse_new_conversation(body).map(|new| text(&new))
     });
-    let body = json!({"agentId": "a", "userName": "n", "userId": "u", "context": {"k": 1}, "meta_data": {}});
+    let body = json!({
+        "agentId": "a",
+        "userName": "n",
+        "userId": "u",
+        "context": {"k": 1},
+        "meta_data": {},
+    });
     check_request("auth-conversation", &body, |body| {
         conversations::parse_auth_conversation(body).map(|new| text(&new))
     });
@@ -107,9 +119,22 @@ fn each_change_of_a_key_has_the_same_outcome_as_before() {
 #[test]
 fn each_change_of_a_short_form_has_the_same_outcome_as_before() {
     let stock = [StockAvatar { avatar_key_id: "ada".into(), ..StockAvatar::default() }];
-    let body = json!({"name": "n", "system_prompt": "p", "avatar_ids": ["ada"], "avatar_key_id": "ada", "callback_url": "https://shop.example", "record": true});
+    let body = json!({
+        "name": "n",
+        "system_prompt": "p",
+        "avatar_ids": ["ada"],
+        "avatar_key_id": "ada",
+        "callback_url": "https://shop.example",
+        "record": true,
+    });
     check_request("short-agent", &body, |body| shorthand::expand_short_form(body, &stock));
-    let body = json!({"template_id": "t", "avatar_ids": ["ada"], "avatar_key_id": "bob", "email": "e", "context_override": "c"});
+    let body = json!({
+        "template_id": "t",
+        "avatar_ids": ["ada"],
+        "avatar_key_id": "bob",
+        "email": "e",
+        "context_override": "c",
+    });
     check_request("agent-by-template", &body, |body| {
         shorthand::parse_from_template(body).map(|request| {
             #[derive(Debug)]
@@ -132,7 +157,10 @@ fn each_change_of_a_short_form_has_the_same_outcome_as_before() {
 
 #[test]
 fn each_change_of_a_meeting_has_the_same_outcome_as_before() {
-    let body = json!({"agent_id": "a", "meeting_url": "https://meet.google.com/abc", "user_name": "n", "user_id": "u", "context": "c", "wake_phrase": "w", "mode": "m"});
+    let body = json!({
+        "agent_id": "a", "meeting_url": "https://meet.google.com/abc", "user_name": "n",
+        "user_id": "u", "context": "c", "wake_phrase": "w", "mode": "m",
+    });
     check_request("meeting", &body, |body| meetings::parse(body).map(|agent| json!(agent)));
 }
 
@@ -147,22 +175,41 @@ fn each_change_of_a_knowledge_base_has_the_same_outcome_as_before() {
 #[test]
 fn each_change_of_a_custom_avatar_has_the_same_outcome_as_before() {
     let parse = |body| custom_avatars::parse_new_avatar(body).map(|avatar| avatar.to_json());
-    let character = json!({"age": 0.5, "seed": 3, "skin": {"colour": "#c0906f"}, "background": ["#ffffff", "#000000"], "glasses": "round", "earrings": true, "eyes": {"size": 1}});
-    let body = json!({"avatar_name": "n", "gender": "female", "is_private": true, "character": character, "rest": {"smile": 0.1}, "voice": "slt", "input_image": "", "landmarks": []});
+    let character = json!({
+        "age": 0.5, "seed": 3, "skin": {"colour": "#c0906f"}, "background": ["#ffffff", "#000000"],
+        "glasses": "round", "earrings": true, "eyes": {"size": 1},
+    });
+    let body = json!({
+        "avatar_name": "n", "gender": "female", "is_private": true, "character": character,
+        "rest": {"smile": 0.1}, "voice": "slt", "input_image": "", "landmarks": [],
+    });
     check_request("drawn-avatar", &body, parse);
-    let unknown = [
-        json!({"avatar_name": "n", "gender": "male", "character": {"wings": 1, "eyes": {"number": 3}}, "more": null}),
-    ];
+    let unknown = [json!({
+        "avatar_name": "n",
+        "gender": "male",
+        "character": {"wings": 1, "eyes": {"number": 3}},
+        "more": null,
+    })];
     check_bodies("drawn-avatar-unknown", &unknown, parse);
     // One pixel.
     let image = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
-    let body = json!({"avatar_name": "n", "gender": "male", "is_private": false, "input_image": image, "landmarks": {"chin": [1, 2]}});
+    let body = json!({
+        "avatar_name": "n",
+        "gender": "male",
+        "is_private": false,
+        "input_image": image,
+        "landmarks": {"chin": [1, 2]},
+    });
     check_request("photo-avatar", &body, parse);
 }
 
 #[test]
 fn each_change_of_a_preview_has_the_same_outcome_as_before() {
-    let body = json!({"character": {"age": 0.5, "hair": {"dark": "#c0906f"}}, "pose": {"smile": 0.2}, "size": 128});
+    let body = json!({
+        "character": {"age": 0.5, "hair": {"dark": "#c0906f"}},
+        "pose": {"smile": 0.2},
+        "size": 128,
+    });
     check_request("preview", &body, |body| {
         characters::parse_preview_request(body).map(|line| serde_json::from_slice(&line).unwrap())
     });

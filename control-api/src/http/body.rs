@@ -157,7 +157,10 @@ fn item_count(schema: &Value) -> Option<u64> {
 
 /// Whether a schema admits null, which makes an absent value something else than an empty object.
 fn is_nullable(schema: &Value) -> bool {
-    matches!(schema.get("type"), Some(Value::Array(kinds)) if kinds.iter().any(|kind| kind == "null"))
+    matches!(
+        schema.get("type"),
+        Some(Value::Array(kinds)) if kinds.iter().any(|kind| kind == "null")
+    )
 }
 
 /// What is wrong with a text of this `format`, if anything. An empty URL is an unset one.

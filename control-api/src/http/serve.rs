@@ -166,7 +166,9 @@ async fn accept_connections<L>(
             warn_rarely("connection limit reached: idle connections are closed");
         }
         let permit = tokio::select! {
-            permit = slots.acquire(peer::connection_limit_key(peer.ip(), &limits.trusted_proxies)) => permit,
+            permit = slots.acquire(
+                peer::connection_limit_key(peer.ip(), &limits.trusted_proxies)
+            ) => permit,
             () = &mut shutdown => break,
         };
         // An address that uses its whole share is rejected without a wait.

@@ -77,16 +77,17 @@ fn definitions(contract: Contract) -> Map<String, Value> {
     if is_request {
         add!(generator:
             AuthRequest, CandidatesRequest, ContextRequest, ConversationRequest, DrawnAvatarBody,
-            FeedbackRequest, FromTemplateRequest, LogInRequest, MeetingRequest, NewKeyRequest, OfferRequest,
-            PhotoAvatarBody, PreviewRequest, RespondRequest, ShortAgentRequest, SpeakRequest, UpdateRequest,
-            VisitorRequest,
+            FeedbackRequest, FromTemplateRequest, LogInRequest, MeetingRequest, NewKeyRequest,
+            OfferRequest, PhotoAvatarBody, PreviewRequest, RespondRequest, ShortAgentRequest,
+            SpeakRequest, UpdateRequest, VisitorRequest,
         );
     } else {
         add!(generator:
-            About, Added, Answer, Conversation<'_>, Created, CreatedConversation<'_>, CustomAvatar<'_>,
-            Delivery<'_>, Done, Ended, ErrorBody<'_>, EventItem<'_>, Health, InvalidBody<'_>, JoinResponse,
-            Key<'_>, KnowledgeBase<'_>, KnowledgeBaseWithDocuments<'_>, ListedConversation<'_>, McpCreated,
-            Message, NewKey, NoCapacityBody<'_>, Provider, SessionResponse<'_>, StockAvatar, Taken,
+            About, Added, Answer, Conversation<'_>, Created, CreatedConversation<'_>,
+            CustomAvatar<'_>, Delivery<'_>, Done, Ended, ErrorBody<'_>, EventItem<'_>, Health,
+            InvalidBody<'_>, JoinResponse, Key<'_>, KnowledgeBase<'_>,
+            KnowledgeBaseWithDocuments<'_>, ListedConversation<'_>, McpCreated, Message, NewKey,
+            NoCapacityBody<'_>, Provider, SessionResponse<'_>, StockAvatar, Taken,
         );
     }
     let mut definitions = generator.take_definitions(true);

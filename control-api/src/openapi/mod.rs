@@ -54,7 +54,8 @@ fn document() -> Value {
         "info": {
             "title": "Visavis",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Live conversations with video agents: agents and their resources, conversations, webhooks.",
+            "description": "Live conversations with video agents: agents and their resources, \
+                conversations, webhooks.",
             "license": {"name": "MIT OR Apache-2.0"},
         },
         "tags": tags(),
@@ -142,7 +143,13 @@ fn parameters(operation: &Operation) -> Vec<Value> {
         );
     }
     let mut query = |name: &str, schema: Value, description: &str| {
-        parameters.push(json!({"name": name, "in": "query", "required": false, "schema": schema, "description": description}));
+        parameters.push(json!({
+            "name": name,
+            "in": "query",
+            "required": false,
+            "schema": schema,
+            "description": description,
+        }));
     };
     if operation.list {
         query(
@@ -153,7 +160,8 @@ fn parameters(operation: &Operation) -> Vec<Value> {
         query(
             "perpage",
             json!({"type": "integer", "minimum": 1}),
-            "Maximum number of items, at most 100; default: 10, or all items if the list is not paged",
+            "Maximum number of items, at most 100; default: 10, or all items if the list is not \
+             paged",
         );
         query("search", json!({"type": "string"}), "Text in an item's name or id, in any case");
         query(
@@ -196,7 +204,12 @@ fn responses(operation: &Operation) -> Value {
     if operation.list
         && let Some(answer) = responses.get_mut("200")
     {
-        answer["headers"] = json!({"X-Total-Count": {"description": "Number of all matches", "schema": {"type": "integer"}}});
+        answer["headers"] = json!({
+            "X-Total-Count": {
+                "description": "Number of all matches",
+                "schema": {"type": "integer"},
+            },
+        });
     }
     let mut error = |status: &str, schema: &str, description: &str| {
         let response = response_object(description, "application/json", &reference(schema));
@@ -213,7 +226,8 @@ fn responses(operation: &Operation) -> Value {
         error(
             "429",
             "Invalid",
-            "Too many requests with this key, or a limit of its workspace is reached; Retry-After gives the time to wait, if waiting helps",
+            "Too many requests with this key, or a limit of its workspace is reached; \
+             Retry-After gives the time to wait, if waiting helps",
         );
     }
     if operation.auth == Auth::ApiKey {
@@ -281,10 +295,13 @@ fn docs_page() -> String {
         body.push_str("</ul></details>\n");
     }
     format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-         <title>Visavis API</title><link rel=\"stylesheet\" href=\"/assets/base.css\"><link rel=\"stylesheet\" href=\"/assets/docs.css\">\
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\"><title>Visavis API</title>\
+         <link rel=\"stylesheet\" href=\"/assets/base.css\">\
+         <link rel=\"stylesheet\" href=\"/assets/docs.css\">\
          <link rel=\"icon\" href=\"/assets/icon.svg\"></head><body><main><h1>Visavis API</h1>\
-         <p>API requests require the header <code>x-api-key</code>. This document as JSON: <a href=\"/openapi.json\">/openapi.json</a>.</p>\n{body}</main></body></html>\n"
+         <p>API requests require the header <code>x-api-key</code>. This document as JSON: \
+         <a href=\"/openapi.json\">/openapi.json</a>.</p>\n{body}</main></body></html>\n"
     )
 }
 
@@ -304,7 +321,8 @@ mod tests {
         let committed = std::fs::read_to_string(&file).unwrap_or_default();
         assert!(
             committed == document_json(),
-            "docs/openapi.json is stale: run VISAVIS_WRITE_OPENAPI=1 cargo test --release -p visavis-control-api openapi"
+            "docs/openapi.json is stale: run VISAVIS_WRITE_OPENAPI=1 cargo test --release -p \
+             visavis-control-api openapi"
         );
     }
 

@@ -105,13 +105,25 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     .json_body("Meeting")
     .not_found_message()
     .operate_scope(),
-    op(CONTROL, "put", "/v1/conversation/{id}/speak", "Let the agent speak a text", COMMAND_RESPONSES)
-        .json_body("Speak")
-        .not_found_error()
-        .operate_scope(),
-    op(CONTROL, "post", "/v1/conversation/{id}/interrupt", "Stop the agent's speech", COMMAND_RESPONSES)
-        .not_found_error()
-        .operate_scope(),
+    op(
+        CONTROL,
+        "put",
+        "/v1/conversation/{id}/speak",
+        "Let the agent speak a text",
+        COMMAND_RESPONSES,
+    )
+    .json_body("Speak")
+    .not_found_error()
+    .operate_scope(),
+    op(
+        CONTROL,
+        "post",
+        "/v1/conversation/{id}/interrupt",
+        "Stop the agent's speech",
+        COMMAND_RESPONSES,
+    )
+    .not_found_error()
+    .operate_scope(),
     op(
         CONTROL,
         "post",
@@ -122,10 +134,16 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     .json_body("Respond")
     .not_found_error()
     .operate_scope(),
-    op(CONTROL, "post", "/v1/conversation/{id}/context", "Extend or replace the context", COMMAND_RESPONSES)
-        .json_body("Context")
-        .not_found_error()
-        .operate_scope(),
+    op(
+        CONTROL,
+        "post",
+        "/v1/conversation/{id}/context",
+        "Extend or replace the context",
+        COMMAND_RESPONSES,
+    )
+    .json_body("Context")
+    .not_found_error()
+    .operate_scope(),
     op(
         CONTROL,
         "delete",
@@ -164,11 +182,25 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         DONE_RESPONSE,
     )
     .not_found_message(),
-    op(KEYS, "post", "/v1/ext/apikey", "Create an API key; it is shown once", &[(201, "NewKey", "Created")])
-        .json_body("KeyBody")
-        .operate_scope(),
-    op(KEYS, "get", "/v1/ext/apikey", "List API keys with their prefixes", &[(200, "[Key]", "Keys")]).list(),
-    op(KEYS, "delete", "/v1/ext/apikey/{id}", "Revoke an API key", DONE_RESPONSE).not_found_message(),
+    op(
+        KEYS,
+        "post",
+        "/v1/ext/apikey",
+        "Create an API key; it is shown once",
+        &[(201, "NewKey", "Created")],
+    )
+    .json_body("KeyBody")
+    .operate_scope(),
+    op(
+        KEYS,
+        "get",
+        "/v1/ext/apikey",
+        "List API keys with their prefixes",
+        &[(200, "[Key]", "Keys")],
+    )
+    .list(),
+    op(KEYS, "delete", "/v1/ext/apikey/{id}", "Revoke an API key", DONE_RESPONSE)
+        .not_found_message(),
     op(
         SERVER,
         "get",
@@ -236,7 +268,10 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         "get",
         "/join/{conversation_id}/about",
         "Read what the page shows of its conversation before the offer",
-        &[(200, "About", "The agent's name, and the status"), (409, "Error", "The conversation has ended")],
+        &[
+            (200, "About", "The agent's name, and the status"),
+            (409, "Error", "The conversation has ended"),
+        ],
     )
     .auth(Auth::SessionToken),
     op(JOINING, "get", "/embed/{agent_id}", "An agent's page for an iframe", PAGE_RESPONSE)
@@ -254,7 +289,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             (
                 429,
                 "Invalid",
-                "Too many requests from this address, or a limit of the agent's workspace is reached",
+                "Too many requests from this address, or a limit of the agent's workspace is \
+                 reached",
             ),
             (503, "NoCapacity", "The server accepts no new calls"),
         ],
@@ -266,8 +302,14 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     op(SERVER, "get", "/docs", "This document as an HTML page", PAGE_RESPONSE).auth(Auth::Public),
     op(SERVER, "get", "/openapi.json", "This document", &[(200, "Document", "The document")])
         .auth(Auth::Public),
-    op(SERVER, "get", "/healthz", "Check whether the server is running", &[(200, "Health", "It is running")])
-        .auth(Auth::Public),
+    op(
+        SERVER,
+        "get",
+        "/healthz",
+        "Check whether the server is running",
+        &[(200, "Health", "It is running")],
+    )
+    .auth(Auth::Public),
     op(
         SERVER,
         "get",

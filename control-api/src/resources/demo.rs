@@ -35,18 +35,29 @@ pub(crate) async fn create(state: &AppState) -> store::Result<()> {
     let body = json!({
         "agent_name": "Visavis demo",
         "agent_system_prompt": format!(
-            "You are {}, the friendly host of a Visavis demo. Answer briefly, in one or two spoken sentences, from what you know. \
+            "You are {}, the friendly host of a Visavis demo. Answer briefly, in one or two spoken \
+             sentences, from what you know. \
              You also look after the demo shop, a small flower shop.",
             avatar.avatar_name
         ),
         "avatars": [{
             "avatar_key_id": avatar.avatar_key_id,
             "welcome_message": {"wait_time": 1, "messages": [
-                "Hello! I am the Visavis demo. Ask me about Visavis, or about our little flower shop.",
+                "Hello! I am the Visavis demo. Ask me about Visavis, or about our little flower \
+                 shop.",
                 "Hi there! Ask me when the flower shop is open, or what Visavis can do.",
             ]},
-            "idle_timeout": {"timeout": 30, "filler_phrases": ["Are you still there?", "I am still here if you have a question."]},
-            "exit_heads_up_message": {"callout_before": 20, "messages": ["We have about twenty seconds left."]},
+            "idle_timeout": {
+                "timeout": 30,
+                "filler_phrases": [
+                    "Are you still there?",
+                    "I am still here if you have a question.",
+                ],
+            },
+            "exit_heads_up_message": {
+                "callout_before": 20,
+                "messages": ["We have about twenty seconds left."],
+            },
             "exit_message": {"messages": ["Our time is up. Thank you for the visit, goodbye!"]},
             "interruptability": "high",
         }],

@@ -192,9 +192,19 @@ mod tests {
     fn body() -> Value {
         json!({
             "type": "tool.api",
-            "schema": {"name": "weather", "parameters": {"properties": {"city": {"type": "string"}}, "required": ["city"]}},
-            "request_config": {"method": "get", "url": "http://127.0.0.1:1/{city}", "headers": {"Authorization": "Bearer x"}},
-            "event_messages": {"on_start": {"message": "One moment."}, "on_delay": {"message": "Still looking."}},
+            "schema": {
+                "name": "weather",
+                "parameters": {"properties": {"city": {"type": "string"}}, "required": ["city"]},
+            },
+            "request_config": {
+                "method": "get",
+                "url": "http://127.0.0.1:1/{city}",
+                "headers": {"Authorization": "Bearer x"},
+            },
+            "event_messages": {
+                "on_start": {"message": "One moment."},
+                "on_delay": {"message": "Still looking."},
+            },
         })
     }
 
@@ -220,7 +230,11 @@ mod tests {
         let (document, headers) = parse_json(body(), None).unwrap();
         assert_eq!(
             document["request_config"],
-            json!({"method": "GET", "url": "http://127.0.0.1:1/{city}", "headers": {"Authorization": "***"}})
+            json!({
+                "method": "GET",
+                "url": "http://127.0.0.1:1/{city}",
+                "headers": {"Authorization": "***"},
+            })
         );
         assert_eq!(headers["Authorization"], "Bearer x");
         assert_eq!(

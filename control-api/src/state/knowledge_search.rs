@@ -48,7 +48,10 @@ impl QueryEmbedder {
             Err(error) => {
                 self.paused_until
                     .store(clock::now().saturating_add(FAILURE_BACKOFF_MICROS), Ordering::Relaxed);
-                tracing::warn!(%error, "embedding a query failed: searches use keywords only for ten seconds");
+                tracing::warn!(
+                    %error,
+                    "embedding a query failed: searches use keywords only for ten seconds"
+                );
                 None
             }
         }

@@ -45,17 +45,20 @@ pub(crate) struct Draft<'a> {
 /// Adds a key and returns its id.
 pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<String> {
     let id = new_id();
-    sqlx::query("INSERT INTO api_key (id, workspace, name, prefix, hash, created_at, expires_at, scope) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
-        .bind(&id)
-        .bind(draft.workspace)
-        .bind(draft.name)
-        .bind(draft.prefix)
-        .bind(draft.hash)
-        .bind(clock::now())
-        .bind(draft.expires_at)
-        .bind(draft.scope.name())
-        .execute(&mut **tx)
-        .await?;
+    sqlx::query(
+        "INSERT INTO api_key (id, workspace, name, prefix, hash, created_at, expires_at, scope) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+    )
+    .bind(&id)
+    .bind(draft.workspace)
+    .bind(draft.name)
+    .bind(draft.prefix)
+    .bind(draft.hash)
+    .bind(clock::now())
+    .bind(draft.expires_at)
+    .bind(draft.scope.name())
+    .execute(&mut **tx)
+    .await?;
     Ok(id)
 }
 
@@ -67,7 +70,8 @@ pub(crate) async fn record_use(
     stale: Micros,
 ) -> Result<()> {
     sqlx::query(
-        "UPDATE api_key SET last_used_at = $1 WHERE hash = $2 AND (last_used_at IS NULL OR last_used_at <= $3)",
+        "UPDATE api_key SET last_used_at = $1 WHERE hash = $2 \
+         AND (last_used_at IS NULL OR last_used_at <= $3)",
     )
     .bind(at)
     .bind(hash)
@@ -123,7 +127,8 @@ impl Store {
     /// All keys, of one workspace or of all, newest first.
     pub(crate) async fn api_keys(&self, workspace: Option<&str>) -> Result<Vec<Row>> {
         let sql = format!(
-            "SELECT {COLUMNS} FROM api_key WHERE $1 IS NULL OR workspace = $1 ORDER BY created_at DESC, id DESC"
+            "SELECT {COLUMNS} FROM api_key WHERE $1 IS NULL OR workspace = $1 \
+             ORDER BY created_at DESC, id DESC"
         );
         Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(workspace).fetch_all(self.reader_pool()).await?)
     }

@@ -17,8 +17,8 @@ impl Store {
         let mut tx = self.begin_write().await?;
         let done = sqlx::query(
             "INSERT INTO command (conversation, position, workspace, json) \
-             SELECT id, (SELECT COUNT(*) FROM command WHERE conversation = $1), workspace, $2 FROM conversation \
-             WHERE id = $1 AND workspace = $3 AND status = 'STARTED'",
+             SELECT id, (SELECT COUNT(*) FROM command WHERE conversation = $1), workspace, $2 \
+             FROM conversation WHERE id = $1 AND workspace = $3 AND status = 'STARTED'",
         )
         .bind(conversation)
         .bind(json)

@@ -59,10 +59,36 @@ pub(crate) struct Row {
     pub(crate) ended_at: Option<Micros>,
 }
 
-from_row!(Row { id, workspace, server, agent, agent_name, agent_document, agent_secrets, avatar_id, conversation_number = "number", kind = "type", user_id, user_name, context, from_visitor = "visitor", meta_data, status, end_reason, rating, feedback, record, created_at, updated_at, joined_at, ended_at });
+from_row!(Row {
+    id,
+    workspace,
+    server,
+    agent,
+    agent_name,
+    agent_document,
+    agent_secrets,
+    avatar_id,
+    conversation_number = "number",
+    kind = "type",
+    user_id,
+    user_name,
+    context,
+    from_visitor = "visitor",
+    meta_data,
+    status,
+    end_reason,
+    rating,
+    feedback,
+    record,
+    created_at,
+    updated_at,
+    joined_at,
+    ended_at,
+});
 
-const COLUMNS: &str = "id, workspace, server, agent, agent_name, agent_document, agent_secrets, avatar_id, number, type, user_id, user_name, \
-     context, visitor, meta_data, status, end_reason, rating, feedback, record, created_at, updated_at, joined_at, ended_at";
+const COLUMNS: &str = "id, workspace, server, agent, agent_name, agent_document, agent_secrets, \
+     avatar_id, number, type, user_id, user_name, context, visitor, meta_data, status, end_reason, \
+     rating, feedback, record, created_at, updated_at, joined_at, ended_at";
 
 /// Maximum number of characters of a name that `search` matches.
 const MAX_SEARCHED_NAME_CHARS: usize = 200;
@@ -93,9 +119,11 @@ pub(crate) struct Draft<'a> {
 /// Adds a conversation with status STARTED.
 pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<()> {
     sqlx::query(
-        "INSERT INTO conversation (id, workspace, server, agent, agent_name, agent_document, agent_secrets, avatar_id, number, type, \
-         search, user_id, user_name, context, visitor, meta_data, status, created_at, updated_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, 'STARTED', $17, $17)",
+        "INSERT INTO conversation (id, workspace, server, agent, agent_name, agent_document, \
+         agent_secrets, avatar_id, number, type, search, user_id, user_name, context, visitor, \
+         meta_data, status, created_at, updated_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, 'STARTED', \
+         $17, $17)",
     )
     .bind(draft.id)
     .bind(draft.workspace)
@@ -107,7 +135,11 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<()
     .bind(draft.avatar_id)
     .bind(draft.conversation_number)
     .bind(draft.kind)
-    .bind(search_text(&[draft.id, searched_part(draft.user_name.unwrap_or_default()), searched_part(draft.agent_name)]))
+    .bind(search_text(&[
+        draft.id,
+        searched_part(draft.user_name.unwrap_or_default()),
+        searched_part(draft.agent_name),
+    ]))
     .bind(draft.user_id)
     .bind(draft.user_name)
     .bind(draft.context)
@@ -117,7 +149,8 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<()
     .execute(&mut **tx)
     .await?;
     sqlx::query(
-        "UPDATE workspace SET conversations = conversations + 1, made = CASE WHEN made_on = $2 THEN made + 1 ELSE 1 END, made_on = $2 WHERE id = $1",
+        "UPDATE workspace SET conversations = conversations + 1, \
+         made = CASE WHEN made_on = $2 THEN made + 1 ELSE 1 END, made_on = $2 WHERE id = $1",
     )
     .bind(draft.workspace)
     .bind(quota::day_number(draft.at))
@@ -148,7 +181,8 @@ pub(crate) async fn mark_joined(
     now: Micros,
 ) -> Result<()> {
     sqlx::query(
-        "UPDATE conversation SET status = 'IN_PROGRESS', server = $1, joined_at = $2, updated_at = $3 WHERE id = $4 AND status = 'STARTED'",
+        "UPDATE conversation SET status = 'IN_PROGRESS', server = $1, joined_at = $2, \
+         updated_at = $3 WHERE id = $4 AND status = 'STARTED'",
     )
     .bind(server)
     .bind(joined)
@@ -170,8 +204,8 @@ pub(crate) async fn mark_ended(
     now: Micros,
 ) -> Result<()> {
     sqlx::query(
-        "UPDATE conversation SET status = 'ENDED', end_reason = COALESCE(end_reason, $1), record = $2, ended_at = COALESCE(ended_at, $3), \
-         updated_at = $4 WHERE id = $5",
+        "UPDATE conversation SET status = 'ENDED', end_reason = COALESCE(end_reason, $1), \
+         record = $2, ended_at = COALESCE(ended_at, $3), updated_at = $4 WHERE id = $5",
     )
     .bind(reason)
     .bind(record)
@@ -193,14 +227,17 @@ pub(crate) async fn save_feedback(
     feedback: Option<&str>,
     now: Micros,
 ) -> Result<bool> {
-    let done = sqlx::query("UPDATE conversation SET rating = $1, feedback = $2, updated_at = $3 WHERE id = $4 AND workspace = $5")
-        .bind(rating)
-        .bind(feedback)
-        .bind(now)
-        .bind(id)
-        .bind(workspace)
-        .execute(&mut **tx)
-        .await?;
+    let done = sqlx::query(
+        "UPDATE conversation SET rating = $1, feedback = $2, updated_at = $3 WHERE id = $4 \
+         AND workspace = $5",
+    )
+    .bind(rating)
+    .bind(feedback)
+    .bind(now)
+    .bind(id)
+    .bind(workspace)
+    .execute(&mut **tx)
+    .await?;
     Ok(done.rows_affected() > 0)
 }
 
@@ -209,7 +246,8 @@ pub(crate) async fn save_feedback(
 /// if there is no such conversation (any more).
 pub(crate) async fn erase(tx: &mut Transaction, id: &str) -> Result<bool> {
     sqlx::query(
-        "INSERT INTO erased (server, conversation) SELECT server, id FROM conversation WHERE id = $1 AND joined_at IS NOT NULL",
+        "INSERT INTO erased (server, conversation) SELECT server, id FROM conversation \
+         WHERE id = $1 AND joined_at IS NOT NULL",
     )
     .bind(id)
     .execute(&mut **tx)
@@ -220,10 +258,13 @@ pub(crate) async fn erase(tx: &mut Transaction, id: &str) -> Result<bool> {
         .execute(&mut **tx)
         .await?;
     sqlx::query("DELETE FROM command WHERE conversation = $1").bind(id).execute(&mut **tx).await?;
-    sqlx::query("DELETE FROM delivery_try WHERE delivery IN (SELECT id FROM delivery WHERE conversation = $1 AND state <> 'pending')")
-        .bind(id)
-        .execute(&mut **tx)
-        .await?;
+    sqlx::query(
+        "DELETE FROM delivery_try WHERE delivery IN \
+         (SELECT id FROM delivery WHERE conversation = $1 AND state <> 'pending')",
+    )
+    .bind(id)
+    .execute(&mut **tx)
+    .await?;
     sqlx::query("DELETE FROM delivery WHERE conversation = $1 AND state <> 'pending'")
         .bind(id)
         .execute(&mut **tx)
@@ -233,7 +274,8 @@ pub(crate) async fn erase(tx: &mut Transaction, id: &str) -> Result<bool> {
         .execute(&mut **tx)
         .await?;
     sqlx::query(
-        "UPDATE workspace SET conversations = conversations - 1 WHERE id = (SELECT workspace FROM conversation WHERE id = $1)",
+        "UPDATE workspace SET conversations = conversations - 1 \
+         WHERE id = (SELECT workspace FROM conversation WHERE id = $1)",
     )
     .bind(id)
     .execute(&mut **tx)
@@ -318,7 +360,8 @@ impl Store {
         now: Micros,
     ) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(concat!(
-            "SELECT id FROM conversation WHERE status = 'STARTED' AND created_at <= $1 AND (server = $2 OR server NOT IN ",
+            "SELECT id FROM conversation WHERE status = 'STARTED' AND created_at <= $1 \
+             AND (server = $2 OR server NOT IN ",
             live_servers!("$3"),
             ") ORDER BY created_at LIMIT 1000",
         ))
@@ -336,7 +379,8 @@ impl Store {
         now: Micros,
     ) -> Result<Option<Micros>> {
         Ok(sqlx::query_scalar(concat!(
-            "SELECT MIN(created_at) FROM conversation WHERE status = 'STARTED' AND (server = $1 OR server NOT IN ",
+            "SELECT MIN(created_at) FROM conversation WHERE status = 'STARTED' AND (server = $1 \
+             OR server NOT IN ",
             live_servers!("$2"),
             ")",
         ))
@@ -356,7 +400,8 @@ impl Store {
     ) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(
             "SELECT record FROM conversation WHERE workspace = $1 AND agent = $2 AND user_id = $3 \
-             AND SUBSTR(user_id, 1, 100) = SUBSTR($3, 1, 100) AND visitor = 0 AND status = 'ENDED' AND record IS NOT NULL AND joined_at IS NOT NULL ORDER BY created_at DESC LIMIT 3",
+             AND SUBSTR(user_id, 1, 100) = SUBSTR($3, 1, 100) AND visitor = 0 AND status = 'ENDED' \
+             AND record IS NOT NULL AND joined_at IS NOT NULL ORDER BY created_at DESC LIMIT 3",
         )
         .bind(workspace)
         .bind(agent)
@@ -375,7 +420,8 @@ impl Store {
     /// Conversations in progress on `server`, the oldest first.
     pub(crate) async fn running_conversations_on(&self, server: &str) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(
-            "SELECT id FROM conversation WHERE status = 'IN_PROGRESS' AND server = $1 ORDER BY created_at",
+            "SELECT id FROM conversation WHERE status = 'IN_PROGRESS' AND server = $1 \
+             ORDER BY created_at",
         )
         .bind(server)
         .fetch_all(self.reader_pool())

@@ -69,7 +69,8 @@ from_row!(Row {
     updated_at
 });
 
-const COLUMNS: &str = "id, job_id, name, gender, is_private, person, status, progress, output, error, created_at, updated_at";
+const COLUMNS: &str = "id, job_id, name, gender, is_private, person, status, progress, output, \
+    error, created_at, updated_at";
 
 /// Values of a new custom avatar.
 pub(crate) struct Draft<'a> {
@@ -89,7 +90,8 @@ pub(crate) struct Draft<'a> {
 /// Adds a custom avatar whose job is QUEUED.
 pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<Row> {
     sqlx::query(
-        "INSERT INTO custom_avatar (id, workspace, search, job_id, name, gender, is_private, source, person, status, created_at, updated_at) \
+        "INSERT INTO custom_avatar (id, workspace, search, job_id, name, gender, is_private, \
+         source, person, status, created_at, updated_at) \
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'QUEUED', $10, $10)",
     )
     .bind(draft.id)
@@ -146,7 +148,8 @@ from_row!(Job { id, name, workspace, gender, character = "person" });
 macro_rules! claimable_job {
     () => {
         concat!(
-            "person IS NOT NULL AND (status = 'QUEUED' OR (status = 'PROCESSING' AND (server = $1 OR server NOT IN ",
+            "person IS NOT NULL AND (status = 'QUEUED' OR (status = 'PROCESSING' AND (server = $1 \
+             OR server NOT IN ",
             live_servers!("$2"),
             ")))"
         )
@@ -156,7 +159,8 @@ macro_rules! claimable_job {
 /// Number of a workspace's drawing jobs that are queued or in progress.
 pub(crate) async fn count_unfinished_jobs(tx: &mut Transaction, workspace: &str) -> Result<i64> {
     Ok(sqlx::query_scalar(
-        "SELECT COUNT(*) FROM custom_avatar WHERE workspace = $1 AND person IS NOT NULL AND status IN ('QUEUED', 'PROCESSING')",
+        "SELECT COUNT(*) FROM custom_avatar WHERE workspace = $1 AND person IS NOT NULL \
+         AND status IN ('QUEUED', 'PROCESSING')",
     )
     .bind(workspace)
     .fetch_one(&mut **tx)
@@ -172,7 +176,8 @@ pub(crate) async fn claim_job(
     now: Micros,
 ) -> Result<Option<Job>> {
     let claimed: Option<Job> = sqlx::query_as(concat!(
-        "UPDATE custom_avatar SET status = 'PROCESSING', server = $1, updated_at = $2 WHERE id = (SELECT id FROM custom_avatar AS waits WHERE ",
+        "UPDATE custom_avatar SET status = 'PROCESSING', server = $1, updated_at = $2 \
+         WHERE id = (SELECT id FROM custom_avatar AS waits WHERE ",
         claimable_job!(),
         " ORDER BY CASE status WHEN 'PROCESSING' THEN 0 ELSE 1 END, ",
         fairness::last_turn!("avatar", "waits.workspace"),
@@ -199,8 +204,8 @@ pub(crate) async fn update_progress(
 ) -> Result<bool> {
     // Poses drawn before a restart are not drawn again, so the progress never decreases.
     let done = sqlx::query(
-        "UPDATE custom_avatar SET progress = CASE WHEN progress < $1 THEN $1 ELSE progress END, updated_at = $2 \
-         WHERE id = $3 AND server = $4 AND status = 'PROCESSING'",
+        "UPDATE custom_avatar SET progress = CASE WHEN progress < $1 THEN $1 ELSE progress END, \
+         updated_at = $2 WHERE id = $3 AND server = $4 AND status = 'PROCESSING'",
     )
     .bind(percent)
     .bind(at)
@@ -223,7 +228,8 @@ pub(crate) async fn save_partial_poses(
 ) -> Result<bool> {
     let done = sqlx::query(
         "UPDATE custom_avatar SET output = CASE WHEN share < $1 THEN $2 ELSE output END, \
-         poses = CASE WHEN share < $1 THEN $3 ELSE poses END, share = CASE WHEN share < $1 THEN $1 ELSE share END, updated_at = $4 \
+         poses = CASE WHEN share < $1 THEN $3 ELSE poses END, \
+         share = CASE WHEN share < $1 THEN $1 ELSE share END, updated_at = $4 \
          WHERE id = $5 AND server = $6 AND status = 'PROCESSING'",
     )
     .bind(share)
@@ -251,8 +257,10 @@ pub(crate) async fn finish_job(
         Err(reason) => ("FAILED", None, None, Some(reason)),
     };
     sqlx::query(
-        "UPDATE custom_avatar SET status = $1, output = $2, poses = $3, error = $4, updated_at = $5, \
-         share = CASE WHEN $1 = 'COMPLETED' THEN 100 ELSE 0 END, progress = CASE WHEN $1 = 'COMPLETED' THEN 100 ELSE progress END WHERE id = $6 AND server = $7 AND status = 'PROCESSING'",
+        "UPDATE custom_avatar SET status = $1, output = $2, poses = $3, error = $4, \
+         updated_at = $5, share = CASE WHEN $1 = 'COMPLETED' THEN 100 ELSE 0 END, \
+         progress = CASE WHEN $1 = 'COMPLETED' THEN 100 ELSE progress END WHERE id = $6 \
+         AND server = $7 AND status = 'PROCESSING'",
     )
     .bind(status)
     .bind(output)
@@ -305,7 +313,8 @@ impl Store {
         id: &str,
     ) -> Result<Option<i64>> {
         Ok(sqlx::query_scalar(
-            "SELECT share FROM custom_avatar WHERE id = $1 AND workspace = $2 AND poses IS NOT NULL",
+            "SELECT share FROM custom_avatar WHERE id = $1 AND workspace = $2 \
+             AND poses IS NOT NULL",
         )
         .bind(id)
         .bind(workspace)
@@ -320,7 +329,8 @@ impl Store {
         id: &str,
     ) -> Result<Option<(i64, String)>> {
         Ok(sqlx::query_as(
-            "SELECT share, poses FROM custom_avatar WHERE id = $1 AND workspace = $2 AND poses IS NOT NULL",
+            "SELECT share, poses FROM custom_avatar WHERE id = $1 AND workspace = $2 \
+             AND poses IS NOT NULL",
         )
         .bind(id)
         .bind(workspace)

@@ -58,7 +58,8 @@ from_row!(Row {
     next_attempt_at = "next_try"
 });
 
-pub(super) const COLUMNS: &str = "id, workspace, conversation, agent, sequence, event, url, body, attempts, tries_before, first_try, next_try";
+pub(super) const COLUMNS: &str = "id, workspace, conversation, agent, sequence, event, url, body, \
+    attempts, tries_before, first_try, next_try";
 /// Maximum number of due retries read at once.
 const MAX_RETRIES_READ: usize = 2000;
 
@@ -99,8 +100,10 @@ pub(crate) struct Attempt {
 /// unchanged.
 pub(crate) async fn insert(tx: &mut Transaction, row: &Row, server: &str) -> Result<()> {
     sqlx::query(
-        "INSERT INTO delivery (id, workspace, conversation, agent, sequence, event, url, body, state, next_try, created_at, server) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'pending', $9, $9, $10) ON CONFLICT (id) DO NOTHING",
+        "INSERT INTO delivery (id, workspace, conversation, agent, sequence, event, url, body, \
+         state, next_try, created_at, server) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'pending', $9, $9, $10) \
+         ON CONFLICT (id) DO NOTHING",
     )
     .bind(&row.id)
     .bind(&row.workspace)
@@ -121,7 +124,8 @@ pub(crate) async fn insert(tx: &mut Transaction, row: &Row, server: &str) -> Res
 /// lost, another server may have adopted and sent it since.
 pub(crate) async fn is_untried(tx: &mut Transaction, id: &str, server: &str) -> Result<bool> {
     let found: Option<i64> = sqlx::query_scalar(
-        "SELECT sequence FROM delivery WHERE id = $1 AND server = $2 AND state = 'pending' AND first_try IS NULL",
+        "SELECT sequence FROM delivery WHERE id = $1 AND server = $2 AND state = 'pending' \
+         AND first_try IS NULL",
     )
     .bind(id)
     .bind(server)
@@ -133,7 +137,8 @@ pub(crate) async fn is_untried(tx: &mut Transaction, id: &str, server: &str) -> 
 /// Adopts the pending deliveries of servers that are no longer alive; true if there were any.
 pub(crate) async fn adopt_orphans(tx: &mut Transaction, server: &str, now: Micros) -> Result<bool> {
     let adopted = sqlx::query(concat!(
-        "UPDATE delivery SET server = $1 WHERE state = 'pending' AND server <> $1 AND server NOT IN ",
+        "UPDATE delivery SET server = $1 WHERE state = 'pending' AND server <> $1 \
+         AND server NOT IN ",
         live_servers!("$2"),
     ))
     .bind(server)
@@ -152,8 +157,8 @@ pub(crate) async fn record_attempt(
     reason: Option<&str>,
 ) -> Result<()> {
     sqlx::query(
-        "INSERT INTO delivery_try (delivery, attempt, workspace, at_us, took_us, status, error) VALUES ($1, $2, $3, $4, $5, $6, $7) \
-         ON CONFLICT (delivery, attempt) DO NOTHING",
+        "INSERT INTO delivery_try (delivery, attempt, workspace, at_us, took_us, status, error) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (delivery, attempt) DO NOTHING",
     )
     .bind(&row.id)
     .bind(row.attempts)
@@ -166,7 +171,8 @@ pub(crate) async fn record_attempt(
     .await?;
     // A 410 of another delivery may have made this one dead meanwhile: it stays dead.
     let erased: Option<i64> = sqlx::query_scalar(
-        "UPDATE delivery SET attempts = $1, first_try = $2, next_try = $3, state = $4, reason = $5 WHERE id = $6 AND state = 'pending' RETURNING erased",
+        "UPDATE delivery SET attempts = $1, first_try = $2, next_try = $3, state = $4, reason = $5 \
+         WHERE id = $6 AND state = 'pending' RETURNING erased",
     )
     .bind(row.attempts)
     .bind(row.first_attempt_at)
@@ -265,7 +271,8 @@ pub(crate) struct AttemptLogEntry {
 
 from_row!(AttemptLogEntry { delivery, attempt, at_us, took_us, status, error });
 
-const SELECT_LOG_ENTRIES: &str = "SELECT id, conversation, agent, sequence, event, url, body, state, reason, next_try, created_at FROM delivery";
+const SELECT_LOG_ENTRIES: &str = "SELECT id, conversation, agent, sequence, event, url, body, \
+    state, reason, next_try, created_at FROM delivery";
 
 /// Makes a dead letter pending again, due `now`; `None` if the workspace has no such dead letter.
 pub(crate) async fn redeliver(
@@ -276,7 +283,8 @@ pub(crate) async fn redeliver(
     now: Micros,
 ) -> Result<Option<Row>> {
     let sql = format!(
-        "UPDATE delivery SET state = 'pending', reason = NULL, tries_before = attempts, first_try = NULL, next_try = $1, server = $4 \
+        "UPDATE delivery SET state = 'pending', reason = NULL, tries_before = attempts, \
+         first_try = NULL, next_try = $1, server = $4 \
          WHERE id = $2 AND workspace = $3 AND state = 'dead' RETURNING {COLUMNS}"
     );
     Ok(sqlx::query_as(AssertSqlSafe(sql))
@@ -334,7 +342,8 @@ impl Store {
         .fetch_one(self.reader_pool())
         .await?;
         let sql = format!(
-            "{SELECT_LOG_ENTRIES} WHERE workspace = $1 AND state = 'dead' ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3"
+            "{SELECT_LOG_ENTRIES} WHERE workspace = $1 AND state = 'dead' \
+             ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3"
         );
         let rows = sqlx::query_as(AssertSqlSafe(sql))
             .bind(workspace)
@@ -351,7 +360,8 @@ impl Store {
             return Ok(Vec::new());
         }
         let mut sql = SqlBuilder::new(
-            "SELECT delivery, attempt, at_us, took_us, status, error FROM delivery_try WHERE delivery IN (",
+            "SELECT delivery, attempt, at_us, took_us, status, error FROM delivery_try \
+             WHERE delivery IN (",
         );
         sql.bind_all(ids);
         sql.push(") ORDER BY delivery, attempt");
@@ -372,8 +382,10 @@ impl Store {
     /// first `max` of each.
     pub(crate) async fn untried_deliveries(&self, server: &str, max: usize) -> Result<Vec<Row>> {
         let sql = format!(
-            "SELECT {COLUMNS} FROM (SELECT {COLUMNS}, ROW_NUMBER() OVER (PARTITION BY conversation ORDER BY sequence) AS place FROM delivery \
-             WHERE state = 'pending' AND server = $1 AND first_try IS NULL) AS waiting WHERE place <= $2 ORDER BY conversation, sequence"
+            "SELECT {COLUMNS} FROM (SELECT {COLUMNS}, ROW_NUMBER() OVER (PARTITION BY conversation \
+             ORDER BY sequence) AS place FROM delivery \
+             WHERE state = 'pending' AND server = $1 AND first_try IS NULL) AS waiting \
+             WHERE place <= $2 ORDER BY conversation, sequence"
         );
         let (sql, pool, max) =
             (sql.as_str(), self.reader_pool(), i64::try_from(max).unwrap_or(i64::MAX));
@@ -391,7 +403,8 @@ impl Store {
         max: usize,
     ) -> Result<Vec<Row>> {
         let sql = format!(
-            "SELECT {COLUMNS} FROM delivery WHERE conversation = $1 AND sequence > $2 AND state = 'pending' AND server = $3 AND first_try IS NULL \
+            "SELECT {COLUMNS} FROM delivery WHERE conversation = $1 AND sequence > $2 \
+             AND state = 'pending' AND server = $3 AND first_try IS NULL \
              ORDER BY sequence LIMIT $4"
         );
         let (sql, pool, max) =
@@ -410,7 +423,8 @@ impl Store {
     /// Failed deliveries of `server` whose next attempt is due by `until`, the earliest first.
     pub(crate) async fn retries_due_before(&self, server: &str, until: Micros) -> Result<Vec<Row>> {
         let sql = format!(
-            "SELECT {COLUMNS} FROM delivery WHERE state = 'pending' AND server = $1 AND first_try IS NOT NULL AND next_try <= $2 \
+            "SELECT {COLUMNS} FROM delivery WHERE state = 'pending' AND server = $1 \
+             AND first_try IS NOT NULL AND next_try <= $2 \
              ORDER BY next_try LIMIT {MAX_RETRIES_READ}"
         );
         let (sql, pool) = (sql.as_str(), self.reader_pool());

@@ -28,7 +28,8 @@ pub(crate) async fn insert(
     let json = serde_json::to_string(&envelope.event)
         .map_err(|e| Error::CorruptRow("event", e.to_string()))?;
     let done = sqlx::query(
-        "INSERT INTO event (conversation, seq, workspace, at_us, json) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (conversation, seq) DO NOTHING",
+        "INSERT INTO event (conversation, seq, workspace, at_us, json) VALUES ($1, $2, $3, $4, $5) \
+         ON CONFLICT (conversation, seq) DO NOTHING",
     )
     .bind(conversation)
     .bind(envelope.seq as i64)

@@ -18,7 +18,8 @@ pub(crate) async fn insert(
     let json = serde_json::to_string(&event.event)
         .map_err(|e| Error::CorruptRow("event", e.to_string()))?;
     sqlx::query(
-        "INSERT INTO failed_event (id, conversation, seq, failed_at, json, reason) SELECT $1, $2, $3, $4, $5, $6 \
+        "INSERT INTO failed_event (id, conversation, seq, failed_at, json, reason) SELECT $1, $2, \
+         $3, $4, $5, $6 \
          WHERE NOT EXISTS (SELECT 1 FROM failed_event WHERE conversation = $2 AND seq = $3)",
     )
     .bind(super::new_id())

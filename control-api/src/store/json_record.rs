@@ -62,7 +62,8 @@ const COLUMNS: &str = "id, document, secrets, created_at, updated_at";
 /// Adds a document.
 pub(crate) async fn insert(tx: &mut Transaction, table: Table, draft: &Draft<'_>) -> Result<()> {
     let sql = format!(
-        "INSERT INTO {} (id, workspace, search, type, document, secrets, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        "INSERT INTO {} (id, workspace, search, type, document, secrets, created_at, updated_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
         table.name()
     );
     sqlx::query(AssertSqlSafe(sql))
@@ -82,7 +83,8 @@ pub(crate) async fn insert(tx: &mut Transaction, table: Table, draft: &Draft<'_>
 /// Replaces a document; false if there is none.
 pub(crate) async fn update(tx: &mut Transaction, table: Table, draft: &Draft<'_>) -> Result<bool> {
     let sql = format!(
-        "UPDATE {} SET search = $1, type = $2, document = $3, secrets = $4, updated_at = $5 WHERE id = $6 AND workspace = $7",
+        "UPDATE {} SET search = $1, type = $2, document = $3, secrets = $4, updated_at = $5 \
+         WHERE id = $6 AND workspace = $7",
         table.name()
     );
     let done = sqlx::query(AssertSqlSafe(sql))
@@ -141,7 +143,8 @@ pub(crate) async fn insert_guardrail(
     for n in 1_u64.. {
         let key = if n == 1 { slug.to_owned() } else { format!("{slug}_{n}") };
         let done = sqlx::query(
-            "INSERT INTO guardrail (id, workspace, slug, search, document, secrets, created_at, updated_at) \
+            "INSERT INTO guardrail \
+             (id, workspace, slug, search, document, secrets, created_at, updated_at) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $7) ON CONFLICT (workspace, slug) DO NOTHING",
         )
         .bind(draft.id)

@@ -66,7 +66,8 @@ pub(crate) struct DocumentToEmbed {
 
 from_row!(DocumentToEmbed { id, workspace, kb, body });
 
-const COLUMNS: &str = "id, name, description, (SELECT COUNT(*) FROM kb_document d WHERE d.kb = kb.id) AS no_of_rec, created_at, updated_at";
+const COLUMNS: &str = "id, name, description, \
+    (SELECT COUNT(*) FROM kb_document d WHERE d.kb = kb.id) AS no_of_rec, created_at, updated_at";
 
 /// Adds an empty knowledge base and returns its id.
 pub(crate) async fn insert(
@@ -77,15 +78,18 @@ pub(crate) async fn insert(
     at: Micros,
 ) -> Result<String> {
     let id = new_id();
-    sqlx::query("INSERT INTO kb (id, workspace, search, name, description, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $6)")
-        .bind(&id)
-        .bind(workspace)
-        .bind(search_text(&[&id, name]))
-        .bind(name)
-        .bind(description)
-        .bind(at)
-        .execute(&mut **tx)
-        .await?;
+    sqlx::query(
+        "INSERT INTO kb (id, workspace, search, name, description, created_at, updated_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $6)",
+    )
+    .bind(&id)
+    .bind(workspace)
+    .bind(search_text(&[&id, name]))
+    .bind(name)
+    .bind(description)
+    .bind(at)
+    .execute(&mut **tx)
+    .await?;
     Ok(id)
 }
 
@@ -118,8 +122,11 @@ pub(crate) async fn insert_document(
         Content::File(file) => ("started", "", Some(file.as_str())),
     };
     sqlx::query(
-        "INSERT INTO kb_document (id, workspace, kb, position, name, type, status, body, source, created_at) \
-         VALUES ($1, $2, $3, (SELECT COALESCE(MAX(position), -1) + 1 FROM kb_document WHERE kb = $3), $4, $5, $6, $7, $8, $9)",
+        "INSERT INTO kb_document \
+         (id, workspace, kb, position, name, type, status, body, source, created_at) \
+         VALUES ($1, $2, $3, \
+         (SELECT COALESCE(MAX(position), -1) + 1 FROM kb_document WHERE kb = $3), \
+         $4, $5, $6, $7, $8, $9)",
     )
     .bind(&id)
     .bind(workspace)
@@ -169,7 +176,8 @@ pub(crate) async fn claim_document(
     now: Micros,
 ) -> Result<Option<QueuedDocument>> {
     let claimed: Option<QueuedDocument> = sqlx::query_as(concat!(
-        "UPDATE kb_document SET status = 'processing', server = $1 WHERE id = (SELECT id FROM kb_document AS waits WHERE ",
+        "UPDATE kb_document SET status = 'processing', server = $1 \
+         WHERE id = (SELECT id FROM kb_document AS waits WHERE ",
         claimable_document!(),
         " ORDER BY ",
         fairness::last_turn!("document", "waits.workspace"),
@@ -198,7 +206,8 @@ pub(crate) async fn save_document_text(
         Err(reason) => ("error", "", Some(reason)),
     };
     sqlx::query(
-        "UPDATE kb_document SET status = $1, body = $2, error_message = $3, source = NULL WHERE id = $4",
+        "UPDATE kb_document SET status = $1, body = $2, error_message = $3, source = NULL \
+         WHERE id = $4",
     )
     .bind(status)
     .bind(body)
@@ -212,7 +221,8 @@ pub(crate) async fn save_document_text(
 /// Marks a knowledge base as changed, so that every index of it is rebuilt.
 pub(crate) async fn mark_changed(tx: &mut Transaction, id: &str, at: Micros) -> Result<()> {
     sqlx::query(
-        "UPDATE kb SET updated_at = CASE WHEN updated_at < $1 THEN $1 ELSE updated_at + 1 END WHERE id = $2",
+        "UPDATE kb SET updated_at = CASE WHEN updated_at < $1 THEN $1 ELSE updated_at + 1 END \
+         WHERE id = $2",
     )
     .bind(at)
     .bind(id)
@@ -231,7 +241,8 @@ pub(crate) async fn rename(
     at: Micros,
 ) -> Result<bool> {
     let done = sqlx::query(
-        "UPDATE kb SET name = $1, description = $2, search = $3, updated_at = $4 WHERE id = $5 AND workspace = $6",
+        "UPDATE kb SET name = $1, description = $2, search = $3, updated_at = $4 WHERE id = $5 \
+         AND workspace = $6",
     )
     .bind(name)
     .bind(description)
@@ -307,7 +318,8 @@ impl Store {
         model: &str,
     ) -> Result<Option<DocumentToEmbed>> {
         Ok(sqlx::query_as(concat!(
-            "SELECT id, workspace, kb, body FROM kb_document AS waits WHERE status = 'ready' AND (directions_of IS NULL OR directions_of <> $1) ORDER BY ",
+            "SELECT id, workspace, kb, body FROM kb_document AS waits WHERE status = 'ready' \
+             AND (directions_of IS NULL OR directions_of <> $1) ORDER BY ",
             fairness::last_turn!("meaning", "waits.workspace"),
             ", created_at, id LIMIT 1",
         ))
@@ -346,10 +358,13 @@ impl Store {
 
     /// The documents of a knowledge base, in the order in which they were added.
     pub(crate) async fn kb_documents(&self, kb: &str) -> Result<Vec<Document>> {
-        Ok(sqlx::query_as("SELECT id, name, type, status, error_message FROM kb_document WHERE kb = $1 ORDER BY position, id")
-            .bind(kb)
-            .fetch_all(self.reader_pool())
-            .await?)
+        Ok(sqlx::query_as(
+            "SELECT id, name, type, status, error_message FROM kb_document WHERE kb = $1 \
+             ORDER BY position, id",
+        )
+        .bind(kb)
+        .fetch_all(self.reader_pool())
+        .await?)
     }
 
     /// The texts of all ready documents of these knowledge bases, with their embeddings by `model`.
@@ -367,7 +382,8 @@ impl Store {
         let model = model.unwrap_or_default().to_owned();
         let mut sql = SqlBuilder::new("SELECT kb, id, body, CASE WHEN directions_of = ");
         sql.bind(model).push(
-            " THEN directions END AS directions FROM kb_document WHERE status = 'ready' AND workspace = ",
+            " THEN directions END AS directions FROM kb_document WHERE status = 'ready' \
+             AND workspace = ",
         );
         sql.bind(workspace.to_owned()).push(" AND kb IN (");
         sql.bind_all(kbs);

@@ -164,7 +164,8 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Starts a write transaction in PostgreSQL, with limits for the wait for a lock, for a statement,
 /// and for a client that no longer responds. They apply to the transaction only, because a pooler
 /// may share the connection.
-const BEGIN_POSTGRES: &str = "BEGIN; SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = '20s'; SET LOCAL idle_in_transaction_session_timeout = '60s'";
+const BEGIN_POSTGRES: &str = "BEGIN; SET LOCAL lock_timeout = '10s'; \
+    SET LOCAL statement_timeout = '20s'; SET LOCAL idle_in_transaction_session_timeout = '60s'";
 /// Maximum response time of a PostgreSQL connection before it may be used again.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of read connections.
@@ -211,17 +212,20 @@ impl Store {
                 .idle_timeout(None)
                 .max_lifetime(None)
                 .test_before_acquire(false);
-            writers = writers.idle_timeout(None).max_lifetime(None).test_before_acquire(false).after_connect(
-                |connection, _| {
+            writers = writers
+                .idle_timeout(None)
+                .max_lifetime(None)
+                .test_before_acquire(false)
+                .after_connect(|connection, _| {
                     Box::pin(async move {
                         // The timeout is for a second process: `visavis keys` beside a running
                         // server.
-                        let pragmas = "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL";
+                        let pragmas = "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; \
+                            PRAGMA synchronous = NORMAL";
                         connection.execute(sqlx::raw_sql(pragmas)).await?;
                         Ok(())
                     })
-                },
-            );
+                });
         }
         let writer_pool =
             writers.acquire_timeout(ACQUIRE_TIMEOUT).connect_with(writer_pool).await?;
@@ -315,11 +319,14 @@ impl Store {
     /// Writes one row, to check whether writes succeed again.
     pub(crate) async fn probe(&self) -> Result<()> {
         let mut tx = self.begin_write_unchecked().await?;
-        sqlx::query("INSERT INTO setting (name, value) VALUES ('probe', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value")
-            .bind(new_id())
-            .execute(&mut *tx)
-            .await
-            .map_err(|error| self.health.report_sql_error(&error))?;
+        sqlx::query(
+            "INSERT INTO setting (name, value) VALUES ('probe', $1) ON CONFLICT (name) DO UPDATE \
+             SET value = excluded.value",
+        )
+        .bind(new_id())
+        .execute(&mut *tx)
+        .await
+        .map_err(|error| self.health.report_sql_error(&error))?;
         tx.commit().await
     }
 
@@ -369,11 +376,14 @@ impl Store {
     /// Stores `value` under `name`.
     pub(crate) async fn set_setting(&self, name: &str, value: &str) -> Result<()> {
         let mut tx = self.begin_write().await?;
-        sqlx::query("INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value")
-            .bind(name)
-            .bind(value)
-            .execute(&mut *tx)
-            .await?;
+        sqlx::query(
+            "INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE \
+             SET value = excluded.value",
+        )
+        .bind(name)
+        .bind(value)
+        .execute(&mut *tx)
+        .await?;
         tx.commit().await
     }
 }

@@ -39,15 +39,23 @@ pub(crate) async fn count_conversations(
 /// length of a long text without reading it.
 pub(crate) async fn stored_bytes(tx: &mut Transaction, workspace: &str) -> Result<i64> {
     const SUMS: &str = concat!(
-        "SELECT (SELECT COALESCE(SUM(OCTET_LENGTH(document) + OCTET_LENGTH(secrets)), 0) FROM agent WHERE workspace = $1)",
-        " + (SELECT COALESCE(SUM(OCTET_LENGTH(document) + OCTET_LENGTH(secrets)), 0) FROM template WHERE workspace = $1)",
-        " + (SELECT COALESCE(SUM(OCTET_LENGTH(document) + OCTET_LENGTH(secrets)), 0) FROM tool WHERE workspace = $1)",
-        " + (SELECT COALESCE(SUM(OCTET_LENGTH(document) + OCTET_LENGTH(secrets)), 0) FROM guardrail WHERE workspace = $1)",
-        " + (SELECT COALESCE(SUM(OCTET_LENGTH(document) + OCTET_LENGTH(secrets)), 0) FROM mcp WHERE workspace = $1)",
-        " + (SELECT COALESCE(SUM(OCTET_LENGTH(body) + COALESCE(OCTET_LENGTH(source), 0) + COALESCE(OCTET_LENGTH(directions), 0)), 0)",
+        "SELECT (SELECT COALESCE(SUM(OCTET_LENGTH(document) + OCTET_LENGTH(secrets)), 0) \
+         FROM agent WHERE workspace = $1)",
+        " + (SELECT COALESCE(SUM(OCTET_LENGTH(document) + OCTET_LENGTH(secrets)), 0) \
+         FROM template WHERE workspace = $1)",
+        " + (SELECT COALESCE(SUM(OCTET_LENGTH(document) + OCTET_LENGTH(secrets)), 0) \
+         FROM tool WHERE workspace = $1)",
+        " + (SELECT COALESCE(SUM(OCTET_LENGTH(document) + OCTET_LENGTH(secrets)), 0) \
+         FROM guardrail WHERE workspace = $1)",
+        " + (SELECT COALESCE(SUM(OCTET_LENGTH(document) + OCTET_LENGTH(secrets)), 0) \
+         FROM mcp WHERE workspace = $1)",
+        " + (SELECT COALESCE(SUM(OCTET_LENGTH(body) + COALESCE(OCTET_LENGTH(source), 0) \
+         + COALESCE(OCTET_LENGTH(directions), 0)), 0)",
         " FROM kb_document WHERE kb IN (SELECT id FROM kb WHERE workspace = $1))",
-        " + (SELECT COALESCE(SUM(COALESCE(OCTET_LENGTH(source), 0) + COALESCE(OCTET_LENGTH(person), 0)",
-        " + COALESCE(OCTET_LENGTH(output), 0) + COALESCE(OCTET_LENGTH(poses), 0)), 0) FROM custom_avatar WHERE workspace = $1)",
+        " + (SELECT COALESCE(SUM(COALESCE(OCTET_LENGTH(source), 0) \
+         + COALESCE(OCTET_LENGTH(person), 0)",
+        " + COALESCE(OCTET_LENGTH(output), 0) + COALESCE(OCTET_LENGTH(poses), 0)), 0) \
+         FROM custom_avatar WHERE workspace = $1)",
     );
     Ok(sqlx::query_scalar(SUMS).bind(workspace).fetch_one(&mut **tx).await?)
 }

@@ -15,7 +15,8 @@ pub(super) use live_servers;
 /// Sets the end of a server's lease.
 pub(crate) async fn set_lease(tx: &mut Transaction, id: &str, until: Micros) -> Result<()> {
     sqlx::query(
-        "INSERT INTO server (id, lease_until) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until",
+        "INSERT INTO server (id, lease_until) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE \
+         SET lease_until = excluded.lease_until",
     )
     .bind(id)
     .bind(until)
@@ -32,7 +33,8 @@ impl Store {
         now: Micros,
     ) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(concat!(
-            "SELECT id FROM conversation WHERE status = 'IN_PROGRESS' AND server <> $1 AND server NOT IN ",
+            "SELECT id FROM conversation WHERE status = 'IN_PROGRESS' AND server <> $1 \
+             AND server NOT IN ",
             live_servers!("$2"),
         ))
         .bind(server)

@@ -11,7 +11,8 @@ pub(crate) async fn mark_ended(tx: &mut Transaction, id: &str, until: Micros) ->
         .execute(&mut **tx)
         .await?;
     sqlx::query(
-        "INSERT INTO ended_session (id, until) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET until = excluded.until",
+        "INSERT INTO ended_session (id, until) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE \
+         SET until = excluded.until",
     )
     .bind(id)
     .bind(until)

@@ -20,10 +20,13 @@ macro_rules! assets {
 /// All files under `/assets/console/`.
 const ASSETS: &[Asset] = assets! {
     CSS: "console.css", "parts.css";
-    JS: "agent-fields.js", "agent-model-fields.js", "agent-new.js", "agents.js", "api.js", "app.js", "avatars.js", "character.js", "control.js", "conversation.js",
-        "conversations.js", "deliveries.js", "dom.js", "editor.js", "files.js", "form.js", "guardrails.js", "keys.js", "knowledge.js", "login.js", "mcp.js", "meeting.js",
-        "paths.js", "preview.js", "providers.js", "records.js", "scope.js", "selectable-avatars.js", "templates.js", "tools.js", "transcript.js", "transcript-view.js", "turns.js", "ui.js",
-        "webhooks.js", "widgets.js";
+    JS: "agent-fields.js", "agent-model-fields.js", "agent-new.js", "agents.js", "api.js", "app.js",
+        "avatars.js", "character.js", "control.js", "conversation.js", "conversations.js",
+        "deliveries.js", "dom.js", "editor.js", "files.js", "form.js", "guardrails.js", "keys.js",
+        "knowledge.js", "login.js", "mcp.js", "meeting.js", "paths.js", "preview.js",
+        "providers.js", "records.js", "scope.js", "selectable-avatars.js", "templates.js",
+        "tools.js", "transcript.js", "transcript-view.js", "turns.js", "ui.js", "webhooks.js",
+        "widgets.js";
 };
 
 /// `GET /console`, all paths below it, and `GET /assets/console/{file}`.

@@ -114,7 +114,8 @@ pub(crate) fn is_csp_source(origin: &str) -> bool {
 /// A page with images from `images`, which `ancestors` may frame (empty: any page).
 fn page(content: Bytes, images: &str, ancestors: &str) -> Response<Body> {
     let mut policy = format!(
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src {images}; media-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src {images}; \
+         media-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'",
     );
     if !ancestors.is_empty() {
         policy.push_str("; frame-ancestors ");
@@ -295,7 +296,8 @@ mod tests {
         let page = body(Pages::new(&json!([{"urls": "turn:a\"><script>b'"}])).embed(&[])).await;
         assert!(
             page.contains(
-                "data-ice-servers=\"[{&quot;urls&quot;:&quot;turn:a\\&quot;&gt;&lt;script&gt;b&#39;&quot;}]\""
+                "data-ice-servers=\"[{&quot;urls&quot;:\
+                 &quot;turn:a\\&quot;&gt;&lt;script&gt;b&#39;&quot;}]\""
             ),
             "{page}"
         );

@@ -60,7 +60,11 @@ impl AttemptRecorder {
                 .map(|mut outcome| outcome.remove(0));
             outcomes.push(outcome.unwrap_or_else(|error| {
                 let conversation = &report.row.conversation;
-                tracing::error!(%conversation, %error, "cannot store the result of a webhook attempt");
+                tracing::error!(
+                    %conversation,
+                    %error,
+                    "cannot store the result of a webhook attempt"
+                );
                 Outcome::Retry(clock::now() + clock::to_micros(STORE_RETRY_DELAY))
             }));
         }
@@ -113,7 +117,12 @@ impl AttemptRecorder {
         }
         tx.commit().await?;
         for (row, reason) in given_up {
-            tracing::warn!(conversation = %row.conversation, event = %row.event, %reason, "webhook delivery abandoned");
+            tracing::warn!(
+                conversation = %row.conversation,
+                event = %row.event,
+                %reason,
+                "webhook delivery abandoned"
+            );
         }
         Ok(outcomes)
     }

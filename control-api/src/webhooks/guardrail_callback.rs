@@ -53,7 +53,10 @@ impl BackgroundTask for GuardrailCallbackTask {
                 }
                 Some(done) = attempts.join_next() => match done {
                     Ok((workspace, agent)) => waiting.release(&workspace, &agent),
-                    Err(error) => tracing::error!(%error, "a guardrail callback failed unexpectedly"),
+                    Err(error) => tracing::error!(
+                        %error,
+                        "a guardrail callback failed unexpectedly"
+                    ),
                 },
                 _ = stop.wait_for(|stop| *stop) => return,
             }

@@ -80,7 +80,13 @@ async fn a_missing_agent_and_a_body_at_fault_are_told_in_order() {
         .await
         .assert_is(400, json!({"error": "Invalid request body"}));
     let refused = server.post("/v1/ext/agent", agent_body(json!({"tool": [UNKNOWN_ID]}))).await;
-    refused.assert_is(400, json!({"error": "Invalid request body", "details": [{"field": "tool[0]", "reason": "names nothing"}]}));
+    refused.assert_is(
+        400,
+        json!({
+            "error": "Invalid request body",
+            "details": [{"field": "tool[0]", "reason": "names nothing"}],
+        }),
+    );
     for list in ["guardrail", "mcp", "knowledge_base"] {
         let refused = server
             .post("/v1/ext/agent", agent_body(json!({list: [UNKNOWN_ID]})))
@@ -139,7 +145,12 @@ async fn lists_are_paged_searched_and_counted() {
 async fn secrets_are_written_and_never_read() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
-    let avatar = |token: &str| json!([{"avatar_key_id": "ada", "llm": {"provider": "custom", "url": "http://127.0.0.1:1/v1", "token": token}}]);
+    let avatar = |token: &str| {
+        json!([{
+            "avatar_key_id": "ada",
+            "llm": {"provider": "custom", "url": "http://127.0.0.1:1/v1", "token": token},
+        }])
+    };
     let id = server.create_agent(json!({"avatars": avatar("sesame-open")})).await;
     let path = format!("/v1/ext/agent/{id}");
     let read = server.get(&path).await;
@@ -208,7 +219,12 @@ async fn stock_avatars_are_listed() {
     assert_eq!(reply.header("x-total-count"), "2");
     assert_eq!(
         reply.expect_status(200)[0],
-        json!({"avatar_key_id": "ada", "avatar_name": "Ada", "gender": "female", "display_picture": "data:image/png;base64,AA=="})
+        json!({
+            "avatar_key_id": "ada",
+            "avatar_name": "Ada",
+            "gender": "female",
+            "display_picture": "data:image/png;base64,AA==",
+        })
     );
     assert_eq!(
         server.get("/v1/ext/avatars?perpage=1&offset=1").await.expect_status(200)[0]["avatar_key_id"],

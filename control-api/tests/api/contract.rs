@@ -69,7 +69,12 @@ async fn every_event_is_told_by_its_name_and_fields() {
     for (seq, (received, (_, name, payload))) in (1_u64..).zip(received.iter().zip(&cases)) {
         let timestamp = CALL_STARTED_AT as f64 / 1e6 + seq as f64 / 2.0;
         let event = json!({"name": name, "payload": payload});
-        let body = json!({"timestamp": timestamp, "conversation_id": id, "type": "pipeline", "event": event});
+        let body = json!({
+            "timestamp": timestamp,
+            "conversation_id": id,
+            "type": "pipeline",
+            "event": event,
+        });
         assert_eq!(received.body, body.to_string(), "byte for byte");
         assert_eq!(received.sequence(), seq);
     }

@@ -56,7 +56,13 @@ async fn a_new_conversation_tells_how_to_join() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let agent = server.create_agent(json!({})).await;
-    let body = json!({"agent_id": agent, "user_name": "Ada", "user_id": "a-1", "context": {"plan": "gold"}, "meta_data": {"x": 1}});
+    let body = json!({
+        "agent_id": agent,
+        "user_name": "Ada",
+        "user_id": "a-1",
+        "context": {"plan": "gold"},
+        "meta_data": {"x": 1},
+    });
     let created = server.post("/v1/ext/conversation", body).await.expect_status(201);
     let (id, token) = (created["id"].as_str().unwrap(), created["token"].as_str().unwrap());
     assert_eq!(created["status"], "STARTED");
@@ -135,8 +141,20 @@ async fn the_record_is_the_fold_of_the_events() {
     assert_eq!(
         record["transcript"],
         json!([
-            {"timestamp": "2023-11-14T22:13:21.000Z", "role": "user", "content": "Hello?", "conversation_id": id, "message_timestamp": 1.0},
-            {"timestamp": "2023-11-14T22:13:23.000Z", "role": "assistant", "content": "Hi there.", "conversation_id": id, "message_timestamp": 3.0},
+            {
+                "timestamp": "2023-11-14T22:13:21.000Z",
+                "role": "user",
+                "content": "Hello?",
+                "conversation_id": id,
+                "message_timestamp": 1.0,
+            },
+            {
+                "timestamp": "2023-11-14T22:13:23.000Z",
+                "role": "assistant",
+                "content": "Hi there.",
+                "conversation_id": id,
+                "message_timestamp": 3.0,
+            },
         ])
     );
     assert_eq!(record["chat_history"]["messages"][1]["speech_id"], "speech_0");
@@ -171,7 +189,8 @@ async fn events_are_listed_and_streamed_as_they_are_kept() {
     let first_chunk = String::from_utf8(first.next().await.unwrap().unwrap().to_vec()).unwrap();
     assert!(
         first_chunk.starts_with(
-            "id: 0\nevent: joined\ndata: {\"seq\":0,\"at\":0.0,\"timestamp\":\"2023-11-14T22:13:20.000Z\""
+            "id: 0\nevent: joined\n\
+             data: {\"seq\":0,\"at\":0.0,\"timestamp\":\"2023-11-14T22:13:20.000Z\""
         ),
         "{first_chunk}"
     );
@@ -286,7 +305,11 @@ async fn delete_ends_a_running_call_and_keeps_its_record() {
     let (reply, ()) = tokio::join!(server.delete(&path), ending);
     reply.assert_is(
         200,
-        json!({"agent_identity": "Test agent", "conversation_id": id, "message": "Conversation ended successfully"}),
+        json!({
+            "agent_identity": "Test agent",
+            "conversation_id": id,
+            "message": "Conversation ended successfully",
+        }),
     );
     let record = server.wait_for_status(&id, "ENDED").await;
     assert_eq!(record["end_reason"], "ended_by_api");
@@ -512,7 +535,12 @@ async fn only_an_ended_record_can_be_erased() {
 async fn a_conversation_keeps_the_agent_that_it_was_made_with() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
-    let greeting = |words: [&str; 2]| json!([{"avatar_key_id": "ada", "welcome_message": {"messages": words}}]);
+    let greeting = |words: [&str; 2]| {
+        json!([{
+            "avatar_key_id": "ada",
+            "welcome_message": {"messages": words},
+        }])
+    };
     let agent = server
         .create_agent(
             json!({"avatars": greeting(["First.", "Second."]), "config": {"maxCallDuration": 77}}),

@@ -15,7 +15,13 @@ const BEHAVIOURS: [&str; 7] = ["draw", "crash", "refuse", "nonsense", "half", "s
 
 fn avatar_body(behaviour: &str) -> Value {
     let seed = BEHAVIOURS.iter().position(|known| *known == behaviour).unwrap();
-    json!({"avatar_name": "Zoe", "gender": "female", "voice": "awb", "character": {"age": 0.4, "headscarf": "#336699", "seed": seed}, "rest": {"smile": 0.5}})
+    json!({
+        "avatar_name": "Zoe",
+        "gender": "female",
+        "voice": "awb",
+        "character": {"age": 0.4, "headscarf": "#336699", "seed": seed},
+        "rest": {"smile": 0.5},
+    })
 }
 
 async fn queue_bake(server: &TestServer, behaviour: &str) -> String {
@@ -95,7 +101,11 @@ async fn a_drawn_person_is_a_face_for_agents_until_it_is_deleted() {
     assert_eq!(server.get(&path).await.expect_status(200)["avatars"][0]["persona_name"], "Zoe");
     let short = json!({"name": "S", "system_prompt": "P", "avatar_key_id": id});
     server.post("/v1/agent/api", short).await.expect_status(200);
-    let template = json!({"template_name": "t", "template_system_prompt": "p", "avatars": [{"avatar_key_id": id}]});
+    let template = json!({
+        "template_name": "t",
+        "template_system_prompt": "p",
+        "avatars": [{"avatar_key_id": id}],
+    });
     let template = server.post("/v1/ext/template", template).await.expect_status(201)["id"].clone();
     server
         .post("/v1/ext/agentbytemplate", json!({"template_id": template, "avatar_key_id": id}))
@@ -262,7 +272,10 @@ async fn workspaces_take_turns_and_none_orders_without_end() {
     assert_eq!((refused.status, refused.header("retry-after")), (429, "60"));
     assert_eq!(
         refused.expect_status(429),
-        json!({"error": "Too many requests", "reason": "8 avatars of this workspace are waiting to be drawn"})
+        json!({
+            "error": "Too many requests",
+            "reason": "8 avatars of this workspace are waiting to be drawn",
+        })
     );
     // The workspace that ordered last has had no turn yet.
     std::mem::swap(&mut server.key, &mut other);
@@ -329,7 +342,8 @@ async fn what_is_wrong_with_a_character_is_told_by_its_path() {
     let server = TestServer::start(&folder).await;
     let body = json!({
         "avatar_name": "x".repeat(201), "gender": "female", "voice": 1,
-        "character": {"eyes": {"size": 9}, "skin": {"colour": "red"}, "wings": 2}, "rest": {"smile": "NaN", "mouth": {"jaw": -1e300}},
+        "character": {"eyes": {"size": 9}, "skin": {"colour": "red"}, "wings": 2},
+        "rest": {"smile": "NaN", "mouth": {"jaw": -1e300}},
     });
     let refused = server.post(PATH, body).await.expect_status(400);
     assert_eq!(
@@ -345,7 +359,8 @@ async fn what_is_wrong_with_a_character_is_told_by_its_path() {
         ]})
     );
     let odd = json!({
-        "avatar_name": "Zo\u{7}e", "gender": "female", "voice": "nobody", "character": {}, "charakter": {}, "size": null,
+        "avatar_name": "Zo\u{7}e", "gender": "female", "voice": "nobody", "character": {},
+        "charakter": {}, "size": null,
     });
     let refused = server.post(PATH, odd).await.expect_status(400);
     assert_eq!(
@@ -368,7 +383,11 @@ async fn what_is_wrong_with_a_character_is_told_by_its_path() {
             .await
             .assert_is(400, json!({"error": "Invalid request body"}));
     }
-    let large = json!({"avatar_name": "Z", "gender": "male", "character": {"skin": {"colour": "x".repeat(15 << 20)}}});
+    let large = json!({
+        "avatar_name": "Z",
+        "gender": "male",
+        "character": {"skin": {"colour": "x".repeat(15 << 20)}},
+    });
     server.post(PATH, large).await.assert_is(413, json!({"error": "Request body is too large"}));
     assert_eq!(server.get("/v2/custom-avatars").await.expect_status(200), json!([]));
 }
@@ -420,7 +439,13 @@ async fn an_editor_learns_what_may_be_set_and_every_person_of_the_house_is_taken
     let people = sheet["people"].as_array().unwrap();
     assert!(people.len() >= 9);
     for person in people {
-        let body = json!({"avatar_name": person["name"], "gender": person["gender"], "voice": person["voice"], "character": person["character"], "rest": person["rest"]});
+        let body = json!({
+            "avatar_name": person["name"],
+            "gender": person["gender"],
+            "voice": person["voice"],
+            "character": person["character"],
+            "rest": person["rest"],
+        });
         let id =
             server.post(PATH, body).await.expect_status(200)["id"].as_str().unwrap().to_owned();
         // There are more characters than the queue accepts, so each is deleted before it is drawn.

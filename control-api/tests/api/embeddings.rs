@@ -54,7 +54,12 @@ async fn embed(
     };
     let data: Vec<Value> = texts
         .enumerate()
-        .map(|(index, text)| json!({"index": index, "embedding": if about_dogs(text) { [1.0, 0.1] } else { [0.1, 1.0] }}))
+        .map(|(index, text)| {
+            json!({
+                "index": index,
+                "embedding": if about_dogs(text) { [1.0, 0.1] } else { [0.1, 1.0] },
+            })
+        })
         .collect();
     axum::Json(json!({ "data": data })).into_response()
 }

@@ -63,14 +63,16 @@ async fn a_record_is_gone_though_the_list_of_its_files_cannot_be_settled_yet() {
         count
     };
     let take_again = if folder.database_url().await.is_some() {
-        let function = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not now'; END $$";
+        let function = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ \
+            BEGIN RAISE EXCEPTION 'not now'; END $$";
         store.execute(function).await.unwrap();
         let trigger =
             "CREATE TRIGGER refuse BEFORE DELETE ON erased FOR EACH ROW EXECUTE FUNCTION refuse()";
         store.execute(trigger).await.unwrap();
         "DROP TRIGGER refuse ON erased"
     } else {
-        let trigger = "CREATE TRIGGER refuse BEFORE DELETE ON erased BEGIN SELECT RAISE(ABORT, 'not now'); END";
+        let trigger = "CREATE TRIGGER refuse BEFORE DELETE ON erased BEGIN \
+            SELECT RAISE(ABORT, 'not now'); END";
         store.execute(trigger).await.unwrap();
         "DROP TRIGGER refuse"
     };

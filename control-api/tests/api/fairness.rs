@@ -186,7 +186,11 @@ async fn a_workspace_has_no_more_agents_than_it_may() {
     let folder = TempFolder::new();
     let mut server =
         TestServer::start_with(&folder.0, with_limits(|limits| limits.workspace_agents = 2)).await;
-    let template = json!({"template_name": "t", "template_system_prompt": "p", "avatars": [{"avatar_key_id": "ada"}]});
+    let template = json!({
+        "template_name": "t",
+        "template_system_prompt": "p",
+        "avatars": [{"avatar_key_id": "ada"}],
+    });
     let template = server.post("/v1/ext/template", template).await.expect_status(201)["id"].clone();
     let short = json!({"name": "n", "system_prompt": "p", "avatar_ids": ["ada"]});
     let by_template = json!({"template_id": template, "avatar_key_id": "ada"});

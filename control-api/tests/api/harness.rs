@@ -505,7 +505,11 @@ impl TestServer {
 
 /// The body of the smallest agent, with `extra` fields.
 pub(crate) fn agent_body(extra: Value) -> Value {
-    let mut body = json!({"agent_name": "Test agent", "agent_system_prompt": "Be kind.", "avatars": [{"avatar_key_id": "ada"}]});
+    let mut body = json!({
+        "agent_name": "Test agent",
+        "agent_system_prompt": "Be kind.",
+        "avatars": [{"avatar_key_id": "ada"}],
+    });
     body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
     body
 }

@@ -35,9 +35,12 @@ fn pdf(line: &str) -> Vec<u8> {
     let objects = [
         "<< /Type /Catalog /Pages 2 0 R >>".to_owned(),
         "<< /Type /Pages /Kids [3 0 R] /Count 1 >>".to_owned(),
-        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>".to_owned(),
+        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R \
+         /Resources << /Font << /F1 5 0 R >> >> >>"
+            .to_owned(),
         format!("<< /Length {} >>\nstream\n{content}\nendstream", content.len()),
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>".to_owned(),
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>"
+            .to_owned(),
     ];
     let mut file = String::from("%PDF-1.4\n");
     let mut places = Vec::new();
@@ -145,7 +148,11 @@ async fn documents_come_and_go() {
         upload_to(&server, &more, &[("text", None, b"The password of the cellar is swordfish.")])
             .await;
     let added = added.expect_status(200);
-    let expected = json!({"added": 1, "doc_id": added["doc_id"], "message": "Content added successfully to existing Knowledge Base"});
+    let expected = json!({
+        "added": 1,
+        "doc_id": added["doc_id"],
+        "message": "Content added successfully to existing Knowledge Base",
+    });
     assert_eq!(added, expected);
     assert_eq!(search_results(&server, id, "password of the cellar").await.len(), 1);
     let read = server.get(&path).await.expect_status(200);
@@ -175,11 +182,20 @@ async fn documents_come_and_go() {
         (&json!("N"), &json!("e"))
     );
     let refused = server.send_json("PUT", &path, json!({"name": "N"})).await;
-    refused.assert_is(400, json!({"error": "Invalid request body", "details": [{"field": "description", "reason": "is required"}]}));
+    refused.assert_is(
+        400,
+        json!({
+            "error": "Invalid request body",
+            "details": [{"field": "description", "reason": "is required"}],
+        }),
+    );
     let refused = upload_to(&server, &more, &[("name", None, b"x")]).await;
     refused.assert_is(
         400,
-        json!({"error": "Invalid request body", "details": [{"field": "input", "reason": "is required"}]}),
+        json!({
+            "error": "Invalid request body",
+            "details": [{"field": "input", "reason": "is required"}],
+        }),
     );
     let missing = json!({"message": "Knowledge Base not found"});
     let none = "/v1/ext/kb/00000000-0000-4000-8000-000000000000";

@@ -19,15 +19,26 @@ const SEARCH_P95_LIMIT: Duration = Duration::from_millis(100);
 async fn copy_conversation(folder: &TempFolder, total: u64) {
     let postgres = folder.database_url().await.is_some();
     let mut connection = folder.connect().await;
-    let record = json!({"transcript": [], "chat_history": {"messages": []}, "snippets": {"items": []}, "usage_json": "{}", "warnings": [], "turns": []});
+    let record = json!({
+        "transcript": [],
+        "chat_history": {"messages": []},
+        "snippets": {"items": []},
+        "usage_json": "{}",
+        "warnings": [],
+        "turns": [],
+    });
     let id = "'00000000-0000-4000-8000-' || (100000000000 + n.i)";
     let copy = format!(
-        "INSERT INTO conversation (id, workspace, server, agent, agent_name, agent_document, agent_secrets, avatar_id, number, type, search, \
-         user_name, status, end_reason, record, created_at, updated_at, joined_at, ended_at) \
-         WITH RECURSIVE n(i) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < {total} - 1) \
-         SELECT {id}, workspace, server, agent, agent_name, agent_document, agent_secrets, avatar_id, n.i, \
-         CASE n.i % 4 WHEN 0 THEN 'demo' END, {id} || '\n' || 'user ' || n.i || '\n' || LOWER(agent_name), 'User ' || n.i, 'ENDED', 'user_left', '{record}', \
-         created_at - n.i * 1000000, updated_at, created_at - n.i * 1000000, created_at FROM conversation, n"
+        "INSERT INTO conversation (id, workspace, server, agent, agent_name, agent_document, \
+         agent_secrets, avatar_id, number, type, search, user_name, status, end_reason, record, \
+         created_at, updated_at, joined_at, ended_at) \
+         WITH RECURSIVE n(i) AS (SELECT CAST(1 AS BIGINT) UNION ALL \
+         SELECT i + 1 FROM n WHERE i < {total} - 1) \
+         SELECT {id}, workspace, server, agent, agent_name, agent_document, agent_secrets, \
+         avatar_id, n.i, CASE n.i % 4 WHEN 0 THEN 'demo' END, {id} || '\n' || 'user ' || n.i \
+         || '\n' || LOWER(agent_name), 'User ' || n.i, 'ENDED', 'user_left', '{record}', \
+         created_at - n.i * 1000000, updated_at, created_at - n.i * 1000000, created_at \
+         FROM conversation, n"
     );
     sqlx::query(sqlx::AssertSqlSafe(copy)).execute(&mut connection).await.unwrap();
     let count = format!("UPDATE workspace SET conversations = {total}");

@@ -81,9 +81,10 @@ async fn after_a_crash_the_call_is_over_with_what_was_heard() {
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(&folder).await;
     let agent = server
-        .create_agent(
-            json!({"callback_url": hooks.url, "callback_events": ["call_ended", "agent.stopped_speaking"]}),
-        )
+        .create_agent(json!({
+            "callback_url": hooks.url,
+            "callback_events": ["call_ended", "agent.stopped_speaking"],
+        }))
         .await;
     let (running, _) = server.create_conversation(&agent).await;
     let (waiting, token) = server.create_conversation(&agent).await;

@@ -116,7 +116,10 @@ async fn facts_of_a_commit_whose_answer_is_lost_are_stored_and_told_once() {
     let (relay, url) = Relay::start(&database).await;
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start_with(&folder.0, |config| config.database_url = Some(url)).await;
-    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let agent_fields = json!({
+        "callback_url": hooks.url,
+        "callback_events": ["utterance_committed", "call_ended"],
+    });
     let created = server.create_agent(agent_fields).await;
     let (id, _) = server.create_conversation(&created).await;
     server.engine.record_event(&id, 0, 0.0, joined_event());

@@ -37,7 +37,14 @@ async fn handle_message(
             "serverInfo": {"name": "test", "version": "1"},
         }),
         "tools/list" => json!({"tools": [
-            {"name": "add", "description": "Adds two numbers", "inputSchema": {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}}},
+            {
+                "name": "add",
+                "description": "Adds two numbers",
+                "inputSchema": {
+                    "type": "object",
+                    "properties": {"a": {"type": "number"}, "b": {"type": "number"}},
+                },
+            },
             {"name": "fail", "description": "Fails", "inputSchema": {"type": "object"}},
         ]}),
         "tools/call" if message["params"]["name"] == "add" => {
@@ -68,7 +75,10 @@ async fn start_tool_server(answers_as_stream: bool) -> (String, Arc<FakeToolServ
 async fn offered_tools(server: &TestServer, urls: &[&str]) -> (Vec<Tool>, Vec<String>) {
     let mut ids = Vec::new();
     for url in urls {
-        let body = json!({"name": "T", "request_config": {"url": url, "headers": {"Authorization": "Bearer sesame"}}});
+        let body = json!({
+            "name": "T",
+            "request_config": {"url": url, "headers": {"Authorization": "Bearer sesame"}},
+        });
         ids.push(server.post("/v1/ext/mcp", body).await.expect_status(200)["id"].clone());
     }
     let agent = server.create_agent(json!({ "mcp": ids })).await;

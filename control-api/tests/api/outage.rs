@@ -31,7 +31,8 @@ async fn refuse_writes(folder: &TempFolder, tables: &[&str], when: &str) {
     let mut store = folder.connect().await;
     let postgres = folder.database_url().await.is_some();
     if postgres {
-        let function = "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no space'; END $$";
+        let function = "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ \
+            BEGIN RAISE EXCEPTION 'no space'; END $$";
         store.execute(function).await.unwrap();
     }
     for table in tables {
@@ -39,11 +40,13 @@ async fn refuse_writes(folder: &TempFolder, tables: &[&str], when: &str) {
             let name = format!("refuse_{table}_{what}");
             let sql = if postgres {
                 format!(
-                    "CREATE TRIGGER {name} BEFORE {what} ON {table} FOR EACH ROW WHEN ({when}) EXECUTE FUNCTION refuse()"
+                    "CREATE TRIGGER {name} BEFORE {what} ON {table} FOR EACH ROW \
+                     WHEN ({when}) EXECUTE FUNCTION refuse()"
                 )
             } else {
                 format!(
-                    "CREATE TRIGGER {name} BEFORE {what} ON {table} WHEN {when} BEGIN SELECT RAISE(ROLLBACK, 'no space'); END"
+                    "CREATE TRIGGER {name} BEFORE {what} ON {table} WHEN {when} BEGIN \
+                     SELECT RAISE(ROLLBACK, 'no space'); END"
                 )
             };
             store.execute(sqlx::AssertSqlSafe(sql)).await.unwrap();
@@ -95,7 +98,10 @@ async fn while_the_store_takes_no_writes_nothing_is_lost_and_no_success_is_told(
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(&folder).await;
     server.engine.ends_calls.store(true, Ordering::Relaxed);
-    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let agent_fields = json!({
+        "callback_url": hooks.url,
+        "callback_events": ["utterance_committed", "call_ended"],
+    });
     let created = server.create_agent(agent_fields).await;
     let (id, _) = server.create_conversation(&created).await;
     let (ended, _) = server.create_conversation(&created).await;
@@ -167,7 +173,10 @@ async fn check_while_writes_hang(folder: &TempFolder, held_by: &[&str]) {
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(folder).await;
     server.engine.ends_calls.store(true, Ordering::Relaxed);
-    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let agent_fields = json!({
+        "callback_url": hooks.url,
+        "callback_events": ["utterance_committed", "call_ended"],
+    });
     let created = server.create_agent(agent_fields).await;
     let (id, _) = server.create_conversation(&created).await;
     let (ended, _) = server.create_conversation(&created).await;
@@ -339,7 +348,10 @@ async fn an_event_that_is_refused_alone_is_kept_as_text_and_all_others_go_on() {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(&folder).await;
-    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let agent_fields = json!({
+        "callback_url": hooks.url,
+        "callback_events": ["utterance_committed", "call_ended"],
+    });
     let created = server.create_agent(agent_fields).await;
     let (bad, _) = server.create_conversation(&created).await;
     let (good, _) = server.create_conversation(&created).await;
@@ -469,9 +481,10 @@ async fn the_record_of_a_call_whose_code_panicked_ends_with_an_error() {
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(&folder).await;
     let created = server
-        .create_agent(
-            json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]}),
-        )
+        .create_agent(json!({
+            "callback_url": hooks.url,
+            "callback_events": ["utterance_committed", "call_ended"],
+        }))
         .await;
     let (id, _) = server.create_conversation(&created).await;
     server.engine.record_event(&id, 0, 0.0, joined_event());
@@ -554,15 +567,18 @@ async fn an_old_conversation_that_cannot_be_erased_keeps_no_other() {
     let bad = &calls[1];
     let mut store = folder.connect().await;
     if folder.database_url().await.is_some() {
-        let function = "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'it stays'; END $$";
+        let function = "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ \
+            BEGIN RAISE EXCEPTION 'it stays'; END $$";
         store.execute(function).await.unwrap();
         let trigger = format!(
-            "CREATE TRIGGER keep BEFORE DELETE ON conversation FOR EACH ROW WHEN (OLD.id = '{bad}') EXECUTE FUNCTION keep()"
+            "CREATE TRIGGER keep BEFORE DELETE ON conversation FOR EACH ROW \
+             WHEN (OLD.id = '{bad}') EXECUTE FUNCTION keep()"
         );
         store.execute(sqlx::AssertSqlSafe(trigger)).await.unwrap();
     } else {
         let trigger = format!(
-            "CREATE TRIGGER keep BEFORE DELETE ON conversation WHEN OLD.id = '{bad}' BEGIN SELECT RAISE(ABORT, 'it stays'); END"
+            "CREATE TRIGGER keep BEFORE DELETE ON conversation WHEN OLD.id = '{bad}' BEGIN \
+             SELECT RAISE(ABORT, 'it stays'); END"
         );
         store.execute(sqlx::AssertSqlSafe(trigger)).await.unwrap();
     }
@@ -625,13 +641,15 @@ async fn webhooks_that_cannot_be_read_are_set_aside_and_all_others_are_sent() {
     let statements = [
         "UPDATE delivery SET next_try = 0".to_owned(),
         format!(
-            "UPDATE delivery SET attempts = 1, first_try = 1 WHERE conversation IN ('{tried_bad}', '{tried_good}')"
+            "UPDATE delivery SET attempts = 1, first_try = 1 WHERE conversation IN ('{tried_bad}', \
+             '{tried_good}')"
         ),
         format!(
             "UPDATE delivery SET url = x'ff' WHERE sequence = 1 AND conversation = '{untried_bad}'"
         ),
         format!(
-            "UPDATE delivery SET url = CAST(x'ff' AS TEXT) WHERE sequence = 1 AND conversation = '{tried_bad}'"
+            "UPDATE delivery SET url = CAST(x'ff' AS TEXT) WHERE sequence = 1 \
+             AND conversation = '{tried_bad}'"
         ),
     ];
     for statement in statements {

@@ -39,7 +39,10 @@ async fn a_fact_whose_code_panics_is_kept_as_text_and_all_others_go_on() {
     let server =
         TestServer::start_with(&folder.0, |config| config.crash_hook = Some(panic_at_third_event))
             .await;
-    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let agent_fields = json!({
+        "callback_url": hooks.url,
+        "callback_events": ["utterance_committed", "call_ended"],
+    });
     let created = server.create_agent(agent_fields).await;
     let (bad, _) = server.create_conversation(&created).await;
     let (good, _) = server.create_conversation(&created).await;
@@ -116,7 +119,10 @@ async fn a_panic_behind_a_commit_stores_and_tells_once() {
         config.timeouts.lease = Duration::from_secs(3600);
     })
     .await;
-    let agent_fields = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let agent_fields = json!({
+        "callback_url": hooks.url,
+        "callback_events": ["utterance_committed", "call_ended"],
+    });
     let id = server.create_running_call(agent_fields).await;
     ARMED.store(true, Ordering::Relaxed);
     server.engine.record_events(&id, 1, [utterance(1), utterance(2)]);

@@ -90,7 +90,10 @@ async fn only_who_comes_with_a_key_is_remembered_and_reminded() {
     let server = TestServer::start(&folder).await;
     let embed = json!({"enabled": true, "origins": []});
     // `trust_client_context` does not make a user id trustworthy that a visitor can type.
-    let config = json!({"memory": {"isEnabled": true, "instruction": "Recall."}, "trust_client_context": true});
+    let config = json!({
+        "memory": {"isEnabled": true, "instruction": "Recall."},
+        "trust_client_context": true,
+    });
     let agent = server.create_agent(json!({"embed": embed, "config": config})).await;
     let user = json!({"agent_id": agent, "user_id": "7"});
 

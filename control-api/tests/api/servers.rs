@@ -90,9 +90,10 @@ async fn what_a_dead_server_left_behind_is_taken_over() {
     let Some([one, other]) = start_two_servers(&folders).await else { return };
     let hooks = WebhookReceiver::start().await;
     let id = one
-        .create_running_call(
-            json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]}),
-        )
+        .create_running_call(json!({
+            "callback_url": hooks.url,
+            "callback_events": ["utterance_committed", "call_ended"],
+        }))
         .await;
     one.engine.record_event(&id, 1, 1.0, Event::UtteranceCommitted { text: "Hello?".into() });
     hooks.wait_for_first(1).await;

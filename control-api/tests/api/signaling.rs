@@ -97,7 +97,13 @@ async fn the_rtvi_endpoint_answers_as_its_clients_need() {
     let server = TestServer::start(&folder).await;
     let agent = server.create_agent(json!({})).await;
     let (_, token) = server.create_conversation(&agent).await;
-    let first = json!({"sdp": "v=0 a", "type": "offer", "pc_id": null, "restart_pc": true, "requestData": {"x": 1}});
+    let first = json!({
+        "sdp": "v=0 a",
+        "type": "offer",
+        "pc_id": null,
+        "restart_pc": true,
+        "requestData": {"x": 1},
+    });
     let answer = send_rtvi_offer(&server, &token, first).await;
     assert_eq!(answer.header("access-control-allow-origin"), "*");
     answer.assert_is(200, json!({"sdp": "v=0 answer", "type": "answer", "pc_id": "connection-0"}));
@@ -110,7 +116,10 @@ async fn the_rtvi_endpoint_answers_as_its_clients_need() {
             offers.iter().map(|o| (o.sdp.as_str(), o.replaces.as_deref(), o.restart)).collect();
         assert_eq!(offered, [("v=0 a", None, true), ("v=0 b", Some("connection-0"), true)]);
     }
-    let candidates = json!({"pc_id": "nobody", "candidates": [{"candidate": "", "sdp_mid": "0", "sdp_mline_index": 0}]});
+    let candidates = json!({
+        "pc_id": "nobody",
+        "candidates": [{"candidate": "", "sdp_mid": "0", "sdp_mline_index": 0}],
+    });
     let patch = server
         .request("PATCH", "/api/offer")
         .bearer_auth(&token)

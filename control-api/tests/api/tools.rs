@@ -11,9 +11,17 @@ fn tool_body() -> Value {
             "type": "function",
             "name": "weather",
             "description": "The weather of a city",
-            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"type": "string"}},
+                "required": ["city"],
+            },
         },
-        "request_config": {"method": "GET", "url": "http://127.0.0.1:1/w", "headers": {"X-Key": "secret"}},
+        "request_config": {
+            "method": "GET",
+            "url": "http://127.0.0.1:1/w",
+            "headers": {"X-Key": "secret"},
+        },
         "event_messages": {"on_start": {"message": "Let me look."}},
     })
 }

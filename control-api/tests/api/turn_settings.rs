@@ -117,13 +117,24 @@ async fn what_the_face_says_arrives_at_the_call() {
         &server,
         json!({
             "avatars": avatars_with(json!({
-                "stt": {"min_endpointing_delay": 0.6, "max_endpointing_delay": 1.2, "turn_model": true},
+                "stt": {
+                    "min_endpointing_delay": 0.6,
+                    "max_endpointing_delay": 1.2,
+                    "turn_model": true,
+                },
                 "welcome_message": {"wait_time": 2.5, "messages": ["Hello."]},
-                "idle_timeout": {"timeout": 8, "filler_phrases": ["Hm?", "Still there?"], "end_after": null},
+                "idle_timeout": {
+                    "timeout": 8,
+                    "filler_phrases": ["Hm?", "Still there?"],
+                    "end_after": null,
+                },
                 "exit_heads_up_message": {"callout_before": 4, "messages": ["Soon over."]},
                 "exit_message": {"messages": ["Goodbye."], "max_call_duration": 20},
             })),
-            "config": {"error_message": null, "turn": {"min_endpointing_delay": 2, "max_endpointing_delay": 2.5}},
+            "config": {
+                "error_message": null,
+                "turn": {"min_endpointing_delay": 2, "max_endpointing_delay": 2.5},
+            },
         }),
     )
     .await;

@@ -61,7 +61,10 @@ async fn a_slow_receiver_delays_nobody_but_itself() {
     .await;
     // Accepts connections and never responds.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let agent_fields = json!({"callback_url": format!("http://{}/", silent.local_addr().unwrap()), "callback_events": ["utterance_committed"]});
+    let agent_fields = json!({
+        "callback_url": format!("http://{}/", silent.local_addr().unwrap()),
+        "callback_events": ["utterance_committed"],
+    });
     let agent = server.create_agent(agent_fields).await;
     // More conversations than attempts may run at once.
     let mut slow = String::new();

@@ -94,7 +94,12 @@ async fn only_listed_events_are_sent() {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(&folder).await;
-    let agent = server.create_agent(json!({"callback_url": hooks.url, "callback_events": ["call_ended", "action_found", "utterance_committed"]})).await;
+    let agent = server
+        .create_agent(json!({
+            "callback_url": hooks.url,
+            "callback_events": ["call_ended", "action_found", "utterance_committed"],
+        }))
+        .await;
     let (id, _) = server.create_conversation(&agent).await;
     server.engine.record_events(&id, 0, sample_call());
     let received = hooks.wait_for_first(2).await;
@@ -109,9 +114,10 @@ async fn a_refused_event_is_tried_again_before_the_next_one() {
     hooks.respond_with([500, 302]);
     let server = TestServer::start_with(&folder.0, fast_retries).await;
     let agent = server
-        .create_agent(
-            json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]}),
-        )
+        .create_agent(json!({
+            "callback_url": hooks.url,
+            "callback_events": ["utterance_committed", "call_ended"],
+        }))
         .await;
     let (id, _) = server.create_conversation(&agent).await;
     server.engine.record_events(&id, 0, sample_call());
@@ -140,9 +146,10 @@ async fn a_failing_event_holds_the_next_one_back_for_so_long_only() {
     })
     .await;
     let agent = server
-        .create_agent(
-            json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]}),
-        )
+        .create_agent(json!({
+            "callback_url": hooks.url,
+            "callback_events": ["utterance_committed", "call_ended"],
+        }))
         .await;
     let (id, _) = server.create_conversation(&agent).await;
     server.engine.record_events(&id, 0, sample_call());
@@ -160,7 +167,12 @@ async fn after_the_last_try_an_event_is_a_dead_letter_and_a_speaking_one_is_drop
     let hooks = WebhookReceiver::start().await;
     hooks.respond_with([500; 6]);
     let server = TestServer::start_with(&folder.0, fast_retries).await;
-    let agent = server.create_agent(json!({"callback_url": hooks.url, "callback_events": ["user.started_speaking", "utterance_committed", "call_ended"]})).await;
+    let agent = server
+        .create_agent(json!({
+            "callback_url": hooks.url,
+            "callback_events": ["user.started_speaking", "utterance_committed", "call_ended"],
+        }))
+        .await;
     let (id, _) = server.create_conversation(&agent).await;
     server.engine.record_events(&id, 0, sample_call());
     let received = hooks.wait_for_first(7).await;
@@ -182,7 +194,10 @@ async fn a_receiver_that_is_gone_is_left_alone_until_the_agent_changes() {
     let hooks = WebhookReceiver::start().await;
     hooks.respond_with([410]);
     let server = TestServer::start(&folder).await;
-    let body = json!({"callback_url": hooks.url, "callback_events": ["utterance_committed", "call_ended"]});
+    let body = json!({
+        "callback_url": hooks.url,
+        "callback_events": ["utterance_committed", "call_ended"],
+    });
     let agent_id = server.create_agent(body.clone()).await;
     let (id, _) = server.create_conversation(&agent_id).await;
     let committed = || (1.0, Event::UtteranceCommitted { text: "x".into() });
@@ -325,7 +340,13 @@ async fn a_guardrail_that_fires_is_told_once_with_the_speech_that_answers_it() {
     let hooks = WebhookReceiver::start().await;
     hooks.respond_with([500]);
     let server = TestServer::start_with(&folder.0, fast_retries).await;
-    let guardrail = json!({"name": "No advice", "prompt": "The user asks for advice", "category": "law", "response_message": "I must not.", "callback_url": hooks.url});
+    let guardrail = json!({
+        "name": "No advice",
+        "prompt": "The user asks for advice",
+        "category": "law",
+        "response_message": "I must not.",
+        "callback_url": hooks.url,
+    });
     let rule = server.post("/v1/ext/guardrail", guardrail).await.expect_status(201);
     let silent = server
         .post("/v1/ext/guardrail", json!({"name": "Hate", "prompt": "Hate"}))
@@ -373,8 +394,10 @@ async fn a_guardrail_that_fires_is_told_once_with_the_speech_that_answers_it() {
     assert_eq!(
         received[0].body,
         json!({
-            "event": "guardrail_triggered", "guardrail": {"name": "no_advice", "category": "law"}, "content": "May I sue?",
-            "response_message": "I must not.", "verdict": null, "conversation_id": id, "speech_id": "speech_2",
+            "event": "guardrail_triggered", "guardrail": {"name": "no_advice", "category": "law"},
+            "content": "May I sue?",
+            "response_message": "I must not.", "verdict": null, "conversation_id": id,
+            "speech_id": "speech_2",
             "agent_id": "Test agent", "timestamp": "2023-11-14T22:13:21.500Z",
         })
         .to_string()

@@ -31,7 +31,15 @@ pub(crate) fn append_words(text: &mut String, more: &str) {
 /// Whether the character belongs to Chinese, Japanese or Korean writing and is a syllable of its
 /// own.
 pub(crate) fn is_ideograph(c: char) -> bool {
-    matches!(u32::from(c), 0x3041..=0x30ff | 0x3400..=0x4dbf | 0x4e00..=0x9fff | 0xac00..=0xd7a3 | 0xf900..=0xfaff | 0x2_0000..=0x3_ffff)
+    matches!(
+        u32::from(c),
+        0x3041..=0x30ff
+            | 0x3400..=0x4dbf
+            | 0x4e00..=0x9fff
+            | 0xac00..=0xd7a3
+            | 0xf900..=0xfaff
+            | 0x2_0000..=0x3_ffff
+    )
 }
 
 #[cfg(test)]

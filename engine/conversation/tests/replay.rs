@@ -83,11 +83,25 @@ fn story_trace() -> String {
             {"from": 8, "to": 9, "text": "What is the weather?"},
         ],
         "replies": [
-            {"to": "Tell me a story.", "say": "Here is a long story for you, and it does not end.", "audio": 10},
-            {"to": "What is the weather?", "say": "Let me see.", "audio": 1, "calls": [{"tool": "weather", "arguments": {"far": 1e23, "near": 0.1}}]},
+            {
+                "to": "Tell me a story.",
+                "say": "Here is a long story for you, and it does not end.",
+                "audio": 10,
+            },
+            {
+                "to": "What is the weather?",
+                "say": "Let me see.",
+                "audio": 1,
+                "calls": [{"tool": "weather", "arguments": {"far": 1e23, "near": 0.1}}],
+            },
             {"to": "tool:weather", "say": "It is sunny.", "audio": 1},
         ],
-        "tools": {"weather": {"takes": 0.5, "returns": {"wind": 0.30000000000000004, "text": "\u{7f}\n\"sunny\" \u{2028}日本"}}},
+        "tools": {
+            "weather": {
+                "takes": 0.5,
+                "returns": {"wind": 0.30000000000000004, "text": "\u{7f}\n\"sunny\" \u{2028}日本"},
+            },
+        },
         "actions": [{"at": 14, "do": "leave"}],
         "until": 20,
     });
@@ -185,7 +199,8 @@ fn a_trace_that_breaks_off_replays_as_far_as_it_goes() {
     let (_, verdict) = replay(&trace.as_bytes()[..header], false).unwrap();
     assert_eq!(
         verdict.to_string(),
-        "identical up to the end of the trace: it is truncated after line 1 (0.000 s), before the end of the call"
+        "identical up to the end of the trace: it is truncated after line 1 (0.000 s), before the \
+         end of the call"
     );
 }
 
@@ -197,7 +212,8 @@ fn missing_inputs_end_a_replay() {
     let (_, verdict) = replay(text.as_bytes(), false).unwrap();
     assert_eq!(
         verdict.to_string(),
-        "identical up to line 10: 3 inputs are missing there because the disk was too slow, and the rest cannot be replayed"
+        "identical up to line 10: 3 inputs are missing there because the disk was too slow, \
+         and the rest cannot be replayed"
     );
 }
 
@@ -370,7 +386,8 @@ fn settings_that_no_agent_can_have_are_refused() {
         (
             &["echo_warmup", "secs"],
             json!(-1),
-            "echo_warmup.secs: invalid value: integer `-1`, expected a whole number that is not negative",
+            "echo_warmup.secs: invalid value: integer `-1`, expected a whole number that is not \
+             negative",
         ),
         (&["echo_warmup"], seconds(10_000_001), "echo_warmup: must not be greater than 1e7 s"),
         (&["vad", "silence"], seconds(i64::MAX), "vad.silence: must not be greater than 1e7 s"),

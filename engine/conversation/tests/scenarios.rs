@@ -125,7 +125,12 @@ fn each_decision_is_explained_as_the_scenarios_neighbour_says() {
 fn an_explanation_names_rule_deadline_and_setting() {
     let why = |p: Value, more: Value| -> Vec<String> {
         let mut scenario = json!({
-            "settings": {"turn_threshold": 0.5, "transcript_timeout": 2.0, "min_endpointing_delay": 0.5, "max_endpointing_delay": 3.0},
+            "settings": {
+                "turn_threshold": 0.5,
+                "transcript_timeout": 2.0,
+                "min_endpointing_delay": 0.5,
+                "max_endpointing_delay": 3.0,
+            },
             "user": [{"from": 0.5, "to": 1.5, "text": "Tell me a story.", "end_of_turn": p}, more],
             "replies": [{"to": "*", "say": "Here is a long story for you.", "audio": 12}],
             "until": 14,
@@ -139,19 +144,23 @@ fn an_explanation_names_rule_deadline_and_setting() {
     for (p, expected) in [
         (
             json!(0.2),
-            "4.5 committed: speech ended at 1.500 s, waited since 2.000 s, turn model 0.2 < turn_threshold 0.5: max_endpointing_delay 3s",
+            "4.5 committed: speech ended at 1.500 s, waited since 2.000 s, \
+             turn model 0.2 < turn_threshold 0.5: max_endpointing_delay 3s",
         ),
         (
             json!(0.5),
-            "2.0 committed: speech ended at 1.500 s, waited since 2.000 s, turn model 0.5 >= turn_threshold 0.5: min_endpointing_delay 500ms",
+            "2.0 committed: speech ended at 1.500 s, waited since 2.000 s, \
+             turn model 0.5 >= turn_threshold 0.5: min_endpointing_delay 500ms",
         ),
         (
             json!(0.7),
-            "2.0 committed: speech ended at 1.500 s, waited since 2.000 s, turn model 0.7 >= turn_threshold 0.5: min_endpointing_delay 500ms",
+            "2.0 committed: speech ended at 1.500 s, waited since 2.000 s, \
+             turn model 0.7 >= turn_threshold 0.5: min_endpointing_delay 500ms",
         ),
         (
             json!(null),
-            "2.0 committed: speech ended at 1.500 s, waited since 2.000 s, min_endpointing_delay 500ms",
+            "2.0 committed: speech ended at 1.500 s, waited since 2.000 s, \
+             min_endpointing_delay 500ms",
         ),
     ] {
         let lines = why(p, noise());
@@ -191,7 +200,8 @@ fn an_explanation_names_what_failed_and_what_it_waited_for() {
     let answered = |answer: Value| {
         why(json!({
             "settings": {
-                "max_call_duration": 30, "call_warning_before": 5, "warning_message": {"say": "Five more seconds.", "audio": 2},
+                "max_call_duration": 30, "call_warning_before": 5,
+                "warning_message": {"say": "Five more seconds.", "audio": 2},
                 "min_endpointing_delay": 0.5, "preemptive_generation": false, "idle_timeout": null,
             },
             "user": [{"from": 0.5, "to": 1.5, "text": "Tell me a story."}],
@@ -206,7 +216,14 @@ fn an_explanation_names_what_failed_and_what_it_waited_for() {
             "7.0 the LLM has failed: no first token for 5s (fixed) since 2.000 s",
         ),
         (
-            json!({"to": "*", "say": "Once.", "audio": 1, "llm_ttft": 0.1, "llm_duration": 0.1, "tts_ttfb": 9}),
+            json!({
+                "to": "*",
+                "say": "Once.",
+                "audio": 1,
+                "llm_ttft": 0.1,
+                "llm_duration": 0.1,
+                "tts_ttfb": 9,
+            }),
             "7.1 the TTS has failed: no first audio for 5s (fixed) since 2.100 s",
         ),
         (
@@ -242,7 +259,10 @@ fn a_call_goes_as_its_presets_and_delays_say() {
                 "preemptive_generation": spec.preemptive_generation,
             },
             "vad": {"start": 0.05, "silence": 0.25},
-            "user": [{"from": 0.5, "to": 1.5, "text": "Tell me a story.", "end_of_turn": end_of_turn}, over],
+            "user": [
+                {"from": 0.5, "to": 1.5, "text": "Tell me a story.", "end_of_turn": end_of_turn},
+                over,
+            ],
             "replies": [{"to": "*", "say": "Here is a long story for you.", "audio": 20}],
             "until": 20,
         });

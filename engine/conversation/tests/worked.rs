@@ -90,7 +90,10 @@ fn story_user(more: Value) -> Value {
 fn a_question_is_answered_seven_tenths_after_its_end() {
     let lines = SimulationOutput::run(
         json!({}),
-        json!({"user": [{"from": 0.5, "to": 2.5, "text": "Hello, how are you?"}], "replies": [{"to": "Hello, how are you?", "say": "I am fine.", "audio": 2.0}]}),
+        json!({
+            "user": [{"from": 0.5, "to": 2.5, "text": "Hello, how are you?"}],
+            "replies": [{"to": "Hello, how are you?", "say": "I am fine.", "audio": 2.0}],
+        }),
     );
     lines
         .assert_times("utterance_committed", &[3.0])
@@ -116,8 +119,12 @@ fn a_question_is_answered_seven_tenths_after_its_end() {
 fn a_slow_model_delays_the_answer() {
     let lines = SimulationOutput::run(
         json!({}),
-        json!({"user": [{"from": 0.5, "to": 2.5, "text": "Hello, how are you?"}],
-            "replies": [{"to": "hello how are you", "say": "I am fine.", "audio": 1.0, "llm_duration": 2.0}]}),
+        json!({
+            "user": [{"from": 0.5, "to": 2.5, "text": "Hello, how are you?"}],
+            "replies": [
+                {"to": "hello how are you", "say": "I am fine.", "audio": 1.0, "llm_duration": 2.0},
+            ],
+        }),
     );
     lines
         .assert_times("agent.started_speaking", &[4.9])
@@ -131,7 +138,12 @@ fn a_tool_is_asked_while_its_words_play() {
         json!({"user": [{"from": 0.5, "to": 2.5, "text": "What's the weather in Tokyo?"}],
             "tools": {"get_weather": {"takes": 0.5, "returns": "Sunny"}},
             "replies": [
-                {"to": "What's the weather in Tokyo?", "say": "Let me check the weather for you.", "audio": 2.0, "calls": [{"tool": "get_weather", "arguments": {"city": "Tokyo"}}]},
+                {
+                    "to": "What's the weather in Tokyo?",
+                    "say": "Let me check the weather for you.",
+                    "audio": 2.0,
+                    "calls": [{"tool": "get_weather", "arguments": {"city": "Tokyo"}}],
+                },
                 {"to": "tool:get_weather", "say": "It is sunny in Tokyo.", "audio": 3.0}]}),
     );
     lines.assert_states(&[
@@ -148,7 +160,10 @@ fn a_tool_is_asked_while_its_words_play() {
 fn stop_holds_and_then_kills_the_story() {
     let lines = SimulationOutput::run(
         json!({}),
-        json!({"user": story_user(json!([{"from": 5.0, "to": 6.0, "text": "Stop!"}])), "replies": story_replies(10.0)}),
+        json!({
+            "user": story_user(json!([{"from": 5.0, "to": 6.0, "text": "Stop!"}])),
+            "replies": story_replies(10.0),
+        }),
     );
     lines.assert_times("playout.held", &[5.55]).assert_field(
         "playout.held",
@@ -174,7 +189,10 @@ fn stop_holds_and_then_kills_the_story() {
 fn without_a_false_interruption_timeout_a_hold_is_a_kill() {
     let lines = SimulationOutput::run(
         json!({"false_interruption_timeout": null}),
-        json!({"user": story_user(json!([{"from": 5.0, "to": 6.0, "text": "Stop!"}])), "replies": story_replies(10.0)}),
+        json!({
+            "user": story_user(json!([{"from": 5.0, "to": 6.0, "text": "Stop!"}])),
+            "replies": story_replies(10.0),
+        }),
     );
     lines.assert_times("agent.stopped_speaking", &[5.55]).assert_field(
         "playout.finished",
@@ -189,7 +207,10 @@ fn without_a_false_interruption_timeout_a_hold_is_a_kill() {
 fn a_cough_is_held_and_resumed_at_its_sample() {
     let lines = SimulationOutput::run(
         json!({}),
-        json!({"user": story_user(json!([{"from": 5.0, "to": 6.0}])), "replies": story_replies(6.0)}),
+        json!({
+            "user": story_user(json!([{"from": 5.0, "to": 6.0}])),
+            "replies": story_replies(6.0),
+        }),
     );
     lines
         .assert_times("playout.held", &[5.55])
@@ -208,7 +229,10 @@ fn a_cough_is_held_and_resumed_at_its_sample() {
 fn a_short_noise_only_ducks() {
     let lines = SimulationOutput::run(
         json!({}),
-        json!({"user": story_user(json!([{"from": 5.0, "to": 5.3}])), "replies": story_replies(6.0)}),
+        json!({
+            "user": story_user(json!([{"from": 5.0, "to": 5.3}])),
+            "replies": story_replies(6.0),
+        }),
     );
     lines
         .assert_times("playout.ducked", &[5.06])
@@ -222,7 +246,10 @@ fn a_short_noise_only_ducks() {
 fn a_short_yes_kills_where_backchannels_are_off() {
     let lines = SimulationOutput::run(
         json!({}),
-        json!({"user": story_user(json!([{"from": 5.0, "to": 5.3, "text": "yes"}])), "replies": story_replies(10.0)}),
+        json!({
+            "user": story_user(json!([{"from": 5.0, "to": 5.3, "text": "yes"}])),
+            "replies": story_replies(10.0),
+        }),
     );
     lines
         .assert_times("playout.held", &[5.5])
@@ -245,13 +272,23 @@ fn the_turn_model_chooses_the_delay() {
 fn an_unfinished_sentence_is_one_turn_with_its_end() {
     let lines = SimulationOutput::run(
         json!({}),
-        json!({"user": [{"from": 0.5, "to": 1.5, "text": "Well I think", "end_of_turn": 0.1}, {"from": 3.0, "to": 4.0, "text": "we should go", "end_of_turn": 0.1}]}),
+        json!({
+            "user": [
+                {"from": 0.5, "to": 1.5, "text": "Well I think", "end_of_turn": 0.1},
+                {"from": 3.0, "to": 4.0, "text": "we should go", "end_of_turn": 0.1},
+            ],
+        }),
     );
     // 7.00 on the page = end of speech 4.0 + maximum delay 3.0.
     lines.assert_field("utterance_committed", 0, "text", json!("Well I think we should go"));
     let lines = SimulationOutput::run(
         json!({"max_endpointing_delay": 3.0}),
-        json!({"user": [{"from": 0.5, "to": 1.5, "text": "Well I think", "end_of_turn": 0.1}, {"from": 3.0, "to": 4.0, "text": "we should go", "end_of_turn": 0.1}]}),
+        json!({
+            "user": [
+                {"from": 0.5, "to": 1.5, "text": "Well I think", "end_of_turn": 0.1},
+                {"from": 3.0, "to": 4.0, "text": "we should go", "end_of_turn": 0.1},
+            ],
+        }),
     );
     lines.assert_times("utterance_committed", &[7.0]).assert_field(
         "utterance_committed",
@@ -266,8 +303,16 @@ fn a_second_thought_replaces_the_answer_in_preparation() {
     for (preemptive, second) in [(true, 4.0), (false, 4.3)] {
         let lines = SimulationOutput::run(
             json!({"false_interruption_timeout": null, "preemptive_generation": preemptive}),
-            json!({"user": [{"from": 0.5, "to": 2.0, "text": "Tell me a story"}, {"from": 2.6, "to": 3.2, "text": "about a firefighter."}],
-                "replies": [{"to": "Tell me a story", "say": "Once.", "audio": 1.0, "tts_ttfb": 1.0}, {"to": "about a firefighter.", "say": "A fire.", "audio": 1.0, "tts_ttfb": 0.3}]}),
+            json!({
+                "user": [
+                    {"from": 0.5, "to": 2.0, "text": "Tell me a story"},
+                    {"from": 2.6, "to": 3.2, "text": "about a firefighter."},
+                ],
+                "replies": [
+                    {"to": "Tell me a story", "say": "Once.", "audio": 1.0, "tts_ttfb": 1.0},
+                    {"to": "about a firefighter.", "say": "A fire.", "audio": 1.0, "tts_ttfb": 0.3},
+                ],
+            }),
         );
         lines
             .assert_times("utterance_committed", &[2.5, 3.7])
@@ -279,8 +324,14 @@ fn a_second_thought_replaces_the_answer_in_preparation() {
 fn a_killed_replys_tool_runs_on() {
     let lines = SimulationOutput::run(
         json!({}),
-        json!({"user": [{"from": 0.5, "to": 1.5, "text": "go"}, {"from": 3.0, "to": 4.0, "text": "Stop!"}],
-            "tools": {"slow": {"takes": 4.0, "returns": "done"}}, "replies": [{"to": "go", "calls": [{"tool": "slow"}]}]}),
+        json!({
+            "user": [
+                {"from": 0.5, "to": 1.5, "text": "go"},
+                {"from": 3.0, "to": 4.0, "text": "Stop!"},
+            ],
+            "tools": {"slow": {"takes": 4.0, "returns": "done"}},
+            "replies": [{"to": "go", "calls": [{"tool": "slow"}]}],
+        }),
     );
     lines
         .assert_times("utterance_committed", &[2.0, 4.5])
@@ -293,7 +344,13 @@ fn a_killed_replys_tool_runs_on() {
 fn too_few_words_wait_for_more() {
     let lines = SimulationOutput::run(
         json!({"min_interruption_words": 3}),
-        json!({"user": story_user(json!([{"from": 5.0, "to": 6.0, "text": "Stop!", "stt_delay": 0}, {"from": 6.5, "to": 7.5, "text": "ok, stop!", "stt_delay": 0}])), "replies": story_replies(5.0)}),
+        json!({
+            "user": story_user(json!([
+                {"from": 5.0, "to": 6.0, "text": "Stop!", "stt_delay": 0},
+                {"from": 6.5, "to": 7.5, "text": "ok, stop!", "stt_delay": 0},
+            ])),
+            "replies": story_replies(5.0),
+        }),
     );
     lines.assert_times("agent.stopped_speaking", &[7.5]).assert_field(
         "playout.finished",
@@ -313,7 +370,12 @@ fn too_few_words_wait_for_more() {
 fn slow_transcripts_of_one_turn_are_waited_for() {
     let lines = SimulationOutput::run(
         json!({}),
-        json!({"user": [{"from": 0.5, "to": 1.5, "text": "the first part", "stt_delay": 1.0}, {"from": 2.2, "to": 3.0, "text": "the second part", "stt_delay": 0.8}]}),
+        json!({
+            "user": [
+                {"from": 0.5, "to": 1.5, "text": "the first part", "stt_delay": 1.0},
+                {"from": 2.2, "to": 3.0, "text": "the second part", "stt_delay": 0.8},
+            ],
+        }),
     );
     lines.assert_times("utterance_committed", &[3.8]).assert_field(
         "utterance_committed",
@@ -327,7 +389,10 @@ fn slow_transcripts_of_one_turn_are_waited_for() {
 fn a_noise_delays_the_first_sample() {
     let lines = SimulationOutput::run(
         json!({}),
-        json!({"user": story_user(json!([{"from": 3.1, "to": 3.5}])), "replies": story_replies(10.0)}),
+        json!({
+            "user": story_user(json!([{"from": 3.1, "to": 3.5}])),
+            "replies": story_replies(10.0),
+        }),
     );
     lines.assert_times("agent.started_speaking", &[4.0]).assert_times("agent.interrupted", &[]);
 }
@@ -336,7 +401,11 @@ fn a_noise_delays_the_first_sample() {
 fn idle_counts_from_the_agents_last_sample() {
     let lines = SimulationOutput::run(
         json!({"idle_timeout": 3.0}),
-        json!({"user": [{"from": 0.5, "to": 1.5, "text": "Hello"}], "replies": [{"to": "Hello", "say": "Hi.", "audio": 1.0}], "until": 7.0}),
+        json!({
+            "user": [{"from": 0.5, "to": 1.5, "text": "Hello"}],
+            "replies": [{"to": "Hello", "say": "Hi.", "audio": 1.0}],
+            "until": 7.0,
+        }),
     );
     lines.assert_times("agent.stopped_speaking", &[3.21]).assert_times("user.idle", &[6.21]);
 }

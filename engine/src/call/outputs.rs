@@ -125,7 +125,12 @@ impl Call {
             Event::UserStoppedSpeaking => self.set_user_speaking(false),
             Event::UtteranceCommitted { text } => self.check_guardrails(text),
             Event::Error { stage, reason } => {
-                tracing::warn!(conversation = %self.config.id, %reason, "{} failed", stage.display_name());
+                tracing::warn!(
+                    conversation = %self.config.id,
+                    %reason,
+                    "{} failed",
+                    stage.display_name()
+                );
             }
             _ => {}
         }
@@ -258,7 +263,12 @@ impl Call {
 
     /// The tools that the model may call now.
     fn available_tools(&self) -> impl Iterator<Item = &Tool> {
-        let open = |tool: &&Tool| !matches!(&tool.backend, ToolBackend::Remote(remote) if !remote.0.is_open());
+        let open = |tool: &&Tool| {
+            !matches!(
+                &tool.backend,
+                ToolBackend::Remote(remote) if !remote.0.is_open()
+            )
+        };
         self.config.tools.iter().chain(&self.server_tools).filter(open)
     }
 

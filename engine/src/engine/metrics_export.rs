@@ -93,26 +93,33 @@ impl CallEngine {
             .with_value(sum(|s| &s.skipped_audio_frames)),
             MetricFamily::counter(
                 "visavis_audio_underruns",
-                "Audio frames of a playing segment without samples: the TTS is slower than real time.",
+                "Audio frames of a playing segment without samples: the TTS is slower than real \
+                 time.",
             )
             .with_value(sum(|s| &s.underruns)),
             MetricFamily::counter(
                 "visavis_avatar_upgrades",
-                "Upgrades of running calls to a more complete pose set, while an avatar is being drawn.",
+                "Upgrades of running calls to a more complete pose set, while an avatar is being \
+                 drawn.",
             )
             .with_value(sum(|s| &s.avatar_upgrades)),
             MetricFamily::counter("visavis_vad_windows", "Windows of 32 ms processed by the VAD.")
                 .with_value(sum(|s| &s.vad_windows)),
             MetricFamily::counter(
                 "visavis_audio_packets_rate_limited",
-                "Audio packets of users dropped by the rate limit: 1.2 times real time, bursts of 5 s.",
+                "Audio packets of users dropped by the rate limit: 1.2 times real time, bursts of \
+                 5 s.",
             )
             .with_value(sum(|s| &s.excess_packets)),
-            MetricFamily::counter("visavis_datagrams_unknown", "Received datagrams that belong to no call.")
-                .with_value(sum(|s| &s.unknown_datagrams)),
+            MetricFamily::counter(
+                "visavis_datagrams_unknown",
+                "Received datagrams that belong to no call.",
+            )
+            .with_value(sum(|s| &s.unknown_datagrams)),
             MetricFamily::counter(
                 "visavis_datagrams_rate_limited",
-                "Received datagrams dropped by the rate limit: 2,000 per second and connection, bursts of 2,048.",
+                "Received datagrams dropped by the rate limit: 2,000 per second and connection, \
+                 bursts of 2,048.",
             )
             .with_value(sum(|s| &s.rate_limited_datagrams)),
             MetricFamily::counter(
@@ -125,8 +132,11 @@ impl CallEngine {
                 "Ticks of a media thread, one every 10 ms while it has calls.",
             )
             .with_each("thread", stats().map(|s| s.ticks.load(Relaxed)).enumerate()),
-            MetricFamily::counter("visavis_media_busy_seconds", "Time that a media thread was busy.")
-                .with_each("thread", stats().map(|s| micros(&s.busy_us)).enumerate()),
+            MetricFamily::counter(
+                "visavis_media_busy_seconds",
+                "Time that a media thread was busy.",
+            )
+            .with_each("thread", stats().map(|s| micros(&s.busy_us)).enumerate()),
             MetricFamily::histogram(
                 "visavis_media_tick_seconds",
                 "Duration of a tick of a media thread. The tick interval is 10 ms.",
@@ -149,7 +159,8 @@ impl CallEngine {
             .with_each("thread", stats().map(|s| s.load.tick_delay().as_secs_f64()).enumerate()),
             MetricFamily::gauge(
                 "visavis_process_cpu_ratio",
-                "Share of its processors that the process used in the last five seconds; 0 without a call.",
+                "Share of its processors that the process used in the last five seconds; \
+                 0 without a call.",
             )
             .with_value(stats().map(|s| s.load.process_busy_ratio()).fold(0.0, f64::max)),
             MetricFamily::counter(
@@ -157,17 +168,26 @@ impl CallEngine {
                 "Rejected new conversations, offers and connecting calls, by reason.",
             )
             .with_each("reason", self.rejections.counts()),
-            MetricFamily::gauge("visavis_offers_pending", "Answered offers that have not connected.")
-                .with_value(waiting as u64),
+            MetricFamily::gauge(
+                "visavis_offers_pending",
+                "Answered offers that have not connected.",
+            )
+            .with_value(waiting as u64),
             MetricFamily::counter(
                 "visavis_offers_evicted",
-                "Pending offers evicted by newer ones: too many of one network, of one agent, or in total.",
+                "Pending offers evicted by newer ones: too many of one network, of one agent, \
+                 or in total.",
             )
             .with_value(evicted),
-            MetricFamily::gauge("visavis_media_calls", "Calls on a media thread.")
-                .with_each("thread", self.threads.iter().map(|t| t.slots_taken.load(Relaxed)).enumerate()),
-            MetricFamily::gauge("visavis_media_inbox_messages", "Messages in the inbox of a media thread.")
-                .with_each("thread", self.threads.iter().map(|t| t.inbox.requests.depth()).enumerate()),
+            MetricFamily::gauge("visavis_media_calls", "Calls on a media thread.").with_each(
+                "thread",
+                self.threads.iter().map(|t| t.slots_taken.load(Relaxed)).enumerate(),
+            ),
+            MetricFamily::gauge(
+                "visavis_media_inbox_messages",
+                "Messages in the inbox of a media thread.",
+            )
+            .with_each("thread", self.threads.iter().map(|t| t.inbox.requests.depth()).enumerate()),
             MetricFamily::gauge(
                 "visavis_channel_max_depth",
                 "Maximum number of items that waited in a channel between threads.",

@@ -52,7 +52,12 @@ pub(crate) fn resolve_turn_model(
     }
     let missing = |error: &Error| {
         let cause = std::error::Error::source(error).map(ToString::to_string);
-        tracing::warn!(conversation = %call.id, %error, cause, "the turn model is unavailable: turns are decided without it");
+        tracing::warn!(
+            conversation = %call.id,
+            %error,
+            cause,
+            "the turn model is unavailable: turns are decided without it"
+        );
         warnings.push(format!("stt.turn_model is on, but {error}; turns are decided without it."));
     };
     models.turn_model().inspect_err(missing).ok()

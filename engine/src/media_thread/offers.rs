@@ -152,7 +152,10 @@ impl MediaThread {
             });
             return;
         }
-        tracing::error!(error = ?started.and_then(Result::err).map(|e| e.to_string()), "cannot start a call");
+        tracing::error!(
+            error = ?started.and_then(Result::err).map(|e| e.to_string()),
+            "cannot start a call"
+        );
         self.by_conversation.remove(&id);
         for connection in connections {
             self.demux.remove(&ConnectionRef { call: key, connection });

@@ -218,7 +218,11 @@ impl AvatarLibrary {
         let (why, substitute) = match custom {
             Some(Ok(set)) => return (Some(set), None),
             Some(Err(error)) => {
-                tracing::error!(avatar = %id, %error, "cannot read the pose set of a call's avatar");
+                tracing::error!(
+                    avatar = %id,
+                    %error,
+                    "cannot read the pose set of a call's avatar"
+                );
                 ("cannot be read", self.stock.find_or_first(id))
             }
             None => match self.stock.find(id) {

@@ -205,7 +205,9 @@ fn look_distance(baked: &Look, wanted: &Look) -> f32 {
     3.0 * (a.lids - b.lids).powi(2)
         + (a.squint - b.squint).powi(2)
         // The gaze of a closed eye is invisible.
-        + ((a.gaze_x - b.gaze_x).powi(2) + (a.gaze_y - b.gaze_y).powi(2)) * 4.0 * (1.0 - b.lids).max(0.02)
+        + ((a.gaze_x - b.gaze_x).powi(2) + (a.gaze_y - b.gaze_y).powi(2))
+            * 4.0
+            * (1.0 - b.lids).max(0.02)
         + 0.5 * ((c.raise - d.raise).powi(2) + (c.knit - d.knit).powi(2))
 }
 

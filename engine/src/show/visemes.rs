@@ -204,7 +204,8 @@ impl VisemeTrack {
                     if phone.name.starts_with('h')
                         && let Some(aspiration) = self.0.last_mut()
                     {
-                        aspiration.dominance = [0.3, 0.05, 0.4, 0.2]; // "h" has the mouth of its vowel
+                        // "h" has the mouth of its vowel.
+                        aspiration.dominance = [0.3, 0.05, 0.4, 0.2];
                     }
                 }
                 [None, _] => {}

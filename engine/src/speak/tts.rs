@@ -31,7 +31,8 @@ pub fn missing_voice_warning(engine: &dyn Tts, voice: &str) -> Option<String> {
     let name: String = voice.chars().take(40).collect();
     let warning = || {
         format!(
-            "The voice {name:?} is not available on this server; the avatar's voice is used instead."
+            "The voice {name:?} is not available on this server; the avatar's voice is used \
+             instead."
         )
     };
     (!engine.has_voice(voice)).then(warning)

@@ -74,7 +74,8 @@ pub(crate) fn moderation_result(rule: &Guardrail, verdict: &Value) -> Value {
         "flagged": true,
         "rule": rule.prompt,
         "moderation": verdict,
-        "instruction": "No moderation service could judge the message, so your own judgement stands: it falls under this rule. Answer the user \
-                        briefly, in keeping with the rule.",
+        "instruction": "No moderation service could judge the message, so your own judgement \
+                        stands: it falls under this rule. Answer the user briefly, in keeping with \
+                        the rule.",
     })
 }

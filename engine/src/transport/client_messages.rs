@@ -269,7 +269,12 @@ mod tests {
         assert_eq!(
             read(&message(
                 "llm-function-call-result",
-                json!({"function_name": "page_title", "tool_call_id": "call_1", "arguments": {}, "result": {"title": "X"}})
+                json!({
+                    "function_name": "page_title",
+                    "tool_call_id": "call_1",
+                    "arguments": {},
+                    "result": {"title": "X"},
+                })
             )),
             Ok(Some(ClientMessage::ToolResult {
                 id: "1".into(),
@@ -323,7 +328,12 @@ mod tests {
         }
         assert_eq!(
             read(&message("nobody-knows", json!({}))).unwrap_err(),
-            json!({"label": "rtvi-ai", "type": "error-response", "id": "1", "data": {"error": "Unsupported type nobody-knows"}})
+            json!({
+                "label": "rtvi-ai",
+                "type": "error-response",
+                "id": "1",
+                "data": {"error": "Unsupported type nobody-knows"},
+            })
         );
     }
 

@@ -318,7 +318,8 @@ mod tests {
     #[test]
     fn candidates_of_the_client_are_dropped() {
         let offer = format!(
-            "{SESSION_LINES}{OPUS_SECTION}a=candidate:1 1 udp 1 abc.local 4 typ host\r\na=end-of-candidates\r\n"
+            "{SESSION_LINES}{OPUS_SECTION}a=candidate:1 1 udp 1 abc.local 4 typ host\r\n\
+             a=end-of-candidates\r\n"
         );
         assert!(!restrict_offer(&offer).unwrap().contains("candidate"));
     }
@@ -345,7 +346,8 @@ mod tests {
         let digits = ["AB"; 32].join(":");
         let offer = |port: &str, lines: &str| {
             format!(
-                "{SESSION_LINES}m=audio {port} UDP/TLS/RTP/SAVPF 111\r\na=rtpmap:111 opus/48000/2\r\n{lines}"
+                "{SESSION_LINES}m=audio {port} UDP/TLS/RTP/SAVPF 111\r\n\
+                 a=rtpmap:111 opus/48000/2\r\n{lines}"
             )
         };
         let ice = "a=ice-ufrag:abcd\r\na=ice-pwd:0123456789abcdefghijkl\r\n";
@@ -390,13 +392,17 @@ mod tests {
 
     #[test]
     fn both_tracks_are_in_one_stream_and_every_live_section_has_the_candidates() {
-        let answer = "v=0\r\na=msid-semantic:WMS a b\r\nm=audio 9 X 1\r\na=candidate:1 1 udp 1 1.2.3.4 5 typ host\r\na=msid:a t0\r\n\
-                      a=ssrc:7 msid:a t0\r\nm=video 0 X 0\r\na=inactive\r\nm=video 9 X 2\r\na=msid:b t1\r\n";
+        let answer = "v=0\r\na=msid-semantic:WMS a b\r\nm=audio 9 X 1\r\n\
+                      a=candidate:1 1 udp 1 1.2.3.4 5 typ host\r\na=msid:a t0\r\n\
+                      a=ssrc:7 msid:a t0\r\nm=video 0 X 0\r\na=inactive\r\n\
+                      m=video 9 X 2\r\na=msid:b t1\r\n";
         assert_eq!(
             complete_answer(answer, "s"),
             "v=0\r\na=msid-semantic:WMS s\r\nm=audio 9 X 1\r\na=msid:s t0\r\na=ssrc:7 msid:s t0\r\n\
-             a=candidate:1 1 udp 1 1.2.3.4 5 typ host\r\na=end-of-candidates\r\nm=video 0 X 0\r\na=inactive\r\n\
-             m=video 9 X 2\r\na=msid:s t1\r\na=candidate:1 1 udp 1 1.2.3.4 5 typ host\r\na=end-of-candidates\r\n"
+             a=candidate:1 1 udp 1 1.2.3.4 5 typ host\r\na=end-of-candidates\r\n\
+             m=video 0 X 0\r\na=inactive\r\n\
+             m=video 9 X 2\r\na=msid:s t1\r\na=candidate:1 1 udp 1 1.2.3.4 5 typ host\r\n\
+             a=end-of-candidates\r\n"
         );
     }
 }

@@ -71,9 +71,10 @@ fn server_message(data: Value) -> TextMessage {
 #[must_use]
 pub fn level_message(dbfs: f32) -> TextMessage {
     let linear = (f64::from(dbfs) + 60.0).clamp(0.0, 60.0) / 60.0;
-    server_message(
-        json!({"level": (linear * 1000.0).round() / 1000.0, "dbfs": (f64::from(dbfs) * 10.0).round() / 10.0}),
-    )
+    server_message(json!({
+        "level": (linear * 1000.0).round() / 1000.0,
+        "dbfs": (f64::from(dbfs) * 10.0).round() / 10.0,
+    }))
     .as_progress()
 }
 
@@ -116,7 +117,8 @@ impl RtviSession {
                 "version": RTVI_VERSION,
                 "about": {"library": "visavis", "library_version": env!("CARGO_PKG_VERSION")},
                 "capabilities": {
-                    "audio_in": true, "audio_out": true, "video_in": false, "screen_in": false, "video_out": video, "metrics": true,
+                    "audio_in": true, "audio_out": true, "video_in": false, "screen_in": false,
+                    "video_out": video, "metrics": true,
                 },
                 "conversation_id": self.info.conversation_id,
             },
@@ -228,9 +230,11 @@ impl RtviSession {
                 ));
                 send(rtvi_message(
                     "llm-function-call-in-progress",
-                    Some(
-                        json!({"tool_call_id": call_id, "function_name": tool_name, "arguments": arguments}),
-                    ),
+                    Some(json!({
+                        "tool_call_id": call_id,
+                        "function_name": tool_name,
+                        "arguments": arguments,
+                    })),
                 ));
             }
             Event::ToolCall { tool_name, result, .. } => {
@@ -350,7 +354,10 @@ fn metrics_data(times: &TurnTimes) -> Value {
     let list = |entries: [Option<Value>; 2]| entries.into_iter().flatten().collect::<Vec<_>>();
     json!({
         "ttfb": list([entry("llm", times.llm_ttft), entry("tts", times.tts_ttfb)]),
-        "processing": list([entry("endpointing", times.endpointing), entry("voice_to_voice", times.voice_to_voice)]),
+        "processing": list([
+            entry("endpointing", times.endpointing),
+            entry("voice_to_voice", times.voice_to_voice),
+        ]),
     })
 }
 
@@ -428,7 +435,12 @@ mod tests {
             &mut session(false),
             Event::UserTranscript { text: "Good".into(), is_final: false },
         );
-        let data = json!({"text": "Good", "user_id": "u", "timestamp": "2026-11-21T13:10:07.500+00:00", "final": false});
+        let data = json!({
+            "text": "Good",
+            "user_id": "u",
+            "timestamp": "2026-11-21T13:10:07.500+00:00",
+            "final": false,
+        });
         assert_eq!(
             messages,
             [json!({"label": "rtvi-ai", "type": "user-transcription", "data": data})]

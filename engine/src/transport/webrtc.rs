@@ -170,7 +170,9 @@ impl PeerConnection {
             match built {
                 Ok(built) => drop(rtc.add_local_candidate(built)),
                 Err(error) => {
-                    tracing::warn!(address = %candidate.address, %error, "an address is not valid as an ICE candidate")
+                    tracing::warn!(address = %candidate.address, %error,
+                        "an address is not valid as an ICE candidate"
+                    )
                 }
             }
         }

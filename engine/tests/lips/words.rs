@@ -91,7 +91,8 @@ fn print_scores(what: &str, sentence: &[SpokenSentence], shown: &[Vec<Phone>]) -
     let (r, invented, minutes) =
         (comparison.jaw_correlation(0.0), comparison.false_closures(), comparison.seconds() / 60.0);
     println!(
-        "{what}: r = {r:.2}, {:.1} % of {all} shut, middles off by {:.0} ms, {invented} invented in {minutes:.1} minutes, middles within 40 ms in %: {near}",
+        "{what}: r = {r:.2}, {:.1} % of {all} shut, middles off by {:.0} ms, {invented} invented \
+         in {minutes:.1} minutes, middles within 40 ms in %: {near}",
         part * 100.0,
         off * 1e3,
     );

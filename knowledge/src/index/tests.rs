@@ -4,13 +4,18 @@ fn clinic_index() -> Index<&'static str> {
     let mut index = Index::new();
     index.insert(
         &"hours",
-        "We are open from nine to five on weekdays. On Saturday we close at noon. On Sunday we are closed.",
+        "We are open from nine to five on weekdays. On Saturday we close at noon. \
+         On Sunday we are closed.",
     );
     index.insert(
         &"parking",
         "There is a car park behind the building. Parking costs 2 euros an hour.",
     );
-    index.insert(&"people", "Doctor Zorblax is the head of surgery. His room is 427 on the fourth floor. Nurse Quillontra runs the front desk.");
+    index.insert(
+        &"people",
+        "Doctor Zorblax is the head of surgery. His room is 427 on the fourth floor. \
+         Nurse Quillontra runs the front desk.",
+    );
     index.insert(&"prices", "A check-up costs 42 euros. An X-ray costs 105 euros.");
     index
 }

@@ -79,7 +79,9 @@ impl SseDecoder {
 mod tests {
     use super::*;
 
-    const STREAM: &str = "\u{feff}: hello\r\n\r\nevent: x\r\nid: 1\r\ndata: {\"a\":1}\r\n\r\ndata:two\ndata: lines\n\n:keep-alive\n\ndata\n\rdata: Grüße 你好 🎈\r\rdatax: no\n\ndata: [DONE]\n\n";
+    const STREAM: &str = "\u{feff}: hello\r\n\r\nevent: x\r\nid: 1\r\ndata: {\"a\":1}\r\n\r\n\
+        data:two\ndata: lines\n\n:keep-alive\n\ndata\n\rdata: Grüße 你好 🎈\r\rdatax: no\n\n\
+        data: [DONE]\n\n";
 
     fn events(chunks: &[&[u8]]) -> Vec<String> {
         let (mut decoder, mut all) = (SseDecoder::default(), Vec::new());

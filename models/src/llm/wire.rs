@@ -39,7 +39,14 @@ pub(super) fn request_body(request: &Request, model: &str, usage: bool) -> Value
     if !request.tools.is_empty() {
         let names = server_tool_names(&request.tools);
         let tools = request.tools.iter().zip(names).map(|(tool, name)| {
-            json!({"type": "function", "function": {"name": name, "description": tool.description, "parameters": parameters_schema(tool)}})
+            json!({
+                "type": "function",
+                "function": {
+                    "name": name,
+                    "description": tool.description,
+                    "parameters": parameters_schema(tool),
+                },
+            })
         });
         body.insert("tools".into(), tools.collect());
     }

@@ -74,7 +74,8 @@ async fn unknown_vendors_fall_back_to_the_built_in_answerer_and_say_so() {
     let (llm, warning) = registry.llm(&choice("anthropic"), "Ada", false);
     assert_eq!(
         warning.unwrap(),
-        "The LLM provider \"anthropic\" is not available on this server; the built-in answerer is used instead."
+        "The LLM provider \"anthropic\" is not available on this server; the built-in answerer is \
+         used instead."
     );
     assert!(answer(&llm, "who are you").await.unwrap().contains("Ada"));
     assert!(registry.llm(&choice("openai"), "Ada", false).1.is_some());
@@ -132,7 +133,14 @@ async fn an_agents_own_server_is_asked_under_the_policy() {
 
 #[tokio::test]
 async fn scripts_need_the_operators_leave() {
-    let script = LlmChoice { model: r#"{"utterances":[{"transcript":"","reply":"Scripted."}],"providers":{"llm":{"first_token_s":0}}}"#.into(), ..choice("script") };
+    let script = LlmChoice {
+        model: concat!(
+            r#"{"utterances":[{"transcript":"","reply":"Scripted."}],"#,
+            r#""providers":{"llm":{"first_token_s":0}}}"#,
+        )
+        .into(),
+        ..choice("script")
+    };
     let (llm, warning) = registry(Config::default()).llm(&script, "Ada", false);
     assert!(warning.unwrap().contains("not allowed"));
     assert_ne!(answer(&llm, "hi").await.unwrap(), "Scripted.");

@@ -32,7 +32,12 @@ fn millis(duration: Duration) -> u128 {
 
 #[tokio::test(start_paused = true)]
 async fn words_are_understood_by_the_true_times_of_speech() {
-    let script = json!({"utterances": [{"onset_s": 1.0, "end_s": 3.0, "transcript": "Tell me a story.", "interim": "Tell"}, {"transcript": "Stop it now"}]});
+    let script = json!({
+        "utterances": [
+            {"onset_s": 1.0, "end_s": 3.0, "transcript": "Tell me a story.", "interim": "Tell"},
+            {"transcript": "Stop it now"},
+        ],
+    });
     let (sink, mut events) = sink();
     let mut stream = scripted(script).open(sink).unwrap();
     stream.start_speech();
@@ -77,7 +82,12 @@ async fn feed_speech_segment(stream: &mut dyn SttStream, before: f64, seconds: f
 
 #[tokio::test(start_paused = true)]
 async fn an_utterance_of_known_sound_ends_when_so_much_was_heard() {
-    let script = json!({"utterances": [{"sound_s": 4.0, "transcript": "Tell me a story."}, {"sound_s": 0.4, "transcript": "Okay."}]});
+    let script = json!({
+        "utterances": [
+            {"sound_s": 4.0, "transcript": "Tell me a story."},
+            {"sound_s": 0.4, "transcript": "Okay."},
+        ],
+    });
     let (sink, mut events) = sink();
     let mut stream = scripted(script).open(sink).unwrap();
     let finals = |events: &mut TimedReceiver<stt::Event>| {
@@ -163,7 +173,11 @@ async fn replies_come_word_by_word() {
 #[tokio::test(start_paused = true)]
 async fn replies_may_call_tools_and_fail() {
     let llm = scripted(json!({"utterances": [
-        {"transcript": "weather", "reply": "One moment.", "calls": [{"tool": "get_weather", "arguments": {"city": "Rome"}}]},
+        {
+            "transcript": "weather",
+            "reply": "One moment.",
+            "calls": [{"tool": "get_weather", "arguments": {"city": "Rome"}}],
+        },
         {"transcript": "break", "fail": "scripted"},
         {"transcript": "", "reply": "Any."}]}));
     let (sender, mut events) = sink();
@@ -182,9 +196,10 @@ async fn replies_may_call_tools_and_fail() {
     assert_eq!(calls, 1);
     let (sender, mut events) = sink();
     let _handle = llm.ask(question("break"), sender);
-    assert!(
-        matches!(events.recv().await.unwrap().0, llm::Event::Failed(error) if error.to_string() == "scripted")
-    );
+    assert!(matches!(
+        events.recv().await.unwrap().0,
+        llm::Event::Failed(error) if error.to_string() == "scripted"
+    ));
     let (sender, mut events) = sink();
     let _handle = llm.ask(question("something else"), sender);
     assert!(matches!(events.recv().await.unwrap().0, llm::Event::Text(text) if text == "Any."));

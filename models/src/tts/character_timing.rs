@@ -130,7 +130,8 @@ mod tests {
         assert_eq!(
             word_times(&words_from_characters(&text, &begins, &[], 0.0)),
             [("ab", Some(0.0), 0.2), ("cd", Some(0.3), 0.4)],
-            "without ends a character ends where the next begins, and the last one has its begin alone"
+            "without ends a character ends where the next begins, and the last one has its begin \
+             alone"
         );
         assert_eq!(
             word_times(&words_from_characters(&text, &[], &ends, 0.0)),

@@ -175,7 +175,9 @@ mod tests {
 
     #[test]
     fn long_text_is_cut_after_sentences_and_loses_no_word() {
-        let text = "This sentence goes on for quite a while, so that it alone is longer than eighty bytes. Short one. ".repeat(5);
+        let text = "This sentence goes on for quite a while, so that it alone is longer than \
+            eighty bytes. Short one. "
+            .repeat(5);
         let parts = split_segments(&text, &[]);
         assert_eq!(parts.len(), 6, "a part after each long sentence, and the last short one");
         assert!(parts[0].spoken.ends_with("bytes."));

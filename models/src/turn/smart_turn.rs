@@ -146,7 +146,8 @@ fn check_installed(dir: &Path) -> Result<(), String> {
     let weights = paths::turn(dir);
     let file = std::fs::read(&weights).map_err(|error| {
         let how =
-            "run `make setup`, or put smart-turn-v3.2-cpu.onnx of the pipecat-ai 1.14.0 Python package there";
+            "run `make setup`, or put smart-turn-v3.2-cpu.onnx of the pipecat-ai 1.14.0 Python \
+             package there";
         match error.kind() {
             io::ErrorKind::NotFound => format!("{} is missing: {how}", weights.display()),
             _ => format!("{} cannot be read ({error}): {how}", weights.display()),
@@ -157,7 +158,8 @@ fn check_installed(dir: &Path) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!(
-            "{} is not smart-turn-v3.2-cpu.onnx of the pipecat-ai 1.14.0 Python package: its SHA-256 is {found}; remove it and run `make setup`",
+            "{} is not smart-turn-v3.2-cpu.onnx of the pipecat-ai 1.14.0 Python package: \
+             its SHA-256 is {found}; remove it and run `make setup`",
             weights.display()
         ))
     }

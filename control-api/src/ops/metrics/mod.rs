@@ -92,15 +92,22 @@ async fn control_plane_metrics(state: &AppState) -> store::Result<Vec<MetricFami
         ),
         MetricFamily::gauge("visavis_ready", "1 if the server accepts calls, else 0.")
             .with_value(u64::from(ready)),
-        MetricFamily::gauge("visavis_calls", "Running calls, without offers that have not connected.")
-            .with_value(host.active_calls()),
-        MetricFamily::gauge("visavis_events_queued", "Events that wait to be written to the store.")
-            .with_value(state.events.waiting()),
+        MetricFamily::gauge(
+            "visavis_calls",
+            "Running calls, without offers that have not connected.",
+        )
+        .with_value(host.active_calls()),
+        MetricFamily::gauge(
+            "visavis_events_queued",
+            "Events that wait to be written to the store.",
+        )
+        .with_value(state.events.waiting()),
         MetricFamily::gauge("visavis_store_failing", "1 if the store accepts no writes, else 0.")
             .with_value(u64::from(failing)),
         MetricFamily::counter(
             "visavis_events_dropped",
-            "Events dropped because the queue was full while the store accepted no writes, or because the store rejected their text.",
+            "Events dropped because the queue was full while the store accepted no writes, \
+             or because the store rejected their text.",
         )
         .with_value(state.events.dropped()),
         MetricFamily::gauge(
@@ -108,10 +115,15 @@ async fn control_plane_metrics(state: &AppState) -> store::Result<Vec<MetricFami
             "Events that could not be processed; their text is stored in failed_event.",
         )
         .with_value(u64::try_from(state.store.failed_event_count().await?).unwrap_or(0)),
-        MetricFamily::counter("visavis_task_panics", "Panics of background tasks, which were restarted.")
-            .with_each("task", state.tasks.panic_counts()),
-        MetricFamily::gauge("visavis_webhooks", "Webhooks in the store, by state.")
-            .with_each("state", states(&["pending", "done", "dead", "dropped", "unreadable"], deliveries)),
+        MetricFamily::counter(
+            "visavis_task_panics",
+            "Panics of background tasks, which were restarted.",
+        )
+        .with_each("task", state.tasks.panic_counts()),
+        MetricFamily::gauge("visavis_webhooks", "Webhooks in the store, by state.").with_each(
+            "state",
+            states(&["pending", "done", "dead", "dropped", "unreadable"], deliveries),
+        ),
         MetricFamily::counter(
             "visavis_guardrail_callbacks_dropped",
             "Guardrail callbacks dropped because the agent's queue was full.",

@@ -71,7 +71,13 @@ mod tests {
         let mut agent = json!({"config": {"error_message": "x", "timeout": 3}});
         merge(
             &mut agent,
-            json!({"config": {"error_message": null, "timeout": null, "turn": {"transcript_timeout": null}}}),
+            json!({
+                "config": {
+                    "error_message": null,
+                    "timeout": null,
+                    "turn": {"transcript_timeout": null},
+                },
+            }),
             &NULLABLE_PATHS,
         );
         assert_eq!(

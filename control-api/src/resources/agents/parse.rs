@@ -248,7 +248,11 @@ mod tests {
     }
 
     fn body(extra: Value) -> Value {
-        let mut body = json!({"agent_name": "A", "agent_system_prompt": "P", "avatars": [{"avatar_key_id": "ada"}]});
+        let mut body = json!({
+            "agent_name": "A",
+            "agent_system_prompt": "P",
+            "avatars": [{"avatar_key_id": "ada"}],
+        });
         merge(&mut body, extra);
         body
     }
@@ -316,9 +320,9 @@ mod tests {
     #[test]
     fn endpointing_delays_are_checked_after_the_defaults_of_turn_handling() {
         let with = |handling: &str, stt: Value| {
-            body(
-                json!({"avatars": [{"avatar_key_id": "ada", "turn_handling": handling, "stt": stt}]}),
-            )
+            body(json!({
+                "avatars": [{"avatar_key_id": "ada", "turn_handling": handling, "stt": stt}],
+            }))
         };
         let path = ["avatars[0].stt.max_endpointing_delay"];
         assert_eq!(invalid_fields(with("balanced", json!({"min_endpointing_delay": 4}))), path);
@@ -379,7 +383,11 @@ mod tests {
 
     #[test]
     fn config_wins_over_what_stands_flat() {
-        let avatar = json!({"avatar_key_id": "ada", "llm": {"model": "flat", "provider": "p"}, "config": {"llm": {"model": "under"}}});
+        let avatar = json!({
+            "avatar_key_id": "ada",
+            "llm": {"model": "flat", "provider": "p"},
+            "config": {"llm": {"model": "under"}},
+        });
         let parsed = parse_agent(body(json!({"avatars": [avatar]})), None).unwrap();
         let llm = &parsed.document["avatars"][0]["config"]["llm"];
         assert_eq!((llm["model"].as_str(), llm["provider"].as_str()), (Some("under"), Some("p")));
@@ -405,7 +413,10 @@ mod tests {
     #[test]
     fn null_means_silence_and_without_end_where_it_says_something() {
         let parsed = parse_agent(
-            body(json!({"config": {"error_message": null}, "avatars": [{"avatar_key_id": "ada", "idle_timeout": {"end_after": null}}]})),
+            body(json!({
+                "config": {"error_message": null},
+                "avatars": [{"avatar_key_id": "ada", "idle_timeout": {"end_after": null}}],
+            })),
             None,
         )
         .unwrap();

@@ -88,13 +88,22 @@ fn settings_schema(settings: &[Setting]) -> Schema {
                     settings.iter().filter(|s| s.name.starts_with(&format!("{name}["))).count();
                 let mut item = setting_schema(setting.kind);
                 item["type"] = json!("string");
-                let array = json!({"type": ["array", "null"], "items": item, "minItems": count, "maxItems": count});
+                let array = json!({
+                    "type": ["array", "null"],
+                    "items": item,
+                    "minItems": count,
+                    "maxItems": count,
+                });
                 properties.insert(name.into(), array);
             }
             Some((name, field)) => {
-                let under = properties.entry(name).or_insert_with(
-                    || json!({"type": ["object", "null"], "properties": {}, "additionalProperties": false}),
-                );
+                let under = properties.entry(name).or_insert_with(|| {
+                    json!({
+                        "type": ["object", "null"],
+                        "properties": {},
+                        "additionalProperties": false,
+                    })
+                });
                 under["properties"][field] = setting_schema(setting.kind);
             }
         }

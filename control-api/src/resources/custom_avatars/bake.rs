@@ -101,7 +101,10 @@ impl BackgroundTask for BakeTask {
                         Ok(true) => {}
                         Ok(false) => return self.queued.notified().await,
                         Err(error) => {
-                            tracing::error!(%error, "cannot process the queue of avatar drawing jobs");
+                            tracing::error!(
+                                %error,
+                                "cannot process the queue of avatar drawing jobs"
+                            );
                             return tokio::time::sleep(RETRY_DELAY).await;
                         }
                     }
@@ -306,7 +309,12 @@ impl BakeTask {
         if exit_status.success() {
             return Ok(Some(BakeExit::Succeeded));
         }
-        tracing::error!(custom_avatar = %id, status = %exit_status, stderr = %last_stderr_line, "the avatar renderer failed");
+        tracing::error!(
+            custom_avatar = %id,
+            status = %exit_status,
+            stderr = %last_stderr_line,
+            "the avatar renderer failed"
+        );
         Ok(Some(if exit_status.code().is_none() { BakeExit::Killed } else { BakeExit::Failed }))
     }
 }
@@ -352,7 +360,11 @@ async fn read_baked(id: &str, poses: &Path) -> Result<Option<BakedAvatar>, Error
     let set = match PoseSet::parse(&Bytes::from_owner(Arc::clone(&poses))) {
         Ok(set) => set,
         Err(error) => {
-            tracing::error!(custom_avatar = %id, %error, "the pose set of a drawn avatar is invalid");
+            tracing::error!(
+                custom_avatar = %id,
+                %error,
+                "the pose set of a drawn avatar is invalid"
+            );
             return Ok(None);
         }
     };

@@ -104,12 +104,20 @@ async fn embed_missing(store: &Store, client: &EmbeddingClient) -> Result<(), ()
         let bytes = match embed_document(client, &body).await {
             Ok(bytes) => bytes,
             Err(error) if error.kind().is_retryable() => {
-                tracing::warn!(document = %id, %error, "embedding a document failed; retrying in 30 seconds");
+                tracing::warn!(
+                    document = %id,
+                    %error,
+                    "embedding a document failed; retrying in 30 seconds"
+                );
                 return Err(());
             }
             Err(error) => {
                 // This document is searched by words only; the others are not affected.
-                tracing::warn!(document = %id, %error, "embedding a document failed; it is searched by keywords only");
+                tracing::warn!(
+                    document = %id,
+                    %error,
+                    "embedding a document failed; it is searched by keywords only"
+                );
                 Vec::new()
             }
         };

@@ -285,7 +285,12 @@ fn report_unavailable(
     limit: Option<Limit>,
     why: &dyn fmt::Display,
 ) -> String {
-    tracing::warn!(%conversation, server = %mcp.name, reason = %why, "the tools of an MCP server are not available");
+    tracing::warn!(
+        %conversation,
+        server = %mcp.name,
+        reason = %why,
+        "the tools of an MCP server are not available"
+    );
     // The server's own error text is only for the operator's log.
     let why = limit.map_or_else(|| "the request failed".into(), |limit| limit.to_string());
     format!("The tools of the MCP server {:?} are not available: {why}.", mcp.name)
@@ -371,7 +376,8 @@ mod tests {
             }
             let result = match method {
                 "initialize" => json!({
-                    "protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
+                    "protocolVersion": message["params"]["protocolVersion"],
+                    "capabilities": {"tools": {}},
                     "serverInfo": {"name": "test", "version": "1"},
                 }),
                 "tools/list" => {
@@ -444,7 +450,8 @@ mod tests {
             let listing =
                 servers.list_tools(Box::new(move |update| sink.lock().unwrap().push(update)));
             assert_times_out(Duration::from_secs(10), &request_received, listing).await;
-            let why = "The tools of the MCP server \"T\" are not available: it did not list its tools within 10 s.";
+            let why = "The tools of the MCP server \"T\" are not available: it did not list its \
+                tools within 10 s.";
             assert_eq!(*updates.lock().unwrap(), [Err(why.to_owned())], "{kind}, {silent_method}");
         }
     }

@@ -38,7 +38,15 @@ impl EventEnvelope {
         let (name, payload) = self.event.webhook_name_and_payload()?;
         let timestamp = (started_micros + self.at.as_micros()) as f64 / 1e6;
         let event = json!({ "name": name, "payload": payload });
-        Some(json!({ "timestamp": timestamp, "conversation_id": conversation, "type": "pipeline", "event": event }).to_string())
+        Some(
+            json!({
+                "timestamp": timestamp,
+                "conversation_id": conversation,
+                "type": "pipeline",
+                "event": event,
+            })
+            .to_string(),
+        )
     }
 }
 
@@ -604,7 +612,8 @@ mod tests {
         };
         assert_eq!(
             envelope.webhook_body(ConversationId(1), 1_700_000_000_000_000).unwrap(),
-            "{\"timestamp\":1700000001.5,\"conversation_id\":\"00000000-0000-0000-0000-000000000001\",\"type\":\"pipeline\",\
+            "{\"timestamp\":1700000001.5,\
+             \"conversation_id\":\"00000000-0000-0000-0000-000000000001\",\"type\":\"pipeline\",\
              \"event\":{\"name\":\"utterance_committed\",\"payload\":{\"text\":\"Hi.\"}}}"
         );
     }
@@ -633,7 +642,11 @@ mod tests {
                     parameters: json!({ "a": 1 }),
                     result: json!("sunny"),
                 },
-                json!({ "tool_name": "t", "parameters": { "a": 1 }, "result": { "result": "sunny" } }),
+                json!({
+                    "tool_name": "t",
+                    "parameters": { "a": 1 },
+                    "result": { "result": "sunny" },
+                }),
             ),
             (Event::UtteranceCommitted { text }, json!({ "text": "x" })),
             (Event::UserStartedSpeaking, json!({})),

@@ -534,7 +534,12 @@ mod tests {
 
     #[test]
     fn the_turn_object_wins_over_the_presets_and_the_stt_delays_over_both() {
-        let turn = json!({"min_endpointing_delay": 1.0, "backchannels": false, "idle_timeout": 1, "unheard_of": 2});
+        let turn = json!({
+            "min_endpointing_delay": 1.0,
+            "backchannels": false,
+            "idle_timeout": 1,
+            "unheard_of": 2,
+        });
         let agent = AgentTurnConfig {
             turn_handling: Some("deliberate"),
             interruptability: Some("low"),

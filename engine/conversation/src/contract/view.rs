@@ -268,7 +268,13 @@ impl ConversationView {
             .iter()
             .map(|used| {
                 let s = &used.snippet;
-                json!({"kb_id": s.kb_id, "doc_id": s.doc_id, "text": s.text, "score": s.score, "speech_id": used.utterance.map(speech_id)})
+                json!({
+                    "kb_id": s.kb_id,
+                    "doc_id": s.doc_id,
+                    "text": s.text,
+                    "score": s.score,
+                    "speech_id": used.utterance.map(speech_id),
+                })
             })
             .collect();
         json!({ "items": items })
@@ -281,7 +287,10 @@ impl ConversationView {
         json!({
             "duration_seconds": round_to_millis(self.duration()),
             "stt_seconds": round_to_millis(self.usage.stt_seconds),
-            "llm": {"prompt_tokens": self.usage.prompt_tokens, "completion_tokens": self.usage.completion_tokens},
+            "llm": {
+                "prompt_tokens": self.usage.prompt_tokens,
+                "completion_tokens": self.usage.completion_tokens,
+            },
             "tts_characters": self.usage.tts_characters,
             "video_seconds": round_to_millis(video_seconds),
             "turns": self.turns.len(),
@@ -379,8 +388,9 @@ mod tests {
         let history = view.chat_history(|at| json!(at.as_seconds()));
         assert_eq!(
             history,
-            json!({"messages": [{"role": "assistant", "content": "Hello there.", "timestamp": 1.0, "seconds_from_start": 1.0,
-                "duration": 1.5, "speech_id": "speech_3", "interrupted": false}]})
+            json!({"messages": [{"role": "assistant", "content": "Hello there.", "timestamp": 1.0,
+                "seconds_from_start": 1.0, "duration": 1.5, "speech_id": "speech_3",
+                "interrupted": false}]})
         );
     }
 

@@ -64,7 +64,8 @@ impl Conversation {
             (self.speech.end.since(self.speech.onset), self.spec.min_interruption_duration);
         self.explain_decision(|| {
             format!(
-                "not held: speech lasted {lasted:?}, less than min_interruption_duration {min_duration:?}"
+                "not held: speech lasted {lasted:?}, less than min_interruption_duration \
+                 {min_duration:?}"
             )
         });
     }
@@ -169,7 +170,10 @@ impl Conversation {
             let (words, min_words) = (self.turn_word_count(), self.spec.min_interruption_words);
             if words < min_words && self.floor.front().is_some_and(|head| head.interruptible) {
                 self.explain_decision(|| {
-                    format!("not held: {words} words so far, less than min_interruption_words {min_words}")
+                    format!(
+                        "not held: {words} words so far, less than min_interruption_words \
+                         {min_words}"
+                    )
                 });
             }
         }

@@ -287,7 +287,8 @@ impl Conversation {
             append_words(&mut self.carried_text, &turn.text);
             self.explain_decision(|| {
                 format!(
-                    "min_interruption_words {min_words}: too few words to interrupt a reply; the next turn includes them"
+                    "min_interruption_words {min_words}: too few words to interrupt a reply; \
+                     the next turn includes them"
                 )
             });
             // The preemptive reply started while the floor was empty, and a reply has the floor
@@ -308,22 +309,26 @@ impl Conversation {
             let why = match turn.end_of_turn_probability {
                 Some(p) if p < threshold => {
                     format!(
-                        "turn model {p} < turn_threshold {threshold}: max_endpointing_delay {max_delay:?}"
+                        "turn model {p} < turn_threshold {threshold}: max_endpointing_delay \
+                         {max_delay:?}"
                     )
                 }
                 Some(p) => {
                     format!(
-                        "turn model {p} >= turn_threshold {threshold}: min_endpointing_delay {min_delay:?}"
+                        "turn model {p} >= turn_threshold {threshold}: min_endpointing_delay \
+                         {min_delay:?}"
                     )
                 }
                 None if turn_model_asked => {
-                    format!("no result of the turn model in time: min_endpointing_delay {min_delay:?}")
+                    format!(
+                        "no result of the turn model in time: min_endpointing_delay {min_delay:?}"
+                    )
                 }
                 None => format!("min_endpointing_delay {min_delay:?}"),
             };
-            let from = turn
-                .speech_end
-                .map_or("no speech was detected".to_owned(), |end| format!("speech ended at {end}"));
+            let from = turn.speech_end.map_or("no speech was detected".to_owned(), |end| {
+                format!("speech ended at {end}")
+            });
             format!("committed: {from}, waited since {}, {why}", turn.wait_started_at)
         });
         let end = turn.speech_end.or(turn.late_speech_end);

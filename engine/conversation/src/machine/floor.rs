@@ -91,7 +91,8 @@ impl Conversation {
             && head.utterances.iter().all(Utterance::is_tool_result_message)
         {
             self.explain_decision(|| {
-                "the next generation is requested: the speech was played and all tool results have arrived"
+                "the next generation is requested: the speech was played and all tool results have \
+                 arrived"
                     .into()
             });
             self.start_next_generation();

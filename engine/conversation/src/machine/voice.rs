@@ -268,8 +268,10 @@ impl Conversation {
         if !segment.has_started {
             // A position of zero is the answer to a hold. It does not prove that a sample has left.
             let nothing = Position::ZERO;
-            if matches!(event, PlayoutEvent::Progress(at) | PlayoutEvent::Stalled(at) if at == nothing)
-            {
+            if matches!(
+                event,
+                PlayoutEvent::Progress(at) | PlayoutEvent::Stalled(at) if at == nothing
+            ) {
                 return;
             }
             self.handle_first_sample();

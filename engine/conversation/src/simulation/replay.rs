@@ -95,16 +95,19 @@ impl fmt::Display for Verdict {
             Self::Identical { inputs, outputs } => {
                 write!(
                     f,
-                    "identical: {inputs} inputs gave the {outputs} outputs of the live call, byte for byte"
+                    "identical: {inputs} inputs gave the {outputs} outputs of the live call, \
+                     byte for byte"
                 )
             }
             Self::Truncated { line, at } => write!(
                 f,
-                "identical up to the end of the trace: it is truncated after line {line} ({at}), before the end of the call"
+                "identical up to the end of the trace: it is truncated after line {line} ({at}), \
+                 before the end of the call"
             ),
             Self::Gap { line, missing } => write!(
                 f,
-                "identical up to line {line}: {missing} inputs are missing there because the disk was too slow, and the rest cannot be replayed"
+                "identical up to line {line}: {missing} inputs are missing there because the disk \
+                 was too slow, and the rest cannot be replayed"
             ),
             Self::Differs(d) => {
                 let Difference { line, at, output, live, replayed, program_version: program } =
@@ -286,7 +289,8 @@ impl ReplayedCall {
         {
             if served == MAX_DEADLINES_PER_INPUT {
                 let reason = format!(
-                    "leaves more than {MAX_DEADLINES_PER_INPUT} deadlines unprocessed since the previous line"
+                    "leaves more than {MAX_DEADLINES_PER_INPUT} deadlines unprocessed since the \
+                     previous line"
                 );
                 return Err(("at".into(), reason));
             }

@@ -98,9 +98,12 @@ impl Report {
             })
             .collect();
         let history = core::mem::take(&mut self.history);
-        self.push_line(
-            &json!({"t": round_to_millis(t.as_seconds()), "what": "summary", "history": history, "turns": turns}),
-        );
+        self.push_line(&json!({
+            "t": round_to_millis(t.as_seconds()),
+            "what": "summary",
+            "history": history,
+            "turns": turns,
+        }));
     }
 
     fn push_line(&mut self, line: &Value) {

@@ -404,7 +404,11 @@ impl CallRecord<'_> {
         let Some(p) = self.replies[r].utterances[u].current_segment() else { return };
         let segment = &mut self.replies[r].utterances[u].segments[p];
         segment.ended_at = Some(now);
-        let fields = json!({"position": position_seconds(segment.length), "interrupted": false, "heard": segment.text});
+        let fields = json!({
+            "position": position_seconds(segment.length),
+            "interrupted": false,
+            "heard": segment.text,
+        });
         self.emit("playout.finished", fields);
     }
 

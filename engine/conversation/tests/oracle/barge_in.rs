@@ -15,8 +15,8 @@ use super::case::Micros;
 use super::heard_text;
 use super::record::{CallRecord, ReplyKind};
 
-const BACKCHANNELS: &str = "yeah yes yep yup yah ya mhm mmhm mhmm mmhmm mm mmm hm hmm uhhuh aha okay ok right alright sure \
-                            isee gotit";
+const BACKCHANNELS: &str = "yeah yes yep yup yah ya mhm mmhm mhmm mmhmm mm mmm hm hmm uhhuh aha \
+                            okay ok right alright sure isee gotit";
 
 /// Whether a text is one of the backchannel words, once or repeated.
 fn is_backchannel(text: &str) -> bool {

@@ -140,10 +140,13 @@ fn optional_message(of: Option<&Message>) -> Value {
 
 impl Settings {
     fn json(&self) -> Value {
-        let greeting = self.greeting.as_ref().map_or(
-            Value::Null,
-            |m| json!({"say": m.text, "audio": seconds(m.audio_duration), "wait": seconds(m.delay)}),
-        );
+        let greeting = self.greeting.as_ref().map_or(Value::Null, |m| {
+            json!({
+                "say": m.text,
+                "audio": seconds(m.audio_duration),
+                "wait": seconds(m.delay),
+            })
+        });
         json!({
             "min_endpointing_delay": seconds(self.min_endpointing_delay),
             "max_endpointing_delay": seconds(self.max_endpointing_delay),
@@ -203,7 +206,8 @@ impl ScriptedSegment {
 impl ScriptedReply {
     fn json(&self) -> Value {
         let mut answer = json!({
-            "to": self.in_reply_to, "llm_ttft": seconds(self.llm_ttft), "llm_duration": seconds(self.llm_duration), "tts_ttfb": seconds(self.tts_ttfb),
+            "to": self.in_reply_to, "llm_ttft": seconds(self.llm_ttft),
+            "llm_duration": seconds(self.llm_duration), "tts_ttfb": seconds(self.tts_ttfb),
         });
         if !self.segments.is_empty() {
             answer["parts"] = self.segments.iter().map(ScriptedSegment::json).collect();
@@ -259,7 +263,8 @@ impl ScriptedAction {
                 interrupt,
                 allow_interruptions: allow,
             } => json!({
-                "at": at, "do": "say", "text": text, "audio": seconds(*audio), "interrupt": interrupt, "allow_interruptions": allow,
+                "at": at, "do": "say", "text": text, "audio": seconds(*audio),
+                "interrupt": interrupt, "allow_interruptions": allow,
             }),
             ActionKind::Context(text) => json!({"at": at, "do": "context", "text": text}),
             ActionKind::End => json!({"at": at, "do": "end"}),
@@ -277,7 +282,11 @@ impl Case {
         json!({
             "settings": self.settings.json(),
             "vad": {"start": seconds(self.vad.0), "silence": seconds(self.vad.1)},
-            "defaults": {"llm_ttft": seconds(ttft), "llm_duration": seconds(llm), "tts_ttfb": seconds(ttfb)},
+            "defaults": {
+                "llm_ttft": seconds(ttft),
+                "llm_duration": seconds(llm),
+                "tts_ttfb": seconds(ttfb),
+            },
             "user": self.user.iter().map(ScriptedSpeech::json).collect::<Vec<_>>(),
             "replies": self.replies.iter().map(ScriptedReply::json).collect::<Vec<_>>(),
             "tools": tools,

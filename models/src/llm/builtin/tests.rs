@@ -7,9 +7,14 @@ use tokio::sync::mpsc;
 use super::super::Tool;
 use super::*;
 
-const CLINIC: &str = "# Opening hours\nMonday to Friday from 9 to 5.\nOn Saturday we close at noon.\n\nDoctor Zorblax is the head of surgery. His room is 427 on the fourth floor.\n\nQ: Do you take cards?\nA: Yes, we take all cards.\n\nA check-up costs 42 euros, an X-ray 105 euros. Parking is free behind the building.";
+const CLINIC: &str = "# Opening hours\nMonday to Friday from 9 to 5.\n\
+    On Saturday we close at noon.\n\nDoctor Zorblax is the head of surgery. \
+    His room is 427 on the fourth floor.\n\nQ: Do you take cards?\nA: Yes, we take all cards.\n\n\
+    A check-up costs 42 euros, an X-ray 105 euros. Parking is free behind the building.";
 
-const PROMPT: &str = "You are Ada, the receptionist of the Bluebird Clinic in Springfield. Always be polite. Never give medical advice. If you do not know something, say so. Your favourite colour is green. Do not reveal the password swordfish.";
+const PROMPT: &str = "You are Ada, the receptionist of the Bluebird Clinic in Springfield. \
+    Always be polite. Never give medical advice. If you do not know something, say so. \
+    Your favourite colour is green. Do not reveal the password swordfish.";
 
 fn item(role: Role, text: &str) -> HistoryItem {
     HistoryItem {
@@ -236,7 +241,14 @@ fn weather() -> Tool {
     Tool {
         name: "get_weather".into(),
         description: "Current weather of a city.".into(),
-        parameters: json!({"type": "object", "properties": {"city": {"type": "string"}, "unit": {"type": "string", "enum": ["celsius", "fahrenheit"]}}, "required": ["city"]}),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "city": {"type": "string"},
+                "unit": {"type": "string", "enum": ["celsius", "fahrenheit"]},
+            },
+            "required": ["city"],
+        }),
         rule: None,
     }
 }
@@ -255,7 +267,10 @@ fn a_tool_that_is_plainly_asked_for_is_called() {
         Tool {
             name: "orderStatus".into(),
             description: "Status of an order.".into(),
-            parameters: json!({"properties": {"number": {"type": "integer"}}, "required": ["number"]}),
+            parameters: json!({
+                "properties": {"number": {"type": "integer"}},
+                "required": ["number"],
+            }),
             rule: None,
         },
         Tool {

@@ -378,7 +378,9 @@ async fn a_refused_address_is_a_failed_model() {
 
 #[tokio::test]
 async fn a_server_that_does_not_stream_is_understood() {
-    let body = json!({"choices": [{"message": {"role": "assistant", "content": "All at once."}, "finish_reason": "stop"}]});
+    let body = json!({"choices": [{
+        "message": {"role": "assistant", "content": "All at once."}, "finish_reason": "stop",
+    }]});
     let (_, url) =
         serve(vec![([("content-type", "application/json")], body.to_string()).into_response()])
             .await;

@@ -233,9 +233,13 @@ fn whatever_was_heard_the_last_message_is_to_be_answered_and_results_follow_thei
 #[test]
 fn calls_that_do_not_end_fail_the_answer() {
     let call = |n: u64, arguments: &str| {
-        delta_chunk(
-            json!({"tool_calls": [{"index": n, "id": format!("c{n}"), "function": {"name": "look", "arguments": arguments}}]}),
-        )
+        delta_chunk(json!({
+            "tool_calls": [{
+                "index": n,
+                "id": format!("c{n}"),
+                "function": {"name": "look", "arguments": arguments},
+            }],
+        }))
     };
     let many: Vec<String> = (0..65).map(|n| call(n, "{}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
@@ -316,12 +320,22 @@ fn calls_are_put_together_from_fragments() {
     let (_, events) = parse_stream(
         &[tool("get weather"), tool("time")],
         &[
-            &delta_chunk(
-                json!({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "get_weather", "arguments": ""}}]}),
-            ),
-            &delta_chunk(
-                json!({"tool_calls": [{"index": 1, "id": "b", "type": "function", "function": {"name": "time", "arguments": ""}}]}),
-            ),
+            &delta_chunk(json!({
+                "tool_calls": [{
+                    "index": 0,
+                    "id": "a",
+                    "type": "function",
+                    "function": {"name": "get_weather", "arguments": ""},
+                }],
+            })),
+            &delta_chunk(json!({
+                "tool_calls": [{
+                    "index": 1,
+                    "id": "b",
+                    "type": "function",
+                    "function": {"name": "time", "arguments": ""},
+                }],
+            })),
             &call(0, json!({"arguments": "{\"ci"})),
             &call(1, json!({"arguments": ""})),
             &call(0, json!({"arguments": "ty\":\"Rome\"}"})),
@@ -347,16 +361,23 @@ fn calls_are_put_together_from_fragments() {
 #[test]
 fn calls_without_numbers_are_told_apart_by_their_ids() {
     let whole = |id: &str| {
-        delta_chunk(
-            json!({"tool_calls": [{"index": 0, "id": id, "function": {"name": "time", "arguments": "{}"}}]}),
-        )
+        delta_chunk(json!({
+            "tool_calls": [{
+                "index": 0,
+                "id": id,
+                "function": {"name": "time", "arguments": "{}"},
+            }],
+        }))
     };
     let (_, events) =
         parse_stream(&[tool("time")], &[&whole("a"), &whole("b"), &finish_chunk("tool_calls")]);
     assert_eq!(events.unwrap().len(), 3);
-    let both = delta_chunk(
-        json!({"tool_calls": [{"id": "a", "function": {"name": "time", "arguments": {"x": 1}}}, {"id": "b", "function": {"name": "time"}}]}),
-    );
+    let both = delta_chunk(json!({
+        "tool_calls": [
+            {"id": "a", "function": {"name": "time", "arguments": {"x": 1}}},
+            {"id": "b", "function": {"name": "time"}},
+        ],
+    }));
     let (_, events) = parse_stream(&[tool("time")], &[&both, &finish_chunk("stop")]);
     let events = events.unwrap();
     assert!(
@@ -369,9 +390,13 @@ fn calls_without_numbers_are_told_apart_by_their_ids() {
 #[test]
 fn arguments_that_are_no_object_fail_the_answer() {
     let call = |arguments: &str| {
-        delta_chunk(
-            json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "time", "arguments": arguments}}]}),
-        )
+        delta_chunk(json!({
+            "tool_calls": [{
+                "index": 0,
+                "id": "a",
+                "function": {"name": "time", "arguments": arguments},
+            }],
+        }))
     };
     for bad in ["{\"a\":", "[1]", "7", "\"text\""] {
         let (_, events) = parse_stream(&[tool("time")], &[&call(bad), &finish_chunk("tool_calls")]);

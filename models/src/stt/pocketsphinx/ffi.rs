@@ -28,7 +28,11 @@ macro_rules! api {
             /// `library` is PocketSphinx 5 and is never closed.
             unsafe fn load(library: &Library) -> Result<Self, libloading::Error> {
                 // SAFETY: the types are those of `pocketsphinx.h` 5.1.1; the library stays open.
-                unsafe { Ok(Self { $($name: *library.get(concat!(stringify!($name), "\0").as_bytes())?,)* }) }
+                unsafe {
+                    Ok(Self {
+                        $($name: *library.get(concat!(stringify!($name), "\0").as_bytes())?,)*
+                    })
+                }
             }
         }
     };

@@ -76,7 +76,11 @@ macro_rules! api {
             /// `library` is flite 2.x and is never closed.
             unsafe fn load(library: &Library) -> Result<Self, libloading::Error> {
                 // SAFETY: the types are those of flite's headers; the library stays open.
-                unsafe { Ok(Self { $($name: *library.get(concat!(stringify!($name), "\0").as_bytes())?,)* }) }
+                unsafe {
+                    Ok(Self {
+                        $($name: *library.get(concat!(stringify!($name), "\0").as_bytes())?,)*
+                    })
+                }
             }
         }
     };

@@ -96,7 +96,8 @@ fn write_result(stream: &mut TcpStream, message: &Value, result: &Value) -> io::
     let body = json!({"jsonrpc": "2.0", "id": message["id"], "result": result}).to_string();
     write!(
         stream,
-        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nmcp-session-id: s\r\ncontent-length: {}\r\n\r\n{body}",
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nmcp-session-id: s\r\n\
+         content-length: {}\r\n\r\n{body}",
         body.len()
     )
 }
@@ -130,7 +131,11 @@ fn respond_normally(stream: &mut TcpStream, request: &str, message: &Value) -> i
             write_result(
                 stream,
                 message,
-                &json!({"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}),
+                &json!({
+                    "protocolVersion": version,
+                    "capabilities": {"tools": {}},
+                    "serverInfo": info,
+                }),
             )
         }
         "tools/list" => write_result(stream, message, &tools_page(json!(null))),
@@ -301,7 +306,11 @@ async fn a_stream_without_end_and_pages_without_end_are_closed_at_the_limit() {
         ),
         ("large pages", "shttp", of_bytes, |stream, request, message| match request {
             "tools/list" => {
-                let large = json!([{"name": "add", "description": "x".repeat(1 << 20), "inputSchema": {"type": "object"}}]);
+                let large = json!([{
+                    "name": "add",
+                    "description": "x".repeat(1 << 20),
+                    "inputSchema": {"type": "object"},
+                }]);
                 write_result(stream, message, &json!({"tools": large, "nextCursor": "next"}))
             }
             _ => respond_normally(stream, request, message),
