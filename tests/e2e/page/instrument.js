@@ -284,7 +284,8 @@
     await new Promise((resolve) => {
       const paint = () => {
         const at = context.currentTime - startTime;
-        pulseContext.fillStyle = at >= 0 && at % period < 0.2 ? "#222" : "#ddd"; // dark during the tone, like an open mouth
+        // Dark during the tone, like an open mouth.
+        pulseContext.fillStyle = at >= 0 && at % period < 0.2 ? "#222" : "#ddd";
         pulseContext.fillRect(0, 0, 96, 96);
         if (at < seconds) setTimeout(paint, 5);
         else resolve();
@@ -341,7 +342,8 @@
         pendingChecks.delete(checkCondition);
         reject(
           new Error(
-            `waited ${timeout} ms for ${kind} ${JSON.stringify(parameters)}; last messages: ${JSON.stringify(e2e.messages.slice(-6))}`,
+            `waited ${timeout} ms for ${kind} ${JSON.stringify(parameters)}; last messages: ` +
+              JSON.stringify(e2e.messages.slice(-6)),
           ),
         );
       }, timeout);

@@ -12,22 +12,27 @@ import { backLink, pageHeader } from "./ui.js";
 const EXAMPLES = [
   [
     "Receptionist",
-    "You are the receptionist of a small company. Greet visitors warmly, ask whom they want to see, and answer questions about opening hours and directions. Speak in one or two short sentences.",
+    "You are the receptionist of a small company. Greet visitors warmly, ask whom they want to " +
+      "see, and answer questions about opening hours and directions. Speak in one or two short " +
+      "sentences.",
     "Hello, and welcome! How can I help you?",
   ],
   [
     "Shop helper",
-    "You help customers of a shop. Answer from what you know about its products, prices and opening hours. If you do not know something, say so. Speak in one or two short sentences.",
+    "You help customers of a shop. Answer from what you know about its products, prices and " +
+      "opening hours. If you do not know something, say so. Speak in one or two short sentences.",
     "Hi there! What are you looking for today?",
   ],
   [
     "Interview trainer",
-    "You train people for job interviews. Ask one question at a time, listen, then say in one sentence what was good and what could be better, and go on.",
+    "You train people for job interviews. Ask one question at a time, listen, then say in one " +
+      "sentence what was good and what could be better, and go on.",
     "Hello! Shall we begin with a few questions, as in a real interview?",
   ],
   [
     "Language partner",
-    "You are a patient partner for practising English. Speak simply, ask about the person's day and interests, and correct mistakes kindly by repeating the sentence the right way.",
+    "You are a patient partner for practising English. Speak simply, ask about the person's " +
+      "day and interests, and correct mistakes kindly by repeating the sentence the right way.",
     "Hi! I would love to hear about your day.",
   ],
 ];
@@ -106,7 +111,8 @@ export async function newAgentPage({ query, signal, navigate, setUnsavedCheck })
         id: "facts",
         title: "3. What should it know?",
         description:
-          "Prices, opening hours, answers to common questions. You can add files later, under Knowledge.",
+          "Prices, opening hours, answers to common questions. " +
+          "You can add files later, under Knowledge.",
         fields: [
           {
             path: "facts",

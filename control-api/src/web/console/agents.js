@@ -189,7 +189,8 @@ async function createLink(agent) {
     h(
       "p",
       {},
-      "Anyone who opens it talks with the agent. It works for one conversation, and must be opened within five minutes.",
+      "Anyone who opens it talks with the agent. " +
+        "It works for one conversation, and must be opened within five minutes.",
     ),
     copyable(conversation.join_link, "link"),
     h("p", {}, link("Watch this conversation", `/console/conversations/${conversation.id}`)),
@@ -215,7 +216,8 @@ export async function agentPage({ id, query, signal, navigate, reloadView, setUn
     "p",
     { class: "soft", role: "status" },
     query.has("new")
-      ? "It is ready. The call opens in a new tab and asks for your microphone; you can type instead."
+      ? "It is ready. The call opens in a new tab and asks for your microphone; " +
+          "you can type instead."
       : [
           "Opens in a new tab. ",
           h("a", { href: conversationsUrl(agent) }, "Earlier conversations"),
@@ -255,7 +257,9 @@ export async function agentPage({ id, query, signal, navigate, reloadView, setUn
     ),
   );
   if (agent.embed?.enabled) {
-    const snippet = `<iframe src="${location.origin}/embed/${agent.id}" allow="microphone; autoplay" width="420" height="640"></iframe>`;
+    const snippet =
+      `<iframe src="${location.origin}/embed/${agent.id}" ` +
+      'allow="microphone; autoplay" width="420" height="640"></iframe>';
     formView
       .field("embed.origins")
       .node.after(
@@ -311,7 +315,8 @@ export async function agentPage({ id, query, signal, navigate, reloadView, setUn
       h(
         "p",
         { class: "note" },
-        `This agent has ${agent.avatars.length} avatars. Calls use the first one, which is shown below; the others are not changed.`,
+        `This agent has ${agent.avatars.length} avatars. ` +
+          "Calls use the first one, which is shown below; the others are not changed.",
       ),
     formView.node,
     card(

@@ -25,7 +25,10 @@ export class ApiError extends Error {
     if (this.status === 429)
       return `Too many requests. Try again in ${Math.max(1, Math.ceil(this.retryAfter))} seconds.`;
     if (this.status === 503)
-      return `The server cannot process the request now${this.reason ? `: ${this.reason}` : ""}. Try again in a moment.`;
+      return (
+        `The server cannot process the request now${this.reason ? `: ${this.reason}` : ""}. ` +
+        "Try again in a moment."
+      );
     return toSentence(this.message);
   }
 }

@@ -223,7 +223,8 @@ export async function avatarPage({ id, signal, navigate }) {
     const text =
       current.status === "QUEUED"
         ? "Queued."
-        : `All poses are drawn in the background: ${current.progress - (current.progress % 5)} %. You can leave this page.`;
+        : "All poses are drawn in the background: " +
+          `${current.progress - (current.progress % 5)} %. You can leave this page.`;
     if (isInProgress(current) && progressText.textContent !== text) progressText.textContent = text;
     if (withoutProgress(current) === lastShape) return;
     lastShape = withoutProgress(current);
@@ -267,7 +268,8 @@ export async function avatarPage({ id, signal, navigate }) {
           h(
             "p",
             { class: "hint" },
-            "The avatar can already be used. Lips, nods and smiles improve as more poses are drawn, also during a call.",
+            "The avatar can already be used. " +
+              "Lips, nods and smiles improve as more poses are drawn, also during a call.",
           ),
         current.output &&
           h(
@@ -283,7 +285,9 @@ export async function avatarPage({ id, signal, navigate }) {
     startingCall = true;
     const agent = {
       agent_name: name,
-      agent_system_prompt: `You are ${name}, a friendly person to chat with. Speak in one or two short sentences.`,
+      agent_system_prompt:
+        `You are ${name}, a friendly person to chat with. ` +
+        "Speak in one or two short sentences.",
       avatars: [
         {
           avatar_key_id: target.avatar_key_id,

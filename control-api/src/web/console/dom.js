@@ -43,9 +43,11 @@ const ICON_PATHS = {
   avatars: "M4 5h16v14H4zM9 12a2 2 0 1 0 0-4 2 2 0 0 0 0 4zM4 17l5-3 4 3 4-4 3 3",
   knowledge: "M5 4.500h11a3 3 0 0 1 3 3V20H8a3 3 0 0 1-3-3zM5 17a3 3 0 0 1 3-3h11",
   tools:
-    "M14.500 6.500a4 4 0 0 1 5-1l-2.800 2.800.8 2.200 2.200.8 2.300-2.300a4.500 4.500 0 0 1-6 5L8.500 21.500a2 2 0 0 1-3-3L13 11a4.500 4.500 0 0 1 1.500-4.500z",
+    "M14.500 6.500a4 4 0 0 1 5-1l-2.800 2.800.8 2.200 2.200.8 2.300-2.300a4.500 4.500 0 0 1-6 5" +
+    "L8.500 21.500a2 2 0 0 1-3-3L13 11a4.500 4.500 0 0 1 1.500-4.500z",
   guardrails:
-    "M12 3l7.500 3v5.500c0 4.500-3 8-7.500 9.500-4.500-1.500-7.500-5-7.500-9.500V6zM9 12l2.200 2.200L15.500 10",
+    "M12 3l7.500 3v5.500c0 4.500-3 8-7.500 9.500-4.500-1.500-7.500-5-7.500-9.500V6z" +
+    "M9 12l2.200 2.200L15.500 10",
   mcp: "M8 3v5M16 3v5M6 8h12v4a6 6 0 0 1-12 0zM12 18v3",
   conversations: "M4 5h16v11H10l-4.500 4v-4H4z",
   webhooks: "M6 17a3 3 0 1 0 3 3v-3h7M9.500 9.500a3.500 3.500 0 1 1 5-3L12 11l4 6a3 3 0 1 1 .5 4",
@@ -55,7 +57,9 @@ const ICON_PATHS = {
   leave: "M14 4.500H5v15h9M10 12h10.500M17 8.500l3.500 3.500-3.500 3.500",
   plus: "M12 5v14M5 12h14",
   close: "M6 6l12 12M18 6L6 18",
-  talk: "M5 8.500A3.500 3.500 0 0 1 8.500 5h7A3.500 3.500 0 0 1 19 8.500v4a3.500 3.500 0 0 1-3.500 3.500H12l-4 3.500V16a3 3 0 0 1-3-3z",
+  talk:
+    "M5 8.500A3.500 3.500 0 0 1 8.500 5h7A3.500 3.500 0 0 1 19 8.500v4" +
+    "a3.500 3.500 0 0 1-3.500 3.500H12l-4 3.500V16a3 3 0 0 1-3-3z",
   copy: "M9 9h11v11H9zM15 9V4H4v11h5",
   again: "M19.500 12a7.500 7.500 0 1 1-2.300-5.400M17.500 3v4h-4",
   bin: "M5 7h14M10 7V4.500h4V7M7 7l.8 13h8.400L17 7",
@@ -102,7 +106,10 @@ export function formatDuration(seconds) {
   const total = Math.max(0, Math.round(Number(seconds) || 0));
   const twoDigits = (n) => String(n).padStart(2, "0");
   const hours = Math.floor(total / 3600);
-  return `${hours ? `${hours}:${twoDigits(Math.floor(total / 60) % 60)}` : Math.floor(total / 60)}:${twoDigits(total % 60)}`;
+  return (
+    `${hours ? `${hours}:${twoDigits(Math.floor(total / 60) % 60)}` : Math.floor(total / 60)}` +
+    `:${twoDigits(total % 60)}`
+  );
 }
 
 export const formatBytes = (n) =>

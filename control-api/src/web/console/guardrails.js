@@ -10,9 +10,11 @@ const KIND = {
   plural: "guardrails",
   path: "/v1/ext/guardrail",
   description:
-    "Rules for topics that an agent must not discuss. They are checked while the agent answers and add no delay.",
+    "Rules for topics that an agent must not discuss. " +
+    "They are checked while the agent answers and add no delay.",
   purpose:
-    "A guardrail checks what callers say. If its rule applies, the agent says your text instead of its answer.",
+    "A guardrail checks what callers say. " +
+    "If its rule applies, the agent says your text instead of its answer.",
   defaults: { name: "", category: "", prompt: "", response_message: "", callback_url: "" },
   toForm: (record) => record,
   toBody: ({ name, category, prompt, response_message, callback_url }) => ({
@@ -58,7 +60,9 @@ const KIND = {
           kind: "area",
           rows: 2,
           class: "wide",
-          hint: "Spoken verbatim. Empty: a moderation check decides, and its result goes to the model.",
+          hint:
+            "Spoken verbatim. " +
+            "Empty: a moderation check decides, and its result goes to the model.",
         },
         {
           path: "callback_url",

@@ -44,7 +44,8 @@ export async function keysPage({ query, signal, navigate, reloadView, session })
           "aria-label": `Revoke ${key.name}`,
           onclick: async ({ currentTarget }) => {
             const text = isOwn
-              ? "You are logged in with this key: you will be logged out at once. Programs that use it are rejected."
+              ? "You are logged in with this key: you will be logged out at once. " +
+                "Programs that use it are rejected."
               : "Programs that use it are rejected at once. This cannot be undone.";
             if (!(await confirmDialog(`Revoke ${key.name}?`, text, "Revoke"))) return;
             await runBusy(currentTarget, async () => {
@@ -97,7 +98,8 @@ export async function keysPage({ query, signal, navigate, reloadView, session })
                 h(
                   "td",
                   { colspan: 7, class: "soft" },
-                  "The key that you use comes from the server's configuration. There are no other keys.",
+                  "The key that you use comes from the server's configuration. " +
+                    "There are no other keys.",
                 ),
               ),
         ),
@@ -141,7 +143,9 @@ async function newKeyDialog(reloadView) {
                 kind: "select",
                 options: grantableScopes().map((scope) => [scope, SCOPE_LABELS[scope]]),
                 class: "wide",
-                hint: "The smallest scope that its program needs: a web shop that starts calls needs “Operate”.",
+                hint:
+                  "The smallest scope that its program needs: " +
+                  "a web shop that starts calls needs “Operate”.",
               },
               {
                 path: "expires_at",

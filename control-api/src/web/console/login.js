@@ -51,7 +51,8 @@ export function loginForm(message, onLogin) {
           if (!(error instanceof ApiError)) throw error;
           showError(
             error.status === 401
-              ? "This is not a valid API key. Check that it was copied whole; it may also have expired or been revoked."
+              ? "This is not a valid API key. Check that it was copied whole; " +
+                  "it may also have expired or been revoked."
               : error.userMessage,
           );
         } finally {

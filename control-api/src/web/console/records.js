@@ -76,7 +76,8 @@ export async function recordPage({ id, signal, navigate, setUnsavedCheck }, kind
     onSaved: (_, body) => {
       toast(
         isNew
-          ? `${kind.toListItem(kind.toBody(body)).title} is created. Attach it to an agent under “Knowledge, tools and rules”.`
+          ? `${kind.toListItem(kind.toBody(body)).title} is created. ` +
+              "Attach it to an agent under “Knowledge, tools and rules”."
           : "Saved.",
       );
       navigate(`/console/${kind.name}`, { force: true });

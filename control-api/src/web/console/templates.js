@@ -91,7 +91,8 @@ export async function templatesPage({ query, signal, navigate }) {
       : emptyState(
           "templates",
           "No templates yet",
-          "Configure everything once, then create agents from it for each avatar, customer or language.",
+          "Configure everything once, then create agents from it for each avatar, customer or " +
+            "language.",
           newTemplateLink(),
         ),
     pager({ offset, perpage: PAGE_SIZE, total }, (next) =>

@@ -35,7 +35,8 @@ const KIND = {
   description:
     "What agents can do besides talking: look something up, book something, open a page.",
   purpose:
-    "A tool is an HTTP request, or a function in the caller's page, that the agent may use while it talks.",
+    "A tool is an HTTP request, or a function in the caller's page, that the agent may use " +
+    "while it talks.",
   defaults: {
     type: "tool.api",
     schema: {
@@ -137,7 +138,9 @@ const KIND = {
           type: "url",
           class: "wide",
           placeholder: "https://example.com/hours/{day}",
-          hint: "{name} is replaced by the parameter of that name; the others go into the query or the JSON body.",
+          hint:
+            "{name} is replaced by the parameter of that name; the others go into the query or " +
+            "the JSON body.",
           visibleIf: isApiTool,
         },
         {

@@ -120,7 +120,8 @@ export function turnTable(turns, userTexts = []) {
     h(
       "p",
       { class: "hint" },
-      "All bars have the same scale. Stages overlap: the model is often requested before the turn has ended, so their sum can differ from the response time.",
+      "All bars have the same scale. Stages overlap: the model is often requested before the " +
+        "turn has ended, so their sum can differ from the response time.",
     ),
   ].filter(Boolean);
 }

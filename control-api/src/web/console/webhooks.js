@@ -55,7 +55,8 @@ export async function webhooksPage({ query, signal, navigate, reloadView }) {
   return [
     pageHeader(
       "Webhooks",
-      "Events that are sent to your server. A webhook whose attempts all failed is listed here as a dead letter.",
+      "Events that are sent to your server. " +
+        "A webhook whose attempts all failed is listed here as a dead letter.",
     ),
     h(
       "section",
@@ -90,7 +91,8 @@ export async function webhooksPage({ query, signal, navigate, reloadView }) {
       h(
         "p",
         { class: "soft" },
-        "Each conversation has a log of its webhooks. The latest conversations of agents with a webhook address:",
+        "Each conversation has a log of its webhooks. " +
+          "The latest conversations of agents with a webhook address:",
       ),
       withDeliveries.length
         ? h(

@@ -57,13 +57,19 @@ export function callErrorText(error) {
         };
       case 429:
         return {
-          text: `${/^Workspace limit/.test(error.message) ? "This agent takes no more calls for now." : "Too many attempts from your network."} ${retryHint(error)}`,
+          text: `${
+            /^Workspace limit/.test(error.message)
+              ? "This agent takes no more calls for now."
+              : "Too many attempts from your network."
+          } ${retryHint(error)}`,
         };
       case 503:
         return { text: unavailableText(error) };
       case 406:
         return {
-          text: "Your browser does not offer the Opus codec, which this call requires. Use a current browser.",
+          text:
+            "Your browser does not offer the Opus codec, which this call requires. " +
+            "Use a current browser.",
           final: true,
         };
       default:
@@ -72,7 +78,9 @@ export function callErrorText(error) {
   }
   if (error instanceof ConnectionFailedError) {
     return {
-      text: "Your network blocks the call: the server answered, but neither UDP nor TCP media gets through. Try another network, or turn a VPN or firewall off.",
+      text:
+        "Your network blocks the call: the server answered, but neither UDP nor TCP media gets " +
+        "through. Try another network, or turn a VPN or firewall off.",
     };
   }
   return { text: "The server cannot be reached. Check your connection and try again." };
@@ -84,7 +92,10 @@ const TYPING_HINT = "You can type, and the agent still speaks.";
 export function microphoneErrorText(reason) {
   switch (reason) {
     case "denied":
-      return `The microphone is blocked. Allow it in the browser's address bar, then try again. ${TYPING_HINT}`;
+      return (
+        "The microphone is blocked. Allow it in the browser's address bar, then try again. " +
+        TYPING_HINT
+      );
     case "notFound":
       return `No microphone was found. Plug one in, then try again. ${TYPING_HINT}`;
     case "busy":
