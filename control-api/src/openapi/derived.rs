@@ -45,12 +45,8 @@ const DEFINITIONS_PATH: &str = "/components/schemas";
 const DOCUMENTS: [&str; 5] = ["Agent", "Template", "Tool", "Guardrail", "Mcp"];
 /// Properties that a request must have although the type has a default for them: handlers report
 /// their absence in their own words.
-const REQUIRED_IN_REQUESTS: [(&str, &[&str]); 4] = [
-    ("Agent", &["avatars"]),
-    ("Guardrail", &["name", "prompt"]),
-    ("Mcp", &["request_config"]),
-    ("Preview", &["character"]),
-];
+const REQUIRED_IN_REQUESTS: [(&str, &[&str]); 3] =
+    [("Agent", &["avatars"]), ("Guardrail", &["name", "prompt"]), ("Mcp", &["request_config"])];
 
 fn is_document(name: &str) -> bool {
     DOCUMENTS.contains(&name)
@@ -148,7 +144,6 @@ fn request_schemas() -> Map<String, Value> {
         avatar[name] = schema_ref(schema);
     }
     schemas["Agent"]["properties"]["avatars"]["minItems"] = 1.into();
-    schemas["Preview"]["properties"]["character"] = schema_ref("Character");
     for (document, names) in REQUIRED_IN_REQUESTS {
         names.iter().for_each(|name| add_required(&mut schemas[document], name));
     }

@@ -16,6 +16,8 @@ use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use bytes::Bytes;
+use serde::Serialize as _;
+use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::operations::{self, Auth, Body, Operation};
@@ -38,7 +40,12 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 #[must_use]
 #[expect(clippy::expect_used, reason = "plain data serializes")]
 pub fn document_json() -> String {
-    let mut text = serde_json::to_string_pretty(&document()).expect("a document is plain data");
+    let mut bytes = Vec::new();
+    // Short indents: the document is deep.
+    let formatter = PrettyFormatter::with_indent(b" ");
+    let mut serializer = Serializer::with_formatter(&mut bytes, formatter);
+    document().serialize(&mut serializer).expect("a document is plain data");
+    let mut text = String::from_utf8(bytes).expect("JSON is UTF-8");
     text.push('\n');
     text
 }

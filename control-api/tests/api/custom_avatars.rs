@@ -414,9 +414,9 @@ async fn a_preview_is_a_picture_and_a_crash_costs_only_one() {
     assert_eq!(
         refused["details"],
         json!([
+            {"field": "character", "reason": "is required"},
             {"field": "pose.smile", "reason": "must be between 0 and 1"},
             {"field": "size", "reason": "must be an even whole number"},
-            {"field": "character", "reason": "is required"},
         ])
     );
     let refused =

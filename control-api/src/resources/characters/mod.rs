@@ -26,7 +26,6 @@ use crate::error::ApiError;
 use crate::http::auth::ApiCaller;
 use crate::http::body;
 use crate::http::extract::Json;
-use crate::http::validate::FieldErrors;
 use crate::state::AppState;
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
@@ -69,8 +68,7 @@ async fn read_character_sheet(State(state): State<Arc<AppState>>, _: ApiCaller) 
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Preview")]
 pub(crate) struct PreviewRequest {
-    /// Required.
-    character: Option<CharacterSettings>,
+    character: CharacterSettings,
     #[serde(default)]
     pose: PoseSettings,
     /// Pixels per side, an even whole number.
@@ -84,14 +82,16 @@ fn default_preview_size() -> f64 {
 }
 
 /// A request for the preview renderer: one line of JSON.
-pub(crate) fn parse_preview_request(body: Value) -> Result<Bytes, ApiError> {
-    let errors = FieldErrors::default();
-    let PreviewRequest { character, pose, size } = body::read(body, &errors)?;
-    if character.is_none() {
-        errors.add("character", "is required");
+pub(crate) fn parse_preview_request(mut body: Value) -> Result<Bytes, ApiError> {
+    // Null counts as absent, and a character must be given, even if it is empty.
+    if let Value::Object(map) = &mut body
+        && map.get("character").is_some_and(Value::is_null)
+    {
+        map.shift_remove("character");
     }
+    let PreviewRequest { character, pose, size } = body::parse(body)?;
     let request = json!({"character": character, "pose": pose, "size": size as u32});
-    errors.into_result(Bytes::from(request.to_string() + "\n"))
+    Ok(Bytes::from(request.to_string() + "\n"))
 }
 
 async fn preview(
