@@ -143,7 +143,15 @@ fn request_schemas() -> Map<String, Value> {
     for (name, schema) in [("llm", "Llm"), ("stt", "Stt"), ("tts", "Tts")] {
         avatar[name] = schema_ref(schema);
     }
-    schemas["Agent"]["properties"]["avatars"]["minItems"] = 1.into();
+    let avatars = &mut schemas["Agent"]["properties"]["avatars"];
+    avatars["minItems"] = 1.into();
+    // An avatar of a template may lack what an agent's needs.
+    let id = json!({"type": "string", "minLength": 1});
+    let needed = json!({"required": ["avatar_key_id"], "properties": {"avatar_key_id": id}});
+    avatars["items"] = json!({"allOf": [schema_ref("Avatar"), needed]});
+    for name in ["name", "prompt"] {
+        schemas["Guardrail"]["properties"][name]["minLength"] = 1.into();
+    }
     for (document, names) in REQUIRED_IN_REQUESTS {
         names.iter().for_each(|name| add_required(&mut schemas[document], name));
     }

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use conversation::event::WEBHOOK_EVENTS;
-use conversation::settings::{DEFAULT_ERROR_MESSAGE, Settings, TURN_SETTING_KEYS};
+use conversation::settings::{DEFAULT_ERROR_MESSAGE, MAX_SECONDS, Settings, TURN_SETTING_KEYS};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Number, Value, json};
@@ -444,6 +444,10 @@ pub(crate) fn documented_turn_settings() -> Value {
         let mut property = json!({"type": kind});
         if kind != "boolean" {
             property["minimum"] = 0.into();
+        }
+        if kind == "number" {
+            property["maximum"] =
+                if accepts(key, 2.into()) { MAX_SECONDS.into() } else { 1.into() };
         }
         if let Some(meaning) = null_meaning(key) {
             property["type"] = json!([kind, "null"]);

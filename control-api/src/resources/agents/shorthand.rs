@@ -37,9 +37,17 @@ fn created_response((id, webhook_secret): (String, String)) -> axum::Json<Create
     axum::Json(Created { id, message: "Agent created successfully", webhook_secret })
 }
 
+/// At least one avatar, by one of the two properties.
+fn any_avatar() -> Value {
+    json!([
+        {"required": ["avatar_ids"], "properties": {"avatar_ids": {"type": "array", "minItems": 1}}},
+        {"required": ["avatar_key_id"], "properties": {"avatar_key_id": {"type": "string", "minLength": 1}}},
+    ])
+}
+
 /// The required part of an agent. All other properties of an agent may follow.
 #[derive(Default, Deserialize, JsonSchema)]
-#[schemars(rename = "ShortAgent", extend("additionalProperties" = true))]
+#[schemars(rename = "ShortAgent", extend("additionalProperties" = true, "anyOf" = any_avatar()))]
 pub(crate) struct ShortAgentRequest {
     #[schemars(length(min = 1))]
     name: String,
@@ -52,7 +60,7 @@ pub(crate) struct ShortAgentRequest {
 
 /// A request for an agent from a template.
 #[derive(Default, Deserialize, JsonSchema)]
-#[schemars(rename = "AgentByTemplate")]
+#[schemars(rename = "AgentByTemplate", extend("anyOf" = any_avatar()))]
 pub(crate) struct FromTemplateRequest {
     #[schemars(length(min = 1))]
     pub(crate) template_id: String,

@@ -215,7 +215,7 @@ impl Settings {
                 self.min_consecutive_speech_delay = parse_seconds(key, value)?
             }
             "transcript_timeout" => self.transcript_timeout = parse_optional_seconds(key, value)?,
-            "turn_threshold" => self.turn_threshold = parse_seconds(key, value)?,
+            "turn_threshold" => self.turn_threshold = parse_ratio(key, value)?,
             "max_call_duration" => self.max_call_duration = parse_optional_seconds(key, value)?,
             "call_warning_before" => self.call_warning_before = parse_seconds(key, value)?,
             "idle_end_after" => {
@@ -427,6 +427,15 @@ fn message_text(message: Option<&SpokenMessage>) -> Option<String> {
 pub fn parse_seconds(field: &str, value: &Value) -> Result<f64, SettingError> {
     let number = value.as_f64().ok_or_else(|| SettingError::new(field, "must be a number"))?;
     duration_from_seconds(field, number).map(|_| number)
+}
+
+fn parse_ratio(field: &str, value: &Value) -> Result<f64, SettingError> {
+    let number = value.as_f64().ok_or_else(|| SettingError::new(field, "must be a number"))?;
+    if (0.0..=1.0).contains(&number) {
+        Ok(number)
+    } else {
+        Err(SettingError::new(field, "must be between 0 and 1"))
+    }
 }
 
 fn parse_optional_seconds(field: &str, value: &Value) -> Result<Option<f64>, SettingError> {
