@@ -11,7 +11,8 @@ export RUSTUP_TOOLCHAIN := $(toolchain)
 endif
 endif
 
-.PHONY: run setup setup-tests build build-load test-fast test compile test-long bench perf-table load soak soak-faces mutants fuzz features lint audit check
+.PHONY: run setup setup-tests build build-load test-fast test compile test-long bench perf-table \
+	load soak soak-faces mutants fuzz features lint audit check
 
 run: build
 	$(BIN) serve $(ARGS)
@@ -70,7 +71,8 @@ soak: build-load
 # Ten minutes of avatar video in a browser for each network: without loss, with 5 and 10 % packet
 # loss, and with 10 % loss while audio arrives late and in bursts. The results are stored.
 soak-faces: build
-	FACES_SECONDS=600 FACES_OUT=docs/faces/loss.json scripts/test-e2e.sh --part faces -k test_the_picture_goes_on
+	FACES_SECONDS=600 FACES_OUT=docs/faces/loss.json \
+		scripts/test-e2e.sh --part faces -k test_the_picture_goes_on
 
 # Breaks the turn-taking rules one by one and checks that a test fails. Needs
 # `cargo install cargo-mutants`.
@@ -98,4 +100,5 @@ lint:
 	scripts/workspace-hack/generate.py --check
 	scripts/prose.py
 	scripts/lint-scripts.sh
-	$(CARGO) clippy --release --locked --workspace --lib --bins --examples --tests --bench '*' -- -D warnings
+	$(CARGO) clippy --release --locked --workspace --lib --bins --examples --tests --bench '*' \
+		-- -D warnings

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the dependencies against deny.toml before a release: bans, licences and sources, and known
+# Checks the dependencies against deny.toml before a release: bans, licenses and sources, and known
 # advisories if their database, a repository, can be fetched. At the end the script prints which
 # checks ran and which could not. Exit status 1: a check failed, or cargo-deny cannot be installed.
 #
@@ -20,7 +20,7 @@ if [ ! -x "$deny" ]; then
   # all checks together.
   CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
     "$cargo" install --locked --root "$folder" --version "$version" cargo-deny || {
-    say "not checked: bans, licenses, sources, advisories, because cargo-deny cannot be installed" >&2
+    say "not checked (cargo-deny cannot be installed): bans, licenses, sources, advisories" >&2
     exit 1
   }
 fi
@@ -33,7 +33,11 @@ done
 
 skipped=
 if "$deny" --locked fetch db; then
-  if "$deny" --locked --offline check advisories; then passed+=(advisories); else failed+=(advisories); fi
+  if "$deny" --locked --offline check advisories; then
+    passed+=(advisories)
+  else
+    failed+=(advisories)
+  fi
 else
   skipped=advisories
 fi

@@ -29,7 +29,10 @@ max_size=$((4 * 1024 * 1024 * 1024))
 marker=$target/restored-from-cache
 
 # The compiled dependencies depend on profiles, features, flags and the path of the checkout.
-toolchain=$(${RUSTC:-rustc} -vV) || { [ "$1" != discard ] || exit 1; skip "there is no Rust compiler: not used"; }
+toolchain=$(${RUSTC:-rustc} -vV) || {
+  [ "$1" != discard ] || exit 1
+  skip "there is no Rust compiler: not used"
+}
 key=$({
   echo "$toolchain"
   cat Cargo.lock Cargo.toml scripts/workspace-hack/Cargo.toml .cargo/config.toml
@@ -43,7 +46,8 @@ restore)
   [ -e "$archive" ] || skip "no dependencies are stored for this lock file"
   [ ! -e "$target/release" ] || skip "$target has artifacts already: not used"
   mkdir -p "$target" "$home"
-  if tar -xf "$archive" -C "$target" release 2> /dev/null && tar -xf "$archive" -C "$home" registry 2> /dev/null; then
+  if tar -xf "$archive" -C "$target" release 2> /dev/null &&
+    tar -xf "$archive" -C "$home" registry 2> /dev/null; then
     touch "$marker"
     say "dependencies restored from $archive"
   else

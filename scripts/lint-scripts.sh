@@ -88,4 +88,5 @@ else
   check biome "$biome" ci --colors=off --error-on-warnings
 fi
 check tsc "$tsc" --project tsconfig.json
-[ "${#failed[@]}" = 0 ] || fail "failed: ${failed[*]} (scripts/lint-scripts.sh fix formats the files)"
+[ "${#failed[@]}" = 0 ] ||
+  fail "failed: ${failed[*]} (scripts/lint-scripts.sh fix formats the files)"

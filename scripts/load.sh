@@ -30,7 +30,11 @@ fi
 data=$(mktemp -d)
 server=
 stop() {
-  [ -z "$server" ] || { kill "$server" 2>/dev/null; kill "$server" 2>/dev/null; wait "$server" 2>/dev/null; } || true
+  [ -z "$server" ] || {
+    kill "$server" 2>/dev/null
+    kill "$server" 2>/dev/null
+    wait "$server" 2>/dev/null
+  } || true
   rm -rf "$data"
 }
 trap stop EXIT
@@ -40,7 +44,8 @@ taskset -c "$server_cpus" "$bin" serve --listen 127.0.0.1:0 --data "$data" --all
   >"$data/output" 2>"$data/log" &
 server=$!
 until url=$(sed -n 's/^Visavis is listening on //p' "$data/output") && [ -n "$url" ] &&
-  key=$(sed -n 's/^API key: //p' "$data/output") && [ -n "$key" ] && curl -sf "$url/readyz" >/dev/null; do
+  key=$(sed -n 's/^API key: //p' "$data/output") && [ -n "$key" ] &&
+  curl -sf "$url/readyz" >/dev/null; do
   kill -0 "$server" 2>/dev/null || { cat "$data/log" >&2; exit 1; }
   [ $SECONDS -lt 60 ] || {
     echo "the server is not ready after a minute: $(curl -s "$url/readyz")" >&2

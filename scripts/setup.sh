@@ -73,11 +73,13 @@ install_system_packages() {
 install_packages() {
   local missing=("$@")
   command -v apt-get >/dev/null ||
-    fail "packages are missing, and there is no apt-get to install them; install the packages of your system that correspond to these of Debian: ${missing[*]}"
+    fail "packages are missing, and there is no apt-get to install them; install the packages of" \
+      "your system that correspond to these of Debian: ${missing[*]}"
   local sudo=()
   if [ "$(id -u)" != 0 ]; then
     command -v sudo >/dev/null ||
-      fail "packages are missing, and only root can install them; run as root: apt-get install ${missing[*]}"
+      fail "packages are missing, and only root can install them; run as root: apt-get install" \
+        "${missing[*]}"
     sudo=(sudo)
   fi
   say "installing ${missing[*]}"
@@ -90,7 +92,8 @@ install_packages() {
   if ! "${install[@]}" >"$log" 2>&1; then
     "${sudo[@]}" apt-get update >"$log" 2>&1 && "${install[@]}" >"$log" 2>&1 || {
       tail -n 5 "$log" >&2
-      fail "apt-get could not install ${missing[*]} (see its last lines above); check the network and the permissions of this user"
+      fail "apt-get could not install ${missing[*]} (see its last lines above); check the network" \
+        "and the permissions of this user"
     }
   fi
 }
@@ -100,7 +103,8 @@ install_packages() {
 install_valgrind() {
   [ -n "$for_tests" ] && [ "$(uname -m)" = x86_64 ] || return 0
   command -v valgrind >/dev/null || (trap cleanup EXIT; install_packages valgrind) ||
-    say "warning: Valgrind could not be installed; make test needs it to count the instructions of the benches"
+    say "warning: Valgrind could not be installed; make test needs it to count the instructions" \
+      "of the benches"
 }
 
 # --- Rust -----------------------------------------------------------------------------------------
@@ -109,12 +113,14 @@ install_valgrind() {
 check_rust() {
   local minimum installed
   minimum=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$root/Cargo.toml")
-  local remedy="install it with: curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y, and open a new shell"
+  local install="curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y"
+  local remedy="install it with: $install, and open a new shell"
   command -v "${CARGO:-cargo}" >/dev/null || fail "Rust is missing; $remedy"
   installed=$("${RUSTC:-rustc}" --version 2>/dev/null | cut -d ' ' -f 2) ||
     fail "the Rust compiler does not run; $remedy"
   [ "$(printf '%s\n' "$minimum" "${installed%%-*}" | sort -V | head -n 1)" = "$minimum" ] ||
-    fail "Rust $installed is too old, the minimum is $minimum; run: rustup update stable (if Rust is a system package, $remedy)"
+    fail "Rust $installed is too old, the minimum is $minimum; run: rustup update stable (if Rust" \
+      "is a system package, $remedy)"
 }
 
 # --- PyPI -----------------------------------------------------------------------------------------
@@ -221,7 +227,8 @@ with open(f"{source}/cmudict-en-us.dict", "rb") as lines, open(target, "wb") as 
 PYTHON
   mv "$scratch/en-us.dict" "$models/pocketsphinx/en-us.dict"
   dictionary_complete ||
-    fail "the dictionary of PocketSphinx does not have the expected size; remove $models/pocketsphinx and try again"
+    fail "the dictionary of PocketSphinx does not have the expected size; remove" \
+      "$models/pocketsphinx and try again"
 }
 
 onnxruntime_complete() { [ -s "$models/onnxruntime/libonnxruntime.so" ]; }
@@ -251,7 +258,8 @@ install_turn_model() {
     mkdir -p "$models/smart-turn"
     mv "$scratch/$turn_file" "$models/smart-turn/$turn_file"
   else
-    say "warning: the turn model could not be installed; it is optional: without it, only pauses end a turn"
+    say "warning: the turn model could not be installed; it is optional: without it, only pauses" \
+      "end a turn"
   fi
 }
 

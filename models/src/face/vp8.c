@@ -1,4 +1,5 @@
-/* The few calls of libvpx that the pose cache needs. The structures of libvpx differ between its versions, so they stay on this side. */
+/* The calls of libvpx that the pose cache needs. The structures of libvpx differ between its
+   versions, so only C code uses them. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,19 +14,20 @@ struct visavis_vp8_encoder {
     vpx_codec_enc_cfg_t config;
     unsigned width, height;
     uint8_t *active, *segments;
-    /* A picture of one colour. */
+    /* A gray picture. */
     vpx_image_t *blank;
 };
 
-/* An encoder learns from frame to frame what pays, and would encode the same macroblock in another way in the next frame. So there is a new one
-   for each frame. */
+/* Creates the encoder of the next frame. The encoder adapts between frames, so a new encoder is
+   created for each frame; otherwise equal macroblocks would be encoded differently. */
 static int start(struct visavis_vp8_encoder *e) {
     vpx_codec_destroy(&e->codec);
     e->config.g_error_resilient = 0;
     vpx_codec_err_t error = vpx_codec_enc_init(&e->codec, vpx_codec_vp8_cx(), &e->config, 0);
     if (error) return error;
-    /* Only now: an encoder that is made error resilient refreshes macroblocks at places that wander from frame to frame, and refuses a map of
-       segments. Without it, golden would be replaced whatever the flags say. */
+    /* Enabled only here: an encoder that is created as error-resilient refreshes macroblocks at
+       changing positions and rejects a segment map. Without error resilience, the golden frame is
+       replaced regardless of the flags. */
     e->config.g_error_resilient = VPX_ERROR_RESILIENT_DEFAULT;
     vpx_codec_control(&e->codec, VP8E_SET_NOISE_SENSITIVITY, 0);
     vpx_codec_control(&e->codec, VP8E_SET_STATIC_THRESHOLD, 0);
@@ -80,11 +82,14 @@ struct visavis_vp8_encoder *visavis_vp8_encoder_new(unsigned width, unsigned hei
     return e;
 }
 
-/* What a frame refers to, and what it replaces. */
+/* What a frame refers to, and which reference it replaces (FrameKind in vp8.rs): a key frame, the
+   second reference frame (altref), a pose frame that refers to golden, and one that refers to
+   altref. */
 enum visavis_vp8_kind { KEY, ANCHOR, POSE, ANCHORED_POSE };
 
 static vpx_enc_frame_flags_t flags(int kind) {
-    vpx_enc_frame_flags_t pose = VP8_EFLAG_NO_REF_LAST | VP8_EFLAG_NO_UPD_LAST | VP8_EFLAG_NO_UPD_GF | VP8_EFLAG_NO_UPD_ENTROPY;
+    vpx_enc_frame_flags_t pose = VP8_EFLAG_NO_REF_LAST | VP8_EFLAG_NO_UPD_LAST |
+                                 VP8_EFLAG_NO_UPD_GF | VP8_EFLAG_NO_UPD_ENTROPY;
     switch (kind) {
     case KEY: return VPX_EFLAG_FORCE_KF;
     case ANCHOR: return pose | VP8_EFLAG_NO_REF_ARF;
@@ -93,11 +98,11 @@ static vpx_enc_frame_flags_t flags(int kind) {
     }
 }
 
-/* What becomes of a macroblock: as in vp8.rs. */
+/* How a macroblock is encoded: BlockMode in vp8.rs (Skipped, Unfiltered, Coded, Lips). */
 enum visavis_vp8_block { STILL, STEADY, MOVING, LIPS };
 
-/* Tells the encoder what becomes of macroblocks. How much edges are smoothed is chosen for a whole picture, so what must look the same in several
-   is smoothed by all of it less: vp8_header.rs. */
+/* Sets the active map and the segments. The loop filter level holds for a whole picture; the
+   segments lower it where frames must match (vp8_header.rs). */
 static int map_blocks(struct visavis_vp8_encoder *e, const uint8_t *blocks, int finer) {
     unsigned rows = (e->height + 15) / 16, columns = (e->width + 15) / 16;
     for (unsigned i = 0; i < rows * columns; i++) {
@@ -108,34 +113,51 @@ static int map_blocks(struct visavis_vp8_encoder *e, const uint8_t *blocks, int 
     int error = vpx_codec_control(&e->codec, VP8E_SET_ACTIVEMAP, &active);
     if (error) return error;
     vpx_roi_map_t segments = {
-        .roi_map = e->segments, .rows = rows, .cols = columns, .delta_q = {0, -finer, -finer}, .delta_lf = {0, -63, 0}};
+        .roi_map = e->segments,
+        .rows = rows,
+        .cols = columns,
+        .delta_q = {0, -finer, -finer},
+        .delta_lf = {0, -63, 0},
+    };
     return vpx_codec_control(&e->codec, VP8E_SET_ROI_MAP, &segments);
 }
 
-/* Encodes one I420 picture (planes without gaps). Of each macroblock `blocks` tells what becomes of it; `finer` is taken from the quantiser of
-   all but lips; `reference` is the picture that the frame refers to, as it is decoded. A key has neither of them. Returns the length and sets
-   *data, valid until the next call; a negative libvpx code otherwise. */
-long visavis_vp8_encode(struct visavis_vp8_encoder *e, const uint8_t *i420, int kind, unsigned quantizer, int finer, const uint8_t *blocks,
+/* Encodes one I420 picture (planes without gaps). `blocks`: the class of each macroblock; `finer`:
+   the reduction of the quantizer for all macroblocks except the lips; `reference`: the decoded
+   picture that the frame refers to. A key frame has neither. Returns the length and sets *data,
+   which is valid until the next call. Returns a negative libvpx code on failure. */
+long visavis_vp8_encode(struct visavis_vp8_encoder *e, const uint8_t *i420, int kind,
+                        unsigned quantizer, int finer, const uint8_t *blocks,
                         const uint8_t *reference, const uint8_t **data) {
     int error = start(e);
     if (error) return -error;
     vpx_image_t image;
-    if (!vpx_img_wrap(&image, VPX_IMG_FMT_I420, e->width, e->height, 1, (unsigned char *)i420)) return -VPX_CODEC_MEM_ERROR;
+    if (!vpx_img_wrap(&image, VPX_IMG_FMT_I420, e->width, e->height, 1, (unsigned char *)i420)) {
+        return -VPX_CODEC_MEM_ERROR;
+    }
     if (kind != KEY) {
-        /* An encoder begins with a key, and any will do: what frames refer to is put in its place. */
+        /* The first frame of an encoder is a key frame. Its content does not matter, because the
+           reference is replaced below. */
         vpx_codec_control(&e->codec, VP8E_SET_CPUUSED, 16);
-        if ((error = vpx_codec_encode(&e->codec, e->blank, 0, 1, VPX_EFLAG_FORCE_KF, VPX_DL_REALTIME))) return -error;
+        error = vpx_codec_encode(&e->codec, e->blank, 0, 1, VPX_EFLAG_FORCE_KF, VPX_DL_REALTIME);
+        if (error) return -error;
         vpx_codec_iter_t drained = NULL;
         while (vpx_codec_get_cx_data(&e->codec, &drained)) continue;
-        vpx_ref_frame_t known = {.frame_type = kind == ANCHORED_POSE ? VP8_ALTR_FRAME : VP8_GOLD_FRAME};
-        if (!vpx_img_wrap(&known.img, VPX_IMG_FMT_I420, e->width, e->height, 1, (unsigned char *)reference)) return -VPX_CODEC_MEM_ERROR;
+        vpx_ref_frame_t known = {
+            .frame_type = kind == ANCHORED_POSE ? VP8_ALTR_FRAME : VP8_GOLD_FRAME,
+        };
+        if (!vpx_img_wrap(&known.img, VPX_IMG_FMT_I420, e->width, e->height, 1,
+                          (unsigned char *)reference)) {
+            return -VPX_CODEC_MEM_ERROR;
+        }
         if ((error = vpx_codec_control(&e->codec, VP8_SET_REFERENCE, &known))) return -error;
     }
     vpx_codec_control(&e->codec, VP8E_SET_CPUUSED, 0);
     e->config.rc_min_quantizer = e->config.rc_max_quantizer = quantizer;
     if ((error = vpx_codec_enc_config_set(&e->codec, &e->config))) return -error;
     if (kind != KEY && (error = map_blocks(e, blocks, finer))) return -error;
-    if ((error = vpx_codec_encode(&e->codec, &image, 1, 1, flags(kind), VPX_DL_GOOD_QUALITY))) return -error;
+    error = vpx_codec_encode(&e->codec, &image, 1, 1, flags(kind), VPX_DL_GOOD_QUALITY);
+    if (error) return -error;
     vpx_codec_iter_t iterator = NULL;
     const vpx_codec_cx_pkt_t *packet;
     while ((packet = vpx_codec_get_cx_data(&e->codec, &iterator))) {
@@ -155,8 +177,10 @@ vpx_codec_ctx_t *visavis_vp8_decoder_new(void) {
     return d;
 }
 
-/* Decodes one frame into `i420`, which holds width × height × 3 / 2 bytes. 0, or a libvpx code. */
-int visavis_vp8_decode(vpx_codec_ctx_t *d, const uint8_t *data, size_t length, uint8_t *i420, unsigned width, unsigned height) {
+/* Decodes one frame into `i420`, which has width × height × 3 / 2 bytes. Returns 0, or a libvpx
+   code on failure. */
+int visavis_vp8_decode(vpx_codec_ctx_t *d, const uint8_t *data, size_t length, uint8_t *i420,
+                       unsigned width, unsigned height) {
     int error = vpx_codec_decode(d, data, (unsigned)length, NULL, 0);
     if (error) return error;
     vpx_codec_iter_t iterator = NULL;
@@ -164,7 +188,9 @@ int visavis_vp8_decode(vpx_codec_ctx_t *d, const uint8_t *data, size_t length, u
     if (!image || image->d_w != width || image->d_h != height) return VPX_CODEC_ERROR;
     for (int plane = 0; plane < 3; plane++) {
         unsigned w = plane ? width / 2 : width, h = plane ? height / 2 : height;
-        for (unsigned y = 0; y < h; y++, i420 += w) memcpy(i420, image->planes[plane] + (size_t)y * image->stride[plane], w);
+        for (unsigned y = 0; y < h; y++, i420 += w) {
+            memcpy(i420, image->planes[plane] + (size_t)y * image->stride[plane], w);
+        }
     }
     return 0;
 }

@@ -113,7 +113,8 @@
   // whether a busy machine drops or stretches audio during playback.
   const packetCopier = `onrtctransform = ({ transformer: { readable, writable, options } }) => {
     const transform = (frame, out) => {
-      postMessage({ side: options.side, stamp: frame.getMetadata().rtpTimestamp, data: new Uint8Array(frame.data.slice(0)) });
+      const stamp = frame.getMetadata().rtpTimestamp;
+      postMessage({ side: options.side, stamp, data: new Uint8Array(frame.data.slice(0)) });
       out.enqueue(frame);
     };
     readable.pipeThrough(new TransformStream({ transform })).pipeTo(writable).catch(() => {});
