@@ -238,7 +238,7 @@ fn a_bad_value_is_named_with_its_reason() {
         ),
         (
             r#"{"until": 1, "settings": {"echo_warmup": 1e8}}"#,
-            "settings.echo_warmup: must not be greater than 1e7 s",
+            "settings.echo_warmup: must be at most 10000000 seconds",
         ),
         (
             r#"{"until": 1, "settings": {"max_tool_steps": -1}}"#,

@@ -256,7 +256,7 @@ impl SchemaCheck<'_> {
             Some(Value::Bool(false)) => {
                 for name in map.keys().take(MAX_UNKNOWN_PROPERTIES) {
                     let name: String = name.chars().take(MAX_NAME_CHARS).collect();
-                    self.errors.add(join(path, &name), "is not known");
+                    self.errors.add(join(path, &name), "is unknown");
                 }
             }
             Some(property @ Value::Object(_)) => {

@@ -94,11 +94,11 @@ fn report_nul_characters<'a>(path: &mut Vec<PathStep<'a>>, value: &'a Value, err
         return;
     }
     if matches!(path.last(), Some(PathStep::Field(name)) if name.contains('\0')) {
-        errors.add(format_path(path), "must not hold a NUL character in its name");
+        errors.add(format_path(path), "must not contain a NUL character in its name");
     }
     match value {
         Value::String(text) if text.contains('\0') => {
-            errors.add(format_path(path), "must not hold a NUL character");
+            errors.add(format_path(path), "must not contain a NUL character");
         }
         Value::Array(items) => {
             for (i, item) in items.iter().enumerate() {
@@ -156,8 +156,8 @@ mod tests {
         let found: Vec<_> =
             body_errors(body).into_iter().map(|error| (error.field, error.reason)).collect();
         let wanted = [
-            ("a.b[1]", "must not hold a NUL character"),
-            ("a.c\u{2400}", "must not hold a NUL character in its name"),
+            ("a.b[1]", "must not contain a NUL character"),
+            ("a.c\u{2400}", "must not contain a NUL character in its name"),
         ];
         assert_eq!(found, wanted.map(|(field, reason)| (field.to_owned(), reason.to_owned())));
     }

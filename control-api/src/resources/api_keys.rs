@@ -73,7 +73,7 @@ pub(crate) fn parse(body: Value) -> Result<(NewKeyRequest, Option<Micros>), ApiE
     let request: NewKeyRequest = body::read(body, &errors)?;
     let expires_at = request.expires_at.as_deref().map(clock::parse_timestamp);
     if expires_at.is_some_and(|at| at.is_none_or(|at| at <= clock::now())) {
-        errors.add("expires_at", "must be an ISO 8601 time to come");
+        errors.add("expires_at", "must be an ISO 8601 time in the future");
     }
     errors.into_result((request, expires_at.flatten()))
 }

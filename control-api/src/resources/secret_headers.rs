@@ -37,7 +37,7 @@ pub(crate) fn take_values(
                 Some("is set by the request itself")
             }
             (Ok(_), Ok(_)) => None,
-            _ => Some("is no valid header"),
+            _ => Some("is not a valid header"),
         };
         if let Some(reason) = reason {
             errors.add(format!("{path}.{name}"), reason);

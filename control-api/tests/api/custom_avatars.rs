@@ -133,7 +133,7 @@ async fn a_drawn_person_is_a_face_for_agents_until_it_is_deleted() {
     let refused = server.post("/v1/ext/agent", agent_body(named)).await.expect_status(400);
     assert_eq!(
         refused["details"],
-        json!([{"field": "avatars[0].avatar_key_id", "reason": "names no avatar"}])
+        json!([{"field": "avatars[0].avatar_key_id", "reason": "is not an existing avatar"}])
     );
     // Agents with this avatar do not change: their calls show another avatar.
     server.send_json("PATCH", &path, json!({"agent_name": "Renamed"})).await.expect_status(200);
@@ -352,7 +352,7 @@ async fn what_is_wrong_with_a_character_is_told_by_its_path() {
             {"field": "avatar_name", "reason": "must be at most 200 characters"},
             {"field": "character.skin.colour", "reason": "must be a colour such as #c0906f"},
             {"field": "character.eyes.size", "reason": "must be between 0.8 and 1.3"},
-            {"field": "character.wings", "reason": "is not known"},
+            {"field": "character.wings", "reason": "is unknown"},
             {"field": "rest.mouth.jaw", "reason": "must be 0"},
             {"field": "rest.smile", "reason": "must be a number"},
             {"field": "voice", "reason": "must be a string"},
@@ -366,8 +366,8 @@ async fn what_is_wrong_with_a_character_is_told_by_its_path() {
     assert_eq!(
         refused["details"],
         json!([
-            {"field": "charakter", "reason": "is not known"},
-            {"field": "size", "reason": "is not known"},
+            {"field": "charakter", "reason": "is unknown"},
+            {"field": "size", "reason": "is unknown"},
             {"field": "avatar_name", "reason": "must not contain control characters"},
             {"field": "voice", "reason": "must be one of slt, rms, awb, kal16, kal"},
         ])

@@ -207,7 +207,7 @@ async fn templates_and_agents_made_of_them() {
             row("the list pages", "GET", "/v1/ext/templates?search=SELL", Value::Null, 200, json!([{"id": template}])),
             row("name and prompt are required", "POST", "/v1/ext/template", json!({}), 400, json!({"error": "Invalid request body", "details": [
                 {"field": "template_name", "reason": "is required"}, {"field": "template_system_prompt", "reason": "is required"}]})),
-            row("a face may stay open, not be unknown", "POST", "/v1/ext/template", json!({"template_name": "x", "template_system_prompt": "y", "avatars": [{"avatar_key_id": "nobody"}]}), 400, field_error("avatars[0].avatar_key_id", "names no avatar")),
+            row("a face may stay open, not be unknown", "POST", "/v1/ext/template", json!({"template_name": "x", "template_system_prompt": "y", "avatars": [{"avatar_key_id": "nobody"}]}), 400, field_error("avatars[0].avatar_key_id", "is not an existing avatar")),
             row("attached records must exist", "POST", "/v1/ext/template", json!({"template_name": "x", "template_system_prompt": "y", "mcp": [UNKNOWN_ID]}), 400, field_error("mcp[0]", "names nothing")),
             row("an agent of a template", "POST", by, json!({"template_id": template, "avatar_key_id": "mia", "email": "a@b.example", "context_override": "Only today."}), 200, json!({"id": ANY, "message": "Agent created successfully"})),
             row("which inherits everything", "GET", "/v1/ext/agent?perpage=1", Value::Null, 200, json!([{
@@ -270,9 +270,9 @@ async fn the_short_form_of_an_agent() {
             }])),
             row("name", "POST", path, without("name"), 400, field_error("name", "is required")),
             row("system_prompt", "POST", path, without("system_prompt"), 400, field_error("system_prompt", "is required")),
-            row("avatar_ids", "POST", path, with("avatar_ids", json!([])), 400, field_error("avatar_ids", "must hold at least one avatar")),
+            row("avatar_ids", "POST", path, with("avatar_ids", json!([])), 400, field_error("avatar_ids", "must contain at least one avatar")),
             row("avatar_ids of a wrong type", "POST", path, with("avatar_ids", json!("ada")), 400, field_error("avatar_ids", "must be an array of strings")),
-            row("an unknown avatar", "POST", path, with("avatar_ids", json!(["ada", "nobody"])), 400, field_error("avatar_ids[1]", "names no avatar")),
+            row("an unknown avatar", "POST", path, with("avatar_ids", json!(["ada", "nobody"])), 400, field_error("avatar_ids[1]", "is not an existing avatar")),
             row("callback_url", "POST", path, with("callback_url", json!("x")), 400, field_error("callback_url", "must be a valid http(s) URL")),
         ],
     )
@@ -389,7 +389,7 @@ async fn custom_avatars_fail_without_a_renderer() {
                 "/v1/ext/agent",
                 agent_body(json!({"avatars": [{"avatar_key_id": created["id"]}]})),
                 400,
-                field_error("avatars[0].avatar_key_id", "names no avatar"),
+                field_error("avatars[0].avatar_key_id", "is not an existing avatar"),
             ),
             row(
                 "DELETE",

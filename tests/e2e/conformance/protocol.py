@@ -47,7 +47,7 @@ ERROR_ORDER = Chapter("the order of faults", [
     Row("a body in an encoding that is not UTF-8", "POST /v1/ext/guardrail", None, 400, invalid_body(), raw=b'{"name":"\xff","prompt":"p"}'),
     Row("a body nested too deep", "POST /v1/ext/guardrail", None, 400, invalid_body(), raw=b"[" * 100_000),
     Row("an empty body", "POST /v1/ext/guardrail", None, 400, invalid_body(), raw=b""),
-    Row("a NUL character is refused on every store", "POST /v1/ext/guardrail", {"name": "a\0b", "prompt": "p"}, 400, invalid_body(("name", "must not hold a NUL character"))),
+    Row("a NUL character is refused on every store", "POST /v1/ext/guardrail", {"name": "a\0b", "prompt": "p"}, 400, invalid_body(("name", "must not contain a NUL character"))),
 ])
 
 

@@ -143,7 +143,7 @@ pub(crate) fn parse<D: AgentDocument>(
         .as_array()
         .is_some_and(|all| all.contains(&json!("avatars")));
     if is_required && settings.avatars.is_empty() && !errors.contains("avatars") {
-        errors.add("avatars", "must hold at least one avatar");
+        errors.add("avatars", "must contain at least one avatar");
     }
     errors.into_result(Parsed { document, secrets })
 }
@@ -198,7 +198,7 @@ fn complete_avatar(
     avatar.avatar_key_id.take_if(|key| key.is_empty());
     let Some(key) = &avatar.avatar_key_id else { return };
     match available_avatars.iter().find(|known| known.avatar_key_id == *key) {
-        None => errors.add(format!("avatars[{i}].avatar_key_id"), "names no avatar"),
+        None => errors.add(format!("avatars[{i}].avatar_key_id"), "is not an existing avatar"),
         Some(known) if avatar.persona_name.is_none() => {
             avatar.persona_name = Some(known.avatar_name.clone())
         }

@@ -84,7 +84,7 @@ fn avatar_ids(
         _ => single.into_iter().filter(|id| !id.is_empty()).collect(),
     };
     if ids.is_empty() && is_list_given {
-        errors.add("avatar_ids", "must hold at least one avatar");
+        errors.add("avatar_ids", "must contain at least one avatar");
     } else if ids.is_empty() && !errors.contains("avatar_") {
         errors.add("avatar_key_id", "is required");
     }
@@ -101,7 +101,7 @@ pub(crate) fn expand_short_form(body: Value, available: &[StockAvatar]) -> Resul
     let ids = avatar_ids(short.avatar_ids, short.avatar_key_id, &errors);
     for (i, id) in ids.iter().enumerate() {
         if !available.iter().any(|avatar| avatar.avatar_key_id == *id) {
-            errors.add(format!("avatar_ids[{i}]"), "names no avatar");
+            errors.add(format!("avatar_ids[{i}]"), "is not an existing avatar");
         }
     }
     let avatars: Vec<Value> = ids.iter().map(|id| json!({"avatar_key_id": id})).collect();

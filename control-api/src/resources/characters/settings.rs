@@ -202,10 +202,10 @@ mod tests {
         let expected = |field: &str, reason: &str| (format!("character{field}"), reason.to_owned());
         assert_eq!(single_error(json!([])), expected("", "must be an object"));
         assert_eq!(single_error(json!({"hair": 1})), expected(".hair", "must be an object"));
-        assert_eq!(single_error(json!({"wings": {"size": 1}})), expected(".wings", "is not known"));
+        assert_eq!(single_error(json!({"wings": {"size": 1}})), expected(".wings", "is unknown"));
         assert_eq!(
             single_error(json!({"eyes": {"number": 3}})),
-            expected(".eyes.number", "is not known")
+            expected(".eyes.number", "is unknown")
         );
         let colour = "must be a colour such as #c0906f";
         for bad in

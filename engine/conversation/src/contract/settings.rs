@@ -467,7 +467,7 @@ fn duration_from_seconds(field: &str, seconds: f64) -> Result<Duration, SettingE
         return Err(SettingError::new(field, "must not be negative"));
     }
     if seconds > MAX_SECONDS {
-        return Err(SettingError::new(field, "must not be greater than 1e7 s"));
+        return Err(SettingError::new(field, "must be at most 10000000 seconds"));
     }
     Ok(Duration::from_micros((seconds * 1e6).round() as u64))
 }

@@ -122,7 +122,7 @@ impl Spec {
         let of_tools = self.tools.iter().map(|tool| ("tools.delay", Some(tool.delay)));
         for (field, duration) in durations.into_iter().chain(of_tools) {
             if duration.is_some_and(|duration| duration.as_secs_f64() > MAX_SECONDS) {
-                return Err(SettingError::new(field, "must not be greater than 1e7 s"));
+                return Err(SettingError::new(field, "must be at most 10000000 seconds"));
             }
         }
         if self.min_endpointing_delay > self.max_endpointing_delay {

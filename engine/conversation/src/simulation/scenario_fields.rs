@@ -152,7 +152,7 @@ pub(crate) fn parse_time(path: &str, value: &Value) -> ParseResult<Duration> {
         return Err(bad("must not be negative"));
     }
     if seconds > MAX_SECONDS {
-        return Err(bad("must not be greater than 1e7 s"));
+        return Err(bad("must be at most 10000000 seconds"));
     }
     Ok(Duration::from_micros((seconds * 1e6).round() as u64))
 }

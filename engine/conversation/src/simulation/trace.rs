@@ -238,7 +238,7 @@ pub(crate) fn read_line(text: &str) -> Result<TraceLine<'_>, FieldError> {
         Fields { input: None, .. } => Err(missing("input")),
         Fields { at: Some(at), input: Some(input), out, .. } => {
             if at.as_seconds() > MAX_SECONDS {
-                return Err(("at".into(), "must not be later than 1e7 s".into()));
+                return Err(("at".into(), "must be at most 10000000 seconds".into()));
             }
             let input = parse_known_keys(input.get(), "input")?;
             Ok(TraceLine::Step { at, input, outputs: out.unwrap_or_default() })
