@@ -63,14 +63,14 @@ REPORT_TIME_FLAGS = ["-Zunstable-options", "--report-time"]
 STORE_TESTS = [
     *("servers::", "lifecycle::", "crash::", "large::", "lost_commit::", "outage::"),
     "custom_avatars::a_dead_server_s_drawing_is_taken_over",
-    "erasure::a_trace_goes_that_lies_on_another_server_awake_or_asleep",
+    "erasure::erasure_deletes_the_trace_on_another_running_or_stopped_server",
     "agents::lists_are_paged_searched_and_counted",
     "fairness::",
     "conversations::of_many_deletes_at_once_one_ends_the_call",
     "keys::a_key_opens_its_own_workspace_only",
     "scopes::a_key_s_last_use_is_kept_to_the_minute",
     "webhook_receivers::a_thousand_events_at_once_all_come_in_order",
-    "webhook_receivers::what_memory_does_not_hold_is_read_again_and_comes_in_order",
+    "webhook_receivers::deliveries_beyond_the_memory_window_are_read_and_sent_in_order",
     "webhooks::a_dead_letter_is_listed_with_its_tries_and_delivered_again",
     "webhooks::what_was_not_delivered_is_delivered_after_a_restart",
 ]

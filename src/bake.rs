@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_of_that_name_lists_those_there_are() {
+    fn an_unknown_avatar_name_lists_the_known_ones() {
         let Err(CommandError::Usage(message)) = find_avatar("nobody") else { panic!("found") };
         assert!(message.contains("theo, ") && !message.contains('\n'), "{message}");
         let Err(CommandError::Usage(message)) = find_avatar("/nowhere/x.toml") else {

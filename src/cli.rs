@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bad_command_line_is_told_in_one_sentence() {
+    fn an_invalid_command_line_is_reported_in_one_sentence() {
         for (line, expected) in [
             ("visavis", "visavis needs a command: serve, "),
             ("visavis keys", "visavis keys needs a command: create, list, revoke"),

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_told_once() {
+    fn an_error_cause_is_printed_once() {
         let cause = || std::io::Error::other("no space");
         let twice = anyhow::Error::from(cause()).context("/data: no space").context("cannot start");
         assert_eq!(error_chain(&twice), "cannot start: /data: no space");

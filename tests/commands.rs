@@ -157,7 +157,7 @@ fn replay_prints_what_simulate_printed_and_says_that_it_is_identical() {
 }
 
 #[test]
-fn what_is_no_file_of_theirs_is_refused_in_one_sentence() {
+fn an_unreadable_file_is_rejected_in_one_sentence() {
     let folder = TempFolder::new("bad");
     let missing = folder.0.join("missing");
     let header = simulate_traced(SCENARIO.as_bytes()).unwrap().1.lines().next().unwrap().to_owned();

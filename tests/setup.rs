@@ -127,7 +127,7 @@ const PACKAGES: [&str; 7] =
     ["cmake", "make", "pkg-config", "g++", "python3", "python3-pip", "libvpx-dev"];
 
 #[test]
-fn who_cannot_install_packages_is_told_which_are_missing() {
+fn missing_packages_are_listed_if_they_cannot_be_installed() {
     let machine = Machine::with_rust("packages");
     let without_apt = machine.setup_error();
     assert!(without_apt.contains("there is no apt-get"), "{without_apt}");

@@ -269,7 +269,7 @@ fn collect_files(dir: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn tests_do_not_depend_on_chance() {
+fn tests_are_deterministic() {
     let mut all = Vec::new();
     collect_files(workspace_root(), &mut all);
     let mut used = Vec::new();

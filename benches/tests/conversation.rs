@@ -114,7 +114,7 @@ fn a_window_of_the_users_speech_allocates_nothing() {
 }
 
 #[test]
-fn the_heard_text_of_a_running_story_is_told_every_second() {
+fn the_heard_text_of_a_long_reply_is_reported_every_second() {
     let mut now = Time::ZERO;
     let (mut conversation, _) = speaking_conversation(&mut now);
     let mut events = 0;

@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_creates_is_for_its_owner_only() {
+    fn created_files_are_readable_by_the_owner_only() {
         let data = test_folder("new");
         prepare_data_folder(&data).unwrap();
         open_private_file(&data.join("lock")).unwrap();
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_server_left_open_to_others_is_closed_and_its_folder_warned_of() {
+    fn files_with_open_permissions_are_restricted_and_the_folder_is_reported() {
         let data = test_folder("earlier");
         fs::create_dir_all(&data).unwrap();
         fs::set_permissions(&data, Permissions::from_mode(0o755)).unwrap();

@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_network_is_refused() {
+    fn an_invalid_network_is_rejected() {
         for text in ["", "10.0.0.0/33", "proxy.example", "10.0.0"] {
             assert!(text.parse::<Network>().is_err(), "{text}");
         }

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_services_are_recognised_in_every_form() {
+    fn metadata_services_are_recognized_in_every_form() {
         for text in [
             "169.254.169.254",
             "169.254.170.2",

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_ticks_among_quick_ones_are_borne_and_many_in_a_row_are_not() {
+    fn single_slow_ticks_are_tolerated_and_many_in_a_row_are_not() {
         let (mut window, load) = (idle_window(), ThreadLoad::new(0.8));
         for (slow, admits) in [(1, true), (2, true), (3, false)] {
             for at in 0..1_024 {
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_came_a_moment_ago_are_reckoned_with() {
+    fn recently_admitted_calls_count_towards_the_load() {
         let (mut window, load) = (idle_window(), ThreadLoad::new(0.8));
         run_ticks(&mut window, &load, 1_024, 50, 400); // 8 of 1000 each
         assert!(load.admits_call(50) && load.admits_call(98), "{load:?}");
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_is_forgotten_with_the_last_call() {
+    fn the_measured_load_is_reset_after_the_last_call() {
         let (mut window, load) = (idle_window(), ThreadLoad::new(0.8));
         run_ticks(&mut window, &load, 1_024, 100, 900);
         assert!(!load.admits_call(100));
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_threads_of_the_process_take_closes_it_too() {
+    fn the_cpu_load_of_other_threads_rejects_calls_too() {
         thread_local! {
             static CPU: Cell<(Duration, Duration)> =
                 const { Cell::new((Duration::ZERO, Duration::ZERO)) }

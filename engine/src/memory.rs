@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_holds_for_a_second() {
+    fn a_memory_measurement_is_reused_for_a_second() {
         use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
         static LEFT: AtomicU64 = AtomicU64::new(50);
         let memory = MemoryMonitor {

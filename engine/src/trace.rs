@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_counted_in_its_place() {
+    fn dropped_trace_lines_are_counted_at_their_position() {
         // No receiver drains this channel: it is full after `capacity` lines.
         let (disk, lines) = channel::open(&channel::TRACE, None);
         let call = Arc::new(crate::test_support::call_config(7));
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_sent_is_in_the_file_when_it_is_waited_for() {
+    async fn flushing_the_trace_writes_all_sent_lines() {
         let folder = temp_folder();
         let (disk, thread) =
             start_with_interval(folder.clone(), Duration::from_secs(3600)).unwrap();

@@ -304,7 +304,7 @@ async fn an_offer_that_comes_too_soon_waits_until_the_models_are_loaded() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_told() {
+async fn missing_models_are_reported() {
     let (models, gate) = FakeModels::gated();
     let (engine, _) = start_engine(models, Timeouts::default());
     gate.send(Err("the speech detector's weights are not installed".into())).unwrap();
@@ -316,7 +316,7 @@ async fn what_is_missing_is_told() {
 }
 
 #[tokio::test]
-async fn a_panic_while_the_models_are_loaded_is_told_as_what_is_missing() {
+async fn a_panic_while_loading_models_is_reported_as_missing_models() {
     let (models, gate) = FakeModels::gated();
     let (engine, _) = start_engine(models, Timeouts::default());
     assert!(engine.not_ready_reason().unwrap().contains("loading"));
@@ -356,7 +356,7 @@ fn metric_values(engine: &CallEngine, family: &str) -> Vec<(String, u64)> {
 }
 
 #[tokio::test]
-async fn an_offer_takes_no_decoder_until_it_connects_and_who_then_finds_none_is_told_so() {
+async fn a_decoder_is_taken_at_connection_and_a_missing_one_is_reported() {
     let models = FakeModels::ready(1);
     let (engine, recorder) = start_engine(Arc::clone(&models), Timeouts::default());
     let ((one, one_sdp, one_pending), (two, two_sdp, two_pending)) =
@@ -435,7 +435,7 @@ async fn an_offer_that_never_connects_leaves_no_trace() {
 }
 
 #[tokio::test]
-async fn of_a_network_s_offers_the_oldest_that_has_not_connected_makes_room() {
+async fn the_oldest_unconnected_offer_of_a_network_is_evicted() {
     let (engine, _) = start_engine(FakeModels::ready(2), Timeouts::default());
     let of_network = |id, sdp: &str| {
         let network = Some([192, 0, 2, 1].into());
@@ -459,7 +459,7 @@ async fn of_a_network_s_offers_the_oldest_that_has_not_connected_makes_room() {
 }
 
 #[tokio::test]
-async fn what_was_asked_of_a_call_before_its_client_connects_is_done_when_it_has() {
+async fn commands_before_the_connection_are_executed_after_it() {
     let (engine, recorder) = start_engine(FakeModels::ready(2), Timeouts::default());
     let (client, sdp, pending) = Client::offer();
     let speak = |text: &str| Command::Say {
@@ -492,7 +492,7 @@ async fn what_was_asked_of_a_call_before_its_client_connects_is_done_when_it_has
 }
 
 #[tokio::test]
-async fn an_agent_that_wants_a_turn_model_where_there_is_none_is_heard_without_and_told_so() {
+async fn a_call_without_an_available_turn_model_works_and_is_warned() {
     let wanting =
         call_config_of(1, AgentTurnConfig { turn_model: true, ..AgentTurnConfig::default() });
     for (call, warnings) in [
@@ -533,8 +533,7 @@ async fn the_limit_of_calls_is_that_of_all_threads_together() {
 /// Virtual-time tests beside the load measurement prove which share of its time a thread may use.
 /// This test proves that the engine applies it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_for_which_the_threads_have_no_time_is_refused_and_room_comes_back_with_calls_that_end()
- {
+async fn a_call_is_rejected_while_media_threads_are_busy() {
     let timeouts = Timeouts { closed: Duration::from_millis(50), ..Timeouts::default() };
     let config = Config { max_load: 0.05, timeouts, ..Config::default() };
     let (engine, _) = start_engine_with_config(config, FakeModels::ready(usize::MAX));
@@ -569,8 +568,7 @@ async fn a_call_for_which_the_threads_have_no_time_is_refused_and_room_comes_bac
 /// the machine that runs the test is not the limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "long: load"]
-async fn long_load_calls_are_taken_until_the_threads_have_no_time_left_and_again_when_some_have_ended()
- {
+async fn long_load_calls_are_admitted_until_media_threads_are_busy_and_after_some_end() {
     let timeouts = Timeouts { closed: Duration::from_millis(50), ..Timeouts::default() };
     let config = Config { max_load: 0.1, timeouts, ..Config::default() };
     let (engine, _) = start_engine_with_config(config, FakeModels::ready(usize::MAX));
@@ -632,7 +630,7 @@ async fn long_load_calls_are_taken_until_the_threads_have_no_time_left_and_again
 }
 
 #[tokio::test]
-async fn what_a_bad_offer_held_is_free_when_it_is_refused() {
+async fn a_rejected_offer_releases_its_resources() {
     let models = FakeModels::ready(1);
     let (engine, _) = start_engine_with_limit(1, Arc::clone(&models), Timeouts::default());
     let (_client, sdp, _) = Client::offer();
@@ -708,7 +706,7 @@ async fn a_draining_engine_takes_no_new_calls() {
 /// call runs in real time on its thread. The thread handles its messages in order, so the answer to
 /// a command shows that the earlier messages were handled.
 #[tokio::test]
-async fn a_drain_lets_a_call_go_on_then_say_goodbye_for_ten_seconds_and_then_ends_it() {
+async fn a_drain_ends_a_call_after_its_exit_message() {
     let (engine, recorder) = start_engine(FakeModels::ready(1), Timeouts::default());
     wait_for("ready", || engine.not_ready_reason().is_none()).await;
     let mut talker = call_config(1);

@@ -124,7 +124,7 @@ fn a_turn_that_is_cut_tells_when_each_step_happened_and_how_fast_the_agent_fell_
 }
 
 #[test]
-fn an_answer_that_is_heard_out_was_interrupted_by_nobody() {
+fn a_reply_that_is_played_to_its_end_is_not_interrupted() {
     let mut harness = Harness::new();
     let client = harness.start_call(call_config(1), &["What is new?"], "Nothing at all.");
     client.send_audio(user_audio(&[(0.5, 1.0)]));

@@ -163,7 +163,7 @@ fn traced_call(mut call: CallConfig) -> CallConfig {
 }
 
 #[test]
-fn a_live_call_replays_to_the_letter_and_its_trace_holds_no_secret() {
+fn a_live_call_replays_exactly_and_its_trace_contains_no_secret() {
     let mut agent = AgentTurnConfig {
         greeting: Some("Hello and welcome to the museum."),
         ..AgentTurnConfig::default()

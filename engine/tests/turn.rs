@@ -58,7 +58,7 @@ fn events_without_join(harness: &Harness) -> Vec<EventEnvelope> {
 }
 
 #[test]
-fn a_turn_ends_sooner_or_later_by_what_the_model_says() {
+fn the_turn_model_shortens_or_prolongs_the_endpointing_delay() {
     for (p, wait) in [(0.9, 0.4), (0.4, 0.4), (0.3, 3.0), (0.0, 3.0)] {
         let (oracle, harness) = run_one_segment(&[Some((EARLY_ANSWER, p))]);
         let waited = harness.recorder.time_of(1, is_committed).unwrap() - 1.5;
@@ -107,7 +107,7 @@ fn the_model_has_as_long_as_the_detector_too_to_think() {
 }
 
 #[test]
-fn what_was_said_of_a_pause_is_void_where_the_user_goes_on() {
+fn a_turn_probability_is_discarded_when_the_user_continues() {
     let mut harness = Harness::new();
     let oracle = ScriptedTurnModel::new(
         harness.time.clone(),
@@ -140,7 +140,7 @@ fn a_question_is_withdrawn_as_soon_as_the_user_goes_on() {
 }
 
 #[test]
-fn the_model_is_asked_after_each_stretch_about_the_sound_and_the_words_of_the_turn() {
+fn the_turn_model_gets_the_audio_and_words_after_each_speech_segment() {
     let mut harness = Harness::new();
     let oracle = ScriptedTurnModel::new(
         harness.time.clone(),
@@ -193,7 +193,7 @@ fn a_long_turn_is_judged_by_its_last_seconds_and_a_model_that_only_reads_keeps_n
 }
 
 #[test]
-fn an_agent_that_does_not_want_it_never_asks() {
+fn an_agent_without_a_turn_model_requests_no_probability() {
     let mut harness = Harness::new();
     let oracle = ScriptedTurnModel::new(harness.time.clone(), &[Some((EARLY_ANSWER, 0.0))]);
     harness.turn_model = Some(Arc::new(oracle.clone()));

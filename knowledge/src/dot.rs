@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_machine_counts_alike() {
+    fn every_instruction_set_gives_the_same_dot_product() {
         for length in [0, 1, 15, 16, 31, 33, 384, 1536] {
             let a: Vec<i8> = (0..length).map(|i| (i * 37 % 255 - 127) as i8).collect();
             let b: Vec<i8> = (0..length).map(|i| (i * 91 % 255 - 127) as i8).collect();

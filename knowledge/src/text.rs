@@ -247,13 +247,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_gives_nothing() {
+    fn an_empty_text_gives_no_chunks() {
         assert!(chunks(" \n\n ").is_empty());
         assert!(sentences(" \n ").is_empty());
     }
 
     #[test]
-    fn sentences_end_where_they_end() {
+    fn text_is_split_at_sentence_ends() {
         assert_eq!(
             sentences("Dr. Smith is in. Ask J. R. Jones, e.g. about pay. Is it 3.5? Yes!").len(),
             4

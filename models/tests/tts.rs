@@ -222,7 +222,7 @@ fn empty_and_huge_texts_are_refused_and_marks_alone_are_a_moment_of_silence() {
 }
 
 #[test]
-fn no_text_makes_flite_fall() {
+fn no_text_crashes_flite() {
     let flite = flite();
     let odd = [
         "a",

@@ -311,7 +311,7 @@ fn a_variable_that_makes_no_sense_is_refused_by_its_name() {
 }
 
 #[test]
-fn a_fault_in_the_file_is_told_with_file_line_and_key() {
+fn a_config_error_is_reported_with_file_line_and_key() {
     for (file, expected) in [
         (
             "\n[server]\nlisen = 1\n",

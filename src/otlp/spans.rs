@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_sounded_and_what_failed_is_told_too() {
+    fn spans_include_unplayed_replies_and_failures() {
         let silent = TurnTimes {
             timeline: Timeline { committed: Some(1.0), ..Timeline::default() },
             ..TurnTimes::default()

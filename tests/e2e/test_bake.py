@@ -58,7 +58,7 @@ def cache_folder(folder, *arguments):
     return place
 
 
-def test_a_person_of_ones_own_is_drawn_once_and_talks(start_server, call, tmp_path):
+def test_a_custom_person_is_baked_once_and_talks(start_server, call, tmp_path):
     (tmp_path / "zed.toml").write_text(BALD_TOML)
     order = ("zed.toml", "--size", "128x128", "--out", "faces/")
     # A disk lost most of a cached pose set: the set is drawn again, and not used as it is.
@@ -95,7 +95,7 @@ def test_a_person_of_ones_own_is_drawn_once_and_talks(start_server, call, tmp_pa
 
 
 @pytest.mark.long("editor")
-def test_a_person_with_hair_is_drawn_anew_to_the_same_bytes(tmp_path):
+def test_drawing_a_person_twice_gives_the_same_bytes(tmp_path):
     (tmp_path / "zed.toml").write_text(THEO_TOML)
     order = ("zed.toml", "--size", "192x128", "--out", "faces/")
     assert f"{POSE_COUNT} poses" in bake(tmp_path, *order)

@@ -41,7 +41,7 @@ def agent(server):
     )
 
 
-def test_answers_begin_soon_and_barge_in_silences_soon(server, call, report, agent):
+def test_latency_of_answers_and_barge_in(server, call, report, agent):
     """Twenty-two questions. Each one but the first interrupts the answer to the one before. WER
     over all of them."""
     conversation = server.create_conversation(agent["id"])
@@ -103,7 +103,7 @@ def test_answers_begin_soon_and_barge_in_silences_soon(server, call, report, age
     report.check_target("barge-in to silence, p95, s", barge_ins["p95"], 0.45)
 
 
-def test_the_first_picture_comes_within_a_second_of_the_click(server, call, report, agent):
+def test_the_first_frame_arrives_within_a_second_of_the_click(server, call, report, agent):
     joins = []
     for _ in range(4):
         page = call().open(server.create_conversation(agent["id"])["join_link"])
@@ -114,7 +114,7 @@ def test_the_first_picture_comes_within_a_second_of_the_click(server, call, repo
     report.check_target("join click to first picture, s", sorted(joins)[len(joins) // 2], 1.0)
 
 
-def test_an_idle_call_costs_little(server, call, report, agent):
+def test_cpu_time_of_an_idle_call(server, call, report, agent):
     conversation = server.create_conversation(agent["id"])
     page = call().open(conversation["join_link"])
     page.join()

@@ -54,7 +54,7 @@ def run(*arguments, cwd, **env):
         ("serve --config none.toml", {}, 2, "none.toml: "),
     ],
 )
-def test_a_wrong_start(line, env, status, message, tmp_path):
+def test_an_invalid_command_line_is_rejected(line, env, status, message, tmp_path):
     (tmp_path / "bad.toml").write_text("# limits\n[timeouts]\njoin = -1\n")
     (tmp_path / "broken.toml").write_text("[timeouts\n")
     done = run(*line.split(), cwd=tmp_path, **env)

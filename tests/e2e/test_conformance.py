@@ -424,12 +424,12 @@ def test_every_event_of_the_interface_has_a_row():
 
 
 @pytest.mark.parametrize("sentence", safety.PROOFS)
-def test_every_sentence_about_safety_has_a_test_that_exists(sentence):
+def test_each_safety_statement_names_an_existing_test(sentence):
     for proof in safety.PROOFS[sentence]:
         check_exists(proof)
 
 
-def test_what_no_row_reaches_has_a_test_that_exists():
+def test_each_statement_without_a_row_names_an_existing_test():
     for proof in interface.COVERED_ELSEWHERE.values():
         if proof:
             check_exists(proof)
@@ -534,7 +534,7 @@ def body_for(method, path, bodies):
 
 
 @pytest.mark.parametrize(("method", "path", "about"), list(operations()))
-def test_who_may_ask(store_run, credentials, method, path, about):
+def test_access_of_each_operation(store_run, credentials, method, path, about):
     """Every route, requested with each kind of credential."""
     server, ids = credentials["server"], credentials["ids"]
     url = (

@@ -26,7 +26,7 @@ def server(workspace):
     return workspace
 
 
-def test_a_wrong_key_is_refused_in_words_and_a_right_one_lasts(server, console):
+def test_a_wrong_key_shows_an_error_and_a_valid_one_is_remembered(server, console):
     console_page = console()
     page = console_page.page
     page.goto(f"{server.url}/console/agents")
@@ -61,7 +61,7 @@ def test_a_wrong_key_is_refused_in_words_and_a_right_one_lasts(server, console):
     assert server.key not in server.log.read_text()
 
 
-def test_the_cookie_alone_opens_nothing(server, console):
+def test_the_session_cookie_alone_grants_no_access(server, console):
     console_page = console().login()
     page = console_page.page
     assert (
@@ -82,7 +82,7 @@ def test_the_cookie_alone_opens_nothing(server, console):
     )
 
 
-def test_a_newcomer_makes_an_agent_talks_to_it_and_reads_what_was_said(server, console):
+def test_a_new_user_creates_an_agent_and_reads_the_transcript(server, console):
     console_page = console().login()
     page = console_page.page
     page.click("text=New agent")
@@ -169,7 +169,7 @@ def create(server, path: str, body: dict) -> str:
     return reply.json()["id"]
 
 
-def test_every_field_of_an_agent_can_be_set_and_what_is_not_touched_stays(server, console):
+def test_each_agent_field_can_be_set_and_other_fields_are_kept(server, console):
     kb = server.create_knowledge_base("The museum opens at ten.")
     tool = create(
         server,
@@ -327,7 +327,7 @@ def test_every_field_of_an_agent_can_be_set_and_what_is_not_touched_stays(server
         ),
     ],
 )
-def test_what_hangs_on_agents_can_be_made_changed_and_deleted(
+def test_resources_of_agents_can_be_created_changed_and_deleted(
     server, console, kind, path, fill, wrong, check
 ):
     console_page = console(width=390, height=844).login().open(f"{kind}/new")
@@ -614,7 +614,7 @@ def test_an_agent_is_made_with_the_keyboard_alone(server, console):
     console_page.wait_for("document.activeElement.textContent === 'Delete this agent'")
 
 
-def test_every_page_has_names_contrast_and_room(server, console):
+def test_each_console_page_is_accessible(server, console):
     """With everything unfolded, in both colour schemes, at the widths of phones, tablets and
     desktops."""
     agent = server.create_agent(

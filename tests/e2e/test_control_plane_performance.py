@@ -57,7 +57,7 @@ def server_without_models(start_server, tmp_path_factory):
     return start_server("bare", env={"VISAVIS_MODELS_DIR": str(empty)}).read_first_start()
 
 
-def test_an_idle_server_is_small(server_without_models, report):
+def test_memory_of_an_idle_server(server_without_models, report):
     report.check_limit(
         "RSS of an idle server without models, MB", server_without_models.rss_mb(), 60
     )
@@ -74,7 +74,7 @@ def test_an_idle_server_is_small(server_without_models, report):
         ("creation of an agent", "POST", "/v1/ext/agent", 400, 500),
     ],
 )
-def test_a_request_costs_little(
+def test_cpu_time_of_a_request(
     server_without_models, report, what, method, path, count, promised, times
 ):
     """Promised: so many requests per second of one core."""

@@ -198,7 +198,7 @@ def test_a_whole_conversation(server, call, webhooks, report, rng):
 
 
 @pytest.mark.long("faces")
-def test_a_picture_that_is_late_by_200_ms_is_found_out(server, call, report, measurement_offset):
+def test_a_video_delay_of_200_ms_is_detected(server, call, report, measurement_offset):
     """The control of the lip-sync check: video that passes it must fail when the test delays it."""
     agent = server.create_agent(
         knowledge=sample_knowledge.LONG_TEXT, transcripts=[FIRST_ROOM, GARDEN]
@@ -282,7 +282,7 @@ def test_typing_instead_of_speaking(server, call, rng):
     assert page.wait_for("sound", {"after": 0})
 
 
-def test_a_reload_in_mid_call_goes_on_with_the_same_call(server, call, webhooks):
+def test_a_reload_during_a_call_continues_the_call(server, call, webhooks):
     agent = server.create_agent(
         knowledge=SHORT_ANSWERS, hooks=webhooks, transcripts=[FIRST_ROOM, GARDEN, ("", 0.2)]
     )
@@ -406,7 +406,7 @@ def test_a_receiver_that_fails_gets_the_event_again(server, call, webhooks):
     assert not webhooks.errors, webhooks.errors
 
 
-def test_the_demo_talks_without_any_set_up(server, call):
+def test_the_demo_agent_works_without_configuration(server, call):
     """The recognizer runs, but this test does not check what it recognizes: the question is
     typed."""
     page = call(width=390, height=844, scheme="dark").open(server.demo)

@@ -301,7 +301,7 @@ def measure(server, folder, report, name, raised):
     )
 
 
-def test_six_busy_programs_delay_a_barge_in_little(start_server, busy_programs, tmp_path, report):
+def test_a_barge_in_with_six_busy_programs(start_server, busy_programs, tmp_path, report):
     measure(
         start_server("crowded").read_first_start().wait_ready(),
         tmp_path,

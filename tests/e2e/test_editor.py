@@ -315,7 +315,7 @@ def test_an_avatar_is_made_by_sliders_and_then_it_talks(server, console, call, l
 
 
 @pytest.mark.long("editor")
-def test_a_person_talks_while_it_is_drawn_and_gains_the_rest_in_the_call(
+def test_an_avatar_is_usable_while_it_is_baked_and_improves_during_a_call(
     start_server, call, luma, report
 ):
     server = start_server("early").read_first_start().wait_ready()
@@ -451,7 +451,7 @@ def finish_drawing(server, avatar, character):
     os.kill(int(child), signal.SIGKILL)
 
 
-def test_a_drawing_is_stopped_by_its_deletion_and_goes_on_after_a_restart(start_server, tmp_path):
+def test_a_bake_stops_when_deleted_and_continues_after_a_restart(start_server, tmp_path):
     """The real drawing program; nothing of it is left behind."""
     server = start_server(
         "drawing", data=tmp_path, env={"VISAVIS_MODELS_DIR": str(tmp_path / "none")}
@@ -487,7 +487,7 @@ def test_a_drawing_is_stopped_by_its_deletion_and_goes_on_after_a_restart(start_
 
 
 @pytest.mark.long("editor")
-def test_a_drawing_keeps_what_was_drawn_before_a_restart_and_a_kill(start_server, tmp_path):
+def test_a_bake_keeps_its_progress_over_a_restart_and_a_kill(start_server, tmp_path):
     server = start_server("keeping", data=tmp_path).read_first_start().wait_ready()
     avatar = server.request(
         "POST", "/v2/custom-avatar", {"avatar_name": "Ann", "gender": "female", "character": {}}
@@ -514,7 +514,7 @@ def test_a_drawing_keeps_what_was_drawn_before_a_restart_and_a_kill(start_server
     assert server.request("DELETE", f"/v2/custom-avatar/{avatar}").status == 200
 
 
-def test_a_preview_is_drawn_though_the_one_that_draws_was_killed(start_server, tmp_path):
+def test_a_preview_is_drawn_after_the_renderer_was_killed(start_server, tmp_path):
     """A real preview. If a busy machine does not finish it within 20 s, the test requests it again,
     as the editor does."""
     server = start_server(
@@ -547,7 +547,7 @@ def test_a_preview_is_drawn_though_the_one_that_draws_was_killed(start_server, t
     assert preview({"mouth": {"jaw": 1}}) != first
 
 
-def test_who_is_being_drawn_is_still_there_after_the_next_login(server, console):
+def test_an_edited_avatar_is_kept_over_a_login(server, console):
     console_page = console().login()
     PreviewStub(console_page)
     preview = Preview(console_page.open("avatars/new"))
@@ -567,7 +567,7 @@ def test_who_is_being_drawn_is_still_there_after_the_next_login(server, console)
     assert preview.wait_until_sharp() == mei
 
 
-def test_whom_one_begins_with_leaves_nothing_behind_in_the_next(server, console):
+def test_a_start_avatar_does_not_affect_the_next_one(server, console):
     """The editor cannot set half-shut lids, but an avatar made by the API may have them."""
     created = server.request(
         "POST",
@@ -616,7 +616,7 @@ def test_whom_one_begins_with_leaves_nothing_behind_in_the_next(server, console)
         console_page.wait_for("document.querySelector('#main h1').textContent === 'Nothing here'")
 
 
-def test_a_preview_that_breaks_off_is_said_and_the_next_one_comes(server, console):
+def test_a_failed_preview_is_reported_and_the_next_one_works(server, console):
     console_page = console().login()
     PreviewStub(console_page)
     preview = Preview(console_page.open("avatars/new"))
@@ -634,7 +634,7 @@ def test_a_preview_that_breaks_off_is_said_and_the_next_one_comes(server, consol
     assert len({theo, mei, leo}) == 3
 
 
-def test_the_editor_has_names_contrast_and_room(server, console):
+def test_the_editor_is_accessible(server, console):
     console_page = console(width=390, height=844).login()
     PreviewStub(console_page)
     page = console_page.page

@@ -156,7 +156,7 @@ def kill_processes_of(folder):
     assert found, "the browser was not found"
 
 
-def test_a_tab_that_navigates_away_is_gone_after_a_while(short_timeout_server, call, webhooks):
+def test_a_call_ends_after_its_tab_navigates_away(short_timeout_server, call, webhooks):
     agent = short_timeout_server.create_agent(hooks=webhooks)
     conversation = short_timeout_server.create_conversation(agent["id"])
     page = call().open(conversation["join_link"])
@@ -180,7 +180,7 @@ def test_a_hang_up_ends_the_call_at_once(long_timeout_server, call, webhooks):
 @pytest.mark.parametrize(
     "joined", [True, False], ids=["once it has joined", "before it knows that it is connected"]
 )
-def test_a_full_server_says_so(start_server, call, tmp_path, joined):
+def test_a_full_server_reports_it_to_the_client(start_server, call, tmp_path, joined):
     """One decoder, two calls. The second caller learns that all lines are busy, at its offer or
     after it has connected. It never gets a call without speech-to-text."""
     server = (

@@ -117,7 +117,7 @@ def create_guarded_agent(server, moderation, guardrails):
     )
 
 
-def test_its_words_take_the_place_of_the_reply_and_its_receiver_is_told_once(
+def test_guardrail_words_replace_the_reply_and_its_receiver_is_called_once(
     server, moderation, receiver
 ):
     id, key = create_guardrail(server, receiver)
@@ -201,7 +201,7 @@ def test_without_words_of_its_own_the_moderation_s_result_is_given_to_the_model(
     assert json.loads(result["content"]) == moderation.verdict
 
 
-def test_the_built_in_model_keeps_rules_too_and_a_deleted_one_is_skipped(server, receiver):
+def test_the_built_in_model_applies_guardrails_and_skips_deleted_ones(server, receiver):
     id, _ = create_guardrail(server, receiver, prompt="The user asks about bombs")
     gone, _ = create_guardrail(
         server, receiver, say="Never spoken.", prompt="The user asks about the first room"

@@ -161,7 +161,7 @@ def wait_until_stored(server, bases):
 
 
 @pytest.mark.long("providers")
-def test_meaning_is_found_where_no_word_is_shared(
+def test_embeddings_find_a_document_without_a_shared_word(
     server_with_embeddings, embedding_server, scripted_llm
 ):
     """A question waits at most 250 ms for its embedding, so this depends on the machine.

@@ -118,7 +118,7 @@ def check_apology(server, call, model, failures: list[tuple[list, list[str]]]):
     assert server.get_conversation(conversation["id"])["status"] == "IN_PROGRESS"
 
 
-def test_a_server_that_fails_or_breaks_off_is_apologised_for(server, call, scripted_llm):
+def test_the_agent_apologizes_for_a_failed_language_model(server, call, scripted_llm):
     cut = ["The first room is full of clocks. ", "And then there ", 0.3, "is a", "!cut"]
     check_apology(
         server, call, scripted_llm, [(["!500"], []), (cut, ["The first room is full of clocks."])]
@@ -126,11 +126,11 @@ def test_a_server_that_fails_or_breaks_off_is_apologised_for(server, call, scrip
 
 
 @pytest.mark.long("providers")
-def test_a_server_that_stalls_is_apologised_for(server, call, scripted_llm):
+def test_the_agent_apologizes_for_a_stalled_language_model(server, call, scripted_llm):
     check_apology(server, call, scripted_llm, [(["!stall"], [])])
 
 
-def test_a_tool_is_really_called(server, call, scripted_llm, tool, webhooks):
+def test_a_tool_call_reaches_its_server(server, call, scripted_llm, tool, webhooks):
     weather = tool({"sky": "purple", "degrees": 21})
 
     def script(llm_request):

@@ -79,7 +79,7 @@ def test_calls_in_an_engine_alone_are_answered_interrupt_and_are_measured(tmp_pa
         (["--speech", "/none"], "--workload and --speech must be given together"),
     ],
 )
-def test_what_cannot_be_is_told_in_one_sentence(arguments, sentence):
+def test_invalid_arguments_are_reported_in_one_sentence(arguments, sentence):
     run = run_load("--engine-only", *arguments)
     assert run.returncode == 2, run.stdout + run.stderr
     assert sentence in run.stderr and run.stderr.count("\n") == 1 and not run.stdout, run.stderr

@@ -138,7 +138,9 @@ def test_a_broken_limit_fails(scripted_server):
         (["--key", "vv_wrong"], 1, "401"),
     ],
 )
-def test_what_cannot_be_is_told_in_one_sentence(scripted_server, arguments, status, sentence):
+def test_invalid_arguments_are_reported_in_one_sentence(
+    scripted_server, arguments, status, sentence
+):
     given = {"--server": scripted_server.url, "--key": scripted_server.key} | dict(
         zip(arguments[::2], arguments[1::2], strict=True)
     )
@@ -161,7 +163,7 @@ def test_a_server_without_scripted_models_says_so(start_server):
 
 
 @pytest.mark.long("load")
-def test_a_thousand_short_calls_leave_nothing_behind(start_server, tmp_path, report):
+def test_a_thousand_short_calls_leak_nothing(start_server, tmp_path, report):
     """Twenty callers, whose packets arrive late and in bursts, hang up at a random moment within 6
     s and call again."""
     server = start_server("soak").read_first_start().wait_ready()

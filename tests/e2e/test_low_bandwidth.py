@@ -24,7 +24,7 @@ ESTIMATION_SECONDS = 6
 
 @pytest.mark.long("network")
 @pytest.mark.parametrize(("kbits", "max_seconds"), [(400, 3), (200, ESTIMATION_SECONDS)])
-def test_a_narrow_line_carries_a_call(server, call, report, kbits, max_seconds):
+def test_a_call_works_at_low_bandwidth(server, call, report, kbits, max_seconds):
     relay = UdpRelay(rate=kbits * 1000)
     page = call()
     relay.intercept(page)
@@ -73,7 +73,7 @@ def test_a_narrow_line_carries_a_call(server, call, report, kbits, max_seconds):
     assert received_share > 0.95 and lost < 120, found
 
 
-def test_a_silent_agent_is_seen_on_a_narrow_line_too(server, call, report):
+def test_a_silent_agent_is_visible_at_low_bandwidth(server, call, report):
     """The avatar leans soon. The frames that the leaning head needs must not be sent again for each
     key frame that is requested meanwhile."""
     relay = UdpRelay(rate=200_000)
@@ -110,7 +110,7 @@ def test_a_silent_agent_is_seen_on_a_narrow_line_too(server, call, report):
 
 
 @pytest.mark.long("network")
-def test_a_silent_agent_is_seen_soon_on_a_narrow_line(server, call, report):
+def test_a_silent_agent_is_visible_soon_at_low_bandwidth(server, call, report):
     relay = UdpRelay(rate=200_000)
     page = call()
     relay.intercept(page)

@@ -152,7 +152,7 @@ def test_a_tool_of_a_server_is_called_in_a_call(server, scripted_llm, mcp_server
 
 
 @pytest.mark.parametrize("transport", ["shttp", "sse"])
-def test_a_server_that_dies_in_mid_call_costs_its_tools_only(
+def test_an_mcp_server_that_stops_during_a_call_loses_only_its_tools(
     server, scripted_llm, tool, disposable_mcp_server, transport
 ):
     llm_server = scripted_llm(scripted_reply)
@@ -190,7 +190,7 @@ def test_a_server_that_dies_in_mid_call_costs_its_tools_only(
     assert record["end_reason"] == "user_left"
 
 
-def test_servers_that_are_dead_or_silent_cost_their_tools_only(server, scripted_llm, mcp_server):
+def test_unreachable_mcp_servers_lose_only_their_tools(server, scripted_llm, mcp_server):
     llm_server = scripted_llm(scripted_reply)
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,

@@ -21,7 +21,7 @@ def test_each_conversation_is_welcomed_with_the_next_of_the_messages(server):
     ), all_spoken
 
 
-def test_a_silent_user_is_called_twice_and_then_left(server):
+def test_a_silent_user_is_addressed_twice_before_the_call_ends(server):
     agent = typed_call.create_typed_agent(
         server,
         avatar={
@@ -121,9 +121,7 @@ def test_the_model_knows_context_user_and_earlier_conversations(server, scripted
     assert "parrot" not in other and "Ada" not in other
 
 
-def test_a_text_typed_over_words_that_nobody_may_interrupt_is_answered_behind_them(
-    server, scripted_llm
-):
+def test_a_typed_text_is_answered_after_uninterruptible_speech(server, scripted_llm):
     llm_server = scripted_llm(lambda llm_request: ["The parrot is fine."])
     greeting = "Welcome to the museum, which is open from nine to five on every day but Monday."
     agent = typed_call.create_typed_agent(

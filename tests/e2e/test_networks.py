@@ -80,7 +80,7 @@ def test_without_udp_the_call_goes_by_tcp(server, call):
 
 
 @pytest.mark.long("network")
-def test_a_server_that_stands_still_for_seconds_is_come_back_to(start_server, call):
+def test_a_client_reconnects_to_a_server_that_was_stopped_for_seconds(start_server, call):
     """No packet for four seconds. The page reports the interruption and tries again, and the same
     call continues."""
     server = start_server("standstill").read_first_start().wait_ready()
@@ -108,7 +108,7 @@ def test_a_server_that_stands_still_for_seconds_is_come_back_to(start_server, ca
     assert server.get_conversation(conversation["id"])["status"] == "IN_PROGRESS"
 
 
-def test_sound_that_gets_lost_on_its_way_is_noticed(make_join_link, call):
+def test_a_microphone_whose_audio_is_lost_is_reported(make_join_link, call):
     """The level of the microphone moves and nothing arrives. The page says so, and offers the
     devices."""
     page = call().open(make_join_link())

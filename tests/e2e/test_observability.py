@@ -35,7 +35,7 @@ def metric_value(server, name: str) -> float:
     )
 
 
-def test_the_dashboard_asks_for_nothing_that_is_not_served(server):
+def test_the_dashboard_uses_only_exported_metrics(server):
     served = metric_types(server)
     served_names = {
         f"{name}_bucket" if kind == "histogram" else name for name, kind in served.items()
@@ -52,7 +52,7 @@ def test_the_dashboard_asks_for_nothing_that_is_not_served(server):
     )
 
 
-def test_each_metric_is_explained_and_nothing_else_is(server):
+def test_exactly_the_exported_metrics_are_documented(server):
     page = (ROOT / "docs/operations.md").read_text()
     explained = set(re.findall(r"`((?:visavis|process|tokio)_\w+)(?:\{\w+\})?`", page))
     renamed = re.findall(
@@ -228,7 +228,7 @@ def test_spans_of_a_call_reach_the_collector(instrumented_server, collector):
     assert "c0llect" not in instrumented_server.log.read_text()
 
 
-def test_a_log_of_json_names_the_call_and_no_secret_and_a_collector_that_is_away_hurts_no_call(
+def test_json_logs_name_the_call_without_secrets_and_a_missing_collector_is_harmless(
     instrumented_server, collector
 ):
     collector.close_port()
@@ -365,7 +365,7 @@ def test_a_draining_server_finishes_its_call_and_takes_no_other(restartable_serv
     assert again.get_conversation(waiting["id"])["status"] == "STARTED", "it stays joinable"
 
 
-def test_what_still_runs_before_the_end_of_a_drain_says_good_bye(restartable_server):
+def test_running_calls_say_goodbye_before_a_drain_ends(restartable_server):
     """The last ten seconds of a drain are for goodbyes. Here they begin after one second."""
 
     async def work():

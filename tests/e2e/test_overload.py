@@ -86,12 +86,12 @@ def flood_with_texts(server, call, bystander) -> dict:
     return turn
 
 
-def test_texts_without_end_keep_no_voice_from_another_call(server, call, bystander):
+def test_endless_texts_block_no_tts_of_another_call(server, call, bystander):
     flood_with_texts(server, call, bystander)
 
 
 @pytest.mark.long("load")
-def test_texts_without_end_delay_no_voice_of_another_call(server, call, bystander, report):
+def test_endless_texts_delay_no_tts_of_another_call(server, call, bystander, report):
     before = ask_and_wait(server, bystander)["tts_ttfb"]
     during = flood_with_texts(server, call, bystander)["tts_ttfb"]
     after = ask_and_wait(server, bystander)["tts_ttfb"]
@@ -218,7 +218,7 @@ def test_of_five_deletes_at_once_one_ends_the_call(server, bystander):
     )
 
 
-def test_silent_connections_over_tcp_are_closed_and_keep_nobody_out(server, bystander):
+def test_silent_tcp_connections_are_closed_and_block_no_client(server, bystander):
     answer = bystander.page.evaluate("e2e.peer.remoteDescription.sdp")
     lines = [
         line.split()
@@ -305,9 +305,7 @@ async def call_beside_flood(server, conversation) -> dict:
 
 
 @pytest.mark.long("load")
-def test_a_flood_of_strays_takes_no_packet_from_a_call_of_the_same_thread(
-    start_server, tmp_path, report
-):
+def test_a_flood_of_unknown_packets_loses_no_packet_of_a_call(start_server, tmp_path, report):
     """150,000 datagrams per second belong to no call. The same thread reads the caller's packets
     from the same socket; the server's receiver reports count them."""
     checked = subprocess.run(
@@ -466,9 +464,7 @@ async def call_beside_hostile_audio(server, conversations) -> dict:
 
 
 @pytest.mark.long("load")
-def test_hostile_audio_of_one_caller_takes_nothing_from_a_call_of_the_same_thread(
-    start_server, tmp_path, report
-):
+def test_hostile_audio_of_one_caller_does_not_affect_another_call(start_server, tmp_path, report):
     """One caller sends malformed, expensive and alternating audio at 30 times real time. The other
     one, on the same thread, loses no packet, and no frame of either agent is late."""
     server = (

@@ -25,7 +25,7 @@ def browser_without_microphone(playwright):
     chromium.close()
 
 
-def test_without_a_microphone_one_can_still_type(make_join_link, browser_without_microphone, call):
+def test_a_user_without_a_microphone_can_type(make_join_link, browser_without_microphone, call):
     page = call(
         browser=browser_without_microphone, width=390, height=844, options={"ownMicrophone": True}
     ).open(make_join_link())
@@ -305,7 +305,7 @@ def test_pages_have_a_strict_policy(server, path):
     ), policy
 
 
-def test_what_people_say_is_never_html(server, call):
+def test_spoken_text_is_never_rendered_as_html(server, call):
     agent = server.create_agent()
     page = call().open(server.create_conversation(agent["id"])["join_link"])
     page.page.click("#join-typing")

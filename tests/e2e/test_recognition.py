@@ -63,7 +63,7 @@ def ask(page):
 
 
 @pytest.mark.long("providers")
-def test_the_voice_is_fit_for_these_tests():
+def test_the_test_voice_is_recognized():
     """Recognition on files."""
     check_word_errors(
         " ".join(QUESTIONS),

@@ -205,7 +205,7 @@ def create_traced_agent(server, webhook_log):
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_the_end_of_one_leaves_the_other_s_calls_alone(live_pair, webhook_log, how):
+def test_the_end_of_one_server_does_not_affect_calls_of_the_other(live_pair, webhook_log, how):
     one, other = live_pair.servers
     agent = create_traced_agent(one, webhook_log)
     held, left = one.create_conversation(agent), one.create_conversation(agent)
@@ -382,7 +382,7 @@ def test_an_update_at_one_server_counts_at_the_other_at_once(live_pair):
         inbox.close()
 
 
-def test_a_hang_up_at_the_wrong_server_is_told_to_come_again(live_pair):
+def test_a_hang_up_at_the_wrong_server_is_rejected_with_a_retry_hint(live_pair):
     one, other = live_pair.servers
     conversation = one.create_conversation(typed_call.create_typed_agent(one)["id"])
 

@@ -124,7 +124,7 @@ def create_agent_with_tools(server, llm_server, *tools):
     )
 
 
-def test_a_get_fills_the_address_and_success_is_told(server, scripted_llm, ticket_server):
+def test_a_get_tool_fills_the_url_and_reports_success(server, scripted_llm, ticket_server):
     llm_server = scripted_llm(scripted_reply)
 
     async def work(client):
@@ -158,7 +158,7 @@ def test_a_get_fills_the_address_and_success_is_told(server, scripted_llm, ticke
     assert "sesame-sesame" not in json.dumps(llm_server.requests), "the model gets no secrets"
 
 
-def test_a_post_sends_the_rest_as_json_and_a_refusal_is_told(server, scripted_llm, ticket_server):
+def test_a_post_tool_sends_json_and_reports_a_failure(server, scripted_llm, ticket_server):
     ticket_server.status, ticket_server.body = (
         503,
         {"error": "closed on Mondays, and sesame-sesame is the key"},
@@ -189,7 +189,7 @@ def test_a_post_sends_the_rest_as_json_and_a_refusal_is_told(server, scripted_ll
     assert json.loads(request["body"]) == {"day": ARGUMENTS["day"], "note": ARGUMENTS["note"]}
 
 
-def test_a_late_tool_is_apologised_for(server, scripted_llm, ticket_server):
+def test_the_agent_apologizes_for_a_late_tool(server, scripted_llm, ticket_server):
     ticket_server.release = threading.Event()
     llm_server = scripted_llm(scripted_reply)
 
@@ -249,7 +249,7 @@ def test_a_tool_that_never_answers_fails(server, scripted_llm, ticket_server):
     assert len(ticket_server.calls) == 1
 
 
-def test_a_tool_of_the_client_runs_there(server, scripted_llm):
+def test_a_client_tool_runs_in_the_client(server, scripted_llm):
     llm_server = scripted_llm(scripted_reply)
 
     async def work(client):

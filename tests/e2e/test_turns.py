@@ -106,7 +106,7 @@ def test_a_short_sound_makes_the_agent_quieter(interrupted_reply):
     assert short.gains.min() < 0.6, f"the agent got no quieter: {short.gains}"
 
 
-def test_okay_lets_the_agent_go_on(interrupted_reply):
+def test_a_backchannel_does_not_interrupt_the_agent(interrupted_reply):
     okay = interrupted_reply(
         speech.speak_wav("Okay.", "rms")[0], {"transcript": "Okay.", "sound_s": 0.4}
     )
@@ -127,7 +127,7 @@ def test_stop_stops_the_agent(interrupted_reply):
 
 
 @pytest.mark.long("network")
-def test_a_longer_sound_without_words_holds_the_agent_and_it_goes_on_where_it_was(
+def test_a_longer_sound_without_words_holds_and_resumes_the_agent(
     interrupted_reply,
 ):
     """As above, a sound in one burst is a short one. engine/tests/media_thread.rs tests it in

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_says_that_it_sent_is_what_comes() {
+    fn the_flood_report_matches_the_received_packets() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         let sent =
             send_flood(receiver.local_addr().unwrap(), 1_000, Duration::from_millis(200)).unwrap();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn it_sends_to_this_machine_only_and_as_much_as_makes_sense() {
+    fn the_flood_accepts_only_loopback_targets_and_sane_rates() {
         for to in ["192.0.2.1:40000", "[::1]:40000", "127.0.0.1:0"] {
             assert!(
                 run_with(to, 10, 1.0).unwrap_err().contains("is not a port of this machine"),

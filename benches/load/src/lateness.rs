@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn time_stamps_go_round() {
+    fn timestamps_wrap_around() {
         let mut unwrap = TimestampUnwrapper::default();
         let first = unwrap.unwrap_timestamp(u32::MAX - 959);
         assert_eq!(unwrap.unwrap_timestamp(0), first + 960);

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_computes_is_counted_as_its_own() {
+    fn the_cpu_time_of_a_thread_is_counted_for_that_thread() {
         let before = ThreadTimes::read();
         let (go, wait) = std::sync::mpsc::channel();
         let (done, finished) = std::sync::mpsc::channel();

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_refused_with_its_reason() {
+    fn an_invalid_requirement_is_rejected_with_a_reason() {
         for (text, why) in [
             ("", "has none of the operators < <= > >= =="),
             ("p95(voice_to_voice)", "has none of the operators"),

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_in_an_answer_is_no_second_answer_and_a_missing_one_is_not_made_up() {
+    fn a_gap_in_an_answer_starts_no_second_answer() {
         let scores = score_sounds(
             &[(4.0, 4.5, 8000.0), (4.8, 5.0, 8000.0), (14.5, 15.0, 8000.0)],
             0.0,
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_caller_did_not_stay_for_is_not_judged() {
+    fn turns_after_the_caller_hung_up_are_not_scored() {
         assert!(score_sounds(&[(3.12, 3.2, 8000.0)], 0.0, 3.05).voice_to_voice.is_empty());
     }
 

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_tells_nothing_is_not_judged() {
+    fn a_server_without_metrics_is_not_judged() {
         assert_eq!(
             MetricsSamples::default().summarize(1, ServerMetrics::default()).rss_growth,
             None

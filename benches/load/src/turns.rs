@@ -132,14 +132,14 @@ mod tests {
     }
 
     #[test]
-    fn the_last_words_may_come_or_not() {
+    fn the_last_transcript_is_optional() {
         assert_eq!(compare_counts(&["a"], Some("b"), &["a", "b"]), [1, 1, 0, 0]);
         assert_eq!(compare_counts(&["a"], Some("b"), &["a"]), [1, 1, 0, 0]);
         assert_eq!(compare_counts(&["a"], Some("b"), &["a", "x"]), [1, 1, 1, 0]);
     }
 
     #[test]
-    fn what_was_said_too_late_to_be_heard_is_not_asked_for() {
+    fn turns_too_close_to_the_end_are_not_expected() {
         let workload = Workload::built_in().unwrap();
         let texts: Vec<String> = workload.utterances.iter().map(|u| u.transcript.clone()).collect();
         // The first ends at 3.1 s, the second at 8.45 s.

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lacks_or_comes_late_is_counted_once() {
+    fn missing_and_late_webhooks_are_counted_once() {
         let of = |numbers: &[u64], expected| {
             let c = check_sequence(numbers, expected);
             (c.missing, c.out_of_order)

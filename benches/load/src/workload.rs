@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn a_workload_error_is_reported() {
         let (json, wav) = BUILT_IN_FILES;
         let refused = |json: &str, wav: &[u8]| Workload::parse(json, wav).unwrap_err();
         assert_eq!(refused(json, b"RIFFxxxxWAVE"), "the speech contains no samples");

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_says_why() {
+    fn an_unreadable_document_is_rejected_with_a_reason() {
         assert!(
             extract("pdf", b"%PDF-1.4 and no more").unwrap_err().starts_with("cannot read the PDF")
         );

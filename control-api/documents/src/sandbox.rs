@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_the_kernel_has_is_entered_landlock_first() {
+    fn the_sandbox_uses_all_kernel_features_and_landlock_first() {
         for (landlock, seccomp, files) in
             [(true, true, true), (true, false, true), (false, true, true), (false, false, false)]
         {
@@ -165,7 +165,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn each_of_them_refuses_files_alone() {
+    fn landlock_and_seccomp_each_deny_files() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         assert!(std::fs::read(file).is_ok());
         let mut tried = 0;
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_tried_confines_nobody_else() {
+    fn probing_the_sandbox_confines_no_other_thread() {
         let _ = Sandbox::available();
         std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         std::fs::read_dir(".").unwrap();

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_wait_in_their_order_and_leave_in_batches() {
+    fn events_are_queued_in_order_and_taken_in_batches() {
         let mut backlog = Backlog::default();
         for n in 0..10 {
             assert_eq!(backlog.push(id(1), progress_event(n, n as f64)), 0);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_counts_no_more_among_the_ten_minutes_of_its_call() {
+    fn a_taken_event_does_not_count_towards_the_limit_of_its_call() {
         let mut backlog = Backlog::default();
         for (n, seconds) in [(0, 0.0), (1, 300.0), (2, 600.0)] {
             assert_eq!(backlog.push(id(1), utterance(n, seconds, "one call")), 0);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_that_was_dropped_counts_no_more_either() {
+    fn a_dropped_progress_event_does_not_count_towards_the_limit() {
         let limits = BacklogLimits { max_bytes: 2_000, ..BacklogLimits::default() };
         let mut backlog = Backlog { limits, ..Backlog::default() };
         for n in 0..5 {

@@ -259,7 +259,7 @@ mod tests {
 
     /// The paused clock advances by itself when all tasks are idle.
     #[tokio::test]
-    async fn what_comes_while_the_store_is_late_waits_in_bounds_and_in_order() {
+    async fn events_wait_bounded_and_in_order_while_the_store_is_slow() {
         let file = std::env::temp_dir().join(format!("visavis-source-{}.db", std::process::id()));
         let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();
         let (events, queue) = crate::state::event_queue::channel();
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_late_and_done_at_last_is_done_and_what_panics_is_an_error() {
+    async fn a_late_write_succeeds_and_a_panic_is_an_error() {
         let file =
             std::env::temp_dir().join(format!("visavis-source-late-{}.db", std::process::id()));
         let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();

@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_batch_that_is_stored_twice_is_doubled_nowhere_and_refused_nowhere() {
+    async fn storing_a_batch_twice_changes_nothing() {
         let file =
             std::env::temp_dir().join(format!("visavis-fold-twice-{}.db", std::process::id()));
         let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();

@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_counted_has_no_share() {
+    fn an_uncounted_client_has_no_share_limit() {
         let places = ConnectionSlots::new(8);
         let mut all: Vec<_> =
             (0..8).map(|_| expect_slot(&places, None, SlotKind::Regular)).collect();
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn where_places_run_out_the_longest_idle_connection_leaves() {
+    fn a_full_server_closes_the_connection_that_is_idle_longest() {
         let places = ConnectionSlots::new(4);
         let mut all: Vec<_> =
             (1..=4).map(|n| expect_slot(&places, address(n), SlotKind::Regular)).collect();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn further_places_are_there_while_all_others_are_in_use() {
+    fn reserved_slots_are_used_while_all_others_are_busy() {
         let places = ConnectionSlots::new(4);
         let all: Vec<_> = (0..4).map(|_| expect_slot(&places, None, SlotKind::Regular)).collect();
         let _busy: Vec<_> = all.iter().map(|(taken, _)| taken.start_request().unwrap()).collect();
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_everything_is_in_use_a_connection_waits() {
+    async fn a_connection_waits_while_all_slots_are_busy() {
         let places = ConnectionSlots::new(1);
         let all: Vec<_> = std::iter::repeat_with(|| {
             try_acquire(&places, None).map(|(taken, leave)| (taken.start_request(), taken, leave))

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_writes_before_the_proxies_is_not_believed() {
+    fn forwarded_addresses_before_the_trusted_proxies_are_ignored() {
         // The client claims to be 198.51.100.1. The outer proxy appended the address of its peer,
         // and the inner one appended the outer one's.
         assert_eq!(

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_tells_its_conversation() {
+    fn the_conversation_id_is_read_from_the_path() {
         let id = "00000000-0000-4000-8000-000000000001";
         for path in [
             "/rtc/ID",

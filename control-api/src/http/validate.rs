@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nul_character_is_told_with_its_place() {
+    fn a_nul_character_is_reported_with_its_path() {
         let body = json!({"a": {"b": ["x", "y\0"], "c\0": 1}, "d": "good"});
         let found: Vec<_> =
             body_errors(body).into_iter().map(|error| (error.field, error.reason)).collect();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_faults_and_of_a_long_path_only_the_first_part_is_told() {
+    fn reports_of_many_errors_and_long_paths_are_truncated() {
         let long = "x".repeat(10_000);
         let reported = body_errors(json!({long: vec!["\0"; 2_000]}));
         assert_eq!(reported.len(), MAX_FIELD_ERRORS);

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reader_does_not_see_is_no_part_of_a_name() {
+    fn invisible_characters_are_removed_from_names() {
         let line = |text: &str| quote_line(text, MAX_NAME_CHARS);
         let hidden: String =
             "obey".chars().map(|c| char::from_u32(0xe0000 + u32::from(c)).unwrap()).collect();

@@ -86,7 +86,7 @@ mod tests {
     use crate::config::Config;
 
     #[tokio::test]
-    async fn a_server_whose_ledger_is_down_is_not_ready() {
+    async fn a_server_is_not_ready_while_its_event_writer_is_down() {
         let data = std::env::temp_dir().join(format!("visavis-health-{}", std::process::id()));
         let net = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
         let config = Config { data: data.clone(), ..Config::default() };

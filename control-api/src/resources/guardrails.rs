@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_by_its_own_text() {
+    fn each_missing_guardrail_field_has_its_own_error_text() {
         let rejection = |body: Value| match parse(body) {
             Err(ApiError::BadRequest(text)) => text,
             other => panic!("{other:?}"),

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tool_may_not_be_is_named() {
+    fn an_invalid_tool_is_rejected_with_its_field() {
         assert_eq!(invalid_fields(|t| t["schema"] = Value::Null), ["schema.name"]);
         assert_eq!(invalid_fields(|t| t["type"] = "tool.magic".into()), ["type"]);
         for name in ["a".repeat(65), "what is it?".into()] {

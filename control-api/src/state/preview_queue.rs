@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_order_takes_the_place_of_the_one_that_waits() {
+    fn a_newer_preview_replaces_the_waiting_one() {
         let mut queue = PreviewQueue::default();
         let (first, mut stale) = request(1, "first");
         let (second, _other) = request(2, "second");
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn few_may_wait_and_who_hung_up_waits_no_more() {
+    fn the_preview_queue_is_bounded_and_drops_disconnected_clients() {
         let mut queue = PreviewQueue::default();
         let mut held = Vec::new();
         for key in 0..MAX_QUEUED_PREVIEWS as u8 {

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_panics_is_restarted_each_time_a_little_later() {
+    async fn a_panicking_task_is_restarted_with_increasing_delays() {
         let (tasks, runs) = (BackgroundTasks::default(), Arc::<AtomicU32>::default());
         let (_stop, stopped) = watch::channel(false);
         let since = Instant::now();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_panics_for_ever_is_down_and_ends_with_the_server() {
+    async fn a_task_that_always_panics_is_down_until_the_server_stops() {
         let (tasks, runs) = (Arc::<BackgroundTasks>::default(), Arc::<AtomicU32>::default());
         let (stop, stopped) = watch::channel(false);
         let task = PanickingTask { runs: Arc::clone(&runs), panics: u32::MAX };

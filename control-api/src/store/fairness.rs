@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn meanings_are_asked_for_in_turn() {
+    async fn embeddings_are_requested_in_turn() {
         let text = Content::Text("words".into());
         let (store, path) = store_with_documents("meant", &["a", "a", "a", "b", "c"], &text).await;
         let mut order = String::new();

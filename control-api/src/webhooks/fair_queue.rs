@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_holds_places_leaves_some_to_those_who_hold_none() {
+    fn a_client_with_connections_leaves_slots_for_others() {
         // Five receivers that hang, each with as many events as one receiver may have active.
         let five: Vec<_> = ["1", "2", "3", "4", "5"].map(|agent| ("a", agent, 64)).into();
         let mut turns = queue_with(256, 64, &five);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_free_again_goes_to_whose_turn_it_is() {
+    fn a_free_slot_goes_to_the_next_source_in_turn() {
         let mut turns = queue_with(3, 9, &[("a", "1", 3), ("b", "1", 3)]);
         assert_eq!(
             pop_all(&mut turns),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_may_have_no_more_holds_up_nobody() {
+    fn a_source_at_its_limit_delays_no_other_source() {
         let mut turns = queue_with(100, 1, &[("a", "1", 2), ("a", "2", 1), ("b", "1", 1)]);
         assert_eq!(pop_all(&mut turns), ["a1 0", "b1 0", "a2 0"]);
         turns.release("a", "1");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_of_a_source_can_be_forgotten() {
+    fn the_queue_of_a_source_can_be_removed() {
         let mut turns = queue_with(100, 1, &[("a", "1", 3), ("a", "2", 1), ("b", "1", 2)]);
         assert_eq!(turns.pop(), Some(("a", "1", 0)));
         turns.discard("a", "1");

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_tried_again_much_later_waits_in_the_store_once_it_holds_nothing_back() {
+    fn a_late_retry_waits_in_the_store_when_it_delays_no_other_event() {
         let mut queue = queue_of(2);
         assert_eq!(take_due(&mut queue, 0), (vec![1], Some(30)));
         queue.reschedule("1", 1800 * SECOND);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_an_agent_can_be_forgotten() {
+    fn the_deliveries_of_an_agent_can_be_removed() {
         let mut queue = queue_of(2);
         queue.remove_agent("a");
         assert!(queue.is_empty());

@@ -126,7 +126,7 @@ fn a_speaking_event_is_tried_three_times_in_half_a_minute_even_where_the_receive
 }
 
 #[test]
-fn what_follows_waits_for_half_a_minute_at_most_and_keeps_its_order() {
+fn later_events_wait_at_most_thirty_seconds_and_keep_their_order() {
     for took in [ANSWER_TIME, HANG_TIME] {
         let answer = |sequence, _| if sequence == 1 { None } else { Some(204) };
         let seen =

@@ -101,7 +101,7 @@ async fn a_new_conversation_tells_how_to_join() {
 }
 
 #[tokio::test]
-async fn a_wish_at_fault_is_refused() {
+async fn an_invalid_conversation_request_is_rejected() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let missing = json!({"message": "Agent details not found"});

@@ -147,7 +147,7 @@ const NIA_BYTES: usize = include_bytes!("../../../assets/avatars/nia.512.poses")
 const MEI_BYTES: usize = include_bytes!("../../../assets/avatars/mei.512.poses").len();
 
 #[tokio::test]
-async fn what_is_drawn_so_far_is_a_face_already_and_calls_get_each_better_one() {
+async fn a_partial_pose_set_is_used_and_calls_switch_to_each_better_one() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let id = queue_bake(&server, "shares").await;
@@ -227,7 +227,7 @@ async fn a_part_outlives_a_restart_but_not_a_failure() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_drawing_is_only_that_job_s() {
+async fn a_failing_bake_affects_only_its_own_job() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let mut ids = Vec::new();
@@ -337,7 +337,7 @@ async fn deleting_stops_the_drawing_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_character_is_told_by_its_path() {
+async fn each_character_error_is_reported_with_its_path() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let body = json!({
@@ -428,7 +428,7 @@ async fn a_preview_is_a_picture_and_a_crash_costs_only_one() {
 }
 
 #[tokio::test]
-async fn an_editor_learns_what_may_be_set_and_every_person_of_the_house_is_taken() {
+async fn the_character_schema_is_served_and_accepts_every_stock_character() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let reply = server.get("/v2/character").await;

@@ -102,7 +102,7 @@ async fn of_many_erasures_at_once_one_erases() {
 }
 
 #[tokio::test]
-async fn a_trace_goes_that_lies_on_another_server_awake_or_asleep() {
+async fn erasure_deletes_the_trace_on_another_running_or_stopped_server() {
     let folders = [TempFolder::new(), TempFolder::new()];
     let Some([one, other]) = start_two_servers(&folders).await else { return };
     let (awake, file) = ended_call_with_trace(&one, &folders[0]).await;
@@ -121,7 +121,7 @@ async fn a_trace_goes_that_lies_on_another_server_awake_or_asleep() {
 }
 
 #[tokio::test]
-async fn what_waits_to_be_delivered_is_delivered_and_then_erased() {
+async fn pending_deliveries_are_sent_before_they_are_erased() {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start_with(&folder.0, |config| {

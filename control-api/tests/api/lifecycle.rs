@@ -125,7 +125,7 @@ async fn after_a_crash_the_call_is_over_with_what_was_heard() {
 }
 
 #[tokio::test]
-async fn what_was_told_before_the_stop_is_kept() {
+async fn events_emitted_before_the_stop_are_stored() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let agent = server.create_agent(json!({})).await;

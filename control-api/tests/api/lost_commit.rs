@@ -105,7 +105,7 @@ fn utterance(n: u64) -> (f64, Event) {
 }
 
 #[tokio::test]
-async fn facts_of_a_commit_whose_answer_is_lost_are_stored_and_told_once() {
+async fn events_of_a_commit_with_a_lost_response_are_stored_and_sent_once() {
     let folder = TempFolder::new();
     let Some(database) = folder.database_url().await else {
         // Written past the capture of the test harness, which hides the output of a test that

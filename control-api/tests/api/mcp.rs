@@ -142,7 +142,7 @@ async fn a_server_that_fails_costs_its_own_tools_only() {
 }
 
 #[tokio::test]
-async fn an_older_server_cannot_send_what_is_said_to_it_elsewhere() {
+async fn an_older_mcp_server_cannot_redirect_messages_to_another_host() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let (elsewhere, seen) = start_tool_server(false).await;
@@ -171,7 +171,7 @@ async fn a_server_at_a_private_address_is_asked_only_where_the_operator_allows_i
 }
 
 #[tokio::test]
-async fn an_offer_does_not_wait_for_a_deaf_server_and_each_server_s_tools_come_by_themselves() {
+async fn an_offer_does_not_wait_for_a_silent_mcp_server() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let (url, _) = start_tool_server(false).await;

@@ -93,7 +93,7 @@ async fn wait_for_ready_status(server: &TestServer, status: u16) {
 }
 
 #[tokio::test]
-async fn while_the_store_takes_no_writes_nothing_is_lost_and_no_success_is_told() {
+async fn no_event_is_lost_and_no_success_is_reported_while_writes_fail() {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(&folder).await;

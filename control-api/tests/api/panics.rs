@@ -27,7 +27,7 @@ async fn stored_seqs(server: &TestServer, id: &str) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn a_fact_whose_code_panics_is_kept_as_text_and_all_others_go_on() {
+async fn an_event_whose_code_panics_is_stored_as_text_and_others_continue() {
     static FACTS: AtomicU32 = AtomicU32::new(0);
     fn panic_at_third_event(point: CrashPoint) {
         if point == CrashPoint::BeforeEvent {

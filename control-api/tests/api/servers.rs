@@ -191,7 +191,7 @@ async fn two_servers_lose_and_double_no_event_and_no_key_suffix() {
 }
 
 #[tokio::test]
-async fn what_one_server_learns_or_forgets_the_other_does_too() {
+async fn an_update_or_deletion_at_one_server_applies_to_the_other() {
     let folders = [TempFolder::new(), TempFolder::new()];
     let Some([one, other]) = start_two_servers(&folders).await else { return };
     let parts: [(&str, Option<&str>, &[u8]); 3] = [

@@ -109,7 +109,7 @@ async fn a_session_tells_its_token_to_its_own_page_and_ends_with_log_out_or_its_
 }
 
 #[tokio::test]
-async fn a_log_out_ends_the_session_for_whoever_has_its_cookie_and_no_other() {
+async fn a_logout_ends_only_the_session_of_its_cookie() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let [mine, other] = [log_in(&server, TEST_API_KEY).await, log_in(&server, TEST_API_KEY).await];

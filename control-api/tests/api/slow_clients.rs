@@ -92,7 +92,7 @@ fn post_head(length: usize) -> String {
 }
 
 #[tokio::test]
-async fn half_a_header_is_not_waited_for() {
+async fn a_connection_with_an_incomplete_header_is_closed() {
     let folder = TempFolder::new();
     let server = start_server(&folder, 8).await;
     let clock = PausedClock::pause();
@@ -190,7 +190,7 @@ async fn a_long_body_has_more_time() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn answers_that_nobody_reads_end_with_their_connection() {
+async fn a_connection_that_reads_no_response_is_closed() {
     let folder = TempFolder::new();
     // The kernel measures this time in real seconds. It is long enough that a shorter stall of the
     // test does not matter.

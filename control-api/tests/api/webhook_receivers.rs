@@ -50,7 +50,7 @@ fn attempt_fields(one: &Value, what: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_slow_receiver_delays_nobody_but_itself() {
+async fn a_slow_receiver_delays_only_its_own_events() {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
     // An attempt at a receiver that hangs lasts longer than this test.
@@ -238,7 +238,7 @@ async fn check_all_come_in_order(events: u64, each: Option<Duration>) {
 /// More events of one conversation than memory holds, a server that stops in between, and retry
 /// delays that pass in the store.
 #[tokio::test]
-async fn what_memory_does_not_hold_is_read_again_and_comes_in_order() {
+async fn deliveries_beyond_the_memory_window_are_read_and_sent_in_order() {
     const EVENTS: usize = 150;
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;

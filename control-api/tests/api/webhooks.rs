@@ -44,7 +44,7 @@ fn fast_retries(config: &mut control_api::Config) {
 }
 
 #[tokio::test]
-async fn a_talk_is_told_in_order_signed_and_worded_as_the_interface_says() {
+async fn the_webhooks_of_a_call_are_ordered_signed_and_match_the_interface() {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(&folder).await;

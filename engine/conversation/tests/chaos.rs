@@ -205,7 +205,7 @@ fn random_spec(random: &mut Random) -> Spec {
 }
 
 #[test]
-fn any_input_in_any_order_is_survived() {
+fn any_input_in_any_order_is_handled_without_a_panic() {
     for seed in 1..=600 {
         let mut random = Random(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15) | 1);
         let mut conversation = Conversation::new(random_spec(&mut random));

@@ -32,7 +32,7 @@ fn fold_events<'a>(events: impl IntoIterator<Item = &'a EventEnvelope>) -> Conve
 }
 
 #[test]
-fn the_fold_of_the_facts_says_what_the_machine_says() {
+fn the_projection_of_the_events_equals_the_state_of_the_machine() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
     let mut items = 0;
     for entry in folder.read_dir().unwrap() {

@@ -478,7 +478,7 @@ fn a_model_that_does_not_end_is_cut_and_its_reply_is_spoken_to_there() {
 }
 
 #[test]
-fn words_without_context_are_told_and_not_seen_by_the_model() {
+fn speech_without_context_is_in_the_history_but_not_sent_to_the_model() {
     let mut call = Harness::new(|_| {});
     let say = Command::Say {
         text: "An announcement.".into(),
@@ -589,7 +589,7 @@ fn a_server_that_stops_says_goodbye_first() {
 }
 
 #[test]
-fn ears_that_are_broken_for_half_a_minute_end_the_call() {
+fn an_stt_failure_of_thirty_seconds_ends_the_call() {
     let mut call = Harness::new(|_| {});
     let broken = || Input::StageFailed { stage: Stage::Stt, reason: "gone".into() };
     call.send_input(1.0, broken())
@@ -696,7 +696,7 @@ fn speech_is_no_interruption_while_the_detector_reports_only_its_start() {
 }
 
 #[test]
-fn a_turns_times_count_from_the_true_end_of_speech() {
+fn turn_times_are_measured_from_the_true_end_of_speech() {
     let mut call = Harness::new(|_| {});
     call.send_input(0.55, Input::SpeechStarted { onset: Time::from_seconds(0.5) });
     call.send_input(1.75, Input::SpeechStopped { end: Time::from_seconds(1.5) });
@@ -728,7 +728,7 @@ fn a_turn_model_is_asked_only_where_there_is_one_and_once_for_each_stretch() {
 }
 
 #[test]
-fn what_may_sound_and_has_not_begun_is_held_too() {
+fn a_reply_that_has_not_begun_to_sound_is_held_too() {
     let mut call = Harness::new(|_| {});
     call.final_transcript(1.0, "Hello")
         .send_input(1.4, Input::Tick)
@@ -847,7 +847,7 @@ fn an_item_tells_when_its_tool_started_and_when_its_words_began_to_sound() {
 }
 
 #[test]
-fn a_held_reply_counts_no_words_though_nobody_reports_where_it_stopped() {
+fn a_held_reply_counts_no_words_without_a_playout_report() {
     let mut call = Harness::new(|_| {});
     call.final_transcript(1.0, "Hello")
         .send_input(1.4, Input::Tick)

@@ -409,7 +409,7 @@ fn settings_that_no_agent_can_have_are_refused() {
 /// A file may ask for 116 days (1e7 s) of call-outs between two lines. The replay ends at the first
 /// call-out that the file does not have; if the file has them all, there are too many deadlines.
 #[test]
-fn years_without_a_line_are_not_lived_through() {
+fn a_replay_skips_long_gaps_between_lines() {
     let settings = Settings {
         idle_timeout: Some(0.001),
         idle_end_after: None,

@@ -246,7 +246,7 @@ fn an_explanation_names_what_failed_and_what_it_waited_for() {
 /// The same call with different presets and delays: when turns end, when the agent is held, and the
 /// effect of a "yes" and of a single word.
 #[test]
-fn a_call_goes_as_its_presets_and_delays_say() {
+fn presets_and_delays_determine_the_times_of_a_call() {
     let lines = |agent: &AgentTurnConfig, end_of_turn: f64, over: Value| -> Vec<Value> {
         let spec = agent.to_spec().unwrap();
         let scenario = json!({

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_connected_does_not_count_and_who_is_exempt_evicts_nobody() {
+    fn connected_offers_do_not_count_and_exempt_clients_evict_no_offer() {
         let mut waiting = PendingOffers::default();
         for n in 0..100 {
             let (_connected, evicted) = waiting.insert(1, ConversationId(n), network(1), "a");

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_silence_of_the_right_length() {
+    fn an_invalid_packet_is_decoded_as_silence_of_the_right_length() {
         let mut decoder = Decoder::new().unwrap();
         let mut out = Vec::new();
         decoder

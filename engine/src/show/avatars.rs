@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_shown_is_replaced_and_that_is_told() {
+    fn an_unavailable_avatar_is_replaced_and_reported() {
         let library = AvatarLibrary::new(Avatars::built_in().unwrap());
         for (call, why) in
             [(call("zoe", None), "is missing"), (call("zoe", Some(b"x")), "cannot be read")]

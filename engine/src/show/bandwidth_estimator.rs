@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fall_while_speaking_is_overuse() {
+    fn a_bandwidth_drop_while_speaking_is_overuse() {
         let mut estimator = estimator_while_speaking();
         estimator.on_estimate(at(101), 90_000);
         assert_eq!(estimator.send_mode(at(101)), SendMode::ChangesOnly);
@@ -164,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn a_fall_in_silence_says_nothing() {
+    fn a_bandwidth_drop_in_silence_is_ignored() {
         let mut estimator = estimator_while_speaking();
         estimator.on_estimate(at(200), 40_000);
         assert_eq!(estimator.send_mode(at(200)), SendMode::Full);
     }
 
     #[test]
-    fn thrift_ends_ten_seconds_after_the_last_fall() {
+    fn the_changes_only_mode_ends_ten_seconds_after_the_last_drop() {
         let mut estimator = estimator_while_speaking();
         estimator.on_estimate(at(101), 90_000);
         assert_eq!(estimator.send_mode(at(101 + 249)), SendMode::ChangesOnly);

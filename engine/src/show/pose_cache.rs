@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_happens_only_what_is_baked_is_asked_for_and_nothing_jumps() {
+    fn only_encoded_poses_are_requested_and_no_pose_jumps() {
         let cache = cache();
         let states = [AgentState::Listening, AgentState::Thinking, AgentState::Speaking];
         let mut random = 1u32;

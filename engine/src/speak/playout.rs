@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_awaited_and_what_sounds_or_is_over_is_not() {
+    fn only_segments_that_have_not_started_are_awaited() {
         let mut playout = Playout::default();
         assert!(!playout.has_pending_audio());
         playout.add_segment(SegmentId(1), EPOCH);
@@ -597,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_are_told_ten_times_a_second() {
+    fn playout_positions_are_reported_ten_times_per_second() {
         let mut playout = playing(1, vec![1; 48_000]);
         let mut events = Vec::new();
         for _ in 0..20 {

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_go_in_the_order_in_which_they_were_told() {
+    fn texts_are_sent_in_order() {
         let mut queue = SendQueue::default();
         for n in 0..6 {
             let text = TextMessage::from(n.to_string());
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_outlive_any_flood_of_progress() {
+    fn events_are_kept_during_a_flood_of_progress_messages() {
         let mut queue = SendQueue::default();
         queue.push("fact one".into());
         for n in 0..10_000 {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_alone_are_bounded_too() {
+    fn the_queue_of_events_is_bounded() {
         let mut queue = SendQueue::default();
         for n in 0..1_000 {
             queue.push(TextMessage::from(format!("{n:04}{}", "y".repeat(10_000))));

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_refers_to_waits_for_nobody_and_a_key_is_not_sent_twice() {
+    fn an_unreferenced_frame_is_dropped_behind_a_queue_and_a_key_frame_not_repeated() {
         let mut harness = Harness::new();
         assert!(harness.push_frame(KEY_FRAME_BYTES, true, true));
         assert!(!harness.push_frame(500, false, false), "the key still waits");

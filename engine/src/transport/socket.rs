@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn what_strangers_send_leaves_nothing_behind_without_the_name_of_a_call() {
+    fn packets_without_a_known_user_name_leave_no_state() {
         let (mut demux, now) = (Demux::new(), crate::clock::now());
         demux.insert("abc", 1);
         for n in 0..1000 {

@@ -341,7 +341,7 @@ fn lost_packets_of_a_key_frame_are_sent_again_and_a_lost_cached_frame_is_not() {
 }
 
 #[test]
-fn a_request_for_a_key_frame_is_told() {
+fn a_key_frame_request_is_reported() {
     let mut harness = Harness::connected();
     harness.server.send_video(harness.now, 0, &vp8_frame(true, 1, 500));
     harness.run(50);
@@ -373,7 +373,7 @@ fn texts_wait_for_the_channel_and_survive_loss() {
 }
 
 #[test]
-fn what_the_receiver_loses_of_the_voice_is_told_once_it_reports_it() {
+fn audio_packet_loss_is_reported_after_a_receiver_report() {
     let lost = |harness: &Harness| {
         let parts = |e: &TransportEvent| {
             if let TransportEvent::PacketLoss(part) = e { Some(*part) } else { None }

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn directions_that_do_not_fit_the_chunks_count_for_nothing() {
+    fn embeddings_of_another_dimension_are_ignored() {
         let mut index = Index::new();
         index.insert_with_embeddings(
             &1,

@@ -34,7 +34,7 @@ fn plain_questions_find_their_document() {
 }
 
 #[test]
-fn nothing_fits_where_no_word_is_known() {
+fn a_query_without_known_words_finds_nothing() {
     let index = clinic_index();
     assert!(index.search("what is the capital of mongolia", 3).is_empty());
     assert!(index.search("and what is it", 3).is_empty());

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_survives_his_file() {
+    fn each_avatar_is_written_and_read_back() {
         for avatar in ids().filter_map(find) {
             assert_eq!(parse(&avatar.id, &to_toml(&avatar)), Ok(avatar));
         }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_voice_that_nobody_has_is_named() {
+    fn an_unknown_voice_is_reported_by_name() {
         let mute = AvatarSpec { voice: "nobody".into(), ..find("amina").unwrap() };
         let why = parse(&mute.id, &to_toml(&mute)).unwrap_err();
         assert!(why.starts_with("voice: \"nobody\"") && why.contains("slt, rms"), "{why}");

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_torn() {
+    fn the_displacement_by_a_breath_is_continuous() {
         let chest = chest();
         for (x, y) in (1..SIDE).flat_map(|y| (1..SIDE).map(move |x| (x, y))) {
             let here = chest.displacement_weight(x, y);

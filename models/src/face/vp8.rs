@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn rubbish_is_an_error_and_not_a_crash() {
+    fn invalid_data_is_an_error_and_not_a_crash() {
         let mut decoder = Decoder::new(SIDE, SIDE).unwrap();
         assert!(decoder.decode(&[1, 2, 3, 4, 5]).is_err());
     }

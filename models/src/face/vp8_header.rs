@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn steady_blocks_are_smoothed_by_nothing_and_frames_show_what_they_did() {
+    fn unfiltered_blocks_have_no_loop_filter_and_decode_the_same() {
         let mut encoder = Encoder::new(SIDE, SIDE).unwrap();
         let key = encoder.encode_key_frame(&scene(0), 8).unwrap();
         let blocks: Vec<BlockMode> = (0..64)
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_rubbish_stay_as_they_are() {
+    fn key_frames_and_invalid_data_are_not_changed() {
         let key = Encoder::new(SIDE, SIDE).unwrap().encode_key_frame(&scene(0), 8).unwrap();
         for data in
             [key, vec![], vec![1], vec![1, 2, 3], vec![1, 2, 3, 255], vec![1, 2, 3, 255, 255, 255]]

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_told() {
+    fn a_damaged_network_file_is_reported() {
         assert_eq!(Network::parse(b"what").err(), Some(Error::Magic));
         let mut other = NETWORK_FILE.to_vec();
         other[5] = 9;

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_clear_is_kept_frame_by_frame() {
+    fn unambiguous_frames_keep_their_phone() {
         let frames = [vec![0; 10], vec![10; 8], vec![1; 6], vec![14; 7], vec![0; 9]].concat();
         assert_eq!(decode_frames(&frames, 30.0), frames);
         for short in [0, 1, 3, 5] {

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_do_no_harm() {
+    fn invalid_utf8_is_handled() {
         assert_eq!(events(&[b"data: a\xff\xfeb\n\n"]), ["a\u{fffd}\u{fffd}b"]);
     }
 }

@@ -161,7 +161,7 @@ async fn scripts_need_the_operators_leave() {
 }
 
 #[tokio::test]
-async fn ears_and_voices_that_are_not_here_are_told() {
+async fn unavailable_stt_and_tts_providers_are_reported() {
     let registry = registry(Config::default());
     let (stt, _) = registry.stt(&SttChoice::default());
     assert_eq!(stt.err().map(|error| error.kind()), Some(ErrorKind::NotAvailable));

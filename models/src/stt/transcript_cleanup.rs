@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_noise_sounds_like_is_nothing() {
+    fn transcripts_of_noise_are_removed() {
         for noise in ["if", "be", "if if if", "shit", "the fuck", "and the"] {
             assert_eq!(clean_transcript(noise), "", "{noise}");
         }

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_part_words_and_their_time_is_nobodys() {
+    fn blanks_separate_words_and_their_time_belongs_to_no_word() {
         let (begins, ends) = even(12);
         let words = words_from_characters(&split(" Hi, \n Bob. "), &begins, &ends, 2.0);
         assert_eq!(word_times(&words), [("Hi,", Some(2.1), 2.4), ("Bob.", Some(2.7), 3.1)]);

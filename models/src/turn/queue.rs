@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_that_panics_again_and_again_is_loaded_again_and_answers_what_comes_then() {
+    fn a_network_that_panics_is_reloaded_and_answers_later_requests() {
         let (requests, received) = request_queue();
         let (sender, answers) = unbounded();
         let ask = |_| {

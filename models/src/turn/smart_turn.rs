@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_foreign_is_told_with_the_way_to_get_it() {
+    fn a_missing_or_unknown_model_is_reported_with_its_remedy() {
         let dir = std::env::temp_dir().join(format!("visavis-turn-{}", std::process::id()));
         let find = || SmartTurn::open(Config { dir: dir.clone(), threads: 1 }).err().unwrap();
         let put = |path: PathBuf| {

@@ -121,7 +121,7 @@ async fn assert_quarter_stays_open(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_holds_a_quarter_of_the_connections_and_keeps_nobody_out() {
+async fn an_address_gets_a_quarter_of_the_connections() {
     let server = TestServer::start(8, &[]);
     assert_quarter_stays_open(&server, |_| "192.0.2.1".into(), "192.0.2.2").await;
 }

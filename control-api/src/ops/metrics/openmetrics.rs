@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_to_the_letter() {
+    fn numbers_are_formatted_exactly() {
         let spread = MetricValue::Histogram {
             buckets: vec![(0.25, 2), (1.0, 0), (f64::INFINITY, 1)],
             sum: 3.5,

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_tells_is_of_this_process() {
+    fn the_process_metrics_describe_this_process() {
         let before = collect();
         let held: Vec<_> = (0..32).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
         let memory = std::hint::black_box(vec![1u8; 64 << 20]);

@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn config_wins_over_what_stands_flat() {
+    fn the_config_object_overrides_the_flat_fields() {
         let avatar = json!({
             "avatar_key_id": "ada",
             "llm": {"model": "flat", "provider": "p"},

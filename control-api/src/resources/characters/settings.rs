@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_of_the_house_is_taken_as_it_is() {
+    fn every_stock_character_is_valid() {
         for person in avatar_spec::ids().filter_map(avatar_spec::find) {
             let text = serde_json::to_string(&person.character).unwrap();
             let input = serde_json::from_str(&text).unwrap();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_of_every_slider_are_taken_and_what_is_beyond_is_not() {
+    fn both_limits_of_each_setting_are_valid_and_larger_values_are_not() {
         let lists = [
             (character_schema::character_settings(), true),
             (character_schema::pose_settings(), false),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_its_path() {
+    fn each_invalid_setting_is_reported_with_its_path() {
         let expected = |field: &str, reason: &str| (format!("character{field}"), reason.to_owned());
         assert_eq!(single_error(json!([])), expected("", "must be an object"));
         assert_eq!(single_error(json!({"hair": 1})), expected(".hair", "must be an object"));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_faults_is_not_answered_by_a_flood() {
+    fn the_number_of_reported_errors_is_limited() {
         let many: Map<String, Value> = (0..10_000).map(|n| (format!("x{n}"), json!(n))).collect();
         assert_eq!(read_character(Value::Object(many)).unwrap_err().len(), 32);
         let long = "y".repeat(1 << 20);

@@ -382,7 +382,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_far_a_child_is_is_read_from_its_lines() {
+    fn the_progress_of_a_bake_is_read_from_its_output() {
         assert_eq!(parse_progress(r#"{"progress":0.25}"#), Some(25));
         assert_eq!(parse_progress(r#"{"progress": 7}"#), Some(100));
         assert_eq!(parse_progress("amina: 20 %, 3 s"), None);

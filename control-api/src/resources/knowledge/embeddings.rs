@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_comes_back() {
+    fn stored_embeddings_are_read_back() {
         let vectors = [vec![1.0, 0.5], vec![0.0, 0.0], vec![-0.2, 0.1]];
         let decoded = decode_embeddings(&encode_embeddings(&vectors), 3);
         assert_eq!(decoded, vectors.iter().map(|v| Embedding::from_vector(v)).collect::<Vec<_>>());

@@ -231,7 +231,7 @@ async fn a_server_that_never_answers_is_given_up_after_twenty_seconds() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_sent_is_refused_with_a_reason() {
+async fn a_forbidden_tool_request_is_rejected_with_a_reason() {
     let strict = egress::Client::new(egress::Policy::default()).unwrap();
     assert_eq!(
         run(&strict, &tool("GET", "http://127.0.0.1/".into(), &[]), json!({})).await,

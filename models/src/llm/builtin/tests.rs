@@ -193,7 +193,7 @@ fn a_follow_up_leans_on_the_turn_before() {
 }
 
 #[test]
-fn what_it_does_not_know_it_says() {
+fn an_unknown_answer_is_admitted() {
     for question in [
         "what is the capital of mongolia",
         "how tall is mount everest",

@@ -334,7 +334,7 @@ async fn a_stream_without_end_and_pages_without_end_are_closed_at_the_limit() {
 }
 
 #[tokio::test]
-async fn a_server_that_goes_over_a_limit_in_mid_call_loses_its_tools_and_is_told_of() {
+async fn exceeding_a_limit_during_a_call_removes_the_tools_and_is_reported() {
     let (mcp, mut seen) = serve("shttp", |stream, request, message| match request {
         // The stream for server-initiated messages starts with the session; the tools are listed in
         // parallel.
