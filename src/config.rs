@@ -1,8 +1,8 @@
 //! The configuration. Precedence: flag, environment, file, default.
 //!
 //! Every key of `config/example.toml` is also `VISAVIS_<SECTION>_<KEY>`. An unknown key is rejected
-//! with the most similar name, because a misspelt limit is worse than a server that does not start.
-//! This file defines the keys, their meaning and their ranges; `source.rs` reads them.
+//! with the most similar name, because a misspelled limit is worse than a server that does not
+//! start. This file defines the keys, their meaning and their ranges; `source.rs` reads them.
 
 mod source;
 

@@ -137,7 +137,7 @@ fn replay_prints_what_simulate_printed_and_says_that_it_is_identical() {
     );
     let output = run_command("replay", &gap, false);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "what is missing may have differed: {stderr}");
+    assert_eq!(output.status.code(), Some(1), "a missing output may have been different: {stderr}");
     assert!(stderr.contains("3 inputs are missing there"), "{stderr}");
 
     let other = folder.write_file(

@@ -82,7 +82,7 @@ fn ten_thousand_chunks_are_searched_in_ten_milliseconds() {
     });
     eprintln!("{} chunks made and indexed in {indexing:?}", index.len());
     assert_eq!(index.len(), CHUNK_COUNT as usize);
-    // The query contains one misspelt word, which is compared with the whole vocabulary.
+    // The query contains one misspelled word, which is compared with the whole vocabulary.
     let queries: Vec<String> =
         (0..QUERY_COUNT).map(|_| format!("{} {}x", random.text(9), random.word())).collect();
     let query_embeddings: Vec<Embedding> =

@@ -1,6 +1,6 @@
 //! What each request body becomes: the stored document, or the faults that are reported. The golden
 //! files in `tests/golden/` hold the outcome of every single change of a complete body;
-//! `UPDATE_GOLDEN=1` writes them anew.
+//! `UPDATE_GOLDEN=1` rewrites them.
 
 mod requests;
 
@@ -16,7 +16,7 @@ use crate::resources::{guardrails, mcp, tools};
 use crate::store::agent::{Agent, Template};
 use crate::store::secrets::{AgentSecrets, AvatarSecrets};
 
-/// A stored document with its secrets, or what the client is told.
+/// A stored document with its secrets, or the error that the client gets.
 type Outcome = Result<(Value, Value), ApiError>;
 
 /// Values that replace a part of the body, one at a time. `None` removes it.

@@ -181,7 +181,7 @@ async fn long_answers_are_cut_or_refused() {
     let error = loop {
         match response.chunk().await {
             Ok(Some(_)) => {}
-            Ok(None) => panic!("the limit was not kept"),
+            Ok(None) => panic!("the limit was exceeded"),
             Err(error) => break error,
         }
     };
@@ -249,7 +249,7 @@ fn only_http_and_clean_headers_are_taken() {
     ] {
         let request = Request::new(Method::GET, "http://example.com/").unwrap();
         let Err(Error::Invalid(words)) = request.header(name, value) else {
-            panic!("{name}: {value} was taken")
+            panic!("{name}: {value} was accepted")
         };
         assert!(!words.contains('\n') && !words.contains("c: d"), "{words}");
     }

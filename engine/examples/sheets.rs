@@ -18,7 +18,7 @@ use models::face::pose_plan::{
 use models::face::vp8::Decoder;
 use models::face::{Brows, Eyes, Head, Look, Mouth, PoseSet, Stance, webp};
 
-/// Quantisers of a sheet: the first with which it is no larger than [`MAX_SHEET_BYTES`].
+/// Quantizers of a sheet: the first with which it is no larger than [`MAX_SHEET_BYTES`].
 const SHEET_QUANTIZERS: [u32; 5] = [22, 26, 30, 34, 40];
 /// Bytes of a sheet.
 const MAX_SHEET_BYTES: usize = 60_000;

@@ -343,7 +343,7 @@ mod tests {
         for _ in 0..512 {
             window.record_tick(Duration::from_millis(21), Duration::from_millis(1), 10, &load);
         }
-        assert!(!load.admits_call(10), "others have the core: {load:?}");
+        assert!(!load.admits_call(10), "other threads use the core: {load:?}");
         assert!(load.tick_delay() >= Duration::from_millis(21));
         for _ in 0..512 {
             window.record_tick(Duration::from_millis(2), Duration::from_millis(1), 10, &load);
@@ -370,7 +370,7 @@ mod tests {
         window.reset(&load);
         assert!(load.admits_call(1), "{load:?}");
         run_ticks(&mut window, &load, 100, 1, 1_000);
-        assert!(load.admits_call(1), "a second says nothing");
+        assert!(load.admits_call(1), "one second is too short for a decision");
     }
 
     #[test]

@@ -298,7 +298,7 @@ mod tests {
         meter.end_step(ms(500));
         assert_eq!(counts(&stats), (10, 4));
         meter.end_step(ms(500));
-        assert_eq!(counts(&stats), (10, 4), "a step's frames are its own");
+        assert_eq!(counts(&stats), (10, 4), "the frames of a step belong to that step");
     }
 
     #[test]

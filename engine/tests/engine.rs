@@ -367,7 +367,7 @@ async fn a_decoder_is_taken_at_connection_and_a_missing_one_is_reported() {
     assert_eq!(
         (engine.active_calls(), *models.free_decoders.lock().unwrap()),
         (0, 1),
-        "offers hold nothing"
+        "offers hold no resources"
     );
     assert_eq!(metric_values(&engine, "visavis_offers_pending"), [(String::new(), 2)]);
 
@@ -383,8 +383,8 @@ async fn a_decoder_is_taken_at_connection_and_a_missing_one_is_reported() {
     let error = texts.iter().find(|t| t.contains(r#""type":"error""#)).expect("an error");
     assert!(error.contains("No capacity") && error.contains(r#""fatal":true"#), "{error}");
     assert_eq!(two.packets(), 0);
-    assert!(recorder.events_of(2).is_empty(), "its conversation has not begun");
-    assert_eq!(engine.active_calls(), 1, "the other call goes on");
+    assert!(recorder.events_of(2).is_empty(), "its conversation has not started");
+    assert_eq!(engine.active_calls(), 1, "the other call continues");
     let refused: Vec<_> = metric_values(&engine, "visavis_calls_rejected");
     assert!(refused.contains(&("call".into(), 2)), "{refused:?}");
 
@@ -413,7 +413,7 @@ async fn a_client_whose_setup_panics_is_rejected_and_may_try_again() {
     assert_eq!(
         (engine.active_calls(), *models.free_decoders.lock().unwrap()),
         (0, 1),
-        "nothing is held"
+        "no resources are held"
     );
     let rejected = metric_values(&engine, "visavis_calls_rejected");
     assert!(rejected.contains(&("call".into(), 1)), "{rejected:?}");
@@ -450,7 +450,7 @@ async fn the_oldest_unconnected_offer_of_a_network_is_evicted() {
         taken.push(engine.accept_offer(of_network(id, &sdp)).await.unwrap().connection);
     }
     assert_eq!(metric_values(&engine, "visavis_offers_evicted"), [(String::new(), 1)]);
-    assert_eq!(engine.active_calls(), 1, "what has connected makes room for nobody");
+    assert_eq!(engine.active_calls(), 1, "a connected call is not evicted");
     for (n, connection) in taken.into_iter().enumerate() {
         let here = engine.hang_up(ConversationId(n as u128 + 1), connection).await;
         assert_eq!(here, n > 0, "offer {n}");
@@ -527,7 +527,7 @@ async fn the_limit_of_calls_is_that_of_all_threads_together() {
     engine
         .accept_offer(offer_for(2, &sdp))
         .await
-        .expect("another connection of a call that is held takes no place");
+        .expect("another connection of a running call takes no slot");
 }
 
 /// Virtual-time tests beside the load measurement prove which share of its time a thread may use.
@@ -560,7 +560,7 @@ async fn a_call_is_rejected_while_media_threads_are_busy() {
     engine
         .start_loopback_call(Arc::new(call_config(1_000_000)), Vec::new())
         .map(drop)
-        .expect("there is room again");
+        .expect("calls are admitted again");
 }
 
 /// The engine admits as many calls as the measured load of its threads allows, and no more. Running
@@ -594,7 +594,7 @@ async fn long_load_calls_are_admitted_until_media_threads_are_busy_and_after_som
                 );
                 let tick_count = || engine.stats().map(|s| s.ticks.load(Relaxed)).sum::<u64>();
                 let before = tick_count();
-                wait_for("the threads tick on", || tick_count() >= before + 200).await;
+                wait_for("the threads continue to tick", || tick_count() >= before + 200).await;
                 waits += 1;
             }
         }
@@ -609,7 +609,7 @@ async fn long_load_calls_are_admitted_until_media_threads_are_busy_and_after_som
     );
     assert!(
         client.len() > 50,
-        "fifty fit at the least, by what a call is reckoned with: {}",
+        "at least fifty calls fit by the estimate of a call: {}",
         client.len()
     );
     assert!(late * 100 <= frames, "running calls keep their quality: {late} of {frames}");
@@ -626,7 +626,7 @@ async fn long_load_calls_are_admitted_until_media_threads_are_busy_and_after_som
     engine
         .start_loopback_call(Arc::new(call_config(1_000_000)), Vec::new())
         .map(drop)
-        .expect("there is room again");
+        .expect("calls are admitted again");
 }
 
 #[tokio::test]
@@ -733,7 +733,7 @@ async fn a_drain_ends_a_call_after_its_exit_message() {
         async move { engine.drain(30 * second).await }
     });
     tokio::time::sleep_until(begun + 20 * second - moment).await;
-    assert_eq!(asked(Command::Interrupt).await, Ok(CommandOutcome::NothingToDo), "it goes on");
+    assert_eq!(asked(Command::Interrupt).await, Ok(CommandOutcome::NothingToDo), "it continues");
     tokio::time::sleep_until(begun + 20 * second + moment).await;
     let goodbye = Err(CommandError::Rejected(Rejection::Ending));
     assert_eq!(asked(Command::Interrupt).await, goodbye, "it says goodbye");
@@ -743,10 +743,7 @@ async fn a_drain_ends_a_call_after_its_exit_message() {
     assert_eq!(asked(Command::Interrupt).await, Err(CommandError::NotRunning), "it is over");
     draining.await.unwrap();
     let took = begun.elapsed();
-    assert!(
-        took <= 33 * second + moment,
-        "hanging up is waited for three seconds at most: {took:?}"
-    );
+    assert!(took <= 33 * second + moment, "the hang-up takes at most three seconds: {took:?}");
     tokio::time::resume();
     wait_for("the call has left its thread", || engine.active_calls() == 0).await;
     let events = recorder.events_of(1);
@@ -856,7 +853,7 @@ async fn a_client_joins_over_udp_hears_silence_talks_on_the_channel_and_hangs_up
     .unwrap();
     assert!(
         texts.iter().any(|t| t.contains("participant_left")),
-        "told before the hang-up: {texts:?}"
+        "reported before the hang-up: {texts:?}"
     );
     wait_for("the call is over", || engine.active_calls() == 0).await;
     let events = recorder.events_of(1);
@@ -936,9 +933,9 @@ async fn a_media_thread_that_panics_ends_its_calls_and_takes_new_ones_on_the_sam
     let before = port_of_next_call(&engine, 2).await;
     panic_media_thread(&engine, &recorder, 3).await;
     wait_for("it takes calls again", || dead_threads(&engine) == 0).await;
-    wait_for("the place of its call is free", || engine.active_calls() == 1).await;
+    wait_for("the slot of its call is free", || engine.active_calls() == 1).await;
     assert_eq!(connect_over_udp(&engine, &recorder, 4).await, before);
-    assert_eq!(*recorder.1.lock().unwrap(), [3], "the call of the other thread goes on");
+    assert_eq!(*recorder.1.lock().unwrap(), [3], "the call of the other thread continues");
     drop(other);
 }
 
@@ -959,7 +956,7 @@ async fn a_media_thread_that_panics_again_and_again_pauses_and_takes_calls_on_th
     let mut ids = 2..200;
     while pauses() == 0 {
         wait_for("it takes calls", || dead_threads(&engine) == 0).await;
-        panic_media_thread(&engine, &recorder, ids.next().expect("it pauses at last")).await;
+        panic_media_thread(&engine, &recorder, ids.next().expect("it pauses finally")).await;
     }
     wait_for("it takes calls again", || dead_threads(&engine) == 0).await;
     assert_eq!(Engine::capacity_error(&*engine), None);
@@ -1028,7 +1025,7 @@ async fn a_media_thread_whose_restart_panics_takes_no_calls_until_one_succeeds()
     ended.sort_unstable();
     assert_eq!(ended, [2, 4], "their records are ended after all");
     assert_eq!((Engine::degraded_reason(&*engine), Engine::capacity_error(&*engine)), (None, None));
-    wait_for("their places are free", || engine.active_calls() == 0).await;
+    wait_for("their slots are free", || engine.active_calls() == 0).await;
     assert_eq!(connect_over_udp(&engine, &recorder, 6).await, first);
 }
 
@@ -1046,7 +1043,7 @@ async fn a_media_thread_that_cannot_restart_ends_with_the_engine() {
     let client = start_panicking_call(&engine, &recorder, 1).await;
     wait_for("it takes no calls", || dead_threads(&engine) == 1).await;
     drop((engine, client));
-    wait_for("its thread is gone", || Arc::strong_count(&event_sink) == 1).await;
+    wait_for("its thread has ended", || Arc::strong_count(&event_sink) == 1).await;
 }
 
 #[tokio::test]

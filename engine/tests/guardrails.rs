@@ -107,8 +107,11 @@ impl llm::Llm for ToolCallingLlm {
             self.tool_results.lock().unwrap().push(last.text.clone());
             sink.send(llm::Event::Text("I had better not.".into()));
         } else {
-            let rule =
-                request.tools.iter().find(|tool| tool.rule.is_some()).expect("the rule is offered");
+            let rule = request
+                .tools
+                .iter()
+                .find(|tool| tool.rule.is_some())
+                .expect("the guardrail is offered as a tool");
             sink.send(llm::Event::ToolCall {
                 id: "call_1".into(),
                 name: rule.name.clone(),

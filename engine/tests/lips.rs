@@ -342,7 +342,7 @@ fn phones_come_before_their_sound_and_a_voice_that_tells_its_own_keeps_them() {
     assert_eq!(
         collect_phones(&run_tts_sink(false, sentence, vec![])),
         [],
-        "nobody looks at the lips"
+        "without an avatar, no phones are computed"
     );
 }
 

@@ -85,7 +85,7 @@ fn the_path_adds_at_most_ten_milliseconds_to_the_models_and_the_policy() {
         let reported = when(|e| matches!(e, Event::AgentStartedSpeaking { .. }));
         assert!(
             (reported - (first - end)).abs() < 0.001,
-            "the fact is told when the sample leaves"
+            "the event is emitted when the sample is sent"
         );
         rows.push([
             when(|e| matches!(e, Event::UserStoppedSpeaking)),
@@ -172,12 +172,12 @@ fn where_a_change_is_near_blocks_are_short_and_time_stamps_go_on() {
         |blocks: &[(u64, Box<[i16]>)]| blocks.iter().map(|(_, pcm)| pcm.len()).collect::<Vec<_>>();
     assert!(
         lengths(&blocks[..20]).iter().all(|n| *n == 960),
-        "nothing is awaited: {:?}",
+        "no segment is awaited: {:?}",
         lengths(&blocks[..20])
     );
     assert!(
         lengths(&blocks[first + 1..]).iter().all(|n| *n == 960),
-        "it speaks, and nobody speaks over it"
+        "the agent speaks without interruption"
     );
 }
 
@@ -227,7 +227,7 @@ fn a_false_interruption_resumes_at_the_sample_it_was_held_at() {
         place(|e| if let Event::PlayoutResumed { position } = e { Some(*position) } else { None });
     assert!(
         held.abs_diff(reported) <= 960,
-        "what had left by then is known to the block at once: {reported} {held}"
+        "the positions differ by at most one block: {reported} {held}"
     );
     // The fade of 5 ms at the hold is followed by silence, a fade-in of 5 ms, then the unchanged
     // samples.
@@ -256,12 +256,16 @@ fn another_connection_takes_the_call_over_and_the_older_one_is_told() {
     assert!(old.closed && old.texts.iter().any(|t| t.contains("peerLeft")), "{:?}", old.texts);
     let (before, after) = (old.speech_spans(), new.speech_spans());
     assert_eq!((before.len(), after.len()), (1, 1));
-    assert!(after[0].0 - before[0].1 < 0.021, "the sound goes on: {before:?} {after:?}");
+    assert!(after[0].0 - before[0].1 < 0.021, "the audio continues: {before:?} {after:?}");
     assert_eq!(harness.media_thread.call_count(), 1);
     assert_eq!(harness.recorder.event_names(1).iter().filter(|n| *n == "joined").count(), 1);
     drop(client);
     harness.run_for(7 * SECOND);
-    assert_eq!(harness.media_thread.call_count(), 1, "the older one's end ends nothing");
+    assert_eq!(
+        harness.media_thread.call_count(),
+        1,
+        "the end of the older connection does not end the call"
+    );
 }
 
 #[test]
@@ -389,7 +393,7 @@ fn a_thread_that_slept_too_long_catches_up_and_counts_what_it_left_out() {
     let mut output = ReceivedOutput::new(harness.start);
     output.collect(&client);
     let blocks = output.blocks.len();
-    assert!((100 + 10..=125).contains(&blocks), "ten blocks are caught up with: {blocks}");
+    assert!((100 + 10..=125).contains(&blocks), "ten blocks are sent after the delay: {blocks}");
     assert_eq!(harness.stats.late_ticks.load(Relaxed), 1);
     // Of the frames that are caught up with, those due 210 ms ago, 190, … 70 are late. The one due
     // 50 ms ago is in time.
@@ -457,7 +461,7 @@ fn a_long_text_leaves_the_voice_to_others_and_is_given_up_at_once() {
     harness.run_for(4 * SECOND);
     let asked = || harness.recorder.event_names(1).iter().filter(|n| *n == "tts.started").count();
     // Four seconds at 0.6 s per segment, and two segments ahead.
-    assert!((7..=10).contains(&asked()), "{} pieces were asked for", asked());
+    assert!((7..=10).contains(&asked()), "{} segments were requested", asked());
     let mut output = ReceivedOutput::new(harness.start);
     output.collect(&other);
     assert_eq!(output.speech_spans().len(), 1, "the other call is answered");
@@ -465,7 +469,7 @@ fn a_long_text_leaves_the_voice_to_others_and_is_given_up_at_once() {
     harness.command(1, Command::Interrupt);
     harness.run_for(10 * SECOND);
     let asked = harness.recorder.event_names(1).iter().filter(|n| *n == "tts.started").count();
-    assert_eq!(asked, before, "what waited is given up");
+    assert_eq!(asked, before, "waiting segments are cancelled");
     let mut output = ReceivedOutput::new(harness.start);
     output.collect(&client);
     assert!(output.speech_spans().last().unwrap().1 < 4.1, "{:?}", output.speech_spans());

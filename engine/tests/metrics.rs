@@ -45,7 +45,7 @@ fn histogram_totals(families: &[MetricFamily], name: &str) -> (u64, f64) {
 }
 
 fn assert_near(measured: Option<f64>, wanted: f64, tolerance: f64, what: &str) {
-    let measured = measured.unwrap_or_else(|| panic!("{what} is not told"));
+    let measured = measured.unwrap_or_else(|| panic!("{what} is not reported"));
     assert!((measured - wanted).abs() <= tolerance, "{what}: {measured:.3}, not {wanted:.3}");
 }
 

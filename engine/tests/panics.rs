@@ -33,17 +33,13 @@ fn a_panic_in_a_call_ends_that_call_and_no_other() {
     assert_eq!([replies(&harness, 1), replies(&harness, 2)], [1, 1], "both are answered once");
     assert_eq!(harness.media_thread.call_count(), 2);
     harness.run_for(6 * SECOND);
-    assert_eq!(
-        *harness.recorder.1.lock().unwrap(),
-        [1],
-        "the record of one is ended by the ledger"
-    );
+    assert_eq!(*harness.recorder.1.lock().unwrap(), [1], "the event writer ends the record of one");
     assert_eq!(harness.media_thread.call_count(), 1);
     assert_eq!([replies(&harness, 1), replies(&harness, 2)], [1, 2], "the other is answered again");
     assert!(harness.recorder.time_of(2, |e| matches!(e, Event::Ended { .. })).is_none());
     let mut output = ReceivedOutput::new(harness.start);
     output.collect(&broken);
-    assert!(output.closed, "its client is hung up");
+    assert!(output.closed, "its client is disconnected");
     let fatal =
         |text: &String| text.contains(r#""type":"error""#) && text.contains(r#""fatal":true"#);
     assert!(output.texts.iter().any(fatal), "{:?}", output.texts);

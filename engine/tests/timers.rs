@@ -437,7 +437,7 @@ fn a_call_that_is_stopped_says_its_exit_message_once_to_its_end_however_often_it
     assert!(output.closed);
     assert!(
         (output.speech_spans().last().unwrap().1 - goodbye.end).abs() < 0.03,
-        "nothing sounds behind it"
+        "no audio follows it"
     );
 }
 
@@ -482,7 +482,7 @@ fn a_silent_user_is_called_as_often_as_is_set_and_then_left_each_after_the_same_
     harness.run_for(10 * SECOND);
     let (spoken, idle) =
         (spoken_texts(&harness), event_times(&harness, |e| matches!(e, Event::UserIdle)));
-    assert_eq!(texts_of(&spoken), ["Are you there?", "Hello?"], "and nobody hears a goodbye");
+    assert_eq!(texts_of(&spoken), ["Are you there?", "Hello?"], "and no exit message is played");
     assert_eq!(idle.len(), 2);
     assert_due("the first silence", idle[0], 1.0, TICK_SECONDS);
     assert_due("the first call-out", spoken[0].start, idle[0], VOICE_DELAY);

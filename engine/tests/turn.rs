@@ -90,11 +90,7 @@ fn a_deadline_that_passes_without_an_answer_decides_and_a_late_answer_changes_no
     for script in [None, Some((LATE_ANSWER, 0.0)), Some((EARLY_ANSWER, f32::NAN))] {
         let (oracle, harness) = run_one_segment(&[script]);
         assert_eq!(events_without_join(&harness), expected, "{script:?}: as without a turn model");
-        assert_eq!(
-            *oracle.withdrawn.lock().unwrap(),
-            [0],
-            "nobody works for an answer that is not wanted"
-        );
+        assert_eq!(*oracle.withdrawn.lock().unwrap(), [0], "an unused request is withdrawn");
     }
 }
 
@@ -134,7 +130,7 @@ fn a_question_is_withdrawn_as_soon_as_the_user_goes_on() {
     client.send_audio(user_audio(&[(0.5, 1.0), (0.35, 2.0)]));
     harness.run_for(Duration::from_millis(1_840));
     assert_eq!(oracle.questions.lock().unwrap().len(), 1);
-    assert!(oracle.withdrawn.lock().unwrap().is_empty(), "the pause is not over for the detector");
+    assert!(oracle.withdrawn.lock().unwrap().is_empty(), "the VAD still reports a pause");
     harness.run_for(Duration::from_millis(200));
     assert_eq!(*oracle.withdrawn.lock().unwrap(), [0]);
 }
@@ -167,7 +163,7 @@ fn the_turn_model_gets_the_audio_and_words_after_each_speech_segment() {
         let audio = &question.audio;
         let lead = audio.iter().position(|s| *s != 0).unwrap();
         let from = (onset * 16_000.0) as usize - lead;
-        assert_eq!(audio[..], sound[from..from + audio.len()], "the user's sound and nothing else");
+        assert_eq!(audio[..], sound[from..from + audio.len()], "only the user's audio");
         let (lead, tail) = (lead as f64 / 16_000.0, (from + audio.len()) as f64 / 16_000.0 - end);
         assert!((0.5..0.54).contains(&lead), "from {lead:.3} s before the turn's first speech");
         assert!(
@@ -313,7 +309,7 @@ fn a_whole_sentence_is_answered_at_once_and_one_that_breaks_off_is_waited_for() 
         assert_eq!(
             probabilities.len(),
             1,
-            "one stretch of speech: {:?}",
+            "one speech segment: {:?}",
             harness.recorder.event_names(1)
         );
         waits.push((text, waited, wait));

@@ -53,7 +53,7 @@ impl WordSignature {
 
     /// Whether the edit distance may be within `edits`. The test takes a nanosecond and avoids
     /// nearly all full comparisons. An edit changes the length by at most one, and the set of
-    /// letters by at most two. It changes at most six bigrams (a swap of neighbours).
+    /// letters by at most two. It changes at most six bigrams (a swap of neighbors).
     fn may_be_within(self, other: Self, edits: u32) -> bool {
         u32::from(self.length.abs_diff(other.length)) <= edits
             && (self.letters ^ other.letters).count_ones() <= 2 * edits

@@ -74,7 +74,7 @@ mod tests {
             .join()
             .unwrap();
         assert_eq!(receiver.recv().unwrap(), (own + 5).min(19));
-        assert_eq!(nice(), own, "and nobody else does");
+        assert_eq!(nice(), own, "and no other thread has it");
     }
 
     #[test]

@@ -23,7 +23,7 @@ impl ThreadHealth {
 
     /// Thread number `thread` has failed.
     pub fn set_failed(&self, thread: usize, reason: &str) {
-        // First, so that whoever sees the failure sees its reason.
+        // First, so that a thread that sees the failure also sees its reason.
         *self.reason.lock().unwrap_or_else(PoisonError::into_inner) = reason.to_owned();
         self.failed[thread].store(true, Ordering::Release);
     }

@@ -72,7 +72,7 @@ fn moving_psnr(moves: &[bool], a: &I420, b: &I420) -> f64 {
 }
 
 /// Whether two poses with the same head must differ visibly. One of them has lips at rest:
-/// neighbouring mouths may look alike, and so may lips at rest and pressed lips.
+/// neighboring mouths may look alike, and so may lips at rest and pressed lips.
 fn must_differ(mouths: &[Mouth], a: PoseId, b: PoseId) -> bool {
     (a.stance, a.breath) == (b.stance, b.breath)
         && (a.mouth == 0) != (b.mouth == 0)
@@ -207,7 +207,10 @@ fn assert_eyes_hold_still(id: &str) {
         bake::bake(&avatar, size, &plan, &PatchCache::new(None).unwrap(), |_| ()).unwrap().pose_set;
     for level in 0..set.quality_levels() {
         let (levels, key) = max_flicker(&set, &avatar, level);
-        assert!(levels <= MAX_FLICKER_LEVELS, "{id}, rung {level}, {key:?}: {levels} levels");
+        assert!(
+            levels <= MAX_FLICKER_LEVELS,
+            "{id}, quality level {level}, {key:?}: {levels} levels"
+        );
     }
 }
 
@@ -233,10 +236,13 @@ fn assert_sets_hold_still(sets: impl IntoIterator<Item = (String, PoseSet)>, max
         let leans = |(key, _): &(PoseId, Vec<_>)| {
             key.mouth > 0 && manifest.altref_stances.contains(&key.stance)
         };
-        assert!(manifest.frames.iter().any(leans), "{path}: nobody speaks leaning");
+        assert!(manifest.frames.iter().any(leans), "{path}: no speaking pose leans");
         for level in 0..set.quality_levels().min(max_levels) {
             let (levels, key) = max_flicker(&set, &avatar, level);
-            assert!(levels <= MAX_FLICKER_LEVELS, "{path}, rung {level}, {key:?}: {levels} levels");
+            assert!(
+                levels <= MAX_FLICKER_LEVELS,
+                "{path}, quality level {level}, {key:?}: {levels} levels"
+            );
         }
     }
 }
@@ -447,7 +453,7 @@ fn a_bake_that_was_stopped_goes_on_and_makes_the_same_set() {
             bake::bake(&avatar, (SIDE, SIDE), &plan, cache, |done| steps.push(done)).unwrap();
         assert!(steps.is_sorted() && steps.last() == Some(&1.0), "{steps:?}");
         let encoding = steps.iter().filter(|done| (0.8..1.0).contains(*done)).count();
-        assert!(encoding > 10, "it stands still while it encodes: {steps:?}");
+        assert!(encoding > 10, "it stops during encoding: {steps:?}");
         baked.pose_set.to_bytes()
     };
     let fresh = run(&PatchCache::new(None).unwrap());
@@ -514,7 +520,7 @@ fn a_share_has_the_key_and_the_anchor_of_the_whole_and_the_whole_is_what_it_woul
     assert_ne!(coarse.manifest().quantizers, whole.manifest().quantizers);
     assert!(
         coarse.key_frame() == whole.key_frame() && coarse.altref_frame() == whole.altref_frame(),
-        "of lips they know nothing"
+        "key frame and reference frame do not depend on the lips"
     );
     for (subset, set) in subsets.iter().zip(&sets) {
         assert!(set.key_frame() == whole.key_frame() && set.altref_frame() == whole.altref_frame());

@@ -98,6 +98,6 @@ fn the_avatar_that_flashes_is_the_one_that_lies_there() {
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/e2e/flash");
     for (name, bytes) in files {
-        assert!(std::fs::read(folder.join(name)).unwrap() == bytes, "{name} is another one");
+        assert!(std::fs::read(folder.join(name)).unwrap() == bytes, "{name} is different");
     }
 }

@@ -54,7 +54,7 @@ fn phones_are_those_that_the_script_finds() {
     assert_eq!(found.len(), wanted.len());
     assert!(
         wanted.iter().filter(|name| **name != wanted[0]).count() > 100,
-        "the sound says something"
+        "the audio contains speech"
     );
     assert_eq!(found, wanted);
 }

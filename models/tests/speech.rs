@@ -105,7 +105,7 @@ fn assert_found_and_understood(sentences: &[&'static str], calls: &[(&str, f64)]
             .iter()
             .filter(|(onset, end)| truth.iter().all(|t| *onset >= t.to || *end <= t.from))
             .count();
-        assert_eq!(outside, 0, "{voice}, noise {peak}: speech is found where nobody speaks");
+        assert_eq!(outside, 0, "{voice}, noise {peak}: speech is reported in silence");
 
         // Text.
         let (sender, receiver) = unbounded();

@@ -45,7 +45,7 @@ fn transcribe(
     }
 }
 
-/// Asserts that at most a fifth of the words of each of two voices is misrecognised.
+/// Asserts that at most a fifth of the words of each of two voices is misrecognized.
 fn assert_understood(sentences: &[&str]) {
     let pool = loaded_pool(1);
     for voice in ["slt", "rms"] {
@@ -57,7 +57,7 @@ fn assert_understood(sentences: &[&str]) {
                 transcribe(&mut *stream, &events, &common::synthesise(sentence, voice));
             let errors = common::word_errors(sentence, &text);
             println!("{voice}: {errors} wrong in {text:?}");
-            assert!(!interims.is_empty(), "{voice}: words show while somebody speaks");
+            assert!(!interims.is_empty(), "{voice}: interim transcripts arrive during speech");
             wrong += errors;
             words += sentence.split_whitespace().count();
         }

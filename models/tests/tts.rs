@@ -52,7 +52,7 @@ fn synthesise(
     let (_handle, events) = request_speech(flite, text, voice, pronunciation);
     let mut speech = SpeechResult::default();
     loop {
-        match events.recv_timeout(common::HANG_TIMEOUT).expect("flite goes on") {
+        match events.recv_timeout(common::HANG_TIMEOUT).expect("flite continues") {
             Event::Phones(phones) => speech.phones.extend(phones),
             Event::Words(words) => speech.words.extend(words.into_iter().map(|w| (w.text, w.end))),
             Event::Audio { pcm, sample_rate } => {
@@ -197,7 +197,7 @@ fn a_cancelled_request_stops_before_its_end() {
     let rest: Vec<Event> = events.try_iter().collect();
     assert!(
         !rest.iter().any(|e| matches!(e, Event::End | Event::Failed(_))),
-        "no end is told for what was cancelled"
+        "no end is reported for a cancelled request"
     );
     let samples: usize =
         rest.iter().map(|e| if let Event::Audio { pcm, .. } = e { pcm.len() } else { 0 }).sum();

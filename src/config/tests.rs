@@ -24,7 +24,7 @@ fn environment_wins_over_file_over_default() {
     let config = load_toml(file, &[("VISAVIS_STT_POOL", "5"), ("VISAVIS_API_KEY", "k")]).unwrap();
     assert_eq!((config.server.listen.port(), config.stt.pool, config.timeouts.join), (1, 5, 300.0));
     let config = load_toml(file, &[("VISAVIS_STT_POOL", "")]).unwrap();
-    assert_eq!(config.stt.pool, 3, "an empty variable is none");
+    assert_eq!(config.stt.pool, 3, "an empty variable counts as unset");
 }
 
 /// Two keys that are valid only together.
@@ -221,7 +221,7 @@ fn every_key_takes_its_natural_value_from_the_environment() {
     for (section, keys) in CONFIG_KEYS {
         for (key, _) in *keys {
             let name = format!("{section}.{key}");
-            assert!(table.iter().any(|(key, ..)| *key == name), "{name} is not tried here");
+            assert!(table.iter().any(|(key, ..)| *key == name), "{name} is not tested here");
         }
     }
 }

@@ -8,7 +8,7 @@ from kit.load_generator import read_report, require_arguments, run_load
 UNMEASURED = {"n": 0, "p50": None, "p95": None, "p99": None, "max": None}
 
 
-#: What a run with one utterance per call must fulfil on any machine.
+#: What a run with one utterance per call must satisfy on any machine.
 REQUIREMENTS = ["failed == 0", "turns.wrong == 0", "turns.missing == 0", "turns.unanswered == 0"]
 
 

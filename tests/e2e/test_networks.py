@@ -23,7 +23,7 @@ WAIT_SCRIPT = """() => new Promise((done, fail) => {{
     const late = performance.now() + 60_000;
     const look = () => {{
       if ({0}) done();
-      else if (performance.now() > late) fail(new Error(`waited in vain for {0}`));
+      else if (performance.now() > late) fail(new Error(`timed out while waiting for {0}`));
       else requestAnimationFrame(look);
     }};
     look(); }})"""
@@ -119,7 +119,7 @@ def test_a_microphone_whose_audio_is_lost_is_reported(make_join_link, call):
     notice = "#notice:has-text('does not reach the agent')"
 
     def talk_until_noticed():
-        """A user who is not heard goes on talking. A page without CPU time samples its microphone
+        """A user who is not heard continues to talk. A page without CPU time samples its microphone
         too rarely, and earlier speech is still answered. So one sentence may not be enough
         (tests/js/unheard-microphone.test.mjs tests the exact time)."""
         for _ in range(12):

@@ -1,4 +1,4 @@
-//! Compares what a caller receives with what it said. The agent's audio is analysed in windows of 5
+//! Compares what a caller receives with what it said. The agent's audio is analyzed in windows of 5
 //! ms, on the caller's own clock.
 //!
 //! ```text

@@ -274,7 +274,7 @@ mod tests {
         let given_up = source.run_bounded(std::future::pending::<store::Result<()>>()).await;
         assert!(matches!(given_up, Err(store::Error::Unwritable(_))));
         assert_eq!(started_at.elapsed().as_secs(), OPERATION_TIMEOUT.as_secs());
-        assert!(store.health.failure_reason().is_some(), "everybody is told");
+        assert!(store.health.failure_reason().is_some(), "the store reports the failure");
         assert_eq!(
             (events.waiting(), events.dropped()),
             (2, 1),

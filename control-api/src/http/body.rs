@@ -24,8 +24,8 @@ const MAX_UNKNOWN_PROPERTIES: usize = 32;
 /// Maximum length of an unknown property's name in a report, characters: the client chooses it.
 const MAX_NAME_CHARS: usize = 100;
 
-/// Schema keyword: what null means where it differs from an absent property. The rest of the
-/// document says so in words.
+/// Schema keyword: the meaning of null where it differs from an absent property. The rest of the
+/// document describes it in text.
 pub(crate) const NULL_MEANING: &str = "x-null";
 
 /// The JSON Schema of a request's type, with all parts inline.
@@ -173,7 +173,7 @@ fn check_format(format: &str, text: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a text is a colour such as `#c0906f`.
+/// Whether a text is a color such as `#c0906f`.
 fn is_color(text: &str) -> bool {
     let digits = text.strip_prefix('#');
     digits.is_some_and(|digits| digits.len() == 6 && digits.bytes().all(|b| b.is_ascii_hexdigit()))

@@ -371,11 +371,14 @@ mod tests {
         assert_eq!(
             leave,
             [false, false, true, false],
-            "the first is in use, the second was in use a moment ago"
+            "the first is busy, the second was busy a moment ago"
         );
-        assert!(all[2].0.start_request().is_none(), "a request that comes too late is not begun");
+        assert!(
+            all[2].0.start_request().is_none(),
+            "a request on an evicted connection does not start"
+        );
         drop(all.remove(2));
-        assert!(places.is_full(), "a place that was given away is not freed a second time");
+        assert!(places.is_full(), "a slot that was reassigned is not released a second time");
     }
 
     #[test]
@@ -392,13 +395,13 @@ mod tests {
         greedy.push(ninth);
         let requests: Vec<_> =
             greedy.iter().map(|(taken, _)| taken.start_request().unwrap()).collect();
-        assert!(try_acquire(&places, address(1)).is_none(), "it uses its share");
+        assert!(try_acquire(&places, address(1)).is_none(), "it uses its whole share");
         let mut rest: Vec<_> =
             (8..RESERVED_SLOTS).map(|_| expect_slot(&places, None, SlotKind::Reserved)).collect();
         let _health = expect_slot(&places, address(2), SlotKind::Reserved);
         assert!(
             is_evicted(&mut rest[0]) && !is_evicted(&mut rest[1]),
-            "whoever asks for nothing makes room"
+            "an idle connection is replaced"
         );
         drop(requests);
     }

@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(
             peer("10.0.0.2", &["127.0.0.1"], &["10.0.0.0/8"]),
             "10.0.0.2",
-            "a proxy elsewhere does not speak for this machine"
+            "another proxy cannot claim an address of this machine"
         );
     }
 

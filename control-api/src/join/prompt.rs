@@ -224,7 +224,7 @@ mod tests {
             r#""Ada""#
         );
         assert_eq!(line("Ada \u{200b} Lovelace\u{200b}\n"), r#""Ada Lovelace""#);
-        assert_eq!(line("\u{202e}\u{200b}\u{e0041}\u{200d}"), "", "nothing to see");
+        assert_eq!(line("\u{202e}\u{200b}\u{e0041}\u{200d}"), "", "no visible characters");
         // They do not count, either.
         let padded = "\u{200b}".repeat(MAX_NAME_CHARS) + "Ada";
         assert_eq!(line(&padded), r#""Ada""#);

@@ -297,7 +297,7 @@ pub(crate) struct OfferRequest {
     kind: OfferType,
     /// The connection that this one replaces.
     pub(crate) pc_id: Option<String>,
-    /// Whether the connection starts anew instead of restarting ICE.
+    /// Whether a new connection starts instead of an ICE restart.
     pub(crate) restart_pc: Option<bool>,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Operation {
     pub(crate) scope: Scope,
     /// Whether it is a list with filters.
     pub(crate) list: bool,
-    /// Whether it creates something that counts towards a limit of the workspace.
+    /// Whether it creates something that counts toward a limit of the workspace.
     pub(crate) workspace_limited: bool,
     pub(crate) body: Body,
     /// Status, schema (`""` = no body; `text`, `html`, `sdp` and `webp` = this format), meaning.

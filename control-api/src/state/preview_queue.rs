@@ -133,7 +133,7 @@ mod tests {
         }
         assert!(matches!(stale.try_recv(), Ok(Err(ApiError::Conflict(_)))));
         assert!(fresh.try_recv().is_err(), "it waits");
-        assert_eq!(next_line(&mut queue).unwrap(), "third", "in the first one's place");
+        assert_eq!(next_line(&mut queue).unwrap(), "third", "at the position of the first one");
         assert_eq!(next_line(&mut queue).unwrap(), "second");
         assert!(next_line(&mut queue).is_none());
     }

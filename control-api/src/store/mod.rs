@@ -453,7 +453,10 @@ mod tests {
             // the ROLLBACK after that.
             tx.execute("ROLLBACK").await.unwrap();
             assert!(matches!(tx.commit().await, Err(Error::Unwritable(_))));
-            assert!(matches!(store.begin_write().await, Err(Error::Unwritable(_))), "told at once");
+            assert!(
+                matches!(store.begin_write().await, Err(Error::Unwritable(_))),
+                "reported at once"
+            );
             assert!(store.health.failure_reason().is_some());
             store.probe().await.unwrap();
             assert_eq!(store.health.failure_reason(), None);

@@ -187,11 +187,11 @@ mod tests {
         // Five receivers that hang, each with as many events as one receiver may have active.
         let five: Vec<_> = ["1", "2", "3", "4", "5"].map(|agent| ("a", agent, 64)).into();
         let mut turns = queue_with(256, 64, &five);
-        assert_eq!(pop_all(&mut turns).len(), 128, "half of the places");
+        assert_eq!(pop_all(&mut turns).len(), 128, "half of the slots");
         turns.push("b", "1", ("b", "1", 0));
-        assert_eq!(pop_all(&mut turns), ["b1 0"], "at once, though all of the others hang");
+        assert_eq!(pop_all(&mut turns), ["b1 0"], "at once, although all others hang");
         (1..200).for_each(|n| turns.push("b", "1", ("b", "1", n)));
-        assert_eq!(pop_all(&mut turns).len(), 63, "no more than one source may have");
+        assert_eq!(pop_all(&mut turns).len(), 63, "at most the slots of one source");
         turns.push("c", "1", ("c", "1", 0));
         assert_eq!(pop_all(&mut turns), ["c1 0"]);
         assert_eq!(turns.active, 128 + 64 + 1);
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(
             pop_all(&mut turns),
             ["a1 0", "b1 0"],
-            "of three places each has one, and one is free"
+            "each has one of three slots, and one is free"
         );
         turns.release("b", "1");
         assert_eq!(pop_all(&mut turns), ["a1 1", "b1 1"]);
@@ -217,7 +217,7 @@ mod tests {
         turns.release("b", "1");
         assert!(turns.workspaces.is_empty() && turns.round_robin.is_empty() && turns.active == 0);
         turns.release("b", "1");
-        assert_eq!(turns.active, 0, "nothing is given back twice");
+        assert_eq!(turns.active, 0, "no slot is released twice");
     }
 
     #[test]

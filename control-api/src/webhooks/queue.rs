@@ -216,10 +216,10 @@ mod tests {
         let mut queue = queue_of(2);
         assert_eq!(take_due(&mut queue, 0), (vec![1], Some(30)));
         queue.reschedule("1", 1800 * SECOND);
-        assert_eq!(take_due(&mut queue, 29), (vec![], Some(30)), "it holds the second one back");
+        assert_eq!(take_due(&mut queue, 29), (vec![], Some(30)), "it delays the second one");
         assert_eq!(take_due(&mut queue, 30), (vec![2], Some(60)));
         queue.remove_settled("2");
-        assert!(queue.is_empty(), "nothing of the first one is left in memory");
+        assert!(queue.is_empty(), "the first one is not in memory");
         let again = Row {
             attempts: 1,
             first_attempt_at: Some(0),
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(
             take_due(&mut queue, 1800),
             (vec![1, 3], Some(1830)),
-            "it came back once, and holds nothing back"
+            "it was read back once and delays no other"
         );
     }
 

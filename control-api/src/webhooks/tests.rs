@@ -137,7 +137,7 @@ fn later_events_wait_at_most_thirty_seconds_and_keep_their_order() {
         assert_eq!(
             seen.iter().filter(|one| one.sequence == 1).count(),
             7,
-            "its tries go on beside"
+            "its retries continue in parallel"
         );
     }
 }

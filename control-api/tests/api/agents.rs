@@ -172,7 +172,7 @@ async fn secrets_are_written_and_never_read() {
         let bytes = std::fs::read(entry.path()).unwrap();
         assert!(
             !bytes.windows(11).any(|w| w == b"sesame-open"),
-            "{:?} holds the secret in clear",
+            "{:?} contains the secret in plain text",
             entry.path()
         );
     }

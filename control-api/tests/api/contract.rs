@@ -115,7 +115,7 @@ async fn a_webhook_to_a_refused_address_is_a_dead_letter_at_once_and_no_error_be
     })
     .await;
     assert_eq!(log[0]["reason"], "refused address");
-    assert!(log[0]["tries"].as_array().unwrap().len() <= 1, "no second try: {log}");
+    assert!(log[0]["tries"].as_array().unwrap().len() <= 1, "no second attempt: {log}");
     assert!(hooks.received().is_empty());
 }
 
@@ -173,7 +173,7 @@ async fn what_ended_longer_ago_than_the_retention_erases_itself() {
     let trace = traces.join(format!("{old}.jsonl"));
     std::fs::write(&trace, "{}").unwrap();
     server.engine.record_events(&old, 0, sample_call());
-    wait_for("the old one to be over", async || {
+    wait_for("the old one to end", async || {
         let reply = server.get(&format!("/v1/ext/conversation/{old}")).await;
         (reply.status == 404 || reply.json()["status"] == "ENDED").then_some(())
     })
@@ -185,12 +185,12 @@ async fn what_ended_longer_ago_than_the_retention_erases_itself() {
         ))
         .await;
     advance_clock(std::time::Duration::from_secs(31)).await;
-    wait_for("the old one to be gone", async || {
+    wait_for("the old one to be erased", async || {
         let reply = server.get(&format!("/v1/ext/conversation/{old}")).await;
         (reply.status == 404 && !trace.exists()).then_some(())
     })
     .await;
     server.get(&format!("/v1/ext/conversation/{old}/events")).await.expect_status(404);
     let record = server.wait_for_status(&young, "ENDED").await;
-    assert_eq!(record["end_reason"], "no_join", "what ended just now stays");
+    assert_eq!(record["end_reason"], "no_join", "a conversation that ended just now is kept");
 }

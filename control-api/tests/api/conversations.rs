@@ -224,7 +224,7 @@ async fn commands_before_the_join_wait_for_the_offer() {
         .await
         .expect_status(200);
     server.post(&format!("{path}/interrupt"), json!({})).await.expect_status(200);
-    assert_eq!(server.engine.received_commands(), [], "nobody runs yet");
+    assert_eq!(server.engine.received_commands(), [], "no process runs yet");
     let refused = server
         .post(&format!("{path}/context"), json!({"text": "x", "mode": "replace"}))
         .await
@@ -293,7 +293,7 @@ async fn delete_ends_a_running_call_and_keeps_its_record() {
     let server = TestServer::start(&folder).await;
     let id = server.create_running_call(json!({})).await;
     let ending = async {
-        wait_for("the engine to be told", async || {
+        wait_for("the engine to get the command", async || {
             server.engine.received_commands().contains(&Command::End).then_some(())
         })
         .await;
@@ -400,7 +400,7 @@ async fn delete_before_the_join_ends_it_too() {
     // A connection that is established after the end changes nothing. The server ends its call.
     server.engine.commands.lock().unwrap().clear();
     server.engine.record_events(&id, 0, sample_call());
-    wait_for("the engine to be told", async || {
+    wait_for("the engine to get the command", async || {
         server.engine.received_commands().contains(&Command::End).then_some(())
     })
     .await;
@@ -480,7 +480,7 @@ async fn check_records_are_folds(every: usize) {
         let count = call_events.len();
         server.engine.record_events(&id, 0, call_events);
         let events = format!("/v1/ext/conversation/{id}/events");
-        wait_for("the facts to be kept", async || {
+        wait_for("the events to be stored", async || {
             (server.get(&events).await.json().as_array().unwrap().len() == count).then_some(())
         })
         .await;
@@ -527,7 +527,7 @@ async fn only_an_ended_record_can_be_erased() {
     server.wait_for_status(&id, "ENDED").await;
     assert!(trace.exists());
     assert_eq!(server.delete(&path).await.status, 204);
-    assert!(!trace.exists(), "what was said is erased with the record");
+    assert!(!trace.exists(), "the transcript is erased with the record");
     server.get(&path).await.assert_is(404, json!({"error": "Conversation not found"}));
 }
 
@@ -573,6 +573,6 @@ async fn a_conversation_keeps_the_agent_that_it_was_made_with() {
     assert_eq!(
         greetings,
         ["First.", "Second.", "First."],
-        "the welcome message goes by the conversation's number"
+        "the number of the conversation selects the welcome message"
     );
 }

@@ -181,7 +181,7 @@ async fn run_until_crash((kind, at): (usize, u64)) -> CrashRun {
     };
     assert!(
         outcome.crash.is_some() != outcome.reached_counts.is_some(),
-        "moment {at} of kind {kind}: it failed otherwise: {output:?}"
+        "crash point {at} of kind {kind}: another failure: {output:?}"
     );
 
     let server = TestServer::start_with(&folder.0, fast_retries).await;
@@ -229,7 +229,7 @@ async fn check_recovered(server: &TestServer, hooks: &WebhookReceiver, seen: &[(
             server.delete(&format!("/v1/conversation/{id}")).await.expect_status(200);
         }
     }
-    wait_for("every webhook to be told", async || {
+    wait_for("every webhook to be delivered", async || {
         (server.webhook_count("pending").await == 0).then_some(())
     })
     .await;
@@ -276,7 +276,7 @@ async fn check_delivered_once(server: &TestServer, id: &str, came: &[ReceivedWeb
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_at_any_moment_loses_nothing_and_doubles_nothing_but_tries() {
-    let moments = run_until_crash((0, 0)).await.reached_counts.expect("nothing crashed it");
+    let moments = run_until_crash((0, 0)).await.reached_counts.expect("no crash point was reached");
     let of = |(kind, count): (usize, u64)| (1..=count).map(move |at| (kind, at));
     let all = moments.iter().copied().enumerate().flat_map(of);
     let ran: Vec<CrashRun> = futures_util::stream::iter(all)

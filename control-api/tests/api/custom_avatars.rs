@@ -10,7 +10,7 @@ use crate::servers::{expire_lease, start_two_servers};
 const PATH: &str = "/v2/custom-avatar";
 const FAILED_MESSAGE: &str = "the avatar could not be drawn; see the server's log";
 
-/// Behaviour of the fake renderer, indexed by the character's seed, as in `fake_renderer.rs`.
+/// Behavior of the fake renderer, indexed by the character's seed, as in `fake_renderer.rs`.
 const BEHAVIOURS: [&str; 7] = ["draw", "crash", "refuse", "nonsense", "half", "shares", "torn"];
 
 fn avatar_body(behaviour: &str) -> Value {
@@ -155,7 +155,7 @@ async fn a_partial_pose_set_is_used_and_calls_switch_to_each_better_one() {
         server.post("/v1/ext/agent", agent_body(json!({"avatars": [{"avatar_key_id": id}]}))).await;
     assert!(
         early.status == 400 || !swapped_pose_sets(&server).is_empty(),
-        "there is nothing to be shown yet"
+        "no pose set exists yet"
     );
     let record = wait_for_record(&server, &id, |record| record["output"].is_object()).await;
     assert_eq!(
@@ -164,7 +164,7 @@ async fn a_partial_pose_set_is_used_and_calls_switch_to_each_better_one() {
     );
     let picture = &record["output"]["preview_url"];
     let preview = server.post("/v2/character/preview", json!({"character": {"seed": 1}})).await;
-    assert_eq!(preview.status, 200, "no preview waits for a drawing to end");
+    assert_eq!(preview.status, 200, "a preview does not wait for a bake");
     assert_eq!(
         server.get(&format!("{PATH}/{id}")).await.expect_status(200)["status"],
         "PROCESSING"
@@ -223,7 +223,7 @@ async fn a_part_outlives_a_restart_but_not_a_failure() {
     assert_eq!((&record["status"], &record["output"]), (&json!("FAILED"), &Value::Null));
     let (_, token) = server.create_conversation(&created).await;
     send_offer(&server, &token).await.expect_status(200);
-    assert_eq!(offered_pose_bytes(&server), None, "calls show another face, and say so");
+    assert_eq!(offered_pose_bytes(&server), None, "calls show another avatar and report it");
 }
 
 #[tokio::test]
@@ -250,7 +250,7 @@ async fn a_failing_bake_affects_only_its_own_job() {
     assert_eq!(
         swapped_pose_sets(&server),
         [(ids[3].clone(), MEI_BYTES, 100)],
-        "what is no set is shown to nobody"
+        "an invalid pose set is not used in calls"
     );
 }
 

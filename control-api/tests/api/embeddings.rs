@@ -110,7 +110,7 @@ const RAIN_QUESTION: &str = "What if it rains?";
 /// Waits until both documents have embeddings; after that the server sends no request of its own.
 async fn wait_for_embeddings(server: &TestServer, base: &str) {
     for (question, answer) in [(QUESTION, PETS), (RAIN_QUESTION, COATS)] {
-        wait_for("the documents' meaning", async || {
+        wait_for("the embeddings of the documents", async || {
             (search_results(server, base, question).await.first().map(String::as_str)
                 == Some(answer))
             .then_some(())
@@ -140,14 +140,18 @@ async fn an_answer_that_is_late_is_not_waited_for_and_the_next_questions_do_not_
     let within = Duration::from_secs(30);
     let found_in_time =
         tokio::time::timeout(within, search_results(&server, &base, "Where do umbrellas stay?"));
-    assert_eq!(found_in_time.await.expect("nobody waits for it"), [COATS], "words find it");
+    assert_eq!(
+        found_in_time.await.expect("no request waits for it"),
+        [COATS],
+        "the word search finds it"
+    );
     assert_eq!(oracle.request_count.load(Ordering::Relaxed), asked + 1);
     assert_eq!(search_results(&server, &base, "Where do umbrellas stay?").await, [COATS]);
-    assert!(search_results(&server, &base, QUESTION).await.is_empty(), "no word is shared");
+    assert!(search_results(&server, &base, QUESTION).await.is_empty(), "no word is in common");
     assert_eq!(
         oracle.request_count.load(Ordering::Relaxed),
         asked + 1,
-        "it has ten seconds of rest"
+        "it gets no request for ten seconds"
     );
 }
 
@@ -157,7 +161,7 @@ async fn a_server_that_points_elsewhere_is_not_followed_and_words_find_what_they
     let (to, oracle) = start_embedding_server().await;
     *oracle.mode.lock().unwrap() = ServerMode::Redirects;
     let (server, base) = start_with_documents(&folder, to).await;
-    wait_for("it to be asked", async || {
+    wait_for("a request to it", async || {
         (oracle.request_count.load(Ordering::Relaxed) > 0).then_some(())
     })
     .await;

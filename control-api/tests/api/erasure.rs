@@ -42,7 +42,7 @@ async fn a_trace_goes_with_its_record() {
     let (id, file) = ended_call_with_trace(&server, &folder).await;
     let (other, other_file) = ended_call_with_trace(&server, &folder).await;
     erase_conversation(&server, &id).await;
-    assert!(!file.exists(), "it is gone with the answer");
+    assert!(!file.exists(), "it is deleted before the response");
     assert!(
         other_file.exists()
             && server.get(&format!("/v1/ext/conversation/{other}")).await.status == 200
@@ -81,7 +81,7 @@ async fn a_record_is_gone_though_the_list_of_its_files_cannot_be_settled_yet() {
     store.execute(take_again).await.unwrap();
     // The sweep runs every 30 s.
     advance_clock(Duration::from_secs(31)).await;
-    wait_for("the list to be settled", async || (listed().await == 0).then_some(())).await;
+    wait_for("the list to be processed", async || (listed().await == 0).then_some(())).await;
 }
 
 #[tokio::test]
@@ -109,13 +109,13 @@ async fn erasure_deletes_the_trace_on_another_running_or_stopped_server() {
     let (asleep, left) = ended_call_with_trace(&one, &folders[0]).await;
     erase_conversation(&other, &awake).await;
     renew_leases().await;
-    wait_for("the trace to be gone", async || (!file.exists()).then_some(())).await;
+    wait_for("the trace to be deleted", async || (!file.exists()).then_some(())).await;
     assert!(left.exists());
     one.stop().await;
     erase_conversation(&other, &asleep).await;
-    assert!(left.exists(), "nobody else can reach it");
+    assert!(left.exists(), "no other server can reach it");
     let one = TestServer::start(&folders[0]).await;
-    assert!(!left.exists(), "it is gone before anybody can ask");
+    assert!(!left.exists(), "it is deleted before the first request");
     one.stop().await;
     other.stop().await;
 }
@@ -137,7 +137,7 @@ async fn pending_deliveries_are_sent_before_they_are_erased() {
     server.wait_for_status(&id, "ENDED").await;
     erase_conversation(&server, &id).await;
     hooks.wait_for_first(2).await;
-    wait_for("nothing to be left of it", async || {
+    wait_for("all of it to be deleted", async || {
         let mut left = 0;
         for state in ["pending", "done", "dead"] {
             left += server.webhook_count(state).await;
@@ -164,7 +164,7 @@ async fn a_dead_letter_of_an_erased_conversation_is_no_letter() {
     server.wait_for_status(&id, "ENDED").await;
     erase_conversation(&server, &id).await;
     hooks.wait_for_first(2).await;
-    wait_for("nothing to wait any more", async || {
+    wait_for("no delivery to wait", async || {
         (server.webhook_count("pending").await == 0).then_some(())
     })
     .await;

@@ -56,8 +56,10 @@ async fn a_workspace_whose_receivers_all_hang_leaves_room_for_the_others() {
             server.engine.record_events(&id, 0, [(0.0, joined_event()), (1.0, Event::CallEnded)]);
         }
     }
-    wait_for("all to wait", async || (server.webhook_count("pending").await == 300).then_some(()))
-        .await;
+    wait_for("all of them to wait", async || {
+        (server.webhook_count("pending").await == 300).then_some(())
+    })
+    .await;
     server.key = create_other_workspace_key(&folder).await;
     let id = server
         .create_running_call(
@@ -68,9 +70,15 @@ async fn a_workspace_whose_receivers_all_hang_leaves_room_for_the_others() {
         (1..=20).map(|n| (f64::from(n), Event::UtteranceCommitted { text: n.to_string() }));
     server.engine.record_events(&id, 1, utterances);
     hooks.wait_for_first(20).await;
-    wait_for("all to be taken", async || (server.webhook_count("done").await == 20).then_some(()))
-        .await;
-    assert_eq!(server.webhook_count("pending").await, 300, "the other was served while these hung");
+    wait_for("all of them to be accepted", async || {
+        (server.webhook_count("done").await == 20).then_some(())
+    })
+    .await;
+    assert_eq!(
+        server.webhook_count("pending").await,
+        300,
+        "the other one was served while these hung"
+    );
 }
 
 /// Events that trigger a guardrail with a receiver `count` times, and the utterance that answers.
@@ -113,7 +121,7 @@ async fn guardrail_callbacks_to_a_receiver_that_hangs_are_bounded_and_hold_up_no
     let id = server.create_running_call(json!({})).await;
     server.engine.record_events(&id, 1, guardrail_events(&silent_url, 300));
     // Of one agent, 16 are in flight and 256 wait.
-    wait_for("the others to be dropped", async || {
+    wait_for("the other ones to be dropped", async || {
         let metrics = server.get("/metrics").await.text;
         metrics.contains("visavis_guardrail_callbacks_dropped_total 28").then_some(())
     })
@@ -124,7 +132,7 @@ async fn guardrail_callbacks_to_a_receiver_that_hangs_are_bounded_and_hold_up_no
     server.engine.record_events(&id, 1, guardrail_events(&hooks.url, 1));
     let received = hooks.wait_for_first(1).await;
     assert!(received[0].body.contains(&id), "{received:?}");
-    assert_eq!(accepted.load(Ordering::Relaxed), 16, "the other was served while these hung");
+    assert_eq!(accepted.load(Ordering::Relaxed), 16, "the other one was served while these hung");
 }
 
 async fn upload_documents(server: &TestServer, file: &str, count: usize) -> String {
@@ -167,7 +175,7 @@ async fn workspaces_take_turns_at_the_reading_of_their_documents() {
     let notes: Vec<OsString> = ["/bin/sh".into(), "-c".into(), script.into()].to_vec();
     let mut server =
         TestServer::start_with(&folder.0, |config| config.extract_command = Some(notes)).await;
-    wait_for("all to be read", async || {
+    wait_for("all of them to be read", async || {
         (document_statuses(&server, &many).await.iter().all(|status| status == "ready"))
             .then_some(())
     })
@@ -203,7 +211,7 @@ async fn a_workspace_has_no_more_agents_than_it_may() {
     server.post(ways[1].0, ways[1].1.clone()).await.expect_status(200);
     for (path, body) in &ways {
         let refused = server.post(path, body.clone()).await;
-        assert_eq!(refused.headers.get("retry-after"), None, "time alone makes no room");
+        assert_eq!(refused.headers.get("retry-after"), None, "time alone frees no capacity");
         refused.assert_is(429, limit_error("workspace_agents", "a workspace may have 2 agents"));
     }
     let path = format!("/v1/ext/agent/{}", first["id"].as_str().unwrap());
@@ -223,7 +231,7 @@ async fn a_workspace_makes_no_more_conversations_a_day_than_it_may() {
     let mut server = TestServer::start_with(&folder.0, change).await;
     // Midnight must not fall between two requests.
     let second = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() % 86_400;
-    wait_for("midnight to be over", async || (second() < 86_370).then_some(())).await;
+    wait_for("midnight to pass", async || (second() < 86_370).then_some(())).await;
     let agent = server.create_agent(json!({"embed": {"enabled": true}})).await;
     let (first, _) = server.create_conversation(&agent).await;
     server.create_conversation(&agent).await;
@@ -292,11 +300,7 @@ async fn a_workspace_stores_no_more_bytes_than_it_may() {
         limit_error("workspace_bytes", "a workspace may store 20000 bytes, and stores 20000");
     upload_to(&server, &add, &form(&TEXT[..1])).await.assert_is(429, expected);
     let whole = server.get(&path).await.expect_status(200);
-    assert_eq!(
-        whole["documents"].as_array().unwrap().len(),
-        2,
-        "nothing of what is refused is kept"
-    );
+    assert_eq!(whole["documents"].as_array().unwrap().len(), 2, "rejected data is not stored");
     let document = format!("/v1/ext/kb/doc/{}", whole["documents"][0]["id"].as_str().unwrap());
     server.delete(&document).await.expect_status(200);
     let id = server.create_agent(json!({})).await;

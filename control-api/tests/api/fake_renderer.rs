@@ -1,5 +1,5 @@
 //! Stands in for `visavis bake` and `visavis draw` in these tests. It draws nothing; the seed of
-//! the character selects its behaviour.
+//! the character selects its behavior.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // the output is the interface of this program
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use models::face::avatar_spec;
 
-/// Behaviour of a bake, indexed by the character's seed. Any other seed yields a pose set.
+/// Behavior of a bake, indexed by the character's seed. Any other seed yields a pose set.
 const BEHAVIOURS: [&str; 7] = ["draw", "crash", "refuse", "nonsense", "half", "shares", "torn"];
 const POSES: &[u8] = include_bytes!("../../../assets/avatars/mei.512.poses");
 /// Stand in for partial pose sets: the sets of other avatars.
@@ -57,7 +57,7 @@ fn bake(arguments: &[String]) {
             }
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        panic!("nobody said {word}");
+        panic!("{word} was not sent");
     };
     let half_marker = keep_folder.join("half");
     let behaviour = BEHAVIOURS.get(person.character.seed as usize).copied().unwrap_or_default();

@@ -43,7 +43,7 @@ pub(crate) async fn wait_for<T>(what: &str, mut check: impl AsyncFnMut() -> Opti
     };
     tokio::time::timeout(TEST_TIMEOUT, found)
         .await
-        .unwrap_or_else(|_| panic!("waited in vain for {what}"))
+        .unwrap_or_else(|_| panic!("timed out while waiting for {what}"))
 }
 
 /// The paused clock of the test's runtime: time passes only through [`Self::advance`]. Sockets and

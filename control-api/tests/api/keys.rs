@@ -113,7 +113,7 @@ async fn the_first_start_shows_a_key_once_and_makes_a_demo_agent() {
     let folder = TempFolder::new();
     let mut server = TestServer::start_with(&folder.0, |config| config.api_key = None).await;
     let key = server.app.bootstrap().await.unwrap().expect("a fresh folder has no key yet");
-    let demo = server.app.find_demo_agent().await.unwrap().expect("the demo agent was made");
+    let demo = server.app.find_demo_agent().await.unwrap().expect("the demo agent was created");
     assert_eq!(server.app.bootstrap().await.unwrap(), None);
     server.key = key;
     let agent = server.get(&format!("/v1/ext/agent/{demo}")).await.expect_status(200);

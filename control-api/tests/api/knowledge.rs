@@ -59,7 +59,7 @@ fn pdf(line: &str) -> Vec<u8> {
 
 /// A knowledge base as soon as each of its documents is ready or has failed.
 async fn wait_for_documents(server: &TestServer, path: &str) -> Value {
-    wait_for("documents that are read", async || {
+    wait_for("the documents to be read", async || {
         let base = server.get(path).await.expect_status(200);
         let states = base["documents"].as_array().unwrap().iter();
         states.map(|d| &d["status"]).all(|s| s == "ready" || s == "error").then_some(base)
@@ -271,7 +271,7 @@ async fn a_text_becomes_knowledge_that_the_engine_can_search() {
         .config
         .knowledge
         .clone()
-        .expect("the agent knows something");
+        .expect("the agent has knowledge");
     let found = knowledge.search("how high is the tower", 3).await;
     assert_eq!(found[0].text, "The tower is 93 metres high.");
     assert_eq!(found[0].kb_id, id);

@@ -69,10 +69,7 @@ async fn an_offer_that_came_in_time_may_still_connect() {
     advance_clock(Duration::from_secs(31)).await;
     server.wait_for_status(&waiting, "ENDED").await;
     let record = server.get(&format!("/v1/ext/conversation/{connecting}")).await.expect_status(200);
-    assert_eq!(
-        record["status"], "STARTED",
-        "the younger one is over, the older one still connects"
-    );
+    assert_eq!(record["status"], "STARTED", "the newer one ended, the older one still connects");
 }
 
 #[tokio::test]
@@ -99,7 +96,7 @@ async fn after_a_crash_the_call_is_over_with_what_was_heard() {
         ],
     );
     let events = format!("/v1/ext/conversation/{running}/events");
-    wait_for("the facts to be kept", async || {
+    wait_for("the events to be stored", async || {
         (server.get(&events).await.json().as_array().unwrap().len() == 3).then_some(())
     })
     .await;
@@ -110,7 +107,7 @@ async fn after_a_crash_the_call_is_over_with_what_was_heard() {
     assert_eq!(
         (&record["status"], &record["end_reason"]),
         (&json!("ENDED"), &json!("error")),
-        "over before anybody can ask"
+        "ended before the first request"
     );
     assert_eq!(record["transcript"][0]["content"], "One two");
     assert_eq!(record["chat_history"]["messages"][0]["interrupted"], true);
@@ -121,7 +118,11 @@ async fn after_a_crash_the_call_is_over_with_what_was_heard() {
     let record = server.get(&format!("/v1/ext/conversation/{waiting}")).await.expect_status(200);
     assert_eq!(record["status"], "STARTED");
     let offer = server.request("POST", &format!("/rtc/{waiting}")).bearer_auth(token).body("v=0");
-    assert_eq!(server.send(offer).await.status, 201, "what nobody had joined stays joinable");
+    assert_eq!(
+        server.send(offer).await.status,
+        201,
+        "a conversation without a user stays joinable"
+    );
 }
 
 #[tokio::test]

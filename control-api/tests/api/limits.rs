@@ -113,14 +113,14 @@ async fn a_server_without_room_takes_no_new_conversations_and_says_so() {
     let spoken = server
         .send_json("PUT", &format!("/v1/conversation/{running}/speak"), json!({"text": "Hello."}))
         .await;
-    assert_eq!(spoken.status, 200, "what runs goes on");
+    assert_eq!(spoken.status, 200, "running calls continue");
     *server.engine.capacity_error.lock().unwrap() = None;
     assert_eq!(server.post("/v1/ext/conversation", json!({"agent_id": agent})).await.status, 201);
     server.engine.models_unavailable.store(true, Ordering::Relaxed);
     let reason = "all 2 STT decoders are in use";
     server.wait_for_readiness(503, json!({"status": "not ready", "reason": reason})).await;
     let created = server.post("/v1/ext/conversation", json!({"agent_id": agent})).await;
-    assert_eq!(created.status, 201, "a decoder may be free when the user comes");
+    assert_eq!(created.status, 201, "a decoder may be free when the user joins");
 }
 
 #[tokio::test]

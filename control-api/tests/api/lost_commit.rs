@@ -149,7 +149,7 @@ async fn events_of_a_commit_with_a_lost_response_are_stored_and_sent_once() {
     let texts =
         events.as_array().unwrap().iter().filter(|event| event["what"] == "utterance_committed");
     assert_eq!(texts.count(), 5, "{events}");
-    assert!(!server.engine.received_commands().contains(&Command::End), "no fact was refused");
+    assert!(!server.engine.received_commands().contains(&Command::End), "no event was rejected");
     let metrics = server.get("/metrics").await.text;
     assert!(metrics.contains("visavis_events_failed 0"), "{metrics}");
 }

@@ -188,7 +188,7 @@ async fn an_offer_does_not_wait_for_a_silent_mcp_server() {
     assert_eq!(server.send(offer).await.status, 201);
     assert!(
         timeout(Duration::from_millis(50), silent.accept()).await.is_err(),
-        "nobody is asked before the call"
+        "no server gets a request before the call"
     );
     let call = Arc::clone(&server.engine.offers.lock().unwrap().last().unwrap().config);
     let (sender, mut results) = tokio::sync::mpsc::unbounded_channel();
@@ -196,7 +196,7 @@ async fn an_offer_does_not_wait_for_a_silent_mcp_server() {
     let listing =
         tokio::spawn(servers.list_tools(Box::new(move |result| drop(sender.send(result)))));
     let first = results.recv().await.unwrap();
-    assert_eq!(first.map(|tools| tools.len()), Ok(2), "the deaf one is still waited for");
+    assert_eq!(first.map(|tools| tools.len()), Ok(2), "the silent one is still pending");
     assert!(!listing.is_finished());
     listing.abort();
 }

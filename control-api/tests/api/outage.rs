@@ -130,14 +130,14 @@ async fn no_event_is_lost_and_no_success_is_reported_while_writes_fail() {
         server.send_json("POST", "/v1/ext/conversation", json!({"agent_id": created})).await;
     assert_eq!(refused.status, 503, "{refused:?}");
     let refused = send_offer(&server, &waiting, &token).await;
-    assert_eq!(refused.status, 503, "a call that begins now would leave no trace: {refused:?}");
+    assert_eq!(refused.status, 503, "a new call could not be stored: {refused:?}");
     let end = format!("/v1/conversation/{ended}");
     for _ in 0..2 {
         let response = server.delete(&end).await;
         assert_eq!((response.status, response.header("retry-after")), (503, "2"), "{response:?}");
     }
     server.engine.record_events(&id, 41, (41..=60).map(utterance));
-    assert_eq!(hooks.received().len(), 1, "nothing is told that is not kept");
+    assert_eq!(hooks.received().len(), 1, "only stored events are sent");
 
     accept_writes(&folder, &WRITTEN_TABLES).await;
     wait_for_ready_status(&server, 200).await;
@@ -155,7 +155,7 @@ async fn no_event_is_lost_and_no_success_is_reported_while_writes_fail() {
             .collect::<Vec<_>>()
     };
     assert_eq!(of(&id), (1..=61).collect::<Vec<_>>(), "each once, in order, without a gap");
-    assert_eq!(of(&ended), [1], "the end that was asked for while nothing could be kept");
+    assert_eq!(of(&ended), [1], "the end that was requested during the outage");
     wait_for("the end", async || {
         let record = server.get(&format!("/v1/ext/conversation/{ended}")).await.json();
         (record["status"] == "ENDED").then_some(())
@@ -198,7 +198,7 @@ async fn check_while_writes_hang(folder: &TempFolder, held_by: &[&str]) {
     let wait = async {
         let response =
             async || server.engine.received_commands().contains(&Command::End).then_some(());
-        wait_for("the engine to be told", response).await;
+        wait_for("the engine to get the command", response).await;
         advance_clock(END_TIMEOUT).await;
     };
     let (response, ()) = tokio::join!(server.delete(&end), wait);
@@ -231,7 +231,7 @@ async fn check_while_writes_hang(folder: &TempFolder, held_by: &[&str]) {
         metrics.contains("visavis_events_dropped_total 1").then_some(())
     })
     .await;
-    assert_eq!(hooks.received().len(), 1, "nothing is told that is not kept");
+    assert_eq!(hooks.received().len(), 1, "only stored events are sent");
 
     holder.execute("ROLLBACK").await.unwrap();
     wait_for_ready_status(&server, 200).await;
@@ -249,7 +249,7 @@ async fn check_while_writes_hang(folder: &TempFolder, held_by: &[&str]) {
             .collect::<Vec<_>>()
     };
     assert_eq!(of(&id), (1..=61).collect::<Vec<_>>(), "each once, in order, without a gap");
-    assert_eq!(of(&ended), [1], "the end that was asked for while nothing could be kept");
+    assert_eq!(of(&ended), [1], "the end that was requested during the outage");
     for call in [&id, &ended] {
         server.wait_for_status(call, "ENDED").await;
     }
@@ -462,12 +462,12 @@ async fn a_conversation_that_cannot_be_read_holds_up_no_other() {
         server.engine.record_event(call, 0, 0.0, joined_event());
         server.engine.record_events(call, 1, [utterance(1)]);
     }
-    wait_for("the good one's events", async || {
+    wait_for("the events of the valid one", async || {
         let events = server.get(&format!("/v1/ext/conversation/{good}/events")).await;
         (events.json().as_array().is_some_and(|events| events.len() == 2)).then_some(())
     })
     .await;
-    wait_for("the bad one's events", async || {
+    wait_for("the events of the invalid one", async || {
         let metrics = server.get("/metrics").await.text;
         metrics.contains("visavis_events_failed 2").then_some(())
     })
@@ -598,7 +598,7 @@ async fn an_old_conversation_that_cannot_be_erased_keeps_no_other() {
     // The sweep runs every 30 s.
     advance_clock(Duration::from_secs(31)).await;
     for call in [&calls[0], &calls[2]] {
-        wait_for("an old one to be gone", async || (status_of(call).await == 404).then_some(()))
+        wait_for("an old one to be erased", async || (status_of(call).await == 404).then_some(()))
             .await;
     }
     assert_eq!(status_of(bad).await, 200);
@@ -631,8 +631,10 @@ async fn webhooks_that_cannot_be_read_are_set_aside_and_all_others_are_sent() {
         server.engine.record_events(&id, 1, [utterance(1), utterance(2)]);
         calls.push(id);
     }
-    wait_for("all to wait", async || (server.webhook_count("pending").await == 8).then_some(()))
-        .await;
+    wait_for("all of them to wait", async || {
+        (server.webhook_count("pending").await == 8).then_some(())
+    })
+    .await;
     server.stop().await;
 
     // The first webhook of two conversations has bytes in place of its URL, or a text that is not

@@ -137,7 +137,7 @@ async fn a_panic_behind_a_commit_stores_and_tells_once() {
     );
     server.wait_for_status(&id, "ENDED").await;
     assert_eq!(stored_seqs(&server, &id).await, [0, 1, 2, 3, 4]);
-    assert!(!server.engine.received_commands().contains(&Command::End), "no fact was refused");
+    assert!(!server.engine.received_commands().contains(&Command::End), "no event was rejected");
     let metrics = server.get("/metrics").await.text;
     assert!(metrics.contains("visavis_events_failed 0"), "{metrics}");
 }

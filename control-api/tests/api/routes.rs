@@ -69,7 +69,7 @@ async fn no_route_of_the_plane_opens_without_its_own_credential() {
             if path.starts_with("/rtc/") || path == "/api/offer" {
                 assert_eq!(
                     reply.status, 401,
-                    "an API key opens no door: {method} {path}: {reply:?}"
+                    "an API key gives no access: {method} {path}: {reply:?}"
                 );
             }
         }

@@ -49,7 +49,7 @@ async fn a_reader_is_confined_before_its_document_comes() {
     if require_sandbox().seccomp {
         expected.push("Seccomp:\t2");
     }
-    wait_for("the reader to be confined", async || {
+    wait_for("the child process to be confined", async || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", reader.id())).unwrap();
         expected.iter().all(|line| status.lines().any(|l| l == *line)).then_some(())
     })

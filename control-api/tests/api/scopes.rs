@@ -104,11 +104,7 @@ async fn a_refusal_comes_behind_that_of_the_key_and_before_that_of_the_body() {
     assert_eq!(server.send(with("vv_wrong").body(huge.clone())).await.status, 401);
     assert_eq!(server.send(with(TEST_API_KEY).body(huge)).await.status, 413);
     let put = server.request("PUT", "/v1/ext/agent").header("x-api-key", read.clone());
-    assert_eq!(
-        server.send(put).await.status,
-        405,
-        "a method that no route has is none of the scope's"
-    );
+    assert_eq!(server.send(put).await.status, 405, "a method without a route has no scope");
     let head = server.request("HEAD", "/v1/ext/agent").header("x-api-key", read.clone());
     assert_eq!(server.send(head).await.status, 200, "HEAD reads");
     // The response does not reveal an existing record either.
@@ -237,7 +233,7 @@ async fn a_key_s_last_use_is_kept_to_the_minute() {
         get(&busy).await;
     }
     get(&other).await;
-    wait_for("the other's use", async || {
+    wait_for("the use of the other one", async || {
         Some(last_used_at(&server, "operate").await).filter(|at| !at.is_null())
     })
     .await;

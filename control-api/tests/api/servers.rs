@@ -66,7 +66,7 @@ async fn one_restart_never_ends_the_calls_of_another_and_no_command_gets_lost() 
     assert_eq!(
         one.get(&path).await.expect_status(200)["status"],
         "IN_PROGRESS",
-        "the other's restart ended it"
+        "the restart of the other server ended it"
     );
     for (method, path, body) in [
         ("PUT", format!("/v1/conversation/{id}/speak"), json!({"text": "x"})),
@@ -101,7 +101,7 @@ async fn what_a_dead_server_left_behind_is_taken_over() {
     expire_lease(&folders, "conversation", &id).await;
     let record = other.wait_for_status(&id, "ENDED").await;
     assert_eq!(record["end_reason"], "error");
-    let deliveries = wait_for("the end to be told", async || {
+    let deliveries = wait_for("the end to be reported", async || {
         let received = hooks.received();
         received.iter().any(|one| one.name() == "call_ended").then_some(received)
     })
@@ -174,7 +174,7 @@ async fn two_servers_lose_and_double_no_event_and_no_key_suffix() {
         assert_eq!(
             of,
             (1..=50).map(|n: u64| n.to_string()).collect::<Vec<_>>(),
-            "in order, none lost, none twice"
+            "in order, no event lost or duplicated"
         );
         let events =
             servers[0].get(&format!("/v1/ext/conversation/{id}/events")).await.expect_status(200);

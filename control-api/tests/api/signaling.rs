@@ -87,7 +87,7 @@ async fn any_trickled_bytes_are_taken_or_refused_at_both_endpoints() {
             _ => panic!("{}: {reply:?}", file.display()),
         }
     }
-    assert!(taken >= 4, "{taken} of the seeds are what clients send");
+    assert!(taken >= 4, "{taken} of the seeds are valid client messages");
     assert_eq!(server.engine.offers.lock().unwrap().len(), 1, "nothing else reached the engine");
 }
 
@@ -176,7 +176,7 @@ async fn a_refused_offer_says_why() {
     assert_eq!(
         server.get(&format!("/v1/ext/conversation/{id}")).await.json()["status"],
         "STARTED",
-        "a bad offer uses nothing up"
+        "a bad offer takes no resources"
     );
     assert_eq!(send_whip_offer(&server, &id, &token).await.status, 201);
 }
@@ -269,7 +269,7 @@ async fn a_click_on_an_embedded_page_makes_a_conversation() {
     assert_eq!(
         commands,
         [Command::VisitorContext { text, overwrite: false }],
-        "it is the visitor's own word"
+        "it is marked as the visitor's words"
     );
 
     assert_eq!(click(&open, Some("https://shop.example"), json!({})).await.status, 200);

@@ -213,8 +213,8 @@ async fn a_connection_that_reads_no_response_is_closed() {
         // From the first byte on, the connection is in use. The rest is never read.
         read.read_exact(&mut [0]).await.unwrap();
         let path = "/v1/ext/avatars";
-        assert_eq!(server.get(path).await.status, 503, "the only place is in use");
-        wait_for("the only place to be free again", async || {
+        assert_eq!(server.get(path).await.status, 503, "the only slot is busy");
+        wait_for("the only slot to be free again", async || {
             (server.get(path).await.status == 200).then_some(())
         })
         .await;
@@ -297,7 +297,10 @@ async fn health_checks_and_calls_are_served_while_all_connections_are_in_use() {
         request_once(&server, &signaling_request("/api/offer", "application/json", &offer)).await;
     assert!(response.starts_with("HTTP/1.1 200"), "{response}");
     busy.write_all(body.as_bytes()).await.unwrap();
-    assert!(read_response(&mut busy).await.starts_with("HTTP/1.1 200"), "its place was not taken");
+    assert!(
+        read_response(&mut busy).await.starts_with("HTTP/1.1 200"),
+        "its slot was not reassigned"
+    );
     assert_eq!(clock.elapsed(), Duration::ZERO, "nobody waited");
 }
 
@@ -320,5 +323,5 @@ async fn a_stop_closes_what_is_idle_and_lets_a_request_end() {
     let response = read_until_closed(&mut busy).await;
     assert!(response.starts_with("HTTP/1.1 200"), "{response}");
     stopping.await.unwrap();
-    assert_eq!(clock.elapsed(), Duration::ZERO, "the stop waited for nothing");
+    assert_eq!(clock.elapsed(), Duration::ZERO, "the stop waited although no request was running");
 }

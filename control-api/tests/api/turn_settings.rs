@@ -89,7 +89,7 @@ async fn each_key_of_the_turn_object_arrives_at_the_call_and_changes_nothing_els
     for (key, value, given) in keys {
         let spec = spec_with_fields(&server, json!({"config": {"turn": {key: value}}})).await;
         let mut expected = json!(plain);
-        assert_ne!(expected[key], given, "{key}: the default proves nothing");
+        assert_ne!(expected[key], given, "{key}: the test must use a value other than the default");
         expected[key] = given;
         expected["user_id"] = spec.user_id.clone().into();
         assert_eq!(json!(spec), expected, "{key}");

@@ -76,11 +76,17 @@ async fn a_slow_receiver_delays_only_its_own_events() {
             [(0.0, joined_event()), (1.0, utterance(1)), (2.0, utterance(2))],
         );
     }
-    wait_for("all to wait", async || (server.webhook_count("pending").await == 600).then_some(()))
-        .await;
+    wait_for("all of them to wait", async || {
+        (server.webhook_count("pending").await == 600).then_some(())
+    })
+    .await;
     let quick = create_call_with_events(&server, &hooks.url, 20).await;
     wait_for_delivery_log(&server, &quick, 20, "done").await;
-    assert_eq!(server.webhook_count("pending").await, 600, "the other was served while these hung");
+    assert_eq!(
+        server.webhook_count("pending").await,
+        600,
+        "the other one was served while these hung"
+    );
     server.stop().await;
     let server = TestServer::start_with(&folder.0, |config| {
         fast_retries(config);
@@ -132,7 +138,7 @@ async fn a_redirect_is_a_failure_and_leads_nowhere() {
     let id = create_call_with_events(&server, &hooks.url, 1).await;
     let dead = wait_for_delivery_log(&server, &id, 1, "dead").await;
     assert_eq!(attempt_fields(&dead[0], "status"), [json!(301), json!(307), json!(308)]);
-    assert_eq!(hooks.received().len(), 3, "nothing went where the receiver pointed");
+    assert_eq!(hooks.received().len(), 3, "the redirect target got no request");
 }
 
 #[tokio::test]
@@ -207,7 +213,7 @@ async fn check_all_come_in_order(events: u64, each: Option<Duration>) {
     let mut settled = 0;
     while settled < events {
         let before = settled;
-        settled = wait_for("more to be settled", async || {
+        settled = wait_for("more deliveries to finish", async || {
             let now = server.webhook_count("done").await + server.webhook_count("dead").await;
             (now > before).then_some(now)
         })
@@ -218,7 +224,7 @@ async fn check_all_come_in_order(events: u64, each: Option<Duration>) {
         "{done} taken and {dead} dead letters after {:?}; told within {emit_time:?}",
         started_at.elapsed()
     );
-    assert!(dead * 500 <= events, "seven tries of which three of ten fail: {dead}");
+    assert!(dead * 500 <= events, "seven attempts, each with a failure rate of 0.3: {dead}");
     let (mut first, mut seen) = (HashMap::<String, Vec<u64>>::new(), HashSet::new());
     for one in hooks.received() {
         if seen.insert(one.id().to_owned()) {
@@ -231,7 +237,7 @@ async fn check_all_come_in_order(events: u64, each: Option<Duration>) {
     }
     assert_eq!((seen.len() as u64, first.len() as u64), (events, LANES), "none lost");
     for (id, sequences) in first {
-        assert_eq!(sequences, (1..=events / LANES).collect::<Vec<_>>(), "first tries of {id}");
+        assert_eq!(sequences, (1..=events / LANES).collect::<Vec<_>>(), "first attempts of {id}");
     }
 }
 
@@ -261,7 +267,7 @@ async fn deliveries_beyond_the_memory_window_are_read_and_sent_in_order() {
     hooks.wait_for_first(40).await;
     server.stop().await;
     let server = TestServer::start_with(&folder.0, change).await;
-    wait_for("all to be taken", async || {
+    wait_for("all of them to be accepted", async || {
         (server.webhook_count("done").await == EVENTS as u64).then_some(())
     })
     .await;
@@ -276,9 +282,9 @@ async fn deliveries_beyond_the_memory_window_are_read_and_sent_in_order() {
     // have arrived. The later deliveries did not wait for its retry.
     let late: Vec<u64> =
         first.windows(2).filter(|pair| pair[0] > pair[1]).map(|pair| pair[1]).collect();
-    assert!(late.len() <= 1, "first tries of {id}: {first:?}");
+    assert!(late.len() <= 1, "first attempts of {id}: {first:?}");
     let others =
         |list: &[u64]| list.iter().filter(|n| !late.contains(n)).copied().collect::<Vec<_>>();
     let all: Vec<u64> = (1..=EVENTS as u64).collect();
-    assert_eq!((first.len(), others(&first)), (EVENTS, others(&all)), "first tries of {id}");
+    assert_eq!((first.len(), others(&first)), (EVENTS, others(&all)), "first attempts of {id}");
 }

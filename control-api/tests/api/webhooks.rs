@@ -35,7 +35,7 @@ fn check_signature(webhook: &ReceivedWebhook, secret: &str) {
         format!("{}.{}.{}", header("webhook-id"), header("webhook-timestamp"), webhook.body);
     let tag = STANDARD.decode(header("webhook-signature").strip_prefix("v1,").unwrap()).unwrap();
     hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, &key), signed.as_bytes(), &tag)
-        .expect("the signature fits");
+        .expect("the signature is valid");
 }
 
 /// Retry delays of milliseconds.
@@ -202,13 +202,13 @@ async fn a_receiver_that_is_gone_is_left_alone_until_the_agent_changes() {
     let (id, _) = server.create_conversation(&agent_id).await;
     let committed = || (1.0, Event::UtteranceCommitted { text: "x".into() });
     server.engine.record_events(&id, 0, [(0.0, joined_event()), committed()]);
-    wait_for("the delivery to be given up", async || {
+    wait_for("the delivery to be abandoned", async || {
         (server.webhook_count("dead").await == 1).then_some(())
     })
     .await;
     server.engine.record_events(&id, 2, [committed()]);
     let events = format!("/v1/ext/conversation/{id}/events");
-    wait_for("the fact to be kept", async || {
+    wait_for("the event to be stored", async || {
         (server.get(&events).await.json().as_array().unwrap().len() == 3).then_some(())
     })
     .await;
@@ -242,7 +242,7 @@ async fn what_was_not_delivered_is_delivered_after_a_restart() {
     let server = TestServer::start(&folder).await;
     let received = hooks.wait_for_first(2).await;
     assert_eq!((received[1].id(), &received[1].body), (first[0].id(), &first[0].body));
-    wait_for("the delivery to be kept", async || {
+    wait_for("the delivery to be stored", async || {
         (server.webhook_count("done").await == 1).then_some(())
     })
     .await;
@@ -371,7 +371,7 @@ async fn a_guardrail_that_fires_is_told_once_with_the_speech_that_answers_it() {
     assert_eq!(
         tools.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(),
         ["hate"],
-        "only one without words is a tool"
+        "only a guardrail without words is a tool"
     );
     assert_eq!(tools[0].backend, engine_api::ToolBackend::Moderation);
     let utterance = conversation::event::UtteranceId(2);

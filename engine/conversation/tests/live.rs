@@ -233,7 +233,7 @@ fn a_failing_model_has_its_words_so_far_spoken_then_the_apology() {
         .send_input(1.4, Input::Tick)
         .llm_text(1.6, "It is fine. And the")
         .llm_event(1.7, LlmEvent::Failed("broken".into()));
-    assert_eq!(call.llm_requests().len(), 1, "words were given to the voice: no second model");
+    assert_eq!(call.llm_requests().len(), 1, "text was sent to the TTS: no fallback model");
     call.tts_end(1.8, 0, 1.0).playout_event(1.8, 0, PlayoutEvent::Started);
     call.playout_event(2.8, 0, PlayoutEvent::Finished(Position::from_seconds(1.0)));
     assert_eq!(
@@ -414,11 +414,11 @@ fn a_long_text_is_asked_for_as_it_is_played_and_costs_nothing_once_it_is_killed(
     let say =
         Command::Say { text, interrupt: true, allow_interruptions: true, add_to_context: true };
     assert_eq!(call.send_command(1.0, say), CommandOutcome::Accepted);
-    assert_eq!(call.tts_requests().len(), 3, "the one that will sound, and two ahead");
+    assert_eq!(call.tts_requests().len(), 3, "the next segment and two more");
     for segment in 0..3 {
         call.tts_end(1.1, segment, 1.0);
     }
-    assert_eq!(call.tts_requests().len(), 3, "made, and not played yet");
+    assert_eq!(call.tts_requests().len(), 3, "synthesized, and not played yet");
     for segment in 0..10 {
         let at = 2.0 + segment as f64;
         call.playout_event(at, segment, PlayoutEvent::Started);
@@ -428,7 +428,7 @@ fn a_long_text_is_asked_for_as_it_is_played_and_costs_nothing_once_it_is_killed(
     }
     assert_eq!(call.send_command(12.5, Command::Interrupt), CommandOutcome::Accepted);
     call.send_input(60.0, Input::Tick);
-    assert_eq!(call.tts_requests().len(), 13, "nothing more is asked for");
+    assert_eq!(call.tts_requests().len(), 13, "nothing more is requested");
     // Segments that are not requested yet wait for playout, not for the minimum silence between two
     // utterances.
     assert!(
@@ -449,7 +449,7 @@ fn a_model_that_does_not_end_is_cut_and_its_reply_is_spoken_to_there() {
     call.llm_text(1.6, "wörd ö and more");
     assert!(
         call.has_output(&Output::CancelLlm(call.llm_requests()[0].generation)),
-        "20 000 characters were given"
+        "20 000 characters were received"
     );
     call.llm_text(1.7, "nobody wants this").llm_end(1.8);
     let given: String = call
@@ -689,7 +689,7 @@ fn speech_is_no_interruption_while_the_detector_reports_only_its_start() {
     call.send_input(3.05, Input::SpeechStarted { onset: Time::from_seconds(3.0) });
     call.send_input(3.3, Input::SpeechContinued { until: Time::from_seconds(3.28) })
         .send_input(3.7, Input::Tick);
-    assert!(!call.has_output(&Output::Hold), "the voice was last heard .28 s after its onset");
+    assert!(!call.has_output(&Output::Hold), "the agent was last heard .28 s after its onset");
     assert!(call.has_output(&Output::Duck));
     call.send_input(3.72, Input::SpeechContinued { until: Time::from_seconds(3.7) });
     assert!(call.has_output(&Output::Hold));
@@ -811,7 +811,7 @@ fn what_was_prepared_with_a_context_that_is_taken_back_is_not_said() {
     assert_eq!(roles_and_texts(&call.llm_requests()[0].history)[0], (Role::System, "It rains."));
     call.send_command(1.2, context("", true));
     call.send_input(1.4, Input::Tick);
-    assert_eq!(call.llm_requests().len(), 2, "the prepared words knew what is no longer so");
+    assert_eq!(call.llm_requests().len(), 2, "the prepared reply used outdated context");
     assert_eq!(roles_and_texts(&call.llm_requests()[1].history), [(Role::User, "Shall I go out?")]);
 }
 
@@ -878,7 +878,7 @@ fn a_turn_tells_until_when_its_answer_was_heard() {
         .llm_text(1.5, "One two.")
         .llm_end(1.6);
     call.tts_end(1.7, 0, 1.0).playout_event(1.7, 0, PlayoutEvent::Started);
-    assert!(heard(&call).is_empty(), "it still sounds");
+    assert!(heard(&call).is_empty(), "it is still audible");
     call.playout_event(2.7, 0, PlayoutEvent::Finished(Position::from_seconds(1.0)));
     let first = heard(&call);
     assert!(matches!(first[..], [(_, end, None, None)] if (end - 2.7).abs() < 1e-6), "{first:?}");
@@ -907,7 +907,7 @@ fn a_turn_that_is_cut_before_its_first_sample_tells_so() {
     let timeline = call
         .events()
         .find_map(|e| if let Event::Turn(times) = e { Some(times.timeline.clone()) } else { None });
-    let timeline = timeline.expect("its times are told");
+    let timeline = timeline.expect("its times are reported");
     assert_eq!((timeline.first_sample, timeline.interrupted), (None, Some(2.0)));
 }
 
@@ -987,12 +987,12 @@ fn a_held_reply_goes_on_once_it_is_known_that_there_were_no_words() {
         assert!(call.has_output(&Output::Hold));
         call.send_input(4.25, Input::SpeechStopped { end: Time::from_seconds(4.0) });
         call.send_input(4.25, Input::FinalTranscriptPending).send_input(9.0, Input::Tick);
-        assert!(!call.has_output(&Output::Resume), "its words may still come");
+        assert!(!call.has_output(&Output::Resume), "its transcript may still arrive");
         call
     };
     let mut call = held();
     call.final_transcript(9.5, "");
-    assert!(call.has_output(&Output::Resume), "there were none");
+    assert!(call.has_output(&Output::Resume), "there were no words");
     let mut call = held();
     call.final_transcript(9.5, "Stop it").send_input(20.0, Input::Tick);
     assert!(

@@ -71,7 +71,7 @@ fn each_scenario_says_what_a_person_would_experience() {
             "{}: {name:?}",
             file.display()
         );
-        assert!(names.insert(name.to_owned()), "{name:?} stands in two files");
+        assert!(names.insert(name.to_owned()), "{name:?} is in two files");
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) enum RejectReason {
     ThreadsOverloaded,
     /// Too little memory is left.
     LowMemory,
-    /// A built-in model is overloaded; the string says so in one sentence.
+    /// A built-in model is overloaded; the string describes it in one sentence.
     ModelsOverloaded(String),
     /// The call's own models are not available: no decoder is free, for example.
     CallModels(String),

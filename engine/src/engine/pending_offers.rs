@@ -175,6 +175,6 @@ mod tests {
             (300, 300, 0)
         );
         let (_entry, evicted) = waiting.insert(0, ConversationId(999), network(1), "a");
-        assert_eq!(evicted, [], "those of this machine neither count nor make room");
+        assert_eq!(evicted, [], "offers from this machine do not count and are not evicted");
     }
 }

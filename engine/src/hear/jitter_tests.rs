@@ -223,7 +223,10 @@ fn every_packet_counts_whatever_its_timestamp() {
     }
     let stats = harness.buffer.stats();
     assert!(stats.packets <= max_packets(500 * 10), "{stats:?}");
-    assert!(stats.packets >= max_packets(500 * 10) - 10, "a sender may use what it has: {stats:?}");
+    assert!(
+        stats.packets >= max_packets(500 * 10) - 10,
+        "frames in the buffer may be used: {stats:?}"
+    );
 }
 
 #[test]

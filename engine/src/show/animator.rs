@@ -17,7 +17,7 @@ use super::visemes::{VisemeTrack, lerp};
 use crate::transport::VideoFrame;
 
 /// A frame shows the mouth of this many seconds after the frame's start: half a frame, because it
-/// stays on screen, plus 20 ms. Browsers synchronise audio and video to some 30 ms, and early audio
+/// stays on screen, plus 20 ms. Browsers synchronize audio and video to some 30 ms, and early audio
 /// is the most noticeable error (ITU-R BT.1359).
 const LIP_LEAD_SECONDS: f32 = 0.04;
 /// Maximum gap between two frames, so that a receiver does not mistake a still avatar for a frozen
@@ -460,7 +460,7 @@ mod tests {
             if frame.is_key_frame {
                 altref_sent_at = None;
             } else if *frame.payload == *b"anchor" {
-                assert!(frame.base_layer, "an anchor is sent reliably");
+                assert!(frame.base_layer, "a reference frame is sent reliably");
                 assert_eq!(altref_sent_at.replace(n), None, "one is enough");
                 altref_count += 1;
             } else if frame.payload[0] >= 30 {
@@ -629,7 +629,7 @@ mod tests {
         let next = wait_for(&mut animator, &|_| true);
         assert!(
             next.payload[0] >= 30 && next.payload.len() > 6,
-            "what is shown goes on, with no anchor before it"
+            "the current pose continues, without a reference frame before it"
         );
         let index = better.nearest_frame(
             &animator.idle_motion.update(animator.now),
@@ -670,7 +670,7 @@ mod tests {
         let frame = animator.next_frame(at(n + 2), None).unwrap();
         assert!(
             frame.is_key_frame && *frame.payload == *b"other key",
-            "at once, though another key was just sent"
+            "at once, although another key frame was just sent"
         );
     }
 

@@ -309,7 +309,7 @@ mod tests {
         drop((one, other));
         assert_eq!(library.lock_custom().best["zoe"].1.strong_count(), 0);
         assert!(library.resolve_avatar(&call("max", Some(file))).0.is_some());
-        assert_eq!(library.lock_custom().best.len(), 1, "what nobody shows is forgotten");
+        assert_eq!(library.lock_custom().best.len(), 1, "an unused avatar is removed");
     }
 
     #[test]
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(second.pose_set().manifest().name, "Martin");
         assert!(
             Arc::ptr_eq(&resolve(0), &second),
-            "who comes late with a lesser one begins with the better"
+            "a later call with a smaller set starts with the better set"
         );
         // This happens if another server drew the set, and only the next call brings it.
         let third = resolve(2);
@@ -337,13 +337,13 @@ mod tests {
         library.swap_pose_set("zoe", &pose_set_file(b"x", 3));
         assert!(
             third.upgrade().is_none() && Arc::ptr_eq(&resolve(0), &third),
-            "never back, and never to what is none"
+            "never back, and never to an invalid set"
         );
         drop((first, second, third));
         assert_eq!(
             library.lock_custom().best["zoe"].1.strong_count(),
             1,
-            "the last one that was told of is kept"
+            "the last announced set is kept"
         );
         library.swap_pose_set("max", &pose_set_file(files[0], 1));
         assert_eq!(library.lock_custom().best["zoe"].1.strong_count(), 0);
@@ -365,10 +365,7 @@ mod tests {
         for id in ["mei", ""] {
             let [one, other] = [0, 1].map(|_| library.resolve_avatar(&call(id, None)));
             assert_eq!(one.1, None, "{id}");
-            assert!(
-                Arc::ptr_eq(&one.0.unwrap(), &other.0.unwrap()),
-                "calls share what they look up"
-            );
+            assert!(Arc::ptr_eq(&one.0.unwrap(), &other.0.unwrap()), "calls share the pose set");
         }
         let (set, warning) = AvatarLibrary::default().resolve_avatar(&call("zoe", None));
         assert!(set.is_none() && warning.is_none());

@@ -331,6 +331,6 @@ mod tests {
         };
         let keys = PosePlan::new().pose_ids();
         let unseen: Vec<&PoseId> = keys.iter().filter(unseen).collect();
-        assert!(unseen.is_empty(), "baked for nothing: {unseen:?}");
+        assert!(unseen.is_empty(), "baked but never used: {unseen:?}");
     }
 }

@@ -96,7 +96,7 @@ impl Viseme {
         }
     }
 
-    /// Dominance over the neighbours, for each group: jaw, lip shape (width, round), closure
+    /// Dominance over the neighbors, for each group: jaw, lip shape (width, round), closure
     /// (press, tuck), tongue.
     fn dominance(self) -> [f32; 4] {
         match self {
@@ -160,7 +160,7 @@ const CARRY_OVER_SECONDS: f32 = 0.042;
 const MIN_HALF_CLOSURE_SECONDS: f32 = 0.023;
 /// Time for the lips to reach a closure or leave it, seconds.
 const CLOSURE_RAMP_SECONDS: f32 = 0.035;
-/// Neighbours farther away than this many seconds have no effect.
+/// Neighbors farther away than this many seconds have no effect.
 const COARTICULATION_SECONDS: f32 = 0.30;
 
 #[derive(Clone, Copy, Debug)]
@@ -322,7 +322,7 @@ impl VisemeSpan {
 
     fn apply_closure(&self, mouth: Mouth, k: f32) -> Mouth {
         match self.viseme {
-            // Rounding and width stay those of the neighbours: in "boot" the lips are pressed and
+            // Rounding and width stay those of the neighbors: in "boot" the lips are pressed and
             // rounded at once.
             Viseme::Pp => lerp(mouth, Mouth { jaw: 0.04, press: 1.0, tuck: 0.0, ..mouth }, k),
             Viseme::Ff => lerp(mouth, Mouth { jaw: 0.18, press: 0.0, tuck: 1.0, ..mouth }, k),

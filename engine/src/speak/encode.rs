@@ -196,7 +196,7 @@ mod tests {
             (0..times).for_each(|_| encoder.on_packet_loss(part).unwrap());
             encoder.opus.get_inband_fec().unwrap()
         };
-        assert!(!report(0.01, 3), "a little is nothing");
+        assert!(!report(0.01, 3), "a low loss rate is ignored");
         assert!(report(0.08, 1));
         assert!(report(0.0, 9) && report(0.03, 1) && report(0.0, 9), "not good for long enough");
         assert!(!report(0.0, 1));

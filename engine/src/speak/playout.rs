@@ -513,7 +513,7 @@ mod tests {
         let (faded, _) = render_frame(&mut playout);
         assert!(
             faded[0] > 900 && faded[120] > 400 && faded[120] < 600,
-            "fades what would have come: {} {}",
+            "fades the following samples: {} {}",
             faded[0],
             faded[120]
         );
@@ -552,7 +552,7 @@ mod tests {
         assert!(faded[0] > 9_900 && faded[FRAME_SAMPLES_48K / 2] < 5_100);
         assert_eq!(faded[FRAME_SAMPLES_48K - 1], 0);
         assert!(playout.is_silent());
-        assert!(!playout.push(SegmentId(1), vec![1]), "late samples are not wanted");
+        assert!(!playout.push(SegmentId(1), vec![1]), "late samples are dropped");
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub struct TextMessage {
 pub enum Priority {
     /// Reports the progress of something; a later message supersedes it.
     Progress,
-    /// Reports a fact that no later message repeats.
+    /// Reports an event that no later message repeats.
     Essential,
 }
 

@@ -276,7 +276,8 @@ mod tests {
         harness.sent_at.clear();
         let begun = harness.now - harness.start;
         assert!(harness.push_frame(KEY_FRAME_BYTES, true, true));
-        let due = harness.pacer.next_deadline().expect("the key cannot have left at once");
+        let due =
+            harness.pacer.next_deadline().expect("the key frame cannot have been sent at once");
         assert!(
             due > harness.now && due < harness.now + Duration::from_millis(10),
             "{:?}",
@@ -295,18 +296,18 @@ mod tests {
     fn an_unreferenced_frame_is_dropped_behind_a_queue_and_a_key_frame_not_repeated() {
         let mut harness = Harness::new();
         assert!(harness.push_frame(KEY_FRAME_BYTES, true, true));
-        assert!(!harness.push_frame(500, false, false), "the key still waits");
+        assert!(!harness.push_frame(500, false, false), "the key frame still waits");
         assert!(
             harness.push_frame(6 * PACKET_BYTES, false, true),
-            "an anchor must not be left out"
+            "a reference frame must not be skipped"
         );
-        assert!(!harness.push_frame(KEY_FRAME_BYTES, true, true), "the key is on its way");
+        assert!(!harness.push_frame(KEY_FRAME_BYTES, true, true), "the key frame is being sent");
         harness.run(150);
         assert_eq!(harness.sent_at.len(), 25 + 6);
         assert!(harness.push_frame(500, false, false));
         assert!(
             !harness.push_frame(KEY_FRAME_BYTES, true, true),
-            "what was lost of it is being sent again"
+            "its lost packets are being sent again"
         );
         for _ in 0..10 {
             harness.run(30);
@@ -314,13 +315,10 @@ mod tests {
         }
         assert!(
             !harness.push_frame(KEY_FRAME_BYTES, true, true),
-            "nobody knows what became of the last one"
+            "the outcome of the last one is unknown"
         );
         harness.pacer.on_report(harness.now, 0.1, None);
-        assert!(
-            harness.push_frame(KEY_FRAME_BYTES, true, true),
-            "other pictures are no reason to wait"
-        );
+        assert!(harness.push_frame(KEY_FRAME_BYTES, true, true), "other frames do not delay it");
         harness.run(1200);
         assert!(harness.push_frame(KEY_FRAME_BYTES, true, true), "no report comes");
         let other = VideoFrame {
@@ -330,14 +328,14 @@ mod tests {
         };
         assert!(
             harness.pacer.admit_frame(harness.now, &other),
-            "without it nothing of another set can be decoded"
+            "without it no frame of another set can be decoded"
         );
         assert!(!harness.pacer.admit_frame(harness.now, &other));
         harness.pacer.clear();
         assert_eq!(harness.pacer.next_deadline(), None);
         assert!(
             harness.push_frame(KEY_FRAME_BYTES, true, true),
-            "another track needs a key of its own"
+            "another track needs its own key frame"
         );
     }
 
@@ -351,10 +349,10 @@ mod tests {
             .count();
         assert!(
             (4..=5).contains(&again),
-            "{again} come before what waits, and the others must be asked for again"
+            "{again} are sent before the queue, and the others must be requested again"
         );
         harness.run(15);
-        assert_eq!(harness.sent_at.len(), before, "there is no room yet");
+        assert_eq!(harness.sent_at.len(), before, "there is no capacity yet");
         assert!(harness.pacer.admit_retransmission(harness.now, PACKET_BYTES));
         harness.run(150);
         assert_eq!(harness.sent_at.len(), 25);
@@ -379,7 +377,7 @@ mod tests {
         }
         assert_eq!(report(0.5, 280), MAX_RATE, "lost by chance");
         assert!(report(0.5, 400) < MAX_RATE, "this is a queue");
-        // A queue that lasts for only a few seconds is still recognised as a queue.
+        // A queue that lasts for only a few seconds is still recognized as a queue.
         assert_eq!(report(0.0, 400), report(0.0, 400));
     }
 
@@ -403,7 +401,7 @@ mod tests {
         harness.pacer.on_report(harness.now, 0.9, QUEUED_RTT);
         assert_eq!(harness.pacer.rate, rate, "that left before");
         harness.pacer.on_report(harness.now, 0.0, QUEUED_RTT);
-        assert_eq!(harness.pacer.rate, rate, "the line is full");
+        assert_eq!(harness.pacer.rate, rate, "the queue is full");
         let needs = ((MAX_RATE / rate).ln() / RATE_GROWTH.ln()).ceil() as u32;
         assert!((30..40).contains(&needs), "{needs} s");
         for seconds in 1..=60 {

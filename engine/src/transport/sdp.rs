@@ -222,7 +222,7 @@ fn has_opus(section: &[&str]) -> bool {
 }
 
 /// Completes str0m's answer for the client. Both tracks join the media stream `stream`, because
-/// browsers synchronise lips only within one stream. Every live section gets the server's
+/// browsers synchronize lips only within one stream. Every live section gets the server's
 /// candidates and their end marker, because the first section may be rejected.
 pub(super) fn complete_answer(answer: &str, stream: &str) -> String {
     let candidates: Vec<&str> =

@@ -571,7 +571,7 @@ mod tests {
         // An address that moves to another call leaves its place.
         demux.learn_address(client(99), 2);
         demux.learn_address(client(100), 1);
-        assert_eq!(demux.route(now, client(93), &media), Some(1), "nothing made room");
+        assert_eq!(demux.route(now, client(93), &media), Some(1), "no connection was evicted");
         demux.remove(&1);
         let of_others: Vec<_> = demux.by_address.keys().map(SocketAddr::port).collect();
         assert_eq!(
@@ -596,7 +596,11 @@ mod tests {
         }
         assert_eq!(routed, 256);
         let last = SocketAddr::from(([198, 51, 1, 5], 1));
-        assert_eq!(demux.route(now, last, &stun_check("abc:r")), Some(1), "a learned one goes on");
+        assert_eq!(
+            demux.route(now, last, &stun_check("abc:r")),
+            Some(1),
+            "a known address continues"
+        );
         assert_eq!(demux.route(now, client(1), &stun_check("abc:r")), None);
         assert_eq!(demux.route(now, client(1), &stun_check("xyz:r")), Some(2), "others learn");
     }

@@ -145,7 +145,7 @@ fn silence_and_half_a_check_are_closed_in_time_and_keep_nobody_out() {
     let mut friend = server.open();
     exchange_checks(&mut friend);
     let mut silent: Vec<_> = (0..12).map(|_| server.open()).collect();
-    assert!(silent[..8].iter_mut().all(is_closed), "the oldest make room for the newer");
+    assert!(silent[..8].iter_mut().all(is_closed), "the oldest are replaced by newer ones");
     // A client that sends is still accepted.
     let mut another = server.open();
     exchange_checks(&mut another);
@@ -158,7 +158,7 @@ fn silence_and_half_a_check_are_closed_in_time_and_keep_nobody_out() {
     assert!(is_closed(&mut halting), "no whole check came in time");
     assert!(
         is_open(&mut friend) && is_open(&mut another),
-        "who has sent a check may be silent for longer"
+        "a client that has sent a check may be silent for longer"
     );
     server.stop();
 }

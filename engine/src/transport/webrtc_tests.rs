@@ -150,7 +150,11 @@ impl Harness {
             }
             self.step();
         }
-        panic!("it never happened: {:?} {:?}", self.server_events, self.client_events.len());
+        panic!(
+            "the condition was never met: {:?} {:?}",
+            self.server_events,
+            self.client_events.len()
+        );
     }
 
     /// Milliseconds since the start.
@@ -502,7 +506,7 @@ fn closing_delivers_the_last_text_and_then_the_end() {
     );
     assert!(
         !harness.server_events.iter().any(|e| matches!(e, TransportEvent::Closed)),
-        "our own closing is not reported"
+        "a close by the server is not reported"
     );
 }
 

@@ -186,7 +186,10 @@ fn a_voice_that_tells_words_has_lips_by_them_from_when_it_tells_them() {
     let first = all.iter().position(|n| matches!(n, SynthesisEvent::Samples(_))).unwrap();
     assert_eq!(collect_phones(&all[..first]), aligned, "known before any sound leaves");
     let rest = &collect_phones(&all)[aligned.len()..];
-    assert!(rest.iter().all(|p| p.end > last), "behind the words the sound is read: {rest:?}");
+    assert!(
+        rest.iter().all(|p| p.end > last),
+        "after the words, phones come from the audio: {rest:?}"
+    );
     assert!((collect_phones(&all).last().unwrap().end - sound.last().unwrap().end).abs() < 0.011);
     let halves = by(&[(0, &sentence.words[..5]), (0, &sentence.words[5..])]);
     assert_eq!(collect_phones(&halves), collect_phones(&all), "words that wait are one batch");
@@ -195,8 +198,12 @@ fn a_voice_that_tells_words_has_lips_by_them_from_when_it_tells_them() {
     let (some, others) = sentence.words.split_at(6);
     let parts = collect_phones(&by(&[(5, some), (9, others)]));
     assert!(parts.is_sorted_by(|a, b| a.end < b.end), "{parts:?}");
-    let known =
-        parts.iter().take_while(|p| sound.contains(p)).last().expect("read before it was told").end;
+    let known = parts
+        .iter()
+        .take_while(|p| sound.contains(p))
+        .last()
+        .expect("read from the audio before the words arrived")
+        .end;
     assert!((0.3..0.5).contains(&known), "{known} s of .5 s were read");
     let mut aligner = Aligner::default();
     let mut wanted = aligner.phones(some).unwrap();
@@ -208,21 +215,25 @@ fn a_voice_that_tells_words_has_lips_by_them_from_when_it_tells_them() {
 
     let foreign: Vec<Word> =
         sentence.words.iter().map(|word| Word { text: "größer".into(), ..word.clone() }).collect();
-    assert_eq!(collect_phones(&by(&[(0, &foreign)])), sound, "no English: the sound is read");
+    assert_eq!(
+        collect_phones(&by(&[(0, &foreign)])),
+        sound,
+        "not English: phones come from the audio"
+    );
     assert_eq!(
         collect_phones(&by(&[(0, &foreign[..4]), (0, &sentence.words[4..])])),
         collect_phones(&by(&[(0, &sentence.words[..0])]))
     );
     let none: Vec<Word> =
         sentence.words.iter().map(|word| Word { end: f64::NAN, ..word.clone() }).collect();
-    assert_eq!(collect_phones(&by(&[(0, &none)])), sound, "no times: the sound is read");
+    assert_eq!(collect_phones(&by(&[(0, &none)])), sound, "no times: phones come from the audio");
 
     let reported = |before| (before, Event::Phones(sentence.phones.clone()));
     let words = |before| (before, Event::Words(sentence.words.clone()));
     assert_eq!(
         collect_phones(&run_tts_sink(true, sentence, vec![words(0), reported(0)])),
         sentence.phones,
-        "phones are better"
+        "phones have priority"
     );
     assert_eq!(
         collect_phones(&run_tts_sink(true, sentence, vec![reported(0), words(0), words(3)])),

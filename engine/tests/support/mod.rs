@@ -481,7 +481,7 @@ impl Harness {
         match answer.try_recv().unwrap() {
             OfferReply::Accepted(accepted, _) => accepted,
             OfferReply::Rejected(why) => panic!("{why:?}"),
-            OfferReply::NotRunning => panic!("the call is not here"),
+            OfferReply::NotRunning => panic!("the call is not on this server"),
         }
     }
 

@@ -13,7 +13,7 @@ pub(crate) struct Camera {
     half_height: f32,
 }
 
-/// Height of the picture's centre.
+/// Height of the picture's center.
 const PICTURE_CENTRE_Y: f32 = -0.20;
 /// Distance of the camera.
 pub(crate) const CAMERA_DISTANCE: f32 = 9.0;

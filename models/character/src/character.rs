@@ -37,15 +37,15 @@ pub struct Character {
     pub beard: f32,
     /// Glasses.
     pub glasses: Glasses,
-    /// Colour of the glasses' frame.
+    /// Color of the glasses' frame.
     pub frame: Colour,
     /// Golden studs in the ears.
     pub earrings: bool,
-    /// Colour of a headscarf, which hides the hair.
+    /// Color of a headscarf, which hides the hair.
     pub headscarf: Option<Colour>,
     /// Clothes.
     pub clothes: Clothes,
-    /// Colours of the background: centre and rim.
+    /// Colors of the background: center and rim.
     pub background: [Colour; 2],
 }
 
@@ -53,7 +53,7 @@ pub struct Character {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Skin {
-    /// Colour.
+    /// Color.
     pub colour: Colour,
     /// Redness of cheeks, nose and ears, 0 … 1.5.
     pub blush: f32,
@@ -119,7 +119,7 @@ pub struct EyeShape {
     pub opening: f32,
     /// Slope of the eye, outer corner up, −0.1 … 0.25.
     pub tilt: f32,
-    /// Colour of the iris.
+    /// Color of the iris.
     pub colour: Colour,
     /// Angular radius of the iris in radians, 0.5 … 0.7.
     pub iris: f32,
@@ -149,7 +149,7 @@ pub struct BrowShape {
     pub thickness: f32,
     /// 0 straight … 1 arched.
     pub arch: f32,
-    /// Colour of brows and lashes.
+    /// Color of brows and lashes.
     pub colour: Colour,
 }
 
@@ -183,7 +183,7 @@ impl Default for Nose {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Lips {
-    /// Colour.
+    /// Color.
     pub colour: Colour,
     /// Factor, 0.6 … 1.4.
     pub fullness: f32,
@@ -203,11 +203,11 @@ impl Default for Lips {
 pub struct Hair {
     /// The cut.
     pub style: HairStyle,
-    /// Colour of the darker strands.
+    /// Color of the darker strands.
     pub dark: Colour,
-    /// Colour of the lighter strands.
+    /// Color of the lighter strands.
     pub light: Colour,
-    /// Share of grey strands, beard included, 0 … 1.
+    /// Share of gray strands, beard included, 0 … 1.
     pub grey: f32,
 }
 
@@ -245,9 +245,9 @@ pub enum HairStyle {
 pub struct Clothes {
     /// The style.
     pub style: ClothesStyle,
-    /// Colour.
+    /// Color.
     pub colour: Colour,
-    /// Colour of the shirt under a jacket.
+    /// Color of the shirt under a jacket.
     pub under: Colour,
 }
 
@@ -357,13 +357,13 @@ impl Character {
 
 validated_serde!(Character);
 
-/// An sRGB colour, written `#rrggbb`.
+/// An sRGB color, written `#rrggbb`.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Colour(pub u32);
 
 impl Colour {
-    /// The colour in linear light.
+    /// The color in linear light.
     pub(crate) fn linear(self) -> Vec3 {
         let channel = |shift: u32| {
             let v = (self.0 >> shift & 255) as f32 / 255.0;
@@ -385,7 +385,7 @@ impl From<Colour> for String {
     }
 }
 
-/// The text is not a colour of the form `#rrggbb`.
+/// The text is not a color of the form `#rrggbb`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a colour of the form #rrggbb")]
 pub struct InvalidColour;

@@ -73,7 +73,7 @@ impl Shader<'_> {
         out + vec3(0.5, 0.48, 0.46) * tears * mix(0.12, 0.35, front) * light.sky_visibility
     }
 
-    /// Colour and glow of the iris at (x, y), where its rim is at distance 1; `on_ball` is the same
+    /// Color and glow of the iris at (x, y), where its rim is at distance 1; `on_ball` is the same
     /// point on the unit sphere.
     fn shade_iris(
         &self,

@@ -228,8 +228,8 @@ fn grow_beard(scene: &Scene, random: &mut Random, strands: &mut Vec<Strand>) {
                 0.10,
             )
         };
-        // Neighbouring hairs have similar direction and colour: a hair that differs from all its
-        // neighbours is noise, which no encoder can follow.
+        // Neighboring hairs have similar direction and color: a hair that differs from all its
+        // neighbors is noise, which no encoder can follow.
         let wave = |k: f32| noise(p * 13.0 + Vec3::splat(k)) - 0.5;
         let common = vec3(wave(0.0), wave(31.0), wave(67.0)) * 0.55;
         let tuft = noise(p * vec3(30.0, 15.0, 30.0));

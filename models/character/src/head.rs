@@ -158,7 +158,7 @@ impl Scene {
     }
 
     /// Lids: a sphere slightly larger than the eye, cut by the almond shape of its opening. `e` is
-    /// relative to the eye's centre.
+    /// relative to the eye's center.
     fn with_lids(&self, mut d: f32, e: Vec3) -> f32 {
         let radius = self.appearance.eye_radius;
         let length = e.length();

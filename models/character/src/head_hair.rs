@@ -405,7 +405,7 @@ fn interpolate_strand(
     Strand { points, width, tip: 0.15, colour, shine: 1.0 - 0.5 * fine, skin_normal: None }
 }
 
-/// Colour of a strand between dark (0) and light (1), or grey.
+/// Color of a strand between dark (0) and light (1), or gray.
 fn strand_colour(scene: &Scene, tone: f32, random: &mut Random) -> Vec3 {
     let [dark, light] = scene.appearance.hair;
     if random.unit() < scene.character.hair.grey {

@@ -69,7 +69,7 @@ struct Lanes {
 }
 
 impl Ellipsoids {
-    /// Creates them from their centres and radii.
+    /// Creates them from their centers and radii.
     pub(crate) fn new(all: [(Vec3, Vec3); 8]) -> Self {
         let half = |first: usize| {
             let axis =

@@ -11,7 +11,7 @@ use crate::scene::{Material, Scene};
 use crate::shade::{BACKGROUND_DEPTH, Hit, Sample, Shader, Visibility};
 use crate::strand::{HairLayer, OcclusionDepths, SUBPIXELS, Strand};
 
-/// Samples per side of a pixel where neighbours differ.
+/// Samples per side of a pixel where neighbors differ.
 const EDGE_SAMPLES: usize = 2;
 /// Positions of the samples in a pixel, one in each of its parts. No two share a row or column, so
 /// that nearly horizontal and nearly vertical edges have as many steps as there are samples.
@@ -123,7 +123,7 @@ impl RayStarts {
     }
 }
 
-/// Takes one sample per pixel, and more where neighbours differ.
+/// Takes one sample per pixel, and more where neighbors differ.
 fn sample_pixels(
     shader: &Shader<'_>,
     hair: &HairLayer,
@@ -176,14 +176,14 @@ fn sample_pixels(
             if hair_depth < a.depth || !near.clone().any(|j| differs(i, j)) {
                 return Pixel { mean: a, depths: [a.depth; EDGE_SAMPLES * EDGE_SAMPLES] };
             }
-            // The pixel's parts lie on surfaces that the pixel or a neighbour has already traced.
+            // The pixel's parts lie on surfaces that the pixel or a neighbor has already traced.
             let trace = |hit: &Hit| {
                 let known =
                     core::iter::once(i).chain(near.clone()).find(|j| same_surface(hit, &hits[*j]));
                 known.map_or_else(|| shader.trace_visibility(hit), |j| traced[j])
             };
-            // Nothing that is closer by half a centimetre hides between the pixel and its
-            // neighbours.
+            // Nothing that is closer by half a centimeter hides between the pixel and its
+            // neighbors.
             let nearest =
                 near.clone().fold(a.depth, |nearest_depth, j| nearest_depth.min(hits[j].depth));
             let start = if nearest < BACKGROUND_DEPTH {
@@ -212,7 +212,7 @@ pub(crate) fn hidden_depths(scene: &Scene, camera: &Camera) -> OcclusionDepths {
                 .map_or(f32::MAX, |(p, _)| camera.depth(p))
         })
         .collect();
-    // Maximum depth of a square and its neighbours, so that borders do not matter.
+    // Maximum depth of a square and its neighbors, so that borders do not matter.
     let depths = (0..across * down)
         .map(|i| {
             let (x, y) = (i % across, i / across);
@@ -342,13 +342,13 @@ fn scatter_radius(camera: &Camera) -> (Vec3, usize) {
     (sigma, (sigma.x * 2.2).ceil() as usize)
 }
 
-/// Radius in pixels of the area that a pixel's light depends on: light spreads, and the neighbours
-/// and their neighbours decide whether it lies on an edge.
+/// Radius in pixels of the area that a pixel's light depends on: light spreads, and the neighbors
+/// and their neighbors decide whether it lies on an edge.
 pub(crate) fn dependency_radius(camera: &Camera) -> usize {
     scatter_radius(camera).1 + 2
 }
 
-/// Spreads light inside skin, red the farthest, and multiplies it with the colour.
+/// Spreads light inside skin, red the farthest, and multiplies it with the color.
 fn subsurface_scatter(camera: &Camera, pixels: &[Pixel], rect: [usize; 4]) -> Vec<Vec3> {
     let (width, height) = (rect[2] - rect[0], rect[3] - rect[1]);
     let (sigma, reach) = scatter_radius(camera);

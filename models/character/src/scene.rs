@@ -29,7 +29,7 @@ pub(crate) enum Material {
     Scarf,
 }
 
-/// Colours in linear light and measures in units, computed from the sliders once.
+/// Colors in linear light and measures in units, computed from the sliders once.
 pub(crate) struct Appearance {
     pub(crate) skin: Vec3,
     pub(crate) lip: Vec3,
@@ -83,7 +83,7 @@ pub(crate) struct Scene {
     pub(crate) head_rotation: Mat3,
     /// Inverse rotation.
     pub(crate) inverse_head_rotation: Mat3,
-    /// Centre of the right eyeball; the left one is mirrored.
+    /// Center of the right eyeball; the left one is mirrored.
     pub(crate) eye: Vec3,
     /// Gaze directions of the picture's left and right eye, in head space.
     pub(crate) gaze: [Vec3; 2],
@@ -361,7 +361,7 @@ impl Scene {
         0.212 * self.character.eyes.size
     }
 
-    /// Contours of the upper and the lower lid at `dx` from the eye's centre, outward positive.
+    /// Contours of the upper and the lower lid at `dx` from the eye's center, outward positive.
     pub(crate) fn lid_contours(&self, dx: f32) -> (f32, f32) {
         let (e, p) = (&self.character.eyes, &self.pose);
         let k = e.size;

@@ -27,12 +27,12 @@ pub(crate) struct Lighting {
     pub(crate) sky_visibility: f32,
 }
 
-/// What a ray sees. For skin, light and colour stay separate until the light has been blurred.
+/// What a ray sees. For skin, light and color stay separate until the light has been blurred.
 #[derive(Clone, Copy)]
 pub(crate) struct Sample {
     /// Light on skin.
     pub(crate) irradiance: Vec3,
-    /// Colour of skin.
+    /// Color of skin.
     pub(crate) albedo: Vec3,
     /// 1 on skin, 0 elsewhere.
     pub(crate) is_skin: f32,
@@ -251,7 +251,7 @@ impl Shader<'_> {
         let teeth = material == Material::Teeth;
         let mut colour = if teeth { vec3(0.95, 0.895, 0.825) } else { vec3(0.43, 0.125, 0.115) };
         if teeth && hp.z > 0.5 {
-            // Gaps between the teeth, and a slightly warmer colour toward the gum. Gaps of the
+            // Gaps between the teeth, and a slightly warmer color toward the gum. Gaps of the
             // lower row are hardly visible.
             let (gap, over) = self.scene.between_teeth(hp);
             let upper = smoothstep(-0.02, 0.0, over);

@@ -1,4 +1,4 @@
-//! Colour and gloss of skin, lips included.
+//! Color and gloss of skin, lips included.
 
 use glam::{Vec3, vec3};
 
@@ -18,7 +18,7 @@ pub(crate) struct SkinSample {
     pub(crate) oil: f32,
 }
 
-/// Lips and their surroundings lie within this distance of the mouth's centre.
+/// Lips and their surroundings lie within this distance of the mouth's center.
 const MOUTH_RADIUS: f32 = 0.7;
 
 impl Scene {
@@ -49,7 +49,7 @@ impl Scene {
         let hollow = if hp.z > 0.3 { gaussian(e.y / 0.16) * gaussian(e.x / 0.25) } else { 0.0 };
         tint(vec3(0.88, 0.76, 0.74), hollow * (0.42 + 0.3 * c.age));
         if hp.z > 0.4 && hp.y < -0.2 && hp.y > -1.0 {
-            // The shade in the fold of a cheek is red: a grey one would look like a smear.
+            // The shade in the fold of a cheek is red: a gray one would look like a smear.
             let (fold, across, along) = self.cheek_fold(hp);
             let warm = gaussian((across - 0.01) / 0.055) * along * fold.min(1.0);
             tint(vec3(1.05, 0.88, 0.83), warm * 0.8);
@@ -148,7 +148,7 @@ impl Scene {
     }
 
     /// The dark line of the lashes and the red rim under the eye. `e` is relative to the eye's
-    /// centre.
+    /// center.
     fn lid_lines(&self, e: Vec3) -> Vec3 {
         if e.length() >= self.appearance.eye_radius + 0.06 || e.z <= 0.0 {
             return Vec3::ONE;
@@ -292,7 +292,7 @@ impl Scene {
     }
 }
 
-/// Light that wraps around the edge of shadow, red the most, because it has travelled inside the
+/// Light that wraps around the edge of shadow, red the most, because it has traveled inside the
 /// skin.
 pub(crate) fn wrapped_diffuse(cos: f32) -> Vec3 {
     let w = vec3(0.30, 0.17, 0.12);

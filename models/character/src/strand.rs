@@ -81,7 +81,7 @@ impl HairLayer {
         part
     }
 
-    /// Depth and colour of sample (u, v) of pixel (x, y).
+    /// Depth and color of sample (u, v) of pixel (x, y).
     pub(crate) fn sample(&self, x: usize, y: usize, u: usize, v: usize) -> (f32, Vec3) {
         let i = (y * SUBPIXELS + v - self.y0) * self.width + x * SUBPIXELS + u - self.x0;
         (self.depth[i], self.colour[i])
@@ -97,7 +97,7 @@ impl HairLayer {
         far
     }
 
-    /// Draws strands. `shade` returns the colour at a vertex (world position, tangent, share of the
+    /// Draws strands. `shade` returns the color at a vertex (world position, tangent, share of the
     /// length). It is called for visible vertices only: first every segment is drawn by its number,
     /// then the visible ones are shaded. Nothing is drawn behind `hidden`.
     pub(crate) fn draw(
@@ -167,7 +167,7 @@ impl HairLayer {
                 wanted[*number as usize] = true;
             }
         }
-        // Colours of the wanted vertices, and the index of each vertex's colour.
+        // Colors of the wanted vertices, and the index of each vertex's color.
         let chosen: Vec<Vec<Vec3>> = strands
             .par_chunks(BUNDLE_STRANDS)
             .zip(&first)

@@ -40,9 +40,9 @@ pub enum SettingKind {
     },
     /// True or false.
     Flag,
-    /// A colour, `#rrggbb`.
+    /// A color, `#rrggbb`.
     Colour {
-        /// Whether the colour may be absent.
+        /// Whether the color may be absent.
         optional: bool,
     },
     /// One word of several.

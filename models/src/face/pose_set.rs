@@ -483,7 +483,7 @@ mod tests {
             for level in 0..2 {
                 assert_eq!(again.frame(i, level)[0], i as u8 * 2 + level as u8);
             }
-            assert_eq!(set.frame(i, 9), set.frame(i, 1), "there is no third rung");
+            assert_eq!(set.frame(i, 9), set.frame(i, 1), "there is no third quality level");
         }
     }
 
@@ -528,11 +528,11 @@ mod tests {
     fn a_missing_pose_keeps_the_lips_first_and_then_the_head() {
         let set = sample();
         assert_eq!(set.frame_index(pose(0, 1, 0, 0)), 1);
-        assert_eq!(set.frame_index(pose(0, 1, 1, 0)), 2, "lips matter more than eyes");
-        assert_eq!(set.frame_index(pose(1, 1, 1, 0)), 2, "lips matter more than the head");
-        assert_eq!(set.frame_index(pose(1, 1, 0, 0)), 3, "the head matters more than eyes");
+        assert_eq!(set.frame_index(pose(0, 1, 1, 0)), 2, "lips have priority over eyes");
+        assert_eq!(set.frame_index(pose(1, 1, 1, 0)), 2, "lips have priority over the head");
+        assert_eq!(set.frame_index(pose(1, 1, 0, 0)), 3, "the head has priority over eyes");
         assert_eq!(set.frame_index(pose(0, 0, 0, 1)), 4);
-        assert_eq!(set.frame_index(pose(0, 1, 1, 1)), 2, "all matters more than the breath");
+        assert_eq!(set.frame_index(pose(0, 1, 1, 1)), 2, "everything has priority over the breath");
         assert_eq!(set.frame_index(pose(9, 9, 9, 9)), 0, "unknown states are rest");
     }
 

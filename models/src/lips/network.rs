@@ -222,11 +222,11 @@ fn read_offsets(reader: &mut &[u8], count: usize) -> Result<Vec<isize>, Error> {
 /// For each output: a scale, a bias, and an 8-bit weight for each input.
 fn read_layer(reader: &mut &[u8], inputs: usize, outputs: usize) -> Result<Layer, Error> {
     let (scales, biases) = (read_floats(reader, outputs)?, read_floats(reader, outputs)?);
-    let quantised = read_bytes(reader, inputs * outputs)?;
+    let quantized = read_bytes(reader, inputs * outputs)?;
     let blocks = outputs.div_ceil(OUTPUTS_PER_BLOCK);
     let mut weights = vec![[0.0; OUTPUTS_PER_BLOCK]; blocks * inputs];
     let mut bias = vec![[0.0; OUTPUTS_PER_BLOCK]; blocks];
-    for (output, row) in quantised.chunks_exact(inputs).enumerate() {
+    for (output, row) in quantized.chunks_exact(inputs).enumerate() {
         let (block, lane) = (output / OUTPUTS_PER_BLOCK, output % OUTPUTS_PER_BLOCK);
         bias[block][lane] = biases[output];
         for (input, q) in row.iter().enumerate() {

@@ -60,7 +60,7 @@ async fn words_are_understood_by_the_true_times_of_speech() {
         matches!(events.recv().await.unwrap().0, stt::Event::Final(text) if text == "Stop it now")
     );
     drop(stream);
-    assert!(events.recv().await.is_none(), "a dropped ear hears no more");
+    assert!(events.recv().await.is_none(), "a dropped STT session gets no audio");
 }
 
 /// Audio as the engine passes it on: `seconds` of it, while the clock advances.

@@ -39,7 +39,7 @@ impl Voice {
 }
 
 /// The voice of this name (`slt` or `cmu_us_slt`, in any case; empty = the default). An unknown
-/// name becomes the default voice, with a sentence that says so.
+/// name becomes the default voice, with a sentence that reports it.
 #[must_use]
 pub fn resolve_voice(name: &str) -> (Voice, Option<String>) {
     let requested = name.trim().to_ascii_lowercase();

@@ -169,7 +169,7 @@ mod tests {
     fn what_waits_is_answered_together_each_with_its_own_answer() {
         let bench = Harness::new(3);
         let mut handles = vec![bench.ask(0)];
-        assert_eq!(bench.entered.recv(), Ok(1), "the first does not wait for company");
+        assert_eq!(bench.entered.recv(), Ok(1), "the first request does not wait for others");
         handles.extend((1..6).map(|n| bench.ask(n)));
         for expected in [3, 2] {
             bench.gate.send(Ok(())).unwrap();

@@ -314,7 +314,7 @@ mod tests {
         );
         assert!(
             alone.windows(2).all(|p| (p[0] - p[1]).abs() > 0.01),
-            "they can be told apart: {alone:?}"
+            "they are different: {alone:?}"
         );
     }
 

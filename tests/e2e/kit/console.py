@@ -44,7 +44,7 @@ FIND_UNNAMED_ELEMENTS = """() => {
 #: Finds text with too little contrast (WCAG: 4.5, large text 3). The background is that of the
 #: nearest ancestor that has one.
 FIND_LOW_CONTRAST = """async () => {
-  // Colours that change with the scheme are there once nothing is under way any more.
+  // Colors that change with the scheme are there once nothing is under way any more.
   const runs = (one) => one instanceof CSSTransition && one.playState === 'running';
   for (let frames = 0; frames < 2 || document.getAnimations().some(runs); frames++)
     await new Promise(requestAnimationFrame);
@@ -179,7 +179,7 @@ class Console:
           const end = performance.now() + {timeout * 1000};
           const look = () => {{
             if ({condition}) done();
-            else if (performance.now() > end) fail(new Error('waited in vain'));
+            else if (performance.now() > end) fail(new Error('timed out'));
             else requestAnimationFrame(look);
           }};
           look(); }})""")

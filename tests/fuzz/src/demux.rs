@@ -14,15 +14,15 @@ const MAX_STEPS: usize = 200;
 /// Steps during the handshakes. Kinds:
 ///
 /// - 0: these bytes from the client's address
-/// - 1: these bytes from a stranger's address
+/// - 1: these bytes from an unknown address
 /// - 2: the client's next datagram
 /// - 3: the same, damaged by [`corrupt`]
-/// - 4: the same as 2, from the stranger's address
+/// - 4: the same as 2, from the unknown address
 /// - 5: this number of milliseconds passes
 ///
 /// # Panics
-/// A stranger's datagram reaches the call, or the server responds to a sender that has proved
-/// nothing.
+/// An unknown client's datagram reaches the call, or the server responds to a sender that has
+/// proved nothing.
 pub fn demux(bytes: &[u8]) {
     if bytes.len() > MAX_INPUT {
         return;

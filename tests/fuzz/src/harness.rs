@@ -28,7 +28,7 @@ const MAX_PAYLOAD: usize = 1_200;
 /// Maximum time until the connection is established, in ms.
 const CONNECT_TIMEOUT_MS: usize = 5_000;
 
-/// The client's address, and a stranger's.
+/// The client's address, and an unknown one.
 pub(crate) fn client_addresses() -> [SocketAddr; 2] {
     [SocketAddr::from(([192, 0, 2, 1], 5_000)), SocketAddr::from(([198, 51, 100, 7], 40_000))]
 }
@@ -152,7 +152,7 @@ impl Harness {
         assert!(slot.is_none_or(|slot| slot == CALL_KEY), "there is no such call");
         assert!(
             slot.is_none() || was_known || stun_ufrag(datagram).is_some(),
-            "a stranger's datagram was routed"
+            "a datagram of an unknown client was routed"
         );
         let accepted = slot.is_some()
             && self.connection.receive(self.now, protocol, source, server_address(), datagram);
@@ -186,16 +186,16 @@ impl Harness {
         {
             self.events.push(event);
         }
-        assert!(self.connection.timeout() > self.now, "the connection would be served without end");
+        assert!(self.connection.timeout() > self.now, "the connection is served endlessly");
         assert!(
             self.received_any || sent.is_empty(),
-            "who proved nothing was sent {} datagrams",
+            "a client without a valid check was sent {} datagrams",
             sent.len()
         );
         for transmit in sent {
             assert!(
                 self.known_addresses.contains(&transmit.destination),
-                "{} was never heard of",
+                "{} is unknown",
                 transmit.destination
             );
             let Ok(receive) = Receive::new(

@@ -31,7 +31,7 @@ impl AudioReceiver {
         for event in harness.events.drain(..) {
             match event {
                 TransportEvent::Audio { sequence, timestamp, payload } => {
-                    assert!(!payload.is_empty(), "an empty packet is no sound");
+                    assert!(!payload.is_empty(), "an empty packet contains no audio");
                     self.packets += 1;
                     self.jitter_buffer.push(harness.now, sequence, timestamp, payload);
                 }
@@ -40,7 +40,7 @@ impl AudioReceiver {
             }
         }
         for frames in 0.. {
-            assert!(frames < MAX_FRAMES, "the buffer gives frames without end");
+            assert!(frames < MAX_FRAMES, "the buffer returns endless frames");
             let Some(frame) = self.jitter_buffer.pull(harness.now) else { break };
             self.pcm.clear();
             self.decoder.decode(&frame, &mut self.pcm);
@@ -127,7 +127,10 @@ pub fn rtp(bytes: &[u8]) {
         );
         deliver_all(&mut harness);
         receiver.process_events(&mut harness);
-        assert!(receiver.packets > before, "a call is deaf after packets that anybody can forge");
+        assert!(
+            receiver.packets > before,
+            "a call receives no audio after packets that anyone can forge"
+        );
     }
 }
 

@@ -26,7 +26,7 @@ pub fn sdp(bytes: &[u8]) {
             }
             let mut sent = 0;
             while connection.poll(now, &mut |_| sent += 1).is_some() {}
-            assert_eq!(sent, 0, "nobody has asked yet");
+            assert_eq!(sent, 0, "no request has been made yet");
         }
         Err(refused) => check_rejection(&refused),
     }

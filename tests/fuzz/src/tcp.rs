@@ -12,7 +12,7 @@ use crate::harness::{Harness, client_addresses};
 /// The first byte gives the size of the parts in which the rest, the stream, arrives.
 ///
 /// # Panics
-/// The frames depend on the size of the parts, or a frame from a stranger reaches the call.
+/// The frames depend on the size of the parts, or a frame of an unknown client reaches the call.
 pub fn tcp(bytes: &[u8]) {
     let Some((chunk_seed, stream)) = bytes.split_first() else { return };
     if bytes.len() > MAX_INPUT {
@@ -28,7 +28,11 @@ pub fn tcp(bytes: &[u8]) {
     let (found, _) = expected;
     let mut harness = Harness::new();
     for (ufrag, frame) in &found {
-        assert_eq!(Some(ufrag), found.first().map(|(first, _)| first), "a stream is of one call");
+        assert_eq!(
+            Some(ufrag),
+            found.first().map(|(first, _)| first),
+            "a stream belongs to one call"
+        );
         assert!(frame.len() <= 2_000, "{} bytes", frame.len());
         harness.deliver(Protocol::Tcp, client_addresses()[0], frame);
     }

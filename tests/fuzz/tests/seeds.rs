@@ -37,7 +37,7 @@ fn assert_no_panic(name: &str, bytes: &[u8], origin: &str) {
     let run = find_target(name);
     if std::panic::catch_unwind(|| run(bytes)).is_err() {
         let saved = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzz-{name}"));
-        std::fs::write(&saved, bytes).expect("what failed can be kept");
+        std::fs::write(&saved, bytes).expect("a failing input can be stored");
         panic!("{origin} fails, see above; its bytes are in {}", saved.display());
     }
 }

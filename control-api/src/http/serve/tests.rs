@@ -206,5 +206,5 @@ async fn a_connection_at_a_reserved_place_has_a_second_for_one_request() {
         "{:?}",
         started_at.elapsed()
     );
-    assert!(held.iter_mut().all(is_open), "what is in use stays");
+    assert!(held.iter_mut().all(is_open), "a busy connection is kept");
 }

@@ -419,11 +419,11 @@ mod tests {
         let mut work = std::pin::pin!(work);
         tokio::select! {
             biased;
-            _ = &mut work => panic!("it is over before the server was asked"),
+            _ = &mut work => panic!("it ended before the request to the server"),
             () = request_received.notified() => pause(),
         }
         let silent = Instant::now();
-        let output = tokio::time::timeout(3 * after, work).await.expect("it is given up");
+        let output = tokio::time::timeout(3 * after, work).await.expect("the timeout ends it");
         // The wait began between the two; the clock has a resolution of 1 ms.
         let (min_elapsed, max_elapsed) = (silent.elapsed(), started.elapsed());
         resume();

@@ -31,7 +31,7 @@ const EXAMPLES = [
   ],
   [
     "Language partner",
-    "You are a patient partner for practising English. Speak simply, ask about the person's " +
+    "You are a patient partner for practicing English. Speak simply, ask about the person's " +
       "day and interests, and correct mistakes kindly by repeating the sentence the right way.",
     "Hi! I would love to hear about your day.",
   ],

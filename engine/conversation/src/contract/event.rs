@@ -158,7 +158,7 @@ pub struct TriggeredGuardrail {
     pub callback_url: Option<String>,
 }
 
-/// Something that happened. Serialised as `{"what": name, …fields}`, which is a line of `simulate`.
+/// Something that happened. Serialized as `{"what": name, …fields}`, which is a line of `simulate`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what")]
 pub enum Event {

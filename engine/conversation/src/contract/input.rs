@@ -1,6 +1,6 @@
 //! The inputs of a conversation.
 //!
-//! They are serialisable: the list of inputs with their times is the trace that replays a call.
+//! They are serializable: the list of inputs with their times is the trace that replays a call.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::contract::event::{Event, Stage};
 use crate::contract::time::{Position, Time};
 
-/// A reply, or other speech that is cut as a whole. Epochs increase. Cancelling an epoch makes
+/// A reply, or other speech that is cut as a whole. Epochs increase. Canceling an epoch makes
 /// everything stamped with it stale.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,

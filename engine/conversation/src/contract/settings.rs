@@ -39,7 +39,7 @@ impl SpokenMessage {
     }
 }
 
-/// The behaviour of a conversation, in seconds and counts. The names are those of the scenario
+/// The behavior of a conversation, in seconds and counts. The names are those of the scenario
 /// format; the default is the product's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

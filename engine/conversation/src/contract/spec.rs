@@ -1,4 +1,4 @@
-//! The behaviour of one conversation. Parsed once from the agent's configuration or a scenario, and
+//! The behavior of one conversation. Parsed once from the agent's configuration or a scenario, and
 //! valid from then on.
 
 use core::time::Duration;
@@ -49,7 +49,7 @@ pub struct Spec {
     pub allow_interruptions: bool,
     /// Whether the agent continues after backchannels such as "mm-hm".
     pub backchannels: bool,
-    /// Words that end a reply as soon as they are recognised at the start of the user's turn. If
+    /// Words that end a reply as soon as they are recognized at the start of the user's turn. If
     /// empty, only the other rules apply.
     #[serde(default)]
     pub stop_words: Vec<String>,

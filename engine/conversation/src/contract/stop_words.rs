@@ -1,5 +1,5 @@
 //! Stop words: words with which a user asks the agent to be silent. A turn that begins with one
-//! ends the agent's reply as soon as the STT recognises it. It does not wait for a minimum duration
+//! ends the agent's reply as soon as the STT recognizes it. It does not wait for a minimum duration
 //! of speech or for the final transcript.
 
 use unicode_normalization::UnicodeNormalization as _;

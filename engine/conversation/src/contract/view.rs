@@ -416,7 +416,7 @@ mod tests {
         let read = |view: &ConversationView| {
             view.transcript().map(|item| item.text.clone()).collect::<Vec<_>>()
         };
-        assert_eq!(read(&view_of(events.clone())), ["Here is", "Mm-hm."], "while it sounds");
+        assert_eq!(read(&view_of(events.clone())), ["Here is", "Mm-hm."], "during playout");
         events.push((16.0, Event::History(item(Role::Assistant, story, 8.8, Some(utterance)))));
         events.push((16.0, Event::AgentStoppedSpeaking { text: story.into(), utterance }));
         assert_eq!(read(&view_of(events)), [story, "Mm-hm."]);

@@ -89,7 +89,7 @@ pub struct Conversation {
     pub(crate) failing_since: [Option<Time>; 4],
     /// Whether a stage has failed for too long. The conversation then ends.
     pub(crate) failure_limit_reached: bool,
-    /// Final transcripts that the STT still owes for finished speech segments.
+    /// Final transcripts that the STT has not delivered for finished speech segments.
     pub(crate) pending_finals: u32,
     /// Times of the last committed turn that got a reply.
     pub(crate) last_turn_times: Option<TurnTimes>,

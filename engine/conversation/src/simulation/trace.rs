@@ -74,7 +74,7 @@ pub fn dropped_line(n: u64) -> String {
 }
 
 fn json_line(line: &impl Serialize) -> String {
-    // Serialisation cannot fail here: every key is a string, and the output is in memory.
+    // Serialization cannot fail here: every key is a string, and the output is in memory.
     let mut text = serde_json::to_string(line).unwrap_or_default();
     text.push('\n');
     text
@@ -330,7 +330,7 @@ fn parse_known_keys<'a, T: Deserialize<'a> + Serialize>(
     within: &str,
 ) -> Result<T, FieldError> {
     let parsed: T = parse_json(text, within)?;
-    // If it serialises to the same text, it contains nothing unknown.
+    // If it serializes to the same text, it contains nothing unknown.
     if serde_json::to_string(&parsed).is_ok_and(|again| again == text) {
         return Ok(parsed);
     }

@@ -30,7 +30,7 @@ pub(crate) fn played_or_refused(bytes: &[u8]) {
     let time = |line: &Value| line["t"].as_f64().expect("each line has a time");
     assert!(lines.is_sorted_by(|a, b| time(a) <= time(b)), "{printed}");
     assert_eq!(lines.last().map(|line| &line["what"]), Some(&Value::from("summary")), "{printed}");
-    let explained = simulate(bytes, true).expect("what was played is played again");
+    let explained = simulate(bytes, true).expect("the replay produces the same output");
     let without: String = explained
         .split_inclusive('\n')
         .filter(|line| !line.contains("\"what\":\"explain\""))

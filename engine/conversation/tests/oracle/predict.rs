@@ -92,7 +92,7 @@ impl CallRecord<'_> {
                 return;
             }
         }
-        panic!("no rest at {}", self.now);
+        panic!("the machine does not settle at {}", self.now);
     }
 
     fn next_event(&self) -> Option<(Micros, NextEvent)> {

@@ -217,12 +217,12 @@ async fn a_server_that_never_answers_is_given_up_after_twenty_seconds() {
     let mut running = std::pin::pin!(run(&client, &tool, json!({"room": "blue"})));
     tokio::select! {
         biased;
-        outcome = &mut running => panic!("it was told {outcome:?}"),
+        outcome = &mut running => panic!("the outcome was {outcome:?}"),
         () = request_received.notified() => tokio::time::pause(),
     }
     let silent = tokio::time::Instant::now();
     let outcome =
-        tokio::time::timeout(3 * TOOL_REQUEST_TIMEOUT, running).await.expect("it is given up");
+        tokio::time::timeout(3 * TOOL_REQUEST_TIMEOUT, running).await.expect("the timeout ends it");
     assert_eq!(outcome, Err("timeout".into()));
     // The request was sent between the two instants; the clock has a resolution of a millisecond.
     let (min, max) = (silent.elapsed(), started.elapsed());

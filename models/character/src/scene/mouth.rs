@@ -23,9 +23,9 @@ const UPPER_PITCH: f32 = 0.26;
 /// Shape of the lips.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct MouthShape {
-    /// Centre line and radius of the upper lip.
+    /// Center line and radius of the upper lip.
     upper: [(Vec3, f32); CURVE_POINTS],
-    /// Centre line and radius of the lower lip.
+    /// Center line and radius of the lower lip.
     lower: [(Vec3, f32); CURVE_POINTS],
     /// Half width.
     pub(crate) width: f32,

@@ -53,7 +53,7 @@ mod tests {
         assert!(matches_rule("politics", "What do you think about politics?"));
         assert!(
             !matches_rule("If the user asks about anything", "What is your name?"),
-            "a rule about nothing fits nothing"
+            "a rule without a subject matches nothing"
         );
     }
 

@@ -222,7 +222,7 @@ fn context_and_what_the_user_told_count_too() {
         (Role::User, "how is my dog called"),
     ];
     assert_eq!(reply_text(&turns), "You said: My dog is called rex.");
-    // A note of the user's client counts as the user's statement, wherever it comes.
+    // A note of the user's client counts as the user's statement at any position.
     let turns = [(Role::User, "how is my dog called"), (Role::Visitor, "My dog is called rex.")];
     assert_eq!(reply_text(&turns), "You said: My dog is called rex.");
 }

@@ -9,10 +9,10 @@
 //!
 //! `Open` replaces a session in any state. Commands of an ended lease are ignored.
 //!
-//! The thread survives its decoder. If the decoder panics or cannot be loaded, the session is told,
-//! and the next decoder is loaded after a delay. During a long delay commands are read without a
-//! decoder: audio is discarded, and the transcript of a speech is empty. During a short one they
-//! wait, so that no audio is lost.
+//! The thread survives its decoder. If the decoder panics or cannot be loaded, the session is
+//! informed, and the next decoder is loaded after a delay. During a long delay commands are read
+//! without a decoder: audio is discarded, and the transcript of a speech is empty. During a short
+//! one they wait, so that no audio is lost.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
@@ -134,7 +134,7 @@ impl DecoderThread {
         for command in &self.commands {
             match command {
                 Command::Open { lease, sink } => {
-                    // First, so that the new session is told if the decoder panics here.
+                    // First, so that the new session is informed if the decoder panics here.
                     let new = DecoderSession { lease, sink, speech: None, failed: false };
                     if let Some(mut old) = session.replace(new) {
                         old.abandon(&mut decoder);

@@ -244,7 +244,7 @@ impl Slot {
     }
 
     fn set_failed(&self, reason: &str) {
-        // First, so that nobody takes the decoder in between.
+        // First, so that no other call takes the decoder in between.
         self.health.set_failed(self.number, reason);
         self.is_loading.store(false, Ordering::Release);
     }

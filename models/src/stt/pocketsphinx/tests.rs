@@ -203,7 +203,7 @@ fn a_call_goes_on_without_words_while_its_decoder_is_gone_and_with_the_next_one(
     assert_eq!(
         (harness.pool.free_count(), harness.pool.taken_count()),
         (0, 1),
-        "the call has it still"
+        "the call still has it"
     );
     stream.push_audio(&FRAME);
     stream.end_speech();

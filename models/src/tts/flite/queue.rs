@@ -106,7 +106,7 @@ mod tests {
         tickets.iter().for_each(|ticket| ticket.cancel());
         assert!(
             (0..MAX_WAITING_TEXTS).all(|n| queue.push(n).is_some()),
-            "there is room for as many, and not for more:"
+            "the queue accepts this number and no more:"
         );
         assert!(queue.push(0).is_none());
         let wanted = jobs.try_iter().filter(|(_, ticket)| ticket.start()).count();

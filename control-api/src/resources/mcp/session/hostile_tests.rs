@@ -218,7 +218,7 @@ async fn a_server_that_never_answers_keeps_nothing_when_the_call_ends_before_its
         assert_closed(&format!("{kind}, {at}"), &mut seen).await;
         assert!(
             updates.recv().await.is_none(),
-            "{kind}, {at}: a call that is over is told nothing"
+            "{kind}, {at}: a call that has ended gets no report"
         );
     }
 }
@@ -234,7 +234,7 @@ async fn a_server_that_never_answers_keeps_nothing_when_its_time_is_over() {
         let (mut listing, mut updates) = start_listing(mcp);
         tokio::select! {
             biased;
-            () = &mut listing => panic!("it is over before the server was asked"),
+            () = &mut listing => panic!("it ended before the request to the server"),
             () = wait_for_request(&mut seen, at) => {}
         }
         // Only the timeout is left to wait for: the clock jumps to it.
@@ -322,12 +322,12 @@ async fn a_stream_without_end_and_pages_without_end_are_closed_at_the_limit() {
         listing.await;
         assert_eq!(updates.recv().await, Some(unavailable(why)), "{case}");
         assert_closed(case, &mut seen).await;
-        assert!(updates.recv().await.is_none(), "{case}: it is told once");
+        assert!(updates.recv().await.is_none(), "{case}: it is reported once");
         if why == of_tools {
             assert_eq!(
                 seen.borrow().count("tools/list"),
                 MAX_TOOLS + 1,
-                "no page more is asked for"
+                "no further page is requested"
             );
         }
     }
@@ -356,7 +356,7 @@ async fn exceeding_a_limit_during_a_call_removes_the_tools_and_is_reported() {
     assert_closed("in mid-call", &mut seen).await;
     let calls = seen.borrow().count("tools/call");
     assert!(add.0.call(json!({})).await.is_err());
-    assert_eq!(seen.borrow().count("tools/call"), calls, "it is not asked any more");
+    assert_eq!(seen.borrow().count("tools/call"), calls, "it gets no further request");
 }
 
 #[tokio::test]
@@ -401,5 +401,8 @@ async fn with_the_call_s_tools_the_session_ends_whatever_its_server_does() {
     // The server is notified, and need not respond.
     wait_for_request(&mut seen, "DELETE").await;
     assert_closed("with the call", &mut seen).await;
-    assert!(updates.recv().await.is_none(), "the end of a call is no failure of its servers");
+    assert!(
+        updates.recv().await.is_none(),
+        "the end of a call does not count as a failure of its servers"
+    );
 }
