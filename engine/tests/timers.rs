@@ -207,6 +207,7 @@ fn call_with_tool(run: ToolBackend) -> CallConfig {
         delay: 3 * SECOND,
         on_success: Some("I have found it.".into()),
         on_error: Some("That did not work.".into()),
+        ..ToolSpec::default()
     });
     call.tools.push(Tool {
         name: "tickets_left".into(),

@@ -27,6 +27,7 @@ pub(crate) fn end_reason_name(reason: EndReason) -> &'static str {
         EndReason::Idle => "idle",
         EndReason::Error => "error",
         EndReason::MeetingEnded => "meeting_ended",
+        EndReason::AgentEnded => "agent_ended",
     }
 }
 

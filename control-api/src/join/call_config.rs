@@ -40,6 +40,9 @@ fn max_call_duration(config: &AgentConfig, avatar: &Avatar) -> Option<f64> {
     limits.into_iter().find_map(|limit| number(limit.as_ref()).filter(|seconds| *seconds > 0.0))
 }
 
+/// Name of the tool that ends the call. A tool of the agent with this name takes precedence.
+const END_CALL_TOOL: &str = "end_call";
+
 /// Builds the call configuration of a conversation.
 pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConfig> {
     let corrupt = |what: &str| store::Error::CorruptRow("conversation", what.to_owned());
@@ -54,6 +57,9 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
         if tools.iter().all(|(tool, _)| tool.name != guardrail.key) {
             tools.push(moderation_tool(guardrail));
         }
+    }
+    if settings.config.end_call && tools.iter().all(|(tool, _)| tool.name != END_CALL_TOOL) {
+        tools.push(end_call_tool());
     }
     let turn = Value::Object(settings.config.turn.0.clone());
     let spec = turn_settings(
@@ -221,6 +227,23 @@ fn moderation_tool(guardrail: &Guardrail) -> (Tool, ToolSpec) {
     (tool, ToolSpec { name: guardrail.key.clone(), ..ToolSpec::default() })
 }
 
+/// The tool that ends the call.
+fn end_call_tool() -> (Tool, ToolSpec) {
+    let farewell = json!({
+        "type": "string",
+        "description": "What you say last, if you have not said goodbye yet",
+    });
+    let tool = Tool {
+        name: END_CALL_TOOL.into(),
+        description: "Ends the call. Use it only when the user has said goodbye, or asks you to \
+                      hang up."
+            .into(),
+        parameters: json!({"type": "object", "properties": {"farewell": farewell}, "required": []}),
+        backend: ToolBackend::EndCall,
+    };
+    (tool, ToolSpec { name: END_CALL_TOOL.into(), ends_call: true, ..ToolSpec::default() })
+}
+
 fn build_tool(document: ToolDocument, headers: SecretHeaders) -> (Tool, ToolSpec) {
     let ToolDocument { kind, schema, request_config, event_messages } = document;
     let message =
@@ -235,6 +258,7 @@ fn build_tool(document: ToolDocument, headers: SecretHeaders) -> (Tool, ToolSpec
         on_delay: non_empty(on_delay.message.as_ref()),
         on_success: message(event_messages.on_success),
         on_error: message(event_messages.on_error),
+        ends_call: false,
     };
     let backend = match kind {
         ToolKind::Client => ToolBackend::Client,

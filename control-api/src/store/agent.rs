@@ -155,6 +155,8 @@ pub(crate) struct AgentConfig {
     pub(crate) trust_client_context: bool,
     /// Whether calls are traced, for `visavis replay`.
     pub(crate) record_trace: bool,
+    /// Whether the agent may end a call when the user says goodbye.
+    pub(crate) end_call: bool,
 }
 
 impl Default for AgentConfig {
@@ -169,6 +171,7 @@ impl Default for AgentConfig {
             expose_tools: false,
             trust_client_context: false,
             record_trace: false,
+            end_call: true,
         }
     }
 }

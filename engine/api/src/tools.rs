@@ -49,6 +49,8 @@ pub enum ToolBackend {
     /// By the moderation endpoint. The tool is a guardrail without a response of its own; its
     /// result is the endpoint's verdict on the user's message.
     Moderation,
+    /// None: a call of the tool ends the conversation.
+    EndCall,
 }
 
 impl fmt::Debug for ToolBackend {
@@ -58,6 +60,7 @@ impl fmt::Debug for ToolBackend {
             Self::Client => f.write_str("client"),
             Self::Remote(_) => f.write_str("remote"),
             Self::Moderation => f.write_str("moderation"),
+            Self::EndCall => f.write_str("end call"),
         }
     }
 }

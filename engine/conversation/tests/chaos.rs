@@ -193,6 +193,7 @@ fn random_spec(random: &mut Random) -> Spec {
         delay: Duration::from_millis(500),
         on_success: text("There."),
         on_error: text("Oh."),
+        ..ToolSpec::default()
     };
     Spec {
         phrasing: if maybe(3) { Phrasing::Flushed } else { Phrasing::Stream },

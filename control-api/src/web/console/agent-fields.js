@@ -332,6 +332,12 @@ export function agentSections({
           hint: "Otherwise the data is treated as unverified.",
         },
         {
+          path: "config.end_call",
+          label: "End the call when the caller says goodbye",
+          kind: "check",
+          initial: true,
+        },
+        {
           path: "config.record_trace",
           label: "Record a trace of each call for replay",
           kind: "check",

@@ -18,6 +18,7 @@ export const END_REASONS = {
   idle: "Idle",
   error: "Error",
   meeting_ended: "The meeting ended",
+  agent_ended: "The agent said goodbye",
 };
 
 export const statusPill = (conversation) =>

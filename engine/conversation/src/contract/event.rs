@@ -466,6 +466,8 @@ pub enum EndReason {
     Error,
     /// The external meeting has ended.
     MeetingEnded,
+    /// The agent said goodbye.
+    AgentEnded,
 }
 
 /// The author of an item of the history.

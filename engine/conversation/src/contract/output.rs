@@ -160,6 +160,8 @@ pub enum SpeechSource {
     Say(CommandId),
     /// The response of a guardrail.
     Guardrail,
+    /// The farewell of a tool that ends the call.
+    Farewell,
     /// A message of a tool.
     Tool {
         /// The tool call.

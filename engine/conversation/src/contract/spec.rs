@@ -203,4 +203,8 @@ pub struct ToolSpec {
     pub on_success: Option<String>,
     /// Spoken when the tool fails.
     pub on_error: Option<String>,
+    /// Whether a call of it ends the conversation, after its argument `farewell` was spoken. It is
+    /// never run.
+    #[serde(default)]
+    pub ends_call: bool,
 }

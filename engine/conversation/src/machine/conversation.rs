@@ -84,6 +84,9 @@ pub struct Conversation {
     pub(crate) unanswered_callouts: u32,
     pub(crate) next_idle_message: usize,
     pub(crate) warning_pending: bool,
+    /// Whether the agent has said goodbye: the call ends when the floor is free, unless a turn is
+    /// committed before.
+    pub(crate) farewell_spoken: bool,
     /// Time of each stage's first failure since its last success, indexed by
     /// [`Stage`](crate::contract::event::Stage).
     pub(crate) failing_since: [Option<Time>; 4],
@@ -131,6 +134,7 @@ impl Conversation {
             unanswered_callouts: 0,
             next_idle_message: 0,
             warning_pending: false,
+            farewell_spoken: false,
             failing_since: [None; 4],
             failure_limit_reached: false,
             last_turn_times: None,
@@ -263,7 +267,7 @@ impl Conversation {
             if let Some((_, reason)) = self.timers.next_deadline().filter(|(at, _)| *at <= self.now)
             {
                 self.handle_deadline(reason);
-            } else if !self.advance() && !self.say_warning() {
+            } else if !self.advance() && !self.end_after_farewell() && !self.say_warning() {
                 return;
             }
         }

@@ -238,6 +238,7 @@ impl Conversation {
         self.timers.clear(TimerKind::Resume);
         self.emit_turn_times(reply.turn_times.take());
         self.emit_turn_reply_heard(&reply, false);
+        self.farewell_spoken |= reply.ends_call;
         self.update_agent_state();
         if reply.kind == ReplyKind::Exit {
             self.exit_message_ended();

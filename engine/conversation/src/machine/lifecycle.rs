@@ -141,6 +141,27 @@ impl Conversation {
         self.timers.clear_all();
     }
 
+    /// Ends the call after the farewell if the floor is free. Returns whether it did.
+    pub(crate) fn end_after_farewell(&mut self) -> bool {
+        if !self.farewell_spoken || self.is_ending() || !self.is_floor_free() {
+            return false;
+        }
+        self.explain_decision(|| "the call ends: the agent said goodbye".into());
+        self.end_call(EndReason::AgentEnded);
+        true
+    }
+
+    /// The user has something to say: the call goes on after a farewell.
+    pub(crate) fn cancel_farewell(&mut self) {
+        let announced = self.floor.iter_mut().fold(self.farewell_spoken, |announced, reply| {
+            core::mem::take(&mut reply.ends_call) || announced
+        });
+        self.farewell_spoken = false;
+        if announced {
+            self.explain_decision(|| "the call does not end: the user spoke".into());
+        }
+    }
+
     /// When the user counts as idle. `None` without `idle_timeout`, while the call ends, and while
     /// the floor is not free.
     pub(crate) fn idle_deadline(&self) -> Option<Time> {

@@ -62,6 +62,8 @@ pub(crate) struct Reply {
     /// The tools of the last generation were started. The next generation starts after their
     /// results are in and the words are played.
     pub(crate) awaiting_tools: bool,
+    /// Whether the call ends after it, unless the user says something.
+    pub(crate) ends_call: bool,
     /// Utterances to speak. The first one is playing or plays next.
     pub(crate) utterances: VecDeque<Utterance>,
     /// Whether its first sample has left.
@@ -194,6 +196,7 @@ impl Reply {
             next_generation_index: 0,
             tool_rounds: 0,
             awaiting_tools: false,
+            ends_call: false,
             utterances: VecDeque::new(),
             has_spoken: false,
             tts_requested: false,

@@ -92,6 +92,7 @@ impl Conversation {
         self.unanswered_callouts = 0;
         let wants_reply = wants_reply && !self.is_ending();
         if wants_reply {
+            self.cancel_farewell();
             if self
                 .floor
                 .front()

@@ -11,7 +11,7 @@ use crate::contract::spec::ToolSpec;
 use crate::contract::time::Time;
 use crate::machine::conversation::Conversation;
 use crate::machine::history::tool_item;
-use crate::machine::reply::{RunningTool, UtteranceOrigin};
+use crate::machine::reply::{RunningTool, ToolCallRequest, UtteranceOrigin};
 
 /// Timeout for a tool's result: 20 s. The additional microsecond makes a result at exactly 20 s
 /// count.
@@ -37,7 +37,12 @@ impl Conversation {
         else {
             return;
         };
-        let (calls, generation) = (core::mem::take(&mut generation.tool_calls), generation.id);
+        let (mut calls, generation) = (core::mem::take(&mut generation.tool_calls), generation.id);
+        self.take_end_call(index, &mut calls);
+        if calls.is_empty() {
+            return;
+        }
+        let Some(reply) = self.floor.get_mut(index) else { return };
         reply.awaiting_tools = true;
         reply.tool_rounds += 1;
         self.explain_decision(|| {
@@ -79,6 +84,33 @@ impl Conversation {
         for call in unknown {
             self.handle_tool_result(call, Err("unknown tool".into()));
         }
+    }
+
+    /// Takes calls that end the conversation out of `calls`: the farewell becomes the last words of
+    /// the reply, which the user cannot interrupt any more, and the call ends after it. While the
+    /// user speaks, nothing of this happens.
+    fn take_end_call(&mut self, index: usize, calls: &mut Vec<ToolCallRequest>) {
+        let tools = &self.spec.tools;
+        let ends_call = |call: &ToolCallRequest| {
+            tools.iter().any(|tool| tool.ends_call && tool.name == call.name)
+        };
+        let Some(request) = calls.iter().position(&ends_call).map(|at| calls.remove(at)) else {
+            return;
+        };
+        calls.retain(|call| !ends_call(call));
+        let is_held = self.floor.get(index).is_some_and(|reply| reply.held);
+        if is_held || self.speech.active || self.is_ending() {
+            self.explain_decision(|| "the call does not end: the user is speaking".into());
+            return;
+        }
+        self.explain_decision(|| "the call ends after this reply".into());
+        let farewell = request.arguments["farewell"].as_str().unwrap_or_default().trim();
+        let farewell = (!farewell.is_empty())
+            .then(|| self.new_message_utterance(SpeechSource::Farewell, farewell.to_owned()));
+        let Some(reply) = self.floor.get_mut(index) else { return };
+        reply.utterances.extend(farewell);
+        reply.interruptible = false;
+        reply.ends_call = true;
     }
 
     fn push_tool_message(

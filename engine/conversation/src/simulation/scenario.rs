@@ -74,6 +74,7 @@ pub(crate) struct ScriptedTool {
     pub(crate) on_success: Option<SpokenMessage>,
     pub(crate) on_error: Option<SpokenMessage>,
     pub(crate) delay: Duration,
+    pub(crate) ends_call: bool,
 }
 
 #[derive(Debug)]
@@ -316,6 +317,7 @@ fn read_tool(object: &ObjectReader<'_>) -> ParseResult<ScriptedTool> {
         "on_success",
         "on_error",
         "delay",
+        "ends_call",
     ])?;
     let result = match (object.text("fail")?, object.map.get("returns")) {
         (Some(reason), _) => Err(reason),
@@ -337,6 +339,7 @@ fn read_tool(object: &ObjectReader<'_>) -> ParseResult<ScriptedTool> {
         on_success: message("on_success")?,
         on_error: message("on_error")?,
         delay: object.time("delay")?.unwrap_or(Duration::from_secs(5)),
+        ends_call: object.flag("ends_call")?.unwrap_or(false),
     })
 }
 

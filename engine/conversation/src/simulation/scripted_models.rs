@@ -135,6 +135,10 @@ impl Simulation<'_> {
                 }
             }
             SpeechSource::Guardrail => ScriptedSegment::default(),
+            SpeechSource::Farewell => ScriptedSegment {
+                audio_duration: Duration::from_secs(1),
+                ..ScriptedSegment::default()
+            },
             SpeechSource::Tool { call, message: which } => {
                 let name = self.tool_names.get(call);
                 let tool = self

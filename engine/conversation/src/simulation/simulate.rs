@@ -127,6 +127,7 @@ impl<'a> Simulation<'a> {
             delay: tool.delay,
             on_success: words(&tool.on_success),
             on_error: words(&tool.on_error),
+            ends_call: tool.ends_call,
         });
         let spec = Spec {
             phrasing: Phrasing::Flushed,

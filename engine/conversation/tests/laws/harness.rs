@@ -144,6 +144,7 @@ pub(crate) fn random_spec(random: &mut Random) -> Spec {
                 delay: random.grid_duration(0.2, 2.0),
                 on_success: Some("Here it is.".into()),
                 on_error: Some("That failed.".into()),
+                ..ToolSpec::default()
             },
         ],
     }

@@ -151,6 +151,11 @@ impl CallRecord<'_> {
                 self.resume(r);
             }
         }
+        let (ending, calls): (Vec<_>, Vec<_>) =
+            calls.into_iter().partition(|(name, _)| self.is_end_call(name));
+        if let Some((_, arguments)) = ending.first() {
+            self.say_farewell(r, arguments["farewell"].as_str().unwrap_or_default());
+        }
         self.replies[r].awaiting_tools = !calls.is_empty();
         for (name, arguments) in calls {
             let tool = self.case.tools.iter().position(|tool| tool.name == name);
@@ -170,6 +175,23 @@ impl CallRecord<'_> {
                 Some(words) => self.push_tool_message(r, UtteranceKind::OnStart, words),
             }
         }
+    }
+
+    fn is_end_call(&self, name: &str) -> bool {
+        self.case.tools.iter().any(|tool| tool.ends_call && tool.name == name)
+    }
+
+    /// The last words of a call, unless the user is speaking.
+    fn say_farewell(&mut self, r: usize, farewell: &str) {
+        if self.replies[r].is_held() || self.user_input.active_segment().is_some() || self.ending {
+            return;
+        }
+        if !farewell.is_empty() {
+            let utterance = self.new_message_utterance(UtteranceKind::Message, farewell, SECOND);
+            self.replies[r].utterances.push(utterance);
+        }
+        self.replies[r].interruptible = false;
+        self.replies[r].ends_call = true;
     }
 
     fn push_tool_message(&mut self, r: usize, of: UtteranceKind, words: Option<Message>) {
@@ -269,6 +291,10 @@ impl CallRecord<'_> {
 
     /// Performs the next action that is possible without a new event. False if there is none.
     pub(crate) fn settle_once(&mut self) -> bool {
+        if self.is_over() {
+            self.end_call("agent_ended", Value::Null);
+            return true;
+        }
         if self.can_say_warning() {
             self.say_warning();
             return true;
@@ -428,6 +454,7 @@ impl CallRecord<'_> {
 
     fn end_reply(&mut self, r: usize) {
         self.replies[r].ended_at = Some(self.now);
+        self.farewell_spoken |= self.replies[r].ends_call;
         self.update_agent_state();
         if self.replies[r].kind == ReplyKind::Exit {
             self.end_call("max_call_duration", Value::Null);

@@ -89,6 +89,7 @@ pub(crate) struct ScriptedTool {
     pub(crate) on_success: Option<Message>,
     pub(crate) on_error: Option<Message>,
     pub(crate) delay: Micros,
+    pub(crate) ends_call: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -235,6 +236,9 @@ impl ScriptedTool {
         match &self.returns {
             Ok(value) => tool["returns"] = value.clone(),
             Err(reason) => tool["fail"] = json!(reason),
+        }
+        if self.ends_call {
+            tool["ends_call"] = true.into();
         }
         let messages = [
             ("on_start", &self.on_start),

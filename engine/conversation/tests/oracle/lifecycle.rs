@@ -86,6 +86,11 @@ impl CallRecord<'_> {
             && self.user_input.active_segment().is_none()
     }
 
+    /// The agent said goodbye, and nothing else is to be said.
+    pub(crate) fn is_over(&self) -> bool {
+        self.farewell_spoken && !self.ending && self.floor_is_free()
+    }
+
     pub(crate) fn warning_at(&self) -> Option<Micros> {
         let at = self.case.settings.max_call_duration? - self.case.settings.call_warning_before;
         (!self.warning_emitted && !self.ending && at >= 0).then_some(at)

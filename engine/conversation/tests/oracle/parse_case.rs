@@ -103,6 +103,7 @@ fn tool(name: &str, value: &Value) -> ScriptedTool {
         on_success: message(&value["on_success"]),
         on_error: message(&value["on_error"]),
         delay: micros(&value["delay"]).unwrap_or(5 * SECOND),
+        ends_call: value["ends_call"] == true,
     }
 }
 

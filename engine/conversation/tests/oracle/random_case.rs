@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::case::{
     ActionKind, Case, Message, Micros, ScriptedAction, ScriptedReply, ScriptedSegment,
@@ -212,9 +212,7 @@ fn random_reply(r: &mut Random, to: String) -> ScriptedReply {
     ScriptedReply {
         in_reply_to: to,
         segments: (0..parts).map(|_| random_segment(r)).collect(),
-        tool_calls: (0..calls)
-            .map(|_| (r.pick(&["a", "b", "b", "nobody"]).to_owned(), json!({})))
-            .collect(),
+        tool_calls: (0..calls).map(|_| random_tool_call(r)).collect(),
         llm_ttft: random_latency(r, 50, 400),
         llm_duration: if r.chance(20) { r.time(1000, 4000) } else { r.time(50, 800) },
         tts_ttfb: random_latency(r, 50, 400),
@@ -238,7 +236,16 @@ fn random_tool(r: &mut Random, name: &str, chatty: usize) -> ScriptedTool {
         on_success: say(r, "There it is."),
         on_error: say(r, "That failed."),
         delay: r.time(200, 4000),
+        ends_call: false,
     }
+}
+
+fn random_tool_call(r: &mut Random) -> (String, Value) {
+    if r.chance(12) {
+        let farewell = r.maybe(60, |_| "Goodbye.");
+        return ("bye".into(), farewell.map_or(json!({}), |words| json!({"farewell": words})));
+    }
+    (r.pick(&["a", "b", "b", "nobody"]).to_owned(), json!({}))
 }
 
 fn random_action(r: &mut Random, until: Micros) -> ScriptedAction {
@@ -293,7 +300,11 @@ pub(crate) fn random_case(mut random: Random) -> Case {
         defaults: (r.time(50, 300), r.time(100, 800), random_latency(r, 50, 400)),
         user,
         replies: answers,
-        tools: vec![random_tool(r, "a", 30), random_tool(r, "b", 60)],
+        tools: vec![
+            random_tool(r, "a", 30),
+            random_tool(r, "b", 60),
+            ScriptedTool { ends_call: true, ..random_tool(r, "bye", 60) },
+        ],
         actions,
         until,
     }

@@ -84,6 +84,8 @@ pub(crate) struct Reply {
     pub(crate) not_before: Micros,
     /// Tools of its last generation were started, and the next generation is pending.
     pub(crate) awaiting_tools: bool,
+    /// The call ends after it, unless a turn is committed before.
+    pub(crate) ends_call: bool,
 }
 
 #[derive(Debug)]
@@ -139,6 +141,8 @@ pub(crate) struct CallRecord<'a> {
     pub(crate) idle_messages_spoken: usize,
     pub(crate) warning_emitted: bool,
     pub(crate) warning_said: bool,
+    /// A reply that ends the call was spoken.
+    pub(crate) farewell_spoken: bool,
     pub(crate) ending: bool,
     pub(crate) over: bool,
     pub(crate) failure_limit_reached: bool,
@@ -178,6 +182,7 @@ impl<'a> CallRecord<'a> {
             idle_messages_spoken: 0,
             warning_emitted: false,
             warning_said: false,
+            farewell_spoken: false,
             ending: false,
             over: false,
             failure_limit_reached: false,
@@ -336,6 +341,7 @@ impl Reply {
             preemptive_basis: None,
             not_before: 0,
             awaiting_tools: false,
+            ends_call: false,
         }
     }
 

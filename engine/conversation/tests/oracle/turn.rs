@@ -62,6 +62,8 @@ impl CallRecord<'_> {
     pub(crate) fn commit_turn(&mut self, text: &str, speech_end: Option<Micros>, turn: TurnSource) {
         let silent = turn == TurnSource::Spoken { backchannel: true } || self.ending;
         if !silent {
+            self.farewell_spoken = false;
+            self.replies.iter_mut().for_each(|reply| reply.ends_call = false);
             if let Some(head) = self.head()
                 && (self.replies[head].interruptible || self.replies[head].is_unheard_greeting())
             {
