@@ -71,3 +71,29 @@ async fn a_tool_is_made_read_replaced_and_deleted() {
         reply.assert_is(404, json!({"message": "Tool not found"}));
     }
 }
+
+#[tokio::test]
+async fn an_agent_may_end_a_call_unless_a_setting_or_its_own_tool_prevents_it() {
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let mut own_tool = tool_body();
+    own_tool["schema"]["name"] = json!("end_call");
+    let own = server.post("/v1/ext/tool", own_tool).await.expect_status(201)["id"].clone();
+    let agents = [
+        (json!({}), 1, true),
+        (json!({"config": {"end_call": false}}), 0, false),
+        (json!({"tool": [own]}), 1, false),
+    ];
+    for (i, (settings, count, ends_call)) in agents.into_iter().enumerate() {
+        let agent = server.create_agent(settings).await;
+        let (conversation, token) = server.create_conversation(&agent).await;
+        let path = format!("/rtc/{conversation}");
+        let offer = server.request("POST", &path).bearer_auth(&token).body("v=0");
+        assert_eq!(server.send(offer).await.status, 201);
+        let offers = server.engine.offers.lock().unwrap();
+        let config = &offers[i].config;
+        let named = config.tools.iter().filter(|tool| tool.name == "end_call").count();
+        assert_eq!(named, count);
+        assert_eq!(config.spec.tools.iter().any(|tool| tool.ends_call), ends_call);
+    }
+}

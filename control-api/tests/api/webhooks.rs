@@ -370,7 +370,7 @@ async fn a_guardrail_that_fires_is_told_once_with_the_speech_that_answers_it() {
     };
     assert_eq!(
         tools.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(),
-        ["hate"],
+        ["hate", "end_call"],
         "only a guardrail without words is a tool"
     );
     assert_eq!(tools[0].backend, engine_api::ToolBackend::Moderation);
