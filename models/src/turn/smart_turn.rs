@@ -21,7 +21,7 @@ use super::features::{BUFFER_SAMPLES, FRAMES, MEL_BANDS};
 use super::queue::{self, BatchNetwork, QueuedRequest, RequestQueue};
 use super::{SAMPLE_RATE, TurnModel, TurnRequest};
 use crate::thread_health::ThreadHealth;
-use crate::{Error, ErrorKind, Handle, Sink, paths};
+use crate::{Error, ErrorKind, Handle, Sink, onnx_runtime, paths};
 
 /// SHA-256 of `smart-turn-v3.2-cpu.onnx` in the Python package `pipecat-ai` 1.14.0 (BSD-2-Clause).
 pub const SHA256: &str = "2bb026316b14a660486a75b1733cd3fbab8c2fd0314dc9af7be49f8cca967e4f";
@@ -165,33 +165,6 @@ fn check_installed(dir: &Path) -> Result<(), String> {
     }
 }
 
-/// The environment of ONNX Runtime. There is one in each process, loaded from the path of the first
-/// call. A failure is not stored, so that the next restart of a thread tries again.
-fn environment(library: &Path) -> Result<Environment, String> {
-    static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
-    let mut loaded = ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(environment) = &*loaded {
-        return Ok(environment.clone());
-    }
-    let load = || {
-        // The loader would first search for a relative path beside the program.
-        let library = std::path::absolute(library).map_err(|error| error.to_string())?;
-        let builder = ort::init_from(&library).map_err(|error| error.to_string())?;
-        builder
-            .with_name("visavis")
-            .with_telemetry(false)
-            .build()
-            .map_err(|error| error.to_string())
-    };
-    let environment = load().map_err(|why: String| {
-        format!(
-            "cannot load ONNX Runtime ({why}): remove {} and run `make setup`",
-            library.display()
-        )
-    })?;
-    Ok(loaded.insert(environment).clone())
-}
-
 /// A loaded network.
 struct LoadedNetwork {
     session: Session,
@@ -201,7 +174,7 @@ struct LoadedNetwork {
 
 impl LoadedNetwork {
     fn load(dir: &Path) -> Result<Self, String> {
-        let environment = environment(&paths::onnx_runtime(dir))?;
+        let environment = onnx_runtime::environment(&paths::onnx_runtime(dir))?;
         let weights = paths::turn(dir);
         let session = open_session(&environment, &weights)
             .map_err(|error| format!("cannot load {}: {error}", weights.display()))?;

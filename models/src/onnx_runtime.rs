@@ -1,0 +1,36 @@
+//! ONNX Runtime, loaded at run time and shared by the models that use it.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use ort::environment::Environment;
+
+/// The environment of ONNX Runtime. There is one in each process, loaded from the path of the first
+/// call. A failure is not stored, so that the next restart of a thread tries again.
+///
+/// # Errors
+/// One sentence that says why the library cannot be loaded, and what to do.
+pub(crate) fn environment(library: &Path) -> Result<Environment, String> {
+    static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
+    let mut loaded = ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(environment) = &*loaded {
+        return Ok(environment.clone());
+    }
+    let load = || {
+        // The loader would first search for a relative path beside the program.
+        let library = std::path::absolute(library).map_err(|error| error.to_string())?;
+        let builder = ort::init_from(&library).map_err(|error| error.to_string())?;
+        builder
+            .with_name("visavis")
+            .with_telemetry(false)
+            .build()
+            .map_err(|error| error.to_string())
+    };
+    let environment = load().map_err(|why: String| {
+        format!(
+            "cannot load ONNX Runtime ({why}): remove {} and run `make setup`",
+            library.display()
+        )
+    })?;
+    Ok(loaded.insert(environment).clone())
+}
