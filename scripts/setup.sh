@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs missing dependencies from Debian and PyPI: system packages (apt), the weights of the VAD,
-# PocketSphinx with its English models, ONNX Runtime and the turn model (both optional). If nothing
-# is missing, the script takes no time and needs no network. Only apt packages are installed outside
-# the checkout.
+# PocketSphinx with its English models, ONNX Runtime, Moonshine and the turn model (these three are
+# optional). If nothing is missing, the script takes no time and needs no network. Only apt packages
+# are installed outside the checkout.
 #
 #   scripts/setup.sh         everything for `make run`, with the models in .cache/models
 #   scripts/setup.sh tests   also everything for `make test` and `make lint`: PostgreSQL, Node.js,
@@ -23,6 +23,13 @@ pocketsphinx_version=5.1.1
 pocketsphinx_files=(cmudict-en-us.dict en-us.lm.bin en-us/feat.params en-us/mdef en-us/means
   en-us/noisedict en-us/sendump en-us/transition_matrices en-us/variances)
 onnxruntime_package='onnxruntime==1.31.1'
+# Later versions contain no weights. Of its 85 MB, these files are kept: 44 MB.
+moonshine_package='moonshine-voice==0.0.44'
+moonshine_files=(
+  encoder_model.ort:94e90a4654fc45cdfedb77c4c08e1739f48862998e58fada384b25118134f221
+  decoder_model_merged.ort:cf524c4862d36e9e5ab032eddc73637efd822d70e868ac575cf1a46e1e4708a0
+  tokenizer.bin:6884b35fd6377d4c4d32336a0bc152f36b64d1e45b6503683cdc238250a8472d
+)
 # The package contains the network, among much else.
 turn_package='pipecat-ai==1.14.0'
 turn_file=smart-turn-v3.2-cpu.onnx
@@ -48,7 +55,7 @@ missing_packages() {
   command -v g++ >/dev/null || packages+=(g++)
   # Python is only needed to download and unpack models.
   if ! { silero_complete && pocketsphinx_complete && dictionary_complete &&
-    onnxruntime_complete && turn_model_complete; }; then
+    onnxruntime_complete && moonshine_complete && turn_model_complete; }; then
     command -v python3 >/dev/null || packages+=(python3)
     python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
   fi
@@ -235,14 +242,47 @@ onnxruntime_complete() { [ -s "$models/onnxruntime/libonnxruntime.so" ]; }
 
 install_onnxruntime() {
   onnxruntime_complete && return 0
-  say "downloading ONNX Runtime ($onnxruntime_package), for the optional turn model"
+  say "downloading ONNX Runtime ($onnxruntime_package), for Moonshine and the turn model"
   new_scratch
   if download "$onnxruntime_package" --only-binary :all: &&
     extract "$scratch"/onnxruntime-*.whl '*/libonnxruntime.so.1*' "$scratch/libonnxruntime.so"; then
     mkdir -p "$models/onnxruntime"
     mv "$scratch/libonnxruntime.so" "$models/onnxruntime/libonnxruntime.so"
   else
-    say "warning: ONNX Runtime could not be installed; only the turn model needs it"
+    say "warning: ONNX Runtime could not be installed; only Moonshine and the turn model need it"
+  fi
+}
+
+# moonshine_in FOLDER: whether the folder contains the files of Moonshine
+moonshine_in() {
+  local file
+  for file in "${moonshine_files[@]}"; do
+    has_sha256 "${file#*:}" "$1/${file%:*}" || return 1
+  done
+}
+
+moonshine_complete() { moonshine_in "$models/moonshine-tiny-en"; }
+
+# Extracts the files and the license of the package to a folder.
+extract_moonshine() {
+  local file
+  mkdir -p "$1"
+  for file in "${moonshine_files[@]%:*}"; do
+    extract "$scratch"/moonshine_voice-*.whl "*/tiny-en/$file" "$1/$file" || return 1
+  done
+  extract "$scratch"/moonshine_voice-*.whl '*.dist-info/licenses/LICENSE' "$1/LICENSE"
+}
+
+install_moonshine() {
+  moonshine_complete && return 0
+  say "downloading Moonshine ($moonshine_package, 85 MB)"
+  new_scratch
+  if download "$moonshine_package" --only-binary :all: &&
+    extract_moonshine "$scratch/staging" && moonshine_in "$scratch/staging"; then
+    rm -rf "$models/moonshine-tiny-en"
+    mv "$scratch/staging" "$models/moonshine-tiny-en"
+  else
+    say "warning: Moonshine could not be installed; it is optional: without it, speech is recognized by PocketSphinx"
   fi
 }
 
@@ -270,4 +310,5 @@ install_silero
 install_pocketsphinx
 install_dictionary
 install_onnxruntime
+install_moonshine
 install_turn_model

@@ -31,7 +31,13 @@ pub fn pocketsphinx(dir: &Path) -> PathBuf {
     dir.join("pocketsphinx")
 }
 
-/// ONNX Runtime, for the optional turn model.
+/// Directory of Moonshine: its encoder, decoder and tokens.
+#[must_use]
+pub fn moonshine(dir: &Path) -> PathBuf {
+    dir.join("moonshine-tiny-en")
+}
+
+/// ONNX Runtime, for Moonshine and the optional turn model.
 #[must_use]
 pub fn onnx_runtime(dir: &Path) -> PathBuf {
     dir.join("onnxruntime").join("libonnxruntime.so")

@@ -1,8 +1,10 @@
 //! Speech to text.
 
+pub mod moonshine;
 pub mod pocketsphinx;
 mod transcript_cleanup;
 
+pub use moonshine::{Moonshine, MoonshineConfig};
 pub use pocketsphinx::{PocketSphinxConfig, PocketSphinxPool};
 
 use crate::{Error, Sink};

@@ -1,57 +1,15 @@
 //! Cleans the hypotheses of a small recognizer for the transcript.
 
-/// Profanity that a small recognizer finds in harmless words, each with the most likely of these.
-/// With an empty replacement the word is dropped. A user who really says one of them loses little;
-/// an agent that reads it aloud or answers it offends.
-const PROFANITY: &[(&str, &str)] = &[
-    ("ass", "as"),
-    ("asses", "as"),
-    ("asshole", ""),
-    ("assholes", ""),
-    ("bastard", ""),
-    ("bastards", ""),
-    ("bitch", "pitch"),
-    ("bitches", "pitches"),
-    ("chink", "think"),
-    ("cock", "cook"),
-    ("cocks", "cooks"),
-    ("cum", "come"),
-    ("cunt", "can't"),
-    ("cunts", ""),
-    ("dick", "deck"),
-    ("dicks", "decks"),
-    ("dyke", "like"),
-    ("fag", "bag"),
-    ("faggot", ""),
-    ("fags", "bags"),
-    ("fuck", "folk"),
-    ("fucked", ""),
-    ("fucker", ""),
-    ("fuckers", ""),
-    ("fucking", ""),
-    ("fucks", "folks"),
-    ("kike", "like"),
-    ("motherfucker", ""),
-    ("nigga", ""),
-    ("nigger", ""),
-    ("niggers", ""),
-    ("piss", "peace"),
-    ("pissed", "passed"),
-    ("pussy", "busy"),
-    ("retard", ""),
-    ("shit", "sit"),
-    ("shits", "sits"),
-    ("shitty", "city"),
-    ("slut", "slot"),
-    ("sluts", "slots"),
-    ("spic", "speak"),
-    ("tit", "it"),
-    ("tits", "its"),
-    ("twat", "what"),
-    ("wank", "bank"),
-    ("whore", "for"),
-    ("whores", ""),
-];
+use std::sync::LazyLock;
+
+/// The list of words to replace. Its first comment describes the format.
+const PROFANITY_FILE: &str = include_str!("../../../assets/stt/profanity-en.txt");
+
+/// Profane words, sorted, each with its replacement. An empty one drops the word.
+static PROFANITY: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
+    let lines = PROFANITY_FILE.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.split_once(' ').unwrap_or((line, ""))).collect()
+});
 
 /// Words without meaning by themselves. Hiss, hum and the noise of keys are recognized as one of
 /// them, or as profanity.
@@ -72,9 +30,9 @@ pub(super) fn clean_transcript(hypothesis: &str) -> String {
             continue;
         }
         let word = token.split_once('(').map_or(token, |(word, _)| word);
-        let word = match PROFANITY.binary_search_by_key(&word, |(rude, _)| rude) {
-            Ok(at) => PROFANITY[at].1,
-            Err(_) => {
+        let word = match replacement(word) {
+            Some(replacement) => replacement,
+            None => {
                 has_content_word |= STOP_WORDS.binary_search(&word).is_err();
                 word
             }
@@ -89,13 +47,62 @@ pub(super) fn clean_transcript(hypothesis: &str) -> String {
     if has_content_word { out } else { String::new() }
 }
 
+/// Text with case and punctuation, without profanity. Only whole words are replaced.
+pub(super) fn replace_profanity(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let is_word = |c: char| c.is_alphanumeric() || c == '\'';
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let end = rest.find(|c| is_word(c) != is_word(first)).unwrap_or(rest.len());
+        let (piece, after) = rest.split_at(end);
+        rest = after;
+        if is_word(first) {
+            push_without_profanity(&mut out, piece);
+        } else if out.ends_with(char::is_whitespace) || out.is_empty() {
+            // The word before it was dropped.
+            if !piece.trim().is_empty() {
+                out.truncate(out.trim_end().len());
+                out.push_str(if out.is_empty() { "" } else { piece });
+            }
+        } else {
+            out.push_str(piece);
+        }
+    }
+    out.truncate(out.trim_end().len());
+    out
+}
+
+/// Appends a word, or its replacement with the case of its first letter.
+fn push_without_profanity(out: &mut String, word: &str) {
+    let (stem, ending) = word.strip_suffix("'s").map_or((word, ""), |stem| (stem, "'s"));
+    match replacement(&stem.to_lowercase()) {
+        None => out.push_str(word),
+        Some("") => {}
+        Some(replacement) => {
+            let capital = stem.starts_with(char::is_uppercase);
+            let (first, others) = replacement.split_at(1);
+            out.push_str(&if capital { first.to_uppercase() } else { first.to_owned() });
+            out.push_str(others);
+            out.push_str(ending);
+        }
+    }
+}
+
+/// Replacement of a word in lower case, if it is profane.
+fn replacement(word: &str) -> Option<&'static str> {
+    let at = PROFANITY.binary_search_by_key(&word, |(rude, _)| rude).ok()?;
+    Some(PROFANITY[at].1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_lists_are_sorted() {
-        assert!(PROFANITY.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(PROFANITY.len() > 80 && PROFANITY.is_sorted_by(|a, b| a.0 < b.0));
+        let valid = |word: &str| word.chars().all(|c| c.is_ascii_lowercase() || c == '\'');
+        assert!(PROFANITY.iter().all(|(rude, other)| valid(rude) && valid(other)));
         assert!(STOP_WORDS.is_sorted_by(|a, b| a < b));
     }
 
@@ -122,6 +129,24 @@ mod tests {
         assert_eq!(clean_transcript("please shit down you bastard"), "please sit down you");
         assert_eq!(clean_transcript("what the fuck"), "what the folk");
         assert_eq!(clean_transcript("pass the class assignment"), "pass the class assignment");
+    }
+
+    #[test]
+    fn text_with_case_and_punctuation_keeps_them() {
+        for (rude, harmless) in [
+            ("The bitch I could be.", "The pitch I could be."),
+            ("Bitch, please!", "Pitch, please!"),
+            ("Shit, down you bastard.", "Sit, down you."),
+            ("The fucking train is late.", "The train is late."),
+            ("Fucking, hell", "hell"),
+            ("You motherfucker", "You"),
+            ("That mother-fucker's car", "That mother- car"),
+            ("Is it SHIT?", "Is it Sit?"),
+            ("Pass the class assignment, Dickens.", "Pass the class assignment, Dickens."),
+            ("", ""),
+        ] {
+            assert_eq!(replace_profanity(rude), harmless);
+        }
     }
 
     #[test]
