@@ -175,7 +175,10 @@ impl std::fmt::Debug for IceServer {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub(crate) struct Stt {
-    /// Number of STT decoders; 0 = one per core.
+    /// Number of decodes of Moonshine at a time; 0 = one per core, less one.
+    pub(crate) workers: usize,
+    /// Number of decoders of PocketSphinx, loaded at start; 0 = one per core, loaded when they are
+    /// used.
     pub(crate) pool: usize,
 }
 
@@ -325,7 +328,7 @@ const CONFIG_KEYS: &[(&str, &[(&str, ValueKind)])] = &[
             ("threads", ValueKind::Number),
         ],
     ),
-    ("stt", &[("pool", ValueKind::Number)]),
+    ("stt", &[("workers", ValueKind::Number), ("pool", ValueKind::Number)]),
     ("models", &[("dir", ValueKind::Text)]),
     ("avatars", &[("dir", ValueKind::Text)]),
     (

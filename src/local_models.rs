@@ -9,13 +9,13 @@ use engine::{Models, WithWarning};
 use engine_api::metrics::MetricFamily;
 use engine_api::{LlmChoice, SttChoice, TtsChoice};
 use models::registry::{self, Registry};
-use models::stt::Stt as _;
 use models::tts::Tts as _;
 use models::turn::{self, SmartTurn, TurnModel};
 use models::{Error, llm, paths, stt, tts, vad};
 use tokio::runtime::Handle;
 
 use crate::config::Config;
+use crate::local_stt::LocalStt;
 
 /// Number of TTS threads. A phrase takes about 20 ms of one thread, so two threads serve every call
 /// that a laptop can run. With two, a phrase does not wait for the one that was requested before
@@ -26,23 +26,16 @@ const TTS_THREADS: usize = 2;
 /// time; its STT and TTS cost more.
 const CORES_PER_TURN_THREAD: usize = 8;
 
-/// Maximum number of queued 20 ms frames per decoder in use, on average, while new calls are
-/// admitted: two seconds of audio.
-const MAX_QUEUED_FRAMES: usize = 100;
 /// Maximum number of queued TTS texts while new calls are admitted: half a second of work for two
 /// threads.
 const MAX_QUEUED_TEXTS: usize = 50;
 
-/// How often the warm-up polls whether the decoders are loaded.
-const DECODERS_POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(5);
-
 struct LocalModels {
     registry: Registry,
     dir: PathBuf,
-    decoder_count: usize,
     vad_network: OnceLock<Arc<vad::Network>>,
     /// Also in the registry. Here it has its concrete type, because its load is queried.
-    stt_pool: OnceLock<Arc<stt::PocketSphinxPool>>,
+    stt: LocalStt,
     flite: OnceLock<Arc<tts::Flite>>,
     turn_model: OnceLock<Arc<SmartTurn>>,
 }
@@ -64,13 +57,11 @@ pub(crate) fn create_models(
     runtime: &Handle,
 ) -> Arc<dyn Models> {
     let settings = registry_config(config);
-    let decoders = if config.stt.pool == 0 { engine::thread::cores() } else { config.stt.pool };
     Arc::new(LocalModels {
         registry: Registry::new(settings, client, runtime.clone()),
         dir: config.models.dir.clone(),
-        decoder_count: decoders,
         vad_network: OnceLock::new(),
-        stt_pool: OnceLock::new(),
+        stt: LocalStt::new(config.models.dir.clone(), &config.stt),
         flite: OnceLock::new(),
         turn_model: OnceLock::new(),
     })
@@ -78,11 +69,8 @@ pub(crate) fn create_models(
 
 impl Models for LocalModels {
     fn load(&self) -> Result<(), String> {
-        // The decoders load in parallel to the rest, each on its own thread.
-        let stt_pool = Arc::new(stt::PocketSphinxPool::start(stt::PocketSphinxConfig {
-            dir: self.dir.clone(),
-            decoders: self.decoder_count,
-        }));
+        // The STT loads in parallel to the rest, on its own threads.
+        self.stt.start(&self.registry);
         let file = paths::vad(&self.dir);
         let network =
             vad::Network::load(&file).map_err(|e| format!("cannot load the VAD model ({e})"))?;
@@ -99,16 +87,7 @@ impl Models for LocalModels {
             }
             Err(error) => tracing::warn!(%error, "the built-in TTS is unavailable"),
         }
-        while stt_pool.is_loading() {
-            std::thread::sleep(DECODERS_POLL_INTERVAL);
-        }
-        if let Some(why) = stt_pool.failure() {
-            // Not fatal: scripted calls need no decoder, and all other calls are rejected for this
-            // reason.
-            tracing::error!(reason = %why, "the built-in STT is unavailable");
-        }
-        self.registry.set_stt(Arc::clone(&stt_pool) as _);
-        let _ = self.stt_pool.set(stt_pool);
+        self.stt.wait_loaded();
         Ok(())
     }
 
@@ -139,29 +118,26 @@ impl Models for LocalModels {
     }
 
     fn overloaded(&self) -> Option<String> {
-        let decoders = self.stt_pool.get().map_or(0, |pool| pool.taken_count());
-        let stt_busy = self
-            .stt_pool
-            .get()
-            .is_some_and(|pool| pool.queue_usage().0 > decoders.max(1) * MAX_QUEUED_FRAMES);
         let tts_busy =
             self.flite.get().is_some_and(|flite| flite.queue_usage().0 > MAX_QUEUED_TEXTS);
-        match (stt_busy, tts_busy) {
-            (true, _) => Some("the STT decoders are overloaded".into()),
+        match (self.stt.is_overloaded(), tts_busy) {
+            (true, _) => Some("the STT is overloaded".into()),
             (_, true) => Some("the TTS is overloaded".into()),
             _ => None,
         }
     }
 
     fn unavailable(&self) -> Option<String> {
-        let stt = self.stt_pool.get().and_then(|pool| pool.capacity_error());
+        let stt = self.stt.capacity_error();
         let tts = || self.flite.get().and_then(|flite| flite.capacity_error());
         stt.or_else(tts).map(|error| error.to_string())
     }
 
     fn degraded_reason(&self) -> Option<String> {
+        let [moonshine, pocketsphinx] = self.stt.failure_messages();
         let reasons = [
-            self.stt_pool.get().and_then(|pool| pool.failure_message()),
+            moonshine,
+            pocketsphinx,
             self.flite.get().and_then(|flite| flite.failure_message()),
             self.turn_model.get().and_then(|turn_model| turn_model.failure_message()),
         ];
@@ -170,27 +146,15 @@ impl Models for LocalModels {
     }
 
     fn metrics(&self) -> Vec<MetricFamily> {
-        let (stt_pool, flite, turn_model) =
-            (self.stt_pool.get(), self.flite.get(), self.turn_model.get());
-        let states = stt_pool.map(|pool| {
-            [
-                ("free", pool.free_count()),
-                ("taken", pool.taken_count()),
-                ("failed", pool.failed_count()),
-            ]
-        });
+        let (flite, turn_model) = (self.flite.get(), self.turn_model.get());
         let queues = [
-            ("stt", stt_pool.map(|pool| pool.queue_usage())),
+            ("stt", self.stt.queue_usage()),
             ("tts", flite.map(|flite| flite.queue_usage())),
             ("turn", turn_model.map(|turn_model| turn_model.queue_usage())),
         ];
         let queues = queues.into_iter().filter_map(|(model, queue)| Some((model, queue?)));
-        vec![
-            MetricFamily::gauge(
-                "visavis_stt_decoders",
-                "STT decoders by state; a call with the built-in STT takes one.",
-            )
-            .with_each("state", states.into_iter().flatten()),
+        let mut families = self.stt.metrics();
+        families.extend([
             MetricFamily::gauge(
                 "visavis_model_queue",
                 "Requests that wait for the threads of a built-in model.",
@@ -201,7 +165,8 @@ impl Models for LocalModels {
                 "Maximum number of requests that wait for the threads of a built-in model.",
             )
             .with_each("model", queues.map(|(model, (_, limit))| (model, limit))),
-        ]
+        ]);
+        families
     }
 }
 
@@ -213,25 +178,19 @@ mod tests {
     fn failed_decoders_are_reported_with_the_reason() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let client = egress::Client::new(egress::Policy::default()).unwrap();
+        let dir = PathBuf::from("no/such/directory");
+        let settings = crate::config::Stt { pool: 2, ..crate::config::Stt::default() };
         let models = LocalModels {
             registry: Registry::new(registry::Config::default(), client, runtime.handle().clone()),
-            dir: PathBuf::new(),
-            decoder_count: 2,
+            dir: dir.clone(),
             vad_network: OnceLock::new(),
-            stt_pool: OnceLock::new(),
+            stt: LocalStt::new(dir, &settings),
             flite: OnceLock::new(),
             turn_model: OnceLock::new(),
         };
         assert_eq!((models.unavailable(), models.degraded_reason()), (None, None));
-        let dir = "no/such/directory".into();
-        let pool = stt::PocketSphinxPool::start(stt::PocketSphinxConfig {
-            dir,
-            decoders: models.decoder_count,
-        });
-        while pool.is_loading() {
-            std::thread::yield_now();
-        }
-        assert!(models.stt_pool.set(Arc::new(pool)).is_ok());
+        models.stt.start(&models.registry);
+        models.stt.wait_loaded();
         let reason = models.unavailable().unwrap();
         assert!(reason.starts_with("the STT decoders have failed: "), "{reason}");
         assert!(reason.contains("make setup"), "{reason}");

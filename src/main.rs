@@ -10,6 +10,7 @@ mod draw;
 mod keys;
 mod load;
 mod local_models;
+mod local_stt;
 mod log;
 mod otlp;
 mod replay;

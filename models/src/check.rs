@@ -21,10 +21,12 @@ pub struct ModelStatus {
 }
 
 /// Checks every built-in model; `dir` is the models' directory. VAD, turn model and voices are
-/// loaded. The files of the STT are only checked for presence, because loading them takes half a
-/// second.
+/// loaded. The files of both STTs are only checked, because loading them takes half a second. One
+/// STT suffices, so PocketSphinx is optional if Moonshine is ready.
 #[must_use]
 pub fn check(dir: &Path) -> Vec<ModelStatus> {
+    let moonshine = stt::moonshine::check_installed(dir).map(|()| "English, offline".to_owned());
+    let has_moonshine = moonshine.is_ok();
     let mut all = vec![
         model_status(
             "Silero",
@@ -34,10 +36,11 @@ pub fn check(dir: &Path) -> Vec<ModelStatus> {
                 .map(|n| format!("version 6, {:?}", n.isa()))
                 .map_err(|e| e.to_string()),
         ),
+        model_status("Moonshine", "stt", true, moonshine),
         model_status(
             "PocketSphinx",
             "stt",
-            false,
+            has_moonshine,
             stt::pocketsphinx::check_installed(dir).map(|()| "US English, offline".to_owned()),
         ),
     ];
@@ -47,10 +50,10 @@ pub fn check(dir: &Path) -> Vec<ModelStatus> {
     }));
     let runtime = paths::onnx_runtime(dir);
     let state = if runtime.is_file() {
-        Ok("for the turn model".to_owned())
+        Ok("for Moonshine and the turn model".to_owned())
     } else {
         Err(format!(
-            "{} is missing (needed by the turn model only): run `make setup`",
+            "{} is missing (needed by Moonshine and the turn model): run `make setup`",
             runtime.display()
         ))
     };
@@ -84,7 +87,7 @@ mod tests {
     #[test]
     fn an_empty_directory_lacks_what_set_up_brings_and_says_how_to_get_it() {
         let all = check("no/such/directory".as_ref());
-        for name in ["Silero", "PocketSphinx", "ONNX Runtime", "smart-turn"] {
+        for name in ["Silero", "Moonshine", "PocketSphinx", "ONNX Runtime", "smart-turn"] {
             let found = all.iter().find(|c| c.name == name).unwrap();
             assert!(!found.ready && found.detail.contains("make setup"), "{found:?}");
         }

@@ -79,7 +79,8 @@ pub struct Registry {
     config: Config,
     client: egress::Client,
     runtime: Runtime,
-    stt: OnceLock<Arc<dyn Stt>>,
+    moonshine: OnceLock<Arc<dyn Stt>>,
+    pocketsphinx: OnceLock<Arc<dyn Stt>>,
     tts: OnceLock<Arc<dyn Tts>>,
     turn: OnceLock<Result<Arc<dyn TurnModel>, String>>,
 }
@@ -95,15 +96,22 @@ impl Registry {
             config,
             client,
             runtime,
-            stt: OnceLock::new(),
+            moonshine: OnceLock::new(),
+            pocketsphinx: OnceLock::new(),
             tts: OnceLock::new(),
             turn: OnceLock::new(),
         }
     }
 
-    /// Sets the built-in STT. A second call has no effect.
-    pub fn set_stt(&self, stt: Arc<dyn Stt>) {
-        let _ = self.stt.set(stt);
+    /// Sets Moonshine, the built-in STT. A second call has no effect.
+    pub fn set_moonshine(&self, stt: Arc<dyn Stt>) {
+        let _ = self.moonshine.set(stt);
+    }
+
+    /// Sets PocketSphinx, the built-in STT of a server without Moonshine. A second call has no
+    /// effect.
+    pub fn set_pocketsphinx(&self, stt: Arc<dyn Stt>) {
+        let _ = self.pocketsphinx.set(stt);
     }
 
     /// Sets the built-in TTS. A second call has no effect.
@@ -242,13 +250,19 @@ impl Registry {
     /// The STT for `choice`.
     pub fn stt(&self, choice: &SttChoice) -> WithWarning<Result<Arc<dyn Stt>, Error>> {
         let built_in = || {
-            self.stt
-                .get()
-                .cloned()
+            let best = self.moonshine.get().or_else(|| self.pocketsphinx.get());
+            best.cloned()
                 .ok_or_else(|| Error::new(ErrorKind::NotAvailable, "no STT engine is installed"))
         };
-        let mut warning = match normalize_name(&choice.provider).as_str() {
-            "" | "builtin" | "visavis" | "pocketsphinx" => None,
+        let name = normalize_name(&choice.provider);
+        let named = match name.as_str() {
+            "moonshine" => self.moonshine.get(),
+            "pocketsphinx" => self.pocketsphinx.get(),
+            _ => None,
+        };
+        let mut warning = match name.as_str() {
+            "" | "builtin" | "visavis" => None,
+            "moonshine" | "pocketsphinx" if named.is_some() => None,
             "script" => match self.scripted_models(&choice.model) {
                 Ok(scripted) => return (Ok(Arc::new(scripted)), None),
                 Err(why) => Some(format!("{why}; the built-in STT is used instead.")),
@@ -272,7 +286,7 @@ impl Registry {
                 truncate_for_message(&choice.language)
             ));
         }
-        (built_in(), warning)
+        (named.cloned().map_or_else(built_in, Ok), warning)
     }
 
     /// The TTS for `choice`. The engine resolves the voice.

@@ -155,6 +155,7 @@ fn every_key_takes_its_natural_value_from_the_environment() {
             "turn:a None Some(\"c\")",
         ),
         ("media.threads", "2", |c| c.media.threads.to_string(), "2"),
+        ("stt.workers", "2", |c| c.stt.workers.to_string(), "2"),
         ("stt.pool", " 3 ", |c| c.stt.pool.to_string(), "3"),
         ("models.dir", "/opt/models", |c| c.models.dir.display().to_string(), "/opt/models"),
         ("avatars.dir", "/opt/faces", |c| format!("{:?}", c.avatars.dir), "Some(\"/opt/faces\")"),

@@ -529,7 +529,7 @@ def test_avatars_and_providers_show_their_state(server, console):
         ".list li:has-text('Me'):has-text('Failed'):has-text('No renderer is installed.')"
     )
     console_page.open("providers")
-    page.wait_for_selector("li:has-text('PocketSphinx'):has-text('Ready')")
+    page.wait_for_selector("li:has-text('Moonshine'):has-text('Ready')")
     page.wait_for_selector("li:has-text('OpenAI'):has-text('Needs a key')")
     page.wait_for_selector(".pill:has-text('Accepts calls')")
 

@@ -78,8 +78,16 @@ pub fn providers(config: &Config) -> Vec<Provider> {
         operator.is_none_or(|operator| operator.url.trim_end_matches('/') == OPENAI_URL);
     vec![
         Provider {
-            display_name: "Built-in STT (PocketSphinx)",
+            display_name: "Built-in STT (Moonshine, or PocketSphinx without it)",
             provider: "builtin",
+            provider_type: "stt",
+            model: "moonshine".into(),
+            configured: true,
+            additional_fields: vec![field("language", "Language", english.clone(), "en")],
+        },
+        Provider {
+            display_name: "PocketSphinx",
+            provider: "pocketsphinx",
             provider_type: "stt",
             model: "pocketsphinx".into(),
             configured: true,

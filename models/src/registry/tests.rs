@@ -165,7 +165,7 @@ async fn unavailable_stt_and_tts_providers_are_reported() {
     let registry = registry(Config::default());
     let (stt, _) = registry.stt(&SttChoice::default());
     assert_eq!(stt.err().map(|error| error.kind()), Some(ErrorKind::NotAvailable));
-    registry.set_stt(Arc::new(BusyStt));
+    registry.set_pocketsphinx(Arc::new(BusyStt));
     let ask = |provider: &str, language: &str| {
         let (stt, warning) = registry.stt(&SttChoice {
             provider: provider.into(),
@@ -176,12 +176,32 @@ async fn unavailable_stt_and_tts_providers_are_reported() {
         warning
     };
     assert_eq!(ask("", "en-US"), None);
+    assert_eq!(ask("PocketSphinx", "en"), None);
+    assert!(ask("moonshine", "").unwrap().contains("\"moonshine\""));
     assert!(ask("deepgram", "").unwrap().contains("\"deepgram\""));
     assert!(ask("", "de").unwrap().contains("English only"));
     let (voice, warning) =
         registry.tts(&TtsChoice { provider: "elevenlabs".into(), ..TtsChoice::default() });
     assert_eq!(voice.err().map(|error| error.kind()), Some(ErrorKind::NotAvailable));
     assert!(warning.unwrap().contains("\"elevenlabs\""));
+}
+
+#[tokio::test]
+async fn the_built_in_stt_is_the_best_one_and_each_has_its_name() {
+    let registry = registry(Config::default());
+    let pocketsphinx: Arc<dyn Stt> = Arc::new(BusyStt);
+    let moonshine: Arc<dyn Stt> = Arc::new(BusyStt);
+    let found = |provider: &str| {
+        let choice = SttChoice { provider: provider.into(), ..SttChoice::default() };
+        registry.stt(&choice).0.unwrap_or_else(|e| panic!("{e}"))
+    };
+    registry.set_pocketsphinx(Arc::clone(&pocketsphinx));
+    assert!(Arc::ptr_eq(&found("builtin"), &pocketsphinx));
+    registry.set_moonshine(Arc::clone(&moonshine));
+    for (name, stt) in [("", &moonshine), ("builtin", &moonshine), ("Moonshine", &moonshine)] {
+        assert!(Arc::ptr_eq(&found(name), stt), "{name}");
+    }
+    assert!(Arc::ptr_eq(&found("pocketsphinx"), &pocketsphinx));
 }
 
 #[test]
