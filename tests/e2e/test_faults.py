@@ -201,7 +201,7 @@ def test_a_full_server_reports_it_to_the_client(start_server, call, tmp_path, jo
         "VISAVIS_TIMEOUTS_OFFER": "120",
         "VISAVIS_MODELS_DIR": str(models_without_moonshine(tmp_path)),
     }
-    server = start_server("full", data=tmp_path / "data", env=env).read_first_start().wait_ready()
+    server = start_server("full", env=env).read_first_start().wait_ready()
     agent = server.create_agent()
     first = call().open(server.create_conversation(agent["id"])["join_link"])
     waiting = server.create_conversation(agent["id"])
