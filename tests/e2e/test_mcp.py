@@ -144,7 +144,7 @@ def test_a_tool_of_a_server_is_called_in_a_call(server, scripted_llm, mcp_server
     offered = {
         tool["function"]["name"]: tool["function"] for tool in llm_server.requests[-1]["tools"]
     }
-    assert offered.keys() == {"opening_hours", "never", "broken"}
+    assert offered.keys() == {"opening_hours", "never", "broken", "end_call"}
     assert (
         offered["opening_hours"]["description"] == "When the museum is open on a day of the week."
     )

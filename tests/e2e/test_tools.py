@@ -296,4 +296,6 @@ def test_a_tool_that_was_deleted_is_skipped(server, scripted_llm, ticket_server)
         await client.ask("Are you there?", "I am still here.")
 
     assert typed_call.run_call(server, agent, work)["warnings"] == []
-    assert all(not llm_request.get("tools") for llm_request in llm_server.requests)
+    for llm_request in llm_server.requests:
+        names = [tool["function"]["name"] for tool in llm_request.get("tools") or []]
+        assert names == ["end_call"]
