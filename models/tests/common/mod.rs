@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::unbounded;
 use models::Sink;
+use models::stt::{self, Stt};
 use models::tts::{Event, Flite, Request, Tts};
 
 /// Sentences as users say them to an agent.
@@ -118,4 +119,36 @@ pub(crate) fn word_errors(spoken: &str, recognized: &str) -> usize {
         }
     }
     row[recognized.len()]
+}
+
+/// Resident memory of this process in MB (millions of bytes).
+pub(crate) fn resident_memory_mb() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() * 1024.0 / 1e6
+}
+
+/// Recognizes the same speech in several streams at a time. Each final must have words.
+pub(crate) fn transcribe_in_streams(recognizer: &dyn Stt, count: usize, speech: &[i16]) {
+    let (sender, receiver) = unbounded();
+    let mut streams: Vec<_> = (0..count)
+        .map(|_| {
+            let sender = sender.clone();
+            recognizer
+                .open(Sink::new(move |event| sender.send(event).unwrap_or_default()))
+                .unwrap_or_else(|e| panic!("{e}"))
+        })
+        .collect();
+    for stream in &mut streams {
+        stream.start_speech();
+        stream.push_audio(speech);
+        stream.end_speech();
+    }
+    let mut finals = 0;
+    while finals < count {
+        if let stt::Event::Final(text) = receiver.recv_timeout(HANG_TIMEOUT).expect("an answer") {
+            assert!(!text.is_empty());
+            finals += 1;
+        }
+    }
 }
