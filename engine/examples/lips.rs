@@ -3,7 +3,7 @@
 //! 16 bits, little-endian). It prints a JSON object with the scores of each voice, which
 //! `scripts/lips/train.py` reads.
 #![allow(clippy::print_stdout)] // the program's output
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the program")]
 
 #[path = "../tests/support/lips.rs"]
 mod lips;

@@ -2,7 +2,7 @@
 //! files per set: `NAME-visemes.webp` (faces, in the order of [`Viseme::ALL`]) and
 //! `NAME-moods.webp` (whole pictures, in the order of [`mood_poses`]).
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the program")]
 
 use std::error::Error;
 use std::path::Path;

@@ -13,7 +13,7 @@
 //!                                                        24 sliders, starting with this one
 //! ```
 #![allow(clippy::print_stdout)] // its output is its purpose
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the program")]
 
 use std::fs::{self, File};
 use std::io::BufWriter;
