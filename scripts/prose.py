@@ -78,7 +78,7 @@ def word_count(sentence: str) -> int:
 
 def documents() -> list[Path]:
     # The demo's knowledge is data: what an agent is asked about.
-    patterns = ["*.md", ":!control-api/src/resources/demo"]
+    patterns = ["*.md", ":!control-api/src/resources/demo", ":!models/tests/answers"]
     listed = subprocess.run(
         ["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -156,9 +156,9 @@ fn missing_packages_are_installed_after_an_update_of_old_lists() {
             lists = lists.display()
         ),
     );
-    // The next step needs the network: `python3` is still missing.
+    // The fake installs nothing, so `python3` is still missing.
     let error = machine.setup_error();
-    assert!(error.starts_with("setup: pip could not download the VAD"), "{error}");
+    assert!(error.starts_with("setup: python3 is missing"), "{error}");
     let log = fs::read_to_string(log).unwrap();
     let lines: Vec<&str> = log.lines().collect();
     assert_eq!(lines.len(), 3, "{log}");
@@ -166,6 +166,52 @@ fn missing_packages_are_installed_after_an_update_of_old_lists() {
     let words: Vec<&str> = lines[0].split(' ').collect();
     assert_eq!(words[..3], ["install", "-y", "--no-install-recommends"]);
     assert!(PACKAGES.iter().all(|package| words.contains(package)), "{log}");
+}
+
+/// Installs the models with a pip that finds only the packages of the folder `packages`.
+fn install_models(machine: &Machine, packages: &str) -> (Option<i32>, String) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/install-models.py");
+    let output = Command::new(find_program("python3"))
+        .arg(script)
+        .arg(machine.models())
+        .env("PIP_NO_INDEX", "1")
+        .env("PIP_FIND_LINKS", machine.0.join(packages))
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    (output.status.code(), stderr.lines().last().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn a_model_that_cannot_be_downloaded_or_is_another_one_is_not_installed() {
+    let machine = Machine::new("models");
+    fs::create_dir_all(machine.0.join("packages")).unwrap();
+    let (code, error) = install_models(&machine, "packages");
+    assert_eq!(code, Some(1), "{error}");
+    let expected = "setup: Silero VAD could not be installed: pip could not download it ";
+    assert!(error.starts_with(expected), "{error}");
+
+    // A package of this name with other weights.
+    let make_wheel = r#"
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1] + "/silero_vad-6.2.3-py3-none-any.whl", "w") as wheel:
+    info = "silero_vad-6.2.3.dist-info"
+    wheel.writestr("silero_vad/data/silero_vad_16k_op15.onnx", "other weights")
+    wheel.writestr(f"{info}/licenses/LICENSE", "text")
+    wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: silero-vad\nVersion: 6.2.3\n")
+    wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+    wheel.writestr(f"{info}/RECORD", "")
+"#;
+    let made = Command::new(find_program("python3"))
+        .args(["-c", make_wheel])
+        .arg(machine.0.join("packages"))
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let (code, error) = install_models(&machine, "packages");
+    assert_eq!(code, Some(1), "{error}");
+    let expected = "silero_vad_16k_op15.onnx is not the expected file: its SHA-256 differs";
+    assert!(error.ends_with(expected), "{error}");
     // Nothing half-done stays.
     assert_eq!(fs::read_dir(machine.models()).unwrap().count(), 0);
 }

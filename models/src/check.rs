@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use crate::tts::{Voice, flite};
-use crate::{paths, stt, turn, vad};
+use crate::{manifest, paths, stt, turn, vad};
 
 /// One row of the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelStatus {
-    /// Name: `Silero`, `PocketSphinx`, `flite slt` …
+    /// Name: `Silero VAD`, `PocketSphinx`, `flite slt` …
     pub name: String,
-    /// Purpose: `vad`, `stt`, `tts`, `turn`.
+    /// Purpose: `vad`, `stt`, `tts`, `turn`, `lib`.
     pub kind: &'static str,
     /// Whether the model is usable.
     pub ready: bool,
@@ -28,17 +28,17 @@ pub fn check(dir: &Path) -> Vec<ModelStatus> {
     let moonshine = stt::moonshine::check_installed(dir).map(|()| "English, offline".to_owned());
     let has_moonshine = moonshine.is_ok();
     let mut all = vec![
-        model_status(
-            "Silero",
+        installed_status(
+            "silero",
             "vad",
             false,
             vad::Network::load(&paths::vad(dir))
                 .map(|n| format!("version 6, {:?}", n.isa()))
                 .map_err(|e| e.to_string()),
         ),
-        model_status("Moonshine", "stt", true, moonshine),
-        model_status(
-            "PocketSphinx",
+        installed_status("moonshine-tiny-en", "stt", true, moonshine),
+        installed_status(
+            "pocketsphinx",
             "stt",
             has_moonshine,
             stt::pocketsphinx::check_installed(dir).map(|()| "US English, offline".to_owned()),
@@ -48,20 +48,26 @@ pub fn check(dir: &Path) -> Vec<ModelStatus> {
         let state = flite::check_installed(voice).map(|()| format!("{} Hz", voice.sample_rate()));
         model_status(&format!("flite {}", voice.name()), "tts", voice != Voice::Slt, state)
     }));
-    let runtime = paths::onnx_runtime(dir);
-    let state = if runtime.is_file() {
-        Ok("for Moonshine and the turn model".to_owned())
-    } else {
-        Err(format!(
-            "{} is missing (needed by Moonshine and the turn model): run `make setup`",
-            runtime.display()
-        ))
-    };
-    all.push(model_status("ONNX Runtime", "turn", true, state));
+    let runtime = manifest::model("onnxruntime");
+    let state = runtime.check_files(dir).map(|()| format!("for {}", runtime.needed_by.join(", ")));
+    all.push(installed_status("onnxruntime", "lib", true, state));
     let state = turn::measure_latency(dir)
         .map(|pace| format!("version 3.2, {} ms per inference", pace.as_millis()));
-    all.push(model_status("smart-turn", "turn", true, state));
+    all.push(installed_status("smart-turn", "turn", true, state));
     all
+}
+
+/// The row of a model of the manifest, with its package and license.
+fn installed_status(
+    folder: &str,
+    kind: &'static str,
+    optional: bool,
+    state: Result<String, String>,
+) -> ModelStatus {
+    let model = manifest::model(folder);
+    let state = state
+        .map(|detail| format!("{detail} ({} {}, {})", model.package, model.version, model.license));
+    model_status(&model.name, kind, optional, state)
 }
 
 fn model_status(
@@ -87,7 +93,7 @@ mod tests {
     #[test]
     fn an_empty_directory_lacks_what_set_up_brings_and_says_how_to_get_it() {
         let all = check("no/such/directory".as_ref());
-        for name in ["Silero", "Moonshine", "PocketSphinx", "ONNX Runtime", "smart-turn"] {
+        for name in ["Silero VAD", "Moonshine", "PocketSphinx", "ONNX Runtime", "smart-turn"] {
             let found = all.iter().find(|c| c.name == name).unwrap();
             assert!(!found.ready && found.detail.contains("make setup"), "{found:?}");
         }

@@ -11,6 +11,7 @@ pub mod error;
 pub mod face;
 pub mod lips;
 pub mod llm;
+pub mod manifest;
 mod onnx_runtime;
 pub mod panic_isolation;
 pub mod paths;

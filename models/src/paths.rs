@@ -1,4 +1,4 @@
-//! Paths of the built-in models' files. `scripts/setup.sh` installs them.
+//! Paths of the built-in models' files. `make setup` installs them.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ pub fn models_dir(configured: Option<&Path>) -> PathBuf {
 /// Weights of the VAD.
 #[must_use]
 pub fn vad(dir: &Path) -> PathBuf {
-    dir.join("silero").join("silero_vad_16k_op15.onnx")
+    dir.join("silero").join(crate::vad::FILE)
 }
 
 /// Directory of PocketSphinx: its library, acoustic and language models, and dictionary.

@@ -261,7 +261,7 @@ fn a_model_that_is_missing_or_damaged_is_told_with_the_way_to_get_it() {
     assert!(error().contains("libonnxruntime.so is missing"), "{}", error());
     put(models::paths::onnx_runtime(&dir));
     assert!(error().contains("encoder_model.ort is missing: run `make setup`"), "{}", error());
-    put(models::paths::moonshine(&dir).join(moonshine::FILES[0].0));
+    put(models::paths::moonshine(&dir).join("encoder_model.ort"));
     assert!(error().contains("its SHA-256 is"), "{}", error());
     std::fs::remove_dir_all(&dir).unwrap();
 }

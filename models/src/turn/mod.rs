@@ -17,7 +17,7 @@ mod sound;
 use std::time::Duration;
 
 pub use features::{BUFFER_SAMPLES, FRAMES, FeatureExtractor, MEL_BANDS};
-pub use smart_turn::{Config, SHA256, SmartTurn, measure_latency};
+pub use smart_turn::{Config, SmartTurn, measure_latency};
 
 use crate::{Error, Handle, Sink};
 

@@ -5,7 +5,6 @@
 //! first call that uses the model. A server whose agents do not use it has no cost.
 
 use crate::thread;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,16 +14,12 @@ use ort::environment::Environment;
 use ort::session::Session;
 use ort::session::builder::GraphOptimizationLevel;
 use ort::value::TensorRef;
-use sha2::{Digest, Sha256};
 
 use super::features::{BUFFER_SAMPLES, FRAMES, MEL_BANDS};
 use super::queue::{self, BatchNetwork, QueuedRequest, RequestQueue};
 use super::{SAMPLE_RATE, TurnModel, TurnRequest};
 use crate::thread_health::ThreadHealth;
-use crate::{Error, ErrorKind, Handle, Sink, onnx_runtime, paths};
-
-/// SHA-256 of `smart-turn-v3.2-cpu.onnx` in the Python package `pipecat-ai` 1.14.0 (BSD-2-Clause).
-pub const SHA256: &str = "2bb026316b14a660486a75b1733cd3fbab8c2fd0314dc9af7be49f8cca967e4f";
+use crate::{Error, ErrorKind, Handle, Sink, manifest, onnx_runtime, paths};
 
 /// Maximum duration of a batch. With the default settings, .15 s pass between the VAD's report and
 /// the commit. All results of a batch arrive with the last one, so batching must not make the first
@@ -143,26 +138,7 @@ fn check_installed(dir: &Path) -> Result<(), String> {
             runtime.display()
         ));
     }
-    let weights = paths::turn(dir);
-    let file = std::fs::read(&weights).map_err(|error| {
-        let how =
-            "run `make setup`, or put smart-turn-v3.2-cpu.onnx of the pipecat-ai 1.14.0 Python \
-             package there";
-        match error.kind() {
-            io::ErrorKind::NotFound => format!("{} is missing: {how}", weights.display()),
-            _ => format!("{} cannot be read ({error}): {how}", weights.display()),
-        }
-    })?;
-    let found: String = Sha256::digest(&file).iter().map(|byte| format!("{byte:02x}")).collect();
-    if found == SHA256 {
-        Ok(())
-    } else {
-        Err(format!(
-            "{} is not smart-turn-v3.2-cpu.onnx of the pipecat-ai 1.14.0 Python package: \
-             its SHA-256 is {found}; remove it and run `make setup`",
-            weights.display()
-        ))
-    }
+    manifest::model("smart-turn").check_files(dir)
 }
 
 /// A loaded network.

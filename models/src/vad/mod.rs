@@ -36,10 +36,9 @@ pub use simd::Isa;
 pub const WINDOW: usize = 512;
 /// Sample rate in Hz that the network was trained on.
 pub const SAMPLE_RATE: u32 = 16_000;
-/// SHA-256 of `silero_vad_16k_op15.onnx` of the `silero-vad` 6.2 Python package (MIT). The package
-/// contains networks with other weights under similar names. Their probabilities differ by up to
-/// .9, so a file's name is no proof.
-pub const SHA256: &str = "7ed98ddbad84ccac4cd0aeb3099049280713df825c610a8ed34543318f1b2c49";
+/// File of the network in the models' directory. The package contains networks with other weights
+/// under similar names. Their probabilities differ by up to .9, so a file's name is no proof.
+pub(crate) const FILE: &str = "silero_vad_16k_op15.onnx";
 
 /// The network could not be loaded. A retry does not help.
 #[derive(Debug, thiserror::Error)]

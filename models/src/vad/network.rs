@@ -1,18 +1,17 @@
 //! Runs the layers of the network.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use realfft::num_complex::Complex;
 use realfft::{RealFftPlanner, RealToComplex};
-use sha2::{Digest as _, Sha256};
 
 use super::aligned::AlignedFloats;
 use super::kernels::{self, FRAME_STRIDE, RowLayout};
 use super::simd::{DetectedIsa, Isa};
 use super::weights::{BINS, FFT_SIZE, Layer, Weights};
-use super::{Error, SHA256, WINDOW, onnx};
+use super::{Error, FILE, WINDOW, onnx};
+use crate::manifest;
 
 /// Samples of the previous window, which the network gets again.
 const CONTEXT_SAMPLES: usize = 64;
@@ -96,13 +95,7 @@ impl Network {
     /// # Errors
     /// The file has another hash, or lacks a tensor.
     pub fn from_bytes(file: &[u8], isa: Isa) -> Result<Self, Error> {
-        let found = Sha256::digest(file).iter().fold(String::new(), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        });
-        if found != SHA256 {
-            return Err(Error::Hash { found });
-        }
+        manifest::model("silero").verify(FILE, file).map_err(|found| Error::Hash { found })?;
         Self::from_tensors(file, isa)
     }
 

@@ -36,7 +36,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub use load::DecodeStats;
-pub use model::{FILES, check_installed};
+pub use model::check_installed;
 
 use self::pool::PoolContext;
 use self::scheduler::Command;

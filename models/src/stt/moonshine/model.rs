@@ -17,19 +17,11 @@ use ort::ep;
 use ort::session::builder::GraphOptimizationLevel;
 use ort::session::{Session, SessionInputValue};
 use ort::value::{DynValue, Tensor, TensorRef};
-use sha2::{Digest, Sha256};
 
 use super::tokenizer::{END, START, Tokenizer};
 use super::{SAMPLE_RATE, SpeechDecoder, Transcription};
-use crate::{onnx_runtime, paths};
+use crate::{manifest, onnx_runtime, paths};
 
-/// Files of the model, each with its SHA-256, as in the Python package `moonshine-voice` 0.0.44
-/// (MIT).
-pub const FILES: [(&str, &str); 3] = [
-    (ENCODER_FILE, "94e90a4654fc45cdfedb77c4c08e1739f48862998e58fada384b25118134f221"),
-    (DECODER_FILE, "cf524c4862d36e9e5ab032eddc73637efd822d70e868ac575cf1a46e1e4708a0"),
-    (TOKENIZER_FILE, "6884b35fd6377d4c4d32336a0bc152f36b64d1e45b6503683cdc238250a8472d"),
-];
 const ENCODER_FILE: &str = "encoder_model.ort";
 const DECODER_FILE: &str = "decoder_model_merged.ort";
 const TOKENIZER_FILE: &str = "tokenizer.bin";
@@ -65,25 +57,7 @@ pub fn check_installed(dir: &Path) -> Result<(), String> {
             runtime.display()
         ));
     }
-    for (name, expected) in FILES {
-        let path = paths::moonshine(dir).join(name);
-        let file = std::fs::read(&path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => {
-                format!("{} is missing: run `make setup`", path.display())
-            }
-            _ => format!("{} cannot be read ({error}): run `make setup`", path.display()),
-        })?;
-        let found: String =
-            Sha256::digest(&file).iter().map(|byte| format!("{byte:02x}")).collect();
-        if found != expected {
-            return Err(format!(
-                "{} is not the file of the moonshine-voice 0.0.44 Python package: its SHA-256 is \
-                 {found}; remove it and run `make setup`",
-                path.display()
-            ));
-        }
-    }
-    Ok(())
+    manifest::model("moonshine-tiny-en").check_files(dir)
 }
 
 /// A loaded network.
