@@ -82,7 +82,7 @@ impl Models for LocalModels {
         let _ = turn.map(|turn| self.turn_model.set(turn));
         match tts::Flite::start(TTS_THREADS).map(Arc::new) {
             Ok(flite) => {
-                self.registry.set_tts(Arc::clone(&flite) as _);
+                self.registry.set_flite(Arc::clone(&flite) as _);
                 let _ = self.flite.set(flite);
             }
             Err(error) => tracing::warn!(%error, "the built-in TTS is unavailable"),

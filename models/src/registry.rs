@@ -18,7 +18,7 @@ use crate::llm::builtin::BuiltinLlm;
 use crate::llm::openai::{self, OpenAi, Timeouts};
 use crate::scripted::{Script, ScriptedProvider};
 use crate::stt::Stt;
-use crate::tts::Tts;
+use crate::tts::{BuiltinTts, Tts};
 use crate::turn::TurnModel;
 use crate::{Error, ErrorKind};
 
@@ -81,7 +81,8 @@ pub struct Registry {
     runtime: Runtime,
     moonshine: OnceLock<Arc<dyn Stt>>,
     pocketsphinx: OnceLock<Arc<dyn Stt>>,
-    tts: OnceLock<Arc<dyn Tts>>,
+    hibari: OnceLock<Arc<dyn Tts>>,
+    flite: OnceLock<Arc<dyn Tts>>,
     turn: OnceLock<Result<Arc<dyn TurnModel>, String>>,
 }
 
@@ -98,7 +99,8 @@ impl Registry {
             runtime,
             moonshine: OnceLock::new(),
             pocketsphinx: OnceLock::new(),
-            tts: OnceLock::new(),
+            hibari: OnceLock::new(),
+            flite: OnceLock::new(),
             turn: OnceLock::new(),
         }
     }
@@ -114,9 +116,15 @@ impl Registry {
         let _ = self.pocketsphinx.set(stt);
     }
 
-    /// Sets the built-in TTS. A second call has no effect.
-    pub fn set_tts(&self, tts: Arc<dyn Tts>) {
-        let _ = self.tts.set(tts);
+    /// Sets Hibari, the TTS of female avatars. A second call has no effect.
+    pub fn set_hibari(&self, tts: Arc<dyn Tts>) {
+        let _ = self.hibari.set(tts);
+    }
+
+    /// Sets flite, the TTS of male avatars and of a server without Hibari. A second call has no
+    /// effect.
+    pub fn set_flite(&self, tts: Arc<dyn Tts>) {
+        let _ = self.flite.set(tts);
     }
 
     /// Sets the turn model, or the reason why there is none. A second call has no effect.
@@ -291,31 +299,31 @@ impl Registry {
 
     /// The TTS for `choice`. The engine resolves the voice.
     pub fn tts(&self, choice: &TtsChoice) -> WithWarning<Result<Arc<dyn Tts>, Error>> {
-        let built_in = || {
-            self.tts
-                .get()
-                .cloned()
-                .ok_or_else(|| Error::new(ErrorKind::NotAvailable, "no TTS engine is installed"))
+        let name = normalize_name(&choice.provider);
+        let named = match name.as_str() {
+            "hibari" => self.hibari.get(),
+            "flite" => self.flite.get(),
+            _ => None,
         };
-        match normalize_name(&choice.provider).as_str() {
-            "" | "builtin" | "visavis" | "flite" => (built_in(), None),
+        if let Some(named) = named {
+            return (Ok(Arc::clone(named)), None);
+        }
+        let warning = match name.as_str() {
+            "" | "builtin" | "visavis" => None,
             "script" => match self.scripted_models(&choice.model_id) {
-                Ok(scripted) => (Ok(Arc::new(scripted)), None),
-                Err(why) => {
-                    (built_in(), Some(format!("{why}; a built-in TTS voice is used instead.")))
-                }
+                Ok(scripted) => return (Ok(Arc::new(scripted)), None),
+                Err(why) => Some(format!("{why}; a built-in TTS voice is used instead.")),
             },
             _ => {
                 let requested = truncate_for_message(&choice.provider);
-                (
-                    built_in(),
-                    Some(format!(
-                        "The text-to-speech provider {requested:?} is not available on this \
-                         server; a built-in TTS voice is used instead."
-                    )),
-                )
+                Some(format!(
+                    "The text-to-speech provider {requested:?} is not available on this server; a \
+                     built-in TTS voice is used instead."
+                ))
             }
-        }
+        };
+        let builtin = BuiltinTts::new(self.hibari.get().cloned(), self.flite.get().cloned());
+        (builtin.map(|tts| Arc::new(tts) as _), warning)
     }
 }
 

@@ -369,7 +369,7 @@ async fn each_character_error_is_reported_with_its_path() {
             {"field": "charakter", "reason": "is unknown"},
             {"field": "size", "reason": "is unknown"},
             {"field": "avatar_name", "reason": "must not contain control characters"},
-            {"field": "voice", "reason": "must be one of slt, rms, awb, kal16, kal"},
+            {"field": "voice", "reason": "must be one of heart, slt, rms, awb, kal16, kal"},
         ])
     );
     // Numbers that JSON cannot represent or that are out of range, and a body that is too large.

@@ -429,7 +429,7 @@ async fn providers_are_told_with_their_state() {
         "display_name": ANY, "provider": "openai", "provider_type": "llm", "model": "gpt-4.1-mini", "configured": false, "additional_fields": [],
     }]);
     let voice = json!([{"provider": "builtin", "configured": true, "additional_fields": [{
-        "name": "voice_id", "type": "ENUM", "label": ANY, "items": ANY, "default_value": "slt",
+        "name": "voice_id", "type": "ENUM", "label": ANY, "items": ANY, "default_value": "heart",
     }]}]);
     check_rows(
         &server,

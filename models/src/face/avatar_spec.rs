@@ -80,10 +80,8 @@ pub fn parse(id: &str, file: &str) -> Result<AvatarSpec, String> {
     if avatar.name.trim().is_empty() {
         return Err("the name is empty".into());
     }
-    if let (_, Some(_)) = tts::resolve_voice(&avatar.voice) {
-        let known = tts::Voice::ALL.map(tts::Voice::name).join(", ");
-        return Err(format!("voice: {:?} is not built in; use one of {known}", avatar.voice));
-    }
+    tts::check_builtin_voice(&avatar.voice)
+        .map_err(|why| format!("voice: {:?} is not built in: it {why}", avatar.voice))?;
     character_schema::check_rest(&avatar.rest)?;
     Ok(AvatarSpec { id: id.into(), ..avatar })
 }

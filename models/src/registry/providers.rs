@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Config, OPENAI_MODEL, OPENAI_URL};
-use crate::tts::Voice;
+use crate::tts::{HEART, Voice};
 
 /// One provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -50,6 +50,10 @@ pub struct ProviderOption {
     pub value: &'static str,
 }
 
+/// The voice of Hibari.
+const HEART_OPTION: ProviderOption =
+    ProviderOption { label: "Woman, American English, natural", value: HEART };
+
 fn voice_option(voice: Voice) -> ProviderOption {
     let label = match voice {
         Voice::Slt => "Woman, American English",
@@ -72,6 +76,7 @@ pub fn providers(config: &Config) -> Vec<Provider> {
         default_value,
     };
     let english = vec![ProviderOption { label: "English", value: "en" }];
+    let flite_voices: Vec<ProviderOption> = Voice::ALL.into_iter().map(voice_option).collect();
     let operator = config.openai.as_ref();
     let own = operator.and_then(|operator| operator.model.clone());
     let at_openai =
@@ -119,17 +124,33 @@ pub fn providers(config: &Config) -> Vec<Provider> {
             additional_fields: Vec::new(),
         },
         Provider {
-            display_name: "Built-in TTS (Flite)",
+            display_name: "Built-in TTS (Hibari, and flite)",
             provider: "builtin",
             provider_type: "tts",
-            model: "flite".into(),
+            model: "hibari".into(),
             configured: true,
             additional_fields: vec![field(
                 "voice_id",
                 "Voice",
-                Voice::ALL.into_iter().map(voice_option).collect(),
-                Voice::Slt.name(),
+                [HEART_OPTION].into_iter().chain(flite_voices.iter().cloned()).collect(),
+                HEART,
             )],
+        },
+        Provider {
+            display_name: "Hibari",
+            provider: "hibari",
+            provider_type: "tts",
+            model: "hibari".into(),
+            configured: true,
+            additional_fields: vec![field("voice_id", "Voice", vec![HEART_OPTION], HEART)],
+        },
+        Provider {
+            display_name: "Flite",
+            provider: "flite",
+            provider_type: "tts",
+            model: "flite".into(),
+            configured: true,
+            additional_fields: vec![field("voice_id", "Voice", flite_voices, Voice::Slt.name())],
         },
     ]
 }

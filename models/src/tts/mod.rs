@@ -1,6 +1,7 @@
 //! Text to speech.
 
 mod align;
+mod builtin;
 mod character_timing;
 pub mod flite;
 mod text;
@@ -8,10 +9,11 @@ mod upsampler;
 mod voice;
 
 pub use align::Aligner;
+pub use builtin::{BuiltinTts, default_voice};
 pub use character_timing::words_from_characters;
 pub use flite::Flite;
 pub use upsampler::Upsampler;
-pub use voice::{Voice, resolve_voice};
+pub use voice::{HEART, Voice, check_builtin_voice, resolve_voice};
 
 use crate::{Error, Handle, Sink};
 

@@ -1,6 +1,9 @@
 //! Names of the built-in voices.
 
-/// A built-in voice.
+/// The voice of Hibari: female, American English.
+pub const HEART: &str = "heart";
+
+/// A voice of flite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Voice {
     /// Female, American English: the default.
@@ -38,7 +41,29 @@ impl Voice {
     }
 }
 
-/// The voice of this name (`slt` or `cmu_us_slt`, in any case; empty = the default). An unknown
+/// Whether Hibari has a voice of this name, in any case.
+pub(super) fn is_hibari_voice(name: &str) -> bool {
+    name.trim().eq_ignore_ascii_case(HEART)
+}
+
+/// Whether flite has a voice of this name.
+pub(super) fn is_flite_voice(name: &str) -> bool {
+    !name.trim().is_empty() && resolve_voice(name).1.is_none()
+}
+
+/// Whether an avatar may name this voice.
+///
+/// # Errors
+/// One clause that lists the built-in voices.
+pub fn check_builtin_voice(name: &str) -> Result<(), String> {
+    if is_hibari_voice(name) || is_flite_voice(name) {
+        return Ok(());
+    }
+    let flite = Voice::ALL.map(Voice::name).join(", ");
+    Err(format!("must be one of {HEART}, {flite}"))
+}
+
+/// The voice of flite of this name (`slt` or `cmu_us_slt`, in any case; empty = the default). An unknown
 /// name becomes the default voice, with a sentence that reports it.
 #[must_use]
 pub fn resolve_voice(name: &str) -> (Voice, Option<String>) {
@@ -66,6 +91,16 @@ mod tests {
             assert_eq!(resolve_voice(&format!("CMU_US_{}", voice.name())), (voice, None));
         }
         assert_eq!(resolve_voice(" "), (Voice::Slt, None));
+    }
+
+    #[test]
+    fn an_avatar_may_name_the_built_in_voices() {
+        assert!(
+            ["heart", "Heart ", "slt", "cmu_us_awb"].iter().all(|v| check_builtin_voice(v).is_ok())
+        );
+        let why = check_builtin_voice("Joanna").unwrap_err();
+        assert_eq!(why, "must be one of heart, slt, rms, awb, kal16, kal");
+        assert!(check_builtin_voice(" ").is_err() && !is_flite_voice("heart"));
     }
 
     #[test]

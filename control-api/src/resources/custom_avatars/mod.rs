@@ -21,6 +21,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::{get, post};
+use models::tts;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -242,11 +243,10 @@ fn parse_drawn_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
     let voice = avatar.voice.filter(|voice| !voice.trim().is_empty());
     if voice.as_ref().is_some_and(|voice| voice.chars().count() > MAX_NAME_CHARS) {
         errors.add("voice", format!("must be at most {MAX_NAME_CHARS} characters"));
-    } else if voice.as_ref().is_some_and(|voice| models::tts::resolve_voice(voice).1.is_some()) {
-        let known: Vec<&str> = models::tts::Voice::ALL.iter().map(|voice| voice.name()).collect();
-        errors.add("voice", format!("must be one of {}", known.join(", ")));
+    } else if let Some(Err(why)) = voice.as_deref().map(tts::check_builtin_voice) {
+        errors.add("voice", why);
     }
-    let default_voice = if avatar.gender == Gender::Male { "rms" } else { "slt" };
+    let default_voice = tts::default_voice(avatar.gender != Gender::Male);
     let definition = AvatarDefinition {
         character: avatar.character,
         rest: avatar.rest,

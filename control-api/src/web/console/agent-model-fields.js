@@ -13,16 +13,19 @@ const providerOptions = (providers, type) => [
     .filter((p) => p.provider === "builtin")
     .map((p) => [p.provider, p.display_name]),
 ];
-const fieldItems = (providers, type, field) =>
-  ofType(providers, type)
+/** The values of a field of all providers, each once. */
+const fieldItems = (providers, type, field) => {
+  const items = ofType(providers, type)
     .flatMap((p) => p.additional_fields)
     .filter((f) => f.name === field)
     .flatMap((f) => f.items);
+  return [...new Map(items.map((item) => [item.value, item])).values()];
+};
 
-/** The options for the voice: the server's default, then all voices of this server. */
+/** The options for the voice: the avatar's own, then all voices of this server. */
 export function voiceOptions(providers) {
   return [
-    ["", "Default of this server"],
+    ["", "The voice of the avatar"],
     ...fieldItems(providers, "tts", "voice_id").map(({ value, label }) => [
       value,
       `${label} (${value})`,

@@ -81,7 +81,7 @@ async function loadStart(from, description, signal) {
   return from === "average"
     ? {
         gender: "female",
-        voice: "slt",
+        voice: "heart",
         character: description.default,
         rest: description.people[0].rest,
       }
