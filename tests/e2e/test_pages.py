@@ -363,3 +363,30 @@ def test_an_embedded_agent_knows_its_visitor(server, call):
         if row["agent_id"] == agent["id"]
     ]
     assert len(rows) == 1, "a reload made a second conversation"
+
+
+def test_suggested_questions_are_asked_by_keyboard(server, call):
+    questions = ["What do visitors see first?", "<b>When</b> are you open?"]
+    agent = server.create_agent(config={"suggested_questions": questions})
+    page = call(width=390, height=844).open(server.create_conversation(agent["id"])["join_link"])
+    page.page.click("#join-typing")
+    page.wait_for_message("bot-ready")
+    assert page.page.locator("#suggestions button").all_inner_texts() == questions
+    page.save_screenshot("suggestions-phone")
+    page.page.focus("#suggestions button")
+    mark = page.message_count()
+    page.page.keyboard.press("Enter")
+    assert page.wait_for_event("utterance_committed", mark)["payload"]["text"] == questions[0]
+    # The focus moves to the other question, then to the text field.
+    assert page.page.evaluate("document.activeElement.textContent") == questions[1]
+    page.page.keyboard.press("Enter")
+    page.page.wait_for_selector("#suggestions", state="hidden")
+    assert page.page.evaluate("document.activeElement.id") == "text"
+    page.wait_for_event("agent.started_speaking", mark)
+    page.page.wait_for_selector("#captions li[data-who=agent]")
+    # The list preserves blanks, so there must be none before the first word.
+    lines = page.page.evaluate(
+        "[...document.querySelectorAll('#captions li')].map((line) => "
+        "[...line.childNodes].slice(1).map((node) => node.textContent).join(''))"
+    )
+    assert lines and all(line == line.lstrip() for line in lines), lines

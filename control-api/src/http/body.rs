@@ -3,7 +3,7 @@
 //! names all faults.
 //!
 //! Keywords that are checked: `type`, `properties`, `required`, `additionalProperties`, `items`,
-//! `minItems` with the same `maxItems`, `enum`, `minLength`, `maxLength`, `minimum`, `maximum`,
+//! `maxItems`, `minItems` with the same `maxItems`, `enum`, `minLength`, `maxLength`, `minimum`, `maximum`,
 //! `multipleOf`, and `format` (see [`check_format`]). A null counts as absent, unless the property
 //! has [`NULL_MEANING`].
 
@@ -318,6 +318,12 @@ impl SchemaCheck<'_> {
         };
         if item_type == Some("string") && !items.iter().all(Value::is_string) {
             self.errors.add(path, "must be an array of strings");
+            return None;
+        }
+        if let Some(max) = schema.get("maxItems").and_then(Value::as_u64)
+            && items.len() as u64 > max
+        {
+            self.errors.add(path, format!("must contain at most {max} entries"));
             return None;
         }
         let mut checked = Vec::with_capacity(items.len());

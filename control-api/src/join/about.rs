@@ -27,6 +27,8 @@ pub(crate) struct About {
     /// Status of the conversation.
     status: String,
     persona_name: String,
+    /// Questions that the page suggests; at most 6.
+    suggested_questions: Vec<String>,
 }
 
 async fn about(
@@ -42,5 +44,6 @@ async fn about(
     // The avatar's persona name, otherwise the agent's name.
     let persona = avatar.persona_name.as_deref().filter(|name| !name.trim().is_empty());
     let persona_name = persona.unwrap_or(&row.agent_name).to_owned();
-    Ok(axum::Json(About { status: row.status, persona_name }))
+    let suggested_questions = agent.settings.config.suggested_questions.clone();
+    Ok(axum::Json(About { status: row.status, persona_name, suggested_questions }))
 }

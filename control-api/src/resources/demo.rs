@@ -13,22 +13,23 @@ use crate::store::knowledge_base::Content;
 const DEMO_AGENT_SETTING: &str = "demo_agent";
 
 const ABOUT_DOCUMENT: &str = include_str!("demo/visavis.md");
-const SHOP_DOCUMENT: &str = include_str!("demo/shop.md");
 
 /// Creates the demo agent with its knowledge base.
 pub(crate) async fn create(state: &AppState) -> store::Result<()> {
-    let Some(avatar) = state.stock_avatars.first() else {
+    // A woman, because the best built-in voice is a woman's.
+    let woman = state.stock_avatars.iter().find(|avatar| avatar.gender == "female");
+    let Some(avatar) = woman.or(state.stock_avatars.first()) else {
         tracing::warn!("the server has no avatar: the demo agent is not created");
         return Ok(());
     };
-    let (about, shop) = (Content::Text(ABOUT_DOCUMENT.into()), Content::Text(SHOP_DOCUMENT.into()));
-    let documents = [("visavis.md", "md", &about), ("shop.md", "md", &shop)];
+    let about = Content::Text(ABOUT_DOCUMENT.into());
+    let documents = [("visavis.md", "md", &about)];
     let workspace = &state.default_workspace;
     let kb = knowledge::insert(
         state,
         workspace,
         "Demo",
-        "About Visavis, and about a flower shop that is made up",
+        "What Visavis is, what it costs, and how to begin",
         &documents,
     )
     .await?;
@@ -36,16 +37,14 @@ pub(crate) async fn create(state: &AppState) -> store::Result<()> {
         "agent_name": "Visavis demo",
         "agent_system_prompt": format!(
             "You are {}, the friendly host of a Visavis demo. Answer briefly, in one or two spoken \
-             sentences, from what you know. \
-             You also look after the demo shop, a small flower shop.",
+             sentences, from what you know.",
             avatar.avatar_name
         ),
         "avatars": [{
             "avatar_key_id": avatar.avatar_key_id,
             "welcome_message": {"wait_time": 1, "messages": [
-                "Hello! I am the Visavis demo. Ask me about Visavis, or about our little flower \
-                 shop.",
-                "Hi there! Ask me when the flower shop is open, or what Visavis can do.",
+                "Hello! Ask me what Visavis is, what it costs, or how to begin.",
+                "Hi there! I answer questions about Visavis. What would you like to know?",
             ]},
             "idle_timeout": {
                 "timeout": 30,
@@ -61,7 +60,14 @@ pub(crate) async fn create(state: &AppState) -> store::Result<()> {
             "exit_message": {"messages": ["Our time is up. Thank you for the visit, goodbye!"]},
             "interruptability": "high",
         }],
-        "config": {"maxCallDuration": 600},
+        "config": {
+            "maxCallDuration": 600,
+            "suggested_questions": [
+                "What is Visavis?",
+                "What does it cost to run?",
+                "How do I begin?",
+            ],
+        },
         "knowledge_base": [kb],
         // A server with a public URL is not a laptop: its demo agent, which anyone could call, may
         // be embedded only after the operator permits it.

@@ -157,6 +157,9 @@ pub(crate) struct AgentConfig {
     pub(crate) record_trace: bool,
     /// Whether the agent may end a call when the user says goodbye.
     pub(crate) end_call: bool,
+    /// Questions that the call page suggests to the visitor.
+    #[schemars(length(max = 6), inner(length(min = 1, max = 120)))]
+    pub(crate) suggested_questions: Vec<String>,
 }
 
 impl Default for AgentConfig {
@@ -172,6 +175,7 @@ impl Default for AgentConfig {
             trust_client_context: false,
             record_trace: false,
             end_call: true,
+            suggested_questions: Vec::new(),
         }
     }
 }

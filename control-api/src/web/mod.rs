@@ -35,6 +35,7 @@ const ASSETS: &[Asset] = &[
     ("docs.css", CSS, include_str!("pages/docs.css")),
     ("call.js", JS, include_str!("pages/call.js")),
     ("captions.js", JS, include_str!("pages/captions.js")),
+    ("suggestions.js", JS, include_str!("pages/suggestions.js")),
     ("unheard-microphone.js", JS, include_str!("pages/unheard-microphone.js")),
     ("captions-view.js", JS, include_str!("pages/captions-view.js")),
     ("call-client.js", JS, include_str!("pages/call-client.js")),

@@ -310,20 +310,28 @@ async fn while_it_drains_the_server_takes_no_new_calls() {
 async fn the_page_may_know_of_its_conversation_with_its_token() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
-    let named = json!({"avatars": [{"avatar_key_id": "ada", "persona_name": "Ms. Lovelace"}]});
+    let named = json!({
+        "avatars": [{"avatar_key_id": "ada", "persona_name": "Ms. Lovelace"}],
+        "config": {"suggested_questions": ["Who was your father?"]},
+    });
     let named = server.create_agent(named).await;
     let unnamed = server.create_agent(json!({})).await;
     let about = async |id: &str, token: &str| {
         server.send(server.request("GET", &format!("/join/{id}/about")).bearer_auth(token)).await
     };
     let (id, token) = server.create_conversation(&named).await;
-    about(&id, &token)
-        .await
-        .assert_is(200, json!({"status": "STARTED", "persona_name": "Ms. Lovelace"}));
+    about(&id, &token).await.assert_is(
+        200,
+        json!({
+            "status": "STARTED", "persona_name": "Ms. Lovelace",
+            "suggested_questions": ["Who was your father?"],
+        }),
+    );
     let (other, other_token) = server.create_conversation(&unnamed).await;
-    about(&other, &other_token)
-        .await
-        .assert_is(200, json!({"status": "STARTED", "persona_name": "Ada"}));
+    about(&other, &other_token).await.assert_is(
+        200,
+        json!({"status": "STARTED", "persona_name": "Ada", "suggested_questions": []}),
+    );
     about(&id, &other_token).await.assert_is(401, json!({"error": UNAUTHORIZED}));
     let without = server.send(server.request("GET", &format!("/join/{id}/about"))).await;
     without.assert_is(401, json!({"error": UNAUTHORIZED}));

@@ -338,6 +338,14 @@ export function agentSections({
           initial: true,
         },
         {
+          path: "config.suggested_questions",
+          label: "Questions that the call page suggests",
+          kind: "lines",
+          class: "wide",
+          placeholder: "When are you open?",
+          hint: "One question per line, at most 6.",
+        },
+        {
           path: "config.record_trace",
           label: "Record a trace of each call for replay",
           kind: "check",

@@ -12,6 +12,7 @@ import { CallClient, eventName, RejectedError } from "./call-client.js";
 import { Captions } from "./captions.js";
 import { CaptionsView } from "./captions-view.js";
 import { createSavedState } from "./saved-state.js";
+import { Suggestions } from "./suggestions.js";
 import { callErrorText, END_TEXTS, microphoneErrorText, STATE_LABELS } from "./texts.js";
 import { UnheardMicrophoneDetector } from "./unheard-microphone.js";
 
@@ -36,6 +37,10 @@ const captionsView = new CaptionsView({
   liveRegion: byId("said"),
   placeholder: byId("captions-empty"),
 });
+const suggestions = new Suggestions(
+  byId("suggestions"),
+  (question) => callClient?.send("send-text", { content: question, options: {} }) ?? false,
+);
 const showMicrophoneLevel = createLevelBar(byId("mine"));
 const showServerLevel = createLevelBar(byId("theirs"));
 const levelMeter = new LevelMeter((value) => {
@@ -111,13 +116,17 @@ async function fetchConversationInfo({ conversation, token }) {
   return response.json();
 }
 
+function showConversationInfo({ persona_name: name, suggested_questions: questions }) {
+  showAgentName(name);
+  suggestions.show(questions);
+}
+
 /** Before the user clicks: shows the agent's name, or says that the link is no longer valid. */
 async function checkLink() {
   try {
     const token = tokenFromUrl();
     if (!token) throw new RejectedError(401);
-    const { persona_name: name } = await fetchConversationInfo({ conversation: subjectId, token });
-    showAgentName(name);
+    showConversationInfo(await fetchConversationInfo({ conversation: subjectId, token }));
   } catch (error) {
     // Other errors are shown when the user joins.
     if (joining || callClient || !(error instanceof RejectedError)) return;
@@ -164,10 +173,7 @@ async function join(withMicrophone, afterReload = false) {
     const credentials = await fetchCredentials();
     if (!credentials.token) throw new RejectedError(401);
     if (embedded || afterReload)
-      fetchConversationInfo(credentials).then(
-        ({ persona_name: name }) => showAgentName(name),
-        () => {},
-      );
+      fetchConversationInfo(credentials).then(showConversationInfo, () => {});
     // If the browser shows a permission prompt, the call waits for its answer. Otherwise the
     // microphone and the call are opened at the same time.
     const noPrompt = !withMicrophone || (await isMicrophoneAllowed());

@@ -57,17 +57,15 @@ export class CaptionsView {
         list.append(item);
       }
       item.dataset.open = String(line.open);
-      const parts = [textElement("span", "who", this.#speakerNames[line.who])];
+      const parts = [];
       if (spoken) parts.push(textElement("span", "spoken", spoken));
-      if (partial) parts.push(" ", textElement("span", "partial", partial));
-      if (ahead) parts.push(" ", textElement("span", "ahead", ahead));
-      if (cut)
-        parts.push(
-          " ",
-          textElement("s", "cut", cut),
-          textElement("span", "visually-hidden", " (interrupted)"),
-        );
-      item.replaceChildren(...parts);
+      if (partial) parts.push(textElement("span", "partial", partial));
+      if (ahead) parts.push(textElement("span", "ahead", ahead));
+      if (cut) parts.push(textElement("s", "cut", cut));
+      // Blanks stand only between parts, because the list shows them (`white-space: pre-wrap`).
+      const separated = parts.flatMap((part, at) => (at > 0 ? [" ", part] : [part]));
+      if (cut) separated.push(textElement("span", "visually-hidden", " (interrupted)"));
+      item.replaceChildren(textElement("span", "who", this.#speakerNames[line.who]), ...separated);
     }
     this.#changedLines.clear();
     this.#placeholder.hidden = this.#items.size > 0;
