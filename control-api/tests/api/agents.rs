@@ -231,3 +231,22 @@ async fn stock_avatars_are_listed() {
         "mia"
     );
 }
+
+#[tokio::test]
+async fn suggested_questions_have_limits() {
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let long = "?".repeat(121);
+    for (questions, field, reason) in [
+        (json!("Why?"), "", "must be an array of strings"),
+        (json!(["Why?", 7]), "", "must be an array of strings"),
+        (json!(vec!["?"; 7]), "", "must contain at most 6 entries"),
+        (json!(["Why?", " "]), "[1]", "must not be empty"),
+        (json!([long]), "[0]", "must be at most 120 characters"),
+    ] {
+        let body = agent_body(json!({"config": {"suggested_questions": questions}}));
+        let refused = server.post("/v1/ext/agent", body).await.expect_status(400);
+        let field = format!("config.suggested_questions{field}");
+        assert_eq!(refused["details"], json!([{"field": field, "reason": reason}]));
+    }
+}

@@ -445,7 +445,7 @@ async fn providers_are_told_with_their_state() {
             row(
                 "a provider's choices",
                 "GET",
-                "/v1/ext/providers?type=tts",
+                "/v1/ext/providers?type=tts&search=built-in",
                 Value::Null,
                 200,
                 voice,

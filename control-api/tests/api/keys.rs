@@ -118,7 +118,8 @@ async fn the_first_start_shows_a_key_once_and_makes_a_demo_agent() {
     server.key = key;
     let agent = server.get(&format!("/v1/ext/agent/{demo}")).await.expect_status(200);
     assert_eq!(agent["embed"], json!({"enabled": true, "origins": []}));
-    assert_eq!(agent["knowledge_base"][0]["no_of_rec"], 2);
+    assert_eq!(agent["knowledge_base"][0]["no_of_rec"], 1);
+    assert_eq!(agent["config"]["suggested_questions"].as_array().unwrap().len(), 3);
     let page = server.send(server.request("GET", "/")).await;
     assert!(page.text.contains(&format!("/embed/{demo}")), "{page:?}");
     server.delete(&format!("/v1/ext/agent/{demo}")).await.expect_status(200);
