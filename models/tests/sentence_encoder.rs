@@ -65,15 +65,15 @@ fn tokens_equal_the_reference() {
 fn vectors_are_close_to_the_reference() {
     let expected = expected().vectors;
     assert!(expected.len() > 20);
-    let mut least = 1f32;
+    let mut lowest = 1f32;
     for (text, reference) in expected {
         let vector = encoder().encode(&text);
         assert_unit_length(&vector);
         let cosine = dot(&vector, &reference) / dot(&reference, &reference).sqrt();
         assert!(cosine >= MIN_COSINE, "{cosine}: {text:?}");
-        least = least.min(cosine);
+        lowest = lowest.min(cosine);
     }
-    println!("least cosine: {least:.4}");
+    println!("lowest cosine: {lowest:.4}");
 }
 
 #[test]
