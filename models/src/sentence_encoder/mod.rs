@@ -3,7 +3,7 @@
 //!
 //! The network is a BERT of six layers (Devlin et al. 2018, arXiv:1810.04805). It runs in plain
 //! Rust instead of ONNX Runtime, for three reasons. Its package has no ONNX graph. Weights of 8 bits
-//! need 23 MB instead of 90 MB. And vectors do not depend on the machine: sums of products are
+//! need 25 MB instead of 90 MB. And vectors do not depend on the machine: sums of products are
 //! integers, and no other step uses fused multiply-add, so every instruction set computes the same
 //! bits.
 //!
@@ -50,7 +50,7 @@ pub struct SentenceEncoder {
 impl SentenceEncoder {
     /// Loads the weights and the vocabulary below the models' directory (see
     /// [`paths::models_dir`]), for the best vectors of this machine. It reads 90 MB and keeps
-    /// 23 MB, and takes some tenths of a second.
+    /// 25 MB, and takes about a tenth of a second.
     ///
     /// # Errors
     /// One sentence that says which file is missing or damaged, and what to do. Only shapes and

@@ -45,7 +45,7 @@ TOKENIZED = [
     "x = a^2 + b_2 ~ `code` |pipe| <tag> {brace} [bracket] \\slash",
     "½ ² ℃ № ™ ①",
     "a" * 100 + " " + "a" * 101,
-    "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 𐍈",
+    "".join(chr(0x1D504 + ord(letter) - ord("A")) for letter in "UNICODE") + " 𐍈",
     "e\u0301\u0301\u0301 o\u0308",
     "?!",
     "long " * 200,
@@ -71,9 +71,11 @@ SENTENCES = [
     "😀😀😀",
     "SELECT name FROM users WHERE id = 7;",
     "asdf qwer zxcv",
-    "Our office in Vienna is open from Monday to Friday between nine and five; on Saturdays, please "
-    "call the number on our web site, and on Sundays and public holidays nobody is there, but you "
-    "can leave a message, which we answer on the next working day.",
+    (
+        "Our office in Vienna is open from Monday to Friday between nine and five; on Saturdays, "
+        "please call the number on our web site, and on Sundays and public holidays nobody is "
+        "there, but you can leave a message, which we answer on the next working day."
+    ),
     "The quick brown fox jumps over the lazy dog. " * 20,
 ]
 
