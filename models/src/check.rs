@@ -48,6 +48,9 @@ pub fn check(dir: &Path) -> Vec<ModelStatus> {
         let state = flite::check_installed(voice).map(|()| format!("{} Hz", voice.sample_rate()));
         model_status(&format!("flite {}", voice.name()), "tts", voice != Voice::Slt, state)
     }));
+    let encoder = manifest::model("minilm").check_files(dir);
+    let state = encoder.map(|()| "for the built-in answerer".to_owned());
+    all.push(installed_status("minilm", "llm", true, state));
     let runtime = manifest::model("onnxruntime");
     let state = runtime.check_files(dir).map(|()| format!("for {}", runtime.needed_by.join(", ")));
     all.push(installed_status("onnxruntime", "lib", true, state));
@@ -93,7 +96,9 @@ mod tests {
     #[test]
     fn an_empty_directory_lacks_what_set_up_brings_and_says_how_to_get_it() {
         let all = check("no/such/directory".as_ref());
-        for name in ["Silero VAD", "Moonshine", "PocketSphinx", "ONNX Runtime", "smart-turn"] {
+        for name in
+            ["Silero VAD", "Moonshine", "PocketSphinx", "MiniLM", "ONNX Runtime", "smart-turn"]
+        {
             let found = all.iter().find(|c| c.name == name).unwrap();
             assert!(!found.ready && found.detail.contains("make setup"), "{found:?}");
         }

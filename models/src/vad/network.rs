@@ -8,10 +8,10 @@ use realfft::{RealFftPlanner, RealToComplex};
 
 use super::aligned::AlignedFloats;
 use super::kernels::{self, FRAME_STRIDE, RowLayout};
-use super::simd::{DetectedIsa, Isa};
 use super::weights::{BINS, FFT_SIZE, Layer, Weights};
 use super::{Error, FILE, WINDOW, onnx};
 use crate::manifest;
+use crate::simd::{DetectedIsa, Isa, Kernel};
 
 /// Samples of the previous window, which the network gets again.
 const CONTEXT_SAMPLES: usize = 64;
@@ -141,7 +141,7 @@ impl Network {
             for (slot, (state, window)) in states.iter_mut().zip(windows).enumerate() {
                 self.magnitudes(scratch, slot, state, window);
             }
-            self.isa.run(self, scratch, states, probabilities);
+            self.isa.run(Layers { network: self, scratch, states, probabilities });
         }
     }
 
@@ -184,7 +184,7 @@ impl Network {
     /// From magnitudes to probabilities: all streams of the chunk pass through one layer after the
     /// other.
     #[inline(always)]
-    pub(super) fn layers<const L: usize, const FMA: bool>(
+    fn layers<const L: usize, const FMA: bool>(
         &self,
         scratch: &mut Scratch,
         states: &mut [&mut NetworkState],
@@ -268,6 +268,23 @@ impl Network {
             kernels::lstm(gates, h, c);
             probabilities[s] = kernels::output(h, &self.weights.output, self.weights.output_bias);
         }
+    }
+}
+
+/// Arguments of [`Network::layers`].
+struct Layers<'a, 's> {
+    network: &'a Network,
+    scratch: &'a mut Scratch,
+    states: &'a mut [&'s mut NetworkState],
+    probabilities: &'a mut [f32],
+}
+
+impl Kernel for Layers<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const L: usize, const FMA: bool>(self) {
+        self.network.layers::<L, FMA>(self.scratch, self.states, self.probabilities);
     }
 }
 
