@@ -3,6 +3,9 @@
 mod align;
 mod character_timing;
 pub mod flite;
+pub mod hibari;
+mod pool;
+mod queue;
 mod text;
 mod upsampler;
 mod voice;
@@ -10,6 +13,7 @@ mod voice;
 pub use align::Aligner;
 pub use character_timing::words_from_characters;
 pub use flite::Flite;
+pub use hibari::Hibari;
 pub use upsampler::Upsampler;
 pub use voice::{Voice, resolve_voice};
 
