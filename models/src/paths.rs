@@ -37,7 +37,13 @@ pub fn moonshine(dir: &Path) -> PathBuf {
     dir.join("moonshine-tiny-en")
 }
 
-/// ONNX Runtime, for Moonshine and the optional turn model.
+/// Directory of the voice Hibari: its networks, dictionaries and tagger.
+#[must_use]
+pub fn hibari(dir: &Path) -> PathBuf {
+    dir.join("hibari")
+}
+
+/// ONNX Runtime, for Moonshine, Hibari and the optional turn model.
 #[must_use]
 pub fn onnx_runtime(dir: &Path) -> PathBuf {
     dir.join("onnxruntime").join("libonnxruntime.so")

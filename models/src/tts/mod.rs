@@ -4,6 +4,9 @@ mod align;
 mod builtin;
 mod character_timing;
 pub mod flite;
+pub mod hibari;
+mod pool;
+mod queue;
 mod text;
 mod upsampler;
 mod voice;
@@ -12,6 +15,7 @@ pub use align::Aligner;
 pub use builtin::{BuiltinTts, default_voice};
 pub use character_timing::words_from_characters;
 pub use flite::Flite;
+pub use hibari::Hibari;
 pub use upsampler::Upsampler;
 pub use voice::{HEART, Voice, check_builtin_voice, resolve_voice};
 

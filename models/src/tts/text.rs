@@ -71,7 +71,7 @@ pub(super) fn split_segments(text: &str, pronunciation: &[(String, String)]) -> 
 }
 
 /// Replaces the core of `written` according to the list. A possessive `'s` remains.
-fn apply_pronunciation(written: &str, list: &[(String, String)]) -> String {
+pub(super) fn apply_pronunciation(written: &str, list: &[(String, String)]) -> String {
     let core = written.trim_matches(|c: char| !c.is_alphanumeric());
     if core.is_empty() {
         return written.to_owned();

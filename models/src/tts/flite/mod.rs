@@ -11,24 +11,18 @@
 
 mod ffi;
 mod pronounce;
-mod queue;
 
-use crate::thread;
 use std::sync::Arc;
-
-use crossbeam_channel::Receiver;
 
 use self::ffi::{Engine, SpeechMarks, SynthesisListener};
 pub(super) use self::pronounce::{WordPronunciation, pronounce};
-use self::queue::{JobQueue, Ticket};
+use super::pool::{MAX_TEXT_BYTES, SynthesisJob, run_worker};
+use super::queue::{self, JobQueue};
 use super::text::{self, TextSegment};
 use super::{Event, Phone, Request, Tts, Voice, Word, resolve_voice};
-use crate::panic_isolation::catch_panic;
 use crate::thread_health::ThreadHealth;
-use crate::{Error, ErrorKind, Handle, Sink};
+use crate::{Error, ErrorKind, Handle, Sink, thread};
 
-/// Maximum length of a text, in bytes: about twenty minutes of speech. Longer texts are rejected.
-const MAX_TEXT_BYTES: usize = 20_000;
 /// Silence that remains before the first phone and after the last one, in seconds.
 const LEADING_SILENCE_SECONDS: f32 = 0.03;
 const TRAILING_SILENCE_SECONDS: f32 = 0.2;
@@ -40,11 +34,6 @@ const CHUNK_SECONDS: f32 = 0.1;
 pub struct Flite {
     queue: JobQueue<SynthesisJob>,
     health: Arc<ThreadHealth>,
-}
-
-struct SynthesisJob {
-    request: Request,
-    sink: Sink<Event>,
 }
 
 impl Flite {
@@ -60,18 +49,7 @@ impl Flite {
         let (queue, jobs) = JobQueue::channel();
         // The first utterance pages the voice in. It is an ordinary job, so a panic in it ends no
         // thread.
-        queue.push(SynthesisJob {
-            request: Request {
-                text: "Hello.".into(),
-                voice: String::new(),
-                pronunciation: Vec::new(),
-            },
-            sink: Sink::new(|event| {
-                if let Event::Failed(error) = event {
-                    tracing::error!(%error, "the warm-up of the built-in TTS failed");
-                }
-            }),
-        });
+        queue.push(SynthesisJob::warm_up("flite"));
         let threads = threads.max(1);
         let health = Arc::new(ThreadHealth::new(threads));
         for n in 0..threads {
@@ -135,28 +113,13 @@ pub fn check_installed(voice: Voice) -> Result<(), String> {
     Engine::shared()?.check_voice(voice)
 }
 
-/// Worker loop: speaks jobs until the queue is dropped. A panic in a job, or in its sink, ends only
-/// that job.
-fn run_worker(
-    jobs: &Receiver<(SynthesisJob, Arc<Ticket>)>,
-    synthesise: impl Fn(&SynthesisJob, &dyn Fn() -> bool),
-) {
-    for (job, ticket) in jobs {
-        if ticket.start() && catch_panic(|| synthesise(&job, &|| ticket.is_cancelled())).is_none() {
-            let failed = Error::new(ErrorKind::Failed, "the TTS failed");
-            catch_panic(|| job.sink.send(Event::Failed(failed)));
-        }
-    }
-}
-
 fn synthesise_job(engine: &Engine, job: &SynthesisJob, cancelled: &dyn Fn() -> bool) {
-    let refuse = |reason| job.sink.send(Event::Failed(Error::new(ErrorKind::Rejected, reason)));
     if job.request.text.len() > MAX_TEXT_BYTES {
-        return refuse("the text is too long");
+        return job.refuse("the text is too long");
     }
     let segments = text::split_segments(&job.request.text, &job.request.pronunciation);
     if segments.is_empty() {
-        return refuse("the text contains nothing to speak");
+        return job.refuse("the text contains nothing to speak");
     }
     let (voice, _) = resolve_voice(&job.request.voice);
     let mut emitter = EventEmitter::new(job, cancelled, voice.sample_rate());
@@ -292,32 +255,10 @@ impl SynthesisListener for EventEmitter<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crossbeam_channel::unbounded;
-
     use super::*;
 
     fn request(text: &str) -> Request {
         Request { text: text.into(), voice: String::new(), pronunciation: Vec::new() }
-    }
-
-    #[test]
-    fn a_job_and_a_sink_that_panic_end_only_that_job() {
-        let (queue, jobs) = JobQueue::channel();
-        let (sender, events) = unbounded();
-        for text in ["panic", "panic", "panic", "go on"] {
-            let sender = sender.clone();
-            let sink = Sink::new(move |event| {
-                assert!(!matches!(event, Event::Failed(_)), "the test's own panic");
-                sender.send(event).unwrap();
-            });
-            queue.push(SynthesisJob { request: request(text), sink }).unwrap();
-        }
-        drop((queue, sender));
-        run_worker(&jobs, |job, _| {
-            assert!(job.request.text != "panic", "the test's own panic");
-            job.sink.send(Event::End);
-        });
-        assert!(matches!(events.iter().collect::<Vec<_>>()[..], [Event::End]));
     }
 
     #[test]
