@@ -6,6 +6,7 @@ scripts/install-models.py FOLDER --check  exits with 1 if something is missing
 """
 
 import fnmatch
+import gzip
 import hashlib
 import os
 import platform
@@ -145,7 +146,10 @@ def install(model, models):
         for file in packed:
             path = staging / file["path"]
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(contents[file["member"]])
+            content = contents[file["member"]]
+            if file["member"].endswith(".gz"):
+                content = gzip.decompress(content)
+            path.write_bytes(content)
         if "build" in model:
             BUILDS[model["build"]](archive, scratch, staging)
         for file in model["file"]:
@@ -170,7 +174,7 @@ def main():
     for model in missing:
         try:
             install(model, models)
-        except (InstallError, OSError, tarfile.TarError, zipfile.BadZipFile) as error:
+        except (InstallError, OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as error:
             text = f"{model['name']} could not be installed: {error}"
             if "without" not in model:
                 sys.exit(f"setup: {text}")

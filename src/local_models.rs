@@ -9,7 +9,6 @@ use engine::{Models, WithWarning};
 use engine_api::metrics::MetricFamily;
 use engine_api::{LlmChoice, SttChoice, TtsChoice};
 use models::registry::{self, Registry};
-use models::tts::Tts as _;
 use models::turn::{self, SmartTurn, TurnModel};
 use models::{Error, llm, paths, stt, tts, vad};
 use tokio::runtime::Handle;
@@ -36,6 +35,7 @@ struct LocalModels {
     vad_network: OnceLock<Arc<vad::Network>>,
     /// Also in the registry. Here it has its concrete type, because its load is queried.
     stt: LocalStt,
+    hibari: OnceLock<Arc<tts::Hibari>>,
     flite: OnceLock<Arc<tts::Flite>>,
     turn_model: OnceLock<Arc<SmartTurn>>,
 }
@@ -62,9 +62,18 @@ pub(crate) fn create_models(
         dir: config.models.dir.clone(),
         vad_network: OnceLock::new(),
         stt: LocalStt::new(config.models.dir.clone(), &config.stt),
+        hibari: OnceLock::new(),
         flite: OnceLock::new(),
         turn_model: OnceLock::new(),
     })
+}
+
+impl LocalModels {
+    /// Texts that wait for each TTS, and the maximum.
+    fn tts_queues(&self) -> impl Iterator<Item = (usize, usize)> {
+        let hibari = self.hibari.get().map(|hibari| hibari.queue_usage());
+        hibari.into_iter().chain(self.flite.get().map(|flite| flite.queue_usage()))
+    }
 }
 
 impl Models for LocalModels {
@@ -85,7 +94,16 @@ impl Models for LocalModels {
                 self.registry.set_flite(Arc::clone(&flite) as _);
                 let _ = self.flite.set(flite);
             }
-            Err(error) => tracing::warn!(%error, "the built-in TTS is unavailable"),
+            Err(error) => tracing::warn!(%error, "the TTS flite is unavailable"),
+        }
+        match tts::Hibari::load(&self.dir, TTS_THREADS).map(Arc::new) {
+            Ok(hibari) => {
+                self.registry.set_hibari(Arc::clone(&hibari) as _);
+                let _ = self.hibari.set(hibari);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the TTS Hibari is unavailable; flite speaks instead");
+            }
         }
         self.stt.wait_loaded();
         Ok(())
@@ -118,8 +136,7 @@ impl Models for LocalModels {
     }
 
     fn overloaded(&self) -> Option<String> {
-        let tts_busy =
-            self.flite.get().is_some_and(|flite| flite.queue_usage().0 > MAX_QUEUED_TEXTS);
+        let tts_busy = self.tts_queues().any(|(waiting, _)| waiting > MAX_QUEUED_TEXTS);
         match (self.stt.is_overloaded(), tts_busy) {
             (true, _) => Some("the STT is overloaded".into()),
             (_, true) => Some("the TTS is overloaded".into()),
@@ -129,7 +146,7 @@ impl Models for LocalModels {
 
     fn unavailable(&self) -> Option<String> {
         let stt = self.stt.capacity_error();
-        let tts = || self.flite.get().and_then(|flite| flite.capacity_error());
+        let tts = || self.tts(&TtsChoice::default()).0.ok().and_then(|tts| tts.capacity_error());
         stt.or_else(tts).map(|error| error.to_string())
     }
 
@@ -138,6 +155,7 @@ impl Models for LocalModels {
         let reasons = [
             moonshine,
             pocketsphinx,
+            self.hibari.get().and_then(|hibari| hibari.failure_message()),
             self.flite.get().and_then(|flite| flite.failure_message()),
             self.turn_model.get().and_then(|turn_model| turn_model.failure_message()),
         ];
@@ -146,10 +164,10 @@ impl Models for LocalModels {
     }
 
     fn metrics(&self) -> Vec<MetricFamily> {
-        let (flite, turn_model) = (self.flite.get(), self.turn_model.get());
+        let turn_model = self.turn_model.get();
         let queues = [
             ("stt", self.stt.queue_usage()),
-            ("tts", flite.map(|flite| flite.queue_usage())),
+            ("tts", self.tts_queues().reduce(|a, b| (a.0 + b.0, a.1 + b.1))),
             ("turn", turn_model.map(|turn_model| turn_model.queue_usage())),
         ];
         let queues = queues.into_iter().filter_map(|(model, queue)| Some((model, queue?)));
@@ -185,6 +203,7 @@ mod tests {
             dir: dir.clone(),
             vad_network: OnceLock::new(),
             stt: LocalStt::new(dir, &settings),
+            hibari: OnceLock::new(),
             flite: OnceLock::new(),
             turn_model: OnceLock::new(),
         };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::tts::{Voice, flite};
+use crate::tts::{Voice, flite, hibari};
 use crate::{manifest, paths, stt, turn, vad};
 
 /// One row of the result.
@@ -48,6 +48,9 @@ pub fn check(dir: &Path) -> Vec<ModelStatus> {
         let state = flite::check_installed(voice).map(|()| format!("{} Hz", voice.sample_rate()));
         model_status(&format!("flite {}", voice.name()), "tts", voice != Voice::Slt, state)
     }));
+    let hibari = hibari::check_installed(dir)
+        .map(|()| format!("{}, {} Hz", hibari::VOICES[0].name, hibari::SAMPLE_RATE));
+    all.push(installed_status("hibari", "tts", true, hibari));
     let encoder = manifest::model("minilm").check_files(dir);
     let state = encoder.map(|()| "for the built-in answerer".to_owned());
     all.push(installed_status("minilm", "llm", true, state));
@@ -96,12 +99,18 @@ mod tests {
     #[test]
     fn an_empty_directory_lacks_what_set_up_brings_and_says_how_to_get_it() {
         let all = check("no/such/directory".as_ref());
-        for name in
-            ["Silero VAD", "Moonshine", "PocketSphinx", "MiniLM", "ONNX Runtime", "smart-turn"]
-        {
+        for name in [
+            "Silero VAD",
+            "Moonshine",
+            "PocketSphinx",
+            "Hibari",
+            "MiniLM",
+            "ONNX Runtime",
+            "smart-turn",
+        ] {
             let found = all.iter().find(|c| c.name == name).unwrap();
             assert!(!found.ready && found.detail.contains("make setup"), "{found:?}");
         }
-        assert_eq!(all.iter().filter(|c| c.kind == "tts").count(), Voice::ALL.len());
+        assert_eq!(all.iter().filter(|c| c.kind == "tts").count(), Voice::ALL.len() + 1);
     }
 }

@@ -27,7 +27,7 @@ mod vocoder;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use files::{FILES, check_installed};
+pub use files::check_installed;
 
 use self::speaker::{Speaker, TextModel};
 use super::pool::{SynthesisJob, run_worker};
