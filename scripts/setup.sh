@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs missing dependencies from Debian and PyPI: system packages (apt), the weights of the VAD,
-# PocketSphinx with its English models, ONNX Runtime, Moonshine and the turn model (these three are
-# optional). If nothing is missing, the script takes no time and needs no network. Only apt packages
+# PocketSphinx with its English models, ONNX Runtime, Moonshine, the voice Hibari and the turn model
+# (these four are optional). If nothing is missing, the script takes no time and needs no network. Only apt packages
 # are installed outside the checkout.
 #
 #   scripts/setup.sh         everything for `make run`, with the models in .cache/models
@@ -30,6 +30,17 @@ moonshine_files=(
   decoder_model_merged.ort:cf524c4862d36e9e5ab032eddc73637efd822d70e868ac575cf1a46e1e4708a0
   tokenizer.bin:6884b35fd6377d4c4d32336a0bc152f36b64d1e45b6503683cdc238250a8472d
 )
+# The dictionaries and the tagger are compressed in the package. The sums are those of the contents.
+hibari_package='hibari-tts==0.2.1'
+hibari_files=(
+  hibari.onnx:5f70741d4e900f4e85d0037498736cc1b3e1b9a63a13546a5da1e63abf4fccd8
+  vocab.json:70abefbe8a1c8865e43e0a43bbdc25b91a33e4aa053479d443ccf23e20a59e5d
+  lexicon_us_gold.json:acce8d48062d5d9ddbb95abf1e9a5fe3a61716c70f9cbcb514cd48d406a5388d
+  lexicon_us_silver.json:7f90a125388084b9081108f0ca0dc64c8f448b849a8397b31ed752753663bbf8
+  tagger.json:59aa6b90e02c18b202b4be339ffea427efd12e8fce0f8d1f796842eb7b28aeb9
+  oov.onnx:d3cfd8122c5f172a98c8de38268bf1213ee09f2c2ae4df6e055fc6532590fe76
+  oov.json:b462e6e5dbdf0e7346c732385d0dd844f612f1770871441c56932bff4ca75d8c
+)
 # The package contains the network, among much else.
 turn_package='pipecat-ai==1.14.0'
 turn_file=smart-turn-v3.2-cpu.onnx
@@ -55,7 +66,7 @@ missing_packages() {
   command -v g++ >/dev/null || packages+=(g++)
   # Python is only needed to download and unpack models.
   if ! { silero_complete && pocketsphinx_complete && dictionary_complete &&
-    onnxruntime_complete && moonshine_complete && turn_model_complete; }; then
+    onnxruntime_complete && moonshine_complete && hibari_complete && turn_model_complete; }; then
     command -v python3 >/dev/null || packages+=(python3)
     python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
   fi
@@ -242,14 +253,14 @@ onnxruntime_complete() { [ -s "$models/onnxruntime/libonnxruntime.so" ]; }
 
 install_onnxruntime() {
   onnxruntime_complete && return 0
-  say "downloading ONNX Runtime ($onnxruntime_package), for Moonshine and the turn model"
+  say "downloading ONNX Runtime ($onnxruntime_package), for Moonshine, Hibari and the turn model"
   new_scratch
   if download "$onnxruntime_package" --only-binary :all: &&
     extract "$scratch"/onnxruntime-*.whl '*/libonnxruntime.so.1*' "$scratch/libonnxruntime.so"; then
     mkdir -p "$models/onnxruntime"
     mv "$scratch/libonnxruntime.so" "$models/onnxruntime/libonnxruntime.so"
   else
-    say "warning: ONNX Runtime could not be installed; only Moonshine and the turn model need it"
+    say "warning: ONNX Runtime could not be installed; only Moonshine, Hibari and the turn model need it"
   fi
 }
 
@@ -286,6 +297,47 @@ install_moonshine() {
   fi
 }
 
+# hibari_in FOLDER: whether the folder contains the files of the voice Hibari
+hibari_in() {
+  local file
+  for file in "${hibari_files[@]}"; do
+    has_sha256 "${file#*:}" "$1/${file%:*}" || return 1
+  done
+}
+
+hibari_complete() { hibari_in "$models/hibari"; }
+
+# Extracts the files, the license and the notice of the package to a folder.
+extract_hibari() {
+  local file wheel
+  wheel=$(echo "$scratch"/hibari_tts-*.whl)
+  mkdir -p "$1"
+  for file in "${hibari_files[@]%:*}"; do
+    case $file in
+    lexicon* | tagger*)
+      extract "$wheel" "*/assets/$file.gz" "$scratch/$file.gz" || return 1
+      gzip -dc "$scratch/$file.gz" >"$1/$file" || return 1
+      ;;
+    *) extract "$wheel" "*/assets/$file" "$1/$file" || return 1 ;;
+    esac
+  done
+  extract "$wheel" '*.dist-info/licenses/LICENSE' "$1/LICENSE" &&
+    extract "$wheel" '*.dist-info/licenses/NOTICE' "$1/NOTICE"
+}
+
+install_hibari() {
+  hibari_complete && return 0
+  say "downloading the voice Hibari ($hibari_package, 14 MB)"
+  new_scratch
+  if download "$hibari_package" --only-binary :all: &&
+    extract_hibari "$scratch/staging" && hibari_in "$scratch/staging"; then
+    rm -rf "$models/hibari"
+    mv "$scratch/staging" "$models/hibari"
+  else
+    say "warning: the voice Hibari could not be installed; it is optional: without it, flite speaks"
+  fi
+}
+
 turn_model_complete() { has_sha256 "$turn_sha256" "$models/smart-turn/$turn_file"; }
 
 install_turn_model() {
@@ -311,4 +363,5 @@ install_pocketsphinx
 install_dictionary
 install_onnxruntime
 install_moonshine
+install_hibari
 install_turn_model

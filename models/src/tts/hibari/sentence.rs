@@ -13,7 +13,7 @@ const MAX_SENTENCE_WORDS: usize = 80;
 /// Symbols of the first chunk of a text, and of the others. The first sound waits for the work on
 /// the first chunk; 120 symbols are about 7 s of speech.
 const FIRST_CHUNK_SYMBOLS: usize = 120;
-const CHUNK_SYMBOLS: usize = 300;
+const CHUNK_SYMBOLS: usize = 200;
 
 /// Ranges of the words of each sentence. `starts_line` is whether a word begins a line: a line, such
 /// as an entry of a list, ends a sentence.
@@ -125,12 +125,12 @@ mod tests {
         let text = "abcd efgh ijkl, ".repeat(40);
         let all = symbols(&text);
         let ranges = chunks(&all, true);
-        assert!(ranges[0].len() <= FIRST_CHUNK_SYMBOLS && ranges.len() == 3);
-        assert!(ranges[..2].iter().all(|range| text[..range.end].ends_with(',')), "{ranges:?}");
+        assert!(ranges[0].len() <= FIRST_CHUNK_SYMBOLS && ranges.len() == 4);
+        assert!(ranges[..3].iter().all(|range| text[..range.end].ends_with(',')), "{ranges:?}");
         assert_eq!(ranges.last().unwrap().end, all.len());
         assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start));
         let endless = chunks(&symbols(&"a".repeat(1_000)), false);
-        assert_eq!(endless, [0..300, 300..600, 600..900, 900..1_000]);
+        assert_eq!(endless, [0..200, 200..400, 400..600, 600..800, 800..1_000]);
         let whole = |text| chunks(&symbols(text), true).into_iter().map(|range| range.len());
         assert!(whole("").eq([0]) && whole("həlˈO.").eq([6]));
     }
