@@ -311,7 +311,41 @@ fn limit(sample: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
+    use super::super::vocoder::UNIT;
     use super::*;
+
+    /// A sentence of `models/tests/hibari/expected.py`.
+    #[derive(serde::Deserialize)]
+    struct Expected {
+        phonemes: String,
+        samples: usize,
+    }
+
+    #[test]
+    fn the_durations_add_up_to_the_length_of_the_reference() {
+        let dir = crate::tts::hibari::frontend::test_models_dir();
+        let text_model = TextModel::load(&dir).unwrap_or_else(|why| panic!("{why}"));
+        let mut speaker = Speaker::load(&dir, Arc::new(text_model)).unwrap();
+        let json = include_str!("../../../tests/hibari/expected.json");
+        let expected: HashMap<String, Expected> = serde_json::from_str(json).unwrap();
+        let mut different = 0;
+        for Expected { phonemes, samples } in expected.values() {
+            let symbols: Vec<Symbol> =
+                phonemes.chars().map(|symbol| Symbol { symbol, word: 0 }).collect();
+            let ids = speaker.text_model.ids(&symbols);
+            let (durations, length) = speaker
+                .network
+                .run(&ids, |durations, spectra| (durations.to_vec(), spectra.samples()))
+                .unwrap();
+            assert_eq!(durations.len(), ids.len());
+            assert_eq!(durations.iter().sum::<i64>() as usize * UNIT, length, "{phonemes}");
+            different += length.abs_diff(*samples) / UNIT;
+        }
+        // The network computes in 8 bits. Processors with other instructions round differently.
+        assert!(different <= expected.len() / 2, "{different} units");
+    }
 
     #[test]
     fn samples_are_faded_at_the_ends_of_their_chunk_and_limited() {
