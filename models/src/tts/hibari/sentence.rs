@@ -15,6 +15,14 @@ const MAX_SENTENCE_WORDS: usize = 80;
 const FIRST_CHUNK_SYMBOLS: usize = 120;
 const CHUNK_SYMBOLS: usize = 200;
 
+/// Words that begin a sentence even behind an abbreviation.
+const SENTENCE_STARTS: &[&str] = &[
+    "A", "After", "All", "An", "And", "As", "At", "But", "Can", "Do", "For", "From", "He", "How",
+    "I", "I'm", "If", "In", "Is", "It", "It's", "My", "No", "Now", "On", "Our", "Please", "She",
+    "So", "That", "The", "Then", "There", "These", "They", "This", "To", "We", "What", "When",
+    "Where", "Which", "Who", "Why", "With", "Would", "Yes", "You", "Your",
+];
+
 /// Ranges of the words of each sentence. `starts_line` is whether a word begins a line: a line, such
 /// as an entry of a list, ends a sentence.
 pub(super) fn sentences(words: &[&str], starts_line: &[bool]) -> Vec<Range<usize>> {
@@ -51,7 +59,9 @@ fn ends_sentence(word: &str, next: &str) -> bool {
         // "No. 5" and "Jan. 5".
         || follows.starts_with(|c: char| c.is_ascii_digit()) && core.len() <= 4
             && core.chars().all(char::is_alphabetic);
-    !continues && !is_before_name(core)
+    // "Dr. Smith" and "the U.S. Navy", but "on Elm Dr. He" and "in the U.S. The".
+    let has_own_period = is_before_name(core) || core.contains('.');
+    !continues && (!has_own_period || SENTENCE_STARTS.contains(&follows))
 }
 
 /// Ranges of the symbols of a sentence that are synthesized at a time. A chunk ends after a clause
@@ -103,6 +113,14 @@ mod tests {
             ["Hi!", "How are you?", "“Fine.”", "Good…", "Bye."]
         );
         assert_eq!(split("He left at 5 p.m. Then we ate."), ["He left at 5 p.m.", "Then we ate."]);
+        assert_eq!(
+            split("The U.S. Navy left the U.S. It did."),
+            ["The U.S. Navy left the U.S.", "It did."]
+        );
+        assert_eq!(
+            split("See Dr. Lee on Elm Dr. He is in."),
+            ["See Dr. Lee on Elm Dr.", "He is in."]
+        );
         assert_eq!(split("That was 1984. 5 of us came."), ["That was 1984.", "5 of us came."]);
         assert!(split("").is_empty());
     }

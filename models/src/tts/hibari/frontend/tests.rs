@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use serde::Deserialize;
 
@@ -21,8 +22,10 @@ pub(in crate::tts::hibari) fn models_dir() -> PathBuf {
     })
 }
 
-fn text_model() -> TextModel {
-    TextModel::load(&models_dir()).unwrap_or_else(|why| panic!("{why}"))
+/// The model of all tests.
+fn text_model() -> &'static TextModel {
+    static MODEL: OnceLock<TextModel> = OnceLock::new();
+    MODEL.get_or_init(|| TextModel::load(&models_dir()).unwrap_or_else(|why| panic!("{why}")))
 }
 
 fn phonemes(model: &TextModel, text: &str) -> String {
@@ -38,7 +41,7 @@ fn phonemes_equal_the_reference() {
     let model = text_model();
     let mut different = Vec::new();
     for (sentence, Expected { phonemes: reference }) in &expected {
-        let own = phonemes(&model, sentence);
+        let own = phonemes(model, sentence);
         if own != *reference {
             different.push(format!("{sentence}\n  {own}\n  {reference}"));
         }
@@ -50,7 +53,7 @@ fn phonemes_equal_the_reference() {
 fn check(table: &[(&str, &str)]) {
     let model = text_model();
     for (text, expected) in table {
-        assert_eq!(phonemes(&model, text), *expected, "{text}");
+        assert_eq!(phonemes(model, text), *expected, "{text}");
     }
 }
 
