@@ -54,7 +54,7 @@ Wait... is that what you mean?
 No, that is not what I meant; sorry.
 She sells sea shells by the sea shore.
 The invalid permit was contested by the contest winner.
-Kubernetes and nginx run on the server.
+Kubernetes and Postgres run on the server.
 Zyxlorp met Brindlewick near Quastok.
 I'd like a cup of coffee, please.
 Let's go, they'll be late otherwise.

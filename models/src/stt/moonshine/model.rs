@@ -111,7 +111,7 @@ impl Network {
         };
         // The first inference allocates memory and would be late.
         network.decode(&[0; SAMPLE_RATE], false, &AtomicBool::new(false))?;
-        release_free_memory();
+        onnx_runtime::release_free_memory();
         Ok(network)
     }
 
@@ -239,16 +239,6 @@ fn open_session(environment: &Environment, file: &Path) -> ort::Result<Session> 
         .with_memory_pattern(false)?
         .with_execution_providers([ep::CPU::default().with_arena_allocator(false).build()])?
         .commit_from_file(file)
-}
-
-/// Returns the memory of the files' copies to the system. The C library would keep it: 30 MB.
-#[allow(unsafe_code, reason = "the heap is the C library's")]
-fn release_free_memory() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: `malloc_trim` has no precondition.
-    unsafe {
-        libc::malloc_trim(0);
-    }
 }
 
 /// The most likely token and the logarithm of its probability.

@@ -17,14 +17,20 @@ pub(super) const UNKNOWN_WORDS_ALPHABET: &str = "oov.json";
 /// # Errors
 /// One sentence that says what is missing or damaged, and what to do.
 pub fn check_installed(models_dir: &Path) -> Result<(), String> {
-    let runtime = paths::onnx_runtime(models_dir);
-    if !runtime.is_file() {
-        return Err(format!(
-            "{} is missing (needed by the voice Hibari): run `make setup`",
-            runtime.display()
-        ));
-    }
+    check_runtime(models_dir)?;
     manifest::model("hibari").check_files(models_dir)
+}
+
+/// Checks that ONNX Runtime is installed.
+///
+/// # Errors
+/// One sentence that says what to do.
+pub(super) fn check_runtime(models_dir: &Path) -> Result<(), String> {
+    let runtime = paths::onnx_runtime(models_dir);
+    if runtime.is_file() {
+        return Ok(());
+    }
+    Err(format!("{} is missing (needed by the voice Hibari): run `make setup`", runtime.display()))
 }
 
 /// The contents of a file of the voice.

@@ -70,7 +70,7 @@ impl Hibari {
     /// and what to do.
     pub fn load(models_dir: &Path, threads: usize) -> Result<Self, Error> {
         let missing = |reason: String| Error::new(ErrorKind::NotAvailable, reason);
-        check_installed(models_dir).map_err(missing)?;
+        files::check_runtime(models_dir).map_err(missing)?;
         let text_model = Arc::new(TextModel::load(models_dir).map_err(missing)?);
         // The first network is loaded here, to report its errors. A thread that restarts, and any
         // other thread, loads one of its own.

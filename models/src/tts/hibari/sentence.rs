@@ -13,7 +13,15 @@ const MAX_SENTENCE_WORDS: usize = 80;
 /// Symbols of the first chunk of a text, and of the others. The first sound waits for the work on
 /// the first chunk; 120 symbols are about 7 s of speech.
 const FIRST_CHUNK_SYMBOLS: usize = 120;
-const CHUNK_SYMBOLS: usize = 300;
+const CHUNK_SYMBOLS: usize = 200;
+
+/// Words that begin a sentence even behind an abbreviation.
+const SENTENCE_STARTS: &[&str] = &[
+    "A", "After", "All", "An", "And", "As", "At", "But", "Can", "Do", "For", "From", "He", "How",
+    "I", "I'm", "If", "In", "Is", "It", "It's", "My", "No", "Now", "On", "Our", "Please", "She",
+    "So", "That", "The", "Then", "There", "These", "They", "This", "To", "We", "What", "When",
+    "Where", "Which", "Who", "Why", "With", "Would", "Yes", "You", "Your",
+];
 
 /// Ranges of the words of each sentence. `starts_line` is whether a word begins a line: a line, such
 /// as an entry of a list, ends a sentence.
@@ -51,7 +59,9 @@ fn ends_sentence(word: &str, next: &str) -> bool {
         // "No. 5" and "Jan. 5".
         || follows.starts_with(|c: char| c.is_ascii_digit()) && core.len() <= 4
             && core.chars().all(char::is_alphabetic);
-    !continues && !is_before_name(core)
+    // "Dr. Smith" and "the U.S. Navy", but "on Elm Dr. He" and "in the U.S. The".
+    let has_own_period = is_before_name(core) || core.contains('.');
+    !continues && (!has_own_period || SENTENCE_STARTS.contains(&follows))
 }
 
 /// Ranges of the symbols of a sentence that are synthesized at a time. A chunk ends after a clause
@@ -103,6 +113,14 @@ mod tests {
             ["Hi!", "How are you?", "“Fine.”", "Good…", "Bye."]
         );
         assert_eq!(split("He left at 5 p.m. Then we ate."), ["He left at 5 p.m.", "Then we ate."]);
+        assert_eq!(
+            split("The U.S. Navy left the U.S. It did."),
+            ["The U.S. Navy left the U.S.", "It did."]
+        );
+        assert_eq!(
+            split("See Dr. Lee on Elm Dr. He is in."),
+            ["See Dr. Lee on Elm Dr.", "He is in."]
+        );
         assert_eq!(split("That was 1984. 5 of us came."), ["That was 1984.", "5 of us came."]);
         assert!(split("").is_empty());
     }
@@ -125,12 +143,12 @@ mod tests {
         let text = "abcd efgh ijkl, ".repeat(40);
         let all = symbols(&text);
         let ranges = chunks(&all, true);
-        assert!(ranges[0].len() <= FIRST_CHUNK_SYMBOLS && ranges.len() == 3);
-        assert!(ranges[..2].iter().all(|range| text[..range.end].ends_with(',')), "{ranges:?}");
+        assert!(ranges[0].len() <= FIRST_CHUNK_SYMBOLS && ranges.len() == 4);
+        assert!(ranges[..3].iter().all(|range| text[..range.end].ends_with(',')), "{ranges:?}");
         assert_eq!(ranges.last().unwrap().end, all.len());
         assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start));
         let endless = chunks(&symbols(&"a".repeat(1_000)), false);
-        assert_eq!(endless, [0..300, 300..600, 600..900, 900..1_000]);
+        assert_eq!(endless, [0..200, 200..400, 400..600, 600..800, 800..1_000]);
         let whole = |text| chunks(&symbols(text), true).into_iter().map(|range| range.len());
         assert!(whole("").eq([0]) && whole("həlˈO.").eq([6]));
     }

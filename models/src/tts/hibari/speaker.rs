@@ -17,14 +17,15 @@ use crate::tts::text::apply_pronunciation;
 use crate::tts::{Event, Phone, Word};
 use crate::{Error, ErrorKind, onnx_runtime, paths};
 
-/// Factor of the samples. The speech is as loud as that of flite's voices: an RMS of 3,300 of 32,768
-/// over all voices and sentences.
-const GAIN: f32 = 1.0;
-/// Silence before the first sound of a request, in seconds. The network's sound begins up to 50 ms
-/// before its first phoneme.
-const FIRST_SILENCE: f32 = 0.075;
+/// Factor of the samples, with which the speech is as loud as that of flite's voices
+/// (`models/tests/hibari.rs` compares them).
+const GAIN: f32 = 2.2;
+/// Amplitude above which peaks are compressed, so that none is clipped.
+const KNEE: f32 = 0.75;
+/// Silence before the first sound of a request, in seconds. A sound may begin some 20 ms early.
+const FIRST_SILENCE: f32 = 0.05;
 /// Silence at both ends of a chunk within a sentence, and of a sentence, in seconds.
-const CLAUSE_SILENCE: Silence = Silence { leading: 0.075, trailing: 0.1 };
+const CLAUSE_SILENCE: Silence = Silence { leading: 0.05, trailing: 0.1 };
 const SENTENCE_SILENCE: Silence = Silence { leading: 0.15, trailing: 0.2 };
 /// Samples of a chunk without sound: 30 ms.
 const SILENT_CHUNK: usize = SAMPLE_RATE as usize * 3 / 100;
@@ -101,7 +102,10 @@ impl Speaker {
     pub(super) fn load(models_dir: &Path, text_model: Arc<TextModel>) -> Result<Self, String> {
         let environment = onnx_runtime::environment(&paths::onnx_runtime(models_dir))?;
         let file = files::read(models_dir, files::ACOUSTIC)?;
-        let network = Network::load(&environment, &file).map_err(|why| {
+        let loaded = Network::load(&environment, &file);
+        drop(file);
+        onnx_runtime::release_free_memory();
+        let network = loaded.map_err(|why| {
             let path = files::path(models_dir, files::ACOUSTIC);
             format!("cannot load {} ({why}): remove it and run `make setup`", path.display())
         })?;
@@ -289,23 +293,69 @@ fn to_pcm(samples: &[f32], position: usize, total: usize) -> Vec<i16> {
     let convert = |(at, sample): (usize, &f32)| {
         let at = position + at;
         let edge = (at + 1).min(total.saturating_sub(at)).min(FADE);
-        let volume = GAIN * edge as f32 / FADE as f32;
-        (sample * volume * 32_767.0).clamp(-32_768.0, 32_767.0) as i16
+        let volume = edge as f32 / FADE as f32;
+        (limit(sample * GAIN) * volume * 32_767.0) as i16
     };
     samples.iter().enumerate().map(convert).collect()
 }
 
+/// A sample between -1 and 1. Above [`KNEE`] it approaches 1 smoothly.
+fn limit(sample: f32) -> f32 {
+    let excess = sample.abs() - KNEE;
+    if excess <= 0.0 {
+        return sample;
+    }
+    let room = 1.0 - KNEE;
+    (KNEE + room * (excess / room).tanh()).copysign(sample)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
+    use super::super::vocoder::UNIT;
     use super::*;
 
+    /// A sentence of `models/tests/hibari/expected.py`.
+    #[derive(serde::Deserialize)]
+    struct Expected {
+        phonemes: String,
+        samples: usize,
+    }
+
     #[test]
-    fn samples_are_faded_at_the_ends_of_their_chunk_and_clipped() {
-        let pcm = to_pcm(&[0.5; 1_000], 0, 1_000);
-        let full = (0.5 * GAIN * 32_767.0) as i16;
+    fn the_durations_add_up_to_the_length_of_the_reference() {
+        let dir = crate::tts::hibari::frontend::test_models_dir();
+        let text_model = TextModel::load(&dir).unwrap_or_else(|why| panic!("{why}"));
+        let mut speaker = Speaker::load(&dir, Arc::new(text_model)).unwrap();
+        let json = include_str!("../../../tests/hibari/expected.json");
+        let expected: HashMap<String, Expected> = serde_json::from_str(json).unwrap();
+        let mut different = 0;
+        for Expected { phonemes, samples } in expected.values() {
+            let symbols: Vec<Symbol> =
+                phonemes.chars().map(|symbol| Symbol { symbol, word: 0 }).collect();
+            let ids = speaker.text_model.ids(&symbols);
+            let (durations, length) = speaker
+                .network
+                .run(&ids, |durations, spectra| (durations.to_vec(), spectra.samples()))
+                .unwrap();
+            assert_eq!(durations.len(), ids.len());
+            assert_eq!(durations.iter().sum::<i64>() as usize * UNIT, length, "{phonemes}");
+            different += length.abs_diff(*samples) / UNIT;
+        }
+        // The network computes in 8 bits. Processors with other instructions round differently.
+        assert!(different <= expected.len() / 2, "{different} units");
+    }
+
+    #[test]
+    fn samples_are_faded_at_the_ends_of_their_chunk_and_limited() {
+        let pcm = to_pcm(&[0.2; 1_000], 0, 1_000);
+        let full = (0.2 * GAIN * 32_767.0) as i16;
         assert!(pcm[0] < full / 50 && pcm[999] < full / 50);
         assert!(pcm[FADE..1_000 - FADE].iter().all(|x| *x == full));
-        assert_eq!(to_pcm(&[9.0, -9.0], 500, 1_000), [i16::MAX, i16::MIN]);
+        assert_eq!(to_pcm(&[9.0, -9.0], 500, 1_000), [i16::MAX, -i16::MAX]);
+        let rising: Vec<f32> = (0..200).map(|n| limit(n as f32 / 100.0)).collect();
+        assert!(rising.windows(2).all(|pair| pair[0] < pair[1] && pair[1] <= 1.0));
     }
 
     #[test]

@@ -54,8 +54,11 @@ impl UnknownWords {
     }
 
     /// Phonemes of a word; `None` if it has no character of the alphabet, or the network fails.
+    ///
+    /// Other scripts are left out: the network names their letters one by one.
     pub(super) fn pronounce(&mut self, word: &str) -> Option<String> {
-        let ids: Vec<i64> = word.chars().filter_map(|c| self.characters.get(&c).copied()).collect();
+        let readable = word.chars().filter(|c| is_latin(*c));
+        let ids: Vec<i64> = readable.filter_map(|c| self.characters.get(&c).copied()).collect();
         let parts = ids.chunks(self.max_characters).take(MAX_PARTS);
         let sounds: Vec<String> = parts.filter_map(|part| self.run(part).ok()).collect();
         let sound = sounds.concat();
@@ -69,6 +72,10 @@ impl UnknownWords {
         let (_, numbers) = output.try_extract_tensor::<i64>()?;
         Ok(collapse(numbers, &self.phonemes))
     }
+}
+
+fn is_latin(c: char) -> bool {
+    c <= '\u{24f}' || ('\u{1e00}'..='\u{1eff}').contains(&c)
 }
 
 /// The phonemes of a sequence with repetitions and blanks.

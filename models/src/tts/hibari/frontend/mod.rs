@@ -102,29 +102,27 @@ impl Frontend {
         let mut end = parts.len();
         while end > 0 {
             let mut joined_starts = end.saturating_sub(MAX_JOINED_PARTS)..end;
-            let is_clitic = end > 1 && parts[end - 1].0.eq_ignore_ascii_case("'s");
+            let clitic = tokens::clitic_sound(parts[end - 1].0).filter(|_| end > 1);
             let found = joined_starts.find_map(|start| {
-                let text: String = parts[start..end].iter().map(|(text, _)| *text).collect();
-                if start + 1 == end && is_clitic {
+                if start + 1 == end && clitic.is_some() {
                     return None;
                 }
+                let text: String = parts[start..end].iter().map(|(text, _)| *text).collect();
                 let sound = self.lexicon.pronounce(&text, main_tag(&parts[start..end]), *following);
                 sound.map(|sound| (start, text, sound))
             });
-            let (start, mut sound) = match found {
-                Some((start, text, sound)) => {
-                    *following = following.before(&text, &sound);
-                    (start, sound)
-                }
-                None => {
-                    let text = parts[end - 1].0;
-                    let sound = if is_clitic { None } else { unknown(text) }.unwrap_or_default();
-                    *following = following.before(text, &sound);
-                    (end - 1, sound)
-                }
-            };
+            let (start, text, mut sound) = found.unwrap_or_else(|| {
+                let text = parts[end - 1].0;
+                let sound = match clitic {
+                    Some(sound) => sound.to_owned(),
+                    None => unknown(text).unwrap_or_default(),
+                };
+                (end - 1, text.to_owned(), sound)
+            });
+            *following = following.before(&text, &sound);
             // The possessive of an unknown word.
-            if std::mem::replace(&mut possessive, found_clitic(&sound, is_clitic)) {
+            let waits_for_stem = clitic == Some("") && sound.is_empty();
+            if std::mem::replace(&mut possessive, waits_for_stem) {
                 sound = suffix::attach_s(&sound);
             }
             phonemes[start] = sound;
@@ -134,11 +132,6 @@ impl Frontend {
         balance(&mut phonemes, &letters);
         phonemes
     }
-}
-
-/// Whether the clitic waits for its stem, because no dictionary has both as one word.
-fn found_clitic(sound: &str, is_clitic: bool) -> bool {
-    is_clitic && sound.is_empty()
 }
 
 /// The tag of the part with the largest number of letters, where capitals count twice.
@@ -176,3 +169,5 @@ fn join(tokens: &[Token], spoken: Vec<(usize, Vec<String>)>) -> Vec<Symbol> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(super) use self::tests::models_dir as test_models_dir;

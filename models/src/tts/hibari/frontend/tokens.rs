@@ -3,8 +3,17 @@
 
 /// Marks that are audible, as a pause or in the melody.
 const MARKS: &str = "()“”.,!?;:…—";
-/// Ends of contractions. They are tokens of their own.
-const CLITICS: &[&str] = &["n't", "'s", "'re", "'ve", "'ll", "'d", "'m"];
+/// Ends of contractions, which are tokens of their own, and their sound behind a word without an
+/// entry. That of the possessive depends on the word.
+const CLITICS: &[(&str, &str)] = &[
+    ("n't", "ᵊnt"),
+    ("'s", ""),
+    ("'re", "əɹ"),
+    ("'ve", "əv"),
+    ("'ll", "ᵊl"),
+    ("'d", "əd"),
+    ("'m", "əm"),
+];
 /// Words that are two tokens.
 const JOINED: &[(&str, usize)] = &[("cannot", 3), ("gonna", 3), ("gotta", 3)];
 
@@ -83,13 +92,19 @@ fn split_word(word: &str) -> Vec<&str> {
     let Some(last) = parts.pop() else { return parts };
     let lower = last.to_ascii_lowercase();
     let joined = JOINED.iter().find(|(joined, _)| *joined == lower).map(|(_, at)| *at);
-    let clitic = CLITICS.iter().find(|clitic| lower.ends_with(*clitic));
-    let clitic = clitic.map(|clitic| last.len() - clitic.len());
+    let clitic = CLITICS.iter().find(|(clitic, _)| lower.ends_with(clitic));
+    let clitic = clitic.map(|(clitic, _)| last.len() - clitic.len());
     match joined.or(clitic).filter(|at| *at > 0) {
         Some(at) => parts.extend([&last[..at], &last[at..]]),
         None => parts.push(last),
     }
     parts
+}
+
+/// The sound of the end of a contraction; `None` for other texts.
+pub(super) fn clitic_sound(text: &str) -> Option<&'static str> {
+    let clitic = CLITICS.iter().find(|(clitic, _)| text.eq_ignore_ascii_case(clitic));
+    clitic.map(|(_, sound)| *sound)
 }
 
 /// The parts of a token in mixed case: `iPhone` and `XMLFile` have two.

@@ -99,6 +99,11 @@ const ALWAYS: &[(&str, &str)] = &[
     ("Mrs", "Mrs"),
     ("Ms", "Miz"),
     ("№", "number"),
+    ("JSON", "Jason"),
+    ("YAML", "yamel"),
+    ("SaaS", "sass"),
+    ("IEEE", "I triple E"),
+    ("nginx", "engine X"),
 ];
 /// Words before a Roman numeral that is read as a number.
 const CARDINAL_BEFORE: &[&str] = &[

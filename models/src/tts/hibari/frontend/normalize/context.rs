@@ -7,7 +7,7 @@ const OPENING: &str = "(\"'“‘„«[{<*_~`¿¡…•·|\\";
 /// Marks behind a word.
 const CLOSING: &str = ".,!?;:)\"'”’»]}>*_~`…—–-|\\";
 /// Characters whose compatibility form has another meaning: `½` would become `1⁄2`.
-const UNCHANGED: &str = "½¼¾²³™®©℃℉№…′″";
+const PRESERVED: &str = "½¼¾²³™®©℃℉№…′″";
 
 /// A written word: `prefix`, `core` and `suffix`.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Written {
                 '’' | '‘' | 'ʼ' | '′' => text.push('\''),
                 '‐' | '‑' | '‒' => text.push('-'),
                 '―' => text.push('—'),
-                c if UNCHANGED.contains(c) => text.push(c),
+                c if PRESERVED.contains(c) => text.push(c),
                 c => text.extend(std::iter::once(c).nfkc().filter(|c| !c.is_whitespace())),
             }
         }

@@ -54,6 +54,25 @@ const ALONE: &[(&str, &str)] = &[
     ("#", "number"),
 ];
 
+/// Greek letters that are a word of their own.
+const LETTERS: &[(&str, &str)] = &[
+    ("α", "alpha"),
+    ("β", "beta"),
+    ("γ", "gamma"),
+    ("δ", "delta"),
+    ("Δ", "delta"),
+    ("ε", "epsilon"),
+    ("θ", "theta"),
+    ("λ", "lambda"),
+    ("μ", "mu"),
+    ("π", "pi"),
+    ("σ", "sigma"),
+    ("Σ", "sigma"),
+    ("φ", "phi"),
+    ("ω", "omega"),
+    ("Ω", "omega"),
+];
+
 /// The spoken form of each written word of a sentence: words separated by one blank, with the
 /// punctuation marks that are audible. Empty if a word is not spoken.
 pub(super) fn normalize(words: &[&str]) -> Vec<String> {
@@ -130,6 +149,9 @@ fn read_marks(word: &Written, context: Context<'_>) -> String {
 fn read_core(core: &str, context: Context<'_>) -> String {
     if let Some(words) = address::address(core) {
         return words;
+    }
+    if let Some((_, name)) = LETTERS.iter().find(|(letter, _)| *letter == core) {
+        return (*name).to_owned();
     }
     if let Some(words) = roman(core, context).or_else(|| quantity::unit_word(core, context)) {
         return words;

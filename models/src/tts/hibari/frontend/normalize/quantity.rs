@@ -124,7 +124,9 @@ pub(super) fn unit_word(core: &str, context: Context<'_>) -> Option<String> {
     if matches!(core, "W" | "V" | "L" | "l" | "h") {
         return None;
     }
-    let number = Number::parse(previous)?;
+    // "5 km" or "5-10 km".
+    let last = previous.rsplit(['-', '–']).next().filter(|last| !last.is_empty());
+    let number = Number::parse(previous).or_else(|| Number::parse(last?))?;
     unit(core).map(|(one, many)| if number.is_one() { one } else { many }.to_owned())
 }
 
