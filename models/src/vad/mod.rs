@@ -22,15 +22,14 @@ mod detector;
 mod kernels;
 mod network;
 mod onnx;
-mod simd;
 mod weights;
 
 use std::io;
 use std::path::PathBuf;
 
+pub use crate::simd::Isa;
 pub use detector::{Detector, VadEvent};
 pub use network::{Network, NetworkState, Scratch};
-pub use simd::Isa;
 
 /// Samples of a window: 32 ms at [`SAMPLE_RATE`].
 pub const WINDOW: usize = 512;

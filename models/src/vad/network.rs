@@ -10,9 +10,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::aligned::AlignedFloats;
 use super::kernels::{self, FRAME_STRIDE, RowLayout};
-use super::simd::{DetectedIsa, Isa};
 use super::weights::{BINS, FFT_SIZE, Layer, Weights};
 use super::{Error, SHA256, WINDOW, onnx};
+use crate::simd::{DetectedIsa, Isa, Kernel};
 
 /// Samples of the previous window, which the network gets again.
 const CONTEXT_SAMPLES: usize = 64;
@@ -148,7 +148,7 @@ impl Network {
             for (slot, (state, window)) in states.iter_mut().zip(windows).enumerate() {
                 self.magnitudes(scratch, slot, state, window);
             }
-            self.isa.run(self, scratch, states, probabilities);
+            self.isa.run(Layers { network: self, scratch, states, probabilities });
         }
     }
 
@@ -191,7 +191,7 @@ impl Network {
     /// From magnitudes to probabilities: all streams of the chunk pass through one layer after the
     /// other.
     #[inline(always)]
-    pub(super) fn layers<const L: usize, const FMA: bool>(
+    fn layers<const L: usize, const FMA: bool>(
         &self,
         scratch: &mut Scratch,
         states: &mut [&mut NetworkState],
@@ -275,6 +275,23 @@ impl Network {
             kernels::lstm(gates, h, c);
             probabilities[s] = kernels::output(h, &self.weights.output, self.weights.output_bias);
         }
+    }
+}
+
+/// Arguments of [`Network::layers`].
+struct Layers<'a, 's> {
+    network: &'a Network,
+    scratch: &'a mut Scratch,
+    states: &'a mut [&'s mut NetworkState],
+    probabilities: &'a mut [f32],
+}
+
+impl Kernel for Layers<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<const L: usize, const FMA: bool>(self) {
+        self.network.layers::<L, FMA>(self.scratch, self.states, self.probabilities);
     }
 }
 

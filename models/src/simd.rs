@@ -1,10 +1,18 @@
-//! Detects the vector instructions of the machine, and compiles the kernels for them.
+//! Detects the vector instructions of the machine, and compiles kernels for them.
 //!
 //! This is the crate's only `unsafe` code outside the modules that call C: a function compiled for
 //! an instruction set may be called only on a machine that has it.
 #![allow(unsafe_code)]
 
-use super::network::{Network, NetworkState, Scratch};
+/// A computation that is compiled once for each instruction set.
+pub(crate) trait Kernel {
+    type Output;
+
+    /// Computes with vectors of `L` floats. `FMA`: the target has fused multiply-add. The method
+    /// and all functions that it calls are `inline(always)`, so that they are compiled with the
+    /// target features of their caller. Closures are compiled without them.
+    fn run<const L: usize, const FMA: bool>(self) -> Self::Output;
+}
 
 /// Instruction set of the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,68 +58,48 @@ impl Isa {
     }
 
     /// Number of outputs that are computed together: two vectors.
-    pub(super) fn output_block(self) -> usize {
+    pub(crate) fn output_block(self) -> usize {
         if self == Self::Avx512 { 32 } else { 16 }
     }
 }
 
 /// An instruction set that was detected on this machine.
 #[derive(Clone, Copy)]
-pub(super) struct DetectedIsa(Isa);
+pub(crate) struct DetectedIsa(Isa);
 
 impl DetectedIsa {
     /// `isa`, or the portable one if the machine lacks it.
-    pub(super) fn new(isa: Isa) -> Self {
+    pub(crate) fn new(isa: Isa) -> Self {
         Self(if isa.is_available() { isa } else { Isa::Portable })
     }
 
-    pub(super) fn isa(self) -> Isa {
+    pub(crate) fn isa(self) -> Isa {
         self.0
     }
 
-    /// Runs encoder and decoder for the streams whose magnitudes are in `scratch`.
-    pub(super) fn run(
-        self,
-        network: &Network,
-        scratch: &mut Scratch,
-        states: &mut [&mut NetworkState],
-        probabilities: &mut [f32],
-    ) {
+    /// Runs `kernel`, compiled for this instruction set.
+    pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `new` detected avx512f, avx2 and fma on this machine.
-            Isa::Avx512 => unsafe { avx512(network, scratch, states, probabilities) },
+            Isa::Avx512 => unsafe { avx512(kernel) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `new` detected avx2 and fma on this machine.
-            Isa::Avx2 => unsafe { avx2(network, scratch, states, probabilities) },
+            Isa::Avx2 => unsafe { avx2(kernel) },
             // Every aarch64 has fused multiply-add.
-            _ => network.layers::<8, { cfg!(target_arch = "aarch64") }>(
-                scratch,
-                states,
-                probabilities,
-            ),
+            _ => kernel.run::<8, { cfg!(target_arch = "aarch64") }>(),
         }
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx2,fma")]
-fn avx512(
-    network: &Network,
-    scratch: &mut Scratch,
-    states: &mut [&mut NetworkState],
-    probabilities: &mut [f32],
-) {
-    network.layers::<16, true>(scratch, states, probabilities);
+fn avx512<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run::<16, true>()
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn avx2(
-    network: &Network,
-    scratch: &mut Scratch,
-    states: &mut [&mut NetworkState],
-    probabilities: &mut [f32],
-) {
-    network.layers::<8, true>(scratch, states, probabilities);
+fn avx2<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run::<8, true>()
 }
