@@ -1,0 +1,262 @@
+//! Ranks facts by how well they answer a question, and estimates whether the best one does.
+//!
+//! Both are linear models. Their weights are fitted by logistic regression on the questions in
+//! `models/tests/answers/dev`: a softmax over the facts of a text for the ranking, and answerable
+//! against unanswerable questions for the estimate. There is one pair of models with a sentence
+//! encoder and one without.
+
+use std::collections::{HashMap, HashSet};
+
+use knowledge::{Index, Word};
+
+use super::encoder::{CachedEncoder, SharedEmbedding, cosine};
+use super::facts::{Fact, Origin};
+use super::lexicon::Lexicon;
+use super::phrases::Phrases;
+use super::question::{Days, Question, content_words};
+
+/// Number of features of a fact: cosine, coverage, expected kind, days, cosine with context.
+const FACT_FEATURES: usize = 5;
+
+/// Number of features of the estimate, in the order of [`Ranking::estimate`].
+const ESTIMATE_FEATURES: usize = 13;
+
+struct Weights {
+    fact: [f32; FACT_FEATURES],
+    estimate: [f32; ESTIMATE_FEATURES],
+}
+
+const WITH_ENCODER: Weights = Weights {
+    fact: [8.6, 4.35, 1.05, 1.97, 5.67],
+    estimate: [-1.86, 1.84, 2.25, 0.92, 0.56, 0.79, 2.51, -0.53, -1.58, -2.27, -1.47, 0.92, 4.37],
+};
+
+const WITHOUT_ENCODER: Weights = Weights {
+    fact: [0.0, 9.18, 1.04, 1.35, 0.0],
+    estimate: [-1.75, 0.0, 0.0, 3.63, 0.32, 1.06, 0.49, -0.52, -1.64, -0.67, -1.62, 0.84, 4.87],
+};
+
+/// Added to the score of facts that are no knowledge.
+const PROMPT_PENALTY: f32 = -0.5;
+const USER_PENALTY: f32 = -1.0;
+
+/// Weight of the coverage by words that are only spelled or pronounced similarly.
+const FUZZY_WEIGHT: f32 = 0.9;
+
+/// Facts with the words that are compared.
+pub(super) struct FactTable<'a> {
+    pub(super) facts: &'a [Fact],
+    words: Vec<Vec<Word>>,
+    days: Vec<Days>,
+    /// By stem: the number of facts that have it.
+    frequency: HashMap<String, usize>,
+    vocabulary: Vec<Word>,
+    /// Words that the facts write with a capital letter only.
+    names: HashSet<String>,
+    spelling: Index<usize>,
+}
+
+impl<'a> FactTable<'a> {
+    pub(super) fn new(facts: &'a [Fact]) -> Self {
+        let mut frequency: HashMap<String, usize> = HashMap::new();
+        let mut vocabulary: HashMap<String, Word> = HashMap::new();
+        let mut spelling = Index::new();
+        let mut words = Vec::with_capacity(facts.len());
+        for (number, fact) in facts.iter().enumerate() {
+            let text = fact.with_topic();
+            let content = content_words(&text);
+            let stems: HashSet<&String> = content.iter().map(|word| &word.stem).collect();
+            for stem in stems {
+                *frequency.entry(stem.clone()).or_default() += 1;
+            }
+            for word in &content {
+                vocabulary.entry(word.stem.clone()).or_insert_with(|| word.clone());
+            }
+            words.push(content);
+            spelling.insert_chunk(&number, 0, text);
+        }
+        let days = facts.iter().map(|fact| Days::named_in(&fact.body)).collect();
+        let vocabulary = vocabulary.into_values().collect();
+        Self { facts, words, days, frequency, vocabulary, names: names(facts), spelling }
+    }
+
+    /// Whether the facts have a word with the stem of `word`.
+    pub(super) fn knows(&self, word: &Word) -> bool {
+        self.frequency.contains_key(&word.stem)
+    }
+
+    fn information(&self, word: &Word) -> f32 {
+        let frequency = self.frequency.get(&word.stem).copied().unwrap_or(0);
+        (1.0 + self.facts.len() as f32 / (1.0 + frequency as f32)).ln()
+    }
+
+    /// Ranks all facts. `bonus` is added to the score of each.
+    pub(super) fn rank(
+        &self,
+        question: &Question,
+        embeddings: Option<(&[f32], &[Embeddings])>,
+        bonus: impl Fn(usize) -> f32,
+    ) -> Option<Ranking> {
+        let weights = if embeddings.is_some() { &WITH_ENCODER } else { &WITHOUT_ENCODER };
+        let mut fuzzy = vec![0.0_f32; self.facts.len()];
+        for hit in self.spelling.search(&question.text, self.facts.len()) {
+            fuzzy[*hit.id] = FUZZY_WEIGHT * hit.coverage;
+        }
+        let information: Vec<f32> =
+            question.content.iter().map(|word| self.information(word)).collect();
+        let total: f32 = information.iter().sum();
+        let mut best_cosine = 0.0_f32;
+        let mut rows = Vec::with_capacity(self.facts.len());
+        for (number, fact) in self.facts.iter().enumerate() {
+            let covered: f32 = question
+                .content
+                .iter()
+                .zip(&information)
+                .map(|(word, information)| information * likeness(word, &self.words[number]))
+                .sum();
+            let coverage = if total > 0.0 { covered / total } else { 0.0 };
+            let (with_topic, with_context) = embeddings.map_or((0.0, 0.0), |(question, facts)| {
+                let fact = &facts[number];
+                (cosine(question, &fact.with_topic), cosine(question, &fact.with_context))
+            });
+            best_cosine = best_cosine.max(with_topic).max(with_context);
+            let features: [f32; FACT_FEATURES] = [
+                with_topic,
+                coverage.max(fuzzy[number]),
+                question.expectation(&fact.body, &self.names),
+                question.days.agreement(self.days[number]),
+                with_context,
+            ];
+            let origin = match fact.origin {
+                Origin::Knowledge => 0.0,
+                Origin::Prompt => PROMPT_PENALTY,
+                Origin::User => USER_PENALTY,
+            };
+            let score = product(&features, &weights.fact) + origin + bonus(number);
+            rows.push(Row { number, score, features });
+        }
+        rows.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.number.cmp(&b.number)));
+        let best = rows.first()?;
+        let sum: f32 = rows.iter().map(|row| (row.score - best.score).exp()).sum();
+        let share = 1.0 / sum;
+        let estimate = self.estimate(question, best, share, best_cosine);
+        let confidence = 1.0 / (1.0 + (-product(&estimate, &weights.estimate)).exp());
+        Some(Ranking { confidence, share, best_cosine, rows })
+    }
+
+    fn estimate(
+        &self,
+        question: &Question,
+        best: &Row,
+        share: f32,
+        best_cosine: f32,
+    ) -> [f32; ESTIMATE_FEATURES] {
+        let generic_words = &Phrases::english().question.generic_words;
+        let subjects: Vec<&Word> = question
+            .content
+            .iter()
+            .filter(|word| !generic_words.contains(&word.normalized))
+            .collect();
+        let in_best = |word: &&Word| likeness(word, &self.words[best.number]);
+        let in_all = |word: &&Word| likeness(word, &self.vocabulary);
+        let least = |values: &mut dyn Iterator<Item = f32>| {
+            values.reduce(f32::min).map_or(1.0, |least| 1.0 - least)
+        };
+        let last_missing = subjects.last().map_or(1.0, |word| 1.0 - in_best(word));
+        let missing = least(&mut subjects.iter().map(in_best));
+        let unknown = least(&mut subjects.iter().map(in_all));
+        let exists = f32::from(u8::from(question.asks_existence));
+        let [cosine, coverage, expectation, days, _] = best.features;
+        let length = question.content.len().min(5) as f32 / 5.0;
+        [
+            1.0,
+            cosine,
+            best_cosine,
+            coverage,
+            expectation,
+            days,
+            share,
+            exists * last_missing,
+            exists,
+            missing,
+            unknown,
+            exists * unknown,
+            length,
+        ]
+    }
+}
+
+/// The embeddings of a fact.
+pub(super) struct Embeddings {
+    with_topic: SharedEmbedding,
+    with_context: SharedEmbedding,
+}
+
+impl Embeddings {
+    /// The embeddings of `fact`, from the cache if they are known.
+    pub(super) fn of(fact: &Fact, encoder: &CachedEncoder) -> Self {
+        // What users say is not kept.
+        if fact.origin == Origin::User {
+            let embedding: SharedEmbedding = encoder.question(&fact.body).into();
+            return Self { with_topic: embedding.clone(), with_context: embedding };
+        }
+        let with_topic = encoder.passage(&fact.with_topic());
+        let with_context = encoder.passage(&fact.with_context());
+        Self { with_topic, with_context }
+    }
+}
+
+struct Row {
+    number: usize,
+    score: f32,
+    features: [f32; FACT_FEATURES],
+}
+
+/// Facts in the order of their scores.
+pub(super) struct Ranking {
+    /// Estimated probability that the facts answer the question.
+    pub(super) confidence: f32,
+    /// Probability of the best fact among all facts, if one of them answers.
+    pub(super) share: f32,
+    /// Largest cosine of a fact, 0 without an encoder.
+    pub(super) best_cosine: f32,
+    rows: Vec<Row>,
+}
+
+impl Ranking {
+    /// The number of the fact at a rank, and its odds against the best one (at most 1).
+    pub(super) fn fact(&self, rank: usize) -> Option<(usize, f32)> {
+        let best = self.rows.first()?.score;
+        self.rows.get(rank).map(|row| (row.number, (row.score - best).exp()))
+    }
+
+    /// Share of the question's words that the best fact has.
+    pub(super) fn coverage(&self) -> f32 {
+        self.rows.first().map_or(0.0, |row| row.features[1])
+    }
+}
+
+fn likeness(word: &Word, known: &[Word]) -> f32 {
+    let lexicon = Lexicon::english();
+    known.iter().map(|known| lexicon.likeness(word, known)).fold(0.0, f32::max)
+}
+
+fn product<const N: usize>(features: &[f32; N], weights: &[f32; N]) -> f32 {
+    features.iter().zip(weights).map(|(feature, weight)| feature * weight).sum()
+}
+
+/// The words that the facts write with a capital letter only, except days and months.
+fn names(facts: &[Fact]) -> HashSet<String> {
+    let capitalized = &Phrases::english().knowledge.capitalized;
+    let (mut upper, mut lower) = (HashSet::new(), HashSet::new());
+    for token in facts.iter().flat_map(|fact| fact.body.split_whitespace()) {
+        let is_upper = token.chars().find(|c| c.is_alphabetic()).is_some_and(char::is_uppercase);
+        let words = knowledge::normalize_words(token);
+        if is_upper { upper.extend(words) } else { lower.extend(words) }
+    }
+    let lexicon = Lexicon::english();
+    upper.retain(|word| {
+        !lower.contains(word) && !capitalized.contains(word) && !lexicon.is_function_word(word)
+    });
+    upper
+}
