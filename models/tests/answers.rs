@@ -48,7 +48,9 @@ enum Kind {
 struct Case {
     kind: Kind,
     question: String,
+    #[serde(default)]
     answer: Vec<Vec<String>>,
+    #[serde(default)]
     wrong: Vec<String>,
 }
 
@@ -70,7 +72,7 @@ struct Unknown {
     hedges: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reply {
     Answer,
     /// It says that the answer is not known, and tells something related.
@@ -101,8 +103,9 @@ impl Phrases {
 struct Count {
     all: usize,
     right: usize,
-    hedged: usize,
     wrong: usize,
+    /// Numbers of replies, and of right ones, by kind.
+    replies: BTreeMap<Reply, (usize, usize)>,
 }
 
 /// Whether `text` contains `part` as whole words, numbers as words or digits.
@@ -209,14 +212,19 @@ impl Judge {
                 count.all += 1;
                 count.right += usize::from(right);
                 count.wrong += usize::from(wrong);
-                count.hedged += usize::from(kind == Reply::Hedged);
+                let replies = count.replies.entry(kind).or_default();
+                replies.0 += 1;
+                replies.1 += usize::from(right);
                 if shown && !right {
                     println!("{:?} {:?}: {:?} {reply}", case.kind, kind, case.question);
                 }
             }
         }
-        for (kind, Count { all, right, hedged, wrong }) in &counts {
-            println!("{kind:?}: {right} of {all} right, {hedged} hedged, {wrong} wrong facts");
+        for (kind, Count { all, right, wrong, replies }) in &counts {
+            println!("{kind:?}: {right} of {all} right, {wrong} wrong facts");
+            for (reply, (all, right)) in replies {
+                println!("    {reply:?}: {right} of {all} right");
+            }
         }
         println!("{:?} per answer, at most {slowest:?}", time / questions.max(1));
         counts

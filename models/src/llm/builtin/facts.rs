@@ -259,7 +259,7 @@ impl FactReader {
                     _ => None,
                 })
             }
-            _ if intro.is_some() && normalize_words(&item).len() <= MAX_VALUE_WORDS => {
+            _ if intro.is_some() && is_short_value(&item) => {
                 let intro = intro.as_deref().unwrap_or_default();
                 Some(format!("{intro}: {item}"))
             }

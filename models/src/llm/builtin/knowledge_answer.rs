@@ -10,15 +10,9 @@ use super::follow_up::{self, Reference};
 use super::lexicon::Lexicon;
 use super::phrases::Phrases;
 use super::question::{Form, Question, content_words};
-use super::ranking::{Embeddings, FactTable, Ranking};
+use super::ranking::{Embeddings, FactTable, Level, Ranking};
 use super::speakable::truncate_at_clause;
 use super::{MAX_ANSWER_BYTES, TurnContext, prompt};
-
-/// Estimated probability from which a fact is the answer.
-const MIN_CONFIDENCE: f32 = 0.5;
-
-/// Estimated probability from which a fact is told although it may not be the answer.
-const MIN_HEDGED_CONFIDENCE: f32 = 0.25;
 
 /// A second fact is told, too, if the share of the first one is less, and the odds of the second one
 /// against the first one are higher.
@@ -147,7 +141,7 @@ impl Facts {
             return Finding::Garbled;
         }
         let Some(ranking) = ranking else { return Finding::Unknown };
-        if ranking.confidence < MIN_HEDGED_CONFIDENCE {
+        if ranking.level == Level::Unrelated {
             return Finding::Unknown;
         }
         let Some((best, _)) = ranking.fact(0) else { return Finding::Unknown };
@@ -158,7 +152,7 @@ impl Facts {
         let answer = self.compose(talk, &ranking, best, similarity);
         if self.facts[best].origin == Origin::User {
             Finding::UserStatement(answer)
-        } else if ranking.confidence < MIN_CONFIDENCE {
+        } else if ranking.level == Level::Related {
             Finding::Related(answer)
         } else {
             Finding::Answer(answer)
@@ -263,12 +257,13 @@ fn is_garbled(
     encoder: Option<&CachedEncoder>,
 ) -> bool {
     let form = Form::of(text);
-    let (cosine, coverage, confidence) = ranking
-        .map_or((0.0, 0.0, 0.0), |best| (best.best_cosine, best.coverage(), best.confidence));
+    let (cosine, coverage, level) = ranking.map_or((0.0, 0.0, Level::Unrelated), |best| {
+        (best.best_cosine, best.coverage(), best.level)
+    });
     let is_question = form.is_question || is_follow_up;
     let is_clear =
         coverage >= MIN_CLEAR_COVERAGE && (encoder.is_none() || cosine >= MIN_CLEAR_COSINE);
-    let is_related = confidence >= MIN_CONFIDENCE
+    let is_related = level == Level::Answer
         && coverage >= MIN_STATEMENT_COVERAGE
         && (encoder.is_none() || cosine >= MIN_STATEMENT_COSINE);
     if form.implausible >= MIN_IMPLAUSIBLE_PLACES && !is_clear {

@@ -157,6 +157,8 @@ pub(super) struct ExpectedKind {
     #[serde(default)]
     pub(super) number: bool,
     #[serde(default)]
+    pub(super) counted: bool,
+    #[serde(default)]
     pub(super) name: bool,
 }
 

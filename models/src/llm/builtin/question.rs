@@ -78,7 +78,8 @@ pub(super) struct Question {
     pub(super) days: Days,
     /// Whether it asks if something exists or is permitted: "Do you have …".
     pub(super) asks_existence: bool,
-    expected: Vec<&'static ExpectedKind>,
+    /// The kinds of answers, each with the word after its phrase.
+    expected: Vec<(&'static ExpectedKind, Option<Word>)>,
 }
 
 impl Question {
@@ -86,8 +87,11 @@ impl Question {
         let phrases = &Phrases::english().question;
         let all = normalize_words(text);
         let joined = all.join(" ");
-        let asks = |kind: &&ExpectedKind| {
-            kind.phrases.iter().any(|phrase| text_after_phrase(&joined, phrase).is_some())
+        let asked = |kind: &'static ExpectedKind| {
+            let mut phrases = kind.phrases.iter();
+            let after = phrases.find_map(|phrase| text_after_phrase(&joined, phrase))?;
+            let next = after.split_whitespace().next().and_then(|next| words(next).pop());
+            Some((kind, next))
         };
         let asks_existence = matches!(all.as_slice(), [verb, subject, ..]
             if phrases.existence_verbs.contains(verb)
@@ -97,7 +101,7 @@ impl Question {
             content: content_words(text),
             days: Days::named_in(text),
             asks_existence,
-            expected: phrases.expected.iter().filter(asks).collect(),
+            expected: phrases.expected.iter().filter_map(asked).collect(),
         }
     }
 
@@ -109,16 +113,40 @@ impl Question {
         let plain = words(sentence);
         let number = plain.iter().any(|word| word.is_number() || word.normalized.contains('.'));
         let has = |set: &WordSet| plain.iter().any(|word| set.contains(&word.normalized));
-        let is_met = |kind: &&ExpectedKind| {
+        let is_met = |(kind, next): &&(&ExpectedKind, Option<Word>)| {
             (kind.number && number)
                 || (number
                     && (has(&kind.with_number) || sentence.contains(kind.symbols.as_slice())))
                 || has(&kind.alone)
-                || (kind.name && plain.iter().any(|word| names.contains(&word.normalized)))
+                || (kind.counted && next.as_ref().is_some_and(|next| counts(&plain, next)))
+                || (kind.name && names_person(sentence, names))
         };
-        let met = self.expected.iter().copied().filter(|kind| is_met(kind)).count();
+        let met = self.expected.iter().filter(is_met).count();
         (2.0 * met as f32 - self.expected.len() as f32) / self.expected.len() as f32
     }
+}
+
+/// Whether a number is followed by `counted` or a similar word, with at most two words between.
+fn counts(sentence: &[Word], counted: &Word) -> bool {
+    const REACH: usize = 4;
+    let lexicon = Lexicon::english();
+    let is_counted = |word: &Word| !word.is_stop_word() && lexicon.likeness(counted, word) > 0.0;
+    sentence.windows(2).enumerate().any(|(at, pair)| {
+        let is_number = pair[0].is_number() || pair[0].normalized == "one";
+        is_number && sentence.iter().skip(at + 1).take(REACH - 1).any(is_counted)
+    })
+}
+
+/// Whether a sentence has two names in a row, or starts with one.
+fn names_person(sentence: &str, names: &HashSet<String>) -> bool {
+    let conjunction = |word: &String| Lexicon::english().is_in_class(word, "conjunction");
+    let all = normalize_words(sentence);
+    let is_name = |at: usize| all.get(at).is_some_and(|word| names.contains(word));
+    let pair = |at: usize| {
+        is_name(at)
+            && (is_name(at + 1) || (all.get(at + 1).is_some_and(conjunction) && is_name(at + 2)))
+    };
+    is_name(0) || (0..all.len()).any(pair)
 }
 
 /// The words of a text that carry its meaning, each once.
@@ -188,9 +216,11 @@ mod tests {
         assert_eq!(fits("What does it cost?", "It is nine euros."), 1.0);
         assert_eq!(fits("What does it cost?", "It has nine wheels."), -1.0);
         assert_eq!(fits("What does it cost?", "Only $9."), 1.0);
-        assert_eq!(fits("How many are there?", "It has nine wheels."), 1.0);
+        assert_eq!(fits("How many wheels are there?", "It has nine big wheels."), 1.0);
+        assert_eq!(fits("How many seats are there?", "It has nine wheels."), -1.0);
+        assert_eq!(fits("How old is it?", "It costs nine euros."), -1.0);
         assert_eq!(fits("When is it?", "At noon."), 1.0);
-        assert_eq!(fits("Who is it?", "It is Mira."), 1.0);
+        assert_eq!(fits("Who is it?", "Mira runs it."), 1.0);
         assert_eq!(fits("Is it green?", "It is Mira."), 0.0);
         assert!(Question::new("do you have wheels").asks_existence);
         assert!(!Question::new("which wheels do you have").asks_existence);

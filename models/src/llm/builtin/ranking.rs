@@ -24,16 +24,25 @@ const ESTIMATE_FEATURES: usize = 13;
 struct Weights {
     fact: [f32; FACT_FEATURES],
     estimate: [f32; ESTIMATE_FEATURES],
+    /// Confidence from which a fact is the answer. Below it are nine tenths of the unanswerable
+    /// questions.
+    min_answer: f32,
+    /// Confidence from which a fact is worth telling although it may not be the answer.
+    min_related: f32,
 }
 
 const WITH_ENCODER: Weights = Weights {
-    fact: [8.6, 4.35, 1.05, 1.97, 5.67],
-    estimate: [-1.86, 1.84, 2.25, 0.92, 0.56, 0.79, 2.51, -0.53, -1.58, -2.27, -1.47, 0.92, 4.37],
+    fact: [9.42, 4.01, 0.76, 1.92, 5.84],
+    estimate: [-0.78, 0.96, 0.47, -0.36, 1.05, 0.39, 0.76, -0.39, 0.8, -2.28, 0.64, -1.31, 2.39],
+    min_answer: 0.65,
+    min_related: 0.15,
 };
 
 const WITHOUT_ENCODER: Weights = Weights {
-    fact: [0.0, 9.18, 1.04, 1.35, 0.0],
-    estimate: [-1.75, 0.0, 0.0, 3.63, 0.32, 1.06, 0.49, -0.52, -1.64, -0.67, -1.62, 0.84, 4.87],
+    fact: [0.0, 9.36, 0.96, 1.42, 0.0],
+    estimate: [-0.51, 0.0, 0.0, 1.53, 0.75, 0.61, -0.94, -0.17, 0.66, -1.89, 0.67, -1.54, 2.47],
+    min_answer: 0.6,
+    min_related: 0.3,
 };
 
 /// Added to the score of facts that are no knowledge.
@@ -141,7 +150,12 @@ impl<'a> FactTable<'a> {
         let share = 1.0 / sum;
         let estimate = self.estimate(question, best, share, best_cosine);
         let confidence = 1.0 / (1.0 + (-product(&estimate, &weights.estimate)).exp());
-        Some(Ranking { confidence, share, best_cosine, rows })
+        let level = match confidence {
+            confidence if confidence >= weights.min_answer => Level::Answer,
+            confidence if confidence >= weights.min_related => Level::Related,
+            _ => Level::Unrelated,
+        };
+        Some(Ranking { level, share, best_cosine, rows })
     }
 
     fn estimate(
@@ -212,10 +226,19 @@ struct Row {
     features: [f32; FACT_FEATURES],
 }
 
+/// How likely the best fact is the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    Unrelated,
+    /// It is related to the question at least.
+    Related,
+    Answer,
+}
+
 /// Facts in the order of their scores.
 pub(super) struct Ranking {
-    /// Estimated probability that the facts answer the question.
-    pub(super) confidence: f32,
+    /// Whether the best fact answers, by the estimated probability of it.
+    pub(super) level: Level,
     /// Probability of the best fact among all facts, if one of them answers.
     pub(super) share: f32,
     /// Largest cosine of a fact, 0 without an encoder.
