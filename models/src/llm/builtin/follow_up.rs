@@ -52,7 +52,7 @@ pub(super) fn is_follow_up(text: &str) -> bool {
 }
 
 /// The text as a question of its own: with the question before it, if it is a follow-up. `None` if
-/// it is none.
+/// it is none, or if there is no question before it.
 pub(super) fn resolve(text: &str, history: &[&HistoryItem]) -> Option<String> {
     if !is_follow_up(text) {
         return None;
@@ -66,6 +66,9 @@ pub(super) fn resolve(text: &str, history: &[&HistoryItem]) -> Option<String> {
         if !is_follow_up(&item.text) {
             break;
         }
+    }
+    if chain.len() < 2 {
+        return None;
     }
     let mut chain = chain.into_iter().rev();
     let mut question = chain.next()?.to_owned();
@@ -142,7 +145,7 @@ mod tests {
             Some("What is the tour how much is that for three days")
         );
         assert_eq!(resolved(&question, "What does the garden tour cost?"), None);
-        assert_eq!(resolved(&[], "And on Sunday?").as_deref(), Some("And on Sunday?"));
+        assert_eq!(resolved(&[], "And on Sunday?"), None);
     }
 
     #[test]

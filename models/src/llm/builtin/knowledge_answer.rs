@@ -19,10 +19,19 @@ use super::{MAX_ANSWER_BYTES, TurnContext, prompt};
 const MAX_DOUBTFUL_SHARE: f32 = 0.5;
 const MIN_SECOND_ODDS: f32 = 0.5;
 
+/// Facts that are told if none of them is surely the answer: their number, their total length, and
+/// the minimum odds against the best one.
+const MAX_RELATED_FACTS: usize = 3;
+const MAX_RELATED_BYTES: usize = 250;
+const MIN_RELATED_ODDS: f32 = 0.1;
+
 /// Score added to facts of the section that the agent spoke of, and to what it said last, if the
 /// user's text refers to it.
 const SAME_SECTION_BONUS: f32 = 0.5;
 const JUST_SAID_PENALTY: f32 = -1.5;
+
+/// Number of headings of the first level up to which they are titles of documents.
+const MAX_TITLES: usize = 2;
 
 /// Similarity of the user's question to a written one whose "Yes" or "No" applies to it, too.
 const MIN_SAME_QUESTION: f32 = 0.6;
@@ -96,12 +105,18 @@ impl Facts {
             }
         }
         let (facts, headings) = reader.finish();
-        let titles_only = headings.iter().all(|(_, is_title)| *is_title);
-        let subjects = headings
-            .into_iter()
-            .filter(|(_, is_title)| titles_only || !is_title)
-            .filter_map(|(heading, _)| subject(&heading))
-            .collect();
+        // Headings of the first level are titles of documents, unless there are many.
+        let titles = headings.iter().filter(|(_, is_title)| *is_title).count();
+        let named = |with_titles: bool| -> Vec<String> {
+            headings
+                .iter()
+                .skip(usize::from(titles > MAX_TITLES && with_titles))
+                .filter(|(_, is_title)| with_titles || !is_title)
+                .filter_map(|(heading, _)| subject(heading))
+                .collect()
+        };
+        let sections = named(titles > MAX_TITLES);
+        let subjects = if sections.is_empty() { named(true) } else { sections };
         Self { facts, subjects }
     }
 
@@ -179,6 +194,17 @@ impl Facts {
             }
             if similarity(written) < MIN_SAME_QUESTION {
                 answer = without_certainty(answer);
+            }
+        } else if ranking.level == Level::Related {
+            for (number, odds) in (1..MAX_RELATED_FACTS).map_while(|rank| ranking.fact(rank)) {
+                let other = spoken(&self.facts[number], talk);
+                if odds > MIN_RELATED_ODDS
+                    && self.facts[number].origin == fact.origin
+                    && !answer.contains(&self.facts[number].sentence)
+                    && answer.len() + other.len() < MAX_RELATED_BYTES
+                {
+                    answer = format!("{answer} {other}");
+                }
             }
         } else if ranking.share < MAX_DOUBTFUL_SHARE
             && let Some((second, odds)) = ranking.fact(1)
@@ -260,7 +286,7 @@ fn is_garbled(
     let (cosine, coverage, level) = ranking.map_or((0.0, 0.0, Level::Unrelated), |best| {
         (best.best_cosine, best.coverage(), best.level)
     });
-    let is_question = form.is_question || is_follow_up;
+    let is_question = form.is_question || (is_follow_up && form.implausible == 0);
     let is_clear =
         coverage >= MIN_CLEAR_COVERAGE && (encoder.is_none() || cosine >= MIN_CLEAR_COSINE);
     let is_related = level == Level::Answer

@@ -24,8 +24,7 @@ const ESTIMATE_FEATURES: usize = 13;
 struct Weights {
     fact: [f32; FACT_FEATURES],
     estimate: [f32; ESTIMATE_FEATURES],
-    /// Confidence from which a fact is the answer. Below it are nine tenths of the unanswerable
-    /// questions.
+    /// Confidence from which a fact is the answer.
     min_answer: f32,
     /// Confidence from which a fact is worth telling although it may not be the answer.
     min_related: f32,
@@ -34,7 +33,7 @@ struct Weights {
 const WITH_ENCODER: Weights = Weights {
     fact: [9.42, 4.01, 0.76, 1.92, 5.84],
     estimate: [-0.78, 0.96, 0.47, -0.36, 1.05, 0.39, 0.76, -0.39, 0.8, -2.28, 0.64, -1.31, 2.39],
-    min_answer: 0.65,
+    min_answer: 0.55,
     min_related: 0.15,
 };
 
@@ -44,6 +43,10 @@ const WITHOUT_ENCODER: Weights = Weights {
     min_answer: 0.6,
     min_related: 0.3,
 };
+
+/// A fact without a word of the question, and without a similar one, is the answer only from this
+/// cosine. Most questions that are close to a fact but ask something else have such a word.
+const MIN_PARAPHRASE_COSINE: f32 = 0.75;
 
 /// Added to the score of facts that are no knowledge.
 const PROMPT_PENALTY: f32 = -0.5;
@@ -150,10 +153,14 @@ impl<'a> FactTable<'a> {
         let share = 1.0 / sum;
         let estimate = self.estimate(question, best, share, best_cosine);
         let confidence = 1.0 / (1.0 + (-product(&estimate, &weights.estimate)).exp());
+        let [.., missing, _, _, _] = estimate;
+        let lacks_word = missing >= 1.0 && best_cosine < MIN_PARAPHRASE_COSINE;
+        let lacks_kind = best.features[2] < 0.0;
         let level = match confidence {
-            confidence if confidence >= weights.min_answer => Level::Answer,
-            confidence if confidence >= weights.min_related => Level::Related,
-            _ => Level::Unrelated,
+            confidence if confidence < weights.min_related => Level::Unrelated,
+            confidence if confidence < weights.min_answer => Level::Related,
+            _ if lacks_word || lacks_kind => Level::Related,
+            _ => Level::Answer,
         };
         Some(Ranking { level, share, best_cosine, rows })
     }
@@ -166,11 +173,11 @@ impl<'a> FactTable<'a> {
         best_cosine: f32,
     ) -> [f32; ESTIMATE_FEATURES] {
         let generic_words = &Phrases::english().question.generic_words;
-        let subjects: Vec<&Word> = question
-            .content
-            .iter()
-            .filter(|word| !generic_words.contains(&word.normalized))
-            .collect();
+        let is_subject = |word: &&Word| !generic_words.contains(&word.normalized);
+        let mut subjects: Vec<&Word> = question.content.iter().filter(is_subject).collect();
+        if subjects.is_empty() {
+            subjects.extend(&question.content);
+        }
         let in_best = |word: &&Word| likeness(word, &self.words[best.number]);
         let in_all = |word: &&Word| likeness(word, &self.vocabulary);
         let least = |values: &mut dyn Iterator<Item = f32>| {
