@@ -10,7 +10,7 @@ use super::follow_up::{self, Reference};
 use super::lexicon::Lexicon;
 use super::phrases::Phrases;
 use super::question::{Form, Question, content_words};
-use super::ranking::{Embeddings, FactTable, Level, Ranking};
+use super::ranking::{AskedEmbeddings, Embeddings, FactTable, Level, Ranking};
 use super::speakable::truncate_at_clause;
 use super::{MAX_ANSWER_BYTES, TurnContext, prompt};
 
@@ -21,9 +21,9 @@ const MIN_SECOND_ODDS: f32 = 0.5;
 
 /// Facts that are told if none of them is surely the answer: their number, their total length, and
 /// the minimum odds against the best one.
-const MAX_RELATED_FACTS: usize = 3;
+const MAX_RELATED_FACTS: usize = 2;
 const MAX_RELATED_BYTES: usize = 250;
-const MIN_RELATED_ODDS: f32 = 0.1;
+const MIN_RELATED_ODDS: f32 = 0.25;
 
 /// Score added to facts of the section that the agent spoke of, and to what it said last, if the
 /// user's text refers to it.
@@ -141,9 +141,9 @@ impl Facts {
         let table = FactTable::new(&self.facts);
         let embeddings = encoder.map(|encoder| {
             let facts = self.facts.iter().map(|fact| Embeddings::of(fact, encoder));
-            (encoder.question(&question.text), facts.collect::<Vec<_>>())
+            (AskedEmbeddings::of(&question, encoder), facts.collect::<Vec<_>>())
         });
-        let embeddings = embeddings.as_ref().map(|(question, facts)| (&question[..], &facts[..]));
+        let embeddings = embeddings.as_ref().map(|(question, facts)| (question, &facts[..]));
         let bonus = |number: usize| match said.filter(|_| resolved.is_some()) {
             Some(said) if said == number => JUST_SAID_PENALTY,
             Some(said) if self.facts[said].section == self.facts[number].section => {
@@ -161,7 +161,7 @@ impl Facts {
         }
         let Some((best, _)) = ranking.fact(0) else { return Finding::Unknown };
         let similarity = |written: &str| match (embeddings, encoder) {
-            (Some((asked, _)), Some(encoder)) => cosine(asked, &encoder.passage(written)),
+            (Some((asked, _)), Some(encoder)) => cosine(&asked.whole, &encoder.passage(written)),
             _ => ranking.coverage(),
         };
         let answer = self.compose(talk, &ranking, best, similarity);
@@ -266,7 +266,7 @@ fn spoken<'a>(fact: &'a Fact, talk: &TurnContext<'_>) -> &'a str {
 const MIN_IMPLAUSIBLE_PLACES: usize = 2;
 const MIN_CLEAR_COSINE: f32 = 0.6;
 const MIN_CLEAR_COVERAGE: f32 = 0.8;
-const MIN_STATEMENT_COSINE: f32 = 0.35;
+const MIN_STATEMENT_COSINE: f32 = 0.4;
 const MIN_STATEMENT_COVERAGE: f32 = 0.5;
 const MIN_QUESTION_COSINE: f32 = 0.3;
 const MIN_UNKNOWN_SHARE: f32 = 0.4;
@@ -289,9 +289,11 @@ fn is_garbled(
     let is_question = form.is_question || (is_follow_up && form.implausible == 0);
     let is_clear =
         coverage >= MIN_CLEAR_COVERAGE && (encoder.is_none() || cosine >= MIN_CLEAR_COSINE);
-    let is_related = level == Level::Answer
-        && coverage >= MIN_STATEMENT_COVERAGE
-        && (encoder.is_none() || cosine >= MIN_STATEMENT_COSINE);
+    // Also a statement may ask: "I need a place for my bicycle".
+    let is_related = match encoder {
+        Some(_) => level >= Level::Related && cosine >= MIN_STATEMENT_COSINE,
+        None => level == Level::Answer && coverage >= MIN_STATEMENT_COVERAGE,
+    };
     if form.implausible >= MIN_IMPLAUSIBLE_PLACES && !is_clear {
         return true;
     }

@@ -105,6 +105,28 @@ impl Question {
         }
     }
 
+    /// The last clause, if the text has several. The others often tell why the user asks.
+    pub(super) fn last_clause(&self) -> Option<String> {
+        const MIN_WORDS: usize = 3;
+        let conjunctions = &Phrases::english().question.clause_words;
+        let mut clauses = vec![Vec::new()];
+        for token in self.text.split_whitespace() {
+            if conjunctions.contains(&token.to_lowercase()) {
+                clauses.push(Vec::new());
+                continue;
+            }
+            if let Some(clause) = clauses.last_mut() {
+                clause.push(token);
+            }
+            if token.ends_with([',', ';', '.', '!']) {
+                clauses.push(Vec::new());
+            }
+        }
+        let last = clauses.iter().rfind(|clause| clause.len() >= MIN_WORDS)?;
+        let all = self.text.split_whitespace().count();
+        (last.len() < all).then(|| last.join(" "))
+    }
+
     /// Share of the expected kinds of answers that a sentence has, minus the share that it lacks.
     pub(super) fn expectation(&self, sentence: &str, names: &HashSet<String>) -> f32 {
         if self.expected.is_empty() {
@@ -224,6 +246,21 @@ mod tests {
         assert_eq!(fits("Is it green?", "It is Mira."), 0.0);
         assert!(Question::new("do you have wheels").asks_existence);
         assert!(!Question::new("which wheels do you have").asks_existence);
+    }
+
+    #[test]
+    fn the_last_clause_is_the_question() {
+        let clause = |text: &str| Question::new(text).last_clause();
+        assert_eq!(
+            clause("I lost my hat, where could it be?").as_deref(),
+            Some("where could it be?")
+        );
+        assert_eq!(
+            clause("we are late and when do you close").as_deref(),
+            Some("when do you close")
+        );
+        assert_eq!(clause("When do you close?"), None);
+        assert_eq!(clause("do you have it, please"), Some("do you have it,".into()));
     }
 
     #[test]

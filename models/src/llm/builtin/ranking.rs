@@ -15,8 +15,9 @@ use super::lexicon::Lexicon;
 use super::phrases::Phrases;
 use super::question::{Days, Question, content_words};
 
-/// Number of features of a fact: cosine, coverage, expected kind, days, cosine with context.
-const FACT_FEATURES: usize = 5;
+/// Number of features of a fact: cosine, coverage, expected kind, days, cosine with context, cosine
+/// of the last clause (at least that of the whole question).
+const FACT_FEATURES: usize = 6;
 
 /// Number of features of the estimate, in the order of [`Ranking::estimate`].
 const ESTIMATE_FEATURES: usize = 13;
@@ -31,14 +32,14 @@ struct Weights {
 }
 
 const WITH_ENCODER: Weights = Weights {
-    fact: [9.42, 4.01, 0.76, 1.92, 5.84],
-    estimate: [-0.78, 0.96, 0.47, -0.36, 1.05, 0.39, 0.76, -0.39, 0.8, -2.28, 0.64, -1.31, 2.39],
-    min_answer: 0.55,
-    min_related: 0.15,
+    fact: [6.58, 3.47, 0.74, 1.97, 4.32, 6.29],
+    estimate: [-0.62, 1.03, 0.42, -0.62, 1.1, 0.29, 0.82, -0.29, 0.77, -2.41, 0.51, -1.33, 2.49],
+    min_answer: 0.6,
+    min_related: 0.22,
 };
 
 const WITHOUT_ENCODER: Weights = Weights {
-    fact: [0.0, 9.36, 0.96, 1.42, 0.0],
+    fact: [0.0, 9.36, 0.96, 1.42, 0.0, 0.0],
     estimate: [-0.51, 0.0, 0.0, 1.53, 0.75, 0.61, -0.94, -0.17, 0.66, -1.89, 0.67, -1.54, 2.47],
     min_answer: 0.6,
     min_related: 0.3,
@@ -47,6 +48,11 @@ const WITHOUT_ENCODER: Weights = Weights {
 /// A fact without a word of the question, and without a similar one, is the answer only from this
 /// cosine. Most questions that are close to a fact but ask something else have such a word.
 const MIN_PARAPHRASE_COSINE: f32 = 0.75;
+
+/// A fact with this share of the question is the answer if it has the expected kind. A fact without
+/// that kind and with less than the second share does not answer.
+const MIN_FULL_COVERAGE: f32 = 0.9;
+const MIN_COVERAGE: f32 = 0.7;
 
 /// Added to the score of facts that are no knowledge.
 const PROMPT_PENALTY: f32 = -0.5;
@@ -106,7 +112,7 @@ impl<'a> FactTable<'a> {
     pub(super) fn rank(
         &self,
         question: &Question,
-        embeddings: Option<(&[f32], &[Embeddings])>,
+        embeddings: Option<(&AskedEmbeddings, &[Embeddings])>,
         bonus: impl Fn(usize) -> f32,
     ) -> Option<Ranking> {
         let weights = if embeddings.is_some() { &WITH_ENCODER } else { &WITHOUT_ENCODER };
@@ -127,10 +133,8 @@ impl<'a> FactTable<'a> {
                 .map(|(word, information)| information * likeness(word, &self.words[number]))
                 .sum();
             let coverage = if total > 0.0 { covered / total } else { 0.0 };
-            let (with_topic, with_context) = embeddings.map_or((0.0, 0.0), |(question, facts)| {
-                let fact = &facts[number];
-                (cosine(question, &fact.with_topic), cosine(question, &fact.with_context))
-            });
+            let [with_topic, with_context, clause] =
+                embeddings.map_or([0.0; 3], |(question, facts)| question.cosines(&facts[number]));
             best_cosine = best_cosine.max(with_topic).max(with_context);
             let features: [f32; FACT_FEATURES] = [
                 with_topic,
@@ -138,6 +142,7 @@ impl<'a> FactTable<'a> {
                 question.expectation(&fact.body, &self.names),
                 question.days.agreement(self.days[number]),
                 with_context,
+                clause,
             ];
             let origin = match fact.origin {
                 Origin::Knowledge => 0.0,
@@ -155,9 +160,16 @@ impl<'a> FactTable<'a> {
         let confidence = 1.0 / (1.0 + (-product(&estimate, &weights.estimate)).exp());
         let [.., missing, _, _, _] = estimate;
         let lacks_word = missing >= 1.0 && best_cosine < MIN_PARAPHRASE_COSINE;
-        let lacks_kind = best.features[2] < 0.0;
+        let [_, coverage, expectation, ..] = best.features;
+        let lacks_kind = expectation < 0.0;
         let level = match confidence {
+            _ if coverage >= MIN_FULL_COVERAGE && !lacks_kind => Level::Answer,
             confidence if confidence < weights.min_related => Level::Unrelated,
+            confidence
+                if confidence < weights.min_answer && lacks_kind && coverage < MIN_COVERAGE =>
+            {
+                Level::Unrelated
+            }
             confidence if confidence < weights.min_answer => Level::Related,
             _ if lacks_word || lacks_kind => Level::Related,
             _ => Level::Answer,
@@ -187,7 +199,7 @@ impl<'a> FactTable<'a> {
         let missing = least(&mut subjects.iter().map(in_best));
         let unknown = least(&mut subjects.iter().map(in_all));
         let exists = f32::from(u8::from(question.asks_existence));
-        let [cosine, coverage, expectation, days, _] = best.features;
+        let [cosine, coverage, expectation, days, ..] = best.features;
         let length = question.content.len().min(5) as f32 / 5.0;
         [
             1.0,
@@ -224,6 +236,27 @@ impl Embeddings {
         let with_topic = encoder.passage(&fact.with_topic());
         let with_context = encoder.passage(&fact.with_context());
         Self { with_topic, with_context }
+    }
+}
+
+/// The embeddings of a question: of the whole, and of its last clause if there are several.
+pub(super) struct AskedEmbeddings {
+    pub(super) whole: Vec<f32>,
+    clause: Option<Vec<f32>>,
+}
+
+impl AskedEmbeddings {
+    pub(super) fn of(question: &Question, encoder: &CachedEncoder) -> Self {
+        let clause = question.last_clause().map(|clause| encoder.question(&clause));
+        Self { whole: encoder.question(&question.text), clause }
+    }
+
+    /// The cosines with a fact, in the order of its features.
+    fn cosines(&self, fact: &Embeddings) -> [f32; 3] {
+        let with_topic = cosine(&self.whole, &fact.with_topic);
+        let with_context = cosine(&self.whole, &fact.with_context);
+        let of_clause = |clause: &Vec<f32>| cosine(clause, &fact.with_topic).max(with_topic);
+        [with_topic, with_context, self.clause.as_ref().map_or(with_topic, of_clause)]
     }
 }
 

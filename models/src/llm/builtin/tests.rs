@@ -231,6 +231,16 @@ fn context_and_what_the_user_told_count_too() {
     assert_eq!(reply_text(&turns), "You said: My dog is called rex.");
 }
 
+#[test]
+fn words_before_a_question_do_not_hide_its_answer() {
+    let mut request = request(vec![item(Role::User, "Stop. When do you open?")], &[]);
+    request.snippets[0].text =
+        "We are open from nine to five. A haircut costs thirty dollars.".into();
+    request.snippets.truncate(1);
+    let reply = answer(&request, "Ada", None);
+    assert!(matches!(&reply, Answer::Say(text) if text.contains("nine to five")), "{reply:?}");
+}
+
 fn weather() -> Tool {
     Tool {
         name: "get_weather".into(),
