@@ -85,6 +85,7 @@ pub(super) struct Question {
 impl Question {
     pub(super) fn new(text: &str) -> Self {
         let phrases = &Phrases::english().question;
+        let text = without_interjection(text);
         let all = normalize_words(text);
         let joined = all.join(" ");
         let asked = |kind: &'static ExpectedKind| {
@@ -145,6 +146,19 @@ impl Question {
         };
         let met = self.expected.iter().filter(is_met).count();
         (2.0 * met as f32 - self.expected.len() as f32) / self.expected.len() as f32
+    }
+}
+
+/// The text without one or two words of their own before it: "Stop. When do you open?"
+fn without_interjection(text: &str) -> &str {
+    const MAX_WORDS: usize = 2;
+    const MIN_REST: usize = 3;
+    let count = |text: &str| text.split_whitespace().count();
+    match text.split_once(['.', '!', ',', ';']) {
+        Some((before, rest)) if count(before) <= MAX_WORDS && count(rest) >= MIN_REST => {
+            rest.trim()
+        }
+        _ => text,
     }
 }
 

@@ -61,6 +61,9 @@ const USER_PENALTY: f32 = -1.0;
 /// Weight of the coverage by words that are only spelled or pronounced similarly.
 const FUZZY_WEIGHT: f32 = 0.9;
 
+/// Minimum of this coverage if no word is the same.
+const MIN_FUZZY_COVERAGE: f32 = 0.6;
+
 /// Facts with the words that are compared.
 pub(super) struct FactTable<'a> {
     pub(super) facts: &'a [Fact],
@@ -133,12 +136,15 @@ impl<'a> FactTable<'a> {
                 .map(|(word, information)| information * likeness(word, &self.words[number]))
                 .sum();
             let coverage = if total > 0.0 { covered / total } else { 0.0 };
+            // Alone, a similar sound proves little.
+            let is_likely = coverage > 0.0 || fuzzy[number] >= MIN_FUZZY_COVERAGE;
+            let fuzzy = if is_likely { fuzzy[number] } else { 0.0 };
             let [with_topic, with_context, clause] =
                 embeddings.map_or([0.0; 3], |(question, facts)| question.cosines(&facts[number]));
             best_cosine = best_cosine.max(with_topic).max(with_context);
             let features: [f32; FACT_FEATURES] = [
                 with_topic,
-                coverage.max(fuzzy[number]),
+                coverage.max(fuzzy),
                 question.expectation(&fact.body, &self.names),
                 question.days.agreement(self.days[number]),
                 with_context,
@@ -165,6 +171,7 @@ impl<'a> FactTable<'a> {
         let level = match confidence {
             _ if coverage >= MIN_FULL_COVERAGE && !lacks_kind => Level::Answer,
             confidence if confidence < weights.min_related => Level::Unrelated,
+            _ if embeddings.is_none() && coverage <= 0.0 => Level::Unrelated,
             confidence
                 if confidence < weights.min_answer && lacks_kind && coverage < MIN_COVERAGE =>
             {
