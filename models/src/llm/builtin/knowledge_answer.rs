@@ -23,7 +23,7 @@ const MIN_SECOND_ODDS: f32 = 0.5;
 /// the minimum odds against the best one.
 const MAX_RELATED_FACTS: usize = 2;
 const MAX_RELATED_BYTES: usize = 250;
-const MIN_RELATED_ODDS: f32 = 0.25;
+const MIN_RELATED_ODDS: f32 = 0.2;
 
 /// Score added to facts of the section that the agent spoke of, and to what it said last, if the
 /// user's text refers to it.
@@ -266,7 +266,7 @@ fn spoken<'a>(fact: &'a Fact, talk: &TurnContext<'_>) -> &'a str {
 const MIN_IMPLAUSIBLE_PLACES: usize = 2;
 const MIN_CLEAR_COSINE: f32 = 0.6;
 const MIN_CLEAR_COVERAGE: f32 = 0.8;
-const MIN_STATEMENT_COSINE: f32 = 0.4;
+const MIN_STATEMENT_COSINE: f32 = 0.33;
 const MIN_STATEMENT_COVERAGE: f32 = 0.5;
 const MIN_QUESTION_COSINE: f32 = 0.3;
 const MIN_UNKNOWN_SHARE: f32 = 0.4;

@@ -35,7 +35,7 @@ const WITH_ENCODER: Weights = Weights {
     fact: [6.58, 3.47, 0.74, 1.97, 4.32, 6.29],
     estimate: [-0.62, 1.03, 0.42, -0.62, 1.1, 0.29, 0.82, -0.29, 0.77, -2.41, 0.51, -1.33, 2.49],
     min_answer: 0.6,
-    min_related: 0.22,
+    min_related: 0.15,
 };
 
 const WITHOUT_ENCODER: Weights = Weights {
@@ -49,10 +49,8 @@ const WITHOUT_ENCODER: Weights = Weights {
 /// cosine. Most questions that are close to a fact but ask something else have such a word.
 const MIN_PARAPHRASE_COSINE: f32 = 0.75;
 
-/// A fact with this share of the question is the answer if it has the expected kind. A fact without
-/// that kind and with less than the second share does not answer.
+/// A fact with this share of the question is the answer if it has the expected kind.
 const MIN_FULL_COVERAGE: f32 = 0.9;
-const MIN_COVERAGE: f32 = 0.7;
 
 /// Added to the score of facts that are no knowledge.
 const PROMPT_PENALTY: f32 = -0.5;
@@ -172,11 +170,6 @@ impl<'a> FactTable<'a> {
             _ if coverage >= MIN_FULL_COVERAGE && !lacks_kind => Level::Answer,
             confidence if confidence < weights.min_related => Level::Unrelated,
             _ if embeddings.is_none() && coverage <= 0.0 => Level::Unrelated,
-            confidence
-                if confidence < weights.min_answer && lacks_kind && coverage < MIN_COVERAGE =>
-            {
-                Level::Unrelated
-            }
             confidence if confidence < weights.min_answer => Level::Related,
             _ if lacks_word || lacks_kind => Level::Related,
             _ => Level::Answer,
