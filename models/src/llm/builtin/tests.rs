@@ -29,9 +29,13 @@ fn item(role: Role, text: &str) -> HistoryItem {
     }
 }
 
-/// Runs a conversation; knowledge is searched as the server does.
+/// Runs a conversation; the knowledge is passed as the server does.
 fn ask_all(turns: &[(Role, &str)], tools: &[Tool]) -> Answer {
-    answer(&request(turns.iter().map(|(role, text)| item(*role, text)).collect(), tools), "Ada")
+    answer(
+        &request(turns.iter().map(|(role, text)| item(*role, text)).collect(), tools),
+        "Ada",
+        None,
+    )
 }
 
 fn request(history: Vec<HistoryItem>, tools: &[Tool]) -> Request {
@@ -41,17 +45,14 @@ fn request(history: Vec<HistoryItem>, tools: &[Tool]) -> Request {
         &"other",
         "The newsletter appears every month. It tells of new treatments and of the garden.",
     );
-    let user_text = history.last().map_or("", |item| item.text.as_str());
-    let snippets = index
-        .search(user_text, 3)
-        .iter()
-        .map(|hit| Snippet {
-            kb_id: "kb".into(),
-            doc_id: (*hit.id).into(),
-            text: hit.text.into(),
-            score: hit.score,
-        })
-        .collect();
+    let snippet = |hit: knowledge::Hit<'_, &str>| Snippet {
+        kb_id: "kb".into(),
+        doc_id: (*hit.id).into(),
+        text: hit.text.into(),
+        score: hit.score,
+    };
+    let all = index.all_chunks(MAX_PASSAGES).expect("a small index");
+    let snippets = all.into_iter().map(snippet).collect();
     Request {
         prompt: PROMPT.into(),
         history: history.into_iter().map(Arc::new).collect(),
@@ -78,7 +79,7 @@ fn small_talk_is_answered_by_rule() {
     assert_eq!(ask("Good morning!"), "Hello! I'm Ada. How can I help you?");
     assert_eq!(ask("hi ada how are you today"), "I'm fine, thank you. What can I do for you?");
     assert_eq!(ask("Thank you very much."), "You're welcome.");
-    assert_eq!(ask("okay bye"), "Goodbye!");
+    assert_eq!(ask("okay bye"), "Goodbye! Have a nice day.");
     assert_eq!(ask("are you a robot"), "I'm Ada, a computer program that talks with you.");
     assert_eq!(ask("my name is john"), "Nice to meet you, John.");
     assert_eq!(
@@ -95,11 +96,11 @@ fn small_talk_is_answered_by_rule() {
             (Role::Assistant, "Hello, friend."),
             (Role::User, "what did you say")
         ]),
-        "Hello, friend."
+        "I said: Hello, friend."
     );
-    assert_eq!(ask("..."), "I'm sorry, I didn't catch that.");
+    assert!(ask("...").starts_with("I'm sorry, I didn't catch that."));
     assert_eq!(ask("um, Ada?"), "Yes?");
-    assert_eq!(ask("help me please"), "I can answer questions about what I was told. Just ask.");
+    assert_eq!(ask("help me please"), "I can tell you about opening hours. Just ask.");
     assert_eq!(ask("pardon"), "I didn't say anything yet.");
     assert_eq!(ask("testing one two"), "Yes, I can hear you.");
     assert_eq!(ask("Nothing else."), "All right.");
@@ -111,10 +112,8 @@ fn small_talk_is_answered_by_rule() {
 #[test]
 fn a_phrase_in_a_longer_text_or_a_question_is_no_small_talk() {
     assert_eq!(ask("thanks where can i park"), "Parking is free behind the building.");
-    assert_eq!(
-        ask("how are you able to be open on saturday when all others close"),
-        "On Saturday we close at noon."
-    );
+    let open = ask("how are you able to be open on saturday when all others close");
+    assert!(open.ends_with("On Saturday we close at noon."), "{open}");
 }
 
 #[test]
@@ -122,7 +121,7 @@ fn without_a_name_it_is_the_assistant() {
     let nameless = |text: &str, prompt: &str| {
         let mut request = request(vec![item(Role::User, text)], &[]);
         request.prompt = prompt.into();
-        answer(&request, "")
+        answer(&request, "", None)
     };
     let say = |text: &str| Answer::Say(text.into());
     assert_eq!(nameless("hello", PROMPT), say("Hello! How can I help you?"));
@@ -172,7 +171,10 @@ fn facts_are_found_and_spoken_without_markup() {
 #[test]
 fn misheard_questions_still_find_their_fact() {
     assert!(ask("where is doctor sore blacks").contains("Zorblax"));
-    assert_eq!(ask("who has room four two seven"), "His room is 427 on the fourth floor.");
+    assert_eq!(
+        ask("who has room four two seven"),
+        "Doctor Zorblax is the head of surgery. His room is 427 on the fourth floor."
+    );
     assert_eq!(ask("what costs forty two euros"), "A check-up costs 42 euros, an X-ray 105 euros.");
 }
 
@@ -203,7 +205,7 @@ fn an_unknown_answer_is_admitted() {
     }
     let later = reply_text(&[
         (Role::User, "x"),
-        (Role::Assistant, "I'm sorry, I don't know that."),
+        (Role::Assistant, "I'm sorry, I don't know that. I can tell you about opening hours."),
         (Role::User, "what is the capital of mongolia"),
     ]);
     assert_ne!(later, ask("what is the capital of mongolia"), "not always in the same words");
@@ -228,13 +230,13 @@ fn context_and_what_the_user_told_count_too() {
 }
 
 #[test]
-fn speakable_text_has_no_markup() {
-    assert_eq!(
-        speakable("**Bold** and `code`, see [our page](https://x.example/y) (really)"),
-        "Bold and code, see our page (really."
-    );
-    assert_eq!(speakable("A: opens at _nine_,"), "Opens at nine.");
-    assert_eq!(speakable("snake_case stays!"), "Snake_case stays!");
+fn words_before_a_question_do_not_hide_its_answer() {
+    let mut request = request(vec![item(Role::User, "Stop. When do you open?")], &[]);
+    request.snippets[0].text =
+        "We are open from nine to five. A haircut costs thirty dollars.".into();
+    request.snippets.truncate(1);
+    let reply = answer(&request, "Ada", None);
+    assert!(matches!(&reply, Answer::Say(text) if text.contains("nine to five")), "{reply:?}");
 }
 
 fn weather() -> Tool {
@@ -317,7 +319,10 @@ fn a_rule_that_fits_is_called_before_anything_else_and_then_it_declines() {
         ..item(Role::Tool, r#"{"error":"there is no moderation endpoint"}"#)
     };
     let request = request(vec![item(Role::User, "how is the weather"), result], &tools);
-    assert_eq!(answer(&request, "Ada"), Answer::Say("I'm sorry, I can't help with that.".into()));
+    assert_eq!(
+        answer(&request, "Ada", None),
+        Answer::Say("I'm sorry, I can't help with that.".into())
+    );
 }
 
 #[test]
@@ -346,7 +351,7 @@ async fn the_answer_streams_word_by_word() {
         tools: Vec::new(),
         model: String::new(),
     };
-    let _handle = BuiltinLlm::new("Ada", Runtime::current())
+    let _handle = BuiltinLlm::new("Ada", Runtime::current(), None)
         .ask(request, Sink::new(move |event| drop(sender.send(event))));
     let mut tokens = Vec::new();
     let end = loop {
@@ -357,4 +362,146 @@ async fn the_answer_streams_word_by_word() {
     };
     assert_eq!(tokens[..3], ["I ", "am ", "Ada, "]);
     assert!(matches!(end, Event::End { prompt_tokens: 3, completion_tokens: 11 }), "{end:?}");
+}
+
+fn end_call() -> Tool {
+    Tool {
+        name: "end_call".into(),
+        description: "Ends the call.".into(),
+        parameters: json!({"type": "object", "properties": {"farewell": {"type": "string"}}}),
+        rule: None,
+    }
+}
+
+#[test]
+fn a_goodbye_ends_the_call_and_a_question_does_not() {
+    let farewell = |text: &str| Some(("end_call".to_owned(), json!({"farewell": text})));
+    let tools = [end_call()];
+    assert_eq!(call("Okay, thanks, bye!", &tools), farewell("Goodbye! Have a nice day."));
+    assert_eq!(call("please hang up", &tools), farewell("Goodbye! Have a nice day."));
+    let named = [
+        (Role::User, "my name is paul"),
+        (Role::Assistant, "Nice to meet you, Paul."),
+        (Role::User, "goodbye"),
+    ];
+    let words = "Goodbye, Paul! It was nice talking to you.";
+    let arguments = json!({"farewell": words});
+    assert_eq!(ask_all(&named, &tools), Answer::ToolCall { name: "end_call".into(), arguments });
+    assert_eq!(reply_text(&named), words);
+    assert_eq!(call("bye and when do you open on saturday", &tools), None);
+    assert_eq!(call("when does it end", &tools), None);
+    // An operator's own tool of this name is like any other.
+    let own = Tool { parameters: Value::Null, ..end_call() };
+    assert_eq!(call("bye", &[own]), None);
+}
+
+#[test]
+fn no_reply_repeats_one_of_the_last_replies() {
+    for text in [
+        "what is the capital of mongolia",
+        "how much is a check up",
+        "lamp of the when is a",
+        "thank you",
+        "how are you",
+        "can you hear me",
+        "who are you",
+        "why",
+        "tell me more",
+        "wait",
+        "yes",
+        "no",
+    ] {
+        let mut turns: Vec<(Role, String)> = Vec::new();
+        for turn in 0..4 {
+            turns.push((Role::User, text.to_owned()));
+            let borrowed: Vec<(Role, &str)> =
+                turns.iter().map(|(role, text)| (*role, text.as_str())).collect();
+            let reply = reply_text(&borrowed);
+            let before = turns.last_chunk::<2>().filter(|_| turn > 0);
+            assert!(before.is_none_or(|[last, _]| last.1 != reply), "{text}: {reply}");
+            turns.push((Role::Assistant, reply));
+        }
+    }
+    let again = [
+        (Role::User, "how much is a check up"),
+        (Role::Assistant, "A check-up costs 42 euros, an X-ray 105 euros."),
+        (Role::User, "what does a check up cost"),
+    ];
+    assert_eq!(reply_text(&again), "As I said: A check-up costs 42 euros, an X-ray 105 euros.");
+}
+
+#[test]
+fn word_salad_is_asked_for_again_and_an_unknown_subject_is_not() {
+    for text in ["lamp of the when is a", "purple mop sandwich lane", "can of the is at for my"] {
+        let reply = ask(text);
+        assert!(reply.starts_with("I'm sorry, I didn't catch that."), "{text}: {reply}");
+    }
+    for text in ["do you sell skis", "is there a swimming pool", "can i buy a horse"] {
+        let reply = ask(text);
+        assert!(reply.contains("I don't know"), "{text}: {reply}");
+        assert!(reply.contains("about opening hours"), "{text}: {reply}");
+    }
+}
+
+#[test]
+fn it_tells_more_and_gives_reasons() {
+    let mut request = request(Vec::new(), &[]);
+    request.snippets[..1].clone_from_slice(&[Snippet {
+        kb_id: "kb".into(),
+        doc_id: "mill".into(),
+        text: "# The mill\nThe mill opens at ten. Visitors wear a helmet because stones fall. \
+            The tower is closed."
+            .into(),
+        score: 1.0,
+    }]);
+    request.snippets.truncate(1);
+    let mut next = |before: &str, text: &str| {
+        request.history = [(Role::Assistant, before), (Role::User, text)]
+            .map(|(role, text)| Arc::new(item(role, text)))
+            .to_vec();
+        match answer(&request, "Ada", None) {
+            Answer::Say(text) => text,
+            call => panic!("{call:?}"),
+        }
+    };
+    let helmet = "Visitors wear a helmet because stones fall.";
+    assert_eq!(next("The mill opens at ten.", "tell me more"), helmet);
+    assert_eq!(next("The mill opens at ten.", "why?"), helmet);
+    assert!(next("Hello.", "why is that").contains("reason"));
+    assert_eq!(
+        next("The mill opens at ten. Visitors wear a helmet because stones fall.", "go on"),
+        "The tower is closed."
+    );
+}
+
+/// An encoder of two subjects: texts about water and others.
+struct WaterEncoder;
+
+impl TextEncoder for WaterEncoder {
+    fn encode(&self, text: &str) -> Vec<f32> {
+        let text = text.to_lowercase();
+        let is_wet = ["lake", "water", "swim", "beach"].iter().any(|word| text.contains(word));
+        if is_wet { vec![1.0, 0.0] } else { vec![0.0, 1.0] }
+    }
+
+    fn token_count(&self, _: &str) -> usize {
+        1
+    }
+}
+
+#[test]
+fn with_an_encoder_a_paraphrase_finds_its_fact() {
+    let history = vec![item(Role::User, "where could my tired horse swim tonight")];
+    let mut request = request(history, &[]);
+    request.snippets = vec![Snippet {
+        kb_id: "kb".into(),
+        doc_id: "camp".into(),
+        text: "The kitchen opens at ten. The lake is open to animals. Tents are green.".into(),
+        score: 0.0,
+    }];
+    let encoder = CachedEncoder::new(Arc::new(WaterEncoder));
+    let Answer::Say(reply) = answer(&request, "Ada", Some(&encoder)) else { panic!("no reply") };
+    assert!(reply.contains("The lake is open to animals."), "{reply}");
+    let Answer::Say(reply) = answer(&request, "Ada", None) else { panic!("no reply") };
+    assert!(!reply.contains("The lake"), "{reply}");
 }
