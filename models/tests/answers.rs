@@ -199,7 +199,8 @@ impl Evaluator {
                     .answer
                     .iter()
                     .all(|group| group.iter().any(|alternative| contains(&reply, alternative)));
-                let has_wrong = has_content && case.wrong.iter().any(|wrong| contains(&reply, wrong));
+                let has_wrong =
+                    has_content && case.wrong.iter().any(|wrong| contains(&reply, wrong));
                 let (right, wrong) = match case.kind {
                     Kind::Direct | Kind::Paraphrased => {
                         (has_content && has_answer && !has_wrong, has_wrong)
