@@ -117,13 +117,13 @@ fn contains(text: &str, part: &str) -> bool {
     has(normalize_words(text), normalize_words(part)) || has(digits(text), digits(part))
 }
 
-struct Judge {
+struct Evaluator {
     runtime: Runtime,
     encoder: Option<Arc<CachedEncoder>>,
     phrases: Phrases,
 }
 
-impl Judge {
+impl Evaluator {
     fn new(encoder: Option<SentenceEncoder>) -> Self {
         let phrases = include_str!("../../assets/answers/en.toml");
         Self {
@@ -174,7 +174,7 @@ impl Judge {
     }
 
     /// Asks all questions of a folder, and returns the counts. Prints replies if they are `shown`.
-    fn judge(&self, folder: &Path, shown: bool) -> BTreeMap<Kind, Count> {
+    fn evaluate(&self, folder: &Path, shown: bool) -> BTreeMap<Kind, Count> {
         let mut counts: BTreeMap<Kind, Count> = BTreeMap::new();
         let (mut time, mut slowest, mut questions) = (Duration::ZERO, Duration::ZERO, 0);
         let files = questions_in(folder);
@@ -194,15 +194,16 @@ impl Judge {
                 slowest = slowest.max(start.elapsed());
                 questions += 1;
                 let kind = self.phrases.kind_of(&reply);
-                let told = matches!(kind, Reply::Answer | Reply::Hedged);
+                let has_content = matches!(kind, Reply::Answer | Reply::Hedged);
                 let has_answer = case
                     .answer
                     .iter()
                     .all(|group| group.iter().any(|alternative| contains(&reply, alternative)));
-                let has_wrong = told && case.wrong.iter().any(|wrong| contains(&reply, wrong));
+                let has_wrong =
+                    has_content && case.wrong.iter().any(|wrong| contains(&reply, wrong));
                 let (right, wrong) = match case.kind {
                     Kind::Direct | Kind::Paraphrased => {
-                        (told && has_answer && !has_wrong, has_wrong)
+                        (has_content && has_answer && !has_wrong, has_wrong)
                     }
                     Kind::Absent => (
                         matches!(kind, Reply::Unknown | Reply::Hedged) && !has_wrong,
@@ -245,8 +246,8 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("answers")
 }
 
-fn with_encoder() -> Judge {
-    Judge::new(Some(SentenceEncoder::load(&common::models_dir()).unwrap()))
+fn with_encoder() -> Evaluator {
+    Evaluator::new(Some(SentenceEncoder::load(&common::models_dir()).unwrap()))
 }
 
 /// Asserts the share of right replies by kind, in percent, and that of wrong facts.
@@ -262,7 +263,7 @@ fn assert_shares(counts: &BTreeMap<Kind, Count>, minimums: [(Kind, usize); 4], m
 
 #[test]
 fn questions_about_texts_of_the_development_are_answered() {
-    let counts = with_encoder().judge(&folder().join("dev"), true);
+    let counts = with_encoder().evaluate(&folder().join("dev"), true);
     let minimums =
         [(Kind::Direct, 95), (Kind::Paraphrased, 75), (Kind::Absent, 90), (Kind::Garbled, 90)];
     assert_shares(&counts, minimums, 3);
@@ -272,7 +273,7 @@ fn questions_about_texts_of_the_development_are_answered() {
 /// else, and paraphrases without a word of the text, do not reach them yet.
 #[test]
 fn questions_about_unseen_texts_are_answered() {
-    let counts = with_encoder().judge(&folder(), false);
+    let counts = with_encoder().evaluate(&folder(), false);
     let minimums =
         [(Kind::Direct, 95), (Kind::Paraphrased, 55), (Kind::Absent, 75), (Kind::Garbled, 90)];
     assert_shares(&counts, minimums, 5);
@@ -280,7 +281,7 @@ fn questions_about_unseen_texts_are_answered() {
 
 #[test]
 fn without_the_encoder_direct_questions_are_answered() {
-    let counts = Judge::new(None).judge(&folder().join("dev"), true);
+    let counts = Evaluator::new(None).evaluate(&folder().join("dev"), true);
     let minimums =
         [(Kind::Direct, 85), (Kind::Paraphrased, 50), (Kind::Absent, 85), (Kind::Garbled, 90)];
     assert_shares(&counts, minimums, 5);

@@ -7,17 +7,17 @@
 //! - a text that is nothing but a goodbye ends the call ([`farewell`]);
 //! - greetings and small talk follow rules ([`small_talk`]);
 //! - a tool is called if its name matches and its parameters can be filled ([`tools`]);
-//! - otherwise the knowledge is read as facts ([`facts`]), which are ranked ([`ranking`]) by how
+//! - otherwise the knowledge is read as candidates ([`candidates`]), which are ranked ([`ranking`]) by how
 //!   well they answer the question ([`question`]). A text that refers to the turn before is
-//!   completed first ([`follow_up`]). The reply is the best fact, or a request to say it again, or
+//!   completed first ([`follow_up`]). The reply is the best candidate, or a request to say it again, or
 //!   the statement that no answer is known ([`knowledge_answer`]).
 //!
 //! With a sentence encoder ([`encoder`]), it recognizes paraphrases. Without one, it compares words
 //! and their synonyms ([`lexicon`]). What it understands and says is in `assets/answers/en.toml`
 //! ([`phrases`]).
 
+mod candidates;
 mod encoder;
-mod facts;
 mod farewell;
 mod follow_up;
 mod knowledge_answer;
@@ -40,7 +40,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle as Runtime;
 
 pub use self::encoder::{CachedEncoder, TextEncoder};
-use self::knowledge_answer::{Facts, Finding};
+use self::knowledge_answer::{Candidates, Finding};
 use self::phrases::Phrases;
 use super::guardrails::{GuardrailCheck, GuardrailFuture, GuardrailRule};
 use super::{Event, Llm, Request, Tool};
@@ -122,7 +122,7 @@ impl Llm for BuiltinLlm {
         drop(self.runtime.spawn_blocking(move || {
             let talk =
                 TurnContext { request: &request, history: &[], user_text: "", agent_name: "" };
-            Facts::collect(&talk).prepare(&encoder);
+            Candidates::collect(&talk).prepare(&encoder);
         }));
     }
 
@@ -172,8 +172,8 @@ fn answer(request: &Request, name: &str, encoder: Option<&CachedEncoder>) -> Ans
         user_text: &user_text,
         agent_name: name,
     };
-    let facts = Facts::collect(&context);
-    let subjects = &facts.subjects;
+    let candidates = Candidates::collect(&context);
+    let subjects = &candidates.subjects;
     if farewell::is_goodbye(&user_text, &normalize_words(name)) {
         let templates = &Phrases::english().farewell.reply;
         let words = small_talk::from_templates(&context, templates, subjects, None);
@@ -191,11 +191,11 @@ fn answer(request: &Request, name: &str, encoder: Option<&CachedEncoder>) -> Ans
     if let Some((tool, arguments)) = tools::select_tool(&request.tools, &user_text) {
         return Answer::ToolCall { name: tool.name.clone(), arguments };
     }
-    Answer::Say(phrase(&context, &facts, facts.find(&context, encoder)))
+    Answer::Say(phrase(&context, &candidates, candidates.find(&context, encoder)))
 }
 
 /// A finding in words that differ from the last replies.
-fn phrase(talk: &TurnContext<'_>, facts: &Facts, finding: Finding) -> String {
+fn phrase(talk: &TurnContext<'_>, candidates: &Candidates, finding: Finding) -> String {
     let Phrases { unknown, knowledge, not_understood, .. } = Phrases::english();
     let (templates, answer) = match finding {
         Finding::Answer(answer) => return small_talk::not_repeated(talk, answer),
@@ -206,7 +206,7 @@ fn phrase(talk: &TurnContext<'_>, facts: &Facts, finding: Finding) -> String {
         Finding::NoReason => (&unknown.no_reason, None),
         Finding::NoMore => (&unknown.no_more, None),
     };
-    small_talk::from_templates(talk, templates, &facts.subjects, answer.as_deref())
+    small_talk::from_templates(talk, templates, &candidates.subjects, answer.as_deref())
         .or(answer)
         .unwrap_or_default()
 }

@@ -18,7 +18,7 @@ const PREPOSITION: &str = "preposition";
 /// What a text asks of the turn before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reference {
-    /// More facts.
+    /// More candidates.
     More,
     /// The reason.
     Why,
@@ -92,15 +92,15 @@ fn merge(question: &str, follow_up: &str) -> String {
             || (new_number && has_number(token))
     };
     let lexicon = Lexicon::english();
-    let mut kept: Vec<&str> = Vec::new();
+    let mut remaining: Vec<&str> = Vec::new();
     for token in question.split_whitespace() {
         if !is_replaced(token) {
-            kept.push(token.trim_end_matches(['?', '.', '!', ',']));
-        } else if kept.last().is_some_and(|last| lexicon.is_in_class(last, PREPOSITION)) {
-            kept.pop();
+            remaining.push(token.trim_end_matches(['?', '.', '!', ',']));
+        } else if remaining.last().is_some_and(|last| lexicon.is_in_class(last, PREPOSITION)) {
+            remaining.pop();
         }
     }
-    format!("{} {}", kept.join(" "), without_opener(&new.join(" ")))
+    format!("{} {}", remaining.join(" "), without_opener(&new.join(" ")))
 }
 
 fn without_opener(words: &str) -> &str {

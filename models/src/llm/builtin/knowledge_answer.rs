@@ -4,28 +4,28 @@
 use conversation::event::Role;
 use knowledge::normalize_words;
 
+use super::candidates::{Candidate, CandidateReader, Origin};
 use super::encoder::{CachedEncoder, cosine};
-use super::facts::{Fact, FactReader, Origin};
 use super::follow_up::{self, Reference};
 use super::lexicon::Lexicon;
 use super::phrases::Phrases;
 use super::question::{Form, Question, content_words};
-use super::ranking::{AskedEmbeddings, Embeddings, FactTable, Level, Ranking};
+use super::ranking::{AskedEmbeddings, CandidateTable, Embeddings, Level, Ranking};
 use super::speakable::truncate_at_clause;
 use super::{MAX_ANSWER_BYTES, TurnContext, prompt};
 
-/// A second fact is told, too, if the share of the first one is less, and the odds of the second one
+/// A second candidate is told, too, if the share of the first one is less, and the odds of the second one
 /// against the first one are higher.
 const MAX_DOUBTFUL_SHARE: f32 = 0.5;
 const MIN_SECOND_ODDS: f32 = 0.5;
 
-/// Facts that are told if none of them is surely the answer: their number, their total length, and
+/// Candidates that are told if none of them is surely the answer: their number, their total length, and
 /// the minimum odds against the best one.
-const MAX_RELATED_FACTS: usize = 2;
+const MAX_RELATED_CANDIDATES: usize = 2;
 const MAX_RELATED_BYTES: usize = 250;
 const MIN_RELATED_ODDS: f32 = 0.2;
 
-/// Score added to facts of the section that the agent spoke of, and to what it said last, if the
+/// Score added to candidates of the section that the agent spoke of, and to what it said last, if the
 /// user's text refers to it.
 const SAME_SECTION_BONUS: f32 = 0.5;
 const JUST_SAID_PENALTY: f32 = -1.5;
@@ -58,18 +58,18 @@ pub(super) enum Finding {
     NoMore,
 }
 
-/// The facts of a request, and the subjects of its knowledge.
-pub(super) struct Facts {
-    facts: Vec<Fact>,
+/// The candidates of a request, and the subjects of its knowledge.
+pub(super) struct Candidates {
+    candidates: Vec<Candidate>,
     /// Headings without those of whole documents, unless there are no others.
     pub(super) subjects: Vec<String>,
 }
 
-impl Facts {
-    /// The facts in this order: knowledge, context, the prompt's statements about the agent, notes
+impl Candidates {
+    /// The candidates in this order: knowledge, context, the prompt's statements about the agent, notes
     /// of the user's client, the user's earlier statements.
     pub(super) fn collect(talk: &TurnContext<'_>) -> Self {
-        let mut reader = FactReader::default();
+        let mut reader = CandidateReader::default();
         reader.read_passages(&talk.request.snippets);
         for item in talk.history.iter().filter(|item| item.role == Role::System) {
             reader.read_sentences(&item.text, Origin::Knowledge, |text| Some(text.to_owned()));
@@ -104,7 +104,7 @@ impl Facts {
                 });
             }
         }
-        let (facts, headings) = reader.finish();
+        let (candidates, headings) = reader.finish();
         // Headings of the first level are titles of documents, unless there are many.
         let titles = headings.iter().filter(|(_, is_title)| *is_title).count();
         let named = |with_titles: bool| -> Vec<String> {
@@ -117,20 +117,23 @@ impl Facts {
         };
         let sections = named(titles > MAX_TITLES);
         let subjects = if sections.is_empty() { named(true) } else { sections };
-        Self { facts, subjects }
+        Self { candidates, subjects }
     }
 
-    /// Computes the embeddings of all facts, so that the first answer takes less time.
+    /// Computes the embeddings of all candidates, so that the first answer takes less time.
     pub(super) fn prepare(&self, encoder: &CachedEncoder) {
-        for fact in &self.facts {
-            drop(Embeddings::of(fact, encoder));
+        for candidate in &self.candidates {
+            drop(Embeddings::of(candidate, encoder));
         }
     }
 
-    /// What the facts have for the turn.
+    /// What the candidates have for the turn.
     pub(super) fn find(&self, talk: &TurnContext<'_>, encoder: Option<&CachedEncoder>) -> Finding {
         let last = talk.last_text(Role::Assistant).unwrap_or_default();
-        let said = self.facts.iter().rposition(|fact| last.contains(fact.sentence.as_str()));
+        let said = self
+            .candidates
+            .iter()
+            .rposition(|candidate| last.contains(candidate.sentence.as_str()));
         match follow_up::reference(talk.user_text) {
             Some(Reference::More) => return self.more(talk, said),
             Some(Reference::Why) => return self.reason(talk, said),
@@ -138,15 +141,17 @@ impl Facts {
         }
         let resolved = follow_up::resolve(talk.user_text, talk.history);
         let question = Question::new(resolved.as_deref().unwrap_or(talk.user_text));
-        let table = FactTable::new(&self.facts);
+        let table = CandidateTable::new(&self.candidates);
         let embeddings = encoder.map(|encoder| {
-            let facts = self.facts.iter().map(|fact| Embeddings::of(fact, encoder));
-            (AskedEmbeddings::of(&question, encoder), facts.collect::<Vec<_>>())
+            let candidates =
+                self.candidates.iter().map(|candidate| Embeddings::of(candidate, encoder));
+            (AskedEmbeddings::of(&question, encoder), candidates.collect::<Vec<_>>())
         });
-        let embeddings = embeddings.as_ref().map(|(question, facts)| (question, &facts[..]));
+        let embeddings =
+            embeddings.as_ref().map(|(question, candidates)| (question, &candidates[..]));
         let bonus = |number: usize| match said.filter(|_| resolved.is_some()) {
             Some(said) if said == number => JUST_SAID_PENALTY,
-            Some(said) if self.facts[said].section == self.facts[number].section => {
+            Some(said) if self.candidates[said].section == self.candidates[number].section => {
                 SAME_SECTION_BONUS
             }
             _ => 0.0,
@@ -159,13 +164,13 @@ impl Facts {
         if ranking.level == Level::Unrelated {
             return Finding::Unknown;
         }
-        let Some((best, _)) = ranking.fact(0) else { return Finding::Unknown };
+        let Some((best, _)) = ranking.candidate(0) else { return Finding::Unknown };
         let similarity = |written: &str| match (embeddings, encoder) {
             (Some((asked, _)), Some(encoder)) => cosine(&asked.whole, &encoder.passage(written)),
             _ => ranking.coverage(),
         };
         let answer = self.compose(talk, &ranking, best, similarity);
-        if self.facts[best].origin == Origin::User {
+        if self.candidates[best].origin == Origin::User {
             Finding::UserStatement(answer)
         } else if ranking.level == Level::Related {
             Finding::Related(answer)
@@ -174,8 +179,8 @@ impl Facts {
         }
     }
 
-    /// The spoken answer: the best fact, with the rest of the answer to a written question, or with
-    /// the second fact if both are nearly as good.
+    /// The spoken answer: the best candidate, with the rest of the answer to a written question, or with
+    /// the second candidate if both are nearly as good.
     fn compose(
         &self,
         talk: &TurnContext<'_>,
@@ -183,10 +188,11 @@ impl Facts {
         best: usize,
         similarity: impl Fn(&str) -> f32,
     ) -> String {
-        let fact = &self.facts[best];
-        let mut answer = spoken(fact, talk).to_owned();
-        if let Some(written) = &fact.question {
-            let of_question = self.facts.iter().filter(|other| other.section == fact.section);
+        let candidate = &self.candidates[best];
+        let mut answer = spoken(candidate, talk).to_owned();
+        if let Some(written) = &candidate.question {
+            let of_question =
+                self.candidates.iter().filter(|other| other.section == candidate.section);
             let parts: Vec<&str> = of_question.map(|other| other.sentence.as_str()).collect();
             let whole = parts.join(" ");
             if whole.len() <= MAX_ANSWER_BYTES {
@@ -196,22 +202,24 @@ impl Facts {
                 answer = without_certainty(answer);
             }
         } else if ranking.level == Level::Related {
-            for (number, odds) in (1..MAX_RELATED_FACTS).map_while(|rank| ranking.fact(rank)) {
-                let other = spoken(&self.facts[number], talk);
+            for (number, odds) in
+                (1..MAX_RELATED_CANDIDATES).map_while(|rank| ranking.candidate(rank))
+            {
+                let other = spoken(&self.candidates[number], talk);
                 if odds > MIN_RELATED_ODDS
-                    && self.facts[number].origin == fact.origin
-                    && !answer.contains(&self.facts[number].sentence)
+                    && self.candidates[number].origin == candidate.origin
+                    && !answer.contains(&self.candidates[number].sentence)
                     && answer.len() + other.len() < MAX_RELATED_BYTES
                 {
                     answer = format!("{answer} {other}");
                 }
             }
         } else if ranking.share < MAX_DOUBTFUL_SHARE
-            && let Some((second, odds)) = ranking.fact(1)
+            && let Some((second, odds)) = ranking.candidate(1)
             && odds > MIN_SECOND_ODDS
-            && self.facts[second].origin == fact.origin
+            && self.candidates[second].origin == candidate.origin
         {
-            let other = &self.facts[second];
+            let other = &self.candidates[second];
             if other.question.is_none()
                 && !answer.contains(&other.spoken)
                 && !other.spoken.contains(&answer)
@@ -226,39 +234,44 @@ impl Facts {
         truncate_at_clause(&answer)
     }
 
-    /// The next facts of the section that the agent spoke of.
+    /// The next candidates of the section that the agent spoke of.
     fn more(&self, talk: &TurnContext<'_>, said: Option<usize>) -> Finding {
         let Some(said) = said else { return Finding::NoMore };
-        let section = self.facts[said].section;
+        let section = self.candidates[said].section;
         let texts = || talk.history.iter().filter(|item| item.role == Role::Assistant);
-        let is_new = |fact: &&Fact| !texts().any(|item| item.text.contains(fact.sentence.as_str()));
-        let in_section = || self.facts.iter().filter(|fact| fact.section == section);
-        let after = self.facts[said..].iter().filter(|fact| fact.section == section);
+        let is_new = |candidate: &&Candidate| {
+            !texts().any(|item| item.text.contains(candidate.sentence.as_str()))
+        };
+        let in_section = || self.candidates.iter().filter(|candidate| candidate.section == section);
+        let after = self.candidates[said..].iter().filter(|candidate| candidate.section == section);
         let next = after.clone().find(is_new).or_else(|| in_section().find(is_new));
-        next.map_or(Finding::NoMore, |fact| Finding::Answer(truncate_at_clause(spoken(fact, talk))))
+        next.map_or(Finding::NoMore, |candidate| {
+            Finding::Answer(truncate_at_clause(spoken(candidate, talk)))
+        })
     }
 
-    /// A fact of the same section that gives a reason.
+    /// A candidate of the same section that gives a reason.
     fn reason(&self, talk: &TurnContext<'_>, said: Option<usize>) -> Finding {
         let reasons = &Phrases::english().follow_up.reasons;
-        let gives_reason = |fact: &&Fact| {
-            normalize_words(&fact.sentence).iter().any(|word| reasons.contains(word))
+        let gives_reason = |candidate: &&Candidate| {
+            normalize_words(&candidate.sentence).iter().any(|word| reasons.contains(word))
         };
-        let Some(said) = said.map(|said| &self.facts[said]) else { return Finding::NoReason };
-        let in_section = || self.facts.iter().filter(|fact| fact.section == said.section);
+        let Some(said) = said.map(|said| &self.candidates[said]) else { return Finding::NoReason };
+        let in_section =
+            || self.candidates.iter().filter(|candidate| candidate.section == said.section);
         let reason = Some(said).filter(gives_reason).or_else(|| in_section().find(gives_reason));
-        reason.map_or(Finding::NoReason, |fact| {
-            Finding::Answer(truncate_at_clause(spoken(fact, talk)))
+        reason.map_or(Finding::NoReason, |candidate| {
+            Finding::Answer(truncate_at_clause(spoken(candidate, talk)))
         })
     }
 }
 
-/// The fact as it is spoken, without the sentence before it if the agent just said that one.
-fn spoken<'a>(fact: &'a Fact, talk: &TurnContext<'_>) -> &'a str {
+/// The candidate as it is spoken, without the sentence before it if the agent just said that one.
+fn spoken<'a>(candidate: &'a Candidate, talk: &TurnContext<'_>) -> &'a str {
     let last = talk.last_text(Role::Assistant).unwrap_or_default();
-    match fact.before.as_ref().is_some_and(|before| last.contains(before.as_str())) {
-        true => &fact.sentence,
-        false => &fact.spoken,
+    match candidate.before.as_ref().is_some_and(|before| last.contains(before.as_str())) {
+        true => &candidate.sentence,
+        false => &candidate.spoken,
     }
 }
 
@@ -274,11 +287,11 @@ const MIN_UNKNOWN_SHARE: f32 = 0.4;
 const MIN_UNKNOWN_TOKENS: usize = 3;
 const MAX_SHORT_WORD: usize = 6;
 
-/// Whether the text is no sentence, or is neither a question nor close to any fact.
+/// Whether the text is no sentence, or is neither a question nor close to any candidate.
 fn is_garbled(
     text: &str,
     is_follow_up: bool,
-    table: &FactTable<'_>,
+    table: &CandidateTable<'_>,
     ranking: Option<&Ranking>,
     encoder: Option<&CachedEncoder>,
 ) -> bool {
@@ -340,5 +353,5 @@ fn subject(heading: &str) -> Option<String> {
         Some((_, rest)) if opener && words.len() > 1 => rest,
         _ => heading,
     };
-    Some(super::facts::lower_first(rest.trim()))
+    Some(super::candidates::lower_first(rest.trim()))
 }

@@ -56,13 +56,13 @@ impl Days {
         days
     }
 
-    /// 1 if `fact` covers these days, less if it covers some of them, -1 if it is about other days
+    /// 1 if `candidate` covers these days, less if it covers some of them, -1 if it is about other days
     /// only, and 0 if one of them names none.
-    pub(super) fn agreement(self, fact: Self) -> f32 {
-        if self.0 == 0 || fact.0 == 0 {
+    pub(super) fn agreement(self, candidate: Self) -> f32 {
+        if self.0 == 0 || candidate.0 == 0 {
             return 0.0;
         }
-        match self.0 & fact.0 {
+        match self.0 & candidate.0 {
             0 => -1.0,
             both => both.count_ones() as f32 / self.0.count_ones() as f32,
         }
@@ -137,10 +137,8 @@ impl Question {
         let number = plain.iter().any(|word| word.is_number() || word.normalized.contains('.'));
         let has = |set: &WordSet| plain.iter().any(|word| set.contains(&word.normalized));
         let is_met = |(kind, next): &&(&ExpectedKind, Option<Word>)| {
-            (number
-                && (kind.number
-                    || has(&kind.with_number)
-                    || sentence.contains(kind.symbols.as_slice())))
+            let is_unit = || has(&kind.with_number) || sentence.contains(kind.symbols.as_slice());
+            (number && (kind.number || is_unit()))
                 || has(&kind.alone)
                 || (kind.counted && next.as_ref().is_some_and(|next| counts(&plain, next)))
                 || (kind.name && names_person(sentence, names))

@@ -1,7 +1,7 @@
-//! Ranks facts by how well they answer a question, and estimates whether the best one does.
+//! Ranks candidates by how well they answer a question, and estimates whether the best one does.
 //!
 //! Both are linear models. Their weights are fitted by logistic regression on the questions in
-//! `models/tests/answers/dev`: a softmax over the facts of a text for the ranking, and answerable
+//! `models/tests/answers/dev`: a softmax over the candidates of a text for the ranking, and answerable
 //! against unanswerable questions for the estimate. There is one pair of models with a sentence
 //! encoder and one without.
 
@@ -9,50 +9,50 @@ use std::collections::{HashMap, HashSet};
 
 use knowledge::{Index, Word};
 
+use super::candidates::{Candidate, Origin};
 use super::encoder::{CachedEncoder, SharedEmbedding, cosine};
-use super::facts::{Fact, Origin};
 use super::lexicon::Lexicon;
 use super::phrases::Phrases;
 use super::question::{Days, Question, content_words};
 
-/// Number of features of a fact: cosine, coverage, expected kind, days, cosine with context, cosine
+/// Number of features of a candidate: cosine, coverage, expected kind, days, cosine with context, cosine
 /// of the last clause (at least that of the whole question).
-const FACT_FEATURES: usize = 6;
+const CANDIDATE_FEATURES: usize = 6;
 
 /// Number of features of the estimate, in the order of [`Ranking::estimate`].
 const ESTIMATE_FEATURES: usize = 13;
 
 struct Weights {
-    fact: [f32; FACT_FEATURES],
+    candidate: [f32; CANDIDATE_FEATURES],
     estimate: [f32; ESTIMATE_FEATURES],
-    /// Confidence from which a fact is the answer.
+    /// Confidence from which a candidate is the answer.
     min_answer: f32,
-    /// Confidence from which a fact is worth telling although it may not be the answer.
+    /// Confidence from which a candidate is worth telling although it may not be the answer.
     min_related: f32,
 }
 
 const WITH_ENCODER: Weights = Weights {
-    fact: [6.58, 3.47, 0.74, 1.97, 4.32, 6.29],
+    candidate: [6.58, 3.47, 0.74, 1.97, 4.32, 6.29],
     estimate: [-0.62, 1.03, 0.42, -0.62, 1.1, 0.29, 0.82, -0.29, 0.77, -2.41, 0.51, -1.33, 2.49],
     min_answer: 0.6,
     min_related: 0.15,
 };
 
 const WITHOUT_ENCODER: Weights = Weights {
-    fact: [0.0, 9.36, 0.96, 1.42, 0.0, 0.0],
+    candidate: [0.0, 9.36, 0.96, 1.42, 0.0, 0.0],
     estimate: [-0.51, 0.0, 0.0, 1.53, 0.75, 0.61, -0.94, -0.17, 0.66, -1.89, 0.67, -1.54, 2.47],
     min_answer: 0.6,
     min_related: 0.3,
 };
 
-/// A fact without a word of the question, and without a similar one, is the answer only from this
-/// cosine. Most questions that are close to a fact but ask something else have such a word.
+/// A candidate without a word of the question, and without a similar one, is the answer only from this
+/// cosine. Most questions that are close to a candidate but ask something else have such a word.
 const MIN_PARAPHRASE_COSINE: f32 = 0.75;
 
-/// A fact with this share of the question is the answer if it has the expected kind.
+/// A candidate with this share of the question is the answer if it has the expected kind.
 const MIN_FULL_COVERAGE: f32 = 0.9;
 
-/// Added to the score of facts that are no knowledge.
+/// Added to the score of candidates that are no knowledge.
 const PROMPT_PENALTY: f32 = -0.5;
 const USER_PENALTY: f32 = -1.0;
 
@@ -62,27 +62,27 @@ const FUZZY_WEIGHT: f32 = 0.9;
 /// Minimum of this coverage if no word is the same.
 const MIN_FUZZY_COVERAGE: f32 = 0.6;
 
-/// Facts with the words that are compared.
-pub(super) struct FactTable<'a> {
-    pub(super) facts: &'a [Fact],
+/// Candidates with the words that are compared.
+pub(super) struct CandidateTable<'a> {
+    pub(super) candidates: &'a [Candidate],
     words: Vec<Vec<Word>>,
     days: Vec<Days>,
-    /// By stem: the number of facts that have it.
+    /// By stem: the number of candidates that have it.
     frequency: HashMap<String, usize>,
     vocabulary: Vec<Word>,
-    /// Words that the facts write with a capital letter only.
+    /// Words that the candidates write with a capital letter only.
     names: HashSet<String>,
     spelling: Index<usize>,
 }
 
-impl<'a> FactTable<'a> {
-    pub(super) fn new(facts: &'a [Fact]) -> Self {
+impl<'a> CandidateTable<'a> {
+    pub(super) fn new(candidates: &'a [Candidate]) -> Self {
         let mut frequency: HashMap<String, usize> = HashMap::new();
         let mut vocabulary: HashMap<String, Word> = HashMap::new();
         let mut spelling = Index::new();
-        let mut words = Vec::with_capacity(facts.len());
-        for (number, fact) in facts.iter().enumerate() {
-            let text = fact.with_topic();
+        let mut words = Vec::with_capacity(candidates.len());
+        for (number, candidate) in candidates.iter().enumerate() {
+            let text = candidate.with_topic();
             let content = content_words(&text);
             let stems: HashSet<&String> = content.iter().map(|word| &word.stem).collect();
             for stem in stems {
@@ -94,22 +94,22 @@ impl<'a> FactTable<'a> {
             words.push(content);
             spelling.insert_chunk(&number, 0, text);
         }
-        let days = facts.iter().map(|fact| Days::named_in(&fact.body)).collect();
+        let days = candidates.iter().map(|candidate| Days::named_in(&candidate.body)).collect();
         let vocabulary = vocabulary.into_values().collect();
-        Self { facts, words, days, frequency, vocabulary, names: names(facts), spelling }
+        Self { candidates, words, days, frequency, vocabulary, names: names(candidates), spelling }
     }
 
-    /// Whether the facts have a word with the stem of `word`.
+    /// Whether the candidates have a word with the stem of `word`.
     pub(super) fn knows(&self, word: &Word) -> bool {
         self.frequency.contains_key(&word.stem)
     }
 
     fn information(&self, word: &Word) -> f32 {
         let frequency = self.frequency.get(&word.stem).copied().unwrap_or(0);
-        (1.0 + self.facts.len() as f32 / (1.0 + frequency as f32)).ln()
+        (1.0 + self.candidates.len() as f32 / (1.0 + frequency as f32)).ln()
     }
 
-    /// Ranks all facts. `bonus` is added to the score of each.
+    /// Ranks all candidates. `bonus` is added to the score of each.
     pub(super) fn rank(
         &self,
         question: &Question,
@@ -117,16 +117,16 @@ impl<'a> FactTable<'a> {
         bonus: impl Fn(usize) -> f32,
     ) -> Option<Ranking> {
         let weights = if embeddings.is_some() { &WITH_ENCODER } else { &WITHOUT_ENCODER };
-        let mut fuzzy = vec![0.0_f32; self.facts.len()];
-        for hit in self.spelling.search(&question.text, self.facts.len()) {
+        let mut fuzzy = vec![0.0_f32; self.candidates.len()];
+        for hit in self.spelling.search(&question.text, self.candidates.len()) {
             fuzzy[*hit.id] = FUZZY_WEIGHT * hit.coverage;
         }
         let information: Vec<f32> =
             question.content.iter().map(|word| self.information(word)).collect();
         let total: f32 = information.iter().sum();
         let mut best_cosine = 0.0_f32;
-        let mut rows = Vec::with_capacity(self.facts.len());
-        for (number, fact) in self.facts.iter().enumerate() {
+        let mut rows = Vec::with_capacity(self.candidates.len());
+        for (number, candidate) in self.candidates.iter().enumerate() {
             let covered: f32 = question
                 .content
                 .iter()
@@ -137,23 +137,23 @@ impl<'a> FactTable<'a> {
             // Alone, a similar sound proves little.
             let is_likely = coverage > 0.0 || fuzzy[number] >= MIN_FUZZY_COVERAGE;
             let fuzzy = if is_likely { fuzzy[number] } else { 0.0 };
-            let [with_topic, with_context, clause] =
-                embeddings.map_or([0.0; 3], |(question, facts)| question.cosines(&facts[number]));
+            let [with_topic, with_context, clause] = embeddings
+                .map_or([0.0; 3], |(question, candidates)| question.cosines(&candidates[number]));
             best_cosine = best_cosine.max(with_topic).max(with_context);
-            let features: [f32; FACT_FEATURES] = [
+            let features: [f32; CANDIDATE_FEATURES] = [
                 with_topic,
                 coverage.max(fuzzy),
-                question.expectation(&fact.body, &self.names),
+                question.expectation(&candidate.body, &self.names),
                 question.days.agreement(self.days[number]),
                 with_context,
                 clause,
             ];
-            let origin = match fact.origin {
+            let origin = match candidate.origin {
                 Origin::Knowledge => 0.0,
                 Origin::Prompt => PROMPT_PENALTY,
                 Origin::User => USER_PENALTY,
             };
-            let score = product(&features, &weights.fact) + origin + bonus(number);
+            let score = product(&features, &weights.candidate) + origin + bonus(number);
             rows.push(Row { number, score, features });
         }
         rows.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.number.cmp(&b.number)));
@@ -192,12 +192,12 @@ impl<'a> FactTable<'a> {
         }
         let in_best = |word: &&Word| likeness(word, &self.words[best.number]);
         let in_all = |word: &&Word| likeness(word, &self.vocabulary);
-        let least = |values: &mut dyn Iterator<Item = f32>| {
-            values.reduce(f32::min).map_or(1.0, |least| 1.0 - least)
+        let lowest = |values: &mut dyn Iterator<Item = f32>| {
+            values.reduce(f32::min).map_or(1.0, |lowest| 1.0 - lowest)
         };
         let last_missing = subjects.last().map_or(1.0, |word| 1.0 - in_best(word));
-        let missing = least(&mut subjects.iter().map(in_best));
-        let unknown = least(&mut subjects.iter().map(in_all));
+        let missing = lowest(&mut subjects.iter().map(in_best));
+        let unknown = lowest(&mut subjects.iter().map(in_all));
         let exists = f32::from(u8::from(question.asks_existence));
         let [cosine, coverage, expectation, days, ..] = best.features;
         let length = question.content.len().min(5) as f32 / 5.0;
@@ -219,22 +219,22 @@ impl<'a> FactTable<'a> {
     }
 }
 
-/// The embeddings of a fact.
+/// The embeddings of a candidate.
 pub(super) struct Embeddings {
     with_topic: SharedEmbedding,
     with_context: SharedEmbedding,
 }
 
 impl Embeddings {
-    /// The embeddings of `fact`, from the cache if they are known.
-    pub(super) fn of(fact: &Fact, encoder: &CachedEncoder) -> Self {
+    /// The embeddings of `candidate`, from the cache if they are known.
+    pub(super) fn of(candidate: &Candidate, encoder: &CachedEncoder) -> Self {
         // What users say is not kept.
-        if fact.origin == Origin::User {
-            let embedding: SharedEmbedding = encoder.question(&fact.body).into();
+        if candidate.origin == Origin::User {
+            let embedding: SharedEmbedding = encoder.question(&candidate.body).into();
             return Self { with_topic: embedding.clone(), with_context: embedding };
         }
-        let with_topic = encoder.passage(&fact.with_topic());
-        let with_context = encoder.passage(&fact.with_context());
+        let with_topic = encoder.passage(&candidate.with_topic());
+        let with_context = encoder.passage(&candidate.with_context());
         Self { with_topic, with_context }
     }
 }
@@ -251,11 +251,11 @@ impl AskedEmbeddings {
         Self { whole: encoder.question(&question.text), clause }
     }
 
-    /// The cosines with a fact, in the order of its features.
-    fn cosines(&self, fact: &Embeddings) -> [f32; 3] {
-        let with_topic = cosine(&self.whole, &fact.with_topic);
-        let with_context = cosine(&self.whole, &fact.with_context);
-        let of_clause = |clause: &Vec<f32>| cosine(clause, &fact.with_topic).max(with_topic);
+    /// The cosines with a candidate, in the order of its features.
+    fn cosines(&self, candidate: &Embeddings) -> [f32; 3] {
+        let with_topic = cosine(&self.whole, &candidate.with_topic);
+        let with_context = cosine(&self.whole, &candidate.with_context);
+        let of_clause = |clause: &Vec<f32>| cosine(clause, &candidate.with_topic).max(with_topic);
         [with_topic, with_context, self.clause.as_ref().map_or(with_topic, of_clause)]
     }
 }
@@ -263,10 +263,10 @@ impl AskedEmbeddings {
 struct Row {
     number: usize,
     score: f32,
-    features: [f32; FACT_FEATURES],
+    features: [f32; CANDIDATE_FEATURES],
 }
 
-/// How likely the best fact is the answer.
+/// How likely the best candidate is the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     Unrelated,
@@ -275,25 +275,25 @@ pub(super) enum Level {
     Answer,
 }
 
-/// Facts in the order of their scores.
+/// Candidates in the order of their scores.
 pub(super) struct Ranking {
-    /// Whether the best fact answers, by the estimated probability of it.
+    /// Whether the best candidate answers, by the estimated probability of it.
     pub(super) level: Level,
-    /// Probability of the best fact among all facts, if one of them answers.
+    /// Probability of the best candidate among all candidates, if one of them answers.
     pub(super) share: f32,
-    /// Largest cosine of a fact, 0 without an encoder.
+    /// Largest cosine of a candidate, 0 without an encoder.
     pub(super) best_cosine: f32,
     rows: Vec<Row>,
 }
 
 impl Ranking {
-    /// The number of the fact at a rank, and its odds against the best one (at most 1).
-    pub(super) fn fact(&self, rank: usize) -> Option<(usize, f32)> {
+    /// The number of the candidate at a rank, and its odds against the best one (at most 1).
+    pub(super) fn candidate(&self, rank: usize) -> Option<(usize, f32)> {
         let best = self.rows.first()?.score;
         self.rows.get(rank).map(|row| (row.number, (row.score - best).exp()))
     }
 
-    /// Share of the question's words that the best fact has.
+    /// Share of the question's words that the best candidate has.
     pub(super) fn coverage(&self) -> f32 {
         self.rows.first().map_or(0.0, |row| row.features[1])
     }
@@ -308,11 +308,11 @@ fn product<const N: usize>(features: &[f32; N], weights: &[f32; N]) -> f32 {
     features.iter().zip(weights).map(|(feature, weight)| feature * weight).sum()
 }
 
-/// The words that the facts write with a capital letter only, except days and months.
-fn names(facts: &[Fact]) -> HashSet<String> {
+/// The words that the candidates write with a capital letter only, except days and months.
+fn names(candidates: &[Candidate]) -> HashSet<String> {
     let capitalized = &Phrases::english().knowledge.capitalized;
     let (mut upper, mut lower) = (HashSet::new(), HashSet::new());
-    for token in facts.iter().flat_map(|fact| fact.body.split_whitespace()) {
+    for token in candidates.iter().flat_map(|candidate| candidate.body.split_whitespace()) {
         let is_upper = token.chars().find(|c| c.is_alphabetic()).is_some_and(char::is_uppercase);
         let words = knowledge::normalize_words(token);
         if is_upper { upper.extend(words) } else { lower.extend(words) }

@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 use conversation::event::Role;
 use knowledge::normalize_words;
 
-use super::facts::list;
+use super::candidates::list;
 use super::phrases::{Phrases, WordSet, text_after_phrase};
 use super::speakable::speakable;
 use super::template::{Placeholder, Template, usable};

@@ -1,4 +1,4 @@
-//! Facts: the sentences of the agent's knowledge that may be spoken, each with the heading or the
+//! Candidates: the sentences of the agent's knowledge that may be spoken, each with the heading or the
 //! question above it.
 
 use conversation::event::Snippet;
@@ -18,7 +18,7 @@ const MAX_VALUE_WORDS: usize = 6;
 const MAX_ITEM_WORDS: usize = 4;
 const MAX_LIST_BYTES: usize = 240;
 
-/// Source of a fact.
+/// Source of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// The agent's knowledge, or the operator's context.
@@ -31,7 +31,7 @@ pub(super) enum Origin {
 
 /// A sentence that may answer.
 #[derive(Clone, Debug)]
-pub(super) struct Fact {
+pub(super) struct Candidate {
     /// The sentence as it is spoken.
     pub(super) sentence: String,
     /// The same. If it starts with a pronoun, the sentence before it precedes.
@@ -44,23 +44,23 @@ pub(super) struct Fact {
     pub(super) question: Option<String>,
     /// The sentence before it in the same section.
     pub(super) before: Option<String>,
-    /// Facts below one heading or question have the same number.
+    /// Candidates below one heading or question have the same number.
     pub(super) section: usize,
     pub(super) origin: Origin,
 }
 
-impl Fact {
-    /// The question or heading above the fact.
+impl Candidate {
+    /// The question or heading above the candidate.
     pub(super) fn topic(&self) -> &str {
         self.question.as_deref().unwrap_or(&self.heading)
     }
 
-    /// The fact with its topic.
+    /// The candidate with its topic.
     pub(super) fn with_topic(&self) -> String {
         joined(self.topic(), &self.body)
     }
 
-    /// The fact with its topic and the sentence before it.
+    /// The candidate with its topic and the sentence before it.
     pub(super) fn with_context(&self) -> String {
         match &self.before {
             Some(before) if !self.body.starts_with(before.as_str()) => {
@@ -75,10 +75,10 @@ fn joined(topic: &str, body: &str) -> String {
     if topic.is_empty() { body.to_owned() } else { format!("{topic}: {body}") }
 }
 
-/// Collects facts in the order of the texts.
+/// Collects candidates in the order of the texts.
 #[derive(Default)]
-pub(super) struct FactReader {
-    facts: Vec<Fact>,
+pub(super) struct CandidateReader {
+    candidates: Vec<Candidate>,
     section: usize,
     document: String,
     heading: String,
@@ -96,7 +96,7 @@ pub(super) struct FactReader {
     headings: Vec<(String, bool)>,
 }
 
-impl FactReader {
+impl CandidateReader {
     /// Reads passages. Adjacent passages of one document continue each other.
     pub(super) fn read_passages(&mut self, passages: &[Snippet]) {
         for passage in passages {
@@ -121,10 +121,10 @@ impl FactReader {
         }
     }
 
-    /// The facts, and the headings with a flag for titles of documents.
-    pub(super) fn finish(mut self) -> (Vec<Fact>, Vec<(String, bool)>) {
+    /// The candidates, and the headings with a flag for titles of documents.
+    pub(super) fn finish(mut self) -> (Vec<Candidate>, Vec<(String, bool)>) {
         self.end_list();
-        (self.facts, self.headings)
+        (self.candidates, self.headings)
     }
 
     fn start_text(&mut self) {
@@ -192,8 +192,8 @@ impl FactReader {
             return;
         }
         self.end_paragraph();
-        let is_answer = |fact: &Fact| fact.section == self.section;
-        if self.facts.last().is_some_and(is_answer) {
+        let is_answer = |candidate: &Candidate| candidate.section == self.section;
+        if self.candidates.last().is_some_and(is_answer) {
             self.question = None;
             self.section += 1;
         }
@@ -273,7 +273,7 @@ impl FactReader {
         self.add(&text, spoken, Origin::Knowledge);
     }
 
-    /// Adds all items of a list of short items as one fact.
+    /// Adds all items of a list of short items as one candidate.
     fn end_list(&mut self) {
         let items = std::mem::take(&mut self.items);
         let topic = self.list_intro.clone().unwrap_or_else(|| self.heading.clone());
@@ -329,10 +329,10 @@ impl FactReader {
             return;
         }
         let before = self
-            .facts
+            .candidates
             .last()
-            .filter(|fact| fact.section == self.section && fact.origin == origin)
-            .map(|fact| fact.sentence.clone());
+            .filter(|candidate| candidate.section == self.section && candidate.origin == origin)
+            .map(|candidate| candidate.sentence.clone());
         let words = normalize_words(sentence);
         let references = &Phrases::english().knowledge.reference_openers;
         let refers = words.first().is_some_and(|word| references.contains(word));
@@ -343,7 +343,7 @@ impl FactReader {
             }
             _ => (sentence.to_owned(), spoken),
         };
-        self.facts.push(Fact {
+        self.candidates.push(Candidate {
             sentence: alone,
             spoken,
             body,
@@ -416,8 +416,8 @@ pub(super) fn lower_first(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> (Vec<Fact>, Vec<(String, bool)>) {
-        let mut reader = FactReader::default();
+    fn read(text: &str) -> (Vec<Candidate>, Vec<(String, bool)>) {
+        let mut reader = CandidateReader::default();
         for chunk in knowledge::chunks(text) {
             reader.read_passages(&[Snippet {
                 kb_id: "kb".into(),
@@ -430,17 +430,17 @@ mod tests {
     }
 
     fn spoken(text: &str) -> Vec<String> {
-        read(text).0.into_iter().map(|fact| fact.spoken).collect()
+        read(text).0.into_iter().map(|candidate| candidate.spoken).collect()
     }
 
     #[test]
     fn sentences_have_their_heading_and_pronouns_their_sentence() {
-        let (facts, headings) = read(
+        let (candidates, headings) = read(
             "# The mill\n\n## Flour\n\nWe grind rye. It is sold in bags.\n\n## Bread\n\nNone.",
         );
-        assert_eq!(facts[1].spoken, "We grind rye. It is sold in bags.");
-        assert_eq!(facts[1].with_context(), "Flour: We grind rye. It is sold in bags.");
-        assert_eq!(facts[2].heading, "Bread");
+        assert_eq!(candidates[1].spoken, "We grind rye. It is sold in bags.");
+        assert_eq!(candidates[1].with_context(), "Flour: We grind rye. It is sold in bags.");
+        assert_eq!(candidates[2].heading, "Bread");
         let headings: Vec<_> =
             headings.iter().map(|(text, title)| (text.as_str(), *title)).collect();
         assert_eq!(headings, [("The mill", true), ("Flour", false), ("Bread", false)]);
@@ -466,9 +466,9 @@ mod tests {
 
     #[test]
     fn an_answer_has_its_question() {
-        let (facts, _) = read("Q: Do you rent sails?\nA: Yes, two.\n\n### Is it deep?\nVery.");
-        assert_eq!(facts[0].question.as_deref(), Some("Do you rent sails?"));
-        assert_eq!(facts[0].spoken, "Yes, two.");
-        assert_eq!(facts[1].question.as_deref(), Some("Is it deep?"));
+        let (candidates, _) = read("Q: Do you rent sails?\nA: Yes, two.\n\n### Is it deep?\nVery.");
+        assert_eq!(candidates[0].question.as_deref(), Some("Do you rent sails?"));
+        assert_eq!(candidates[0].spoken, "Yes, two.");
+        assert_eq!(candidates[1].question.as_deref(), Some("Is it deep?"));
     }
 }
