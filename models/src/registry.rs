@@ -13,9 +13,9 @@ use std::sync::{Arc, OnceLock};
 use engine_api::{LlmChoice, SttChoice, TtsChoice};
 use tokio::runtime::Handle as Runtime;
 
-use crate::llm::Llm;
 use crate::llm::builtin::{BuiltinLlm, CachedEncoder, TextEncoder};
-use crate::llm::openai::{self, OpenAi, Timeouts};
+use crate::llm::openai::{self, OpenAi};
+use crate::llm::{Llm, Timeouts};
 use crate::scripted::{Script, ScriptedProvider};
 use crate::stt::Stt;
 use crate::tts::{BuiltinTts, Tts};

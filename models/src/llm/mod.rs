@@ -2,8 +2,15 @@
 
 pub mod builtin;
 pub mod guardrails;
+mod history;
+#[cfg(test)]
+mod mock_server;
 pub mod openai;
+mod server_message;
 mod sse;
+mod stream;
+mod think_filter;
+mod tool_calls;
 mod wire;
 
 use std::sync::Arc;
@@ -12,6 +19,7 @@ use conversation::event::{HistoryItem, Snippet};
 use serde_json::Value;
 
 use guardrails::{GuardrailCheck, GuardrailFuture};
+pub use stream::Timeouts;
 
 use crate::{Error, ErrorKind, Handle, Sink};
 

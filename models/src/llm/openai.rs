@@ -4,18 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::{Stream, StreamExt, stream};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 use url::Url;
 
 use super::guardrails::{self, GuardrailCheck, GuardrailFuture};
-use super::sse::SseDecoder;
-use super::wire::{AnswerParser, error_message, request_body, status_kind};
-use super::{Event, Llm, ModerationFuture, Request};
-use crate::{Error, ErrorKind, Handle, Sink};
+use super::server_message::{MAX_ERROR_BODY_BYTES, error_message, redact};
+use super::stream::{MAX_RESPONSE_BYTES, read_response, timeout_error};
+use super::wire::{AnswerParser, request_body, status_kind};
+use super::{Event, Llm, ModerationFuture, Request, Timeouts};
+use crate::{Error, Handle, Sink};
 
 /// Server and model.
 #[derive(Clone)]
@@ -30,38 +29,8 @@ pub struct Config {
     pub timeouts: Timeouts,
 }
 
-/// Time limits after which a request fails.
-#[derive(Clone, Copy, Debug)]
-pub struct Timeouts {
-    /// From the request to the first token.
-    pub first_token: Duration,
-    /// Between tokens.
-    pub between_tokens: Duration,
-    /// For the token counts, after the end of the reply.
-    pub usage: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            first_token: Duration::from_secs(5),
-            between_tokens: Duration::from_secs(5),
-            usage: Duration::from_millis(250),
-        }
-    }
-}
-
-/// Maximum size of a whole response in bytes.
-const MAX_RESPONSE_BYTES: usize = 16 << 20;
-
-/// Maximum size of an error's body in bytes.
-const MAX_ERROR_BODY_BYTES: usize = 16 << 10;
-
 /// Timeout of a moderation request.
 const MODERATION_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Maximum number of characters of a server's message in an error.
-const MAX_REASON_CHARS: usize = 240;
 
 /// A client of one server.
 pub struct OpenAi {
@@ -128,21 +97,8 @@ impl Server {
         let response = timeout_at(deadline, self.send_until_accepted(request))
             .await
             .map_err(|_| timeout_error())??;
-        let answer = AnswerParser::new(&request.tools);
-        let result = if response
-            .header("content-type")
-            .is_some_and(|kind| kind.starts_with("application/json"))
-        {
-            let body = timeout_at(deadline, response.limit(egress::DEFAULT_BODY_LIMIT).body())
-                .await
-                .map_err(|_| timeout_error())??;
-            read_whole(answer, &body.text(), sink)
-        } else {
-            let chunks = stream::unfold(response, |mut response| async move {
-                response.chunk().await.transpose().map(|chunk| (chunk, response))
-            });
-            read_stream(std::pin::pin!(chunks), answer, self.config.timeouts, deadline, sink).await
-        };
+        let parser = AnswerParser::new(&request.tools);
+        let result = read_response(response, parser, self.config.timeouts, deadline, sink).await;
         result.map_err(|error| Error::new(error.kind(), self.redact(&error.to_string())))
     }
 
@@ -234,112 +190,9 @@ impl Server {
         )
     }
 
-    /// A server's message on one line, truncated, without our secrets: some servers repeat the key
-    /// or a part of it.
     fn redact(&self, words: &str) -> String {
-        let url = Url::parse(&self.config.url).ok();
-        let mut secrets: Vec<String> =
-            self.config.token.iter().map(|token| token.trim().to_owned()).collect();
-        if let Some(url) = &url {
-            secrets.extend(url.query_pairs().map(|(_, value)| value.into_owned()));
-            secrets.extend(url.query().map(str::to_owned));
-            secrets.extend(url.password().map(str::to_owned));
-        }
-        let secret = |word: &str| {
-            word.starts_with("sk-")
-                || word.contains("***")
-                || secrets.iter().any(|secret| {
-                    let start: String = secret.chars().take(6).collect();
-                    secret.len() >= 4
-                        && (word.contains(secret.as_str())
-                            || (start.len() >= 6 && word.contains(&start)))
-                })
-        };
-        let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
-        let words = words
-            .split_whitespace()
-            .map(|word| if secret(word) || secret(&bare(word)) { "***" } else { word });
-        words.collect::<Vec<_>>().join(" ").chars().take(MAX_REASON_CHARS).collect()
+        redact(words, &self.config.url, self.config.token.as_deref())
     }
-}
-
-fn timeout_error() -> Error {
-    Error::new(ErrorKind::Timeout, "timeout")
-}
-
-/// Reads a stream to its end and emits text as it arrives.
-async fn read_stream<S>(
-    mut chunks: S,
-    mut answer: AnswerParser,
-    times: Timeouts,
-    mut deadline: Instant,
-    sink: &Sink<Event>,
-) -> Result<(), Error>
-where
-    S: Stream<Item = Result<Bytes, egress::Error>> + Unpin,
-{
-    let mut decoder = SseDecoder::default();
-    let mut ended = false;
-    loop {
-        let mut events: Vec<String> = Vec::new();
-        let mut at_end = false;
-        match timeout_at(deadline, chunks.next()).await {
-            Ok(Some(Ok(chunk))) => {
-                let too_long =
-                    |_| Error::new(ErrorKind::Failed, "the server sent an oversized event");
-                decoder.push(&chunk, |data| events.push(data.to_owned())).map_err(too_long)?;
-            }
-            // The reply is complete. Neither a wait for the token counts nor a broken connection is
-            // a failure.
-            Err(_) | Ok(Some(Err(_))) if answer.is_finished() => at_end = true,
-            Err(_) => return Err(timeout_error()),
-            Ok(Some(Err(error))) => return Err(error.into()),
-            Ok(None) => {
-                decoder.finish(|data| events.push(data.to_owned()));
-                at_end = true;
-            }
-        }
-        for event_data in events {
-            let delta = answer.push(&event_data)?;
-            if delta.progressed {
-                deadline = Instant::now() + times.between_tokens;
-            }
-            if !delta.text.is_empty() {
-                sink.send(Event::Text(delta.text));
-            }
-        }
-        if answer.is_finished() && !ended {
-            ended = true;
-            deadline = Instant::now() + times.usage;
-        }
-        if answer.is_closed() && !at_end {
-            // The bytes that end the body usually arrive with the last event. If they are read, the
-            // connection can be reused.
-            let rest = async { while let Some(Ok(_)) = chunks.next().await {} };
-            at_end = true;
-            drop(timeout_at(Instant::now() + Duration::from_millis(5), rest).await);
-        }
-        if at_end {
-            break;
-        }
-    }
-    finish_answer(answer, sink)
-}
-
-/// Reads a response that is not a stream.
-fn read_whole(mut answer: AnswerParser, text: &str, sink: &Sink<Event>) -> Result<(), Error> {
-    let delta = answer.push(text)?;
-    if !delta.text.is_empty() {
-        sink.send(Event::Text(delta.text));
-    }
-    finish_answer(answer, sink)
-}
-
-fn finish_answer(answer: AnswerParser, sink: &Sink<Event>) -> Result<(), Error> {
-    for event in answer.finish()? {
-        sink.send(event);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,68 +1,16 @@
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex};
-
-use axum::Router;
-use axum::body::{Body, Bytes as Frame};
-use axum::extract::{ConnectInfo, State};
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::body::Body;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::*;
-
-/// The reply to a request.
-#[derive(Debug, Default)]
-struct Reply {
-    text: String,
-    calls: Vec<String>,
-    end: Option<(u32, u32)>,
-    failed: Option<(ErrorKind, String)>,
-}
-
-fn question() -> Request {
-    let item = conversation::event::HistoryItem {
-        role: conversation::event::Role::User,
-        name: None,
-        arguments: None,
-        text: "Hi".into(),
-        interrupted: false,
-        utterance: None,
-        started_at: None,
-        in_context: true,
-    };
-    Request {
-        prompt: "Be kind.".into(),
-        history: vec![Arc::new(item)],
-        snippets: Vec::new(),
-        tools: Vec::new(),
-        model: String::new(),
-    }
-}
-
-fn sink() -> (Sink<Event>, mpsc::UnboundedReceiver<Event>) {
-    let (sender, receiver) = mpsc::unbounded_channel();
-    (Sink::new(move |event| drop(sender.send(event))), receiver)
-}
-
-async fn collect_reply(mut events: mpsc::UnboundedReceiver<Event>) -> Reply {
-    let mut reply = Reply::default();
-    while let Some(event) = events.recv().await {
-        match event {
-            Event::Text(text) => reply.text += &text,
-            Event::ToolCall { name, .. } => reply.calls.push(name),
-            Event::End { prompt_tokens, completion_tokens } => {
-                reply.end = Some((prompt_tokens, completion_tokens));
-                break;
-            }
-            Event::Failed(error) => {
-                reply.failed = Some((error.kind(), error.to_string()));
-                break;
-            }
-        }
-    }
-    reply
-}
+use crate::ErrorKind;
+use crate::llm::mock_server::{
+    self, MockServer, Reply, collect_reply, error_response, question, sink, sse,
+};
+use crate::llm::stream::read_stream;
 
 fn text_frame(text: &str) -> String {
     format!(
@@ -176,49 +124,9 @@ async fn the_end_does_not_wait_long_for_the_count_of_tokens() {
     assert!(reply.failed.is_none() && reply.end.is_some());
 }
 
-/// The requests that a server received, and its next responses.
-struct MockServer {
-    requests: Mutex<Vec<(HeaderMap, Uri, Value, u16)>>,
-    responses: Mutex<Vec<Response>>,
-    count: AtomicUsize,
-}
-
-async fn handle(
-    State(server): State<Arc<MockServer>>,
-    ConnectInfo(peer): ConnectInfo<std::net::SocketAddr>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Frame,
-) -> Response {
-    let body = serde_json::from_slice(&body).unwrap_or_default();
-    server.requests.lock().unwrap().push((headers, uri, body, peer.port()));
-    server.count.fetch_add(1, Ordering::SeqCst);
-    let mut answers = server.responses.lock().unwrap();
-    if answers.is_empty() { sse(&(text_frame("Hello.") + STOP + DONE)) } else { answers.remove(0) }
-}
-
-fn sse(text: &str) -> Response {
-    ([("content-type", "text/event-stream")], text.to_owned()).into_response()
-}
-
-fn error_response(status: u16, body: &str) -> Response {
-    (StatusCode::from_u16(status).unwrap(), body.to_owned()).into_response()
-}
-
 async fn serve(answers: Vec<Response>) -> (Arc<MockServer>, String) {
-    let server = Arc::new(MockServer {
-        requests: Mutex::default(),
-        responses: Mutex::new(answers),
-        count: AtomicUsize::new(0),
-    });
-    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    let router = Router::new().fallback(handle).with_state(Arc::clone(&server));
-    tokio::spawn(async move {
-        axum::serve(listener, router.into_make_service_with_connect_info::<std::net::SocketAddr>())
-            .await
-    });
-    (server, url)
+    let (server, url) = mock_server::serve(text_frame("Hello.") + STOP + DONE, answers).await;
+    (server, url + "/v1")
 }
 
 fn client(url: String, token: Option<&str>) -> OpenAi {
@@ -237,11 +145,7 @@ fn client(url: String, token: Option<&str>) -> OpenAi {
 }
 
 async fn ask(llm: &OpenAi) -> Reply {
-    let (sink, events) = sink();
-    let handle = llm.ask(question(), sink);
-    let reply = collect_reply(events).await;
-    drop(handle);
-    reply
+    mock_server::ask(llm).await
 }
 
 #[tokio::test]
