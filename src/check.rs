@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use engine::show::Avatars;
 use engine::transport::socket::{self, Socket};
-use models::registry::OperatorLlm;
+use models::registry::Operators;
 
 use crate::cli::ConfigPaths;
 use crate::{CommandError, load_config};
@@ -34,25 +34,17 @@ pub(crate) fn run(place: &ConfigPaths, json: bool) -> Result<ExitCode, CommandEr
             detail: c.detail,
         })
         .collect();
-    lines.push(match OperatorLlm::from_env(|name| std::env::var(name).ok()) {
-        // A request would cost the operator money. The first call shows whether the server
-        // responds.
-        Some(operator) => check_result(
-            "language model",
-            "llm",
-            true,
-            false,
-            format!("an OpenAI-compatible server at {} (not tested)", operator.url),
-        ),
-        None => check_result(
-            "language model",
-            "llm",
-            true,
-            false,
-            "the built-in answerer; set OPENAI_API_KEY or OPENAI_BASE_URL to use a language model"
-                .into(),
-        ),
-    });
+    // A request would cost the operator money. The first call shows whether the server responds.
+    let operators = Operators::from_env(|name| std::env::var(name).ok());
+    let detail = match operators.description() {
+        Some(servers) => format!("{servers} (not tested)"),
+        None => {
+            "the built-in answerer; set OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY to \
+                 use a language model"
+                .into()
+        }
+    };
+    lines.push(check_result("language model", "llm", true, false, detail));
     lines.push(match all_avatars(&config) {
         Ok(avatars) if !avatars.as_slice().is_empty() => {
             let names: Vec<String> =

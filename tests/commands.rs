@@ -413,6 +413,10 @@ fn check_says_that_it_does_not_test_the_language_model() {
     let model = line_of(&lines, "language model");
     assert_eq!(model.detail, "an OpenAI-compatible server at http://127.0.0.1:1/v1 (not tested)");
     assert!(lines.iter().all(|line| !line.detail.contains("secret-of-the-test")));
+    let (_, lines) = run_check(&folder.0, None, &[("ANTHROPIC_API_KEY", "secret-of-the-test")]);
+    let model = line_of(&lines, "language model");
+    assert_eq!(model.detail, "the Anthropic API at https://api.anthropic.com (not tested)");
+    assert!(lines.iter().all(|line| !line.detail.contains("secret-of-the-test")));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! warning for the conversation's record. An agent that was made for another server works
 //! unchanged.
 
+mod operators;
 mod providers;
 
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 use engine_api::{LlmChoice, SttChoice, TtsChoice};
 use tokio::runtime::Handle as Runtime;
 
+use crate::llm::anthropic::{self, Anthropic, RefusedParameters};
 use crate::llm::builtin::{BuiltinLlm, CachedEncoder, TextEncoder};
 use crate::llm::openai::{self, OpenAi};
 use crate::llm::{Llm, Timeouts};
@@ -22,6 +24,7 @@ use crate::tts::{BuiltinTts, Tts};
 use crate::turn::TurnModel;
 use crate::{Error, ErrorKind};
 
+pub use operators::{OperatorLlm, Operators};
 pub use providers::{Provider, ProviderField, ProviderOption, providers};
 
 /// The operator's configuration.
@@ -29,23 +32,12 @@ pub use providers::{Provider, ProviderField, ProviderOption, providers};
 pub struct Config {
     /// Whether agents may name `script`.
     pub allow_scripted: bool,
-    /// The language model of all agents that name no other.
-    pub openai: Option<OperatorLlm>,
+    /// The operator's own language models.
+    pub operators: Operators,
     /// Script of the scripted models when the agent provides none.
     pub script: Script,
     /// Folder for the samples that the scripted STT receives, if a script requests them.
     pub tap_folder: Option<PathBuf>,
-}
-
-/// The operator's own OpenAI-compatible server, which is trusted.
-#[derive(Clone, PartialEq, Eq)]
-pub struct OperatorLlm {
-    /// Base URL that ends in `/v1`.
-    pub url: String,
-    /// Bearer token. Secret.
-    pub token: Option<String>,
-    /// Default model, used when an agent names no model of this server.
-    pub model: Option<String>,
 }
 
 /// OpenAI's own server.
@@ -53,26 +45,6 @@ const OPENAI_URL: &str = "https://api.openai.com/v1";
 
 /// Default model on OpenAI's own server; it has a short time to the first token.
 const OPENAI_MODEL: &str = "gpt-4.1-mini";
-
-impl OperatorLlm {
-    /// Reads `OPENAI_API_KEY`, `OPENAI_BASE_URL` and `OPENAI_MODEL` through `variable`; `None` if
-    /// neither of the first two is set.
-    #[must_use]
-    pub fn from_env(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
-        let set = |name: &str| {
-            variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
-        };
-        let (token, url) = (set("OPENAI_API_KEY"), set("OPENAI_BASE_URL"));
-        if token.is_none() && url.is_none() {
-            return None;
-        }
-        Some(Self {
-            url: url.unwrap_or_else(|| OPENAI_URL.into()),
-            token,
-            model: set("OPENAI_MODEL"),
-        })
-    }
-}
 
 /// All models of this server.
 pub struct Registry {
@@ -85,6 +57,7 @@ pub struct Registry {
     flite: OnceLock<Arc<dyn Tts>>,
     turn: OnceLock<Result<Arc<dyn TurnModel>, String>>,
     encoder: OnceLock<Arc<CachedEncoder>>,
+    refused_parameters: RefusedParameters,
 }
 
 /// A model for a choice, and an optional warning for the operator or the caller.
@@ -104,6 +77,7 @@ impl Registry {
             flite: OnceLock::new(),
             turn: OnceLock::new(),
             encoder: OnceLock::new(),
+            refused_parameters: RefusedParameters::default(),
         }
     }
 
@@ -177,8 +151,10 @@ impl Registry {
             let model = if model.is_empty() && url == OPENAI_URL { OPENAI_MODEL } else { model };
             self.openai_llm(url, token, model, self.client.clone())
         };
-        match (normalize_name(&choice.provider).as_str(), url) {
-            ("", _) => (self.default_llm(agent_name, None), None),
+        let operators = &self.config.operators;
+        let name = normalize_name(&choice.provider);
+        match (name.as_str(), url) {
+            ("", _) => (self.default_llm(agent_name), None),
             ("builtin" | "visavis", _) => (self.builtin_llm(agent_name), None),
             ("custom", Some(url)) => (own(url), None),
             ("custom", None) => {
@@ -186,40 +162,58 @@ impl Registry {
             }
             // The agent's own account.
             ("openai", url) if token.is_some() => (own(url.unwrap_or(OPENAI_URL)), None),
-            ("openai", _) if self.config.openai.is_some() => {
-                (self.default_llm(agent_name, Some(model)), None)
+            ("anthropic" | "claude", url) if token.is_some() || url.is_some() => {
+                let url = url.unwrap_or(anthropic::DEFAULT_URL);
+                (self.anthropic_llm(url, token, model, self.client.clone()), None)
             }
             ("script", _) => self.scripted_llm(&choice.model, agent_name),
-            _ => self.fallback_llm(
-                agent_name,
-                &format!(
-                    "The LLM provider {:?} is not available on this server",
-                    truncate_for_message(&choice.provider)
-                ),
-            ),
+            (name, _) => match (name, &operators.openai, &operators.anthropic) {
+                ("openai", Some(openai), _) => (self.operator_openai(openai, model), None),
+                ("anthropic" | "claude", _, Some(anthropic)) => {
+                    (self.operator_anthropic(anthropic, model), None)
+                }
+                _ => {
+                    let requested = truncate_for_message(&choice.provider);
+                    let why =
+                        format!("The LLM provider {requested:?} is not available on this server");
+                    self.fallback_llm(agent_name, &why)
+                }
+            },
         }
     }
 
-    /// The operator's server, else the built-in answerer. `model` is the model that the agent
-    /// requests, if it names one of that server.
-    fn default_llm(&self, agent_name: &str, model: Option<&str>) -> Arc<dyn Llm> {
-        let Some(operator) = &self.config.openai else { return self.builtin_llm(agent_name) };
-        let requested = model.filter(|model| !model.is_empty()).or(operator.model.as_deref());
-        let model = requested.unwrap_or(if operator.url.trim_end_matches('/') == OPENAI_URL {
-            OPENAI_MODEL
-        } else {
-            ""
-        });
+    /// The operator's language model, else the built-in answerer.
+    fn default_llm(&self, agent_name: &str) -> Arc<dyn Llm> {
+        let operators = &self.config.operators;
+        match (&operators.openai, &operators.anthropic) {
+            (Some(openai), _) => self.operator_openai(openai, ""),
+            (None, Some(anthropic)) => self.operator_anthropic(anthropic, ""),
+            (None, None) => self.builtin_llm(agent_name),
+        }
+    }
+
+    /// The operator's OpenAI-compatible server. `model` is the model that the agent requests from
+    /// it; empty = the operator's.
+    fn operator_openai(&self, operator: &OperatorLlm, model: &str) -> Arc<dyn Llm> {
+        let default =
+            if operator.url.trim_end_matches('/') == OPENAI_URL { OPENAI_MODEL } else { "" };
+        let model = operator.model_or(model, default);
         self.openai_llm(&operator.url, operator.token.as_deref(), model, self.client.trusted())
     }
 
+    /// The operator's server with the Messages API. `model` as in [`Self::operator_openai`].
+    fn operator_anthropic(&self, operator: &OperatorLlm, model: &str) -> Arc<dyn Llm> {
+        let model = operator.model_or(model, anthropic::DEFAULT_MODEL);
+        self.anthropic_llm(&operator.url, operator.token.as_deref(), model, self.client.trusted())
+    }
+
     fn fallback_llm(&self, agent_name: &str, why: &str) -> WithWarning<Arc<dyn Llm>> {
-        let who = if self.config.openai.is_some() {
+        let who = if self.config.operators.any() {
             "the server's own language model"
         } else {
             "the built-in answerer"
         };
-        (self.default_llm(agent_name, None), Some(format!("{why}; {who} is used instead.")))
+        (self.default_llm(agent_name), Some(format!("{why}; {who} is used instead.")))
     }
 
     fn openai_llm(
@@ -236,6 +230,24 @@ impl Registry {
             timeouts: Timeouts::default(),
         };
         Arc::new(OpenAi::new(config, client, self.runtime.clone()))
+    }
+
+    fn anthropic_llm(
+        &self,
+        url: &str,
+        token: Option<&str>,
+        model: &str,
+        client: egress::Client,
+    ) -> Arc<dyn Llm> {
+        let config = anthropic::Config {
+            url: url.into(),
+            token: token.map(str::to_owned),
+            model: if model.is_empty() { anthropic::DEFAULT_MODEL } else { model }.into(),
+            options: anthropic::Options::default(),
+            timeouts: Timeouts::default(),
+        };
+        let refused = self.refused_parameters.clone();
+        Arc::new(Anthropic::new(config, client, refused, self.runtime.clone()))
     }
 
     fn builtin_llm(&self, agent_name: &str) -> Arc<dyn Llm> {

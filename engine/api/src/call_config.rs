@@ -102,7 +102,7 @@ pub struct LlmChoice {
     pub model: String,
     /// The model to use after a failure.
     pub fallback_model: Option<String>,
-    /// Base URL; ends in `/v1`.
+    /// Base URL; of an OpenAI-compatible server, it ends in `/v1`.
     pub url: Option<String>,
     /// Bearer token. Secret.
     pub token: Option<String>,

@@ -1,5 +1,6 @@
 //! Language models.
 
+pub mod anthropic;
 pub mod builtin;
 pub mod guardrails;
 mod history;

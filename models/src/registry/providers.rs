@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Config, OPENAI_MODEL, OPENAI_URL};
+use crate::llm::anthropic;
 use crate::tts::{HEART, Voice};
 
 /// One provider.
@@ -77,7 +78,8 @@ pub fn providers(config: &Config) -> Vec<Provider> {
     };
     let english = vec![ProviderOption { label: "English", value: "en" }];
     let flite_voices: Vec<ProviderOption> = Voice::ALL.into_iter().map(voice_option).collect();
-    let operator = config.openai.as_ref();
+    let operator = config.operators.openai.as_ref();
+    let anthropic = config.operators.anthropic.as_ref();
     let own = operator.and_then(|operator| operator.model.clone());
     let at_openai =
         operator.is_none_or(|operator| operator.url.trim_end_matches('/') == OPENAI_URL);
@@ -113,6 +115,16 @@ pub fn providers(config: &Config) -> Vec<Provider> {
             model: own
                 .unwrap_or_else(|| if at_openai { OPENAI_MODEL.into() } else { String::new() }),
             configured: operator.is_some(),
+            additional_fields: Vec::new(),
+        },
+        Provider {
+            display_name: "Anthropic",
+            provider: "anthropic",
+            provider_type: "llm",
+            model: anthropic
+                .and_then(|operator| operator.model.clone())
+                .unwrap_or_else(|| anthropic::DEFAULT_MODEL.into()),
+            configured: anthropic.is_some(),
             additional_fields: Vec::new(),
         },
         Provider {
@@ -158,7 +170,7 @@ pub fn providers(config: &Config) -> Vec<Provider> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::OperatorLlm;
+    use crate::registry::{OperatorLlm, Operators};
 
     #[test]
     fn the_openai_provider_works_where_the_operator_has_a_key() {
@@ -169,15 +181,38 @@ mod tests {
         };
         assert_eq!(openai(&Config::default()), (false, OPENAI_MODEL.to_owned()));
         let at = |url: &str, model: Option<&str>| Config {
-            openai: Some(OperatorLlm {
-                url: url.into(),
-                token: None,
-                model: model.map(str::to_owned),
-            }),
+            operators: Operators {
+                openai: Some(OperatorLlm {
+                    url: url.into(),
+                    token: None,
+                    model: model.map(str::to_owned),
+                }),
+                anthropic: None,
+            },
             ..Config::default()
         };
         assert_eq!(openai(&at("http://127.0.0.1:1/v1", None)), (true, String::new()));
         assert_eq!(openai(&at("http://127.0.0.1:1/v1", Some("m"))), (true, "m".into()));
         assert_eq!(openai(&at(OPENAI_URL, None)), (true, OPENAI_MODEL.into()));
+    }
+
+    #[test]
+    fn the_anthropic_provider_works_where_the_operator_has_a_key() {
+        let listed = |operators: Operators| {
+            let all = providers(&Config { operators, ..Config::default() });
+            let found = all.iter().find(|p| p.provider == "anthropic").cloned();
+            found.map(|p| (p.configured, p.model)).expect("it is listed")
+        };
+        let env = |pairs: &'static [(&str, &str)]| {
+            Operators::from_env(move |name| {
+                pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned())
+            })
+        };
+        let default_model = anthropic::DEFAULT_MODEL.to_owned();
+        assert_eq!(listed(Operators::default()), (false, default_model.clone()));
+        assert_eq!(listed(env(&[("OPENAI_API_KEY", "k")])), (false, default_model.clone()));
+        assert_eq!(listed(env(&[("ANTHROPIC_API_KEY", "k")])), (true, default_model));
+        let named = env(&[("ANTHROPIC_API_KEY", "k"), ("ANTHROPIC_MODEL", "m")]);
+        assert_eq!(listed(named), (true, "m".into()));
     }
 }

@@ -46,21 +46,41 @@ async fn answer(llm: &Arc<dyn Llm>, text: &str) -> Result<String, String> {
     }
 }
 
-/// A server that replies with the model and the key of the request.
+/// A server of both protocols that replies with the model and the key of the request.
 async fn echo_server() -> String {
     use axum::http::HeaderMap;
-    let echo = |headers: HeaderMap, body: String| async move {
-        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
-        let key = headers.get("authorization").map_or("none", |value| value.to_str().unwrap());
-        let content = format!("{} {key}", body["model"]);
+    let words = |body: &str, key: Option<&axum::http::HeaderValue>| {
+        let body: serde_json::Value = serde_json::from_str(body).unwrap();
+        format!("{} {}", body["model"], key.map_or("none", |value| value.to_str().unwrap()))
+    };
+    let stream = |events: String| ([("content-type", "text/event-stream")], events);
+    let openai = move |headers: HeaderMap, body: String| async move {
+        let content = words(&body, headers.get("authorization"));
         let event = json!({"choices": [{"delta": {"content": content}, "finish_reason": "stop"}]});
-        ([("content-type", "text/event-stream")], format!("data: {event}\n\ndata: [DONE]\n\n"))
+        stream(format!("data: {event}\n\ndata: [DONE]\n\n"))
+    };
+    let anthropic = move |headers: HeaderMap, body: String| async move {
+        let text = words(&body, headers.get("x-api-key"));
+        let delta =
+            json!({"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}});
+        let end = json!({"type": "message_stop"});
+        stream(format!("data: {delta}\n\ndata: {end}\n\n"))
     };
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    let router = axum::Router::new().route("/v1/chat/completions", axum::routing::post(echo));
+    let router = axum::Router::new()
+        .route("/v1/chat/completions", axum::routing::post(openai))
+        .route("/v1/messages", axum::routing::post(anthropic));
     tokio::spawn(async move { axum::serve(listener, router).await });
     url
+}
+
+fn open_registry(operators: Operators) -> Registry {
+    Registry::new(
+        Config { operators, ..Config::default() },
+        egress::Client::new(egress::Policy { allow_private: true }).unwrap(),
+        Runtime::current(),
+    )
 }
 
 #[tokio::test]
@@ -89,7 +109,10 @@ async fn the_operators_server_answers_for_all_that_name_no_other_and_is_trusted(
         token: Some("op".into()),
         model: Some("ours".into()),
     };
-    let registry = registry(Config { openai: Some(operator), ..Config::default() });
+    let registry = registry(Config {
+        operators: Operators { openai: Some(operator), anthropic: None },
+        ..Config::default()
+    });
     let (llm, warning) = registry.llm(&choice(""), "Ada", false);
     assert_eq!((answer(&llm, "hi").await, warning), (Ok("\"ours\" Bearer op".into()), None));
     // A model of another vendor is not requested from this server; one of this server is.
@@ -116,11 +139,7 @@ async fn an_agents_own_server_is_asked_under_the_policy() {
         answer(&strict.llm(&custom, "Ada", false).0, "hi").await,
         Err("refused address".into())
     );
-    let open = Registry::new(
-        Config::default(),
-        egress::Client::new(egress::Policy { allow_private: true }).unwrap(),
-        Runtime::current(),
-    );
+    let open = open_registry(Operators::default());
     assert_eq!(
         answer(&open.llm(&custom, "Ada", false).0, "hi").await.unwrap(),
         "\"their-model\" Bearer mine"
@@ -204,23 +223,50 @@ async fn the_built_in_stt_is_the_best_one_and_each_has_its_name() {
     assert!(Arc::ptr_eq(&found("pocketsphinx"), &pocketsphinx));
 }
 
-#[test]
-fn the_operators_server_is_read_from_the_environment() {
-    let env = |pairs: &'static [(&str, &str)]| {
-        OperatorLlm::from_env(move |name| {
-            pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned())
-        })
+#[tokio::test]
+async fn an_agents_anthropic_account_is_asked_where_the_agent_says() {
+    let url = echo_server().await;
+    let operator =
+        OperatorLlm { url: url.clone(), token: Some("op".into()), model: Some("ours".into()) };
+    let registry = open_registry(Operators { openai: None, anthropic: Some(operator) });
+    let asked = async |choice: LlmChoice, fallback| {
+        let (llm, warning) = registry.llm(&choice, "Ada", fallback);
+        (answer(&llm, "hi").await.unwrap(), warning)
     };
-    assert!(
-        env(&[]).is_none()
-            && env(&[("OPENAI_API_KEY", " ")]).is_none()
-            && env(&[("OPENAI_MODEL", "m")]).is_none()
-    );
-    let keyed = env(&[("OPENAI_API_KEY", "k"), ("OPENAI_MODEL", "m")]).unwrap();
-    assert_eq!(
-        (keyed.url.as_str(), keyed.token.as_deref(), keyed.model.as_deref()),
-        (OPENAI_URL, Some("k"), Some("m"))
-    );
-    let local = env(&[("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")]).unwrap();
-    assert_eq!((local.url.as_str(), local.token), ("http://127.0.0.1:1/v1", None));
+    // The operator's server serves agents that name no provider, no key and no address.
+    assert_eq!(asked(choice(""), false).await, ("\"ours\" op".into(), None));
+    assert_eq!(asked(choice("anthropic"), false).await, ("\"their-model\" op".into(), None));
+    let unnamed = LlmChoice { model: String::new(), ..choice("Claude") };
+    assert_eq!(asked(unnamed, false).await, ("\"ours\" op".into(), None));
+    let (words, warning) = asked(choice("openai"), false).await;
+    assert_eq!(words, "\"ours\" op");
+    assert!(warning.unwrap().contains("the server's own language model"));
+    // An agent's address gets the agent's key, or none; never the operator's.
+    let own = LlmChoice { url: Some(url.clone()), ..choice("anthropic") };
+    assert_eq!(asked(own.clone(), false).await, ("\"their-model\" none".into(), None));
+    let keyed = LlmChoice {
+        token: Some("mine".into()),
+        url: Some(format!("{url}/messages")),
+        fallback_model: Some("second".into()),
+        ..own.clone()
+    };
+    assert_eq!(asked(keyed.clone(), false).await.0, "\"their-model\" mine");
+    assert_eq!(asked(keyed, true).await.0, "\"second\" mine");
+    let unnamed = LlmChoice { model: String::new(), ..own };
+    assert_eq!(asked(unnamed, false).await.0, "\"claude-haiku-4-5\" none");
+}
+
+#[tokio::test]
+async fn an_agents_anthropic_server_is_under_the_policy_and_the_operators_is_trusted() {
+    let url = echo_server().await;
+    let operator = OperatorLlm { url: url.clone(), token: None, model: None };
+    let strict = registry(Config {
+        operators: Operators { openai: None, anthropic: Some(operator) },
+        ..Config::default()
+    });
+    let own = LlmChoice { url: Some(url), token: Some("mine".into()), ..choice("anthropic") };
+    let (llm, _) = strict.llm(&own, "Ada", false);
+    assert_eq!(answer(&llm, "hi").await, Err("refused address".into()));
+    let (llm, _) = strict.llm(&LlmChoice { model: String::new(), ..choice("claude") }, "A", false);
+    assert_eq!(answer(&llm, "hi").await.unwrap(), "\"claude-haiku-4-5\" none");
 }

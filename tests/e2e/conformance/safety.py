@@ -14,6 +14,7 @@ PROOFS = {
         "engine/src/think/tools/tests.rs::a_forbidden_tool_request_is_rejected_with_a_reason",
         f"{API_TESTS}/mcp.rs::a_server_at_a_private_address_is_asked_only_where_the_operator_allows_it",
         "models/src/llm/openai/tests.rs::a_refused_address_is_a_failed_model",
+        "models/src/llm/anthropic/tests.rs::a_refused_address_is_a_failed_model",
         f"{API_TESTS}/contract.rs::a_guardrail_s_receiver_at_a_refused_address_is_not_asked",
     ],
     "http(s) only": [f"{NET_TESTS}::only_http_and_clean_headers_are_taken", ROW_TEST],
@@ -26,7 +27,10 @@ PROOFS = {
     "size and time limits": [f"{NET_TESTS}::long_answers_are_cut_or_refused", f"{NET_TESTS}::a_server_that_says_nothing_times_out"],
     "a refused address is no error at creation: a webhook is a dead letter at once (refused address)": [f"{API_TESTS}/contract.rs::a_webhook_to_a_refused_address_is_a_dead_letter_at_once_and_no_error_before"],
     "a tool fails with that reason": ["engine/src/think/tools/tests.rs::a_forbidden_tool_request_is_rejected_with_a_reason"],
-    "an llm.url is a failed LLM": ["models/src/llm/openai/tests.rs::a_refused_address_is_a_failed_model"],
+    "an llm.url is a failed LLM": [
+        "models/src/llm/openai/tests.rs::a_refused_address_is_a_failed_model",
+        "models/src/llm/anthropic/tests.rs::a_refused_address_is_a_failed_model",
+    ],
     "a {param} is percent-encoded and never part of the host": ["engine/src/think/tools/tests.rs::an_argument_never_reaches_the_host_or_climbs_the_path", ROW_TEST],
     "header values without CR or LF": [f"{NET_TESTS}::only_http_and_clean_headers_are_taken", ROW_TEST],
     # Keys
@@ -39,6 +43,7 @@ PROOFS = {
         "tests/e2e/test_conformance.py::test_secrets_reach_no_log_and_no_answer",
         f"{NET_TESTS}::errors_name_the_host_and_no_more",
         "models/src/llm/openai/tests.rs::refusals_are_told_in_the_servers_words_without_secrets",
+        "models/src/llm/anthropic/tests.rs::refusals_are_reported_without_the_key",
         "engine/src/think/tools/tests.rs::failures_are_reasons_without_secrets",
     ],
     # UDP

@@ -95,6 +95,9 @@ export function speechSection(providers) {
   };
 }
 
+/** The LLM providers that have an address and a key. */
+const KEYED_LLM_PROVIDERS = ["custom", "openai", "anthropic"];
+
 /** The section about the language model. */
 export function languageModelSection(providers) {
   const llmProvider = (get) => get(`${MODELS_PATH}.llm.provider`);
@@ -123,11 +126,9 @@ export function languageModelSection(providers) {
         type: "url",
         emptyValue: null,
         placeholder: "http://127.0.0.1:8000/v1",
-        hint: "Base address of an OpenAI-compatible server; ends in /v1.",
+        hint: "Base address of the server; of an OpenAI-compatible one, it ends in /v1.",
         visibleIf: (get) =>
-          llmProvider(get) === "custom" ||
-          llmProvider(get) === "openai" ||
-          get(`${MODELS_PATH}.llm.url`),
+          KEYED_LLM_PROVIDERS.includes(llmProvider(get)) || get(`${MODELS_PATH}.llm.url`),
       },
       {
         path: `${MODELS_PATH}.llm.token`,
@@ -136,9 +137,7 @@ export function languageModelSection(providers) {
         kind: "secret",
         hint: "Stored encrypted and never shown again.",
         visibleIf: (get) =>
-          llmProvider(get) === "custom" ||
-          llmProvider(get) === "openai" ||
-          get(`${MODELS_PATH}.llm.token`),
+          KEYED_LLM_PROVIDERS.includes(llmProvider(get)) || get(`${MODELS_PATH}.llm.token`),
       },
       {
         path: `${MODELS_PATH}.llm.fallback_model`,

@@ -1,0 +1,114 @@
+use serde_json::json;
+
+use super::*;
+
+fn body(error_type: &str, message: &str) -> String {
+    json!({"type": "error", "error": {"type": error_type, "message": message}, "request_id": "r"})
+        .to_string()
+}
+
+fn failure(status: u16, body: &str) -> Failure {
+    Failure::of_status(status).with_body(body)
+}
+
+fn with_wait(status: u16, millis: Option<&str>, seconds: Option<&str>) -> Failure {
+    let owned = |text: Option<&str>| text.map(str::to_owned);
+    Failure::of_status(status).with_headers(owned(millis), owned(seconds), None)
+}
+
+#[test]
+fn each_failure_has_a_kind_and_a_sentence() {
+    use ErrorKind::{Busy, Failed, Rejected};
+    let key = "the API key for Anthropic is not valid";
+    let credit = "the Anthropic account has no credit left";
+    let limit = "Anthropic is at its limit of requests";
+    let cases = [
+        (401, body("authentication_error", "invalid x-api-key"), Rejected, key),
+        (
+            403,
+            body("permission_error", "not in this region"),
+            Rejected,
+            "the API key for Anthropic does not permit this request: not in this region",
+        ),
+        (402, body("billing_error", "pay"), Rejected, credit),
+        (
+            400,
+            body("invalid_request_error", "Your credit balance is too low to use the API."),
+            Rejected,
+            credit,
+        ),
+        (
+            404,
+            body("not_found_error", "model: tiny"),
+            Rejected,
+            "Anthropic does not have the model \"tiny\"",
+        ),
+        (404, "no page".into(), Rejected, "Anthropic refused the request: no page"),
+        (
+            400,
+            body("invalid_request_error", "messages: too many"),
+            Rejected,
+            "Anthropic refused the request: messages: too many",
+        ),
+        (
+            413,
+            body("request_too_large", "too large"),
+            Rejected,
+            "Anthropic refused the request: too large",
+        ),
+        (302, String::new(), Rejected, "Anthropic refused the request"),
+        (429, body("rate_limit_error", "slow down"), Busy, limit),
+        (500, body("api_error", "oops"), Failed, "Anthropic failed with 500: oops"),
+        (503, String::new(), Failed, "Anthropic failed with 503"),
+        (504, body("timeout_error", "late"), Failed, "Anthropic failed with 504: late"),
+        (408, "{}".into(), Failed, "Anthropic failed with 408: no reason given"),
+        (529, body("overloaded_error", "Overloaded"), Failed, "Anthropic is overloaded"),
+    ];
+    for (status, body, kind, sentence) in cases {
+        let error = failure(status, &body).into_error("tiny");
+        assert_eq!((error.kind(), error.to_string().as_str()), (kind, sentence), "{status}");
+    }
+    let waiting = with_wait(429, None, Some("6.2")).into_error("tiny");
+    assert_eq!(waiting.to_string(), format!("{limit} and asks to wait 7 s"));
+}
+
+#[test]
+fn only_failures_that_may_pass_are_repeated_and_the_servers_advice_has_precedence() {
+    for status in [400, 401, 402, 403, 404, 413, 422, 529] {
+        assert_eq!(failure(status, "").retry_wait(), None, "{status}");
+    }
+    for status in [408, 409, 500, 502, 503, 504] {
+        assert_eq!(failure(status, "").retry_wait(), Some(Duration::ZERO), "{status}");
+    }
+    let wait = failure(429, "").retry_wait().unwrap();
+    assert!((BUSY_WAIT..=2 * BUSY_WAIT).contains(&wait), "{wait:?}");
+    let ms = Duration::from_millis;
+    assert_eq!(with_wait(429, None, Some("7")).retry_wait(), Some(ms(7_000)));
+    assert_eq!(with_wait(429, Some("120"), Some("7")).retry_wait(), Some(ms(120)));
+    for nonsense in ["-1", "soon", "1e300", "NaN"] {
+        let wait = with_wait(429, None, Some(nonsense)).retry_wait().unwrap();
+        assert!((BUSY_WAIT..=2 * BUSY_WAIT).contains(&wait), "{nonsense}: {wait:?}");
+    }
+    let advised = |status: u16, advice: &str| {
+        Failure::of_status(status).with_headers(None, None, Some(advice.into())).retry_wait()
+    };
+    assert_eq!(advised(500, "false"), None);
+    assert_eq!(advised(429, "false"), None);
+    assert_eq!(advised(529, "true"), Some(Duration::ZERO));
+}
+
+#[test]
+fn a_refused_parameter_is_one_that_the_server_names() {
+    let refused = |status: u16, message: &str, omitted: &[OptionalParameter]| {
+        failure(status, &body("invalid_request_error", message)).refused_parameter(omitted)
+    };
+    let thinking = Some(OptionalParameter::Thinking);
+    assert_eq!(refused(400, "thinking.type: unexpected value", &[]), thinking);
+    assert_eq!(refused(400, "thinking.type: unexpected", &[OptionalParameter::Thinking]), None);
+    assert_eq!(refused(500, "thinking failed", &[]), None);
+    assert_eq!(
+        refused(400, "`temperature` is deprecated for this model", &[]),
+        Some(OptionalParameter::Temperature)
+    );
+    assert_eq!(refused(400, "max_tokens: too large", &[]), None);
+}
