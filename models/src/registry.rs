@@ -140,6 +140,16 @@ impl Registry {
         agent_name: &str,
         fallback: bool,
     ) -> WithWarning<Arc<dyn Llm>> {
+        let (llm, warning) = self.find_llm(choice, agent_name, fallback);
+        (llm, warning.or_else(|| ignored_options(choice)))
+    }
+
+    fn find_llm(
+        &self,
+        choice: &LlmChoice,
+        agent_name: &str,
+        fallback: bool,
+    ) -> WithWarning<Arc<dyn Llm>> {
         let model = Some(&choice.fallback_model)
             .filter(|_| fallback)
             .and_then(Option::as_deref)
@@ -164,13 +174,15 @@ impl Registry {
             ("openai", url) if token.is_some() => (own(url.unwrap_or(OPENAI_URL)), None),
             ("anthropic" | "claude", url) if token.is_some() || url.is_some() => {
                 let url = url.unwrap_or(anthropic::DEFAULT_URL);
-                (self.anthropic_llm(url, token, model, self.client.clone()), None)
+                let options = anthropic::Options::read(&choice.options).0;
+                (self.anthropic_llm(url, token, model, options, self.client.clone()), None)
             }
             ("script", _) => self.scripted_llm(&choice.model, agent_name),
             (name, _) => match (name, &operators.openai, &operators.anthropic) {
                 ("openai", Some(openai), _) => (self.operator_openai(openai, model), None),
                 ("anthropic" | "claude", _, Some(anthropic)) => {
-                    (self.operator_anthropic(anthropic, model), None)
+                    let options = anthropic::Options::read(&choice.options).0;
+                    (self.operator_anthropic(anthropic, model, options), None)
                 }
                 _ => {
                     let requested = truncate_for_message(&choice.provider);
@@ -187,7 +199,9 @@ impl Registry {
         let operators = &self.config.operators;
         match (&operators.openai, &operators.anthropic) {
             (Some(openai), _) => self.operator_openai(openai, ""),
-            (None, Some(anthropic)) => self.operator_anthropic(anthropic, ""),
+            (None, Some(anthropic)) => {
+                self.operator_anthropic(anthropic, "", anthropic::Options::default())
+            }
             (None, None) => self.builtin_llm(agent_name),
         }
     }
@@ -202,9 +216,15 @@ impl Registry {
     }
 
     /// The operator's server with the Messages API. `model` as in [`Self::operator_openai`].
-    fn operator_anthropic(&self, operator: &OperatorLlm, model: &str) -> Arc<dyn Llm> {
+    fn operator_anthropic(
+        &self,
+        operator: &OperatorLlm,
+        model: &str,
+        options: anthropic::Options,
+    ) -> Arc<dyn Llm> {
         let model = operator.model_or(model, anthropic::DEFAULT_MODEL);
-        self.anthropic_llm(&operator.url, operator.token.as_deref(), model, self.client.trusted())
+        let (url, token) = (&operator.url, operator.token.as_deref());
+        self.anthropic_llm(url, token, model, options, self.client.trusted())
     }
 
     fn fallback_llm(&self, agent_name: &str, why: &str) -> WithWarning<Arc<dyn Llm>> {
@@ -237,13 +257,14 @@ impl Registry {
         url: &str,
         token: Option<&str>,
         model: &str,
+        options: anthropic::Options,
         client: egress::Client,
     ) -> Arc<dyn Llm> {
         let config = anthropic::Config {
             url: url.into(),
             token: token.map(str::to_owned),
             model: if model.is_empty() { anthropic::DEFAULT_MODEL } else { model }.into(),
-            options: anthropic::Options::default(),
+            options,
             timeouts: Timeouts::default(),
         };
         let refused = self.refused_parameters.clone();
@@ -346,6 +367,22 @@ impl Registry {
         let builtin = BuiltinTts::new(self.hibari.get().cloned(), self.flite.get().cloned());
         (builtin.map(|tts| Arc::new(tts) as _), warning)
     }
+}
+
+/// A sentence about the options of the LLM that its provider does not read.
+fn ignored_options(choice: &LlmChoice) -> Option<String> {
+    let ignored = match normalize_name(&choice.provider).as_str() {
+        "anthropic" | "claude" => anthropic::Options::read(&choice.options).1,
+        _ => choice.options.keys().map(String::as_str).collect(),
+    };
+    let quoted: Vec<String> =
+        ignored.into_iter().map(|name| format!("{:?}", truncate_for_message(name))).collect();
+    (!quoted.is_empty()).then(|| {
+        format!(
+            "The LLM options {} are unknown or not valid, and have no effect.",
+            quoted.join(", ")
+        )
+    })
 }
 
 /// Normalizes a vendor's name: without case, blanks and dashes, `Built-in` is `builtin`.

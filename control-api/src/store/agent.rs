@@ -245,6 +245,10 @@ pub(crate) struct Llm {
     pub(crate) url: Option<String>,
     /// The provider's API key. Returned as `***`, which retains it.
     pub(crate) token: Option<String>,
+    /// Options of the requests; of the provider `anthropic`, `max_tokens` and `temperature`. A
+    /// conversation's `warnings` name the options that the provider ignores.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub(crate) options: Map<String, Value>,
 }
 
 /// Speech to text.

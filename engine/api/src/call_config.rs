@@ -10,6 +10,7 @@ use std::sync::Arc;
 use conversation::id::ConversationId;
 use conversation::spec::Spec;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::knowledge::Knowledge;
 use crate::tools::{Tool, ToolServers};
@@ -106,6 +107,9 @@ pub struct LlmChoice {
     pub url: Option<String>,
     /// Bearer token. Secret.
     pub token: Option<String>,
+    /// Options of the requests, such as `max_tokens`. A provider reads those that it knows.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub options: Map<String, Value>,
 }
 
 impl fmt::Debug for LlmChoice {

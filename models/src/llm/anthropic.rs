@@ -1,6 +1,7 @@
 //! Client of Anthropic's Messages API: `POST {url}/v1/messages`, streaming.
 
 mod failure;
+mod options;
 mod parser;
 mod request;
 
@@ -13,6 +14,7 @@ use tracing::Instrument as _;
 use url::Url;
 
 use self::failure::Failure;
+pub use self::options::Options;
 use self::parser::MessageParser;
 use self::request::{OptionalParameter, request_body};
 use super::guardrails::{self, GuardrailCheck, GuardrailFuture};
@@ -50,21 +52,6 @@ pub struct Config {
     pub options: Options,
     /// Time limits.
     pub timeouts: Timeouts,
-}
-
-/// Options of each request.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
-    /// Maximum number of tokens in a reply.
-    pub max_tokens: u32,
-    /// Randomness, from 0 to 1; `None` = the model's default. Current models refuse it.
-    pub temperature: Option<f64>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { max_tokens: 600, temperature: None }
-    }
 }
 
 /// Optional parameters that models refused. Clones share their content.

@@ -270,3 +270,25 @@ async fn an_agents_anthropic_server_is_under_the_policy_and_the_operators_is_tru
     let (llm, _) = strict.llm(&LlmChoice { model: String::new(), ..choice("claude") }, "A", false);
     assert_eq!(answer(&llm, "hi").await.unwrap(), "\"claude-haiku-4-5\" none");
 }
+
+#[tokio::test]
+async fn options_are_read_by_the_provider_that_knows_them_and_the_others_are_reported() {
+    let registry = open_registry(Operators::default());
+    let warning = |provider: &str, options: serde_json::Value| {
+        let own = LlmChoice {
+            url: Some("http://127.0.0.1:1/v1".into()),
+            options: options.as_object().cloned().unwrap(),
+            ..choice(provider)
+        };
+        registry.llm(&own, "Ada", false).1
+    };
+    assert_eq!(warning("anthropic", json!({"max_tokens": 50, "temperature": 0.5})), None);
+    let unknown = json!({"callback": "https://a.example", "max_tokens": 50});
+    assert_eq!(
+        warning("Claude", unknown.clone()).unwrap(),
+        "The LLM options \"callback\" are unknown or not valid, and have no effect."
+    );
+    let all = warning("custom", unknown).unwrap();
+    assert!(all.contains("\"callback\", \"max_tokens\""), "{all}");
+    assert_eq!(warning("custom", json!({})), None);
+}
