@@ -20,6 +20,8 @@ const USER_IS_SILENT: &str = "(The user says nothing. Continue the conversation.
 pub(super) enum OptionalParameter {
     /// Turns off thinking, which delays the first word.
     Thinking,
+    /// Shortens the thoughts of a model whose thinking cannot be turned off.
+    Effort,
     /// The agent's choice.
     Temperature,
     /// States that the model decides about tool calls.
@@ -29,13 +31,14 @@ pub(super) enum OptionalParameter {
 }
 
 impl OptionalParameter {
-    pub(super) const ALL: [Self; 4] =
-        [Self::Thinking, Self::Temperature, Self::ToolChoice, Self::CacheControl];
+    pub(super) const ALL: [Self; 5] =
+        [Self::Thinking, Self::Effort, Self::Temperature, Self::ToolChoice, Self::CacheControl];
 
     /// Its key in a request.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Thinking => "thinking",
+            Self::Effort => "output_config",
             Self::Temperature => "temperature",
             Self::ToolChoice => "tool_choice",
             Self::CacheControl => "cache_control",
@@ -89,6 +92,8 @@ pub(super) fn request_body(
     }
     if accepted(OptionalParameter::Thinking) {
         body.insert("thinking".into(), json!({"type": "disabled"}));
+    } else if accepted(OptionalParameter::Effort) {
+        body.insert("output_config".into(), json!({"effort": "low"}));
     }
     body.insert("stream".into(), true.into());
     body.into()

@@ -128,10 +128,20 @@ fn options_are_sent_and_refused_parameters_are_not() {
     assert_eq!((&body["max_tokens"], &body["temperature"]), (&json!(50), &json!(0.5)));
     assert_eq!(body["tool_choice"]["type"], "auto");
     for parameter in OptionalParameter::ALL {
-        assert!(body.to_string().contains(&format!("\"{}\":", parameter.name())));
-        let without = request_body(&question, "tiny", options, &[parameter]).to_string();
+        // The effort replaces the parameter that turns thinking off.
+        let others = match parameter {
+            OptionalParameter::Effort => vec![OptionalParameter::Thinking],
+            _ => Vec::new(),
+        };
+        let with = request_body(&question, "tiny", options, &others).to_string();
+        assert!(with.contains(&format!("\"{}\":", parameter.name())), "{with}");
+        let refused = [&others[..], &[parameter]].concat();
+        let without = request_body(&question, "tiny", options, &refused).to_string();
         assert!(!without.contains(parameter.name()), "{without}");
     }
+    let effort = request_body(&question, "tiny", options, &[OptionalParameter::Thinking]);
+    assert_eq!(effort["output_config"], json!({"effort": "low"}));
+    assert_eq!(body.get("output_config"), None);
 }
 
 #[test]
