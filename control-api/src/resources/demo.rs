@@ -63,7 +63,7 @@ pub(crate) async fn create(state: &AppState) -> store::Result<()> {
         "config": {
             "maxCallDuration": 600,
             "suggested_questions": [
-                "What is Visavis?",
+                "What is this program?",
                 "What does it cost to run?",
                 "How do I begin?",
             ],

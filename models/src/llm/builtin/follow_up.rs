@@ -38,6 +38,15 @@ pub(super) fn reference(text: &str) -> Option<Reference> {
     follow_up.why.contains(&words).then_some(Reference::Why)
 }
 
+/// Whether the text makes no question without the turn before: "And on Sunday?"
+pub(super) fn is_elliptical(text: &str) -> bool {
+    let phrases = &Phrases::english().follow_up;
+    let words = normalize_words(text);
+    let joined = words.join(" ");
+    words.iter().all(|word| is_stop_word(word))
+        || phrases.openers.iter().any(|opener| starts_with(&joined, opener))
+}
+
 /// Whether the text refers to the turn before.
 pub(super) fn is_follow_up(text: &str) -> bool {
     let phrases = &Phrases::english().follow_up;

@@ -139,24 +139,36 @@ impl Candidates {
             Some(Reference::Why) => return self.reason(talk, said),
             None => {}
         }
-        let resolved = follow_up::resolve(talk.user_text, talk.history);
-        let question = Question::new(resolved.as_deref().unwrap_or(talk.user_text));
         let table = CandidateTable::new(&self.candidates);
-        let embeddings = encoder.map(|encoder| {
-            let candidates =
-                self.candidates.iter().map(|candidate| Embeddings::of(candidate, encoder));
-            (AskedEmbeddings::of(&question, encoder), candidates.collect::<Vec<_>>())
+        let embeddings: Option<Vec<Embeddings>> = encoder.map(|encoder| {
+            self.candidates.iter().map(|candidate| Embeddings::of(candidate, encoder)).collect()
         });
-        let embeddings =
-            embeddings.as_ref().map(|(question, candidates)| (question, &candidates[..]));
-        let bonus = |number: usize| match said.filter(|_| resolved.is_some()) {
+        let rank = |text: &str, bonus: &dyn Fn(usize) -> f32| {
+            let question = Question::new(text);
+            let asked = encoder.map(|encoder| AskedEmbeddings::of(&question, encoder));
+            let embeddings = asked.as_ref().zip(embeddings.as_deref());
+            Ranked { ranking: table.rank(&question, embeddings, bonus), asked }
+        };
+        let bonus = |number: usize| match said {
             Some(said) if said == number => JUST_SAID_PENALTY,
             Some(said) if self.candidates[said].section == self.candidates[number].section => {
                 SAME_SECTION_BONUS
             }
             _ => 0.0,
         };
-        let ranking = table.rank(&question, embeddings, bonus);
+        let resolved = follow_up::resolve(talk.user_text, talk.history);
+        let ranked = match &resolved {
+            None => rank(talk.user_text, &|_| 0.0),
+            Some(resolved) if follow_up::is_elliptical(talk.user_text) => rank(resolved, &bonus),
+            // A pronoun need not refer to the question before: "How much does it cost?"
+            Some(resolved) => {
+                let plain = rank(talk.user_text, &|_| 0.0);
+                let is_answer =
+                    plain.ranking.as_ref().is_some_and(|best| best.level == Level::Answer);
+                if is_answer { plain } else { plain.or_surer(rank(resolved, &bonus)) }
+            }
+        };
+        let Ranked { ranking, asked } = ranked;
         if is_garbled(talk.user_text, resolved.is_some(), &table, ranking.as_ref(), encoder) {
             return Finding::Garbled;
         }
@@ -165,8 +177,8 @@ impl Candidates {
             return Finding::Unknown;
         }
         let Some((best, _)) = ranking.candidate(0) else { return Finding::Unknown };
-        let similarity = |written: &str| match (embeddings, encoder) {
-            (Some((asked, _)), Some(encoder)) => cosine(&asked.whole, &encoder.passage(written)),
+        let similarity = |written: &str| match (&asked, encoder) {
+            (Some(asked), Some(encoder)) => cosine(&asked.whole, &encoder.passage(written)),
             _ => ranking.coverage(),
         };
         let answer = self.compose(talk, &ranking, best, similarity);
@@ -205,7 +217,11 @@ impl Candidates {
             for (number, odds) in
                 (1..MAX_RELATED_CANDIDATES).map_while(|rank| ranking.candidate(rank))
             {
-                let other = spoken(&self.candidates[number], talk);
+                let mut other = spoken(&self.candidates[number], talk);
+                let before = self.candidates[number].before.as_deref();
+                if before.is_some_and(|before| answer.contains(before)) {
+                    other = &self.candidates[number].sentence;
+                }
                 if odds > MIN_RELATED_ODDS
                     && self.candidates[number].origin == candidate.origin
                     && !answer.contains(&self.candidates[number].sentence)
@@ -263,6 +279,21 @@ impl Candidates {
         reason.map_or(Finding::NoReason, |candidate| {
             Finding::Answer(truncate_at_clause(spoken(candidate, talk)))
         })
+    }
+}
+
+/// The candidates for one reading of the user's text, and the embeddings of that reading.
+struct Ranked {
+    ranking: Option<Ranking>,
+    asked: Option<AskedEmbeddings>,
+}
+
+impl Ranked {
+    /// The one of both whose best candidate is more probably an answer.
+    fn or_surer(self, other: Self) -> Self {
+        let confidence =
+            |ranked: &Self| ranked.ranking.as_ref().map_or(0.0, |ranking| ranking.confidence);
+        if confidence(&other) > confidence(&self) { other } else { self }
     }
 }
 

@@ -49,6 +49,9 @@ const WITHOUT_ENCODER: Weights = Weights {
 /// cosine. Most questions that are close to a candidate but ask something else have such a word.
 const MIN_PARAPHRASE_COSINE: f32 = 0.75;
 
+/// Nothing is related to a question whose best cosine is lower.
+const MIN_RELATED_COSINE: f32 = 0.24;
+
 /// A candidate with this share of the question is the answer if it has the expected kind.
 const MIN_FULL_COVERAGE: f32 = 0.9;
 
@@ -166,15 +169,16 @@ impl<'a> CandidateTable<'a> {
         let lacks_word = missing >= 1.0 && best_cosine < MIN_PARAPHRASE_COSINE;
         let [_, coverage, expectation, ..] = best.features;
         let lacks_kind = expectation < 0.0;
+        let is_far = embeddings.is_some() && best_cosine < MIN_RELATED_COSINE;
         let level = match confidence {
             _ if coverage >= MIN_FULL_COVERAGE && !lacks_kind => Level::Answer,
-            confidence if confidence < weights.min_related => Level::Unrelated,
+            confidence if confidence < weights.min_related || is_far => Level::Unrelated,
             _ if embeddings.is_none() && coverage <= 0.0 => Level::Unrelated,
             confidence if confidence < weights.min_answer => Level::Related,
             _ if lacks_word || lacks_kind => Level::Related,
             _ => Level::Answer,
         };
-        Some(Ranking { level, share, best_cosine, rows })
+        Some(Ranking { level, confidence, share, best_cosine, rows })
     }
 
     fn estimate(
@@ -279,6 +283,8 @@ pub(super) enum Level {
 pub(super) struct Ranking {
     /// Whether the best candidate answers, by the estimated probability of it.
     pub(super) level: Level,
+    /// Estimated probability that the best candidate answers.
+    pub(super) confidence: f32,
     /// Probability of the best candidate among all candidates, if one of them answers.
     pub(super) share: f32,
     /// Largest cosine of a candidate, 0 without an encoder.
