@@ -57,8 +57,9 @@ def test_a_fact_of_a_pdf_is_spoken(server):
         assert "Susan" not in answer
         # The name is in both replies. The second one must have begun before the call ends.
         await client.wait_for_record_value(
-            lambda record: [bool(item["speech_id"]) for item in record["snippets"]["items"]]
-            == [True, True],
+            lambda record: (
+                [bool(item["speech_id"]) for item in record["snippets"]["items"]] == [True, True]
+            ),
             "a reply of each question",
         )
 
