@@ -130,6 +130,27 @@ RUN_KINDS = {
             ),
         ],
     ),
+    "speech": (
+        "A server with the built-in models, over WebRTC",
+        [
+            ("voice-to-voice p50 / p95", percentile_column("voice_to_voice")),
+            ("late frames", late_frames_cell),
+            ("unanswered", lambda run: format_number(run["turns"]["unanswered"])),
+            (
+                "pictures a second, speaking",
+                lambda run: format_number(run["video"]["fps_speaking"]),
+            ),
+            (
+                "server, CPU a call-second",
+                lambda run: format_ms(run["server"]["cpu_ms_per_call_second"], 2),
+            ),
+            ("memory of the server", lambda run: format_mib(run["server"]["rss_bytes"])),
+            (
+                "memory a call beyond the first",
+                lambda run: format_mib(run["server"]["rss_bytes_per_call"]),
+            ),
+        ],
+    ),
     "soak": (
         "Calls that come and go (`make soak`)",
         [
@@ -145,6 +166,9 @@ RUN_KINDS = {
 
 
 def run_kind(run):
+    # The report does not tell scripted models from built-in ones, so the file's name does.
+    if run["file"].startswith("speech-"):
+        return "speech"
     return "soak" if run.get("soak") else run["mode"]
 
 

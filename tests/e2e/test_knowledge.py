@@ -55,6 +55,13 @@ def test_a_fact_of_a_pdf_is_spoken(server):
         await client.ask("How many silver keys does he have?", "forty seven silver keys")
         answer = await client.ask("Who is the lighthouse keeper?", "Robert")
         assert "Susan" not in answer
+        # The name is in both replies. The second one must have begun before the call ends.
+        await client.wait_for_record_value(
+            lambda record: (
+                [bool(item["speech_id"]) for item in record["snippets"]["items"]] == [True, True]
+            ),
+            "a reply of each question",
+        )
 
     record = typed_call.run_call(server, agent, work)
     documents = {
