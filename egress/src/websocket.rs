@@ -20,6 +20,9 @@ use url::Url;
 
 use super::{Client, Error, Method, Request, Response};
 
+#[cfg(test)]
+mod tests;
+
 /// Maximum size of a message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
 /// Maximum part of a refusal's body that is read, in bytes.
