@@ -9,6 +9,7 @@ use engine::{Models, WithWarning};
 use engine_api::metrics::MetricFamily;
 use engine_api::{LlmChoice, SttChoice, TtsChoice};
 use models::registry::{self, Registry};
+use models::sentence_encoder::SentenceEncoder;
 use models::turn::{self, SmartTurn, TurnModel};
 use models::{Error, llm, paths, stt, tts, vad};
 use tokio::runtime::Handle;
@@ -95,6 +96,15 @@ impl Models for LocalModels {
                 let _ = self.flite.set(flite);
             }
             Err(error) => tracing::warn!(%error, "the TTS flite is unavailable"),
+        }
+        match SentenceEncoder::load(&self.dir) {
+            Ok(encoder) => self.registry.set_encoder(Arc::new(encoder)),
+            Err(error) => {
+                tracing::warn!(
+                    %error,
+                    "the sentence encoder is unavailable; the built-in answerer finds less"
+                );
+            }
         }
         match tts::Hibari::load(&self.dir, TTS_THREADS).map(Arc::new) {
             Ok(hibari) => {

@@ -14,7 +14,7 @@ use engine_api::{LlmChoice, SttChoice, TtsChoice};
 use tokio::runtime::Handle as Runtime;
 
 use crate::llm::Llm;
-use crate::llm::builtin::BuiltinLlm;
+use crate::llm::builtin::{BuiltinLlm, CachedEncoder, TextEncoder};
 use crate::llm::openai::{self, OpenAi, Timeouts};
 use crate::scripted::{Script, ScriptedProvider};
 use crate::stt::Stt;
@@ -84,6 +84,7 @@ pub struct Registry {
     hibari: OnceLock<Arc<dyn Tts>>,
     flite: OnceLock<Arc<dyn Tts>>,
     turn: OnceLock<Result<Arc<dyn TurnModel>, String>>,
+    encoder: OnceLock<Arc<CachedEncoder>>,
 }
 
 /// A model for a choice, and an optional warning for the operator or the caller.
@@ -102,6 +103,7 @@ impl Registry {
             hibari: OnceLock::new(),
             flite: OnceLock::new(),
             turn: OnceLock::new(),
+            encoder: OnceLock::new(),
         }
     }
 
@@ -130,6 +132,12 @@ impl Registry {
     /// Sets the turn model, or the reason why there is none. A second call has no effect.
     pub fn set_turn(&self, turn: Result<Arc<dyn TurnModel>, String>) {
         let _ = self.turn.set(turn);
+    }
+
+    /// Sets the sentence encoder, with which the built-in answerer recognizes paraphrases. A second
+    /// call has no effect.
+    pub fn set_encoder(&self, encoder: Arc<dyn TextEncoder>) {
+        let _ = self.encoder.set(Arc::new(CachedEncoder::new(encoder)));
     }
 
     /// The turn model, prepared.
@@ -231,7 +239,8 @@ impl Registry {
     }
 
     fn builtin_llm(&self, agent_name: &str) -> Arc<dyn Llm> {
-        Arc::new(BuiltinLlm::new(agent_name, self.runtime.clone()))
+        let encoder = self.encoder.get().cloned();
+        Arc::new(BuiltinLlm::new(agent_name, self.runtime.clone(), encoder))
     }
 
     fn scripted_llm(&self, model: &str, agent_name: &str) -> WithWarning<Arc<dyn Llm>> {

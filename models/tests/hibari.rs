@@ -3,6 +3,8 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
 mod common;
+#[path = "common/replies.rs"]
+mod replies;
 #[path = "common/hibari.rs"]
 mod voice;
 
@@ -10,10 +12,11 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, unbounded};
-use models::stt::{Moonshine, MoonshineConfig, Stt, SttStream, moonshine};
+use crossbeam_channel::unbounded;
+use models::stt::{Moonshine, MoonshineConfig, Stt, moonshine};
 use models::tts::{Event, Hibari, Request, Tts, hibari};
-use models::{ErrorKind, Sink, stt};
+use models::{ErrorKind, Sink};
+use replies::{REPLIES, transcribe};
 use voice::{load, loudness, request, speak, to_16_khz};
 
 /// Phones that flite's voices use: the CMU phone set.
@@ -269,38 +272,6 @@ fn a_model_that_is_missing_or_damaged_is_named_with_the_way_to_get_it() {
     assert_eq!(failure.kind(), ErrorKind::NotAvailable);
     assert!(failure.to_string().contains("hibari.onnx is not the file of"), "{failure}");
     std::fs::remove_dir_all(&dir).unwrap();
-}
-
-/// What agents say, in the words of the recognizer's transcripts.
-const REPLIES: [&str; 15] = [
-    "Certainly, I can help you with that.",
-    "The museum opens at nine in the morning, except on Mondays.",
-    "I have booked a table for four people on Friday evening.",
-    "Could you please tell me your order number?",
-    "The weather will be sunny tomorrow, with a light wind from the west.",
-    "That jacket is available in blue, green, and black.",
-    "It takes about half an hour to get to the airport.",
-    "I am sorry, I did not understand the question.",
-    "Your package was delivered yesterday afternoon.",
-    "Please hold the line while I look for your account.",
-    "The record shows that you used to live in London.",
-    "We close early on Sundays, but the garden stays open.",
-    "Once upon a time, there was a little dog who loved to read.",
-    "You will receive an email with all the details.",
-    "Thank you very much for calling, and have a wonderful day.",
-];
-
-fn transcribe(stream: &mut dyn SttStream, events: &Receiver<stt::Event>, pcm: &[i16]) -> String {
-    stream.start_speech();
-    stream.push_audio(pcm);
-    stream.end_speech();
-    loop {
-        match events.recv_timeout(common::HANG_TIMEOUT).expect("an answer") {
-            stt::Event::Interim(_) => {}
-            stt::Event::Final(text) => return text,
-            other => panic!("{other:?}"),
-        }
-    }
 }
 
 #[test]

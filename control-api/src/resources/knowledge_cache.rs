@@ -47,6 +47,16 @@ impl Knowledge for IndexedKnowledge {
             hits.into_iter().map(to_snippet).collect()
         })
     }
+
+    fn passages<'a>(&'a self, query: &'a str, limit: usize) -> BoxFuture<'a, Vec<Snippet>> {
+        match self.index.all_chunks(limit) {
+            Some(all) => {
+                let all = all.into_iter().map(to_snippet).collect();
+                Box::pin(core::future::ready(all))
+            }
+            None => self.search(query, limit),
+        }
+    }
 }
 
 /// The index of these knowledge bases; `None` if none of them exists any more or all are empty.

@@ -15,6 +15,7 @@ use super::pending_offers::EvictedOffer;
 use super::{CallEngine, CallLocation, resolve_models};
 use crate::context::{PendingOffer, PresenceGuard, Slot};
 use crate::messages::{self, CallId, CallSetup, Message, NewCall, OfferReply};
+use crate::think::llm::prepare_knowledge;
 
 /// An offer on its way to its thread.
 struct AdmittedOffer {
@@ -41,6 +42,12 @@ impl CallEngine {
         })?;
         let (poses, warnings) = self.library.resolve_avatar(&call);
         models.warnings.extend(warnings);
+        prepare_knowledge(
+            &self.runtime,
+            Arc::clone(&models.llm),
+            call.knowledge.clone(),
+            call.system_prompt.clone(),
+        );
         Ok(CallSetup { id: key, config: call, models, poses, slot })
     }
 

@@ -41,6 +41,9 @@ pub fn start_generation(
             if !request.snippets.is_empty() {
                 sink.send(StageEvent::Snippets(request.snippets.clone()));
             }
+            if let Some(limit) = llm.max_passages() {
+                request.snippets = source.passages(&query, limit).await;
+            }
         }
         let handle = llm.ask(
             request,
@@ -53,6 +56,17 @@ pub fn start_generation(
     };
     net.spawn(task.instrument(call_span(call)));
     GenerationHandle { generation, _cancel: cancel }
+}
+
+/// Lets a model that reads whole passages prepare for the knowledge of a call.
+pub fn prepare_knowledge(
+    net: &Handle,
+    llm: Arc<dyn Llm>,
+    source: Option<Arc<dyn Knowledge>>,
+    prompt: String,
+) {
+    let (Some(source), Some(limit)) = (source, llm.max_passages()) else { return };
+    net.spawn(async move { llm.prepare(source.passages("", limit).await, &prompt) });
 }
 
 /// Converts an adapter's event to one of the conversation; the flag marks the last event.

@@ -33,6 +33,20 @@ impl<Id: Clone + PartialEq> Index<Id> {
         }
     }
 
+    /// All chunks in the order of their insertion, with a score of 0; `None` if there are more than
+    /// `limit`.
+    #[must_use]
+    pub fn all_chunks(&self, limit: usize) -> Option<Vec<Hit<'_, Id>>> {
+        if self.len() > limit {
+            return None;
+        }
+        let mut all = Vec::with_capacity(self.len());
+        for (_, Entry { id, ordinal, text, .. }) in self.entries() {
+            all.push(Hit { id, ordinal: *ordinal, text, score: 0.0, coverage: 0.0 });
+        }
+        Some(all)
+    }
+
     /// Whether any chunk has an embedding.
     #[must_use]
     pub fn has_embeddings(&self) -> bool {
@@ -131,5 +145,15 @@ mod tests {
             vec![embedding(&[1.0]), embedding(&[1.0])],
         );
         assert_eq!((index.has_embeddings(), index.len()), (false, 1));
+    }
+
+    #[test]
+    fn all_chunks_of_a_small_index_are_returned_in_order() {
+        let mut index = Index::new();
+        index.insert(&2, "One sentence.");
+        index.insert(&1, "Two sentences. Here.");
+        let all = index.all_chunks(2).unwrap();
+        assert_eq!(all.iter().map(|hit| *hit.id).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(index.all_chunks(1), None);
     }
 }

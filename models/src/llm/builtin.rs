@@ -4,45 +4,73 @@
 //! It replies in this order:
 //!
 //! - a guardrail whose rule matches is called ([`rules`]);
+//! - a text that is nothing but a goodbye ends the call ([`farewell`]);
 //! - greetings and small talk follow rules ([`small_talk`]);
 //! - a tool is called if its name matches and its parameters can be filled ([`tools`]);
-//! - otherwise the best one or two sentences of its knowledge are the reply ([`knowledge_answer`]).
+//! - otherwise the knowledge is read as candidates ([`candidates`]), which are ranked ([`ranking`]) by how
+//!   well they answer the question ([`question`]). A text that refers to the turn before is
+//!   completed first ([`follow_up`]). The reply is the best candidate, or a request to say it again, or
+//!   the statement that no answer is known ([`knowledge_answer`]).
 //!
-//! What it understands and says is in `assets/answers/en.toml` ([`phrases`]).
+//! With a sentence encoder ([`encoder`]), it recognizes paraphrases. Without one, it compares words
+//! and their synonyms ([`lexicon`]). What it understands and says is in `assets/answers/en.toml`
+//! ([`phrases`]).
 
+mod candidates;
+mod encoder;
+mod farewell;
+mod follow_up;
 mod knowledge_answer;
+mod lexicon;
 mod phrases;
+mod prompt;
+mod question;
+mod ranking;
 mod rules;
 mod small_talk;
+mod speakable;
 mod template;
 mod tools;
 
-use conversation::event::{HistoryItem, Role};
+use std::sync::Arc;
+
+use conversation::event::{HistoryItem, Role, Snippet};
+use knowledge::normalize_words;
 use serde_json::{Value, json};
 use tokio::runtime::Handle as Runtime;
 
+pub use self::encoder::{CachedEncoder, TextEncoder};
+use self::knowledge_answer::{Candidates, Finding};
 use self::phrases::Phrases;
 use super::guardrails::{GuardrailCheck, GuardrailFuture, GuardrailRule};
 use super::{Event, Llm, Request, Tool};
-use crate::{Handle, Sink};
+use crate::{Error, ErrorKind, Handle, Sink};
+
+/// Maximum length of an answer in bytes, because it is spoken.
+const MAX_ANSWER_BYTES: usize = 320;
+
+/// Maximum number of passages of the knowledge that are ranked. Encoding a passage takes some ten
+/// milliseconds at the start of the first call.
+const MAX_PASSAGES: usize = 48;
 
 /// The built-in answerer, under an agent's name.
 pub struct BuiltinLlm {
-    name: String,
+    name: Arc<str>,
     runtime: Runtime,
+    encoder: Option<Arc<CachedEncoder>>,
 }
 
 impl BuiltinLlm {
-    /// An answerer that calls itself `name`.
+    /// An answerer that calls itself `name`. Without an encoder, it compares words only.
     #[must_use]
-    pub fn new(name: &str, runtime: Runtime) -> Self {
-        Self { name: name.trim().to_owned(), runtime }
+    pub fn new(name: &str, runtime: Runtime, encoder: Option<Arc<CachedEncoder>>) -> Self {
+        Self { name: name.trim().into(), runtime, encoder }
     }
 }
 
 impl Llm for BuiltinLlm {
     fn ask(&self, request: Request, sink: Sink<Event>) -> Handle {
-        let name = self.name.clone();
+        let (name, encoder) = (Arc::clone(&self.name), self.encoder.clone());
         let task = self.runtime.spawn(async move {
             let prompt_tokens = request
                 .history
@@ -50,25 +78,52 @@ impl Llm for BuiltinLlm {
                 .map(|item| item.text.split_whitespace().count())
                 .sum::<usize>();
             let prompt_tokens = u32::try_from(prompt_tokens).unwrap_or(u32::MAX);
+            let tool_results =
+                request.history.iter().filter(|item| item.role == Role::Tool).count();
             let mut completion_tokens = 0;
-            match answer(&request, &name) {
-                Answer::Say(text) => {
+            // Encoding takes milliseconds, which would delay other tasks of the runtime.
+            let answer =
+                tokio::task::spawn_blocking(move || answer(&request, &name, encoder.as_deref()));
+            match answer.await {
+                Ok(Answer::Say(text)) => {
                     for token in text.split_inclusive(' ') {
                         completion_tokens += 1;
                         sink.send(Event::Text(token.to_owned()));
                     }
                 }
-                Answer::ToolCall { name, arguments } => {
-                    let id = format!(
-                        "call_{}",
-                        request.history.iter().filter(|item| item.role == Role::Tool).count() + 1
-                    );
+                Ok(Answer::ToolCall { name, arguments }) => {
+                    let id = format!("call_{}", tool_results + 1);
                     sink.send(Event::ToolCall { id, name, arguments });
+                }
+                Err(error) => {
+                    let failed = Error::new(ErrorKind::Failed, "the answerer failed");
+                    sink.send(Event::Failed(failed.with_source(error.to_string())));
+                    return;
                 }
             }
             sink.send(Event::End { prompt_tokens, completion_tokens });
         });
         Handle::new(move || task.abort())
+    }
+
+    fn max_passages(&self) -> Option<usize> {
+        Some(MAX_PASSAGES)
+    }
+
+    fn prepare(&self, passages: Vec<Snippet>, prompt: &str) {
+        let Some(encoder) = self.encoder.clone() else { return };
+        let request = Request {
+            prompt: prompt.to_owned(),
+            history: Vec::new(),
+            snippets: passages,
+            tools: Vec::new(),
+            model: String::new(),
+        };
+        drop(self.runtime.spawn_blocking(move || {
+            let talk =
+                TurnContext { request: &request, history: &[], user_text: "", agent_name: "" };
+            Candidates::collect(&talk).prepare(&encoder);
+        }));
     }
 
     fn check_guardrails(&self, check: GuardrailCheck) -> GuardrailFuture {
@@ -85,7 +140,7 @@ enum Answer {
     ToolCall { name: String, arguments: Value },
 }
 
-fn answer(request: &Request, name: &str) -> Answer {
+fn answer(request: &Request, name: &str, encoder: Option<&CachedEncoder>) -> Answer {
     // Notes of the visitor's client were neither said nor heard.
     let talked = |item: &&HistoryItem| item.in_context && item.role != Role::Visitor;
     let visible_items: Vec<&HistoryItem> =
@@ -117,15 +172,43 @@ fn answer(request: &Request, name: &str) -> Answer {
         user_text: &user_text,
         agent_name: name,
     };
-    if let Some(words) = small_talk::reply(&context) {
+    let candidates = Candidates::collect(&context);
+    let subjects = &candidates.subjects;
+    if farewell::is_goodbye(&user_text, &normalize_words(name)) {
+        let templates = &Phrases::english().farewell.reply;
+        let words = small_talk::from_templates(&context, templates, subjects, None);
+        let words = words.unwrap_or_default();
+        return match request.tools.iter().find(|tool| farewell::ends_call(tool)) {
+            Some(tool) => {
+                Answer::ToolCall { name: tool.name.clone(), arguments: farewell::arguments(&words) }
+            }
+            None => Answer::Say(words),
+        };
+    }
+    if let Some(words) = small_talk::reply(&context, subjects) {
         return Answer::Say(words);
     }
     if let Some((tool, arguments)) = tools::select_tool(&request.tools, &user_text) {
         return Answer::ToolCall { name: tool.name.clone(), arguments };
     }
-    Answer::Say(
-        knowledge_answer::reply(&context).unwrap_or_else(|| small_talk::unknown_reply(&context)),
-    )
+    Answer::Say(phrase(&context, &candidates, candidates.find(&context, encoder)))
+}
+
+/// A finding in words that differ from the last replies.
+fn phrase(talk: &TurnContext<'_>, candidates: &Candidates, finding: Finding) -> String {
+    let Phrases { unknown, knowledge, not_understood, .. } = Phrases::english();
+    let (templates, answer) = match finding {
+        Finding::Answer(answer) => return small_talk::not_repeated(talk, answer),
+        Finding::UserStatement(answer) => (&knowledge.user_statement, Some(answer)),
+        Finding::Related(answer) => (&unknown.hedges, Some(answer)),
+        Finding::Unknown => (&unknown.replies, None),
+        Finding::Garbled => (not_understood, None),
+        Finding::NoReason => (&unknown.no_reason, None),
+        Finding::NoMore => (&unknown.no_more, None),
+    };
+    small_talk::from_templates(talk, templates, &candidates.subjects, answer.as_deref())
+        .or(answer)
+        .unwrap_or_default()
 }
 
 /// The guardrails among the tools.
@@ -151,42 +234,6 @@ impl<'a> TurnContext<'a> {
     fn last_text(&self, role: Role) -> Option<&'a str> {
         self.history.iter().rev().find(|item| item.role == role).map(|item| item.text.as_str())
     }
-}
-
-/// Converts text to speakable text: no markup, no list marks, a final punctuation mark.
-fn speakable(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text.trim();
-    for label in &Phrases::english().knowledge.labels {
-        rest = rest.strip_prefix(label.as_str()).unwrap_or(rest).trim_start();
-    }
-    let mut chars = rest.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '*' | '`' | '#' | '[' | ']' | '|' => {}
-            '_' if out.ends_with(' ')
-                || out.is_empty()
-                || chars.peek().is_none_or(|next| !next.is_alphanumeric()) => {}
-            // [text](where): the URL is not spoken.
-            '(' if text.contains("](") && matches!(chars.peek(), Some('h' | '/' | '#')) => {
-                while chars.next_if(|c| *c != ')').is_some() {}
-            }
-            ')' if text.contains("](") => {}
-            c => out.push(c),
-        }
-    }
-    let mut out = out.split_whitespace().collect::<Vec<_>>().join(" ");
-    if let Some(first) = out.chars().next().filter(|c| c.is_lowercase()) {
-        out.replace_range(..first.len_utf8(), &first.to_uppercase().to_string());
-    }
-    let end = out.trim_end_matches([',', ';', ':', '-', ' ']).len();
-    out.truncate(end);
-    if out.chars().last().is_some_and(char::is_alphanumeric)
-        || out.ends_with([')', '"', '%', '€', '$'])
-    {
-        out.push('.');
-    }
-    out
 }
 
 #[cfg(test)]

@@ -81,6 +81,18 @@ pub trait Llm: Send + Sync {
     /// Prepares for the first request (opens the connection). Returns immediately; may do nothing.
     fn warm_up(&self) {}
 
+    /// Maximum number of passages of the knowledge that the model reads for each request, as its
+    /// snippets. `None`, the default: it gets the few that the search finds.
+    fn max_passages(&self) -> Option<usize> {
+        None
+    }
+
+    /// Prepares for questions about `passages` under a system prompt, when a call starts. Returns
+    /// immediately; may do nothing.
+    fn prepare(&self, passages: Vec<Snippet>, prompt: &str) {
+        let _ = (passages, prompt);
+    }
+
     /// Checks the user's text against rules. The default, for a model that cannot check, finds no
     /// match.
     fn check_guardrails(&self, check: GuardrailCheck) -> GuardrailFuture {

@@ -1,6 +1,8 @@
 //! Text to speech.
 
 mod align;
+mod band_extension;
+mod biquad;
 mod builtin;
 mod character_timing;
 pub mod flite;

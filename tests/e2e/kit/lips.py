@@ -111,8 +111,9 @@ JAW_OPENING = {
 
 def flite_phones(text: str, speaker: str) -> list[tuple[str, float]]:
     """The phones of a text as flite speaks it, each with its end in seconds."""
+    options = speech.SERVER_PROSODY.get(speaker, [])
     output = subprocess.run(
-        ["flite", "-voice", speaker, "-psdur", "-t", text, "none"],
+        ["flite", "-voice", speaker, *options, "-psdur", "-t", text, "none"],
         capture_output=True,
         check=True,
         text=True,

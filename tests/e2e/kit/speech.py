@@ -11,6 +11,12 @@ import numpy as np
 import pocketsphinx
 
 SAMPLE_RATE = 48_000
+#: Options with which the command speaks as fast and with the same pitch as the server
+#: (`models/src/tts/flite/prosody.rs`).
+SERVER_PROSODY = {
+    "rms": ["--setf", "duration_stretch=0.92"],
+    "awb": ["--setf", "int_f0_target_stddev=28"],
+}
 
 
 @functools.cache
@@ -23,8 +29,11 @@ def speak_wav(text: str, voice: str = "slt") -> tuple[str, float]:
 
 def flite(text: str, voice: str) -> tuple[np.ndarray, int]:
     """16-bit samples and their rate."""
+    options = SERVER_PROSODY.get(voice, [])
     done = subprocess.run(
-        ["flite", "-voice", voice, "-t", text, "-o", "/dev/stdout"], capture_output=True, check=True
+        ["flite", "-voice", voice, *options, "-t", text, "-o", "/dev/stdout"],
+        capture_output=True,
+        check=True,
     )
     return read_wav(done.stdout)
 

@@ -1,254 +1,357 @@
-//! Selects the sentence that answers.
-
-use std::collections::BTreeMap;
+//! Selects the sentences that answer a turn, or finds that none does or that the turn makes no
+//! sense.
 
 use conversation::event::Role;
-use knowledge::{Index, is_stop_word, normalize_words, sentences, words};
+use knowledge::normalize_words;
 
-use super::phrases::{ExpectedPhrases, Phrases, WordSet};
-use super::template::Placeholder;
-use super::{TurnContext, speakable};
+use super::candidates::{Candidate, CandidateReader, Origin};
+use super::encoder::{CachedEncoder, cosine};
+use super::follow_up::{self, Reference};
+use super::lexicon::Lexicon;
+use super::phrases::Phrases;
+use super::question::{Form, Question, content_words};
+use super::ranking::{AskedEmbeddings, CandidateTable, Embeddings, Level, Ranking};
+use super::speakable::truncate_at_clause;
+use super::{MAX_ANSWER_BYTES, TurnContext, prompt};
 
-/// Minimum share of the question that a sentence must contain to count as an answer.
-const MIN_COVERAGE: f32 = 0.34;
+/// A second candidate is told, too, if the share of the first one is less, and the odds of the second one
+/// against the first one are higher.
+const MAX_DOUBTFUL_SHARE: f32 = 0.5;
+const MIN_SECOND_ODDS: f32 = 0.5;
 
-/// Minimum share for a question that refers to the previous one.
-const MIN_FOLLOW_UP_COVERAGE: f32 = 0.25;
+/// Candidates that are told if none of them is surely the answer: their number, their total length, and
+/// the minimum odds against the best one.
+const MAX_RELATED_CANDIDATES: usize = 2;
+const MAX_RELATED_BYTES: usize = 250;
+const MIN_RELATED_ODDS: f32 = 0.2;
 
-/// Maximum length of an answer in bytes, because it is spoken.
-const MAX_ANSWER_BYTES: usize = 320;
+/// Score added to candidates of the section that the agent spoke of, and to what it said last, if the
+/// user's text refers to it.
+const SAME_SECTION_BONUS: f32 = 0.5;
+const JUST_SAID_PENALTY: f32 = -1.5;
 
-/// Source of a sentence, and its weight.
-#[derive(Clone, Copy, PartialEq)]
-struct Origin {
-    /// Sentences with the same number follow each other.
-    part: usize,
-    bonus: f32,
-    from_user: bool,
+/// Number of headings of the first level up to which they are titles of documents.
+const MAX_TITLES: usize = 2;
+
+/// Similarity of the user's question to a written one whose "Yes" or "No" applies to it, too.
+const MIN_SAME_QUESTION: f32 = 0.6;
+
+/// Share of a question that a statement of the user must have.
+const MIN_USER_COVERAGE: f32 = 0.5;
+
+/// What the knowledge has for a turn.
+#[derive(Debug, PartialEq)]
+pub(super) enum Finding {
+    /// The answer.
+    Answer(String),
+    /// A sentence of the user that answers.
+    UserStatement(String),
+    /// A sentence that may not be the answer.
+    Related(String),
+    /// No answer is known.
+    Unknown,
+    /// The words make no sense.
+    Garbled,
+    /// No reason is known.
+    NoReason,
+    /// All was said.
+    NoMore,
 }
 
-/// One or two sentences that answer the turn; `None` if none does.
-pub(super) fn reply(talk: &TurnContext<'_>) -> Option<String> {
-    let candidates = collect_facts(talk);
-    let mut index: Index<usize> = Index::new();
-    for (i, (_, sentence)) in candidates.iter().enumerate() {
-        index.insert_chunk(&i, 0, sentence.clone());
-        // An answer may need two sentences: "Doctor Ruiz is the head. Her room is 427."
-        let part = candidates[i].0.part;
-        if let Some((_, next)) = candidates.get(i + 1).filter(|(origin, _)| origin.part == part) {
-            index.insert_chunk(&(candidates.len() + i), 0, format!("{sentence} {next}"));
+/// The candidates of a request, and the subjects of its knowledge.
+pub(super) struct Candidates {
+    candidates: Vec<Candidate>,
+    /// Headings without those of whole documents, unless there are no others.
+    pub(super) subjects: Vec<String>,
+}
+
+impl Candidates {
+    /// The candidates in this order: knowledge, context, the prompt's statements about the agent, notes
+    /// of the user's client, the user's earlier statements.
+    pub(super) fn collect(talk: &TurnContext<'_>) -> Self {
+        let mut reader = CandidateReader::default();
+        reader.read_passages(&talk.request.snippets);
+        for item in talk.history.iter().filter(|item| item.role == Role::System) {
+            reader.read_sentences(&item.text, Origin::Knowledge, |text| Some(text.to_owned()));
         }
-    }
-    let user_words = normalize_words(talk.user_text);
-    let is_follow_up = is_follow_up(&user_words) && !talk.history.is_empty();
-    let (before_user, before_agent) = (
-        talk.last_text(Role::User).unwrap_or_default(),
-        talk.last_text(Role::Assistant).unwrap_or_default(),
-    );
-    let query: &[(&str, f32)] = if is_follow_up {
-        &[(talk.user_text, 1.0), (before_user, 0.4), (before_agent, 0.2)]
-    } else {
-        &[(talk.user_text, 1.0)]
-    };
-    let hits = index.search_weighted(query, 16);
-    let top = hits.first()?.score.max(f32::EPSILON);
-    let expected = ExpectedAnswer::from_question(&user_words);
-    let query_stems: Vec<String> =
-        words(talk.user_text).into_iter().map(|word| word.stem).collect();
-    let value = |hit: &knowledge::Hit<'_, usize>| {
-        let pair = *hit.id >= candidates.len();
-        let origin = candidates[*hit.id % candidates.len()].0;
-        // A sentence that only repeats the question adds nothing.
-        let adds_information = words(hit.text)
-            .iter()
-            .any(|word| !word.is_stop_word() && !query_stems.contains(&word.stem));
-        hit.coverage
-            + 0.3 * hit.score / top
-            + origin.bonus
-            + if expected.is_met_by(hit.text) { 0.1 } else { 0.0 }
-            - if pair { 0.12 } else { 0.0 }
-            - if adds_information { 0.0 } else { 0.4 }
-    };
-    let min_coverage = if is_follow_up { MIN_FOLLOW_UP_COVERAGE } else { MIN_COVERAGE };
-    let best = hits
-        .iter()
-        .filter(|hit| hit.coverage >= min_coverage)
-        .max_by(|a, b| value(a).total_cmp(&value(b)))?;
-    let (at, pair) = (*best.id % candidates.len(), *best.id >= candidates.len());
-    let (origin, first) = &candidates[at];
-    let next = |at: usize| {
-        candidates
-            .get(at + 1)
-            .filter(|(other, _)| other.part == origin.part)
-            .map(|(_, sentence)| sentence.as_str())
-    };
-    let answer = match next(at) {
-        // A heading, or a question of an FAQ, is answered by the text after it.
-        Some(next_one) if is_title(first) => {
-            let short = if first.ends_with('?') { 12 } else { 60 };
-            match next(at + 1).filter(|after| next_one.len() < short && !is_title(after)) {
-                Some(after) => format!("{} {}", speakable(next_one), speakable(after)),
-                None => speakable(next_one),
+        reader.read_sentences(&talk.request.prompt, Origin::Prompt, prompt::to_first_person);
+        let Phrases { question, knowledge, .. } = Phrases::english();
+        let asked = normalize_words(talk.user_text);
+        if asked.iter().any(|word| question.about_user.contains(word)) {
+            let content = content_words(talk.user_text);
+            let is_about = |text: &str| {
+                let said = content_words(text);
+                let lexicon = Lexicon::english();
+                let covered = content
+                    .iter()
+                    .filter(|word| said.iter().any(|known| lexicon.likeness(word, known) >= 1.0));
+                !content.is_empty()
+                    && covered.count() as f32 / content.len() as f32 >= MIN_USER_COVERAGE
+            };
+            let notes = talk.request.history.iter().map(AsRef::as_ref);
+            let notes = notes.filter(|item| item.role == Role::Visitor && item.in_context);
+            let asks = |text: &str| {
+                text.contains('?')
+                    || normalize_words(text)
+                        .first()
+                        .is_some_and(|word| knowledge.question_openers.contains(word))
+            };
+            let said = talk.history.iter().copied();
+            let said = said.filter(|item| item.role == Role::User && !asks(&item.text));
+            for item in notes.chain(said) {
+                reader.read_sentences(&item.text, Origin::User, |text| {
+                    is_about(text).then(|| text.to_owned())
+                });
             }
         }
-        // A sentence that was just said is not repeated.
-        Some(next_one) if pair && before_agent.contains(&speakable(first)) => speakable(next_one),
-        Some(next_one) if pair => format!("{} {}", speakable(first), speakable(next_one)),
-        _ => speakable(first),
-    };
-    let answer = truncate_at_clause(&answer);
-    if !origin.from_user {
-        return Some(answer);
-    }
-    Phrases::english().knowledge.user_statement.fill(|placeholder| match placeholder {
-        Placeholder::Answer => Some(answer.as_str().into()),
-        _ => None,
-    })
-}
-
-/// All candidate sentences, in this order: knowledge, context, the prompt's statements about the
-/// agent, notes of the user's client, the user's earlier statements.
-fn collect_facts(talk: &TurnContext<'_>) -> Vec<(Origin, String)> {
-    let mut candidates = Vec::new();
-    let mut part = 0;
-    let mut add =
-        |text: &str, bonus: f32, users: bool, transform: &dyn Fn(&str) -> Option<String>| {
-            part += 1;
-            candidates.extend(
-                sentences(text)
-                    .iter()
-                    .filter_map(|sentence| transform(sentence))
-                    .map(|sentence| (Origin { part, bonus, from_user: users }, sentence)),
-            );
+        let (candidates, headings) = reader.finish();
+        // Headings of the first level are titles of documents, unless there are many.
+        let titles = headings.iter().filter(|(_, is_title)| *is_title).count();
+        let named = |with_titles: bool| -> Vec<String> {
+            headings
+                .iter()
+                .skip(usize::from(titles > MAX_TITLES && with_titles))
+                .filter(|(_, is_title)| with_titles || !is_title)
+                .filter_map(|(heading, _)| subject(heading))
+                .collect()
         };
-    let whole = |sentence: &str| Some(sentence.to_owned());
-    for (rank, snippet) in talk.request.snippets.iter().enumerate() {
-        add(&snippet.text, -0.01 * rank as f32, false, &whole);
+        let sections = named(titles > MAX_TITLES);
+        let subjects = if sections.is_empty() { named(true) } else { sections };
+        Self { candidates, subjects }
     }
-    for item in talk.history.iter().filter(|item| item.role == Role::System) {
-        add(&item.text, 0.0, false, &whole);
-    }
-    add(&talk.request.prompt, -0.05, false, &to_first_person);
-    for item in
-        talk.request.history.iter().filter(|item| item.role == Role::Visitor && item.in_context)
-    {
-        add(&item.text, -0.2, true, &whole);
-    }
-    let question_openers = &Phrases::english().knowledge.question_openers;
-    for item in talk.history.iter().filter(|item| item.role == Role::User) {
-        let question =
-            normalize_words(&item.text).first().is_some_and(|word| question_openers.contains(word))
-                || item.text.contains('?');
-        if !question {
-            add(&item.text, -0.2, true, &whole);
+
+    /// Computes the embeddings of all candidates, so that the first answer takes less time.
+    pub(super) fn prepare(&self, encoder: &CachedEncoder) {
+        for candidate in &self.candidates {
+            drop(Embeddings::of(candidate, encoder));
         }
     }
-    candidates
+
+    /// What the candidates have for the turn.
+    pub(super) fn find(&self, talk: &TurnContext<'_>, encoder: Option<&CachedEncoder>) -> Finding {
+        let last = talk.last_text(Role::Assistant).unwrap_or_default();
+        let said = self
+            .candidates
+            .iter()
+            .rposition(|candidate| last.contains(candidate.sentence.as_str()));
+        match follow_up::reference(talk.user_text) {
+            Some(Reference::More) => return self.more(talk, said),
+            Some(Reference::Why) => return self.reason(talk, said),
+            None => {}
+        }
+        let resolved = follow_up::resolve(talk.user_text, talk.history);
+        let question = Question::new(resolved.as_deref().unwrap_or(talk.user_text));
+        let table = CandidateTable::new(&self.candidates);
+        let embeddings = encoder.map(|encoder| {
+            let candidates =
+                self.candidates.iter().map(|candidate| Embeddings::of(candidate, encoder));
+            (AskedEmbeddings::of(&question, encoder), candidates.collect::<Vec<_>>())
+        });
+        let embeddings =
+            embeddings.as_ref().map(|(question, candidates)| (question, &candidates[..]));
+        let bonus = |number: usize| match said.filter(|_| resolved.is_some()) {
+            Some(said) if said == number => JUST_SAID_PENALTY,
+            Some(said) if self.candidates[said].section == self.candidates[number].section => {
+                SAME_SECTION_BONUS
+            }
+            _ => 0.0,
+        };
+        let ranking = table.rank(&question, embeddings, bonus);
+        if is_garbled(talk.user_text, resolved.is_some(), &table, ranking.as_ref(), encoder) {
+            return Finding::Garbled;
+        }
+        let Some(ranking) = ranking else { return Finding::Unknown };
+        if ranking.level == Level::Unrelated {
+            return Finding::Unknown;
+        }
+        let Some((best, _)) = ranking.candidate(0) else { return Finding::Unknown };
+        let similarity = |written: &str| match (embeddings, encoder) {
+            (Some((asked, _)), Some(encoder)) => cosine(&asked.whole, &encoder.passage(written)),
+            _ => ranking.coverage(),
+        };
+        let answer = self.compose(talk, &ranking, best, similarity);
+        if self.candidates[best].origin == Origin::User {
+            Finding::UserStatement(answer)
+        } else if ranking.level == Level::Related {
+            Finding::Related(answer)
+        } else {
+            Finding::Answer(answer)
+        }
+    }
+
+    /// The spoken answer: the best candidate, with the rest of the answer to a written question, or with
+    /// the second candidate if both are nearly as good.
+    fn compose(
+        &self,
+        talk: &TurnContext<'_>,
+        ranking: &Ranking,
+        best: usize,
+        similarity: impl Fn(&str) -> f32,
+    ) -> String {
+        let candidate = &self.candidates[best];
+        let mut answer = spoken(candidate, talk).to_owned();
+        if let Some(written) = &candidate.question {
+            let of_question =
+                self.candidates.iter().filter(|other| other.section == candidate.section);
+            let parts: Vec<&str> = of_question.map(|other| other.sentence.as_str()).collect();
+            let whole = parts.join(" ");
+            if whole.len() <= MAX_ANSWER_BYTES {
+                answer = whole;
+            }
+            if similarity(written) < MIN_SAME_QUESTION {
+                answer = without_certainty(answer);
+            }
+        } else if ranking.level == Level::Related {
+            for (number, odds) in
+                (1..MAX_RELATED_CANDIDATES).map_while(|rank| ranking.candidate(rank))
+            {
+                let other = spoken(&self.candidates[number], talk);
+                if odds > MIN_RELATED_ODDS
+                    && self.candidates[number].origin == candidate.origin
+                    && !answer.contains(&self.candidates[number].sentence)
+                    && answer.len() + other.len() < MAX_RELATED_BYTES
+                {
+                    answer = format!("{answer} {other}");
+                }
+            }
+        } else if ranking.share < MAX_DOUBTFUL_SHARE
+            && let Some((second, odds)) = ranking.candidate(1)
+            && odds > MIN_SECOND_ODDS
+            && self.candidates[second].origin == candidate.origin
+        {
+            let other = &self.candidates[second];
+            if other.question.is_none()
+                && !answer.contains(&other.spoken)
+                && !other.spoken.contains(&answer)
+                && answer.len() + other.spoken.len() < MAX_ANSWER_BYTES
+            {
+                answer = match second > best {
+                    true => format!("{answer} {}", other.spoken),
+                    false => format!("{} {answer}", other.spoken),
+                };
+            }
+        }
+        truncate_at_clause(&answer)
+    }
+
+    /// The next candidates of the section that the agent spoke of.
+    fn more(&self, talk: &TurnContext<'_>, said: Option<usize>) -> Finding {
+        let Some(said) = said else { return Finding::NoMore };
+        let section = self.candidates[said].section;
+        let texts = || talk.history.iter().filter(|item| item.role == Role::Assistant);
+        let is_new = |candidate: &&Candidate| {
+            !texts().any(|item| item.text.contains(candidate.sentence.as_str()))
+        };
+        let in_section = || self.candidates.iter().filter(|candidate| candidate.section == section);
+        let after = self.candidates[said..].iter().filter(|candidate| candidate.section == section);
+        let next = after.clone().find(is_new).or_else(|| in_section().find(is_new));
+        next.map_or(Finding::NoMore, |candidate| {
+            Finding::Answer(truncate_at_clause(spoken(candidate, talk)))
+        })
+    }
+
+    /// A candidate of the same section that gives a reason.
+    fn reason(&self, talk: &TurnContext<'_>, said: Option<usize>) -> Finding {
+        let reasons = &Phrases::english().follow_up.reasons;
+        let gives_reason = |candidate: &&Candidate| {
+            normalize_words(&candidate.sentence).iter().any(|word| reasons.contains(word))
+        };
+        let Some(said) = said.map(|said| &self.candidates[said]) else { return Finding::NoReason };
+        let in_section =
+            || self.candidates.iter().filter(|candidate| candidate.section == said.section);
+        let reason = Some(said).filter(gives_reason).or_else(|| in_section().find(gives_reason));
+        reason.map_or(Finding::NoReason, |candidate| {
+            Finding::Answer(truncate_at_clause(spoken(candidate, talk)))
+        })
+    }
 }
 
-/// A sentence of the prompt in the first person: "You are Ada." becomes "I am Ada." Instructions
-/// are not spoken: `None`.
-fn to_first_person(sentence: &str) -> Option<String> {
-    let phrases = &Phrases::english().prompt;
-    let words = normalize_words(sentence);
-    let first = words.first()?;
-    let is_directive = |word: &String| phrases.directives.contains(word);
-    if phrases.instruction_openers.contains(first)
-        || (phrases.addresses.contains(first) && words.get(1).is_some_and(is_directive))
-    {
+/// The candidate as it is spoken, without the sentence before it if the agent just said that one.
+fn spoken<'a>(candidate: &'a Candidate, talk: &TurnContext<'_>) -> &'a str {
+    let last = talk.last_text(Role::Assistant).unwrap_or_default();
+    match candidate.before.as_ref().is_some_and(|before| last.contains(before.as_str())) {
+        true => &candidate.sentence,
+        false => &candidate.spoken,
+    }
+}
+
+/// Limits of texts that make no sense.
+const MIN_IMPLAUSIBLE_PLACES: usize = 2;
+const MIN_CLEAR_COSINE: f32 = 0.6;
+const MIN_CLEAR_COVERAGE: f32 = 0.8;
+const MIN_STATEMENT_COSINE: f32 = 0.33;
+const MIN_STATEMENT_COVERAGE: f32 = 0.5;
+const MIN_QUESTION_COSINE: f32 = 0.3;
+const MIN_UNKNOWN_SHARE: f32 = 0.4;
+/// An unknown word has at least this many tokens, or one less if it is short.
+const MIN_UNKNOWN_TOKENS: usize = 3;
+const MAX_SHORT_WORD: usize = 6;
+
+/// Whether the text is no sentence, or is neither a question nor close to any candidate.
+fn is_garbled(
+    text: &str,
+    is_follow_up: bool,
+    table: &CandidateTable<'_>,
+    ranking: Option<&Ranking>,
+    encoder: Option<&CachedEncoder>,
+) -> bool {
+    let form = Form::of(text);
+    let (cosine, coverage, level) = ranking.map_or((0.0, 0.0, Level::Unrelated), |best| {
+        (best.best_cosine, best.coverage(), best.level)
+    });
+    let is_question = form.is_question || (is_follow_up && form.implausible == 0);
+    let is_clear =
+        coverage >= MIN_CLEAR_COVERAGE && (encoder.is_none() || cosine >= MIN_CLEAR_COSINE);
+    // Also a statement may ask: "I need a place for my bicycle".
+    let is_related = match encoder {
+        Some(_) => level >= Level::Related && cosine >= MIN_STATEMENT_COSINE,
+        None => level == Level::Answer && coverage >= MIN_STATEMENT_COVERAGE,
+    };
+    if form.implausible >= MIN_IMPLAUSIBLE_PLACES && !is_clear {
+        return true;
+    }
+    if form.implausible > 0 && !is_clear {
+        let is_close = encoder.is_none() || cosine >= MIN_QUESTION_COSINE;
+        if !(is_question && is_close) {
+            return true;
+        }
+    }
+    if !is_question && !is_clear && !is_related {
+        return true;
+    }
+    let Some(encoder) = encoder else { return false };
+    let is_unknown = |word: &&knowledge::Word| {
+        let tokens = encoder.token_count(&word.normalized);
+        let is_short = word.normalized.len() <= MAX_SHORT_WORD;
+        !word.is_number()
+            && !table.knows(word)
+            && tokens + usize::from(is_short) >= MIN_UNKNOWN_TOKENS
+            && tokens > 1
+    };
+    let unknown = content_words(text).iter().filter(is_unknown).count();
+    unknown > 1 && unknown as f32 >= MIN_UNKNOWN_SHARE * form.words as f32 && !is_clear
+}
+
+/// The answer without a "Yes" or "No" at its start.
+fn without_certainty(answer: String) -> String {
+    let openers = &Phrases::english().knowledge.certain_openers;
+    match openers.iter().find_map(|opener| answer.strip_prefix(opener.as_str())) {
+        Some(rest) => super::speakable::speakable(rest),
+        None => answer,
+    }
+}
+
+/// The subject of a heading, as part of a sentence.
+fn subject(heading: &str) -> Option<String> {
+    let phrases = &Phrases::english().knowledge;
+    let words = normalize_words(heading);
+    if words.is_empty() || words.iter().any(|word| phrases.no_subjects.contains(word)) {
         return None;
     }
-    let replaced: Vec<String> =
-        sentence.split(' ').map(|word| mirror_pronoun(word, &phrases.first_person)).collect();
-    let mirrored = replaced.join(" ");
-    Some(phrases.corrections.iter().fold(mirrored, |text, (from, to)| text.replace(from, to)))
-}
-
-fn mirror_pronoun(word: &str, first_person: &BTreeMap<String, String>) -> String {
-    let bare = word.trim_end_matches(|c: char| !c.is_alphanumeric());
-    let after = &word[bare.len()..];
-    let mirror = first_person.get(bare).map_or(bare, String::as_str);
-    format!("{mirror}{after}")
-}
-
-/// The prompt's statement about the agent's identity: "You are Ada, the receptionist." becomes "I
-/// am Ada, the receptionist."
-pub(super) fn identity(prompt: &str) -> Option<String> {
-    let starts = &Phrases::english().prompt.identity_starts;
-    let sentence = sentences(prompt)
-        .into_iter()
-        .find(|sentence| starts.iter().any(|start| sentence.starts_with(start)))?;
-    to_first_person(&sentence).filter(|sentence| sentence.len() <= MAX_ANSWER_BYTES)
-}
-
-/// Whether the text refers to the previous turn: it has a pronoun, an opener ("and on sunday"), or
-/// at most one content word.
-fn is_follow_up(user_words: &[String]) -> bool {
-    let phrases = &Phrases::english().knowledge;
-    let content_words = user_words.iter().filter(|word| !is_stop_word(word)).count();
-    content_words <= 1
-        || user_words.first().is_some_and(|word| phrases.follow_up_openers.contains(word))
-        || user_words.iter().any(|word| phrases.follow_up_pronouns.contains(word))
-}
-
-/// Kind of information that a question requests.
-struct ExpectedAnswer {
-    phrases: &'static ExpectedPhrases,
-    number: bool,
-    time: bool,
-    place: bool,
-    person: bool,
-}
-
-impl ExpectedAnswer {
-    fn from_question(question: &[String]) -> Self {
-        let phrases = &Phrases::english().knowledge.expected;
-        let has = |words: &WordSet| question.iter().any(|word| words.contains(word));
-        Self {
-            phrases,
-            number: has(&phrases.number_questions),
-            time: has(&phrases.time_questions),
-            place: has(&phrases.place_questions),
-            person: has(&phrases.person_questions),
-        }
-    }
-
-    fn is_met_by(&self, sentence: &str) -> bool {
-        let plain = words(sentence);
-        let any = |list: &WordSet| plain.iter().any(|word| list.contains(&word.normalized));
-        let number = plain.iter().any(knowledge::Word::is_number);
-        let name = sentence
-            .split_whitespace()
-            .skip(1)
-            .any(|word| word.chars().next().is_some_and(char::is_uppercase));
-        (self.number && number)
-            || (self.time && (number || any(&self.phrases.time_answers)))
-            || (self.place && any(&self.phrases.place_answers))
-            || (self.person && name)
-    }
-}
-
-/// A heading, a label or a question: the answer follows it.
-fn is_title(sentence: &str) -> bool {
-    sentence.ends_with(['?', ':'])
-        || (sentence.len() < 60
-            && !sentence.ends_with(['.', '!', ';', '…'])
-            && !sentence.contains(": ")
-            && normalize_words(sentence).len() <= 6)
-}
-
-/// Limits an answer to [`MAX_ANSWER_BYTES`] bytes and a final period, cut after a clause if
-/// necessary.
-fn truncate_at_clause(answer: &str) -> String {
-    if answer.len() <= MAX_ANSWER_BYTES {
-        return answer.to_owned();
-    }
-    let end = (0..=MAX_ANSWER_BYTES).rev().find(|i| answer.is_char_boundary(*i)).unwrap_or(0);
-    let head = &answer[..end];
-    let at = head
-        .rfind(['.', ';', ','])
-        .filter(|at| *at > MAX_ANSWER_BYTES / 3)
-        .or_else(|| head.rfind(' '))
-        .unwrap_or(end);
-    format!("{}.", head[..at].trim_end_matches([',', ';', '.', ' ']))
+    let opener = phrases.subject_openers.contains(&words[0]);
+    let rest = match heading.split_once(' ') {
+        Some((_, rest)) if opener && words.len() > 1 => rest,
+        _ => heading,
+    };
+    Some(super::candidates::lower_first(rest.trim()))
 }

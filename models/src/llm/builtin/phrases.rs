@@ -23,13 +23,17 @@ pub(super) type WordSet = HashSet<String>;
 #[serde(deny_unknown_fields)]
 pub(super) struct Phrases {
     pub(super) decline: String,
-    pub(super) not_understood: String,
+    pub(super) not_understood: Vec<Template>,
     pub(super) filler_words: WordSet,
     pub(super) name_openers: Vec<String>,
     pub(super) request_words: WordSet,
     pub(super) greeting: GreetingPhrases,
+    pub(super) farewell: FarewellPhrases,
     pub(super) rules: Vec<SmallTalkRule>,
     pub(super) unknown: UnknownPhrases,
+    pub(super) repeat: RepeatPhrases,
+    pub(super) follow_up: FollowUpPhrases,
+    pub(super) question: QuestionPhrases,
     pub(super) knowledge: KnowledgePhrases,
     pub(super) prompt: PromptPhrases,
     pub(super) tools: ToolPhrases,
@@ -52,6 +56,15 @@ pub(super) struct GreetingPhrases {
     pub(super) first_reply: Vec<Template>,
     pub(super) later_reply: Vec<Template>,
     pub(super) other_reply: Vec<Template>,
+}
+
+/// Texts that end the call.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FarewellPhrases {
+    pub(super) phrases: Vec<String>,
+    pub(super) padding: Vec<String>,
+    pub(super) reply: Vec<Template>,
 }
 
 /// A rule of small talk.
@@ -83,32 +96,94 @@ impl SmallTalkRule {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UnknownPhrases {
-    pub(super) replies: Vec<String>,
-    pub(super) statement_reply: String,
+    pub(super) replies: Vec<Template>,
+    pub(super) hedges: Vec<Template>,
+    pub(super) no_reason: Vec<Template>,
+    pub(super) no_more: Vec<Template>,
 }
 
-/// Phrases of questions and of the sentences that answer them.
+/// Replies that repeat an earlier one.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RepeatPhrases {
+    pub(super) replies: Vec<Template>,
+    pub(super) prefixes: Vec<String>,
+}
+
+/// Texts that refer to the turn before.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FollowUpPhrases {
+    pub(super) openers: Vec<String>,
+    pub(super) pronouns: WordSet,
+    pub(super) more: Vec<String>,
+    pub(super) why: Vec<String>,
+    pub(super) reasons: WordSet,
+    pub(super) slots: Vec<WordSet>,
+}
+
+/// Phrases of questions.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct QuestionPhrases {
+    pub(super) openers: WordSet,
+    pub(super) verbs: WordSet,
+    pub(super) subjects: WordSet,
+    pub(super) requests: Vec<String>,
+    pub(super) existence_subjects: WordSet,
+    pub(super) existence_verbs: WordSet,
+    pub(super) generic_words: WordSet,
+    pub(super) about_user: WordSet,
+    pub(super) clause_words: WordSet,
+    pub(super) days: Vec<Vec<String>>,
+    pub(super) day_ranges: WordSet,
+    pub(super) weekend: WordSet,
+    pub(super) weekdays: WordSet,
+    pub(super) all_days: WordSet,
+    pub(super) exceptions: WordSet,
+    pub(super) expected: Vec<ExpectedKind>,
+}
+
+/// A kind of question, and the answers that it expects.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExpectedKind {
+    pub(super) phrases: Vec<String>,
+    #[serde(default)]
+    pub(super) with_number: WordSet,
+    #[serde(default)]
+    pub(super) alone: WordSet,
+    #[serde(default)]
+    pub(super) symbols: Vec<char>,
+    #[serde(default)]
+    pub(super) number: bool,
+    #[serde(default)]
+    pub(super) counted: bool,
+    #[serde(default)]
+    pub(super) name: bool,
+}
+
+/// Phrases of documents, and of sentences that are made from them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct KnowledgePhrases {
-    pub(super) user_statement: Template,
-    pub(super) labels: Vec<String>,
+    pub(super) user_statement: Vec<Template>,
     pub(super) question_openers: WordSet,
-    pub(super) follow_up_openers: WordSet,
-    pub(super) follow_up_pronouns: WordSet,
-    pub(super) expected: ExpectedPhrases,
-}
-
-/// Words of a question that show what the answer contains, and words of such an answer.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ExpectedPhrases {
-    pub(super) number_questions: WordSet,
-    pub(super) time_questions: WordSet,
-    pub(super) time_answers: WordSet,
-    pub(super) place_questions: WordSet,
-    pub(super) place_answers: WordSet,
-    pub(super) person_questions: WordSet,
+    pub(super) question_labels: Vec<String>,
+    pub(super) answer_labels: Vec<String>,
+    pub(super) reference_openers: WordSet,
+    pub(super) list_item: Template,
+    pub(super) value_verbs: WordSet,
+    pub(super) table_cell: Template,
+    pub(super) table_cell_plural: Template,
+    pub(super) plural_endings: Vec<String>,
+    pub(super) capitalized: WordSet,
+    pub(super) list_separator: String,
+    pub(super) list_last: String,
+    pub(super) range_word: String,
+    pub(super) subject_openers: WordSet,
+    pub(super) no_subjects: WordSet,
+    pub(super) certain_openers: Vec<String>,
 }
 
 /// Phrases of the agent's prompt.
@@ -167,21 +242,33 @@ mod tests {
 
     /// The words and phrases that the matcher compares with normalized words.
     fn normalized_phrases(phrases: &Phrases) -> Vec<&String> {
-        let Phrases { greeting, rules, knowledge, prompt, tools, guardrails, .. } = phrases;
-        let expected = &knowledge.expected;
+        let Phrases { greeting, farewell, rules, follow_up, question, knowledge, .. } = phrases;
+        let Phrases { prompt, tools, guardrails, .. } = phrases;
         let sets = [
             &phrases.filler_words,
             &phrases.request_words,
             &greeting.openers,
+            &follow_up.pronouns,
+            &follow_up.reasons,
+            &question.openers,
+            &question.verbs,
+            &question.subjects,
+            &question.existence_subjects,
+            &question.existence_verbs,
+            &question.generic_words,
+            &question.about_user,
+            &question.clause_words,
+            &question.day_ranges,
+            &question.weekend,
+            &question.weekdays,
+            &question.all_days,
+            &question.exceptions,
             &knowledge.question_openers,
-            &knowledge.follow_up_openers,
-            &knowledge.follow_up_pronouns,
-            &expected.number_questions,
-            &expected.time_questions,
-            &expected.time_answers,
-            &expected.place_questions,
-            &expected.place_answers,
-            &expected.person_questions,
+            &knowledge.reference_openers,
+            &knowledge.value_verbs,
+            &knowledge.capitalized,
+            &knowledge.subject_openers,
+            &knowledge.no_subjects,
             &prompt.instruction_openers,
             &prompt.addresses,
             &prompt.directives,
@@ -192,19 +279,32 @@ mod tests {
             &tools.trailing_words,
             &guardrails.filler_words,
         ];
-        let words: Vec<&String> = sets.into_iter().flatten().collect();
+        let expected = question.expected.iter().flat_map(|kind| [&kind.with_number, &kind.alone]);
+        let sets = sets.into_iter().chain(&follow_up.slots).chain(expected);
+        let words: Vec<&String> = sets.flatten().chain(question.days.iter().flatten()).collect();
         for word in &words {
             assert!(!word.contains(' '), "{word:?} is one word");
         }
         let in_rules = rules.iter().flat_map(|rule| rule.phrases.iter().chain(&rule.exact));
-        let texts = phrases.name_openers.iter().chain(&greeting.exact).chain(in_rules);
+        let in_kinds = question.expected.iter().flat_map(|kind| &kind.phrases);
+        let lists = [
+            &phrases.name_openers,
+            &greeting.exact,
+            &farewell.phrases,
+            &farewell.padding,
+            &follow_up.openers,
+            &follow_up.more,
+            &follow_up.why,
+            &question.requests,
+        ];
+        let texts = lists.into_iter().flatten().chain(in_rules).chain(in_kinds);
         words.into_iter().chain(texts).collect()
     }
 
     #[test]
     fn words_and_phrases_are_normalized() {
         let phrases = normalized_phrases(Phrases::english());
-        assert!(phrases.len() > 400, "only {} phrases", phrases.len());
+        assert!(phrases.len() > 800, "only {} phrases", phrases.len());
         for phrase in phrases {
             assert!(!phrase.is_empty());
             assert_eq!(normalize_words(phrase).join(" "), *phrase);
@@ -214,17 +314,22 @@ mod tests {
     #[test]
     fn written_texts_and_replies_are_not_empty() {
         let phrases = Phrases::english();
-        let Phrases { unknown, knowledge, prompt, tools, .. } = phrases;
-        let replies = [&phrases.decline, &phrases.not_understood, &unknown.statement_reply];
-        let results = [&tools.failed, &tools.done, &tools.yes, &tools.no];
-        let lists = [&unknown.replies, &knowledge.labels, &prompt.identity_starts];
+        let Phrases { unknown, knowledge, prompt, tools, repeat, .. } = phrases;
+        let results = [&phrases.decline, &tools.failed, &tools.done, &tools.yes, &tools.no];
+        let labels = [&knowledge.question_labels, &knowledge.answer_labels];
+        let lists = [&prompt.identity_starts, &repeat.prefixes, &knowledge.certain_openers];
         let corrected = prompt.corrections.iter().map(|(text, _)| text);
         let replaced = corrected.chain(prompt.first_person.keys());
-        let texts = replies.into_iter().chain(results).chain(lists.into_iter().flatten());
-        for text in texts.chain(replaced) {
+        let lists = labels.into_iter().chain(lists).flatten();
+        for text in results.into_iter().chain(lists).chain(replaced) {
             assert!(!text.trim().is_empty());
         }
-        assert!(!unknown.replies.is_empty());
+        let replies = [&unknown.replies, &unknown.no_reason, &unknown.no_more, &repeat.replies];
+        for reply in replies.into_iter().chain([&phrases.not_understood]) {
+            let always = |template: &&Template| template.placeholders().next().is_none();
+            assert!(reply.iter().filter(always).count() >= 2, "two always usable: {reply:?}");
+        }
+        assert_eq!(phrases.question.days.len(), 7);
     }
 
     #[test]
@@ -245,18 +350,28 @@ mod tests {
     #[test]
     fn templates_have_only_placeholders_with_a_value() {
         use Placeholder::*;
-        let Phrases { greeting, rules, knowledge, tools, .. } = Phrases::english();
+        let Phrases { greeting, farewell, rules, knowledge, tools, unknown, repeat, .. } =
+            Phrases::english();
         let greetings = [&greeting.first_reply, &greeting.later_reply, &greeting.other_reply];
-        for reply in greetings.into_iter().chain(rules.iter().map(|rule| &rule.reply)) {
+        let plain = [&unknown.replies, &unknown.no_reason, &unknown.no_more, &farewell.reply];
+        let plain = greetings.into_iter().chain(plain).chain(rules.iter().map(|rule| &rule.reply));
+        for reply in plain {
             for placeholder in reply.iter().flat_map(Template::placeholders) {
-                assert!(!matches!(placeholder, Answer | Field | Value), "{reply:?}");
+                assert!(!matches!(placeholder, Answer | Field | Value | Column), "{reply:?}");
             }
         }
         for reply in greetings {
             assert_eq!(reply.last().expect("a reply").placeholders().count(), 0, "{reply:?}");
         }
-        assert_eq!(knowledge.user_statement.placeholders().collect::<Vec<_>>(), [Answer]);
+        let around_answers = [&unknown.hedges, &repeat.replies, &knowledge.user_statement];
+        for placeholder in around_answers.into_iter().flatten().flat_map(Template::placeholders) {
+            assert_eq!(placeholder, Answer);
+        }
         assert_eq!(tools.field.placeholders().collect::<Vec<_>>(), [Field, Value]);
+        assert_eq!(knowledge.list_item.placeholders().collect::<Vec<_>>(), [Field, Value]);
+        for cell in [&knowledge.table_cell, &knowledge.table_cell_plural] {
+            assert_eq!(cell.placeholders().collect::<Vec<_>>(), [Column, Field, Value]);
+        }
     }
 
     #[test]

@@ -24,9 +24,13 @@ pub(super) enum Placeholder {
     UserName,
     /// The sentence that answers.
     Answer,
-    /// Name of a field of a tool's result.
+    /// Some subjects of the agent's knowledge.
+    Subjects,
+    /// Name of a field of a tool's result, label of a list item, or first cell of a table's row.
     Field,
-    /// Value of this field.
+    /// Heading of a table's column.
+    Column,
+    /// Value of this field, label or cell.
     Value,
 }
 
@@ -90,12 +94,12 @@ impl TryFrom<String> for Template {
     }
 }
 
-/// The text of the first template whose placeholders all have a value.
-pub(super) fn first_usable<'a>(
+/// The texts of all templates whose placeholders all have a value.
+pub(super) fn usable<'a>(
     templates: &[Template],
     mut value: impl FnMut(Placeholder) -> Option<Cow<'a, str>>,
-) -> Option<String> {
-    templates.iter().find_map(|template| template.fill(&mut value))
+) -> Vec<String> {
+    templates.iter().filter_map(|template| template.fill(&mut value)).collect()
 }
 
 #[cfg(test)]

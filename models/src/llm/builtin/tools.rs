@@ -7,15 +7,16 @@ use knowledge::{is_stop_word, normalize_words, words};
 use serde_json::{Map, Value};
 
 use super::super::Tool;
+use super::farewell::ends_call;
 use super::phrases::Phrases;
-use super::speakable;
+use super::speakable::speakable;
 use super::template::Placeholder;
 
 /// The tool that the text requests, with its arguments.
 pub(super) fn select_tool<'a>(tools: &'a [Tool], user_text: &str) -> Option<(&'a Tool, Value)> {
     let stems: HashSet<String> = words(user_text).into_iter().map(|word| word.stem).collect();
     let mut best: Option<(f32, &Tool, Value)> = None;
-    for tool in tools.iter().filter(|tool| tool.rule.is_none()) {
+    for tool in tools.iter().filter(|tool| tool.rule.is_none() && !ends_call(tool)) {
         let Some(fit) = match_score(tool, &stems) else { continue };
         let Some(arguments) = extract_arguments(&tool.parameters, user_text) else { continue };
         if best.as_ref().is_none_or(|(best_score, ..)| fit > *best_score) {

@@ -16,6 +16,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use libloading::Library;
 
 use super::super::Voice;
+use super::prosody::Prosody;
 
 /// Phones and tokens of an utterance, known before its first sample.
 pub(super) struct SpeechMarks {
@@ -105,6 +106,7 @@ api! {
     fn new_audio_streaming_info() -> *mut StreamingInfo;
     fn audio_streaming_info_val(*mut StreamingInfo) -> *mut c_void;
     fn feat_set(*mut c_void, *const c_char, *const c_void);
+    fn feat_set_float(*mut c_void, *const c_char, c_float);
 }
 
 /// The library. One for the process, and never closed: its voices are static data of C.
@@ -175,6 +177,7 @@ impl Engine {
         text: &str,
         listener: &mut dyn SynthesisListener,
     ) -> Result<(), String> {
+        let prosody = Prosody::of(voice);
         let voice = self.registered_voice(voice)?;
         let text = CString::new(text).map_err(|_| "the text contains a NUL byte".to_owned())?;
         let mut call = CallbackState {
@@ -202,8 +205,17 @@ impl Engine {
             (*streaming).callback = Some(callback);
             (*streaming).userdata = (&raw mut call).cast();
             // Set on the utterance, not on the voice, which all threads share.
+            let features = (*utterance).features;
+            for (name, value) in [
+                (c"duration_stretch", prosody.duration_stretch),
+                (c"int_f0_target_stddev", prosody.f0_deviation),
+            ] {
+                if let Some(value) = value {
+                    (api.feat_set_float)(features, name.as_ptr(), value);
+                }
+            }
             (api.feat_set)(
-                (*utterance).features,
+                features,
                 c"streaming_info".as_ptr(),
                 (api.audio_streaming_info_val)(streaming),
             );

@@ -11,11 +11,14 @@
 
 mod ffi;
 mod pronounce;
+mod prosody;
+mod tone;
 
 use std::sync::Arc;
 
 use self::ffi::{Engine, SpeechMarks, SynthesisListener};
 pub(super) use self::pronounce::{WordPronunciation, pronounce};
+use self::tone::VoiceTone;
 use super::pool::{MAX_TEXT_BYTES, SynthesisJob, run_worker};
 use super::queue::{self, JobQueue};
 use super::text::{self, TextSegment};
@@ -122,7 +125,7 @@ fn synthesise_job(engine: &Engine, job: &SynthesisJob, cancelled: &dyn Fn() -> b
         return job.refuse("the text contains nothing to speak");
     }
     let (voice, _) = resolve_voice(&job.request.voice);
-    let mut emitter = EventEmitter::new(job, cancelled, voice.sample_rate());
+    let mut emitter = EventEmitter::new(job, cancelled, voice);
     for part in &segments {
         emitter.start_segment(part);
         if part.spoken.is_empty() {
@@ -157,20 +160,22 @@ struct EventEmitter<'a> {
     samples_made: usize,
     sent_range: std::ops::Range<usize>,
     chunk: Vec<i16>,
+    tone: Option<VoiceTone>,
 }
 
 impl<'a> EventEmitter<'a> {
-    fn new(job: &'a SynthesisJob, cancelled: &'a dyn Fn() -> bool, sample_rate: u32) -> Self {
+    fn new(job: &'a SynthesisJob, cancelled: &'a dyn Fn() -> bool, voice: Voice) -> Self {
         Self {
             job,
             cancelled,
-            sample_rate,
+            sample_rate: voice.sample_rate(),
             segment: None,
             samples_before: 0,
             samples_sent: 0,
             samples_made: 0,
             sent_range: 0..0,
             chunk: Vec::new(),
+            tone: VoiceTone::new(voice),
         }
     }
 
@@ -240,7 +245,11 @@ impl SynthesisListener for EventEmitter<'_> {
         self.samples_made = to;
         let sent = self.sent_range.start.clamp(from, to) - from
             ..self.sent_range.end.clamp(from, to) - from;
+        let filled = self.chunk.len();
         self.chunk.extend_from_slice(&pcm[sent.start.min(sent.end)..sent.end]);
+        if let Some(tone) = &mut self.tone {
+            tone.process(&mut self.chunk[filled..]);
+        }
         let enough = if self.samples_before + self.samples_sent == 0 {
             FIRST_CHUNK_SECONDS
         } else {

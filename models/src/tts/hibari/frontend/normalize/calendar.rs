@@ -18,6 +18,9 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
+const DAYS: [&str; 7] =
+    ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+
 /// The month of a name, or of an abbreviation of at least three letters.
 fn month(name: &str) -> Option<&'static str> {
     let short = name.len() == 3 || name == "Sept";
@@ -130,6 +133,16 @@ pub(super) fn day_or_month(core: &str, period: bool, context: Context<'_>) -> Op
         let article = if context.previous().eq_ignore_ascii_case("the") { "" } else { "the " };
         format!("{article}{} of", ordinal(day))
     })
+}
+
+/// `Mon-Fri`; `None` for any other text.
+pub(super) fn days(core: &str) -> Option<String> {
+    let day = |short: &str| {
+        let is_short = short.len() >= 3;
+        DAYS.iter().find(|day| is_short && day.starts_with(short)).copied()
+    };
+    let (from, to) = core.split_once(['-', '–'])?;
+    Some(format!("{} to {}", day(from)?, day(to)?))
 }
 
 /// `1990s`, `'90s`, `80s`; `None` for any other text.

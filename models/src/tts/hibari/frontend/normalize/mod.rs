@@ -153,6 +153,9 @@ fn read_core(core: &str, context: Context<'_>) -> String {
     if let Some((_, name)) = LETTERS.iter().find(|(letter, _)| *letter == core) {
         return (*name).to_owned();
     }
+    if let Some(words) = calendar::days(core) {
+        return words;
+    }
     if let Some(words) = roman(core, context).or_else(|| quantity::unit_word(core, context)) {
         return words;
     }

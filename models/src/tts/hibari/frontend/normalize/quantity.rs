@@ -21,6 +21,10 @@ const CURRENCIES: &[(&str, [&str; 4])] = &[
     ("CHF", ["franc", "francs", "centime", "centimes"]),
     ("JPY", ["yen", "yen", "", ""]),
 ];
+/// Words before a number that is a code.
+const CODES: &[&str] = &["code", "pin", "id", "number", "zip", "passcode", "extension", "ext"];
+/// Number of digits of a code that is read by digits.
+const MIN_CODE_DIGITS: usize = 4;
 const SCALES: &[&str] = &["hundred", "thousand", "million", "billion", "trillion"];
 /// Unit, for one and for many.
 const UNITS: &[(&str, &str, &str)] = &[
@@ -87,6 +91,10 @@ const UNITS: &[(&str, &str, &str)] = &[
     ("m²", "square meter", "square meters"),
     ("km²", "square kilometer", "square kilometers"),
     ("m³", "cubic meter", "cubic meters"),
+    ("M", "million", "million"),
+    ("mn", "million", "million"),
+    ("B", "billion", "billion"),
+    ("bn", "billion", "billion"),
 ];
 
 /// The words of a text with digits that begins with a digit, a sign or a currency; `None` if it has
@@ -98,6 +106,7 @@ pub(super) fn quantity(core: &str, context: Context<'_>) -> Option<String> {
         .or_else(|| range(core, context))
         .or_else(|| version(core))
         .or_else(|| with_unit(core))
+        .or_else(|| rate(core, context))
         .or_else(|| plain(core, context))
 }
 
@@ -121,7 +130,7 @@ pub(super) fn unit_word(core: &str, context: Context<'_>) -> Option<String> {
         return Number::parse(context.next()).map(|_| String::new());
     }
     // Letters that are also words.
-    if matches!(core, "W" | "V" | "L" | "l" | "h") {
+    if matches!(core, "W" | "V" | "L" | "l" | "h" | "M" | "B") {
         return None;
     }
     // "5 km" or "5-10 km".
@@ -257,16 +266,35 @@ fn mixed(part: String, above: u64) -> String {
     }
 }
 
-/// `10–12`, `5-10%`, `2019-2021`, `9-5`.
+/// `10–12`, `5-10%`, `2019-2021`, `9am-5pm`.
 fn range(core: &str, context: Context<'_>) -> Option<String> {
     let (from, to) = core.split_once(['-', '–', '—'])?;
-    let number = Number::parse(from).filter(|number| !number.negative)?;
-    if !to.starts_with(|c: char| c.is_ascii_digit()) {
+    // Three numbers and more are a code.
+    if to.contains(['-', '–', '—']) {
         return None;
     }
-    let end = calendar::time(to, context).or_else(|| with_unit(to)).or_else(|| plain(to, context));
-    let begin = if is_year(from) { year(from.parse().ok()?) } else { number.words() };
-    Some(format!("{begin} to {}", end?))
+    let end = |text: &str| {
+        let is_quantity = text.starts_with(|c: char| c.is_ascii_digit() || "$£€¥".contains(c));
+        let text = Some(text).filter(|_| is_quantity)?;
+        calendar::time(text, context)
+            .or_else(|| price(text, context))
+            .or_else(|| with_unit(text))
+            .or_else(|| plain(text, context))
+    };
+    Some(format!("{} to {}", end(from)?, end(to)?))
+}
+
+/// `$10/month`: a quantity of each unit.
+fn rate(core: &str, context: Context<'_>) -> Option<String> {
+    let (quantity, each) = core.split_once('/')?;
+    if each.is_empty() || !each.chars().all(char::is_alphabetic) {
+        return None;
+    }
+    let quantity = price(quantity, context)
+        .or_else(|| with_unit(quantity))
+        .or_else(|| plain(quantity, context))?;
+    let each = unit(each).map_or(each, |(one, _)| one);
+    Some(format!("{quantity} per {each}"))
 }
 
 /// `v2.1`, `3.10.2`, `192.168.0.1`.
@@ -295,6 +323,10 @@ fn with_unit(core: &str) -> Option<String> {
 
 /// A number alone. Four digits are a year, unless a unit follows.
 fn plain(core: &str, context: Context<'_>) -> Option<String> {
+    let is_code = CODES.contains(&context.previous().to_ascii_lowercase().as_str());
+    if is_code && core.len() >= MIN_CODE_DIGITS && is_digits(core) {
+        return Some(digits(core));
+    }
     if is_year(core) && unit(context.next()).is_none() {
         return core.parse().ok().map(year);
     }
