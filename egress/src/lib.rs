@@ -221,10 +221,8 @@ impl Client {
     /// # Errors
     /// As [`Client::new`].
     pub fn with_own_connections(&self) -> Result<Self, Error> {
-        let resolver = CheckedResolver {
-            lookup: Arc::clone(&self.lookup),
-            allow_private: self.allow_private,
-        };
+        let resolver =
+            CheckedResolver { lookup: Arc::clone(&self.lookup), allow_private: self.allow_private };
         let own = build_client(resolver, Protocols::All)?;
         Ok(Self { guarded: own, ..self.clone() })
     }
@@ -421,15 +419,11 @@ enum Protocols {
     Http1,
 }
 
-fn build_client(
-    resolver: CheckedResolver,
-    protocols: Protocols,
-) -> Result<reqwest::Client, Error> {
+fn build_client(resolver: CheckedResolver, protocols: Protocols) -> Result<reqwest::Client, Error> {
     let resolver: Arc<dyn Resolve> = Arc::new(resolver);
     let builder = || {
         let builder = reqwest::Client::builder();
-        let builder =
-            if protocols == Protocols::Http1 { builder.http1_only() } else { builder };
+        let builder = if protocols == Protocols::Http1 { builder.http1_only() } else { builder };
         builder
             .dns_resolver(Arc::clone(&resolver))
             .redirect(redirect::Policy::none())

@@ -188,9 +188,10 @@ impl WebSocket {
                 Frame::Text(text) => return Ok(Some(Message::Text(text))),
                 Frame::Binary(bytes) => return Ok(Some(Message::Binary(bytes))),
                 Frame::Close(frame) => {
-                    let (code, reason) = frame.map_or((CloseCode::Status, String::new()), |frame| {
-                        (frame.code, frame.reason.to_string())
-                    });
+                    let (code, reason) = frame
+                        .map_or((CloseCode::Status, String::new()), |frame| {
+                            (frame.code, frame.reason.to_string())
+                        });
                     return Ok(Some(Message::Close { code: code.into(), reason }));
                 }
                 Frame::Ping(_) | Frame::Pong(_) | Frame::Frame(_) => {}

@@ -133,8 +133,7 @@ async fn private_addresses_need_the_operator_s_permission() {
     let client = Client::new(Policy::default()).unwrap();
     for url in ["ws://127.0.0.1:9/", "ws://localhost:9/", "wss://[::1]:9/"] {
         let refused = client.connect(Request::websocket(url).unwrap()).await;
-        let forbidden =
-            matches!(refused, Err(HandshakeError::Request(Error::ForbiddenAddress)));
+        let forbidden = matches!(refused, Err(HandshakeError::Request(Error::ForbiddenAddress)));
         assert!(forbidden, "{url}: {refused:?}");
     }
     let (listener, port) = listen().await;
