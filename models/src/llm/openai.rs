@@ -15,6 +15,7 @@ use super::guardrails::{self, GuardrailCheck, GuardrailFuture};
 use super::sse::SseDecoder;
 use super::wire::{AnswerParser, error_message, request_body, status_kind};
 use super::{Event, Llm, ModerationFuture, Request};
+use crate::redaction::redact;
 use crate::{Error, ErrorKind, Handle, Sink};
 
 /// Server and model.
@@ -59,9 +60,6 @@ const MAX_ERROR_BODY_BYTES: usize = 16 << 10;
 
 /// Timeout of a moderation request.
 const MODERATION_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Maximum number of characters of a server's message in an error.
-const MAX_REASON_CHARS: usize = 240;
 
 /// A client of one server.
 pub struct OpenAi {
@@ -245,21 +243,7 @@ impl Server {
             secrets.extend(url.query().map(str::to_owned));
             secrets.extend(url.password().map(str::to_owned));
         }
-        let secret = |word: &str| {
-            word.starts_with("sk-")
-                || word.contains("***")
-                || secrets.iter().any(|secret| {
-                    let start: String = secret.chars().take(6).collect();
-                    secret.len() >= 4
-                        && (word.contains(secret.as_str())
-                            || (start.len() >= 6 && word.contains(&start)))
-                })
-        };
-        let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
-        let words = words
-            .split_whitespace()
-            .map(|word| if secret(word) || secret(&bare(word)) { "***" } else { word });
-        words.collect::<Vec<_>>().join(" ").chars().take(MAX_REASON_CHARS).collect()
+        redact(words, &secrets)
     }
 }
 

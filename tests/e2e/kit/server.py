@@ -71,7 +71,8 @@ class Server:
         clean = {
             k: v
             for k, v in os.environ.items()
-            if not k.startswith("OPENAI_") and k not in ("VISAVIS_BIN", "VISAVIS_RTVI_BUNDLE")
+            if not k.startswith(("OPENAI_", "DEEPGRAM_"))
+            and k not in ("VISAVIS_BIN", "VISAVIS_RTVI_BUNDLE")
         }
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
