@@ -42,7 +42,7 @@ const providerItem = (provider) =>
         h(
           "p",
           { class: "soft" },
-          "Start the server with OPENAI_API_KEY, or set a key in the agent.",
+          `Start the server with ${provider.provider.toUpperCase()}_API_KEY, or set a key in the agent.`,
         ),
       provider.additional_fields.map((field) =>
         h(
