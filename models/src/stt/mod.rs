@@ -47,6 +47,8 @@ pub trait Stt: Send + Sync {
 /// The recognition stream of one call. Its methods never block. Dropping it releases the decoder or
 /// closes the connection.
 pub trait SttStream: Send {
+    /// The call has started: events are received from now on. Called once, before any speech.
+    fn start_call(&mut self) {}
     /// The user starts to speak: mono samples at 16 kHz follow, the pre-roll first.
     fn start_speech(&mut self);
     /// The next samples of the speech.

@@ -25,8 +25,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::runtime::Handle as Runtime;
-use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use self::session::Session;
@@ -134,16 +134,19 @@ impl<C: Codec, F: Fn() -> C + Send + Sync> HostedStt<F> {
 impl<C: Codec, F: Fn() -> C + Send + Sync> Stt for HostedStt<F> {
     fn open(&self, sink: Sink<Event>) -> Result<Box<dyn SttStream>, Error> {
         let (commands, receiver) = mpsc::channel(MAX_QUEUED_COMMANDS);
+        let (call_start, call_started) = oneshot::channel();
         let session = Session::new(
             Arc::clone(&self.endpoint),
             (self.make_codec)(),
             receiver,
+            call_started,
             sink,
             self.fallback.clone(),
         );
         self.runtime.spawn(session.run());
         Ok(Box::new(HostedStream {
             commands,
+            call_start: Some(call_start),
             buffer: BytesMut::new(),
             in_speech: false,
             dropped_bytes: 0,
@@ -163,6 +166,8 @@ pub(super) enum Command {
 /// The media side of a stream.
 struct HostedStream {
     commands: mpsc::Sender<Command>,
+    /// Tells the task that the call has started.
+    call_start: Option<oneshot::Sender<()>>,
     /// Samples of a chunk that is not full.
     buffer: BytesMut,
     in_speech: bool,
@@ -193,6 +198,13 @@ impl HostedStream {
 }
 
 impl SttStream for HostedStream {
+    fn start_call(&mut self) {
+        if let Some(call_start) = self.call_start.take() {
+            // The task may have ended.
+            let _ = call_start.send(());
+        }
+    }
+
     fn start_speech(&mut self) {
         // Two starts without an end between them: no word is lost.
         self.end_speech();
@@ -214,9 +226,10 @@ impl SttStream for HostedStream {
             }
             let room = (CHUNK_BYTES - self.buffer.len()) / 2;
             let (now, later) = rest.split_at(room.min(rest.len()));
-            for sample in now {
-                self.buffer.extend_from_slice(&sample.to_le_bytes());
-            }
+            let start = self.buffer.len();
+            self.buffer.resize(start + 2 * now.len(), 0);
+            let (bytes, _) = self.buffer[start..].as_chunks_mut::<2>();
+            bytes.iter_mut().zip(now).for_each(|(pair, sample)| *pair = sample.to_le_bytes());
             rest = later;
             if self.buffer.len() >= CHUNK_BYTES {
                 self.send_chunk();

@@ -97,7 +97,8 @@ async fn an_operators_key_goes_to_the_operators_server_only() {
     let (line, key) = ours.request().await;
     assert!(line.starts_with("GET /v1/listen?model=nova-2&language=en&"), "{line}");
     assert_eq!(key.as_deref(), Some("Token operators-key"));
-    let (_stream, mut events) = open(&strict, &choice(Some(&theirs.url()), None));
+    let (mut stream, mut events) = open(&strict, &choice(Some(&theirs.url()), None));
+    stream.start_call();
     let Some(Event::Warning(text)) = events.recv().await else { panic!("no warning") };
     assert_eq!(
         text,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use egress::Request;
 use egress::websocket::{Message, WebSocket};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::Instrument as _;
@@ -51,6 +51,7 @@ pub(super) struct Session<C> {
     endpoint: Arc<Endpoint>,
     codec: C,
     commands: mpsc::Receiver<Command>,
+    call_started: oneshot::Receiver<()>,
     sink: Sink<Event>,
     fallback: Option<Arc<dyn Stt>>,
     buffer: SpeechBuffer,
@@ -66,6 +67,7 @@ impl<C: Codec> Session<C> {
         endpoint: Arc<Endpoint>,
         codec: C,
         commands: mpsc::Receiver<Command>,
+        call_started: oneshot::Receiver<()>,
         sink: Sink<Event>,
         fallback: Option<Arc<dyn Stt>>,
     ) -> Self {
@@ -73,6 +75,7 @@ impl<C: Codec> Session<C> {
             endpoint,
             codec,
             commands,
+            call_started,
             sink,
             fallback,
             buffer: SpeechBuffer::default(),
@@ -101,8 +104,8 @@ impl<C: Codec> Session<C> {
                 match fallback.open(self.sink.clone()) {
                     Ok(stream) => {
                         let text = format!("{error}; the built-in STT is used instead.");
-                        self.sink.send(Event::Warning(text));
-                        return fallback::serve(stream, self.buffer, self.commands).await;
+                        let warning = fallback::warn(text, self.call_started, self.sink);
+                        return fallback::serve(stream, self.buffer, self.commands, warning).await;
                     }
                     Err(error) => tracing::warn!(%error, "the built-in STT cannot replace it"),
                 }

@@ -206,3 +206,17 @@ async fn without_a_fallback_a_bad_key_is_reported_for_each_utterance() {
     call.user().end_speech();
     assert_eq!(call.event().await, failed);
 }
+
+#[tokio::test]
+async fn a_failure_before_the_start_of_the_call_is_told_when_it_has_started() {
+    let mut call = Harness::start_early().await;
+    call.refuse("401 Unauthorized", "").await;
+    call.speak(1);
+    call.user().end_speech();
+    assert_eq!(call.event().await, format!("final {CHUNK_SAMPLES} samples"), "no warning yet");
+    call.user().start_call();
+    assert_eq!(
+        call.event().await,
+        "warning The API key for Deepgram is not valid; the built-in STT is used instead."
+    );
+}

@@ -62,6 +62,13 @@ pub(super) struct Harness {
 impl Harness {
     /// A call with a fallback.
     pub(super) async fn start() -> Self {
+        let mut call = Self::open(Some(Arc::new(CountingStt::default()))).await;
+        call.user().start_call();
+        call
+    }
+
+    /// The same before the call has started.
+    pub(super) async fn start_early() -> Self {
         Self::open(Some(Arc::new(CountingStt::default()))).await
     }
 
