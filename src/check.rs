@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use engine::show::Avatars;
 use engine::transport::socket::{self, Socket};
-use models::registry::Operators;
+use models::registry::{OperatorStt, Operators};
 
 use crate::cli::ConfigPaths;
 use crate::{CommandError, load_config};
@@ -34,6 +34,12 @@ pub(crate) fn run(place: &ConfigPaths, json: bool) -> Result<ExitCode, CommandEr
             detail: c.detail,
         })
         .collect();
+    // As for the language model, nothing is sent.
+    if let Some(operator) = OperatorStt::from_env("DEEPGRAM", |name| std::env::var(name).ok()) {
+        let place = operator.url.unwrap_or_else(|| models::stt::deepgram::DEFAULT_URL.into());
+        let detail = format!("at {place} (not tested)");
+        lines.push(check_result("Deepgram", "stt", true, false, detail));
+    }
     // A request would cost the operator money. The first call shows whether the server responds.
     let operators = Operators::from_env(|name| std::env::var(name).ok());
     let detail = match operators.description() {

@@ -164,7 +164,7 @@ fn agent_body() -> Value {
         "config": {
             "stt": {"provider": "p", "model": "m", "fallback_model": "f", "language": "en",
                     "min_endpointing_delay": 0.5, "max_endpointing_delay": 3, "turn_model": true,
-                    "token": "***"},
+                    "url": "wss://stt.example", "token": "***", "keyterms": ["Visavis"]},
             "tts": {"model_id": "m", "provider": "p", "voice_id": "v", "sample_rate": 24000,
                     "custom_pronunciation": [{"word": "SQL", "pronunciation": "sequel"}],
                     "token": "tts-secret"},

@@ -13,6 +13,7 @@
 mod address;
 #[cfg(test)]
 mod tests;
+pub mod websocket;
 
 use std::error::Error as StdError;
 use std::future::Future;
@@ -177,6 +178,9 @@ pub const FRAMING_HEADERS: [&str; 8] = [
 pub struct Client {
     guarded: reqwest::Client,
     trusted: reqwest::Client,
+    /// Speaks HTTP/1.1 only, because a WebSocket needs its upgrade.
+    upgradable: reqwest::Client,
+    upgradable_trusted: reqwest::Client,
     allow_private: bool,
     lookup: Lookup,
 }
@@ -196,12 +200,15 @@ impl Client {
     /// # Errors
     /// As [`Client::new`].
     pub fn with_lookup(policy: Policy, lookup: Lookup) -> Result<Self, Error> {
-        let build = |allow_private| {
-            build_client(CheckedResolver { lookup: Arc::clone(&lookup), allow_private })
+        let build = |allow_private, protocols| {
+            let resolver = CheckedResolver { lookup: Arc::clone(&lookup), allow_private };
+            build_client(resolver, protocols)
         };
         Ok(Self {
-            guarded: build(policy.allow_private)?,
-            trusted: build(true)?,
+            guarded: build(policy.allow_private, Protocols::All)?,
+            trusted: build(true, Protocols::All)?,
+            upgradable: build(policy.allow_private, Protocols::Http1)?,
+            upgradable_trusted: build(true, Protocols::Http1)?,
             allow_private: policy.allow_private,
             lookup,
         })
@@ -214,10 +221,9 @@ impl Client {
     /// # Errors
     /// As [`Client::new`].
     pub fn with_own_connections(&self) -> Result<Self, Error> {
-        let own = build_client(CheckedResolver {
-            lookup: Arc::clone(&self.lookup),
-            allow_private: self.allow_private,
-        })?;
+        let resolver =
+            CheckedResolver { lookup: Arc::clone(&self.lookup), allow_private: self.allow_private };
+        let own = build_client(resolver, Protocols::All)?;
         Ok(Self { guarded: own, ..self.clone() })
     }
 
@@ -225,7 +231,12 @@ impl Client {
     /// allowed, metadata services are not.
     #[must_use]
     pub fn trusted(&self) -> Self {
-        Self { guarded: self.trusted.clone(), allow_private: true, ..self.clone() }
+        Self {
+            guarded: self.trusted.clone(),
+            upgradable: self.upgradable_trusted.clone(),
+            allow_private: true,
+            ..self.clone()
+        }
     }
 
     /// Sends a request; returns when the head of the response has arrived.
@@ -233,6 +244,14 @@ impl Client {
     /// # Errors
     /// See [`Error`]. A status other than 2xx is no error.
     pub async fn send(&self, request: Request) -> Result<Response, Error> {
+        self.send_over(&self.guarded, request).await
+    }
+
+    async fn send_over(
+        &self,
+        client: &reqwest::Client,
+        request: Request,
+    ) -> Result<Response, Error> {
         let Request { method, url, headers, body, timeout, limit } = request;
         // The resolver gets names only, so an address in the URL is checked here. The URL parser
         // has already converted decimal, octal and hexadecimal notations.
@@ -246,7 +265,7 @@ impl Client {
             return Err(Error::ForbiddenAddress);
         }
         let host = url.host_str().unwrap_or_default().to_owned();
-        let mut builder = self.guarded.request(method, url).body(body);
+        let mut builder = client.request(method, url).body(body);
         for (name, value) in headers {
             builder = builder.header(name, value);
         }
@@ -393,10 +412,19 @@ impl Resolve for CheckedResolver {
     }
 }
 
-fn build_client(resolver: CheckedResolver) -> Result<reqwest::Client, Error> {
+/// HTTP versions of a client.
+#[derive(Clone, Copy, PartialEq)]
+enum Protocols {
+    All,
+    Http1,
+}
+
+fn build_client(resolver: CheckedResolver, protocols: Protocols) -> Result<reqwest::Client, Error> {
     let resolver: Arc<dyn Resolve> = Arc::new(resolver);
     let builder = || {
-        reqwest::Client::builder()
+        let builder = reqwest::Client::builder();
+        let builder = if protocols == Protocols::Http1 { builder.http1_only() } else { builder };
+        builder
             .dns_resolver(Arc::clone(&resolver))
             .redirect(redirect::Policy::none())
             .retry(reqwest::retry::never())

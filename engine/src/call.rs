@@ -366,6 +366,7 @@ impl Call {
         for text in std::mem::take(&mut self.warnings) {
             self.handle_input(now, Input::ExternalEvent(Event::Warning { text }));
         }
+        self.audio_input.start_call();
         self.list_server_tools();
         for command in std::mem::take(&mut self.early_commands) {
             self.handle_command(now, command, None);

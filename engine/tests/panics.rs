@@ -1,5 +1,5 @@
-//! A failure of one part affects no other: a panic in the code of a call, and the thread of
-//! ICE-TCP.
+//! A failure of one part affects no other: a panic in the code of a call, a hosted STT, and the
+//! thread of ICE-TCP.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
@@ -12,7 +12,7 @@ use engine::transport::socket::{Socket, SocketConfig};
 use engine::transport::tcp;
 use str0m::Rtc;
 use str0m::media::{Direction, MediaKind};
-use support::{Harness, PANIC_TEXT, ReceivedOutput, call_config, user_audio};
+use support::{Harness, PANIC_TEXT, ReceivedOutput, WARNING_PREFIX, call_config, user_audio};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -53,6 +53,21 @@ fn a_panic_in_a_call_ends_that_call_and_no_other() {
             .time_of(2, |e| matches!(e, Event::Ended { reason: EndReason::EndedByApi }))
             .is_some()
     );
+}
+
+#[test]
+fn a_warning_of_the_stt_is_recorded_and_the_call_goes_on() {
+    let mut harness = Harness::new();
+    let warning = "The API key for Deepgram is not valid; the built-in STT is used instead.";
+    let text: &'static str = format!("{WARNING_PREFIX}{warning}").leak();
+    let client = harness.start_call(call_config(1), &[text, "And now?"], "Nothing at all.");
+    client.send_audio(user_audio(&[(0.5, 1.0), (3.0, 1.0)]));
+    harness.run_for(10 * SECOND);
+    let is_warning = |e: &Event| matches!(e, Event::Warning { text } if text == warning);
+    assert!(harness.recorder.time_of(1, is_warning).is_some());
+    assert!(harness.recorder.time_of(1, |e| matches!(e, Event::Error { .. })).is_none());
+    let names = harness.recorder.event_names(1);
+    assert!(names.iter().any(|name| *name == "agent.stopped_speaking"), "{names:?}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ pub mod manifest;
 mod onnx_runtime;
 pub mod panic_isolation;
 pub mod paths;
+mod redaction;
 pub mod registry;
 pub mod scripted;
 pub mod sentence_encoder;

@@ -5,6 +5,7 @@
 //! warning for the conversation's record. An agent that was made for another server works
 //! unchanged.
 
+mod hosted_stt;
 mod operators;
 mod providers;
 
@@ -24,6 +25,7 @@ use crate::tts::{BuiltinTts, Tts};
 use crate::turn::TurnModel;
 use crate::{Error, ErrorKind};
 
+pub use hosted_stt::OperatorStt;
 pub use operators::{OperatorLlm, Operators};
 pub use providers::{Provider, ProviderField, ProviderOption, providers};
 
@@ -34,6 +36,8 @@ pub struct Config {
     pub allow_scripted: bool,
     /// The operator's own language models.
     pub operators: Operators,
+    /// Deepgram, for agents that name it without a key of their own.
+    pub deepgram: Option<OperatorStt>,
     /// Script of the scripted models when the agent provides none.
     pub script: Script,
     /// Folder for the samples that the scripted STT receives, if a script requests them.
@@ -297,13 +301,8 @@ impl Registry {
             .with_tap_folder(self.config.tap_folder.clone()))
     }
 
-    /// The STT for `choice`.
+    /// The STT for `choice`. A hosted one has the built-in STT as its fallback.
     pub fn stt(&self, choice: &SttChoice) -> WithWarning<Result<Arc<dyn Stt>, Error>> {
-        let built_in = || {
-            let best = self.moonshine.get().or_else(|| self.pocketsphinx.get());
-            best.cloned()
-                .ok_or_else(|| Error::new(ErrorKind::NotAvailable, "no STT engine is installed"))
-        };
         let name = normalize_name(&choice.provider);
         let named = match name.as_str() {
             "moonshine" => self.moonshine.get(),
@@ -315,6 +314,10 @@ impl Registry {
             "moonshine" | "pocketsphinx" if named.is_some() => None,
             "script" => match self.scripted_models(&choice.model) {
                 Ok(scripted) => return (Ok(Arc::new(scripted)), None),
+                Err(why) => Some(format!("{why}; the built-in STT is used instead.")),
+            },
+            "deepgram" => match self.deepgram(choice) {
+                Ok((stt, warning)) => return (Ok(stt), warning),
                 Err(why) => Some(format!("{why}; the built-in STT is used instead.")),
             },
             _ => {
@@ -336,7 +339,14 @@ impl Registry {
                 truncate_for_message(&choice.language)
             ));
         }
-        (named.cloned().map_or_else(built_in, Ok), warning)
+        (named.map_or_else(|| self.builtin_stt(), |stt| Ok(Arc::clone(stt))), warning)
+    }
+
+    /// The best STT on this machine.
+    fn builtin_stt(&self) -> Result<Arc<dyn Stt>, Error> {
+        let best = self.moonshine.get().or_else(|| self.pocketsphinx.get());
+        best.cloned()
+            .ok_or_else(|| Error::new(ErrorKind::NotAvailable, "no STT engine is installed"))
     }
 
     /// The TTS for `choice`. The engine resolves the voice.

@@ -76,7 +76,7 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
         spec,
         agent_name: row.agent_name.clone(),
         system_prompt: prompt::system_prompt(state, row, &agent).await?,
-        stt: stt_choice(&avatar.config.stt),
+        stt: stt_choice(&avatar.config.stt, avatar_secrets.stt),
         llm: llm_choice(&avatar.config.llm, avatar_secrets.llm),
         tts: tts_choice(&avatar.config.tts),
         avatar: AvatarChoice {
@@ -99,12 +99,15 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
     })
 }
 
-fn stt_choice(stt: &Stt) -> SttChoice {
+fn stt_choice(stt: &Stt, token: Option<String>) -> SttChoice {
     SttChoice {
         provider: stt.provider.clone().unwrap_or_default(),
         model: stt.model.clone().unwrap_or_default(),
         fallback_model: non_empty(stt.fallback_model.as_ref()),
         language: stt.language.clone().unwrap_or_default(),
+        url: non_empty(stt.url.as_ref()),
+        token,
+        keyterms: stt.keyterms.clone(),
     }
 }
 

@@ -257,7 +257,7 @@ pub(crate) struct Llm {
 pub(crate) struct Stt {
     pub(crate) provider: Option<String>,
     pub(crate) model: Option<String>,
-    /// Accepted, but without effect: STT has no fallback.
+    /// Accepted, but without effect: the fallback is the built-in STT.
     pub(crate) fallback_model: Option<String>,
     /// BCP 47 tag.
     pub(crate) language: Option<String>,
@@ -269,8 +269,13 @@ pub(crate) struct Stt {
     pub(crate) max_endpointing_delay: Option<Number>,
     /// Whether the turn model helps to find the end of a turn.
     pub(crate) turn_model: bool,
+    /// Base URL of a hosted provider; null = the provider's own server.
+    pub(crate) url: Option<String>,
     /// The provider's API key. Returned as `***`, which retains it.
     pub(crate) token: Option<String>,
+    /// Words that a hosted provider shall expect, such as names.
+    #[schemars(length(max = 100), inner(length(min = 1, max = 100)))]
+    pub(crate) keyterms: Vec<String>,
 }
 
 /// Text to speech.

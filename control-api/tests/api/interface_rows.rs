@@ -428,6 +428,10 @@ async fn providers_are_told_with_their_state() {
     let openai = json!([{
         "display_name": ANY, "provider": "openai", "provider_type": "llm", "model": "gpt-4.1-mini", "configured": false, "additional_fields": [],
     }]);
+    let deepgram = json!([{
+        "display_name": "Deepgram", "provider": "deepgram", "provider_type": "stt", "model": "nova-3",
+        "configured": false, "additional_fields": ANY,
+    }]);
     let voice = json!([{"provider": "builtin", "configured": true, "additional_fields": [{
         "name": "voice_id", "type": "ENUM", "label": ANY, "items": ANY, "default_value": "heart",
     }]}]);
@@ -441,6 +445,14 @@ async fn providers_are_told_with_their_state() {
                 Value::Null,
                 200,
                 openai,
+            ),
+            row(
+                "a hosted STT that lacks its key",
+                "GET",
+                "/v1/ext/providers?type=stt&search=deepgram",
+                Value::Null,
+                200,
+                deepgram,
             ),
             row(
                 "a provider's choices",

@@ -80,17 +80,33 @@ impl CallConfig {
 }
 
 /// The agent's choice of speech to text. Names are free strings, resolved when the call starts.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SttChoice {
     /// Vendor; empty = built in.
     pub provider: String,
     /// Model; empty = the vendor's default.
     pub model: String,
-    /// Accepted, but without effect: STT has no fallback.
+    /// Accepted, but without effect: the fallback is the built-in STT.
     pub fallback_model: Option<String>,
     /// BCP 47 tag; empty = `en`.
     pub language: String,
+    /// Base URL of the vendor's interface; `None` = the vendor's own server.
+    pub url: Option<String>,
+    /// API key. Secret.
+    pub token: Option<String>,
+    /// Words that the STT shall expect.
+    pub keyterms: Vec<String>,
+}
+
+impl fmt::Debug for SttChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SttChoice")
+            .field("provider", &self.provider)
+            .field("model", &self.model)
+            .field("language", &self.language)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The agent's choice of language model.

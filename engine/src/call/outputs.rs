@@ -407,6 +407,7 @@ impl Call {
                 Input::StageFailed { stage: Stage::Stt, reason: error.to_string() }
             }
             models::stt::Event::Recovered => Input::StageRecovered { stage: Stage::Stt },
+            models::stt::Event::Warning(text) => Input::ExternalEvent(Event::Warning { text }),
         };
         self.handle_input(now, input);
     }

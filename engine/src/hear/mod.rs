@@ -60,6 +60,11 @@ impl AudioInput {
         }
     }
 
+    /// The call has started.
+    pub fn start_call(&mut self) {
+        self.stt_input.start_call();
+    }
+
     /// Takes the user's audio (16 kHz mono), which ends at `end`.
     pub fn push_audio(&mut self, pcm: &[i16], end: Time) {
         self.stt_input.push_audio(pcm);

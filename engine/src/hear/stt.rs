@@ -29,6 +29,11 @@ impl SttInput {
         }
     }
 
+    /// The call has started.
+    pub fn start_call(&mut self) {
+        self.stream.start_call();
+    }
+
     /// Takes the user's audio, 16 kHz mono, with or without speech.
     pub fn push_audio(&mut self, pcm: &[i16]) {
         if self.in_speech {

@@ -104,6 +104,8 @@ pub struct ScriptedStt {
 
 /// A text that no user says.
 pub const PANIC_TEXT: &str = "!panic";
+/// Begins a text that the STT sends as a warning.
+pub const WARNING_PREFIX: &str = "!warning ";
 
 struct ScriptedStream {
     time: VirtualTime,
@@ -131,8 +133,12 @@ impl stt::SttStream for ScriptedStream {
     fn end_speech(&mut self) {
         assert_ne!(self.script.as_slice().first(), Some(&PANIC_TEXT), "the test's own panic");
         let (text, sink) = (self.script.next().unwrap_or_default().to_owned(), self.sink.clone());
-        self.time
-            .schedule_after(Duration::from_millis(25), move || sink.send(stt::Event::Final(text)));
+        self.time.schedule_after(Duration::from_millis(25), move || {
+            sink.send(match text.strip_prefix(WARNING_PREFIX) {
+                Some(warning) => stt::Event::Warning(warning.to_owned()),
+                None => stt::Event::Final(text),
+            });
+        });
     }
 }
 

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::{Config, OPENAI_MODEL, OPENAI_URL};
 use crate::llm::anthropic;
+use crate::stt::deepgram::DEFAULT_MODEL as DEEPGRAM_MODEL;
 use crate::tts::{HEART, Voice};
 
 /// One provider.
@@ -55,6 +56,28 @@ pub struct ProviderOption {
 const HEART_OPTION: ProviderOption =
     ProviderOption { label: "Woman, American English, natural", value: HEART };
 
+/// Models of Deepgram. Agents may name others.
+const DEEPGRAM_MODELS: [ProviderOption; 3] = [
+    ProviderOption { label: "Nova-3", value: "nova-3" },
+    ProviderOption { label: "Nova-3 for medical terms, English", value: "nova-3-medical" },
+    ProviderOption { label: "Nova-2", value: "nova-2" },
+];
+
+/// Languages of Deepgram's Nova-3. Agents may name others.
+const DEEPGRAM_LANGUAGES: [ProviderOption; 11] = [
+    ProviderOption { label: "English", value: "en" },
+    ProviderOption { label: "Several languages in one call", value: "multi" },
+    ProviderOption { label: "Dutch", value: "nl" },
+    ProviderOption { label: "French", value: "fr" },
+    ProviderOption { label: "German", value: "de" },
+    ProviderOption { label: "Hindi", value: "hi" },
+    ProviderOption { label: "Italian", value: "it" },
+    ProviderOption { label: "Japanese", value: "ja" },
+    ProviderOption { label: "Portuguese", value: "pt" },
+    ProviderOption { label: "Russian", value: "ru" },
+    ProviderOption { label: "Spanish", value: "es" },
+];
+
 fn voice_option(voice: Voice) -> ProviderOption {
     let label = match voice {
         Voice::Slt => "Woman, American English",
@@ -78,6 +101,7 @@ pub fn providers(config: &Config) -> Vec<Provider> {
     };
     let english = vec![ProviderOption { label: "English", value: "en" }];
     let flite_voices: Vec<ProviderOption> = Voice::ALL.into_iter().map(voice_option).collect();
+    let deepgram = config.deepgram.as_ref();
     let operator = config.operators.openai.as_ref();
     let anthropic = config.operators.anthropic.as_ref();
     let own = operator.and_then(|operator| operator.model.clone());
@@ -99,6 +123,19 @@ pub fn providers(config: &Config) -> Vec<Provider> {
             model: "pocketsphinx".into(),
             configured: true,
             additional_fields: vec![field("language", "Language", english, "en")],
+        },
+        Provider {
+            display_name: "Deepgram",
+            provider: "deepgram",
+            provider_type: "stt",
+            model: deepgram
+                .and_then(|operator| operator.model.clone())
+                .unwrap_or_else(|| DEEPGRAM_MODEL.into()),
+            configured: deepgram.is_some(),
+            additional_fields: vec![
+                field("model", "Model", DEEPGRAM_MODELS.to_vec(), DEEPGRAM_MODEL),
+                field("language", "Language", DEEPGRAM_LANGUAGES.to_vec(), "en"),
+            ],
         },
         Provider {
             display_name: "Built-in answerer",
@@ -170,7 +207,22 @@ pub fn providers(config: &Config) -> Vec<Provider> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::{OperatorLlm, Operators};
+    use crate::registry::{OperatorLlm, OperatorStt, Operators};
+
+    #[test]
+    fn deepgram_works_where_the_operator_has_a_key() {
+        let deepgram = |config: &Config| {
+            let all = providers(config);
+            let found = all.iter().find(|p| p.provider == "deepgram").expect("it is listed");
+            (found.provider_type, found.configured, found.model.clone())
+        };
+        assert_eq!(deepgram(&Config::default()), ("stt", false, "nova-3".into()));
+        let operator = OperatorStt { url: None, token: Some("k".into()), model: None };
+        let with = |operator| Config { deepgram: Some(operator), ..Config::default() };
+        assert_eq!(deepgram(&with(operator.clone())), ("stt", true, "nova-3".into()));
+        let other = OperatorStt { model: Some("nova-2".into()), ..operator };
+        assert_eq!(deepgram(&with(other)), ("stt", true, "nova-2".into()));
+    }
 
     #[test]
     fn the_openai_provider_works_where_the_operator_has_a_key() {

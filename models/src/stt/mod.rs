@@ -1,7 +1,9 @@
 //! Speech to text.
 
+pub mod deepgram;
 pub mod moonshine;
 pub mod pocketsphinx;
+mod streaming;
 mod transcript_cleanup;
 
 pub use moonshine::{Moonshine, MoonshineConfig};
@@ -20,11 +22,15 @@ pub enum Event {
     Failed(Error),
     /// The stream works again.
     Recovered,
+    /// Another STT serves the rest of the call: one sentence for the conversation's record. No
+    /// transcript is lost.
+    Warning(String),
 }
 
 /// A speech recognizer that opens streams.
 pub trait Stt: Send + Sync {
-    /// Opens a stream for one call.
+    /// Opens a stream for one call. Called when the client of the call has connected, never for
+    /// an offer alone: a stream may hold a connection whose duration is billed.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Busy`] if no decoder is available. The call is then rejected; it never
@@ -38,8 +44,11 @@ pub trait Stt: Send + Sync {
     }
 }
 
-/// The recognition stream of one call. Its methods never block. Dropping it releases the decoder.
+/// The recognition stream of one call. Its methods never block. Dropping it releases the decoder or
+/// closes the connection.
 pub trait SttStream: Send {
+    /// The call has started: events are received from now on. Called once, before any speech.
+    fn start_call(&mut self) {}
     /// The user starts to speak: mono samples at 16 kHz follow, the pre-roll first.
     fn start_speech(&mut self);
     /// The next samples of the speech.

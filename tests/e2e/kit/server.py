@@ -71,7 +71,7 @@ class Server:
         clean = {
             k: v
             for k, v in os.environ.items()
-            if not k.startswith(("OPENAI_", "ANTHROPIC_"))
+            if not k.startswith(("OPENAI_", "ANTHROPIC_", "DEEPGRAM_"))
             and k not in ("VISAVIS_BIN", "VISAVIS_RTVI_BUNDLE")
         }
         with self.log.open("ab") as log:

@@ -108,6 +108,7 @@ fn next(events: &Receiver<Event>) -> String {
         Event::Final(text) => format!("final {text:?}"),
         Event::Failed(_) => "failed".into(),
         Event::Recovered => "recovered".into(),
+        Event::Warning(text) => format!("warning {text:?}"),
     }
 }
 

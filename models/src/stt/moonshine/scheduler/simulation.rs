@@ -109,6 +109,7 @@ impl Sim {
                 Event::Final(text) => format!("final {text}"),
                 Event::Failed(_) => "failed".to_owned(),
                 Event::Recovered => "recovered".to_owned(),
+                Event::Warning(text) => format!("warning {text}"),
             };
             events.lock().unwrap().push((id, line));
         });

@@ -1,0 +1,170 @@
+use std::net::Ipv4Addr;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::runtime::Handle as Runtime;
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::registry::Config;
+use crate::stt::{Event, SttStream};
+use crate::{Error, Sink};
+
+/// An STT that is never asked for words.
+struct SilentStt;
+
+struct SilentStream;
+
+impl Stt for SilentStt {
+    fn open(&self, _: Sink<Event>) -> Result<Box<dyn SttStream>, Error> {
+        Ok(Box::new(SilentStream))
+    }
+}
+
+impl SttStream for SilentStream {
+    fn start_speech(&mut self) {}
+    fn push_audio(&mut self, _: &[i16]) {}
+    fn end_speech(&mut self) {}
+}
+
+/// A server that refuses each connection.
+struct Server(TcpListener);
+
+impl Server {
+    async fn start() -> Self {
+        Self(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap())
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.0.local_addr().unwrap())
+    }
+
+    /// The first line and the key of the next request.
+    async fn request(&self) -> (String, Option<String>) {
+        let (mut stream, _) = self.0.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        stream.write_all(b"HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+        let head = String::from_utf8(head).unwrap();
+        let key = head.lines().find_map(|line| line.strip_prefix("authorization: "));
+        (head.lines().next().unwrap().to_owned(), key.map(str::to_owned))
+    }
+}
+
+fn registry(deepgram: Option<OperatorStt>, allow_private: bool) -> Registry {
+    let client = egress::Client::new(egress::Policy { allow_private }).unwrap();
+    let config = Config { deepgram, ..Config::default() };
+    let registry = Registry::new(config, client, Runtime::current());
+    registry.set_moonshine(Arc::new(SilentStt));
+    registry
+}
+
+fn choice(url: Option<&str>, token: Option<&str>) -> SttChoice {
+    SttChoice {
+        provider: "Deep_Gram".into(),
+        url: url.map(str::to_owned),
+        token: token.map(str::to_owned),
+        ..SttChoice::default()
+    }
+}
+
+/// Opens a stream. The receiver gets its events.
+fn open(
+    registry: &Registry,
+    choice: &SttChoice,
+) -> (Box<dyn SttStream>, mpsc::UnboundedReceiver<Event>) {
+    let (stt, warning) = registry.stt(choice);
+    assert_eq!(warning, None);
+    let (sender, events) = mpsc::unbounded_channel();
+    let stt = stt.unwrap_or_else(|error| panic!("{error}"));
+    let stream = stt.open(Sink::new(move |event| drop(sender.send(event))));
+    (stream.unwrap_or_else(|error| panic!("{error}")), events)
+}
+
+#[tokio::test]
+async fn an_operators_key_goes_to_the_operators_server_only() {
+    let (ours, theirs) = (Server::start().await, Server::start().await);
+    let operator = OperatorStt {
+        url: Some(ours.url()),
+        token: Some("operators-key".into()),
+        model: Some("nova-2".into()),
+    };
+    // The operator's address is trusted, the agent's is not.
+    let strict = registry(Some(operator.clone()), false);
+    let _stream = open(&strict, &choice(None, None));
+    let (line, key) = ours.request().await;
+    assert!(line.starts_with("GET /v1/listen?model=nova-2&language=en&"), "{line}");
+    assert_eq!(key.as_deref(), Some("Token operators-key"));
+    let (mut stream, mut events) = open(&strict, &choice(Some(&theirs.url()), None));
+    stream.start_call();
+    let Some(Event::Warning(text)) = events.recv().await else { panic!("no warning") };
+    assert_eq!(
+        text,
+        "The address of Deepgram is private, which this server does not allow; the built-in STT \
+         is used instead."
+    );
+
+    let open_policy = registry(Some(operator), true);
+    let _stream = open(&open_policy, &choice(Some(&theirs.url()), None));
+    let (line, key) = theirs.request().await;
+    assert!(line.starts_with("GET /v1/listen?model=nova-3&"), "{line}");
+    assert_eq!(key, None);
+    let keyterms = vec!["Visavis".to_owned()];
+    let own = SttChoice { keyterms, ..choice(Some(&theirs.url()), Some(" agents-key ")) };
+    let _stream = open(&open_policy, &own);
+    let (line, key) = theirs.request().await;
+    assert!(line.contains("&keyterm=Visavis "), "{line}");
+    assert_eq!(key.as_deref(), Some("Token agents-key"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_used_is_replaced_by_the_built_in_stt() {
+    let registry = registry(None, false);
+    for (choice, expected) in [
+        (
+            choice(None, Some(" ")),
+            "The speech-to-text provider \"deepgram\" needs an API key; the built-in STT is used \
+             instead.",
+        ),
+        (
+            choice(Some("nonsense"), Some("key")),
+            "The address of Deepgram is not a valid URL; the built-in STT is used instead.",
+        ),
+    ] {
+        let (stt, warning) = registry.stt(&choice);
+        assert_eq!(warning.as_deref(), Some(expected));
+        assert!(stt.is_ok());
+    }
+    let flux = SttChoice {
+        model: "flux-general-en".into(),
+        ..choice(Some("ws://127.0.0.1:1"), Some("key"))
+    };
+    let (stt, warning) = registry.stt(&flux);
+    let warning = warning.unwrap();
+    assert!(warning.contains("\"flux-general-en\"") && warning.contains("nova-3"), "{warning}");
+    // Its capacity is not that of the built-in STT.
+    assert!(stt.unwrap_or_else(|error| panic!("{error}")).capacity_error().is_none());
+    // A language of the vendor is no fault.
+    let german = SttChoice { language: "de".into(), ..choice(None, Some("key")) };
+    assert_eq!(registry.stt(&german).1, None);
+}
+
+#[test]
+fn the_operators_account_is_read_from_the_environment() {
+    let env = |pairs: &'static [(&str, &str)]| {
+        OperatorStt::from_env("DEEPGRAM", move |name| {
+            pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned())
+        })
+    };
+    assert!(env(&[]).is_none() && env(&[("DEEPGRAM_API_KEY", " ")]).is_none());
+    assert!(env(&[("DEEPGRAM_MODEL", "nova-2")]).is_none());
+    let keyed = env(&[("DEEPGRAM_API_KEY", " k "), ("DEEPGRAM_MODEL", "nova-2")]).unwrap();
+    assert_eq!(
+        (keyed.url, keyed.token.as_deref(), keyed.model.as_deref()),
+        (None, Some("k"), Some("nova-2"))
+    );
+    let local = env(&[("DEEPGRAM_BASE_URL", "http://127.0.0.1:1")]).unwrap();
+    assert_eq!((local.url.as_deref(), local.token), (Some("http://127.0.0.1:1"), None));
+}

@@ -1,0 +1,165 @@
+//! Streams against a server in this process.
+
+mod faults;
+mod kit;
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use tokio_tungstenite::tungstenite::Message as Frame;
+
+use self::kit::{CHUNK_SAMPLES, Harness, KEY};
+use super::*;
+use crate::ErrorKind;
+
+#[tokio::test(start_paused = true)]
+async fn two_utterances_are_transcribed_over_one_connection() {
+    let mut call = Harness::start().await;
+    let mut peer = call.accept().await;
+    call.speak(10);
+    peer.audio(10).await;
+    peer.send(false, "hello").await;
+    assert_eq!(call.event().await, "interim hello");
+    // A rest of a chunk is sent before the end mark.
+    call.user().push_audio(&[-2; 400]);
+    call.user().end_speech();
+    assert_eq!(peer.text().await, "{\"type\":\"Finalize\"}");
+    assert_eq!(peer.audio_bytes, 21 * CHUNK_SAMPLES);
+    peer.send(true, "Hello.").await;
+    assert_eq!(call.event().await, "final Hello.");
+    // Audio outside of speech is not sent.
+    call.push(3);
+    call.speak(4);
+    call.user().end_speech();
+    peer.finalize(4).await;
+    peer.send(true, "Bye.").await;
+    assert_eq!(call.event().await, "final Bye.");
+}
+
+#[tokio::test(start_paused = true)]
+async fn audio_that_waits_for_the_connection_is_sent_first() {
+    let mut call = Harness::start().await;
+    call.speak(20);
+    call.user().end_speech();
+    call.speak(2);
+    let mut peer = call.accept().await;
+    peer.finalize(20).await;
+    peer.audio(2).await;
+    peer.send(true, "Hello.").await;
+    assert_eq!(call.event().await, "final Hello.");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unanswered_finalize_ends_with_the_last_interim_transcript() {
+    let mut call = Harness::start().await;
+    let mut peer = call.accept().await;
+    call.speak(30);
+    peer.audio(30).await;
+    peer.send(false, "hello").await;
+    assert_eq!(call.event().await, "interim hello");
+    call.user().end_speech();
+    peer.finalize(0).await;
+    // The pre-roll and audio at once take time, too.
+    call.advance(800).await;
+    assert_eq!(call.event().await, "final hello");
+}
+
+#[tokio::test(start_paused = true)]
+async fn garbage_binary_and_huge_messages_change_nothing() {
+    let mut call = Harness::start().await;
+    let mut peer = call.accept().await;
+    call.speak(2);
+    peer.audio(2).await;
+    for garbage in ["", "{", "\u{0}", "[[[", r#"{"type":"Results","channel":3}"#] {
+        peer.socket.send(Frame::text(garbage)).await.unwrap();
+    }
+    peer.socket.send(Frame::binary(vec![255; 100_000])).await.unwrap();
+    peer.socket.send(Frame::text("x".repeat(2 << 20))).await.unwrap();
+    call.user().end_speech();
+    peer.finalize(0).await;
+    peer.send(true, "Hello.").await;
+    peer.send(true, "Hello.").await;
+    assert_eq!(call.event().await, "final Hello.");
+    call.speak(2);
+    call.user().end_speech();
+    peer.finalize(2).await;
+    peer.send(true, "Bye.").await;
+    assert_eq!(call.event().await, "final Bye.");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_is_kept_open_by_texts_and_pings() {
+    let mut call = Harness::start().await;
+    let mut peer = call.accept().await;
+    call.speak(1);
+    peer.audio(1).await;
+    for _ in 0..3 {
+        call.advance(5_000).await;
+        assert_eq!(peer.text().await, "{\"type\":\"KeepAlive\"}");
+    }
+    // Audio replaces the next one.
+    call.advance(4_000).await;
+    call.push(1);
+    peer.audio(1).await;
+    call.advance(1_000).await;
+    assert_eq!(peer.socket.next().await.unwrap().unwrap(), Frame::Ping(Vec::new().into()));
+    call.advance(4_000).await;
+    assert_eq!(peer.text().await, "{\"type\":\"KeepAlive\"}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_stream_is_closed_politely() {
+    let mut call = Harness::start().await;
+    let mut peer = call.accept().await;
+    call.speak(1);
+    peer.audio(1).await;
+    call.stream = None;
+    assert_eq!(peer.text().await, "{\"type\":\"CloseStream\"}");
+    peer.socket.send(Frame::text(r#"{"type":"Metadata","duration":1.0}"#)).await.unwrap();
+    peer.close(1000, "").await;
+    let answer = peer.socket.next().await;
+    assert!(matches!(answer, Some(Ok(Frame::Close(_)))), "{answer:?}");
+    assert!(peer.socket.next().await.is_none(), "no reset");
+
+    // A server that does not close is not waited for.
+    let mut call = Harness::start().await;
+    let mut peer = call.accept().await;
+    call.speak(1);
+    peer.audio(1).await;
+    call.stream = None;
+    assert_eq!(peer.text().await, "{\"type\":\"CloseStream\"}");
+    call.advance(600).await;
+    let close = peer.socket.next().await;
+    assert!(matches!(close, Some(Ok(Frame::Close(Some(frame)))) if frame.code == 1000.into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_drops_audio_and_never_waits() {
+    let mut call = Harness::start().await;
+    let mut peer = call.accept().await;
+    // More than the queue holds, before the task runs: the rest is dropped, and the ends of speech
+    // pass.
+    for _ in 0..3 {
+        call.speak(2_000);
+        call.user().end_speech();
+    }
+    for _ in 0..3 {
+        assert_eq!(peer.text().await, "{\"type\":\"Finalize\"}");
+    }
+    let chunks = peer.audio_bytes / (2 * CHUNK_SAMPLES);
+    assert!((900..1_000).contains(&chunks), "{chunks}");
+}
+
+#[test]
+fn nothing_prints_the_key() {
+    let config = DeepgramConfig {
+        url: "nonsense".into(),
+        token: Some(KEY.into()),
+        ..DeepgramConfig::default()
+    };
+    assert!(!format!("{config:?}").contains(KEY));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let client = egress::Client::new(egress::Policy::default()).unwrap();
+    let refused = deepgram(&config, client, None, runtime.handle().clone());
+    let error = refused.err().expect("it is not a URL");
+    assert_eq!(error.kind(), ErrorKind::Rejected);
+    assert_eq!(error.to_string(), "The address of Deepgram is not a valid URL");
+}

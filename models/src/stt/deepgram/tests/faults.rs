@@ -1,0 +1,222 @@
+//! Servers that refuse, break off, or do not answer.
+
+use super::kit::{CHUNK_SAMPLES, Harness, KEY, Peer};
+use crate::ErrorKind;
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_cut_is_replaced_and_gets_the_utterance_again() {
+    let mut call = Harness::start().await;
+    let mut peer = call.accept().await;
+    call.speak(10);
+    peer.audio(10).await;
+    peer.send(false, "hel").await;
+    assert_eq!(call.event().await, "interim hel");
+    drop(peer);
+    call.push(5);
+    call.user().end_speech();
+    let mut peer = call.accept().await;
+    peer.finalize(15).await;
+    peer.send(true, "Hello.").await;
+    assert_eq!(call.event().await, "final Hello.");
+    // A connection of 5 s is stable, and is replaced at once. Utterances with a final transcript
+    // are not sent again.
+    call.advance(5_000).await;
+    peer.close(1011, "NET-0001").await;
+    let mut peer = call.accept().await;
+    call.speak(1);
+    peer.audio(1).await;
+    assert_eq!(peer.audio_bytes, 2 * CHUNK_SAMPLES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_close_after_the_end_of_speech_repeats_the_audio_and_the_end_mark() {
+    let mut call = Harness::start().await;
+    let mut peer = call.accept().await;
+    call.speak(10);
+    call.user().end_speech();
+    peer.finalize(10).await;
+    peer.close(1012, "restart").await;
+    let mut peer = call.accept().await;
+    peer.finalize(10).await;
+    peer.send(true, "Hello.").await;
+    assert_eq!(call.event().await, "final Hello.");
+}
+
+#[tokio::test]
+async fn connections_that_end_at_once_are_a_failure() {
+    // The delays between the attempts pass in real time.
+    let mut call = Harness::start().await;
+    for _ in 0..4 {
+        call.accept().await.close(1011, &format!("bad key {KEY}")).await;
+    }
+    assert_eq!(
+        call.event().await,
+        "warning Deepgram closed the connection, code 1011: bad key ***; the built-in STT is used \
+         instead."
+    );
+}
+
+#[tokio::test]
+async fn a_refusal_hands_the_call_over_to_the_fallback_with_the_utterance() {
+    let invalid = format!(r#"{{"err_code":"INVALID_AUTH","err_msg":"key {KEY} is bad"}}"#);
+    let credit = r#"{"err_code":"ASR_PAYMENT_REQUIRED","err_msg":"pay"}"#;
+    for (status, body, sentence) in [
+        ("401 Unauthorized", invalid.as_str(), "The API key for Deepgram is not valid"),
+        ("403 Forbidden", "", "The API key for Deepgram is not valid"),
+        ("402 Payment Required", credit, "The Deepgram account has no credit left"),
+        (
+            "400 Bad Request",
+            invalid.as_str(),
+            "Deepgram refused the request, status 400: key *** is bad",
+        ),
+        (
+            "429 Too Many Requests\r\nretry-after: 60",
+            "",
+            "Deepgram is at its limit of simultaneous requests",
+        ),
+    ] {
+        let mut call = Harness::start().await;
+        call.speak(4);
+        call.refuse(status, body).await;
+        let warning = format!("warning {sentence}; the built-in STT is used instead.");
+        assert_eq!(call.event().await, warning);
+        call.push(3);
+        call.user().end_speech();
+        assert_eq!(call.event().await, format!("final {} samples", 7 * CHUNK_SAMPLES));
+        call.speak(1);
+        call.user().end_speech();
+        assert_eq!(call.event().await, format!("final {CHUNK_SAMPLES} samples"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_is_asked_again_after_the_time_that_it_requests() {
+    let mut call = Harness::start().await;
+    call.refuse("429 Too Many Requests\r\nretry-after: 2", "").await;
+    // In small steps, because the client reads the refusal meanwhile.
+    let stream = loop {
+        tokio::select! {
+            biased;
+            accepted = call.listener.as_ref().unwrap().accept() => break accepted.unwrap().0,
+            () = call.advance(1) => {}
+        }
+    };
+    let mut peer = Peer::new(stream).await;
+    call.speak(2);
+    call.user().end_speech();
+    peer.finalize(2).await;
+    peer.send(true, "Hello.").await;
+    assert_eq!(call.event().await, "final Hello.");
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_is_replaced() {
+    // The delays between the attempts pass in real time.
+    let mut call = Harness::start().await;
+    call.listener = None;
+    call.speak(2);
+    call.user().end_speech();
+    let warning = call.event().await;
+    assert!(warning.starts_with("warning The connection to Deepgram failed: "), "{warning}");
+    assert_eq!(call.event().await, format!("final {} samples", 2 * CHUNK_SAMPLES));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_finish_the_handshake_is_replaced_after_3_s_of_waiting_audio() {
+    let mut call = Harness::start().await;
+    let (_silent, _) = call.listener.as_ref().unwrap().accept().await.unwrap();
+    call.speak(2);
+    call.user().end_speech();
+    while call.events.is_empty() {
+        call.advance(100).await;
+    }
+    assert_eq!(
+        call.event().await,
+        "warning Deepgram does not accept a connection in time; the built-in STT is used instead."
+    );
+    assert_eq!(call.event().await, format!("final {} samples", 2 * CHUNK_SAMPLES));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stalls_is_replaced() {
+    let mut call = Harness::start().await;
+    let mut peer = call.accept().await;
+    call.speak(40);
+    peer.audio(40).await;
+    call.advance(2_500).await;
+    assert_eq!(
+        call.event().await,
+        "warning Deepgram accepts the audio, but sends no transcript; the built-in STT is used \
+         instead."
+    );
+    call.user().end_speech();
+    assert_eq!(call.event().await, format!("final {} samples", 40 * CHUNK_SAMPLES));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_has_worked_and_stalls_is_replaced_once() {
+    let mut call = Harness::start().await;
+    let mut peer = call.accept().await;
+    call.speak(40);
+    call.user().end_speech();
+    peer.finalize(40).await;
+    peer.send(true, "Hello.").await;
+    assert_eq!(call.event().await, "final Hello.");
+    call.speak(40);
+    call.user().end_speech();
+    peer.finalize(40).await;
+    call.advance(2_500).await;
+    let mut peer = call.accept().await;
+    peer.finalize(40).await;
+    peer.send(true, "Bye.").await;
+    assert_eq!(call.event().await, "final Bye.");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_fallback_the_failure_is_reported_and_the_stream_recovers() {
+    let mut call = Harness::open(None).await;
+    let mut peer = call.accept().await;
+    call.speak(40);
+    call.user().end_speech();
+    peer.finalize(40).await;
+    call.advance(2_500).await;
+    let failed = "failed Timeout Deepgram accepts the audio, but sends no transcript";
+    assert_eq!(call.event().await, failed);
+    call.speak(1);
+    call.user().end_speech();
+    assert_eq!(call.event().await, failed, "no transcript of this utterance comes");
+    call.advance(5_000).await;
+    let mut peer = call.accept().await;
+    call.speak(1);
+    call.user().end_speech();
+    peer.finalize(1).await;
+    peer.send(true, "Hello.").await;
+    assert_eq!(call.event().await, "recovered");
+    assert_eq!(call.event().await, "final Hello.");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_fallback_a_bad_key_is_reported_for_each_utterance() {
+    let mut call = Harness::open(None).await;
+    call.refuse("401 Unauthorized", "").await;
+    let failed = format!("failed {:?} The API key for Deepgram is not valid", ErrorKind::Rejected);
+    assert_eq!(call.event().await, failed);
+    call.advance(600_000).await;
+    call.speak(1);
+    call.user().end_speech();
+    assert_eq!(call.event().await, failed);
+}
+
+#[tokio::test]
+async fn a_failure_before_the_start_of_the_call_is_told_when_it_has_started() {
+    let mut call = Harness::start_early().await;
+    call.refuse("401 Unauthorized", "").await;
+    call.speak(1);
+    call.user().end_speech();
+    assert_eq!(call.event().await, format!("final {CHUNK_SAMPLES} samples"), "no warning yet");
+    call.user().start_call();
+    assert_eq!(
+        call.event().await,
+        "warning The API key for Deepgram is not valid; the built-in STT is used instead."
+    );
+}

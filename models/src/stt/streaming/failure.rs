@@ -1,0 +1,242 @@
+//! Failures of a vendor: which may be tried again, and the sentence that tells a person.
+
+use std::time::Duration;
+
+use egress::websocket::{HandshakeError, Refusal};
+use serde_json::Value;
+
+use super::Endpoint;
+use crate::redaction::redact;
+use crate::{Error, ErrorKind};
+
+/// Words of vendors that mean an account without credit. Some send them with status 401 or 429, or
+/// in a close frame.
+const NO_CREDIT: [&str; 6] = [
+    "payment_required",
+    "payment required",
+    "insufficient_quota",
+    "quota_exceeded",
+    "insufficient credit",
+    "out of credit",
+];
+
+/// A connection that could not be opened, or that ended.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) error: Error,
+    /// Minimum time until the next attempt; `None` if no attempt can succeed.
+    pub(super) retry_after: Option<Duration>,
+    /// Whether another STT shall serve at once, although an attempt may succeed: the user waits.
+    pub(super) is_urgent: bool,
+}
+
+impl Failure {
+    fn new(kind: ErrorKind, message: String, retry_after: Option<Duration>) -> Self {
+        Self { error: Error::new(kind, message), retry_after, is_urgent: false }
+    }
+
+    fn permanent(message: String) -> Self {
+        Self::new(ErrorKind::Rejected, message, None)
+    }
+
+    fn temporary(kind: ErrorKind, message: String) -> Self {
+        Self::new(kind, message, Some(Duration::ZERO))
+    }
+
+    fn no_credit(vendor: &str) -> Self {
+        Self::permanent(format!("The {vendor} account has no credit left"))
+    }
+
+    fn busy(vendor: &str, retry_after: Option<Duration>) -> Self {
+        let message = format!("{vendor} is at its limit of simultaneous requests");
+        Self::new(ErrorKind::Busy, message, Some(retry_after.unwrap_or_default()))
+    }
+
+    /// A time limit of ours expired, while `what`.
+    pub(super) fn timeout(endpoint: &Endpoint, what: &str) -> Self {
+        Self::temporary(ErrorKind::Timeout, format!("{} {what}", endpoint.vendor))
+    }
+
+    /// The connection was refused.
+    pub(super) fn from_handshake(endpoint: &Endpoint, error: HandshakeError) -> Self {
+        match error {
+            HandshakeError::Request(error) => Self::from_transport(endpoint, &error),
+            HandshakeError::Refused(refusal) => Self::from_refusal(endpoint, &refusal),
+        }
+    }
+
+    /// The connection failed.
+    pub(super) fn from_transport(endpoint: &Endpoint, error: &egress::Error) -> Self {
+        let vendor = endpoint.vendor;
+        match error {
+            egress::Error::ForbiddenAddress => Self::permanent(format!(
+                "The address of {vendor} is private, which this server does not allow"
+            )),
+            egress::Error::Invalid(_) => {
+                let words = redact(&error.to_string(), &endpoint.secrets);
+                Self::permanent(format!("The request to {vendor} is not possible: {words}"))
+            }
+            egress::Error::Timeout => Self::timeout(endpoint, "does not accept the connection"),
+            egress::Error::TooLarge | egress::Error::Connection(_) => {
+                let words = redact(&error.to_string(), &endpoint.secrets);
+                let message = format!("The connection to {vendor} failed: {words}");
+                Self::temporary(ErrorKind::Failed, message)
+            }
+        }
+    }
+
+    fn from_refusal(endpoint: &Endpoint, refusal: &Refusal) -> Self {
+        let vendor = endpoint.vendor;
+        let Refusal { status, retry_after, body } = refusal;
+        match status {
+            402 => Self::no_credit(vendor),
+            400..=499 if says_no_credit(body) => Self::no_credit(vendor),
+            401 | 403 if endpoint.authorization.is_none() => {
+                Self::permanent(format!("{vendor} requires an API key"))
+            }
+            401 | 403 => Self::permanent(format!("The API key for {vendor} is not valid")),
+            429 => Self::busy(vendor, *retry_after),
+            408 | 409 | 500.. => {
+                let words = describe(endpoint, body);
+                let message = format!("{vendor} failed with status {status}{words}");
+                Self::new(ErrorKind::Failed, message, Some(retry_after.unwrap_or_default()))
+            }
+            _ => {
+                let words = describe(endpoint, body);
+                Self::permanent(format!("{vendor} refused the request, status {status}{words}"))
+            }
+        }
+    }
+
+    /// The vendor closed the connection; `code` is that of the close frame.
+    pub(super) fn from_close(endpoint: &Endpoint, code: u16, reason: &str) -> Self {
+        let vendor = endpoint.vendor;
+        let words = describe(endpoint, reason);
+        match code {
+            _ if says_no_credit(reason) => Self::no_credit(vendor),
+            1003 | 1007 | 1008 | 3006 => {
+                Self::permanent(format!("{vendor} refused the request, code {code}{words}"))
+            }
+            3009 => Self::busy(vendor, None),
+            _ => Self::temporary(
+                ErrorKind::Failed,
+                format!("{vendor} closed the connection, code {code}{words}"),
+            ),
+        }
+    }
+}
+
+fn says_no_credit(words: &str) -> bool {
+    let words = words.to_lowercase();
+    NO_CREDIT.iter().any(|phrase| words.contains(phrase))
+}
+
+/// The vendor's words for a person, after a colon; empty if it has none.
+fn describe(endpoint: &Endpoint, body: &str) -> String {
+    let words = serde_json::from_str::<Value>(body).map_or_else(
+        // A page of a proxy says nothing.
+        |_| if body.trim_start().starts_with('<') { String::new() } else { body.to_owned() },
+        |body| message_of(&body).unwrap_or_default().to_owned(),
+    );
+    match redact(&words, &endpoint.secrets) {
+        words if words.is_empty() => words,
+        words => format!(": {words}"),
+    }
+}
+
+/// The message in a vendor's JSON.
+fn message_of(body: &Value) -> Option<&str> {
+    const FIELDS: [&str; 6] = ["err_msg", "message", "description", "reason", "detail", "error"];
+    FIELDS.iter().find_map(|field| match body.get(field)? {
+        Value::String(text) => Some(text.as_str()),
+        nested @ Value::Object(_) => message_of(nested),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "dg-0123456789abcdef";
+
+    fn endpoint() -> Endpoint {
+        Endpoint {
+            vendor: "Deepgram",
+            url: "https://api.deepgram.com/v1/listen".into(),
+            authorization: Some(("authorization", format!("Token {KEY}"))),
+            secrets: vec![KEY.into()],
+            client: egress::Client::new(egress::Policy::default()).unwrap(),
+        }
+    }
+
+    fn refused(status: u16, body: &str) -> (String, ErrorKind, Option<Duration>) {
+        let retry_after = (status == 429).then_some(Duration::from_secs(7));
+        let refusal = Refusal { status, retry_after, body: body.into() };
+        let error = HandshakeError::Refused(refusal);
+        let failure = Failure::from_handshake(&endpoint(), error);
+        (failure.error.to_string(), failure.error.kind(), failure.retry_after)
+    }
+
+    #[test]
+    fn each_status_has_its_sentence_and_says_whether_a_retry_helps() {
+        use ErrorKind::{Busy, Failed, Rejected};
+        let secret = format!(r#"{{"err_code":"X","err_msg":"bad key {KEY}, see\nthe manual"}}"#);
+        let credit = r#"{"err_code":"ASR_PAYMENT_REQUIRED","err_msg":"no"}"#;
+        let now = Some(Duration::ZERO);
+        for (status, body, sentence, kind, retry) in [
+            (401, secret.as_str(), "The API key for Deepgram is not valid", Rejected, None),
+            (403, "", "The API key for Deepgram is not valid", Rejected, None),
+            (402, "", "The Deepgram account has no credit left", Rejected, None),
+            (401, credit, "The Deepgram account has no credit left", Rejected, None),
+            (
+                429,
+                "",
+                "Deepgram is at its limit of simultaneous requests",
+                Busy,
+                Some(Duration::from_secs(7)),
+            ),
+            (
+                400,
+                secret.as_str(),
+                "Deepgram refused the request, status 400: bad key *** see the manual",
+                Rejected,
+                None,
+            ),
+            (302, "", "Deepgram refused the request, status 302", Rejected, None),
+            (500, "<html>oops", "Deepgram failed with status 500", Failed, now),
+            (503, "busy", "Deepgram failed with status 503: busy", Failed, now),
+        ] {
+            assert_eq!(refused(status, body), (sentence.into(), kind, retry), "{status}");
+        }
+    }
+
+    #[test]
+    fn close_frames_are_classified_by_code_and_reason() {
+        let close = |code, reason: &str| {
+            let failure = Failure::from_close(&endpoint(), code, reason);
+            (failure.error.to_string(), failure.retry_after.is_some())
+        };
+        assert_eq!(
+            close(1011, "NET-0001 no audio"),
+            ("Deepgram closed the connection, code 1011: NET-0001 no audio".into(), true)
+        );
+        assert_eq!(
+            close(1008, "DATA-0000"),
+            ("Deepgram refused the request, code 1008: DATA-0000".into(), false)
+        );
+        let credit = "The Deepgram account has no credit left";
+        assert_eq!(close(1008, "insufficient_quota"), (credit.into(), false));
+        assert!(close(3009, "").1 && close(1000, "").1);
+    }
+
+    #[test]
+    fn failures_of_the_connection_do_not_contain_the_key() {
+        let broken = egress::Error::Connection(format!("broken {KEY}"));
+        let failure = Failure::from_transport(&endpoint(), &broken);
+        assert_eq!(failure.error.to_string(), "The connection to Deepgram failed: broken ***");
+        assert!(failure.retry_after.is_some());
+        let refused = Failure::from_transport(&endpoint(), &egress::Error::ForbiddenAddress);
+        assert!(refused.retry_after.is_none() && refused.error.to_string().contains("private"));
+    }
+}
